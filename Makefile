@@ -1,0 +1,58 @@
+# Everything that one does with the Plant Store. Bare `make` lists it.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+
+.DEFAULT_GOAL := help
+.PHONY: help setup run test check format bench lock clean
+
+help: ## list these targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+setup: $(VENV)/.dev ## install everything that development needs into .venv
+
+run: $(VENV)/.run ## serve on http://127.0.0.1:8000, storing into plants.db
+	$(BIN)/plantstore serve
+
+test: $(VENV)/.dev ## run every test
+	$(BIN)/pytest -q
+
+check: $(VENV)/.dev ## lint, types, import rules
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-logo 2>/dev/null || $(BIN)/lint-imports
+
+format: $(VENV)/.dev ## format the code
+	$(BIN)/ruff format
+	$(BIN)/ruff check --fix
+
+bench: $(VENV)/.dev ## measure, and write the tables to benchmarks/results/ (needs wrk)
+	$(BIN)/python benchmarks/run.py
+
+lock: $(VENV)/.dev ## resolve the locked requirements anew
+	$(BIN)/uv pip compile $(LOCK) --group build --output-file requirements/run.txt
+	$(BIN)/uv pip compile $(LOCK) --group dev --output-file requirements/dev.txt
+
+LOCK := pyproject.toml --quiet --upgrade --universal --python-version 3.11 --generate-hashes \
+	--no-emit-index-url --no-emit-find-links --custom-compile-command "make lock"
+
+clean: ## remove what make made; databases stay
+	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+
+$(VENV)/bin/python:
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed; name one: make PYTHON=python3.12 ...")'
+	$(PYTHON) -m venv $(VENV)
+
+# The package itself is installed editable, with the build backend that the
+# lock file pins rather than one that pip would fetch unpinned.
+$(VENV)/.run: requirements/run.txt pyproject.toml | $(VENV)/bin/python
+	$(INSTALL) --require-hashes --requirement requirements/run.txt
+	$(INSTALL) --no-deps --no-build-isolation --editable .
+	touch $@
+
+$(VENV)/.dev: requirements/dev.txt $(VENV)/.run
+	$(INSTALL) --require-hashes --requirement requirements/dev.txt
+	touch $@

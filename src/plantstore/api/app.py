@@ -1,0 +1,73 @@
+"""The application, composed from what it is given."""
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, TypeAlias
+
+from falcon.asgi import App, Request, Response
+
+from plantstore.api.auth import Gate
+from plantstore.api.errors import handle_errors
+from plantstore.api.openapi import Document
+from plantstore.api.plants import Plants
+from plantstore.observe import Observer
+from plantstore.store import Store
+from plantstore.writer import GroupCommit
+
+Scope: TypeAlias = dict[str, Any]
+Event: TypeAlias = Mapping[str, Any]
+Receive: TypeAlias = Callable[[], Awaitable[Event]]
+Send: TypeAlias = Callable[[Event], Awaitable[None]]
+ASGIApp: TypeAlias = Callable[[Scope, Receive, Send], Awaitable[None]]
+
+
+def create_app(
+    *, store: Store, writer: GroupCommit, gate: Gate, body_bytes_max: int, observe: Observer
+) -> ASGIApp:
+    """Compose the ASGI application. It starts the writer, and closes it and the store."""
+    app: App[Request, Response] = App(middleware=[_Lifespan(writer, store)])
+    handle_errors(app, observe)
+    app.add_route("/plants", Plants(gate, writer, body_bytes_max))
+    app.add_route("/openapi.json", Document())
+    return _RoutingFirst(app)
+
+
+class _RoutingFirst:
+    """Makes Falcon look at a request before its body arrives.
+
+    Falcon waits for the first piece of the body, and only then routes. Here it
+    is given an empty one, so that a path, a method or a token is refused without
+    the body, and before a client is told to continue (RFC 9110 §10.1.1).
+    """
+
+    def __init__(self, app: App[Request, Response]) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        started = False
+
+        async def receive_after_nothing() -> Event:
+            nonlocal started
+            if started:
+                return await receive()
+            started = True
+            return {"type": "http.request", "body": b"", "more_body": True}
+
+        await self._app(scope, receive_after_nothing, send)
+
+
+class _Lifespan:
+    """What happens when the server starts and stops."""
+
+    def __init__(self, writer: GroupCommit, store: Store) -> None:
+        self._writer = writer
+        self._store = store
+
+    async def process_startup(self, scope: Event, event: Event) -> None:  # noqa: ARG002
+        self._writer.start()
+
+    async def process_shutdown(self, scope: Event, event: Event) -> None:  # noqa: ARG002
+        await self._writer.close()
+        self._store.close()

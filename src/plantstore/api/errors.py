@@ -1,0 +1,115 @@
+"""From errors to answers: the one table, and the one shape that every failure has.
+
+What the domain raises, what the framework raises (404, 405, ...), and what
+nobody foresaw all leave here as an Error record: `{"error": int32, "message": string}`.
+"""
+
+from collections.abc import Mapping
+from http import HTTPStatus
+from types import MappingProxyType
+from typing import Any, Final
+
+import msgspec
+from falcon import MEDIA_JSON, HTTPError, HTTPInternalServerError
+from falcon.asgi import App, Request, Response
+
+from plantstore.errors import ErrorCode, RequestError, ScopeMissingError
+from plantstore.observe import Observer, RequestFailed
+
+STATUS: Final[Mapping[ErrorCode, HTTPStatus]] = MappingProxyType(
+    {
+        ErrorCode.NOT_JSON: HTTPStatus.BAD_REQUEST,
+        ErrorCode.INVALID_PLANT: HTTPStatus.BAD_REQUEST,
+        ErrorCode.UNSTORABLE_TEXT: HTTPStatus.BAD_REQUEST,
+        ErrorCode.ID_TAKEN: HTTPStatus.BAD_REQUEST,
+        ErrorCode.TOKEN_MISSING: HTTPStatus.UNAUTHORIZED,
+        ErrorCode.TOKEN_INVALID: HTTPStatus.UNAUTHORIZED,
+        ErrorCode.SCOPE_MISSING: HTTPStatus.FORBIDDEN,
+        ErrorCode.BAD_REQUEST: HTTPStatus.BAD_REQUEST,
+        ErrorCode.NOT_FOUND: HTTPStatus.NOT_FOUND,
+        ErrorCode.METHOD_NOT_ALLOWED: HTTPStatus.METHOD_NOT_ALLOWED,
+        ErrorCode.BODY_TOO_LARGE: HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
+        ErrorCode.UNSUPPORTED_MEDIA_TYPE: HTTPStatus.UNSUPPORTED_MEDIA_TYPE,
+        ErrorCode.INTERNAL: HTTPStatus.INTERNAL_SERVER_ERROR,
+        ErrorCode.OVERLOADED: HTTPStatus.SERVICE_UNAVAILABLE,
+        ErrorCode.STORE_UNAVAILABLE: HTTPStatus.SERVICE_UNAVAILABLE,
+    }
+)
+
+# A batch takes milliseconds, and whole seconds are the header's unit (RFC 9110 §10.2.3).
+RETRY_AFTER_SECONDS: Final = 1
+
+_CHALLENGE: Final = 'Bearer realm="plantstore"'
+
+
+class Error(msgspec.Struct, frozen=True):
+    """The Error record of the interface."""
+
+    error: int
+    message: str
+
+
+def render_error(code: ErrorCode, message: str) -> bytes:
+    """Write an Error record as JSON text, in UTF-8."""
+    return msgspec.json.encode(Error(code, message))
+
+
+def handle_errors(app: App[Request, Response], observe: Observer) -> None:
+    """Make an application answer every failure with an Error record."""
+
+    async def on_foreseen(
+        _req: Request, _resp: Response, error: RequestError, _params: dict[str, Any]
+    ) -> None:
+        raise HTTPError(
+            STATUS[error.code], description=error.message, headers=_headers(error), code=error.code
+        )
+
+    async def on_unforeseen(
+        req: Request, _resp: Response, error: Exception, _params: dict[str, Any]
+    ) -> None:
+        observe(RequestFailed(error, req.method, req.path))
+        raise HTTPInternalServerError(description="The service met an unexpected error")
+
+    def serialize(req: Request, resp: Response, error: HTTPError) -> None:
+        if error.code is None:
+            code, message = _of_framework(req, error)
+        else:
+            code, message = ErrorCode(error.code), error.description
+        resp.data = render_error(code, message or HTTPStatus(error.status_code).phrase)
+        resp.content_type = MEDIA_JSON
+
+    app.add_error_handler(Exception, on_unforeseen)
+    app.add_error_handler(RequestError, on_foreseen)
+    app.set_error_serializer(serialize)
+
+
+def _of_framework(req: Request, error: HTTPError) -> tuple[ErrorCode, str | None]:
+    """Return the number and the message of an error that Falcon raised by itself."""
+    match error.status_code:
+        case HTTPStatus.NOT_FOUND:
+            return ErrorCode.NOT_FOUND, "There is nothing at this path"
+        case HTTPStatus.METHOD_NOT_ALLOWED:
+            return ErrorCode.METHOD_NOT_ALLOWED, f"The method {req.method} is not allowed here"
+        case status if status < HTTPStatus.INTERNAL_SERVER_ERROR:
+            return ErrorCode.BAD_REQUEST, error.description
+        case _:
+            return ErrorCode.INTERNAL, error.description
+
+
+def _headers(error: RequestError) -> dict[str, str]:
+    match error:
+        case ScopeMissingError(scope=scope):
+            challenge = f'{_CHALLENGE}, error="insufficient_scope", scope="{scope}"'
+            return {"WWW-Authenticate": challenge}
+        case RequestError(code=ErrorCode.TOKEN_MISSING):
+            # RFC 6750 §3.1: no error attribute for one who did not know that a token is needed.
+            return {"WWW-Authenticate": _CHALLENGE}
+        case RequestError(code=ErrorCode.TOKEN_INVALID):
+            return {"WWW-Authenticate": f'{_CHALLENGE}, error="invalid_token"'}
+        case RequestError(code=ErrorCode.OVERLOADED | ErrorCode.STORE_UNAVAILABLE):
+            return {"Retry-After": str(RETRY_AFTER_SECONDS)}
+        case RequestError(code=ErrorCode.UNSUPPORTED_MEDIA_TYPE):
+            # RFC 9110 §15.5.16: tell what would have been taken.
+            return {"Accept": MEDIA_JSON, "Accept-Encoding": "identity"}
+        case _:
+            return {}

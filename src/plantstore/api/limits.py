@@ -1,0 +1,49 @@
+"""What a request may send."""
+
+import re
+from typing import Final
+
+from falcon.asgi import Request
+
+from plantstore.errors import ErrorCode, RequestError
+
+# Media types and charsets in any case; a charset may be quoted (RFC 9110 §8.3.1).
+_JSON_MEDIA_TYPE: Final = re.compile(
+    r'application/json[ \t]*(?:;[ \t]*charset=(?:utf-8|"utf-8"))?', re.IGNORECASE | re.ASCII
+)
+
+
+async def read_json_body(req: Request, body_bytes_max: int) -> bytes:
+    """Read the body of a request that must be JSON, as far as the bound goes.
+
+    A body that is announced as too large is not read at all; a chunked one is
+    counted as it arrives. If the client goes away in the middle, what came is
+    returned: no object's JSON text is the beginning of another's.
+
+    Raises:
+        RequestError: UNSUPPORTED_MEDIA_TYPE or BODY_TOO_LARGE.
+
+    """
+    media_type = req.content_type
+    if media_type != "application/json" and not _JSON_MEDIA_TYPE.fullmatch(media_type or ""):
+        raise RequestError(
+            ErrorCode.UNSUPPORTED_MEDIA_TYPE,
+            f"Content-Type must be application/json, got {media_type or 'none'}",
+        )
+    coding = req.get_header("Content-Encoding")
+    if coding is not None:
+        raise RequestError(
+            ErrorCode.UNSUPPORTED_MEDIA_TYPE, f"Content-Encoding must be absent, got {coding}"
+        )
+    if (req.content_length or 0) > body_bytes_max:
+        raise _too_large(body_bytes_max)
+    body: bytes = await req.stream.read(body_bytes_max + 1)
+    if len(body) > body_bytes_max:
+        raise _too_large(body_bytes_max)
+    return body
+
+
+def _too_large(body_bytes_max: int) -> RequestError:
+    return RequestError(
+        ErrorCode.BODY_TOO_LARGE, f"The body must be no larger than {body_bytes_max} bytes"
+    )

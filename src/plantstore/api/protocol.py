@@ -1,0 +1,80 @@
+"""HTTP/1.1 as uvicorn speaks it, on httptools, mended where it falls short of the standards."""
+
+from http import HTTPStatus
+
+import httptools
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
+
+from plantstore.api.errors import render_error
+from plantstore.errors import ErrorCode
+
+
+class HttpProtocol(HttpToolsProtocol):
+    """Uvicorn's protocol, with three differences.
+
+    What is no HTTP is answered with an Error record. A request target that is
+    not ASCII is no HTTP (RFC 3986 §2). And an offer to upgrade the connection
+    is ignored, as a server may (RFC 9110 §7.8): httptools would drop the body of
+    the request that makes it, as every Java HttpClient does on its first.
+    """
+
+    def data_received(self, data: bytes) -> None:
+        """Parse what came; answer 400 and hang up if it is no HTTP."""
+        self._unset_keepalive_if_required()
+        rest = memoryview(data)
+        try:
+            while True:
+                try:
+                    self.parser.feed_data(rest)
+                except httptools.HttpParserUpgrade as upgrade:
+                    rest = rest[upgrade.args[0] :]
+                    self._begin_again_without_upgrade()
+                else:
+                    return
+        except httptools.HttpParserError:
+            self.send_400_response("The request is not HTTP/1.1")
+
+    def on_url(self, url: bytes) -> None:
+        """Take a piece of the request target."""
+        if not url.isascii():
+            raise ValueError("a URI is ASCII (RFC 3986 §2)")
+        super().on_url(url)
+
+    def on_headers_complete(self) -> None:
+        """Start the request, unless it offers an upgrade and is about to begin again."""
+        if not self._offers_upgrade():
+            super().on_headers_complete()
+
+    def on_message_complete(self) -> None:
+        """End the request, unless it offers an upgrade and is about to begin again."""
+        if not self._offers_upgrade():
+            super().on_message_complete()
+
+    def send_400_response(self, msg: str) -> None:
+        """Answer what could not be parsed as a request, and hang up."""
+        body = render_error(ErrorCode.BAD_REQUEST, msg)
+        headers = [
+            *self.server_state.default_headers,
+            (b"content-type", b"application/json"),
+            (b"content-length", b"%d" % len(body)),
+            (b"connection", b"close"),
+        ]
+        lines = [b"%s: %s\r\n" % header for header in headers]
+        self.transport.write(b"".join([STATUS_LINE[HTTPStatus.BAD_REQUEST], *lines, b"\r\n", body]))
+        self.transport.close()
+
+    def _offers_upgrade(self) -> bool:
+        # CONNECT counts as an upgrade too; its target is no path, which ends it.
+        return self.parser.should_upgrade() and self.parser.get_method() != b"CONNECT"
+
+    def _begin_again_without_upgrade(self) -> None:
+        """Give the head to a new parser, but for the field that offers the upgrade."""
+        start = b"%s %s HTTP/%s" % (
+            self.parser.get_method(),
+            self.url,
+            self.parser.get_http_version().encode(),
+        )
+        fields = [b"%s: %s" % field for field in self.headers if field[0] != b"upgrade"]
+        self.parser = httptools.HttpRequestParser(self)
+        self.parser.set_dangerous_leniencies(lenient_data_after_close=True)
+        self.parser.feed_data(b"\r\n".join([start, *fields, b"\r\n"]))

@@ -1,0 +1,149 @@
+"""`plantstore serve`: the one place where everything is wired together."""
+
+import contextlib
+import functools
+import inspect
+import ipaddress
+import signal
+import socket
+import sys
+import time
+import typing
+from collections.abc import Callable
+from typing import Any, NoReturn
+
+import typer
+import uvicorn
+from uvicorn.config import STARTUP_FAILURE
+from uvicorn.supervisors import Multiprocess
+
+from plantstore.api.app import ASGIApp, create_app
+from plantstore.api.auth import Gate
+from plantstore.api.protocol import HttpProtocol
+from plantstore.cli.tokens import create_token
+from plantstore.errors import PlantStoreError, UsageError
+from plantstore.settings import Settings
+from plantstore.storage import open_store
+from plantstore.store import Store
+from plantstore.telemetry.logs import configure_logs, log_events
+from plantstore.tokens import SCOPES
+from plantstore.writer import GroupCommit
+
+
+def _with_settings(run: Callable[[Settings], None]) -> Callable[..., None]:
+    """Make a command of a function: its options are the settings, declared where they are."""
+
+    @functools.wraps(run)
+    def command(**values: Any) -> None:  # noqa: ANN401 (the fields of Settings)
+        run(Settings(**values))
+
+    command.__annotations__ = typing.get_type_hints(Settings, include_extras=True)
+    command.__signature__ = inspect.signature(Settings)  # type: ignore[attr-defined]
+    return command
+
+
+@_with_settings
+def serve(settings: Settings) -> None:
+    """Serve plants over HTTP until told to stop (SIGTERM, or Ctrl-C)."""
+    # Uvicorn stops in good order, and then raises the signal again for us.
+    signal.signal(signal.SIGTERM, _exit)
+    signal.signal(signal.SIGINT, _exit)
+    configure_logs()
+    with _listen(settings.host, settings.port) as listener:
+        with contextlib.closing(open_store(settings.database)) as store:
+            _introduce(store, settings, listener)
+        config = uvicorn.Config(
+            functools.partial(_build_app, settings),
+            factory=True,
+            interface="asgi3",
+            http=HttpProtocol,
+            ws="none",
+            loop="uvloop",
+            lifespan="on",
+            workers=settings.workers,
+            timeout_graceful_shutdown=settings.stop_seconds,
+            proxy_headers=False,
+            server_header=False,
+            access_log=False,
+            log_config=None,
+        )
+        if settings.workers == 1:
+            uvicorn.Server(config).run(sockets=[listener])
+        else:
+            Multiprocess(config, sockets=[listener]).run()
+
+
+def _build_app(settings: Settings) -> ASGIApp:
+    """Wire one process: with several workers, each calls this for itself."""
+    configure_logs()
+    observe = log_events()
+    try:
+        store = open_store(settings.database)
+    except PlantStoreError as error:
+        # Uvicorn's parent process takes this status for "do not try again".
+        typer.echo(f"plantstore: {error.message}", err=True)
+        sys.exit(STARTUP_FAILURE)
+    writer = GroupCommit(
+        store,
+        queue_plants_max=settings.queue_plants_max,
+        queue_characters_max=settings.queue_characters_max,
+        batch_plants_max=settings.batch_plants_max,
+        observe=observe,
+    )
+    return create_app(
+        store=store,
+        writer=writer,
+        gate=Gate(store, clock=time.time, monotonic=time.monotonic),
+        body_bytes_max=settings.body_bytes_max,
+        observe=observe,
+    )
+
+
+def _exit(_signal: int, _frame: object) -> NoReturn:
+    sys.exit(0)
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    try:
+        [(family, _, _, _, address), *_] = socket.getaddrinfo(
+            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )
+        return socket.create_server((address[0], port), family=family)
+    except (OSError, UnicodeError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise UsageError(f"Cannot listen on {host}, port {port}: {reason}") from error
+
+
+def _introduce(store: Store, settings: Settings, listener: socket.socket) -> None:
+    """Say where the service is, and how to get in if nobody can yet."""
+    host, port = listener.getsockname()[:2]
+    address = ipaddress.ip_address(host)
+    url = f"http://{f'[{host}]' if address.version == 6 else host}:{port}"  # noqa: PLR2004
+    typer.echo(f"Serving {settings.database} on {url}", err=True)
+    if store.list_tokens():
+        return
+    if not address.is_loopback:
+        typer.echo(
+            "There is no token yet, so every request will be refused. Create one:\n"
+            f"    plantstore token create NAME --database {settings.database}",
+            err=True,
+        )
+        return
+    with contextlib.suppress(UsageError):  # Another process was first.
+        secret = create_token(store, "first", SCOPES)
+        typer.echo(_GREETING.format(secret=secret, url=url))
+
+
+_GREETING = """
+This database is new, so here is a first token, good for everything.
+It is shown this once:
+
+    {secret}
+
+Store a plant:
+
+    curl -i {url}/plants \\
+      -H 'Authorization: Bearer {secret}' \\
+      -H 'Content-Type: application/json' \\
+      -d '{{"id": 1, "name": "Abies balsamea (L.) Mill.", "tag": "Abies"}}'
+"""

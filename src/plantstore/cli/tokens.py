@@ -1,0 +1,135 @@
+"""`plantstore token`: the tokens that requests carry."""
+
+import contextlib
+import re
+import time
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from typing import Annotated, Final
+
+import msgspec
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from plantstore.errors import UsageError
+from plantstore.settings import DATABASE_DEFAULT, Database
+from plantstore.storage import open_store
+from plantstore.store import Store
+from plantstore.tokens import DEFAULT_SCOPES, SCOPES, TokenRecord, digest, mint
+
+tokens = typer.Typer(help="Create, list and revoke the tokens that requests carry.")
+
+_UNIT_SECONDS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
+
+# The last second of the year 9999, beyond which a date cannot be written.
+_TIME_MAX: Final = 253_402_300_799
+
+
+def create_token(
+    store: Store, name: str, scopes: Iterable[str], lifetime_seconds: int | None = None
+) -> str:
+    """Create a token and return its secret, which nobody can learn again.
+
+    Raises:
+        UsageError: the name is taken, or the token would outlive the year 9999.
+
+    """
+    now = int(time.time())
+    expires_at = None if lifetime_seconds is None else now + lifetime_seconds
+    if expires_at is not None and expires_at > _TIME_MAX:
+        raise UsageError("The token would outlive the year 9999; leave --expires-in out instead")
+    secret = mint()
+    store.add_token(TokenRecord(name, digest(secret), frozenset(scopes), now, expires_at))
+    return secret
+
+
+@tokens.command()
+def create(
+    name: Annotated[str, typer.Argument(help="What to call it. A name is never used twice.")],
+    scope: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="SCOPE",
+            help=f"What it may do; give one --scope for each of {', '.join(SCOPES)}. "
+            f"[default: {', '.join(DEFAULT_SCOPES)}]",
+        ),
+    ] = None,
+    expires_in: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TIME",
+            help="How long it is good for: 90s, 15m, 12h, 30d or 8w. [default: ever]",
+        ),
+    ] = None,
+    database: Database = DATABASE_DEFAULT,
+) -> None:
+    """Create a token, and print its secret on stdout: the only time that it is shown."""
+    scopes = scope or DEFAULT_SCOPES
+    if not name.strip() or not name.isprintable():
+        raise UsageError("A token's name must be printable, and not blank")
+    if unknown := sorted(set(scopes) - set(SCOPES)):
+        raise UsageError(f"A scope must be one of {', '.join(SCOPES)}; got {', '.join(unknown)}")
+    lifetime_seconds = None if expires_in is None else _parse_seconds(expires_in)
+    with contextlib.closing(open_store(database)) as store:
+        secret = create_token(store, name, scopes, lifetime_seconds)
+    typer.echo(f"Created the token {name} for {', '.join(sorted(scopes))}.", err=True)
+    typer.echo("This is the only time that its secret is shown:", err=True)
+    typer.echo(secret)
+
+
+@tokens.command("list")
+def list_tokens(
+    *,
+    json: Annotated[bool, typer.Option("--json", help="Print a JSON array, not a table.")] = False,
+    database: Database = DATABASE_DEFAULT,
+) -> None:
+    """List the tokens, the oldest first. Their secrets are not known."""
+    with contextlib.closing(open_store(database)) as store:
+        records = store.list_tokens()
+    rows = [_describe(record, time.time()) for record in records]
+    if json:
+        typer.echo(msgspec.json.format(msgspec.json.encode(rows)).decode())
+        return
+    table = Table("name", "state", "scopes", "created", "expires", "revoked", box=None)
+    for row in rows:
+        table.add_row(*(value or "-" for value in row.values()))
+    Console().print(table)
+
+
+@tokens.command()
+def revoke(
+    name: Annotated[str, typer.Argument(help="The token's name.")],
+    database: Database = DATABASE_DEFAULT,
+) -> None:
+    """Revoke a token for good; a running service refuses it within two seconds."""
+    now = int(time.time())
+    with contextlib.closing(open_store(database)) as store:
+        before = {record.name: record.revoked_at for record in store.list_tokens()}
+        record = store.revoke_token(name, now)
+    if before.get(name) is None:
+        typer.echo(f"Revoked the token {name}.", err=True)
+    else:
+        typer.echo(f"The token {name} was revoked already, {_date(record.revoked_at)}.", err=True)
+
+
+def _describe(record: TokenRecord, now: float) -> dict[str, str | None]:
+    return {
+        "name": record.name,
+        "state": record.state(now),
+        "scopes": " ".join(sorted(record.scopes)),
+        "created": _date(record.created_at),
+        "expires": _date(record.expires_at),
+        "revoked": _date(record.revoked_at),
+    }
+
+
+def _date(seconds: int | None) -> str | None:
+    return None if seconds is None else f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%SZ}"
+
+
+def _parse_seconds(text: str) -> int:
+    match = re.fullmatch(r"([1-9][0-9]{0,9})([smhdw])", text)
+    if match is None:
+        raise UsageError(f"--expires-in must be a number and s, m, h, d or w; got {text}")
+    return int(match[1]) * _UNIT_SECONDS[match[2]]

@@ -1,0 +1,72 @@
+"""What can go wrong, each with a number that clients may rely on.
+
+A number, once given, keeps its meaning for ever; docs/errors.md lists them all.
+Which HTTP status answers which number is for `plantstore.api.errors` to say.
+"""
+
+from enum import IntEnum
+
+
+class ErrorCode(IntEnum):
+    """The `error` member of an Error record: an int32 that never changes its meaning."""
+
+    # The record: 1xxx.
+    NOT_JSON = 1001
+    INVALID_PLANT = 1002
+    UNSTORABLE_TEXT = 1003
+    ID_TAKEN = 1004
+
+    # The token: 2xxx.
+    TOKEN_MISSING = 2001
+    TOKEN_INVALID = 2002
+    SCOPE_MISSING = 2003
+
+    # The request, as HTTP sees it: 3xxx.
+    BAD_REQUEST = 3001
+    NOT_FOUND = 3002
+    METHOD_NOT_ALLOWED = 3003
+    BODY_TOO_LARGE = 3004
+    UNSUPPORTED_MEDIA_TYPE = 3005
+
+    # The service: 5xxx.
+    INTERNAL = 5001
+    OVERLOADED = 5002
+    STORE_UNAVAILABLE = 5003
+
+
+class PlantStoreError(Exception):
+    """What this project raises on purpose; `message` is one line for a person to read.
+
+    It names what was expected and what came, and never quotes a secret.
+    """
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message)
+        self.message = message
+
+
+class UsageError(PlantStoreError):
+    """The operator asked for something that cannot be: a bad setting, a name that is taken."""
+
+
+class RequestError(PlantStoreError):
+    """A request cannot be served; `code` is the number that its caller is told."""
+
+    def __init__(self, code: ErrorCode, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+class ScopeMissingError(RequestError):
+    """The token is good, but not for this; `scope` is what it lacks (RFC 6750 §3.1)."""
+
+    def __init__(self, scope: str) -> None:
+        super().__init__(ErrorCode.SCOPE_MISSING, f"The token lacks the scope {scope}")
+        self.scope = scope
+
+
+class StoreUnavailableError(RequestError):
+    """The store cannot be opened, read, or written; it may be again later."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(ErrorCode.STORE_UNAVAILABLE, message)

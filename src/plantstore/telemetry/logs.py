@@ -1,0 +1,62 @@
+"""The log, on stderr: readable on a terminal, JSON lines otherwise."""
+
+import logging
+import sys
+
+import structlog
+
+from plantstore.observe import (
+    CommitFailed,
+    Event,
+    Observer,
+    RequestFailed,
+    WriterStarted,
+    WriterStopped,
+)
+
+
+def configure_logs() -> None:
+    """Send this process's log, and the warnings of the libraries below it, to stderr."""
+    stamps: list[structlog.typing.Processor] = [
+        structlog.stdlib.add_log_level,
+        structlog.processors.TimeStamper(fmt="iso", utc=True),
+    ]
+    renderers: list[structlog.typing.Processor] = (
+        [structlog.dev.ConsoleRenderer()]
+        if sys.stderr.isatty()
+        else [structlog.processors.dict_tracebacks, structlog.processors.JSONRenderer()]
+    )
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(
+        structlog.stdlib.ProcessorFormatter(
+            foreign_pre_chain=stamps,
+            processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, *renderers],
+        )
+    )
+    logging.basicConfig(handlers=[handler], level=logging.WARNING, force=True)
+    logging.getLogger("plantstore").setLevel(logging.INFO)
+    # Below this, uvicorn writes a line for each bad request, as many as anybody likes.
+    logging.getLogger("uvicorn").setLevel(logging.ERROR)
+    structlog.configure(
+        processors=[*stamps, structlog.stdlib.ProcessorFormatter.wrap_for_formatter],
+        logger_factory=structlog.stdlib.LoggerFactory(),
+        wrapper_class=structlog.stdlib.BoundLogger,
+    )
+
+
+def log_events() -> Observer:
+    """Return an observer that writes a line for each event."""
+    log: structlog.stdlib.BoundLogger = structlog.get_logger("plantstore")
+
+    def observe(event: Event) -> None:
+        match event:
+            case CommitFailed(error=error, plants=plants):
+                log.error("commit failed", plants=plants, reason=str(error), exc_info=error)
+            case RequestFailed(error=error, method=method, path=path):
+                log.error("request failed", method=method, path=path, exc_info=error)
+            case WriterStarted():
+                log.info("accepting plants")
+            case WriterStopped():
+                log.info("stopped; every accepted plant is stored")
+
+    return observe

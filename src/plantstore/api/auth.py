@@ -14,18 +14,18 @@ from plantstore.tokens import TokenRecord, digest, is_well_formed
 # effect within it. Twice this is what we promise.
 BELIEF_SECONDS: Final = 1.0
 
-# Tokens that are remembered; past it all are forgotten, and the store is asked again.
-REMEMBERED_TOKENS_MAX: Final = 10_000
+# Tokens that are believed at a time; past it all are forgotten, and the store is asked again.
+BELIEVED_TOKENS_MAX: Final = 10_000
 
-_Lookup = asyncio.Future[TokenRecord | None]
+_NOT_BELIEVED: Final = (0.0, None)
 
 
 class Gate:
     """Lets requests pass whose token is good and has the scope.
 
-    A token that passed is remembered by its digest, so that the next request
-    with it costs a hash and a dictionary look-up. When its second of belief is
-    over, one request asks the store and the others await the same answer.
+    A token that was looked up is believed for a second: the next request with it
+    costs a hash and a dictionary look-up. When the second is over, one request
+    asks the store, and the others wait for the same answer.
 
     Args:
         store: knows the tokens; it is asked on another thread.
@@ -40,7 +40,8 @@ class Gate:
         self._store = store
         self._clock = clock
         self._monotonic = monotonic
-        self._lookups: dict[bytes, tuple[float, _Lookup]] = {}
+        self._believed: dict[bytes, tuple[float, TokenRecord]] = {}
+        self._lookups: dict[bytes, asyncio.Future[TokenRecord | None]] = {}
 
     async def authorize(self, req: Request, scope: str) -> None:
         """Return if the request may do what the scope names. The body is not touched.
@@ -50,36 +51,44 @@ class Gate:
             StoreUnavailableError: the token cannot be looked up.
 
         """
-        record = await self._find(_bearer_token(req.get_header("Authorization")))
-        if record is None:
-            raise _invalid("The token is unknown")
+        token = _bearer_token(req.get_header("Authorization"))
+        key = digest(token)
+        until, record = self._believed.get(key, _NOT_BELIEVED)
+        if record is None or until < self._monotonic():
+            record = await self._look_up(token, key)
         state = record.state(self._clock())
         if state != "active":
             raise _invalid(f"The token is {state}")
         if scope not in record.scopes:
             raise ScopeMissingError(scope)
 
-    async def _find(self, token: str) -> TokenRecord | None:
-        key = digest(token)
-        believed_until, lookup = self._lookups.get(key, (0.0, None))
-        if lookup is None or believed_until < self._monotonic():
-            if not is_well_formed(token):
-                raise _invalid("The token is malformed: its checksum does not match")
-            if len(self._lookups) >= REMEMBERED_TOKENS_MAX:
-                self._lookups.clear()
+    async def _look_up(self, token: str, key: bytes) -> TokenRecord:
+        if not is_well_formed(token):
+            raise _invalid("The token is malformed: its checksum does not match")
+        lookup = self._lookups.get(key)
+        if lookup is None:
+            asked_at = self._monotonic()
             lookup = asyncio.ensure_future(asyncio.to_thread(self._store.find_token, key))
-            self._lookups[key] = (self._monotonic() + BELIEF_SECONDS, lookup)
-        if lookup.done() and not lookup.exception():
-            return lookup.result()
-        try:
-            # A caller that goes away must not cancel the look-up of the others.
-            record = await asyncio.shield(lookup)
-        except BaseException:
-            self._lookups.pop(key, None)
-            raise
+            self._lookups[key] = lookup
+            lookup.add_done_callback(lambda done: self._learn(key, asked_at, done))
+        # Shielded: a caller that goes away must not cancel the look-up of the others.
+        record = await asyncio.shield(lookup)
         if record is None:
-            self._lookups.pop(key, None)  # Who makes tokens up is not remembered.
+            raise _invalid("The token is unknown")
         return record
+
+    def _learn(
+        self, key: bytes, asked_at: float, lookup: asyncio.Future[TokenRecord | None]
+    ) -> None:
+        del self._lookups[key]
+        self._believed.pop(key, None)
+        if lookup.cancelled() or lookup.exception() is not None:
+            return
+        record = lookup.result()
+        if record is not None:  # Who makes tokens up is not remembered.
+            if len(self._believed) >= BELIEVED_TOKENS_MAX:
+                self._believed.clear()
+            self._believed[key] = (asked_at + BELIEF_SECONDS, record)
 
 
 def _bearer_token(authorization: str | None) -> str:

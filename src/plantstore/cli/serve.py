@@ -52,25 +52,30 @@ def serve(settings: Settings) -> None:
     with _listen(settings.host, settings.port) as listener:
         with contextlib.closing(open_store(settings.database)) as store:
             _introduce(store, settings, listener)
-        config = uvicorn.Config(
-            functools.partial(_build_app, settings),
-            factory=True,
-            interface="asgi3",
-            http=HttpProtocol,
-            ws="none",
-            loop="uvloop",
-            lifespan="on",
-            workers=settings.workers,
-            timeout_graceful_shutdown=settings.stop_seconds,
-            proxy_headers=False,
-            server_header=False,
-            access_log=False,
-            log_config=None,
-        )
+        config = server_config(functools.partial(_build_app, settings), settings)
         if settings.workers == 1:
             uvicorn.Server(config).run(sockets=[listener])
         else:
             Multiprocess(config, sockets=[listener]).run()
+
+
+def server_config(app_factory: Callable[[], ASGIApp], settings: Settings) -> uvicorn.Config:
+    """Return how uvicorn runs an application here; with several workers, each makes its own."""
+    return uvicorn.Config(
+        app_factory,
+        factory=True,
+        interface="asgi3",
+        http=HttpProtocol,
+        ws="none",
+        loop="uvloop",
+        lifespan="on",
+        workers=settings.workers,
+        timeout_graceful_shutdown=settings.stop_seconds,
+        proxy_headers=False,
+        server_header=False,
+        access_log=False,
+        log_config=None,
+    )
 
 
 def _build_app(settings: Settings) -> ASGIApp:

@@ -77,12 +77,12 @@ class SQLiteStore:
         self._tokens_lock = threading.Lock()
 
     def create_plants(self, plants: Sequence[NewPlant]) -> list[Outcome]:
-        with _errors_as_ours("The database cannot be written"), self._plants as connection:
-            rows = connection.execute(_SELECT_STORED, (_encode(plants).decode(),))
+        with _errors_as_ours("The database cannot be written"), _transaction(self._plants):
+            rows = self._plants.execute(_SELECT_STORED, (_encode(plants).decode(),))
             stored = {id_: NewPlant(id_, name, tag) for id_, name, tag in rows}
             outcomes, new = decide(plants, stored)
             if new:
-                connection.execute(_INSERT_NEW, (_encode(new).decode(),))
+                self._plants.execute(_INSERT_NEW, (_encode(new).decode(),))
         return outcomes
 
     def add_token(self, record: TokenRecord) -> None:
@@ -124,9 +124,9 @@ class SQLiteStore:
         with (
             _errors_as_ours("The database cannot be written"),
             self._tokens_lock,
-            self._tokens as connection,
+            _transaction(self._tokens),
         ):
-            yield connection
+            yield self._tokens
 
 
 def _make_file(path: str) -> None:
@@ -140,7 +140,6 @@ def _connect(path: str) -> apsw.Connection:
     # The absolute path: SQLite would take a name such as ":memory:" for its own.
     connection = apsw.Connection(str(Path(path).absolute()), flags=apsw.SQLITE_OPEN_READWRITE)
     connection.set_busy_timeout(BUSY_MILLISECONDS)
-    connection.transaction_mode = "IMMEDIATE"
     # Only now is it known to be ours, and may be changed.
     _migrate(connection, path)
     for pragma in (
@@ -161,7 +160,7 @@ def _migrate(connection: apsw.Connection, path: str) -> None:
     steps = migrations("sqlite")
     if _version(connection, path, len(steps)) == len(steps):
         return
-    with connection:
+    with _transaction(connection):
         # Many processes may start at once: look again, now that none other writes.
         for step in steps[_version(connection, path, len(steps)) :]:
             connection.execute(step)
@@ -196,6 +195,23 @@ def _token_to_row(record: TokenRecord) -> _TokenRow:
 def _token_from_row(row: _TokenRow) -> TokenRecord:
     name, digest, scopes, created_at, expires_at, revoked_at = row
     return TokenRecord(name, digest, frozenset(scopes.split()), created_at, expires_at, revoked_at)
+
+
+@contextlib.contextmanager
+def _transaction(connection: apsw.Connection) -> Iterator[None]:
+    """Commit what the block does, or undo it all.
+
+    apsw's own `with connection` would hold the interpreter lock, and with it the
+    event loop, while it waits for the disk or for another process.
+    """
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        yield
+        connection.execute("COMMIT")
+    except BaseException:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        raise
 
 
 @contextlib.contextmanager

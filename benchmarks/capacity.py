@@ -1,0 +1,89 @@
+"""Does the service stay small and fast when ten million plants are stored?
+
+One server takes ten million creates; then its memory is read. Then servers on
+that database and on an empty one are loaded in turns, with ids that follow each
+other and with random ones, and compared round by round.
+"""
+
+import shutil
+import tempfile
+from pathlib import Path
+
+from harness import (
+    Load,
+    Server,
+    free_port,
+    make_token,
+    middle,
+    plantstore,
+    running,
+    table,
+    write_result,
+    wrk,
+)
+
+PLANTS = 10_000_000
+FILL_SECONDS = 30
+ROUNDS = 5
+SECONDS = 5
+CONNECTIONS = 64
+
+
+def fill(server: Server) -> tuple[int, float]:
+    """Create the plants; return how many there are, and the server's peak of memory."""
+    stored, slices, peak_mib = 0, 0, 0.0
+    while stored < PLANTS:
+        load = wrk(server, CONNECTIONS, FILL_SECONDS, first_id=slices * PLANTS)
+        stored += load.requests - load.failed
+        slices += 1
+        peak_mib = max(peak_mib, server.resident_mib())
+    return stored, peak_mib
+
+
+def measure(database: Path, token: str, first_id: int, ids: str) -> Load:
+    port = free_port()
+    with running(plantstore(database, port), port, token) as server:
+        wrk(server, CONNECTIONS, 1, first_id=first_id, ids=ids)
+        return wrk(server, CONNECTIONS, SECONDS, first_id=first_id + PLANTS // 10, ids=ids)
+
+
+def main() -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        full, empty = Path(folder) / "full.db", Path(folder) / "empty.db"
+        token = make_token(full)
+        port = free_port()
+        with running(plantstore(full, port), port, token) as server:
+            stored, peak_mib = fill(server)
+            resident_mib = server.resident_mib()
+        size_gib = full.stat().st_size / 2**30
+
+        rows = [["resident memory after the creates", f"{resident_mib:.0f} MiB", "≤ 150 MB"]]
+        for ids in ("sequential", "random"):
+            rates: dict[str, list[float]] = {"full": [], "empty": []}
+            for number in range(ROUNDS):
+                first_id = 10**12 + number * PLANTS
+                rates["full"].append(measure(full, token, first_id, ids).rate)
+                empty_token = make_token(empty)
+                rates["empty"].append(measure(empty, empty_token, first_id, ids).rate)
+                for file in Path(folder).glob("empty.db*"):
+                    file.unlink()
+            ratios = [a / b for a, b in zip(rates["full"], rates["empty"], strict=True)]
+            rows.append(
+                [
+                    f"creates/s when full ÷ when empty, {ids} ids",
+                    f"{middle(ratios):.2f} ({min(ratios):.2f} to {max(ratios):.2f}): "
+                    f"{middle(rates['full']):,.0f} ÷ {middle(rates['empty']):,.0f}",
+                    "≥ 0.8",
+                ]
+            )
+        free_gib = shutil.disk_usage(folder).free / 2**30
+    about = (
+        f"{stored:,} plants stored, {size_gib:.2f} GiB, {CONNECTIONS} connections; "
+        f"peak of the memory seen on the way {peak_mib:.0f} MiB; {free_gib:.0f} GiB of disk free."
+    )
+    figures = table(["figure", "measured", "bar"], rows)
+    write_result("capacity", f"# Capacity\n\n{figures}\n\n{about}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,139 @@
+"""Servers to measure, and wrk to measure them with. Loopback only, and bounded in time."""
+
+import contextlib
+import json
+import os
+import platform
+import shutil
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+
+HERE = Path(__file__).parent
+RESULTS = HERE / "results"
+TOKEN_SCOPE = "plants:create"
+
+
+@dataclass(frozen=True)
+class Load:
+    """What wrk saw."""
+
+    requests: int
+    failed: int
+    seconds: float
+    p50_ms: float
+    p99_ms: float
+
+    @property
+    def rate(self) -> float:
+        """Requests answered with success, a second."""
+        return (self.requests - self.failed) / self.seconds
+
+
+@dataclass(frozen=True)
+class Server:
+    """A running server, and a token that it takes."""
+
+    process: subprocess.Popen[bytes]
+    port: int
+    token: str
+
+    def resident_mib(self) -> float:
+        """Return the memory that the process has resident now, in MiB."""
+        status = Path(f"/proc/{self.process.pid}/status").read_text(encoding="ascii")
+        [kib] = [line.split()[1] for line in status.splitlines() if line.startswith("VmRSS")]
+        return int(kib) / 1024
+
+
+def plantstore(database: Path, port: int) -> list[str]:
+    """Return the command of this service."""
+    url = f"sqlite:///{database}"
+    return [sys.executable, "-m", "plantstore", "serve", "--port", str(port), "--database", url]
+
+
+def script(name: str, database: Path, port: int) -> list[str]:
+    """Return the command of a server that lies in this folder."""
+    return [sys.executable, str(HERE / name), str(database), str(port)]
+
+
+def make_token(database: Path, name: str = "benchmark") -> str:
+    """Make a token in a database of this service, which is made if need be."""
+    url = f"sqlite:///{database}"
+    command = [sys.executable, "-m", "plantstore", "token", "create", name, "--database", url]
+    done = subprocess.run(command, check=True, capture_output=True, text=True)
+    return done.stdout.strip()
+
+
+@contextlib.contextmanager
+def running(command: list[str], port: int, token: str) -> Iterator[Server]:
+    """Run a server until the block ends."""
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
+    try:
+        _wait_for(port, process)
+        yield Server(process, port, token)
+    finally:
+        process.terminate()
+        process.wait(30)
+
+
+def wrk(
+    server: Server, connections: int, seconds: int, *, first_id: int = 0, ids: str = "sequential"
+) -> Load:
+    """Load a server with creates; `ids` is sequential or random."""
+    executable = shutil.which("wrk")
+    if executable is None:
+        sys.exit("The benchmarks need wrk: apt-get install wrk, or brew install wrk")
+    command = [executable, "-t1", f"-c{connections}", f"-d{seconds}s"]
+    command += ["-s", str(HERE / "post.lua"), f"http://127.0.0.1:{server.port}"]
+    env = {**os.environ, "TOKEN": server.token, "FIRST_ID": str(first_id), "IDS": ids}
+    done = subprocess.run(command, check=True, capture_output=True, text=True, env=env)
+    return Load(**json.loads(done.stdout.splitlines()[-1]))
+
+
+def free_port() -> int:
+    """Return a port that nobody listens on."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port: int = listener.getsockname()[1]
+        return port
+
+
+def table(header: list[str], rows: list[list[str]]) -> str:
+    """Return a Markdown table."""
+    lines = [header, ["---"] * len(header), *rows]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def write_result(name: str, text: str) -> None:
+    """Print a result and keep it, with the machine that it is from."""
+    cpu = next(
+        (
+            line.partition(":")[2].strip()
+            for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+            if line.startswith("model name")
+        ),
+        platform.processor(),
+    )
+    machine = f"{os.cpu_count()} cores ({cpu}), Python {platform.python_version()}"
+    body = f"{text}\n\nMeasured on {time.strftime('%Y-%m-%d')}, {machine}, load generator beside.\n"
+    print(body)
+    RESULTS.mkdir(exist_ok=True)
+    (RESULTS / f"{name}.md").write_text(body, encoding="utf-8")
+
+
+def middle(values: list[float]) -> float:
+    """Return the median."""
+    return median(values)
+
+
+def _wait_for(port: int, process: subprocess.Popen[bytes]) -> None:
+    deadline = time.monotonic() + 30
+    while process.poll() is None and time.monotonic() < deadline:
+        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port)):
+            return
+        time.sleep(0.05)
+    raise RuntimeError(f"the server did not start: {process.args!r}")

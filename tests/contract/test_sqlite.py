@@ -1,0 +1,189 @@
+"""What a store in a file promises beyond what every store does."""
+
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import apsw
+import pytest
+
+from plantstore.errors import StoreUnavailableError, UsageError
+from plantstore.plants import NewPlant
+from plantstore.storage import open_store
+from plantstore.storage.sqlite import SQLiteStore
+from plantstore.store import Outcome
+
+PLANT = NewPlant(1, "Abies balsamea (L.) Mill.", "Abies")
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "plants.db"
+
+
+def test_what_was_stored_is_there_when_the_file_is_opened_again(path: Path) -> None:
+    first = SQLiteStore(str(path))
+    first.create_plants([PLANT])
+    first.close()
+
+    second = SQLiteStore(str(path))
+
+    assert second.create_plants([PLANT]) == [Outcome.ALREADY_STORED]
+    second.close()
+
+
+def test_the_file_and_its_log_are_readable_to_their_owner_alone(path: Path) -> None:
+    store = SQLiteStore(str(path))
+    store.create_plants([PLANT])
+
+    modes = {file.name: file.stat().st_mode & 0o777 for file in path.parent.iterdir()}
+
+    assert modes == {"plants.db": 0o600, "plants.db-wal": 0o600, "plants.db-shm": 0o600}
+    store.close()
+
+
+def test_a_commit_is_synced_in_full(path: Path) -> None:
+    store = SQLiteStore(str(path))
+
+    # Only the connection itself knows; docs/decisions/0002 says why these.
+    for connection in (store._plants, store._tokens):  # noqa: SLF001
+        assert connection.pragma("journal_mode") == "wal"
+        assert connection.pragma("synchronous") == 2
+        assert connection.pragma("fullfsync") == 1
+    store.close()
+
+
+def test_sqlite_is_new_enough_to_be_free_of_the_wal_reset_bug() -> None:
+    assert tuple(map(int, apsw.sqlite_lib_version().split("."))) >= (3, 51, 3)
+
+
+def test_two_stores_on_one_file_take_an_id_once(path: Path) -> None:
+    stores = [SQLiteStore(str(path)) for _ in range(2)]
+    outcomes: list[list[Outcome]] = [[], []]
+    barrier = threading.Barrier(2)
+
+    def create(number: int) -> None:
+        barrier.wait()
+        for id_ in range(200):
+            outcomes[number] += stores[number].create_plants([NewPlant(id_, f"by {number}")])
+
+    threads = [threading.Thread(target=create, args=(number,)) for number in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+    pairs = [set(pair) for pair in zip(*outcomes, strict=True)]
+    assert pairs == [{Outcome.STORED, Outcome.ID_TAKEN}] * 200
+    for store in stores:
+        store.close()
+
+
+def test_many_processes_may_open_a_new_file_at_once(path: Path) -> None:
+    program = (
+        "import sys; from plantstore.storage import open_store; from plantstore.plants import *\n"
+        "store = open_store(sys.argv[1]); input()\n"
+        "print(*store.create_plants([NewPlant(1, 'a')])); store.close()"
+    )
+    command = [sys.executable, "-c", program, f"sqlite:///{path}"]
+    processes = [
+        subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        for _ in range(8)
+    ]
+
+    printed = sorted(process.communicate("\n", timeout=60)[0].strip() for process in processes)
+
+    assert printed == ["Outcome.ALREADY_STORED"] * 7 + ["Outcome.STORED"]
+
+
+def test_when_the_disk_is_full_nothing_is_stored_and_it_goes_on_when_there_is_room(
+    path: Path,
+) -> None:
+    store = SQLiteStore(str(path))
+    large = NewPlant(2, "x" * 100_000)
+    pages = store._plants.pragma("page_count")  # noqa: SLF001
+    store._plants.pragma("max_page_count", pages)  # noqa: SLF001
+
+    with pytest.raises(StoreUnavailableError, match="full"):
+        store.create_plants([PLANT, large])
+    store._plants.pragma("max_page_count", 1_000_000)  # noqa: SLF001
+
+    assert store.create_plants([PLANT, large]) == [Outcome.STORED, Outcome.STORED]
+    store.close()
+
+
+def test_a_file_that_another_keeps_locked_is_unavailable_and_then_available(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("plantstore.storage.sqlite.BUSY_MILLISECONDS", 10)
+    store = SQLiteStore(str(path))
+    other = apsw.Connection(str(path))
+    other.execute("BEGIN IMMEDIATE")
+
+    with pytest.raises(StoreUnavailableError, match="locked"):
+        store.create_plants([PLANT])
+    other.execute("ROLLBACK")
+
+    assert store.create_plants([PLANT]) == [Outcome.STORED]
+    store.close()
+    other.close()
+
+
+def test_a_file_that_is_no_database_is_refused_and_left_alone(path: Path) -> None:
+    path.write_bytes(b"roses are red " * 1000)
+
+    with pytest.raises(StoreUnavailableError, match="not a database"):
+        SQLiteStore(str(path))
+
+    assert path.read_bytes() == b"roses are red " * 1000
+
+
+def test_the_database_of_another_program_is_refused_and_left_alone(path: Path) -> None:
+    connection = apsw.Connection(str(path))
+    connection.execute("CREATE TABLE songs (title TEXT)")
+    connection.close()
+    before = path.read_bytes()
+
+    with pytest.raises(StoreUnavailableError, match="another program's"):
+        SQLiteStore(str(path))
+
+    assert path.read_bytes() == before
+
+
+def test_a_database_of_a_newer_version_is_refused_and_left_alone(path: Path) -> None:
+    SQLiteStore(str(path)).close()
+    connection = apsw.Connection(str(path))
+    connection.pragma("user_version", 999)
+    connection.close()
+    before = path.read_bytes()
+
+    with pytest.raises(StoreUnavailableError, match="newer"):
+        SQLiteStore(str(path))
+
+    assert path.read_bytes() == before
+
+
+def test_a_folder_that_is_not_there_is_said_so(tmp_path: Path) -> None:
+    with pytest.raises(StoreUnavailableError, match="No such file or directory"):
+        SQLiteStore(str(tmp_path / "nowhere" / "plants.db"))
+    with pytest.raises(StoreUnavailableError, match="unable to open"):
+        SQLiteStore(str(tmp_path))
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "",
+        "plants.db",
+        "sqlite:",
+        "sqlite://plants.db",
+        "sqlite:///",
+        "sqlite:///:memory:",
+        "sqlite:///plants.db?mode=ro",
+        "postgresql:///plants",
+    ],
+)
+def test_a_url_that_names_no_store_is_refused(url: str) -> None:
+    with pytest.raises(UsageError):
+        open_store(url)

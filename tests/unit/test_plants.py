@@ -1,0 +1,238 @@
+"""The parser, against a plain reference: what JSON Schema and RFC 8259 say, read naively."""
+
+import json
+from fractions import Fraction
+from typing import Any
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from plantstore.errors import ErrorCode, RequestError
+from plantstore.plants import ID_MAX, ID_MIN, NewPlant, parse_new_plant, render_plant
+
+
+class Invalid(Exception):  # noqa: N818 (a verdict, not an error)
+    """The reference refuses."""
+
+
+def reference(body: bytes) -> NewPlant:
+    """Read a NewPlant as the standards say, without a thought for speed."""
+
+    def refuse(constant: str) -> None:
+        raise Invalid(constant)
+
+    def members(pairs: list[tuple[str, Any]]) -> dict[str, list[Any]]:
+        found: dict[str, list[Any]] = {}
+        for name, value in pairs:
+            name.encode()  # no lone surrogate, and none in a string:
+            json.dumps(value, ensure_ascii=False, default=str).encode()
+            found.setdefault(name, []).append(value)
+        return found
+
+    try:
+        record = json.loads(
+            body.decode(),
+            parse_int=Fraction,
+            parse_float=Fraction,
+            parse_constant=refuse,
+            object_pairs_hook=members,
+        )
+    except ValueError as error:
+        raise Invalid from error
+    if not isinstance(record, dict) or not record.get("id") or not record.get("name"):
+        raise Invalid
+    # Where a member stands more than once, the last one counts (docs/decisions/0004);
+    # a name or tag before it must be a string nevertheless.
+    number = record["id"][-1]
+    is_integer = isinstance(number, Fraction) and number.denominator == 1
+    if not is_integer or not ID_MIN <= number <= ID_MAX:
+        raise Invalid
+    for text in record["name"] + record.get("tag", []):
+        if not isinstance(text, str):
+            raise Invalid
+    name, tag = record["name"][-1], record.get("tag", [None])[-1]
+    if "\0" in name or "\0" in (tag or ""):
+        raise Invalid
+    return NewPlant(int(record["id"][-1]), name, tag)
+
+
+def assert_same_verdict(body: bytes) -> None:
+    try:
+        expected = reference(body)
+    except Invalid:
+        with pytest.raises(RequestError) as refused:
+            parse_new_plant(body)
+        assert refused.value.code in {
+            ErrorCode.NOT_JSON,
+            ErrorCode.INVALID_PLANT,
+            ErrorCode.UNSTORABLE_TEXT,
+        }
+        assert refused.value.message
+    else:
+        assert parse_new_plant(body) == expected
+
+
+digits = st.text("0123456789", min_size=1, max_size=25)
+around_bounds = st.integers(ID_MIN - 3, ID_MIN + 3) | st.integers(ID_MAX - 3, ID_MAX + 3)
+number_texts = (
+    st.builds(
+        "{}{}{}{}".format,
+        st.sampled_from(["", "-", "+", "--"]),
+        st.sampled_from(["0", "1", "10", "00"]) | digits,
+        st.just("") | st.builds(".{}".format, digits | st.just("")),
+        st.just("")
+        | st.builds(
+            "{}{}{}".format,
+            st.sampled_from("eE"),
+            st.sampled_from(["", "+", "-"]),
+            st.integers(0, 60).map(str) | st.just("") | st.just("007"),
+        ),
+    )
+    | around_bounds.map(str)
+    | around_bounds.map("{}.0".format)
+    | st.builds("{}e-{}".format, around_bounds, st.integers(0, 3))
+)
+texts = st.text() | st.text(st.characters(categories=["Cs", "Cc"]), max_size=3)
+values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | texts,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(texts, inner, max_size=3),
+    max_leaves=5,
+)
+names = st.sampled_from(["id", "name", "tag"]) | texts
+
+
+@st.composite
+def bodies(draw: st.DrawFn) -> bytes:
+    """A body that is nearly right: members of every type, some twice, some not quite JSON."""
+    members = draw(
+        st.lists(
+            st.tuples(st.just("id"), number_texts)
+            | st.tuples(st.sampled_from(["name", "tag"]), texts.map(json.dumps))
+            | st.tuples(names, values.map(json.dumps)),
+            max_size=5,
+        )
+    )
+    ensured = [("id", draw(number_texts)), ("name", json.dumps(draw(texts)))]
+    text = ",".join(f"{json.dumps(name)}: {value}" for name, value in ensured + members)
+    body = b"{" + text.encode() + b"}"
+    if draw(st.integers(0, 3)) == 0:
+        at = draw(st.integers(0, len(body)))
+        body = body[:at] + draw(st.binary(max_size=3)) + body[at + draw(st.integers(0, 2)) :]
+    return body
+
+
+@given(bodies())
+@example(b'{"id":1,"name":"","tag":""}')
+@example(b'{"id":1,"name":"a","x":"\xff"}')
+@example(b'{"id":1,"name":"a","x":"\\ud800"}')
+@example(b'{"id":1,"name":"a","x":NaN}')
+@example(b'{"id":1,"id":1.5,"name":"a"}')
+@example(b'{"id":1.5,"id":1,"name":"a","name":"b"}')
+@example(b'{"id":1,"name":1,"name":"b"}')
+@example(b'\xef\xbb\xbf{"id":1,"name":"a"}')
+@settings(max_examples=2_000, deadline=None)
+def test_the_verdict_on_a_nearly_right_body_is_that_of_the_reference(body: bytes) -> None:
+    assert_same_verdict(body)
+
+
+@given(st.binary() | st.text().map(str.encode) | values.map(json.dumps).map(str.encode))
+@settings(max_examples=1_000, deadline=None)
+def test_the_verdict_on_any_bytes_is_that_of_the_reference(body: bytes) -> None:
+    assert_same_verdict(body)
+
+
+@given(st.integers(ID_MIN, ID_MAX), st.integers(0, 40))
+def test_an_id_may_be_written_with_any_exponent(id_: int, shift: int) -> None:
+    assert _parse_id(f"{id_}{'0' * shift}e-{shift}") == id_
+    assert _parse_id(f"{id_}.{'0' * shift}0") == id_
+
+
+@pytest.mark.parametrize(
+    ("text", "id_"),
+    [
+        ("1.0", 1),
+        ("1e3", 1000),
+        ("-0", 0),
+        ("0e99999999999999999999", 0),
+        ("1e0000000000000000000000001", 10),
+        ("9223372036854775807.0", ID_MAX),
+        ("-92233720368547758080e-1", ID_MIN),
+        ("1" + "0" * 100_000 + "e-100000", 1),
+        ("0." + "0" * 100_000 + "1e100001", 1),
+    ],
+)
+def test_an_integer_is_read_exactly_however_it_is_written(text: str, id_: int) -> None:
+    assert _parse_id(text) == id_
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "1.5",
+        '"1"',
+        "true",
+        "null",
+        "[1]",
+        "9223372036854775808",
+        "-9223372036854775809",
+        "9223372036854775807.0000000000000000000001",
+        "1e999999999",
+        "1e99999999999999999999999999",
+        "1e-99999999999999999999999999",
+        "9" * 100_000,
+    ],
+)
+def test_what_is_no_int64_is_refused_and_the_message_says_what_came(text: str) -> None:
+    with pytest.raises(RequestError) as refused:
+        _parse_id(text)
+
+    assert refused.value.code is ErrorCode.INVALID_PLANT
+    assert str(ID_MAX) in refused.value.message
+    assert text[:40] in refused.value.message
+    assert "`$.id`" in refused.value.message
+    assert len(refused.value.message) < 200
+
+
+@pytest.mark.parametrize(
+    ("body", "code", "said"),
+    [
+        (b"", ErrorCode.NOT_JSON, "not JSON"),
+        (b"\xff", ErrorCode.NOT_JSON, "UTF-8"),
+        (b"[" * 100_000, ErrorCode.INVALID_PLANT, "object"),
+        (b'{"a":' * 100_000, ErrorCode.NOT_JSON, "deeply"),
+        (b'{"id":' + b"[" * 100_000, ErrorCode.NOT_JSON, "deeply"),
+        (b"null", ErrorCode.INVALID_PLANT, "object"),
+        (b'{"id":1}', ErrorCode.INVALID_PLANT, "`name`"),
+        (b'{"name":"a"}', ErrorCode.INVALID_PLANT, "`id`"),
+        (b'{"id":1,"name":5}', ErrorCode.INVALID_PLANT, "`$.name`"),
+        (b'{"id":1,"name":"a","tag":null}', ErrorCode.INVALID_PLANT, "`$.tag`"),
+        (b'{"id":1,"name":"\\u0000"}', ErrorCode.UNSTORABLE_TEXT, "U+0000"),
+        (b'{"id":1,"name":"a","tag":"b\\u0000"}', ErrorCode.UNSTORABLE_TEXT, "`$.tag`"),
+        (b'{"id":1,"name":"\\ud800"}', ErrorCode.UNSTORABLE_TEXT, "surrogate"),
+        (b'{"id":1,"name":"\\udc00x"}', ErrorCode.UNSTORABLE_TEXT, "surrogate"),
+        (b'{"id":1,"name":"\\ud800",NaN}', ErrorCode.NOT_JSON, "not JSON"),
+        (b'{"id":1,"name":"a","x":"\\ud800","y":NaN}', ErrorCode.NOT_JSON, "not JSON"),
+    ],
+)
+def test_a_refusal_says_what_is_wrong(body: bytes, code: ErrorCode, said: str) -> None:
+    with pytest.raises(RequestError) as refused:
+        parse_new_plant(body)
+
+    assert refused.value.code is code
+    assert said in refused.value.message
+
+
+def test_unknown_members_are_ignored_whatever_they_hold() -> None:
+    body = b'{"id":1,"x":{"id":2,"name":[null,"\\u0000"]},"name":"a","tags":1}'
+
+    assert parse_new_plant(body) == NewPlant(1, "a")
+
+
+def test_an_answer_holds_name_and_tag_and_nothing_else() -> None:
+    assert render_plant(NewPlant(1, "×", "")) == '{"name":"×","tag":""}'.encode()
+    assert render_plant(NewPlant(1, "a")) == b'{"name":"a"}'
+
+
+def _parse_id(text: str) -> int:
+    return parse_new_plant(b'{"id":%s,"name":"a"}' % text.encode()).id

@@ -1,0 +1,66 @@
+"""Tokens: their form, and what is remembered of them."""
+
+import re
+import zlib
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from plantstore.tokens import BASE62, TokenRecord, digest, is_well_formed, mint
+
+
+def test_a_new_token_is_well_formed_and_never_the_same() -> None:
+    tokens = {mint() for _ in range(1000)}
+
+    assert len(tokens) == 1000
+    assert all(re.fullmatch(r"plst_[0-9A-Za-z]{36}", token) for token in tokens)
+    assert all(map(is_well_formed, tokens))
+
+
+def test_the_last_six_characters_are_the_crc_32_of_the_thirty_before() -> None:
+    token = mint()
+
+    number = 0
+    for character in token[-6:]:
+        number = number * 62 + BASE62.index(character)
+    assert number == zlib.crc32(token[5:35].encode())
+
+
+@given(st.integers(0, 40), st.sampled_from(BASE62 + "_- é"))
+def test_a_mistyped_character_breaks_the_checksum(position: int, character: str) -> None:
+    token = mint()
+    mistyped = token[:position] + character + token[position + 1 :]
+
+    assert is_well_formed(mistyped) is (mistyped == token)
+
+
+@given(st.text())
+def test_any_other_text_is_refused(text: str) -> None:
+    assert not is_well_formed(text)
+    assert not is_well_formed("plst_" + text)
+
+
+def test_a_digest_is_the_sha_256_of_the_whole_token() -> None:
+    assert digest("plst_") == bytes.fromhex(
+        "71797390a27296eae20850bf72a0f236817dec08813fff7f802e2dd419b5e812"
+    )
+    assert len(digest(mint())) == 32
+
+
+@pytest.mark.parametrize(
+    ("expires_at", "revoked_at", "now", "state"),
+    [
+        (None, None, 1e12, "active"),
+        (100, None, 99.9, "active"),
+        (100, None, 100.0, "expired"),
+        (None, 50, 0.0, "revoked"),  # a clock set back un-revokes nothing
+        (100, 50, 200.0, "revoked"),
+    ],
+)
+def test_a_token_is_active_until_it_expires_or_is_revoked(
+    expires_at: int | None, revoked_at: int | None, now: float, state: str
+) -> None:
+    record = TokenRecord("a", b"", frozenset(), 0, expires_at, revoked_at)
+
+    assert record.state(now) == state

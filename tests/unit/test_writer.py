@@ -1,0 +1,266 @@
+"""The rules of the group commit, each with a store that puts it to the test."""
+
+import asyncio
+import threading
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any
+
+import pytest
+
+from plantstore.errors import ErrorCode, RequestError, StoreUnavailableError
+from plantstore.observe import CommitFailed, Event, WriterStarted, WriterStopped
+from plantstore.plants import NewPlant
+from plantstore.storage.memory import MemoryStore
+from plantstore.store import Outcome
+from plantstore.writer import GroupCommit
+
+
+class GatedStore(MemoryStore):
+    """Holds each commit until it is let go, and remembers the batches."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.batches: list[list[NewPlant]] = []
+        self.entered = threading.Semaphore(0)
+        self.let_go = threading.Semaphore(0)
+
+    def create_plants(self, plants: Sequence[NewPlant]) -> list[Outcome]:
+        self.batches.append(list(plants))
+        self.entered.release()
+        self.let_go.acquire()
+        return super().create_plants(plants)
+
+
+class FailingStore(MemoryStore):
+    """Raises what it is told to, for batches that hold the plant with id 13."""
+
+    def __init__(self, error: Exception) -> None:
+        super().__init__()
+        self.error: Exception | None = error
+
+    def create_plants(self, plants: Sequence[NewPlant]) -> list[Outcome]:
+        if self.error is not None and any(plant.id == 13 for plant in plants):
+            raise self.error
+        return super().create_plants(plants)
+
+
+def run(
+    store: MemoryStore,
+    test: Callable[[GroupCommit], Coroutine[Any, Any, None]],
+    *,
+    queue_plants_max: int = 1000,
+    queue_characters_max: int = 1000,
+    batch_plants_max: int = 100,
+) -> list[Event]:
+    """Run a test with a writer; return what was observed."""
+    events: list[Event] = []
+    writer = GroupCommit(
+        store,
+        queue_plants_max=queue_plants_max,
+        queue_characters_max=queue_characters_max,
+        batch_plants_max=batch_plants_max,
+        observe=events.append,
+    )
+
+    async def main() -> None:
+        writer.start()
+        await test(writer)
+        await writer.close()
+
+    asyncio.run(asyncio.wait_for(main(), 30))
+    return events
+
+
+def plant(id_: int, name: str = "a") -> NewPlant:
+    return NewPlant(id_, name)
+
+
+async def submitted(writer: GroupCommit, *plants: NewPlant) -> list[asyncio.Task[Outcome]]:
+    """Submit plants in one turn of the event loop, and hand them over."""
+    tasks = [asyncio.create_task(writer.submit(one)) for one in plants]
+    await asyncio.sleep(0)  # the tasks run up to their await
+    await asyncio.sleep(0)  # the batch is handed over
+    return tasks
+
+
+def test_no_caller_is_answered_before_its_commit() -> None:
+    store = GatedStore()
+
+    async def test(writer: GroupCommit) -> None:
+        [first] = await submitted(writer, plant(1))
+        await asyncio.to_thread(store.entered.acquire)
+        assert not first.done()
+        assert not store.plants
+        store.let_go.release()
+        assert await first is Outcome.STORED
+        assert store.plants == {1: plant(1)}
+
+    run(store, test)
+
+
+def test_what_waits_during_a_commit_is_stored_in_one_transaction_after_it() -> None:
+    store = GatedStore()
+
+    async def test(writer: GroupCommit) -> None:
+        tasks = await submitted(writer, plant(1))
+        await asyncio.to_thread(store.entered.acquire)
+        tasks += await submitted(writer, plant(2), plant(3))
+        tasks += await submitted(writer, plant(4))
+        store.let_go.release(2)
+        await asyncio.gather(*tasks)
+
+    run(store, test)
+
+    assert store.batches == [[plant(1)], [plant(2), plant(3), plant(4)]]
+
+
+@pytest.mark.parametrize("at_once", [True, False])
+def test_a_transaction_holds_no_more_than_its_bound(at_once: bool) -> None:  # noqa: FBT001
+    store = GatedStore()
+    plants = [plant(id_) for id_ in range(10)]
+
+    async def test(writer: GroupCommit) -> None:
+        tasks = await submitted(writer, plant(100))
+        await asyncio.to_thread(store.entered.acquire)
+        if at_once:
+            tasks += await submitted(writer, *plants)
+        else:
+            for one in plants:
+                tasks += await submitted(writer, one)
+        store.let_go.release(10)
+        await asyncio.gather(*tasks)
+
+    run(store, test, batch_plants_max=4)
+
+    assert [len(batch) for batch in store.batches] == [1, 4, 4, 2]
+    assert sum(store.batches[1:], []) == plants
+
+
+def test_a_full_queue_refuses_at_once_and_takes_again_when_there_is_room() -> None:
+    store = GatedStore()
+
+    async def test(writer: GroupCommit) -> None:
+        tasks = await submitted(writer, plant(1), plant(2), plant(3))
+        await asyncio.to_thread(store.entered.acquire)
+        with pytest.raises(RequestError) as refused:
+            await writer.submit(plant(4))
+        assert refused.value.code is ErrorCode.OVERLOADED
+        store.let_go.release(2)
+        await asyncio.gather(*tasks)
+        assert await writer.submit(plant(5)) is Outcome.STORED
+
+    run(store, test, queue_plants_max=3)
+
+    assert sorted(store.plants) == [1, 2, 3, 5]
+
+
+def test_the_queue_is_bounded_in_characters_too() -> None:
+    store = GatedStore()
+
+    async def test(writer: GroupCommit) -> None:
+        tasks = await submitted(writer, plant(1, "x" * 60), NewPlant(2, "", "x" * 60))
+        await asyncio.to_thread(store.entered.acquire)
+        with pytest.raises(RequestError) as refused:
+            await writer.submit(plant(3))
+        assert refused.value.code is ErrorCode.OVERLOADED
+        store.let_go.release(2)
+        await asyncio.gather(*tasks)
+        assert await writer.submit(plant(4, "x" * 500)) is Outcome.STORED
+
+    run(store, test, queue_characters_max=100)
+
+
+def test_a_caller_that_goes_away_loses_its_answer_and_its_neighbours_keep_theirs() -> None:
+    store = GatedStore()
+
+    async def test(writer: GroupCommit) -> None:
+        leaver, stayer = await submitted(writer, plant(1), plant(2))
+        await asyncio.to_thread(store.entered.acquire)
+        leaver.cancel()
+        await asyncio.sleep(0)
+        store.let_go.release()
+        assert await stayer is Outcome.STORED
+        with pytest.raises(asyncio.CancelledError):
+            await leaver
+
+    run(store, test)
+
+    assert sorted(store.plants) == [1, 2]
+
+
+def test_a_conflicting_plant_is_refused_and_its_neighbours_are_stored() -> None:
+    store = MemoryStore()
+
+    async def test(writer: GroupCommit) -> None:
+        tasks = await submitted(
+            writer, plant(1), plant(1), plant(1, "other"), plant(2), NewPlant(1, "a", "")
+        )
+        assert await asyncio.gather(*tasks) == [
+            Outcome.STORED,
+            Outcome.ALREADY_STORED,
+            Outcome.ID_TAKEN,
+            Outcome.STORED,
+            Outcome.ID_TAKEN,
+        ]
+
+    run(store, test)
+
+    assert store.plants == {1: plant(1), 2: plant(2)}
+
+
+def test_a_failed_commit_fails_its_callers_and_the_next_one_succeeds() -> None:
+    error = StoreUnavailableError("The database cannot be written: disk full")
+    store = FailingStore(error)
+
+    async def test(writer: GroupCommit) -> None:
+        failed = await asyncio.gather(
+            *await submitted(writer, plant(13), plant(1)), return_exceptions=True
+        )
+        assert [getattr(one, "code", None) for one in failed] == [ErrorCode.STORE_UNAVAILABLE] * 2
+        assert failed[0] is not failed[1]
+        assert "sending it again is safe" in str(failed[0])
+        store.error = None
+        assert await writer.submit(plant(13)) is Outcome.STORED
+
+    events = run(store, test)
+
+    assert CommitFailed(error, plants=2) in events
+
+
+def test_an_unforeseen_error_fails_only_the_plant_that_brings_it_about() -> None:
+    error = ZeroDivisionError()
+    store = FailingStore(error)
+
+    async def test(writer: GroupCommit) -> None:
+        first, bad, last = await submitted(writer, plant(1), plant(13), plant(2))
+        assert await first is Outcome.STORED
+        assert await last is Outcome.STORED
+        with pytest.raises(RequestError) as failed:
+            await bad
+        assert failed.value.code is ErrorCode.INTERNAL
+
+    events = run(store, test)
+
+    assert events == [WriterStarted(), CommitFailed(error, plants=1), WriterStopped()]
+
+
+def test_closing_stores_and_answers_what_came_and_refuses_what_comes() -> None:
+    store = GatedStore()
+
+    async def test(writer: GroupCommit) -> None:
+        tasks = await submitted(writer, plant(1))
+        await asyncio.to_thread(store.entered.acquire)
+        tasks += await submitted(writer, plant(2))
+        tasks.append(asyncio.create_task(writer.submit(plant(3))))
+        await asyncio.sleep(0)  # in the open batch, not handed over yet
+        closing = asyncio.create_task(writer.close())
+        await asyncio.sleep(0)
+        with pytest.raises(StoreUnavailableError):
+            await writer.submit(plant(4))
+        store.let_go.release(3)
+        await closing
+        assert await asyncio.gather(*tasks) == [Outcome.STORED] * 3
+
+    run(store, test)
+
+    assert sorted(store.plants) == [1, 2, 3]

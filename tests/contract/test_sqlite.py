@@ -116,7 +116,7 @@ def test_when_the_disk_is_full_nothing_is_stored_and_it_goes_on_when_there_is_ro
 def test_a_file_that_another_keeps_locked_is_unavailable_and_then_available(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("plantstore.storage.sqlite.BUSY_MILLISECONDS", 10)
+    monkeypatch.setattr("plantstore.storage.sqlite.BUSY_POLLS_MAX", 10)
     store = SQLiteStore(str(path))
     other = apsw.Connection(str(path))
     other.execute("BEGIN IMMEDIATE")

@@ -15,6 +15,7 @@ lock and has to wait for it again.
 import contextlib
 import os
 import threading
+import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final, TypeAlias
@@ -31,8 +32,11 @@ from plantstore.tokens import TokenRecord
 # Says whose file this is, in its header (https://sqlite.org/fileformat2.html#application_id).
 APPLICATION_ID: Final = int.from_bytes(b"plst")
 
-# How long to wait for another process that writes. A commit takes milliseconds.
-BUSY_MILLISECONDS: Final = 5_000
+# How often to ask whether another process has done its write, and how often at most:
+# some five seconds in all. SQLite's own waits grow to a tenth of a second, in which one
+# that commits back to back never leaves a gap that the other one sees.
+BUSY_POLL_SECONDS: Final = 0.000_3
+BUSY_POLLS_MAX: Final = 15_000
 
 # The log is copied into the database every so many pages, and cut back to this
 # size if a long read once kept it from being copied.
@@ -139,7 +143,7 @@ def _make_file(path: str) -> None:
 def _connect(path: str) -> apsw.Connection:
     # The absolute path: SQLite would take a name such as ":memory:" for its own.
     connection = apsw.Connection(str(Path(path).absolute()), flags=apsw.SQLITE_OPEN_READWRITE)
-    connection.set_busy_timeout(BUSY_MILLISECONDS)
+    connection.set_busy_handler(_wait_for_another)
     # Only now is it known to be ours, and may be changed.
     _migrate(connection, path)
     for pragma in (
@@ -153,6 +157,11 @@ def _connect(path: str) -> apsw.Connection:
     ):
         connection.execute(f"PRAGMA {pragma}")
     return connection
+
+
+def _wait_for_another(polls: int) -> bool:
+    time.sleep(BUSY_POLL_SECONDS)
+    return polls < BUSY_POLLS_MAX
 
 
 def _migrate(connection: apsw.Connection, path: str) -> None:

@@ -120,24 +120,25 @@ def _listen(host: str, port: int) -> socket.socket:
 
 
 def _introduce(store: Store, settings: Settings, listener: socket.socket) -> None:
-    """Say where the service is, and how to get in if nobody can yet."""
+    """Say how to get in, if nobody can yet, and then where the service is."""
     host, port = listener.getsockname()[:2]
     address = ipaddress.ip_address(host)
     url = f"http://{f'[{host}]' if address.version == 6 else host}:{port}"  # noqa: PLR2004
+    if not store.list_tokens():
+        if address.is_loopback:
+            with contextlib.suppress(UsageError):  # Another process was first.
+                secret = create_token(store, "first", SCOPES)
+                typer.echo(_GREETING.format(secret=secret, url=url))
+        else:
+            typer.echo(_NO_TOKEN.format(database=settings.database), err=True)
     typer.echo(f"Serving {settings.database} on {url}", err=True)
-    if store.list_tokens():
-        return
-    if not address.is_loopback:
-        typer.echo(
-            "There is no token yet, so every request will be refused. Create one:\n"
-            f"    plantstore token create NAME --database {settings.database}",
-            err=True,
-        )
-        return
-    with contextlib.suppress(UsageError):  # Another process was first.
-        secret = create_token(store, "first", SCOPES)
-        typer.echo(_GREETING.format(secret=secret, url=url))
 
+
+_NO_TOKEN = """\
+There is no token yet, so every request will be refused. Create one:
+
+    plantstore token create NAME --database {database}
+"""
 
 _GREETING = """
 This database is new, so here is a first token, good for everything.

@@ -1,0 +1,170 @@
+"""What is left after a crash, a stop, and a full disk: all that was acknowledged."""
+
+import contextlib
+import http.client
+import os
+import random
+import resource
+import signal
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from service import Client, Service, stored_plants
+
+from plantstore.plants import NewPlant
+
+CLIENTS = 8
+ROUNDS = 20
+
+
+class Load:
+    """Clients that each post one plant after the other until the server goes away."""
+
+    def __init__(self, service: Service, token: str, first_id: int) -> None:
+        self.sent: dict[int, NewPlant] = {}
+        self.acknowledged: dict[int, NewPlant] = {}
+        self.refused: list[int] = []
+        self.changed = threading.Condition()
+        self.threads = [
+            threading.Thread(
+                target=self.run, args=(service.client(token), first_id + number * 1_000_000)
+            )
+            for number in range(CLIENTS)
+        ]
+        for thread in self.threads:
+            thread.start()
+
+    def run(self, client: Client, id_: int) -> None:
+        try:
+            while True:
+                id_ += 1
+                plant = NewPlant(id_, f"Rosa × {id_}", f"{id_ % 7}" if id_ % 3 else None)
+                self.sent[id_] = plant
+                answer = client.post(plant)
+                with self.changed:
+                    if answer.status == 200:
+                        self.acknowledged[id_] = plant
+                    else:
+                        self.refused.append(answer.status)
+                    self.changed.notify_all()
+        except (OSError, http.client.HTTPException):
+            pass  # the server has gone away
+        finally:
+            client.close()
+
+    def wait_until(self, condition: Callable[[], bool]) -> None:
+        with self.changed:
+            assert self.changed.wait_for(condition, timeout=60)
+
+    def join(self) -> None:
+        for thread in self.threads:
+            thread.join(60)
+            assert not thread.is_alive()
+
+
+@pytest.mark.parametrize("workers", ["1", "2"])
+def test_every_acknowledged_plant_survives_kill_9(tmp_path: Path, workers: str) -> None:
+    moments = random.Random(workers)
+    sent: dict[int, NewPlant] = {}
+    acknowledged: dict[int, NewPlant] = {}
+    token = ""
+
+    for number in range(ROUNDS if workers == "1" else 3):
+        with Service(tmp_path, "--workers", workers) as service:
+            token = token or service.token()
+            load = Load(service, token, number * 100_000_000)
+            enough = moments.randrange(1, 400)
+            load.wait_until(lambda load=load, enough=enough: len(load.acknowledged) >= enough)  # type: ignore[misc]
+            kill_all(service)
+            load.join()
+        sent |= load.sent
+        acknowledged |= load.acknowledged
+        stored = stored_plants(service.database)
+        assert acknowledged.items() <= stored.items(), "an acknowledged plant is missing"
+        assert stored.items() <= sent.items(), "a plant is there that nobody sent"
+
+    with Service(tmp_path) as service:
+        client = service.client(token)
+        for plant in random.Random(0).sample(sorted(sent.values(), key=lambda p: p.id), 20):
+            assert client.post(plant).status == 200, "sending again is always safe"
+        client.close()
+
+
+def kill_all(service: Service) -> None:
+    """Kill the server and its workers, the parent first so that it replaces none."""
+    tasks = Path(f"/proc/{service.process.pid}/task/{service.process.pid}/children")
+    children = [int(pid) for pid in tasks.read_text(encoding="ascii").split()]
+    for pid in (service.process.pid, *children):
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+
+
+@pytest.mark.parametrize("with_signal", [signal.SIGTERM, signal.SIGINT])
+def test_a_stop_under_load_drops_no_accepted_request(
+    tmp_path: Path, with_signal: signal.Signals
+) -> None:
+    with Service(tmp_path) as service:
+        load = Load(service, service.token(), 0)
+        load.wait_until(lambda: len(load.acknowledged) >= 500)
+        status = service.stop(with_signal)
+        load.join()
+
+    assert status == 0
+    assert not load.refused
+    # What was accepted was stored and answered; what was not answered was not accepted.
+    assert stored_plants(service.database) == load.acknowledged
+
+
+def test_a_full_disk_is_503_and_when_there_is_room_again_it_goes_on(tmp_path: Path) -> None:
+    large = "x" * 100_000
+    with Service(tmp_path) as service:
+        client = service.client(service.token())
+        plants = [NewPlant(id_, large) for id_ in range(20)]
+        assert client.post(plants[0]).status == 200
+
+        log_size = (tmp_path / "plants.db-wal").stat().st_size
+        unlimited = (resource.RLIM_INFINITY, resource.RLIM_INFINITY)
+        resource.prlimit(
+            service.process.pid, resource.RLIMIT_FSIZE, (log_size, resource.RLIM_INFINITY)
+        )
+        answers = [client.post(plant) for plant in plants[1:]]
+        resource.prlimit(service.process.pid, resource.RLIMIT_FSIZE, unlimited)
+
+        assert {answer.status for answer in answers} == {503}
+        assert {answer.json["error"] for answer in answers} == {5003}
+        assert answers[0].headers["retry-after"] == "1"
+        assert "sending it again is safe" in answers[0].json["message"]
+        assert [client.post(plant).status for plant in plants] == [200] * 20
+        client.close()
+
+    assert stored_plants(service.database) == {plant.id: plant for plant in plants}
+    assert any("commit failed" in line for line in service.log)
+
+
+def test_workers_share_one_file_and_a_conflict_has_one_winner(tmp_path: Path) -> None:
+    with Service(tmp_path, "--workers", "2") as service:
+        token = service.token()
+        won: list[NewPlant] = []
+        statuses: list[int] = []
+
+        def race(number: int) -> None:
+            for id_ in range(100):
+                client = service.client(token)  # a new connection, so either worker takes it
+                plant = NewPlant(id_, f"by {number}")
+                answer = client.post(plant)
+                client.close()
+                statuses.append(answer.status)
+                if answer.status == 200:
+                    won.append(plant)
+
+        threads = [threading.Thread(target=race, args=(number,)) for number in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+
+    assert sorted(statuses) == [200] * 100 + [400] * 300
+    assert stored_plants(service.database) == {plant.id: plant for plant in won}
+    assert not any("failed" in line for line in service.log)

@@ -1,0 +1,145 @@
+"""`plantstore serve` as its operator meets it."""
+
+import json
+import re
+import shlex
+import socket
+import subprocess
+from pathlib import Path
+
+import pytest
+from service import PLANTSTORE, Service, stored_plants
+
+from plantstore.plants import NewPlant
+
+PLANT = NewPlant(1, "Abies balsamea (L.) Mill.", "Abies")
+
+
+def refused(folder: Path, *command: str, status: int = 1, env: dict[str, str] | None = None) -> str:
+    """Run a command that must fail; return the one line that it says."""
+    done = subprocess.run(
+        [*PLANTSTORE, *command],
+        cwd=folder,
+        env=env,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert (done.returncode, done.stdout) == (status, "")
+    [line] = done.stderr.splitlines()
+    assert line.startswith("plantstore: ")
+    return line
+
+
+def test_the_printed_curl_stores_a_plant(tmp_path: Path) -> None:
+    with Service(tmp_path) as service:
+        assert service.process.stdout is not None
+        printed = ""
+        while "-d '" not in printed:
+            printed += service.process.stdout.readline()
+        command = printed[printed.index("curl") :].replace("\\\n", " ")
+        done = subprocess.run(
+            shlex.split(command), capture_output=True, text=True, timeout=60, check=True
+        )
+
+        assert done.stdout.startswith("HTTP/1.1 200 OK")
+        assert done.stdout.endswith('{"name":"Abies balsamea (L.) Mill.","tag":"Abies"}')
+
+    assert stored_plants(service.database) == {1: PLANT}
+    [secret] = set(re.findall(r"plst_\w{36}", printed))
+    assert not any(secret in line for line in service.log), "the log holds no secret"
+    assert secret.encode() not in service.database.read_bytes()
+
+
+def test_a_first_token_is_made_once(tmp_path: Path) -> None:
+    with Service(tmp_path) as first:
+        pass
+    with Service(tmp_path) as second:
+        pass
+
+    assert "plst_" in first.said
+    assert second.said == ""
+
+
+def test_on_another_address_it_says_how_to_make_a_token(tmp_path: Path) -> None:
+    with Service(tmp_path, "--host", "0.0.0.0") as service:
+        pass
+
+    assert service.said == ""
+    assert any(
+        "plantstore token create NAME --database sqlite:///plants.db" in line
+        for line in service.log
+    )
+
+
+def test_it_serves_on_ipv6_too(tmp_path: Path) -> None:
+    if not socket.has_ipv6:
+        pytest.fail("this machine has no IPv6")
+    with Service(tmp_path, "--host", "::1") as service:
+        with socket.create_connection(("::1", service.port)) as connection:
+            connection.sendall(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+            assert connection.recv(100).startswith(b"HTTP/1.1 404")
+
+    assert f"http://[::1]:{service.port}/plants" in service.said
+
+
+def test_a_port_in_use_is_one_clear_line_and_no_database(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+
+        line = refused(tmp_path, "serve", "--port", str(port))
+
+    assert f"port {port}: Address already in use" in line
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("options", "said", "status"),
+    [
+        (["--port", "70000"], "--port", 2),
+        (["--port", "x"], "--port", 2),
+        (["--workers", "0"], "--workers", 2),
+        (["--body-bytes-max", "-1"], "--body-bytes-max", 2),
+        (["--nonsense"], "--nonsense", 2),
+        (["--host", "no.such.host.invalid"], "no.such.host.invalid", 1),
+        (["--database", "plants.db"], "sqlite:///FILE", 1),
+        (["--database", "sqlite:///nowhere/plants.db"], "No such file", 1),
+        (["--database", "sqlite:///garbage.db"], "not a database", 1),
+    ],
+)
+def test_a_bad_setting_is_one_clear_line(
+    tmp_path: Path, options: list[str], said: str, status: int
+) -> None:
+    (tmp_path / "garbage.db").write_bytes(b"roses are red " * 1000)
+
+    assert said in refused(tmp_path, "serve", "--port", "0", *options, status=status)
+
+
+def test_a_setting_may_come_from_the_environment(tmp_path: Path) -> None:
+    env = {"PLANTSTORE_PORT": "x", "PATH": "/usr/bin:/bin"}
+
+    assert "PLANTSTORE_PORT" in refused(tmp_path, "serve", status=2, env=env)
+
+
+def test_a_plant_is_stored_while_its_neighbour_on_the_connection_is_refused(tmp_path: Path) -> None:
+    with Service(tmp_path, "--body-bytes-max", "2048") as service:
+        client = service.client(service.token())
+        assert client.post(PLANT).status == 200
+        assert client.post(NewPlant(1, "other")).json["error"] == 1004
+        assert client.send("POST", "/plants", b" " * 4096).status == 413
+        assert client.post(NewPlant(2, "b")).status == 200
+        assert client.send("HEAD", "/openapi.json").status == 200
+        client.close()
+
+    assert stored_plants(service.database) == {1: PLANT, 2: NewPlant(2, "b")}
+
+
+def test_its_log_is_json_lines_where_nobody_watches(tmp_path: Path) -> None:
+    with Service(tmp_path) as service:
+        client = service.client(None)
+        client.send("GET", "/")
+        client.close()
+
+    events = [json.loads(line)["event"] for line in service.log if line.startswith("{")]
+    assert events == ["accepting plants", "stopped; every accepted plant is stored"]

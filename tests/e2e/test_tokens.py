@@ -1,0 +1,115 @@
+"""`plantstore token`, and that a running service heeds it."""
+
+import json
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+from service import PLANTSTORE, Service
+
+from plantstore.plants import NewPlant
+from plantstore.tokens import is_well_formed
+
+
+def token(folder: Path, *options: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [*PLANTSTORE, "token", *options],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+def test_create_prints_the_secret_alone_on_stdout(tmp_path: Path) -> None:
+    done = token(tmp_path, "create", "garden")
+
+    assert done.returncode == 0
+    assert is_well_formed(done.stdout.removesuffix("\n"))
+    assert done.stdout.strip() not in done.stderr
+    assert "garden" in done.stderr
+
+
+def test_list_shows_every_token_and_no_secret(tmp_path: Path) -> None:
+    secret = token(tmp_path, "create", "garden", "--expires-in", "30d").stdout.strip()
+    token(tmp_path, "create", "b", "--scope", "plants:read", "--scope", "plants:delete")
+    token(tmp_path, "revoke", "b")
+
+    rows = json.loads(token(tmp_path, "list", "--json").stdout)
+    table = token(tmp_path, "list").stdout
+
+    by_name = {row["name"]: row for row in rows}
+    assert by_name["garden"]["state"] == "active"
+    assert by_name["garden"]["scopes"] == "plants:create"
+    assert by_name["garden"]["expires"] > by_name["garden"]["created"]
+    assert by_name["b"]["state"] == "revoked"
+    assert by_name["b"]["scopes"] == "plants:delete plants:read"
+    assert "garden" in table
+    assert "revoked" in table
+    assert secret not in table + json.dumps(rows)
+
+
+def test_revoking_again_says_so(tmp_path: Path) -> None:
+    token(tmp_path, "create", "garden")
+
+    assert "Revoked the token garden" in token(tmp_path, "revoke", "garden").stderr
+    again = token(tmp_path, "revoke", "garden")
+
+    assert again.returncode == 0
+    assert "was revoked already" in again.stderr
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["create", "taken"], "a token named 'taken' already"),
+        (["create", " "], "not blank"),
+        (["create", "a\nb"], "printable"),
+        (["create", "x", "--scope", "plants:eat"], "plants:eat"),
+        (["create", "x", "--expires-in", "soon"], "soon"),
+        (["create", "x", "--expires-in", "0d"], "0d"),
+        (["create", "x", "--expires-in", "9999999999w"], "year 9999"),
+        (["revoke", "nobody"], "no token named 'nobody'"),
+        (["create", "x", "--database", "sqlite:///no/where.db"], "No such file"),
+    ],
+)
+def test_what_cannot_be_done_is_one_clear_line(
+    tmp_path: Path, options: list[str], said: str
+) -> None:
+    token(tmp_path, "create", "taken")
+
+    done = token(tmp_path, *options)
+
+    assert (done.returncode, done.stdout) == (1, "")
+    [line] = done.stderr.splitlines()
+    assert said in line
+
+
+def test_a_running_service_refuses_a_revoked_token_within_two_seconds(tmp_path: Path) -> None:
+    with Service(tmp_path) as service:
+        secret = token(tmp_path, "create", "garden").stdout.strip()
+        client = service.client(secret)
+        assert client.post(NewPlant(1, "a")).status == 200
+
+        token(tmp_path, "revoke", "garden")
+        revoked_at = time.monotonic()
+        while client.post(NewPlant(1, "a")).status == 200:
+            assert time.monotonic() - revoked_at < 2
+
+        assert client.post(NewPlant(1, "a")).json["message"] == "The token is revoked"
+        client.close()
+
+
+def test_a_running_service_takes_a_new_token_at_once_and_refuses_an_expired_one(
+    tmp_path: Path,
+) -> None:
+    with Service(tmp_path) as service:
+        good = service.client(service.token(name="good", expires_at=int(time.time()) + 60))
+        expired = service.client(service.token(name="expired", expires_at=int(time.time()) - 1))
+
+        assert good.post(NewPlant(1, "a")).status == 200
+        assert expired.post(NewPlant(2, "b")).status == 401
+        good.close()
+        expired.close()

@@ -1,0 +1,147 @@
+"""A real server process on a free port, and a client that speaks to it."""
+
+import contextlib
+import http.client
+import json
+import queue
+import re
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from types import TracebackType
+from typing import Any, NamedTuple, Self
+
+import apsw
+
+from plantstore.plants import NewPlant
+from plantstore.storage import open_store
+from plantstore.store import Store
+from plantstore.tokens import SCOPES, TokenRecord, digest, mint
+
+PLANTSTORE = [sys.executable, "-m", "plantstore"]
+
+
+class Answer(NamedTuple):
+    """What a server said."""
+
+    status: int
+    headers: dict[str, str]
+    body: bytes
+
+    @property
+    def json(self) -> Any:  # noqa: ANN401
+        return json.loads(self.body)
+
+
+class Client:
+    """One connection that is kept alive."""
+
+    def __init__(self, port: int, token: str | None) -> None:
+        self.connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
+        self.headers = {"Content-Type": "application/json"}
+        if token is not None:
+            self.headers["Authorization"] = f"Bearer {token}"
+
+    def send(
+        self, method: str, path: str, body: Any = None, headers: dict[str, str] | None = None
+    ) -> Answer:
+        self.connection.request(method, path, body, self.headers | (headers or {}))
+        answer = self.connection.getresponse()
+        names = {name.lower(): value for name, value in answer.getheaders()}
+        return Answer(answer.status, names, answer.read())
+
+    def post(self, plant: NewPlant) -> Answer:
+        record = {"id": plant.id, "name": plant.name}
+        if plant.tag is not None:
+            record["tag"] = plant.tag
+        return self.send("POST", "/plants", json.dumps(record))
+
+    def close(self) -> None:
+        self.connection.close()
+
+
+class Service:
+    """`plantstore serve`, in a folder of its own."""
+
+    def __init__(self, folder: Path, *options: str) -> None:
+        self.folder = folder
+        self.database = folder / "plants.db"
+        self.options = options
+        self.said = ""
+
+    def __enter__(self) -> Self:
+        self.process = subprocess.Popen(
+            [*PLANTSTORE, "serve", "--port", "0", *self.options],
+            cwd=self.folder,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        assert self.process.stderr is not None
+        ports: queue.Queue[int] = queue.Queue()
+        self.log: list[str] = []
+
+        def read_log(lines: Iterator[str]) -> None:
+            for line in lines:
+                self.log.append(line)
+                if serving := re.match(r"Serving .* on http://.*:(\d+)$", line):
+                    ports.put(int(serving[1]))
+            ports.put(0)
+
+        self.reader = threading.Thread(target=read_log, args=(iter(self.process.stderr),))
+        self.reader.start()
+        self.port = ports.get(timeout=60)
+        assert self.port, f"the server did not start: {self.log}"
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.stop(signal.SIGKILL if error else signal.SIGTERM)
+
+    def stop(self, with_signal: signal.Signals = signal.SIGTERM) -> int:
+        """Stop the process, once; return its exit status."""
+        assert self.process.stdout is not None
+        with contextlib.suppress(ProcessLookupError):
+            self.process.send_signal(with_signal)
+        status = self.process.wait(60)
+        if not self.process.stdout.closed:
+            self.said = self.process.stdout.read()
+            self.process.stdout.close()
+            self.reader.join()
+            assert self.process.stderr is not None
+            self.process.stderr.close()
+        return status
+
+    def token(self, *scopes: str, name: str = "test", **changes: Any) -> str:  # noqa: ANN401
+        """Make a token, as another process would."""
+        secret = mint()
+        record = TokenRecord(name, digest(secret), frozenset(scopes or SCOPES), 0, **changes)
+        with opened(self.database) as store:
+            store.add_token(record)
+        return secret
+
+    def client(self, token: str | None) -> Client:
+        return Client(self.port, token)
+
+
+def stored_plants(database: Path) -> dict[int, NewPlant]:
+    """Return what is in a database, and assert that it is whole."""
+    connection = apsw.Connection(str(database))
+    assert connection.pragma("integrity_check") == "ok"
+    rows = connection.execute("SELECT id, name, tag FROM plants").fetchall()
+    connection.close()
+    return {id_: NewPlant(id_, name, tag) for id_, name, tag in rows}
+
+
+@contextlib.contextmanager
+def opened(database: Path) -> Iterator[Store]:
+    """Open the store of a database, as another process would."""
+    with contextlib.closing(open_store(f"sqlite:///{database}")) as store:
+        yield store

@@ -1,0 +1,176 @@
+"""HTTP/1.1 itself, byte by byte against the real port."""
+
+import json
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from service import Service, stored_plants
+
+from plantstore.plants import NewPlant
+
+
+class Wire:
+    """A connection on which a test writes what it likes."""
+
+    def __init__(self, port: int) -> None:
+        self.socket = socket.create_connection(("127.0.0.1", port), timeout=30)
+        self.file = self.socket.makefile("rb")
+
+    def send(self, data: bytes) -> None:
+        self.socket.sendall(data)
+
+    def answer(self) -> tuple[int, dict[bytes, bytes], bytes]:
+        status = int(self.file.readline().split()[1])
+        headers: dict[bytes, bytes] = {}
+        while (line := self.file.readline().strip()) != b"":
+            name, _, value = line.partition(b": ")
+            headers[name.lower()] = value
+        return status, headers, self.file.read(int(headers.get(b"content-length", 0)))
+
+    def is_closed(self) -> bool:
+        return self.file.read(1) == b""
+
+    def close(self) -> None:
+        self.file.close()
+        self.socket.close()
+
+
+@pytest.fixture
+def service(tmp_path: Path) -> Iterator[Service]:
+    with Service(tmp_path, "--body-bytes-max", "2048") as running:
+        yield running
+
+
+@pytest.fixture
+def wire(service: Service) -> Iterator[Wire]:
+    opened = Wire(service.port)
+    yield opened
+    opened.close()
+
+
+def head(token: str | None, *fields: bytes) -> bytes:
+    authorization = [] if token is None else [b"Authorization: Bearer " + token.encode()]
+    lines = [b"POST /plants HTTP/1.1", b"Host: plants", b"Content-Type: application/json"]
+    return b"\r\n".join([*lines, *authorization, *fields, b"", b""])
+
+
+def with_length(body: bytes) -> tuple[bytes, bytes]:
+    return b"Content-Length: %d" % len(body), body
+
+
+UPGRADE = (b"Connection: Upgrade, HTTP2-Settings", b"Upgrade: h2c", b"HTTP2-Settings: AAMAAABk")
+
+
+def test_a_bad_token_is_refused_before_the_body_comes(wire: Wire) -> None:
+    wire.send(head("x", b"Content-Length: 100"))
+
+    assert wire.answer()[0] == 401
+
+
+def test_a_body_announced_as_too_large_is_refused_before_it_comes(
+    service: Service, wire: Wire
+) -> None:
+    wire.send(head(service.token(), b"Content-Length: 2049"))
+
+    assert wire.answer()[0] == 413
+
+
+def test_a_client_is_told_to_continue_only_when_its_body_is_wanted(
+    service: Service, wire: Wire
+) -> None:
+    length, body = with_length(b'{"id":1,"name":"a"}')
+    wire.send(head("x", length, b"Expect: 100-continue"))
+    assert wire.answer()[0] == 401
+
+    other = Wire(service.port)
+    other.send(head(service.token(), length, b"Expect: 100-continue"))
+    assert other.answer()[0] == 100
+    other.send(body)
+    assert other.answer()[0] == 200
+    other.close()
+
+
+def test_a_chunked_body_is_counted_as_it_comes(service: Service, wire: Wire) -> None:
+    wire.send(head(service.token(), b"Transfer-Encoding: chunked"))
+    for _ in range(5):
+        wire.send(b"200\r\n" + b" " * 512 + b"\r\n")
+
+    assert wire.answer()[0] == 413  # and the body has not ended
+
+
+@pytest.mark.parametrize("size", [7, 1, 10_000])
+def test_an_offer_to_upgrade_is_ignored_and_the_request_served(
+    service: Service, wire: Wire, size: int
+) -> None:
+    token = service.token()
+    length, body = with_length(b'{"id":1,"name":"a"}')
+    chunked = b"13\r\n%s\r\n0\r\n\r\n" % body.replace(b"1", b"2")
+    data = (
+        head(token, *UPGRADE, length)
+        + body
+        + head(token, *UPGRADE, b"Transfer-Encoding: chunked")
+        + chunked
+        + head(token, length)
+        + body
+    )
+
+    for start in range(0, len(data), size):
+        wire.send(data[start : start + size])
+
+    assert [wire.answer()[0] for _ in range(3)] == [200, 200, 200]
+    assert stored_plants(service.database) == {1: NewPlant(1, "a"), 2: NewPlant(2, "a")}
+
+
+def test_requests_sent_ahead_are_answered_in_order(service: Service, wire: Wire) -> None:
+    token = service.token()
+    data = b""
+    for id_ in range(200):
+        length, body = with_length(b'{"id":%d,"name":"%d"}' % (id_, id_))
+        data += head(token, length) + body
+
+    wire.send(data)
+
+    answers = [wire.answer() for _ in range(200)]
+    assert [json.loads(body)["name"] for _, _, body in answers] == [str(id_) for id_ in range(200)]
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"GARBAGE\r\n\r\n",
+        b"GET /\xff HTTP/1.1\r\nHost: x\r\n\r\n",
+        b"GET /plants?\xff HTTP/1.1\r\nHost: x\r\n\r\n",
+        b"CONNECT plants:443 HTTP/1.1\r\nHost: x\r\n\r\n",
+        b"POST /plants HTTP/1.1\r\nHost: x\r\nContent-Length: x\r\n\r\n",
+        b"POST /plants HTTP/1.1\r\nHost: x\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n",
+        b"POST /plants HTTP/1.1\r\nHost: x\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n",
+        b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+    ],
+)
+def test_what_is_no_http_is_400_with_an_error_record_and_the_end(wire: Wire, data: bytes) -> None:
+    wire.send(data)
+
+    status, headers, body = wire.answer()
+
+    assert status == 400
+    assert headers[b"content-type"] == b"application/json"
+    assert json.loads(body)["error"] == 3001
+    assert wire.is_closed()
+
+
+def test_a_client_that_leaves_in_the_middle_stores_nothing_and_harms_nobody(
+    service: Service, wire: Wire
+) -> None:
+    token = service.token()
+    length, body = with_length(b'{"id":1,"name":"a"}')
+    for end in range(len(body)):
+        leaver = Wire(service.port)
+        leaver.send(head(token, length) + body[:end])
+        leaver.close()
+
+    wire.send(head(token, length) + body.replace(b"1", b"2"))
+
+    assert wire.answer()[0] == 200
+    assert stored_plants(service.database) == {2: NewPlant(2, "a")}

@@ -1,0 +1,20 @@
+"""A hook of Schemathesis: each of its requests finds an empty store.
+
+Whether a valid plant is taken depends on what is stored: another one under its
+id is a 400, as the contract wants it. With nothing stored, every valid plant must
+be taken, and Schemathesis may hold the service to that.
+"""
+
+import os
+from typing import Any
+
+import apsw
+import schemathesis
+
+connection = apsw.Connection(os.environ["PLANTS"])
+connection.set_busy_timeout(5000)
+
+
+@schemathesis.hook
+def before_call(_context: Any, _case: Any, _kwargs: Any) -> None:  # noqa: ANN401
+    connection.execute("DELETE FROM plants")

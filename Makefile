@@ -5,6 +5,9 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
+LOCK := pyproject.toml --quiet --upgrade --universal --python-version 3.11 --generate-hashes \
+	--no-emit-index-url --no-emit-find-links --custom-compile-command "make lock"
+
 .DEFAULT_GOAL := help
 .PHONY: help setup run test check format bench lock clean
 
@@ -35,9 +38,6 @@ bench: $(VENV)/.dev ## measure, and write the tables to benchmarks/results/ (nee
 lock: $(VENV)/.dev ## resolve the locked requirements anew
 	$(BIN)/uv pip compile $(LOCK) --group build --output-file requirements/run.txt
 	$(BIN)/uv pip compile $(LOCK) --group dev --output-file requirements/dev.txt
-
-LOCK := pyproject.toml --quiet --upgrade --universal --python-version 3.11 --generate-hashes \
-	--no-emit-index-url --no-emit-find-links --custom-compile-command "make lock"
 
 clean: ## remove what make made; databases stay
 	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache

@@ -14,9 +14,9 @@ from harness import (
     Server,
     free_port,
     make_token,
-    middle,
     plantstore,
     running,
+    spread,
     table,
     write_result,
     wrk,
@@ -71,8 +71,7 @@ def main() -> None:
             rows.append(
                 [
                     f"creates/s when full ÷ when empty, {ids} ids",
-                    f"{middle(ratios):.2f} ({min(ratios):.2f} to {max(ratios):.2f}): "
-                    f"{middle(rates['full']):,.0f} ÷ {middle(rates['empty']):,.0f}",
+                    spread(ratios),
                     "≥ 0.8",
                 ]
             )

@@ -7,15 +7,16 @@ drifts for both falls out.
 
 import tempfile
 from pathlib import Path
+from statistics import median
 
 from harness import (
     Load,
     free_port,
     make_token,
-    middle,
     plantstore,
     running,
     script,
+    spread,
     table,
     write_result,
     wrk,
@@ -59,9 +60,9 @@ def main() -> None:
                 [
                     server,
                     str(connections),
-                    f"{middle([load.rate for load in seen]):,.0f}",
-                    f"{middle([load.p50_ms for load in seen]):.2f}",
-                    f"{middle([load.p99_ms for load in seen]):.2f}",
+                    f"{median([load.rate for load in seen]):,.0f}",
+                    f"{median([load.p50_ms for load in seen]):.2f}",
+                    f"{median([load.p99_ms for load in seen]):.2f}",
                     str(sum(load.failed for load in seen)),
                 ]
             )
@@ -72,8 +73,7 @@ def main() -> None:
 
     def ratio(of: str, to: str, figure: str) -> str:
         pairs = zip(loads[of, 64], loads[to, 64], strict=True)
-        ratios = [getattr(a, figure) / getattr(b, figure) for a, b in pairs]
-        return f"{middle(ratios):.2f} ({min(ratios):.2f} to {max(ratios):.2f})"
+        return spread([getattr(a, figure) / getattr(b, figure) for a, b in pairs])
 
     ratios = table(
         ["64 connections", "measured", "bar"],

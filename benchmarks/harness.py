@@ -16,7 +16,6 @@ from statistics import median
 
 HERE = Path(__file__).parent
 RESULTS = HERE / "results"
-TOKEN_SCOPE = "plants:create"
 
 
 @dataclass(frozen=True)
@@ -125,9 +124,9 @@ def write_result(name: str, text: str) -> None:
     (RESULTS / f"{name}.md").write_text(body, encoding="utf-8")
 
 
-def middle(values: list[float]) -> float:
-    """Return the median."""
-    return median(values)
+def spread(values: list[float]) -> str:
+    """Write a median, and the least and the most beside it."""
+    return f"{median(values):.2f} ({min(values):.2f} to {max(values):.2f})"
 
 
 def _wait_for(port: int, process: subprocess.Popen[bytes]) -> None:

@@ -32,7 +32,7 @@ class Answer(NamedTuple):
     body: bytes
 
     @property
-    def json(self) -> Any:  # noqa: ANN401
+    def json(self) -> Any:
         return json.loads(self.body)
 
 
@@ -119,7 +119,7 @@ class Service:
             self.process.stderr.close()
         return status
 
-    def token(self, *scopes: str, name: str = "test", **changes: Any) -> str:  # noqa: ANN401
+    def token(self, *scopes: str, name: str = "test", **changes: Any) -> str:
         """Make a token, as another process would."""
         secret = mint()
         record = TokenRecord(name, digest(secret), frozenset(scopes or SCOPES), 0, **changes)
@@ -135,9 +135,9 @@ def stored_plants(database: Path) -> dict[int, NewPlant]:
     """Return what is in a database, and assert that it is whole."""
     connection = apsw.Connection(str(database))
     assert connection.pragma("integrity_check") == "ok"
-    rows = connection.execute("SELECT id, name, tag FROM plants").fetchall()
+    rows: list[Any] = connection.execute("SELECT id, name, tag FROM plants").fetchall()
     connection.close()
-    return {id_: NewPlant(id_, name, tag) for id_, name, tag in rows}
+    return {row[0]: NewPlant(*row) for row in rows}
 
 
 @contextlib.contextmanager

@@ -13,7 +13,6 @@ from plantstore.errors import ErrorCode, StoreUnavailableError
 from plantstore.observe import Event, RequestFailed
 from plantstore.plants import NewPlant
 from plantstore.storage.memory import MemoryStore
-from plantstore.store import Outcome
 from plantstore.tokens import TokenRecord, digest, mint
 from plantstore.writer import GroupCommit
 
@@ -22,16 +21,31 @@ JSON = {"Content-Type": "application/json"}
 VALID = b'{"id": 1, "name": "Abies balsamea (L.) Mill.", "tag": "Abies"}'
 
 
+class WatchedStore(MemoryStore):
+    """Counts its look-ups, and fails them when told to."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lookups = 0
+        self.failure: Exception | None = None
+
+    def find_token(self, digest: bytes) -> TokenRecord | None:
+        self.lookups += 1
+        if self.failure is not None:
+            raise self.failure
+        return super().find_token(digest)
+
+
 class World:
     """The application on a store that forgets, with a clock that the test sets."""
 
-    def __init__(self) -> None:
-        self.store = MemoryStore()
+    def __init__(self, *, queue_plants_max: int = 100) -> None:
+        self.store = WatchedStore()
         self.now = 1000.0
         self.events: list[Event] = []
         self.writer = GroupCommit(
             self.store,
-            queue_plants_max=100,
+            queue_plants_max=queue_plants_max,
             queue_characters_max=100_000,
             batch_plants_max=10,
             observe=self.events.append,
@@ -43,11 +57,11 @@ class World:
             body_bytes_max=BODY_BYTES_MAX,
             observe=self.events.append,
         )
-        transport = httpx.ASGITransport(app=app)
+        transport = httpx.ASGITransport(app=app)  # type: ignore[arg-type]
         self.client = httpx.AsyncClient(transport=transport, base_url="http://plants")
         self.token = self.add_token("all")
 
-    def add_token(self, name: str, scope: str = "plants:create", **changes: Any) -> str:  # noqa: ANN401
+    def add_token(self, name: str, scope: str = "plants:create", **changes: Any) -> str:
         token = mint()
         self.store.add_token(TokenRecord(name, digest(token), frozenset({scope}), 0, **changes))
         return token
@@ -61,8 +75,8 @@ class World:
         )
 
 
-def run(test: Callable[[World], Awaitable[None]]) -> World:
-    world = World()
+def run(test: Callable[[World], Awaitable[None]], world: World | None = None) -> World:
+    world = world or World()
 
     async def main() -> None:
         world.writer.start()
@@ -84,7 +98,11 @@ def assert_error(answer: httpx.Response, status: int, code: ErrorCode) -> None:
 @pytest.mark.parametrize(
     ("body", "plant", "answered"),
     [
-        (VALID, NewPlant(1, "Abies balsamea (L.) Mill.", "Abies"), VALID.replace(b'"id": 1, ', b"")),
+        (
+            VALID,
+            NewPlant(1, "Abies balsamea (L.) Mill.", "Abies"),
+            VALID.replace(b'"id": 1, ', b""),
+        ),
         (b'{"id":-7.0,"name":""}', NewPlant(-7, ""), b'{"name":""}'),
         (b'{"id":1e3,"name":"x","tag":""}', NewPlant(1000, "x", ""), b'{"name":"x","tag":""}'),
     ],
@@ -147,7 +165,7 @@ def test_without_a_good_token_the_answer_is_a_challenge(
     headers: dict[str, str], challenge: str, code: ErrorCode
 ) -> None:
     async def test(world: World) -> None:
-        encoded = {name: value.encode() for name, value in (JSON | headers).items()}
+        encoded = [(name.encode(), value.encode()) for name, value in (JSON | headers).items()]
         answer = await world.client.post("/plants", content=VALID, headers=encoded)
         assert_error(answer, 401, code)
         assert answer.headers["WWW-Authenticate"] == challenge
@@ -212,39 +230,25 @@ def test_a_revoked_token_is_refused_once_its_second_of_belief_is_over() -> None:
 
 
 def test_a_believed_token_is_not_looked_up_and_many_requests_share_one_look_up() -> None:
-    class CountingStore(MemoryStore):
-        lookups = 0
-
-        def find_token(self, digest: bytes) -> TokenRecord | None:
-            self.lookups += 1
-            return super().find_token(digest)
-
     async def test(world: World) -> None:
-        store = CountingStore()
-        store._tokens = world.store._tokens  # noqa: SLF001
-        world.store.find_token = store.find_token  # type: ignore[method-assign]
         await asyncio.gather(*(world.post() for _ in range(10)))
-        assert store.lookups == 1
+        assert world.store.lookups == 1
         await world.post()
-        assert store.lookups == 1
+        assert world.store.lookups == 1
 
         await world.post(token=mint()[:-1] + "!")
-        assert store.lookups == 1, "a wrong checksum is refused without a look-up"
+        assert world.store.lookups == 1, "a wrong checksum is refused without a look-up"
 
     run(test)
 
 
 def test_when_tokens_cannot_be_looked_up_the_answer_is_503() -> None:
-    def fail(_digest: bytes) -> TokenRecord | None:
-        raise StoreUnavailableError("The database cannot be read: disk I/O error")
-
     async def test(world: World) -> None:
-        find_token = world.store.find_token
-        world.store.find_token = fail  # type: ignore[method-assign]
+        world.store.failure = StoreUnavailableError("The database cannot be read: disk I/O error")
         answer = await world.post()
         assert_error(answer, 503, ErrorCode.STORE_UNAVAILABLE)
         assert answer.headers["Retry-After"] == "1"
-        world.store.find_token = find_token  # type: ignore[method-assign]
+        world.store.failure = None
         assert (await world.post()).status_code == 200
 
     run(test)
@@ -295,12 +299,12 @@ def test_any_other_media_type_and_any_coding_is_415(headers: dict[str, str]) -> 
 
 @pytest.mark.parametrize("chunked", [False, True])
 def test_a_body_may_be_as_large_as_the_bound_and_no_larger(chunked: bool) -> None:  # noqa: FBT001
-    def padded(size: int) -> Any:  # noqa: ANN401
+    def padded(size: int) -> Any:
         body = VALID + b" " * (size - len(VALID))
         if not chunked:
             return body
 
-        async def pieces() -> Any:  # noqa: ANN401
+        async def pieces() -> Any:
             for start in range(0, size, 100):
                 yield body[start : start + 100]
 
@@ -318,7 +322,7 @@ def test_a_body_may_be_as_large_as_the_bound_and_no_larger(chunked: bool) -> Non
 def test_an_endless_chunked_body_is_read_no_further_than_the_bound() -> None:
     read = 0
 
-    async def endless() -> Any:  # noqa: ANN401
+    async def endless() -> Any:
         nonlocal read
         while True:
             read += 100
@@ -333,22 +337,18 @@ def test_an_endless_chunked_body_is_read_no_further_than_the_bound() -> None:
 
 def test_a_full_queue_is_answered_with_503_and_when_to_come_again() -> None:
     async def test(world: World) -> None:
-        world.writer._queue_plants_max = 0  # noqa: SLF001
         answer = await world.post()
         assert_error(answer, 503, ErrorCode.OVERLOADED)
         assert answer.headers["Retry-After"] == "1"
 
-    assert not run(test).store.plants
+    assert not run(test, World(queue_plants_max=0)).store.plants
 
 
 def test_what_nobody_foresaw_is_answered_with_a_fixed_message_and_told_to_the_observer() -> None:
     error = ZeroDivisionError("a secret of the inside")
 
-    async def explode(_plant: NewPlant) -> Outcome:
-        raise error
-
     async def test(world: World) -> None:
-        world.writer.submit = explode  # type: ignore[method-assign]
+        world.store.failure = error
         answer = await world.post()
         assert_error(answer, 500, ErrorCode.INTERNAL)
         assert "secret" not in answer.text

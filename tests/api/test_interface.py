@@ -88,7 +88,7 @@ def test_ids_are_int64_and_scopes_are_those_of_the_tokens() -> None:
         1,
     ],
 )
-def test_the_schema_and_the_parser_agree(record: Any) -> None:  # noqa: ANN401
+def test_the_schema_and_the_parser_agree(record: Any) -> None:
     try:
         parse_new_plant(json.dumps(record).encode())
         is_taken = True

@@ -38,7 +38,7 @@ def store(open_another: Opener) -> Iterator[Store]:
     opened.close()
 
 
-def record(name: str, **changes: Any) -> TokenRecord:  # noqa: ANN401
+def record(name: str, **changes: Any) -> TokenRecord:
     values: dict[str, Any] = {
         "digest": name.encode().ljust(32),
         "scopes": frozenset({"plants:create"}),

@@ -16,5 +16,5 @@ connection.set_busy_timeout(5000)
 
 
 @schemathesis.hook
-def before_call(_context: Any, _case: Any, _kwargs: Any) -> None:  # noqa: ANN401
+def before_call(_context: Any, _case: Any, _kwargs: Any) -> None:
     connection.execute("DELETE FROM plants")

@@ -11,9 +11,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from service import Client, Service, stored_plants
 
 from plantstore.plants import NewPlant
+from service import Client, Service, stored_plants
 
 CLIENTS = 8
 ROUNDS = 20

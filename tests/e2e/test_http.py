@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from service import Service, stored_plants
 
 from plantstore.plants import NewPlant
+from service import Service, stored_plants
 
 
 class Wire:
@@ -143,9 +143,9 @@ def test_requests_sent_ahead_are_answered_in_order(service: Service, wire: Wire)
         b"GET /\xff HTTP/1.1\r\nHost: x\r\n\r\n",
         b"GET /plants?\xff HTTP/1.1\r\nHost: x\r\n\r\n",
         b"CONNECT plants:443 HTTP/1.1\r\nHost: x\r\n\r\n",
-        b"POST /plants HTTP/1.1\r\nHost: x\r\nContent-Length: x\r\n\r\n",
-        b"POST /plants HTTP/1.1\r\nHost: x\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n",
-        b"POST /plants HTTP/1.1\r\nHost: x\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n",
+        head(None, b"Content-Length: x"),
+        head(None, b"Content-Length: 1", b"Content-Length: 2"),
+        head(None, b"Content-Length: 1", b"Transfer-Encoding: chunked"),
         b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
     ],
 )

@@ -6,10 +6,10 @@ import time
 from pathlib import Path
 
 import pytest
-from service import PLANTSTORE, Service
 
 from plantstore.plants import NewPlant
 from plantstore.tokens import is_well_formed
+from service import PLANTSTORE, Service
 
 
 def token(folder: Path, *options: str) -> subprocess.CompletedProcess[str]:

@@ -104,7 +104,7 @@ names = st.sampled_from(["id", "name", "tag"]) | texts
 
 @st.composite
 def bodies(draw: st.DrawFn) -> bytes:
-    """A body that is nearly right: members of every type, some twice, some not quite JSON."""
+    """Draw a body that is nearly right: members of every type, some twice, some not quite JSON."""
     members = draw(
         st.lists(
             st.tuples(st.just("id"), number_texts)

@@ -130,11 +130,11 @@ def _introduce(store: Store, settings: Settings, listener: socket.socket) -> Non
                 secret = create_token(store, "first", SCOPES)
                 typer.echo(_GREETING.format(secret=secret, url=url))
         else:
-            typer.echo(_NO_TOKEN.format(database=settings.database), err=True)
+            typer.echo(_WARNING.format(database=settings.database), err=True)
     typer.echo(f"Serving {settings.database} on {url}", err=True)
 
 
-_NO_TOKEN = """\
+_WARNING = """\
 There is no token yet, so every request will be refused. Create one:
 
     plantstore token create NAME --database {database}

@@ -26,14 +26,15 @@ check: $(VENV)/.dev ## lint, types, import rules
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
-	$(BIN)/lint-imports --no-logo 2>/dev/null || $(BIN)/lint-imports
+	$(BIN)/lint-imports
 
 format: $(VENV)/.dev ## format the code
 	$(BIN)/ruff format
 	$(BIN)/ruff check --fix
 
 bench: $(VENV)/.dev ## measure, and write the tables to benchmarks/results/ (needs wrk)
-	$(BIN)/python benchmarks/run.py
+	$(BIN)/python benchmarks/creates.py
+	$(BIN)/python benchmarks/capacity.py
 
 lock: $(VENV)/.dev ## resolve the locked requirements anew
 	$(BIN)/uv pip compile $(LOCK) --group build --output-file requirements/run.txt

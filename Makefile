@@ -26,7 +26,7 @@ check: $(VENV)/.dev ## lint, types, import rules
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
-	$(BIN)/lint-imports
+	$(BIN)/lint-imports --no-logo
 
 format: $(VENV)/.dev ## format the code
 	$(BIN)/ruff format

@@ -12,6 +12,9 @@ _JSON_MEDIA_TYPE: Final = re.compile(
     r'application/json[ \t]*(?:;[ \t]*charset=(?:utf-8|"utf-8"))?', re.IGNORECASE | re.ASCII
 )
 
+# As much of a refused header as an error message quotes.
+_QUOTED_CHARACTERS_MAX: Final = 40
+
 
 async def read_json_body(req: Request, body_bytes_max: int) -> bytes:
     """Read the body of a request that must be JSON, as far as the bound goes.
@@ -26,21 +29,23 @@ async def read_json_body(req: Request, body_bytes_max: int) -> bytes:
     """
     media_type = req.content_type
     if media_type != "application/json" and not _JSON_MEDIA_TYPE.fullmatch(media_type or ""):
-        raise RequestError(
-            ErrorCode.UNSUPPORTED_MEDIA_TYPE,
-            f"Content-Type must be application/json, got {media_type or 'none'}",
-        )
+        raise _unsupported("Content-Type must be application/json", media_type)
     coding = req.get_header("Content-Encoding")
     if coding is not None:
-        raise RequestError(
-            ErrorCode.UNSUPPORTED_MEDIA_TYPE, f"Content-Encoding must be absent, got {coding}"
-        )
+        raise _unsupported("Content-Encoding must be absent", coding)
     if (req.content_length or 0) > body_bytes_max:
         raise _too_large(body_bytes_max)
     body: bytes = await req.stream.read(body_bytes_max + 1)
     if len(body) > body_bytes_max:
         raise _too_large(body_bytes_max)
     return body
+
+
+def _unsupported(expected: str, came: str | None) -> RequestError:
+    return RequestError(
+        ErrorCode.UNSUPPORTED_MEDIA_TYPE,
+        f"{expected}, got {came[:_QUOTED_CHARACTERS_MAX] if came else 'none'}",
+    )
 
 
 def _too_large(body_bytes_max: int) -> RequestError:

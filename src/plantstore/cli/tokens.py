@@ -91,6 +91,9 @@ def list_tokens(
     if json:
         typer.echo(msgspec.json.format(msgspec.json.encode(rows)).decode())
         return
+    if not rows:
+        typer.echo("There is no token yet.", err=True)
+        return
     table = Table("name", "state", "scopes", "created", "expires", "revoked", box=None)
     for row in rows:
         table.add_row(*(value or "-" for value in row.values()))

@@ -5,6 +5,7 @@ import sys
 
 import structlog
 
+from plantstore.errors import StoreUnavailableError
 from plantstore.observe import (
     CommitFailed,
     Event,
@@ -50,8 +51,10 @@ def log_events() -> Observer:
 
     def observe(event: Event) -> None:
         match event:
+            case CommitFailed(error=StoreUnavailableError() as error, plants=plants):
+                log.error("commit failed", plants=plants, reason=error.message)
             case CommitFailed(error=error, plants=plants):
-                log.error("commit failed", plants=plants, reason=str(error), exc_info=error)
+                log.error("commit failed", plants=plants, exc_info=error)
             case RequestFailed(error=error, method=method, path=path):
                 log.error("request failed", method=method, path=path, exc_info=error)
             case WriterStarted():

@@ -86,7 +86,7 @@ def wrk(
     """Load a server with creates; `ids` is sequential or random."""
     executable = shutil.which("wrk")
     if executable is None:
-        sys.exit("The benchmarks need wrk: apt-get install wrk, or brew install wrk")
+        sys.exit("The benchmarks need wrk: apt-get install wrk")
     command = [executable, "-t1", f"-c{connections}", f"-d{seconds}s"]
     command += ["-s", str(HERE / "post.lua"), f"http://127.0.0.1:{server.port}"]
     env = {**os.environ, "TOKEN": server.token, "FIRST_ID": str(first_id), "IDS": ids}

@@ -17,7 +17,7 @@ class WriterStarted:
 
 @dataclass(frozen=True, slots=True)
 class WriterStopped:
-    """Everything accepted was committed and answered; no more is accepted."""
+    """Everything accepted was answered; no more is accepted."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -67,8 +67,8 @@ class Settings:
         Option(
             envvar="PLANTSTORE_QUEUE_PLANTS_MAX",
             min=1,
-            help="Plants that may wait for their commit; more are answered with 503. "
-            "Ten thousand wait for less than a second.",
+            help="Plants that may wait for their commit, in each worker; more are answered "
+            "with 503. Ten thousand wait for less than a second.",
         ),
     ] = 10_000
 
@@ -77,10 +77,10 @@ class Settings:
         Option(
             envvar="PLANTSTORE_QUEUE_CHARACTERS_MAX",
             min=1 * KIB,
-            help="Characters of all names and tags that may wait; more are answered with 503. "
-            "It bounds the memory that large plants can take.",
+            help="Characters of all names and tags that may wait, in each worker; more are "
+            "answered with 503. It bounds the memory that large plants can take.",
         ),
-    ] = 64 * MIB
+    ] = 16 * MIB
 
     batch_plants_max: Annotated[
         int,

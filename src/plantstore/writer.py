@@ -26,7 +26,8 @@ Rule 4: one bad plant never fails its neighbours. A conflict is an outcome, not
     an error. If a transaction meets an error that nobody foresaw, its plants are
     tried again one by one, and only those that bring it about fail.
 Rule 5: a failed commit fails its callers and nothing else. The thread goes on
-    with the next batch, and succeeds when the cause is gone.
+    with the next batch, and succeeds when the cause is gone. Nothing ends the
+    thread but `close`.
 Rule 6: closing refuses what comes, and commits and answers what came.
 
 A batch has one owner at a time: the event loop until it is put into the queue,
@@ -37,7 +38,7 @@ import asyncio
 import threading
 from collections.abc import Iterator, Sequence
 from queue import SimpleQueue
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from plantstore.errors import ErrorCode, RequestError, StoreUnavailableError
 from plantstore.observe import CommitFailed, Observer, WriterStarted, WriterStopped
@@ -45,6 +46,8 @@ from plantstore.plants import NewPlant
 from plantstore.store import Outcome, Store
 
 Result: TypeAlias = Outcome | RequestError
+
+_NOT_STORED: Final = RequestError(ErrorCode.INTERNAL, "The plant could not be stored")
 
 
 class _Answer(asyncio.Future[Sequence[Result]]):
@@ -179,7 +182,11 @@ class GroupCommit:
 
     def _run(self) -> None:
         for batches in self._transactions():
-            results = self._commit([plant for batch in batches for plant in batch.plants])
+            results: Sequence[Result]
+            try:
+                results = self._commit([plant for batch in batches for plant in batch.plants])
+            except Exception:  # noqa: BLE001 (an observer's, say; without this thread, all would hang)
+                results = [_NOT_STORED] * sum(len(batch.plants) for batch in batches)
             self._loop.call_soon_threadsafe(self._answer, batches, results)
 
     def _transactions(self) -> Iterator[list[_Batch]]:
@@ -211,5 +218,5 @@ class GroupCommit:
             if len(plants) > 1:
                 return [result for plant in plants for result in self._commit([plant])]
             self._observe(CommitFailed(error, len(plants)))
-            failure = RequestError(ErrorCode.INTERNAL, "The plant could not be stored")
+            failure = _NOT_STORED
         return [failure] * len(plants)

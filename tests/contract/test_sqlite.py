@@ -1,7 +1,9 @@
 """What a store in a file promises beyond what every store does."""
 
+import os
 import subprocess
 import sys
+import tempfile
 import threading
 from pathlib import Path
 
@@ -162,6 +164,44 @@ def test_a_database_of_a_newer_version_is_refused_and_left_alone(path: Path) -> 
         SQLiteStore(str(path))
 
     assert path.read_bytes() == before
+
+
+def test_what_a_crash_left_in_the_log_is_in_the_database_before_it_serves(
+    path: Path, tmp_path: Path
+) -> None:
+    running = SQLiteStore(str(path))
+    running.create_plants([PLANT])
+    crashed = tmp_path / "crashed.db"
+    for suffix in ("", "-wal"):
+        Path(f"{crashed}{suffix}").write_bytes(Path(f"{path}{suffix}").read_bytes())
+    running.close()
+
+    opened = SQLiteStore(str(crashed))
+
+    alone = tmp_path / "alone.db"  # without the log, which may never have been synced
+    alone.write_bytes(crashed.read_bytes())
+    opened.close()
+    store = SQLiteStore(str(alone))
+    assert store.create_plants([PLANT]) == [Outcome.ALREADY_STORED]
+    store.close()
+
+
+def test_a_file_that_is_read_only_is_refused() -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "plants.db"
+        SQLiteStore(str(path)).close()
+        path.chmod(0o444)
+        Path(folder).chmod(0o755)
+
+        is_root = os.geteuid() == 0
+        if is_root:  # whom no mode keeps from writing
+            os.seteuid(65534)
+        try:
+            with pytest.raises(StoreUnavailableError, match="read-only"):
+                SQLiteStore(str(path))
+        finally:
+            if is_root:
+                os.seteuid(0)
 
 
 def test_a_folder_that_is_not_there_is_said_so(tmp_path: Path) -> None:

@@ -143,6 +143,19 @@ def test_a_full_disk_is_503_and_when_there_is_room_again_it_goes_on(tmp_path: Pa
     assert any("commit failed" in line for line in service.log)
 
 
+def test_workers_stop_when_their_parent_is_killed(tmp_path: Path) -> None:
+    with Service(tmp_path, "--workers", "2") as service:
+        client = service.client(service.token())
+        assert client.post(NewPlant(1, "a")).status == 200
+
+        service.process.kill()
+        service.reader.join(60)  # until the last process has closed its stderr
+        assert not service.reader.is_alive()
+
+        client.close()
+    assert stored_plants(service.database) == {1: NewPlant(1, "a")}
+
+
 def test_workers_share_one_file_and_a_conflict_has_one_winner(tmp_path: Path) -> None:
     with Service(tmp_path, "--workers", "2") as service:
         token = service.token()

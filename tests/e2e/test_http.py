@@ -147,6 +147,11 @@ def test_requests_sent_ahead_are_answered_in_order(service: Service, wire: Wire)
         head(None, b"Content-Length: 1", b"Content-Length: 2"),
         head(None, b"Content-Length: 1", b"Transfer-Encoding: chunked"),
         b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+        b"CONNECT http://x/plants HTTP/1.1\r\nHost: x\r\n\r\n",
+        b"GET /plants HTTP/2.0\r\nHost: x\r\n\r\n",
+        b"GET /plants HTTP/0.9\r\nHost: x\r\n\r\n",
+        b"GET /plants HTTP/1.1\r\n\r\n",
+        b"GET /plants HTTP/1.1\r\nHost: x\r\nHost: x\r\n\r\n",
     ],
 )
 def test_what_is_no_http_is_400_with_an_error_record_and_the_end(wire: Wire, data: bytes) -> None:
@@ -158,6 +163,60 @@ def test_what_is_no_http_is_400_with_an_error_record_and_the_end(wire: Wire, dat
     assert headers[b"content-type"] == b"application/json"
     assert json.loads(body)["error"] == 3001
     assert wire.is_closed()
+
+
+def test_a_body_that_breaks_off_is_not_stored_even_if_what_came_is_json(
+    service: Service, wire: Wire
+) -> None:
+    token = service.token()
+    _, body = with_length(b'{"id":1,"name":"a"}')
+    short = Wire(service.port)
+    short.send(head(token, b"Content-Length: 100") + body)
+    short.close()
+    open_ended = Wire(service.port)
+    open_ended.send(head(token, b"Transfer-Encoding: chunked") + b"13\r\n%s\r\n" % body)
+    open_ended.close()
+
+    wire.send(head(token, b"Transfer-Encoding: chunked") + b"13\r\n%s\r\nZZ\r\n" % body)
+
+    assert wire.answer()[0] == 400
+    assert wire.is_closed()
+    assert service.stop() == 0
+    assert stored_plants(service.database) == {}
+
+
+@pytest.mark.parametrize("size", [10_000, 5])
+def test_a_trailer_field_is_no_header_field(service: Service, wire: Wire, size: int) -> None:
+    trailer = b"Authorization: Bearer " + service.token().encode()
+    chunked = b'13\r\n{"id":1,"name":"a"}\r\n0\r\n%s\r\n\r\n' % trailer
+    data = head(None, b"Transfer-Encoding: chunked") + chunked
+
+    for start in range(0, len(data), size):
+        wire.send(data[start : start + size])
+
+    assert wire.answer()[0] == 401
+
+
+def test_no_request_gets_the_refusal_of_the_one_behind_it(service: Service, wire: Wire) -> None:
+    length, body = with_length(b'{"id":1,"name":"a"}')
+
+    wire.send(head(service.token(), length) + body + b"GARBAGE\r\n\r\n")
+
+    assert wire.is_closed()
+
+
+def test_a_request_that_a_stop_has_no_time_for_is_told_so(tmp_path: Path) -> None:
+    with Service(tmp_path, "--stop-seconds", "1") as service:
+        wire = Wire(service.port)
+        wire.send(head(service.token(), b"Content-Length: 100", b"Expect: 100-continue"))
+        assert wire.answer()[0] == 100
+        assert service.stop() == 0
+        status, headers, body = wire.answer()
+        wire.close()
+
+    assert (status, headers[b"retry-after"]) == (503, b"1")
+    assert json.loads(body)["error"] == 5003
+    assert not any("Traceback" in line for line in service.log)
 
 
 def test_a_client_that_leaves_in_the_middle_stores_nothing_and_harms_nobody(

@@ -51,6 +51,15 @@ def test_list_shows_every_token_and_no_secret(tmp_path: Path) -> None:
     assert secret not in table + json.dumps(rows)
 
 
+def test_a_name_is_shown_as_it_is_whatever_it_holds(tmp_path: Path) -> None:
+    token(tmp_path, "create", "[/][red]x")
+
+    listed = token(tmp_path, "list")
+
+    assert listed.returncode == 0
+    assert "[/][red]x" in listed.stdout
+
+
 def test_revoking_again_says_so(tmp_path: Path) -> None:
     token(tmp_path, "create", "garden")
 
@@ -71,6 +80,7 @@ def test_revoking_again_says_so(tmp_path: Path) -> None:
         (["create", "x", "--expires-in", "soon"], "soon"),
         (["create", "x", "--expires-in", "0d"], "0d"),
         (["create", "x", "--expires-in", "9999999999w"], "year 9999"),
+        (["revoke", "\udcff"], "printable"),
         (["revoke", "nobody"], "no token named 'nobody'"),
         (["create", "x", "--database", "sqlite:///no/where.db"], "No such file"),
     ],

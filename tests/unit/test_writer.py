@@ -244,6 +244,23 @@ def test_an_unforeseen_error_fails_only_the_plant_that_brings_it_about() -> None
     assert events == [WriterStarted(), CommitFailed(error, plants=1), WriterStopped()]
 
 
+def test_not_even_an_observer_that_raises_stops_the_writer() -> None:
+    store = FailingStore(ZeroDivisionError())
+
+    def observe(event: Event) -> None:
+        if isinstance(event, CommitFailed):
+            raise RuntimeError  # noqa: TRY004 (an observer that misbehaves)
+
+    async def test(writer: GroupCommit) -> None:
+        writer._observe = observe  # noqa: SLF001
+        with pytest.raises(RequestError) as failed:
+            await writer.submit(plant(13))
+        assert failed.value.code is ErrorCode.INTERNAL
+        assert await writer.submit(plant(1)) is Outcome.STORED
+
+    run(store, test)
+
+
 def test_closing_stores_and_answers_what_came_and_refuses_what_comes() -> None:
     store = GatedStore()
 

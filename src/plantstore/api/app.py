@@ -1,5 +1,6 @@
 """The application, composed from what it is given."""
 
+import asyncio
 import gc
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, TypeAlias
@@ -7,9 +8,10 @@ from typing import Any, TypeAlias
 from falcon.asgi import App, Request, Response
 
 from plantstore.api.auth import Gate
-from plantstore.api.errors import handle_errors
+from plantstore.api.errors import RETRY_AFTER_SECONDS, STATUS, handle_errors, render_error
 from plantstore.api.openapi import Document
 from plantstore.api.plants import Plants
+from plantstore.errors import ErrorCode, RequestError
 from plantstore.observe import Observer
 from plantstore.store import Store
 from plantstore.writer import GroupCommit
@@ -33,11 +35,16 @@ def create_app(
 
 
 class _RoutingFirst:
-    """Makes Falcon look at a request before its body arrives.
+    """Falcon, and what it leaves open at the edges of a request.
 
-    Falcon waits for the first piece of the body, and only then routes. Here it
-    is given an empty one, so that a path, a method or a token is refused without
-    the body, and before a client is told to continue (RFC 9110 §10.1.1).
+    It waits for the first piece of the body, and only then routes. Here it is
+    given an empty one, so that a path, a method or a token is refused without the
+    body, and before a client is told to continue (RFC 9110 §10.1.1).
+
+    It takes a body that broke off for one that ended. Here that is an error.
+
+    It lets a cancellation pass, which is how uvicorn ends the requests that a stop
+    has no more time for. Here they are answered.
     """
 
     def __init__(self, app: App[Request, Response]) -> None:
@@ -51,12 +58,33 @@ class _RoutingFirst:
 
         async def receive_after_nothing() -> Event:
             nonlocal started
-            if started:
-                return await receive()
-            started = True
-            return {"type": "http.request", "body": b"", "more_body": True}
+            if not started:
+                started = True
+                return {"type": "http.request", "body": b"", "more_body": True}
+            event = await receive()
+            if event["type"] == "http.disconnect":
+                raise RequestError(ErrorCode.BAD_REQUEST, "The body broke off")
+            return event
 
-        await self._app(scope, receive_after_nothing, send)
+        try:
+            await self._app(scope, receive_after_nothing, send)
+        except asyncio.CancelledError:
+            await _answer_stopping(send)
+
+
+async def _answer_stopping(send: Send) -> None:
+    body = render_error(
+        ErrorCode.STORE_UNAVAILABLE,
+        "The service is stopping; the plant may or may not be stored, and sending it again is safe",
+    )
+    headers = [
+        (b"content-type", b"application/json"),
+        (b"content-length", b"%d" % len(body)),
+        (b"retry-after", b"%d" % RETRY_AFTER_SECONDS),
+    ]
+    status = STATUS[ErrorCode.STORE_UNAVAILABLE]
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+    await send({"type": "http.response.body", "body": body})
 
 
 class _Lifespan:

@@ -20,8 +20,7 @@ async def read_json_body(req: Request, body_bytes_max: int) -> bytes:
     """Read the body of a request that must be JSON, as far as the bound goes.
 
     A body that is announced as too large is not read at all; a chunked one is
-    counted as it arrives. If the client goes away in the middle, what came is
-    returned: no object's JSON text is the beginning of another's.
+    counted as it arrives.
 
     Raises:
         RequestError: UNSUPPORTED_MEDIA_TYPE or BODY_TOO_LARGE.

@@ -1,21 +1,31 @@
 """HTTP/1.1 as uvicorn speaks it, on httptools, mended where it falls short of the standards."""
 
 from http import HTTPStatus
+from typing import Final
 
 import httptools
-from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
+from uvicorn.protocols.http.httptools_impl import (
+    STATUS_LINE,
+    HttpToolsProtocol,
+    RequestResponseCycle,
+)
 
 from plantstore.api.errors import render_error
 from plantstore.errors import ErrorCode
 
+_VERSIONS: Final = ("1.0", "1.1")
+
 
 class HttpProtocol(HttpToolsProtocol):
-    """Uvicorn's protocol, with three differences.
+    """Uvicorn's protocol, with these differences.
 
-    What is no HTTP is answered with an Error record. A request target that is
-    not ASCII is no HTTP (RFC 3986 §2). And an offer to upgrade the connection
-    is ignored, as a server may (RFC 9110 §7.8): httptools would drop the body of
-    the request that makes it, as every Java HttpClient does on its first.
+    - What is no HTTP/1.0 or 1.1 is answered with an Error record, and more of it is
+      noticed: a target that is not ASCII (RFC 3986 §2), a Host field that is missing
+      or there twice (RFC 9112 §3.2), CONNECT, which only a proxy serves.
+    - Trailer fields are dropped, not taken for header fields (RFC 9110 §6.5.1).
+    - An offer to upgrade the connection is ignored, as a server may (RFC 9110 §7.8):
+      httptools would drop the body of the request that makes it, and every Java
+      HttpClient makes it with its first.
     """
 
     def data_received(self, data: bytes) -> None:
@@ -42,16 +52,31 @@ class HttpProtocol(HttpToolsProtocol):
 
     def on_headers_complete(self) -> None:
         """Start the request, unless it offers an upgrade and is about to begin again."""
-        if not self._offers_upgrade():
+        version = self.parser.get_http_version()
+        hosts = sum(name == b"host" for name, _ in self.headers)
+        if version not in _VERSIONS or hosts > 1 or (hosts == 0 and version == "1.1"):
+            raise ValueError("the version or the Host field is not that of HTTP/1.1")
+        if self.parser.get_method() == b"CONNECT":
+            raise ValueError("only a proxy serves CONNECT")
+        if not self.parser.should_upgrade():
             super().on_headers_complete()
+            self.headers = []  # what comes now are trailer fields
 
     def on_message_complete(self) -> None:
         """End the request, unless it offers an upgrade and is about to begin again."""
-        if not self._offers_upgrade():
+        if not self.parser.should_upgrade():
             super().on_message_complete()
 
     def send_400_response(self, msg: str) -> None:
-        """Answer what could not be parsed as a request, and hang up."""
+        """Answer what could not be parsed as a request, and hang up.
+
+        While a request that came before it waits for its answer, only hang up: the
+        client would take this for the answer to that one.
+        """
+        request: RequestResponseCycle | None = self.cycle
+        if request and not request.response_complete and not request.more_body:
+            self.transport.close()
+            return
         body = render_error(ErrorCode.BAD_REQUEST, msg)
         headers = [
             *self.server_state.default_headers,
@@ -62,10 +87,6 @@ class HttpProtocol(HttpToolsProtocol):
         lines = [b"%s: %s\r\n" % header for header in headers]
         self.transport.write(b"".join([STATUS_LINE[HTTPStatus.BAD_REQUEST], *lines, b"\r\n", body]))
         self.transport.close()
-
-    def _offers_upgrade(self) -> bool:
-        # CONNECT counts as an upgrade too; its target is no path, which ends it.
-        return self.parser.should_upgrade() and self.parser.get_method() != b"CONNECT"
 
     def _begin_again_without_upgrade(self) -> None:
         """Give the head to a new parser, but for the field that offers the upgrade."""

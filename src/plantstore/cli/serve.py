@@ -4,12 +4,16 @@ import contextlib
 import functools
 import inspect
 import ipaddress
+import multiprocessing
+import os
 import signal
 import socket
 import sys
+import threading
 import time
 import typing
 from collections.abc import Callable
+from multiprocessing.process import BaseProcess
 from typing import Any, NoReturn
 
 import typer
@@ -56,7 +60,10 @@ def serve(settings: Settings) -> None:
         if settings.workers == 1:
             uvicorn.Server(config).run(sockets=[listener])
         else:
-            Multiprocess(config, sockets=[listener]).run()
+            supervisor = Multiprocess(config, sockets=[listener])
+            supervisor.run()
+            if any(process.exitcode == STARTUP_FAILURE for process in supervisor.processes):
+                raise typer.Exit(1)
 
 
 def server_config(app_factory: Callable[[], ASGIApp], settings: Settings) -> uvicorn.Config:
@@ -82,9 +89,14 @@ def _build_app(settings: Settings) -> ASGIApp:
     """Wire one process: with several workers, each calls this for itself."""
     configure_logs()
     observe = log_events()
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        threading.Thread(target=_stop_with, args=(parent,), daemon=True).start()
     try:
         store = open_store(settings.database)
     except PlantStoreError as error:
+        if parent is None:
+            raise
         # Uvicorn's parent process takes this status for "do not try again".
         typer.echo(f"plantstore: {error.message}", err=True)
         sys.exit(STARTUP_FAILURE)
@@ -102,6 +114,12 @@ def _build_app(settings: Settings) -> ASGIApp:
         body_bytes_max=settings.body_bytes_max,
         observe=observe,
     )
+
+
+def _stop_with(parent: BaseProcess) -> None:
+    """Stop this worker when its parent is gone, or it would hold the port for ever."""
+    parent.join()
+    os.kill(os.getpid(), signal.SIGTERM)
 
 
 def _exit(_signal: int, _frame: object) -> NoReturn:

@@ -2,6 +2,7 @@
 
 import contextlib
 import re
+import sys
 import time
 from collections.abc import Iterable
 from datetime import UTC, datetime
@@ -11,6 +12,7 @@ import msgspec
 import typer
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from plantstore.errors import UsageError
 from plantstore.settings import DATABASE_DEFAULT, Database
@@ -21,6 +23,9 @@ from plantstore.tokens import DEFAULT_SCOPES, SCOPES, TokenRecord, digest, mint
 tokens = typer.Typer(help="Create, list and revoke the tokens that requests carry.")
 
 _UNIT_SECONDS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
+
+# How wide the table is where no terminal says how wide it may be.
+_PIPED_COLUMNS: Final = 200
 
 # The last second of the year 9999, beyond which a date cannot be written.
 _TIME_MAX: Final = 253_402_300_799
@@ -66,8 +71,7 @@ def create(
 ) -> None:
     """Create a token, and print its secret on stdout: the only time that it is shown."""
     scopes = scope or DEFAULT_SCOPES
-    if not name.strip() or not name.isprintable():
-        raise UsageError("A token's name must be printable, and not blank")
+    _check_name(name)
     if unknown := sorted(set(scopes) - set(SCOPES)):
         raise UsageError(f"A scope must be one of {', '.join(SCOPES)}; got {', '.join(unknown)}")
     lifetime_seconds = None if expires_in is None else _parse_seconds(expires_in)
@@ -94,10 +98,13 @@ def list_tokens(
     if not rows:
         typer.echo("There is no token yet.", err=True)
         return
-    table = Table("name", "state", "scopes", "created", "expires", "revoked", box=None)
+    table = Table(box=None)
+    for column in rows[0]:
+        table.add_column(column, overflow="fold")
     for row in rows:
-        table.add_row(*(value or "-" for value in row.values()))
-    Console().print(table)
+        # As text: a name is data, and Rich would read markup in a string.
+        table.add_row(*(Text(value or "-") for value in row.values()))
+    Console(width=None if sys.stdout.isatty() else _PIPED_COLUMNS).print(table)
 
 
 @tokens.command()
@@ -106,6 +113,7 @@ def revoke(
     database: Database = DATABASE_DEFAULT,
 ) -> None:
     """Revoke a token for good; a running service refuses it within two seconds."""
+    _check_name(name)
     now = int(time.time())
     with contextlib.closing(open_store(database)) as store:
         before = {record.name: record.revoked_at for record in store.list_tokens()}
@@ -114,6 +122,11 @@ def revoke(
         typer.echo(f"Revoked the token {name}.", err=True)
     else:
         typer.echo(f"The token {name} was revoked already, {_date(record.revoked_at)}.", err=True)
+
+
+def _check_name(name: str) -> None:
+    if not name.strip() or not name.isprintable():
+        raise UsageError("A token's name must be printable, and not blank")
 
 
 def _describe(record: TokenRecord, now: float) -> dict[str, str | None]:

@@ -33,10 +33,10 @@ from plantstore.tokens import TokenRecord
 APPLICATION_ID: Final = int.from_bytes(b"plst")
 
 # How often to ask whether another process has done its write, and how often at most:
-# some five seconds in all. SQLite's own waits grow to a tenth of a second, in which one
+# about a second in all. SQLite's own waits grow to a tenth of a second, in which one
 # that commits back to back never leaves a gap that the other one sees.
 BUSY_POLL_SECONDS: Final = 0.000_3
-BUSY_POLLS_MAX: Final = 15_000
+BUSY_POLLS_MAX: Final = 3_000
 
 # The log is copied into the database every so many pages, and cut back to this
 # size if a long read once kept it from being copied.
@@ -47,7 +47,7 @@ LOG_BYTES_MAX: Final = 64 * 1024 * 1024
 CACHE_KIB: Final = 16 * 1024
 
 _SELECT_STORED = """
-SELECT id, name, tag FROM plants WHERE id IN (SELECT value->>'id' FROM json_each(?))
+SELECT id, name, tag FROM plants WHERE id IN (SELECT value FROM json_each(?))
 """
 _INSERT_NEW = """
 INSERT INTO plants (id, name, tag)
@@ -82,7 +82,8 @@ class SQLiteStore:
 
     def create_plants(self, plants: Sequence[NewPlant]) -> list[Outcome]:
         with _errors_as_ours("The database cannot be written"), _transaction(self._plants):
-            rows = self._plants.execute(_SELECT_STORED, (_encode(plants).decode(),))
+            ids = _encode([plant.id for plant in plants]).decode()
+            rows = self._plants.execute(_SELECT_STORED, (ids,))
             stored = {id_: NewPlant(id_, name, tag) for id_, name, tag in rows}
             outcomes, new = decide(plants, stored)
             if new:
@@ -144,7 +145,9 @@ def _connect(path: str) -> apsw.Connection:
     # The absolute path: SQLite would take a name such as ":memory:" for its own.
     connection = apsw.Connection(str(Path(path).absolute()), flags=apsw.SQLITE_OPEN_READWRITE)
     connection.set_busy_handler(_wait_for_another)
-    # Only now is it known to be ours, and may be changed.
+    if connection.readonly("main"):
+        raise StoreUnavailableError(f"The database {path} cannot be written: it is read-only")
+    # Only when this returns is it known to be ours, and may be changed.
     _migrate(connection, path)
     for pragma in (
         "journal_mode = WAL",
@@ -156,6 +159,9 @@ def _connect(path: str) -> apsw.Connection:
         f"cache_size = -{CACHE_KIB}",
     ):
         connection.execute(f"PRAGMA {pragma}")
+    # After a crash, SQLite brings back what it finds whole in the log, synced or not. This
+    # syncs it, before anybody is told that such a plant is stored already.
+    connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
     return connection
 
 
@@ -178,9 +184,11 @@ def _migrate(connection: apsw.Connection, path: str) -> None:
 
 
 def _version(connection: apsw.Connection, path: str, known: int) -> int:
-    version: int = connection.pragma("user_version")
+    # In this order: another process may migrate between any two of these.
+    objects = connection.execute("SELECT count(*) FROM sqlite_schema").get
     is_ours = connection.pragma("application_id") == APPLICATION_ID
-    if not is_ours and connection.execute("SELECT count(*) FROM sqlite_schema").get:
+    version: int = connection.pragma("user_version")
+    if objects and not is_ours:
         raise StoreUnavailableError(f"The database {path} is another program's")
     if version > known:
         raise StoreUnavailableError(

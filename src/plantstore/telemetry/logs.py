@@ -22,10 +22,16 @@ def configure_logs() -> None:
         structlog.stdlib.add_log_level,
         structlog.processors.TimeStamper(fmt="iso", utc=True),
     ]
+    # By default both would write the local variables of each frame, and with them tokens.
     renderers: list[structlog.typing.Processor] = (
-        [structlog.dev.ConsoleRenderer()]
+        [structlog.dev.ConsoleRenderer(exception_formatter=structlog.dev.plain_traceback)]
         if sys.stderr.isatty()
-        else [structlog.processors.dict_tracebacks, structlog.processors.JSONRenderer()]
+        else [
+            structlog.processors.ExceptionRenderer(
+                structlog.tracebacks.ExceptionDictTransformer(show_locals=False)
+            ),
+            structlog.processors.JSONRenderer(),
+        ]
     )
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(
@@ -60,6 +66,6 @@ def log_events() -> Observer:
             case WriterStarted():
                 log.info("accepting plants")
             case WriterStopped():
-                log.info("stopped; every accepted plant is stored")
+                log.info("stopped")
 
     return observe

@@ -1,0 +1,53 @@
+"""The log, in the form that a terminal gets and in the one that a collector gets."""
+
+import os
+import pty
+import subprocess
+import sys
+
+import pytest
+
+# An error that nobody foresaw, with a secret in a local variable of its frames.
+PROGRAM = """
+from plantstore.observe import RequestFailed
+from plantstore.telemetry.logs import configure_logs, log_events
+
+def handle(token):
+    raise ZeroDivisionError("nobody foresaw this")
+
+configure_logs()
+try:
+    handle("plst_" + "secret")
+except ZeroDivisionError as error:
+    log_events()(RequestFailed(error, "POST", "/plants"))
+"""
+
+
+def log_of(program: str, *, on_a_terminal: bool) -> str:
+    if not on_a_terminal:
+        done = subprocess.run(
+            [sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True
+        )
+        return done.stderr
+    ours, theirs = pty.openpty()
+    with subprocess.Popen([sys.executable, "-c", program], stderr=theirs) as process:
+        os.close(theirs)
+        output = b""
+        try:
+            while data := os.read(ours, 4096):
+                output += data
+        except OSError:  # how Linux tells that the other side is closed
+            pass
+        os.close(ours)
+    assert process.returncode == 0
+    return output.decode()
+
+
+@pytest.mark.parametrize("on_a_terminal", [True, False])
+def test_a_trace_is_in_the_log_and_what_its_frames_held_is_not(on_a_terminal: bool) -> None:  # noqa: FBT001
+    log = log_of(PROGRAM, on_a_terminal=on_a_terminal)
+
+    assert "request failed" in log
+    assert "nobody foresaw this" in log
+    assert "handle" in log
+    assert "plst_secret" not in log

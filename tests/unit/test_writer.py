@@ -208,6 +208,27 @@ def test_a_conflicting_plant_is_refused_and_its_neighbours_are_stored() -> None:
     assert store.plants == {1: plant(1), 2: plant(2)}
 
 
+def test_each_batch_of_a_transaction_gets_its_own_outcomes() -> None:
+    store = GatedStore()
+
+    async def test(writer: GroupCommit) -> None:
+        tasks = await submitted(writer, plant(1))
+        await asyncio.to_thread(store.entered.acquire)
+        tasks += await submitted(writer, plant(1), plant(1, "other"))
+        tasks += await submitted(writer, plant(2))
+        store.let_go.release(2)
+        assert await asyncio.gather(*tasks) == [
+            Outcome.STORED,
+            Outcome.ALREADY_STORED,
+            Outcome.ID_TAKEN,
+            Outcome.STORED,
+        ]
+
+    run(store, test)
+
+    assert len(store.batches) == 2
+
+
 def test_a_failed_commit_fails_its_callers_and_the_next_one_succeeds() -> None:
     error = StoreUnavailableError("The database cannot be written: disk full")
     store = FailingStore(error)
@@ -269,9 +290,8 @@ def test_closing_stores_and_answers_what_came_and_refuses_what_comes() -> None:
         await asyncio.to_thread(store.entered.acquire)
         tasks += await submitted(writer, plant(2))
         tasks.append(asyncio.create_task(writer.submit(plant(3))))
-        await asyncio.sleep(0)  # in the open batch, not handed over yet
         closing = asyncio.create_task(writer.close())
-        await asyncio.sleep(0)
+        await asyncio.sleep(0)  # both run: the plant is in a batch that is not handed over yet
         with pytest.raises(StoreUnavailableError):
             await writer.submit(plant(4))
         store.let_go.release(3)

@@ -25,7 +25,7 @@ from harness import (
 ROUNDS = 5
 SECONDS = 5
 CONNECTIONS = (1, 64, 256)
-SERVERS = ("plantstore", "no-op", "FastAPI + SQLAlchemy")
+SERVERS = ("plantstore", "no-op", "no-op, together", "FastAPI + SQLAlchemy")
 
 
 def measure(server: str, connections: int) -> Load:
@@ -37,6 +37,8 @@ def measure(server: str, connections: int) -> Load:
                 command = plantstore(database, port)
             case "no-op":
                 command = script("noop.py", database, port)
+            case "no-op, together":
+                command = [*script("noop.py", database, port), "together"]
             case _:
                 peer = Path(folder) / "peer.db"
                 command = [*script("fastapi_sqlalchemy.py", peer, port), token]
@@ -79,6 +81,11 @@ def main() -> None:
         ["64 connections", "measured", "bar"],
         [
             ["creates/s ÷ no-op's requests/s", ratio("plantstore", "no-op", "rate"), "≥ 0.65"],
+            [
+                "creates/s ÷ no-op's that answers together",
+                ratio("plantstore", "no-op, together", "rate"),
+                "-",
+            ],
             [
                 "creates/s ÷ FastAPI + SQLAlchemy",
                 ratio("plantstore", "FastAPI + SQLAlchemy", "rate"),

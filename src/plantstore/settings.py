@@ -77,6 +77,9 @@ class Settings:
         Option(
             envvar="PLANTSTORE_QUEUE_CHARACTERS_MAX",
             min=1 * KIB,
+            # A batch travels as one JSON text, in which a character may take six bytes, and
+            # SQLite takes a text of up to 1,000,000,000.
+            max=128 * MIB,
             help="Characters of all names and tags that may wait, in each worker; more are "
             "answered with 503. It bounds the memory that large plants can take.",
         ),

@@ -159,7 +159,7 @@ There is no token yet, so every request will be refused. Create one:
 """
 
 _GREETING = """
-This database is new, so here is a first token, good for everything.
+There is no token yet, so here is a first one, good for everything.
 It is shown this once:
 
     {secret}

@@ -57,14 +57,14 @@ def create(
         typer.Option(
             metavar="SCOPE",
             help=f"What it may do; give one --scope for each of {', '.join(SCOPES)}. "
-            f"[default: {', '.join(DEFAULT_SCOPES)}]",
+            f"Without any: {', '.join(DEFAULT_SCOPES)}.",
         ),
     ] = None,
     expires_in: Annotated[
         str | None,
         typer.Option(
             metavar="TIME",
-            help="How long it is good for: 90s, 15m, 12h, 30d or 8w. [default: ever]",
+            help="How long it is good for: 90s, 15m, 12h, 30d or 8w. Without it: for ever.",
         ),
     ] = None,
     database: Database = DATABASE_DEFAULT,

@@ -118,7 +118,7 @@ def test_when_the_disk_is_full_nothing_is_stored_and_it_goes_on_when_there_is_ro
 def test_a_file_that_another_keeps_locked_is_unavailable_and_then_available(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("plantstore.storage.sqlite.BUSY_POLLS_MAX", 10)
+    monkeypatch.setattr("plantstore.storage.sqlite_file.BUSY_POLLS_MAX", 10)
     store = SQLiteStore(str(path))
     other = apsw.Connection(str(path))
     other.execute("BEGIN IMMEDIATE")
@@ -184,6 +184,30 @@ def test_what_a_crash_left_in_the_log_is_in_the_database_before_it_serves(
     store = SQLiteStore(str(alone))
     assert store.create_plants([PLANT]) == [Outcome.ALREADY_STORED]
     store.close()
+
+
+def test_a_file_may_be_opened_while_another_checkpoints_it(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("plantstore.storage.sqlite_file.CHECKPOINT_PAGES", 1)
+    writing = SQLiteStore(str(path))
+    stop = threading.Event()
+
+    def write() -> None:
+        id_ = 0
+        while not stop.is_set():
+            id_ += 1
+            writing.create_plants([NewPlant(id_, "x" * 10_000)])
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    try:
+        for _ in range(100):
+            SQLiteStore(str(path)).close()
+    finally:
+        stop.set()
+        writer.join()
+        writing.close()
 
 
 def test_a_file_that_is_read_only_is_refused() -> None:

@@ -35,6 +35,7 @@ format: $(VENV)/.dev ## format the code
 bench: $(VENV)/.dev ## measure, and write the tables to benchmarks/results/ (needs wrk)
 	$(BIN)/python benchmarks/creates.py
 	$(BIN)/python benchmarks/capacity.py
+	$(BIN)/python benchmarks/random_ids.py
 
 lock: $(VENV)/.dev ## resolve the locked requirements anew
 	$(BIN)/uv pip compile $(LOCK) --group build --output-file requirements/run.txt

@@ -186,11 +186,9 @@ def test_what_a_crash_left_in_the_log_is_in_the_database_before_it_serves(
     store.close()
 
 
-def test_a_file_may_be_opened_while_another_checkpoints_it(
-    path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("plantstore.storage.sqlite_file.CHECKPOINT_PAGES", 1)
+def test_a_file_may_be_opened_while_another_checkpoints_it(path: Path) -> None:
     writing = SQLiteStore(str(path))
+    writing._plants.pragma("wal_autocheckpoint", 1)  # noqa: SLF001
     stop = threading.Event()
 
     def write() -> None:

@@ -28,13 +28,8 @@ APPLICATION_ID: Final = int.from_bytes(b"plst")
 BUSY_POLL_SECONDS: Final = 0.000_3
 BUSY_POLLS_MAX: Final = 3_000
 
-# The log is copied into the database every so many pages, and cut back to this
-# size if a long read once kept it from being copied.
-CHECKPOINT_PAGES: Final = 4_000
+# What the log is cut back to, if a long read once kept it from being copied.
 LOG_BYTES_MAX: Final = 64 * 1024 * 1024
-
-# What the inner pages of a B-tree of some ten million plants take.
-CACHE_KIB: Final = 16 * 1024
 
 
 def make_file(path: str) -> None:
@@ -67,9 +62,7 @@ def connect(path: str) -> apsw.Connection:
         "synchronous = FULL",
         "fullfsync = ON",
         "checkpoint_fullfsync = ON",
-        f"wal_autocheckpoint = {CHECKPOINT_PAGES}",
         f"journal_size_limit = {LOG_BYTES_MAX}",
-        f"cache_size = -{CACHE_KIB}",
     ):
         connection.execute(f"PRAGMA {pragma}")
     _sync_log(connection)

@@ -97,18 +97,20 @@ def test_what_cannot_be_done_is_one_clear_line(
     assert said in line
 
 
-def test_a_running_service_refuses_a_revoked_token_within_two_seconds(tmp_path: Path) -> None:
+def test_a_running_service_comes_to_refuse_a_token_that_another_process_revoked(
+    tmp_path: Path,
+) -> None:
     with Service(tmp_path) as service:
         secret = token(tmp_path, "create", "garden").stdout.strip()
         client = service.client(secret)
         assert client.post(NewPlant(1, "a")).status == 200
 
         token(tmp_path, "revoke", "garden")
-        revoked_at = time.monotonic()
-        while client.post(NewPlant(1, "a")).status == 200:
-            assert time.monotonic() - revoked_at < 2
+        # How soon, tests/api says, with a clock of its own; here, that it comes at all.
+        answers = (client.post(NewPlant(1, "a")) for _ in range(100_000))
+        refused = next(answer for answer in answers if answer.status != 200)
 
-        assert client.post(NewPlant(1, "a")).json["message"] == "The token is revoked"
+        assert refused.json["message"] == "The token is revoked"
         client.close()
 
 

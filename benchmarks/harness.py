@@ -9,7 +9,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
@@ -27,6 +27,7 @@ class Load:
     seconds: float
     p50_ms: float
     p99_ms: float
+    max_ms: float
 
     @property
     def rate(self) -> float:
@@ -80,18 +81,43 @@ def running(command: list[str], port: int, token: str) -> Iterator[Server]:
         process.wait(30)
 
 
-def wrk(
-    server: Server, connections: int, seconds: int, *, first_id: int = 0, ids: str = "sequential"
-) -> Load:
-    """Load a server with creates; `ids` is sequential or random."""
+def wrk(server: Server, connections: int, seconds: int, **what: str | int) -> Load:
+    """Load a server, as `loading` does, until it is over."""
+    with loading(server, connections, seconds, **what) as load:
+        return load()
+
+
+@contextlib.contextmanager
+def loading(
+    server: Server, connections: int, seconds: int, **what: str | int
+) -> Iterator[Callable[[], Load]]:
+    """Load a server while the block runs; what it gives waits for the end.
+
+    Args:
+        server: what is loaded.
+        connections: that are open at a time.
+        seconds: how long.
+        what: is sent: the variables of requests.lua, in lower case.
+
+    """
     executable = shutil.which("wrk")
     if executable is None:
         sys.exit("The benchmarks need wrk: apt-get install wrk")
     command = [executable, "-t1", f"-c{connections}", f"-d{seconds}s"]
-    command += ["-s", str(HERE / "post.lua"), f"http://127.0.0.1:{server.port}"]
-    env = {**os.environ, "TOKEN": server.token, "FIRST_ID": str(first_id), "IDS": ids}
-    done = subprocess.run(command, check=True, capture_output=True, text=True, env=env)
-    return Load(**json.loads(done.stdout.splitlines()[-1]))
+    command += ["-s", str(HERE / "requests.lua"), f"http://127.0.0.1:{server.port}"]
+    env = {"SEND": "create", "FIRST_ID": "0", "IDS": "sequential", "PLANTS": "0"}
+    env |= {name.upper(): str(value) for name, value in what.items()} | {"TOKEN": server.token}
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, text=True, env=os.environ | env
+    ) as process:
+
+        def load() -> Load:
+            said, _ = process.communicate()
+            if process.returncode:
+                raise RuntimeError(f"wrk failed: {said}")
+            return Load(**json.loads(said.splitlines()[-1]))
+
+        yield load
 
 
 def free_port() -> int:

@@ -3,7 +3,7 @@
 The same server, the same authentication, the same parsing and the same answer;
 only nothing waits for a disk. What a create costs beyond this is the writer.
 
-It answers each request by itself, or, asked to answer `together`, all that came in
+It answers each create by itself, or, asked to answer `together`, all that came in
 one turn of the event loop, as the group commit does. The first wakes the client
 for each answer, and pays for that in its own system calls; the second does not.
 """
@@ -19,17 +19,25 @@ from plantstore.api.app import ASGIApp, create_app
 from plantstore.api.auth import Gate
 from plantstore.cli.serve import server_config
 from plantstore.plants import NewPlant
+from plantstore.reader import GroupRead
 from plantstore.settings import Settings
 from plantstore.storage import open_store
-from plantstore.store import Outcome
+from plantstore.store import Change, Outcome
 from plantstore.writer import GroupCommit
 
 
 class NoCommit(GroupCommit):
     """Answers at once, and stores nothing."""
 
-    async def submit(self, plant: NewPlant) -> Outcome:  # noqa: ARG002
+    async def submit(self, change: Change) -> Outcome:  # noqa: ARG002
         return Outcome.STORED
+
+
+class NoRead(GroupRead):
+    """Finds the same plant at once, whatever is asked for."""
+
+    async def find_plant(self, id_: int) -> NewPlant | None:
+        return NewPlant(id_, "Abies balsamea (L.) Mill.", "Abies")
 
 
 class NoCommitTogether(GroupCommit):
@@ -37,7 +45,7 @@ class NoCommitTogether(GroupCommit):
 
     _turn: asyncio.Future[None] | None = None
 
-    async def submit(self, plant: NewPlant) -> Outcome:  # noqa: ARG002
+    async def submit(self, change: Change) -> Outcome:  # noqa: ARG002
         if self._turn is None:
             self._turn = asyncio.get_running_loop().create_future()
             asyncio.get_running_loop().call_soon(self._end_turn, self._turn)
@@ -65,6 +73,7 @@ def main(database: str, port: str, how: str = "each") -> None:
         return create_app(
             store=store,
             writer=writer,
+            reader=NoRead(store, queue_reads_max=1, observe=lambda _: None),
             gate=Gate(store, clock=time.time, monotonic=time.monotonic),
             body_bytes_max=settings.body_bytes_max,
             observe=lambda _: None,

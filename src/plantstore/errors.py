@@ -15,6 +15,7 @@ class ErrorCode(IntEnum):
     INVALID_PLANT = 1002
     UNSTORABLE_TEXT = 1003
     ID_TAKEN = 1004
+    NO_SUCH_PLANT = 1005
 
     # The token: 2xxx.
     TOKEN_MISSING = 2001
@@ -27,6 +28,7 @@ class ErrorCode(IntEnum):
     METHOD_NOT_ALLOWED = 3003
     BODY_TOO_LARGE = 3004
     UNSUPPORTED_MEDIA_TYPE = 3005
+    INVALID_PARAMETER = 3006
 
     # The service: 5xxx.
     INTERNAL = 5001

@@ -2,7 +2,7 @@
 
 The service tells; who listens (a log, later a metric) is decided where it is
 wired. An observer must not raise, and must not block: it may be called on the
-event loop or on the writer's thread.
+event loop, or on the writer's or the reader's thread.
 """
 
 from collections.abc import Callable
@@ -12,7 +12,7 @@ from typing import TypeAlias
 
 @dataclass(frozen=True, slots=True)
 class WriterStarted:
-    """From now on, this process accepts plants."""
+    """From now on, this process accepts changes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +25,15 @@ class CommitFailed:
     """A transaction failed; its callers were told, and may send again."""
 
     error: Exception
-    plants: int
+    changes: int
+
+
+@dataclass(frozen=True, slots=True)
+class ReadFailed:
+    """Some reads failed; their callers were told, and may ask again."""
+
+    error: Exception
+    reads: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,5 +45,5 @@ class RequestFailed:
     path: str
 
 
-Event: TypeAlias = WriterStarted | WriterStopped | CommitFailed | RequestFailed
+Event: TypeAlias = WriterStarted | WriterStopped | CommitFailed | ReadFailed | RequestFailed
 Observer: TypeAlias = Callable[[Event], None]

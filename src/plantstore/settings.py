@@ -67,7 +67,7 @@ class Settings:
         Option(
             envvar="PLANTSTORE_QUEUE_PLANTS_MAX",
             min=1,
-            help="Plants that may wait for their commit, in each worker; more are answered "
+            help="Changes that may wait for their commit, in each worker; more are answered "
             "with 503. Ten thousand wait for less than a second.",
         ),
     ] = 10_000
@@ -91,7 +91,17 @@ class Settings:
             envvar="PLANTSTORE_BATCH_PLANTS_MAX",
             min=1,
             max=10_000,
-            help="Plants in one transaction. It bounds how long a commit makes its callers wait.",
+            help="Changes in one transaction. It bounds how long a commit makes its callers wait.",
+        ),
+    ] = 1_000
+
+    queue_reads_max: Annotated[
+        int,
+        Option(
+            envvar="PLANTSTORE_QUEUE_READS_MAX",
+            min=1,
+            help="Reads that may wait, in each worker; more are answered with 503. "
+            "A thousand of the largest pages wait for about a second.",
         ),
     ] = 1_000
 

@@ -3,16 +3,38 @@
 The promises stand in the docstrings here; tests/contract holds every store to them.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from enum import Enum
-from typing import Protocol
+from typing import Final, NamedTuple, Protocol, TypeAlias
 
-from plantstore.plants import NewPlant
+import msgspec
+
+from plantstore.plants import NewPlant, Plant
 from plantstore.tokens import TokenRecord
+
+# What the names and tags of a page of several plants hold at most, in bytes of UTF-8. A
+# thousand plants of usual size stay well below; a thousand of a mebibyte would fill the memory.
+PAGE_BYTES_MAX: Final = 1024 * 1024
+
+
+class Replacement(msgspec.Struct, frozen=True, gc=False):
+    """The plant with this id is to become this one."""
+
+    id: int
+    plant: Plant
+
+
+class Deletion(msgspec.Struct, frozen=True, gc=False):
+    """The plant with this id is to go."""
+
+    id: int
+
+
+Change: TypeAlias = NewPlant | Replacement | Deletion
 
 
 class Outcome(Enum):
-    """What became of one plant of a batch."""
+    """What became of one change of a batch."""
 
     STORED = "stored"
     """The id was free; the plant is now there."""
@@ -23,28 +45,104 @@ class Outcome(Enum):
     ID_TAKEN = "id taken"
     """Another record was there already; it is untouched, and this one is not stored."""
 
+    REPLACED = "replaced"
+    """The plant is now as the replacement has it."""
+
+    DELETED = "deleted"
+    """The plant is gone, and its id is free."""
+
+    NO_SUCH_PLANT = "no such plant"
+    """There was none to replace or delete; nothing changed."""
+
+
+class Page(NamedTuple):
+    """Some plants in order of id; `is_last` tells that no more come after them."""
+
+    plants: list[NewPlant]
+    is_last: bool
+
+
+class Condition(NamedTuple):
+    """What a check of a store found: `problems` has a line for each; the store is whole if none."""
+
+    schema: int
+    plants: int
+    tokens: int
+    problems: list[str]
+
 
 class Store(Protocol):
     """A place that keeps plants and tokens, durably.
 
-    `create_plants` is called by one thread at a time; the other methods may be
+    `apply_changes` is called by one thread at a time; `find_plants` and
+    `list_plants` together by one, which may be another; the other methods may be
     called by any thread at any time.
+
+    A read sees every change that was made, by any process, before it began.
+    Reads never make a change wait.
 
     Every method raises StoreUnavailableError when the storage cannot be read or
     written; a later call may succeed.
     """
 
-    def create_plants(self, plants: Sequence[NewPlant]) -> list[Outcome]:
-        """Store a batch in one durable transaction, and tell what became of each plant.
+    def apply_changes(self, changes: Sequence[Change]) -> list[Outcome]:
+        """Make a batch of changes in one durable transaction; tell what became of each.
 
-        When this returns, what it stored survives a crash and a power cut.
-        Outcomes come in the order of the plants, as if each had been stored
-        alone, one after the other: a plant may meet an earlier one of its own
-        batch. Other processes may store at the same time; one id is taken once.
+        When this returns, what it changed survives a crash and a power cut.
+        Outcomes come in the order of the changes, as if each had been made
+        alone, one after the other: a change may meet an earlier one of its own
+        batch. Other processes may make theirs at the same time; some sequential
+        order explains them all.
 
         Raises:
             StoreUnavailableError: nothing of the batch is visible; after an I/O
                 error it may come to light when the store is opened again.
+
+        """
+        ...
+
+    def find_plants(self, ids: Sequence[int]) -> dict[int, NewPlant]:
+        """Return those plants, by id, that are there."""
+        ...
+
+    def list_plants(self, *, after: int | None, limit: int, tag: str | None) -> Page:
+        """Return the next plants in order of id, at what a page costs, wherever it begins.
+
+        It may hold fewer than there are, so that plants with very long names do
+        not fill the memory (PAGE_BYTES_MAX); it holds one at least, if any is left.
+
+        Args:
+            after: the id that the plants come after; from the first one if None.
+            limit: plants at most; at least 1.
+            tag: only plants with exactly this tag; any plants if None.
+
+        """
+        ...
+
+    def scan_plants(self) -> Iterator[list[NewPlant]]:
+        """Yield every plant, some at a time, in order of id, as they are at one moment.
+
+        Close the iterator if you leave it early; what it holds open may cost room on disk.
+        """
+        ...
+
+    def count_plants(self) -> int:
+        """Return how many plants there are."""
+        ...
+
+    def check(self) -> Condition:
+        """Look whether all that is stored is whole. It takes as long as reading it all."""
+        ...
+
+    def back_up(self, path: str, progress: Callable[[int, int], None]) -> None:
+        """Copy the store into a file, as it is at one moment, while it is in use; check the copy.
+
+        Args:
+            path: the file, which is there, is empty, and belongs to the caller.
+            progress: is told what is done, and how much it is in all.
+
+        Raises:
+            UsageError: stores of this kind are backed up by another program.
 
         """
         ...
@@ -83,28 +181,40 @@ class Store(Protocol):
 
 
 def decide(
-    plants: Sequence[NewPlant], stored: dict[int, NewPlant]
-) -> tuple[list[Outcome], list[NewPlant]]:
-    """Work out a batch, one plant after the other, against what is stored.
+    changes: Sequence[Change], stored: dict[int, NewPlant]
+) -> tuple[list[Outcome], dict[int, NewPlant | None]]:
+    """Work out a batch, one change after the other, against what is stored.
 
     Args:
-        plants: the batch, in order.
-        stored: every plant of the store whose id the batch names; those that
-            the batch adds are put in.
+        changes: the batch, in order.
+        stored: every plant of the store whose id the batch names; it becomes
+            what is stored afterwards.
 
     Returns:
-        An outcome for each plant, and the plants that are to be stored.
+        An outcome for each change, and the difference that they make: by id,
+        the plant that is to be there, or None where none is.
 
     """
-    outcomes, new = [], []
-    for plant in plants:
-        there = stored.get(plant.id)
-        if there is None:
-            stored[plant.id] = plant
-            new.append(plant)
-            outcomes.append(Outcome.STORED)
-        elif there == plant:
-            outcomes.append(Outcome.ALREADY_STORED)
+    outcomes: list[Outcome] = []
+    difference: dict[int, NewPlant | None] = {}
+    for change in changes:
+        if isinstance(change, NewPlant):
+            there = stored.get(change.id)
+            if there is None:
+                stored[change.id] = difference[change.id] = change
+                outcomes.append(Outcome.STORED)
+            elif there == change:
+                outcomes.append(Outcome.ALREADY_STORED)
+            else:
+                outcomes.append(Outcome.ID_TAKEN)
+        elif change.id not in stored:
+            outcomes.append(Outcome.NO_SUCH_PLANT)
+        elif isinstance(change, Replacement):
+            plant = NewPlant(change.id, change.plant.name, change.plant.tag)
+            stored[change.id] = difference[change.id] = plant
+            outcomes.append(Outcome.REPLACED)
         else:
-            outcomes.append(Outcome.ID_TAKEN)
-    return outcomes, new
+            del stored[change.id]
+            difference[change.id] = None
+            outcomes.append(Outcome.DELETED)
+    return outcomes, difference

@@ -22,7 +22,7 @@ CHECKSUM_CHARACTERS: Final = 6
 BASE62: Final = string.digits + string.ascii_uppercase + string.ascii_lowercase
 
 SCOPES: Final = ("plants:create", "plants:read", "plants:update", "plants:delete")
-DEFAULT_SCOPES: Final = ("plants:create",)
+DEFAULT_SCOPES: Final = ("plants:create", "plants:read")
 
 _TOKEN = re.compile(
     f"{PREFIX}([{BASE62}]{{{RANDOM_CHARACTERS}}})([{BASE62}]{{{CHECKSUM_CHARACTERS}}})", re.ASCII

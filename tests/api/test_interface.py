@@ -2,7 +2,6 @@
 
 import json
 import re
-from http import HTTPStatus
 from typing import Any
 
 import pytest
@@ -13,8 +12,10 @@ from plantstore.api.app import create_app
 from plantstore.api.auth import Gate
 from plantstore.api.errors import STATUS, render_error
 from plantstore.api.openapi import read_document
+from plantstore.api.parameters import INT32_MAX, LIMIT_DEFAULT, LIMIT_MAX
 from plantstore.errors import ErrorCode, RequestError
-from plantstore.plants import ID_MAX, ID_MIN, parse_new_plant
+from plantstore.plants import ID_MAX, ID_MIN, parse_new_plant, parse_plant
+from plantstore.reader import GroupRead
 from plantstore.storage.memory import MemoryStore
 from plantstore.tokens import SCOPES
 from plantstore.writer import GroupCommit
@@ -44,6 +45,7 @@ def test_it_declares_every_path_and_method_that_is_routed_and_no_other() -> None
     app: Any = create_app(
         store=store,
         writer=writer,
+        reader=GroupRead(store, queue_reads_max=1, observe=ignore),
         gate=Gate(store, clock=float, monotonic=float),
         body_bytes_max=1,
         observe=ignore,
@@ -64,11 +66,36 @@ def test_it_declares_every_path_and_method_that_is_routed_and_no_other() -> None
     assert routed == declared
 
 
-def test_it_declares_every_status_that_an_error_can_have() -> None:
-    declared = {int(status) for status in POST["responses"]}
-    framework = {HTTPStatus.NOT_FOUND, HTTPStatus.METHOD_NOT_ALLOWED}
+OPERATIONS = {
+    ("/plants", "post"): {200, 400, 401, 403, 413, 415, 500, 503},
+    ("/plants", "get"): {200, 400, 401, 403, 500, 503},
+    ("/plants", "head"): {200, 400, 401, 403, 500, 503},
+    ("/plants/{id}", "get"): {200, 400, 401, 403, 404, 500, 503},
+    ("/plants/{id}", "head"): {200, 400, 401, 403, 404, 500, 503},
+    ("/plants/{id}", "put"): {200, 400, 401, 403, 404, 413, 415, 500, 503},
+    ("/plants/{id}", "delete"): {204, 400, 401, 403, 404, 500, 503},
+}
 
-    assert declared == {200, *STATUS.values()} - framework
+
+@pytest.mark.parametrize(("path", "method"), OPERATIONS)
+def test_an_operation_declares_every_status_that_it_can_have(path: str, method: str) -> None:
+    operation = DOCUMENT["paths"][path][method]
+
+    assert {int(status) for status in operation["responses"]} == OPERATIONS[path, method]
+
+
+def test_what_is_not_of_the_contract_is_tagged_as_an_addition() -> None:
+    tags = {
+        (path, method): operation["tags"]
+        for path, item in DOCUMENT["paths"].items()
+        for method, operation in item.items()
+        if method != "parameters"
+    }
+
+    assert [key for key, value in tags.items() if value == ["plants"]] == [("/plants", "post")]
+    assert {key for key, value in tags.items() if value == ["additions"]} == {
+        *OPERATIONS.keys() - {("/plants", "post")}
+    }
 
 
 def test_every_error_number_has_a_status_and_stands_in_the_document() -> None:
@@ -77,13 +104,22 @@ def test_every_error_number_has_a_status_and_stands_in_the_document() -> None:
     assert all(0 < code < 2**31 for code in ErrorCode)
 
 
-def test_each_answer_names_the_error_numbers_that_it_carries() -> None:
+def test_every_error_number_stands_in_the_description_of_an_answer_with_its_status() -> None:
+    named: dict[int, set[int]] = {}
+    for path, method in OPERATIONS:
+        for status, response in DOCUMENT["paths"][path][method]["responses"].items():
+            if "$ref" in response:
+                name = response["$ref"].rsplit("/", 1)[1]
+                description = DOCUMENT["components"]["responses"][name]["description"]
+                named.setdefault(int(status), set()).update(
+                    map(int, re.findall(r"\d{4}", description))
+                )
+    expected: dict[int, set[int]] = {}
     for code, status in STATUS.items():
-        if str(int(status)) not in POST["responses"]:
-            continue
-        name = POST["responses"][str(int(status))]["$ref"].rsplit("/", 1)[1]
-        description = DOCUMENT["components"]["responses"][name]["description"]
-        assert str(int(code)) in re.findall(r"\d{4}", description), code.name
+        if code not in (ErrorCode.NOT_FOUND, ErrorCode.METHOD_NOT_ALLOWED):  # of no operation
+            expected.setdefault(status, set()).add(code)
+
+    assert named == expected
 
 
 def test_every_failure_is_an_error_record() -> None:
@@ -97,7 +133,7 @@ def test_every_failure_is_an_error_record() -> None:
 
 
 def test_ids_are_int64_and_scopes_are_those_of_the_tokens() -> None:
-    id_ = SCHEMAS["NewPlant"]["properties"]["id"]
+    id_ = SCHEMAS["Id"]
 
     assert (id_["minimum"], id_["maximum"], id_["format"]) == (ID_MIN, ID_MAX, "int64")
     described = DOCUMENT["components"]["securitySchemes"]["token"]["description"]
@@ -136,8 +172,50 @@ def test_the_schema_and_the_parser_agree(record: Any) -> None:
     assert validator("NewPlant").is_valid(record) is is_taken
 
 
+@pytest.mark.parametrize(
+    "record",
+    [
+        {"name": "a", "tag": "b"},
+        {"name": ""},
+        {"id": "x", "name": "a"},
+        {},
+        {"tag": "a"},
+        {"name": 1},
+        {"name": "a", "tag": None},
+        {"name": "\0"},
+        {"name": "a", "tag": "\0"},
+        [],
+    ],
+)
+def test_the_schema_of_a_replacement_and_its_parser_agree(record: Any) -> None:
+    try:
+        parse_plant(json.dumps(record).encode())
+        is_taken = True
+    except RequestError:
+        is_taken = False
+
+    assert validator("PlantReplacement").is_valid(record) is is_taken
+
+
 def test_the_examples_are_valid() -> None:
-    content = POST["requestBody"]["content"]["application/json"]
-    for example in content["examples"].values():
-        validator("NewPlant").validate(example["value"])
-    validator("Plant").validate(POST["responses"]["200"]["content"]["application/json"]["example"])
+    checked = 0
+    for path, method in OPERATIONS:
+        operation = DOCUMENT["paths"][path][method]
+        for part in (operation.get("requestBody", {}), *operation["responses"].values()):
+            for content in part.get("content", {}).values():
+                schema = {**content["schema"], **DOCUMENT}
+                examples = [one["value"] for one in content.get("examples", {}).values()]
+                examples += [content["example"]] if "example" in content else []
+                for example in examples:
+                    Draft202012Validator(schema).validate(example)
+                    checked += 1
+
+    assert checked == 8
+
+
+def test_the_limits_of_a_listing_are_those_of_the_document() -> None:
+    limit = DOCUMENT["components"]["parameters"]["Limit"]["schema"]
+    [listed] = DOCUMENT["paths"]["/plants"]["get"]["responses"]["200"]["content"].values()
+
+    assert (limit["default"], limit["maximum"]) == (LIMIT_DEFAULT, INT32_MAX)
+    assert listed["schema"]["maxItems"] == LIMIT_MAX

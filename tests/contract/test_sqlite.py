@@ -26,18 +26,18 @@ def path(tmp_path: Path) -> Path:
 
 def test_what_was_stored_is_there_when_the_file_is_opened_again(path: Path) -> None:
     first = SQLiteStore(str(path))
-    first.create_plants([PLANT])
+    first.apply_changes([PLANT])
     first.close()
 
     second = SQLiteStore(str(path))
 
-    assert second.create_plants([PLANT]) == [Outcome.ALREADY_STORED]
+    assert second.apply_changes([PLANT]) == [Outcome.ALREADY_STORED]
     second.close()
 
 
 def test_the_file_and_its_log_are_readable_to_their_owner_alone(path: Path) -> None:
     store = SQLiteStore(str(path))
-    store.create_plants([PLANT])
+    store.apply_changes([PLANT])
 
     modes = {file.name: file.stat().st_mode & 0o777 for file in path.parent.iterdir()}
 
@@ -49,7 +49,7 @@ def test_a_commit_is_synced_in_full(path: Path) -> None:
     store = SQLiteStore(str(path))
 
     # Only the connection itself knows; docs/decisions/0002 says why these.
-    for connection in (store._plants, store._tokens):  # noqa: SLF001
+    for connection in (store._writes, store._tokens):  # noqa: SLF001
         assert connection.pragma("journal_mode") == "wal"
         assert connection.pragma("synchronous") == 2
         assert connection.pragma("fullfsync") == 1
@@ -68,7 +68,7 @@ def test_two_stores_on_one_file_take_an_id_once(path: Path) -> None:
     def create(number: int) -> None:
         barrier.wait()
         for id_ in range(200):
-            outcomes[number] += stores[number].create_plants([NewPlant(id_, f"by {number}")])
+            outcomes[number] += stores[number].apply_changes([NewPlant(id_, f"by {number}")])
 
     threads = [threading.Thread(target=create, args=(number,)) for number in range(2)]
     for thread in threads:
@@ -86,7 +86,7 @@ def test_many_processes_may_open_a_new_file_at_once(path: Path) -> None:
     program = (
         "import sys; from plantstore.storage import open_store; from plantstore.plants import *\n"
         "store = open_store(sys.argv[1]); input()\n"
-        "print(*store.create_plants([NewPlant(1, 'a')])); store.close()"
+        "print(*store.apply_changes([NewPlant(1, 'a')])); store.close()"
     )
     command = [sys.executable, "-c", program, f"sqlite:///{path}"]
     processes = [
@@ -104,14 +104,14 @@ def test_when_the_disk_is_full_nothing_is_stored_and_it_goes_on_when_there_is_ro
 ) -> None:
     store = SQLiteStore(str(path))
     large = NewPlant(2, "x" * 100_000)
-    pages = store._plants.pragma("page_count")  # noqa: SLF001
-    store._plants.pragma("max_page_count", pages)  # noqa: SLF001
+    pages = store._writes.pragma("page_count")  # noqa: SLF001
+    store._writes.pragma("max_page_count", pages)  # noqa: SLF001
 
     with pytest.raises(StoreUnavailableError, match="full"):
-        store.create_plants([PLANT, large])
-    store._plants.pragma("max_page_count", 1_000_000)  # noqa: SLF001
+        store.apply_changes([PLANT, large])
+    store._writes.pragma("max_page_count", 1_000_000)  # noqa: SLF001
 
-    assert store.create_plants([PLANT, large]) == [Outcome.STORED, Outcome.STORED]
+    assert store.apply_changes([PLANT, large]) == [Outcome.STORED, Outcome.STORED]
     store.close()
 
 
@@ -124,10 +124,10 @@ def test_a_file_that_another_keeps_locked_is_unavailable_and_then_available(
     other.execute("BEGIN IMMEDIATE")
 
     with pytest.raises(StoreUnavailableError, match="locked"):
-        store.create_plants([PLANT])
+        store.apply_changes([PLANT])
     other.execute("ROLLBACK")
 
-    assert store.create_plants([PLANT]) == [Outcome.STORED]
+    assert store.apply_changes([PLANT]) == [Outcome.STORED]
     store.close()
     other.close()
 
@@ -170,7 +170,7 @@ def test_what_a_crash_left_in_the_log_is_in_the_database_before_it_serves(
     path: Path, tmp_path: Path
 ) -> None:
     running = SQLiteStore(str(path))
-    running.create_plants([PLANT])
+    running.apply_changes([PLANT])
     crashed = tmp_path / "crashed.db"
     for suffix in ("", "-wal"):
         Path(f"{crashed}{suffix}").write_bytes(Path(f"{path}{suffix}").read_bytes())
@@ -182,20 +182,20 @@ def test_what_a_crash_left_in_the_log_is_in_the_database_before_it_serves(
     alone.write_bytes(crashed.read_bytes())
     opened.close()
     store = SQLiteStore(str(alone))
-    assert store.create_plants([PLANT]) == [Outcome.ALREADY_STORED]
+    assert store.apply_changes([PLANT]) == [Outcome.ALREADY_STORED]
     store.close()
 
 
 def test_a_file_may_be_opened_while_another_checkpoints_it(path: Path) -> None:
     writing = SQLiteStore(str(path))
-    writing._plants.pragma("wal_autocheckpoint", 1)  # noqa: SLF001
+    writing._writes.pragma("wal_autocheckpoint", 1)  # noqa: SLF001
     stop = threading.Event()
 
     def write() -> None:
         id_ = 0
         while not stop.is_set():
             id_ += 1
-            writing.create_plants([NewPlant(id_, "x" * 10_000)])
+            writing.apply_changes([NewPlant(id_, "x" * 10_000)])
 
     writer = threading.Thread(target=write)
     writer.start()

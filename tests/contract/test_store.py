@@ -50,8 +50,8 @@ def record(name: str, **changes: Any) -> TokenRecord:
 def test_a_new_plant_is_stored_once_and_the_same_again_changes_nothing(store: Store) -> None:
     plant = NewPlant(1, "Abies balsamea (L.) Mill.", "Abies")
 
-    assert store.create_plants([plant]) == [Outcome.STORED]
-    assert store.create_plants([plant]) == [Outcome.ALREADY_STORED]
+    assert store.apply_changes([plant]) == [Outcome.STORED]
+    assert store.apply_changes([plant]) == [Outcome.ALREADY_STORED]
 
 
 @pytest.mark.parametrize(
@@ -59,16 +59,16 @@ def test_a_new_plant_is_stored_once_and_the_same_again_changes_nothing(store: St
 )
 def test_another_record_under_a_stored_id_is_refused(store: Store, other: NewPlant) -> None:
     plant = NewPlant(1, "a", "t")
-    store.create_plants([plant])
+    store.apply_changes([plant])
 
-    assert store.create_plants([other, NewPlant(2, "b")]) == [Outcome.ID_TAKEN, Outcome.STORED]
-    assert store.create_plants([plant]) == [Outcome.ALREADY_STORED]
+    assert store.apply_changes([other, NewPlant(2, "b")]) == [Outcome.ID_TAKEN, Outcome.STORED]
+    assert store.apply_changes([plant]) == [Outcome.ALREADY_STORED]
 
 
 def test_a_plant_may_meet_an_earlier_one_of_its_own_batch(store: Store) -> None:
     batch = [NewPlant(1, "a"), NewPlant(1, "b"), NewPlant(1, "a"), NewPlant(0, "b")]
 
-    assert store.create_plants(batch) == [
+    assert store.apply_changes(batch) == [
         Outcome.STORED,
         Outcome.ID_TAKEN,
         Outcome.ALREADY_STORED,
@@ -77,7 +77,7 @@ def test_a_plant_may_meet_an_earlier_one_of_its_own_batch(store: Store) -> None:
 
 
 def test_an_empty_batch_is_no_trouble(store: Store) -> None:
-    assert store.create_plants([]) == []
+    assert store.apply_changes([]) == []
 
 
 texts = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]))
@@ -107,9 +107,9 @@ def test_every_record_comes_back_as_it_was_and_every_outcome_is_that_of_one_by_o
             else:
                 same = there == plant
                 expected.append(Outcome.ALREADY_STORED if same else Outcome.ID_TAKEN)
-        assert opened.create_plants(batch) == expected
+        assert opened.apply_changes(batch) == expected
 
-    assert opened.create_plants(list(model.values())) == [Outcome.ALREADY_STORED] * len(model)
+    assert opened.apply_changes(list(model.values())) == [Outcome.ALREADY_STORED] * len(model)
     opened.close()
 
 

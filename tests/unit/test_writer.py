@@ -11,7 +11,7 @@ from plantstore.errors import ErrorCode, RequestError, StoreUnavailableError
 from plantstore.observe import CommitFailed, Event, WriterStarted, WriterStopped
 from plantstore.plants import NewPlant
 from plantstore.storage.memory import MemoryStore
-from plantstore.store import Outcome
+from plantstore.store import Change, Outcome
 from plantstore.writer import GroupCommit
 
 
@@ -20,15 +20,15 @@ class GatedStore(MemoryStore):
 
     def __init__(self) -> None:
         super().__init__()
-        self.batches: list[list[NewPlant]] = []
+        self.batches: list[list[Change]] = []
         self.entered = threading.Semaphore(0)
         self.let_go = threading.Semaphore(0)
 
-    def create_plants(self, plants: Sequence[NewPlant]) -> list[Outcome]:
-        self.batches.append(list(plants))
+    def apply_changes(self, changes: Sequence[Change]) -> list[Outcome]:
+        self.batches.append(list(changes))
         self.entered.release()
         self.let_go.acquire()
-        return super().create_plants(plants)
+        return super().apply_changes(changes)
 
 
 class FailingStore(MemoryStore):
@@ -38,10 +38,10 @@ class FailingStore(MemoryStore):
         super().__init__()
         self.error: Exception | None = error
 
-    def create_plants(self, plants: Sequence[NewPlant]) -> list[Outcome]:
-        if self.error is not None and any(plant.id == 13 for plant in plants):
+    def apply_changes(self, changes: Sequence[Change]) -> list[Outcome]:
+        if self.error is not None and any(change.id == 13 for change in changes):
             raise self.error
-        return super().create_plants(plants)
+        return super().apply_changes(changes)
 
 
 def run(
@@ -245,7 +245,7 @@ def test_a_failed_commit_fails_its_callers_and_the_next_one_succeeds() -> None:
 
     events = run(store, test)
 
-    assert CommitFailed(error, plants=2) in events
+    assert CommitFailed(error, changes=2) in events
 
 
 def test_an_unforeseen_error_fails_only_the_plant_that_brings_it_about() -> None:
@@ -262,7 +262,7 @@ def test_an_unforeseen_error_fails_only_the_plant_that_brings_it_about() -> None
 
     events = run(store, test)
 
-    assert events == [WriterStarted(), CommitFailed(error, plants=1), WriterStopped()]
+    assert events == [WriterStarted(), CommitFailed(error, changes=1), WriterStopped()]
 
 
 def test_not_even_an_observer_that_raises_stops_the_writer() -> None:

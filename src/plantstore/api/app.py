@@ -10,9 +10,10 @@ from falcon.asgi import App, Request, Response
 from plantstore.api.auth import Gate
 from plantstore.api.errors import RETRY_AFTER_SECONDS, STATUS, handle_errors, render_error
 from plantstore.api.openapi import Document
-from plantstore.api.plants import Plants
+from plantstore.api.plants import Plants, StoredPlant
 from plantstore.errors import ErrorCode, RequestError
 from plantstore.observe import Observer
+from plantstore.reader import GroupRead
 from plantstore.store import Store
 from plantstore.writer import GroupCommit
 
@@ -24,12 +25,19 @@ ASGIApp: TypeAlias = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 
 def create_app(
-    *, store: Store, writer: GroupCommit, gate: Gate, body_bytes_max: int, observe: Observer
+    *,
+    store: Store,
+    writer: GroupCommit,
+    reader: GroupRead,
+    gate: Gate,
+    body_bytes_max: int,
+    observe: Observer,
 ) -> ASGIApp:
-    """Compose the ASGI application. It starts the writer, and closes it and the store."""
-    app: App[Request, Response] = App(middleware=[_Lifespan(writer, store)])
+    """Compose the ASGI application. It starts writer and reader, and closes them and the store."""
+    app: App[Request, Response] = App(middleware=[_Lifespan(writer, reader, store)])
     handle_errors(app, observe)
-    app.add_route("/plants", Plants(gate, writer, body_bytes_max))
+    app.add_route("/plants", Plants(gate, writer, reader, body_bytes_max))
+    app.add_route("/plants/{id}", StoredPlant(gate, writer, reader, body_bytes_max))
     app.add_route("/openapi.json", Document())
     return _RoutingFirst(app)
 
@@ -75,7 +83,7 @@ class _RoutingFirst:
 async def _answer_stopping(send: Send) -> None:
     body = render_error(
         ErrorCode.STORE_UNAVAILABLE,
-        "The service is stopping; the plant may or may not be stored, and sending it again is safe",
+        "The service is stopping; a change may or may not be made, and sending it again is safe",
     )
     headers = [
         (b"content-type", b"application/json"),
@@ -90,8 +98,9 @@ async def _answer_stopping(send: Send) -> None:
 class _Lifespan:
     """What happens when the server starts and stops."""
 
-    def __init__(self, writer: GroupCommit, store: Store) -> None:
+    def __init__(self, writer: GroupCommit, reader: GroupRead, store: Store) -> None:
         self._writer = writer
+        self._reader = reader
         self._store = store
 
     async def process_startup(self, scope: Event, event: Event) -> None:  # noqa: ARG002
@@ -99,8 +108,10 @@ class _Lifespan:
         # all again, and make every caller of that moment wait for some ten milliseconds.
         gc.collect()
         gc.freeze()
+        self._reader.start()
         self._writer.start()
 
     async def process_shutdown(self, scope: Event, event: Event) -> None:  # noqa: ARG002
+        await self._reader.close()
         await self._writer.close()
         self._store.close()

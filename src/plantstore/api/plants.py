@@ -1,21 +1,42 @@
 """The operations on plants."""
 
+from http import HTTPStatus
+
 from falcon.asgi import Request, Response
 
 from plantstore.api.auth import Gate
 from plantstore.api.limits import read_json_body
+from plantstore.api.parameters import (
+    LISTING_PARAMETERS,
+    next_page,
+    parse_id,
+    parse_listing,
+    read_query,
+)
 from plantstore.errors import ErrorCode, RequestError
-from plantstore.plants import parse_new_plant, render_plant
-from plantstore.store import Outcome
+from plantstore.plants import (
+    parse_new_plant,
+    parse_plant,
+    render_plant,
+    render_stored_plant,
+    render_stored_plants,
+)
+from plantstore.reader import GroupRead
+from plantstore.store import Deletion, Outcome, Replacement
 from plantstore.writer import GroupCommit
+
+_NO_PARAMETERS: frozenset[str] = frozenset()
 
 
 class Plants:
     """`/plants`."""
 
-    def __init__(self, gate: Gate, writer: GroupCommit, body_bytes_max: int) -> None:
+    def __init__(
+        self, gate: Gate, writer: GroupCommit, reader: GroupRead, body_bytes_max: int
+    ) -> None:
         self._gate = gate
         self._writer = writer
+        self._reader = reader
         self._body_bytes_max = body_bytes_max
 
     async def on_post(self, req: Request, resp: Response) -> None:
@@ -29,3 +50,63 @@ class Plants:
                 f"got {plant.id} - at `$.id`",
             )
         resp.data = render_plant(plant)
+
+    async def on_get(self, req: Request, resp: Response) -> None:
+        """List plants in order of id, and link to the next page if there is one."""
+        await self._gate.authorize(req, "plants:read")
+        parameters = read_query(req, LISTING_PARAMETERS)
+        page = await self._reader.list_plants(parse_listing(parameters))
+        if not page.is_last:
+            resp.set_header("Link", next_page(req.path, parameters, page.plants[-1].id))
+        resp.data = render_stored_plants(page.plants)
+
+    on_head = on_get
+
+
+class StoredPlant:
+    """`/plants/{id}`."""
+
+    def __init__(
+        self, gate: Gate, writer: GroupCommit, reader: GroupRead, body_bytes_max: int
+    ) -> None:
+        self._gate = gate
+        self._writer = writer
+        self._reader = reader
+        self._body_bytes_max = body_bytes_max
+
+    async def on_get(self, req: Request, resp: Response, id: str) -> None:
+        """Return the plant with this id."""
+        await self._gate.authorize(req, "plants:read")
+        id_ = _read_id(req, id)
+        plant = await self._reader.find_plant(id_)
+        if plant is None:
+            raise _no_such_plant(id_)
+        resp.data = render_stored_plant(plant)
+
+    on_head = on_get
+
+    async def on_put(self, req: Request, resp: Response, id: str) -> None:
+        """Replace the plant with this id: 200 once that is on disk. It creates nothing."""
+        await self._gate.authorize(req, "plants:update")
+        id_ = _read_id(req, id)
+        plant = parse_plant(await read_json_body(req, self._body_bytes_max))
+        if await self._writer.submit(Replacement(id_, plant)) is Outcome.NO_SUCH_PLANT:
+            raise _no_such_plant(id_)
+        resp.data = render_plant(plant)
+
+    async def on_delete(self, req: Request, resp: Response, id: str) -> None:
+        """Delete the plant with this id: 204 once that is on disk."""
+        await self._gate.authorize(req, "plants:delete")
+        id_ = _read_id(req, id)
+        if await self._writer.submit(Deletion(id_)) is Outcome.NO_SUCH_PLANT:
+            raise _no_such_plant(id_)
+        resp.status = HTTPStatus.NO_CONTENT
+
+
+def _read_id(req: Request, text: str) -> int:
+    read_query(req, _NO_PARAMETERS)
+    return parse_id(text)
+
+
+def _no_such_plant(id_: int) -> RequestError:
+    return RequestError(ErrorCode.NO_SUCH_PLANT, f"No plant is stored under the id {id_}")

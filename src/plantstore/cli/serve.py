@@ -26,6 +26,7 @@ from plantstore.api.auth import Gate
 from plantstore.api.protocol import HttpProtocol
 from plantstore.cli.tokens import create_token
 from plantstore.errors import PlantStoreError, UsageError
+from plantstore.reader import GroupRead
 from plantstore.settings import Settings
 from plantstore.storage import open_store
 from plantstore.store import Store
@@ -110,6 +111,7 @@ def _build_app(settings: Settings) -> ASGIApp:
     return create_app(
         store=store,
         writer=writer,
+        reader=GroupRead(store, queue_reads_max=settings.queue_reads_max, observe=observe),
         gate=Gate(store, clock=time.time, monotonic=time.monotonic),
         body_bytes_max=settings.body_bytes_max,
         observe=observe,

@@ -5,15 +5,15 @@ from plantstore.storage.sqlite import SQLiteStore
 from plantstore.store import Store
 
 
-def open_store(url: str) -> Store:
-    """Open the store that a database URL names, creating it where there is none.
+def open_store(url: str, *, create: bool = True) -> Store:
+    """Open the store that a database URL names; create it where there is none, if told so.
 
     `sqlite:///plants.db` is a file beside the working directory,
     `sqlite:////var/lib/plants.db` one by its absolute path.
 
     Raises:
         UsageError: the URL names no store that we have.
-        StoreUnavailableError: when it cannot be opened, or is not ours.
+        StoreUnavailableError: when it cannot be opened, or is not ours, or not there.
 
     """
     scheme, separator, path = url.partition(":///")
@@ -23,4 +23,4 @@ def open_store(url: str) -> Store:
         )
     if path == ":memory:":
         raise UsageError("A database in memory would lose every plant; name a file")
-    return SQLiteStore(path)
+    return SQLiteStore(path, create=create)

@@ -1,13 +1,14 @@
 """A store that forgets: for tests, held to the same contract as the durable ones."""
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from operator import attrgetter
 
 import msgspec
 
 from plantstore.errors import UsageError
 from plantstore.plants import NewPlant
-from plantstore.store import Outcome, decide
+from plantstore.store import Change, Condition, Outcome, Page, decide
 from plantstore.tokens import TokenRecord
 
 
@@ -19,9 +20,32 @@ class MemoryStore:
         self._tokens: dict[str, TokenRecord] = {}
         self._lock = threading.Lock()
 
-    def create_plants(self, plants: Sequence[NewPlant]) -> list[Outcome]:
-        outcomes, _ = decide(plants, self.plants)
+    def apply_changes(self, changes: Sequence[Change]) -> list[Outcome]:
+        outcomes, _ = decide(changes, self.plants)
         return outcomes
+
+    def find_plants(self, ids: Sequence[int]) -> dict[int, NewPlant]:
+        return {id_: self.plants[id_] for id_ in ids if id_ in self.plants}
+
+    def list_plants(self, *, after: int | None, limit: int, tag: str | None) -> Page:
+        rest = [
+            plant
+            for plant in self._sorted()
+            if (after is None or plant.id > after) and (tag is None or plant.tag == tag)
+        ]
+        return Page(rest[:limit], is_last=len(rest) <= limit)
+
+    def scan_plants(self) -> Iterator[list[NewPlant]]:
+        yield self._sorted()
+
+    def count_plants(self) -> int:
+        return len(self.plants)
+
+    def check(self) -> Condition:
+        return Condition(0, len(self.plants), len(self._tokens), [])
+
+    def back_up(self, path: str, progress: Callable[[int, int], None]) -> None:  # noqa: ARG002
+        raise UsageError("A store in memory cannot be backed up")
 
     def add_token(self, record: TokenRecord) -> None:
         with self._lock:
@@ -48,3 +72,6 @@ class MemoryStore:
 
     def close(self) -> None:
         pass
+
+    def _sorted(self) -> list[NewPlant]:
+        return sorted(self.plants.values(), key=attrgetter("id"))

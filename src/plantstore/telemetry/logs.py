@@ -10,6 +10,7 @@ from plantstore.observe import (
     CommitFailed,
     Event,
     Observer,
+    ReadFailed,
     RequestFailed,
     WriterStarted,
     WriterStopped,
@@ -57,10 +58,14 @@ def log_events() -> Observer:
 
     def observe(event: Event) -> None:
         match event:
-            case CommitFailed(error=StoreUnavailableError() as error, plants=plants):
-                log.error("commit failed", plants=plants, reason=error.message)
-            case CommitFailed(error=error, plants=plants):
-                log.error("commit failed", plants=plants, exc_info=error)
+            case CommitFailed(error=StoreUnavailableError() as error, changes=changes):
+                log.error("commit failed", changes=changes, reason=error.message)
+            case CommitFailed(error=error, changes=changes):
+                log.error("commit failed", changes=changes, exc_info=error)
+            case ReadFailed(error=StoreUnavailableError() as error, reads=reads):
+                log.error("read failed", reads=reads, reason=error.message)
+            case ReadFailed(error=error, reads=reads):
+                log.error("read failed", reads=reads, exc_info=error)
             case RequestFailed(error=error, method=method, path=path):
                 log.error("request failed", method=method, path=path, exc_info=error)
             case WriterStarted():

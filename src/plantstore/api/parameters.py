@@ -1,0 +1,103 @@
+"""What a path and a query may say."""
+
+from collections import Counter
+from typing import Final
+from urllib.parse import parse_qsl, quote, urlencode
+
+from falcon.asgi import Request
+
+from plantstore.errors import ErrorCode, RequestError
+from plantstore.plants import describe_not_int64, parse_int64
+from plantstore.reader import Listing
+
+INT32_MAX: Final = 2**31 - 1
+
+LIMIT_DEFAULT: Final = 100
+
+# A limit above it is served as it.
+LIMIT_MAX: Final = 1000
+
+LISTING_PARAMETERS: Final = frozenset({"limit", "after", "tag"})
+
+# More of them than that are not even read.
+_PARAMETERS_MAX: Final = 10
+
+# As much of a refused parameter as an error message quotes.
+_QUOTED_CHARACTERS_MAX: Final = 40
+
+
+def parse_id(text: str, what: str = "id") -> int:
+    """Read an id that stands in a path or a query; `what` is its name there.
+
+    Raises:
+        RequestError: INVALID_PARAMETER.
+
+    """
+    value = text.encode(errors="replace")
+    id_ = parse_int64(value)
+    if id_ is None:
+        raise _invalid(f"{describe_not_int64(value)} - at `{what}`")
+    return id_
+
+
+def parse_listing(parameters: dict[str, str]) -> Listing:
+    """Read the parameters of a listing.
+
+    Raises:
+        RequestError: INVALID_PARAMETER, for a value that is out of bounds.
+
+    """
+    text = parameters.get("limit", str(LIMIT_DEFAULT))
+    limit = parse_int64(text.encode())
+    if limit is None or not 1 <= limit <= INT32_MAX:
+        raise _invalid(
+            f"Expected an integer from 1 to {INT32_MAX}, got {_quoted(text)} - at `limit`"
+        )
+    after = parse_id(parameters["after"], "after") if "after" in parameters else None
+    return Listing(after, min(limit, LIMIT_MAX), parameters.get("tag"))
+
+
+def read_query(req: Request, known: frozenset[str]) -> dict[str, str]:
+    """Return the parameters of a query, of which each may be there once.
+
+    A parameter that nobody knows is refused: a filter with a slip in its name
+    would otherwise return everything.
+
+    Raises:
+        RequestError: INVALID_PARAMETER.
+
+    """
+    if not req.query_string:
+        return {}
+    try:
+        pairs = parse_qsl(
+            req.query_string,
+            keep_blank_values=True,
+            errors="strict",
+            max_num_fields=_PARAMETERS_MAX,
+        )
+    except ValueError:
+        raise _invalid("The query is not UTF-8, or has too many parameters") from None
+    for name, times in Counter(name for name, _ in pairs).items():
+        if name not in known:
+            raise _invalid(f"There is no parameter {_quoted(name)} here")
+        if times > 1:
+            raise _invalid(f"The parameter {name} is there {times} times")
+    return dict(pairs)
+
+
+def next_page(path: str, parameters: dict[str, str], last_id: int) -> str:
+    """Return the Link field to the page after the one that ends in this id (RFC 8288).
+
+    The reference is relative, so it holds behind a proxy too.
+    """
+    query = urlencode(parameters | {"after": str(last_id)}, quote_via=quote)
+    return f'<{path}?{query}>; rel="next"'
+
+
+def _invalid(message: str) -> RequestError:
+    return RequestError(ErrorCode.INVALID_PARAMETER, message)
+
+
+def _quoted(text: str) -> str:
+    return text if len(text) <= _QUOTED_CHARACTERS_MAX else f"{text[:_QUOTED_CHARACTERS_MAX]}..."

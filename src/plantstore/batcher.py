@@ -1,0 +1,217 @@
+"""Many requests, one call: what comes to the event loop is done together, on a thread.
+
+Theory of operation
+-------------------
+To hand a request to another thread, and its answer back, costs more than many a
+request. So they cross over together:
+
+    event loop: submit, submit, submit --batch--> queue --> thread: run
+         ^                                                    |
+         +--------------- one wake-up for them all -----------+
+
+The event loop gathers the requests of one turn of its own into a batch, and hands
+the batch over at the end of that turn. The thread takes every batch that waits, up
+to a bound, runs them in one call, and then wakes the event loop once to answer all
+their callers. It never waits for a batch to fill: batches form while the previous
+call runs, so they are small when the service is idle and large when it is busy.
+
+Rule 1: no caller is answered before the call that holds its request returned. A
+    batch is answered in one place, with what the call returned for it.
+Rule 2: a caller that goes away loses its answer, never its neighbours'. All
+    callers of a batch await one future, and that future cannot be cancelled.
+Rule 3: a full queue refuses at once; waiting longer would only hide overload.
+    Requests count from `submit` to their answer, in number and in weight.
+Rule 4: one bad request never fails its neighbours. If a call meets an error that
+    nobody foresaw, its requests are tried again one by one, and only those that
+    bring it about fail.
+Rule 5: a failed call fails its callers and nothing else. The thread goes on with
+    the next batch. Nothing ends the thread but `close`.
+Rule 6: closing refuses what comes, and runs and answers what came.
+
+A batch has one owner at a time: the event loop until it is put into the queue, the
+thread until it is answered. Hence there are no locks but the queue's.
+"""
+
+import asyncio
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from queue import SimpleQueue
+from typing import Generic, TypeVar
+
+from plantstore.errors import ErrorCode, RequestError, StoreUnavailableError
+
+RequestT = TypeVar("RequestT")
+ResultT = TypeVar("ResultT")
+
+
+class _Answer(asyncio.Future[Sequence[ResultT | RequestError]]):
+    """What all callers of a batch await; it does not let one of them cancel it.
+
+    A cancelled task asks the future that it awaits to cancel. Told no, it takes
+    its cancellation up when the future is done: one call later.
+    """
+
+    def cancel(self, msg: object = None) -> bool:  # noqa: ARG002 (the signature is asyncio's)
+        return False
+
+
+class _Batch(Generic[RequestT, ResultT]):
+    """Requests that are answered together, and what their callers await."""
+
+    __slots__ = ("answer", "requests", "weight")
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.requests: list[RequestT] = []
+        self.weight = 0
+        self.answer: _Answer[ResultT] = _Answer(loop=loop)
+
+
+class Batcher(Generic[RequestT, ResultT]):
+    """Runs requests on a thread of its own, many at a time.
+
+    Its methods belong to one event loop.
+
+    Args:
+        run: returns a result for each request; called by the thread alone.
+        explain: is told of the error of a call and the number of its requests,
+            on the thread, and returns what their callers get.
+        name: the thread's.
+        waiting_max: requests that may wait.
+        weight_max: what all that wait may weigh; the request that reaches it is
+            still taken.
+        batch_max: requests in one call.
+
+    """
+
+    def __init__(
+        self,
+        run: Callable[[Sequence[RequestT]], Sequence[ResultT]],
+        explain: Callable[[Exception, int], RequestError],
+        *,
+        name: str,
+        waiting_max: int,
+        weight_max: int,
+        batch_max: int,
+    ) -> None:
+        self._run = run
+        self._explain = explain
+        self._waiting_max = waiting_max
+        self._weight_max = weight_max
+        self._batch_max = batch_max
+
+        self._loop: asyncio.AbstractEventLoop
+        self._thread = threading.Thread(target=self._serve, name=name, daemon=True)
+        self._queue: SimpleQueue[_Batch[RequestT, ResultT] | None] = SimpleQueue()
+        self._open: _Batch[RequestT, ResultT] | None = None
+        self._accepts = False
+        self._waiting = 0
+        self._weight = 0
+
+    def start(self) -> None:
+        """Begin to accept requests, on the running event loop."""
+        self._loop = asyncio.get_running_loop()
+        self._thread.start()
+        self._accepts = True
+
+    async def submit(self, request: RequestT, weight: int = 0) -> ResultT:
+        """Return the result of a request.
+
+        Raises:
+            RequestError: OVERLOADED when the queue is full, STORE_UNAVAILABLE
+                when it is closed, and nothing is done; or what `explain` returned.
+
+        """
+        if not self._accepts:
+            raise StoreUnavailableError("The service is stopping; nothing was done")
+        if self._waiting >= self._waiting_max or self._weight >= self._weight_max:
+            raise RequestError(ErrorCode.OVERLOADED, "Too many requests wait; nothing was done")
+        batch = self._open
+        if batch is None:
+            batch = self._open = _Batch(self._loop)
+            self._loop.call_soon(self._hand_over)
+        position = len(batch.requests)
+        batch.requests.append(request)
+        batch.weight += weight
+        self._waiting += 1
+        self._weight += weight
+        if position + 1 >= self._batch_max:
+            self._hand_over()
+
+        result = (await batch.answer)[position]
+        if isinstance(result, RequestError):
+            # A new one for each caller: each raise adds its own trace.
+            raise RequestError(result.code, result.message)
+        return result
+
+    async def close(self) -> bool:
+        """Refuse what comes from now on; return when all that came is answered.
+
+        Returns:
+            Whether it was accepting until now.
+
+        """
+        if not self._accepts:
+            return False
+        self._accepts = False
+        self._hand_over()
+        self._queue.put(None)
+        await asyncio.to_thread(self._thread.join)
+        return True
+
+    def _hand_over(self) -> None:
+        if self._open is not None:
+            self._queue.put(self._open)
+            self._open = None
+
+    def _answer(
+        self,
+        batches: list[_Batch[RequestT, ResultT]],
+        results: Sequence[ResultT | RequestError],
+    ) -> None:
+        """Answer the callers of a call, on the event loop."""
+        start = 0
+        for batch in batches:
+            end = start + len(batch.requests)
+            self._waiting -= len(batch.requests)
+            self._weight -= batch.weight
+            batch.answer.set_result(results[start:end])
+            start = end
+
+    # From here on: the thread.
+
+    def _serve(self) -> None:
+        for batches in self._calls():
+            requests = [request for batch in batches for request in batch.requests]
+            results = self._results(requests)
+            self._loop.call_soon_threadsafe(self._answer, batches, results)
+
+    def _calls(self) -> Iterator[list[_Batch[RequestT, ResultT]]]:
+        """Yield the batches of one call after the other, until closed."""
+        taken: list[_Batch[RequestT, ResultT]] = []
+        requests = 0
+        while True:
+            if taken and self._queue.empty():
+                yield taken
+                taken, requests = [], 0
+            batch = self._queue.get()
+            if taken and (batch is None or requests + len(batch.requests) > self._batch_max):
+                yield taken
+                taken, requests = [], 0
+            if batch is None:
+                return
+            taken.append(batch)
+            requests += len(batch.requests)
+
+    def _results(self, requests: Sequence[RequestT]) -> Sequence[ResultT | RequestError]:
+        try:
+            return self._run(requests)
+        except Exception as error:  # noqa: BLE001 (rules 4 and 5)
+            if len(requests) > 1 and not isinstance(error, RequestError):
+                return [result for request in requests for result in self._results([request])]
+            return [self._explained(error, len(requests))] * len(requests)
+
+    def _explained(self, error: Exception, requests: int) -> RequestError:
+        try:
+            return self._explain(error, requests)
+        except Exception:  # noqa: BLE001 (an observer's, say; without this thread, all would hang)
+            return RequestError(ErrorCode.INTERNAL, "The service met an unexpected error")

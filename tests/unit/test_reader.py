@@ -1,0 +1,132 @@
+"""The group read, with stores that put it to the test."""
+
+import asyncio
+import threading
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any
+
+import pytest
+
+from plantstore.errors import ErrorCode, RequestError, StoreUnavailableError
+from plantstore.observe import Event, ReadFailed
+from plantstore.plants import NewPlant
+from plantstore.reader import BATCH_READS_MAX, GroupRead, Listing
+from plantstore.storage.memory import MemoryStore
+from plantstore.store import Page
+
+EVERYTHING = Listing(after=None, limit=10, tag=None)
+
+
+class WatchedStore(MemoryStore):
+    """Holds plants 0 to 9, holds each look-up until it is let go, and fails what it is told to."""
+
+    def __init__(self, failure: Exception | None = None) -> None:
+        super().__init__()
+        self.plants = {id_: NewPlant(id_, str(id_)) for id_ in range(10)}
+        self.failure = failure
+        self.asked: list[list[int]] = []
+        self.entered = threading.Semaphore(0)
+        self.let_go = threading.Semaphore(0)
+
+    def find_plants(self, ids: Sequence[int]) -> dict[int, NewPlant]:
+        self.asked.append(list(ids))
+        self.entered.release()
+        self.let_go.acquire()
+        if self.failure is not None and 7 in ids:
+            raise self.failure
+        return super().find_plants(ids)
+
+
+def run(
+    store: WatchedStore,
+    test: Callable[[GroupRead], Coroutine[Any, Any, None]],
+    *,
+    queue_reads_max: int = 1000,
+) -> list[Event]:
+    events: list[Event] = []
+    reader = GroupRead(store, queue_reads_max=queue_reads_max, observe=events.append)
+
+    async def main() -> None:
+        reader.start()
+        await test(reader)
+        store.let_go.release(1000)
+        await reader.close()
+
+    asyncio.run(asyncio.wait_for(main(), 30))
+    return events
+
+
+def test_look_ups_that_wait_are_one_query_up_to_a_bound_and_listings_come_with_them() -> None:
+    store = WatchedStore()
+
+    async def test(reader: GroupRead) -> None:
+        first = asyncio.create_task(reader.find_plant(1))
+        await asyncio.to_thread(store.entered.acquire)
+        finds = [asyncio.create_task(reader.find_plant(id_)) for id_ in range(2, 20)]
+        listing = asyncio.create_task(reader.list_plants(EVERYTHING))
+        await asyncio.sleep(0)  # they run up to their await
+        store.let_go.release(1000)
+        assert await first == NewPlant(1, "1")
+        assert [one and one.id for one in await asyncio.gather(*finds)] == [
+            *range(2, 10),
+            *[None] * 10,
+        ]
+        assert await listing == Page(list(store.plants.values()), is_last=True)
+
+    run(store, test)
+
+    assert store.asked == [[1], [*range(2, 2 + BATCH_READS_MAX)], [18, 19]]
+
+
+def test_an_unforeseen_error_fails_only_the_read_that_brings_it_about() -> None:
+    error = ZeroDivisionError()
+    store = WatchedStore(error)
+    store.let_go.release(1000)
+
+    async def test(reader: GroupRead) -> None:
+        good, bad, listing = await asyncio.gather(
+            reader.find_plant(1),
+            reader.find_plant(7),
+            reader.list_plants(EVERYTHING),
+            return_exceptions=True,
+        )
+        assert good == NewPlant(1, "1")
+        assert isinstance(bad, RequestError)
+        assert bad.code is ErrorCode.INTERNAL
+        assert isinstance(listing, Page)
+
+    assert run(store, test) == [ReadFailed(error, reads=1)]
+
+
+def test_a_store_that_cannot_be_read_fails_its_callers_and_the_next_read_succeeds() -> None:
+    error = StoreUnavailableError("The database cannot be read: disk I/O error")
+    store = WatchedStore(error)
+    store.let_go.release(1000)
+
+    async def test(reader: GroupRead) -> None:
+        failed = await asyncio.gather(
+            reader.find_plant(7), reader.find_plant(1), return_exceptions=True
+        )
+        assert [getattr(one, "code", None) for one in failed] == [ErrorCode.STORE_UNAVAILABLE] * 2
+        store.failure = None
+        assert await reader.find_plant(7) == NewPlant(7, "7")
+
+    assert run(store, test) == [ReadFailed(error, reads=2)]
+
+
+def test_a_full_queue_refuses_and_so_does_a_closed_reader() -> None:
+    store = WatchedStore()
+
+    async def test(reader: GroupRead) -> None:
+        waiting = [asyncio.create_task(reader.find_plant(id_)) for id_ in (1, 2)]
+        await asyncio.to_thread(store.entered.acquire)
+        with pytest.raises(RequestError) as refused:
+            await reader.list_plants(EVERYTHING)
+        assert refused.value.code is ErrorCode.OVERLOADED
+        store.let_go.release(1000)
+        await asyncio.gather(*waiting)
+        await reader.close()
+        with pytest.raises(StoreUnavailableError):
+            await reader.find_plant(1)
+
+    run(store, test, queue_reads_max=2)

@@ -1,0 +1,124 @@
+"""The application in this process, on a store that forgets, with a clock that the test sets."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any
+
+import httpx
+
+from plantstore.api.app import create_app
+from plantstore.api.auth import Gate
+from plantstore.errors import ErrorCode
+from plantstore.plants import NewPlant
+from plantstore.reader import GroupRead
+from plantstore.storage.memory import MemoryStore
+from plantstore.store import Page
+from plantstore.tokens import SCOPES, TokenRecord, digest, mint
+from plantstore.writer import GroupCommit
+
+if TYPE_CHECKING:
+    from plantstore.observe import Event
+
+BODY_BYTES_MAX = 2048
+JSON = {"Content-Type": "application/json"}
+VALID = b'{"id": 1, "name": "Abies balsamea (L.) Mill.", "tag": "Abies"}'
+
+
+class WatchedStore(MemoryStore):
+    """Counts its look-ups of tokens, and fails them, or its reads, when told to."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lookups = 0
+        self.failure: Exception | None = None
+        self.read_failure: Exception | None = None
+
+    def find_token(self, digest: bytes) -> TokenRecord | None:
+        self.lookups += 1
+        if self.failure is not None:
+            raise self.failure
+        return super().find_token(digest)
+
+    def list_plants(self, *, after: int | None, limit: int, tag: str | None) -> Page:
+        if self.read_failure is not None:
+            raise self.read_failure
+        return super().list_plants(after=after, limit=limit, tag=tag)
+
+
+class World:
+    """The application and all that it stands on."""
+
+    def __init__(self, *, queue_plants_max: int = 100, queue_reads_max: int = 100) -> None:
+        self.store = WatchedStore()
+        self.now = 1000.0
+        self.events: list[Event] = []
+        self.writer = GroupCommit(
+            self.store,
+            queue_plants_max=queue_plants_max,
+            queue_characters_max=100_000,
+            batch_plants_max=10,
+            observe=self.events.append,
+        )
+        self.reader = GroupRead(
+            self.store, queue_reads_max=queue_reads_max, observe=self.events.append
+        )
+        app = create_app(
+            store=self.store,
+            writer=self.writer,
+            reader=self.reader,
+            gate=Gate(self.store, clock=lambda: self.now, monotonic=lambda: self.now),
+            body_bytes_max=BODY_BYTES_MAX,
+            observe=self.events.append,
+        )
+        transport = httpx.ASGITransport(app=app)  # type: ignore[arg-type]
+        self.client = httpx.AsyncClient(transport=transport, base_url="http://plants")
+        self.token = self.add_token("all", *SCOPES)
+
+    def add_token(self, name: str, *scopes: str, **changes: Any) -> str:
+        token = mint()
+        granted = frozenset(scopes or SCOPES)
+        self.store.add_token(TokenRecord(name, digest(token), granted, 0, **changes))
+        return token
+
+    def put_in(self, *plants: NewPlant) -> None:
+        """Store plants, past the service."""
+        self.store.plants |= {plant.id: plant for plant in plants}
+
+    async def post(
+        self, content: Any = VALID, headers: dict[str, str] | None = None, token: str | None = None
+    ) -> httpx.Response:
+        bearer = {"Authorization": f"Bearer {token or self.token}"}
+        return await self.client.post(
+            "/plants", content=content, headers=JSON | bearer if headers is None else headers
+        )
+
+    async def send(
+        self, method: str, path: str, content: Any = None, token: str | None = None
+    ) -> httpx.Response:
+        """Send a request with a good token, or with this one."""
+        headers = {"Authorization": f"Bearer {token or self.token}"}
+        if content is not None:
+            headers |= JSON
+        return await self.client.request(method, path, content=content, headers=headers)
+
+
+def run(test: Callable[[World], Awaitable[None]], world: World | None = None) -> World:
+    world = world or World()
+
+    async def main() -> None:
+        world.reader.start()
+        world.writer.start()
+        async with world.client:
+            await test(world)
+        await world.writer.close()
+        await world.reader.close()
+
+    asyncio.run(asyncio.wait_for(main(), 30))
+    return world
+
+
+def assert_error(answer: httpx.Response, status: int, code: ErrorCode) -> None:
+    assert (answer.status_code, answer.json()["error"]) == (status, code), answer.text
+    assert answer.headers["Content-Type"] == "application/json"
+    assert set(answer.json()) == {"error", "message"}
+    assert isinstance(answer.json()["message"], str)

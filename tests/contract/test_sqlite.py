@@ -1,5 +1,6 @@
 """What a store in a file promises beyond what every store does."""
 
+import contextlib
 import os
 import subprocess
 import sys
@@ -13,8 +14,10 @@ import pytest
 from plantstore.errors import StoreUnavailableError, UsageError
 from plantstore.plants import NewPlant
 from plantstore.storage import open_store
-from plantstore.storage.sqlite import SQLiteStore
-from plantstore.store import Outcome
+from plantstore.storage.migrate import migrations
+from plantstore.storage.sqlite import _AS_JSON, _SUM_BYTES, SQLiteStore, page_query
+from plantstore.storage.sqlite_file import APPLICATION_ID
+from plantstore.store import PAGE_BYTES_MAX, Condition, Outcome, Page
 
 PLANT = NewPlant(1, "Abies balsamea (L.) Mill.", "Abies")
 
@@ -49,7 +52,7 @@ def test_a_commit_is_synced_in_full(path: Path) -> None:
     store = SQLiteStore(str(path))
 
     # Only the connection itself knows; docs/decisions/0002 says why these.
-    for connection in (store._writes, store._tokens):  # noqa: SLF001
+    for connection in (store._writes, store._reads, store._tokens):  # noqa: SLF001
         assert connection.pragma("journal_mode") == "wal"
         assert connection.pragma("synchronous") == 2
         assert connection.pragma("fullfsync") == 1
@@ -231,6 +234,127 @@ def test_a_folder_that_is_not_there_is_said_so(tmp_path: Path) -> None:
         SQLiteStore(str(tmp_path / "nowhere" / "plants.db"))
     with pytest.raises(StoreUnavailableError, match="unable to open"):
         SQLiteStore(str(tmp_path))
+
+
+@pytest.mark.parametrize("after", [None, 5])
+@pytest.mark.parametrize("tag", [None, "Abies"])
+@pytest.mark.parametrize("result", [_AS_JSON, _SUM_BYTES])
+def test_no_listing_scans(path: Path, result: str, after: int | None, tag: str | None) -> None:
+    index = "INTEGER PRIMARY KEY (rowid>?)"
+    if tag is not None:
+        index = "INDEX plants_by_tag (tag=? AND rowid>?)"
+    with contextlib.closing(SQLiteStore(str(path))) as store:
+        explain = f"EXPLAIN QUERY PLAN {page_query(result, after, tag)}"
+        bindings = {"after": after, "tag": tag, "limit": 100}
+
+        steps = [row[3] for row in store._reads.execute(explain, bindings)]  # noqa: SLF001
+
+    assert f"SEARCH plants USING {index}" in steps
+    assert "SCAN plants" not in steps
+    assert "USE TEMP B-TREE FOR ORDER BY" not in steps, "found in order, not sorted"
+
+
+def test_a_page_of_very_long_names_ends_early_and_the_next_goes_on(path: Path) -> None:
+    half = PAGE_BYTES_MAX // 2
+    plants = [NewPlant(id_, "×" * (half // 2)) for id_ in range(5)]
+    plants += [NewPlant(5, "x" * 10 * half), NewPlant(6, "x"), NewPlant(7, "x")]
+    with contextlib.closing(SQLiteStore(str(path))) as store:
+        store.apply_changes(plants)
+
+        sizes, seen, page = [], [], Page([], is_last=False)
+        while not page.is_last:
+            after = page.plants[-1].id if page.plants else None
+            page = store.list_plants(after=after, limit=1000, tag=None)
+            sizes.append(sum(len(plant.name.encode()) for plant in page.plants))
+            seen += page.plants
+
+        assert seen == plants
+        assert all(
+            size <= PAGE_BYTES_MAX or size == 10 * half  # one plant alone, whatever its size
+            for size in sizes
+        )
+        assert [plants for plants in store.scan_plants() if len(plants) > 3] == []
+
+
+def test_reads_go_on_while_another_writes_and_see_it_once_it_is_committed(path: Path) -> None:
+    with contextlib.closing(SQLiteStore(str(path))) as store:
+        store.apply_changes([PLANT])
+        other = apsw.Connection(str(path))
+        other.execute("BEGIN IMMEDIATE; DELETE FROM plants")
+
+        assert store.find_plants([1]) == {1: PLANT}
+        assert store.list_plants(after=None, limit=1, tag="Abies").plants == [PLANT]
+        other.execute("COMMIT")
+        assert store.find_plants([1]) == {}
+        other.close()
+
+
+def test_a_scan_never_makes_a_change_wait(path: Path) -> None:
+    with contextlib.closing(SQLiteStore(str(path))) as store:
+        store.apply_changes([NewPlant(id_, "a") for id_ in range(3000)])
+        scan = store.scan_plants()
+        next(scan)
+
+        assert store.apply_changes([NewPlant(5000, "b")]) == [Outcome.STORED]
+        assert sum(len(plants) for plants in scan) == 2000
+
+
+def test_a_database_of_the_first_schema_is_brought_up_to_date_and_keeps_its_plants(
+    path: Path,
+) -> None:
+    first, *_ = migrations("sqlite")
+    connection = apsw.Connection(str(path))
+    connection.execute(first)
+    connection.execute("INSERT INTO plants VALUES (1, 'a', 't'), (2, 'b', NULL)")
+    connection.pragma("application_id", APPLICATION_ID)
+    connection.pragma("user_version", 1)
+    connection.close()
+
+    with contextlib.closing(SQLiteStore(str(path))) as store:
+        assert store.list_plants(after=None, limit=9, tag="t").plants == [NewPlant(1, "a", "t")]
+        assert store.check() == Condition(len(migrations("sqlite")), 2, 0, [])
+
+
+def test_a_check_finds_what_does_not_belong_and_what_is_missing(path: Path) -> None:
+    with contextlib.closing(SQLiteStore(str(path))) as store:
+        store.apply_changes([PLANT])
+        connection = apsw.Connection(str(path))
+        connection.execute("DROP INDEX plants_by_tag; CREATE TABLE songs (title TEXT)")
+        connection.close()
+
+        assert store.check().problems == [
+            "plants_by_tag is not as the schema has it",
+            "songs is not as the schema has it",
+        ]
+
+
+def test_a_check_finds_damage(path: Path) -> None:
+    with contextlib.closing(SQLiteStore(str(path))) as store:
+        store.apply_changes([NewPlant(id_, "x" * 100, f"{id_}") for id_ in range(1000)])
+        root = store._reads.execute(  # noqa: SLF001
+            "SELECT rootpage FROM sqlite_schema WHERE name = 'plants_by_tag'"
+        ).get
+    with path.open("r+b") as file:  # the root of the index, seemingly empty
+        file.seek((root - 1) * 4096)
+        file.write(bytes([10, 0, 0, 0, 0, 16, 0, 0]))
+
+    with contextlib.closing(SQLiteStore(str(path))) as store:
+        found = store.check()
+
+    assert found.plants == 1000
+    assert any("plants_by_tag" in problem for problem in found.problems)
+
+
+def test_a_file_that_is_not_there_or_empty_is_not_made_when_not_asked_for(path: Path) -> None:
+    url = f"sqlite:///{path}"
+    with pytest.raises(StoreUnavailableError, match="No such file"):
+        open_store(url, create=False)
+    assert not path.exists()
+
+    path.touch()
+    with pytest.raises(StoreUnavailableError, match="empty"):
+        open_store(url, create=False)
+    assert path.stat().st_size == 0
 
 
 @pytest.mark.parametrize(

@@ -9,10 +9,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from plantstore.errors import UsageError
-from plantstore.plants import ID_MAX, ID_MIN, NewPlant
+from plantstore.plants import ID_MAX, ID_MIN, NewPlant, Plant
 from plantstore.storage import open_store
 from plantstore.storage.memory import MemoryStore
-from plantstore.store import Outcome, Store
+from plantstore.store import Change, Deletion, Outcome, Replacement, Store
 from plantstore.tokens import TokenRecord
 
 Opener = Callable[[], Store]
@@ -80,36 +80,157 @@ def test_an_empty_batch_is_no_trouble(store: Store) -> None:
     assert store.apply_changes([]) == []
 
 
+def test_a_replacement_replaces_all_of_a_plant_and_creates_nothing(store: Store) -> None:
+    store.apply_changes([NewPlant(1, "a", "t")])
+
+    assert store.apply_changes(
+        [Replacement(1, Plant("b")), Replacement(2, Plant("c")), Replacement(1, Plant("b"))]
+    ) == [Outcome.REPLACED, Outcome.NO_SUCH_PLANT, Outcome.REPLACED]
+
+    assert store.find_plants([1, 2]) == {1: NewPlant(1, "b")}
+
+
+def test_a_deleted_plant_is_gone_and_its_id_is_free(store: Store) -> None:
+    store.apply_changes([NewPlant(1, "a"), NewPlant(2, "b")])
+
+    assert store.apply_changes([Deletion(1), Deletion(1)]) == [
+        Outcome.DELETED,
+        Outcome.NO_SUCH_PLANT,
+    ]
+
+    assert store.find_plants([1, 2]) == {2: NewPlant(2, "b")}
+    assert store.apply_changes([NewPlant(1, "c")]) == [Outcome.STORED]
+
+
+def test_changes_of_one_batch_meet_each_other_in_their_order(store: Store) -> None:
+    batch: list[Change] = [
+        NewPlant(1, "a"),
+        Replacement(1, Plant("b", "t")),
+        NewPlant(1, "a"),
+        Deletion(1),
+        NewPlant(1, "c"),
+        NewPlant(2, "d"),
+        Deletion(2),
+    ]
+
+    assert store.apply_changes(batch) == [
+        Outcome.STORED,
+        Outcome.REPLACED,
+        Outcome.ID_TAKEN,
+        Outcome.DELETED,
+        Outcome.STORED,
+        Outcome.STORED,
+        Outcome.DELETED,
+    ]
+    assert store.find_plants([1, 2]) == {1: NewPlant(1, "c")}
+
+
+def test_only_those_plants_are_found_that_are_there(store: Store) -> None:
+    store.apply_changes([NewPlant(1, "a"), NewPlant(2, "b", "t")])
+
+    assert store.find_plants([2, 3, 2]) == {2: NewPlant(2, "b", "t")}
+    assert store.find_plants([]) == {}
+
+
+def test_a_listing_goes_on_after_an_id_and_says_when_it_is_over(store: Store) -> None:
+    all_ = [NewPlant(id_, "a", "even" if id_ % 2 == 0 else None) for id_ in range(10)]
+    store.apply_changes(all_)
+
+    def page(after: int | None, limit: int, tag: str | None = None) -> tuple[list[int], bool]:
+        plants, is_last = store.list_plants(after=after, limit=limit, tag=tag)
+        return [plant.id for plant in plants], is_last
+
+    assert page(None, 3) == ([0, 1, 2], False)
+    assert page(2, 3) == ([3, 4, 5], False)
+    assert page(6, 3) == ([7, 8, 9], True)
+    assert page(9, 3) == ([], True)
+    assert page(ID_MAX, 1) == ([], True)
+    assert page(ID_MIN, 1) == ([0], False)
+    assert page(None, 10) == (list(range(10)), True)
+    assert page(None, 2, "even") == ([0, 2], False)
+    assert page(2, 3, "even") == ([4, 6, 8], True)
+    assert page(None, 9, "Even") == ([], True)
+    assert page(None, 9, "") == ([], True)
+
+
+def test_a_scan_shows_all_plants_in_order_as_they_were_when_it_began(store: Store) -> None:
+    before = [NewPlant(id_, "a", "t") for id_ in range(2500)]
+    store.apply_changes(before)
+    scan = store.scan_plants()
+
+    seen = list(next(scan))
+    store.apply_changes([Deletion(2499), Replacement(2400, Plant("b")), NewPlant(5000, "c")])
+    seen += [plant for plants in scan for plant in plants]
+
+    assert seen == before
+    assert store.count_plants() == 2500
+
+
+def test_a_scan_of_nothing_shows_nothing(store: Store) -> None:
+    assert [plant for plants in store.scan_plants() for plant in plants] == []
+
+
+def test_a_whole_store_has_no_problems(store: Store) -> None:
+    store.apply_changes([NewPlant(1, "a"), NewPlant(2, "b")])
+    store.add_token(record("a"))
+
+    found = store.check()
+
+    assert (found.plants, found.tokens, found.problems) == (2, 1, [])
+
+
 texts = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]))
+tags = st.none() | st.sampled_from(["a", "b"]) | texts
 ids = st.sampled_from([ID_MIN, -1, 0, 1, 2**53 + 1, ID_MAX]) | st.integers(ID_MIN, ID_MAX)
-plants = st.builds(NewPlant, ids, texts, st.none() | texts)
+changes = st.one_of(
+    st.builds(NewPlant, ids, texts, tags),
+    st.builds(Replacement, ids, st.builds(Plant, texts, tags)),
+    st.builds(Deletion, ids),
+)
 
 
-@given(st.lists(st.lists(plants, max_size=6), max_size=4))
+def make(change: Change, model: dict[int, NewPlant]) -> Outcome:
+    """Make one change by itself, as a reader of the contract would."""
+    there = model.get(change.id)
+    match change:
+        case NewPlant():
+            if there is not None:
+                return Outcome.ALREADY_STORED if there == change else Outcome.ID_TAKEN
+            model[change.id] = change
+            return Outcome.STORED
+        case Replacement(plant=plant) if there is not None:
+            model[change.id] = NewPlant(change.id, plant.name, plant.tag)
+            return Outcome.REPLACED
+        case Deletion() if there is not None:
+            del model[change.id]
+            return Outcome.DELETED
+        case _:
+            return Outcome.NO_SUCH_PLANT
+
+
+@given(st.lists(st.lists(changes, max_size=8), max_size=4))
 @settings(
-    max_examples=100,
+    max_examples=200,
     deadline=None,
     # Each example opens a store of its own.
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 def test_every_record_comes_back_as_it_was_and_every_outcome_is_that_of_one_by_one(
-    open_another: Opener, batches: list[list[NewPlant]]
+    open_another: Opener, batches: list[list[Change]]
 ) -> None:
     opened = open_another()
     model: dict[int, NewPlant] = {}
 
     for batch in batches:
-        expected = []
-        for plant in batch:
-            there = model.setdefault(plant.id, plant)
-            if there is plant:
-                expected.append(Outcome.STORED)
-            else:
-                same = there == plant
-                expected.append(Outcome.ALREADY_STORED if same else Outcome.ID_TAKEN)
-        assert opened.apply_changes(batch) == expected
+        assert opened.apply_changes(batch) == [make(change, model) for change in batch]
 
-    assert opened.apply_changes(list(model.values())) == [Outcome.ALREADY_STORED] * len(model)
+    everything = [model[id_] for id_ in sorted(model)]
+    assert opened.list_plants(after=None, limit=100, tag=None) == (everything, True)
+    assert opened.find_plants(list(model)) == model
+    assert [plant for plants in opened.scan_plants() for plant in plants] == everything
+    for tag in {plant.tag for plant in everything} - {None}:
+        tagged = [plant for plant in everything if plant.tag == tag]
+        assert opened.list_plants(after=None, limit=100, tag=tag) == (tagged, True)
     opened.close()
 
 

@@ -1,7 +1,7 @@
-"""A hook of Schemathesis: each of its creates finds an empty store.
+"""A hook of Schemathesis: each of its creates finds its id free.
 
 Whether a valid plant is taken depends on what is stored: another one under its
-id is a 400, as the contract wants it. With nothing stored, every valid plant must
+id is a 400, as the contract wants it. With its id free, every valid plant must
 be taken, and Schemathesis may hold the service to that. What it reads, replaces and
 deletes after a create, it finds as it left it.
 """
@@ -18,5 +18,7 @@ connection.set_busy_timeout(5000)
 
 @schemathesis.hook
 def before_call(_context: Any, case: Any, _kwargs: Any) -> None:
-    if case.method == "POST":
-        connection.execute("DELETE FROM plants")
+    creates = case.method == "POST" and isinstance(case.body, dict)
+    id_ = case.body.get("id") if creates else None
+    if isinstance(id_, int | float) and -(2**63) <= id_ < 2**63:
+        connection.execute("DELETE FROM plants WHERE id = ?", (id_,))

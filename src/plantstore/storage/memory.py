@@ -36,7 +36,7 @@ class MemoryStore:
         return Page(rest[:limit], is_last=len(rest) <= limit)
 
     def scan_plants(self) -> Iterator[list[NewPlant]]:
-        yield self._sorted()
+        yield self._sorted()  # the plants that it holds are frozen
 
     def count_plants(self) -> int:
         return len(self.plants)

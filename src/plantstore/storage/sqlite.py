@@ -18,7 +18,7 @@ import apsw
 import msgspec
 
 from plantstore.errors import StoreUnavailableError, UsageError
-from plantstore.plants import NewPlant
+from plantstore.plants import ID_MIN, NewPlant
 from plantstore.storage.sqlite_file import connect, errors_as_ours, make_file, transaction
 from plantstore.storage.sqlite_upkeep import back_up, check
 from plantstore.store import PAGE_BYTES_MAX, Change, Condition, Outcome, Page, decide
@@ -34,7 +34,7 @@ SELECT value->>'id', value->>'name', value->>'tag' FROM json_each(?) WHERE true
 ON CONFLICT (id) DO UPDATE SET name = excluded.name, tag = excluded.tag
 """
 _DELETE = "DELETE FROM plants WHERE id IN (SELECT value FROM json_each(?))"
-_BYTES = "coalesce(sum(octet_length(name) + coalesce(octet_length(tag), 0)), 0)"
+_SUM_BYTES = "coalesce(sum(octet_length(name) + coalesce(octet_length(tag), 0)), 0)"
 _INSERT_RECORD = """
 INSERT INTO tokens (name, digest, scopes, created_at, expires_at, revoked_at)
 VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT (name) DO NOTHING
@@ -178,10 +178,10 @@ def _select_by_id(connection: apsw.Connection, ids: Sequence[int]) -> dict[int, 
 def _select_page(
     connection: apsw.Connection, after: int | None, limit: int, tag: str | None
 ) -> Page:
-    bindings = {"after": after, "tag": tag}
+    bindings = {"after": ID_MIN if after is None else after, "tag": tag}
+    sum_bytes = page_query(_SUM_BYTES, after, tag)
     while limit > 1 and (
-        connection.execute(page_query(_BYTES, after, tag), bindings | {"limit": limit}).get
-        > PAGE_BYTES_MAX
+        connection.execute(sum_bytes, bindings | {"limit": limit}).get > PAGE_BYTES_MAX
     ):
         limit //= 2
     # One more than asked for, to know whether there is one.
@@ -191,15 +191,13 @@ def _select_page(
 
 
 def page_query(result: str, after: int | None, tag: str | None) -> str:
-    """Return the SQL of a result over a page, for an index to serve whatever is asked for."""
-    conditions = ["true"]
-    if after is not None:
-        conditions.append("id > :after")
+    """Return the SQL of a result over a page, which the key or the index of tags serves."""
+    where = "id >= :after" if after is None else "id > :after"
     if tag is not None:
-        conditions.append("tag = :tag")
+        where = f"tag = :tag AND {where}"
     return (
-        f"SELECT {result} FROM (SELECT id, name, tag FROM plants"
-        f" WHERE {' AND '.join(conditions)} ORDER BY id LIMIT :limit)"
+        f"SELECT {result} FROM"
+        f" (SELECT id, name, tag FROM plants WHERE {where} ORDER BY id LIMIT :limit)"
     )
 
 

@@ -54,10 +54,13 @@ class Client:
         return Answer(answer.status, names, answer.read())
 
     def post(self, plant: NewPlant) -> Answer:
-        record = {"id": plant.id, "name": plant.name}
-        if plant.tag is not None:
-            record["tag"] = plant.tag
-        return self.send("POST", "/plants", json.dumps(record))
+        return self.send_record("POST", "/plants", plant.name, plant.tag, id=plant.id)
+
+    def send_record(
+        self, method: str, path: str, name: str, tag: str | None, **members: Any
+    ) -> Answer:
+        record = members | {"name": name} | ({} if tag is None else {"tag": tag})
+        return self.send(method, path, json.dumps(record))
 
     def close(self) -> None:
         self.connection.close()

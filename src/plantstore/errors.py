@@ -67,6 +67,16 @@ class ScopeMissingError(RequestError):
         self.scope = scope
 
 
+class IdTakenError(RequestError):
+    """Another plant is stored under the id."""
+
+    def __init__(self, id_: int) -> None:
+        super().__init__(
+            ErrorCode.ID_TAKEN,
+            f"Another plant is stored under this id, expected a free one, got {id_} - at `$.id`",
+        )
+
+
 class StoreUnavailableError(RequestError):
     """The store cannot be opened, read, or written; it may be again later."""
 

@@ -3,7 +3,7 @@
 The promises stand in the docstrings here; tests/contract holds every store to them.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from enum import Enum
 from typing import Final, NamedTuple, Protocol, TypeAlias
 
@@ -119,10 +119,10 @@ class Store(Protocol):
         """
         ...
 
-    def scan_plants(self) -> Iterator[list[NewPlant]]:
+    def scan_plants(self) -> Generator[list[NewPlant], None, None]:
         """Yield every plant, some at a time, in order of id, as they are at one moment.
 
-        Close the iterator if you leave it early; what it holds open may cost room on disk.
+        Close the generator if you leave it early; what it holds open may cost room on disk.
         """
         ...
 
@@ -134,14 +134,18 @@ class Store(Protocol):
         """Look whether all that is stored is whole. It takes as long as reading it all."""
         ...
 
-    def back_up(self, path: str, progress: Callable[[int, int], None]) -> None:
+    def back_up(self, path: str, progress: Callable[[int, int], None]) -> Condition:
         """Copy the store into a file, as it is at one moment, while it is in use; check the copy.
 
         Args:
             path: the file, which is there, is empty, and belongs to the caller.
             progress: is told what is done, and how much it is in all.
 
+        Returns:
+            What the check of the copy found: no problems.
+
         Raises:
+            StoreUnavailableError: the copy cannot be made, or is not whole.
             UsageError: stores of this kind are backed up by another program.
 
         """

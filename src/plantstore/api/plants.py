@@ -13,7 +13,7 @@ from plantstore.api.parameters import (
     parse_listing,
     read_query,
 )
-from plantstore.errors import ErrorCode, RequestError
+from plantstore.errors import ErrorCode, IdTakenError, RequestError
 from plantstore.plants import (
     parse_new_plant,
     parse_plant,
@@ -44,11 +44,7 @@ class Plants:
         await self._gate.authorize(req, "plants:create")
         plant = parse_new_plant(await read_json_body(req, self._body_bytes_max))
         if await self._writer.submit(plant) is Outcome.ID_TAKEN:
-            raise RequestError(
-                ErrorCode.ID_TAKEN,
-                f"Another plant is stored under this id, expected a free one, "
-                f"got {plant.id} - at `$.id`",
-            )
+            raise IdTakenError(plant.id)
         resp.data = render_plant(plant)
 
     async def on_get(self, req: Request, resp: Response) -> None:

@@ -1,22 +1,56 @@
 """The command line: a file for each verb, and one line on stderr for each error."""
 
+import functools
+import inspect
+import os
 import sys
-from typing import Annotated
+import typing
+from collections.abc import Callable
+from typing import Annotated, Any
 
 import typer
 
 from plantstore import __version__
-from plantstore.cli.serve import serve
 from plantstore.cli.tokens import tokens
+from plantstore.cli.transfer import export, import_plants
+from plantstore.cli.upkeep import backup, check
 from plantstore.errors import PlantStoreError
+from plantstore.settings import Settings
 
 app = typer.Typer(
     name="plantstore",
     help="A small service that stores plants behind POST /plants, durably before it answers.",
     add_completion=False,
 )
-app.command()(serve)
+
+
+def _with_settings(run: Callable[[Settings], None]) -> Callable[..., None]:
+    """Make a command of a function: its options are the settings, declared where they are."""
+
+    @functools.wraps(run)
+    def command(**values: Any) -> None:  # noqa: ANN401 (the fields of Settings)
+        run(Settings(**values))
+
+    command.__annotations__ = typing.get_type_hints(Settings, include_extras=True)
+    command.__signature__ = inspect.signature(Settings)  # type: ignore[attr-defined]
+    return command
+
+
+@app.command()
+@_with_settings
+def serve(settings: Settings) -> None:
+    """Serve plants over HTTP until told to stop (SIGTERM, or Ctrl-C)."""
+    # The server takes longer to load than most other commands take in all.
+    from plantstore.cli.serve import run  # noqa: PLC0415
+
+    run(settings)
+
+
 app.add_typer(tokens, name="token")
+app.command("import")(import_plants)
+app.command()(export)
+app.command()(backup)
+app.command()(check)
 
 
 def _print_version(asked: bool) -> None:  # noqa: FBT001 (Typer calls it so)
@@ -44,6 +78,12 @@ def main() -> int:
         return app(sys.argv[1:] or ["--help"], standalone_mode=False) or 0
     except PlantStoreError as error:
         message, status = error.message, 1
+    except BrokenPipeError:
+        # Who read our output has seen enough; nothing more may be said, not at the end either.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    except OSError as error:
+        message, status = f"{error.filename or 'input or output'}: {error.strerror}", 1
     except typer.TyperException as error:
         message, status = error.format_message(), error.exit_code
     typer.echo(f"plantstore: {message}", err=True)

@@ -2,7 +2,6 @@
 
 import contextlib
 import functools
-import inspect
 import ipaddress
 import multiprocessing
 import os
@@ -11,10 +10,9 @@ import socket
 import sys
 import threading
 import time
-import typing
 from collections.abc import Callable
 from multiprocessing.process import BaseProcess
-from typing import Any, NoReturn
+from typing import NoReturn
 
 import typer
 import uvicorn
@@ -35,21 +33,8 @@ from plantstore.tokens import SCOPES
 from plantstore.writer import GroupCommit
 
 
-def _with_settings(run: Callable[[Settings], None]) -> Callable[..., None]:
-    """Make a command of a function: its options are the settings, declared where they are."""
-
-    @functools.wraps(run)
-    def command(**values: Any) -> None:  # noqa: ANN401 (the fields of Settings)
-        run(Settings(**values))
-
-    command.__annotations__ = typing.get_type_hints(Settings, include_extras=True)
-    command.__signature__ = inspect.signature(Settings)  # type: ignore[attr-defined]
-    return command
-
-
-@_with_settings
-def serve(settings: Settings) -> None:
-    """Serve plants over HTTP until told to stop (SIGTERM, or Ctrl-C)."""
+def run(settings: Settings) -> None:
+    """Serve until told to stop."""
     # Uvicorn stops in good order, and then raises the signal again for us.
     signal.signal(signal.SIGTERM, _exit)
     signal.signal(signal.SIGINT, _exit)

@@ -10,9 +10,6 @@ from typing import Annotated, Final
 
 import msgspec
 import typer
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
 
 from plantstore.errors import UsageError
 from plantstore.settings import DATABASE_DEFAULT, Database
@@ -98,6 +95,11 @@ def list_tokens(
     if not rows:
         typer.echo("There is no token yet.", err=True)
         return
+    # It takes longer to load than the other commands take.
+    from rich.console import Console  # noqa: PLC0415
+    from rich.table import Table  # noqa: PLC0415
+    from rich.text import Text  # noqa: PLC0415
+
     table = Table(box=None)
     for column in rows[0]:
         table.add_column(column, overflow="fold")

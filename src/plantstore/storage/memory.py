@@ -1,7 +1,7 @@
 """A store that forgets: for tests, held to the same contract as the durable ones."""
 
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from operator import attrgetter
 
 import msgspec
@@ -35,7 +35,7 @@ class MemoryStore:
         ]
         return Page(rest[:limit], is_last=len(rest) <= limit)
 
-    def scan_plants(self) -> Iterator[list[NewPlant]]:
+    def scan_plants(self) -> Generator[list[NewPlant], None, None]:
         yield self._sorted()  # the plants that it holds are frozen
 
     def count_plants(self) -> int:
@@ -44,7 +44,7 @@ class MemoryStore:
     def check(self) -> Condition:
         return Condition(0, len(self.plants), len(self._tokens), [])
 
-    def back_up(self, path: str, progress: Callable[[int, int], None]) -> None:  # noqa: ARG002
+    def back_up(self, path: str, progress: Callable[[int, int], None]) -> Condition:  # noqa: ARG002
         raise UsageError("A store in memory cannot be backed up")
 
     def add_token(self, record: TokenRecord) -> None:

@@ -10,7 +10,7 @@ has to wait for it again.
 
 import contextlib
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from pathlib import Path
 from typing import Final, TypeAlias
 
@@ -30,7 +30,7 @@ SELECT {_AS_JSON} FROM plants WHERE id IN (SELECT value FROM json_each(?))
 """
 _UPSERT = """
 INSERT INTO plants (id, name, tag)
-SELECT value->>'id', value->>'name', value->>'tag' FROM json_each(?) WHERE true
+SELECT value->>'id', value->>'name', value->>'tag' FROM jsonb_each(?) WHERE true
 ON CONFLICT (id) DO UPDATE SET name = excluded.name, tag = excluded.tag
 """
 _DELETE = "DELETE FROM plants WHERE id IN (SELECT value FROM json_each(?))"
@@ -98,7 +98,7 @@ class SQLiteStore:
         with errors_as_ours(_CANNOT_READ):
             return _select_page(self._reads, after, limit, tag)
 
-    def scan_plants(self) -> Iterator[list[NewPlant]]:
+    def scan_plants(self) -> Generator[list[NewPlant], None, None]:
         with (
             errors_as_ours(_CANNOT_READ),
             contextlib.closing(connect(self._path)) as connection,
@@ -119,11 +119,13 @@ class SQLiteStore:
         with errors_as_ours(_CANNOT_READ):
             return check(self._path)
 
-    def back_up(self, path: str, progress: Callable[[int, int], None]) -> None:
+    def back_up(self, path: str, progress: Callable[[int, int], None]) -> Condition:
         with errors_as_ours("The database cannot be backed up"):
             back_up(self._path, path, progress)
-        if problems := check(path).problems:
-            raise StoreUnavailableError(f"The copy is not whole: {'; '.join(problems)}")
+            found = check(path)
+        if found.problems:
+            raise StoreUnavailableError(f"The copy is not whole: {'; '.join(found.problems)}")
+        return found
 
     def add_token(self, record: TokenRecord) -> None:
         with self._writing_tokens() as connection:

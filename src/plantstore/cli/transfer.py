@@ -1,0 +1,219 @@
+"""`plantstore import` and `plantstore export`: plants from a file, and into one."""
+
+import contextlib
+import os
+import stat
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from enum import Enum
+from pathlib import Path
+from typing import Annotated, BinaryIO, Final, Self
+
+import msgspec
+import typer
+
+from plantstore.cli.files import new_file
+from plantstore.cli.progress import Report, progress
+from plantstore.errors import IdTakenError, UsageError
+from plantstore.formats import FORMATS, Format, Reject, Row
+from plantstore.plants import NewPlant
+from plantstore.settings import DATABASE_DEFAULT, Database
+from plantstore.storage import open_store
+from plantstore.store import Outcome, Store
+
+# What is stored in one transaction, in plants and in characters of their names and tags.
+# A service that runs on the same file waits for it: some twenty-five milliseconds.
+BATCH_PLANTS_MAX: Final = 10_000
+BATCH_CHARACTERS_MAX: Final = 4 * 1024 * 1024
+
+# As many refused rows are shown where no file takes them.
+SHOWN_REJECTS_MAX: Final = 10
+
+
+class FormatName(Enum):
+    """What `--format` takes."""
+
+    CSV = "csv"
+    JSONL = "jsonl"
+
+
+def import_plants(
+    file: Annotated[
+        Path,
+        typer.Argument(
+            help="A .csv file with a header, or a .jsonl file. - is stdin, and needs --format."
+        ),
+    ],
+    file_format: Annotated[
+        FormatName | None, typer.Option("--format", help="What the file holds.")
+    ] = None,
+    rejects: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Write refused rows to this file: JSON lines with line, error, message and row.",
+        ),
+    ] = None,
+    database: Database = DATABASE_DEFAULT,
+) -> None:
+    """Store the plants of a file. A refused row stops nothing, but makes the status 1."""
+    form = _format_of(file, file_format)
+    with (
+        _reading(file) as source,
+        _Refusals(rejects, source) as refusals,
+        contextlib.closing(form.read(source)) as rows,
+        contextlib.closing(open_store(database)) as store,
+    ):
+        stored = there = 0
+        size = _size(source)
+        try:
+            with progress("Importing") as report:
+                for outcomes in _store_rows(rows, store, form, refusals.add):
+                    stored += outcomes.count(Outcome.STORED)
+                    there += outcomes.count(Outcome.ALREADY_STORED)
+                    report(source.tell() if size else 0, size, stored + there)
+        finally:
+            typer.echo(f"{stored:,} stored, {there:,} already there, {refusals.count:,} rejected")
+    if refusals.count:
+        raise typer.Exit(1)
+
+
+def export(
+    file: Annotated[
+        Path | None,
+        typer.Argument(help="A .csv or .jsonl file. Without it: stdout, as JSON lines."),
+    ] = None,
+    file_format: Annotated[
+        FormatName | None, typer.Option("--format", help="What to write.")
+    ] = None,
+    *,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite the file.")] = False,
+    database: Database = DATABASE_DEFAULT,
+) -> None:
+    """Write every plant to a file, as of one moment, in order of id."""
+    form = FORMATS["jsonl"]
+    if file is not None or file_format is not None:
+        form = _format_of(file or Path("-"), file_format)
+    with (
+        contextlib.closing(open_store(database, create=False)) as store,
+        _writing(file, force=force) as target,
+        progress("Exporting") as report,
+    ):
+        exported = _write_all(store, form, target, report)
+    typer.echo(f"Exported {exported:,} plants", err=True)
+
+
+def _format_of(file: Path, name: FormatName | None) -> Format:
+    key = file.suffix.removeprefix(".").lower() if name is None else name.value
+    if key not in FORMATS:
+        raise UsageError(f"{file} is no .csv and no .jsonl file; say with --format which it is")
+    return FORMATS[key]
+
+
+@contextlib.contextmanager
+def _reading(file: Path) -> Iterator[BinaryIO]:
+    if file == Path("-"):
+        yield sys.stdin.buffer
+        return
+    try:
+        source = file.open("rb")
+    except OSError as error:
+        raise UsageError(f"{file} cannot be read: {error.strerror}") from error
+    with source:
+        yield source
+
+
+def _size(source: BinaryIO) -> int | None:
+    """Return the bytes of a file, or None of a stream."""
+    status = os.fstat(source.fileno())
+    return status.st_size if stat.S_ISREG(status.st_mode) else None
+
+
+class _Refusals:
+    """Counts refused rows, and writes them to a file, or the first ones to stderr."""
+
+    def __init__(self, path: Path | None, source: BinaryIO) -> None:
+        self.count = 0
+        self._file: BinaryIO | None = None
+        if path is None:
+            return
+        try:
+            if path.exists() and os.path.samestat(path.stat(), os.fstat(source.fileno())):
+                raise UsageError(f"{path} is the file that is imported")
+            self._file = path.open("wb")
+        except OSError as error:
+            raise UsageError(f"{path} cannot be written: {error.strerror}") from error
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._file is not None:
+            self._file.close()
+
+    def add(self, line: int, reject: Reject) -> None:
+        self.count += 1
+        error = reject.error
+        if self._file is not None:
+            row = reject.text.encode(errors="replace").decode()
+            record = {"line": line, "error": error.code, "message": error.message, "row": row}
+            self._file.write(msgspec.json.encode(record) + b"\n")
+        elif self.count <= SHOWN_REJECTS_MAX:
+            typer.echo(f"line {line}: {error.message}", err=True)
+        elif self.count == SHOWN_REJECTS_MAX + 1:
+            typer.echo("More rows are rejected; --rejects FILE keeps them all", err=True)
+
+
+def _store_rows(
+    rows: Iterable[Row], store: Store, form: Format, refuse: Callable[[int, Reject], None]
+) -> Iterator[list[Outcome]]:
+    """Store the plants of the rows, and yield what became of those of each transaction."""
+    for lines, plants in _batches(rows, refuse):
+        outcomes = store.apply_changes(plants)
+        if Outcome.ID_TAKEN in outcomes:
+            for line, plant, outcome in zip(lines, plants, outcomes, strict=True):
+                if outcome is Outcome.ID_TAKEN:
+                    refuse(line, Reject(IdTakenError(plant.id), form.render([plant]).decode()))
+        yield outcomes
+
+
+def _batches(
+    rows: Iterable[Row], refuse: Callable[[int, Reject], None]
+) -> Iterator[tuple[list[int], list[NewPlant]]]:
+    """Yield plants for one transaction after the other, and the lines that they begin on."""
+    lines: list[int] = []
+    plants: list[NewPlant] = []
+    characters = 0
+    for line, row in rows:
+        if isinstance(row, Reject):
+            refuse(line, row)
+            continue
+        lines.append(line)
+        plants.append(row)
+        characters += len(row.name) + len(row.tag or "")
+        if len(plants) >= BATCH_PLANTS_MAX or characters >= BATCH_CHARACTERS_MAX:
+            yield lines, plants
+            lines, plants, characters = [], [], 0
+    if plants:
+        yield lines, plants
+
+
+@contextlib.contextmanager
+def _writing(file: Path | None, *, force: bool) -> Iterator[BinaryIO]:
+    if file is None:
+        yield sys.stdout.buffer
+        return
+    with new_file(file, force=force, mode=0o666) as partial, partial.open("wb") as target:
+        yield target
+
+
+def _write_all(store: Store, form: Format, target: BinaryIO, report: Report) -> int:
+    exported, total = 0, store.count_plants()
+    target.write(form.head)
+    with contextlib.closing(store.scan_plants()) as scan:
+        for plants in scan:
+            target.write(form.render(plants))
+            exported += len(plants)
+            report(exported, total, exported)
+    target.flush()
+    return exported

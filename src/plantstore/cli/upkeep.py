@@ -1,0 +1,40 @@
+"""`plantstore backup` and `plantstore check`: a copy of the store, and whether it is whole."""
+
+import contextlib
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from plantstore.cli.files import new_file
+from plantstore.cli.progress import progress
+from plantstore.settings import DATABASE_DEFAULT, Database
+from plantstore.storage import open_store
+
+
+def backup(
+    file: Annotated[Path, typer.Argument(help="Where the copy goes: a database like the store's.")],
+    *,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite the file.")] = False,
+    database: Database = DATABASE_DEFAULT,
+) -> None:
+    """Copy the store as of one moment, while it is in use, and check the copy."""
+    with (
+        contextlib.closing(open_store(database, create=False)) as store,
+        new_file(file, force=force, mode=0o600) as partial,
+        progress("Backing up") as report,
+    ):
+        copy = store.back_up(str(partial), report)
+    typer.echo(f"Backed up {copy.plants:,} plants and {copy.tokens:,} tokens; the copy is whole")
+
+
+def check(database: Database = DATABASE_DEFAULT) -> None:
+    """Check that all that is stored is whole. The status is 1 if anything is wrong."""
+    with contextlib.closing(open_store(database, create=False)) as store:
+        found = store.check()
+    typer.echo(f"schema {found.schema}, {found.plants:,} plants, {found.tokens:,} tokens")
+    for problem in found.problems:
+        typer.echo(problem, err=True)
+    if found.problems:
+        raise typer.Exit(1)
+    typer.echo("No problem was found")

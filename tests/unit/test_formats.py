@@ -1,0 +1,159 @@
+"""Plants as files: what goes out comes in again, and what is no plant is told of its line."""
+
+import io
+import tracemalloc
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from plantstore.errors import ErrorCode, UsageError
+from plantstore.formats import FORMATS, ROW_CHARACTERS_MAX, Reject, Row
+from plantstore.plants import ID_MAX, ID_MIN, NewPlant
+
+texts = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]))
+awkward = st.sampled_from(
+    ["", '"', '""', ",", "\n", "\r", "\r\n", "a\rb", " a ", "×", "🌱", "\ufeff", "\u2028", "=1+1"]
+)
+names = texts | awkward
+plants = st.builds(NewPlant, st.integers(ID_MIN, ID_MAX), names, st.none() | names)
+of_csv = st.builds(NewPlant, st.integers(ID_MIN, ID_MAX), names, st.none() | names.filter(bool))
+
+
+def read(form: str, content: bytes) -> list[Row]:
+    return list(FORMATS[form].read(io.BytesIO(content)))
+
+
+def errors(rows: list[Row]) -> list[tuple[int, ErrorCode]]:
+    return [(line, row.error.code) for line, row in rows if isinstance(row, Reject)]
+
+
+def written(form: str, some: list[NewPlant]) -> bytes:
+    return FORMATS[form].head + FORMATS[form].render(some)
+
+
+@given(st.lists(plants))
+def test_json_lines_hold_every_plant(some: list[NewPlant]) -> None:
+    assert read("jsonl", written("jsonl", some)) == list(enumerate(some, 1))
+
+
+@given(st.lists(of_csv))
+def test_csv_holds_every_plant_but_those_with_an_empty_tag(some: list[NewPlant]) -> None:
+    assert [plant for _, plant in read("csv", written("csv", some))] == some
+
+
+def test_csv_refuses_an_empty_tag_and_says_whose_it_is() -> None:
+    with pytest.raises(UsageError, match="plant 7"):
+        FORMATS["csv"].render([NewPlant(1, "a"), NewPlant(7, "b", "")])
+
+
+def test_an_empty_cell_of_csv_is_no_tag() -> None:
+    content = b'id,name,tag\n1,a,\n2,b,""\n3,,c\n'
+
+    assert read("csv", content) == [
+        (2, NewPlant(1, "a")),
+        (3, NewPlant(2, "b")),
+        (4, NewPlant(3, "", "c")),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [
+        (b"tag,price,name,id\nt,9,a,1\n", NewPlant(1, "a", "t")),
+        (b"name,id\r\na,1\r\n", NewPlant(1, "a")),
+        (b"\xef\xbb\xbfid,name,tag\n1,a,t", NewPlant(1, "a", "t")),
+        (b'"id","name"\n"1","a\nb"', NewPlant(1, "a\nb")),
+        (b"id,name\r1,a", NewPlant(1, "a")),
+    ],
+)
+def test_columns_come_in_any_order_and_others_are_passed_over(
+    content: bytes, expected: NewPlant
+) -> None:
+    assert [plant for _, plant in read("csv", content)] == [expected]
+
+
+@pytest.mark.parametrize(
+    "header", [b"", b"id", b"name,tag", b"id,name,id", b"ID,Name", b'"id', b"\0", b"x" * 3_000_000]
+)
+def test_a_header_that_does_not_name_the_columns_is_refused(header: bytes) -> None:
+    with pytest.raises(UsageError, match="header"):
+        read("csv", header)
+
+
+@pytest.mark.parametrize(
+    ("row", "code"),
+    [
+        (b"x,a,", ErrorCode.INVALID_PLANT),
+        (b",a,", ErrorCode.INVALID_PLANT),
+        (b"1.5,a,", ErrorCode.INVALID_PLANT),
+        (b"007,a,", ErrorCode.INVALID_PLANT),
+        (b"9223372036854775808,a,", ErrorCode.INVALID_PLANT),
+        (b"1,a", ErrorCode.INVALID_PLANT),
+        (b"1,a,b,c", ErrorCode.INVALID_PLANT),
+        (b"1,\0,", ErrorCode.UNSTORABLE_TEXT),
+        (b"1,a,\0", ErrorCode.UNSTORABLE_TEXT),
+        (b"1,\xff,", ErrorCode.UNSTORABLE_TEXT),
+        (b"1,\xed\xa0\x80,", ErrorCode.UNSTORABLE_TEXT),
+        (b"\xff,a,", ErrorCode.UNSTORABLE_TEXT),
+        (b'1,"a"b,', ErrorCode.INVALID_PLANT),
+        (b"1," + b"a" * ROW_CHARACTERS_MAX + b",", ErrorCode.BODY_TOO_LARGE),
+    ],
+)
+def test_a_bad_row_of_csv_is_told_of_its_line_and_the_next_is_read(
+    row: bytes, code: ErrorCode
+) -> None:
+    rows = read("csv", b'id,name,tag\n0,"two\nlines",\n\n' + row + b"\n2,b,\n")
+
+    assert errors(rows) == [(5, code)]
+    assert [row for row in rows if row[0] != 5] == [
+        (2, NewPlant(0, "two\nlines")),
+        (6, NewPlant(2, "b")),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("row", "code"),
+    [
+        (b"{", ErrorCode.NOT_JSON),
+        (b"\xff", ErrorCode.NOT_JSON),
+        (b'{"id": 1}', ErrorCode.INVALID_PLANT),
+        (b'{"id": 1, "name": "\\u0000"}', ErrorCode.UNSTORABLE_TEXT),
+        (b'{"id": 1, "name": "' + b"a" * ROW_CHARACTERS_MAX + b'"}', ErrorCode.BODY_TOO_LARGE),
+    ],
+)
+def test_a_bad_json_line_is_told_of_its_line_and_the_next_is_read(
+    row: bytes, code: ErrorCode
+) -> None:
+    good = b'{"id": 2, "name": "b", "more": null}'
+    rows = read("jsonl", b" \r\n" + row + b"\n" + good)
+
+    assert errors(rows) == [(2, code)]
+    assert rows[-1] == (3, NewPlant(2, "b"))
+
+
+@pytest.mark.parametrize(
+    ("form", "content"),
+    [
+        ("csv", b'id,name,tag\n1,"' + (b"no end" * 1000 + b"\n") * 5000),
+        ("csv", b'id,name,tag\n1,"' + (b'","x' * 1000 + b'","\n') * 7000),
+        ("csv", b"id,name,tag\n" + b"," * 30_000_000),
+        ("jsonl", b" " * 30_000_000),
+    ],
+    ids=["open quote", "open row", "open line", "open json"],
+)
+def test_a_row_without_end_does_not_fill_the_memory(
+    form: str, content: bytes, tmp_path: Path
+) -> None:
+    path = tmp_path / "endless"
+    path.write_bytes(content)
+    tracemalloc.start()
+    try:
+        with path.open("rb") as file:
+            assert all(isinstance(row, Reject) for _, row in FORMATS[form].read(file))
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+
+    assert peak < 40 * ROW_CHARACTERS_MAX

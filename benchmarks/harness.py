@@ -14,6 +14,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 
+import apsw
+
+from plantstore.storage import open_store
+
 HERE = Path(__file__).parent
 RESULTS = HERE / "results"
 
@@ -69,10 +73,33 @@ def make_token(database: Path, name: str = "benchmark") -> str:
     return done.stdout.strip()
 
 
+def fill(database: Path, plants: int) -> None:
+    """Make a database of this service with so many plants, whose ids follow each other from 1."""
+    with contextlib.closing(open_store(f"sqlite:///{database}")):
+        pass
+    with contextlib.closing(apsw.Connection(str(database))) as connection:
+        connection.execute(
+            "WITH RECURSIVE ids(id) AS (SELECT 1 UNION ALL SELECT id + 1 FROM ids WHERE id < ?)"
+            " INSERT INTO plants (id, name, tag)"
+            " SELECT id, 'Abies balsamea (L.) Mill. ' || id, 'Genus ' || id % 500 FROM ids",
+            (plants,),
+        )
+
+
+def peak_mib(command: list[str]) -> float:
+    """Run a command to its end, and return the most memory that it had resident, in MiB."""
+    with subprocess.Popen(command, stderr=subprocess.DEVNULL) as process:
+        _, status, usage = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
+    if process.returncode:
+        raise RuntimeError(f"it failed: {command!r}")
+    return usage.ru_maxrss / 1024
+
+
 @contextlib.contextmanager
 def running(command: list[str], port: int, token: str) -> Iterator[Server]:
     """Run a server until the block ends."""
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
         _wait_for(port, process)
         yield Server(process, port, token)

@@ -26,7 +26,7 @@ def new_file(target: Path, *, force: bool, mode: int) -> Iterator[Path]:
 
     """
     exclusive = os.O_WRONLY | os.O_CREAT | os.O_EXCL
-    partial = target.with_name(f".{target.name}.{secrets.token_hex(4)}.partial")
+    partial = target.parent / f".{target.name}.{secrets.token_hex(4)}.partial"
     try:
         if not force:  # Take the name, so that nobody else's file is overwritten at the end.
             os.close(os.open(target, exclusive, mode))

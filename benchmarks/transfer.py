@@ -1,0 +1,111 @@
+"""How fast does `plantstore import` take a file in, beside the sqlite3 shell and sqlite-utils?
+
+    python benchmarks/transfer.py [plants.csv ...]
+
+One million generated plants, and any files that are named, are imported into the same
+empty table by each program in turn: the schema of this service, its index, and its
+write-ahead log. The shell and sqlite-utils check nothing, and store an empty tag where
+this service stores none. Then ten million plants are exported, and the memory that it
+takes is read.
+"""
+
+import csv
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from statistics import median
+
+from harness import fill, make_token, peak_mib, spread, table, write_result
+
+ROUNDS = 3
+PLANTS = 1_000_000
+EXPORTED = 10_000_000
+PROGRAMS = ("plantstore import", "sqlite3 .import", "sqlite-utils insert --csv")
+
+
+def generate(file: Path) -> None:
+    with file.open("w", encoding="utf-8", newline="") as lines:
+        rows = csv.writer(lines, lineterminator="\n")
+        rows.writerow(["id", "name", "tag"])
+        for id_ in range(1, PLANTS + 1):
+            tag = "" if id_ % 3 == 0 else f"Genus {id_ % 500}"
+            rows.writerow([id_, f"Abies balsamea (L.) Mill. × {id_}", tag])
+
+
+def command(program: str, database: Path, file: Path) -> list[str]:
+    if program == "plantstore import":
+        url = f"sqlite:///{database}"
+        return [sys.executable, "-m", "plantstore", "import", str(file), "--database", url]
+    if program == "sqlite3 .import":
+        shell = shutil.which("sqlite3")
+        if shell is None:
+            sys.exit("This benchmark needs the sqlite3 shell: apt-get install sqlite3")
+        return [shell, str(database), f".import --csv --skip 1 {file} plants"]
+    tool = str(Path(sys.executable).with_name("sqlite-utils"))
+    return [tool, "insert", str(database), "plants", str(file), "--csv", "--silent"]
+
+
+def measure(program: str, folder: Path, file: Path, expected: int) -> float:
+    """Return the seconds that a program takes to import a file into an empty store."""
+    database = folder / "plants.db"
+    make_token(database)
+    began = time.perf_counter()
+    subprocess.run(command(program, database, file), check=True, stdout=subprocess.DEVNULL)
+    seconds = time.perf_counter() - began
+    stored = subprocess.run(
+        [sys.executable, "-m", "plantstore", "check", "--database", f"sqlite:///{database}"],
+        check=True,
+        capture_output=True,
+        text=True,
+    ).stdout
+    if f" {expected:,} plants" not in stored:
+        raise RuntimeError(f"{program} stored something else: {stored}")
+    for left in folder.glob("plants.db*"):
+        left.unlink()
+    return seconds
+
+
+def compare(folder: Path, file: Path) -> list[list[str]]:
+    with file.open(encoding="utf-8", newline="") as lines:
+        expected = sum(1 for _ in csv.reader(lines)) - 1
+    seconds: dict[str, list[float]] = {program: [] for program in PROGRAMS}
+    for _ in range(ROUNDS):
+        for program in PROGRAMS:
+            seconds[program].append(measure(program, folder, file, expected))
+    ours, *others = PROGRAMS
+    rows = []
+    for program, bar in zip(others, ("≥ 0.4", "≥ 4"), strict=True):
+        ratios = [b / a for a, b in zip(seconds[ours], seconds[program], strict=True)]
+        medians = f"{median(seconds[ours]):.2f} s, {median(seconds[program]):.2f} s"
+        rows.append([f"{expected:,}", f"{ours} ÷ {program}", spread(ratios), bar, medians])
+    return rows
+
+
+def main(files: list[Path]) -> None:
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        generated = folder / "generated.csv"
+        generate(generated)
+        rows = [row for file in (generated, *files) for row in compare(folder, file)]
+        full = folder / "full.db"
+        fill(full, EXPORTED)
+        export = [sys.executable, "-m", "plantstore", "export", str(folder / "full.csv")]
+        began = time.perf_counter()
+        mib = peak_mib([*export, "--database", f"sqlite:///{full}"])
+        seconds = time.perf_counter() - began
+    speeds = table(["plants", "rate", "measured", "bar", "both"], rows)
+    memory = table(
+        ["figure", "measured", "bar"],
+        [
+            [f"peak memory of an export of {EXPORTED:,} plants", f"{mib:.0f} MiB", "≤ 150 MB"],
+            ["plants exported a second", f"{EXPORTED / seconds:,.0f}", "-"],
+        ],
+    )
+    write_result("transfer", f"# Import and export\n\n{speeds}\n\n{memory}")
+
+
+if __name__ == "__main__":
+    main([Path(argument) for argument in sys.argv[1:]])

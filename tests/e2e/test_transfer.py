@@ -1,0 +1,342 @@
+"""`plantstore import` and `export`, on real files and beside a real server."""
+
+import contextlib
+import io
+import json
+import os
+import pty
+import signal
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from command import run
+from load import Load
+from plantstore.cli.transfer import BATCH_PLANTS_MAX, export, import_plants
+from plantstore.errors import UsageError
+from plantstore.plants import ID_MAX, ID_MIN, NewPlant
+from service import PLANTSTORE, Service, opened, stored_plants
+
+ROWS = (
+    "id,name,tag\n1,Abies balsamea (L.) Mill.,Abies\n2,Rosa × damascena,\n"
+    '3,"Two\nlines, ""quoted""",🌱\n'
+)
+PLANTS = {
+    1: NewPlant(1, "Abies balsamea (L.) Mill.", "Abies"),
+    2: NewPlant(2, "Rosa × damascena"),
+    3: NewPlant(3, 'Two\nlines, "quoted"', "🌱"),
+}
+
+
+def put_in(database: Path, plants: list[NewPlant]) -> None:
+    with opened(database) as store:
+        for start in range(0, len(plants), 1000):
+            store.apply_changes(plants[start : start + 1000])
+
+
+def csv_of(plants: Iterator[NewPlant]) -> str:
+    rows = (f"{plant.id},{plant.name},{plant.tag or ''}\n" for plant in plants)
+    return "id,name,tag\n" + "".join(rows)
+
+
+def many(number: int) -> Iterator[NewPlant]:
+    for id_ in range(number):
+        yield NewPlant(id_, f"Rosa × {id_}", f"{id_ % 7}" if id_ % 3 else None)
+
+
+def test_a_file_is_stored_and_storing_it_again_changes_nothing(tmp_path: Path) -> None:
+    (tmp_path / "plants.csv").write_text(ROWS, encoding="utf-8")
+
+    first, again = (run(tmp_path, "import", "plants.csv") for _ in range(2))
+
+    assert (first.returncode, first.stdout) == (0, "3 stored, 0 already there, 0 rejected\n")
+    assert (again.returncode, again.stdout) == (0, "0 stored, 3 already there, 0 rejected\n")
+    assert first.stderr == "", "quiet when not on a terminal"
+    assert stored_plants(tmp_path / "plants.db") == PLANTS
+
+
+def test_json_lines_come_from_a_pipe(tmp_path: Path) -> None:
+    lines = "".join(
+        json.dumps({"id": plant.id, "name": plant.name, "tag": plant.tag or ""}) + "\n"
+        for plant in PLANTS.values()
+    )
+
+    done = run(tmp_path, "import", "-", "--format", "jsonl", input=lines)
+
+    assert (done.returncode, done.stdout) == (0, "3 stored, 0 already there, 0 rejected\n")
+    assert stored_plants(tmp_path / "plants.db")[2] == NewPlant(2, "Rosa × damascena", "")
+
+
+def test_bad_rows_stop_nothing_and_go_to_the_rejects_with_line_and_error(tmp_path: Path) -> None:
+    put_in(tmp_path / "plants.db", [NewPlant(2, "another")])
+    (tmp_path / "plants.csv").write_text(ROWS + "x,a,b\n4,d,\n1,again,\n", encoding="utf-8")
+
+    done = run(tmp_path, "import", "plants.csv", "--rejects", "rejects.jsonl")
+
+    assert (done.returncode, done.stdout) == (1, "3 stored, 0 already there, 3 rejected\n")
+    rejects = (tmp_path / "rejects.jsonl").read_text(encoding="utf-8").splitlines()
+    told = sorted((json.loads(line) for line in rejects), key=lambda record: record["line"])
+    assert [(record["line"], record["error"], record["row"]) for record in told] == [
+        (3, 1004, "2,Rosa × damascena,\r\n"),
+        (6, 1002, "x,a,b\r\n"),
+        (8, 1004, "1,again,\r\n"),
+    ]
+    assert "got x" in told[1]["message"]
+    assert stored_plants(tmp_path / "plants.db") == PLANTS | {
+        2: NewPlant(2, "another"),
+        4: NewPlant(4, "d"),
+    }
+
+
+def test_without_a_file_for_them_the_first_bad_rows_are_shown(tmp_path: Path) -> None:
+    rows = "".join(f"{number}x,a,b\n" for number in range(30))
+    (tmp_path / "plants.csv").write_text("id,name,tag\n" + rows, encoding="utf-8")
+
+    done = run(tmp_path, "import", "plants.csv")
+
+    assert (done.returncode, done.stdout) == (1, "0 stored, 0 already there, 30 rejected\n")
+    shown = done.stderr.splitlines()
+    assert [line.partition(":")[0] for line in shown[:10]] == [f"line {n}" for n in range(2, 12)]
+    assert shown[10:] == ["More rows are rejected; --rejects FILE keeps them all"]
+
+
+def test_an_import_that_was_killed_is_simply_run_again(tmp_path: Path) -> None:
+    plants = list(many(5 * BATCH_PLANTS_MAX))
+    rows = csv_of(iter(plants))
+    database = tmp_path / "plants.db"
+    source, sink = os.pipe()
+    with subprocess.Popen(
+        [*PLANTSTORE, "import", "-", "--format", "csv"], cwd=tmp_path, stdin=source
+    ) as killed:
+        os.close(source)
+        with open(sink, "w", encoding="utf-8") as pipe:  # noqa: PTH123 (a descriptor)
+            pipe.write(rows[: len(rows) // 2])
+            pipe.flush()  # what it has not read fits into the pipe: it has stored a batch or two
+            killed.kill()
+    before = stored_plants(database)
+
+    (tmp_path / "plants.csv").write_text(rows, encoding="utf-8")
+    done = run(tmp_path, "import", "plants.csv")
+
+    assert 0 < len(before) < len(plants)
+    assert len(before) % BATCH_PLANTS_MAX == 0
+    expected = f"{len(plants) - len(before):,} stored, {len(before):,} already there, 0 rejected\n"
+    assert (done.returncode, done.stdout) == (0, expected)
+    assert stored_plants(database) == {plant.id: plant for plant in plants}
+
+
+def test_an_import_that_is_interrupted_says_what_it_has_done(tmp_path: Path) -> None:
+    source, sink = os.pipe()
+    with subprocess.Popen(
+        [*PLANTSTORE, "import", "-", "--format", "csv"],
+        cwd=tmp_path,
+        stdin=source,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        os.close(source)
+        with open(sink, "w", encoding="utf-8") as pipe:  # noqa: PTH123 (a descriptor)
+            pipe.write(csv_of(many(2 * BATCH_PLANTS_MAX)))
+            pipe.flush()
+            process.send_signal(signal.SIGINT)
+            said, complained = process.communicate(timeout=60)
+
+    assert process.returncode == 130
+    assert said.endswith("already there, 0 rejected\n")
+    assert "Traceback" not in complained
+
+
+def test_a_server_and_an_import_share_the_file(tmp_path: Path) -> None:
+    plants = [NewPlant(-plant.id - 1, plant.name, plant.tag) for plant in many(50_000)]
+    (tmp_path / "plants.csv").write_text(csv_of(iter(plants)), encoding="utf-8")
+    with Service(tmp_path) as service:
+        load = Load(service, service.token(), 0)
+        load.wait_until(lambda: len(load.acknowledged) >= 100)
+
+        done = run(tmp_path, "import", "plants.csv")
+        stored_meanwhile = len(load.acknowledged)
+        load.wait_until(lambda: len(load.acknowledged) > stored_meanwhile)
+        service.stop()
+        load.join()
+
+    assert (done.returncode, done.stdout) == (0, "50,000 stored, 0 already there, 0 rejected\n")
+    assert not load.refused
+    expected = {plant.id: plant for plant in plants} | load.acknowledged
+    assert stored_plants(tmp_path / "plants.db") == expected
+
+
+def test_an_export_under_load_is_as_of_one_moment(tmp_path: Path) -> None:
+    put_in(tmp_path / "plants.db", list(many(30_000)))
+    with Service(tmp_path) as service:
+        load = Load(service, service.token(), 100_000)
+        load.wait_until(lambda: len(load.acknowledged) >= 500)
+        before = dict(load.acknowledged)
+        done = run(tmp_path, "export", "plants.jsonl")
+        sent = dict(load.sent)
+        service.stop()
+        load.join()
+
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", done.stderr)
+    lines = (tmp_path / "plants.jsonl").read_text(encoding="utf-8").splitlines()
+    exported = [json.loads(line)["id"] for line in lines]
+    assert exported == sorted(exported)
+    assert set(range(30_000)) | before.keys() <= set(exported)
+    late = set(exported) - set(range(30_000))
+    assert late <= sent.keys()
+    for client in range(8):  # each stores one plant after the other
+        of_client = sorted(id_ for id_ in late if id_ // 1_000_000 == client)
+        first = 100_000 + client * 1_000_000 + 1
+        assert of_client == list(range(first, first + len(of_client)))
+
+
+awkward = st.sampled_from(["", '"', ",", "\n", "\r", "\r\n", "×", "🌱", " a ", "\u2028", "\ufeff"])
+texts = awkward | st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]))
+plants_by_id = st.dictionaries(
+    st.integers(ID_MIN, ID_MAX), st.tuples(texts, st.none() | texts), max_size=20
+)
+
+
+@given(plants_by_id, st.sampled_from(["csv", "jsonl"]))
+@settings(max_examples=100, deadline=None)
+def test_an_import_of_an_export_gives_the_same_store(
+    records: dict[int, tuple[str, str | None]], form: str
+) -> None:
+    plants = [NewPlant(id_, name, tag) for id_, (name, tag) in records.items()]
+    with tempfile.TemporaryDirectory() as folder:
+        one, another, file = (Path(folder, name) for name in ("a.db", "b.db", f"plants.{form}"))
+        put_in(one, plants)
+        with (
+            contextlib.redirect_stdout(io.StringIO()),
+            contextlib.redirect_stderr(io.StringIO()),
+        ):
+            if form == "csv" and any(plant.tag == "" for plant in plants):
+                with pytest.raises(UsageError, match="tag is empty"):
+                    export(file, database=f"sqlite:///{one}")
+                assert not list(Path(folder).glob("*plants*"))
+                return
+            export(file, database=f"sqlite:///{one}")
+            import_plants(file, database=f"sqlite:///{another}")
+
+        assert stored_plants(another) == {plant.id: plant for plant in plants}
+
+
+def test_an_export_goes_to_stdout_as_json_lines_or_as_asked(tmp_path: Path) -> None:
+    put_in(tmp_path / "plants.db", list(PLANTS.values()))
+
+    lines = run(tmp_path, "export")
+    csv = run(tmp_path, "export", "--format", "csv")
+
+    assert [json.loads(line)["id"] for line in lines.stdout.splitlines()] == [1, 2, 3]
+    assert lines.stderr == "Exported 3 plants\n"
+    assert csv.stdout.replace("\r\n", "\n") == ROWS
+
+
+def test_an_export_overwrites_only_with_force(tmp_path: Path) -> None:
+    put_in(tmp_path / "plants.db", list(PLANTS.values()))
+    (tmp_path / "plants.csv").write_text("precious", encoding="utf-8")
+
+    refused = run(tmp_path, "export", "plants.csv")
+    assert refused.returncode == 1
+    assert refused.stderr == "plantstore: plants.csv is there already; --force overwrites it\n"
+    assert (tmp_path / "plants.csv").read_text(encoding="utf-8") == "precious"
+
+    assert run(tmp_path, "export", "plants.csv", "--force").returncode == 0
+    assert (tmp_path / "plants.csv").read_text(encoding="utf-8") == ROWS
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["plants.csv", "plants.db"]
+
+
+def test_a_reader_that_has_seen_enough_is_no_error_to_speak_of(tmp_path: Path) -> None:
+    put_in(tmp_path / "plants.db", list(many(30_000)))
+
+    with subprocess.Popen(
+        [*PLANTSTORE, "export"],
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    ) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.readline()
+        process.stdout.close()
+        complained = process.stderr.read()
+
+    assert (process.returncode, complained) == (1, b"")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["import", "nowhere.csv"], "nowhere.csv cannot be read: No such file or directory"),
+        (["import", "."], "say with --format which it is"),
+        (["import", ".", "--format", "csv"], ". cannot be read: Is a directory"),
+        (["import", "plants.txt"], "say with --format which it is"),
+        (["import", "-"], "say with --format which it is"),
+        (["import", "good.csv", "--rejects", "good.csv"], "good.csv is the file that is imported"),
+        (["import", "good.csv", "--rejects", "no/r"], "no/r cannot be written: No such file"),
+        (["import", "bad.csv"], "The header of the CSV file must name id and name"),
+        (["import", "good.csv", "--database", "sqlite:///no/p.db"], "No such file or directory"),
+        (["export"], "The database plants.db cannot be opened: No such file or directory"),
+        (["export", "a.txt"], "say with --format which it is"),
+        (["export", "no/a.csv", "--database", "sqlite:///other.db"], "no/a.csv cannot be written"),
+    ],
+)
+def test_what_cannot_be_is_said_in_one_line(
+    tmp_path: Path, arguments: list[str], said: str
+) -> None:
+    (tmp_path / "good.csv").write_text(ROWS, encoding="utf-8")
+    (tmp_path / "bad.csv").write_text("number,name\n", encoding="utf-8")
+    put_in(tmp_path / "other.db", list(PLANTS.values()))
+
+    done = run(tmp_path, *arguments)
+
+    assert done.returncode == 1
+    assert said in done.stderr
+    assert done.stderr.count("\n") == 1
+    assert (tmp_path / "good.csv").read_text(encoding="utf-8") == ROWS
+
+
+def test_an_import_takes_the_same_memory_whatever_the_size_of_the_file(tmp_path: Path) -> None:
+    peaks = []
+    for number in (2 * BATCH_PLANTS_MAX, 20 * BATCH_PLANTS_MAX):
+        (tmp_path / "plants.csv").write_text(csv_of(many(number)), encoding="utf-8")
+        for arguments in (["import", "plants.csv"], ["export", "plants.csv", "--force"]):
+            with subprocess.Popen(
+                [*PLANTSTORE, *arguments], cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=-1
+            ) as process:
+                _, status, usage = os.wait4(process.pid, 0)
+                process.returncode = os.waitstatus_to_exitcode(status)
+            assert process.returncode == 0
+            peaks.append(usage.ru_maxrss)
+
+    small_import, small_export, large_import, large_export = peaks
+    assert large_import < small_import + 10_000  # KiB
+    assert large_export < small_export + 10_000
+
+
+@pytest.mark.parametrize("arguments", [["import", "plants.csv"], ["export", "plants.jsonl"]])
+def test_on_a_terminal_there_is_a_bar_with_a_rate(tmp_path: Path, arguments: list[str]) -> None:
+    put_in(tmp_path / "plants.db", list(PLANTS.values()))
+    (tmp_path / "plants.csv").write_text(ROWS, encoding="utf-8")
+    ours, theirs = pty.openpty()
+
+    done = subprocess.run(
+        [*PLANTSTORE, *arguments],
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        stderr=theirs,
+        timeout=60,
+        check=True,
+    )
+    os.close(theirs)
+    shown = os.read(ours, 100_000).decode()
+    os.close(ours)
+
+    assert "3 plants" in shown
+    assert "/s" in shown
+    assert b"plants," not in done.stdout

@@ -1,0 +1,162 @@
+"""`plantstore backup` and `check`, on real files and beside a real server."""
+
+import os
+import resource
+from pathlib import Path
+
+import apsw
+import pytest
+
+from command import run
+from load import Load
+from plantstore.plants import NewPlant
+from service import Service, opened, stored_plants
+
+
+def test_a_backup_under_load_is_whole_and_holds_what_was_acknowledged_before(
+    tmp_path: Path,
+) -> None:
+    with opened(tmp_path / "plants.db") as store:
+        for start in range(-100_000, 0, 10_000):  # enough that it takes several steps
+            store.apply_changes([NewPlant(start + n, "x" * 500) for n in range(10_000)])
+    with Service(tmp_path) as service:
+        load = Load(service, service.token(), 0)
+        load.wait_until(lambda: len(load.acknowledged) >= 500)
+        before = dict(load.acknowledged)
+
+        done = run(tmp_path, "backup", "copy.db")
+
+        during = len(load.acknowledged)
+        load.wait_until(lambda: len(load.acknowledged) > during)
+        sent = dict(load.sent)
+        service.stop()
+        load.join()
+
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.endswith("the copy is whole\n")
+    assert not load.refused
+    copied = stored_plants(tmp_path / "copy.db")  # it checks the integrity
+    assert before.items() <= copied.items()
+    assert {id_: plant for id_, plant in copied.items() if id_ >= 0}.items() <= sent.items()
+    assert sum(id_ < 0 for id_ in copied) == 100_000
+    assert (tmp_path / "copy.db").stat().st_mode & 0o777 == 0o600, "it holds the tokens too"
+    assert len(before) < during, "the server stored plants while the backup ran"
+
+
+def test_a_backup_serves_in_the_place_of_the_store(tmp_path: Path) -> None:
+    with Service(tmp_path) as service:
+        token = service.token()
+        client = service.client(token)
+        assert client.post(NewPlant(1, "a")).status == 200
+        client.close()
+        assert run(tmp_path, "backup", "copy.db").returncode == 0
+
+    with Service(tmp_path, "--database", "sqlite:///copy.db") as service:
+        client = service.client(token)
+        assert client.send("GET", "/plants/1").json == {"id": 1, "name": "a"}
+        client.close()
+
+
+def test_a_backup_overwrites_only_with_force(tmp_path: Path) -> None:
+    with opened(tmp_path / "plants.db") as store:
+        store.apply_changes([NewPlant(1, "a")])
+    (tmp_path / "copy.db").write_text("precious", encoding="utf-8")
+
+    refused = run(tmp_path, "backup", "copy.db")
+    assert refused.returncode == 1
+    assert refused.stderr == "plantstore: copy.db is there already; --force overwrites it\n"
+    assert (tmp_path / "copy.db").read_text(encoding="utf-8") == "precious"
+
+    forced = run(tmp_path, "backup", "copy.db", "--force")
+    assert (forced.returncode, forced.stdout) == (
+        0,
+        "Backed up 1 plants and 0 tokens; the copy is whole\n",
+    )
+    assert stored_plants(tmp_path / "copy.db") == {1: NewPlant(1, "a")}
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["copy.db", "plants.db"]
+
+
+def test_a_backup_that_finds_no_room_leaves_nothing_behind(tmp_path: Path) -> None:
+    with opened(tmp_path / "plants.db") as store:
+        store.apply_changes([NewPlant(id_, "x" * 100_000) for id_ in range(20)])
+    (tmp_path / "copy.db").write_text("precious", encoding="utf-8")
+
+    for target, options in (("new.db", []), ("copy.db", ["--force"])):
+        done = run(
+            tmp_path,
+            *("backup", target, *options),
+            preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (500_000, 500_000)),
+        )
+        assert done.returncode == 1
+        assert done.stderr.startswith("plantstore: The database cannot be backed up: ")
+        assert done.stderr.count("\n") == 1
+
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["copy.db", "plants.db"]
+    assert (tmp_path / "copy.db").read_text(encoding="utf-8") == "precious"
+
+
+def test_a_backup_of_a_broken_store_is_not_called_whole(tmp_path: Path) -> None:
+    break_store(tmp_path / "plants.db")
+
+    done = run(tmp_path, "backup", "copy.db")
+
+    assert done.returncode == 1
+    assert "The copy is not whole" in done.stderr
+    assert not (tmp_path / "copy.db").exists()
+
+
+@pytest.mark.parametrize("target", ["no/copy.db", "."])
+def test_a_backup_to_where_no_file_can_be_says_so(tmp_path: Path, target: str) -> None:
+    with opened(tmp_path / "plants.db"):
+        pass
+
+    done = run(tmp_path, "backup", target, "--force")
+
+    assert done.returncode == 1
+    assert done.stderr.startswith(f"plantstore: {target} ")
+    assert done.stderr.count("\n") == 1
+
+
+def test_a_check_tells_what_is_there_while_the_server_runs(tmp_path: Path) -> None:
+    with Service(tmp_path) as service:
+        client = service.client(service.token())
+        for id_ in range(3):
+            assert client.post(NewPlant(id_, "a")).status == 200
+
+        done = run(tmp_path, "check")
+        client.close()
+
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout == "schema 2, 3 plants, 2 tokens\nNo problem was found\n"
+
+
+def break_store(database: Path) -> None:
+    """Make the root of the index of tags one without entries."""
+    with opened(database) as store:
+        store.apply_changes([NewPlant(id_, "x" * 100, f"{id_}") for id_ in range(1000)])
+    connection = apsw.Connection(str(database))
+    root = connection.execute("SELECT rootpage FROM sqlite_schema WHERE name = 'plants_by_tag'").get
+    connection.close()
+    with database.open("r+b") as file:
+        file.seek((root - 1) * 4096)
+        file.write(bytes([10, 0, 0, 0, 0, 16, 0, 0]))
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def test_a_check_of_a_broken_store_is_not_zero_and_names_what_is_wrong(tmp_path: Path) -> None:
+    break_store(tmp_path / "plants.db")
+
+    done = run(tmp_path, "check")
+
+    assert done.returncode == 1
+    assert done.stdout == "schema 2, 1,000 plants, 0 tokens\n"
+    assert "plants_by_tag" in done.stderr
+
+
+def test_a_check_of_no_store_makes_none(tmp_path: Path) -> None:
+    done = run(tmp_path, "check")
+
+    assert done.returncode == 1
+    assert "No such file" in done.stderr
+    assert not list(tmp_path.iterdir())

@@ -32,10 +32,12 @@ format: $(VENV)/.dev ## format the code
 	$(BIN)/ruff format
 	$(BIN)/ruff check --fix
 
-bench: $(VENV)/.dev ## measure, and write the tables to benchmarks/results/ (needs wrk)
+bench: $(VENV)/.dev ## measure, and write the tables to benchmarks/results/ (needs wrk, sqlite3)
 	$(BIN)/python benchmarks/creates.py
 	$(BIN)/python benchmarks/capacity.py
 	$(BIN)/python benchmarks/random_ids.py
+	$(BIN)/python benchmarks/reads.py
+	$(BIN)/python benchmarks/transfer.py
 
 lock: $(VENV)/.dev ## resolve the locked requirements anew
 	$(BIN)/uv pip compile $(LOCK) --group build --output-file requirements/run.txt

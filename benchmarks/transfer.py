@@ -68,6 +68,15 @@ def measure(program: str, folder: Path, file: Path, expected: int) -> float:
     return seconds
 
 
+def start(program: str) -> float:
+    """Return the seconds that a program takes to start and to say its version."""
+    words = command(program, Path("plants.db"), Path("plants.csv"))
+    version = [words[0], *(["-m", "plantstore"] if "-m" in words else []), "--version"]
+    began = time.perf_counter()
+    subprocess.run(version, check=True, stdout=subprocess.DEVNULL)
+    return time.perf_counter() - began
+
+
 def compare(folder: Path, file: Path) -> list[list[str]]:
     with file.open(encoding="utf-8", newline="") as lines:
         expected = sum(1 for _ in csv.reader(lines)) - 1
@@ -97,6 +106,9 @@ def main(files: list[Path]) -> None:
         mib = peak_mib([*export, "--database", f"sqlite:///{full}"])
         seconds = time.perf_counter() - began
     speeds = table(["plants", "rate", "measured", "bar", "both"], rows)
+    starts = ", ".join(
+        f"{program} {median([start(program) for _ in range(5)]):.2f} s" for program in PROGRAMS
+    )
     memory = table(
         ["figure", "measured", "bar"],
         [
@@ -104,7 +116,8 @@ def main(files: list[Path]) -> None:
             ["plants exported a second", f"{EXPORTED / seconds:,.0f}", "-"],
         ],
     )
-    write_result("transfer", f"# Import and export\n\n{speeds}\n\n{memory}")
+    about = f"Of this, to start and to say its version alone takes: {starts}."
+    write_result("transfer", f"# Import and export\n\n{speeds}\n\n{about}\n\n{memory}")
 
 
 if __name__ == "__main__":

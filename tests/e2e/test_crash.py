@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from load import Load
+from load import ChangingLoad, Load
 from plantstore.plants import NewPlant
 from service import Service, stored_plants
 
@@ -43,6 +43,24 @@ def test_every_acknowledged_plant_survives_kill_9(tmp_path: Path, workers: str) 
         for plant in random.Random(0).sample(sorted(sent.values(), key=lambda p: p.id), 20):
             assert client.post(plant).status == 200, "sending again is always safe"
         client.close()
+
+
+def test_every_acknowledged_replace_and_delete_survives_kill_9(tmp_path: Path) -> None:
+    moments = random.Random(2)
+    stored: dict[int, NewPlant] = {}
+    token = ""
+
+    for _ in range(10):
+        with Service(tmp_path) as service:
+            token = token or service.token()
+            load = ChangingLoad(service, token, stored)
+            load.wait_for(moments.randrange(50, 500))
+            kill_all(service)
+            load.join()
+        stored = stored_plants(service.database)
+        for id_ in stored.keys() | load.acknowledged.keys():
+            unanswered = [load.possible[id_]] if id_ in load.possible else []
+            assert stored.get(id_) in [load.acknowledged.get(id_), *unanswered]
 
 
 def kill_all(service: Service) -> None:

@@ -10,7 +10,7 @@ from falcon.asgi import App, Request, Response
 from plantstore.api.auth import Gate
 from plantstore.api.errors import RETRY_AFTER_SECONDS, STATUS, handle_errors, render_error
 from plantstore.api.openapi import Document
-from plantstore.api.plants import Plants, StoredPlant
+from plantstore.api.plants import Plants
 from plantstore.errors import ErrorCode, RequestError
 from plantstore.observe import Observer
 from plantstore.reader import GroupRead
@@ -36,8 +36,9 @@ def create_app(
     """Compose the ASGI application. It starts writer and reader, and closes them and the store."""
     app: App[Request, Response] = App(middleware=[_Lifespan(writer, reader, store)])
     handle_errors(app, observe)
-    app.add_route("/plants", Plants(gate, writer, reader, body_bytes_max))
-    app.add_route("/plants/{id}", StoredPlant(gate, writer, reader, body_bytes_max))
+    plants = Plants(gate, writer, reader, body_bytes_max)
+    app.add_route("/plants", plants)
+    app.add_route("/plants/{id}", plants, suffix="one")
     app.add_route("/openapi.json", Document())
     return _RoutingFirst(app)
 

@@ -29,7 +29,7 @@ _NO_PARAMETERS: frozenset[str] = frozenset()
 
 
 class Plants:
-    """`/plants`."""
+    """`/plants`, and with the suffix `one`, `/plants/{id}`."""
 
     def __init__(
         self, gate: Gate, writer: GroupCommit, reader: GroupRead, body_bytes_max: int
@@ -58,19 +58,7 @@ class Plants:
 
     on_head = on_get
 
-
-class StoredPlant:
-    """`/plants/{id}`."""
-
-    def __init__(
-        self, gate: Gate, writer: GroupCommit, reader: GroupRead, body_bytes_max: int
-    ) -> None:
-        self._gate = gate
-        self._writer = writer
-        self._reader = reader
-        self._body_bytes_max = body_bytes_max
-
-    async def on_get(self, req: Request, resp: Response, id: str) -> None:
+    async def on_get_one(self, req: Request, resp: Response, id: str) -> None:
         """Return the plant with this id."""
         await self._gate.authorize(req, "plants:read")
         id_ = _read_id(req, id)
@@ -79,9 +67,9 @@ class StoredPlant:
             raise _no_such_plant(id_)
         resp.data = render_stored_plant(plant)
 
-    on_head = on_get
+    on_head_one = on_get_one
 
-    async def on_put(self, req: Request, resp: Response, id: str) -> None:
+    async def on_put_one(self, req: Request, resp: Response, id: str) -> None:
         """Replace the plant with this id: 200 once that is on disk. It creates nothing."""
         await self._gate.authorize(req, "plants:update")
         id_ = _read_id(req, id)
@@ -90,7 +78,7 @@ class StoredPlant:
             raise _no_such_plant(id_)
         resp.data = render_plant(plant)
 
-    async def on_delete(self, req: Request, resp: Response, id: str) -> None:
+    async def on_delete_one(self, req: Request, resp: Response, id: str) -> None:
         """Delete the plant with this id: 204 once that is on disk."""
         await self._gate.authorize(req, "plants:delete")
         id_ = _read_id(req, id)

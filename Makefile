@@ -32,12 +32,12 @@ format: $(VENV)/.dev ## format the code
 	$(BIN)/ruff format
 	$(BIN)/ruff check --fix
 
-bench: $(VENV)/.dev ## measure, and write the tables to benchmarks/results/ (needs wrk, sqlite3)
+bench: $(VENV)/.dev ## measure into benchmarks/results/ (needs wrk and sqlite3; CSV=plants.csv imports it too)
 	$(BIN)/python benchmarks/creates.py
 	$(BIN)/python benchmarks/capacity.py
 	$(BIN)/python benchmarks/random_ids.py
 	$(BIN)/python benchmarks/reads.py
-	$(BIN)/python benchmarks/transfer.py
+	$(BIN)/python benchmarks/transfer.py $(CSV)
 
 lock: $(VENV)/.dev ## resolve the locked requirements anew
 	$(BIN)/uv pip compile $(LOCK) --group build --output-file requirements/run.txt

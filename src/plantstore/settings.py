@@ -22,6 +22,17 @@ Database: TypeAlias = Annotated[
 ]
 DATABASE_DEFAULT: Final = "sqlite:///plants.db"
 
+BodyBytesMax: TypeAlias = Annotated[
+    int,
+    Option(
+        envvar="PLANTSTORE_BODY_BYTES_MAX",
+        min=1 * KIB,
+        max=64 * MIB,
+        help="Largest request body, and row of an import. A plant takes a hundred bytes.",
+    ),
+]
+BODY_BYTES_MAX_DEFAULT: Final = 1 * MIB
+
 
 @dataclass(frozen=True, slots=True)
 class Settings:
@@ -52,15 +63,7 @@ class Settings:
         ),
     ] = 1
 
-    body_bytes_max: Annotated[
-        int,
-        Option(
-            envvar="PLANTSTORE_BODY_BYTES_MAX",
-            min=1 * KIB,
-            max=64 * MIB,
-            help="Largest request body; more is answered with 413. A plant takes a hundred bytes.",
-        ),
-    ] = 1 * MIB
+    body_bytes_max: BodyBytesMax = BODY_BYTES_MAX_DEFAULT
 
     queue_plants_max: Annotated[
         int,

@@ -5,6 +5,7 @@ The promises stand in the docstrings here; tests/contract holds every store to t
 
 from collections.abc import Callable, Generator, Sequence
 from enum import Enum
+from pathlib import Path
 from typing import Final, NamedTuple, Protocol, TypeAlias
 
 import msgspec
@@ -149,6 +150,10 @@ class Store(Protocol):
             UsageError: stores of this kind are backed up by another program.
 
         """
+        ...
+
+    def occupies(self, path: Path) -> bool:
+        """Tell whether a file is one that the store lives in, and must not be overwritten."""
         ...
 
     def add_token(self, record: TokenRecord) -> None:

@@ -84,6 +84,45 @@ def test_an_operation_declares_every_status_that_it_can_have(path: str, method: 
     assert {int(status) for status in operation["responses"]} == OPERATIONS[path, method]
 
 
+def test_the_contract_is_as_it_was_published() -> None:
+    """POST /plants, NewPlant, Plant and Error: nothing that a client relies on may change."""
+    refs = {
+        status: response["$ref"].rsplit("/", 1)[1]
+        for status, response in POST["responses"].items()
+        if "$ref" in response
+    }
+    int64 = {"type": "integer", "format": "int64", "minimum": -(2**63), "maximum": 2**63 - 1}
+    text = {"$ref": "#/components/schemas/Text"}
+
+    assert POST["requestBody"]["required"] is True
+    assert POST["requestBody"]["content"].keys() == {"application/json"}
+    [body] = POST["requestBody"]["content"].values()
+    assert body["schema"] == {"$ref": "#/components/schemas/NewPlant"}
+    assert POST["responses"]["200"]["content"]["application/json"]["schema"] == {
+        "$ref": "#/components/schemas/Plant"
+    }
+    assert refs == {
+        "400": "BadRequest",
+        "401": "Unauthorized",
+        "403": "Forbidden",
+        "413": "ContentTooLarge",
+        "415": "UnsupportedMediaType",
+        "500": "InternalServerError",
+        "503": "ServiceUnavailable",
+    }
+    new, plant, error = (SCHEMAS[name] for name in ("NewPlant", "Plant", "Error"))
+    assert (new["required"], new["properties"]["id"]) == (["id", "name"], int64)
+    assert (plant["required"], plant["properties"].keys()) == (["name"], {"name", "tag"})
+    assert new["properties"].keys() == {"id", "name", "tag"}
+    assert all(schema["properties"]["name"] == text for schema in (new, plant))
+    assert all(schema["properties"]["tag"].items() >= text.items() for schema in (new, plant))
+    assert (error["required"], error["properties"]["error"]["format"]) == (
+        ["error", "message"],
+        "int32",
+    )
+    assert "parameters" not in POST
+
+
 def test_what_is_not_of_the_contract_is_tagged_as_an_addition() -> None:
     tags = {
         (path, method): operation["tags"]

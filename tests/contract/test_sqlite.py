@@ -6,18 +6,28 @@ import subprocess
 import sys
 import tempfile
 import threading
+from collections.abc import Sequence
 from pathlib import Path
 
 import apsw
 import pytest
 
 from plantstore.errors import StoreUnavailableError, UsageError
-from plantstore.plants import NewPlant
+from plantstore.plants import NewPlant, Plant
 from plantstore.storage import open_store
 from plantstore.storage.migrate import migrations
-from plantstore.storage.sqlite import _AS_JSON, _SUM_BYTES, SQLiteStore, page_query
+from plantstore.storage.sqlite import SQLiteStore
 from plantstore.storage.sqlite_file import APPLICATION_ID
-from plantstore.store import PAGE_BYTES_MAX, Condition, Outcome, Page
+from plantstore.storage.sqlite_plants import AS_JSON, SUM_BYTES, page_query, select_by_id
+from plantstore.store import (
+    PAGE_BYTES_MAX,
+    Change,
+    Condition,
+    Deletion,
+    Outcome,
+    Page,
+    Replacement,
+)
 
 PLANT = NewPlant(1, "Abies balsamea (L.) Mill.", "Abies")
 
@@ -238,7 +248,7 @@ def test_a_folder_that_is_not_there_is_said_so(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("after", [None, 5])
 @pytest.mark.parametrize("tag", [None, "Abies"])
-@pytest.mark.parametrize("result", [_AS_JSON, _SUM_BYTES])
+@pytest.mark.parametrize("result", [AS_JSON, SUM_BYTES])
 def test_no_listing_scans(path: Path, result: str, after: int | None, tag: str | None) -> None:
     index = "INTEGER PRIMARY KEY (rowid>?)"
     if tag is not None:
@@ -299,9 +309,7 @@ def test_a_scan_never_makes_a_change_wait(path: Path) -> None:
         assert sum(len(plants) for plants in scan) == 2000
 
 
-def test_a_database_of_the_first_schema_is_brought_up_to_date_and_keeps_its_plants(
-    path: Path,
-) -> None:
+def make_file_of_first_schema(path: Path) -> None:
     first, *_ = migrations("sqlite")
     connection = apsw.Connection(str(path))
     connection.execute(first)
@@ -309,6 +317,12 @@ def test_a_database_of_the_first_schema_is_brought_up_to_date_and_keeps_its_plan
     connection.pragma("application_id", APPLICATION_ID)
     connection.pragma("user_version", 1)
     connection.close()
+
+
+def test_a_database_of_the_first_schema_is_brought_up_to_date_and_keeps_its_plants(
+    path: Path,
+) -> None:
+    make_file_of_first_schema(path)
 
     with contextlib.closing(SQLiteStore(str(path))) as store:
         assert store.list_plants(after=None, limit=9, tag="t").plants == [NewPlant(1, "a", "t")]
@@ -343,6 +357,100 @@ def test_a_check_finds_damage(path: Path) -> None:
 
     assert found.plants == 1000
     assert any("plants_by_tag" in problem for problem in found.problems)
+
+
+def test_what_is_no_utf_8_is_found_by_a_check_and_hides_no_other_plant(path: Path) -> None:
+    with contextlib.closing(SQLiteStore(str(path))) as store:
+        store.apply_changes([NewPlant(1, "a"), NewPlant(3, "c")])
+        other = apsw.Connection(str(path))  # as a shell that imports Latin-1 would
+        other.execute("INSERT INTO plants VALUES (2, CAST(x'66FF' AS TEXT), NULL)")
+        other.close()
+
+        assert any("plant 2" in problem for problem in store.check().problems)
+        shown = [NewPlant(1, "a"), NewPlant(2, "f\ufffd"), NewPlant(3, "c")]
+        assert store.list_plants(after=None, limit=9, tag=None).plants == shown
+        assert store.find_plants([2]) == {2: shown[1]}
+        assert store.apply_changes([Replacement(2, Plant("b"))]) == [Outcome.REPLACED]
+        assert store.check().problems == []
+
+
+def test_a_batch_about_plants_of_any_size_is_made_in_parts(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    most = 10_000
+    monkeypatch.setattr("plantstore.storage.sqlite_plants.BATCH_BYTES_MAX", most)
+    asked: list[int] = []
+
+    def watched(connection: apsw.Connection, ids: Sequence[int]) -> dict[int, NewPlant]:
+        found = select_by_id(connection, ids)
+        asked.append(sum(len(plant.name) for plant in found.values()))
+        return found
+
+    monkeypatch.setattr("plantstore.storage.sqlite_plants.select_by_id", watched)
+    with contextlib.closing(SQLiteStore(str(path))) as store:
+        large = [NewPlant(id_, "x" * 3_000) for id_ in range(20)]
+        store.apply_changes(large)
+
+        changes: list[Change] = [NewPlant(id_, "small") for id_ in range(20)]
+        changes += [Deletion(id_) for id_ in range(10)]
+        changes += large
+        outcomes = store.apply_changes(changes)
+
+        taken, there = Outcome.ID_TAKEN, Outcome.ALREADY_STORED
+        deleted, stored = Outcome.DELETED, Outcome.STORED
+        assert outcomes == [taken] * 20 + [deleted] * 10 + [stored] * 10 + [there] * 10
+        assert sum(asked) > most
+        assert max(asked) <= most
+
+
+def test_without_leave_to_change_it_an_older_schema_stays_as_it_is(path: Path) -> None:
+    make_file_of_first_schema(path)
+
+    with contextlib.closing(SQLiteStore(str(path), create=False)) as store:
+        assert store.check() == Condition(1, 2, 0, [])
+        assert store.list_plants(after=None, limit=9, tag="t").plants == [NewPlant(1, "a", "t")]
+        assert [len(plants) for plants in store.scan_plants()] == [2]
+        copy = path.with_name("copy.db")
+        assert store.back_up(str(copy), lambda _done, _total: None).schema == 1
+
+    connection = apsw.Connection(str(path))
+    assert connection.pragma("user_version") == 1
+    connection.close()
+
+
+def test_a_backup_is_as_of_one_moment_whatever_is_written_meanwhile(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("plantstore.storage.sqlite_upkeep.STEP_PAGES", 1)
+    copy = path.with_name("copy.db")
+    steps: list[int] = []
+    with (
+        contextlib.closing(SQLiteStore(str(path))) as store,
+        contextlib.closing(SQLiteStore(str(path))) as another,
+    ):
+        before = [NewPlant(id_, "x" * 1000) for id_ in range(100)]
+        store.apply_changes(before)
+
+        def write(done: int, _total: int) -> None:
+            assert not steps or done > steps[-1], "it began again"
+            steps.append(done)
+            another.apply_changes([NewPlant(1000 + done, "y" * 1000), Deletion(done)])
+
+        store.back_up(str(copy), write)
+
+    assert len(steps) > 20
+    with contextlib.closing(SQLiteStore(str(copy))) as copied:
+        assert [plant for plants in copied.scan_plants() for plant in plants] == before
+
+
+def test_a_store_knows_the_files_that_it_lives_in(path: Path) -> None:
+    link = path.with_name("link.db")
+    link.symlink_to(path)
+    with contextlib.closing(SQLiteStore(str(path))) as store:
+        for name in ("plants.db", "plants.db-wal", "plants.db-shm", "link.db"):
+            assert store.occupies(path.with_name(name))
+        for name in ("other.db", "plants.db-journal", "."):
+            assert not store.occupies(path.with_name(name) if name != "." else path.parent)
 
 
 def test_a_file_that_is_not_there_or_empty_is_not_made_when_not_asked_for(path: Path) -> None:

@@ -2,12 +2,15 @@
 
 import contextlib
 import io
+import itertools
 import json
 import os
 import pty
+import shlex
 import signal
 import subprocess
 import tempfile
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -139,6 +142,7 @@ def test_an_import_that_is_interrupted_says_what_it_has_done(tmp_path: Path) -> 
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # noqa: PLW1509 (as on a terminal)
     ) as process:
         os.close(source)
         with open(sink, "w", encoding="utf-8") as pipe:  # noqa: PTH123 (a descriptor)
@@ -173,26 +177,34 @@ def test_a_server_and_an_import_share_the_file(tmp_path: Path) -> None:
 
 def test_an_export_under_load_is_as_of_one_moment(tmp_path: Path) -> None:
     put_in(tmp_path / "plants.db", list(many(30_000)))
+    low, high, stop = 0, 29_999, threading.Event()
     with Service(tmp_path) as service:
-        load = Load(service, service.token(), 100_000)
-        load.wait_until(lambda: len(load.acknowledged) >= 500)
-        before = dict(load.acknowledged)
-        done = run(tmp_path, "export", "plants.jsonl")
-        sent = dict(load.sent)
-        service.stop()
-        load.join()
+        client = service.client(service.token())
 
-    assert (done.returncode, done.stdout, done.stderr) == (0, "", done.stderr)
-    lines = (tmp_path / "plants.jsonl").read_text(encoding="utf-8").splitlines()
-    exported = [json.loads(line)["id"] for line in lines]
-    assert exported == sorted(exported)
-    assert set(range(30_000)) | before.keys() <= set(exported)
-    late = set(exported) - set(range(30_000))
-    assert late <= sent.keys()
-    for client in range(8):  # each stores one plant after the other
-        of_client = sorted(id_ for id_ in late if id_ // 1_000_000 == client)
-        first = 100_000 + client * 1_000_000 + 1
-        assert of_client == list(range(first, first + len(of_client)))
+        def replace() -> None:  # the low one first, so it is never behind the high one
+            for number in itertools.count():
+                if stop.is_set():
+                    return
+                for id_ in (low, high):
+                    path = f"/plants/{id_}"
+                    assert client.send_record("PUT", path, str(number), None).status == 200
+
+        thread = threading.Thread(target=replace)
+        thread.start()
+        exported = []
+        for number in range(3):
+            assert run(tmp_path, "export", f"{number}.jsonl").returncode == 0
+            lines = (tmp_path / f"{number}.jsonl").read_text(encoding="utf-8").splitlines()
+            exported.append([json.loads(line) for line in lines])
+        stop.set()
+        thread.join()
+        client.close()
+
+    for plants in exported:
+        assert [plant["id"] for plant in plants] == list(range(30_000))
+        if plants[high]["name"].isdigit():
+            assert int(plants[low]["name"]) - int(plants[high]["name"]) in (0, 1)
+    assert exported[-1][high]["name"].isdigit(), "plants were replaced meanwhile"
 
 
 awkward = st.sampled_from(["", '"', ",", "\n", "\r", "\r\n", "×", "🌱", " a ", "\u2028", "\ufeff"])
@@ -231,10 +243,12 @@ def test_an_export_goes_to_stdout_as_json_lines_or_as_asked(tmp_path: Path) -> N
 
     lines = run(tmp_path, "export")
     csv = run(tmp_path, "export", "--format", "csv")
+    dash = run(tmp_path, "export", "-", "--format", "csv")
 
     assert [json.loads(line)["id"] for line in lines.stdout.splitlines()] == [1, 2, 3]
     assert lines.stderr == "Exported 3 plants\n"
     assert csv.stdout.replace("\r\n", "\n") == ROWS
+    assert dash.stdout == csv.stdout
 
 
 def test_an_export_overwrites_only_with_force(tmp_path: Path) -> None:
@@ -269,9 +283,130 @@ def test_a_reader_that_has_seen_enough_is_no_error_to_speak_of(tmp_path: Path) -
     assert (process.returncode, complained) == (1, b"")
 
 
+@pytest.mark.parametrize("form", ["csv", "jsonl"])
+def test_the_largest_plant_that_a_request_stores_comes_in_again(tmp_path: Path, form: str) -> None:
+    with Service(tmp_path, "--body-bytes-max", "2000000") as service:
+        client = service.client(service.token())
+        assert client.post(NewPlant(ID_MIN, "a")).status == 200
+        body = json.dumps({"name": "x" * 1_999_988})
+        assert len(body) == 2_000_000
+        assert client.send("PUT", f"/plants/{ID_MIN}", body).status == 200
+        client.close()
+    file = f"plants.{form}"
+    assert run(tmp_path, "export", file).returncode == 0
+    other = ["--database", "sqlite:///other.db"]
+
+    refused = run(tmp_path, "import", file, *other)
+    taken = run(tmp_path, "import", file, *other, "--body-bytes-max", "2000000")
+
+    assert refused.stdout == "0 stored, 0 already there, 1 rejected\n"
+    assert taken.stdout == "1 stored, 0 already there, 0 rejected\n"
+
+
+@pytest.mark.parametrize("ending", [signal.SIGTERM, signal.SIGKILL])
+def test_an_export_that_is_ended_leaves_no_file_that_seems_whole(
+    tmp_path: Path, ending: signal.Signals
+) -> None:
+    put_in(tmp_path / "plants.db", [NewPlant(id_, "x" * 1000) for id_ in range(100_000)])
+
+    with subprocess.Popen([*PLANTSTORE, "export", "plants.jsonl"], cwd=tmp_path, stderr=-3) as one:
+        while not list(tmp_path.glob(".plants.jsonl.*")):
+            assert one.poll() is None
+        one.send_signal(ending)
+
+    assert one.returncode == (143 if ending == signal.SIGTERM else -signal.SIGKILL)
+    assert not (tmp_path / "plants.jsonl").exists()
+    if ending == signal.SIGTERM:
+        assert not list(tmp_path.glob(".plants.jsonl.*"))
+    assert run(tmp_path, "export", "plants.jsonl").returncode == 0
+
+
+def test_an_export_goes_where_a_link_leads_and_to_a_file_of_any_name(tmp_path: Path) -> None:
+    put_in(tmp_path / "plants.db", list(PLANTS.values()))
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "folder" / "real.csv").write_text("old", encoding="utf-8")
+    (tmp_path / "link.csv").symlink_to("folder/real.csv")
+
+    assert run(tmp_path, "export", "link.csv", "--force").returncode == 0
+    assert run(tmp_path, "export", "**[1]?.csv").returncode == 0
+
+    assert (tmp_path / "link.csv").is_symlink()
+    assert (tmp_path / "folder" / "real.csv").read_text(encoding="utf-8") == ROWS
+    assert (tmp_path / "**[1]?.csv").read_text(encoding="utf-8") == ROWS
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["import", "good.csv", "--rejects", "plants.db"],
+        ["import", "good.csv", "--rejects", "link.db"],
+        ["import", "good.csv", "--rejects", "plants.db-wal"],
+        ["export", "plants.db", "--format", "csv", "--force"],
+        ["export", "link.db", "--format", "csv", "--force"],
+        ["backup", "plants.db", "--force"],
+        ["backup", "link.db", "--force"],
+        ["backup", "plants.db"],
+    ],
+)
+def test_nothing_is_written_over_the_store(tmp_path: Path, arguments: list[str]) -> None:
+    (tmp_path / "good.csv").write_text(ROWS, encoding="utf-8")
+    (tmp_path / "link.db").symlink_to("plants.db")
+    with Service(tmp_path) as service:
+        client = service.client(service.token())
+        assert client.post(NewPlant(9, "a")).status == 200
+
+        done = run(tmp_path, *arguments)
+
+        assert client.post(NewPlant(10, "b")).status == 200
+        client.close()
+
+    assert done.returncode == 1
+    assert done.stderr.count("\n") == 1
+    assert {9, 10} <= stored_plants(tmp_path / "plants.db").keys()
+
+
+def test_a_file_without_a_header_empties_no_other_and_makes_no_store(tmp_path: Path) -> None:
+    (tmp_path / "bad.csv").write_text("number,name\n", encoding="utf-8")
+    (tmp_path / "rejects").write_text("precious", encoding="utf-8")
+
+    done = run(tmp_path, "import", "bad.csv", "--rejects", "rejects")
+
+    assert (done.returncode, done.stdout) == (1, "")
+    assert (tmp_path / "rejects").read_text(encoding="utf-8") == "precious"
+    assert not (tmp_path / "plants.db").exists()
+
+
+def test_a_message_does_not_steer_the_terminal(tmp_path: Path) -> None:
+    (tmp_path / "plants.csv").write_text("id,name\n\x1b]0;owned\x07,a\n", encoding="utf-8")
+
+    done = run(tmp_path, "import", "plants.csv")
+
+    assert "owned" in done.stderr
+    assert "\x1b" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    "redirected", ["import - --format csv <&-", "export >&-", "export --format csv - >&-"]
+)
+def test_a_closed_stream_is_said_in_one_line(tmp_path: Path, redirected: str) -> None:
+    put_in(tmp_path / "plants.db", [])
+
+    done = subprocess.run(
+        f"{shlex.join(PLANTSTORE)} {redirected}",
+        shell=True,
+        cwd=tmp_path,
+        stderr=subprocess.PIPE,
+        text=True,
+        check=False,
+    )
+
+    assert (done.returncode, done.stderr) == (1, "plantstore: The standard stream is closed\n")
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
+        (["import", "all_bad.csv", "--rejects", "/dev/full"], "/dev/full cannot be written: No sp"),
         (["import", "nowhere.csv"], "nowhere.csv cannot be read: No such file or directory"),
         (["import", "."], "say with --format which it is"),
         (["import", ".", "--format", "csv"], ". cannot be read: Is a directory"),
@@ -291,6 +426,7 @@ def test_what_cannot_be_is_said_in_one_line(
 ) -> None:
     (tmp_path / "good.csv").write_text(ROWS, encoding="utf-8")
     (tmp_path / "bad.csv").write_text("number,name\n", encoding="utf-8")
+    (tmp_path / "all_bad.csv").write_text("id,name\nx,y\n", encoding="utf-8")
     put_in(tmp_path / "other.db", list(PLANTS.values()))
 
     done = run(tmp_path, *arguments)

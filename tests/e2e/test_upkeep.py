@@ -105,6 +105,22 @@ def test_a_backup_of_a_broken_store_is_not_called_whole(tmp_path: Path) -> None:
     assert not (tmp_path / "copy.db").exists()
 
 
+@pytest.mark.parametrize("suffix", ["-wal", "-journal"])
+def test_a_backup_beside_the_log_of_another_database_is_refused(
+    tmp_path: Path, suffix: str
+) -> None:
+    with opened(tmp_path / "plants.db"):
+        pass
+    log = tmp_path / f"copy.db{suffix}"
+    log.write_bytes(b"what SQLite would play back into the copy")
+
+    done = run(tmp_path, "backup", "copy.db", "--force")
+
+    assert done.returncode == 1
+    assert f"copy.db{suffix} is there" in done.stderr
+    assert sorted(path.name for path in tmp_path.iterdir()) == [log.name, "plants.db"]
+
+
 @pytest.mark.parametrize("target", ["no/copy.db", "."])
 def test_a_backup_to_where_no_file_can_be_says_so(tmp_path: Path, target: str) -> None:
     with opened(tmp_path / "plants.db"):
@@ -113,7 +129,7 @@ def test_a_backup_to_where_no_file_can_be_says_so(tmp_path: Path, target: str) -
     done = run(tmp_path, "backup", target, "--force")
 
     assert done.returncode == 1
-    assert done.stderr.startswith(f"plantstore: {target} ")
+    assert done.stderr.startswith("plantstore: /")
     assert done.stderr.count("\n") == 1
 
 

@@ -9,8 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from plantstore.errors import ErrorCode, UsageError
-from plantstore.formats import FORMATS, ROW_CHARACTERS_MAX, Reject, Row
+from plantstore.formats import FORMATS
+from plantstore.formats.rows import Reject, Row
 from plantstore.plants import ID_MAX, ID_MIN, NewPlant
+
+ROW_CHARACTERS_MAX = 1024 * 1024
 
 texts = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]))
 awkward = st.sampled_from(
@@ -22,7 +25,7 @@ of_csv = st.builds(NewPlant, st.integers(ID_MIN, ID_MAX), names, st.none() | nam
 
 
 def read(form: str, content: bytes) -> list[Row]:
-    return list(FORMATS[form].read(io.BytesIO(content)))
+    return list(FORMATS[form].read(io.BytesIO(content), ROW_CHARACTERS_MAX))
 
 
 def errors(rows: list[Row]) -> list[tuple[int, ErrorCode]]:
@@ -113,6 +116,36 @@ def test_a_bad_row_of_csv_is_told_of_its_line_and_the_next_is_read(
     ]
 
 
+@pytest.mark.parametrize("rows", [5, 200_000])
+def test_an_open_quote_costs_its_own_row_alone(rows: int) -> None:
+    """Whether the file ends in it, or it grows too large to be held."""
+    good = [NewPlant(id_, "b") for id_ in range(rows)]
+    content = b'id,name,tag\n1,"oops,\n' + FORMATS["csv"].render(good)
+
+    first, *others = read("csv", content)
+
+    assert errors([first]) in ([(2, ErrorCode.INVALID_PLANT)], [(2, ErrorCode.BODY_TOO_LARGE)])
+    assert isinstance(first[1], Reject)
+    assert first[1].text == '1,"oops,\n'
+    assert others == list(enumerate(good, 3))
+
+
+@pytest.mark.parametrize("line", ["x" * (ROW_CHARACTERS_MAX - 1) + "\n", "y" * 3_000_000 + "\n"])
+def test_a_line_that_is_too_long_within_an_open_quote_is_read_as_one_again(line: str) -> None:
+    content = f'id,name,tag\n1,"oops,\n{line}2,b,\n'.encode()
+
+    rows = read("csv", content)
+
+    assert [number for number, _ in errors(rows)] == [2, 3]
+    assert rows[-1] == (4, NewPlant(2, "b"))
+
+
+def test_json_lines_may_begin_with_the_mark_of_utf_8() -> None:
+    content = b'\xef\xbb\xbf{"id": 1, "name": "a"}\n'
+
+    assert read("jsonl", content) == [(1, NewPlant(1, "a"))]
+
+
 @pytest.mark.parametrize(
     ("row", "code"),
     [
@@ -151,7 +184,9 @@ def test_a_row_without_end_does_not_fill_the_memory(
     tracemalloc.start()
     try:
         with path.open("rb") as file:
-            assert all(isinstance(row, Reject) for _, row in FORMATS[form].read(file))
+            assert all(
+                isinstance(row, Reject) for _, row in FORMATS[form].read(file, ROW_CHARACTERS_MAX)
+            )
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()

@@ -3,10 +3,11 @@
 import functools
 import inspect
 import os
+import signal
 import sys
 import typing
 from collections.abc import Callable
-from typing import Annotated, Any
+from typing import Annotated, Any, NoReturn
 
 import typer
 
@@ -72,8 +73,13 @@ def common(
     """Hold the options that come before a command."""
 
 
+def _exit(number: int, _frame: object) -> NoReturn:
+    sys.exit(128 + number)
+
+
 def main() -> int:
     """Run the command line; return the exit status: 0, 1 for an error, 2 for bad usage."""
+    signal.signal(signal.SIGTERM, _exit)  # in good order, so that nothing is left half done
     try:
         return app(sys.argv[1:] or ["--help"], standalone_mode=False) or 0
     except PlantStoreError as error:

@@ -5,53 +5,56 @@ import os
 import secrets
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Final
 
 from plantstore.errors import UsageError
+from plantstore.store import Store
+
+# What SQLite may leave beside a database that it could not finish.
+_SUFFIXES: Final = ("", "-journal", "-wal", "-shm")
 
 
 @contextlib.contextmanager
-def new_file(target: Path, *, force: bool, mode: int) -> Iterator[Path]:
+def new_file(target: Path, store: Store, *, force: bool, mode: int) -> Iterator[Path]:
     """Give an empty file to write to; it becomes the target when the block ends well.
 
-    Until then it lies beside the target, under another name. A crash leaves no
-    target that seems to be whole.
+    Until then it lies beside the target, under a name that begins with a dot. What
+    ends this process at once leaves it there, and no target that seems whole.
 
     Args:
         target: where the file goes.
-        force: whether it may take the place of a file that is there.
+        store: what is written; the target must not be a part of it.
+        force: whether the file may take the place of one that is there.
         mode: of the file, as `os.open` takes it.
 
     Raises:
         UsageError: the target is there, or cannot be written.
 
     """
-    exclusive = os.O_WRONLY | os.O_CREAT | os.O_EXCL
+    target = target.resolve()
+    if store.occupies(target):
+        raise UsageError(f"{target} is the store itself")
+    if target.exists() and not force:
+        raise _is_there(target)
+    if target.exists() and not target.is_file():
+        raise UsageError(f"{target} is not a regular file")
     partial = target.parent / f".{target.name}.{secrets.token_hex(4)}.partial"
     try:
-        if not force:  # Take the name, so that nobody else's file is overwritten at the end.
-            os.close(os.open(target, exclusive, mode))
-        elif target.exists() and not target.is_file():
-            raise UsageError(f"{target} is not a regular file")
-    except FileExistsError:
-        raise UsageError(f"{target} is there already; --force overwrites it") from None
-    except OSError as error:
-        raise _cannot_write(target, error) from error
-    is_whole = False
-    try:
-        os.close(os.open(partial, exclusive, mode))
+        os.close(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode))
         yield partial
         _sync(partial)
-        partial.replace(target)
+        if force:
+            partial.replace(target)
+        else:
+            target.hardlink_to(partial)  # unlike a renaming, it never overwrites
         _sync(target.parent)
-        is_whole = True
+    except FileExistsError:
+        raise _is_there(target) from None
     except OSError as error:
-        raise _cannot_write(target, error) from error
+        raise UsageError(f"{target} cannot be written: {error.strerror}") from error
     finally:
-        if not is_whole:
-            for file in target.parent.glob(f"{partial.name}*"):  # SQLite's logs beside it too
-                file.unlink()
-            if not force:
-                target.unlink()
+        for suffix in _SUFFIXES:
+            partial.with_name(partial.name + suffix).unlink(missing_ok=True)
 
 
 def _sync(path: Path) -> None:
@@ -62,5 +65,5 @@ def _sync(path: Path) -> None:
         os.close(descriptor)
 
 
-def _cannot_write(target: Path, error: OSError) -> UsageError:
-    return UsageError(f"{target} cannot be written: {error.strerror}")
+def _is_there(target: Path) -> UsageError:
+    return UsageError(f"{target.name} is there already; --force overwrites it")

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator
 from enum import Enum
 from pathlib import Path
-from typing import Annotated, BinaryIO, Final, Self
+from typing import Annotated, BinaryIO, Final, Self, TextIO
 
 import msgspec
 import typer
@@ -15,9 +15,10 @@ import typer
 from plantstore.cli.files import new_file
 from plantstore.cli.progress import Report, progress
 from plantstore.errors import IdTakenError, UsageError
-from plantstore.formats import FORMATS, Format, Reject, Row
+from plantstore.formats import FORMATS, Format
+from plantstore.formats.rows import Reject, Row
 from plantstore.plants import NewPlant
-from plantstore.settings import DATABASE_DEFAULT, Database
+from plantstore.settings import BODY_BYTES_MAX_DEFAULT, DATABASE_DEFAULT, BodyBytesMax, Database
 from plantstore.storage import open_store
 from plantstore.store import Outcome, Store
 
@@ -26,8 +27,14 @@ from plantstore.store import Outcome, Store
 BATCH_PLANTS_MAX: Final = 10_000
 BATCH_CHARACTERS_MAX: Final = 4 * 1024 * 1024
 
+# What a row may have beyond the body of a request: that of a replacement has no id.
+ROW_SLACK_BYTES: Final = 1024
+
 # As many refused rows are shown where no file takes them.
 SHOWN_REJECTS_MAX: Final = 10
+
+
+_STANDARD_STREAM: Final = Path("-")
 
 
 class FormatName(Enum):
@@ -54,15 +61,16 @@ def import_plants(
             help="Write refused rows to this file: JSON lines with line, error, message and row.",
         ),
     ] = None,
+    body_bytes_max: BodyBytesMax = BODY_BYTES_MAX_DEFAULT,
     database: Database = DATABASE_DEFAULT,
 ) -> None:
     """Store the plants of a file. A refused row stops nothing, but makes the status 1."""
     form = _format_of(file, file_format)
     with (
         _reading(file) as source,
-        _Refusals(rejects, source) as refusals,
-        contextlib.closing(form.read(source)) as rows,
+        contextlib.closing(form.read(source, body_bytes_max + ROW_SLACK_BYTES)) as rows,
         contextlib.closing(open_store(database)) as store,
+        _Refusals(rejects, source, store) as refusals,
     ):
         stored = there = 0
         size = _size(source)
@@ -91,12 +99,11 @@ def export(
     database: Database = DATABASE_DEFAULT,
 ) -> None:
     """Write every plant to a file, as of one moment, in order of id."""
-    form = FORMATS["jsonl"]
-    if file is not None or file_format is not None:
-        form = _format_of(file or Path("-"), file_format)
+    to_stdout = file in (None, _STANDARD_STREAM)
+    form = _format_of(Path("plants.jsonl") if file is None else file, file_format)
     with (
         contextlib.closing(open_store(database, create=False)) as store,
-        _writing(file, force=force) as target,
+        _writing(None if to_stdout else file, store, force=force) as target,
         progress("Exporting") as report,
     ):
         exported = _write_all(store, form, target, report)
@@ -112,8 +119,8 @@ def _format_of(file: Path, name: FormatName | None) -> Format:
 
 @contextlib.contextmanager
 def _reading(file: Path) -> Iterator[BinaryIO]:
-    if file == Path("-"):
-        yield sys.stdin.buffer
+    if file == _STANDARD_STREAM:
+        yield _standard(sys.stdin)
         return
     try:
         source = file.open("rb")
@@ -132,17 +139,18 @@ def _size(source: BinaryIO) -> int | None:
 class _Refusals:
     """Counts refused rows, and writes them to a file, or the first ones to stderr."""
 
-    def __init__(self, path: Path | None, source: BinaryIO) -> None:
+    def __init__(self, path: Path | None, source: BinaryIO, store: Store) -> None:
         self.count = 0
+        self._path = path
         self._file: BinaryIO | None = None
         if path is None:
             return
-        try:
+        with self._writing():
+            if store.occupies(path):
+                raise UsageError(f"{path} is the store itself")
             if path.exists() and os.path.samestat(path.stat(), os.fstat(source.fileno())):
                 raise UsageError(f"{path} is the file that is imported")
-            self._file = path.open("wb")
-        except OSError as error:
-            raise UsageError(f"{path} cannot be written: {error.strerror}") from error
+            self._file = path.open("wb", buffering=0)
 
     def __enter__(self) -> Self:
         return self
@@ -157,11 +165,21 @@ class _Refusals:
         if self._file is not None:
             row = reject.text.encode(errors="replace").decode()
             record = {"line": line, "error": error.code, "message": error.message, "row": row}
-            self._file.write(msgspec.json.encode(record) + b"\n")
+            with self._writing():
+                self._file.write(msgspec.json.encode(record) + b"\n")
         elif self.count <= SHOWN_REJECTS_MAX:
-            typer.echo(f"line {line}: {error.message}", err=True)
+            # A message quotes what came, which must not steer the terminal.
+            shown = "".join(char if char.isprintable() else "\ufffd" for char in error.message)
+            typer.echo(f"line {line}: {shown}", err=True)
         elif self.count == SHOWN_REJECTS_MAX + 1:
             typer.echo("More rows are rejected; --rejects FILE keeps them all", err=True)
+
+    @contextlib.contextmanager
+    def _writing(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise UsageError(f"{self._path} cannot be written: {error.strerror}") from error
 
 
 def _store_rows(
@@ -199,12 +217,19 @@ def _batches(
 
 
 @contextlib.contextmanager
-def _writing(file: Path | None, *, force: bool) -> Iterator[BinaryIO]:
+def _writing(file: Path | None, store: Store, *, force: bool) -> Iterator[BinaryIO]:
     if file is None:
-        yield sys.stdout.buffer
+        yield _standard(sys.stdout)
         return
-    with new_file(file, force=force, mode=0o666) as partial, partial.open("wb") as target:
+    with new_file(file, store, force=force, mode=0o666) as partial, partial.open("wb") as target:
         yield target
+
+
+def _standard(stream: TextIO | None) -> BinaryIO:
+    """Return the bytes of stdin or stdout, which are None where a program begins without them."""
+    if stream is None:
+        raise UsageError("The standard stream is closed")
+    return stream.buffer
 
 
 def _write_all(store: Store, form: Format, target: BinaryIO, report: Report) -> int:

@@ -8,6 +8,7 @@ import typer
 
 from plantstore.cli.files import new_file
 from plantstore.cli.progress import progress
+from plantstore.errors import UsageError
 from plantstore.settings import DATABASE_DEFAULT, Database
 from plantstore.storage import open_store
 
@@ -19,9 +20,12 @@ def backup(
     database: Database = DATABASE_DEFAULT,
 ) -> None:
     """Copy the store as of one moment, while it is in use, and check the copy."""
+    for log in (Path(f"{file.resolve()}{suffix}") for suffix in ("-wal", "-journal")):
+        if log.exists():  # SQLite would play it back into the copy
+            raise UsageError(f"{log} is there: the file is in use, or was not closed in good order")
     with (
         contextlib.closing(open_store(database, create=False)) as store,
-        new_file(file, force=force, mode=0o600) as partial,
+        new_file(file, store, force=force, mode=0o600) as partial,
         progress("Backing up") as report,
     ):
         copy = store.back_up(str(partial), report)

@@ -3,6 +3,7 @@
 import threading
 from collections.abc import Callable, Generator, Sequence
 from operator import attrgetter
+from pathlib import Path
 
 import msgspec
 
@@ -46,6 +47,9 @@ class MemoryStore:
 
     def back_up(self, path: str, progress: Callable[[int, int], None]) -> Condition:  # noqa: ARG002
         raise UsageError("A store in memory cannot be backed up")
+
+    def occupies(self, path: Path) -> bool:  # noqa: ARG002
+        return False
 
     def add_token(self, record: TokenRecord) -> None:
         with self._lock:

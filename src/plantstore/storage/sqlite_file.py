@@ -42,12 +42,17 @@ def make_file(path: str) -> None:
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
 
 
-def connect(path: str) -> apsw.Connection:
-    """Open a connection to a file of ours, whose schema is up to date when this returns.
+def connect(path: str, *, migrate: bool = True) -> apsw.Connection:
+    """Open a connection to a file of ours.
+
+    Args:
+        path: the file.
+        migrate: bring its schema up to date, that of an empty file too; else the
+            schema stays as it is.
 
     Raises:
-        StoreUnavailableError: the file is read-only, another program's, or was
-            written by a newer version. It is left alone.
+        StoreUnavailableError: the file is read-only, another program's, empty and
+            not to be migrated, or was written by a newer version. It is left alone.
 
     """
     # The absolute path: SQLite would take a name such as ":memory:" for its own.
@@ -56,7 +61,10 @@ def connect(path: str) -> apsw.Connection:
     if connection.readonly("main"):
         raise StoreUnavailableError(f"The database {path} cannot be written: it is read-only")
     # Only when this returns is it known to be ours, and may be changed.
-    _migrate(connection, path)
+    if migrate:
+        _migrate(connection, path)
+    elif schema_version(connection, path) == 0:
+        raise StoreUnavailableError(f"The database {path} is empty")
     for pragma in (
         "journal_mode = WAL",
         "synchronous = FULL",
@@ -92,17 +100,25 @@ def _wait_for_another(polls: int) -> bool:
 def _migrate(connection: apsw.Connection, path: str) -> None:
     """Bring the schema up to date; the file's header counts the migrations applied."""
     steps = migrations("sqlite")
-    if _version(connection, path, len(steps)) == len(steps):
+    if schema_version(connection, path) == len(steps):
         return
     with transaction(connection):
         # Many processes may start at once: look again, now that none other writes.
-        for step in steps[_version(connection, path, len(steps)) :]:
+        for step in steps[schema_version(connection, path) :]:
             connection.execute(step)
         connection.pragma("application_id", APPLICATION_ID)
         connection.pragma("user_version", len(steps))
 
 
-def _version(connection: apsw.Connection, path: str, known: int) -> int:
+def schema_version(connection: apsw.Connection, path: str) -> int:
+    """Return how many migrations a file has seen, which is none if it is empty.
+
+    Raises:
+        StoreUnavailableError: it is another program's, or was written by a newer
+            version.
+
+    """
+    known = len(migrations("sqlite"))
     # In this order: another process may migrate between any two of these.
     objects = connection.execute("SELECT count(*) FROM sqlite_schema").get
     is_ours = connection.pragma("application_id") == APPLICATION_ID

@@ -2,12 +2,12 @@
 
 import contextlib
 from collections.abc import Callable
-from typing import Final
+from typing import Any, Final
 
 import apsw
 
 from plantstore.storage.migrate import migrations
-from plantstore.storage.sqlite_file import connect
+from plantstore.storage.sqlite_file import schema_version
 from plantstore.store import Condition
 
 # Pages copied between two reports of progress: 16 MiB, a fraction of a second.
@@ -19,49 +19,65 @@ _SELECT_SCHEMA: Final = (
 )
 
 
-def check(path: str) -> Condition:
-    """Look whether pages, indexes, constraints and schema are as they must be."""
-    with contextlib.closing(connect(path)) as connection:
-        connection.execute("BEGIN")  # all of it as of one moment
-        problems: list[str] = []
-        try:
-            found = connection.execute("PRAGMA integrity_check")
-            problems += (line for (line,) in found if line != "ok")
-        except apsw.CorruptError as error:
-            problems.append(str(error))
-        steps = migrations("sqlite")
-        expected, actual = _schema_after(steps), dict(connection.execute(_SELECT_SCHEMA))
-        problems += (
-            f"{name} is not as the schema has it"
-            for name in sorted(expected.keys() | actual.keys())
-            if expected.get(name) != actual.get(name)
-        )
-        plants = _count(connection, "plants", problems)
-        tokens = _count(connection, "tokens", problems)
-    return Condition(len(steps), plants, tokens, problems)
+_SELECT_BAD_TEXT: Final = """
+SELECT min(id) FROM plants
+WHERE NOT is_text(CAST(name AS BLOB)) OR NOT is_text(CAST(tag AS BLOB))
+"""
 
 
-def back_up(path: str, copy: str, progress: Callable[[int, int], None]) -> None:
-    """Copy a file, as it is at one moment, while others go on writing it.
+def check(connection: apsw.Connection, path: str) -> Condition:
+    """Look whether pages, indexes, constraints, schema and texts are as they must be."""
+    problems: list[str] = []
+    try:
+        found = connection.execute("PRAGMA integrity_check")
+        problems += (line for (line,) in found if line != "ok")
+    except apsw.CorruptError as error:
+        problems.append(str(error))
+    version = schema_version(connection, path)
+    expected = _schema_after(migrations("sqlite")[:version])
+    actual = dict(connection.execute(_SELECT_SCHEMA))
+    problems += (
+        f"{name} is not as the schema has it"
+        for name in sorted(expected.keys() | actual.keys())
+        if expected.get(name) != actual.get(name)
+    )
+    plants, tokens = (
+        _try(connection, f"SELECT count(*) FROM {table}", problems)
+        for table in ("plants", "tokens")
+    )
+    connection.create_scalar_function("is_text", _is_text, 1, deterministic=True)
+    bad = _try(connection, _SELECT_BAD_TEXT, problems)
+    if bad is not None:
+        problems.append(f"the plant {bad}, maybe others: its name or tag is no storable text")
+    return Condition(version, plants or 0, tokens or 0, problems)
 
-    The snapshot is held for as long as it takes: SQLite would begin again at each
-    change that another connection makes, and under load never come to an end.
+
+def back_up(source: apsw.Connection, copy: str, progress: Callable[[int, int], None]) -> None:
+    """Copy a file while others go on writing it.
 
     Args:
-        path: the file of ours.
+        source: a connection with a snapshot. Without one, SQLite would begin again
+            at each change that another makes, and under load never come to an end.
         copy: where the copy goes; what is there is lost.
         progress: is told the pages copied, and the pages in all.
 
     """
     with (
-        contextlib.closing(connect(path)) as source,
         contextlib.closing(apsw.Connection(copy)) as target,
+        target.backup("main", source, "main") as backup,
     ):
-        source.execute("BEGIN; SELECT count(*) FROM sqlite_schema").fetchall()
-        with target.backup("main", source, "main") as backup:
-            while not backup.done:
-                backup.step(STEP_PAGES)
-                progress(backup.page_count - backup.remaining, backup.page_count)
+        while not backup.done:
+            backup.step(STEP_PAGES)
+            progress(backup.page_count - backup.remaining, backup.page_count)
+
+
+def _is_text(*values: Any) -> bool:  # noqa: ANN401 (bytes or None, which apsw's types do not say)
+    """Tell whether the bytes of a text, if there is one, are UTF-8 without U+0000."""
+    [value] = values
+    try:
+        return value is None or "\0" not in value.decode()
+    except UnicodeDecodeError:
+        return False
 
 
 def _schema_after(steps: list[str]) -> dict[str, str]:
@@ -71,10 +87,11 @@ def _schema_after(steps: list[str]) -> dict[str, str]:
         return dict(connection.execute(_SELECT_SCHEMA))
 
 
-def _count(connection: apsw.Connection, table: str, problems: list[str]) -> int:
+def _try(connection: apsw.Connection, query: str, problems: list[str]) -> int | None:
+    """Return what a query finds; if the file is too broken for it, say so."""
     try:
-        count: int = connection.execute(f"SELECT count(*) FROM {table}").get
+        found: int | None = connection.execute(query).get
     except (apsw.CorruptError, apsw.SQLError) as error:
-        problems.append(f"{table} cannot be counted: {error}")
-        return 0
-    return count
+        problems.append(f"{query} fails: {error}")
+        return None
+    return found

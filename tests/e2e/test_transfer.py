@@ -11,7 +11,7 @@ import signal
 import subprocess
 import tempfile
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -23,6 +23,8 @@ from load import Load
 from plantstore.cli.transfer import BATCH_PLANTS_MAX, export, import_plants
 from plantstore.errors import UsageError
 from plantstore.plants import ID_MAX, ID_MIN, NewPlant
+from plantstore.storage.memory import MemoryStore
+from plantstore.store import Change, Outcome
 from service import PLANTSTORE, Service, opened, stored_plants
 
 ROWS = (
@@ -154,6 +156,28 @@ def test_an_import_that_is_interrupted_says_what_it_has_done(tmp_path: Path) -> 
     assert process.returncode == 130
     assert said.endswith("already there, 0 rejected\n")
     assert "Traceback" not in complained
+
+
+def test_a_transaction_of_an_import_is_bounded_in_plants_and_in_characters(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sizes: list[int] = []
+
+    class WatchedStore(MemoryStore):
+        def apply_changes(self, changes: Sequence[Change]) -> list[Outcome]:
+            sizes.append(len(changes))
+            return super().apply_changes(changes)
+
+    monkeypatch.setattr("plantstore.cli.transfer.open_store", lambda _url: WatchedStore())
+    monkeypatch.setattr("plantstore.cli.transfer.BATCH_PLANTS_MAX", 4)
+    monkeypatch.setattr("plantstore.cli.transfer.BATCH_CHARACTERS_MAX", 100)
+    names = ["a"] * 9 + ["b" * 60, "c" * 60, "d" * 200, "e"]
+    plants = (NewPlant(id_, name) for id_, name in enumerate(names))
+    (tmp_path / "plants.csv").write_text(csv_of(plants), encoding="utf-8")
+
+    import_plants(tmp_path / "plants.csv")
+
+    assert sizes == [4, 4, 3, 1, 1]
 
 
 def test_a_server_and_an_import_share_the_file(tmp_path: Path) -> None:

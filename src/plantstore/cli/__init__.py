@@ -2,7 +2,6 @@
 
 import functools
 import inspect
-import os
 import signal
 import sys
 import typing
@@ -84,10 +83,6 @@ def main() -> int:
         return app(sys.argv[1:] or ["--help"], standalone_mode=False) or 0
     except PlantStoreError as error:
         message, status = error.message, 1
-    except BrokenPipeError:
-        # Who read our output has seen enough; nothing more may be said, not at the end either.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 1
     except OSError as error:
         message, status = f"{error.filename or 'input or output'}: {error.strerror}", 1
     except typer.TyperException as error:

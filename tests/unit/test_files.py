@@ -1,0 +1,75 @@
+"""Files that commands write: there as a whole, or not at all."""
+
+from pathlib import Path
+
+import pytest
+
+from plantstore.cli.files import new_file
+from plantstore.errors import UsageError
+from plantstore.storage.memory import MemoryStore
+
+STORE = MemoryStore()
+
+
+@pytest.mark.parametrize("force", [False, True])
+def test_a_file_is_there_when_the_block_has_ended_well(
+    tmp_path: Path,
+    force: bool,  # noqa: FBT001
+) -> None:
+    target = tmp_path / "target"
+
+    with new_file(target, STORE, force=force, mode=0o640) as partial:
+        partial.write_text("whole", encoding="utf-8")
+        assert not target.exists()
+
+    assert target.read_text(encoding="utf-8") == "whole"
+    assert target.stat().st_mode & 0o777 == 0o640
+    assert list(tmp_path.iterdir()) == [target]
+
+
+def test_a_file_that_is_there_is_refused_before_anything_is_written(tmp_path: Path) -> None:
+    target = tmp_path / "target"
+    target.write_text("precious", encoding="utf-8")
+
+    with (
+        pytest.raises(UsageError, match="there already"),
+        new_file(target, STORE, force=False, mode=0o600),
+    ):
+        pytest.fail("it began to write")
+
+    assert target.read_text(encoding="utf-8") == "precious"
+
+
+def test_a_file_that_appears_meanwhile_is_not_overwritten(tmp_path: Path) -> None:
+    target = tmp_path / "target"
+
+    with (
+        pytest.raises(UsageError, match="there already"),
+        new_file(target, STORE, force=False, mode=0o600),
+    ):
+        target.write_text("precious", encoding="utf-8")
+
+    assert target.read_text(encoding="utf-8") == "precious"
+    assert list(tmp_path.iterdir()) == [target]
+
+
+@pytest.mark.parametrize("force", [False, True])
+def test_what_fails_leaves_nothing_behind_but_what_was_there(
+    tmp_path: Path,
+    force: bool,  # noqa: FBT001
+) -> None:
+    target = tmp_path / "target"
+    if force:
+        target.write_text("precious", encoding="utf-8")
+    before = list(tmp_path.iterdir())
+
+    with (
+        pytest.raises(ZeroDivisionError),
+        new_file(target, STORE, force=force, mode=0o600) as partial,
+    ):
+        for suffix in ("-journal", "-wal", "-shm"):
+            partial.with_name(partial.name + suffix).touch()
+        raise ZeroDivisionError
+
+    assert list(tmp_path.iterdir()) == before
+    assert not force or target.read_text(encoding="utf-8") == "precious"

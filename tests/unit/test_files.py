@@ -11,6 +11,12 @@ from plantstore.storage.memory import MemoryStore
 STORE = MemoryStore()
 
 
+def fail_as_sqlite_would(partial: Path) -> None:
+    for suffix in ("-journal", "-wal", "-shm"):
+        partial.with_name(partial.name + suffix).touch()
+    raise ZeroDivisionError
+
+
 @pytest.mark.parametrize("force", [False, True])
 def test_a_file_is_there_when_the_block_has_ended_well(
     tmp_path: Path,
@@ -67,9 +73,7 @@ def test_what_fails_leaves_nothing_behind_but_what_was_there(
         pytest.raises(ZeroDivisionError),
         new_file(target, STORE, force=force, mode=0o600) as partial,
     ):
-        for suffix in ("-journal", "-wal", "-shm"):
-            partial.with_name(partial.name + suffix).touch()
-        raise ZeroDivisionError
+        fail_as_sqlite_would(partial)
 
     assert list(tmp_path.iterdir()) == before
     assert not force or target.read_text(encoding="utf-8") == "precious"

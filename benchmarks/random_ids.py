@@ -25,7 +25,7 @@ from harness import (
 )
 
 PLANTS = 10_000_000
-IDS_MAX = 2**52  # post.lua's
+IDS_MAX = 2**52  # requests.lua's
 ROUNDS = 3
 SECONDS = 5
 CONNECTIONS = 64

@@ -33,7 +33,7 @@ def test_a_backup_under_load_is_whole_and_holds_what_was_acknowledged_before(
         load.join()
 
     assert done.returncode == 0, done.stderr
-    assert done.stdout.endswith("the copy is whole\n")
+    assert done.stdout.endswith("The copy is whole\n")
     assert not load.refused
     copied = stored_plants(tmp_path / "copy.db")  # it checks the integrity
     assert before.items() <= copied.items()
@@ -70,7 +70,7 @@ def test_a_backup_overwrites_only_with_force(tmp_path: Path) -> None:
     forced = run(tmp_path, "backup", "copy.db", "--force")
     assert (forced.returncode, forced.stdout) == (
         0,
-        "Backed up 1 plants and 0 tokens; the copy is whole\n",
+        "Plants: 1, tokens: 0, schema: 2\nThe copy is whole\n",
     )
     assert stored_plants(tmp_path / "copy.db") == {1: NewPlant(1, "a")}
     assert sorted(path.name for path in tmp_path.iterdir()) == ["copy.db", "plants.db"]
@@ -143,7 +143,7 @@ def test_a_check_tells_what_is_there_while_the_server_runs(tmp_path: Path) -> No
         client.close()
 
     assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout == "schema 2, 3 plants, 2 tokens\nNo problem was found\n"
+    assert done.stdout == "Plants: 3, tokens: 2, schema: 2\nNo problem was found\n"
 
 
 def break_store(database: Path) -> None:
@@ -166,7 +166,7 @@ def test_a_check_of_a_broken_store_is_not_zero_and_names_what_is_wrong(tmp_path:
     done = run(tmp_path, "check")
 
     assert done.returncode == 1
-    assert done.stdout == "schema 2, 1,000 plants, 0 tokens\n"
+    assert done.stdout == "Plants: 1,000, tokens: 0, schema: 2\n"
     assert "plants_by_tag" in done.stderr
 
 

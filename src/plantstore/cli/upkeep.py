@@ -11,6 +11,7 @@ from plantstore.cli.progress import progress
 from plantstore.errors import UsageError
 from plantstore.settings import DATABASE_DEFAULT, Database
 from plantstore.storage import open_store
+from plantstore.store import Condition
 
 
 def backup(
@@ -29,16 +30,21 @@ def backup(
         progress("Backing up") as report,
     ):
         copy = store.back_up(str(partial), report)
-    typer.echo(f"Backed up {copy.plants:,} plants and {copy.tokens:,} tokens; the copy is whole")
+    typer.echo(_describe(copy))
+    typer.echo("The copy is whole")
 
 
 def check(database: Database = DATABASE_DEFAULT) -> None:
     """Check that all that is stored is whole. The status is 1 if anything is wrong."""
     with contextlib.closing(open_store(database, create=False)) as store:
         found = store.check()
-    typer.echo(f"schema {found.schema}, {found.plants:,} plants, {found.tokens:,} tokens")
+    typer.echo(_describe(found))
     for problem in found.problems:
         typer.echo(problem, err=True)
     if found.problems:
         raise typer.Exit(1)
     typer.echo("No problem was found")
+
+
+def _describe(found: Condition) -> str:
+    return f"Plants: {found.plants:,}, tokens: {found.tokens:,}, schema: {found.schema}"

@@ -12,8 +12,13 @@ _JSON_MEDIA_TYPE: Final = re.compile(
     r'application/json[ \t]*(?:;[ \t]*charset=(?:utf-8|"utf-8"))?', re.IGNORECASE | re.ASCII
 )
 
-# As much of a refused header as an error message quotes.
+# As much of a refused header or parameter as an error message quotes.
 _QUOTED_CHARACTERS_MAX: Final = 40
+
+
+def shorten(text: str) -> str:
+    """Return as much of a text that was sent as an error message quotes."""
+    return text if len(text) <= _QUOTED_CHARACTERS_MAX else f"{text[:_QUOTED_CHARACTERS_MAX]}..."
 
 
 async def read_json_body(req: Request, body_bytes_max: int) -> bytes:
@@ -43,7 +48,7 @@ async def read_json_body(req: Request, body_bytes_max: int) -> bytes:
 def _unsupported(expected: str, came: str | None) -> RequestError:
     return RequestError(
         ErrorCode.UNSUPPORTED_MEDIA_TYPE,
-        f"{expected}, got {came[:_QUOTED_CHARACTERS_MAX] if came else 'none'}",
+        f"{expected}, got {shorten(came) if came else 'none'}",
     )
 
 

@@ -6,6 +6,7 @@ from urllib.parse import parse_qsl, quote, urlencode
 
 from falcon.asgi import Request
 
+from plantstore.api.limits import shorten
 from plantstore.errors import ErrorCode, RequestError
 from plantstore.plants import describe_not_int64, parse_int64
 from plantstore.reader import Listing
@@ -21,9 +22,6 @@ LISTING_PARAMETERS: Final = frozenset({"limit", "after", "tag"})
 
 # More of them than that are not even read.
 _PARAMETERS_MAX: Final = 10
-
-# As much of a refused parameter as an error message quotes.
-_QUOTED_CHARACTERS_MAX: Final = 40
 
 
 def parse_id(text: str, what: str = "id") -> int:
@@ -51,7 +49,7 @@ def parse_listing(parameters: dict[str, str]) -> Listing:
     limit = parse_int64(text.encode())
     if limit is None or not 1 <= limit <= INT32_MAX:
         raise _invalid(
-            f"Expected an integer from 1 to {INT32_MAX}, got {_quoted(text)} - at `limit`"
+            f"Expected an integer from 1 to {INT32_MAX}, got {shorten(text)} - at `limit`"
         )
     after = parse_id(parameters["after"], "after") if "after" in parameters else None
     return Listing(after, min(limit, LIMIT_MAX), parameters.get("tag"))
@@ -80,7 +78,7 @@ def read_query(req: Request, known: frozenset[str]) -> dict[str, str]:
         raise _invalid("The query is not UTF-8, or has too many parameters") from None
     for name, times in Counter(name for name, _ in pairs).items():
         if name not in known:
-            raise _invalid(f"There is no parameter {_quoted(name)} here")
+            raise _invalid(f"There is no parameter {shorten(name)} here")
         if times > 1:
             raise _invalid(f"The parameter {name} is there {times} times")
     return dict(pairs)
@@ -97,7 +95,3 @@ def next_page(path: str, parameters: dict[str, str], last_id: int) -> str:
 
 def _invalid(message: str) -> RequestError:
     return RequestError(ErrorCode.INVALID_PARAMETER, message)
-
-
-def _quoted(text: str) -> str:
-    return text if len(text) <= _QUOTED_CHARACTERS_MAX else f"{text[:_QUOTED_CHARACTERS_MAX]}..."

@@ -46,6 +46,11 @@ class PlantStoreError(Exception):
         super().__init__(message)
         self.message = message
 
+    @property
+    def explanation(self) -> str:
+        """The message, with what only an operator is to read."""
+        return self.message
+
 
 class UsageError(PlantStoreError):
     """The operator asked for something that cannot be: a bad setting, a name that is taken."""
@@ -78,7 +83,21 @@ class IdTakenError(RequestError):
 
 
 class StoreUnavailableError(RequestError):
-    """The store cannot be opened, read, or written; it may be again later."""
+    """The store cannot be opened, read, or written; it may be again later.
 
-    def __init__(self, message: str) -> None:
+    `reason` is what the storage said. It is for operators alone, since it may name
+    hosts and users.
+    """
+
+    def __init__(self, message: str, reason: str = "") -> None:
         super().__init__(ErrorCode.STORE_UNAVAILABLE, message)
+        self.reason = reason
+
+    @property
+    def explanation(self) -> str:
+        """The message, with the reason."""
+        return f"{self.message}: {self.reason}" if self.reason else self.message
+
+
+class StoreUnreachableError(StoreUnavailableError):
+    """The same, and nothing was asked of the store: what it was to do is surely not done."""

@@ -17,10 +17,21 @@ Database: TypeAlias = Annotated[
     Option(
         envvar="PLANTSTORE_DATABASE",
         metavar="URL",
-        help="Where plants are kept: sqlite:///FILE, relative, or sqlite:////FILE, absolute.",
+        help="Where plants are kept: sqlite:///FILE, relative, or sqlite:////FILE, absolute, "
+        "or postgresql://USER@HOST:PORT/NAME.",
     ),
 ]
 DATABASE_DEFAULT: Final = "sqlite:///plants.db"
+
+Migrate: TypeAlias = Annotated[
+    bool,
+    Option(
+        envvar="PLANTSTORE_MIGRATE",
+        help="Make the store, or bring its schema up to date, if need be. "
+        "Without it, plantstore migrate does it.",
+    ),
+]
+MIGRATE_DEFAULT: Final = True
 
 BodyBytesMax: TypeAlias = Annotated[
     int,
@@ -52,6 +63,8 @@ class Settings:
     ] = 8000
 
     database: Database = DATABASE_DEFAULT
+
+    migrate: Migrate = MIGRATE_DEFAULT
 
     workers: Annotated[
         int,

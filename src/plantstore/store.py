@@ -17,6 +17,9 @@ from plantstore.tokens import TokenRecord
 # thousand plants of usual size stay well below; a thousand of a mebibyte would fill the memory.
 PAGE_BYTES_MAX: Final = 1024 * 1024
 
+# Plants in a piece of a scan: enough that the engine does the most of it, few enough to hold.
+SCAN_PLANTS_MAX: Final = 1000
+
 
 class Replacement(msgspec.Struct, frozen=True, gc=False):
     """The plant with this id is to become this one."""
@@ -87,7 +90,7 @@ class Store(Protocol):
     """
 
     def apply_changes(self, changes: Sequence[Change]) -> list[Outcome]:
-        """Make a batch of changes in one durable transaction; tell what became of each.
+        """Make a batch of changes durably, together; tell what became of each.
 
         When this returns, what it changed survives a crash and a power cut.
         Outcomes come in the order of the changes, as if each had been made
@@ -96,8 +99,10 @@ class Store(Protocol):
         order explains them all.
 
         Raises:
-            StoreUnavailableError: nothing of the batch is visible; after an I/O
-                error it may come to light when the store is opened again.
+            StoreUnreachableError: nothing of the batch was made.
+            StoreUnavailableError: each change of the batch was made whole or not
+                at all, and which, nobody knows: it may come to light only when
+                the storage is back.
 
         """
         ...
@@ -129,6 +134,10 @@ class Store(Protocol):
 
     def count_plants(self) -> int:
         """Return how many plants there are."""
+        ...
+
+    def probe(self) -> None:
+        """Return if plants can be read and written, as far as a quick look tells."""
         ...
 
     def check(self) -> Condition:
@@ -187,6 +196,14 @@ class Store(Protocol):
     def close(self) -> None:
         """Let go of files and connections. Nothing may be called afterwards."""
         ...
+
+
+def scan(page_after: Callable[[int | None], Page]) -> Generator[list[NewPlant], None, None]:
+    """Yield the plants of one page after the other; `page_after` takes an id, None at first."""
+    page = Page([], is_last=False)
+    while not page.is_last:
+        page = page_after(page.plants[-1].id if page.plants else None)
+        yield page.plants
 
 
 def decide(

@@ -17,7 +17,12 @@ A failed commit fails its callers and nothing else. Whether it took effect may b
 from typing import Final
 
 from plantstore.batcher import Batcher
-from plantstore.errors import ErrorCode, RequestError, StoreUnavailableError
+from plantstore.errors import (
+    ErrorCode,
+    RequestError,
+    StoreUnavailableError,
+    StoreUnreachableError,
+)
 from plantstore.observe import CommitFailed, Observer, WriterStarted, WriterStopped
 from plantstore.plants import NewPlant
 from plantstore.store import Change, Deletion, Outcome, Store
@@ -81,6 +86,8 @@ class GroupCommit:
 
     def _explain(self, error: Exception, changes: int) -> RequestError:
         self._observe(CommitFailed(error, changes))
+        if isinstance(error, StoreUnreachableError):
+            return StoreUnavailableError(f"{error.message}; nothing was done")
         if isinstance(error, StoreUnavailableError):
             return StoreUnavailableError(
                 f"{error.message}; the change may or may not be made, and sending it again is safe"

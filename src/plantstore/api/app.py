@@ -10,6 +10,7 @@ from falcon.asgi import App, Request, Response
 from plantstore.api.auth import Gate
 from plantstore.api.errors import RETRY_AFTER_SECONDS, STATUS, handle_errors, render_error
 from plantstore.api.openapi import Document
+from plantstore.api.operations import Liveness, Readiness
 from plantstore.api.plants import Plants
 from plantstore.errors import ErrorCode, RequestError
 from plantstore.observe import Observer
@@ -40,6 +41,8 @@ def create_app(
     app.add_route("/plants", plants)
     app.add_route("/plants/{id}", plants, suffix="one")
     app.add_route("/openapi.json", Document())
+    app.add_route("/healthz", Liveness())
+    app.add_route("/readyz", Readiness(store))
     return _RoutingFirst(app)
 
 

@@ -13,7 +13,7 @@ import typer
 from plantstore import __version__
 from plantstore.cli.tokens import tokens
 from plantstore.cli.transfer import export, import_plants
-from plantstore.cli.upkeep import backup, check
+from plantstore.cli.upkeep import backup, check, migrate
 from plantstore.errors import PlantStoreError
 from plantstore.settings import Settings
 
@@ -51,6 +51,7 @@ app.command("import")(import_plants)
 app.command()(export)
 app.command()(backup)
 app.command()(check)
+app.command()(migrate)
 
 
 def _print_version(asked: bool) -> None:  # noqa: FBT001 (Typer calls it so)
@@ -82,7 +83,7 @@ def main() -> int:
     try:
         return app(sys.argv[1:] or ["--help"], standalone_mode=False) or 0
     except PlantStoreError as error:
-        message, status = error.message, 1
+        message, status = error.explanation, 1
     except OSError as error:
         message, status = f"{error.filename or 'input or output'}: {error.strerror}", 1
     except typer.TyperException as error:

@@ -26,7 +26,8 @@ from plantstore.cli.tokens import create_token
 from plantstore.errors import PlantStoreError, UsageError
 from plantstore.reader import GroupRead
 from plantstore.settings import Settings
-from plantstore.storage import open_store
+from plantstore.storage import display_url, open_store
+from plantstore.storage.migrate import SchemaPolicy
 from plantstore.store import Store
 from plantstore.telemetry.logs import configure_logs, log_events
 from plantstore.tokens import SCOPES
@@ -40,7 +41,7 @@ def run(settings: Settings) -> None:
     signal.signal(signal.SIGINT, _exit)
     configure_logs()
     with _listen(settings.host, settings.port) as listener:
-        with contextlib.closing(open_store(settings.database)) as store:
+        with contextlib.closing(_open_store(settings)) as store:
             _introduce(store, settings, listener)
         config = server_config(functools.partial(_build_app, settings), settings)
         if settings.workers == 1:
@@ -79,12 +80,12 @@ def _build_app(settings: Settings) -> ASGIApp:
     if parent is not None:
         threading.Thread(target=_stop_with, args=(parent,), daemon=True).start()
     try:
-        store = open_store(settings.database)
+        store = _open_store(settings)
     except PlantStoreError as error:
         if parent is None:
             raise
         # Uvicorn's parent process takes this status for "do not try again".
-        typer.echo(f"plantstore: {error.message}", err=True)
+        typer.echo(f"plantstore: {error.explanation}", err=True)
         sys.exit(STARTUP_FAILURE)
     writer = GroupCommit(
         store,
@@ -101,6 +102,10 @@ def _build_app(settings: Settings) -> ASGIApp:
         body_bytes_max=settings.body_bytes_max,
         observe=observe,
     )
+
+
+def _open_store(settings: Settings) -> Store:
+    return open_store(settings.database, SchemaPolicy.of(migrate=settings.migrate))
 
 
 def _stop_with(parent: BaseProcess) -> None:
@@ -129,14 +134,15 @@ def _introduce(store: Store, settings: Settings, listener: socket.socket) -> Non
     host, port = listener.getsockname()[:2]
     address = ipaddress.ip_address(host)
     url = f"http://{f'[{host}]' if address.version == 6 else host}:{port}"  # noqa: PLR2004
+    database = display_url(settings.database)
     if not store.list_tokens():
         if address.is_loopback:
             with contextlib.suppress(UsageError):  # Another process was first.
                 secret = create_token(store, "first", SCOPES)
                 typer.echo(_GREETING.format(secret=secret, url=url))
         else:
-            typer.echo(_WARNING.format(database=settings.database), err=True)
-    typer.echo(f"Serving {settings.database} on {url}", err=True)
+            typer.echo(_WARNING.format(database=database), err=True)
+    typer.echo(f"Serving {database} on {url}", err=True)
 
 
 _WARNING = """\

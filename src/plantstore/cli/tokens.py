@@ -12,8 +12,9 @@ import msgspec
 import typer
 
 from plantstore.errors import UsageError
-from plantstore.settings import DATABASE_DEFAULT, Database
+from plantstore.settings import DATABASE_DEFAULT, MIGRATE_DEFAULT, Database, Migrate
 from plantstore.storage import open_store
+from plantstore.storage.migrate import SchemaPolicy
 from plantstore.store import Store
 from plantstore.tokens import DEFAULT_SCOPES, SCOPES, TokenRecord, digest, mint
 
@@ -65,6 +66,7 @@ def create(
         ),
     ] = None,
     database: Database = DATABASE_DEFAULT,
+    migrate: Migrate = MIGRATE_DEFAULT,
 ) -> None:
     """Create a token, and print its secret on stdout: the only time that it is shown."""
     scopes = scope or DEFAULT_SCOPES
@@ -72,7 +74,7 @@ def create(
     if unknown := sorted(set(scopes) - set(SCOPES)):
         raise UsageError(f"A scope must be one of {', '.join(SCOPES)}; got {', '.join(unknown)}")
     lifetime_seconds = None if expires_in is None else _parse_seconds(expires_in)
-    with contextlib.closing(open_store(database)) as store:
+    with contextlib.closing(open_store(database, SchemaPolicy.of(migrate=migrate))) as store:
         secret = create_token(store, name, scopes, lifetime_seconds)
     typer.echo(f"Created the token {name} for {', '.join(sorted(scopes))}.", err=True)
     typer.echo("This is the only time that its secret is shown:", err=True)
@@ -84,9 +86,10 @@ def list_tokens(
     *,
     json: Annotated[bool, typer.Option("--json", help="Print a JSON array, not a table.")] = False,
     database: Database = DATABASE_DEFAULT,
+    migrate: Migrate = MIGRATE_DEFAULT,
 ) -> None:
     """List the tokens, the oldest first. Their secrets are not known."""
-    with contextlib.closing(open_store(database)) as store:
+    with contextlib.closing(open_store(database, SchemaPolicy.of(migrate=migrate))) as store:
         records = store.list_tokens()
     rows = [_describe(record, time.time()) for record in records]
     if json:
@@ -113,11 +116,12 @@ def list_tokens(
 def revoke(
     name: Annotated[str, typer.Argument(help="The token's name.")],
     database: Database = DATABASE_DEFAULT,
+    migrate: Migrate = MIGRATE_DEFAULT,
 ) -> None:
     """Revoke a token for good; a running service refuses it within two seconds."""
     _check_name(name)
     now = int(time.time())
-    with contextlib.closing(open_store(database)) as store:
+    with contextlib.closing(open_store(database, SchemaPolicy.of(migrate=migrate))) as store:
         before = {record.name: record.revoked_at for record in store.list_tokens()}
         record = store.revoke_token(name, now)
     if before.get(name) is None:

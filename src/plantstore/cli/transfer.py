@@ -18,8 +18,16 @@ from plantstore.errors import IdTakenError, UsageError
 from plantstore.formats import FORMATS, Format
 from plantstore.formats.rows import Reject, Row
 from plantstore.plants import NewPlant
-from plantstore.settings import BODY_BYTES_MAX_DEFAULT, DATABASE_DEFAULT, BodyBytesMax, Database
+from plantstore.settings import (
+    BODY_BYTES_MAX_DEFAULT,
+    DATABASE_DEFAULT,
+    MIGRATE_DEFAULT,
+    BodyBytesMax,
+    Database,
+    Migrate,
+)
 from plantstore.storage import open_store
+from plantstore.storage.migrate import SchemaPolicy
 from plantstore.store import Outcome, Store
 
 # What is stored in one transaction, in plants and in characters of their names and tags.
@@ -61,15 +69,17 @@ def import_plants(
             help="Write refused rows to this file: JSON lines with line, error, message and row.",
         ),
     ] = None,
+    *,
     body_bytes_max: BodyBytesMax = BODY_BYTES_MAX_DEFAULT,
     database: Database = DATABASE_DEFAULT,
+    migrate: Migrate = MIGRATE_DEFAULT,
 ) -> None:
     """Store the plants of a file. A refused row stops nothing, but makes the status 1."""
     form = _format_of(file, file_format)
     with (
         _reading(file) as source,
         contextlib.closing(form.read(source, body_bytes_max + ROW_SLACK_BYTES)) as rows,
-        contextlib.closing(open_store(database)) as store,
+        contextlib.closing(open_store(database, SchemaPolicy.of(migrate=migrate))) as store,
         _Refusals(rejects, source, store) as refusals,
     ):
         stored = there = 0
@@ -102,7 +112,7 @@ def export(
     to_stdout = file in (None, _STANDARD_STREAM)
     form = _format_of(Path("plants.jsonl") if file is None else file, file_format)
     with (
-        contextlib.closing(open_store(database, create=False)) as store,
+        contextlib.closing(open_store(database, SchemaPolicy.ACCEPT)) as store,
         _writing(None if to_stdout else file, store, force=force) as target,
         progress("Exporting") as report,
     ):

@@ -10,7 +10,8 @@ from plantstore.cli.files import new_file
 from plantstore.cli.progress import progress
 from plantstore.errors import UsageError
 from plantstore.settings import DATABASE_DEFAULT, Database
-from plantstore.storage import open_store
+from plantstore.storage import display_url, open_store
+from plantstore.storage.migrate import SchemaPolicy
 from plantstore.store import Condition
 
 
@@ -25,7 +26,7 @@ def backup(
         if log.exists():  # SQLite would play it back into the copy
             raise UsageError(f"{log} is there: the file is in use, or was not closed in good order")
     with (
-        contextlib.closing(open_store(database, create=False)) as store,
+        contextlib.closing(open_store(database, SchemaPolicy.ACCEPT)) as store,
         new_file(file, store, force=force, mode=0o600) as partial,
         progress("Backing up") as report,
     ):
@@ -36,7 +37,7 @@ def backup(
 
 def check(database: Database = DATABASE_DEFAULT) -> None:
     """Check that all that is stored is whole. The status is 1 if anything is wrong."""
-    with contextlib.closing(open_store(database, create=False)) as store:
+    with contextlib.closing(open_store(database, SchemaPolicy.ACCEPT)) as store:
         found = store.check()
     typer.echo(_describe(found))
     for problem in found.problems:
@@ -44,6 +45,12 @@ def check(database: Database = DATABASE_DEFAULT) -> None:
     if found.problems:
         raise typer.Exit(1)
     typer.echo("No problem was found")
+
+
+def migrate(database: Database = DATABASE_DEFAULT) -> None:
+    """Make the store, or bring its schema up to date; then serve --no-migrate need not."""
+    with contextlib.closing(open_store(database, SchemaPolicy.MIGRATE)):
+        typer.echo(f"The schema of {display_url(database)} is up to date")
 
 
 def _describe(found: Condition) -> str:

@@ -1,26 +1,56 @@
 """The stores, and which URL names which."""
 
 from plantstore.errors import UsageError
+from plantstore.storage.migrate import SchemaPolicy
 from plantstore.storage.sqlite import SQLiteStore
 from plantstore.store import Store
 
+_POSTGRES_PREFIXES = ("postgresql://", "postgres://")
 
-def open_store(url: str, *, create: bool = True) -> Store:
-    """Open the store that a database URL names; create it where there is none, if told so.
+
+def open_store(url: str, policy: SchemaPolicy = SchemaPolicy.MIGRATE) -> Store:
+    """Open the store that a database URL names, and do with its schema what the policy says.
 
     `sqlite:///plants.db` is a file beside the working directory,
-    `sqlite:////var/lib/plants.db` one by its absolute path.
+    `sqlite:////var/lib/plants.db` one by its absolute path;
+    `postgresql://USER@HOST:PORT/NAME` is a database of PostgreSQL.
 
     Raises:
         UsageError: the URL names no store that we have.
         StoreUnavailableError: when it cannot be opened, or is not ours, or not there.
 
     """
+    if url.startswith(_POSTGRES_PREFIXES):
+        return _open_postgres(url, policy)
     scheme, separator, path = url.partition(":///")
     if scheme != "sqlite" or not separator or not path or "?" in path or "#" in path:
         raise UsageError(
-            f"The database must be sqlite:///FILE or sqlite:////FILE, got {url!r}",
+            "The database must be sqlite:///FILE, sqlite:////FILE or "
+            f"postgresql://USER@HOST:PORT/NAME, got {display_url(url)!r}",
         )
     if path == ":memory:":
         raise UsageError("A database in memory would lose every plant; name a file")
-    return SQLiteStore(path, create=create)
+    return SQLiteStore(path, policy)
+
+
+def display_url(url: str) -> str:
+    """Return the URL of a database without what may be secret in it: password and parameters."""
+    if not url.startswith(_POSTGRES_PREFIXES):
+        return url
+    scheme, _, rest = url.partition("://")
+    place, _, query = rest.partition("?")
+    # An @ there may belong to a password that is not percent-encoded as it should be.
+    return f"{scheme}://..." if "@" in query else f"{scheme}://{place.rpartition('@')[2]}"
+
+
+def _open_postgres(url: str, policy: SchemaPolicy) -> Store:
+    try:
+        # An extra, which who keeps to SQLite does not install.
+        from plantstore.storage.postgres import PostgresStore  # noqa: PLC0415
+    except ModuleNotFoundError as error:
+        if error.name != "psycopg":
+            raise
+        raise UsageError(
+            "PostgreSQL needs more than is installed: pip install 'plantstore[postgres]'"
+        ) from None
+    return PostgresStore(url, display_url(url), policy)

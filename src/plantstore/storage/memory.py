@@ -42,6 +42,9 @@ class MemoryStore:
     def count_plants(self) -> int:
         return len(self.plants)
 
+    def probe(self) -> None:
+        pass
+
     def check(self) -> Condition:
         return Condition(0, len(self.plants), len(self._tokens), [])
 

@@ -10,31 +10,27 @@ import contextlib
 import threading
 from collections.abc import Callable, Generator, Iterator, Sequence
 from pathlib import Path
-from typing import Final, TypeAlias
+from typing import Final
 
 import apsw
 
 from plantstore.errors import StoreUnavailableError, UsageError
 from plantstore.plants import NewPlant
+from plantstore.storage.migrate import SchemaPolicy
 from plantstore.storage.sqlite_file import connect, errors_as_ours, make_file, transaction
 from plantstore.storage.sqlite_plants import apply_changes, select_by_id, select_page
 from plantstore.storage.sqlite_upkeep import back_up, check
-from plantstore.store import Change, Condition, Outcome, Page
+from plantstore.storage.token_rows import COLUMNS, from_row, to_row
+from plantstore.store import SCAN_PLANTS_MAX, Change, Condition, Outcome, Page, scan
 from plantstore.tokens import TokenRecord
 
-_INSERT_RECORD = """
-INSERT INTO tokens (name, digest, scopes, created_at, expires_at, revoked_at)
-VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT (name) DO NOTHING
+_INSERT_RECORD: Final = f"""
+INSERT INTO tokens ({COLUMNS}) VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT (name) DO NOTHING
 """
-_SELECT_RECORDS = "SELECT name, digest, scopes, created_at, expires_at, revoked_at FROM tokens"
-
-# Plants in a piece of a scan: enough that SQLite does the most of it, few enough to hold.
-_SCAN_PLANTS_MAX: Final = 1000
+_SELECT_RECORDS: Final = f"SELECT {COLUMNS} FROM tokens"
 
 _CANNOT_READ: Final = "The database cannot be read"
 _CANNOT_WRITE: Final = "The database cannot be written"
-
-_TokenRow: TypeAlias = tuple[str, bytes, str, int, int | None, int | None]
 
 
 class SQLiteStore:
@@ -42,24 +38,25 @@ class SQLiteStore:
 
     Args:
         path: the file.
-        create: make it, readable to its owner, if it is not there.
+        policy: what to do about its schema. To MIGRATE makes the file, readable to
+            its owner, if it is not there.
 
     Raises:
         StoreUnavailableError: the file cannot be opened, is no database, is
-            another program's, or was written by a newer version.
+            another program's, or its schema is not what the policy asks for.
 
     """
 
-    def __init__(self, path: str, *, create: bool = True) -> None:
+    def __init__(self, path: str, policy: SchemaPolicy = SchemaPolicy.MIGRATE) -> None:
         self._path = path
         with errors_as_ours(f"The database {path} cannot be opened"):
-            if create:
+            if policy is SchemaPolicy.MIGRATE:
                 make_file(path)
             else:
                 Path(path).stat()
-            self._writes = connect(path, migrate=create)
-            self._reads = connect(path, migrate=create)
-            self._tokens = connect(path, migrate=create)
+            self._writes = connect(path, policy)
+            self._reads = connect(path, policy)
+            self._tokens = connect(path, policy)
         self._tokens_lock = threading.Lock()
 
     def apply_changes(self, changes: Sequence[Change]) -> list[Outcome]:
@@ -76,16 +73,15 @@ class SQLiteStore:
 
     def scan_plants(self) -> Generator[list[NewPlant], None, None]:
         with errors_as_ours(_CANNOT_READ), self._snapshot() as connection:
-            page = Page([], is_last=False)
-            while not page.is_last:
-                after = page.plants[-1].id if page.plants else None
-                page = select_page(connection, after, _SCAN_PLANTS_MAX, None)
-                yield page.plants
+            yield from scan(lambda after: select_page(connection, after, SCAN_PLANTS_MAX, None))
 
     def count_plants(self) -> int:
         with errors_as_ours(_CANNOT_READ), self._snapshot() as connection:
             count: int = connection.execute("SELECT count(*) FROM plants").get
             return count
+
+    def probe(self) -> None:
+        self._read_tokens("LIMIT 0")
 
     def check(self) -> Condition:
         with errors_as_ours(_CANNOT_READ), self._snapshot() as connection:
@@ -95,7 +91,7 @@ class SQLiteStore:
         with errors_as_ours("The database cannot be backed up"):
             with self._snapshot() as connection:
                 back_up(connection, path, progress)
-            with contextlib.closing(SQLiteStore(path, create=False)) as copy:
+            with contextlib.closing(SQLiteStore(path, SchemaPolicy.ACCEPT)) as copy:
                 found = copy.check()
         if found.problems:
             raise StoreUnavailableError(f"The copy is not whole: {'; '.join(found.problems)}")
@@ -108,13 +104,13 @@ class SQLiteStore:
     @contextlib.contextmanager
     def _snapshot(self) -> Iterator[apsw.Connection]:
         """Give a connection to which the store is, for good, as it is now."""
-        with contextlib.closing(connect(self._path, migrate=False)) as connection:
+        with contextlib.closing(connect(self._path)) as connection:
             connection.execute("BEGIN; SELECT count(*) FROM sqlite_schema").fetchall()
             yield connection
 
     def add_token(self, record: TokenRecord) -> None:
         with self._writing_tokens() as connection:
-            connection.execute(_INSERT_RECORD, _token_to_row(record))
+            connection.execute(_INSERT_RECORD, to_row(record))
             added = connection.changes()
         if not added:
             raise UsageError(f"There is a token named {record.name!r} already")
@@ -145,7 +141,7 @@ class SQLiteStore:
     def _read_tokens(self, clause: str, *bindings: str | bytes) -> list[TokenRecord]:
         with errors_as_ours(_CANNOT_READ), self._tokens_lock:
             rows = self._tokens.execute(f"{_SELECT_RECORDS} {clause}", bindings)
-            return [_token_from_row(row) for row in rows]
+            return [from_row(row) for row in rows]
 
     @contextlib.contextmanager
     def _writing_tokens(self) -> Iterator[apsw.Connection]:
@@ -155,19 +151,3 @@ class SQLiteStore:
             transaction(self._tokens),
         ):
             yield self._tokens
-
-
-def _token_to_row(record: TokenRecord) -> _TokenRow:
-    return (
-        record.name,
-        record.digest,
-        " ".join(sorted(record.scopes)),
-        record.created_at,
-        record.expires_at,
-        record.revoked_at,
-    )
-
-
-def _token_from_row(row: _TokenRow) -> TokenRecord:
-    name, digest, scopes, created_at, expires_at, revoked_at = row
-    return TokenRecord(name, digest, frozenset(scopes.split()), created_at, expires_at, revoked_at)

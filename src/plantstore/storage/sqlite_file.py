@@ -11,13 +11,14 @@ import itertools
 import os
 import time
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Final
 
 import apsw
 
 from plantstore.errors import StoreUnavailableError
-from plantstore.storage.migrate import migrations
+from plantstore.storage.migrate import SchemaPolicy, prepare
 
 # Says whose file this is, in its header (https://sqlite.org/fileformat2.html#application_id).
 APPLICATION_ID: Final = int.from_bytes(b"plst")
@@ -42,17 +43,12 @@ def make_file(path: str) -> None:
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
 
 
-def connect(path: str, *, migrate: bool = True) -> apsw.Connection:
+def connect(path: str, policy: SchemaPolicy = SchemaPolicy.ACCEPT) -> apsw.Connection:
     """Open a connection to a file of ours.
 
-    Args:
-        path: the file.
-        migrate: bring its schema up to date, that of an empty file too; else the
-            schema stays as it is.
-
     Raises:
-        StoreUnavailableError: the file is read-only, another program's, empty and
-            not to be migrated, or was written by a newer version. It is left alone.
+        StoreUnavailableError: the file is read-only, or its schema is refused, as
+            `prepare` does. It is left alone.
 
     """
     # The absolute path: SQLite would take a name such as ":memory:" for its own.
@@ -61,10 +57,7 @@ def connect(path: str, *, migrate: bool = True) -> apsw.Connection:
     if connection.readonly("main"):
         raise StoreUnavailableError(f"The database {path} cannot be written: it is read-only")
     # Only when this returns is it known to be ours, and may be changed.
-    if migrate:
-        _migrate(connection, path)
-    elif schema_version(connection, path) == 0:
-        raise StoreUnavailableError(f"The database {path} is empty")
+    prepare(SQLiteSchema(connection, path), policy)
     for pragma in (
         "journal_mode = WAL",
         "synchronous = FULL",
@@ -97,40 +90,31 @@ def _wait_for_another(polls: int) -> bool:
     return polls < BUSY_POLLS_MAX
 
 
-def _migrate(connection: apsw.Connection, path: str) -> None:
-    """Bring the schema up to date; the file's header counts the migrations applied."""
-    steps = migrations("sqlite")
-    if schema_version(connection, path) == len(steps):
-        return
-    with transaction(connection):
-        # Many processes may start at once: look again, now that none other writes.
-        for step in steps[schema_version(connection, path) :]:
-            connection.execute(step)
-        connection.pragma("application_id", APPLICATION_ID)
-        connection.pragma("user_version", len(steps))
+class SQLiteSchema:
+    """The schema of a file, whose header counts the migrations applied."""
 
+    engine = "sqlite"
 
-def schema_version(connection: apsw.Connection, path: str) -> int:
-    """Return how many migrations a file has seen, which is none if it is empty.
+    def __init__(self, connection: apsw.Connection, path: str) -> None:
+        self.database = path
+        self._connection = connection
 
-    Raises:
-        StoreUnavailableError: it is another program's, or was written by a newer
-            version.
+    def version(self) -> int:
+        # In this order: another process may migrate between any two of these.
+        objects = self._connection.execute("SELECT count(*) FROM sqlite_schema").get
+        is_ours = self._connection.pragma("application_id") == APPLICATION_ID
+        version: int = self._connection.pragma("user_version")
+        if objects and not is_ours:
+            raise StoreUnavailableError(f"The database {self.database} is another program's")
+        return version
 
-    """
-    known = len(migrations("sqlite"))
-    # In this order: another process may migrate between any two of these.
-    objects = connection.execute("SELECT count(*) FROM sqlite_schema").get
-    is_ours = connection.pragma("application_id") == APPLICATION_ID
-    version: int = connection.pragma("user_version")
-    if objects and not is_ours:
-        raise StoreUnavailableError(f"The database {path} is another program's")
-    if version > known:
-        raise StoreUnavailableError(
-            f"The database {path} was written by a newer Plant Store "
-            f"(its schema is {version}, the newest that this one knows is {known})"
-        )
-    return version
+    def locked(self) -> AbstractContextManager[None]:
+        return transaction(self._connection)
+
+    def apply(self, step: str, version: int) -> None:
+        self._connection.execute(step)
+        self._connection.pragma("application_id", APPLICATION_ID)
+        self._connection.pragma("user_version", version)
 
 
 @contextlib.contextmanager

@@ -6,8 +6,8 @@ from typing import Any, Final
 
 import apsw
 
-from plantstore.storage.migrate import migrations
-from plantstore.storage.sqlite_file import schema_version
+from plantstore.storage.migrate import known_version, migrations
+from plantstore.storage.sqlite_file import SQLiteSchema
 from plantstore.store import Condition
 
 # Pages copied between two reports of progress: 16 MiB, a fraction of a second.
@@ -33,7 +33,7 @@ def check(connection: apsw.Connection, path: str) -> Condition:
         problems += (line for (line,) in found if line != "ok")
     except apsw.CorruptError as error:
         problems.append(str(error))
-    version = schema_version(connection, path)
+    version = known_version(SQLiteSchema(connection, path))
     expected = _schema_after(migrations("sqlite")[:version])
     actual = dict(connection.execute(_SELECT_SCHEMA))
     problems += (

@@ -59,11 +59,11 @@ def log_events() -> Observer:
     def observe(event: Event) -> None:
         match event:
             case CommitFailed(error=StoreUnavailableError() as error, changes=changes):
-                log.error("commit failed", changes=changes, reason=error.message)
+                log.error("commit failed", changes=changes, reason=error.explanation)
             case CommitFailed(error=error, changes=changes):
                 log.error("commit failed", changes=changes, exc_info=error)
             case ReadFailed(error=StoreUnavailableError() as error, reads=reads):
-                log.error("read failed", reads=reads, reason=error.message)
+                log.error("read failed", reads=reads, reason=error.explanation)
             case ReadFailed(error=error, reads=reads):
                 log.error("read failed", reads=reads, exc_info=error)
             case RequestFailed(error=error, method=method, path=path):

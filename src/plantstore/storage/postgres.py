@@ -1,0 +1,152 @@
+"""A store in a database of PostgreSQL, or of what speaks its language.
+
+Three connections: one that changes plants, one that reads them, each used by one
+thread alone, and one for the tokens, behind a lock. Each is made when it is first
+used, and made again when it was lost. What takes its time (a scan, a check) opens its
+own. Any number of stores may work on one database, in any number of processes: they
+keep nothing of their own.
+"""
+
+import contextlib
+import functools
+import threading
+from collections.abc import Callable, Generator, Iterator, Sequence
+from pathlib import Path
+from typing import Final
+
+from psycopg import IsolationLevel
+
+from plantstore.errors import StoreUnavailableError, UsageError
+from plantstore.plants import NewPlant
+from plantstore.storage.migrate import SchemaPolicy, prepare
+from plantstore.storage.postgres_link import Connection, Link, connect, errors_as_ours, parse_url
+from plantstore.storage.postgres_plants import apply_changes, select_by_id, select_page
+from plantstore.storage.postgres_upkeep import PostgresSchema, check
+from plantstore.storage.token_rows import COLUMNS, from_row, to_row
+from plantstore.store import SCAN_PLANTS_MAX, Change, Condition, Outcome, Page, scan
+from plantstore.tokens import TokenRecord
+
+_INSERT_RECORD: Final = f"""
+INSERT INTO tokens ({COLUMNS}) VALUES (%s, %s, %s, %s, %s, %s) ON CONFLICT (name) DO NOTHING
+"""
+_SELECT_RECORDS: Final = f"SELECT {COLUMNS} FROM tokens"
+
+_CANNOT_READ: Final = "The database cannot be read"
+_CANNOT_WRITE: Final = "The database cannot be written"
+
+
+class PostgresStore:
+    """Keeps plants and tokens in a database.
+
+    Args:
+        url: the database, as libpq takes it
+            (https://www.postgresql.org/docs/current/libpq-connect.html).
+        database: what messages call it.
+        policy: what to do about its schema.
+
+    Raises:
+        UsageError: the URL cannot be read.
+        StoreUnavailableError: the database cannot be reached, is another
+            program's, or its schema is not what the policy asks for.
+
+    """
+
+    def __init__(
+        self, url: str, database: str, policy: SchemaPolicy = SchemaPolicy.MIGRATE
+    ) -> None:
+        self._database = database
+        self._conninfo = parse_url(url)
+        with self._unbounded() as connection, errors_as_ours(f"{database} cannot be opened"):
+            prepare(PostgresSchema(connection, database), policy)
+        self._writes, self._reads, self._tokens = (
+            Link(functools.partial(connect, self._conninfo)) for _ in range(3)
+        )
+        self._tokens_lock = threading.Lock()
+
+    def apply_changes(self, changes: Sequence[Change]) -> list[Outcome]:
+        with self._writes.using(_CANNOT_WRITE) as connection:
+            return apply_changes(connection, changes)
+
+    def find_plants(self, ids: Sequence[int]) -> dict[int, NewPlant]:
+        with self._reads.using(_CANNOT_READ) as connection:
+            return select_by_id(connection, ids)
+
+    def list_plants(self, *, after: int | None, limit: int, tag: str | None) -> Page:
+        with self._reads.using(_CANNOT_READ) as connection:
+            return select_page(connection, after, limit, tag)
+
+    def scan_plants(self) -> Generator[list[NewPlant], None, None]:
+        with self._snapshot() as connection:
+            yield from scan(lambda after: select_page(connection, after, SCAN_PLANTS_MAX, None))
+
+    def count_plants(self) -> int:
+        with self._snapshot() as connection:
+            [[count]] = connection.execute("SELECT count(*) FROM plants")
+            return int(count)
+
+    def probe(self) -> None:
+        with self._tokens_lock, self._tokens.using(_CANNOT_READ) as connection:
+            [[read_only]] = connection.execute("SHOW transaction_read_only")
+            if read_only == "on":
+                connection.close()  # The next one may lead to a server that takes writes.
+                raise StoreUnavailableError(_CANNOT_WRITE, "the server takes no writes")
+
+    def check(self) -> Condition:
+        with self._snapshot() as connection:
+            return check(connection, self._database)
+
+    def back_up(self, path: str, progress: Callable[[int, int], None]) -> Condition:  # noqa: ARG002
+        raise UsageError(
+            "PostgreSQL is backed up by its own programs: pg_dump copies the database,"
+            " pg_basebackup all that the server keeps"
+        )
+
+    def occupies(self, path: Path) -> bool:  # noqa: ARG002
+        return False
+
+    def add_token(self, record: TokenRecord) -> None:
+        with self._tokens_lock, self._tokens.using(_CANNOT_WRITE) as connection:
+            added = connection.execute(_INSERT_RECORD, to_row(record)).rowcount
+        if not added:
+            raise UsageError(f"There is a token named {record.name!r} already")
+
+    def find_token(self, digest: bytes) -> TokenRecord | None:
+        records = self._read_tokens("WHERE digest = %s", digest)
+        return records[0] if records else None
+
+    def list_tokens(self) -> list[TokenRecord]:
+        return self._read_tokens('ORDER BY created_at, name COLLATE "C"')
+
+    def revoke_token(self, name: str, now: int) -> TokenRecord:
+        with self._tokens_lock, self._tokens.using(_CANNOT_WRITE) as connection:
+            connection.execute(
+                "UPDATE tokens SET revoked_at = %s WHERE name = %s AND revoked_at IS NULL",
+                (now, name),
+            )
+        records = self._read_tokens("WHERE name = %s", name)
+        if not records:
+            raise UsageError(f"There is no token named {name!r}")
+        return records[0]
+
+    def close(self) -> None:
+        for link in (self._writes, self._reads, self._tokens):
+            link.close()
+
+    def _read_tokens(self, clause: str, *bindings: str | bytes) -> list[TokenRecord]:
+        with self._tokens_lock, self._tokens.using(_CANNOT_READ) as connection:
+            rows = connection.execute(f"{_SELECT_RECORDS} {clause}", bindings)
+            return [from_row(row) for row in rows]
+
+    @contextlib.contextmanager
+    def _unbounded(self) -> Iterator[Connection]:
+        """Give a connection of its own, for what takes as long as it takes."""
+        with contextlib.closing(connect(self._conninfo, is_bounded=False)) as connection:
+            yield connection
+
+    @contextlib.contextmanager
+    def _snapshot(self) -> Iterator[Connection]:
+        """Give a connection to which the store stays as it is when first asked."""
+        with self._unbounded() as connection, errors_as_ours(_CANNOT_READ):
+            connection.isolation_level = IsolationLevel.REPEATABLE_READ
+            with connection.transaction():
+                yield connection

@@ -1,0 +1,21 @@
+-- What was applied, each with its record in one transaction.
+CREATE TABLE plantstore_migrations (
+    version BIGINT PRIMARY KEY,
+    applied_at TIMESTAMPTZ NOT NULL DEFAULT now()
+);
+
+CREATE TABLE plants (
+    id BIGINT PRIMARY KEY,
+    name TEXT NOT NULL,
+    tag TEXT
+);
+
+-- Times are whole seconds since 1970, UTC; scopes are parted by spaces (RFC 6749 §3.3).
+CREATE TABLE tokens (
+    name TEXT PRIMARY KEY,
+    digest BYTEA NOT NULL UNIQUE,
+    scopes TEXT NOT NULL,
+    created_at BIGINT NOT NULL,
+    expires_at BIGINT,
+    revoked_at BIGINT
+);

@@ -1,4 +1,4 @@
-"""The application in this process, on a store that forgets, with a clock that the test sets."""
+"""The application in this process, with a clock that the test sets."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -12,7 +12,7 @@ from plantstore.errors import ErrorCode
 from plantstore.plants import NewPlant
 from plantstore.reader import GroupRead
 from plantstore.storage.memory import MemoryStore
-from plantstore.store import Page
+from plantstore.store import Page, Store
 from plantstore.tokens import SCOPES, TokenRecord, digest, mint
 from plantstore.writer import GroupCommit
 
@@ -24,32 +24,48 @@ JSON = {"Content-Type": "application/json"}
 VALID = b'{"id": 1, "name": "Abies balsamea (L.) Mill.", "tag": "Abies"}'
 
 
-class WatchedStore(MemoryStore):
-    """Counts its look-ups of tokens, and fails them, or its reads, when told to."""
+# What tests/api runs on; its conftest sets it.
+open_new_store: Callable[[], Store] = MemoryStore
 
-    def __init__(self) -> None:
-        super().__init__()
+
+class WatchedStore:
+    """A store that counts its look-ups of tokens, and fails them, or its reads, when told to."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
         self.lookups = 0
         self.failure: Exception | None = None
         self.read_failure: Exception | None = None
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+    @property
+    def plants(self) -> dict[int, NewPlant]:
+        return {plant.id: plant for plants in self._store.scan_plants() for plant in plants}
 
     def find_token(self, digest: bytes) -> TokenRecord | None:
         self.lookups += 1
         if self.failure is not None:
             raise self.failure
-        return super().find_token(digest)
+        return self._store.find_token(digest)
 
     def list_plants(self, *, after: int | None, limit: int, tag: str | None) -> Page:
         if self.read_failure is not None:
             raise self.read_failure
-        return super().list_plants(after=after, limit=limit, tag=tag)
+        return self._store.list_plants(after=after, limit=limit, tag=tag)
+
+    def probe(self) -> None:
+        if self.read_failure is not None:
+            raise self.read_failure
+        self._store.probe()
 
 
 class World:
     """The application and all that it stands on."""
 
     def __init__(self, *, queue_plants_max: int = 100, queue_reads_max: int = 100) -> None:
-        self.store = WatchedStore()
+        self.store: Any = WatchedStore(open_new_store())
         self.now = 1000.0
         self.events: list[Event] = []
         self.writer = GroupCommit(
@@ -82,7 +98,7 @@ class World:
 
     def put_in(self, *plants: NewPlant) -> None:
         """Store plants, past the service."""
-        self.store.plants |= {plant.id: plant for plant in plants}
+        self.store.apply_changes(plants)
 
     async def post(
         self, content: Any = VALID, headers: dict[str, str] | None = None, token: str | None = None

@@ -1,7 +1,7 @@
 """What every store promises, one suite for all of them: the docstrings of plantstore.store."""
 
+import functools
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,29 +10,20 @@ from hypothesis import strategies as st
 
 from plantstore.errors import UsageError
 from plantstore.plants import ID_MAX, ID_MIN, NewPlant, Plant
-from plantstore.storage import open_store
-from plantstore.storage.memory import MemoryStore
 from plantstore.store import Change, Deletion, Outcome, Replacement, Store
 from plantstore.tokens import TokenRecord
 
-Opener = Callable[[], Store]
 
-
-@pytest.fixture(params=["memory", "sqlite"])
-def open_another(request: pytest.FixtureRequest, tmp_path: Path) -> Opener:
+@pytest.fixture(params=["memory", "sqlite", "postgres"])
+def open_another(
+    request: pytest.FixtureRequest, open_new: Callable[[str], Store]
+) -> Callable[[], Store]:
     """Return what opens a new, empty store at each call."""
-    numbers = iter(range(10_000))
-
-    def open_new() -> Store:
-        if request.param == "memory":
-            return MemoryStore()
-        return open_store(f"sqlite:///{tmp_path}/{next(numbers)}.db")
-
-    return open_new
+    return functools.partial(open_new, request.param)
 
 
 @pytest.fixture
-def store(open_another: Opener) -> Iterator[Store]:
+def store(open_another: Callable[[], Store]) -> Iterator[Store]:
     opened = open_another()
     yield opened
     opened.close()
@@ -216,7 +207,7 @@ def make(change: Change, model: dict[int, NewPlant]) -> Outcome:
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 def test_every_record_comes_back_as_it_was_and_every_outcome_is_that_of_one_by_one(
-    open_another: Opener, batches: list[list[Change]]
+    open_another: Callable[[], Store], batches: list[list[Change]]
 ) -> None:
     opened = open_another()
     model: dict[int, NewPlant] = {}

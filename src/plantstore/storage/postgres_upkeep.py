@@ -51,7 +51,9 @@ class PostgresSchema:
     def version(self) -> int:
         if _one(self._connection, "SELECT to_regclass('plantstore_migrations')::text") is None:
             return 0
-        version = _one(self._connection, "SELECT max(version) FROM plantstore_migrations")
+        version = _one(
+            self._connection, "SELECT coalesce(max(version), 0) FROM plantstore_migrations"
+        )
         return int(str(version))
 
     @contextmanager
@@ -91,7 +93,7 @@ def check(connection: Connection, database: str) -> Condition:
     for table, query in _READ_ALL.items():
         try:
             with connection.transaction():
-                counts[table] = int(str(_one(connection, query)))
+                [[counts[table], *_]] = connection.execute(query)
         except psycopg.ProgrammingError as error:  # The table, or a column of it, is not there.
             problems.append(f"{table} cannot be read: {error.diag.message_primary}")
     return Condition(version, counts["plants"], counts["tokens"], problems)

@@ -7,10 +7,11 @@ next start (https://sqlite.org/wal.html).
 """
 
 import contextlib
+import functools
 import itertools
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Final
@@ -65,20 +66,19 @@ def connect(path: str, policy: SchemaPolicy = SchemaPolicy.ACCEPT) -> apsw.Conne
         "checkpoint_fullfsync = ON",
         f"journal_size_limit = {LOG_BYTES_MAX}",
     ):
-        connection.execute(f"PRAGMA {pragma}")
-    _sync_log(connection)
+        _insist(functools.partial(connection.pragma, *pragma.split(" = ")))
+    # After a crash, SQLite brings back what it finds whole in the log, synced or not. It is
+    # synced, by a checkpoint, before anybody is told that it is stored.
+    _insist(functools.partial(connection.wal_checkpoint, mode=apsw.SQLITE_CHECKPOINT_PASSIVE))
     return connection
 
 
-def _sync_log(connection: apsw.Connection) -> None:
-    """Sync what is in the log, by a checkpoint, before anybody is told that it is stored.
-
-    After a crash, SQLite brings back what it finds whole in the log, synced or not.
-    """
+def _insist(act: Callable[[], object]) -> None:
+    """Do what another process may be in the way of, and for which SQLite asks no handler."""
     for polls in itertools.count():
         try:
-            connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
-        except apsw.BusyError:  # Another checkpoint runs; for this, SQLite asks no handler.
+            act()
+        except apsw.BusyError:
             if not _wait_for_another(polls):
                 raise
         else:

@@ -1,0 +1,51 @@
+"""The stores that tests are about, and the server of PostgreSQL that they share."""
+
+import itertools
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from plantstore.storage import open_store
+from plantstore.storage.memory import MemoryStore
+from plantstore.store import Store
+from postgres import Databases, Programs, Server, programs
+
+
+@pytest.fixture(scope="session")
+def postgres_programs() -> Iterator[Programs]:
+    with programs() as found:
+        yield found
+
+
+@pytest.fixture(scope="session")
+def postgres_url(request: pytest.FixtureRequest) -> Iterator[str]:
+    """Return the URL of a server that may make databases: ours, unless the environment has one."""
+    if given := os.environ.get("PLANTSTORE_TEST_POSTGRES"):
+        yield given
+        return
+    with Server(request.getfixturevalue("postgres_programs"), "shared") as server:
+        yield server.url()
+
+
+@pytest.fixture
+def databases(postgres_url: str) -> Iterator[Databases]:
+    with Databases(postgres_url) as made:
+        yield made
+
+
+@pytest.fixture
+def open_new(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[str], Store]:
+    """Return what opens a new, empty store of an engine: memory, sqlite or postgres."""
+    numbers = itertools.count()
+
+    def open_one(engine: str) -> Store:
+        if engine == "memory":
+            return MemoryStore()
+        if engine == "sqlite":
+            return open_store(f"sqlite:///{tmp_path}/{next(numbers)}.db")
+        databases: Databases = request.getfixturevalue("databases")
+        return open_store(databases.new())
+
+    return open_one

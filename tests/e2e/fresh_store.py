@@ -9,11 +9,12 @@ deletes after a create, it finds as it left it.
 import os
 from typing import Any
 
-import apsw
 import schemathesis
 
-connection = apsw.Connection(os.environ["PLANTS"])
-connection.set_busy_timeout(5000)
+from plantstore.storage import open_store
+from plantstore.store import Deletion
+
+store = open_store(os.environ["PLANTS"])
 
 
 @schemathesis.hook
@@ -21,4 +22,4 @@ def before_call(_context: Any, case: Any, _kwargs: Any) -> None:
     creates = case.method == "POST" and isinstance(case.body, dict)
     id_ = case.body.get("id") if creates else None
     if isinstance(id_, int | float) and -(2**63) <= id_ < 2**63:
-        connection.execute("DELETE FROM plants WHERE id = ?", (id_,))
+        store.apply_changes([Deletion(int(id_))])

@@ -88,6 +88,7 @@ def test_a_stop_under_load_drops_no_accepted_request(
     assert stored_plants(service.database) == load.acknowledged
 
 
+@pytest.mark.engines("sqlite")
 def test_a_full_disk_is_503_and_when_there_is_room_again_it_goes_on(tmp_path: Path) -> None:
     large = "x" * 100_000
     with Service(tmp_path) as service:

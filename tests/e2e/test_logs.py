@@ -43,6 +43,7 @@ def log_of(program: str, *, on_a_terminal: bool) -> str:
     return output.decode()
 
 
+@pytest.mark.engines("sqlite")
 @pytest.mark.parametrize("on_a_terminal", [True, False])
 def test_a_trace_is_in_the_log_and_what_its_frames_held_is_not(on_a_terminal: bool) -> None:  # noqa: FBT001
     log = log_of(PROGRAM, on_a_terminal=on_a_terminal)

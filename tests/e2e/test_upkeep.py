@@ -13,10 +13,12 @@ from plantstore.plants import NewPlant
 from service import Service, opened, stored_plants
 
 
+@pytest.mark.engines("sqlite")
 def test_a_backup_under_load_is_whole_and_holds_what_was_acknowledged_before(
     tmp_path: Path,
+    database: str,
 ) -> None:
-    with opened(tmp_path / "plants.db") as store:
+    with opened(database) as store:
         for start in range(-100_000, 0, 10_000):  # enough that it takes several steps
             store.apply_changes([NewPlant(start + n, "x" * 500) for n in range(10_000)])
     with Service(tmp_path) as service:
@@ -35,7 +37,7 @@ def test_a_backup_under_load_is_whole_and_holds_what_was_acknowledged_before(
     assert done.returncode == 0, done.stderr
     assert done.stdout.endswith("The copy is whole\n")
     assert not load.refused
-    copied = stored_plants(tmp_path / "copy.db")  # it checks the integrity
+    copied = stored_plants(f"sqlite:///{tmp_path}/copy.db")  # it checks the integrity
     assert before.items() <= copied.items()
     assert {id_: plant for id_, plant in copied.items() if id_ >= 0}.items() <= sent.items()
     assert sum(id_ < 0 for id_ in copied) == 100_000
@@ -43,6 +45,7 @@ def test_a_backup_under_load_is_whole_and_holds_what_was_acknowledged_before(
     assert len(before) < during, "the server stored plants while the backup ran"
 
 
+@pytest.mark.engines("sqlite")
 def test_a_backup_serves_in_the_place_of_the_store(tmp_path: Path) -> None:
     with Service(tmp_path) as service:
         token = service.token()
@@ -57,8 +60,9 @@ def test_a_backup_serves_in_the_place_of_the_store(tmp_path: Path) -> None:
         client.close()
 
 
-def test_a_backup_overwrites_only_with_force(tmp_path: Path) -> None:
-    with opened(tmp_path / "plants.db") as store:
+@pytest.mark.engines("sqlite")
+def test_a_backup_overwrites_only_with_force(tmp_path: Path, database: str) -> None:
+    with opened(database) as store:
         store.apply_changes([NewPlant(1, "a")])
     (tmp_path / "copy.db").write_text("precious", encoding="utf-8")
 
@@ -72,12 +76,13 @@ def test_a_backup_overwrites_only_with_force(tmp_path: Path) -> None:
         0,
         "Plants: 1, tokens: 0, schema: 2\nThe copy is whole\n",
     )
-    assert stored_plants(tmp_path / "copy.db") == {1: NewPlant(1, "a")}
+    assert stored_plants(f"sqlite:///{tmp_path}/copy.db") == {1: NewPlant(1, "a")}
     assert sorted(path.name for path in tmp_path.iterdir()) == ["copy.db", "plants.db"]
 
 
-def test_a_backup_that_finds_no_room_leaves_nothing_behind(tmp_path: Path) -> None:
-    with opened(tmp_path / "plants.db") as store:
+@pytest.mark.engines("sqlite")
+def test_a_backup_that_finds_no_room_leaves_nothing_behind(tmp_path: Path, database: str) -> None:
+    with opened(database) as store:
         store.apply_changes([NewPlant(id_, "x" * 100_000) for id_ in range(20)])
     (tmp_path / "copy.db").write_text("precious", encoding="utf-8")
 
@@ -95,6 +100,7 @@ def test_a_backup_that_finds_no_room_leaves_nothing_behind(tmp_path: Path) -> No
     assert (tmp_path / "copy.db").read_text(encoding="utf-8") == "precious"
 
 
+@pytest.mark.engines("sqlite")
 def test_a_backup_of_a_broken_store_is_not_called_whole(tmp_path: Path) -> None:
     break_store(tmp_path / "plants.db")
 
@@ -105,11 +111,12 @@ def test_a_backup_of_a_broken_store_is_not_called_whole(tmp_path: Path) -> None:
     assert not (tmp_path / "copy.db").exists()
 
 
+@pytest.mark.engines("sqlite")
 @pytest.mark.parametrize("suffix", ["-wal", "-journal"])
 def test_a_backup_beside_the_log_of_another_database_is_refused(
-    tmp_path: Path, suffix: str
+    tmp_path: Path, database: str, suffix: str
 ) -> None:
-    with opened(tmp_path / "plants.db"):
+    with opened(database):
         pass
     log = tmp_path / f"copy.db{suffix}"
     log.write_bytes(b"what SQLite would play back into the copy")
@@ -121,9 +128,12 @@ def test_a_backup_beside_the_log_of_another_database_is_refused(
     assert sorted(path.name for path in tmp_path.iterdir()) == [log.name, "plants.db"]
 
 
+@pytest.mark.engines("sqlite")
 @pytest.mark.parametrize("target", ["no/copy.db", "."])
-def test_a_backup_to_where_no_file_can_be_says_so(tmp_path: Path, target: str) -> None:
-    with opened(tmp_path / "plants.db"):
+def test_a_backup_to_where_no_file_can_be_says_so(
+    tmp_path: Path, database: str, target: str
+) -> None:
+    with opened(database):
         pass
 
     done = run(tmp_path, "backup", target, "--force")
@@ -148,7 +158,7 @@ def test_a_check_tells_what_is_there_while_the_server_runs(tmp_path: Path) -> No
 
 def break_store(database: Path) -> None:
     """Make the root of the index of tags one without entries."""
-    with opened(database) as store:
+    with opened(f"sqlite:///{database}") as store:
         store.apply_changes([NewPlant(id_, "x" * 100, f"{id_}") for id_ in range(1000)])
     connection = apsw.Connection(str(database))
     root = connection.execute("SELECT rootpage FROM sqlite_schema WHERE name = 'plants_by_tag'").get
@@ -160,6 +170,7 @@ def break_store(database: Path) -> None:
         os.fsync(file.fileno())
 
 
+@pytest.mark.engines("sqlite")
 def test_a_check_of_a_broken_store_is_not_zero_and_names_what_is_wrong(tmp_path: Path) -> None:
     break_store(tmp_path / "plants.db")
 
@@ -170,6 +181,7 @@ def test_a_check_of_a_broken_store_is_not_zero_and_names_what_is_wrong(tmp_path:
     assert "plants_by_tag" in done.stderr
 
 
+@pytest.mark.engines("sqlite")
 def test_a_check_of_no_store_makes_none(tmp_path: Path) -> None:
     done = run(tmp_path, "check")
 

@@ -1,0 +1,40 @@
+"""The service and its commands, on each engine that keeps plants for good.
+
+A test that is about one of them says so: `@pytest.mark.engines("sqlite")`.
+"""
+
+import itertools
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    engines = metafunc.definition.get_closest_marker("engines")
+    names = engines.args if engines else ("sqlite", "postgres")
+    metafunc.parametrize("database", names, indirect=True)
+
+
+@pytest.fixture(autouse=True)
+def database(
+    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> str:
+    """Return the URL of the store that the service and its commands use in the test's folder."""
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path}/plants.db"
+    url: str = request.getfixturevalue("databases").new()
+    monkeypatch.setenv("PLANTSTORE_DATABASE", url)
+    return url
+
+
+@pytest.fixture
+def new_database(
+    request: pytest.FixtureRequest, tmp_path: Path, database: str
+) -> Callable[[], str]:
+    """Return what makes the URL of another empty database of the test's engine."""
+    if database.startswith("sqlite"):
+        numbers = itertools.count()
+        return lambda: f"sqlite:///{tmp_path}/{next(numbers)}.db"
+    new: Callable[[], str] = request.getfixturevalue("databases").new
+    return new

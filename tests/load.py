@@ -46,9 +46,14 @@ class Load:
         finally:
             client.close()
 
-    def wait_until(self, condition: Callable[[], bool]) -> None:
+    def wait_until(self, condition: Callable[[], bool], seconds: float = 60) -> None:
         with self.changed:
-            assert self.changed.wait_for(condition, timeout=60)
+            assert self.changed.wait_for(condition, timeout=seconds)
+
+    def wait_for_more(self, plants: int = 100, seconds: float = 60) -> None:
+        """Return when so many more plants are acknowledged."""
+        before = len(self.acknowledged)
+        self.wait_until(lambda: len(self.acknowledged) >= before + plants, seconds)
 
     def join(self) -> None:
         for thread in self.threads:

@@ -125,17 +125,23 @@ class Server:
     def kill(self) -> None:
         """End the server and all that serve connections, at once, as a power cut would."""
         assert self.process is not None
+        self.signal_all(signal.SIGKILL)
+        self.process.wait(60)
+        self.process = None
+
+    def signal_all(self, with_signal: signal.Signals) -> None:
+        """Send a signal to the server, and then to all that serve connections."""
+        assert self.process is not None
         tasks = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children")
         children = [int(pid) for pid in tasks.read_text(encoding="ascii").split()]
         for pid in (self.process.pid, *children):
             with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
-        self.process.wait(60)
-        self.process = None
+                os.kill(pid, with_signal)
 
-    def standby(self, name: str) -> "Server":
+    def standby(self, name: str, port: int | None = None) -> "Server":
         """Copy the cluster for a server that follows this one, under its own name."""
         standby = Server(self.programs, name, **self.settings)
+        standby.port = port or standby.port
         source = f"host=127.0.0.1 port={self.port} user=postgres application_name={name}"
         self.programs.run(
             *("pg_basebackup", "-D", str(standby.data), "-d", source),

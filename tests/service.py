@@ -69,10 +69,11 @@ class Client:
 class Service:
     """`plantstore serve`, in a folder of its own."""
 
-    def __init__(self, folder: Path, *options: str) -> None:
+    def __init__(self, folder: Path, *options: str, database: str | None = None) -> None:
         self.folder = folder
+        self.env = os.environ | ({} if database is None else {"PLANTSTORE_DATABASE": database})
         # Where commands keep plants without being told.
-        self.database = os.environ.get("PLANTSTORE_DATABASE") or f"sqlite:///{folder}/plants.db"
+        self.database = self.env.get("PLANTSTORE_DATABASE") or f"sqlite:///{folder}/plants.db"
         self.options = options
         self.said = ""
 
@@ -80,6 +81,7 @@ class Service:
         self.process = subprocess.Popen(
             [*PLANTSTORE, "serve", "--port", "0", *self.options],
             cwd=self.folder,
+            env=self.env,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,

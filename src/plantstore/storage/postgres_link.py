@@ -16,7 +16,7 @@ from typing import Final
 import psycopg
 from psycopg.abc import RV, PQGen
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
-from psycopg.errors import Diagnostic, InsufficientPrivilege
+from psycopg.errors import Diagnostic, InsufficientPrivilege, InvalidSchemaName
 from psycopg.pq import TransactionStatus
 from psycopg.pq.abc import PGconn
 from psycopg.rows import TupleRow
@@ -52,11 +52,15 @@ BACKOFF_SECONDS_MAX: Final = 1.0
 # look would let go of the interpreter lock, and who then has it keeps it for milliseconds.
 FRESH_SECONDS: Final = 1.0
 
+# Without the turn about bitmaps, a planner that knows too little of a table reads all plants
+# of a tag and sorts them, for each page.
 _SETTLE: Final = """
 SELECT
     set_config('synchronous_commit', CASE current_setting('synchronous_commit')
         WHEN 'remote_apply' THEN 'remote_apply' ELSE 'on' END, false),
     set_config('default_transaction_isolation', 'read committed', false),
+    CASE WHEN current_setting('enable_bitmapscan', true) = 'on'
+        THEN set_config('enable_bitmapscan', 'off', false) END,
     set_config('lock_timeout', CASE current_setting('lock_timeout')
         WHEN '0' THEN '5s' ELSE current_setting('lock_timeout') END, false),
     extract(epoch FROM set_config('statement_timeout', CASE current_setting('statement_timeout')
@@ -257,6 +261,7 @@ def errors_as_ours(what: str) -> Iterator[None]:
         psycopg.OperationalError,
         psycopg.InternalError,
         InsufficientPrivilege,
+        InvalidSchemaName,
     ) as error:
         raise StoreUnavailableError(what, _reason(error)) from error
 

@@ -2,7 +2,7 @@
 
 A batch of creates is one statement, one round trip, and one commit. What does not fit
 into it (other changes, an id that is there already or twice) is decided under locks,
-in three round trips.
+in a transaction of several statements.
 
 Statements lock rows and keys in order of id, rows before keys, and write what takes
 no more waiting last. So two of them never wait for each other.
@@ -10,8 +10,6 @@ no more waiting last. So two of them never wait for each other.
 
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
-
-from psycopg import errors
 
 from plantstore.errors import StoreUnavailableError
 from plantstore.plants import ID_MIN, NewPlant
@@ -24,7 +22,6 @@ _CREATE: Final = f"""
 INSERT INTO plants (id, name, tag) SELECT * FROM {_GIVEN} ORDER BY 1
 ON CONFLICT (id) DO NOTHING RETURNING id
 """
-_INSERT: Final = f"INSERT INTO plants (id, name, tag) SELECT * FROM {_GIVEN} ORDER BY 1"
 _UPDATE: Final = f"""
 UPDATE plants SET name = given.name, tag = given.tag
 FROM {_GIVEN} AS given (id, name, tag) WHERE plants.id = given.id
@@ -96,6 +93,10 @@ SELECT id, name, tag, found FROM (
 """
 
 
+class _TakenMeanwhileError(Exception):
+    """What was decided does not hold any more."""
+
+
 def _apply_under_locks(connection: Connection, changes: Sequence[Change]) -> list[Outcome]:
     ids = [change.id for change in changes]
     stored_bytes = connection.execute(_SUM_BYTES, (ids,), binary=True).fetchone()
@@ -106,7 +107,7 @@ def _apply_under_locks(connection: Connection, changes: Sequence[Change]) -> lis
     for _ in range(DECISIONS_MAX):
         try:
             return _decide_under_locks(connection, changes, ids)
-        except errors.UniqueViolation:  # Another took an id that was free. Look again.
+        except _TakenMeanwhileError:
             continue
     raise StoreUnavailableError("Too many others change the same plants")
 
@@ -117,17 +118,20 @@ def _decide_under_locks(
     """Make changes in one transaction, in which what is there cannot change meanwhile.
 
     Raises:
-        UniqueViolation: another took an id that is to be taken; nothing is done.
+        _TakenMeanwhileError: what is not there cannot be locked, and another took
+            an id first that was to be taken; nothing is done.
 
     """
-    with connection.pipeline(), connection.transaction():
-        rows = connection.execute(_LOCK, (ids,), binary=True).fetchall()
+    with connection.transaction():
+        rows = connection.execute(_LOCK, (ids,), binary=True)
         stored = {row[0]: NewPlant(*row) for row in rows}
         locked = frozenset(stored)
         outcomes, difference = decide(changes, stored)
         plants = [plant for plant in difference.values() if plant is not None]
         if new := [plant for plant in plants if plant.id not in locked]:
-            connection.execute(_INSERT, _arrays(new))
+            created = connection.execute(_CREATE, _arrays(new))
+            if created.rowcount < len(new):
+                raise _TakenMeanwhileError
         if changed := [plant for plant in plants if plant.id in locked]:
             connection.execute(_UPDATE, _arrays(changed))
         if gone := [id_ for id_ in locked if difference.get(id_, ...) is None]:

@@ -1,0 +1,339 @@
+"""Instances of the service before PostgreSQL, which fails over, restarts, hangs and is cut off.
+
+What must hold: every acknowledged plant is there, no other is than was sent, nobody hears
+anything but 200, 400 and 503, and all goes on by itself when the server is back.
+"""
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Literal
+
+import pytest
+
+from command import run
+from load import Load
+from plantstore.plants import NewPlant
+from postgres import Databases, Programs, Server, execute, wait_until
+from proxy import Proxy
+from service import Client, Service, stored_plants
+
+pytestmark = pytest.mark.engines("postgres")
+
+FAILOVERS = 3
+RECOVERY_SECONDS = 10
+
+
+@contextlib.contextmanager
+def loaded(*services: Service) -> Iterator[list[Load]]:
+    """Load services, each with plants of its own, until the block ends; they stop then."""
+    token = services[0].token()
+    loads = [Load(service, token, n * 100_000_000) for n, service in enumerate(services)]
+    try:
+        for load in loads:
+            load.wait_for_more()
+        yield loads
+    finally:
+        for service in services:
+            service.stop()
+        for load in loads:
+            load.join()
+
+
+def assert_nothing_is_lost(database: str, loads: list[Load]) -> None:
+    stored = stored_plants(database)
+    for load in loads:
+        assert set(load.refused) <= {503}
+        assert load.acknowledged.items() <= stored.items(), "an acknowledged plant is missing"
+    sent = {id_: plant for load in loads for id_, plant in load.sent.items()}
+    assert stored.items() <= sent.items(), "a plant is there that nobody sent"
+
+
+def readiness(service: Service) -> int:
+    client = service.client(None)
+    try:
+        return client.send("GET", "/readyz").status
+    finally:
+        client.close()
+
+
+def test_when_the_primary_dies_the_standby_takes_over_and_nothing_is_lost(
+    tmp_path: Path, postgres_programs: Programs
+) -> None:
+    with contextlib.ExitStack() as stack:
+        primary = stack.enter_context(Server(postgres_programs, "primary0"))
+        standby = stack.enter_context(primary.standby("standby0"))
+        primary.wait_for_standby("standby0")
+        hosts = f"127.0.0.1:{primary.port},127.0.0.1:{standby.port}"
+        database = f"postgresql://postgres@{hosts}/postgres"
+        services = [stack.enter_context(Service(tmp_path, database=database)) for _ in range(2)]
+
+        with loaded(*services) as loads:
+            for number in range(1, FAILOVERS + 1):
+                assert [readiness(service) for service in services] == [200, 200]
+                primary.kill()
+                for service in services:
+                    wait_until(lambda service=service: readiness(service) == 503)  # type: ignore[misc]
+                standby.execute("SELECT pg_promote()")
+                for load in loads:
+                    load.wait_for_more(seconds=RECOVERY_SECONDS)
+                for service in services:
+                    wait_until(lambda service=service: readiness(service) == 200)  # type: ignore[misc]
+                # A new standby in the place of the dead primary, for the next round.
+                port, primary = primary.port, standby
+                standby = stack.enter_context(primary.standby(f"standby{number}", port))
+                primary.wait_for_standby(f"standby{number}")
+
+        assert_nothing_is_lost(database, loads)
+        assert all(503 in load.refused for load in loads)
+
+
+def test_a_plant_that_no_standby_has_is_not_acknowledged_however_often_it_is_sent(
+    tmp_path: Path, postgres_programs: Programs
+) -> None:
+    """A commit whose wait for the standby is cancelled succeeds, on the primary alone."""
+    cancel = "SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE wait_event = 'SyncRep'"
+    with contextlib.ExitStack() as stack:
+        primary = stack.enter_context(Server(postgres_programs, "primary"))
+        standby = stack.enter_context(primary.standby("standby"))
+        primary.wait_for_standby("standby")
+        hosts = f"127.0.0.1:{primary.port},127.0.0.1:{standby.port}"
+        database = f"postgresql://postgres@{hosts}/postgres"
+        service = stack.enter_context(Service(tmp_path, database=database))
+        pool = stack.enter_context(ThreadPoolExecutor(1))
+        client = service.client(service.token())
+        assert client.post(NewPlant(1, "a")).status == 200
+        standby.stop()
+
+        for _ in range(3):
+            sent = pool.submit(client.post, NewPlant(2, "b"))
+            wait_until(lambda: bool(primary.execute(cancel)))
+            answer = sent.result(60)
+            assert answer.status == 503
+            assert "sending it again is safe" in answer.json["message"]
+            assert primary.execute("SELECT id FROM plants ORDER BY id") == [(1,), (2,)]
+
+        sent = pool.submit(client.post, NewPlant(2, "b"))
+        standby.start()
+        assert sent.result(60).status == 200
+        primary.kill()
+        standby.execute("SELECT pg_promote()")
+        wait_until(lambda: client.post(NewPlant(3, "c")).status == 200)
+        client.close()
+
+        assert sorted(stored_plants(database)) == [1, 2, 3]
+        assert any("canceling wait for synchronous replication" in line for line in service.log)
+
+
+def test_a_server_restarted_under_load_is_found_again_and_nothing_is_lost(
+    tmp_path: Path, postgres_programs: Programs
+) -> None:
+    with (
+        Server(postgres_programs, "restarted") as server,
+        Service(tmp_path, database=server.url()) as service,
+    ):
+        with loaded(service) as loads:
+            for with_signal in (signal.SIGINT, signal.SIGQUIT, signal.SIGINT):
+                server.stop(with_signal)
+                server.start()
+                loads[0].wait_for_more(seconds=RECOVERY_SECONDS)
+
+        assert_nothing_is_lost(server.url(), loads)
+
+
+def test_connections_cut_under_load_are_made_again_and_nothing_is_lost(
+    tmp_path: Path, database: str
+) -> None:
+    cut = """
+        SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+        WHERE application_name = 'plantstore' AND pid <> pg_backend_pid()
+    """
+    with Service(tmp_path) as service:
+        with loaded(service) as loads:
+            for _ in range(20):
+                execute(database, cut)
+                loads[0].wait_for_more(20, RECOVERY_SECONDS)
+
+        assert_nothing_is_lost(database, loads)
+
+
+def test_a_server_that_hangs_is_answered_with_503_until_it_goes_on(
+    tmp_path: Path, postgres_programs: Programs
+) -> None:
+    with Server(postgres_programs, "hanging") as server:
+        database = server.url() + "?connect_timeout=2&options=-cstatement_timeout%3D200"
+        with Service(tmp_path, database=database) as service:
+            with loaded(service) as loads:
+                server.signal_all(signal.SIGSTOP)
+                loads[0].wait_until(lambda: 503 in loads[0].refused)
+                wait_until(lambda: readiness(service) == 503)
+                server.signal_all(signal.SIGCONT)
+                loads[0].wait_for_more(seconds=RECOVERY_SECONDS)
+                wait_until(lambda: readiness(service) == 200)
+
+            assert_nothing_is_lost(server.url(), loads)
+
+
+@pytest.mark.parametrize(("cut", "stored"), [("before", {1}), ("after", {1, 2})])
+def test_a_connection_cut_in_the_middle_of_a_commit_is_503_and_sending_again_is_safe(
+    tmp_path: Path,
+    postgres_programs: Programs,
+    cut: Literal["before", "after"],
+    stored: set[int],
+) -> None:
+    with (
+        Server(postgres_programs, f"cut_{cut}") as server,
+        Proxy(server.port) as proxy,
+    ):
+        database = f"postgresql://postgres@127.0.0.1:{proxy.port}/postgres"
+        with Service(tmp_path, database=database) as service:
+            client = service.client(service.token())
+            assert client.post(NewPlant(1, "a")).status == 200
+
+            proxy.cut = cut
+            answer = client.post(NewPlant(2, "b"))
+
+            assert (answer.status, answer.json["error"]) == (503, 5003)
+            assert answer.headers["retry-after"] == "1"
+            assert "may or may not be made, and sending it again is safe" in answer.json["message"]
+            assert "127.0.0.1" not in answer.json["message"], "where the server is, is no client's"
+            assert stored_plants(server.url()).keys() == stored
+            assert client.post(NewPlant(2, "b")).status == 200
+            client.close()
+        assert stored_plants(server.url()) == {1: NewPlant(1, "a"), 2: NewPlant(2, "b")}
+
+
+def test_what_was_never_sent_is_answered_as_surely_not_done(
+    tmp_path: Path, postgres_programs: Programs
+) -> None:
+    with Server(postgres_programs, "gone") as server:
+        with Service(tmp_path, database=server.url()) as service:
+            client = service.client(service.token())
+            assert client.post(NewPlant(1, "a")).status == 200
+            server.stop()
+
+            messages = {client.post(NewPlant(2, "b")).json["message"] for _ in range(5)}
+
+            assert "The database cannot be reached; nothing was done" in messages
+            client.close()
+        assert any("Connection refused" in line for line in service.log)
+
+
+def test_ten_instances_start_at_once_on_an_empty_database(tmp_path: Path, database: str) -> None:
+    with contextlib.ExitStack() as stack, ThreadPoolExecutor(10) as pool:
+        services = list(pool.map(lambda _: stack.enter_context(Service(tmp_path)), range(10)))
+        token = services[0].token()
+        for number, service in enumerate(services):
+            client = service.client(token)
+            assert client.post(NewPlant(number, "a")).status == 200
+            client.close()
+
+    assert sum("plst_" in service.said for service in services) == 1
+    assert stored_plants(database).keys() == set(range(10))
+
+
+def test_three_instances_that_take_the_same_ids_store_each_once(
+    tmp_path: Path, database: str
+) -> None:
+    barrier = threading.Barrier(3)
+
+    def create(client: Client, name: str) -> list[int]:
+        barrier.wait()
+        return [client.post(NewPlant(id_, name)).status for id_ in range(200)]
+
+    with contextlib.ExitStack() as stack, ThreadPoolExecutor(3) as pool:
+        services = [stack.enter_context(Service(tmp_path)) for _ in range(3)]
+        token = services[0].token()
+        clients = [service.client(token) for service in services]
+        statuses = list(pool.map(create, clients, "abc"))
+        for client in clients:
+            client.close()
+
+    stored = stored_plants(database)
+    for id_, answers in enumerate(zip(*statuses, strict=True)):
+        assert sorted(answers) == [200, 400, 400]
+        assert stored[id_].name == "abc"[answers.index(200)]
+
+
+# Commands.
+
+
+def test_without_the_extra_it_says_what_to_install(tmp_path: Path) -> None:
+    program = (
+        "import sys; sys.modules['psycopg'] = None\n"
+        "from plantstore.cli import main; sys.exit(main())"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program, "serve", "--database", "postgresql://h/d"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == (
+        "plantstore: PostgreSQL needs more than is installed: pip install 'plantstore[postgres]'\n"
+    )
+
+
+@pytest.mark.parametrize("command", ["serve", "token list", "import plants.csv", "export", "check"])
+def test_a_server_that_is_not_there_is_one_clear_line_without_the_password(
+    tmp_path: Path, command: str
+) -> None:
+    (tmp_path / "plants.csv").write_text("id,name\n1,a\n", encoding="utf-8")
+    database = "postgresql://ann:secret@127.0.0.1:1/garden"
+
+    done = run(tmp_path, *command.split(), env=os.environ | {"PLANTSTORE_DATABASE": database})
+
+    assert done.returncode == 1
+    [line] = done.stderr.splitlines()
+    assert line.startswith("plantstore: The database cannot be reached: ")
+    assert "Connection refused" in line
+    assert "secret" not in line
+
+
+def test_a_service_that_may_not_migrate_asks_for_the_command_that_does(
+    tmp_path: Path, databases: Databases
+) -> None:
+    """Its password is shown nowhere, though the URL has one."""
+    database = databases.new().replace("postgres@", "postgres:secret@")
+    env = os.environ | {"PLANTSTORE_DATABASE": database, "PLANTSTORE_MIGRATE": "false"}
+
+    for command in ("serve", "token create a", "token list"):
+        refused = run(tmp_path, *command.split(), env=env)
+        assert refused.returncode == 1
+        assert "is empty" in refused.stderr
+        assert "secret" not in refused.stderr
+    migrated = run(tmp_path, "migrate", env=env)
+    assert (migrated.returncode, migrated.stderr) == (0, "")
+    assert migrated.stdout.startswith("The schema of postgresql://127.0.0.1")
+    assert migrated.stdout.endswith(" is up to date\n")
+    assert "secret" not in migrated.stdout
+    assert run(tmp_path, "token", "create", "a", env=env).returncode == 0
+    with Service(tmp_path, "--no-migrate", database=database) as service:
+        client = service.client(service.token())
+        assert client.post(NewPlant(1, "a")).status == 200
+        client.close()
+    assert "secret" not in service.said + "".join(service.log)
+
+
+def test_a_backup_says_which_programs_make_one_and_leaves_no_file(
+    tmp_path: Path, database: str
+) -> None:
+    run(tmp_path, "migrate")
+
+    done = run(tmp_path, "backup", "copy.db")
+
+    assert done.returncode == 1
+    assert "pg_dump" in done.stderr
+    assert done.stderr.count("\n") == 1
+    assert not list(tmp_path.iterdir())
+    assert database

@@ -1,0 +1,60 @@
+"""A proxy on loopback that cuts connections where it is told to."""
+
+import contextlib
+import select
+import socket
+import threading
+from typing import Literal, Self
+
+BUFFER_BYTES = 65536
+
+
+class Proxy:
+    """Passes on what clients and a server say to each other, until it is told to cut.
+
+    `cut` is what becomes of the connection of the client that speaks next: it ends
+    before the server hears it, or after the server has answered it, unheard.
+    """
+
+    def __init__(self, server_port: int) -> None:
+        self.server_port = server_port
+        self.cut: Literal["before", "after"] | None = None
+        self.listener = socket.create_server(("127.0.0.1", 0))
+        self.port: int = self.listener.getsockname()[1]
+        self.threads = [threading.Thread(target=self.accept)]
+
+    def __enter__(self) -> Self:
+        self.threads[0].start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.listener.shutdown(socket.SHUT_RDWR)
+        self.listener.close()
+        for thread in self.threads:
+            thread.join(60)
+
+    def accept(self) -> None:
+        with contextlib.suppress(OSError):  # closed
+            while True:
+                client, _ = self.listener.accept()
+                self.threads.append(threading.Thread(target=self.connect, args=(client,)))
+                self.threads[-1].start()
+
+    def connect(self, client: socket.socket) -> None:
+        server = socket.create_connection(("127.0.0.1", self.server_port))
+        with client, server, contextlib.suppress(ConnectionError):
+            while True:
+                ready, _, _ = select.select([client, server], [], [])
+                for speaker, listener in ((client, server), (server, client)):
+                    if speaker not in ready:
+                        continue
+                    said = speaker.recv(BUFFER_BYTES)
+                    if speaker is client and said and self.cut:
+                        cut, self.cut = self.cut, None
+                        if cut == "after":
+                            server.sendall(said)
+                            server.recv(BUFFER_BYTES)
+                        return
+                    if not said:
+                        return
+                    listener.sendall(said)

@@ -41,7 +41,7 @@ bench: $(VENV)/.dev ## measure into benchmarks/results/ (needs wrk and sqlite3; 
 
 lock: $(VENV)/.dev ## resolve the locked requirements anew
 	$(BIN)/uv pip compile $(LOCK) --group build --output-file requirements/run.txt
-	$(BIN)/uv pip compile $(LOCK) --group dev --output-file requirements/dev.txt
+	$(BIN)/uv pip compile $(LOCK) --extra postgres --group dev --output-file requirements/dev.txt
 
 clean: ## remove what make made; databases stay
 	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache

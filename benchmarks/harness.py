@@ -54,23 +54,27 @@ class Server:
         return int(kib) / 1024
 
 
-def plantstore(database: Path, port: int) -> list[str]:
-    """Return the command of this service."""
-    url = f"sqlite:///{database}"
+def plantstore(database: Path | str, port: int) -> list[str]:
+    """Return the command of this service, on a file or on the database of a URL."""
+    url = _url(database)
     return [sys.executable, "-m", "plantstore", "serve", "--port", str(port), "--database", url]
 
 
-def script(name: str, database: Path, port: int) -> list[str]:
+def script(name: str, database: Path | str, port: int) -> list[str]:
     """Return the command of a server that lies in this folder."""
     return [sys.executable, str(HERE / name), str(database), str(port)]
 
 
-def make_token(database: Path, name: str = "benchmark") -> str:
+def make_token(database: Path | str, name: str = "benchmark") -> str:
     """Make a token in a database of this service, which is made if need be."""
-    url = f"sqlite:///{database}"
+    url = _url(database)
     command = [sys.executable, "-m", "plantstore", "token", "create", name, "--database", url]
     done = subprocess.run(command, check=True, capture_output=True, text=True)
     return done.stdout.strip()
+
+
+def _url(database: Path | str) -> str:
+    return f"sqlite:///{database}" if isinstance(database, Path) else database
 
 
 def fill(database: Path, plants: int) -> None:

@@ -74,7 +74,7 @@ def main(database: str, port: str, how: str = "each") -> None:
             store=store,
             writer=writer,
             reader=NoRead(store, queue_reads_max=1, observe=lambda _: None),
-            gate=Gate(store, clock=time.time, monotonic=time.monotonic),
+            gate=Gate(store, clock=time.time, monotonic=time.monotonic, observe=lambda _: None),
             body_bytes_max=settings.body_bytes_max,
             observe=lambda _: None,
         )

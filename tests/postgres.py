@@ -81,7 +81,11 @@ class Server:
         if not self.data.exists():
             options = ["--username", "postgres", "--auth", "trust", "--encoding", "UTF8"]
             self.programs.run("initdb", "-D", str(self.data), *options, "--no-locale", "--no-sync")
-        self.start()
+        try:
+            self.start()
+        except BaseException:
+            self.stop()
+            raise
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -92,6 +96,7 @@ class Server:
             "port": str(self.port),
             "listen_addresses": "127.0.0.1",
             "unix_socket_directories": "",
+            "dynamic_shared_memory_type": "mmap",  # in its folder, where a kill leaves no litter
             **self.settings,
         }
         with (self.programs.folder / f"{self.name}.log").open("ab") as log:
@@ -118,8 +123,13 @@ class Server:
     def stop(self, with_signal: signal.Signals = signal.SIGINT) -> None:
         """Stop: SIGINT ends every connection in good order, SIGQUIT as a crash does."""
         if self.process is not None:
+            self.signal_all(signal.SIGCONT)  # a test that failed may have left it stopped
             self.process.send_signal(with_signal)
-            self.process.wait(60)
+            try:
+                self.process.wait(60)
+            except subprocess.TimeoutExpired:
+                self.kill()
+                raise
             self.process = None
 
     def kill(self) -> None:

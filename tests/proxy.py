@@ -21,7 +21,7 @@ class Proxy:
         self.cut: Literal["before", "after"] | None = None
         self.listener = socket.create_server(("127.0.0.1", 0))
         self.port: int = self.listener.getsockname()[1]
-        self.threads = [threading.Thread(target=self.accept)]
+        self.threads = [threading.Thread(target=self.accept, daemon=True)]
 
     def __enter__(self) -> Self:
         self.threads[0].start()
@@ -32,17 +32,23 @@ class Proxy:
         self.listener.close()
         for thread in self.threads:
             thread.join(60)
+            assert not thread.is_alive(), "a client is still there"
 
     def accept(self) -> None:
         with contextlib.suppress(OSError):  # closed
             while True:
                 client, _ = self.listener.accept()
-                self.threads.append(threading.Thread(target=self.connect, args=(client,)))
+                self.threads.append(
+                    threading.Thread(target=self.connect, args=(client,), daemon=True)
+                )
                 self.threads[-1].start()
 
     def connect(self, client: socket.socket) -> None:
-        server = socket.create_connection(("127.0.0.1", self.server_port))
-        with client, server, contextlib.suppress(ConnectionError):
+        with (
+            client,
+            contextlib.suppress(ConnectionError),
+            socket.create_connection(("127.0.0.1", self.server_port)) as server,
+        ):
             while True:
                 ready, _, _ = select.select([client, server], [], [])
                 for speaker, listener in ((client, server), (server, client)):

@@ -125,6 +125,11 @@ class Service:
             self.process.stderr.close()
         return status
 
+    def children(self) -> list[int]:
+        """Return the ids of the processes that it started, its workers among them."""
+        tasks = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children")
+        return [int(pid) for pid in tasks.read_text(encoding="ascii").split()]
+
     def token(self, *scopes: str, name: str = "test", **changes: Any) -> str:
         """Make a token, as another process would."""
         secret = mint()

@@ -34,6 +34,7 @@ class WatchedStore:
     def __init__(self, store: Store) -> None:
         self._store = store
         self.lookups = 0
+        self.probes = 0
         self.failure: Exception | None = None
         self.read_failure: Exception | None = None
 
@@ -56,6 +57,7 @@ class WatchedStore:
         return self._store.list_plants(after=after, limit=limit, tag=tag)
 
     def probe(self) -> None:
+        self.probes += 1
         if self.read_failure is not None:
             raise self.read_failure
         self._store.probe()
@@ -82,7 +84,12 @@ class World:
             store=self.store,
             writer=self.writer,
             reader=self.reader,
-            gate=Gate(self.store, clock=lambda: self.now, monotonic=lambda: self.now),
+            gate=Gate(
+                self.store,
+                clock=lambda: self.now,
+                monotonic=lambda: self.now,
+                observe=self.events.append,
+            ),
             body_bytes_max=BODY_BYTES_MAX,
             observe=self.events.append,
         )

@@ -37,6 +37,20 @@ class ReadFailed:
 
 
 @dataclass(frozen=True, slots=True)
+class LookupFailed:
+    """A token could not be looked up; who sent it was told, and may send again."""
+
+    error: Exception
+
+
+@dataclass(frozen=True, slots=True)
+class ReadinessChanged:
+    """The store is ready from now on, or is not, for which `error` is the reason."""
+
+    error: BaseException | None
+
+
+@dataclass(frozen=True, slots=True)
 class RequestFailed:
     """A request met an error that nobody foresaw, and was answered with a 500."""
 
@@ -45,5 +59,13 @@ class RequestFailed:
     path: str
 
 
-Event: TypeAlias = WriterStarted | WriterStopped | CommitFailed | ReadFailed | RequestFailed
+Event: TypeAlias = (
+    WriterStarted
+    | WriterStopped
+    | CommitFailed
+    | ReadFailed
+    | LookupFailed
+    | ReadinessChanged
+    | RequestFailed
+)
 Observer: TypeAlias = Callable[[Event], None]

@@ -51,7 +51,7 @@ def test_it_declares_every_path_and_method_that_is_routed_and_no_other() -> None
         store=store,
         writer=writer,
         reader=GroupRead(store, queue_reads_max=1, observe=ignore),
-        gate=Gate(store, clock=float, monotonic=float),
+        gate=Gate(store, clock=float, monotonic=float, observe=ignore),
         body_bytes_max=1,
         observe=ignore,
     )

@@ -1,9 +1,11 @@
 """What a store in PostgreSQL promises beyond what every store does."""
 
 import contextlib
+import functools
 import random
 import signal
 import threading
+import uuid
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
@@ -14,9 +16,11 @@ from plantstore.errors import StoreUnavailableError, StoreUnreachableError, Usag
 from plantstore.plants import NewPlant, Plant
 from plantstore.storage import open_store
 from plantstore.storage.migrate import SchemaPolicy, migrations
-from plantstore.storage.postgres_link import Connection, connect, parse_url
+from plantstore.storage.postgres_connection import Connection, connect, parse_url
+from plantstore.storage.postgres_link import Link
 from plantstore.storage.postgres_plants import page_query
 from plantstore.store import Change, Deletion, Outcome, Replacement, Store
+from plantstore.tokens import TokenRecord
 from postgres import Databases, Programs, Server, execute, wait_until
 
 PLANT = NewPlant(1, "Abies balsamea (L.) Mill.", "Abies")
@@ -283,6 +287,89 @@ def test_two_stores_on_one_database_take_an_id_once(
         assert sorted(outcome.name for outcome in thirds) == ["ID_TAKEN", "ID_TAKEN", "STORED"]
 
 
+# What a commit waits for.
+
+
+@pytest.fixture
+def pair(postgres_programs: Programs) -> Iterator[tuple[Server, Server]]:
+    """Return a primary, and the standby that its commits wait for."""
+    name = f"pair{uuid.uuid4().hex}"
+    with Server(postgres_programs, name) as primary, primary.standby(f"{name}s") as standby:
+        primary.wait_for_standby(f"{name}s")
+        yield primary, standby
+
+
+def waits_for_the_standby(server: Server) -> bool:
+    waiting = "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'SyncRep'"
+    return server.execute(waiting) != [(0,)]
+
+
+@pytest.mark.parametrize("what", ["create", "replace", "delete", "revoke"])
+def test_what_no_standby_has_is_not_acknowledged_when_it_is_asked_for_again(
+    pair: tuple[Server, Server], opened: Callable[[str], Store], what: str
+) -> None:
+    """A commit whose wait is cancelled is done, on the primary alone."""
+    primary, standby = pair
+    store = opened(primary.url())
+    store.apply_changes([PLANT])
+    store.add_token(TokenRecord("a", b"x" * 32, frozenset(), 1))
+    ask: Callable[[], object] = {
+        "create": lambda: store.apply_changes([NewPlant(2, "b")]),
+        "replace": lambda: store.apply_changes([Replacement(1, Plant("b"))]),
+        "delete": lambda: store.apply_changes([Deletion(1)]),
+        "revoke": lambda: store.revoke_token("a", 5),
+    }[what]
+    standby.stop()
+
+    with ThreadPoolExecutor(1) as pool:
+        for _ in range(2):
+            asked = pool.submit(ask)
+            wait_until(lambda: waits_for_the_standby(primary))
+            primary.execute(
+                "SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE wait_event = 'SyncRep'"
+            )
+            with pytest.raises(StoreUnavailableError, match="written") as caught:
+                asked.result(60)
+            assert "wait for the synchronous standby" in caught.value.reason
+        asked = pool.submit(ask)
+        wait_until(lambda: waits_for_the_standby(primary))
+        assert not asked.done()
+        standby.start()
+        asked.result(60)
+
+
+def test_a_commit_that_is_given_up_leaves_no_session_and_no_lock_behind(
+    pair: tuple[Server, Server], opened: Callable[[str], Store]
+) -> None:
+    primary, standby = pair
+    store = opened(primary.url() + "?options=-cstatement_timeout%3D100")
+    store.apply_changes([PLANT])
+    standby.stop()
+
+    for _ in range(2):
+        with pytest.raises(StoreUnavailableError, match="cannot be written"):
+            store.apply_changes([NewPlant(2, "b")])
+
+    wait_until(lambda: not waits_for_the_standby(primary))
+    with pytest.raises(StoreUnavailableError):
+        store.probe()
+    standby.start()
+    wait_until(lambda: is_back(store))
+
+
+def test_a_warning_that_is_about_something_else_fails_nothing(url: str, store: Store) -> None:
+    execute(
+        url,
+        """
+        CREATE FUNCTION warn() RETURNS trigger LANGUAGE plpgsql AS
+        $$ BEGIN RAISE WARNING 'the database must be vacuumed'; RETURN NEW; END $$
+        """,
+    )
+    execute(url, "CREATE TRIGGER warn BEFORE INSERT ON plants EXECUTE FUNCTION warn()")
+
+    assert store.apply_changes([PLANT]) == [Outcome.STORED]
+
+
 # Schema.
 
 
@@ -299,6 +386,22 @@ def test_a_database_of_the_first_schema_is_brought_up_to_date_and_keeps_its_plan
     with contextlib.closing(open_store(url)) as store:
         assert store.check() == (2, 1, 0, [])
     open_store(url, SchemaPolicy.REQUIRE).close()
+
+
+def test_many_stores_may_be_opened_on_a_new_database_at_once(url: str) -> None:
+    barrier = threading.Barrier(10)
+
+    def open_and_close(_: int) -> None:
+        barrier.wait()
+        open_store(url).close()
+
+    with ThreadPoolExecutor(10) as pool:
+        list(pool.map(open_and_close, range(10)))
+
+    assert execute(url, "SELECT version FROM plantstore_migrations ORDER BY version") == [
+        (1,),
+        (2,),
+    ]
 
 
 def make_first_schema(url: str) -> None:
@@ -348,6 +451,30 @@ def test_a_role_that_may_not_make_tables_is_told_so(postgres_programs: Programs)
         with pytest.raises(StoreUnavailableError) as caught:
             open_store(f"{url}?options=-csearch_path%3Dnowhere")
         assert "no schema has been selected" in caught.value.explanation
+
+
+def test_a_table_that_is_not_there_is_the_servers_fault_and_not_ours(
+    url: str, store: Store
+) -> None:
+    store.apply_changes([PLANT])
+    execute(url, "ALTER TABLE plants RENAME TO gone")
+    with pytest.raises(StoreUnavailableError) as caught:
+        store.apply_changes([NewPlant(2, "b")])
+    assert "plants" in caught.value.reason
+
+    execute(url, "ALTER TABLE gone RENAME TO plants")
+    wait_until(lambda: is_back(store))
+    assert store.apply_changes([PLANT]) == [Outcome.ALREADY_STORED]
+
+
+def test_a_store_in_a_schema_of_any_name_is_whole(databases: Databases) -> None:
+    execute(databases.url, 'CREATE SCHEMA "a b"')
+    try:
+        url = f"{databases.url}?options=-csearch_path%3D%22a%5C%20b%22"
+        with contextlib.closing(open_store(url)) as store:
+            assert store.check() == (2, 0, 0, [])
+    finally:
+        execute(databases.url, 'DROP SCHEMA "a b" CASCADE')
 
 
 def test_a_check_names_what_is_not_as_it_must_be(url: str, store: Store) -> None:
@@ -406,14 +533,56 @@ def test_a_server_that_restarts_is_found_again_and_a_cut_off_change_is_of_unknow
         assert store.find_plants([1]) == {1: PLANT}
 
 
-def is_back(store: Store) -> bool:
+def fails(ask: Callable[[], object]) -> bool:
     try:
-        store.probe()
-        store.find_plants([])
-        store.apply_changes([])
+        ask()
     except StoreUnavailableError:
-        return False
-    return True
+        return True
+    return False
+
+
+def pid(link: Link) -> int:
+    with link.using("It failed") as connection:
+        return connection.info.backend_pid
+
+
+def test_an_idle_connection_is_kept_and_one_that_was_lost_meanwhile_is_made_again(
+    url: str,
+) -> None:
+    now = 0.0
+    link = Link(functools.partial(connect, parse_url(url)), lambda: now)
+    first = pid(link)
+
+    now += 100
+    assert pid(link) == first
+    execute(url, f"SELECT pg_terminate_backend({first}, 60000)")
+    now += 100
+    assert pid(link) != first
+    link.close()
+
+
+def test_what_only_the_statement_is_to_blame_for_costs_no_connection(url: str) -> None:
+    open_store(url).close()
+    link = Link(functools.partial(connect, parse_url(f"{url}%20-clock_timeout%3D50")))
+    first = pid(link)
+    with contextlib.closing(in_the_way(url, "LOCK TABLE plants")):
+        for _ in range(3):
+            with (
+                pytest.raises(StoreUnavailableError),
+                link.using("It failed") as connection,
+                connection.transaction(),
+            ):
+                connection.execute("SELECT * FROM plants")
+
+    assert pid(link) == first
+    link.close()
+
+
+def is_back(store: Store) -> bool:
+    return not any(
+        fails(ask)
+        for ask in (store.probe, lambda: store.find_plants([1]), lambda: store.apply_changes([]))
+    )
 
 
 def test_a_server_that_no_longer_takes_writes_is_not_ready(postgres_programs: Programs) -> None:
@@ -421,10 +590,15 @@ def test_a_server_that_no_longer_takes_writes_is_not_ready(postgres_programs: Pr
         Server(postgres_programs, "read_only") as server,
         contextlib.closing(open_store(server.url())) as store,
     ):
+        store.apply_changes([PLANT])
+        assert store.find_plants([1]) == {1: PLANT}
         server.execute("ALTER SYSTEM SET default_transaction_read_only = on")
         server.execute("SELECT pg_reload_conf()")
 
-        wait_until(lambda: not is_back(store))
+        # Another server may take the writes now: what this one says may be old.
+        wait_until(lambda: fails(lambda: store.find_plants([1])))
+        wait_until(lambda: fails(lambda: store.apply_changes([PLANT])))
+        wait_until(lambda: fails(store.probe))
         with pytest.raises(StoreUnavailableError) as caught:
             open_store(server.url())
         assert "read-only" in caught.value.reason

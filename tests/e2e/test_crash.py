@@ -65,9 +65,7 @@ def test_every_acknowledged_replace_and_delete_survives_kill_9(tmp_path: Path) -
 
 def kill_all(service: Service) -> None:
     """Kill the server and its workers, the parent first so that it replaces none."""
-    tasks = Path(f"/proc/{service.process.pid}/task/{service.process.pid}/children")
-    children = [int(pid) for pid in tasks.read_text(encoding="ascii").split()]
-    for pid in (service.process.pid, *children):
+    for pid in (service.process.pid, *service.children()):
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
 

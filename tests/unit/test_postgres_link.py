@@ -2,17 +2,17 @@
 
 from typing import Any, cast
 
+import psycopg
 import pytest
 
 from plantstore.errors import StoreUnavailableError, StoreUnreachableError, UsageError
-from plantstore.storage import display_url
+from plantstore.storage import display_url, open_store
+from plantstore.storage.postgres_connection import Connection, parse_url
 from plantstore.storage.postgres_link import (
     BACKOFF_SECONDS_MAX,
     BACKOFF_SECONDS_MIN,
     FRESH_SECONDS,
-    Connection,
     Link,
-    parse_url,
 )
 
 
@@ -22,12 +22,17 @@ class FakeConnection:
     def __init__(self) -> None:
         self.closed = False
         self.usable = True
+        self.is_reliable = True
         self.looks = 0
-        self.warnings: list[str] = []
 
-    def is_usable(self) -> bool:
+    def is_open(self) -> bool:
         self.looks += 1
         return self.usable
+
+    def check(self) -> None:
+        if not self.is_reliable:
+            self.closed = True
+            raise psycopg.OperationalError("not to be relied upon")
 
     def close(self) -> None:
         self.closed = True
@@ -122,15 +127,29 @@ def test_a_connection_that_was_idle_is_looked_at_and_replaced_if_it_is_lost() ->
     assert first.closed
 
 
-def test_what_ends_with_a_warning_failed_and_the_connection_is_not_used_again() -> None:
+def test_what_must_not_be_relied_upon_failed_and_may_have_taken_effect() -> None:
     server = FakeServer()
+    server.use()
+    server.connections[0].is_reliable = False
 
-    with pytest.raises(StoreUnavailableError) as caught, server.link.using("It failed") as used:
-        used.warnings.append("canceling wait for synchronous replication")
+    with pytest.raises(StoreUnavailableError) as caught:
+        server.use()
 
-    assert not isinstance(caught.value, StoreUnreachableError), "it may have taken effect"
-    assert caught.value.reason == "canceling wait for synchronous replication"
+    assert not isinstance(caught.value, StoreUnreachableError)
+    assert caught.value.explanation == "It failed: not to be relied upon"
     assert server.use() is server.connections[1]
+
+
+def test_a_link_that_was_closed_connects_no_more() -> None:
+    server = FakeServer()
+    server.use()
+
+    server.link.close()
+
+    assert server.connections[0].closed
+    with pytest.raises(StoreUnreachableError):
+        server.use()
+    assert server.attempts == 1
 
 
 @pytest.mark.parametrize(
@@ -148,6 +167,23 @@ def test_what_ends_with_a_warning_failed_and_the_connection_is_not_used_again() 
 )
 def test_a_url_is_shown_without_its_secrets(url: str, shown: str) -> None:
     assert display_url(url) == shown
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "postgresql+psycopg://ann:secret@h/d",
+        "Postgresql://ann:secret@h/d",
+        " postgresql://ann:secret@h/d",
+        "postgresql:ann:secret@h/d",
+        "host=h password=secret",
+    ],
+)
+def test_a_url_that_is_none_of_ours_is_not_quoted(url: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        open_store(url)
+
+    assert "secret" not in caught.value.message
 
 
 @pytest.mark.parametrize(

@@ -42,7 +42,7 @@ def create_app(
     app.add_route("/plants/{id}", plants, suffix="one")
     app.add_route("/openapi.json", Document())
     app.add_route("/healthz", Liveness())
-    app.add_route("/readyz", Readiness(store))
+    app.add_route("/readyz", Readiness(store, observe))
     return _RoutingFirst(app)
 
 

@@ -6,7 +6,13 @@ from typing import Final
 
 from falcon.asgi import Request
 
-from plantstore.errors import ErrorCode, RequestError, ScopeMissingError
+from plantstore.errors import (
+    ErrorCode,
+    RequestError,
+    ScopeMissingError,
+    StoreUnavailableError,
+)
+from plantstore.observe import LookupFailed, Observer
 from plantstore.store import Store
 from plantstore.tokens import TokenRecord, digest, is_well_formed
 
@@ -31,15 +37,21 @@ class Gate:
         store: knows the tokens; it is asked on another thread.
         clock: the time in seconds since 1970, against which tokens expire.
         monotonic: a clock in seconds that is never set back.
+        observe: is told what happens.
 
     """
 
     def __init__(
-        self, store: Store, clock: Callable[[], float], monotonic: Callable[[], float]
+        self,
+        store: Store,
+        clock: Callable[[], float],
+        monotonic: Callable[[], float],
+        observe: Observer,
     ) -> None:
         self._store = store
         self._clock = clock
         self._monotonic = monotonic
+        self._observe = observe
         self._believed: dict[bytes, tuple[float, TokenRecord]] = {}
         self._lookups: dict[bytes, asyncio.Future[TokenRecord | None]] = {}
 
@@ -72,7 +84,11 @@ class Gate:
             self._lookups[key] = lookup
             lookup.add_done_callback(lambda done: self._learn(key, asked_at, done))
         # Shielded: a caller that goes away must not cancel the look-up of the others.
-        record = await asyncio.shield(lookup)
+        try:
+            record = await asyncio.shield(lookup)
+        except StoreUnavailableError as error:
+            message = f"{error.message}; nothing was done"
+            raise StoreUnavailableError(message, error.reason) from error
         if record is None:
             raise _invalid("The token is unknown")
         return record
@@ -82,7 +98,12 @@ class Gate:
     ) -> None:
         del self._lookups[key]
         self._believed.pop(key, None)
-        if lookup.cancelled() or lookup.exception() is not None:
+        if lookup.cancelled():
+            return
+        error = lookup.exception()
+        if isinstance(error, StoreUnavailableError):
+            self._observe(LookupFailed(error))
+        if error is not None:
             return
         record = lookup.result()
         if record is not None:  # Who makes tokens up is not remembered.

@@ -23,7 +23,7 @@ from plantstore.api.app import ASGIApp, create_app
 from plantstore.api.auth import Gate
 from plantstore.api.protocol import HttpProtocol
 from plantstore.cli.tokens import create_token
-from plantstore.errors import PlantStoreError, UsageError
+from plantstore.errors import PlantStoreError, StoreUnreachableError, UsageError
 from plantstore.reader import GroupRead
 from plantstore.settings import Settings
 from plantstore.storage import display_url, open_store
@@ -84,9 +84,9 @@ def _build_app(settings: Settings) -> ASGIApp:
     except PlantStoreError as error:
         if parent is None:
             raise
-        # Uvicorn's parent process takes this status for "do not try again".
         typer.echo(f"plantstore: {error.explanation}", err=True)
-        sys.exit(STARTUP_FAILURE)
+        # To uvicorn's parent process, one status means "do not try again", any other "try again".
+        sys.exit(1 if isinstance(error, StoreUnreachableError) else STARTUP_FAILURE)
     writer = GroupCommit(
         store,
         queue_plants_max=settings.queue_plants_max,
@@ -98,7 +98,7 @@ def _build_app(settings: Settings) -> ASGIApp:
         store=store,
         writer=writer,
         reader=GroupRead(store, queue_reads_max=settings.queue_reads_max, observe=observe),
-        gate=Gate(store, clock=time.time, monotonic=time.monotonic),
+        gate=Gate(store, clock=time.time, monotonic=time.monotonic, observe=observe),
         body_bytes_max=settings.body_bytes_max,
         observe=observe,
     )
@@ -141,14 +141,16 @@ def _introduce(store: Store, settings: Settings, listener: socket.socket) -> Non
                 secret = create_token(store, "first", SCOPES)
                 typer.echo(_GREETING.format(secret=secret, url=url))
         else:
-            typer.echo(_WARNING.format(database=database), err=True)
+            # What a URL of PostgreSQL has of secrets is not shown, and so it is not to be pasted.
+            option = f" --database {database}" if database.startswith("sqlite") else ""
+            typer.echo(_WARNING.format(option=option), err=True)
     typer.echo(f"Serving {database} on {url}", err=True)
 
 
 _WARNING = """\
 There is no token yet, so every request will be refused. Create one:
 
-    plantstore token create NAME --database {database}
+    plantstore token create NAME{option}
 """
 
 _GREETING = """

@@ -24,9 +24,11 @@ def open_store(url: str, policy: SchemaPolicy = SchemaPolicy.MIGRATE) -> Store:
         return _open_postgres(url, policy)
     scheme, separator, path = url.partition(":///")
     if scheme != "sqlite" or not separator or not path or "?" in path or "#" in path:
+        # What is not ours is not quoted: it may hold a password.
+        got = f", got {url!r}" if scheme == "sqlite" else ""
         raise UsageError(
-            "The database must be sqlite:///FILE, sqlite:////FILE or "
-            f"postgresql://USER@HOST:PORT/NAME, got {display_url(url)!r}",
+            "The database must be sqlite:///FILE, sqlite:////FILE or"
+            f" postgresql://USER@HOST:PORT/NAME{got}"
         )
     if path == ":memory:":
         raise UsageError("A database in memory would lose every plant; name a file")

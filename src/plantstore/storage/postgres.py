@@ -1,10 +1,10 @@
 """A store in a database of PostgreSQL, or of what speaks its language.
 
-Three connections: one that changes plants, one that reads them, each used by one
-thread alone, and one for the tokens, behind a lock. Each is made when it is first
-used, and made again when it was lost. What takes its time (a scan, a check) opens its
-own. Any number of stores may work on one database, in any number of processes: they
-keep nothing of their own.
+Four connections: one that changes plants, one that reads them, each used by one
+thread alone, and one for the tokens and one for probes, each behind a lock. Each is
+made when it is first used, and made again when it was lost. What takes its time (a
+scan, a check) opens its own. Any number of stores may work on one database, in any
+number of processes: they keep nothing of their own.
 """
 
 import contextlib
@@ -16,11 +16,17 @@ from typing import Final
 
 from psycopg import IsolationLevel
 
-from plantstore.errors import StoreUnavailableError, UsageError
+from plantstore.errors import UsageError
 from plantstore.plants import NewPlant
 from plantstore.storage.migrate import SchemaPolicy, prepare
-from plantstore.storage.postgres_link import Connection, Link, connect, errors_as_ours, parse_url
-from plantstore.storage.postgres_plants import apply_changes, select_by_id, select_page
+from plantstore.storage.postgres_connection import Connection, connect, errors_as_ours, parse_url
+from plantstore.storage.postgres_link import Link
+from plantstore.storage.postgres_plants import (
+    LEAVE_A_TRACE,
+    apply_changes,
+    select_by_id,
+    select_page,
+)
 from plantstore.storage.postgres_upkeep import PostgresSchema, check
 from plantstore.storage.token_rows import COLUMNS, from_row, to_row
 from plantstore.store import SCAN_PLANTS_MAX, Change, Condition, Outcome, Page, scan
@@ -30,6 +36,10 @@ _INSERT_RECORD: Final = f"""
 INSERT INTO tokens ({COLUMNS}) VALUES (%s, %s, %s, %s, %s, %s) ON CONFLICT (name) DO NOTHING
 """
 _SELECT_RECORDS: Final = f"SELECT {COLUMNS} FROM tokens"
+
+_REVOKE_RECORD: Final = f"""
+UPDATE tokens SET revoked_at = coalesce(revoked_at, %s) WHERE name = %s RETURNING {COLUMNS}
+"""
 
 _CANNOT_READ: Final = "The database cannot be read"
 _CANNOT_WRITE: Final = "The database cannot be written"
@@ -58,10 +68,11 @@ class PostgresStore:
         self._conninfo = parse_url(url)
         with self._unbounded() as connection, errors_as_ours(f"{database} cannot be opened"):
             prepare(PostgresSchema(connection, database), policy)
-        self._writes, self._reads, self._tokens = (
-            Link(functools.partial(connect, self._conninfo)) for _ in range(3)
+        self._writes, self._reads, self._tokens, self._probes = (
+            Link(functools.partial(connect, self._conninfo)) for _ in range(4)
         )
         self._tokens_lock = threading.Lock()
+        self._probes_lock = threading.Lock()
 
     def apply_changes(self, changes: Sequence[Change]) -> list[Outcome]:
         with self._writes.using(_CANNOT_WRITE) as connection:
@@ -85,11 +96,8 @@ class PostgresStore:
             return int(count)
 
     def probe(self) -> None:
-        with self._tokens_lock, self._tokens.using(_CANNOT_READ) as connection:
-            [[read_only]] = connection.execute("SHOW transaction_read_only")
-            if read_only == "on":
-                connection.close()  # The next one may lead to a server that takes writes.
-                raise StoreUnavailableError(_CANNOT_WRITE, "the server takes no writes")
+        with self._probes_lock, self._probes.using(_CANNOT_WRITE) as connection:
+            connection.execute(LEAVE_A_TRACE)
 
     def check(self) -> Condition:
         with self._snapshot() as connection:
@@ -119,18 +127,16 @@ class PostgresStore:
 
     def revoke_token(self, name: str, now: int) -> TokenRecord:
         with self._tokens_lock, self._tokens.using(_CANNOT_WRITE) as connection:
-            connection.execute(
-                "UPDATE tokens SET revoked_at = %s WHERE name = %s AND revoked_at IS NULL",
-                (now, name),
-            )
-        records = self._read_tokens("WHERE name = %s", name)
-        if not records:
+            # Revoked again or not, it is written, and so as safe as it will ever be.
+            rows = connection.execute(_REVOKE_RECORD, (now, name)).fetchall()
+        if not rows:
             raise UsageError(f"There is no token named {name!r}")
-        return records[0]
+        return from_row(rows[0])
 
     def close(self) -> None:
-        for link in (self._writes, self._reads, self._tokens):
-            link.close()
+        with self._tokens_lock, self._probes_lock:
+            for link in (self._writes, self._reads, self._tokens, self._probes):
+                link.close()
 
     def _read_tokens(self, clause: str, *bindings: str | bytes) -> list[TokenRecord]:
         with self._tokens_lock, self._tokens.using(_CANNOT_READ) as connection:

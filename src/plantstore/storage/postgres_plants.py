@@ -13,10 +13,15 @@ from typing import Any, Final
 
 from plantstore.errors import StoreUnavailableError
 from plantstore.plants import ID_MIN, NewPlant
-from plantstore.storage.postgres_link import Connection
+from plantstore.storage.postgres_connection import Connection
 from plantstore.store import PAGE_BYTES_MAX, Change, Outcome, Page, decide
 
 BYTES: Final = "octet_length(name) + coalesce(octet_length(tag), 0)"
+
+# What writes nothing waits for no standby, though it may tell of what others wrote: that a plant
+# is gone, say. A trace in the log makes its commit wait until they are on the standby too.
+LEAVE_A_TRACE: Final = "SELECT pg_logical_emit_message(true, 'plantstore', '')"
+
 _GIVEN: Final = "unnest(%b::bigint[], %b::text[], %b::text[])"
 _CREATE: Final = f"""
 INSERT INTO plants (id, name, tag) SELECT * FROM {_GIVEN} ORDER BY 1
@@ -136,6 +141,8 @@ def _decide_under_locks(
             connection.execute(_UPDATE, _arrays(changed))
         if gone := [id_ for id_ in locked if difference.get(id_, ...) is None]:
             connection.execute(_DELETE, (gone,))
+        if not locked and not new:
+            connection.execute(LEAVE_A_TRACE)
     return outcomes
 
 

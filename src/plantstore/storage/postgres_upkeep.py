@@ -9,13 +9,19 @@ from psycopg import errors
 
 from plantstore.errors import StoreUnavailableError
 from plantstore.storage.migrate import known_version, migrations
-from plantstore.storage.postgres_link import Connection
+from plantstore.storage.postgres_connection import Connection
 from plantstore.store import Condition
 
 # The advisory lock that whoever migrates holds, in the database.
 LOCK: Final = int.from_bytes(b"plst")
 
 _TABLES: Final = ("plants", "tokens", "plantstore_migrations")
+
+# Read from the catalog itself: what a session remembers of it (to_regclass) may be from before
+# it waited for the lock.
+_COUNT_RECORD_TABLES: Final = """
+SELECT count(*) FROM pg_class WHERE relname = 'plantstore_migrations' AND pg_table_is_visible(oid)
+"""
 
 # The columns and indexes of our tables; what the operator adds is not looked at.
 _SELECT_SCHEMA: Final = """
@@ -28,7 +34,7 @@ SELECT relname || '.' || attname, format_type(atttypid, atttypmod) || attnotnull
 FROM pg_attribute JOIN ours ON ours.oid = attrelid WHERE attnum > 0 AND NOT attisdropped
 UNION ALL
 SELECT pg_class.relname,
-    indisvalid || regexp_replace(pg_get_indexdef(indexrelid), ' ON [^ ]+ ', ' ')
+    indisvalid || regexp_replace(pg_get_indexdef(indexrelid), ' ON .* USING ', ' USING ')
 FROM pg_index JOIN ours ON ours.oid = indrelid JOIN pg_class ON pg_class.oid = indexrelid
 """
 
@@ -49,7 +55,7 @@ class PostgresSchema:
         self._connection = connection
 
     def version(self) -> int:
-        if _one(self._connection, "SELECT to_regclass('plantstore_migrations')::text") is None:
+        if not _one(self._connection, _COUNT_RECORD_TABLES):
             return 0
         version = _one(
             self._connection, "SELECT coalesce(max(version), 0) FROM plantstore_migrations"
@@ -59,16 +65,17 @@ class PostgresSchema:
     @contextmanager
     def locked(self) -> Iterator[None]:
         with self._connection.transaction():
-            # However long another takes to migrate; what comes then has a bound again.
+            # However long another takes to migrate; what comes then has its bound again.
+            bound = _one(self._connection, "SELECT current_setting('lock_timeout')")
             self._connection.execute("SET LOCAL lock_timeout = 0")
             self._connection.execute("SELECT pg_advisory_xact_lock(%s)", (LOCK,))
-            self._connection.execute("SET LOCAL lock_timeout = '5s'")
+            self._connection.execute("SELECT set_config('lock_timeout', %s, true)", (bound,))
             yield
 
     def apply(self, step: str, version: int) -> None:
         try:
             self._connection.execute(step.encode())
-        except errors.DuplicateTable as error:
+        except (errors.DuplicateObject, errors.DuplicateTable) as error:
             raise StoreUnavailableError(
                 f"The database {self.database} is another program's: {error.diag.message_primary}"
             ) from error

@@ -59,6 +59,7 @@ def connect(path: str, policy: SchemaPolicy = SchemaPolicy.ACCEPT) -> apsw.Conne
         raise StoreUnavailableError(f"The database {path} cannot be written: it is read-only")
     # Only when this returns is it known to be ours, and may be changed.
     prepare(SQLiteSchema(connection, path), policy)
+    connection.set_busy_handler(None)  # or its waits and those here would multiply
     for pragma in (
         "journal_mode = WAL",
         "synchronous = FULL",
@@ -70,11 +71,12 @@ def connect(path: str, policy: SchemaPolicy = SchemaPolicy.ACCEPT) -> apsw.Conne
     # After a crash, SQLite brings back what it finds whole in the log, synced or not. It is
     # synced, by a checkpoint, before anybody is told that it is stored.
     _insist(functools.partial(connection.wal_checkpoint, mode=apsw.SQLITE_CHECKPOINT_PASSIVE))
+    connection.set_busy_handler(_wait_for_another)
     return connection
 
 
 def _insist(act: Callable[[], object]) -> None:
-    """Do what another process may be in the way of, and for which SQLite asks no handler."""
+    """Do what another process may be in the way of, and for which SQLite may ask no handler."""
     for polls in itertools.count():
         try:
             act()

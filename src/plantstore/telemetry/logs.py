@@ -2,6 +2,10 @@
 
 import logging
 import sys
+import threading
+import time
+from collections.abc import Callable
+from typing import Final
 
 import structlog
 
@@ -9,12 +13,17 @@ from plantstore.errors import StoreUnavailableError
 from plantstore.observe import (
     CommitFailed,
     Event,
+    LookupFailed,
     Observer,
     ReadFailed,
+    ReadinessChanged,
     RequestFailed,
     WriterStarted,
     WriterStopped,
 )
+
+# How long a failure of the store is not told again.
+QUIET_SECONDS: Final = 1.0
 
 
 def configure_logs() -> None:
@@ -52,20 +61,50 @@ def configure_logs() -> None:
     )
 
 
-def log_events() -> Observer:
-    """Return an observer that writes a line for each event."""
+class _Failures:
+    """Writes a line for a failure, but of the store's one a second of each kind.
+
+    While the store is away, each request is one; the next line has how many `more`
+    there were.
+    """
+
+    def __init__(self, log: structlog.stdlib.BoundLogger, monotonic: Callable[[], float]) -> None:
+        self._log = log
+        self._monotonic = monotonic
+        self._lock = threading.Lock()
+        self._quiet: dict[str, tuple[float, int]] = {}
+
+    def tell(self, kind: str, error: BaseException, **what: int) -> None:
+        if not isinstance(error, StoreUnavailableError):
+            self._log.error(kind, **what, exc_info=error)
+            return
+        with self._lock:
+            now = self._monotonic()
+            until, more = self._quiet.get(kind, (now, 0))
+            is_told = now >= until
+            self._quiet[kind] = (now + QUIET_SECONDS, 0) if is_told else (until, more + 1)
+        if is_told:
+            what |= {"more": more} if more else {}
+            self._log.error(kind, **what, reason=error.explanation)
+
+
+def log_events(monotonic: Callable[[], float] = time.monotonic) -> Observer:
+    """Return an observer that writes a line for each event; see `_Failures` for which not."""
     log: structlog.stdlib.BoundLogger = structlog.get_logger("plantstore")
+    failures = _Failures(log, monotonic)
 
     def observe(event: Event) -> None:
         match event:
-            case CommitFailed(error=StoreUnavailableError() as error, changes=changes):
-                log.error("commit failed", changes=changes, reason=error.explanation)
             case CommitFailed(error=error, changes=changes):
-                log.error("commit failed", changes=changes, exc_info=error)
-            case ReadFailed(error=StoreUnavailableError() as error, reads=reads):
-                log.error("read failed", reads=reads, reason=error.explanation)
+                failures.tell("commit failed", error, changes=changes)
             case ReadFailed(error=error, reads=reads):
-                log.error("read failed", reads=reads, exc_info=error)
+                failures.tell("read failed", error, reads=reads)
+            case LookupFailed(error=error):
+                failures.tell("token look-up failed", error)
+            case ReadinessChanged(error=None):
+                log.info("ready again")
+            case ReadinessChanged(error=BaseException() as error):
+                failures.tell("not ready", error)
             case RequestFailed(error=error, method=method, path=path):
                 log.error("request failed", method=method, path=path, exc_info=error)
             case WriterStarted():

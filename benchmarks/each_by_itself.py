@@ -1,0 +1,110 @@
+"""A commit for each request: this service in everything but the group commit.
+
+It takes a connection from a pool, as a service is usually written, asynchronously or
+on a thread for each connection.
+"""
+
+import asyncio
+import socket
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import uvicorn
+from psycopg_pool import AsyncConnectionPool, ConnectionPool
+
+from plantstore.api.app import ASGIApp, create_app
+from plantstore.api.auth import Gate
+from plantstore.cli.serve import server_config
+from plantstore.plants import NewPlant
+from plantstore.reader import GroupRead
+from plantstore.settings import Settings
+from plantstore.storage import open_store
+from plantstore.storage.postgres_connection import parse_url
+from plantstore.store import Change, Outcome
+from plantstore.writer import GroupCommit
+
+CREATE = "INSERT INTO plants (id, name, tag) VALUES (%s, %s, %s) ON CONFLICT (id) DO NOTHING"
+
+
+class EachAsynchronously(GroupCommit):
+    """Stores each plant on an asynchronous connection."""
+
+    pool: AsyncConnectionPool
+
+    def use(self, conninfo: str, connections: int) -> None:
+        self.pool = AsyncConnectionPool(
+            conninfo,
+            min_size=connections,
+            max_size=connections,
+            kwargs={"autocommit": True},
+            open=False,
+        )
+        self.opened = asyncio.Lock()
+
+    async def submit(self, change: Change) -> Outcome:
+        assert isinstance(change, NewPlant)
+        if self.pool.closed:
+            async with self.opened:
+                if self.pool.closed:
+                    await self.pool.open(wait=True)
+        async with self.pool.connection() as connection:
+            made = await connection.execute(CREATE, (change.id, change.name, change.tag))
+        return Outcome.STORED if made.rowcount else Outcome.ALREADY_STORED
+
+
+class EachOnAThread(GroupCommit):
+    """Stores each plant on a thread, with a synchronous connection."""
+
+    def use(self, conninfo: str, connections: int) -> None:
+        self.pool = ConnectionPool(
+            conninfo,
+            min_size=connections,
+            max_size=connections,
+            kwargs={"autocommit": True},
+            open=True,
+        )
+        self.threads = ThreadPoolExecutor(connections)
+
+    async def submit(self, change: Change) -> Outcome:
+        assert isinstance(change, NewPlant)
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self.threads, self.store, change)
+
+    def store(self, plant: NewPlant) -> Outcome:
+        with self.pool.connection() as connection:
+            made = connection.execute(CREATE, (plant.id, plant.name, plant.tag))
+        return Outcome.STORED if made.rowcount else Outcome.ALREADY_STORED
+
+
+def main(database: str, port: str, how: str, connections: str) -> None:
+    writer_class: type[EachAsynchronously | EachOnAThread] = (
+        EachAsynchronously if how == "async" else EachOnAThread
+    )
+    settings = Settings(database=database, port=int(port))
+
+    def build_app() -> ASGIApp:
+        store = open_store(settings.database)
+        writer = writer_class(
+            store,
+            queue_plants_max=1,
+            queue_characters_max=1,
+            batch_plants_max=1,
+            observe=lambda _: None,
+        )
+        writer.use(parse_url(database), int(connections))
+        return create_app(
+            store=store,
+            writer=writer,
+            reader=GroupRead(store, queue_reads_max=1, observe=lambda _: None),
+            gate=Gate(store, clock=time.time, monotonic=time.monotonic, observe=lambda _: None),
+            body_bytes_max=settings.body_bytes_max,
+            observe=lambda _: None,
+        )
+
+    with socket.create_server((settings.host, settings.port)) as listener:
+        uvicorn.Server(server_config(build_app, settings)).run(sockets=[listener])
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

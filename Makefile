@@ -9,7 +9,7 @@ LOCK := pyproject.toml --quiet --upgrade --universal --python-version 3.11 --gen
 	--no-emit-index-url --no-emit-find-links --custom-compile-command "make lock"
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test check format bench lock clean
+.PHONY: help setup run postgres test check format bench lock clean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -18,6 +18,8 @@ setup: $(VENV)/.dev ## install everything that development needs into .venv
 
 run: $(VENV)/.run ## serve on http://127.0.0.1:8000, storing into plants.db
 	$(BIN)/plantstore serve
+
+postgres: $(VENV)/.postgres ## install what --database postgresql://... needs
 
 test: $(VENV)/.dev ## run every test
 	$(BIN)/pytest -q
@@ -38,9 +40,11 @@ bench: $(VENV)/.dev ## measure into benchmarks/results/ (needs wrk and sqlite3; 
 	$(BIN)/python benchmarks/random_ids.py
 	$(BIN)/python benchmarks/reads.py
 	$(BIN)/python benchmarks/transfer.py $(CSV)
+	PYTHONPATH=tests $(BIN)/python benchmarks/on_postgres.py
 
 lock: $(VENV)/.dev ## resolve the locked requirements anew
 	$(BIN)/uv pip compile $(LOCK) --group build --output-file requirements/run.txt
+	$(BIN)/uv pip compile $(LOCK) --extra postgres --group build --output-file requirements/postgres.txt
 	$(BIN)/uv pip compile $(LOCK) --extra postgres --group dev --output-file requirements/dev.txt
 
 clean: ## remove what make made; databases stay
@@ -55,6 +59,10 @@ $(VENV)/bin/python:
 $(VENV)/.run: requirements/run.txt pyproject.toml | $(VENV)/bin/python
 	$(INSTALL) --require-hashes --requirement requirements/run.txt
 	$(INSTALL) --no-deps --no-build-isolation --editable .
+	touch $@
+
+$(VENV)/.postgres: requirements/postgres.txt $(VENV)/.run
+	$(INSTALL) --require-hashes --requirement requirements/postgres.txt
 	touch $@
 
 $(VENV)/.dev: requirements/dev.txt $(VENV)/.run

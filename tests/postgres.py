@@ -71,7 +71,7 @@ class Server:
     def __init__(self, programs: Programs, name: str, **settings: str) -> None:
         self.programs = programs
         self.name = name
-        self.data = programs.folder / name
+        self.data = programs.folder / f"{name}.{uuid.uuid4().hex}"
         self.settings = settings
         with socket.create_server(("127.0.0.1", 0)) as listener:
             self.port: int = listener.getsockname()[1]
@@ -99,7 +99,7 @@ class Server:
             "dynamic_shared_memory_type": "mmap",  # in its folder, where a kill leaves no litter
             **self.settings,
         }
-        with (self.programs.folder / f"{self.name}.log").open("ab") as log:
+        with (self.programs.folder / "log").open("ab") as log:
             self.process = subprocess.Popen(
                 [
                     *(self.programs.path / "postgres", "-D", self.data),

@@ -5,7 +5,6 @@ import functools
 import random
 import signal
 import threading
-import uuid
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
@@ -293,9 +292,8 @@ def test_two_stores_on_one_database_take_an_id_once(
 @pytest.fixture
 def pair(postgres_programs: Programs) -> Iterator[tuple[Server, Server]]:
     """Return a primary, and the standby that its commits wait for."""
-    name = f"pair{uuid.uuid4().hex}"
-    with Server(postgres_programs, name) as primary, primary.standby(f"{name}s") as standby:
-        primary.wait_for_standby(f"{name}s")
+    with Server(postgres_programs, "primary") as primary, primary.standby("standby") as standby:
+        primary.wait_for_standby("standby")
         yield primary, standby
 
 

@@ -2,11 +2,15 @@
 
 import functools
 import inspect
+import logging
+import os
 import signal
 import sys
+import threading
 import typing
 from collections.abc import Callable
-from typing import Annotated, Any, NoReturn
+from types import FrameType
+from typing import Annotated, Any
 
 import typer
 
@@ -73,13 +77,20 @@ def common(
     """Hold the options that come before a command."""
 
 
-def _exit(number: int, _frame: object) -> NoReturn:
+def _exit(number: int, frame: FrameType | None) -> None:
+    """End the program; if it is in a finalizer, which would swallow that, a moment later."""
+    while frame is not None:
+        if frame.f_code.co_name == "__del__":
+            threading.Timer(0.01, os.kill, (os.getpid(), number)).start()
+            return
+        frame = frame.f_back
     sys.exit(128 + number)
 
 
 def main() -> int:
     """Run the command line; return the exit status: 0, 1 for an error, 2 for bad usage."""
     signal.signal(signal.SIGTERM, _exit)  # in good order, so that nothing is left half done
+    logging.lastResort = None  # what the libraries warn of is not for who runs a command
     try:
         return app(sys.argv[1:] or ["--help"], standalone_mode=False) or 0
     except PlantStoreError as error:

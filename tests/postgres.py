@@ -135,9 +135,12 @@ class Server:
     def kill(self) -> None:
         """End the server and all that serve connections, at once, as a power cut would."""
         assert self.process is not None
+        *_, shared_memory, _ = (self.data / "postmaster.pid").read_text().splitlines()
         self.signal_all(signal.SIGKILL)
         self.process.wait(60)
         self.process = None
+        # What a server that is killed leaves behind, and its next start would remove.
+        subprocess.run(["ipcrm", "-m", shared_memory.split()[1]], check=False, capture_output=True)
 
     def signal_all(self, with_signal: signal.Signals) -> None:
         """Send a signal to the server, and then to all that serve connections."""

@@ -225,6 +225,22 @@ def test_a_change_waits_for_another_store_that_takes_the_same_id(
         assert made.result(60) == outcomes
 
 
+def test_ids_are_taken_in_their_order_so_that_nobody_waits_in_a_circle(
+    url: str, store: Store
+) -> None:
+    changes = [NewPlant(id_, "mine") for id_ in (3, 2, 1)]
+    with (
+        contextlib.closing(in_the_way(url, "INSERT INTO plants VALUES (2, 'theirs')")) as other,
+        ThreadPoolExecutor(1) as pool,
+    ):
+        made = pool.submit(store.apply_changes, changes)
+        wait_until(lambda: is_waiting(url))
+        other.execute("INSERT INTO plants VALUES (3, 'theirs')")
+        other.commit()
+
+        assert made.result(60) == [Outcome.ID_TAKEN, Outcome.ID_TAKEN, Outcome.STORED]
+
+
 def test_a_lock_that_is_never_let_go_is_503_and_the_next_change_is_made(
     url: str, opened: Callable[[str], Store]
 ) -> None:

@@ -2,6 +2,7 @@
 
 import contextlib
 import functools
+import hashlib
 import random
 import signal
 import threading
@@ -122,6 +123,20 @@ def test_long_tags_are_stored_and_listed_by_the_whole_of_them(store: Store) -> N
         assert store.list_plants(after=None, limit=9, tag=plant.tag) == ([plant], True)
 
 
+# Two texts with one MD5 (Marc Stevens, 2024), which is what the index of tags holds.
+COLLIDING = "TEXTCOLLBYfGiJUETHQ4h{}cKSMd5zYpgqf1YRDhkmxHkhPWptrkoyz28wnI9V0aHeAuaKnak"
+
+
+def test_tags_of_one_hash_are_told_apart(store: Store) -> None:
+    tags = [COLLIDING.format(letter) for letter in "AE"]
+    assert len({hashlib.md5(tag.encode()).digest() for tag in tags}) == 1
+    plants = [NewPlant(id_, "a", tag) for id_, tag in enumerate(tags)]
+    store.apply_changes(plants)
+
+    for plant in plants:
+        assert store.list_plants(after=None, limit=9, tag=plant.tag) == ([plant], True)
+
+
 def test_a_tag_that_no_plant_can_have_lists_none(store: Store) -> None:
     store.apply_changes([PLANT])
 
@@ -223,6 +238,23 @@ def test_a_change_waits_for_another_store_that_takes_the_same_id(
         other.execute(end.encode())
 
         assert made.result(60) == outcomes
+
+
+def test_a_plant_that_comes_and_goes_in_a_batch_takes_no_other_along(
+    url: str, store: Store
+) -> None:
+    changes = [NewPlant(4, "mine"), NewPlant(5, "mine"), Deletion(5)]
+    with (
+        contextlib.closing(in_the_way(url, "INSERT INTO plants VALUES (4, 'theirs')")) as other,
+        ThreadPoolExecutor(1) as pool,
+    ):
+        made = pool.submit(store.apply_changes, changes)
+        wait_until(lambda: is_waiting(url))  # it has decided, and not written yet
+        execute(url, "INSERT INTO plants VALUES (5, 'theirs')")
+        other.rollback()
+
+        assert made.result(60) == [Outcome.STORED, Outcome.STORED, Outcome.DELETED]
+        assert store.find_plants([5]) == {5: NewPlant(5, "theirs")}
 
 
 def test_ids_are_taken_in_their_order_so_that_nobody_waits_in_a_circle(

@@ -5,23 +5,17 @@ on a thread for each connection.
 """
 
 import asyncio
-import socket
 import sys
-import time
 from concurrent.futures import ThreadPoolExecutor
 
-import uvicorn
 from psycopg_pool import AsyncConnectionPool, ConnectionPool
 
-from plantstore.api.app import ASGIApp, create_app
-from plantstore.api.auth import Gate
-from plantstore.cli.serve import server_config
+from noop import make_writer, serve
 from plantstore.plants import NewPlant
 from plantstore.reader import GroupRead
 from plantstore.settings import Settings
-from plantstore.storage import open_store
 from plantstore.storage.postgres_connection import parse_url
-from plantstore.store import Change, Outcome
+from plantstore.store import Change, Outcome, Store
 from plantstore.writer import GroupCommit
 
 CREATE = "INSERT INTO plants (id, name, tag) VALUES (%s, %s, %s) ON CONFLICT (id) DO NOTHING"
@@ -81,29 +75,13 @@ def main(database: str, port: str, how: str, connections: str) -> None:
     writer_class: type[EachAsynchronously | EachOnAThread] = (
         EachAsynchronously if how == "async" else EachOnAThread
     )
-    settings = Settings(database=database, port=int(port))
 
-    def build_app() -> ASGIApp:
-        store = open_store(settings.database)
-        writer = writer_class(
-            store,
-            queue_plants_max=1,
-            queue_characters_max=1,
-            batch_plants_max=1,
-            observe=lambda _: None,
-        )
+    def make(store: Store) -> GroupCommit:
+        writer = make_writer(writer_class, store)
         writer.use(parse_url(database), int(connections))
-        return create_app(
-            store=store,
-            writer=writer,
-            reader=GroupRead(store, queue_reads_max=1, observe=lambda _: None),
-            gate=Gate(store, clock=time.time, monotonic=time.monotonic, observe=lambda _: None),
-            body_bytes_max=settings.body_bytes_max,
-            observe=lambda _: None,
-        )
+        return writer
 
-    with socket.create_server((settings.host, settings.port)) as listener:
-        uvicorn.Server(server_config(build_app, settings)).run(sockets=[listener])
+    serve(Settings(database=database, port=int(port)), make, GroupRead)
 
 
 if __name__ == "__main__":

@@ -9,9 +9,12 @@ for each answer, and pays for that in its own system calls; the second does not.
 """
 
 import asyncio
+import functools
 import socket
 import sys
 import time
+from collections.abc import Callable
+from typing import TypeVar
 
 import uvicorn
 
@@ -22,8 +25,10 @@ from plantstore.plants import NewPlant
 from plantstore.reader import GroupRead
 from plantstore.settings import Settings
 from plantstore.storage import open_store
-from plantstore.store import Change, Outcome
+from plantstore.store import Change, Outcome, Store
 from plantstore.writer import GroupCommit
+
+WriterT = TypeVar("WriterT", bound=GroupCommit)
 
 
 class NoCommit(GroupCommit):
@@ -57,23 +62,17 @@ class NoCommitTogether(GroupCommit):
         turn.set_result(None)
 
 
-def main(database: str, port: str, how: str = "each") -> None:
-    writer_class = {"each": NoCommit, "together": NoCommitTogether}[how]
-    settings = Settings(database=f"sqlite:///{database}", port=int(port))
+def serve(
+    settings: Settings, make_writer: Callable[[Store], GroupCommit], reader_class: type[GroupRead]
+) -> None:
+    """Serve as `plantstore serve` does, with another writer or reader."""
 
     def build_app() -> ASGIApp:
         store = open_store(settings.database)
-        writer = writer_class(
-            store,
-            queue_plants_max=1,
-            queue_characters_max=1,
-            batch_plants_max=1,
-            observe=lambda _: None,
-        )
         return create_app(
             store=store,
-            writer=writer,
-            reader=NoRead(store, queue_reads_max=1, observe=lambda _: None),
+            writer=make_writer(store),
+            reader=reader_class(store, queue_reads_max=1_000, observe=lambda _: None),
             gate=Gate(store, clock=time.time, monotonic=time.monotonic, observe=lambda _: None),
             body_bytes_max=settings.body_bytes_max,
             observe=lambda _: None,
@@ -81,6 +80,23 @@ def main(database: str, port: str, how: str = "each") -> None:
 
     with socket.create_server((settings.host, settings.port)) as listener:
         uvicorn.Server(server_config(build_app, settings)).run(sockets=[listener])
+
+
+def make_writer(writer_class: type[WriterT], store: Store) -> WriterT:
+    """Make a writer whose queue is not used."""
+    return writer_class(
+        store,
+        queue_plants_max=1,
+        queue_characters_max=1,
+        batch_plants_max=1,
+        observe=lambda _: None,
+    )
+
+
+def main(database: str, port: str, how: str = "each") -> None:
+    writer_class: type[GroupCommit] = {"each": NoCommit, "together": NoCommitTogether}[how]
+    settings = Settings(database=f"sqlite:///{database}", port=int(port))
+    serve(settings, functools.partial(make_writer, writer_class), NoRead)
 
 
 if __name__ == "__main__":

@@ -243,7 +243,7 @@ def test_a_change_waits_for_another_store_that_takes_the_same_id(
 def test_a_plant_that_comes_and_goes_in_a_batch_takes_no_other_along(
     url: str, store: Store
 ) -> None:
-    changes = [NewPlant(4, "mine"), NewPlant(5, "mine"), Deletion(5)]
+    changes: list[Change] = [NewPlant(4, "mine"), NewPlant(5, "mine"), Deletion(5)]
     with (
         contextlib.closing(in_the_way(url, "INSERT INTO plants VALUES (4, 'theirs')")) as other,
         ThreadPoolExecutor(1) as pool,

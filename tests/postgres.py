@@ -16,6 +16,10 @@ from typing import Any, Self
 
 import psycopg
 
+from plantstore.errors import StoreUnavailableError
+from plantstore.storage.postgres_connection import Connection, connect, parse_url
+from plantstore.store import Store
+
 # PostgreSQL does not run as root; this user is on every machine, and owns nothing.
 NOBODY = 65534
 
@@ -206,3 +210,36 @@ class Databases:
         execute(self.url, f"CREATE SCHEMA {name}")
         self.names.append(name)
         return f"{self.url}{'&' if '?' in self.url else '?'}options=-csearch_path%3D{name}"
+
+
+def in_the_way(url: str, statement: str) -> psycopg.Connection:
+    """Begin a transaction that does something, and leave it open."""
+    connection = psycopg.connect(url)
+    connection.execute(statement.encode())
+    return connection
+
+
+def is_waiting(url: str) -> bool:
+    waiting = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
+    return execute(url, waiting) != [(0,)]
+
+
+def fails(ask: Callable[[], object]) -> bool:
+    try:
+        ask()
+    except StoreUnavailableError:
+        return True
+    return False
+
+
+def is_back(store: Store) -> bool:
+    return not any(
+        fails(ask)
+        for ask in (store.probe, lambda: store.find_plants([1]), lambda: store.apply_changes([]))
+    )
+
+
+@contextlib.contextmanager
+def connected(url: str) -> Iterator[Connection]:
+    with contextlib.closing(connect(parse_url(url))) as connection:
+        yield connection

@@ -5,7 +5,7 @@ import os
 import secrets
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Final
+from typing import BinaryIO, Final, TextIO
 
 from plantstore.errors import UsageError
 from plantstore.store import Store
@@ -55,6 +55,13 @@ def new_file(target: Path, store: Store, *, force: bool, mode: int) -> Iterator[
     finally:
         for suffix in _SUFFIXES:
             partial.with_name(partial.name + suffix).unlink(missing_ok=True)
+
+
+def standard_stream(stream: TextIO | None) -> BinaryIO:
+    """Return the bytes of stdin or stdout, which are None where a program begins without them."""
+    if stream is None:
+        raise UsageError("The standard stream is closed")
+    return stream.buffer
 
 
 def _sync(path: Path) -> None:

@@ -7,12 +7,12 @@ import sys
 from collections.abc import Callable, Iterable, Iterator
 from enum import Enum
 from pathlib import Path
-from typing import Annotated, BinaryIO, Final, Self, TextIO
+from typing import Annotated, BinaryIO, Final, Self
 
 import msgspec
 import typer
 
-from plantstore.cli.files import new_file
+from plantstore.cli.files import new_file, standard_stream
 from plantstore.cli.progress import Report, progress
 from plantstore.errors import IdTakenError, UsageError
 from plantstore.formats import FORMATS, Format
@@ -130,7 +130,7 @@ def _format_of(file: Path, name: FormatName | None) -> Format:
 @contextlib.contextmanager
 def _reading(file: Path) -> Iterator[BinaryIO]:
     if file == _STANDARD_STREAM:
-        yield _standard(sys.stdin)
+        yield standard_stream(sys.stdin)
         return
     try:
         source = file.open("rb")
@@ -229,17 +229,10 @@ def _batches(
 @contextlib.contextmanager
 def _writing(file: Path | None, store: Store, *, force: bool) -> Iterator[BinaryIO]:
     if file is None:
-        yield _standard(sys.stdout)
+        yield standard_stream(sys.stdout)
         return
     with new_file(file, store, force=force, mode=0o666) as partial, partial.open("wb") as target:
         yield target
-
-
-def _standard(stream: TextIO | None) -> BinaryIO:
-    """Return the bytes of stdin or stdout, which are None where a program begins without them."""
-    if stream is None:
-        raise UsageError("The standard stream is closed")
-    return stream.buffer
 
 
 def _write_all(store: Store, form: Format, target: BinaryIO, report: Report) -> int:

@@ -1,0 +1,236 @@
+"""How a connection is used, kept, lost and made again."""
+
+import contextlib
+import functools
+import signal
+from collections.abc import Callable
+
+import psycopg
+import pytest
+
+from plantstore.errors import StoreUnavailableError, StoreUnreachableError
+from plantstore.plants import NewPlant
+from plantstore.storage import open_store
+from plantstore.storage.postgres_connection import Connection, connect, parse_url
+from plantstore.storage.postgres_link import Link
+from plantstore.store import Deletion, Outcome, Store
+from postgres import Programs, Server, connected, execute, fails, in_the_way, is_back, wait_until
+
+PLANT = NewPlant(1, "Abies balsamea (L.) Mill.", "Abies")
+
+
+def setting(connection: Connection, name: str) -> str:
+    [[value]] = connection.execute("SELECT current_setting(%s)", (name,))
+    return str(value)
+
+
+@pytest.mark.parametrize(
+    ("asked_for", "used"),
+    [
+        ("off", "on"),
+        ("local", "on"),
+        ("remote_write", "on"),
+        ("on", "on"),
+        ("remote_apply", "remote_apply"),
+    ],
+)
+def test_no_setting_makes_a_commit_wait_for_less_than_the_disk(
+    url: str, asked_for: str, used: str
+) -> None:
+    with connected(f"{url}%20-csynchronous_commit%3D{asked_for}") as connection:
+        assert setting(connection, "synchronous_commit") == used
+
+
+def test_every_wait_has_an_end_which_the_url_may_move(url: str) -> None:
+    with connected(url) as connection:
+        assert setting(connection, "statement_timeout") == "10s"
+        assert setting(connection, "lock_timeout") == "5s"
+        assert connection.wait_seconds == 12
+    with connected(f"{url}%20-cstatement_timeout%3D1500%20-clock_timeout%3D700") as connection:
+        assert setting(connection, "statement_timeout") == "1500ms"
+        assert setting(connection, "lock_timeout") == "700ms"
+        assert connection.wait_seconds == 3.5
+
+
+def test_a_connection_reads_what_is_committed_and_speaks_utf_8(url: str) -> None:
+    with connected(f"{url}%20-cdefault_transaction_isolation%3Dserializable") as connection:
+        assert setting(connection, "transaction_isolation") == "read committed"
+        assert setting(connection, "client_encoding") == "UTF8"
+
+
+def test_a_server_that_does_not_sync_is_refused(postgres_programs: Programs) -> None:
+    with (
+        Server(postgres_programs, "unsafe", fsync="off") as server,
+        pytest.raises(StoreUnavailableError, match="fsync = off"),
+    ):
+        open_store(server.url())
+
+
+def test_a_database_of_another_encoding_is_refused(postgres_programs: Programs) -> None:
+    with Server(postgres_programs, "latin") as server:
+        server.execute("CREATE DATABASE latin TEMPLATE template0 ENCODING 'LATIN1'")
+
+        with pytest.raises(StoreUnavailableError, match="LATIN1, not UTF8"):
+            open_store(server.url("latin"))
+
+
+def test_a_database_that_cannot_be_reached_is_one_line_that_an_operator_understands() -> None:
+    with pytest.raises(StoreUnavailableError) as caught:
+        open_store("postgresql://ann:secret@127.0.0.1:1,127.0.0.1:2/garden")
+
+    assert caught.value.message == "The database cannot be reached"
+    assert "Connection refused" in caught.value.explanation
+    assert "\n" not in caught.value.explanation
+    assert "secret" not in caught.value.explanation
+
+
+def test_a_lock_that_is_never_let_go_is_503_and_the_next_change_is_made(
+    url: str, opened: Callable[[str], Store]
+) -> None:
+    store = opened(f"{url}%20-clock_timeout%3D50")
+    store.apply_changes([PLANT])
+    with contextlib.closing(in_the_way(url, "DELETE FROM plants")) as other:
+        with pytest.raises(StoreUnavailableError, match="cannot be written") as caught:
+            store.apply_changes([Deletion(1)])
+        assert "lock timeout" in caught.value.reason
+        assert store.apply_changes([NewPlant(2, "b")]) == [Outcome.STORED]
+        other.rollback()
+
+    assert store.apply_changes([Deletion(1)]) == [Outcome.DELETED]
+
+
+def test_a_warning_that_is_about_something_else_fails_nothing(url: str, store: Store) -> None:
+    execute(
+        url,
+        """
+        CREATE FUNCTION warn() RETURNS trigger LANGUAGE plpgsql AS
+        $$ BEGIN RAISE WARNING 'the database must be vacuumed'; RETURN NEW; END $$
+        """,
+    )
+    execute(url, "CREATE TRIGGER warn BEFORE INSERT ON plants EXECUTE FUNCTION warn()")
+
+    assert store.apply_changes([PLANT]) == [Outcome.STORED]
+
+
+def test_a_table_that_is_not_there_is_the_servers_fault_and_not_ours(
+    url: str, store: Store
+) -> None:
+    store.apply_changes([PLANT])
+    execute(url, "ALTER TABLE plants RENAME TO gone")
+    with pytest.raises(StoreUnavailableError) as caught:
+        store.apply_changes([NewPlant(2, "b")])
+    assert "plants" in caught.value.reason
+
+    execute(url, "ALTER TABLE gone RENAME TO plants")
+    wait_until(lambda: is_back(store))
+    assert store.apply_changes([PLANT]) == [Outcome.ALREADY_STORED]
+
+
+def test_a_server_that_restarts_is_found_again_and_a_cut_off_change_is_of_unknown_fate(
+    postgres_programs: Programs,
+) -> None:
+    with (
+        Server(postgres_programs, "restarting") as server,
+        contextlib.closing(open_store(server.url())) as store,
+    ):
+        store.apply_changes([PLANT])
+        store.probe()
+        server.stop()
+
+        with pytest.raises(StoreUnavailableError) as cut_off:
+            store.apply_changes([NewPlant(2, "b")])
+        with pytest.raises(StoreUnreachableError):
+            store.apply_changes([NewPlant(2, "b")])
+        with pytest.raises(StoreUnavailableError):
+            store.find_plants([1])
+        with pytest.raises(StoreUnavailableError):
+            store.probe()
+        server.start()
+        wait_until(lambda: is_back(store))
+
+        assert not isinstance(cut_off.value, StoreUnreachableError)
+        assert store.apply_changes([PLANT]) == [Outcome.ALREADY_STORED]
+        assert store.find_plants([1]) == {1: PLANT}
+
+
+def pid(link: Link) -> int:
+    with link.using("It failed") as connection:
+        return connection.info.backend_pid
+
+
+def test_an_idle_connection_is_kept_and_one_that_was_lost_meanwhile_is_made_again(
+    url: str,
+) -> None:
+    now = 0.0
+    link = Link(functools.partial(connect, parse_url(url)), lambda: now)
+    first = pid(link)
+
+    now += 100
+    assert pid(link) == first
+    execute(url, f"SELECT pg_terminate_backend({first}, 60000)")
+    now += 100
+    assert pid(link) != first
+    link.close()
+
+
+def test_what_only_the_statement_is_to_blame_for_costs_no_connection(url: str) -> None:
+    open_store(url).close()
+    link = Link(functools.partial(connect, parse_url(f"{url}%20-clock_timeout%3D50")))
+    first = pid(link)
+    with contextlib.closing(in_the_way(url, "LOCK TABLE plants")):
+        for _ in range(3):
+            with (
+                pytest.raises(StoreUnavailableError),
+                link.using("It failed") as connection,
+                connection.transaction(),
+            ):
+                connection.execute("SELECT * FROM plants")
+
+    assert pid(link) == first
+    link.close()
+
+
+def test_a_server_that_no_longer_takes_writes_is_not_ready(postgres_programs: Programs) -> None:
+    with (
+        Server(postgres_programs, "read_only") as server,
+        contextlib.closing(open_store(server.url())) as store,
+    ):
+        store.apply_changes([PLANT])
+        assert store.find_plants([1]) == {1: PLANT}
+        server.execute("ALTER SYSTEM SET default_transaction_read_only = on")
+        server.execute("SELECT pg_reload_conf()")
+
+        # Another server may take the writes now: what this one says may be old.
+        wait_until(lambda: fails(lambda: store.find_plants([1])))
+        wait_until(lambda: fails(lambda: store.apply_changes([PLANT])))
+        wait_until(lambda: fails(store.probe))
+        with pytest.raises(StoreUnavailableError) as caught:
+            open_store(server.url())
+        assert "read-only" in caught.value.reason
+
+        with psycopg.connect(server.url(), autocommit=True) as connection:
+            connection.execute("SET default_transaction_read_only = off")
+            connection.execute("ALTER SYSTEM RESET default_transaction_read_only")
+            connection.execute("SELECT pg_reload_conf()")
+        wait_until(lambda: is_back(store))
+
+
+def test_a_server_that_hangs_is_given_up_and_found_again(postgres_programs: Programs) -> None:
+    with Server(postgres_programs, "hanging") as server:
+        bounds = "?connect_timeout=2&options=-cstatement_timeout%3D100"
+        with contextlib.closing(open_store(server.url() + bounds)) as store:
+            store.apply_changes([PLANT])
+            server.signal_all(signal.SIGSTOP)
+
+            with pytest.raises(StoreUnavailableError, match="cannot be written"):
+                store.apply_changes([NewPlant(2, "b")])
+            with pytest.raises(StoreUnreachableError) as unreachable:
+                store.apply_changes([NewPlant(2, "b")])
+            server.signal_all(signal.SIGCONT)
+            wait_until(lambda: is_back(store))
+
+            assert "timeout" in unreachable.value.reason
+            assert store.apply_changes([NewPlant(2, "b")])[0] in (
+                Outcome.STORED,
+                Outcome.ALREADY_STORED,
+            )

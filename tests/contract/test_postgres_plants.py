@@ -1,0 +1,211 @@
+"""What PostgreSQL is asked of plants: pages, batches, and who waits for whom."""
+
+import contextlib
+import hashlib
+import random
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from plantstore.plants import NewPlant, Plant
+from plantstore.storage import open_store
+from plantstore.storage.postgres_plants import page_query
+from plantstore.store import Change, Deletion, Outcome, Replacement, Store
+from postgres import connected, execute, in_the_way, is_waiting, wait_until
+
+PLANT = NewPlant(1, "Abies balsamea (L.) Mill.", "Abies")
+
+
+def test_long_tags_are_stored_and_listed_by_the_whole_of_them(store: Store) -> None:
+    tags = ["x" * 5000, "x" * 5000 + "y", "🌱" * 300_000]
+    plants = [NewPlant(id_, "a", tag) for id_, tag in enumerate(tags)]
+    store.apply_changes(plants)
+
+    for plant in plants:
+        assert store.list_plants(after=None, limit=9, tag=plant.tag) == ([plant], True)
+
+
+# Two texts with one MD5 (Marc Stevens, 2024), which is what the index of tags holds.
+COLLIDING = "TEXTCOLLBYfGiJUETHQ4h{}cKSMd5zYpgqf1YRDhkmxHkhPWptrkoyz28wnI9V0aHeAuaKnak"
+
+
+def test_tags_of_one_hash_are_told_apart(store: Store) -> None:
+    tags = [COLLIDING.format(letter) for letter in "AE"]
+    assert len({hashlib.md5(tag.encode()).digest() for tag in tags}) == 1
+    plants = [NewPlant(id_, "a", tag) for id_, tag in enumerate(tags)]
+    store.apply_changes(plants)
+
+    for plant in plants:
+        assert store.list_plants(after=None, limit=9, tag=plant.tag) == ([plant], True)
+
+
+def test_a_tag_that_no_plant_can_have_lists_none(store: Store) -> None:
+    store.apply_changes([PLANT])
+
+    assert store.list_plants(after=None, limit=9, tag="a\0") == ([], True)
+
+
+def test_a_page_of_large_plants_is_cut_short_but_never_empty(store: Store) -> None:
+    plants = [NewPlant(id_, "x" * 400_000) for id_ in range(5)]
+    plants.append(NewPlant(5, "x" * 2_000_000))
+    store.apply_changes(plants)
+
+    assert store.list_plants(after=None, limit=9, tag=None) == (plants[:2], False)
+    assert store.list_plants(after=1, limit=2, tag=None) == (plants[2:4], False)
+    assert store.list_plants(after=3, limit=9, tag=None) == (plants[4:5], False)
+    assert store.list_plants(after=4, limit=9, tag=None) == (plants[5:], True)
+    assert [plant for plants in store.scan_plants() for plant in plants] == plants
+
+
+@pytest.mark.parametrize("after", [None, 5000])
+@pytest.mark.parametrize("tag", [None, "1"])
+@pytest.mark.parametrize("is_known", [False, True])
+def test_no_listing_scans_whatever_the_planner_knows(
+    url: str, store: Store, after: int | None, tag: str | None, *, is_known: bool
+) -> None:
+    store.apply_changes([NewPlant(id_, "a", f"{id_ % 2}") for id_ in range(10_000)])
+    bindings = {"after": after or 0, "tag": tag, "limit": 101, "bytes_max": 10**6}
+
+    with connected(url) as connection:
+        if is_known:
+            connection.execute("ANALYZE plants")
+        explain = "EXPLAIN " + page_query(after, tag).replace(")b", ")s")
+        plan = "\n".join(line for (line,) in connection.execute(explain.encode(), bindings))
+
+    assert f"Index Scan using {'plants_by_tag' if tag else 'plants_pkey'}" in plan
+    assert "Seq Scan" not in plan
+    assert "Sort" not in plan
+
+
+def test_small_requests_about_large_plants_are_decided_in_parts(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("plantstore.storage.postgres_plants.BATCH_BYTES_MAX", 1000)
+    plants = [NewPlant(id_, "x" * 400) for id_ in range(8)]
+    store.apply_changes(plants)
+
+    outcomes = store.apply_changes(
+        [
+            *(plants[0], NewPlant(1, "b"), Deletion(2), NewPlant(2, "new"), Deletion(9)),
+            *(Replacement(3, Plant("c")), Replacement(10, Plant("d")), plants[4]),
+        ]
+    )
+
+    assert [outcome.name for outcome in outcomes] == [
+        *("ALREADY_STORED", "ID_TAKEN", "DELETED", "STORED", "NO_SUCH_PLANT"),
+        *("REPLACED", "NO_SUCH_PLANT", "ALREADY_STORED"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("changes", "end", "outcomes"),
+    [
+        ([NewPlant(5, "mine")], "COMMIT", [Outcome.ID_TAKEN]),
+        ([NewPlant(5, "theirs")], "COMMIT", [Outcome.ALREADY_STORED]),
+        ([NewPlant(5, "mine")], "ROLLBACK", [Outcome.STORED]),
+        (
+            [Deletion(9), NewPlant(5, "mine"), Replacement(5, Plant("b"))],
+            "COMMIT",
+            [Outcome.NO_SUCH_PLANT, Outcome.ID_TAKEN, Outcome.REPLACED],
+        ),
+        (
+            [Deletion(9), NewPlant(5, "mine"), Deletion(5)],
+            "ROLLBACK",
+            [Outcome.NO_SUCH_PLANT, Outcome.STORED, Outcome.DELETED],
+        ),
+    ],
+)
+def test_a_change_waits_for_another_store_that_takes_the_same_id(
+    url: str, store: Store, changes: Sequence[Change], end: str, outcomes: list[Outcome]
+) -> None:
+    with (
+        contextlib.closing(in_the_way(url, "INSERT INTO plants VALUES (5, 'theirs')")) as other,
+        ThreadPoolExecutor(1) as pool,
+    ):
+        made = pool.submit(store.apply_changes, changes)
+        if outcomes[-1] is not Outcome.DELETED:  # one that comes and goes takes no id
+            wait_until(lambda: is_waiting(url))
+        other.execute(end.encode())
+
+        assert made.result(60) == outcomes
+
+
+def test_a_plant_that_comes_and_goes_in_a_batch_takes_no_other_along(
+    url: str, store: Store
+) -> None:
+    changes: list[Change] = [NewPlant(4, "mine"), NewPlant(5, "mine"), Deletion(5)]
+    with (
+        contextlib.closing(in_the_way(url, "INSERT INTO plants VALUES (4, 'theirs')")) as other,
+        ThreadPoolExecutor(1) as pool,
+    ):
+        made = pool.submit(store.apply_changes, changes)
+        wait_until(lambda: is_waiting(url))  # it has decided, and not written yet
+        execute(url, "INSERT INTO plants VALUES (5, 'theirs')")
+        other.rollback()
+
+        assert made.result(60) == [Outcome.STORED, Outcome.STORED, Outcome.DELETED]
+        assert store.find_plants([5]) == {5: NewPlant(5, "theirs")}
+
+
+def test_ids_are_taken_in_their_order_so_that_nobody_waits_in_a_circle(
+    url: str, store: Store
+) -> None:
+    changes = [NewPlant(id_, "mine") for id_ in (3, 2, 1)]
+    with (
+        contextlib.closing(in_the_way(url, "INSERT INTO plants VALUES (2, 'theirs')")) as other,
+        ThreadPoolExecutor(1) as pool,
+    ):
+        made = pool.submit(store.apply_changes, changes)
+        wait_until(lambda: is_waiting(url))
+        other.execute("INSERT INTO plants VALUES (3, 'theirs')")
+        other.commit()
+
+        assert made.result(60) == [Outcome.ID_TAKEN, Outcome.ID_TAKEN, Outcome.STORED]
+
+
+def test_stores_that_change_the_same_plants_never_wait_for_each_other(
+    url: str, opened: Callable[[str], Store]
+) -> None:
+    """A circle of waits would end in an error, after a second."""
+
+    def change(number: int) -> set[Outcome]:
+        choose = random.Random(number)
+        store, outcomes = opened(url), set()
+        for _ in range(300):
+            changes: list[Change] = []
+            for id_ in choose.sample(range(30), 8):
+                new = NewPlant(id_, f"{number}")
+                others: list[Change] = [Replacement(id_, Plant(f"{number}")), Deletion(id_)]
+                changes.append(choose.choice([new, new, new, *others]))
+            outcomes |= set(store.apply_changes(changes))
+        return outcomes
+
+    with contextlib.closing(open_store(url)), ThreadPoolExecutor(4) as pool:
+        seen = set.union(*pool.map(change, range(4)))
+
+    assert seen == set(Outcome)
+
+
+def test_two_stores_on_one_database_take_an_id_once(
+    url: str, opened: Callable[[str], Store]
+) -> None:
+    barrier = threading.Barrier(3)
+
+    def create(number: int) -> list[Outcome]:
+        store = opened(url)
+        barrier.wait()
+        return [
+            outcome
+            for start in range(0, 300, 3)
+            for outcome in store.apply_changes(
+                [NewPlant(start + n, f"by {number}") for n in range(3)]
+            )
+        ]
+
+    with contextlib.closing(open_store(url)), ThreadPoolExecutor(3) as pool:
+        outcomes = list(pool.map(create, range(3)))
+
+    for thirds in zip(*outcomes, strict=True):
+        assert sorted(outcome.name for outcome in thirds) == ["ID_TAKEN", "ID_TAKEN", "STORED"]

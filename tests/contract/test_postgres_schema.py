@@ -1,0 +1,132 @@
+"""The schema of a database, and whether it is as it must be."""
+
+import contextlib
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from plantstore.errors import StoreUnavailableError, UsageError
+from plantstore.plants import NewPlant
+from plantstore.storage import open_store
+from plantstore.storage.migrate import SchemaPolicy, migrations
+from plantstore.store import Store
+from postgres import Databases, Programs, Server, execute
+
+PLANT = NewPlant(1, "Abies balsamea (L.) Mill.", "Abies")
+
+
+def test_a_database_of_the_first_schema_is_brought_up_to_date_and_keeps_its_plants(
+    url: str,
+) -> None:
+    make_first_schema(url)
+    execute(url, "INSERT INTO plants VALUES (1, 'a', 't')")
+
+    with pytest.raises(StoreUnavailableError, match="schema is 1, this Plant Store needs 2; run"):
+        open_store(url, SchemaPolicy.REQUIRE)
+    with contextlib.closing(open_store(url, SchemaPolicy.ACCEPT)) as store:
+        assert store.check() == (1, 1, 0, [])
+    with contextlib.closing(open_store(url)) as store:
+        assert store.check() == (2, 1, 0, [])
+    open_store(url, SchemaPolicy.REQUIRE).close()
+
+
+def test_many_stores_may_be_opened_on_a_new_database_at_once(url: str) -> None:
+    barrier = threading.Barrier(10)
+
+    def open_and_close(_: int) -> None:
+        barrier.wait()
+        open_store(url).close()
+
+    with ThreadPoolExecutor(10) as pool:
+        list(pool.map(open_and_close, range(10)))
+
+    assert execute(url, "SELECT version FROM plantstore_migrations ORDER BY version") == [
+        (1,),
+        (2,),
+    ]
+
+
+def make_first_schema(url: str) -> None:
+    execute(url, migrations("postgres")[0])
+    execute(url, "INSERT INTO plantstore_migrations VALUES (1)")
+
+
+def test_a_database_of_a_newer_version_is_refused_and_left_alone(url: str) -> None:
+    open_store(url).close()
+    execute(url, "INSERT INTO plantstore_migrations VALUES (99)")
+
+    for policy in SchemaPolicy:
+        with pytest.raises(StoreUnavailableError, match="written by a newer Plant Store"):
+            open_store(url, policy)
+
+
+def test_an_empty_database_is_made_only_when_asked_for(url: str) -> None:
+    for policy in (SchemaPolicy.ACCEPT, SchemaPolicy.REQUIRE):
+        with pytest.raises(StoreUnavailableError, match="is empty"):
+            open_store(url, policy)
+
+    tables = "SELECT count(*) FROM pg_tables WHERE schemaname = current_schema()"
+    assert execute(url, tables) == [(0,)]
+
+
+def test_a_database_of_another_program_is_refused_and_left_alone(url: str) -> None:
+    execute(url, "CREATE TABLE plants (kilowatts int)")
+
+    with pytest.raises(StoreUnavailableError, match="another program's") as caught:
+        open_store(url)
+
+    assert "\n" not in caught.value.explanation
+    assert execute(url, "SELECT * FROM plants") == []
+    assert execute(url, "SELECT to_regclass('tokens'), to_regclass('plantstore_migrations')") == [
+        (None, None)
+    ]
+
+
+def test_a_role_that_may_not_make_tables_is_told_so(postgres_programs: Programs) -> None:
+    with Server(postgres_programs, "roles") as server:
+        server.execute("CREATE ROLE reader LOGIN")
+        url = server.url().replace("postgres@", "reader@")
+
+        with pytest.raises(StoreUnavailableError) as caught:
+            open_store(url)
+        assert "permission denied for schema public" in caught.value.explanation
+        with pytest.raises(StoreUnavailableError) as caught:
+            open_store(f"{url}?options=-csearch_path%3Dnowhere")
+        assert "no schema has been selected" in caught.value.explanation
+
+
+def test_a_store_in_a_schema_of_any_name_is_whole(databases: Databases) -> None:
+    execute(databases.url, 'CREATE SCHEMA "a b"')
+    try:
+        url = f"{databases.url}?options=-csearch_path%3D%22a%5C%20b%22"
+        with contextlib.closing(open_store(url)) as store:
+            assert store.check() == (2, 0, 0, [])
+    finally:
+        execute(databases.url, 'DROP SCHEMA "a b" CASCADE')
+
+
+def test_a_check_names_what_is_not_as_it_must_be(url: str, store: Store) -> None:
+    store.apply_changes([PLANT])
+    execute(url, "DROP INDEX plants_by_tag")
+    execute(url, "ALTER TABLE plants ALTER name DROP NOT NULL")
+    execute(url, "ALTER TABLE tokens DROP COLUMN digest")
+    execute(url, "CREATE INDEX of_the_operator ON plants (name)")
+
+    assert store.check() == (
+        2,
+        1,
+        0,
+        [
+            "plants.name is not as the schema has it",
+            "plants_by_tag is not as the schema has it",
+            "tokens.digest is not as the schema has it",
+            "tokens_digest_key is not as the schema has it",
+            'tokens cannot be read: column "digest" does not exist',
+        ],
+    )
+
+
+def test_a_backup_says_which_programs_make_one(store: Store) -> None:
+    with pytest.raises(UsageError, match="pg_dump"):
+        store.back_up("copy", lambda _done, _total: None)

@@ -52,6 +52,15 @@ def test_every_wait_has_an_end_which_the_url_may_move(url: str) -> None:
         assert connection.wait_seconds == 3.5
 
 
+def test_what_takes_as_long_as_it_takes_is_not_given_up(url: str) -> None:
+    conninfo = parse_url(f"{url}%20-cstatement_timeout%3D50")
+    for is_bounded in (True, False):
+        with contextlib.closing(connect(conninfo, is_bounded=is_bounded)) as connection:
+            given_up = pytest.raises(psycopg.errors.QueryCanceled)
+            with given_up if is_bounded else contextlib.nullcontext():
+                connection.execute("SELECT pg_sleep(0.2)")
+
+
 def test_a_connection_reads_what_is_committed_and_speaks_utf_8(url: str) -> None:
     with connected(f"{url}%20-cdefault_transaction_isolation%3Dserializable") as connection:
         assert setting(connection, "transaction_isolation") == "read committed"

@@ -14,7 +14,7 @@ import pytest
 
 from plantstore.errors import StoreUnavailableError, UsageError
 from plantstore.plants import NewPlant, Plant
-from plantstore.storage import open_store
+from plantstore.storage import open_store, sqlite_file
 from plantstore.storage.migrate import SchemaPolicy, migrations
 from plantstore.storage.sqlite import SQLiteStore
 from plantstore.storage.sqlite_file import APPLICATION_ID
@@ -164,6 +164,26 @@ def test_the_database_of_another_program_is_refused_and_left_alone(path: Path) -
         SQLiteStore(str(path))
 
     assert path.read_bytes() == before
+
+
+def test_a_file_that_another_keeps_from_its_log_is_waited_for_no_longer_than_any(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    SQLiteStore(str(path)).close()
+    polls = []
+    wait = sqlite_file._wait_for_another  # noqa: SLF001
+    monkeypatch.setattr(sqlite_file, "BUSY_POLLS_MAX", 10)
+    monkeypatch.setattr(
+        sqlite_file, "_wait_for_another", lambda number: polls.append(number) or wait(number)
+    )
+    with contextlib.closing(apsw.Connection(str(path))) as other:
+        other.pragma("journal_mode", "DELETE")
+        other.execute("BEGIN; SELECT count(*) FROM plants").fetchall()
+
+        with pytest.raises(StoreUnavailableError, match="locked"):
+            SQLiteStore(str(path))
+
+    assert len(polls) < 20
 
 
 def test_a_database_of_a_newer_version_is_refused_and_left_alone(path: Path) -> None:

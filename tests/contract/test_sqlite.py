@@ -170,12 +170,15 @@ def test_a_file_that_another_keeps_from_its_log_is_waited_for_no_longer_than_any
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     SQLiteStore(str(path)).close()
-    polls = []
+    polls: list[int] = []
     wait = sqlite_file._wait_for_another  # noqa: SLF001
     monkeypatch.setattr(sqlite_file, "BUSY_POLLS_MAX", 10)
-    monkeypatch.setattr(
-        sqlite_file, "_wait_for_another", lambda number: polls.append(number) or wait(number)
-    )
+
+    def count_and_wait(number: int) -> bool:
+        polls.append(number)
+        return wait(number)
+
+    monkeypatch.setattr(sqlite_file, "_wait_for_another", count_and_wait)
     with contextlib.closing(apsw.Connection(str(path))) as other:
         other.pragma("journal_mode", "DELETE")
         other.execute("BEGIN; SELECT count(*) FROM plants").fetchall()

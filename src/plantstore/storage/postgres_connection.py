@@ -19,7 +19,6 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg.pq import TransactionStatus
 from psycopg.pq.abc import PGconn
 from psycopg.rows import TupleRow
-from psycopg.types.numeric import Int8BinaryDumper
 
 from plantstore.errors import StoreUnavailableError, StoreUnreachableError, UsageError
 
@@ -195,8 +194,6 @@ def connect(conninfo: str, *, is_bounded: bool = True) -> Connection:
 
 def _settle(connection: Connection, *, is_bounded: bool) -> None:
     """Tell a new connection how it is to be used, and see whether that is safe."""
-    # Without it, the type of a list would change with the size of its numbers.
-    connection.adapters.register_dumper(int, Int8BinaryDumper)
     connection.wait_seconds = SETTLE_SECONDS
     with errors_as_ours(UNREACHABLE):
         connection.execute(_SETTLE)

@@ -31,10 +31,10 @@ _UPDATE: Final = f"""
 UPDATE plants SET name = given.name, tag = given.tag
 FROM {_GIVEN} AS given (id, name, tag) WHERE plants.id = given.id
 """
-_DELETE: Final = "DELETE FROM plants WHERE id = ANY(%b)"
-_SELECT: Final = "SELECT id, name, tag FROM plants WHERE id = ANY(%b)"
+_DELETE: Final = "DELETE FROM plants WHERE id = ANY(%b::bigint[])"
+_SELECT: Final = "SELECT id, name, tag FROM plants WHERE id = ANY(%b::bigint[])"
 _LOCK: Final = f"{_SELECT} ORDER BY id FOR UPDATE"
-_SUM_BYTES: Final = f"SELECT coalesce(sum({BYTES}), 0) FROM plants WHERE id = ANY(%b)"
+_SUM_BYTES: Final = f"SELECT coalesce(sum({BYTES}), 0) FROM plants WHERE id = ANY(%b::bigint[])"
 
 # What the plants hold at most, in bytes of names and tags, that are decided on together.
 BATCH_BYTES_MAX: Final = 16 * 1024 * 1024

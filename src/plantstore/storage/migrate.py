@@ -82,7 +82,8 @@ def prepare(schema: Schema, policy: SchemaPolicy) -> None:
                 if version < len(steps):
                     schema.apply(steps[version], version + 1)
     elif version == 0:
-        raise StoreUnavailableError(f"The database {schema.database} is empty")
+        advice = "; run plantstore migrate" if policy is SchemaPolicy.REQUIRE else ""
+        raise StoreUnavailableError(f"The database {schema.database} is empty{advice}")
     elif policy is SchemaPolicy.REQUIRE and version < len(steps):
         raise StoreUnavailableError(
             f"The database {schema.database} is behind: its schema is {version}, this Plant Store"

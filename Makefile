@@ -9,7 +9,7 @@ LOCK := pyproject.toml --quiet --upgrade --universal --python-version 3.11 --gen
 	--no-emit-index-url --no-emit-find-links --custom-compile-command "make lock"
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run postgres test check format bench lock clean
+.PHONY: help setup run postgres test check format soak bench lock clean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -34,6 +34,9 @@ format: $(VENV)/.dev ## format the code
 	$(BIN)/ruff format
 	$(BIN)/ruff check --fix
 
+soak: $(VENV)/.soak ## inject faults for some twenty minutes, into benchmarks/results/soak.md
+	$(BIN)/pytest -q tests/long
+
 bench: $(VENV)/.dev ## measure into benchmarks/results/ (needs wrk and sqlite3; CSV=plants.csv imports it too)
 	$(BIN)/python benchmarks/creates.py
 	$(BIN)/python benchmarks/capacity.py
@@ -46,6 +49,7 @@ lock: $(VENV)/.dev ## resolve the locked requirements anew
 	$(BIN)/uv pip compile $(LOCK) --group build --output-file requirements/run.txt
 	$(BIN)/uv pip compile $(LOCK) --extra postgres --group build --output-file requirements/postgres.txt
 	$(BIN)/uv pip compile $(LOCK) --extra postgres --group dev --output-file requirements/dev.txt
+	$(BIN)/uv pip compile $(LOCK) --extra postgres --group dev --group soak --output-file requirements/soak.txt
 
 clean: ## remove what make made; databases stay
 	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
@@ -63,6 +67,10 @@ $(VENV)/.run: requirements/run.txt pyproject.toml | $(VENV)/bin/python
 
 $(VENV)/.postgres: requirements/postgres.txt $(VENV)/.run
 	$(INSTALL) --require-hashes --requirement requirements/postgres.txt
+	touch $@
+
+$(VENV)/.soak: requirements/soak.txt $(VENV)/.dev
+	$(INSTALL) --require-hashes --requirement requirements/soak.txt
 	touch $@
 
 $(VENV)/.dev: requirements/dev.txt $(VENV)/.run

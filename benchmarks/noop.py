@@ -18,9 +18,14 @@ from typing import TypeVar
 
 import uvicorn
 
-from plantstore.api.app import ASGIApp, create_app
+from plantstore.api.app import create_app
 from plantstore.api.auth import Gate
-from plantstore.cli.serve import server_config
+from plantstore.api.connection import Bounds
+from plantstore.api.exchange import ASGIApp
+from plantstore.api.operations import Readiness
+from plantstore.api.rates import Unlimited
+from plantstore.cli.processes import server_config
+from plantstore.observe import Event
 from plantstore.plants import NewPlant
 from plantstore.reader import GroupRead
 from plantstore.settings import Settings
@@ -67,15 +72,30 @@ def serve(
 ) -> None:
     """Serve as `plantstore serve` does, with another writer or reader."""
 
+    def observe(_event: Event) -> None:
+        pass
+
     def build_app() -> ASGIApp:
         store = open_store(settings.database)
         return create_app(
             store=store,
             writer=make_writer(store),
-            reader=reader_class(store, queue_reads_max=1_000, observe=lambda _: None),
-            gate=Gate(store, clock=time.time, monotonic=time.monotonic, observe=lambda _: None),
+            reader=reader_class(store, queue_reads_max=1_000, observe=observe),
+            gate=Gate(
+                store,
+                clock=time.time,
+                monotonic=time.monotonic,
+                rate_limit=Unlimited(),
+                observe=observe,
+            ),
+            readiness=Readiness(store, observe),
+            render_metrics=lambda _: ("", b""),
+            bounds=Bounds(
+                settings.request_seconds, settings.head_bytes_max, settings.connections_max, observe
+            ),
             body_bytes_max=settings.body_bytes_max,
-            observe=lambda _: None,
+            observe=observe,
+            on_startup=lambda: None,
         )
 
     with socket.create_server((settings.host, settings.port)) as listener:

@@ -2,12 +2,15 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import httpx
 
 from plantstore.api.app import create_app
 from plantstore.api.auth import Gate
+from plantstore.api.connection import Bounds
+from plantstore.api.operations import Readiness
+from plantstore.api.rates import RatePerToken, Unlimited
 from plantstore.errors import ErrorCode
 from plantstore.plants import NewPlant
 from plantstore.reader import GroupRead
@@ -18,6 +21,8 @@ from plantstore.writer import GroupCommit
 
 if TYPE_CHECKING:
     from plantstore.observe import Event
+
+EventT = TypeVar("EventT", bound="Event")
 
 BODY_BYTES_MAX = 2048
 JSON = {"Content-Type": "application/json"}
@@ -66,7 +71,9 @@ class WatchedStore:
 class World:
     """The application and all that it stands on."""
 
-    def __init__(self, *, queue_plants_max: int = 100, queue_reads_max: int = 100) -> None:
+    def __init__(
+        self, *, queue_plants_max: int = 100, queue_reads_max: int = 100, rate: str | None = None
+    ) -> None:
         self.store: Any = WatchedStore(open_new_store())
         self.now = 1000.0
         self.events: list[Event] = []
@@ -80,7 +87,8 @@ class World:
         self.reader = GroupRead(
             self.store, queue_reads_max=queue_reads_max, observe=self.events.append
         )
-        app = create_app(
+        self.readiness = Readiness(self.store, self.events.append)
+        self.app = create_app(
             store=self.store,
             writer=self.writer,
             reader=self.reader,
@@ -88,12 +96,17 @@ class World:
                 self.store,
                 clock=lambda: self.now,
                 monotonic=lambda: self.now,
+                rate_limit=Unlimited() if rate is None else RatePerToken(rate),
                 observe=self.events.append,
             ),
+            readiness=self.readiness,
+            render_metrics=lambda accept: ("text/plain", accept.encode()),
+            bounds=Bounds(10, 32768, 100, self.events.append),
             body_bytes_max=BODY_BYTES_MAX,
             observe=self.events.append,
+            on_startup=lambda: None,
         )
-        transport = httpx.ASGITransport(app=app)  # type: ignore[arg-type]
+        transport = httpx.ASGITransport(app=self.app)  # type: ignore[arg-type]
         self.client = httpx.AsyncClient(transport=transport, base_url="http://plants")
         self.token = self.add_token("all", *SCOPES)
 
@@ -102,6 +115,10 @@ class World:
         granted = frozenset(scopes or SCOPES)
         self.store.add_token(TokenRecord(name, digest(token), granted, 0, **changes))
         return token
+
+    def told(self, kind: type[EventT]) -> list[EventT]:
+        """Return the events of a kind."""
+        return [event for event in self.events if isinstance(event, kind)]
 
     def put_in(self, *plants: NewPlant) -> None:
         """Store plants, past the service."""

@@ -113,6 +113,11 @@ class Batcher(Generic[RequestT, ResultT]):
         self._thread.start()
         self._accepts = True
 
+    @property
+    def waiting(self) -> int:
+        """How many requests wait for their answer."""
+        return self._waiting
+
     async def submit(self, request: RequestT, weight: int = 0) -> ResultT:
         """Return the result of a request.
 

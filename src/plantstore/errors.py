@@ -21,6 +21,7 @@ class ErrorCode(IntEnum):
     TOKEN_MISSING = 2001
     TOKEN_INVALID = 2002
     SCOPE_MISSING = 2003
+    RATE_EXCEEDED = 2004
 
     # The request, as HTTP sees it: 3xxx.
     BAD_REQUEST = 3001
@@ -29,11 +30,14 @@ class ErrorCode(IntEnum):
     BODY_TOO_LARGE = 3004
     UNSUPPORTED_MEDIA_TYPE = 3005
     INVALID_PARAMETER = 3006
+    REQUEST_TIMEOUT = 3007
+    HEAD_TOO_LARGE = 3008
 
     # The service: 5xxx.
     INTERNAL = 5001
     OVERLOADED = 5002
     STORE_UNAVAILABLE = 5003
+    TOO_MANY_CONNECTIONS = 5004
 
 
 class PlantStoreError(Exception):
@@ -70,6 +74,14 @@ class ScopeMissingError(RequestError):
     def __init__(self, scope: str) -> None:
         super().__init__(ErrorCode.SCOPE_MISSING, f"The token lacks the scope {scope}")
         self.scope = scope
+
+
+class RateExceededError(RequestError):
+    """The token is used too often; in `retry_after` seconds it may be again."""
+
+    def __init__(self, rate: str, retry_after: int) -> None:
+        super().__init__(ErrorCode.RATE_EXCEEDED, f"The token may be used at most {rate}")
+        self.retry_after = retry_after
 
 
 class IdTakenError(RequestError):

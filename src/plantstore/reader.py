@@ -59,6 +59,11 @@ class GroupRead:
         """Begin to accept reads, on the running event loop."""
         self._batcher.start()
 
+    @property
+    def waiting(self) -> int:
+        """How many reads wait for their answer."""
+        return self._batcher.waiting
+
     async def find_plant(self, id_: int) -> NewPlant | None:
         """Return the plant with this id, or None; every change answered before is seen.
 

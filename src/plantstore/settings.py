@@ -5,6 +5,7 @@ A setting is an option, or a `PLANTSTORE_` variable, or its default, in that ord
 """
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Annotated, Final, TypeAlias
 
 from typer import Option
@@ -78,6 +79,46 @@ class Settings:
 
     body_bytes_max: BodyBytesMax = BODY_BYTES_MAX_DEFAULT
 
+    head_bytes_max: Annotated[
+        int,
+        Option(
+            envvar="PLANTSTORE_HEAD_BYTES_MAX",
+            min=1 * KIB,
+            max=1 * MIB,
+            help="Largest head of a request: target and header fields. Browsers and proxies "
+            "stay far below.",
+        ),
+    ] = 32 * KIB
+
+    request_seconds: Annotated[
+        float,
+        Option(
+            envvar="PLANTSTORE_REQUEST_SECONDS",
+            min=0.1,
+            max=3600,
+            help="How long a request may take to arrive whole, and a connection to begin one.",
+        ),
+    ] = 10
+
+    connections_max: Annotated[
+        int,
+        Option(
+            envvar="PLANTSTORE_CONNECTIONS_MAX",
+            min=1,
+            help="Connections that may be open, in each worker; more are answered with 503.",
+        ),
+    ] = 10_000
+
+    rate_per_token: Annotated[
+        str | None,
+        Option(
+            envvar="PLANTSTORE_RATE_PER_TOKEN",
+            metavar="RATE",
+            help="How often a token may be used, in each worker, as in 100/second or "
+            "100/second;5000/hour; more is answered with 429. No limit if not given.",
+        ),
+    ] = None
+
     queue_plants_max: Annotated[
         int,
         Option(
@@ -129,3 +170,42 @@ class Settings:
             help="How long a stop waits for requests that have not arrived whole.",
         ),
     ] = 10
+
+    drain_seconds: Annotated[
+        int,
+        Option(
+            envvar="PLANTSTORE_DRAIN_SECONDS",
+            min=0,
+            max=3600,
+            help="How long a stop goes on serving while /readyz says that it is not ready, "
+            "so that a load balancer notices before connections are refused.",
+        ),
+    ] = 0
+
+    tls_certificate: Annotated[
+        Path | None,
+        Option(
+            envvar="PLANTSTORE_TLS_CERTIFICATE",
+            exists=True,
+            dir_okay=False,
+            help="Serve HTTPS with this certificate, and those that lead to it, in PEM.",
+        ),
+    ] = None
+
+    tls_key: Annotated[
+        Path | None,
+        Option(
+            envvar="PLANTSTORE_TLS_KEY",
+            exists=True,
+            dir_okay=False,
+            help="The private key of the certificate, in PEM, if it is in another file.",
+        ),
+    ] = None
+
+    access_log: Annotated[
+        bool,
+        Option(
+            envvar="PLANTSTORE_ACCESS_LOG",
+            help="Write a line for each request that is answered.",
+        ),
+    ] = False

@@ -21,7 +21,13 @@ RANDOM_CHARACTERS: Final = 30
 CHECKSUM_CHARACTERS: Final = 6
 BASE62: Final = string.digits + string.ascii_uppercase + string.ascii_lowercase
 
-SCOPES: Final = ("plants:create", "plants:read", "plants:update", "plants:delete")
+SCOPES: Final = (
+    "plants:create",
+    "plants:read",
+    "plants:update",
+    "plants:delete",
+    "metrics:read",
+)
 DEFAULT_SCOPES: Final = ("plants:create", "plants:read")
 
 _TOKEN = re.compile(

@@ -14,6 +14,8 @@ A failed commit fails its callers and nothing else. Whether it took effect may b
     succeeds when the cause is gone.
 """
 
+from collections.abc import Sequence
+from time import perf_counter
 from typing import Final
 
 from plantstore.batcher import Batcher
@@ -23,7 +25,13 @@ from plantstore.errors import (
     StoreUnavailableError,
     StoreUnreachableError,
 )
-from plantstore.observe import CommitFailed, Observer, WriterStarted, WriterStopped
+from plantstore.observe import (
+    CommitFailed,
+    Committed,
+    Observer,
+    WriterStarted,
+    WriterStopped,
+)
 from plantstore.plants import NewPlant
 from plantstore.store import Change, Deletion, Outcome, Store
 
@@ -53,9 +61,10 @@ class GroupCommit:
         batch_plants_max: int,
         observe: Observer,
     ) -> None:
+        self._store = store
         self._observe = observe
         self._batcher: Batcher[Change, Outcome] = Batcher(
-            store.apply_changes,
+            self._apply,
             self._explain,
             name="writer",
             waiting_max=queue_plants_max,
@@ -67,6 +76,11 @@ class GroupCommit:
         """Begin to accept changes, on the running event loop."""
         self._batcher.start()
         self._observe(WriterStarted())
+
+    @property
+    def waiting(self) -> int:
+        """How many changes wait for their answer."""
+        return self._batcher.waiting
 
     async def submit(self, change: Change) -> Outcome:
         """Make a change, and return when its fate is on disk.
@@ -83,6 +97,12 @@ class GroupCommit:
         """Refuse what comes from now on; return when all that came is committed."""
         if await self._batcher.close():
             self._observe(WriterStopped())
+
+    def _apply(self, changes: Sequence[Change]) -> list[Outcome]:
+        began = perf_counter()
+        outcomes = self._store.apply_changes(changes)
+        self._observe(Committed(outcomes, perf_counter() - began))
+        return outcomes
 
     def _explain(self, error: Exception, changes: int) -> RequestError:
         self._observe(CommitFailed(error, changes))

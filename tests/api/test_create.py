@@ -264,14 +264,18 @@ def test_a_full_queue_is_answered_with_503_and_when_to_come_again() -> None:
 
 def test_what_nobody_foresaw_is_answered_with_a_fixed_message_and_told_to_the_observer() -> None:
     error = ZeroDivisionError("a secret of the inside")
+    ids: list[str] = []
 
     async def test(world: World) -> None:
         world.store.failure = error
         answer = await world.post()
         assert_error(answer, 500, ErrorCode.INTERNAL)
         assert "secret" not in answer.text
+        ids.append(answer.headers["X-Request-Id"])
 
-    assert RequestFailed(error, "POST", "/plants") in run(test).events
+    [failed] = run(test).told(RequestFailed)
+    assert (failed.error, failed.method, failed.path) == (error, "POST", "/plants")
+    assert [failed.request_id] == ids
 
 
 def test_other_paths_and_methods_are_404_and_405_with_an_error_record() -> None:

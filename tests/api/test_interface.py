@@ -8,17 +8,13 @@ import pytest
 from falcon.inspect import inspect_app
 from jsonschema import Draft202012Validator
 
-from plantstore.api.app import create_app
-from plantstore.api.auth import Gate
 from plantstore.api.errors import STATUS, render_error
 from plantstore.api.openapi import read_document
 from plantstore.api.parameters import INT32_MAX, LIMIT_DEFAULT, LIMIT_MAX
 from plantstore.errors import ErrorCode, RequestError
 from plantstore.plants import ID_MAX, ID_MIN, parse_new_plant, parse_plant
-from plantstore.reader import GroupRead
-from plantstore.storage.memory import MemoryStore
 from plantstore.tokens import SCOPES
-from plantstore.writer import GroupCommit
+from world import World
 
 DOCUMENT: dict[str, Any] = json.loads(read_document())
 SCHEMAS: dict[str, Any] = DOCUMENT["components"]["schemas"]
@@ -40,21 +36,7 @@ def test_it_is_version_1_0_0_under_the_mit_license() -> None:
 
 
 def test_it_declares_every_path_and_method_that_is_routed_and_no_other() -> None:
-    def ignore(_event: object) -> None:
-        pass
-
-    store = MemoryStore()
-    writer = GroupCommit(
-        store, queue_plants_max=1, queue_characters_max=1, batch_plants_max=1, observe=ignore
-    )
-    app: Any = create_app(
-        store=store,
-        writer=writer,
-        reader=GroupRead(store, queue_reads_max=1, observe=ignore),
-        gate=Gate(store, clock=float, monotonic=float, observe=ignore),
-        body_bytes_max=1,
-        observe=ignore,
-    )
+    app: Any = World().app
     routed = {
         (route.path, method.method)
         for route in inspect_app(app._app).routes  # noqa: SLF001
@@ -71,14 +53,15 @@ def test_it_declares_every_path_and_method_that_is_routed_and_no_other() -> None
     assert routed == declared
 
 
+ANY = {400, 401, 403, 408, 429, 431, 500, 503}
 OPERATIONS = {
-    ("/plants", "post"): {200, 400, 401, 403, 413, 415, 500, 503},
-    ("/plants", "get"): {200, 400, 401, 403, 500, 503},
-    ("/plants", "head"): {200, 400, 401, 403, 500, 503},
-    ("/plants/{id}", "get"): {200, 400, 401, 403, 404, 500, 503},
-    ("/plants/{id}", "head"): {200, 400, 401, 403, 404, 500, 503},
-    ("/plants/{id}", "put"): {200, 400, 401, 403, 404, 413, 415, 500, 503},
-    ("/plants/{id}", "delete"): {204, 400, 401, 403, 404, 500, 503},
+    ("/plants", "post"): {200, 413, 415} | ANY,
+    ("/plants", "get"): {200} | ANY,
+    ("/plants", "head"): {200} | ANY,
+    ("/plants/{id}", "get"): {200, 404} | ANY,
+    ("/plants/{id}", "head"): {200, 404} | ANY,
+    ("/plants/{id}", "put"): {200, 404, 413, 415} | ANY,
+    ("/plants/{id}", "delete"): {204, 404} | ANY,
 }
 
 
@@ -110,8 +93,11 @@ def test_the_contract_is_as_it_was_published() -> None:
         "400": "BadRequest",
         "401": "Unauthorized",
         "403": "Forbidden",
+        "408": "RequestTimeout",
         "413": "ContentTooLarge",
         "415": "UnsupportedMediaType",
+        "429": "TooManyRequests",
+        "431": "HeadTooLarge",
         "500": "InternalServerError",
         "503": "ServiceUnavailable",
     }

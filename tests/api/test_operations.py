@@ -1,12 +1,13 @@
 """Health, as a load balancer asks for it."""
 
 import asyncio
+import re
 
 import pytest
 
 from plantstore.errors import ErrorCode, StoreUnavailableError
-from plantstore.observe import LookupFailed, ReadinessChanged
-from world import World, assert_error, run
+from plantstore.observe import LookupFailed, ReadinessChanged, RequestAnswered, RequestRefused
+from world import JSON, World, assert_error, run
 
 
 @pytest.mark.parametrize("path", ["/healthz", "/readyz"])
@@ -50,7 +51,84 @@ def test_while_the_store_is_away_the_service_is_alive_and_not_ready_and_then_rea
         world.store.read_failure = None
         assert (await world.client.get("/readyz")).status_code == 200
 
-    assert run(test).events[1:-1] == [ReadinessChanged(error), ReadinessChanged(None)]
+    changes = run(test).told(ReadinessChanged)
+    assert changes == [ReadinessChanged(error), ReadinessChanged(None)]
+
+
+def test_a_service_that_is_stopping_is_alive_and_not_ready_and_still_serves() -> None:
+    async def test(world: World) -> None:
+        world.readiness.stop()
+        answer = await world.client.get("/readyz")
+        assert_error(answer, 503, ErrorCode.STORE_UNAVAILABLE)
+        assert answer.json()["message"] == "The service is stopping"
+        assert (await world.client.get("/healthz")).status_code == 200
+        assert (await world.post()).status_code == 200
+
+    run(test)
+
+
+def test_metrics_are_for_a_token_with_their_scope() -> None:
+    async def test(world: World) -> None:
+        assert_error(await world.client.get("/metrics"), 401, ErrorCode.TOKEN_MISSING)
+        token = world.add_token("reader", "plants:read")
+        answer = await world.send("GET", "/metrics", token=token)
+        assert_error(answer, 403, ErrorCode.SCOPE_MISSING)
+        token = world.add_token("prometheus", "metrics:read")
+        bearer = {"Authorization": f"Bearer {token}", "Accept": "text/x"}
+        answer = await world.client.get("/metrics", headers=bearer)
+        assert (answer.status_code, answer.text) == (200, "text/x")
+        assert answer.headers["Content-Type"] == "text/plain"
+        assert (await world.send("HEAD", "/metrics", token=token)).status_code == 200
+
+    run(test)
+
+
+def test_an_answer_is_told_with_its_route_its_status_and_its_trace() -> None:
+    trace = "0af7651916cd43dd8448eb211c80319c"
+
+    async def test(world: World) -> None:
+        await world.send("GET", "/plants/%37?x=secret")
+        await world.send("BREW", "/nowhere/%1B")
+        await world.client.get("/healthz", headers={"traceparent": f"00-{trace}-{'b' * 16}-01"})
+
+    answers = run(test).told(RequestAnswered)
+
+    assert [(a.method, a.route, a.path, a.status, a.request_id) for a in answers] == [
+        ("GET", "/plants/{id}", "/plants/%37", 400, None),
+        ("BREW", "", "/nowhere/%1B", 404, None),
+        ("GET", "/healthz", "/healthz", 200, trace),
+    ]
+    assert all(0 < answer.seconds < 60 for answer in answers)
+
+
+def test_a_failure_of_the_service_has_an_id_that_continues_the_trace_of_the_request() -> None:
+    trace = "0af7651916cd43dd8448eb211c80319c"
+
+    async def test(world: World) -> None:
+        world.store.failure = StoreUnavailableError("The database cannot be reached")
+        headers = JSON | {"Authorization": f"Bearer {world.token}"}
+        ids = [
+            (await world.post(headers=headers | {"traceparent": parent})).headers["X-Request-Id"]
+            for parent in (f"00-{trace}-{'b' * 16}-01", "00-bad", f"00-{trace}-{'b' * 16}-01")
+        ]
+        assert ids[0] == ids[2] == trace
+        assert re.fullmatch("[0-9a-f]{32}", ids[1])
+        assert trace != ids[1]
+
+    run(test)
+
+
+def test_a_refusal_is_told_with_its_reason() -> None:
+    async def test(world: World) -> None:
+        await world.post(b"{}")
+        await world.client.get("/nope")
+        await world.client.get("/plants")
+
+    assert run(test).told(RequestRefused) == [
+        RequestRefused(ErrorCode.INVALID_PLANT),
+        RequestRefused(ErrorCode.NOT_FOUND),
+        RequestRefused(ErrorCode.TOKEN_MISSING),
+    ]
 
 
 def test_a_token_that_cannot_be_looked_up_is_told_to_the_observer_and_nothing_is_done() -> None:

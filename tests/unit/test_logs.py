@@ -1,42 +1,123 @@
-"""What the log tells of a store that is away."""
+"""What the log tells: each thing once, and how often what repeats."""
 
 import logging
+from typing import Any
 
 import pytest
 
-from plantstore.errors import StoreUnavailableError
-from plantstore.observe import CommitFailed, LookupFailed, ReadinessChanged
-from plantstore.telemetry.logs import QUIET_SECONDS, configure_logs, log_events
+from plantstore.errors import ErrorCode, StoreUnavailableError
+from plantstore.observe import (
+    CommitFailed,
+    Committed,
+    LookupFailed,
+    Observer,
+    ReadinessChanged,
+    RequestAnswered,
+    RequestRefused,
+    Stopping,
+)
+from plantstore.store import Outcome
+from plantstore.telemetry.logs import configure_logs, log_events
 
 AWAY = StoreUnavailableError("The database cannot be reached", "connection refused")
+GONE = StoreUnavailableError("The database cannot be reached", "no such host")
+ANSWERED = RequestAnswered("POST", "/plants", "/plants", 200, 0.00123456, "10.0.0.1", None)
 
 
-def test_a_failure_that_repeats_is_told_once_a_second_and_then_how_often(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    now = 0.0
-    configure_logs()
-    logging.getLogger().addHandler(caplog.handler)
-    observe = log_events(lambda: now)
+class Log:
+    """The lines that an observer writes, and the ends of bursts, which come when told to."""
 
+    def __init__(self, caplog: pytest.LogCaptureFixture, **options: bool) -> None:
+        configure_logs()
+        logging.getLogger().addHandler(caplog.handler)
+        self._caplog = caplog
+        self._ends: list[Any] = []
+        self.observe: Observer = log_events(
+            later=lambda _seconds, call: self._ends.append(call), **options
+        )
+
+    def end_bursts(self) -> None:
+        ends, self._ends = self._ends, []
+        for end in ends:
+            end()
+
+    @property
+    def told(self) -> list[dict[str, Any]]:
+        return [record.msg for record in self._caplog.records if isinstance(record.msg, dict)]
+
+    @property
+    def lines(self) -> list[tuple[Any, ...]]:
+        return [(line["event"], line.get("reason"), line.get("more")) for line in self.told]
+
+
+@pytest.fixture
+def log(caplog: pytest.LogCaptureFixture) -> Log:
+    return Log(caplog)
+
+
+def test_a_failure_that_repeats_is_told_at_once_and_then_counted(log: Log) -> None:
     for _ in range(3):
-        observe(CommitFailed(AWAY, 2))
-    observe(LookupFailed(AWAY))
-    now += QUIET_SECONDS
-    observe(CommitFailed(AWAY, 5))
-    observe(CommitFailed(ZeroDivisionError(), 1))
-    observe(ReadinessChanged(None))
+        log.observe(CommitFailed(AWAY, 2))
+    log.observe(LookupFailed(AWAY))
+    log.observe(CommitFailed(GONE, 2))
+    log.end_bursts()
+    log.observe(CommitFailed(AWAY, 5))
+    log.end_bursts()
+    log.end_bursts()
+    log.observe(CommitFailed(AWAY, 5))
 
-    told = [record.msg for record in caplog.records]
-    assert all(isinstance(line, dict) for line in told)
-    assert [
-        (line["event"], line.get("changes"), line.get("more"), line.get("reason"))
-        for line in told
-        if isinstance(line, dict)
-    ] == [
-        ("commit failed", 2, None, "The database cannot be reached: connection refused"),
-        ("token look-up failed", None, None, "The database cannot be reached: connection refused"),
-        ("commit failed", 5, 2, "The database cannot be reached: connection refused"),
-        ("commit failed", 1, None, None),
-        ("ready again", None, None, None),
+    assert log.lines == [
+        ("commit failed", AWAY.explanation, None),
+        ("token look-up failed", AWAY.explanation, None),
+        ("commit failed", GONE.explanation, None),
+        ("commit failed", AWAY.explanation, 2),
+        ("commit failed", AWAY.explanation, 1),
+        ("commit failed", AWAY.explanation, None),
+    ]
+
+
+def test_refusals_that_tell_of_load_or_of_an_attack_are_counted_by_reason(log: Log) -> None:
+    for code in (ErrorCode.OVERLOADED, ErrorCode.TOKEN_INVALID, ErrorCode.INVALID_PLANT):
+        for _ in range(10_000):
+            log.observe(RequestRefused(code))
+    log.end_bursts()
+
+    assert log.lines == [
+        ("refused", "overloaded", None),
+        ("refused", "token_invalid", None),
+        ("refused", "overloaded", 9_999),
+        ("refused", "token_invalid", 9_999),
+    ]
+
+
+def test_what_nobody_foresaw_is_told_with_its_trace_once_for_each_kind_of_error(log: Log) -> None:
+    for error in (ZeroDivisionError(), KeyError(), ZeroDivisionError()):
+        log.observe(CommitFailed(error, 1))
+    log.end_bursts()
+
+    assert [line["event"] for line in log.told] == ["commit failed"] * 3
+    assert [line.get("more") for line in log.told] == [None, None, 1]
+    assert all("exc_info" in line for line in log.told)
+
+
+def test_the_life_of_the_service_is_told(log: Log) -> None:
+    for event in (ReadinessChanged(AWAY), ReadinessChanged(None), Stopping()):
+        log.observe(event)
+    log.observe(Committed([Outcome.STORED], 0.1))
+
+    assert [line[0] for line in log.lines] == ["not ready", "ready again", "stopping"]
+
+
+def test_requests_are_told_if_asked_for(caplog: pytest.LogCaptureFixture) -> None:
+    Log(caplog).observe(ANSWERED)
+    assert not caplog.records
+
+    log = Log(caplog, access_log=True)
+    log.observe(ANSWERED)
+    log.observe(RequestAnswered("GET", "", "/%1B", 404, 1.0, "::1", "0af7651916cd43dd8448eb211c8"))
+
+    keys = ("event", "method", "path", "status", "seconds", "client", "request_id")
+    assert [tuple(line.get(key) for key in keys) for line in log.told] == [
+        ("request", "POST", "/plants", 200, 0.001235, "10.0.0.1", None),
+        ("request", "GET", "/%1B", 404, 1.0, "::1", "0af7651916cd43dd8448eb211c8"),
     ]

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from plantstore.errors import ErrorCode, RequestError, StoreUnavailableError
-from plantstore.observe import CommitFailed, Event, WriterStarted, WriterStopped
+from plantstore.observe import CommitFailed, Committed, Event, WriterStarted, WriterStopped
 from plantstore.plants import NewPlant
 from plantstore.storage.memory import MemoryStore
 from plantstore.store import Change, Outcome
@@ -262,7 +262,12 @@ def test_an_unforeseen_error_fails_only_the_plant_that_brings_it_about() -> None
 
     events = run(store, test)
 
-    assert events == [WriterStarted(), CommitFailed(error, changes=1), WriterStopped()]
+    told = [event for event in events if not isinstance(event, Committed)]
+    assert told == [WriterStarted(), CommitFailed(error, changes=1), WriterStopped()]
+    assert [event.outcomes for event in events if isinstance(event, Committed)] == [
+        [Outcome.STORED],
+        [Outcome.STORED],
+    ]
 
 
 def test_not_even_an_observer_that_raises_stops_the_writer() -> None:

@@ -6,6 +6,7 @@ from typing import Final
 
 from falcon.asgi import Request
 
+from plantstore.api.rates import RateLimit
 from plantstore.errors import (
     ErrorCode,
     RequestError,
@@ -37,6 +38,7 @@ class Gate:
         store: knows the tokens; it is asked on another thread.
         clock: the time in seconds since 1970, against which tokens expire.
         monotonic: a clock in seconds that is never set back.
+        rate_limit: counts the uses of a token by its name.
         observe: is told what happens.
 
     """
@@ -46,11 +48,13 @@ class Gate:
         store: Store,
         clock: Callable[[], float],
         monotonic: Callable[[], float],
+        rate_limit: RateLimit,
         observe: Observer,
     ) -> None:
         self._store = store
         self._clock = clock
         self._monotonic = monotonic
+        self._rate_limit = rate_limit
         self._observe = observe
         self._believed: dict[bytes, tuple[float, TokenRecord]] = {}
         self._lookups: dict[bytes, asyncio.Future[TokenRecord | None]] = {}
@@ -59,11 +63,11 @@ class Gate:
         """Return if the request may do what the scope names. The body is not touched.
 
         Raises:
-            RequestError: TOKEN_MISSING, TOKEN_INVALID or SCOPE_MISSING.
+            RequestError: TOKEN_MISSING, TOKEN_INVALID, SCOPE_MISSING or RATE_EXCEEDED.
             StoreUnavailableError: the token cannot be looked up.
 
         """
-        token = _bearer_token(req.get_header("Authorization"))
+        token = parse_bearer(req.get_header("Authorization"))
         key = digest(token)
         until, record = self._believed.get(key, _NOT_BELIEVED)
         if record is None or until < self._monotonic():
@@ -73,6 +77,7 @@ class Gate:
             raise _invalid(f"The token is {state}")
         if scope not in record.scopes:
             raise ScopeMissingError(scope)
+        self._rate_limit.spend(record.name)
 
     async def _look_up(self, token: str, key: bytes) -> TokenRecord:
         if not is_well_formed(token):
@@ -112,8 +117,13 @@ class Gate:
             self._believed[key] = (asked_at + BELIEF_SECONDS, record)
 
 
-def _bearer_token(authorization: str | None) -> str:
-    """Read `Bearer TOKEN` (RFC 6750 §2.1; the scheme in any case, RFC 9110 §11.1)."""
+def parse_bearer(authorization: str | None) -> str:
+    """Read `Bearer TOKEN` (RFC 6750 §2.1; the scheme in any case, RFC 9110 §11.1).
+
+    Raises:
+        RequestError: TOKEN_MISSING, or TOKEN_INVALID if there is a scheme and no token.
+
+    """
     if authorization is None:
         raise RequestError(ErrorCode.TOKEN_MISSING, "A bearer token is needed")
     scheme, _, token = authorization.partition(" ")

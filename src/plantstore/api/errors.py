@@ -13,8 +13,9 @@ import msgspec
 from falcon import MEDIA_JSON, HTTPError, HTTPInternalServerError
 from falcon.asgi import App, Request, Response
 
-from plantstore.errors import ErrorCode, RequestError, ScopeMissingError
-from plantstore.observe import Observer, RequestFailed
+from plantstore.api.tracing import REQUEST_ID_FIELD, request_id
+from plantstore.errors import ErrorCode, RateExceededError, RequestError, ScopeMissingError
+from plantstore.observe import Observer, RequestFailed, RequestRefused
 
 STATUS: Final[Mapping[ErrorCode, HTTPStatus]] = MappingProxyType(
     {
@@ -26,15 +27,19 @@ STATUS: Final[Mapping[ErrorCode, HTTPStatus]] = MappingProxyType(
         ErrorCode.TOKEN_MISSING: HTTPStatus.UNAUTHORIZED,
         ErrorCode.TOKEN_INVALID: HTTPStatus.UNAUTHORIZED,
         ErrorCode.SCOPE_MISSING: HTTPStatus.FORBIDDEN,
+        ErrorCode.RATE_EXCEEDED: HTTPStatus.TOO_MANY_REQUESTS,
         ErrorCode.BAD_REQUEST: HTTPStatus.BAD_REQUEST,
         ErrorCode.NOT_FOUND: HTTPStatus.NOT_FOUND,
         ErrorCode.METHOD_NOT_ALLOWED: HTTPStatus.METHOD_NOT_ALLOWED,
         ErrorCode.BODY_TOO_LARGE: HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
         ErrorCode.UNSUPPORTED_MEDIA_TYPE: HTTPStatus.UNSUPPORTED_MEDIA_TYPE,
         ErrorCode.INVALID_PARAMETER: HTTPStatus.BAD_REQUEST,
+        ErrorCode.REQUEST_TIMEOUT: HTTPStatus.REQUEST_TIMEOUT,
+        ErrorCode.HEAD_TOO_LARGE: HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE,
         ErrorCode.INTERNAL: HTTPStatus.INTERNAL_SERVER_ERROR,
         ErrorCode.OVERLOADED: HTTPStatus.SERVICE_UNAVAILABLE,
         ErrorCode.STORE_UNAVAILABLE: HTTPStatus.SERVICE_UNAVAILABLE,
+        ErrorCode.TOO_MANY_CONNECTIONS: HTTPStatus.SERVICE_UNAVAILABLE,
     }
 )
 
@@ -42,6 +47,18 @@ STATUS: Final[Mapping[ErrorCode, HTTPStatus]] = MappingProxyType(
 RETRY_AFTER_SECONDS: Final = 1
 
 _CHALLENGE: Final = 'Bearer realm="plantstore"'
+
+_HEADERS: Final[Mapping[ErrorCode, Mapping[str, str]]] = MappingProxyType(
+    {
+        # RFC 6750 §3.1: no error attribute for one who did not know that a token is needed.
+        ErrorCode.TOKEN_MISSING: {"WWW-Authenticate": _CHALLENGE},
+        ErrorCode.TOKEN_INVALID: {"WWW-Authenticate": f'{_CHALLENGE}, error="invalid_token"'},
+        ErrorCode.OVERLOADED: {"Retry-After": str(RETRY_AFTER_SECONDS)},
+        ErrorCode.STORE_UNAVAILABLE: {"Retry-After": str(RETRY_AFTER_SECONDS)},
+        # RFC 9110 §15.5.16: tell what would have been taken.
+        ErrorCode.UNSUPPORTED_MEDIA_TYPE: {"Accept": MEDIA_JSON, "Accept-Encoding": "identity"},
+    }
+)
 
 
 class Error(msgspec.Struct, frozen=True):
@@ -60,23 +77,29 @@ def handle_errors(app: App[Request, Response], observe: Observer) -> None:
     """Make an application answer every failure with an Error record."""
 
     async def on_foreseen(
-        _req: Request, _resp: Response, error: RequestError, _params: dict[str, Any]
+        req: Request, _resp: Response, error: RequestError, _params: dict[str, Any]
     ) -> None:
-        raise HTTPError(
-            STATUS[error.code], description=error.message, headers=_headers(error), code=error.code
-        )
+        status = STATUS[error.code]
+        headers = _headers(error)
+        if status >= HTTPStatus.INTERNAL_SERVER_ERROR:
+            headers[REQUEST_ID_FIELD] = request_id(req.scope["headers"])
+        raise HTTPError(status, description=error.message, headers=headers, code=error.code)
 
     async def on_unforeseen(
         req: Request, _resp: Response, error: Exception, _params: dict[str, Any]
     ) -> None:
-        observe(RequestFailed(error, req.method, req.path))
-        raise HTTPInternalServerError(description="The service met an unexpected error")
+        id_ = request_id(req.scope["headers"])
+        observe(RequestFailed(error, req.method, req.scope["raw_path"].decode(), id_))
+        raise HTTPInternalServerError(
+            description="The service met an unexpected error", headers={REQUEST_ID_FIELD: id_}
+        )
 
     def serialize(req: Request, resp: Response, error: HTTPError) -> None:
         if error.code is None:
             code, message = _of_framework(req, error)
         else:
             code, message = ErrorCode(error.code), error.description
+        observe(RequestRefused(code))
         resp.data = render_error(code, message or HTTPStatus(error.status_code).phrase)
         resp.content_type = MEDIA_JSON
 
@@ -103,15 +126,7 @@ def _headers(error: RequestError) -> dict[str, str]:
         case ScopeMissingError(scope=scope):
             challenge = f'{_CHALLENGE}, error="insufficient_scope", scope="{scope}"'
             return {"WWW-Authenticate": challenge}
-        case RequestError(code=ErrorCode.TOKEN_MISSING):
-            # RFC 6750 §3.1: no error attribute for one who did not know that a token is needed.
-            return {"WWW-Authenticate": _CHALLENGE}
-        case RequestError(code=ErrorCode.TOKEN_INVALID):
-            return {"WWW-Authenticate": f'{_CHALLENGE}, error="invalid_token"'}
-        case RequestError(code=ErrorCode.OVERLOADED | ErrorCode.STORE_UNAVAILABLE):
-            return {"Retry-After": str(RETRY_AFTER_SECONDS)}
-        case RequestError(code=ErrorCode.UNSUPPORTED_MEDIA_TYPE):
-            # RFC 9110 §15.5.16: tell what would have been taken.
-            return {"Accept": MEDIA_JSON, "Accept-Encoding": "identity"}
+        case RateExceededError(retry_after=seconds):
+            return {"Retry-After": str(seconds)}
         case _:
-            return {}
+            return dict(_HEADERS.get(error.code, {}))

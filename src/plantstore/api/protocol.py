@@ -10,8 +10,8 @@ from uvicorn.protocols.http.httptools_impl import (
     RequestResponseCycle,
 )
 
-from plantstore.api.errors import render_error
-from plantstore.errors import ErrorCode
+from plantstore.api.errors import RETRY_AFTER_SECONDS, STATUS, render_error
+from plantstore.errors import ErrorCode, RequestError
 
 _VERSIONS: Final = ("1.0", "1.1")
 
@@ -29,7 +29,7 @@ class HttpProtocol(HttpToolsProtocol):
     """
 
     def data_received(self, data: bytes) -> None:
-        """Parse what came; answer 400 and hang up if it is no HTTP."""
+        """Parse what came; refuse it and hang up if it is no HTTP."""
         self._unset_keepalive_if_required()
         rest = memoryview(data)
         try:
@@ -41,23 +41,30 @@ class HttpProtocol(HttpToolsProtocol):
                     self._begin_again_without_upgrade()
                 else:
                     return
-        except httptools.HttpParserError:
-            self.send_400_response("The request is not HTTP/1.1")
+        except httptools.HttpParserError as error:
+            ours = error.__context__  # what a call-back of the parser raised
+            self.refuse(
+                ours
+                if isinstance(ours, RequestError)
+                else RequestError(ErrorCode.BAD_REQUEST, "The request is not HTTP/1.1")
+            )
 
     def on_url(self, url: bytes) -> None:
         """Take a piece of the request target."""
         if not url.isascii():
-            raise ValueError("a URI is ASCII (RFC 3986 §2)")
+            raise _bad_request("The request target is not ASCII")
         super().on_url(url)
 
     def on_headers_complete(self) -> None:
         """Start the request, unless it offers an upgrade and is about to begin again."""
         version = self.parser.get_http_version()
         hosts = sum(name == b"host" for name, _ in self.headers)
-        if version not in _VERSIONS or hosts > 1 or (hosts == 0 and version == "1.1"):
-            raise ValueError("the version or the Host field is not that of HTTP/1.1")
+        if version not in _VERSIONS:
+            raise _bad_request("The request is not HTTP/1.1")
+        if hosts > 1 or (hosts == 0 and version == "1.1"):
+            raise _bad_request("The request must have one Host field")
         if self.parser.get_method() == b"CONNECT":
-            raise ValueError("only a proxy serves CONNECT")
+            raise _bad_request("Only a proxy serves CONNECT")
         if not self.parser.should_upgrade():
             super().on_headers_complete()
             self.headers = []  # what comes now are trailer fields
@@ -67,25 +74,32 @@ class HttpProtocol(HttpToolsProtocol):
         if not self.parser.should_upgrade():
             super().on_message_complete()
 
-    def send_400_response(self, msg: str) -> None:
-        """Answer what could not be parsed as a request, and hang up.
+    def refuse(self, error: RequestError) -> None:
+        """Answer what did not become a request, and hang up.
 
         While a request that came before it waits for its answer, only hang up: the
         client would take this for the answer to that one.
         """
         request: RequestResponseCycle | None = self.cycle
-        if request and not request.response_complete and not request.more_body:
+        if (
+            request
+            and not request.response_complete
+            and (request.response_started or not request.more_body)
+        ):
             self.transport.close()
             return
-        body = render_error(ErrorCode.BAD_REQUEST, msg)
+        status = STATUS[error.code]
+        body = render_error(error.code, error.message)
         headers = [
             *self.server_state.default_headers,
             (b"content-type", b"application/json"),
             (b"content-length", b"%d" % len(body)),
             (b"connection", b"close"),
         ]
+        if status >= HTTPStatus.INTERNAL_SERVER_ERROR:
+            headers.append((b"retry-after", b"%d" % RETRY_AFTER_SECONDS))
         lines = [b"%s: %s\r\n" % header for header in headers]
-        self.transport.write(b"".join([STATUS_LINE[HTTPStatus.BAD_REQUEST], *lines, b"\r\n", body]))
+        self.transport.write(b"".join([STATUS_LINE[status], *lines, b"\r\n", body]))
         self.transport.close()
 
     def _begin_again_without_upgrade(self) -> None:
@@ -99,3 +113,7 @@ class HttpProtocol(HttpToolsProtocol):
         self.parser = httptools.HttpRequestParser(self)
         self.parser.set_dangerous_leniencies(lenient_data_after_close=True)
         self.parser.feed_data(b"\r\n".join([start, *fields, b"\r\n"]))
+
+
+def _bad_request(message: str) -> RequestError:
+    return RequestError(ErrorCode.BAD_REQUEST, message)

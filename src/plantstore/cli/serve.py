@@ -4,32 +4,42 @@ import contextlib
 import functools
 import ipaddress
 import multiprocessing
-import os
 import signal
 import socket
+import ssl
 import sys
-import threading
+import tempfile
 import time
-from collections.abc import Callable
-from multiprocessing.process import BaseProcess
+from pathlib import Path
 from typing import NoReturn
 
 import typer
 import uvicorn
 from uvicorn.config import STARTUP_FAILURE
-from uvicorn.supervisors import Multiprocess
 
-from plantstore.api.app import ASGIApp, create_app
+from plantstore.api.app import create_app
 from plantstore.api.auth import Gate
-from plantstore.api.protocol import HttpProtocol
+from plantstore.api.connection import Bounds
+from plantstore.api.exchange import ASGIApp
+from plantstore.api.operations import Readiness
+from plantstore.api.rates import RateLimit, RatePerToken, Unlimited
+from plantstore.cli.processes import (
+    OTHER_FILES_MAX,
+    Stop,
+    Workers,
+    raise_file_limit,
+    server_config,
+)
 from plantstore.cli.tokens import create_token
 from plantstore.errors import PlantStoreError, StoreUnreachableError, UsageError
+from plantstore.observe import Stopping, tell_all
 from plantstore.reader import GroupRead
 from plantstore.settings import Settings
 from plantstore.storage import display_url, open_store
 from plantstore.storage.migrate import SchemaPolicy
 from plantstore.store import Store
 from plantstore.telemetry.logs import configure_logs, log_events
+from plantstore.telemetry.metrics import Metrics
 from plantstore.tokens import SCOPES
 from plantstore.writer import GroupCommit
 
@@ -40,53 +50,31 @@ def run(settings: Settings) -> None:
     signal.signal(signal.SIGTERM, _exit)
     signal.signal(signal.SIGINT, _exit)
     configure_logs()
-    with _listen(settings.host, settings.port) as listener:
+    _rate_limit(settings)
+    _check_tls(settings)
+    files_max = raise_file_limit()
+    with contextlib.ExitStack() as stack:
+        listener = stack.enter_context(_listen(settings.host, settings.port))
         with contextlib.closing(_open_store(settings)) as store:
             _introduce(store, settings, listener)
-        config = server_config(functools.partial(_build_app, settings), settings)
         if settings.workers == 1:
+            config = server_config(functools.partial(_build_app, settings, files_max), settings)
             uvicorn.Server(config).run(sockets=[listener])
-        else:
-            supervisor = Multiprocess(config, sockets=[listener])
-            supervisor.run()
-            if any(process.exitcode == STARTUP_FAILURE for process in supervisor.processes):
-                raise typer.Exit(1)
+            return
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="plantstore-")))
+        build_app = functools.partial(_build_app, settings, files_max, folder)
+        workers = Workers(server_config(build_app, settings), sockets=[listener])
+        workers.run()
+        if workers.could_not_start:
+            raise typer.Exit(1)
 
 
-def server_config(app_factory: Callable[[], ASGIApp], settings: Settings) -> uvicorn.Config:
-    """Return how uvicorn runs an application here; with several workers, each makes its own."""
-    return uvicorn.Config(
-        app_factory,
-        factory=True,
-        interface="asgi3",
-        http=HttpProtocol,
-        ws="none",
-        loop="uvloop",
-        lifespan="on",
-        workers=settings.workers,
-        timeout_graceful_shutdown=settings.stop_seconds,
-        proxy_headers=False,
-        server_header=False,
-        access_log=False,
-        log_config=None,
-    )
-
-
-def _build_app(settings: Settings) -> ASGIApp:
+def _build_app(settings: Settings, files_max: int, metrics_folder: Path | None = None) -> ASGIApp:
     """Wire one process: with several workers, each calls this for itself."""
     configure_logs()
-    observe = log_events()
-    parent = multiprocessing.parent_process()
-    if parent is not None:
-        threading.Thread(target=_stop_with, args=(parent,), daemon=True).start()
-    try:
-        store = _open_store(settings)
-    except PlantStoreError as error:
-        if parent is None:
-            raise
-        typer.echo(f"plantstore: {error.explanation}", err=True)
-        # To uvicorn's parent process, one status means "do not try again", any other "try again".
-        sys.exit(1 if isinstance(error, StoreUnreachableError) else STARTUP_FAILURE)
+    metrics = Metrics(metrics_folder)
+    observe = tell_all(log_events(access_log=settings.access_log), metrics.observe)
+    store = _open_store_again(settings)
     writer = GroupCommit(
         store,
         queue_plants_max=settings.queue_plants_max,
@@ -94,13 +82,37 @@ def _build_app(settings: Settings) -> ASGIApp:
         batch_plants_max=settings.batch_plants_max,
         observe=observe,
     )
+    reader = GroupRead(store, queue_reads_max=settings.queue_reads_max, observe=observe)
+    metrics.watch_queue("changes", lambda: writer.waiting)
+    metrics.watch_queue("reads", lambda: reader.waiting)
+    readiness = Readiness(store, observe)
+
+    def on_stop() -> None:
+        readiness.stop()
+        observe(Stopping())
+
     return create_app(
         store=store,
         writer=writer,
-        reader=GroupRead(store, queue_reads_max=settings.queue_reads_max, observe=observe),
-        gate=Gate(store, clock=time.time, monotonic=time.monotonic, observe=observe),
+        reader=reader,
+        gate=Gate(
+            store,
+            clock=time.time,
+            monotonic=time.monotonic,
+            rate_limit=_rate_limit(settings),
+            observe=observe,
+        ),
+        readiness=readiness,
+        render_metrics=metrics.render,
+        bounds=Bounds(
+            request_seconds=settings.request_seconds,
+            head_bytes_max=settings.head_bytes_max,
+            connections_max=max(1, min(settings.connections_max, files_max - OTHER_FILES_MAX)),
+            observe=observe,
+        ),
         body_bytes_max=settings.body_bytes_max,
         observe=observe,
+        on_startup=Stop(settings.drain_seconds, on_stop).take_over,
     )
 
 
@@ -108,14 +120,40 @@ def _open_store(settings: Settings) -> Store:
     return open_store(settings.database, SchemaPolicy.of(migrate=settings.migrate))
 
 
-def _stop_with(parent: BaseProcess) -> None:
-    """Stop this worker when its parent is gone, or it would hold the port for ever."""
-    parent.join()
-    os.kill(os.getpid(), signal.SIGTERM)
+def _open_store_again(settings: Settings) -> Store:
+    """Open the store in the process that serves, which may be a worker."""
+    try:
+        return _open_store(settings)
+    except PlantStoreError as error:
+        if multiprocessing.parent_process() is None:
+            raise
+        typer.echo(f"plantstore: {error.explanation}", err=True)
+        # To uvicorn's parent process, one status means "do not try again", any other "try again".
+        sys.exit(1 if isinstance(error, StoreUnreachableError) else STARTUP_FAILURE)
+
+
+def _rate_limit(settings: Settings) -> RateLimit:
+    return Unlimited() if settings.rate_per_token is None else RatePerToken(settings.rate_per_token)
 
 
 def _exit(_signal: int, _frame: object) -> NoReturn:
     sys.exit(0)
+
+
+def _check_tls(settings: Settings) -> None:
+    """Raise UsageError if the certificate cannot be served with, before uvicorn loads it."""
+    if settings.tls_certificate is None:
+        if settings.tls_key is not None:
+            raise UsageError("A key of TLS needs its certificate: --tls-certificate FILE")
+        return
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    try:
+        # A key with a passphrase would have somebody asked for it in each process.
+        context.load_cert_chain(settings.tls_certificate, settings.tls_key, password=lambda: "")
+    except OSError as error:
+        raise UsageError(
+            f"Certificate and key of TLS cannot be used: {error.strerror or error}"
+        ) from error
 
 
 def _listen(host: str, port: int) -> socket.socket:
@@ -133,7 +171,8 @@ def _introduce(store: Store, settings: Settings, listener: socket.socket) -> Non
     """Say how to get in, if nobody can yet, and then where the service is."""
     host, port = listener.getsockname()[:2]
     address = ipaddress.ip_address(host)
-    url = f"http://{f'[{host}]' if address.version == 6 else host}:{port}"  # noqa: PLR2004
+    scheme = "http" if settings.tls_certificate is None else "https"
+    url = f"{scheme}://{f'[{host}]' if address.version == 6 else host}:{port}"  # noqa: PLR2004
     database = display_url(settings.database)
     if not store.list_tokens():
         if address.is_loopback:

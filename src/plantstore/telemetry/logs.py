@@ -3,13 +3,12 @@
 import logging
 import sys
 import threading
-import time
 from collections.abc import Callable
-from typing import Final
+from typing import Any, Final, TypeAlias
 
 import structlog
 
-from plantstore.errors import StoreUnavailableError
+from plantstore.errors import ErrorCode, StoreUnavailableError
 from plantstore.observe import (
     CommitFailed,
     Event,
@@ -17,13 +16,41 @@ from plantstore.observe import (
     Observer,
     ReadFailed,
     ReadinessChanged,
+    RequestAnswered,
     RequestFailed,
+    RequestRefused,
+    Stopping,
     WriterStarted,
     WriterStopped,
 )
 
-# How long a failure of the store is not told again.
+# For how long what repeats is only counted.
 QUIET_SECONDS: Final = 1.0
+
+# Why requests are refused that tells an operator of load, of an attack, or of a limit
+# that is too tight. What is wrong with the others is for their clients to know.
+_TOLD_REFUSALS: Final = frozenset(
+    {
+        ErrorCode.TOKEN_INVALID,
+        ErrorCode.RATE_EXCEEDED,
+        ErrorCode.BAD_REQUEST,
+        ErrorCode.REQUEST_TIMEOUT,
+        ErrorCode.HEAD_TOO_LARGE,
+        ErrorCode.BODY_TOO_LARGE,
+        ErrorCode.OVERLOADED,
+        ErrorCode.TOO_MANY_CONNECTIONS,
+    }
+)
+
+_LINES: Final[dict[type[Event], str]] = {
+    WriterStarted: "accepting plants",
+    ReadinessChanged: "ready again",
+    Stopping: "stopping",
+    WriterStopped: "stopped",
+}
+
+# Calls a function after so many seconds, on a thread.
+Later: TypeAlias = Callable[[float, Callable[[], None]], None]
 
 
 def configure_logs() -> None:
@@ -61,55 +88,97 @@ def configure_logs() -> None:
     )
 
 
-class _Failures:
-    """Writes a line for a failure, but of the store's one a second of each kind.
+class _Bursts:
+    """Writes a line for the first of a kind, and, after a while, one for all that followed."""
 
-    While the store is away, each request is one; the next line has how many `more`
-    there were.
-    """
-
-    def __init__(self, log: structlog.stdlib.BoundLogger, monotonic: Callable[[], float]) -> None:
-        self._log = log
-        self._monotonic = monotonic
+    def __init__(self, write: Callable[..., Any], later: Later) -> None:
+        self._write = write
+        self._later = later
         self._lock = threading.Lock()
-        self._quiet: dict[str, tuple[float, int]] = {}
+        self._more: dict[tuple[object, ...], int] = {}
 
-    def tell(self, kind: str, error: BaseException, **what: int) -> None:
-        if not isinstance(error, StoreUnavailableError):
-            self._log.error(kind, **what, exc_info=error)
-            return
+    def tell(self, line: str, kind: str = "", **what: object) -> None:
+        """Write a line, unless one of its kind was written just now."""
+        key = (line, kind)
         with self._lock:
-            now = self._monotonic()
-            until, more = self._quiet.get(kind, (now, 0))
-            is_told = now >= until
-            self._quiet[kind] = (now + QUIET_SECONDS, 0) if is_told else (until, more + 1)
-        if is_told:
-            what |= {"more": more} if more else {}
-            self._log.error(kind, **what, reason=error.explanation)
+            is_first = key not in self._more
+            self._more[key] = 0 if is_first else self._more[key] + 1
+        if is_first:
+            self._write(line, **what)
+            self._later(QUIET_SECONDS, lambda: self._tell_more(key, line, what))
+
+    def _tell_more(self, key: tuple[object, ...], line: str, what: dict[str, object]) -> None:
+        with self._lock:
+            more = self._more.pop(key)
+            if more:
+                self._more[key] = 0
+        if more:
+            self._write(line, **what, more=more)
+            self._later(QUIET_SECONDS, lambda: self._tell_more(key, line, what))
 
 
-def log_events(monotonic: Callable[[], float] = time.monotonic) -> Observer:
-    """Return an observer that writes a line for each event; see `_Failures` for which not."""
+def _on_a_timer(seconds: float, call: Callable[[], None]) -> None:
+    timer = threading.Timer(seconds, call)
+    timer.daemon = True
+    timer.start()
+
+
+def log_events(*, access_log: bool = False, later: Later = _on_a_timer) -> Observer:
+    """Return an observer that writes a line for each event, or for a burst of them.
+
+    Args:
+        access_log: whether requests that are answered are such events.
+        later: waits for the end of a burst.
+
+    """
     log: structlog.stdlib.BoundLogger = structlog.get_logger("plantstore")
-    failures = _Failures(log, monotonic)
+    failures = _Bursts(log.error, later)
+    refusals = _Bursts(log.warning, later)
 
     def observe(event: Event) -> None:
-        match event:
-            case CommitFailed(error=error, changes=changes):
-                failures.tell("commit failed", error, changes=changes)
-            case ReadFailed(error=error, reads=reads):
-                failures.tell("read failed", error, reads=reads)
-            case LookupFailed(error=error):
-                failures.tell("token look-up failed", error)
-            case ReadinessChanged(error=None):
-                log.info("ready again")
-            case ReadinessChanged(error=BaseException() as error):
-                failures.tell("not ready", error)
-            case RequestFailed(error=error, method=method, path=path):
-                log.error("request failed", method=method, path=path, exc_info=error)
-            case WriterStarted():
-                log.info("accepting plants")
-            case WriterStopped():
-                log.info("stopped")
+        if isinstance(event, RequestAnswered):
+            if access_log:
+                log.info("request", **_access(event))
+        elif isinstance(event, RequestRefused):
+            if event.code in _TOLD_REFUSALS:
+                reason = event.code.name.lower()
+                refusals.tell("refused", reason, reason=reason)
+        elif failure := _failure(event):
+            told, error, what = failure
+            if isinstance(error, StoreUnavailableError):
+                failures.tell(told, error.explanation, **what, reason=error.explanation)
+            else:
+                failures.tell(told, repr(type(error)), **what, exc_info=error)
+        elif line := _LINES.get(type(event)):
+            log.info(line)
 
     return observe
+
+
+def _failure(event: Event) -> tuple[str, BaseException, dict[str, object]] | None:
+    """Return the line that tells of a failure, its error, and what else there is to say."""
+    match event:
+        case CommitFailed(error=error, changes=changes):
+            return "commit failed", error, {"changes": changes}
+        case ReadFailed(error=error, reads=reads):
+            return "read failed", error, {"reads": reads}
+        case LookupFailed(error=error):
+            return "token look-up failed", error, {}
+        case ReadinessChanged(error=BaseException() as error):
+            return "not ready", error, {}
+        case RequestFailed(error=error, method=method, path=path, request_id=id_):
+            return "request failed", error, {"method": method, "path": path, "request_id": id_}
+        case _:
+            return None
+
+
+def _access(event: RequestAnswered) -> dict[str, object]:
+    known = {} if event.request_id is None else {"request_id": event.request_id}
+    return {
+        "method": event.method,
+        "path": event.path,
+        "status": event.status,
+        "seconds": round(event.seconds, 6),
+        "client": event.client,
+        **known,
+    }

@@ -1,0 +1,59 @@
+"""How often a token may be used."""
+
+import math
+import time
+from typing import Protocol
+
+from limits import parse_many
+from limits.storage import MemoryStorage
+from limits.strategies import SlidingWindowCounterRateLimiter
+
+from plantstore.errors import RateExceededError, UsageError
+
+
+class RateLimit(Protocol):
+    """Counts the uses of tokens."""
+
+    def spend(self, token: str) -> None:
+        """Count a use of the token with this name.
+
+        Raises:
+            RateExceededError: it was used too often lately.
+
+        """
+        ...
+
+
+class Unlimited:
+    """Lets every token be used as often as it likes."""
+
+    def spend(self, token: str) -> None:
+        """Do nothing."""
+
+
+class RatePerToken:
+    """Holds each token to a rate, or several.
+
+    Args:
+        rate: as the library `limits` reads it: `100/second`, or `100/second;5000/hour`.
+
+    Raises:
+        UsageError: it is none.
+
+    """
+
+    def __init__(self, rate: str) -> None:
+        try:
+            self._rates = parse_many(rate)
+        except ValueError:
+            self._rates = []
+        if not self._rates or any(each.amount == 0 for each in self._rates):
+            raise UsageError(f"A rate must be a number and a time, as in 100/second, got {rate!r}")
+        self._limiter = SlidingWindowCounterRateLimiter(MemoryStorage())
+
+    def spend(self, token: str) -> None:
+        """Count a use, as RateLimit says."""
+        for rate in self._rates:
+            if not self._limiter.hit(rate, token):
+                reset = self._limiter.get_window_stats(rate, token).reset_time
+                raise RateExceededError(str(rate), max(1, math.ceil(reset - time.time())))

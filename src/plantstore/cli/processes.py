@@ -1,0 +1,158 @@
+"""How the processes of a service run, and how they stop."""
+
+import asyncio
+import multiprocessing
+import os
+import resource
+import signal
+import threading
+from collections.abc import Callable
+from multiprocessing.process import BaseProcess
+from types import FrameType
+from typing import Any, Final
+
+import uvicorn
+import uvloop
+from uvicorn.config import STARTUP_FAILURE
+from uvicorn.supervisors import Multiprocess
+
+from plantstore.api.connection import BoundedConnection
+from plantstore.api.exchange import ASGIApp
+from plantstore.settings import Settings
+
+# In which a client has to finish the handshake of TLS; the bounds of a connection hold from then.
+HANDSHAKE_SECONDS: Final = 10.0
+
+# Open files that are no connections: of the store, a check or a backup, the log, the listener.
+OTHER_FILES_MAX: Final = 100
+
+# Ours holds sooner, also where a client sends bytes that begin nothing.
+_KEEP_ALIVE_SECONDS: Final = 24 * 3600
+
+_STOP_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
+
+
+def server_config(app_factory: Callable[[], ASGIApp], settings: Settings) -> uvicorn.Config:
+    """Return how uvicorn runs an application here; with several workers, each makes its own."""
+    return uvicorn.Config(
+        app_factory,
+        factory=True,
+        interface="asgi3",
+        http=BoundedConnection,
+        ws="none",
+        loop=f"{__name__}:Loop",
+        lifespan="on",
+        workers=settings.workers,
+        timeout_keep_alive=_KEEP_ALIVE_SECONDS,
+        timeout_graceful_shutdown=settings.stop_seconds,
+        ssl_certfile=settings.tls_certificate,
+        ssl_keyfile=settings.tls_key,
+        proxy_headers=False,
+        server_header=False,
+        access_log=False,
+        log_config=None,
+    )
+
+
+class Loop(uvloop.Loop):
+    """The event loop, with a bound on what no protocol sees: the handshake of TLS."""
+
+    async def create_server(self, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401 (asyncio's)
+        """Listen, as the loop below does."""
+        if kwargs.get("ssl"):
+            kwargs["ssl_handshake_timeout"] = HANDSHAKE_SECONDS
+        return await super().create_server(*args, **kwargs)
+
+
+def raise_file_limit() -> int:
+    """Let this process and its children open as many files as they may; return how many."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    return hard
+
+
+class Stop:
+    """What a signal to stop does in a process that serves.
+
+    The service is not ready at once, and goes on serving while a load balancer takes
+    note; then uvicorn stops it in good order. A second signal ends the process there
+    and then, which loses nothing that was acknowledged.
+
+    Args:
+        drain_seconds: how long it goes on serving.
+        on_stop: is called when it is not ready any more.
+
+    """
+
+    def __init__(self, drain_seconds: float, on_stop: Callable[[], None]) -> None:
+        self._drain_seconds = drain_seconds
+        self._on_stop = on_stop
+        self._was_told = False
+
+    def take_over(self) -> None:
+        """Put this before what uvicorn does with the signals; called on the running event loop."""
+        self._loop = asyncio.get_running_loop()
+        self._uvicorn: Any = {number: signal.getsignal(number) for number in _STOP_SIGNALS}
+        for number in _STOP_SIGNALS:
+            signal.signal(number, self._on_signal)
+        parent = multiprocessing.parent_process()
+        self._is_worker = parent is not None
+        if parent is not None:
+            threading.Thread(target=_stop_with, args=(parent,), daemon=True).start()
+
+    def _on_signal(self, number: int, frame: FrameType | None) -> None:
+        if not self._was_told:
+            self._was_told = True
+            self._loop.call_soon_threadsafe(self._drain, number, frame)
+        elif not self._is_worker:  # A worker gets a Ctrl-C from the terminal and from its parent.
+            end_at_once(number)
+
+    def _drain(self, number: int, frame: FrameType | None) -> None:
+        self._on_stop()
+        self._loop.call_later(self._drain_seconds, self._uvicorn[number], number, frame)
+
+
+class Workers(Multiprocess):
+    """Processes that serve, and their parent, which replaces those that die or hang.
+
+    A second signal to stop ends them all there and then.
+    """
+
+    @property
+    def could_not_start(self) -> bool:
+        """Whether one said that another would not start either."""
+        return any(process.exitcode == STARTUP_FAILURE for process in self.processes)
+
+    def handle_int(self) -> None:
+        """Stop."""
+        self._stop(signal.SIGINT)
+
+    def handle_term(self) -> None:
+        """Stop."""
+        self._stop(signal.SIGTERM)
+
+    def join_all(self) -> None:
+        """Wait for the workers, and for a second signal."""
+        for process in self.processes:
+            while process.process.is_alive():
+                process.process.join(0.1)
+                self.handle_signals()
+
+    def _stop(self, number: int) -> None:
+        if self.should_exit.is_set():
+            for process in self.processes:
+                process.process.kill()
+            end_at_once(number)
+        self.should_exit.set()
+
+
+def end_at_once(number: int) -> None:
+    """Let a signal end this process, as if nobody handled it."""
+    signal.signal(number, signal.SIG_DFL)
+    signal.raise_signal(number)
+
+
+def _stop_with(parent: BaseProcess) -> None:
+    """Stop this worker when its parent is gone, or it would hold the port for ever."""
+    parent.join()
+    os.kill(os.getpid(), signal.SIGTERM)

@@ -1,0 +1,247 @@
+"""What happened, counted, in the form that Prometheus reads.
+
+Theory of operation
+-------------------
+A request must not pay for being counted, so an observer does no more than add to
+plain lists and dictionaries; who asks for the metrics pays for making them. Each is
+added to by one thread alone (requests and refusals by the event loop, batches by the
+writer's), and copied in one step by whoever reads.
+
+Whichever of several workers is asked answers for all: once a second each leaves what
+it counted in a file of its own, and who is asked adds them up. What a worker counted
+stays when it dies, but for its last second; so counters never go back.
+"""
+
+import contextlib
+import math
+import os
+import platform
+import threading
+import time
+from bisect import bisect_left
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Final
+
+import msgspec
+from prometheus_client import CollectorRegistry
+from prometheus_client.core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+    InfoMetricFamily,
+    Metric,
+)
+from prometheus_client.exposition import choose_encoder
+from prometheus_client.registry import Collector
+
+from plantstore import __version__
+from plantstore.observe import Committed, Event, RequestAnswered, RequestRefused
+
+# Upper bounds in seconds, of OpenTelemetry's semantic conventions for HTTP (`Metric:
+# http.server.request.duration`), as are the methods that are counted by their name.
+REQUEST_SECONDS: Final = (
+    0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0,
+)  # fmt: skip
+METHODS: Final = frozenset(
+    {"CONNECT", "DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT", "TRACE"}
+)
+
+# A commit on a good disk takes a millisecond, and one that waits for another process a second.
+COMMIT_SECONDS: Final = (0.0005, 0.001, 0.0025, *REQUEST_SECONDS)
+
+BATCH_CHANGES: Final = (1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0, 1000.0)
+
+# How old what another worker counted may be.
+SHARE_SECONDS: Final = 1.0
+
+
+class _Distribution(msgspec.Struct):
+    """How many values lie between each two bounds, and their sum."""
+
+    counts: list[int]
+    sum: float = 0.0
+
+    def add(self, bounds: Sequence[float], value: float) -> None:
+        self.counts[bisect_left(bounds, value)] += 1
+        self.sum += value
+
+    def merge(self, other: "_Distribution") -> None:
+        self.counts = [
+            ours + theirs for ours, theirs in zip(self.counts, other.counts, strict=True)
+        ]
+        self.sum += other.sum
+
+
+def _none_yet(bounds: Sequence[float]) -> _Distribution:
+    return _Distribution([0] * (len(bounds) + 1))
+
+
+class _Counts(msgspec.Struct):
+    """What one process counted, or several together."""
+
+    # By route, method, and status.
+    requests: dict[tuple[str, str, int], _Distribution] = msgspec.field(default_factory=dict)
+    batches: _Distribution = msgspec.field(default_factory=lambda: _none_yet(BATCH_CHANGES))
+    commits: _Distribution = msgspec.field(default_factory=lambda: _none_yet(COMMIT_SECONDS))
+    # By outcome, by reason, and by queue.
+    changes: dict[str, int] = msgspec.field(default_factory=dict)
+    refused: dict[str, int] = msgspec.field(default_factory=dict)
+    waiting: dict[str, int] = msgspec.field(default_factory=dict)
+
+    def merge(self, other: "_Counts") -> None:
+        for series, distribution in other.requests.items():
+            self.requests.setdefault(series, _none_yet(REQUEST_SECONDS)).merge(distribution)
+        self.batches.merge(other.batches)
+        self.commits.merge(other.commits)
+        _add(self.changes, other.changes)
+        _add(self.refused, other.refused)
+        _add(self.waiting, other.waiting)
+
+
+def _add(counts: dict[str, int], others: dict[str, int]) -> None:
+    for name, count in others.items():
+        counts[name] = counts.get(name, 0) + count
+
+
+class Metrics(Collector):
+    """Counts what it observes, and renders what was counted.
+
+    Args:
+        folder: where the workers of one service leave what they counted; None if
+            there is just one.
+
+    """
+
+    def __init__(self, folder: Path | None = None) -> None:
+        self._counts = _Counts()
+        self._queues: dict[str, Callable[[], int]] = {}
+        self._registry = CollectorRegistry()
+        self._registry.register(self)
+        self._folder = folder
+        if folder is not None:
+            # A process may have the id of one that is gone.
+            self._file = folder / f"{os.getpid()}-{time.monotonic_ns()}"
+            threading.Thread(target=self._share, name="metrics", daemon=True).start()
+
+    def observe(self, event: Event) -> None:
+        """Count an event."""
+        counts = self._counts
+        if type(event) is RequestAnswered:
+            method = event.method if event.method in METHODS else "_OTHER"
+            series = (event.route, method, event.status)
+            distribution = counts.requests.get(series)
+            if distribution is None:
+                distribution = counts.requests[series] = _none_yet(REQUEST_SECONDS)
+            distribution.add(REQUEST_SECONDS, event.seconds)
+        elif isinstance(event, Committed):
+            counts.batches.add(BATCH_CHANGES, len(event.outcomes))
+            counts.commits.add(COMMIT_SECONDS, event.seconds)
+            for outcome in set(event.outcomes):
+                _add(counts.changes, {outcome.value: event.outcomes.count(outcome)})
+        elif isinstance(event, RequestRefused):
+            _add(counts.refused, {event.code.name.lower(): 1})
+
+    def watch_queue(self, name: str, depth: Callable[[], int]) -> None:
+        """Measure a queue from now on, whenever the metrics are asked for."""
+        self._queues[name] = depth
+
+    def render(self, accept: str) -> tuple[str, bytes]:
+        """Return the metrics in the form that an Accept field asks for, behind its media type."""
+        encode, media_type = choose_encoder(accept)
+        return media_type, encode(self._registry)
+
+    def collect(self) -> Iterator[Metric]:
+        """Yield each metric, as the registry asks for them."""
+        counts = self._all_counts()
+        requests = HistogramMetricFamily(
+            "http_server_request_duration_seconds",
+            "Time from the head of a request to its answer.",
+            labels=["http_route", "http_request_method", "http_response_status_code"],
+        )
+        for (route, method, status), distribution in counts.requests.items():
+            _fill(requests, REQUEST_SECONDS, distribution, route, method, str(status))
+        yield requests
+        batches = HistogramMetricFamily(
+            "plantstore_batch_changes", "Changes in one call of the store."
+        )
+        _fill(batches, BATCH_CHANGES, counts.batches)
+        yield batches
+        commits = HistogramMetricFamily(
+            "plantstore_commit_duration_seconds", "Time that the store took for one batch."
+        )
+        _fill(commits, COMMIT_SECONDS, counts.commits)
+        yield commits
+        changes = CounterMetricFamily(
+            "plantstore_changes", "Changes that were decided, durably.", labels=["outcome"]
+        )
+        refused = CounterMetricFamily(
+            "plantstore_refused", "Error records that were sent.", labels=["reason"]
+        )
+        waiting = GaugeMetricFamily(
+            "plantstore_queue_waiting", "Requests that wait for the store.", labels=["queue"]
+        )
+        for metric, values in (
+            (changes, counts.changes),
+            (refused, counts.refused),
+            (waiting, counts.waiting),
+        ):
+            for name, value in values.items():
+                metric.add_metric([name], value)
+            yield metric
+        build = {"version": __version__, "python": platform.python_version()}
+        yield InfoMetricFamily("plantstore_build", "What is running.", build)
+
+    def _own_counts(self) -> _Counts:
+        """Return a copy, with the queues as they are now."""
+        ours = self._counts
+        copy = _Counts(waiting={name: depth() for name, depth in self._queues.items()})
+        # list() takes them in one step, whatever another thread adds meanwhile.
+        for series, distribution in list(ours.requests.items()):
+            copy.requests[series] = _none_yet(REQUEST_SECONDS)
+            copy.requests[series].merge(distribution)
+        copy.merge(_Counts({}, ours.batches, ours.commits, dict(ours.changes), dict(ours.refused)))
+        return copy
+
+    def _all_counts(self) -> _Counts:
+        counts = self._own_counts()
+        for file in self._folder.glob("*[0-9]") if self._folder is not None else ():
+            if file == self._file:
+                continue
+            others = msgspec.msgpack.decode(file.read_bytes(), type=_Counts)
+            if not _is_alive(int(file.name.partition("-")[0])):
+                others.waiting = {}
+            counts.merge(others)
+        return counts
+
+    def _share(self) -> None:
+        draft = self._file.with_name(f"{self._file.name}.draft")
+        while True:
+            time.sleep(SHARE_SECONDS)
+            # The service goes on without: the folder may be gone with the parent, or full.
+            with contextlib.suppress(OSError):
+                draft.write_bytes(msgspec.msgpack.encode(self._own_counts()))
+                draft.replace(self._file)
+
+
+def _fill(
+    metric: HistogramMetricFamily,
+    bounds: Sequence[float],
+    distribution: _Distribution,
+    *labels: str,
+) -> None:
+    """Add what lies up to each bound, and in all."""
+    total = 0
+    buckets: list[tuple[str, float]] = []
+    for bound, count in zip([*bounds, float("inf")], distribution.counts, strict=True):
+        total += count
+        buckets.append(("+Inf" if math.isinf(bound) else str(bound), total))
+    metric.add_metric(list(labels), buckets, distribution.sum)
+
+
+def _is_alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True

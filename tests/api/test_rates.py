@@ -1,0 +1,79 @@
+"""How often a token may be used."""
+
+import time
+
+import pytest
+
+from plantstore.api.rates import RatePerToken
+from plantstore.errors import ErrorCode, RateExceededError, UsageError
+from world import World, assert_error, run
+
+
+def test_a_token_that_is_used_too_often_is_refused_and_others_are_not() -> None:
+    async def test(world: World) -> None:
+        statuses = [(await world.post()).status_code for _ in range(3)]
+        refused = await world.post()
+        other = await world.post(token=world.add_token("other"))
+
+        assert statuses == [200, 200, 200]
+        assert_error(refused, 429, ErrorCode.RATE_EXCEEDED)
+        assert 1 <= int(refused.headers["Retry-After"]) <= 3600
+        assert refused.json()["message"] == "The token may be used at most 3 per 1 hour"
+        assert other.status_code == 200
+
+    run(test, World(rate="3/hour"))
+
+
+def test_what_is_refused_for_another_reason_counts_for_nothing() -> None:
+    async def test(world: World) -> None:
+        reader = world.add_token("reader", "plants:read")
+        for _ in range(3):
+            assert (await world.post(token=reader)).status_code == 403
+        assert (await world.send("GET", "/plants", token=reader)).status_code == 200
+        assert (await world.send("GET", "/plants", token=reader)).status_code == 429
+
+    run(test, World(rate="1/hour"))
+
+
+def test_each_of_several_rates_holds() -> None:
+    limit = RatePerToken("2/hour;3/day")
+
+    limit.spend("a")
+    limit.spend("a")
+    with pytest.raises(RateExceededError) as refused:
+        limit.spend("a")
+
+    assert refused.value.message == "The token may be used at most 2 per 1 hour"
+
+
+def test_when_the_time_is_over_the_token_may_be_used_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 1_000_000.0
+    monkeypatch.setattr(time, "time", lambda: now)
+    limit = RatePerToken("1/minute")
+    limit.spend("a")
+    with pytest.raises(RateExceededError) as refused:
+        limit.spend("a")
+
+    # Its window slides: of the minute before, so much counts as is left of it.
+    now += 60 + refused.value.retry_after
+
+    limit.spend("a")
+
+
+def test_a_clock_that_is_set_back_keeps_nobody_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 1_000_000.0
+    monkeypatch.setattr(time, "time", lambda: now)
+    limit = RatePerToken("1/minute")
+    limit.spend("a")
+
+    now -= 100_000
+
+    limit.spend("a")
+
+
+@pytest.mark.parametrize(
+    "rate", ["", "100", "x/second", "0/second", "-1/second", "1/fortnight", ";"]
+)
+def test_what_is_no_rate_is_refused(rate: str) -> None:
+    with pytest.raises(UsageError, match="as in 100/second"):
+        RatePerToken(rate)

@@ -1,0 +1,330 @@
+"""What one connection may take: time, memory, and its place among the others."""
+
+import contextlib
+import json
+import os
+import signal
+import socket
+import sqlite3
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from plantstore.plants import NewPlant
+from postgres import wait_until
+from service import Service, opened, stored_plants
+from wire import Wire, head, with_length
+
+pytestmark = pytest.mark.engines("sqlite")
+
+PATIENCE = 0.5
+HEAD_BYTES_MAX = 32 * 1024
+BODY = b'{"id":1,"name":"a"}'
+
+
+@pytest.fixture
+def service(tmp_path: Path) -> Iterator[Service]:
+    with Service(tmp_path, "--request-seconds", str(PATIENCE)) as running:
+        yield running
+
+
+@pytest.fixture
+def connect(service: Service) -> Iterator[Callable[[], Wire]]:
+    with contextlib.ExitStack() as stack:
+
+        def open_one() -> Wire:
+            wire = Wire(service.port)
+            stack.callback(wire.close)
+            return wire
+
+        yield open_one
+
+
+def open_sockets(service: Service) -> int:
+    files = Path(f"/proc/{service.process.pid}/fd")
+    targets = []
+    for file in files.iterdir():
+        with contextlib.suppress(FileNotFoundError):
+            targets.append(str(file.readlink()))
+    return sum(target.startswith("socket:") for target in targets)
+
+
+def peak_memory(service: Service) -> int:
+    """Return the most memory that the server had resident, in MiB."""
+    lines = Path(f"/proc/{service.process.pid}/status").read_text(encoding="ascii").splitlines()
+    [kib] = [line.split()[1] for line in lines if line.startswith("VmHWM")]
+    return int(kib) // 1024
+
+
+def assert_refused(wire: Wire, status: int, error: int) -> None:
+    told, headers, body = wire.answer()
+    assert (told, json.loads(body)["error"]) == (status, error)
+    assert headers[b"content-type"] == b"application/json"
+    assert headers[b"connection"] == b"close"
+    assert wire.is_closed()
+
+
+def send_until_refused(wire: Wire, piece: bytes) -> int:
+    """Send a piece again and again until the server hangs up; return how many bytes it took."""
+    sent = 0
+    with contextlib.suppress(OSError):
+        while sent < 64 * 1024 * 1024:
+            wire.send(piece)
+            sent += len(piece)
+    return sent
+
+
+@pytest.mark.parametrize("sent", [b"", b"\r\n"])
+def test_who_says_nothing_is_hung_up_on(connect: Callable[[], Wire], sent: bytes) -> None:
+    wire = connect()
+    wire.send(sent)
+
+    assert wire.is_closed()
+
+
+def test_who_idles_after_an_answer_is_hung_up_on(
+    service: Service, connect: Callable[[], Wire]
+) -> None:
+    wire = connect()
+    length, body = with_length(BODY)
+    wire.send(head(service.token(), length) + body)
+
+    assert wire.answer()[0] == 200
+    assert wire.is_closed()
+
+
+@pytest.mark.parametrize(
+    "begun",
+    [
+        b"P",
+        b"POST /plants HTTP/1.1\r\nHost: x\r\nX-",
+        head("x", b"Content-Length: 9")[:-2],
+    ],
+)
+def test_a_head_that_does_not_arrive_whole_in_time_is_408(
+    connect: Callable[[], Wire], begun: bytes
+) -> None:
+    wire = connect()
+    wire.send(begun)
+
+    assert_refused(wire, 408, 3007)
+
+
+def test_a_request_that_comes_a_byte_at_a_time_gets_no_more_time_for_it(
+    connect: Callable[[], Wire],
+) -> None:
+    wire = connect()
+    with contextlib.suppress(OSError):
+        wire.send(b"GET /healthz HTTP/1.1\r\nHost: x\r\n")
+        while True:
+            wire.send(b"X: y\r\n")
+            wire.socket.settimeout(0.05)
+            with contextlib.suppress(TimeoutError):
+                assert wire.socket.recv(12) == b"HTTP/1.1 408"
+                break
+
+
+@pytest.mark.parametrize(
+    "field", [b"Content-Length: 100", b"Transfer-Encoding: chunked"], ids=["length", "chunked"]
+)
+def test_a_body_that_does_not_arrive_whole_in_time_is_408_and_not_stored(
+    service: Service, connect: Callable[[], Wire], field: bytes
+) -> None:
+    wire = connect()
+    piece = BODY if field.startswith(b"Content") else b"13\r\n%s\r\n" % BODY
+    wire.send(head(service.token(), field) + piece)
+
+    assert_refused(wire, 408, 3007)
+    assert not stored_plants(service.database)
+
+
+def test_what_still_comes_of_a_body_that_was_refused_is_not_waited_for(
+    connect: Callable[[], Wire],
+) -> None:
+    wire = connect()
+    wire.send(head("x", b"Content-Length: 1000000"))
+
+    assert wire.answer()[0] == 401
+    assert wire.is_closed()
+
+
+def test_an_answer_that_takes_longer_than_a_request_may_is_given(
+    service: Service, connect: Callable[[], Wire]
+) -> None:
+    wire = connect()
+    length, body = with_length(BODY)
+    token = service.token()
+    with contextlib.closing(sqlite3.connect(service.folder / "plants.db")) as other:
+        other.execute("BEGIN IMMEDIATE")
+        wire.send(head(token, length) + body)
+        status, _, body = wire.answer()  # about a second later
+
+    assert (status, json.loads(body)["error"]) == (503, 5003)
+
+
+def test_who_does_not_take_an_answer_is_hung_up_on(service: Service) -> None:
+    with opened(service.database) as store:
+        store.apply_changes([NewPlant(id_, "x" * 1000) for id_ in range(1000)])
+    token = service.token()
+    before = open_sockets(service)
+    request = b"GET /plants?limit=1000 HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %b\r\n\r\n"
+
+    with socket.socket() as taker, socket.socket() as closer:
+        for each, last in ((taker, b""), (closer, b"Connection: close\r\n\r\n")):
+            each.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            each.connect(("127.0.0.1", service.port))
+            each.sendall(request % token.encode() * 20)
+            if last:
+                each.sendall((request % token.encode())[:-2] + last)
+        wait_until(lambda: open_sockets(service) >= before + 2)
+        wait_until(lambda: open_sockets(service) <= before)
+
+
+def test_who_takes_an_answer_slowly_gets_it_whole(service: Service) -> None:
+    with opened(service.database) as store:
+        store.apply_changes([NewPlant(id_, "x" * 1000) for id_ in range(1000)])
+    request = (
+        f"GET /plants?limit=1000 HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {service.token()}"
+        "\r\nConnection: close\r\n\r\n"
+    )
+
+    with socket.socket() as taker:
+        taker.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        taker.connect(("127.0.0.1", service.port))
+        taker.sendall(request.encode())
+        taken = bytearray()
+        began = time.monotonic()
+        while piece := taker.recv(4096):
+            taken += piece
+            # As fast as it is asked to be at least: it takes several times its patience.
+            while time.monotonic() - began < len(taken) / 65536 / 4 * PATIENCE:
+                os.sched_yield()
+
+    assert len(json.loads(taken.partition(b"\r\n\r\n")[2])) == 1000
+
+
+def test_after_a_time_in_which_the_server_was_held_up_no_request_in_time_is_cut_off(
+    service: Service, connect: Callable[[], Wire]
+) -> None:
+    length, body = with_length(BODY)
+    token = service.token()
+    wires = [connect() for _ in range(20)]
+    wires[0].send(head(token, length) + body)
+    assert wires[0].answer()[0] == 200
+
+    service.process.send_signal(signal.SIGSTOP)
+    for wire in wires[1:]:
+        wire.send(head(token, length) + body)
+    ended = time.monotonic() + PATIENCE + 1.5
+    wait_until(lambda: time.monotonic() > ended)
+    service.process.send_signal(signal.SIGCONT)
+
+    assert [wire.answer()[0] for wire in wires[1:]] == [200] * 19
+
+
+@pytest.mark.parametrize("size", [7, HEAD_BYTES_MAX])
+def test_a_head_of_the_largest_size_is_taken_and_a_larger_one_is_431(
+    service: Service, connect: Callable[[], Wire], size: int
+) -> None:
+    token = service.token()
+    length, body = with_length(BODY)
+    plain = head(token, length)
+    # What counts is the target, and name, value and four bytes of each field.
+    counted = len("/plants") + len(plain) - len("POST /plants HTTP/1.1\r\n\r\n")
+    room = HEAD_BYTES_MAX - counted - len("X: \r\n")
+    for padding, status in ((room, 200), (room + 1, 431)):
+        wire = connect()
+        data = plain[:-2] + b"X: " + b"x" * padding + b"\r\n\r\n" + body
+        for start in range(0, len(data), size):
+            with contextlib.suppress(OSError):
+                wire.send(data[start : start + size])
+        assert wire.answer()[0] == status
+
+
+@pytest.mark.parametrize(
+    ("begin", "more"),
+    [
+        (b"GET /", b"x" * 4096),
+        (b"GET / HTTP/1.1\r\nHost: x\r\n", b"X: y\r\n" * 500),
+        (b"GET / HTTP/1.1\r\nHost: x\r\nX: ", b"y" * 4096),
+        (b"GET / HTTP/1.1\r\nHost: x\r\nX", b"y" * 4096),
+        (b"", b"\r\n" * 2048),
+    ],
+    ids=["target", "fields", "value", "name", "nothing"],
+)
+def test_a_head_without_end_is_refused_before_it_fills_the_memory(
+    service: Service, connect: Callable[[], Wire], begin: bytes, more: bytes
+) -> None:
+    wire = connect()
+    before = peak_memory(service)
+    wire.send(begin)
+
+    # What the kernel holds for both sides counts as sent.
+    assert send_until_refused(wire, more) < 16 * 1024 * 1024
+    assert peak_memory(service) < before + 8
+
+
+def test_trailer_fields_without_end_are_refused(
+    service: Service, connect: Callable[[], Wire]
+) -> None:
+    wire = connect()
+    before = peak_memory(service)
+    wire.send(head(service.token(), b"Transfer-Encoding: chunked") + b"13\r\n%s\r\n0\r\n" % BODY)
+
+    assert send_until_refused(wire, b"X: y\r\n" * 500) < 16 * 1024 * 1024
+    assert peak_memory(service) < before + 8
+    assert not stored_plants(service.database)
+
+
+def test_ten_thousand_fields_and_a_huge_path_are_431(connect: Callable[[], Wire]) -> None:
+    wire = connect()
+    wire.send(b"GET / HTTP/1.1\r\nHost: x\r\n" + b"X: y\r\n" * 10_000 + b"\r\n")
+    assert_refused(wire, 431, 3008)
+
+    wire = connect()
+    wire.send(b"GET /" + b"x" * 100_000 + b" HTTP/1.1\r\nHost: x\r\n\r\n")
+    assert_refused(wire, 431, 3008)
+
+
+def test_a_body_in_the_smallest_pieces_is_no_head(
+    service: Service, connect: Callable[[], Wire]
+) -> None:
+    wire = connect()
+    body = BODY.replace(b'"a"', b'"%s"' % (b"a" * 10_000))
+    wire.send(head(service.token(), b"Transfer-Encoding: chunked"))
+    wire.send(b"".join(b"1;%s\r\n%c\r\n" % (b"x" * 10, byte) for byte in body) + b"0\r\n\r\n")
+
+    assert wire.answer()[0] == 200
+
+
+def test_past_the_bound_connections_are_refused_and_the_others_are_served(tmp_path: Path) -> None:
+    with Service(tmp_path, "--connections-max", "3") as service:
+        request = b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n"
+        wires = [Wire(service.port) for _ in range(3)]
+        for wire in wires:
+            wire.send(request)
+            assert wire.answer()[0] == 200
+
+        refused = Wire(service.port)
+        status, headers, body = refused.answer()
+        assert (status, json.loads(body)["error"]) == (503, 5004)
+        assert headers[b"retry-after"] == b"1"
+        assert refused.is_closed()
+        refused.close()
+        for wire in wires:
+            wire.send(request)
+            assert wire.answer()[0] == 200
+            wire.close()
+
+        def is_served() -> bool:
+            wire = Wire(service.port)
+            with contextlib.suppress(OSError):
+                wire.send(request)
+            served = wire.answer()[0] == 200
+            wire.close()
+            return served
+
+        wait_until(is_served)
+    assert any("too_many_connections" in line for line in service.log)

@@ -1,0 +1,32 @@
+"""Found by fuzzing: what a message quotes must not break it into lines."""
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from plantstore.api.parameters import LISTING_PARAMETERS, parse_id, parse_listing, read_query
+from plantstore.errors import RequestError
+from plantstore.plants import parse_new_plant
+
+
+@pytest.mark.xfail(strict=True, reason="a message quotes what came as it came")
+@pytest.mark.parametrize(
+    "refuse",
+    [
+        lambda: parse_new_plant(b'{"id":[1,\n2],"name":"a"}'),
+        lambda: parse_id("1\n2"),
+        lambda: parse_listing({"limit": "1\n2"}),
+        lambda: parse_listing({"after": "1\r2"}),
+        lambda: read_query(_request("a%0Ab=1"), LISTING_PARAMETERS),
+    ],
+)
+def test_a_message_is_one_line_whatever_it_quotes(refuse: Any) -> None:
+    with pytest.raises(RequestError) as refused:
+        refuse()
+
+    assert len(refused.value.message.splitlines()) == 1
+
+
+def _request(query: str) -> Any:
+    return SimpleNamespace(query_string=query)

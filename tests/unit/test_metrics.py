@@ -1,0 +1,133 @@
+"""What is counted, as the parser of Prometheus's own client reads it."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from plantstore import __version__
+from plantstore.errors import ErrorCode
+from plantstore.observe import Committed, RequestAnswered, RequestRefused, WriterStarted
+from plantstore.store import Outcome
+from plantstore.telemetry.metrics import BATCH_CHANGES, COMMIT_SECONDS, REQUEST_SECONDS, Metrics
+from postgres import wait_until
+
+LABELS = {
+    "http_route": "/plants",
+    "http_request_method": "POST",
+    "http_response_status_code": "200",
+}
+REQUESTS = "http_server_request_duration_seconds"
+
+
+def answered(seconds: float, method: str = "POST") -> RequestAnswered:
+    return RequestAnswered(method, "/plants", "/plants", 200, seconds, "::1", None)
+
+
+def samples(metrics: Metrics) -> dict[tuple[str, frozenset[tuple[str, str]]], float]:
+    media_type, text = metrics.render("")
+    assert media_type.startswith("text/plain; version=")
+    return {
+        (sample.name, frozenset(sample.labels.items())): sample.value
+        for family in text_string_to_metric_families(text.decode())
+        for sample in family.samples
+    }
+
+
+def value(metrics: Metrics, name: str, **labels: str) -> float:
+    return samples(metrics).get((name, frozenset(labels.items())), 0)
+
+
+def test_the_duration_of_a_request_falls_into_the_buckets_of_opentelemetry() -> None:
+    metrics = Metrics()
+    for seconds in (0.004, 0.005, 0.006, 99):
+        metrics.observe(answered(seconds))
+
+    counts = {
+        bound: value(metrics, f"{REQUESTS}_bucket", le=bound, **LABELS)
+        for bound in ("0.005", "0.01", "10.0", "+Inf")
+    }
+
+    assert counts == {"0.005": 2, "0.01": 3, "10.0": 3, "+Inf": 4}
+    assert value(metrics, f"{REQUESTS}_count", **LABELS) == 4
+    assert value(metrics, f"{REQUESTS}_sum", **LABELS) == pytest.approx(99.015)
+
+
+def test_methods_that_nobody_knows_are_one_series_however_many_they_are() -> None:
+    metrics = Metrics()
+    for number in range(100):
+        metrics.observe(answered(0.1, f"BREW{number}"))
+
+    labels = LABELS | {"http_request_method": "_OTHER"}
+
+    assert value(metrics, f"{REQUESTS}_count", **labels) == 100
+    assert sum(name == f"{REQUESTS}_count" for name, _ in samples(metrics)) == 1
+
+
+def test_a_batch_is_counted_by_its_size_its_duration_and_its_outcomes() -> None:
+    metrics = Metrics()
+    metrics.observe(Committed([Outcome.STORED, Outcome.ID_TAKEN, Outcome.STORED], 0.002))
+
+    assert value(metrics, "plantstore_batch_changes_bucket", le="5.0") == 1
+    assert value(metrics, "plantstore_batch_changes_bucket", le="2.0") == 0
+    assert value(metrics, "plantstore_batch_changes_sum") == 3
+    assert value(metrics, "plantstore_commit_duration_seconds_bucket", le="0.0025") == 1
+    assert value(metrics, "plantstore_commit_duration_seconds_bucket", le="0.001") == 0
+    assert value(metrics, "plantstore_changes_total", outcome="stored") == 2
+    assert value(metrics, "plantstore_changes_total", outcome="id taken") == 1
+
+
+def test_refusals_queues_and_what_is_running_are_told() -> None:
+    metrics = Metrics()
+    metrics.observe(RequestRefused(ErrorCode.OVERLOADED))
+    metrics.observe(WriterStarted())
+    metrics.watch_queue("changes", lambda: 7)
+
+    python = sys.version.split()[0]
+
+    assert value(metrics, "plantstore_refused_total", reason="overloaded") == 1
+    assert value(metrics, "plantstore_queue_waiting", queue="changes") == 7
+    assert value(metrics, "plantstore_build_info", version=__version__, python=python) == 1
+
+
+def test_openmetrics_is_rendered_for_who_accepts_it() -> None:
+    media_type, text = Metrics().render("application/openmetrics-text; version=1.0.0")
+
+    assert media_type.startswith("application/openmetrics-text")
+    assert text.endswith(b"# EOF\n")
+
+
+def test_the_bounds_are_in_order() -> None:
+    for bounds in (REQUEST_SECONDS, COMMIT_SECONDS, BATCH_CHANGES):
+        assert list(bounds) == sorted(set(bounds))
+
+
+# A worker that counts, leaves what it counted, and waits.
+WORKER = """
+import sys
+from pathlib import Path
+from plantstore.observe import Committed
+from plantstore.store import Outcome
+from plantstore.telemetry.metrics import Metrics
+
+metrics = Metrics(Path(sys.argv[1]))
+metrics.watch_queue("changes", lambda: 5)
+metrics.observe(Committed([Outcome.STORED], 0.001))
+sys.stdin.read()
+"""
+
+
+def test_who_is_asked_adds_what_other_workers_counted_also_those_that_died(tmp_path: Path) -> None:
+    ours = Metrics(tmp_path)
+    ours.observe(Committed([Outcome.STORED], 0.001))
+    ours.watch_queue("changes", lambda: 1)
+    command = [sys.executable, "-c", WORKER, str(tmp_path)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE) as worker:
+        wait_until(lambda: value(ours, "plantstore_changes_total", outcome="stored") == 2)
+        assert value(ours, "plantstore_queue_waiting", queue="changes") == 6
+        worker.kill()
+
+    assert value(ours, "plantstore_changes_total", outcome="stored") == 2
+    assert value(ours, "plantstore_queue_waiting", queue="changes") == 1

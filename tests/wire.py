@@ -1,0 +1,39 @@
+"""A connection on which a test writes what it likes, byte by byte."""
+
+import socket
+
+
+class Wire:
+    """A connection on which a test writes what it likes."""
+
+    def __init__(self, port: int) -> None:
+        self.socket = socket.create_connection(("127.0.0.1", port), timeout=30)
+        self.file = self.socket.makefile("rb")
+
+    def send(self, data: bytes) -> None:
+        self.socket.sendall(data)
+
+    def answer(self) -> tuple[int, dict[bytes, bytes], bytes]:
+        status = int(self.file.readline().split()[1])
+        headers: dict[bytes, bytes] = {}
+        while (line := self.file.readline().strip()) != b"":
+            name, _, value = line.partition(b": ")
+            headers[name.lower()] = value
+        return status, headers, self.file.read(int(headers.get(b"content-length", 0)))
+
+    def is_closed(self) -> bool:
+        return self.file.read(1) == b""
+
+    def close(self) -> None:
+        self.file.close()
+        self.socket.close()
+
+
+def head(token: str | None, *fields: bytes) -> bytes:
+    authorization = [] if token is None else [b"Authorization: Bearer " + token.encode()]
+    lines = [b"POST /plants HTTP/1.1", b"Host: plants", b"Content-Type: application/json"]
+    return b"\r\n".join([*lines, *authorization, *fields, b"", b""])
+
+
+def with_length(body: bytes) -> tuple[bytes, bytes]:
+    return b"Content-Length: %d" % len(body), body

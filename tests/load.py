@@ -12,13 +12,14 @@ CLIENTS = 8
 
 
 class Load:
-    """Clients that each post one plant after the other until the server goes away."""
+    """Clients that each post one plant after the other until the server or the test ends it."""
 
     def __init__(self, service: Service, token: str, first_id: int) -> None:
         self.sent: dict[int, NewPlant] = {}
         self.acknowledged: dict[int, NewPlant] = {}
         self.refused: list[int] = []
         self.changed = threading.Condition()
+        self.is_over = False
         self.threads = [
             threading.Thread(
                 target=self.run, args=(service.client(token), first_id + number * 1_000_000)
@@ -30,7 +31,7 @@ class Load:
 
     def run(self, client: Client, id_: int) -> None:
         try:
-            while True:
+            while not self.is_over:
                 id_ += 1
                 plant = NewPlant(id_, f"Rosa × {id_}", f"{id_ % 7}" if id_ % 3 else None)
                 self.sent[id_] = plant
@@ -54,6 +55,11 @@ class Load:
         """Return when so many more plants are acknowledged."""
         before = len(self.acknowledged)
         self.wait_until(lambda: len(self.acknowledged) >= before + plants, seconds)
+
+    def stop(self) -> None:
+        """Send no more, and return when all that was sent is answered."""
+        self.is_over = True
+        self.join()
 
     def join(self) -> None:
         for thread in self.threads:

@@ -93,7 +93,7 @@ class Service:
         def read_log(lines: Iterator[str]) -> None:
             for line in lines:
                 self.log.append(line)
-                if serving := re.match(r"Serving .* on http://.*:(\d+)$", line):
+                if serving := re.match(r"Serving .* on https?://.*:(\d+)$", line):
                     ports.put(int(serving[1]))
             ports.put(0)
 

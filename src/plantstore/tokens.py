@@ -34,6 +34,9 @@ _TOKEN = re.compile(
     f"{PREFIX}([{BASE62}]{{{RANDOM_CHARACTERS}}})([{BASE62}]{{{CHECKSUM_CHARACTERS}}})", re.ASCII
 )
 
+# What may be one, whole or cut short, or with more behind it.
+_SECRET = re.compile(f"{PREFIX}[{BASE62}]+")
+
 
 class TokenRecord(msgspec.Struct, frozen=True):
     """What the store remembers of a token; times are whole seconds since 1970, UTC."""
@@ -64,6 +67,11 @@ def is_well_formed(token: str) -> bool:
     """Tell whether prefix, length, alphabet and checksum are those of a token."""
     match = _TOKEN.fullmatch(token)
     return match is not None and _checksum(match[1]) == match[2]
+
+
+def redact(text: str) -> str:
+    """Return a text without the secrets of the tokens in it, wherever they stand."""
+    return _SECRET.sub(f"{PREFIX}...", text)
 
 
 def digest(token: str) -> bytes:

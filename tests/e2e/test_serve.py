@@ -147,4 +147,8 @@ def test_its_log_is_json_lines_where_nobody_watches(tmp_path: Path) -> None:
 
     said, *lines = service.log
     assert said.startswith("Serving ")
-    assert [json.loads(line)["event"] for line in lines] == ["accepting plants", "stopped"]
+    assert [json.loads(line)["event"] for line in lines] == [
+        "accepting plants",
+        "stopping",
+        "stopped",
+    ]

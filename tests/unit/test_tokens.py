@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plantstore.tokens import BASE62, TokenRecord, digest, is_well_formed, mint
+from plantstore.tokens import BASE62, TokenRecord, digest, is_well_formed, mint, redact
 
 
 def test_a_new_token_is_well_formed_and_never_the_same() -> None:
@@ -64,3 +64,11 @@ def test_a_token_is_active_until_it_expires_or_is_revoked(
     record = TokenRecord("a", b"", frozenset(), 0, expires_at, revoked_at)
 
     assert record.state(now) == state
+
+
+def test_a_token_is_taken_out_of_a_text_wherever_it_stands() -> None:
+    token = mint()
+
+    assert redact(f"/plants/{token}?x={token}") == "/plants/plst_...?x=plst_..."
+    assert redact(token[:-1]) == redact(f"{token}0") == "plst_..."
+    assert redact("/plants/plst_") == "/plants/plst_"

@@ -5,6 +5,7 @@ import multiprocessing
 import os
 import resource
 import signal
+import sys
 import threading
 from collections.abc import Callable
 from multiprocessing.process import BaseProcess
@@ -105,7 +106,8 @@ class Stop:
             self._was_told = True
             self._loop.call_soon_threadsafe(self._drain, number, frame)
         elif not self._is_worker:  # A worker gets a Ctrl-C from the terminal and from its parent.
-            end_at_once(number)
+            signal.signal(number, signal.SIG_DFL)
+            signal.raise_signal(number)
 
     def _drain(self, number: int, frame: FrameType | None) -> None:
         self._on_stop()
@@ -142,14 +144,8 @@ class Workers(Multiprocess):
         if self.should_exit.is_set():
             for process in self.processes:
                 process.process.kill()
-            end_at_once(number)
+            sys.exit(128 + number)  # which removes what they shared
         self.should_exit.set()
-
-
-def end_at_once(number: int) -> None:
-    """Let a signal end this process, as if nobody handled it."""
-    signal.signal(number, signal.SIG_DFL)
-    signal.raise_signal(number)
 
 
 def _stop_with(parent: BaseProcess) -> None:

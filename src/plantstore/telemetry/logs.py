@@ -23,6 +23,7 @@ from plantstore.observe import (
     WriterStarted,
     WriterStopped,
 )
+from plantstore.tokens import redact
 
 # For how long what repeats is only counted.
 QUIET_SECONDS: Final = 1.0
@@ -167,7 +168,11 @@ def _failure(event: Event) -> tuple[str, BaseException, dict[str, object]] | Non
         case ReadinessChanged(error=BaseException() as error):
             return "not ready", error, {}
         case RequestFailed(error=error, method=method, path=path, request_id=id_):
-            return "request failed", error, {"method": method, "path": path, "request_id": id_}
+            return (
+                "request failed",
+                error,
+                {"method": method, "path": redact(path), "request_id": id_},
+            )
         case _:
             return None
 
@@ -176,7 +181,7 @@ def _access(event: RequestAnswered) -> dict[str, object]:
     known = {} if event.request_id is None else {"request_id": event.request_id}
     return {
         "method": event.method,
-        "path": event.path,
+        "path": redact(event.path),
         "status": event.status,
         "seconds": round(event.seconds, 6),
         "client": event.client,

@@ -1,0 +1,104 @@
+"""What an operator sees of a running service: metrics, lines, ids."""
+
+import json
+from pathlib import Path
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from load import Load
+from plantstore.plants import NewPlant
+from postgres import wait_until
+from service import Client, Service
+
+TRACE = "0af7651916cd43dd8448eb211c80319c"
+
+
+def total(client: Client, name: str, **labels: str) -> float:
+    """Return the sum of the samples that have these labels."""
+    answer = client.send("GET", "/metrics")
+    assert answer.status == 200
+    return sum(
+        sample.value
+        for family in text_string_to_metric_families(answer.body.decode())
+        for sample in family.samples
+        if sample.name == name and labels.items() <= sample.labels.items()
+    )
+
+
+@pytest.mark.parametrize("workers", ["1", "2"])
+def test_the_metrics_are_those_of_all_workers(tmp_path: Path, workers: str) -> None:
+    posts = {"http_route": "/plants", "http_request_method": "POST"}
+    with Service(tmp_path, "--workers", workers) as service:
+        token = service.token()
+        load = Load(service, token, 0)
+        load.wait_for_more(500)
+        load.stop()
+        sent = len(load.acknowledged)
+        client = service.client(token)
+
+        wait_until(lambda: total(client, "plantstore_changes_total", outcome="stored") == sent)
+        name = "http_server_request_duration_seconds_count"
+        wait_until(lambda: total(client, name, http_response_status_code="200", **posts) == sent)
+        assert total(client, "plantstore_batch_changes_sum") == sent
+        assert client.post(NewPlant(1, "another")).status == 400
+        wait_until(lambda: total(client, "plantstore_refused_total", reason="id_taken") == 1)
+        client.close()
+
+
+@pytest.mark.engines("sqlite")
+def test_the_access_log_has_each_request_and_its_trace_and_no_secret(tmp_path: Path) -> None:
+    with Service(tmp_path, "--access-log") as service:
+        token = service.token()
+        client = service.client(token)
+        parent = {"traceparent": f"00-{TRACE}-{'b' * 16}-01"}
+        assert client.send("GET", "/plants?after=secret", headers=parent).status == 400
+        assert client.send("GET", f"/plants?access_token={token}").status == 400
+        client.close()
+
+    requests = [json.loads(line) for line in service.log if '"request"' in line]
+    assert [(line["path"], line["status"], line.get("request_id")) for line in requests] == [
+        ("/plants", 400, TRACE),
+        ("/plants", 400, None),
+    ]
+    assert not any("secret" in line or token in line for line in service.log)
+
+
+@pytest.mark.engines("sqlite")
+def test_a_burst_of_refusals_is_two_lines(tmp_path: Path) -> None:
+    with Service(tmp_path, "--rate-per-token", "1/hour") as service:
+        client = service.client(service.token())
+        for _ in range(50):
+            client.send("GET", "/plants")
+        wait_until(lambda: any("more" in line for line in service.log))
+        client.close()
+
+    [first, second] = [json.loads(line) for line in service.log if "refused" in line]
+    assert (first["reason"], second["reason"], second["more"]) == ("rate_exceeded",) * 2 + (48,)
+
+
+@pytest.mark.engines("sqlite")
+def test_no_secret_is_in_a_metric_an_error_the_log_or_the_list_of_processes(tmp_path: Path) -> None:
+    with Service(tmp_path, "--access-log", "--workers", "2") as service:
+        token = service.token()
+        client = service.client(token)
+        bodies = [
+            client.send("POST", "/plants", '{"id":1,"name":"a"}').body,
+            client.send("GET", "/metrics").body,
+            client.send("GET", "/plants", headers={"Authorization": f"Basic {token}"}).body,
+            client.send("GET", "/plants", headers={"Authorization": f"Bearer {token}x"}).body,
+            client.send("GET", f"/plants?token={token}").body,
+            client.send("GET", f"/plants/{token}").body,
+        ]
+        pids = [service.process.pid, *service.children()]
+        lines = [
+            Path(f"/proc/{pid}/{what}").read_bytes()
+            for pid in pids
+            for what in ("cmdline", "environ")
+        ]
+        client.close()
+
+    assert not any(token.encode() in body for body in bodies)
+    assert not any(token.encode() in line for line in lines)
+    assert not any(token in line for line in service.log)
+    assert sum("/plants/plst_..." in line for line in service.log) == 1

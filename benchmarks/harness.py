@@ -65,10 +65,11 @@ def script(name: str, database: Path | str, port: int) -> list[str]:
     return [sys.executable, str(HERE / name), str(database), str(port)]
 
 
-def make_token(database: Path | str, name: str = "benchmark") -> str:
+def make_token(database: Path | str, name: str = "benchmark", *options: str) -> str:
     """Make a token in a database of this service, which is made if need be."""
     url = _url(database)
-    command = [sys.executable, "-m", "plantstore", "token", "create", name, "--database", url]
+    command = [sys.executable, "-m", "plantstore", "token", "create", name]
+    command += ["--database", url, *options]
     done = subprocess.run(command, check=True, capture_output=True, text=True)
     return done.stdout.strip()
 
@@ -186,9 +187,12 @@ def write_result(name: str, text: str) -> None:
     (RESULTS / f"{name}.md").write_text(body, encoding="utf-8")
 
 
-def spread(values: list[float]) -> str:
+def spread(values: list[float], digits: int = 2) -> str:
     """Write a median, and the least and the most beside it."""
-    return f"{median(values):.2f} ({min(values):.2f} to {max(values):.2f})"
+    middle, least, most = (
+        f"{value:.{digits}f}" for value in (median(values), min(values), max(values))
+    )
+    return f"{middle} ({least} to {most})"
 
 
 def _wait_for(port: int, process: subprocess.Popen[bytes]) -> None:

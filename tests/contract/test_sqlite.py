@@ -202,26 +202,6 @@ def test_a_database_of_a_newer_version_is_refused_and_left_alone(path: Path) -> 
     assert path.read_bytes() == before
 
 
-def test_what_a_crash_left_in_the_log_is_in_the_database_before_it_serves(
-    path: Path, tmp_path: Path
-) -> None:
-    running = SQLiteStore(str(path))
-    running.apply_changes([PLANT])
-    crashed = tmp_path / "crashed.db"
-    for suffix in ("", "-wal"):
-        Path(f"{crashed}{suffix}").write_bytes(Path(f"{path}{suffix}").read_bytes())
-    running.close()
-
-    opened = SQLiteStore(str(crashed))
-
-    alone = tmp_path / "alone.db"  # without the log, which may never have been synced
-    alone.write_bytes(crashed.read_bytes())
-    opened.close()
-    store = SQLiteStore(str(alone))
-    assert store.apply_changes([PLANT]) == [Outcome.ALREADY_STORED]
-    store.close()
-
-
 def test_a_file_may_be_opened_while_another_checkpoints_it(path: Path) -> None:
     writing = SQLiteStore(str(path))
     writing._writes.pragma("wal_autocheckpoint", 1)  # noqa: SLF001

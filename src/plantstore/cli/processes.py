@@ -67,8 +67,11 @@ class Loop(uvloop.Loop):
 
 def raise_file_limit() -> int:
     """Let this process and its children open as many files as they may; return how many."""
-    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    except OSError:  # A sandbox may forbid it.
+        return soft
     return hard
 
 

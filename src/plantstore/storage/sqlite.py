@@ -17,7 +17,14 @@ import apsw
 from plantstore.errors import StoreUnavailableError, UsageError
 from plantstore.plants import NewPlant
 from plantstore.storage.migrate import SchemaPolicy
-from plantstore.storage.sqlite_file import connect, errors_as_ours, make_file, transaction
+from plantstore.storage.sqlite_file import (
+    connect,
+    errors_as_ours,
+    identities,
+    make_file,
+    sync_log,
+    transaction,
+)
 from plantstore.storage.sqlite_plants import apply_changes, select_by_id, select_page
 from plantstore.storage.sqlite_upkeep import back_up, check
 from plantstore.storage.token_rows import COLUMNS, from_row, to_row
@@ -55,13 +62,18 @@ class SQLiteStore:
             else:
                 Path(path).stat()
             self._writes = connect(path, policy)
+            sync_log(self._writes)
             self._reads = connect(path, policy)
             self._tokens = connect(path, policy)
+            self._files = identities(path)
         self._tokens_lock = threading.Lock()
 
     def apply_changes(self, changes: Sequence[Change]) -> list[Outcome]:
-        with errors_as_ours(_CANNOT_WRITE), transaction(self._writes):
-            return apply_changes(self._writes, changes)
+        with errors_as_ours(_CANNOT_WRITE):
+            with transaction(self._writes):
+                outcomes = apply_changes(self._writes, changes)
+            self._insist_on_files()
+        return outcomes
 
     def find_plants(self, ids: Sequence[int]) -> dict[int, NewPlant]:
         with errors_as_ours(_CANNOT_READ):
@@ -82,6 +94,8 @@ class SQLiteStore:
 
     def probe(self) -> None:
         self._read_tokens("LIMIT 0")
+        with errors_as_ours(_CANNOT_WRITE):
+            self._insist_on_files()
 
     def check(self) -> Condition:
         with errors_as_ours(_CANNOT_READ), self._snapshot() as connection:
@@ -100,6 +114,15 @@ class SQLiteStore:
     def occupies(self, path: Path) -> bool:
         files = (Path(f"{self._path}{suffix}") for suffix in ("", "-wal", "-shm"))
         return path.exists() and any(file.exists() and file.samefile(path) for file in files)
+
+    def _insist_on_files(self) -> None:
+        """Raise if a commit went to a file that nobody finds any more."""
+        with contextlib.suppress(FileNotFoundError):
+            if identities(self._path) == self._files:
+                return
+        raise StoreUnavailableError(
+            "The file of the database was moved, replaced or deleted while it was in use"
+        )
 
     @contextlib.contextmanager
     def _snapshot(self) -> Iterator[apsw.Connection]:

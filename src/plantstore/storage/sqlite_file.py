@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Final
 
 import apsw
+import msgspec
 
 from plantstore.errors import StoreUnavailableError
 from plantstore.storage.migrate import SchemaPolicy, prepare
@@ -33,6 +34,10 @@ BUSY_POLLS_MAX: Final = 3_000
 # What the log is cut back to, if a long read once kept it from being copied.
 LOG_BYTES_MAX: Final = 64 * 1024 * 1024
 
+# The log is written again in pieces of this size. SQLite asks the kernel to write
+# amounts modulo 128 KiB, and takes none for a full disk.
+_PIECE_BYTES: Final = 64 * 1024
+
 
 def make_file(path: str) -> None:
     """Make the file, readable to its owner alone, unless it is there.
@@ -42,6 +47,17 @@ def make_file(path: str) -> None:
     """
     with contextlib.suppress(FileExistsError):
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
+
+
+def identities(path: str) -> list[tuple[int, int]]:
+    """Tell which files a path and its log lead to now, by device and inode.
+
+    Raises:
+        FileNotFoundError: one of them leads nowhere.
+
+    """
+    found = (os.stat(f"{path}{suffix}") for suffix in ("", "-wal"))  # noqa: PTH116 (it takes half the time)
+    return [(file.st_dev, file.st_ino) for file in found]
 
 
 def connect(path: str, policy: SchemaPolicy = SchemaPolicy.ACCEPT) -> apsw.Connection:
@@ -57,22 +73,39 @@ def connect(path: str, policy: SchemaPolicy = SchemaPolicy.ACCEPT) -> apsw.Conne
     connection.set_busy_handler(_wait_for_another)
     if connection.readonly("main"):
         raise StoreUnavailableError(f"The database {path} cannot be written: it is read-only")
-    # Only when this returns is it known to be ours, and may be changed.
-    prepare(SQLiteSchema(connection, path), policy)
-    connection.set_busy_handler(None)  # or its waits and those here would multiply
     for pragma in (
-        "journal_mode = WAL",
         "synchronous = FULL",
         "fullfsync = ON",
         "checkpoint_fullfsync = ON",
         f"journal_size_limit = {LOG_BYTES_MAX}",
     ):
-        _insist(functools.partial(connection.pragma, *pragma.split(" = ")))
-    # After a crash, SQLite brings back what it finds whole in the log, synced or not. It is
-    # synced, by a checkpoint, before anybody is told that it is stored.
-    _insist(functools.partial(connection.wal_checkpoint, mode=apsw.SQLITE_CHECKPOINT_PASSIVE))
+        connection.pragma(*pragma.split(" = "))
+    # Only when this returns is it known to be ours, and may be changed.
+    prepare(SQLiteSchema(connection, path), policy)
+    connection.set_busy_handler(None)  # or its waits and those here would multiply
+    _insist(functools.partial(connection.pragma, "journal_mode", "WAL"))
     connection.set_busy_handler(_wait_for_another)
     return connection
+
+
+def sync_log(connection: apsw.Connection) -> None:
+    """Make sure of what a crash left in the log, before anybody is told that it is stored.
+
+    SQLite brings back what it finds whole there, also what was never synced, or what
+    failed to be: that is in the memory of a kernel which may never try it again. So it
+    is written once more, as it is, and synced.
+    """
+    with transaction(connection):  # so that nobody else writes
+        log = apsw.VFSFile(
+            "", connection.filename_wal, [apsw.SQLITE_OPEN_WAL | apsw.SQLITE_OPEN_READWRITE, 0]
+        )
+        try:
+            size = log.xFileSize()
+            for start in range(0, size, _PIECE_BYTES):
+                log.xWrite(log.xRead(min(_PIECE_BYTES, size - start), start), start)
+            log.xSync(apsw.SQLITE_SYNC_FULL)
+        finally:
+            log.xClose()
 
 
 def _insist(act: Callable[[], object]) -> None:
@@ -143,6 +176,7 @@ def errors_as_ours(what: str) -> Iterator[None]:
         yield
     except (
         OSError,
+        msgspec.DecodeError,  # of what the file holds
         apsw.BusyError,
         apsw.CantOpenError,
         apsw.CorruptError,

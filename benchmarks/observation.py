@@ -1,0 +1,99 @@
+"""What does it cost that every request is counted?
+
+The service, and the same without metrics and without the record that each answer is
+told with, in turns, each on an empty database; the ratio is the median of those of
+the rounds. Once a second somebody asks for the metrics.
+"""
+
+import tempfile
+import threading
+import urllib.request
+from pathlib import Path
+from statistics import median
+
+from harness import (
+    Load,
+    Server,
+    free_port,
+    loading,
+    make_token,
+    plantstore,
+    running,
+    script,
+    spread,
+    table,
+    write_result,
+    wrk,
+)
+
+ROUNDS = 11
+SECONDS = 5
+SERVERS = ("counted", "not counted")
+
+
+def scrape(server: Server, over: threading.Event) -> None:
+    request = urllib.request.Request(
+        f"http://127.0.0.1:{server.port}/metrics",
+        headers={"Authorization": f"Bearer {server.token}"},
+    )
+    while not over.wait(1):
+        urllib.request.urlopen(request).read()
+
+
+def measure(name: str) -> Load:
+    with tempfile.TemporaryDirectory() as folder:
+        database, port = Path(folder) / "plants.db", free_port()
+        token = make_token(
+            database, "benchmark", "--scope", "plants:create", "--scope", "metrics:read"
+        )
+        is_counted = name == "counted"
+        command = (
+            plantstore(database, port) if is_counted else script("unobserved.py", database, port)
+        )
+        with running(command, port, token) as server:
+            wrk(server, 64, 1, first_id=10**12)
+            over = threading.Event()
+            scraper = threading.Thread(target=scrape, args=(server, over))
+            if is_counted:
+                scraper.start()
+            with loading(server, 64, SECONDS) as load:
+                seen = load()
+            over.set()
+            if is_counted:
+                scraper.join()
+            return seen
+
+
+def main() -> None:
+    loads: dict[str, list[Load]] = {}
+    for _ in range(ROUNDS):
+        for name in SERVERS:
+            loads.setdefault(name, []).append(measure(name))
+    rows = [
+        [
+            name,
+            f"{median([load.rate for load in seen]):,.0f}",
+            f"{median([load.p50_ms for load in seen]):.2f}",
+            f"{median([load.p99_ms for load in seen]):.2f}",
+            str(sum(load.failed for load in seen)),
+        ]
+        for name, seen in loads.items()
+    ]
+    ratios = [
+        counted.rate / without.rate
+        for counted, without in zip(loads["counted"], loads["not counted"], strict=True)
+    ]
+    write_result(
+        "observation",
+        "# The cost of being counted\n\n"
+        + table(["64 connections", "creates/s", "p50 ms", "p99 ms", "failed"], rows)
+        + "\n\n"
+        + table(
+            ["", "measured", "bar"],
+            [["creates/s, counted ÷ not counted", spread(ratios, 3), "≥ 0.97"]],
+        ),
+    )
+
+
+if __name__ == "__main__":
+    main()

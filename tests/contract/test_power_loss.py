@@ -1,0 +1,156 @@
+"""What a store in a file holds after its power went, at any moment and on a disk of any mood."""
+
+import contextlib
+import random
+from collections.abc import Callable
+from pathlib import Path
+
+import apsw
+import pytest
+
+from disk import Disk
+from ledger import NOTHING, Content, Ledger, live
+from plantstore.plants import NewPlant
+from plantstore.storage.migrate import migrations
+from plantstore.storage.sqlite import SQLiteStore
+from plantstore.storage.sqlite_file import APPLICATION_ID
+from platter import ALL_LOST, ALL_THERE, SOME_THERE, Removed, Resized, Written, steps_to
+from power_loss import Cut, Survey, some_cuts
+
+CUTS = 100
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "plants.db"
+
+
+@pytest.fixture
+def survey(tmp_path: Path) -> Survey:
+    return Survey(tmp_path, random.Random(0))
+
+
+def lived(
+    path: Path,
+    seed: int,
+    prepare: Callable[[SQLiteStore], object] = lambda _: None,
+    *,
+    lies: bool = False,
+) -> tuple[Disk, Ledger]:
+    """Return a disk on which a store was used, closed, and used again, and what it promised."""
+    chance = random.Random(seed)
+    with Disk(path, seed, lies=lies) as disk:
+        ledger = Ledger(disk)
+        live(ledger, disk, chance, 150, prepare)
+        live(ledger, disk, chance, 50, prepare)
+    return disk, ledger
+
+
+def everywhere(disk: Disk, first: int = 0) -> list[Cut]:
+    """Return cuts after each step, with little, some and all that is in doubt."""
+    return [
+        Cut(after, odds)
+        for after in range(first, len(disk.steps) + 1)
+        for odds in (ALL_LOST, SOME_THERE, ALL_THERE)
+    ]
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_all_that_was_acknowledged_is_there_and_nothing_is_half_there(
+    path: Path, survey: Survey, seed: int
+) -> None:
+    disk, ledger = lived(path, seed)
+
+    survey.cut(disk, ledger, some_cuts(random.Random(seed), 0, len(disk.steps), CUTS))
+
+    assert survey.problems == []
+    assert survey.cuts > 2 * CUTS, "power went again while what was left was opened"
+    assert ledger.acknowledged == 200
+
+
+def test_a_history_has_the_moments_that_matter_and_comes_out_again(
+    path: Path, tmp_path: Path
+) -> None:
+    disk, ledger = lived(path, 0)
+    (tmp_path / "again").mkdir()
+    again, ledger_again = lived(tmp_path / "again" / "plants.db", 0)
+
+    headers = {step.data for step in disk.steps if isinstance(step, Written) and step.offset == 0}
+    cut_back = [step for step in disk.steps if isinstance(step, Resized) and step.file == "-wal"]
+    assert len([data for data in headers if len(data) == 32]) > 10, "the log began again often"
+    assert cut_back
+    assert Removed("-wal") in disk.steps
+    assert again.steps == disk.steps
+    assert ledger_again.possible == ledger.possible
+
+
+def test_power_may_go_while_a_new_file_gets_its_schema_and_first_changes(
+    path: Path, survey: Survey
+) -> None:
+    with Disk(path, 1) as disk:
+        ledger = Ledger(disk)
+        live(ledger, disk, random.Random(19), 6)
+    assert len(ledger.possible[0].tokens) == 1
+
+    survey.cut(disk, ledger, everywhere(disk))
+
+    assert survey.problems == []
+
+
+@pytest.mark.parametrize("journal_mode", ["delete", "wal"])
+def test_power_may_go_while_an_older_schema_is_brought_up_to_date(
+    path: Path, survey: Survey, journal_mode: str
+) -> None:
+    plants = {id_: NewPlant(id_, f"Rosa × {id_}", "t" if id_ % 3 else None) for id_ in range(300)}
+    first, *_ = migrations("sqlite")
+    with contextlib.closing(apsw.Connection(str(path))) as connection:
+        connection.execute(first)
+        rows = [(plant.id, plant.name, plant.tag) for plant in plants.values()]
+        connection.executemany("INSERT INTO plants VALUES (?, ?, ?)", rows)
+        connection.pragma("application_id", APPLICATION_ID)
+        connection.pragma("user_version", 1)
+        connection.pragma("journal_mode", journal_mode)
+    history = steps_to({"": path.read_bytes()})
+
+    with Disk(path, 1, history) as disk:
+        ledger = Ledger(disk, [Content(plants, {})])
+        SQLiteStore(str(path)).close()
+    survey.cut(disk, ledger, everywhere(disk, len(history)))
+
+    assert survey.problems == []
+
+
+def test_a_survey_finds_what_is_lost_if_commits_are_not_synced(path: Path, survey: Survey) -> None:
+    def sync_less(store: SQLiteStore) -> None:
+        store._writes.pragma("synchronous", "NORMAL")  # noqa: SLF001
+
+    disk, ledger = lived(path, 0, sync_less)
+
+    survey.cut(disk, ledger, some_cuts(random.Random(0), 0, len(disk.steps), CUTS), again=False)
+
+    assert any("missing" in problem for problem in survey.problems)
+
+
+def test_a_survey_finds_damage_if_checkpoints_are_not_synced(path: Path, survey: Survey) -> None:
+    def never_sync(store: SQLiteStore) -> None:
+        store._writes.pragma("synchronous", "OFF")  # noqa: SLF001
+
+    disk, ledger = lived(path, 0, never_sync)
+
+    survey.cut(disk, ledger, some_cuts(random.Random(0), 0, len(disk.steps), CUTS), again=False)
+
+    assert any("missing" in problem for problem in survey.problems)
+    assert any("in database main" in problem for problem in survey.problems)
+
+
+def test_a_survey_finds_what_is_lost_on_a_disk_that_lies(path: Path, survey: Survey) -> None:
+    disk, ledger = lived(path, 0, lies=True)
+
+    survey.cut(disk, ledger, some_cuts(random.Random(0), 0, len(disk.steps), CUTS), again=False)
+
+    assert any("missing" in problem for problem in survey.problems)
+    assert any("in database main" in problem for problem in survey.problems)
+    last = [Cut(len(disk.steps), ALL_LOST)]
+    survey.problems.clear()
+    survey.cut(disk, Ledger(disk, [NOTHING]), last, again=False)
+    assert survey.problems == [], "and all of it, as if nothing had ever been stored"

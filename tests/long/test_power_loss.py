@@ -1,0 +1,78 @@
+"""Thousands of power cuts, on disks that are well and on disks that refuse to work at times."""
+
+import itertools
+import random
+from pathlib import Path
+from typing import Any
+
+import apsw
+
+from disk import Disk, Fault
+from ledger import Ledger, live, live_with_a_fault
+from platter import Resized, Synced, Written
+from power_loss import Survey, some_cuts
+
+SEEDS = 20
+CUTS_A_SEED = 150
+FAULTY_SEEDS = 1200
+
+# In all, those after which the power goes again while a store is opened among them.
+CUTS_MIN = 10_000
+
+FAULTS = [
+    Fault(kind, 0, error, lasts)
+    for (kind, error), lasts in itertools.product(
+        [
+            (Written, apsw.SQLITE_FULL),
+            (Written, apsw.SQLITE_IOERR_WRITE),
+            (Synced, apsw.SQLITE_IOERR_FSYNC),
+            (Resized, apsw.SQLITE_IOERR_TRUNCATE),
+        ],
+        [False, True],
+    )
+]
+
+
+def test_no_power_loss_takes_what_was_acknowledged(tmp_path: Path, soak: Any) -> None:
+    cuts = acknowledged = 0
+
+    for seed in range(SEEDS):
+        chance = random.Random(seed)
+        disk, survey = Disk(tmp_path / f"{seed}.db", seed), Survey(tmp_path, chance)
+        ledger = Ledger(disk)
+        with disk:
+            for _ in range(4):
+                live(ledger, disk, chance, chance.randrange(10, 150))
+        survey.cut(disk, ledger, some_cuts(chance, 0, len(disk.steps), CUTS_A_SEED))
+        assert survey.problems == [], f"seed {seed}"
+        cuts += survey.cuts
+        acknowledged += ledger.acknowledged
+
+    assert cuts >= CUTS_MIN
+    soak.add("power loss: cut points", faults=cuts, acknowledged=acknowledged, lost=0)
+
+
+def test_no_power_loss_takes_it_after_the_disk_was_full_or_broken(
+    tmp_path: Path, soak: Any
+) -> None:
+    refused = cuts = acknowledged = 0
+
+    for seed in range(FAULTY_SEEDS):
+        chance = random.Random(seed)
+        fault = chance.choice(FAULTS)
+        fault = fault._replace(number=chance.randrange(5 if fault.kind is Resized else 40))
+        disk = Disk(tmp_path / f"{seed}.db", seed)
+        survey = Survey(tmp_path, chance)
+        ledger = Ledger(disk)
+        began = live_with_a_fault(ledger, disk, chance, fault)
+        survey.cut(disk, ledger, some_cuts(chance, began, len(disk.steps), 3))
+        assert survey.problems == [], f"seed {seed}, {fault}"
+        refused += disk.refused
+        cuts += survey.cuts
+        acknowledged += ledger.acknowledged
+
+    assert cuts >= CUTS_MIN
+    name = "power loss after a full or broken disk: cut points"
+    soak.add(name, faults=cuts, acknowledged=acknowledged, lost=0)
+    name = "a full or broken disk: writes, syncs and changes of size refused"
+    soak.add(name, faults=refused, acknowledged=acknowledged, lost=0)

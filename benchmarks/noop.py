@@ -91,7 +91,11 @@ def serve(
             readiness=Readiness(store, observe),
             render_metrics=lambda _: ("", b""),
             bounds=Bounds(
-                settings.request_seconds, settings.head_bytes_max, settings.connections_max, observe
+                request_seconds=settings.request_seconds,
+                head_bytes_max=settings.head_bytes_max,
+                connections_max=settings.connections_max,
+                unsent_answers_max=settings.unsent_answers_max,
+                observe=observe,
             ),
             body_bytes_max=settings.body_bytes_max,
             observe=observe,

@@ -101,7 +101,7 @@ class World:
             ),
             readiness=self.readiness,
             render_metrics=lambda accept: ("text/plain", accept.encode()),
-            bounds=Bounds(10, 32768, 100, self.events.append),
+            bounds=Bounds(10, 32768, 100, 100, self.events.append),
             body_bytes_max=BODY_BYTES_MAX,
             observe=self.events.append,
             on_startup=lambda: None,

@@ -43,10 +43,13 @@ class ErrorCode(IntEnum):
 class PlantStoreError(Exception):
     """What this project raises on purpose; `message` is one line for a person to read.
 
-    It names what was expected and what came, and never quotes a secret.
+    It names what was expected and what came, and never quotes a secret. What cannot be
+    printed of what came shows as U+FFFD.
     """
 
     def __init__(self, message: str) -> None:
+        if not message.isprintable():
+            message = "".join(char if char.isprintable() else "\ufffd" for char in message)
         super().__init__(message)
         self.message = message
 

@@ -109,6 +109,16 @@ class Settings:
         ),
     ] = 10_000
 
+    unsent_answers_max: Annotated[
+        int,
+        Option(
+            envvar="PLANTSTORE_UNSENT_ANSWERS_MAX",
+            min=1,
+            help="Large answers that may be on their way to slow clients, in each worker; past "
+            "it, the slowest is hung up on. Each may hold some mebibytes.",
+        ),
+    ] = 256
+
     rate_per_token: Annotated[
         str | None,
         Option(

@@ -1,7 +1,5 @@
 """What is left after a crash, a stop, and a full disk: all that was acknowledged."""
 
-import contextlib
-import os
 import random
 import resource
 import signal
@@ -10,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from crashes import Crashes, kill_all
 from load import ChangingLoad, Load
 from plantstore.plants import NewPlant
 from service import Service, stored_plants
@@ -17,30 +16,17 @@ from service import Service, stored_plants
 ROUNDS = 20
 
 
-@pytest.mark.parametrize("workers", ["1", "2"])
-def test_every_acknowledged_plant_survives_kill_9(tmp_path: Path, workers: str) -> None:
-    moments = random.Random(workers)
-    sent: dict[int, NewPlant] = {}
-    acknowledged: dict[int, NewPlant] = {}
-    token = ""
+@pytest.mark.parametrize("workers", [1, 2])
+def test_every_acknowledged_plant_survives_kill_9(tmp_path: Path, workers: int) -> None:
+    crashes = Crashes(tmp_path, workers)
 
-    for number in range(ROUNDS if workers == "1" else 3):
-        with Service(tmp_path, "--workers", workers) as service:
-            token = token or service.token()
-            load = Load(service, token, number * 100_000_000)
-            enough = moments.randrange(1, 400)
-            load.wait_until(lambda load=load, enough=enough: len(load.acknowledged) >= enough)  # type: ignore[misc]
-            kill_all(service)
-            load.join()
-        sent |= load.sent
-        acknowledged |= load.acknowledged
-        stored = stored_plants(service.database)
-        assert acknowledged.items() <= stored.items(), "an acknowledged plant is missing"
-        assert stored.items() <= sent.items(), "a plant is there that nobody sent"
+    for number in range(ROUNDS if workers == 1 else 3):
+        crashes.play_round(with_import=number == 1)
 
     with Service(tmp_path) as service:
-        client = service.client(token)
-        for plant in random.Random(0).sample(sorted(sent.values(), key=lambda p: p.id), 20):
+        client = service.client(crashes.token)
+        sent = sorted(crashes.sent.values(), key=lambda plant: plant.id)
+        for plant in random.Random(0).sample(sent, 20):
             assert client.post(plant).status == 200, "sending again is always safe"
         client.close()
 
@@ -61,13 +47,6 @@ def test_every_acknowledged_replace_and_delete_survives_kill_9(tmp_path: Path) -
         for id_ in stored.keys() | load.acknowledged.keys():
             unanswered = [load.possible[id_]] if id_ in load.possible else []
             assert stored.get(id_) in [load.acknowledged.get(id_), *unanswered]
-
-
-def kill_all(service: Service) -> None:
-    """Kill the server and its workers, the parent first so that it replaces none."""
-    for pid in (service.process.pid, *service.children()):
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGKILL)
 
 
 @pytest.mark.parametrize("with_signal", [signal.SIGTERM, signal.SIGINT])

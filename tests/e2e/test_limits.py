@@ -182,6 +182,32 @@ def test_who_does_not_take_an_answer_is_hung_up_on(service: Service) -> None:
         wait_until(lambda: open_sockets(service) <= before)
 
 
+def test_of_too_many_who_do_not_take_their_answers_the_slowest_is_hung_up_on(
+    tmp_path: Path,
+) -> None:
+    options = ["--unsent-answers-max", "2", "--request-seconds", "3600"]
+    with Service(tmp_path, *options) as service, contextlib.ExitStack() as stack:
+        with opened(service.database) as store:
+            store.apply_changes([NewPlant(id_, "x" * 1000) for id_ in range(1000)])
+        request = b"GET /plants?limit=1000 HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %b\r\n\r\n"
+        request %= service.token().encode()
+        before = open_sockets(service)
+        wires = []
+        for _ in range(4):
+            wire = stack.enter_context(contextlib.closing(Wire(service.port)))
+            wire.send(request * 20)
+            assert wire.file.read(12) == b"HTTP/1.1 200"
+            wires.append(wire)
+        wait_until(lambda: open_sockets(service) == before + 2)
+
+        for wire in wires[2:]:
+            wire.file.readline()
+            assert len(wire.file.read(5_000_000)) == 5_000_000
+        client = service.client(None)
+        assert client.send("GET", "/healthz").status == 200
+        client.close()
+
+
 def test_who_takes_an_answer_slowly_gets_it_whole(service: Service) -> None:
     with opened(service.database) as store:
         store.apply_changes([NewPlant(id_, "x" * 1000) for id_ in range(1000)])

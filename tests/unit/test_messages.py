@@ -10,7 +10,6 @@ from plantstore.errors import RequestError
 from plantstore.plants import parse_new_plant
 
 
-@pytest.mark.xfail(strict=True, reason="a message quotes what came as it came")
 @pytest.mark.parametrize(
     "refuse",
     [

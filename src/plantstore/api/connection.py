@@ -2,6 +2,7 @@
 
 import asyncio
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final
 
 from uvicorn.config import Config
@@ -35,6 +36,8 @@ class Bounds:
             one begins, and some of an answer is taken.
         head_bytes_max: of the request target and the header fields.
         connections_max: that are open at a time.
+        unsent_answers_max: large answers that are on their way at a time; past it, the
+            client that is the slowest to take its own is hung up on.
         observe: is told what is refused.
 
     """
@@ -42,6 +45,7 @@ class Bounds:
     request_seconds: float
     head_bytes_max: int
     connections_max: int
+    unsent_answers_max: int
     observe: Observer
 
 
@@ -71,6 +75,7 @@ class BoundedConnection(HttpProtocol):
         self._bytes_before_news = 0
         self._answers = 0
         self._taken: tuple[int, int] | None = None
+        self._unsent_since = 0.0
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Take a connection, unless there are too many."""
@@ -132,6 +137,18 @@ class BoundedConnection(HttpProtocol):
         self._owes_since = self.loop.time()
         if self.cycle.response_complete and self.cycle.more_body:
             self._is_arriving = False
+
+    def pause_writing(self) -> None:
+        """Wait until the client took some of its answer; of too many who wait, give one up."""
+        super().pause_writing()
+        self._unsent_since = self.loop.time()
+        waiting = [
+            each
+            for each in self.connections
+            if isinstance(each, BoundedConnection) and each.flow.write_paused
+        ]
+        if len(waiting) > self._bounds.unsent_answers_max:
+            min(waiting, key=attrgetter("_unsent_since")).transport.abort()
 
     def refuse(self, error: RequestError) -> None:
         """Answer what did not become a request, and hang up."""

@@ -108,6 +108,7 @@ def _build_app(settings: Settings, files_max: int, metrics_folder: Path | None =
             request_seconds=settings.request_seconds,
             head_bytes_max=settings.head_bytes_max,
             connections_max=max(1, min(settings.connections_max, files_max - OTHER_FILES_MAX)),
+            unsent_answers_max=settings.unsent_answers_max,
             observe=observe,
         ),
         body_bytes_max=settings.body_bytes_max,

@@ -178,9 +178,7 @@ class _Refusals:
             with self._writing():
                 self._file.write(msgspec.json.encode(record) + b"\n")
         elif self.count <= SHOWN_REJECTS_MAX:
-            # A message quotes what came, which must not steer the terminal.
-            shown = "".join(char if char.isprintable() else "\ufffd" for char in error.message)
-            typer.echo(f"line {line}: {shown}", err=True)
+            typer.echo(f"line {line}: {error.message}", err=True)
         elif self.count == SHOWN_REJECTS_MAX + 1:
             typer.echo("More rows are rejected; --rejects FILE keeps them all", err=True)
 

@@ -1,0 +1,245 @@
+"""Bodies that a client may send: plants, nearly plants, and a plain reading of both.
+
+All is drawn from a seed. The framing is right always, so a connection stays in step;
+what is inside it need not be.
+"""
+
+import json
+import random
+from collections.abc import Callable, Iterator
+from decimal import Decimal, InvalidOperation
+from typing import Any, NamedTuple
+
+from plantstore.plants import ID_MAX, ID_MIN, NewPlant
+from plantstore.settings import BODY_BYTES_MAX_DEFAULT
+
+JSON_TYPE = b"application/json"
+OTHER_TYPES = [b"text/plain", b"application/jsonx", b"application/json; charset=latin-1", b""]
+
+NAMES = ["Abies balsamea (L.) Mill.", "Rosa × damascena", "🌱", "", "x" * 300, '\t"\\/\x7f\u2028']
+TAGS = ["Abies", "", "×" * 20, "\n", "🌱"]
+
+# Deeper than any parser here goes, and far from where each of them stops.
+DEEP = 3_000
+
+# JSON or not, these stand where a value should.
+VALUES = [
+    *("null", "true", "false", "0", "-0", "1", "1.5", "[]", "{}", '""', '"1"', '"a"'),
+    *("1e3", "120e-1", "1E+2", "01", "+1", "1.", ".5", "--1", "1e", "0x10", "1_0", ""),
+    *("NaN", "Infinity", "-Infinity", "undefined", "'a'", "/**/1", "[1,]", '{"a":1,}'),
+    *(f"{ID_MAX}", f"{ID_MIN}", f"{ID_MAX + 1}", f"{ID_MIN - 1}", f"{ID_MAX}.0", f"{ID_MAX}.1"),
+    *("9" * 3_000, "1e400", "1e-400", "1e999999999", "0e999999999", f"0.{'0' * 900}1e901"),
+    *('"\\ud800"', '"\\udc00\\ud800"', '"\\ud83c\\udf31"', '"\\ud83c"', '"\\u0000"', '"a\\u0000"'),
+    *('"\\x"', '"\\u12"', '"\\u00e9"', '"\\/\\b\\f"', '"\x01"', '"\x7f"', '"a', '"\u2028"'),
+    *("[" * 50 + "]" * 50, "[" * DEEP + "]" * DEEP, "[" * DEEP, '{"a":' * DEEP + "1" + "}" * DEEP),
+]
+
+# Bytes that are UTF-8 nowhere: a lone start, a lone rest, too long, a surrogate, too high.
+BAD_BYTES = [b"\xff", b"\xc3", b"\x80", b"\xc0\xaf", b"\xed\xa0\x80", b"\xf4\x90\x80\x80"]
+ODD_BYTES = [
+    b"\xef\xbb\xbf",
+    b"\0",
+    b"\r\n",
+    b" ",
+    b"\x1a",
+    b",",
+    b'"',
+    b"\\",
+    b"{",
+    b"}",
+    b"\xc2\xa0",
+]
+
+# A member, as its name and its value are written.
+Members = list[tuple[str, str]]
+
+
+class Sending(NamedTuple):
+    """A body, and how it is sent: whole if `chunk_bytes` is 0."""
+
+    body: bytes
+    media_type: bytes = JSON_TYPE
+    chunk_bytes: int = 0
+
+    def request(self, token: str) -> bytes:
+        """Write the request that stores the plant."""
+        head = b"POST /plants HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\n" % token.encode()
+        head += b"Content-Type: %s\r\n" % self.media_type
+        if not self.chunk_bytes:
+            return b"%sContent-Length: %d\r\n\r\n%s" % (head, len(self.body), self.body)
+        pieces = (
+            self.body[start : start + self.chunk_bytes]
+            for start in range(0, len(self.body), self.chunk_bytes)
+        )
+        chunks = b"".join(b"%x\r\n%s\r\n" % (len(piece), piece) for piece in pieces)
+        return b"%sTransfer-Encoding: chunked\r\n\r\n%s0\r\n\r\n" % (head, chunks)
+
+
+def sendings(seed: int, number: int) -> Iterator[Sending]:
+    """Draw so many sendings; those of another seed have other plants, but for a few."""
+    chance = random.Random(seed)
+    for serial in range(number):
+        yield _draw(chance, seed * 10_000_000 + serial)
+
+
+def read_plainly(body: bytes) -> NewPlant | None:
+    """Read a NewPlant as the standards say, or return None.
+
+    As the reference of tests/unit/test_plants.py does, but for any body: a Decimal holds
+    `1e999999999`, and the depth is bounded.
+    """
+    try:
+        record = json.loads(
+            body.decode(),
+            parse_int=_number,
+            parse_float=_number,
+            parse_constant=_refuse,
+            object_pairs_hook=_members,
+        )
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(record, dict) or not {"id", "name"} <= record.keys():
+        return None
+    id_, names, tags = record["id"][-1], record["name"], record.get("tag", [])
+    if not isinstance(id_, Decimal) or not ID_MIN <= id_ <= ID_MAX:
+        return None
+    if id_ != id_.to_integral_value() or not all(isinstance(text, str) for text in names + tags):
+        return None
+    name, tag = names[-1], tags[-1] if tags else None
+    return None if "\0" in name + (tag or "") else NewPlant(int(id_), name, tag)
+
+
+def _number(text: str) -> Decimal:
+    try:
+        return Decimal(text)
+    except InvalidOperation:  # an exponent of twenty digits
+        is_zero = not set(text.lower().partition("e")[0]) & set("123456789")
+        return Decimal(0) if is_zero else Decimal("Infinity")
+
+
+def _refuse(constant: str) -> None:
+    raise ValueError(constant)
+
+
+def _members(pairs: list[tuple[str, Any]]) -> dict[str, list[Any]]:
+    found: dict[str, list[Any]] = {}
+    for name, value in pairs:
+        # A lone surrogate, in a name or in any string of the value, has no UTF-8.
+        json.dumps([name, value], ensure_ascii=False, default=str).encode()
+        found.setdefault(name, []).append(value)
+    return found
+
+
+def _draw(chance: random.Random, serial: int) -> Sending:
+    members = _valid_members(chance, serial)
+    kind = chance.random()
+    if kind < 0.35:
+        for _ in range(chance.randint(1, 2)):
+            chance.choice(MEMBER_MUTATIONS)(chance, members)
+    body = _join(chance, members)
+    if 0.25 < kind < 0.6:
+        for _ in range(chance.randint(1, 2)):
+            body = chance.choice(BYTE_MUTATIONS)(chance, body)
+    if kind > 0.9998:
+        body += b" " * BODY_BYTES_MAX_DEFAULT
+    media_type = chance.choice(OTHER_TYPES) if chance.random() < 0.01 else JSON_TYPE
+    chunk_bytes = (
+        chance.randint(len(body) // 50 + 1, len(body) + 2) if chance.random() < 0.05 else 0
+    )
+    return Sending(body, media_type, chunk_bytes)
+
+
+def _valid_members(chance: random.Random, serial: int) -> Members:
+    """Draw a plant, most often one that nobody else has, and how its members are written."""
+    id_ = chance.choice([serial] * 17 + [-serial, chance.randint(0, 9), ID_MAX - serial])
+    spelled = chance.choice(["{}"] * 7 + ["{}.0", "{}0e-1", "{}.000E+0"]).format(id_)
+    name = f"{chance.choice(NAMES)} {serial}" if id_ > 9 else "a"
+    members = [("id", spelled), ("name", _spell(chance, name))]
+    if chance.random() < 0.7:
+        members.append(("tag", _spell(chance, chance.choice(TAGS))))
+    if chance.random() < 0.2:
+        chance.shuffle(members)
+    return members
+
+
+def _spell(chance: random.Random, text: str) -> str:
+    if chance.random() < 0.9:
+        return json.dumps(text, ensure_ascii=chance.random() < 0.5)
+    units = text.encode("utf-16-be").hex()  # each character escaped, as a careful client might
+    return '"' + "".join("\\u" + units[at : at + 4] for at in range(0, len(units), 4)) + '"'
+
+
+def _join(chance: random.Random, members: Members) -> bytes:
+    colon, comma = chance.choice([(":", ","), (": ", ", "), ("\t:\r\n", " ,\n")])
+    written = comma.join(f'"{name}"{colon}{value}' for name, value in members)
+    return f"{{{written}}}".encode()
+
+
+def _with_another_value(chance: random.Random, members: Members) -> None:
+    at = chance.randrange(len(members))
+    members[at] = (members[at][0], chance.choice(VALUES))
+
+
+def _doubled(chance: random.Random, members: Members) -> None:
+    name, value = chance.choice(members)
+    again = (name, chance.choice([value, *VALUES]))
+    members.insert(chance.randint(0, len(members)), again)
+
+
+def _with_an_unknown_one(chance: random.Random, members: Members) -> None:
+    name = chance.choice(["x", "", "Id", "ids", "\\ud800", "\\u0000", "🌱", "x" * 99])
+    members.insert(chance.randint(0, len(members)), (name, chance.choice(VALUES)))
+
+
+def _renamed(chance: random.Random, members: Members) -> None:
+    at = chance.randrange(len(members))
+    name, value = members[at]
+    escaped = "".join(f"\\u{ord(first):04x}" for first in name[:1]) + name[1:]
+    members[at] = (chance.choice([escaped, name.upper(), name[1:], f"{name} "]), value)
+
+
+def _without_one(chance: random.Random, members: Members) -> None:
+    if len(members) > 1:
+        members.pop(chance.randrange(len(members)))
+
+
+MEMBER_MUTATIONS: list[Callable[[random.Random, Members], None]] = [
+    *(_with_another_value, _doubled, _with_an_unknown_one, _renamed, _without_one),
+]
+
+
+def _flipped(chance: random.Random, body: bytes) -> bytes:
+    at = chance.randrange(len(body) + 1)
+    return (
+        body[:at]
+        + bytes(byte ^ 1 << chance.randrange(8) for byte in body[at : at + 1])
+        + body[at + 1 :]
+    )
+
+
+def _cut(chance: random.Random, body: bytes) -> bytes:
+    at = chance.randrange(len(body) + 1)
+    return chance.choice([body[:at], body[at:]])
+
+
+def _with_more(chance: random.Random, body: bytes) -> bytes:
+    at = chance.choice([0, len(body), chance.randrange(len(body) + 1)])
+    return body[:at] + chance.choice(BAD_BYTES + ODD_BYTES) + body[at:]
+
+
+def _without_a_piece(chance: random.Random, body: bytes) -> bytes:
+    at = chance.randrange(len(body) + 1)
+    return body[:at] + body[at + chance.randint(1, 3) :]
+
+
+def _nested(chance: random.Random, body: bytes) -> bytes:
+    return b'{"id":1,"name":"a","x":%s}' % body if chance.random() < 0.5 else b"[%s]" % body
+
+
+def _doubled_whole(chance: random.Random, body: bytes) -> bytes:
+    return chance.choice([b"", b",", b"\n"]).join([body, body])
+
+
+BYTE_MUTATIONS: list[Callable[[random.Random, bytes], bytes]] = [
+    *(_flipped, _flipped, _cut, _with_more, _with_more, _without_a_piece, _nested, _doubled_whole),
+]

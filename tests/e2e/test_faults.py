@@ -1,0 +1,233 @@
+"""Faults of what the service stands on: its processes, its file, and who else uses it."""
+
+import contextlib
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from command import run
+from load import Load
+from plantstore.plants import NewPlant
+from plantstore.storage.sqlite import SQLiteStore
+from postgres import wait_until
+from service import PLANTSTORE, Service, stored_plants
+
+pytestmark = pytest.mark.engines("sqlite")
+
+# Runs a command that no mode lets pass as the superuser (CAP_DAC_OVERRIDE; `man 2 prctl`).
+WITHOUT_PRIVILEGE = """
+import ctypes, os, sys
+PR_CAPBSET_DROP, CAP_DAC_OVERRIDE = 24, 1
+if os.geteuid() == 0:
+    assert ctypes.CDLL(None).prctl(PR_CAPBSET_DROP, CAP_DAC_OVERRIDE, 0, 0, 0) == 0
+os.execv(sys.argv[1], sys.argv[1:])
+"""
+
+
+def workers_of(service: Service) -> set[int]:
+    """Return the ids of the workers; another child keeps account of shared resources."""
+    found = set()
+    for pid in service.children():
+        with contextlib.suppress(FileNotFoundError):
+            command = Path(f"/proc/{pid}/cmdline").read_bytes()
+            found |= {pid} if b"spawn_main" in command else set()
+    return found
+
+
+def wait_for_workers(service: Service, number: int) -> set[int]:
+    """Return the ids of the workers, once so many have begun to serve in all."""
+    wait_until(lambda: sum("accepting plants" in line for line in service.log) == number)
+    return workers_of(service)
+
+
+def is_stopped(pid: int) -> bool:
+    status = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8")
+    return status.rpartition(")")[2].split()[0] == "T"
+
+
+@contextlib.contextmanager
+def stopped(pid: int) -> Iterator[None]:
+    """Stop a process for as long as the block takes, if it lives that long."""
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        wait_until(lambda: is_stopped(pid))
+        yield
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGCONT)
+
+
+def test_a_killed_worker_is_replaced_and_nothing_acknowledged_is_lost(tmp_path: Path) -> None:
+    with Service(tmp_path, "--workers", "2") as service:
+        token = service.token()
+        first = Load(service, token, 0)
+        first.wait_for_more(200)
+        workers = wait_for_workers(service, 2)
+
+        os.kill(min(workers), signal.SIGKILL)
+
+        assert len(wait_for_workers(service, 3) - workers) == 1
+        second = Load(service, token, 100_000_000)
+        second.wait_for_more(200)
+        service.stop()
+        for load in (first, second):
+            load.join()
+            assert not load.refused
+
+    stored = stored_plants(service.database)
+    assert (first.acknowledged | second.acknowledged).items() <= stored.items()
+    assert stored.items() <= (first.sent | second.sent).items()
+
+
+def test_a_worker_that_hangs_is_replaced_and_the_others_serve_meanwhile(tmp_path: Path) -> None:
+    with Service(tmp_path, "--workers", "2") as service:
+        token = service.token()
+        workers = wait_for_workers(service, 2)
+        hung = min(workers)
+
+        with stopped(hung):
+            for id_ in range(20):
+                client = service.client(token)
+                assert client.post(NewPlant(id_, "a")).status == 200
+                client.close()
+            assert is_stopped(hung), "it still hangs"
+            replaced = wait_for_workers(service, 3)
+
+        assert hung not in replaced
+        assert len(replaced - workers) == 1
+        load = Load(service, token, 100)
+        load.wait_for_more(200)
+        service.stop()
+        load.join()
+
+    before = {id_: NewPlant(id_, "a") for id_ in range(20)}
+    assert stored_plants(service.database) == before | load.acknowledged
+
+
+def test_who_waited_while_the_server_was_stopped_is_answered_when_it_goes_on(
+    tmp_path: Path,
+) -> None:
+    with Service(tmp_path) as service:
+        token = service.token()
+        clients = [service.client(token) for _ in range(20)]
+        for number, client in enumerate(clients[:10]):  # the others connect while it is stopped
+            assert client.post(NewPlant(number, "before")).status == 200
+
+        with stopped(service.process.pid):
+            for number, client in enumerate(clients):
+                body = b'{"id":%d,"name":"meanwhile"}' % (100 + number)
+                client.connection.request("POST", "/plants", body, client.headers)
+
+        assert [client.connection.getresponse().status for client in clients] == [200] * 20
+        for client in clients:
+            client.close()
+
+    before = {id_: NewPlant(id_, "before") for id_ in range(10)}
+    meanwhile = {100 + id_: NewPlant(100 + id_, "meanwhile") for id_ in range(20)}
+    assert stored_plants(service.database) == before | meanwhile
+
+
+def test_while_another_holds_the_write_lock_the_answer_is_503_and_then_200(tmp_path: Path) -> None:
+    plant = NewPlant(1, "a")
+    with Service(tmp_path) as service:
+        client = service.client(service.token())
+        with contextlib.closing(sqlite3.connect(tmp_path / "plants.db")) as other:
+            other.execute("BEGIN IMMEDIATE")
+            refused = client.post(plant)
+            other.rollback()
+
+        assert (refused.status, refused.json["error"]) == (503, 5003)
+        assert refused.headers["retry-after"] == "1"
+        assert client.post(plant).status == 200
+        client.close()
+
+    assert stored_plants(service.database) == {1: plant}
+    assert any("commit failed" in line for line in service.log)
+
+
+def make_garbage(path: Path) -> None:
+    path.write_bytes(b"roses are red " * 1000)
+
+
+def make_cut(path: Path) -> None:
+    SQLiteStore(str(path)).close()
+    path.write_bytes(path.read_bytes()[:5000])
+
+
+def make_of_a_newer_version(path: Path) -> None:
+    SQLiteStore(str(path)).close()
+    with contextlib.closing(sqlite3.connect(path)) as connection:
+        connection.execute("PRAGMA user_version = 999")
+
+
+def make_of_another_program(path: Path) -> None:
+    with contextlib.closing(sqlite3.connect(path)) as connection:
+        connection.execute("CREATE TABLE songs (title TEXT)")
+
+
+@pytest.mark.parametrize("workers", ["1", "2"])
+@pytest.mark.parametrize(
+    ("make", "said"),
+    [
+        (make_garbage, "not a database"),
+        (make_cut, "malformed"),
+        (make_of_a_newer_version, "newer Plant Store"),
+        (make_of_another_program, "another program's"),
+        (Path.mkdir, "unable to open"),
+    ],
+)
+def test_a_file_that_is_not_ours_to_use_is_one_clear_line_and_left_alone(
+    tmp_path: Path, make: Callable[[Path], None], said: str, workers: str
+) -> None:
+    path = tmp_path / "plants.db"
+    make(path)
+    before = path.is_file() and path.read_bytes()
+
+    done = run(tmp_path, "serve", "--port", "0", "--workers", workers)
+
+    assert (done.returncode, done.stdout) == (1, "")
+    [line] = done.stderr.splitlines()
+    assert line.startswith("plantstore: ")
+    assert said in line
+    assert "plants.db" in line
+    assert (path.is_file() and path.read_bytes()) == before
+    assert list(tmp_path.iterdir()) == [path]
+
+
+@pytest.mark.parametrize(
+    ("mode", "folder_mode", "said"),
+    [
+        (0o444, 0o700, "cannot be written: it is read-only"),
+        (0o600, 0o500, "cannot be opened: attempt to write a readonly database"),
+    ],
+)
+def test_a_file_or_folder_that_may_not_be_written_is_one_clear_line_and_left_alone(
+    tmp_path: Path, mode: int, folder_mode: int, said: str
+) -> None:
+    path = tmp_path / "plants.db"
+    SQLiteStore(str(path)).close()
+    before = path.read_bytes()
+    path.chmod(mode)
+    tmp_path.chmod(folder_mode)
+
+    done = subprocess.run(
+        [sys.executable, "-c", WITHOUT_PRIVILEGE, *PLANTSTORE, "serve", "--port", "0"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+    tmp_path.chmod(0o700)
+    path.chmod(0o600)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == f"plantstore: The database plants.db {said}\n"
+    assert path.read_bytes() == before
+    assert list(tmp_path.iterdir()) == [path]

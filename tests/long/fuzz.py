@@ -1,0 +1,153 @@
+"""Coverage-guided fuzzing of what reads the bytes of strangers.
+
+    python tests/long/fuzz.py TARGET -runs=100000 -seed=1 -max_len=1024 CORPUS
+
+A process of its own: atheris ends it, with status 0 if it found nothing. What it found
+it prints, and leaves in a file named `crash-...`.
+"""
+
+import re
+import string
+import sys
+import zlib
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, TypeVar
+from urllib.parse import urlsplit
+
+import atheris
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+with atheris.instrument_imports(include=["plantstore", "bodies", "unit", "urllib"]):
+    from bodies import read_plainly
+    from plantstore.api.auth import parse_bearer
+    from plantstore.api.parameters import (
+        LISTING_PARAMETERS,
+        next_page,
+        parse_id,
+        parse_listing,
+        read_query,
+    )
+    from plantstore.errors import ErrorCode, RequestError
+    from plantstore.plants import (
+        ID_MAX,
+        ID_MIN,
+        Plant,
+        parse_new_plant,
+        parse_plant,
+        render_plant,
+        render_stored_plant,
+    )
+    from plantstore.tokens import digest, is_well_formed
+    from unit.test_plants import Invalid, reference
+
+INVALID = {ErrorCode.NOT_JSON, ErrorCode.INVALID_PLANT, ErrorCode.UNSTORABLE_TEXT}
+
+# What the reference reads in good time: it works numbers out in full.
+REFERENCE_BYTES_MAX = 512
+LARGE_EXPONENT = re.compile(rb"[eE][-+]?\d{4}")
+
+# Parsers stop at different depths, all of them beyond this one.
+DEPTH_MAX = 500
+
+# The digits of a token's checksum.
+BASE62 = string.digits + string.ascii_uppercase + string.ascii_lowercase
+
+_T = TypeVar("_T")
+
+
+def accepted(read: Callable[[], _T], *codes: ErrorCode) -> _T | None:
+    """Return what was read, or None if it was refused as it should be."""
+    try:
+        return read()
+    except RequestError as refused:
+        error = refused
+    assert error.code in codes, error.code
+    assert error.message
+    return None
+
+
+def fuzz_plant(body: bytes) -> None:
+    """Hold both parsers to what the standards say, and let them read what they render."""
+    new = accepted(lambda: parse_new_plant(body), *INVALID)
+    plant = accepted(lambda: parse_plant(body), *INVALID)
+
+    if body.count(b"[") + body.count(b"{") < DEPTH_MAX:
+        assert new == read_plainly(body)
+        assert plant == read_without_id(body)
+    if len(body) <= REFERENCE_BYTES_MAX and not LARGE_EXPONENT.search(body):
+        try:
+            assert new == reference(body)
+        except Invalid:
+            assert new is None
+    if new is not None:
+        assert plant == Plant(new.name, new.tag)
+        assert parse_new_plant(render_stored_plant(new)) == new
+    if plant is not None:
+        assert parse_plant(render_plant(plant)) == plant
+
+
+def read_without_id(body: bytes) -> Plant | None:
+    """Read a Plant as the NewPlant that it is with an id: of two ids, the last one counts."""
+    inside = body.strip(b" \t\r\n")
+    if not inside.endswith(b"}"):
+        return None
+    plant = read_plainly(inside[:-1] + b',"id":1}')
+    return None if plant is None else Plant(plant.name, plant.tag)
+
+
+def fuzz_authorization(field: bytes) -> None:
+    """Take a header field, as Falcon decodes it: it has a token if its scheme is Bearer."""
+    text = field.decode("latin-1")
+    expected = re.fullmatch(r"bearer +(.*[^ ]) *", text, re.IGNORECASE | re.DOTALL)
+
+    token = accepted(lambda: parse_bearer(text), ErrorCode.TOKEN_MISSING, ErrorCode.TOKEN_INVALID)
+
+    assert token == (expected and expected[1])
+    for candidate in (text, token or ""):
+        assert is_well_formed(candidate) is has_checksum(candidate)
+        assert len(digest(candidate)) == 32
+
+
+def has_checksum(token: str) -> bool:
+    """Tell whether this is a token, worked out backwards from its checksum."""
+    body, checksum = token[5:35], token[35:]
+    if len(token) != 41 or not token.startswith("plst_") or set(body + checksum) - set(BASE62):
+        return False
+    number: int = sum(62**place * BASE62.index(c) for place, c in enumerate(reversed(checksum)))
+    return number == zlib.crc32(body.encode())
+
+
+def fuzz_query(query: bytes) -> None:
+    """Read a query as a listing, unless it is refused; the link to the next page reads the same."""
+    text = query.decode("latin-1")  # more than the server lets through, which is ASCII
+    accepted(lambda: parse_id(text), ErrorCode.INVALID_PARAMETER)
+    parameters = accepted(lambda: read(text), ErrorCode.INVALID_PARAMETER)
+    if parameters is None:
+        return
+    assert parameters.keys() <= LISTING_PARAMETERS
+    listing = accepted(lambda: parse_listing(parameters), ErrorCode.INVALID_PARAMETER)
+    if listing is None:
+        return
+    assert listing.after is None or ID_MIN <= listing.after <= ID_MAX
+    assert 1 <= listing.limit <= 1000
+    assert listing.tag == parameters.get("tag")
+    link = next_page("/plants", parameters, ID_MIN)
+    assert link.isascii()
+    target = urlsplit(link.partition(">")[0].removeprefix("<"))
+    assert read(target.query) == parameters | {"after": str(ID_MIN)}
+
+
+def read(query: str) -> dict[str, str]:
+    """Read a query through the one field of a request that is looked at."""
+    request: Any = SimpleNamespace(query_string=query)
+    return read_query(request, LISTING_PARAMETERS)
+
+
+TARGETS = {"plant": fuzz_plant, "authorization": fuzz_authorization, "query": fuzz_query}
+
+if __name__ == "__main__":
+    atheris.Setup([sys.argv[0], *sys.argv[2:]], TARGETS[sys.argv[1]])
+    atheris.Fuzz()

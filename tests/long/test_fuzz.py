@@ -1,0 +1,74 @@
+"""What reads the bytes of strangers, fuzzed: it accepts, or refuses, and nothing else."""
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from bodies import sendings
+
+FUZZ = Path(__file__).with_name("fuzz.py")
+
+
+class Start(NamedTuple):
+    """What the fuzzing of a target begins with: inputs, words to put into them, and how often."""
+
+    corpus: list[bytes]
+    words: list[str]
+    runs: int
+
+
+TOKEN = b"plst_0123456789012345678901234567890pV6Ps"
+STARTS = {
+    "plant": Start(
+        [
+            *(sending.body for sending in sendings(0, 300) if len(sending.body) <= 1024),
+            b'{"id":1,"name":"a","x":' + b"[" * 1500 + b"]" * 500 + b"}",
+        ],
+        ["id", "name", "tag", "\\u0000", "\\ud800", "\\ud83c\\udf31", "1e999999999", ".0e-1"],
+        3_000_000,
+    ),
+    "authorization": Start(
+        [b"Bearer " + TOKEN, b"bearer  x ", b"BEARER\t\xe9", b"Basic YTpi", b"Bearer", TOKEN],
+        ["Bearer ", "plst_"],
+        2_000_000,
+    ),
+    "query": Start(
+        [
+            *(b"limit=10&after=-5&tag=Abies", b"tag=%C3%97&limit=1e3", b"after=1.0", b"limit=0"),
+            *(b"tag=%FF", b"tag=a&tag=b", b"x=1", b"-9223372036854775808", b"tag=%26+%2B%25;"),
+        ],
+        ["limit=", "after=", "tag=", "&", "%26", "%C3%97", "%ED%A0%80", "1e999999999"],
+        2_000_000,
+    ),
+}
+
+
+@pytest.mark.parametrize("target", STARTS)
+def test_any_bytes_are_accepted_or_refused_and_nothing_else(
+    tmp_path: Path, soak: Any, target: str
+) -> None:
+    start = STARTS[target]
+    corpus = tmp_path / "corpus"
+    corpus.mkdir()
+    for number, seed in enumerate(start.corpus):
+        (corpus / f"{number}").write_bytes(seed)
+    words = "".join('"{}"\n'.format(word.replace("\\", "\\\\")) for word in start.words)
+    (tmp_path / "words").write_text(words, encoding="ascii")
+
+    done = subprocess.run(
+        [
+            *(sys.executable, str(FUZZ), target, f"-runs={start.runs}", "-seed=1"),
+            *("-max_len=2048", "-dict=words", "corpus"),
+        ],
+        cwd=tmp_path,
+        capture_output=True,
+        timeout=900,
+        check=False,
+    )
+
+    assert done.returncode == 0, done.stdout.decode() + done.stderr.decode(errors="replace")
+    assert f"Done {start.runs} runs".encode() in done.stderr
+    soak.add(f"fuzzing: {target}", faults=start.runs, acknowledged=0, lost=0)

@@ -1,0 +1,25 @@
+"""Hundreds of kills at any moment, on a file that another process writes to as well."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from crashes import Crashes
+
+
+@pytest.mark.parametrize(("workers", "rounds"), [(1, 100), (3, 20)])
+def test_every_acknowledged_plant_survives_every_kill(
+    tmp_path: Path, soak: Any, workers: int, rounds: int
+) -> None:
+    crashes = Crashes(tmp_path, workers)
+
+    for number in range(rounds):
+        crashes.play_round(with_import=number % 3 == 0)
+
+    soak.add(
+        f"kill -9 under load, {workers} worker{'s' if workers > 1 else ''}, and of imports",
+        faults=crashes.kills,
+        acknowledged=len(crashes.acknowledged),
+        lost=0,  # or a round had failed
+    )

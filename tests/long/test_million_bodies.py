@@ -1,0 +1,34 @@
+"""A million bodies, right and wrong, against one real server."""
+
+from pathlib import Path
+from typing import Any
+
+from flood import Flood, peak_mib
+from service import Service, stored_plants
+
+BODIES = 1_000_000
+
+# The server alone takes some 60; what is queued, and what SQLite keeps, is bounded.
+PEAK_MIB_MAX = 160
+
+
+def test_a_million_bodies_are_answered_as_a_plain_reading_of_them_says(
+    tmp_path: Path, soak: Any
+) -> None:
+    with Service(tmp_path) as service:
+        flood = Flood(service, 1, BODIES)
+        peak = peak_mib(service)
+
+    assert flood.answers.total() == BODIES
+    assert {status for status, _ in flood.answers} == {200, 400, 413, 415}
+    stored = stored_plants(service.database)
+    missing = flood.stored.keys() - stored.keys()
+    soak.add(
+        "bodies: right and wrong ones, a million",
+        faults=BODIES - sum(count for (status, _), count in flood.answers.items() if status == 200),
+        acknowledged=len(flood.stored),
+        lost=len(missing),
+    )
+    assert stored == flood.stored
+    assert not any("failed" in line for line in service.log)
+    assert peak < PEAK_MIB_MAX, f"the server had {peak} MiB"

@@ -99,6 +99,7 @@ def serve(
             ),
             body_bytes_max=settings.body_bytes_max,
             observe=observe,
+            observe_answer=lambda *_: None,
             on_startup=lambda: None,
         )
 

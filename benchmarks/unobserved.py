@@ -4,24 +4,34 @@ import sys
 
 import plantstore.api.app
 from noop import serve
-from plantstore.observe import Event, Observer
+from plantstore import observe
+from plantstore.api.exchange import Event, Exchange, Receive, Scope, Send
 from plantstore.reader import GroupRead
 from plantstore.settings import Settings
 from plantstore.store import Store
 from plantstore.writer import GroupCommit
 
 
-class _NoAnswers:
-    """Stands where each answer would be told."""
+class _Untold(Exchange):
+    """Serves as the service does, and tells of no answer."""
 
-    def __init__(self, observe: Observer) -> None:
-        pass
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        started = False
 
-    async def process_startup(self, scope: object, event: object) -> None:
-        pass
+        async def receive_after_nothing() -> Event:
+            nonlocal started
+            if not started:
+                started = True
+                return {"type": "http.request", "body": b"", "more_body": True}
+            return await receive()
+
+        await self._app(scope, receive_after_nothing, send)
 
 
-def _ignore(_event: Event) -> None:
+def _ignore(_event: observe.Event) -> None:
     pass
 
 
@@ -37,7 +47,7 @@ def main(database: str, port: str) -> None:
             observe=_ignore,
         )
 
-    plantstore.api.app.__dict__["Answers"] = _NoAnswers
+    plantstore.api.app.__dict__["Exchange"] = _Untold
     serve(settings, make_writer, GroupRead)
 
 

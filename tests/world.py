@@ -77,6 +77,7 @@ class World:
         self.store: Any = WatchedStore(open_new_store())
         self.now = 1000.0
         self.events: list[Event] = []
+        self.answers: list[tuple[Any, ...]] = []
         self.writer = GroupCommit(
             self.store,
             queue_plants_max=queue_plants_max,
@@ -104,6 +105,7 @@ class World:
             bounds=Bounds(10, 32768, 100, 100, self.events.append),
             body_bytes_max=BODY_BYTES_MAX,
             observe=self.events.append,
+            observe_answer=lambda *answer: self.answers.append(answer),
             on_startup=lambda: None,
         )
         transport = httpx.ASGITransport(app=self.app)  # type: ignore[arg-type]

@@ -5,14 +5,14 @@ observer must not raise, and must not block: it may be called on the event loop,
 or on the writer's or the reader's thread.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
-
-import msgspec
+from typing import Any, ParamSpec, TypeAlias
 
 from plantstore.errors import ErrorCode
 from plantstore.store import Outcome
+
+P = ParamSpec("P")
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,23 +68,6 @@ class ReadinessChanged:
     error: BaseException | None
 
 
-class RequestAnswered(msgspec.Struct, frozen=True, gc=False):
-    """A request has its answer, `seconds` after its head was there.
-
-    A struct, since there is one for each request. `route` is the path with the names
-    of its fields, or empty where nothing is; `path` is as it was sent, without the
-    query; `request_id` is what the client or a proxy calls the request, if they do.
-    """
-
-    method: str
-    route: str
-    path: str
-    status: int
-    seconds: float
-    client: str
-    request_id: str | None
-
-
 @dataclass(frozen=True, slots=True)
 class RequestRefused:
     """A request got an Error record, or did not become one; the code says why."""
@@ -111,18 +94,24 @@ Event: TypeAlias = (
     | ReadFailed
     | LookupFailed
     | ReadinessChanged
-    | RequestAnswered
     | RequestRefused
     | RequestFailed
 )
 Observer: TypeAlias = Callable[[Event], None]
 
 
-def tell_all(*observers: Observer) -> Observer:
+# Is told of each answer: the request as ASGI has it (its scope), the path with the names
+# of the fields in it, or nothing where nothing is, the status, and the seconds since the
+# head was there. No record: there is one for each request, and to make it would cost as
+# much as to count it.
+AnswerObserver: TypeAlias = Callable[[Mapping[str, Any], str, int, float], None]
+
+
+def tell_all(*observers: Callable[P, None]) -> Callable[P, None]:
     """Return an observer that tells each of these."""
 
-    def observe(event: Event) -> None:
+    def observe(*args: P.args, **kwargs: P.kwargs) -> None:
         for tell in observers:
-            tell(event)
+            tell(*args, **kwargs)
 
     return observe

@@ -12,29 +12,33 @@ from plantstore.observe import (
     LookupFailed,
     Observer,
     ReadinessChanged,
-    RequestAnswered,
     RequestRefused,
     Stopping,
 )
 from plantstore.store import Outcome
-from plantstore.telemetry.logs import configure_logs, log_events
+from plantstore.telemetry.logs import configure_logs, log_answers, log_events
 
 AWAY = StoreUnavailableError("The database cannot be reached", "connection refused")
 GONE = StoreUnavailableError("The database cannot be reached", "no such host")
-ANSWERED = RequestAnswered("POST", "/plants", "/plants", 200, 0.00123456, "10.0.0.1", None)
+TRACE = "0af7651916cd43dd8448eb211c80319c"
+POST = {"method": "POST", "raw_path": b"/plants", "client": ("10.0.0.1", 1), "headers": []}
+GET = {
+    "method": "GET",
+    "raw_path": b"/%1B",
+    "client": None,
+    "headers": [(b"traceparent", f"00-{TRACE}-b7ad6b7169203331-01".encode())],
+}
 
 
 class Log:
     """The lines that an observer writes, and the ends of bursts, which come when told to."""
 
-    def __init__(self, caplog: pytest.LogCaptureFixture, **options: bool) -> None:
+    def __init__(self, caplog: pytest.LogCaptureFixture) -> None:
         configure_logs()
         logging.getLogger().addHandler(caplog.handler)
         self._caplog = caplog
         self._ends: list[Any] = []
-        self.observe: Observer = log_events(
-            later=lambda _seconds, call: self._ends.append(call), **options
-        )
+        self.observe: Observer = log_events(later=lambda _seconds, call: self._ends.append(call))
 
     def end_bursts(self) -> None:
         ends, self._ends = self._ends, []
@@ -108,16 +112,14 @@ def test_the_life_of_the_service_is_told(log: Log) -> None:
     assert [line[0] for line in log.lines] == ["not ready", "ready again", "stopping"]
 
 
-def test_requests_are_told_if_asked_for(caplog: pytest.LogCaptureFixture) -> None:
-    Log(caplog).observe(ANSWERED)
-    assert not caplog.records
+def test_the_access_log_has_a_line_for_each_answer(log: Log) -> None:
+    observe = log_answers()
 
-    log = Log(caplog, access_log=True)
-    log.observe(ANSWERED)
-    log.observe(RequestAnswered("GET", "", "/%1B", 404, 1.0, "::1", "0af7651916cd43dd8448eb211c8"))
+    observe(POST, "/plants", 200, 0.00123456)
+    observe(GET, "", 404, 1.0)
 
     keys = ("event", "method", "path", "status", "seconds", "client", "request_id")
     assert [tuple(line.get(key) for key in keys) for line in log.told] == [
         ("request", "POST", "/plants", 200, 0.001235, "10.0.0.1", None),
-        ("request", "GET", "/%1B", 404, 1.0, "::1", "0af7651916cd43dd8448eb211c8"),
+        ("request", "GET", "/%1B", 404, 1.0, None, TRACE),
     ]

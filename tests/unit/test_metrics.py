@@ -9,7 +9,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from plantstore import __version__
 from plantstore.errors import ErrorCode
-from plantstore.observe import Committed, RequestAnswered, RequestRefused, WriterStarted
+from plantstore.observe import Committed, RequestRefused, WriterStarted
 from plantstore.store import Outcome
 from plantstore.telemetry.metrics import BATCH_CHANGES, COMMIT_SECONDS, REQUEST_SECONDS, Metrics
 from postgres import wait_until
@@ -22,8 +22,8 @@ LABELS = {
 REQUESTS = "http_server_request_duration_seconds"
 
 
-def answered(seconds: float, method: str = "POST") -> RequestAnswered:
-    return RequestAnswered(method, "/plants", "/plants", 200, seconds, "::1", None)
+def answered(metrics: Metrics, seconds: float, method: str = "POST") -> None:
+    metrics.observe_answer({"method": method}, "/plants", 200, seconds)
 
 
 def samples(metrics: Metrics) -> dict[tuple[str, frozenset[tuple[str, str]]], float]:
@@ -43,7 +43,7 @@ def value(metrics: Metrics, name: str, **labels: str) -> float:
 def test_the_duration_of_a_request_falls_into_the_buckets_of_opentelemetry() -> None:
     metrics = Metrics()
     for seconds in (0.004, 0.005, 0.006, 99):
-        metrics.observe(answered(seconds))
+        answered(metrics, seconds)
 
     counts = {
         bound: value(metrics, f"{REQUESTS}_bucket", le=bound, **LABELS)
@@ -58,7 +58,7 @@ def test_the_duration_of_a_request_falls_into_the_buckets_of_opentelemetry() -> 
 def test_methods_that_nobody_knows_are_one_series_however_many_they_are() -> None:
     metrics = Metrics()
     for number in range(100):
-        metrics.observe(answered(0.1, f"BREW{number}"))
+        answered(metrics, 0.1, f"BREW{number}")
 
     labels = LABELS | {"http_request_method": "_OTHER"}
 
@@ -125,9 +125,11 @@ def test_who_is_asked_adds_what_other_workers_counted_also_those_that_died(tmp_p
     ours.watch_queue("changes", lambda: 1)
     command = [sys.executable, "-c", WORKER, str(tmp_path)]
     with subprocess.Popen(command, stdin=subprocess.PIPE) as worker:
-        wait_until(lambda: value(ours, "plantstore_changes_total", outcome="stored") == 2)
-        assert value(ours, "plantstore_queue_waiting", queue="changes") == 6
-        worker.kill()
+        try:
+            wait_until(lambda: value(ours, "plantstore_changes_total", outcome="stored") == 2)
+            assert value(ours, "plantstore_queue_waiting", queue="changes") == 6
+        finally:
+            worker.kill()
 
     assert value(ours, "plantstore_changes_total", outcome="stored") == 2
     assert value(ours, "plantstore_queue_waiting", queue="changes") == 1

@@ -2,18 +2,17 @@
 
 import gc
 from collections.abc import Callable
-from typing import Any
 
 from falcon.asgi import App, Request, Response
 
 from plantstore.api.auth import Gate
 from plantstore.api.connection import BOUNDS, Bounds
 from plantstore.api.errors import handle_errors
-from plantstore.api.exchange import Answers, ASGIApp, Event, Exchange, Scope
+from plantstore.api.exchange import ASGIApp, Event, Exchange
 from plantstore.api.openapi import Document
 from plantstore.api.operations import Liveness, Measurements, Readiness, RenderMetrics
 from plantstore.api.plants import Plants
-from plantstore.observe import Observer
+from plantstore.observe import AnswerObserver, Observer
 from plantstore.reader import GroupRead
 from plantstore.store import Store
 from plantstore.writer import GroupCommit
@@ -30,6 +29,7 @@ def create_app(
     bounds: Bounds,
     body_bytes_max: int,
     observe: Observer,
+    observe_answer: AnswerObserver,
     on_startup: Callable[[], None],
 ) -> ASGIApp:
     """Compose the ASGI application.
@@ -39,17 +39,20 @@ def create_app(
     writer, reader and store.
     """
     lifespan = _Lifespan(writer, reader, store, bounds, on_startup)
-    middleware: list[Any] = [lifespan, Answers(observe)]
-    app: App[Request, Response] = App(middleware=middleware)
+    app: App[Request, Response] = App(middleware=[lifespan])
     handle_errors(app, observe)
     plants = Plants(gate, writer, reader, body_bytes_max)
-    app.add_route("/plants", plants)
     app.add_route("/plants/{id}", plants, suffix="one")
-    app.add_route("/openapi.json", Document())
-    app.add_route("/healthz", Liveness())
-    app.add_route("/readyz", readiness)
-    app.add_route("/metrics", Measurements(gate, render_metrics))
-    return Exchange(app, observe)
+    routes = {
+        "/plants": plants,
+        "/openapi.json": Document(),
+        "/healthz": Liveness(),
+        "/readyz": readiness,
+        "/metrics": Measurements(gate, render_metrics),
+    }
+    for path, resource in routes.items():
+        app.add_route(path, resource)
+    return Exchange(app, {*routes, "/plants/{id}"}, observe, observe_answer)
 
 
 class _Lifespan:
@@ -69,7 +72,7 @@ class _Lifespan:
         self._bounds = bounds
         self._on_startup = on_startup
 
-    async def process_startup(self, scope: Scope, event: Event) -> None:  # noqa: ARG002
+    async def process_startup(self, scope: Event, event: Event) -> None:  # noqa: ARG002
         scope["state"][BOUNDS] = self._bounds
         # What lives now lives as long as the process. Each full collection would walk it
         # all again, and make every caller of that moment wait for some ten milliseconds.
@@ -79,7 +82,7 @@ class _Lifespan:
         self._writer.start()
         self._on_startup()
 
-    async def process_shutdown(self, scope: Scope, event: Event) -> None:  # noqa: ARG002
+    async def process_shutdown(self, scope: Event, event: Event) -> None:  # noqa: ARG002
         await self._reader.close()
         await self._writer.close()
         self._store.close()

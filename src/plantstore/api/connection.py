@@ -22,6 +22,9 @@ BOUNDS: Final = "plantstore.bounds"
 # A client that takes an answer takes so much of it in the time that a request has.
 TAKEN_BYTES_MIN: Final = 64 * 1024
 
+# Of the head, so much does not count: method, version, and the ends of two lines.
+_UNCOUNTED_BYTES: Final = 64
+
 # A look that comes so much later than it was to tells that the loop was held up, and
 # may not have read yet what clients sent in time.
 LATE_SECONDS: Final = 1.0
@@ -71,8 +74,9 @@ class BoundedConnection(HttpProtocol):
         # Since when the client owes a request, and whether it has begun one.
         self._owes_since = 0.0
         self._is_arriving = False
-        # What came since a message, or a piece of its body, was seen in it.
+        # What came since a message, the end of its head, or a piece of its body was seen in it.
         self._bytes_before_news = 0
+        self._piece_bytes = 0
         self._answers = 0
         self._taken: tuple[int, int] | None = None
         self._unsent_since = 0.0
@@ -95,10 +99,11 @@ class BoundedConnection(HttpProtocol):
 
     def data_received(self, data: bytes) -> None:
         """Parse what came, as far as a head, or trailer fields, may go."""
-        self._bytes_before_news += len(data)
+        self._piece_bytes = len(data)
+        self._bytes_before_news += self._piece_bytes
         super().data_received(data)
         if (
-            self._bytes_before_news > self._bounds.head_bytes_max
+            self._bytes_before_news > self._bounds.head_bytes_max + _UNCOUNTED_BYTES
             and not self.transport.is_closing()
         ):
             self.refuse(self._head_too_large())
@@ -112,10 +117,12 @@ class BoundedConnection(HttpProtocol):
 
     def on_headers_complete(self) -> None:
         """Start the request, unless its head is too large."""
-        # Parsed from one piece, it may be: of that the parser tells no sizes.
-        size = len(self.url) + sum(len(name) + len(value) + 4 for name, value in self.headers)
-        if size > self._bounds.head_bytes_max:
-            raise self._head_too_large()
+        if self._bytes_before_news + self._piece_bytes > self._bounds.head_bytes_max:
+            # It may be: of what came in one piece, the parser tells no sizes.
+            size = len(self.url) + sum(len(name) + len(value) + 4 for name, value in self.headers)
+            if size > self._bounds.head_bytes_max:
+                raise self._head_too_large()
+        self._bytes_before_news = 0
         super().on_headers_complete()
 
     def on_body(self, body: bytes) -> None:

@@ -13,9 +13,9 @@ import msgspec
 from falcon import MEDIA_JSON, HTTPError, HTTPInternalServerError
 from falcon.asgi import App, Request, Response
 
-from plantstore.api.tracing import REQUEST_ID_FIELD, request_id
 from plantstore.errors import ErrorCode, RateExceededError, RequestError, ScopeMissingError
 from plantstore.observe import Observer, RequestFailed, RequestRefused
+from plantstore.tracing import REQUEST_ID_FIELD, request_id
 
 STATUS: Final[Mapping[ErrorCode, HTTPStatus]] = MappingProxyType(
     {
@@ -45,6 +45,9 @@ STATUS: Final[Mapping[ErrorCode, HTTPStatus]] = MappingProxyType(
 
 # A batch takes milliseconds, and whole seconds are the header's unit (RFC 9110 §10.2.3).
 RETRY_AFTER_SECONDS: Final = 1
+
+# Where the scope of a request has the status of its answer, as a plain int, unless it is 200.
+ANSWERED: Final = "plantstore.answered"
 
 _CHALLENGE: Final = 'Bearer realm="plantstore"'
 
@@ -100,6 +103,7 @@ def handle_errors(app: App[Request, Response], observe: Observer) -> None:
         else:
             code, message = ErrorCode(error.code), error.description
         observe(RequestRefused(code))
+        req.scope[ANSWERED] = error.status_code
         resp.data = render_error(code, message or HTTPStatus(error.status_code).phrase)
         resp.content_type = MEDIA_JSON
 

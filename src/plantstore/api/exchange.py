@@ -1,25 +1,22 @@
 """A request and its answer, at the edges that Falcon leaves open."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from time import perf_counter
-from typing import Any, Final, TypeAlias
+from typing import Any, TypeAlias
 
 from falcon.asgi import App, Request, Response
 
-from plantstore.api.errors import RETRY_AFTER_SECONDS, STATUS, render_error
-from plantstore.api.tracing import REQUEST_ID_FIELD, parse_trace_id, request_id
+from plantstore.api.errors import ANSWERED, RETRY_AFTER_SECONDS, STATUS, render_error
 from plantstore.errors import ErrorCode, RequestError
-from plantstore.observe import Observer, RequestAnswered, RequestRefused
+from plantstore.observe import AnswerObserver, Observer, RequestRefused
+from plantstore.tracing import REQUEST_ID_FIELD, request_id
 
 Scope: TypeAlias = dict[str, Any]
 Event: TypeAlias = Mapping[str, Any]
 Receive: TypeAlias = Callable[[], Awaitable[Event]]
 Send: TypeAlias = Callable[[Event], Awaitable[None]]
 ASGIApp: TypeAlias = Callable[[Scope, Receive, Send], Awaitable[None]]
-
-# Where a scope has the time at which its request began, by `perf_counter`.
-_BEGAN: Final = "plantstore.began"
 
 
 class Exchange:
@@ -33,18 +30,29 @@ class Exchange:
 
     It lets a cancellation pass, which is how uvicorn ends the requests that a stop
     has no more time for. Here they are answered.
+
+    And it tells of each answer. Who answers with another status than 200 leaves it in
+    the scope (ANSWERED): to look into what is sent would cost each request.
     """
 
-    def __init__(self, app: App[Request, Response], observe: Observer) -> None:
+    def __init__(
+        self,
+        app: App[Request, Response],
+        routes: Collection[str],
+        observe: Observer,
+        observe_answer: AnswerObserver,
+    ) -> None:
         self._app = app
         self._observe = observe
+        self._observe_answer = observe_answer
+        self._routes = frozenset(routes)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve a request, or the life of the server (ASGI 3)."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        scope[_BEGAN] = perf_counter()
+        began = perf_counter()
         started = False
 
         async def receive_after_nothing() -> Event:
@@ -61,36 +69,18 @@ class Exchange:
             await self._app(scope, receive_after_nothing, send)
         except asyncio.CancelledError:
             self._observe(RequestRefused(ErrorCode.STORE_UNAVAILABLE))
+            scope[ANSWERED] = STATUS[ErrorCode.STORE_UNAVAILABLE].value
             await _answer_stopping(scope, send)
+        path = scope["path"]
+        route = path if path in self._routes else self._route(path)
+        seconds = perf_counter() - began
+        self._observe_answer(scope, route, scope.get(ANSWERED, 200), seconds)
 
-
-class Answers:
-    """Falcon's middleware that tells of each answer."""
-
-    def __init__(self, observe: Observer) -> None:
-        self._observe = observe
-
-    async def process_response(
-        self,
-        req: Request,
-        resp: Response,
-        resource: object,  # noqa: ARG002
-        req_succeeded: bool,  # noqa: ARG002, FBT001 (Falcon calls it so)
-    ) -> None:
-        """Tell of an answer that is about to be sent."""
-        scope = req.scope
-        client = scope["client"]
-        self._observe(
-            RequestAnswered(
-                method=scope["method"],
-                route=req.uri_template or "",
-                path=scope["raw_path"].decode(),
-                status=resp.status_code,
-                seconds=perf_counter() - scope[_BEGAN],
-                client=client[0] if client else "",
-                request_id=parse_trace_id(req.get_header("traceparent")),
-            )
-        )
+    def _route(self, path: str) -> str:
+        """Return the template that a path is of, or nothing."""
+        # All fields are ids, and stand at the end.
+        template = f"{path[: path.rfind('/')]}/{{id}}"
+        return template if template in self._routes else ""
 
 
 async def _answer_stopping(scope: Scope, send: Send) -> None:

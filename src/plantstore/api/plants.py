@@ -5,6 +5,7 @@ from http import HTTPStatus
 from falcon.asgi import Request, Response
 
 from plantstore.api.auth import Gate
+from plantstore.api.errors import ANSWERED
 from plantstore.api.limits import read_json_body
 from plantstore.api.parameters import (
     LISTING_PARAMETERS,
@@ -85,6 +86,7 @@ class Plants:
         if await self._writer.submit(Deletion(id_)) is Outcome.NO_SUCH_PLANT:
             raise _no_such_plant(id_)
         resp.status = HTTPStatus.NO_CONTENT
+        req.scope[ANSWERED] = HTTPStatus.NO_CONTENT.value
 
 
 def _read_id(req: Request, text: str) -> int:

@@ -58,7 +58,7 @@ class HttpProtocol(HttpToolsProtocol):
     def on_headers_complete(self) -> None:
         """Start the request, unless it offers an upgrade and is about to begin again."""
         version = self.parser.get_http_version()
-        hosts = sum(name == b"host" for name, _ in self.headers)
+        hosts = [name for name, _ in self.headers].count(b"host")
         if version not in _VERSIONS:
             raise _bad_request("The request is not HTTP/1.1")
         if hosts > 1 or (hosts == 0 and version == "1.1"):

@@ -32,13 +32,13 @@ from plantstore.cli.processes import (
 )
 from plantstore.cli.tokens import create_token
 from plantstore.errors import PlantStoreError, StoreUnreachableError, UsageError
-from plantstore.observe import Stopping, tell_all
+from plantstore.observe import AnswerObserver, Stopping, tell_all
 from plantstore.reader import GroupRead
 from plantstore.settings import Settings
 from plantstore.storage import display_url, open_store
 from plantstore.storage.migrate import SchemaPolicy
 from plantstore.store import Store
-from plantstore.telemetry.logs import configure_logs, log_events
+from plantstore.telemetry.logs import configure_logs, log_answers, log_events
 from plantstore.telemetry.metrics import Metrics
 from plantstore.tokens import SCOPES
 from plantstore.writer import GroupCommit
@@ -73,7 +73,10 @@ def _build_app(settings: Settings, files_max: int, metrics_folder: Path | None =
     """Wire one process: with several workers, each calls this for itself."""
     configure_logs()
     metrics = Metrics(metrics_folder)
-    observe = tell_all(log_events(access_log=settings.access_log), metrics.observe)
+    observe = tell_all(log_events(), metrics.observe)
+    observe_answer: AnswerObserver = metrics.observe_answer
+    if settings.access_log:
+        observe_answer = tell_all(log_answers(), metrics.observe_answer)
     store = _open_store_again(settings)
     writer = GroupCommit(
         store,
@@ -113,6 +116,7 @@ def _build_app(settings: Settings, files_max: int, metrics_folder: Path | None =
         ),
         body_bytes_max=settings.body_bytes_max,
         observe=observe,
+        observe_answer=observe_answer,
         on_startup=Stop(settings.drain_seconds, on_stop).take_over,
     )
 

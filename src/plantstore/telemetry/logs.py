@@ -3,20 +3,20 @@
 import logging
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Final, TypeAlias
 
 import structlog
 
 from plantstore.errors import ErrorCode, StoreUnavailableError
 from plantstore.observe import (
+    AnswerObserver,
     CommitFailed,
     Event,
     LookupFailed,
     Observer,
     ReadFailed,
     ReadinessChanged,
-    RequestAnswered,
     RequestFailed,
     RequestRefused,
     Stopping,
@@ -24,6 +24,7 @@ from plantstore.observe import (
     WriterStopped,
 )
 from plantstore.tokens import redact
+from plantstore.tracing import continued_trace
 
 # For how long what repeats is only counted.
 QUIET_SECONDS: Final = 1.0
@@ -124,11 +125,10 @@ def _on_a_timer(seconds: float, call: Callable[[], None]) -> None:
     timer.start()
 
 
-def log_events(*, access_log: bool = False, later: Later = _on_a_timer) -> Observer:
+def log_events(later: Later = _on_a_timer) -> Observer:
     """Return an observer that writes a line for each event, or for a burst of them.
 
     Args:
-        access_log: whether requests that are answered are such events.
         later: waits for the end of a burst.
 
     """
@@ -137,10 +137,7 @@ def log_events(*, access_log: bool = False, later: Later = _on_a_timer) -> Obser
     refusals = _Bursts(log.warning, later)
 
     def observe(event: Event) -> None:
-        if isinstance(event, RequestAnswered):
-            if access_log:
-                log.info("request", **_access(event))
-        elif isinstance(event, RequestRefused):
+        if isinstance(event, RequestRefused):
             if event.code in _TOLD_REFUSALS:
                 reason = event.code.name.lower()
                 refusals.tell("refused", reason, reason=reason)
@@ -177,13 +174,20 @@ def _failure(event: Event) -> tuple[str, BaseException, dict[str, object]] | Non
             return None
 
 
-def _access(event: RequestAnswered) -> dict[str, object]:
-    known = {} if event.request_id is None else {"request_id": event.request_id}
-    return {
-        "method": event.method,
-        "path": redact(event.path),
-        "status": event.status,
-        "seconds": round(event.seconds, 6),
-        "client": event.client,
-        **known,
-    }
+def log_answers() -> AnswerObserver:
+    """Return an observer that writes a line for each answer: the access log."""
+    log: structlog.stdlib.BoundLogger = structlog.get_logger("plantstore")
+
+    def observe(request: Mapping[str, Any], _route: str, status: int, seconds: float) -> None:
+        trace = continued_trace(request["headers"])
+        log.info(
+            "request",
+            method=request["method"],
+            path=redact(request["raw_path"].decode()),
+            status=status,
+            seconds=round(seconds, 6),
+            client=request["client"][0] if request["client"] else None,
+            **({} if trace is None else {"request_id": trace}),
+        )
+
+    return observe

@@ -19,9 +19,9 @@ import platform
 import threading
 import time
 from bisect import bisect_left
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 from prometheus_client import CollectorRegistry
@@ -36,7 +36,8 @@ from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector
 
 from plantstore import __version__
-from plantstore.observe import Committed, Event, RequestAnswered, RequestRefused
+from plantstore.observe import Committed, Event, RequestRefused
+from plantstore.store import Outcome
 
 # Upper bounds in seconds, of OpenTelemetry's semantic conventions for HTTP (`Metric:
 # http.server.request.duration`), as are the methods that are counted by their name.
@@ -127,20 +128,26 @@ class Metrics(Collector):
     def observe(self, event: Event) -> None:
         """Count an event."""
         counts = self._counts
-        if type(event) is RequestAnswered:
-            method = event.method if event.method in METHODS else "_OTHER"
-            series = (event.route, method, event.status)
-            distribution = counts.requests.get(series)
-            if distribution is None:
-                distribution = counts.requests[series] = _none_yet(REQUEST_SECONDS)
-            distribution.add(REQUEST_SECONDS, event.seconds)
-        elif isinstance(event, Committed):
+        if isinstance(event, Committed):
             counts.batches.add(BATCH_CHANGES, len(event.outcomes))
             counts.commits.add(COMMIT_SECONDS, event.seconds)
-            for outcome in set(event.outcomes):
-                _add(counts.changes, {outcome.value: event.outcomes.count(outcome)})
+            for outcome in Outcome:
+                if many := event.outcomes.count(outcome):
+                    _add(counts.changes, {outcome.value: many})
         elif isinstance(event, RequestRefused):
             _add(counts.refused, {event.code.name.lower(): 1})
+
+    def observe_answer(
+        self, request: Mapping[str, Any], route: str, status: int, seconds: float
+    ) -> None:
+        """Count an answer."""
+        method = request["method"]
+        series = (route, method if method in METHODS else "_OTHER", status)
+        distribution = self._counts.requests.get(series)
+        if distribution is None:
+            distribution = self._counts.requests[series] = _none_yet(REQUEST_SECONDS)
+        distribution.counts[bisect_left(REQUEST_SECONDS, seconds)] += 1
+        distribution.sum += seconds
 
     def watch_queue(self, name: str, depth: Callable[[], int]) -> None:
         """Measure a queue from now on, whenever the metrics are asked for."""

@@ -14,16 +14,21 @@ _TRACEPARENT: Final = re.compile(
 REQUEST_ID_FIELD: Final = "X-Request-Id"
 
 
-def parse_trace_id(traceparent: str | None) -> str | None:
+def parse_trace_id(traceparent: str) -> str | None:
     """Return the 32 digits of the trace that a `traceparent` continues; None for a bad one."""
-    match = _TRACEPARENT.fullmatch(traceparent) if traceparent else None
+    match = _TRACEPARENT.fullmatch(traceparent)
     if match is None:
         return None
     version, trace_id, more = match.groups()
     return None if version == "00" and more else trace_id
 
 
+def continued_trace(fields: Iterable[tuple[bytes, bytes]]) -> str | None:
+    """Return the trace that a request with these header fields continues, if it does."""
+    given = [value.decode("latin-1") for name, value in fields if name == b"traceparent"]
+    return parse_trace_id(",".join(given))
+
+
 def request_id(fields: Iterable[tuple[bytes, bytes]]) -> str:
     """Return what a request with these header fields is called: its trace, or by a new id."""
-    given = [value.decode("latin-1") for name, value in fields if name == b"traceparent"]
-    return parse_trace_id(",".join(given)) or secrets.token_hex(16)
+    return continued_trace(fields) or secrets.token_hex(16)

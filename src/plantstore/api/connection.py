@@ -77,6 +77,7 @@ class BoundedConnection(HttpProtocol):
         # What came since a message, the end of its head, or a piece of its body was seen in it.
         self._bytes_before_news = 0
         self._piece_bytes = 0
+        self._first_piece_bytes = 0
         self._answers = 0
         self._taken: tuple[int, int] | None = None
         self._unsent_since = 0.0
@@ -114,11 +115,12 @@ class BoundedConnection(HttpProtocol):
         self._is_arriving = True
         self._owes_since = self.loop.time()
         self._bytes_before_news = 0
+        self._first_piece_bytes = self._piece_bytes
 
     def on_headers_complete(self) -> None:
         """Start the request, unless its head is too large."""
-        if self._bytes_before_news + self._piece_bytes > self._bounds.head_bytes_max:
-            # It may be: of what came in one piece, the parser tells no sizes.
+        if self._bytes_before_news + self._first_piece_bytes > self._bounds.head_bytes_max:
+            # It may be: where in its first piece it began, the parser does not tell.
             size = len(self.url) + sum(len(name) + len(value) + 4 for name, value in self.headers)
             if size > self._bounds.head_bytes_max:
                 raise self._head_too_large()

@@ -5,7 +5,7 @@ import sys
 import plantstore.api.app
 from noop import serve
 from plantstore import observe
-from plantstore.api.exchange import Event, Exchange, Receive, Scope, Send
+from plantstore.api.exchange import Exchange, Receive, Scope, Send
 from plantstore.reader import GroupRead
 from plantstore.settings import Settings
 from plantstore.store import Store
@@ -19,16 +19,7 @@ class _Untold(Exchange):
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        started = False
-
-        async def receive_after_nothing() -> Event:
-            nonlocal started
-            if not started:
-                started = True
-                return {"type": "http.request", "body": b"", "more_body": True}
-            return await receive()
-
-        await self._app(scope, receive_after_nothing, send)
+        await self._serve(scope, receive, send)
 
 
 def _ignore(_event: observe.Event) -> None:

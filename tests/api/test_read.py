@@ -225,7 +225,7 @@ def test_when_too_many_reads_wait_the_answer_is_503_and_creates_go_on() -> None:
     async def test(world: World) -> None:
         answer = await world.send("GET", "/plants/1")
         assert_error(answer, 503, ErrorCode.OVERLOADED)
-        assert answer.headers["Retry-After"] == "1"
+        assert answer.headers["Retry-After"] in {"1", "2", "3", "4", "5"}
         assert (await world.post()).status_code == 200
 
     run(test, World(queue_reads_max=0))

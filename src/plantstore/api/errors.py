@@ -4,13 +4,14 @@ What the domain raises, what the framework raises (404, 405, ...), and what
 nobody foresaw all leave here as an Error record: `{"error": int32, "message": string}`.
 """
 
+import random
 from collections.abc import Mapping
 from http import HTTPStatus
 from types import MappingProxyType
 from typing import Any, Final
 
 import msgspec
-from falcon import MEDIA_JSON, HTTPError, HTTPInternalServerError
+from falcon import MEDIA_JSON, HTTPError
 from falcon.asgi import App, Request, Response
 
 from plantstore.errors import ErrorCode, RateExceededError, RequestError, ScopeMissingError
@@ -43,8 +44,12 @@ STATUS: Final[Mapping[ErrorCode, HTTPStatus]] = MappingProxyType(
     }
 )
 
-# A batch takes milliseconds, and whole seconds are the header's unit (RFC 9110 §10.2.3).
+# Whole seconds are the header's unit (RFC 9110 §10.2.3).
 RETRY_AFTER_SECONDS: Final = 1
+
+# A full queue has room again in milliseconds, but not for all whom it refuses at once. So
+# they are spread, and those who wait for their answers wait little longer for those who do not.
+RETRY_AFTER_OVERLOAD_SECONDS: Final = range(1, 6)
 
 # Where the scope of a request has the status of its answer, as a plain int, unless it is 200.
 ANSWERED: Final = "plantstore.answered"
@@ -56,7 +61,6 @@ _HEADERS: Final[Mapping[ErrorCode, Mapping[str, str]]] = MappingProxyType(
         # RFC 6750 §3.1: no error attribute for one who did not know that a token is needed.
         ErrorCode.TOKEN_MISSING: {"WWW-Authenticate": _CHALLENGE},
         ErrorCode.TOKEN_INVALID: {"WWW-Authenticate": f'{_CHALLENGE}, error="invalid_token"'},
-        ErrorCode.OVERLOADED: {"Retry-After": str(RETRY_AFTER_SECONDS)},
         ErrorCode.STORE_UNAVAILABLE: {"Retry-After": str(RETRY_AFTER_SECONDS)},
         # RFC 9110 §15.5.16: tell what would have been taken.
         ErrorCode.UNSUPPORTED_MEDIA_TYPE: {"Accept": MEDIA_JSON, "Accept-Encoding": "identity"},
@@ -76,36 +80,46 @@ def render_error(code: ErrorCode, message: str) -> bytes:
     return msgspec.json.encode(Error(code, message))
 
 
+def retry_after_overload() -> int:
+    """Return after how many seconds one who was refused for overload may come again."""
+    return random.choice(RETRY_AFTER_OVERLOAD_SECONDS)  # noqa: S311 (no secret)
+
+
 def handle_errors(app: App[Request, Response], observe: Observer) -> None:
     """Make an application answer every failure with an Error record."""
 
+    def answer(req: Request, resp: Response, code: ErrorCode, status: int, message: str) -> None:
+        observe(RequestRefused(code))
+        req.scope[ANSWERED] = status
+        resp.status = status
+        resp.data = render_error(code, message)
+        resp.content_type = MEDIA_JSON
+
     async def on_foreseen(
-        req: Request, _resp: Response, error: RequestError, _params: dict[str, Any]
+        req: Request, resp: Response, error: RequestError, _params: dict[str, Any]
     ) -> None:
-        status = STATUS[error.code]
-        headers = _headers(error)
+        # Answered here: raised as an HTTPError, it would cost twice as much, and a service
+        # that has too much to do has many to answer.
+        status = STATUS[error.code].value
+        resp.set_headers(_headers(error))
         if status >= HTTPStatus.INTERNAL_SERVER_ERROR:
-            headers[REQUEST_ID_FIELD] = request_id(req.scope["headers"])
-        raise HTTPError(status, description=error.message, headers=headers, code=error.code)
+            resp.set_header(REQUEST_ID_FIELD, request_id(req.scope["headers"]))
+        answer(req, resp, error.code, status, error.message)
 
     async def on_unforeseen(
-        req: Request, _resp: Response, error: Exception, _params: dict[str, Any]
+        req: Request, resp: Response, error: Exception, _params: dict[str, Any]
     ) -> None:
         id_ = request_id(req.scope["headers"])
         observe(RequestFailed(error, req.method, req.scope["raw_path"].decode(), id_))
-        raise HTTPInternalServerError(
-            description="The service met an unexpected error", headers={REQUEST_ID_FIELD: id_}
-        )
+        resp.set_header(REQUEST_ID_FIELD, id_)
+        status = STATUS[ErrorCode.INTERNAL].value
+        message = "The service met an unexpected error"
+        answer(req, resp, ErrorCode.INTERNAL, status, message)
 
     def serialize(req: Request, resp: Response, error: HTTPError) -> None:
-        if error.code is None:
-            code, message = _of_framework(req, error)
-        else:
-            code, message = ErrorCode(error.code), error.description
-        observe(RequestRefused(code))
-        req.scope[ANSWERED] = error.status_code
-        resp.data = render_error(code, message or HTTPStatus(error.status_code).phrase)
-        resp.content_type = MEDIA_JSON
+        code, message = _of_framework(req, error)
+        phrase = HTTPStatus(error.status_code).phrase
+        answer(req, resp, code, error.status_code, message or phrase)
 
     app.add_error_handler(Exception, on_unforeseen)
     app.add_error_handler(RequestError, on_foreseen)
@@ -132,5 +146,7 @@ def _headers(error: RequestError) -> dict[str, str]:
             return {"WWW-Authenticate": challenge}
         case RateExceededError(retry_after=seconds):
             return {"Retry-After": str(seconds)}
+        case RequestError(code=ErrorCode.OVERLOADED):
+            return {"Retry-After": str(retry_after_overload())}
         case _:
             return dict(_HEADERS.get(error.code, {}))

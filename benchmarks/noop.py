@@ -20,8 +20,8 @@ import uvicorn
 
 from plantstore.api.app import create_app
 from plantstore.api.auth import Gate
-from plantstore.api.connection import Bounds
 from plantstore.api.exchange import ASGIApp
+from plantstore.api.limits import Bounds
 from plantstore.api.operations import Readiness
 from plantstore.api.rates import Unlimited
 from plantstore.cli.processes import server_config

@@ -130,6 +130,14 @@ class Service:
         tasks = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children")
         return [int(pid) for pid in tasks.read_text(encoding="ascii").split()]
 
+    def open_sockets(self) -> int:
+        """Return how many sockets it has open."""
+        targets = []
+        for file in Path(f"/proc/{self.process.pid}/fd").iterdir():
+            with contextlib.suppress(FileNotFoundError):
+                targets.append(str(file.readlink()))
+        return sum(target.startswith("socket:") for target in targets)
+
     def token(self, *scopes: str, name: str = "test", **changes: Any) -> str:
         """Make a token, as another process would."""
         secret = mint()

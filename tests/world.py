@@ -8,7 +8,7 @@ import httpx
 
 from plantstore.api.app import create_app
 from plantstore.api.auth import Gate
-from plantstore.api.connection import Bounds
+from plantstore.api.limits import Bounds
 from plantstore.api.operations import Readiness
 from plantstore.api.rates import RatePerToken, Unlimited
 from plantstore.errors import ErrorCode

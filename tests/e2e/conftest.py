@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from certificates import make_pair
+
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     engines = metafunc.definition.get_closest_marker("engines")
@@ -38,3 +40,10 @@ def new_database(
         return lambda: f"sqlite:///{tmp_path}/{next(numbers)}.db"
     new: Callable[[], str] = request.getfixturevalue("databases").new
     return new
+
+
+@pytest.fixture
+def tls(tmp_path: Path) -> list[str]:
+    """Return the options with which a service speaks TLS."""
+    pair = make_pair(tmp_path)
+    return ["--tls-certificate", str(pair.certificate), "--tls-key", str(pair.key)]

@@ -1,6 +1,7 @@
 """What one connection may take: time, memory, and its place among the others."""
 
 import contextlib
+import http.client
 import json
 import os
 import signal
@@ -40,15 +41,6 @@ def connect(service: Service) -> Iterator[Callable[[], Wire]]:
             return wire
 
         yield open_one
-
-
-def open_sockets(service: Service) -> int:
-    files = Path(f"/proc/{service.process.pid}/fd")
-    targets = []
-    for file in files.iterdir():
-        with contextlib.suppress(FileNotFoundError):
-            targets.append(str(file.readlink()))
-    return sum(target.startswith("socket:") for target in targets)
 
 
 def peak_memory(service: Service) -> int:
@@ -168,7 +160,7 @@ def test_who_does_not_take_an_answer_is_hung_up_on(service: Service) -> None:
     with opened(service.database) as store:
         store.apply_changes([NewPlant(id_, "x" * 1000) for id_ in range(1000)])
     token = service.token()
-    before = open_sockets(service)
+    before = service.open_sockets()
     request = b"GET /plants?limit=1000 HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %b\r\n\r\n"
 
     with socket.socket() as taker, socket.socket() as closer:
@@ -178,8 +170,8 @@ def test_who_does_not_take_an_answer_is_hung_up_on(service: Service) -> None:
             each.sendall(request % token.encode() * 20)
             if last:
                 each.sendall((request % token.encode())[:-2] + last)
-        wait_until(lambda: open_sockets(service) >= before + 2)
-        wait_until(lambda: open_sockets(service) <= before)
+        wait_until(lambda: service.open_sockets() >= before + 2)
+        wait_until(lambda: service.open_sockets() <= before)
 
 
 def test_of_too_many_who_do_not_take_their_answers_the_slowest_is_hung_up_on(
@@ -191,14 +183,14 @@ def test_of_too_many_who_do_not_take_their_answers_the_slowest_is_hung_up_on(
             store.apply_changes([NewPlant(id_, "x" * 1000) for id_ in range(1000)])
         request = b"GET /plants?limit=1000 HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %b\r\n\r\n"
         request %= service.token().encode()
-        before = open_sockets(service)
+        before = service.open_sockets()
         wires = []
         for _ in range(4):
             wire = stack.enter_context(contextlib.closing(Wire(service.port)))
             wire.send(request * 20)
             assert wire.file.read(12) == b"HTTP/1.1 200"
             wires.append(wire)
-        wait_until(lambda: open_sockets(service) == before + 2)
+        wait_until(lambda: service.open_sockets() == before + 2)
 
         for wire in wires[2:]:
             wire.file.readline()
@@ -345,12 +337,13 @@ def test_past_the_bound_connections_are_refused_and_the_others_are_served(tmp_pa
             wire.close()
 
         def is_served() -> bool:
-            wire = Wire(service.port)
-            with contextlib.suppress(OSError):
-                wire.send(request)
-            served = wire.answer()[0] == 200
-            wire.close()
-            return served
+            client = service.client(None)
+            try:
+                return client.send("GET", "/healthz").status == 200
+            except (OSError, http.client.HTTPException):
+                return False
+            finally:
+                client.close()
 
         wait_until(is_served)
     assert any("too_many_connections" in line for line in service.log)

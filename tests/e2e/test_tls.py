@@ -4,34 +4,15 @@ import http.client
 import re
 import socket
 import ssl
-import subprocess
 from pathlib import Path
-from typing import NamedTuple
 
 import pytest
 
+from certificates import Pair, make_pair
 from command import run
 from service import Service
 
 pytestmark = pytest.mark.engines("sqlite")
-
-
-class Pair(NamedTuple):
-    """A certificate and its key."""
-
-    certificate: Path
-    key: Path
-
-
-def make_pair(folder: Path, name: str = "tls", *, passphrase: bool = False) -> Pair:
-    """Make a certificate for loopback that signs itself."""
-    pair = Pair(folder / f"{name}.crt", folder / f"{name}.key")
-    encrypted = ["-passout", "pass:secret"] if passphrase else ["-noenc"]
-    command = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256"]
-    command += [*encrypted, "-keyout", str(pair.key), "-out", str(pair.certificate), "-days", "2"]
-    command += ["-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1"]
-    subprocess.run(command, check=True, capture_output=True)
-    return pair
 
 
 @pytest.fixture

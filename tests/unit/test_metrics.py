@@ -11,7 +11,8 @@ from plantstore import __version__
 from plantstore.errors import ErrorCode
 from plantstore.observe import Committed, RequestRefused, WriterStarted
 from plantstore.store import Outcome
-from plantstore.telemetry.metrics import BATCH_CHANGES, COMMIT_SECONDS, REQUEST_SECONDS, Metrics
+from plantstore.telemetry.counts import BATCH_CHANGES, COMMIT_SECONDS, REQUEST_SECONDS
+from plantstore.telemetry.metrics import Metrics
 from postgres import wait_until
 
 LABELS = {

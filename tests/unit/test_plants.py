@@ -16,6 +16,14 @@ class Invalid(Exception):  # noqa: N818 (a verdict, not an error)
     """The reference refuses."""
 
 
+def number(text: str) -> Fraction:
+    """Read a number exactly, but one that is surely no int64, as any such."""
+    mantissa, _, exponent = text.lower().partition("e")
+    if exponent and abs(int(exponent)) > 1000:  # 10 to the power of it might fill the memory
+        return Fraction(0) if not set(mantissa) & set("123456789") else Fraction(1, 3)
+    return Fraction(text)
+
+
 def reference(body: bytes) -> NewPlant:
     """Read a NewPlant as the standards say, without a thought for speed."""
 
@@ -33,8 +41,8 @@ def reference(body: bytes) -> NewPlant:
     try:
         record = json.loads(
             body.decode(),
-            parse_int=Fraction,
-            parse_float=Fraction,
+            parse_int=number,
+            parse_float=number,
             parse_constant=refuse,
             object_pairs_hook=members,
         )
@@ -44,9 +52,9 @@ def reference(body: bytes) -> NewPlant:
         raise Invalid
     # Where a member stands more than once, the last one counts (docs/decisions/0004);
     # a name or tag before it must be a string nevertheless.
-    number = record["id"][-1]
-    is_integer = isinstance(number, Fraction) and number.denominator == 1
-    if not is_integer or not ID_MIN <= number <= ID_MAX:
+    id_ = record["id"][-1]
+    is_integer = isinstance(id_, Fraction) and id_.denominator == 1
+    if not is_integer or not ID_MIN <= id_ <= ID_MAX:
         raise Invalid
     for text in record["name"] + record.get("tag", []):
         if not isinstance(text, str):

@@ -6,9 +6,9 @@ from collections.abc import Callable
 from falcon.asgi import App, Request, Response
 
 from plantstore.api.auth import Gate
-from plantstore.api.connection import BOUNDS, Bounds
 from plantstore.api.errors import handle_errors
 from plantstore.api.exchange import ASGIApp, Event, Exchange
+from plantstore.api.limits import BOUNDS, Bounds
 from plantstore.api.openapi import Document
 from plantstore.api.operations import Liveness, Measurements, Readiness, RenderMetrics
 from plantstore.api.plants import Plants

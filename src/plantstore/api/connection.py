@@ -1,23 +1,19 @@
 """What one connection may take of the service: its time, its memory, its place."""
 
 import asyncio
-from dataclasses import dataclass
+import heapq
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final, cast
 
 from uvicorn.config import Config
+from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 from uvicorn.server import ServerState
 
+from plantstore.api.errors import ANSWERED, STATUS
+from plantstore.api.limits import BOUNDS, Bounds
 from plantstore.api.protocol import HttpProtocol
 from plantstore.errors import ErrorCode, RequestError
-from plantstore.observe import Observer, RequestRefused
-
-if TYPE_CHECKING:
-    from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
-
-# Where the application leaves the bounds for its connections, in the state that a server
-# carries from its start to each of them.
-BOUNDS: Final = "plantstore.bounds"
+from plantstore.observe import RequestRefused
 
 # A client that takes an answer takes so much of it in the time that a request has.
 TAKEN_BYTES_MIN: Final = 64 * 1024
@@ -25,31 +21,12 @@ TAKEN_BYTES_MIN: Final = 64 * 1024
 # Of the head, so much does not count: method, version, and the ends of two lines.
 _UNCOUNTED_BYTES: Final = 64
 
-# A look that comes so much later than it was to tells that the loop was held up, and
-# may not have read yet what clients sent in time.
-LATE_SECONDS: Final = 1.0
+# Who is out of time is looked at once more so much later: if the loop was held up, what
+# they sent in time is read by then.
+GRACE_SECONDS: Final = 0.1
 
-
-@dataclass(frozen=True, slots=True)
-class Bounds:
-    """What connections are held to.
-
-    Args:
-        request_seconds: in which a request arrives whole, the first or the next
-            one begins, and some of an answer is taken.
-        head_bytes_max: of the request target and the header fields.
-        connections_max: that are open at a time.
-        unsent_answers_max: large answers that are on their way at a time; past it, the
-            client that is the slowest to take its own is hung up on.
-        observe: is told what is refused.
-
-    """
-
-    request_seconds: float
-    head_bytes_max: int
-    connections_max: int
-    unsent_answers_max: int
-    observe: Observer
+# Of the time that a stop waits, the part after which who does not take an answer is given up.
+_STOP_PART: Final = 0.9
 
 
 class BoundedConnection(HttpProtocol):
@@ -70,9 +47,12 @@ class BoundedConnection(HttpProtocol):
         super().__init__(config, server_state, app_state, _loop)
         self._bounds: Bounds = app_state[BOUNDS]
         self._watch: asyncio.TimerHandle | None = None
-        self._look_at = 0.0
+        self._stop: asyncio.TimerHandle | None = None
+        self._running: RequestResponseCycle | None = None
+        self.is_given_up = False
         # Since when the client owes a request, and whether it has begun one.
         self._owes_since = 0.0
+        self._out_of_time_since = -1.0
         self._is_arriving = False
         # What came since a message, the end of its head, or a piece of its body was seen in it.
         self._bytes_before_news = 0
@@ -93,9 +73,14 @@ class BoundedConnection(HttpProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Forget the connection."""
-        if self._watch is not None:
-            self._watch.cancel()
-            self._watch = None
+        for timer in (self._watch, self._stop):
+            if timer is not None:
+                timer.cancel()
+        # Uvicorn tells the request that came last, which need not be the one that is served.
+        self.pipeline.clear()
+        if self._running is not None:
+            self._running.disconnected = True
+            self._running.message_event.set()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
@@ -148,55 +133,92 @@ class BoundedConnection(HttpProtocol):
             self._is_arriving = False
 
     def pause_writing(self) -> None:
-        """Wait until the client took some of its answer; of too many who wait, give one up."""
+        """Wait until the client took some of its answer; of too many who wait, give some up."""
         super().pause_writing()
         self._unsent_since = self.loop.time()
         waiting = [
             each
             for each in self.connections
-            if isinstance(each, BoundedConnection) and each.flow.write_paused
+            if isinstance(each, BoundedConnection)
+            and each.flow.write_paused
+            and not each.is_given_up
         ]
-        if len(waiting) > self._bounds.unsent_answers_max:
-            min(waiting, key=attrgetter("_unsent_since")).transport.abort()
+        excess = len(waiting) - self._bounds.unsent_answers_max
+        for slowest in heapq.nsmallest(excess, waiting, key=attrgetter("_unsent_since")):
+            slowest.give_up()
+
+    def shutdown(self) -> None:
+        """Close when what was asked is answered; give up in time who does not take an answer."""
+        super().shutdown()
+        patience = self.config.timeout_graceful_shutdown or 0
+        self._stop = self.loop.call_later(_STOP_PART * patience, self._give_up_unsent)
+
+    def _give_up_unsent(self) -> None:
+        if self.transport.get_write_buffer_size() or self.transport.is_closing():
+            self.give_up()
 
     def refuse(self, error: RequestError) -> None:
         """Answer what did not become a request, and hang up."""
-        self._bounds.observe(RequestRefused(error.code))
+        if not self._is_an_answer_due():
+            self._bounds.observe(RequestRefused(error.code))
+            request: RequestResponseCycle | None = self.cycle
+            if request is not None and not request.response_complete:
+                cast("dict[str, Any]", request.scope)[ANSWERED] = STATUS[error.code].value
         super().refuse(error)
 
+    def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:  # noqa: ANN401 (uvicorn's)
+        self._running = cycle
+        super()._start_asgi_task(cycle, app)
+
     def _look_in(self, seconds: float) -> None:
-        self._look_at = self.loop.time() + seconds
         self._watch = self.loop.call_later(seconds, self._look)
 
     def _look(self) -> None:
         """Hang up if the client owes something for too long; if not, look again when it may."""
         patience = self._bounds.request_seconds
-        now = self.loop.time()
         if self.transport.get_write_buffer_size():
             if self._takes_nothing():
-                self.transport.abort()
+                self.give_up()
             else:
                 self._look_in(patience)
             return
         self._taken = None
-        if now > self._look_at + LATE_SECONDS:
-            self._owes_since = now
-        left = self._owes_since + patience - now if self._owes_a_request() else patience
-        if left > 0:
-            self._look_in(left)
-        elif self._is_arriving:
-            message = f"The request did not arrive whole within {patience:g} seconds"
-            self.refuse(RequestError(ErrorCode.REQUEST_TIMEOUT, message))
+        if self.transport.is_closing():  # and the client, who speaks TLS, does not say goodbye
+            self.give_up()
+            return
+        left = self._owes_since + patience - self.loop.time()
+        if not self._owes_a_request():
             self._look_in(patience)
+        elif left > 0:
+            self._look_in(left)
+        elif self._out_of_time_since != self._owes_since:
+            self._out_of_time_since = self._owes_since
+            self._look_in(GRACE_SECONDS)
+        else:
+            self._hang_up()
+            self._look_in(patience)
+
+    def _hang_up(self) -> None:
+        if self._is_arriving:
+            message = (
+                f"The request did not arrive whole within {self._bounds.request_seconds:g} seconds"
+            )
+            self.refuse(RequestError(ErrorCode.REQUEST_TIMEOUT, message))
         else:
             self.transport.close()
-            self._look_in(patience)
+
+    def give_up(self) -> None:
+        """Close the connection without a word; who is answered is not told the rest."""
+        self.is_given_up = True
+        self.transport.abort()
 
     def _owes_a_request(self) -> bool:
         if self.flow.read_paused:
             return False
         request: RequestResponseCycle | None = self.cycle
-        return request is None or request.response_complete or request.more_body
+        if request is None or request.response_complete:
+            return True
+        return request.more_body and not request.waiting_for_100_continue
 
     def _takes_nothing(self) -> bool:
         """Tell whether too little was taken since the last look at an answer on its way."""

@@ -89,8 +89,9 @@ def handle_errors(app: App[Request, Response], observe: Observer) -> None:
     """Make an application answer every failure with an Error record."""
 
     def answer(req: Request, resp: Response, code: ErrorCode, status: int, message: str) -> None:
-        observe(RequestRefused(code))
-        req.scope[ANSWERED] = status
+        if ANSWERED not in req.scope:  # or the client was told, or is gone
+            observe(RequestRefused(code))
+            req.scope[ANSWERED] = status
         resp.status = status
         resp.data = render_error(code, message)
         resp.content_type = MEDIA_JSON

@@ -26,6 +26,9 @@ ASGIApp: TypeAlias = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 _REQUEST_ID_FIELD: Final = REQUEST_ID_FIELD.lower().encode()
 
+# The status, by a convention of servers, of who went away before the answer.
+CLIENT_GONE: Final = 499
+
 # What changes nothing, and so waits for no commit (RFC 9110 §9.2.1).
 _SAFE_METHODS: Final = frozenset({"GET", "HEAD", "OPTIONS", "TRACE"})
 
@@ -98,6 +101,7 @@ class Exchange:
                 return {"type": "http.request", "body": b"", "more_body": True}
             event = await receive()
             if event["type"] == "http.disconnect":
+                scope.setdefault(ANSWERED, CLIENT_GONE)
                 raise RequestError(ErrorCode.BAD_REQUEST, "The body broke off")
             return event
 

@@ -1,11 +1,13 @@
-"""What a request may send."""
+"""What clients may ask of the service."""
 
 import re
+from dataclasses import dataclass
 from typing import Final
 
 from falcon.asgi import Request
 
 from plantstore.errors import ErrorCode, RequestError
+from plantstore.observe import Observer
 
 # Media types and charsets in any case; a charset may be quoted (RFC 9110 §8.3.1).
 _JSON_MEDIA_TYPE: Final = re.compile(
@@ -14,6 +16,32 @@ _JSON_MEDIA_TYPE: Final = re.compile(
 
 # As much of a refused header or parameter as an error message quotes.
 _QUOTED_CHARACTERS_MAX: Final = 40
+
+# Where the application leaves the bounds for its connections, in the state that a server
+# carries from its start to each of them.
+BOUNDS: Final = "plantstore.bounds"
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """What connections are held to.
+
+    Args:
+        request_seconds: in which a request arrives whole, the first or the next
+            one begins, and some of an answer is taken.
+        head_bytes_max: of the request target and the header fields.
+        connections_max: that are open at a time.
+        unsent_answers_max: large answers that are on their way at a time; past it, the
+            client that is the slowest to take its own is hung up on.
+        observe: is told what is refused.
+
+    """
+
+    request_seconds: float
+    head_bytes_max: int
+    connections_max: int
+    unsent_answers_max: int
+    observe: Observer
 
 
 def shorten(text: str) -> str:

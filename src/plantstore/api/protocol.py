@@ -80,12 +80,7 @@ class HttpProtocol(HttpToolsProtocol):
         While a request that came before it waits for its answer, only hang up: the
         client would take this for the answer to that one.
         """
-        request: RequestResponseCycle | None = self.cycle
-        if (
-            request
-            and not request.response_complete
-            and (request.response_started or not request.more_body)
-        ):
+        if self._is_an_answer_due():
             self.transport.close()
             return
         status = STATUS[error.code]
@@ -101,6 +96,15 @@ class HttpProtocol(HttpToolsProtocol):
         lines = [b"%s: %s\r\n" % header for header in headers]
         self.transport.write(b"".join([STATUS_LINE[status], *lines, b"\r\n", body]))
         self.transport.close()
+
+    def _is_an_answer_due(self) -> bool:
+        """Tell whether what is sent now would be taken for the answer to another request."""
+        request: RequestResponseCycle | None = self.cycle
+        if self.pipeline:
+            return True
+        if request is None or request.response_complete:
+            return False
+        return request.response_started or not request.more_body
 
     def _begin_again_without_upgrade(self) -> None:
         """Give the head to a new parser, but for the field that offers the upgrade."""

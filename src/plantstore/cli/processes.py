@@ -21,8 +21,9 @@ from plantstore.api.connection import BoundedConnection
 from plantstore.api.exchange import ASGIApp
 from plantstore.settings import Settings
 
-# In which a client has to finish the handshake of TLS; the bounds of a connection hold from then.
-HANDSHAKE_SECONDS: Final = 10.0
+# In which a client has to finish the handshake of TLS, and to say goodbye; the bounds of a
+# connection hold in between.
+HANDSHAKE_SECONDS: Final = 5.0
 
 # Open files that are no connections: of the store, a check or a backup, the log, the listener.
 OTHER_FILES_MAX: Final = 100
@@ -62,6 +63,7 @@ class Loop(uvloop.Loop):
         """Listen, as the loop below does."""
         if kwargs.get("ssl"):
             kwargs["ssl_handshake_timeout"] = HANDSHAKE_SECONDS
+            kwargs["ssl_shutdown_timeout"] = HANDSHAKE_SECONDS
         return await super().create_server(*args, **kwargs)
 
 

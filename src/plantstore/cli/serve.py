@@ -19,8 +19,8 @@ from uvicorn.config import STARTUP_FAILURE
 
 from plantstore.api.app import create_app
 from plantstore.api.auth import Gate
-from plantstore.api.connection import Bounds
 from plantstore.api.exchange import ASGIApp
+from plantstore.api.limits import Bounds
 from plantstore.api.operations import Readiness
 from plantstore.api.rates import RateLimit, RatePerToken, Unlimited
 from plantstore.cli.processes import (

@@ -122,7 +122,10 @@ class _Bursts:
 def _on_a_timer(seconds: float, call: Callable[[], None]) -> None:
     timer = threading.Timer(seconds, call)
     timer.daemon = True
-    timer.start()
+    try:
+        timer.start()
+    except RuntimeError:  # There may be too many threads, or an end of all.
+        call()
 
 
 def log_events(later: Later = _on_a_timer) -> Observer:

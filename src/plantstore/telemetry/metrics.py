@@ -38,71 +38,19 @@ from prometheus_client.registry import Collector
 from plantstore import __version__
 from plantstore.observe import Committed, Event, RequestRefused
 from plantstore.store import Outcome
-
-# Upper bounds in seconds, of OpenTelemetry's semantic conventions for HTTP (`Metric:
-# http.server.request.duration`), as are the methods that are counted by their name.
-REQUEST_SECONDS: Final = (
-    0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0,
-)  # fmt: skip
-METHODS: Final = frozenset(
-    {"CONNECT", "DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT", "TRACE"}
+from plantstore.telemetry.counts import (
+    BATCH_CHANGES,
+    COMMIT_SECONDS,
+    METHODS,
+    REQUEST_SECONDS,
+    Counts,
+    Distribution,
+    add,
+    none_yet,
 )
-
-# A commit on a good disk takes a millisecond, and one that waits for another process a second.
-COMMIT_SECONDS: Final = (0.0005, 0.001, 0.0025, *REQUEST_SECONDS)
-
-BATCH_CHANGES: Final = (1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0, 1000.0)
 
 # How old what another worker counted may be.
 SHARE_SECONDS: Final = 1.0
-
-
-class _Distribution(msgspec.Struct):
-    """How many values lie between each two bounds, and their sum."""
-
-    counts: list[int]
-    sum: float = 0.0
-
-    def add(self, bounds: Sequence[float], value: float) -> None:
-        self.counts[bisect_left(bounds, value)] += 1
-        self.sum += value
-
-    def merge(self, other: "_Distribution") -> None:
-        self.counts = [
-            ours + theirs for ours, theirs in zip(self.counts, other.counts, strict=True)
-        ]
-        self.sum += other.sum
-
-
-def _none_yet(bounds: Sequence[float]) -> _Distribution:
-    return _Distribution([0] * (len(bounds) + 1))
-
-
-class _Counts(msgspec.Struct):
-    """What one process counted, or several together."""
-
-    # By route, method, and status.
-    requests: dict[tuple[str, str, int], _Distribution] = msgspec.field(default_factory=dict)
-    batches: _Distribution = msgspec.field(default_factory=lambda: _none_yet(BATCH_CHANGES))
-    commits: _Distribution = msgspec.field(default_factory=lambda: _none_yet(COMMIT_SECONDS))
-    # By outcome, by reason, and by queue.
-    changes: dict[str, int] = msgspec.field(default_factory=dict)
-    refused: dict[str, int] = msgspec.field(default_factory=dict)
-    waiting: dict[str, int] = msgspec.field(default_factory=dict)
-
-    def merge(self, other: "_Counts") -> None:
-        for series, distribution in other.requests.items():
-            self.requests.setdefault(series, _none_yet(REQUEST_SECONDS)).merge(distribution)
-        self.batches.merge(other.batches)
-        self.commits.merge(other.commits)
-        _add(self.changes, other.changes)
-        _add(self.refused, other.refused)
-        _add(self.waiting, other.waiting)
-
-
-def _add(counts: dict[str, int], others: dict[str, int]) -> None:
-    for name, count in others.items():
-        counts[name] = counts.get(name, 0) + count
 
 
 class Metrics(Collector):
@@ -115,13 +63,14 @@ class Metrics(Collector):
     """
 
     def __init__(self, folder: Path | None = None) -> None:
-        self._counts = _Counts()
+        self._counts = Counts()
         self._queues: dict[str, Callable[[], int]] = {}
         self._registry = CollectorRegistry()
         self._registry.register(self)
         self._folder = folder
         if folder is not None:
             # A process may have the id of one that is gone.
+            self._file_lock = threading.Lock()
             self._file = folder / f"{os.getpid()}-{time.monotonic_ns()}"
             threading.Thread(target=self._share, name="metrics", daemon=True).start()
 
@@ -133,9 +82,9 @@ class Metrics(Collector):
             counts.commits.add(COMMIT_SECONDS, event.seconds)
             for outcome in Outcome:
                 if many := event.outcomes.count(outcome):
-                    _add(counts.changes, {outcome.value: many})
+                    add(counts.changes, {outcome.value: many})
         elif isinstance(event, RequestRefused):
-            _add(counts.refused, {event.code.name.lower(): 1})
+            add(counts.refused, {event.code.name.lower(): 1})
 
     def observe_answer(
         self, request: Mapping[str, Any], route: str, status: int, seconds: float
@@ -145,7 +94,7 @@ class Metrics(Collector):
         series = (route, method if method in METHODS else "_OTHER", status)
         distribution = self._counts.requests.get(series)
         if distribution is None:
-            distribution = self._counts.requests[series] = _none_yet(REQUEST_SECONDS)
+            distribution = self._counts.requests[series] = none_yet(REQUEST_SECONDS)
         distribution.counts[bisect_left(REQUEST_SECONDS, seconds)] += 1
         distribution.sum += seconds
 
@@ -199,42 +148,52 @@ class Metrics(Collector):
         build = {"version": __version__, "python": platform.python_version()}
         yield InfoMetricFamily("plantstore_build", "What is running.", build)
 
-    def _own_counts(self) -> _Counts:
+    def _own_counts(self) -> Counts:
         """Return a copy, with the queues as they are now."""
         ours = self._counts
-        copy = _Counts(waiting={name: depth() for name, depth in self._queues.items()})
+        copy = Counts(waiting={name: depth() for name, depth in self._queues.items()})
         # list() takes them in one step, whatever another thread adds meanwhile.
         for series, distribution in list(ours.requests.items()):
-            copy.requests[series] = _none_yet(REQUEST_SECONDS)
+            copy.requests[series] = none_yet(REQUEST_SECONDS)
             copy.requests[series].merge(distribution)
-        copy.merge(_Counts({}, ours.batches, ours.commits, dict(ours.changes), dict(ours.refused)))
+        copy.merge(Counts({}, ours.batches, ours.commits, dict(ours.changes), dict(ours.refused)))
         return copy
 
-    def _all_counts(self) -> _Counts:
-        counts = self._own_counts()
-        for file in self._folder.glob("*[0-9]") if self._folder is not None else ():
+    def _all_counts(self) -> Counts:
+        if self._folder is None:
+            return self._own_counts()
+        # What is told here, another that is asked next tells too, or counters would go back.
+        counts = self._leave()
+        for file in self._folder.glob("*[0-9]"):
             if file == self._file:
                 continue
-            others = msgspec.msgpack.decode(file.read_bytes(), type=_Counts)
+            others = msgspec.msgpack.decode(file.read_bytes(), type=Counts)
             if not _is_alive(int(file.name.partition("-")[0])):
                 others.waiting = {}
             counts.merge(others)
         return counts
 
-    def _share(self) -> None:
+    def _leave(self) -> Counts:
+        """Leave what was counted for the other workers, and return it."""
         draft = self._file.with_name(f"{self._file.name}.draft")
-        while True:
-            time.sleep(SHARE_SECONDS)
+        with self._file_lock:
+            counts = self._own_counts()
             # The service goes on without: the folder may be gone with the parent, or full.
             with contextlib.suppress(OSError):
-                draft.write_bytes(msgspec.msgpack.encode(self._own_counts()))
+                draft.write_bytes(msgspec.msgpack.encode(counts))
                 draft.replace(self._file)
+        return counts
+
+    def _share(self) -> None:
+        while True:
+            time.sleep(SHARE_SECONDS)
+            self._leave()
 
 
 def _fill(
     metric: HistogramMetricFamily,
     bounds: Sequence[float],
-    distribution: _Distribution,
+    distribution: Distribution,
     *labels: str,
 ) -> None:
     """Add what lies up to each bound, and in all."""

@@ -1,0 +1,74 @@
+"""What one process counted, or several together."""
+
+from bisect import bisect_left
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
+
+# Upper bounds in seconds, of OpenTelemetry's semantic conventions for HTTP (`Metric:
+# http.server.request.duration`), as are the methods that are counted by their name.
+REQUEST_SECONDS: Final = (
+    0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0,
+)  # fmt: skip
+METHODS: Final = frozenset(
+    {"CONNECT", "DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT", "TRACE"}
+)
+
+# A commit on a good disk takes a millisecond, and one that waits for another process a second.
+COMMIT_SECONDS: Final = (0.0005, 0.001, 0.0025, *REQUEST_SECONDS)
+
+BATCH_CHANGES: Final = (1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0, 1000.0)
+
+
+class Distribution(msgspec.Struct):
+    """How many values lie between each two bounds, and their sum."""
+
+    counts: list[int]
+    sum: float = 0.0
+
+    def add(self, bounds: Sequence[float], value: float) -> None:
+        """Count a value."""
+        self.counts[bisect_left(bounds, value)] += 1
+        self.sum += value
+
+    def merge(self, other: "Distribution") -> None:
+        """Count what another did, too."""
+        self.counts = [
+            ours + theirs for ours, theirs in zip(self.counts, other.counts, strict=True)
+        ]
+        self.sum += other.sum
+
+
+def none_yet(bounds: Sequence[float]) -> Distribution:
+    """Return a distribution of nothing."""
+    return Distribution([0] * (len(bounds) + 1))
+
+
+class Counts(msgspec.Struct):
+    """What one process counted, or several together."""
+
+    # By route, method, and status.
+    requests: dict[tuple[str, str, int], Distribution] = msgspec.field(default_factory=dict)
+    batches: Distribution = msgspec.field(default_factory=lambda: none_yet(BATCH_CHANGES))
+    commits: Distribution = msgspec.field(default_factory=lambda: none_yet(COMMIT_SECONDS))
+    # By outcome, by reason, and by queue.
+    changes: dict[str, int] = msgspec.field(default_factory=dict)
+    refused: dict[str, int] = msgspec.field(default_factory=dict)
+    waiting: dict[str, int] = msgspec.field(default_factory=dict)
+
+    def merge(self, other: "Counts") -> None:
+        """Count what another did, too."""
+        for series, distribution in other.requests.items():
+            self.requests.setdefault(series, none_yet(REQUEST_SECONDS)).merge(distribution)
+        self.batches.merge(other.batches)
+        self.commits.merge(other.commits)
+        add(self.changes, other.changes)
+        add(self.refused, other.refused)
+        add(self.waiting, other.waiting)
+
+
+def add(counts: dict[str, int], others: dict[str, int]) -> None:
+    """Count what others did, too, by name."""
+    for name, count in others.items():
+        counts[name] = counts.get(name, 0) + count

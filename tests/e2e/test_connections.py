@@ -1,0 +1,145 @@
+"""Who shares a connection, or a moment, with one who misbehaves."""
+
+import contextlib
+import json
+import signal
+import socket
+import ssl
+import struct
+from pathlib import Path
+
+import pytest
+
+from plantstore.plants import NewPlant
+from postgres import wait_until
+from service import Service, opened, stored_plants
+from wire import Wire, head, with_length
+
+pytestmark = pytest.mark.engines("sqlite")
+
+BODY = b'{"id":1,"name":"a"}'
+PAGE = b"GET /plants?limit=1000 HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %b\r\n\r\n"
+
+
+def fill(service: Service) -> None:
+    with opened(service.database) as store:
+        store.apply_changes([NewPlant(id_, "x" * 1000) for id_ in range(1000)])
+
+
+def slow_reader(service: Service, stack: contextlib.ExitStack) -> socket.socket:
+    reader = stack.enter_context(socket.socket())
+    reader.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    reader.connect(("127.0.0.1", service.port))
+    return reader
+
+
+@pytest.mark.parametrize(
+    "second",
+    [b"ZZ\r\n", b"0\r\n" + b"X: y\r\n" * 10_000],
+    ids=["no chunk", "trailers"],
+)
+def test_a_stored_plant_does_not_get_the_refusal_of_the_body_behind_it(
+    tmp_path: Path, second: bytes
+) -> None:
+    with Service(tmp_path) as service:
+        token = service.token()
+        length, body = with_length(BODY)
+        wire = Wire(service.port)
+        wire.send(head(token, length) + body)
+        assert wire.answer()[0] == 200
+
+        with contextlib.suppress(OSError):
+            wire.send(
+                head(token, length)
+                + body.replace(b"1", b"2")
+                + head(token, b"Transfer-Encoding: chunked")
+                + second
+            )
+
+        with contextlib.suppress(OSError):
+            answers = wire.file.read()
+            assert b" 400 " not in answers
+            assert b" 431 " not in answers
+        wire.close()
+
+
+def test_a_stop_does_not_wait_for_who_takes_no_answer(tmp_path: Path) -> None:
+    options = ["--request-seconds", "3600", "--stop-seconds", "2"]
+    with Service(tmp_path, *options) as service, contextlib.ExitStack() as stack:
+        fill(service)
+        request = PAGE % service.token().encode()
+        for _ in range(10):
+            reader = slow_reader(service, stack)
+            reader.sendall(request * 20)
+            assert reader.recv(12) == b"HTTP/1.1 200"
+
+        assert service.stop() == 0
+
+    assert not any("Traceback" in line or "Exception" in line for line in service.log)
+
+
+def test_answers_that_are_ready_in_one_moment_are_bounded_too(tmp_path: Path) -> None:
+    options = ["--unsent-answers-max", "2", "--request-seconds", "3600"]
+    with Service(tmp_path, *options) as service, contextlib.ExitStack() as stack:
+        fill(service)
+        request = PAGE % service.token().encode()
+        client = service.client(None)
+        assert client.send("GET", "/healthz").status == 200
+        before = service.open_sockets()
+        readers = [slow_reader(service, stack) for _ in range(10)]
+        wait_until(lambda: service.open_sockets() == before + 10)
+
+        service.process.send_signal(signal.SIGSTOP)
+        for reader in readers:
+            reader.sendall(request * 20)
+        service.process.send_signal(signal.SIGCONT)
+
+        wait_until(lambda: service.open_sockets() <= before + 2)
+        client.close()
+
+
+def test_clients_that_go_away_leave_no_trace_in_the_log(tmp_path: Path) -> None:
+    with Service(tmp_path) as service:
+        token = service.token()
+        length, body = with_length(BODY)
+        for id_ in range(30):
+            wire = Wire(service.port)
+            one = head(token, length) + body
+            wire.send(one + one + head(token, b"Content-Length: 100") + body[: id_ % 10])
+            wire.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            wire.close()
+        client = service.client(token)
+        assert client.post(NewPlant(2, "b")).status == 200
+        client.close()
+
+    assert not any("Exception" in line or "refused" in line for line in service.log)
+    assert stored_plants(service.database).keys() <= {1, 2}
+
+
+def test_who_is_told_408_is_counted_and_logged_as_that_alone(tmp_path: Path) -> None:
+    with Service(tmp_path, "--access-log", "--request-seconds", "0.5") as service:
+        wire = Wire(service.port)
+        wire.send(head(service.token(), b"Content-Length: 100") + BODY)
+        assert wire.answer()[0] == 408
+        wire.close()
+
+    lines = [json.loads(line) for line in service.log[1:]]
+    assert [line["status"] for line in lines if line["event"] == "request"] == [408]
+    refused = [line["reason"] for line in lines if line["event"] == "refused"]
+    assert refused == ["request_timeout"]
+
+
+def test_over_tls_too_who_says_nothing_is_hung_up_on_once(tmp_path: Path, tls: list[str]) -> None:
+    with Service(tmp_path, *tls, "--request-seconds", "0.5") as service:
+        context = ssl.create_default_context()
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+        plain = socket.create_connection(("127.0.0.1", service.port))
+        silent = context.wrap_socket(plain)
+        silent.sendall(b"GET /hea")
+        before = service.open_sockets()
+
+        wait_until(lambda: service.open_sockets() < before)
+        silent.close()
+
+    assert sum("request_timeout" in line for line in service.log) == 1

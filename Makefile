@@ -44,6 +44,9 @@ bench: $(VENV)/.dev ## measure into benchmarks/results/ (needs wrk and sqlite3; 
 	$(BIN)/python benchmarks/reads.py
 	$(BIN)/python benchmarks/transfer.py $(CSV)
 	PYTHONPATH=tests $(BIN)/python benchmarks/on_postgres.py
+	$(BIN)/python benchmarks/observation.py
+	$(BIN)/python benchmarks/overload.py
+	$(BIN)/python benchmarks/slow_connections.py
 
 lock: $(VENV)/.dev ## resolve the locked requirements anew
 	$(BIN)/uv pip compile $(LOCK) --group build --output-file requirements/run.txt

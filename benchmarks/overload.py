@@ -22,7 +22,7 @@ from harness import free_port, make_token, plantstore, running, spread, table, w
 QUEUE = 500
 TIMES = 10
 SECONDS = 5
-ROUNDS = 5
+ROUNDS = 4
 HEAD: Final = (
     "POST /plants HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {}\r\n"
     "Content-Type: application/json\r\nContent-Length: "

@@ -30,7 +30,7 @@ from harness import (
 from plantstore.plants import NewPlant
 from plantstore.storage import open_store
 
-ROUNDS = 5
+ROUNDS = 3
 SECONDS = 8
 SLOW = 1000
 # For as long as the deadline twice: they are hung up on, and come again.

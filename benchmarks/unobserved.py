@@ -19,6 +19,8 @@ class _Untold(Exchange):
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
+        if scope["method"] == "POST" and self._is_full():
+            raise RuntimeError("the queue is full")
         await self._serve(scope, receive, send)
 
 

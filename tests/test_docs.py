@@ -81,6 +81,14 @@ def test_every_decision_that_the_code_names_exists() -> None:
             assert list((ROOT / "docs/decisions").glob(f"{number}-*.md")), source
 
 
+def test_every_test_that_the_pages_name_exists() -> None:
+    tests = "\n".join(path.read_text(encoding="utf-8") for path in (ROOT / "tests").rglob("*.py"))
+
+    for page in PAGES:
+        for name in re.findall(r"`(test_\w+)`", page.read_text(encoding="utf-8")):
+            assert f"def {name}(" in tests, f"{page}: {name}"
+
+
 def commands(program: str) -> list[str]:
     """Return the commands of a program that stand behind a `$` in the pages."""
     text = "\n".join(page.read_text(encoding="utf-8") for page in PAGES)

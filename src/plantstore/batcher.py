@@ -118,9 +118,8 @@ class Batcher(Generic[RequestT, ResultT]):
         """How many requests wait for their answer."""
         return self._waiting
 
-    @property
     def is_full(self) -> bool:
-        """Whether a request would be refused now."""
+        """Tell whether a request would be refused now."""
         return self._waiting >= self._waiting_max or self._weight >= self._weight_max
 
     async def submit(self, request: RequestT, weight: int = 0) -> ResultT:
@@ -133,7 +132,7 @@ class Batcher(Generic[RequestT, ResultT]):
         """
         if not self._accepts:
             raise StoreUnavailableError("The service is stopping; nothing was done")
-        if self.is_full:
+        if self.is_full():
             raise RequestError(ErrorCode.OVERLOADED, "Too many requests wait; nothing was done")
         batch = self._open
         if batch is None:

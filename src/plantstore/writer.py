@@ -82,10 +82,9 @@ class GroupCommit:
         """How many changes wait for their answer."""
         return self._batcher.waiting
 
-    @property
     def is_full(self) -> bool:
-        """Whether a change would be refused now."""
-        return self._batcher.is_full
+        """Tell whether a change would be refused now."""
+        return self._batcher.is_full()
 
     async def submit(self, change: Change) -> Outcome:
         """Make a change, and return when its fate is on disk.

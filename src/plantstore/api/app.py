@@ -53,7 +53,7 @@ def create_app(
     for path, resource in routes.items():
         app.add_route(path, resource)
     paths = {*routes, "/plants/{id}"}
-    return Exchange(app, paths, lambda: writer.is_full, observe, observe_answer)
+    return Exchange(app, paths, writer.is_full, observe, observe_answer)
 
 
 class _Lifespan:

@@ -90,13 +90,15 @@ class Metrics(Collector):
         self, request: Mapping[str, Any], route: str, status: int, seconds: float
     ) -> None:
         """Count an answer."""
-        method = request["method"]
-        series = (route, method if method in METHODS else "_OTHER", status)
-        distribution = self._counts.requests.get(series)
-        if distribution is None:
-            distribution = self._counts.requests[series] = none_yet(REQUEST_SECONDS)
+        series = (route, request["method"], status)
+        distribution = self._counts.requests.get(series) or self._find(series)
         distribution.counts[bisect_left(REQUEST_SECONDS, seconds)] += 1
         distribution.sum += seconds
+
+    def _find(self, series: tuple[str, str, int]) -> Distribution:
+        route, method, status = series
+        series = (route, method if method in METHODS else "_OTHER", status)
+        return self._counts.requests.setdefault(series, none_yet(REQUEST_SECONDS))
 
     def watch_queue(self, name: str, depth: Callable[[], int]) -> None:
         """Measure a queue from now on, whenever the metrics are asked for."""

@@ -63,6 +63,18 @@ def test_a_stored_plant_does_not_get_the_refusal_of_the_body_behind_it(
         wire.close()
 
 
+def test_who_sends_too_many_requests_ahead_is_hung_up_on(tmp_path: Path) -> None:
+    with Service(tmp_path) as service:
+        wire = Wire(service.port)
+        service.process.send_signal(signal.SIGSTOP)  # so that they are read together
+        wire.send(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n" * 1000)
+        service.process.send_signal(signal.SIGCONT)
+
+        with contextlib.suppress(OSError):
+            assert wire.file.read().count(b"HTTP/1.1 200 OK") < 1000
+        wire.close()
+
+
 def test_a_stop_does_not_wait_for_who_takes_no_answer(tmp_path: Path) -> None:
     options = ["--request-seconds", "3600", "--stop-seconds", "2"]
     with Service(tmp_path, *options) as service, contextlib.ExitStack() as stack:

@@ -18,6 +18,10 @@ from plantstore.observe import RequestRefused
 # A client that takes an answer takes so much of it in the time that a request has.
 TAKEN_BYTES_MIN: Final = 64 * 1024
 
+# Requests that wait on a connection for the one before them. Each takes a hundred times as
+# much of the memory as of the wire.
+REQUESTS_AHEAD_MAX: Final = 500
+
 # Of the head, so much does not count: method, version, and the ends of two lines.
 _UNCOUNTED_BYTES: Final = 64
 
@@ -110,6 +114,9 @@ class BoundedConnection(HttpProtocol):
             if size > self._bounds.head_bytes_max:
                 raise self._head_too_large()
         self._bytes_before_news = 0
+        if len(self.pipeline) >= REQUESTS_AHEAD_MAX:
+            message = f"No more than {REQUESTS_AHEAD_MAX} requests may be sent ahead"
+            raise RequestError(ErrorCode.BAD_REQUEST, message)
         super().on_headers_complete()
 
     def on_body(self, body: bytes) -> None:

@@ -19,7 +19,7 @@ configure_logs()
 try:
     handle("plst_" + "secret")
 except ZeroDivisionError as error:
-    log_events()(RequestFailed(error, "POST", "/plants"))
+    log_events()(RequestFailed(error, "POST", "/plants", "0af7651916cd43dd"))
 """
 
 

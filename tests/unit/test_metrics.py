@@ -134,3 +134,12 @@ def test_who_is_asked_adds_what_other_workers_counted_also_those_that_died(tmp_p
 
     assert value(ours, "plantstore_changes_total", outcome="stored") == 2
     assert value(ours, "plantstore_queue_waiting", queue="changes") == 1
+
+
+def test_what_one_worker_told_another_that_is_asked_next_tells_too(tmp_path: Path) -> None:
+    one, other = Metrics(tmp_path), Metrics(tmp_path)
+    one.observe(Committed([Outcome.STORED], 0.001))
+
+    told = value(one, "plantstore_changes_total", outcome="stored")
+
+    assert told == value(other, "plantstore_changes_total", outcome="stored") == 1

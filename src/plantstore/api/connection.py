@@ -53,7 +53,6 @@ class BoundedConnection(HttpProtocol):
         self._watch: asyncio.TimerHandle | None = None
         self._stop: asyncio.TimerHandle | None = None
         self._running: RequestResponseCycle | None = None
-        self.is_given_up = False
         # Since when the client owes a request, and whether it has begun one.
         self._owes_since = 0.0
         self._out_of_time_since = -1.0
@@ -146,9 +145,7 @@ class BoundedConnection(HttpProtocol):
         waiting = [
             each
             for each in self.connections
-            if isinstance(each, BoundedConnection)
-            and each.flow.write_paused
-            and not each.is_given_up
+            if isinstance(each, BoundedConnection) and each.flow.write_paused
         ]
         excess = len(waiting) - self._bounds.unsent_answers_max
         for slowest in heapq.nsmallest(excess, waiting, key=attrgetter("_unsent_since")):
@@ -216,7 +213,6 @@ class BoundedConnection(HttpProtocol):
 
     def give_up(self) -> None:
         """Close the connection without a word; who is answered is not told the rest."""
-        self.is_given_up = True
         self.transport.abort()
 
     def _owes_a_request(self) -> bool:

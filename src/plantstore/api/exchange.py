@@ -52,8 +52,8 @@ class Exchange:
         app: what serves requests.
         routes: the paths that it has, with the names of the fields in them.
         is_full: whether a change would be refused now. Then it is refused before its
-            token and its body are looked at, for a third of what that would cost: those
-            who are served do not wait for those who are not.
+            token and its body are looked at, for less than half of what that would
+            cost: those who are served do not wait for those who are not.
         observe: is told what is refused here.
         observe_answer: is told of each answer.
 

@@ -98,6 +98,7 @@ def serve(
                 observe=observe,
             ),
             body_bytes_max=settings.body_bytes_max,
+            pages=None,
             observe=observe,
             observe_answer=lambda *_: None,
             on_startup=lambda: None,

@@ -10,6 +10,7 @@ from plantstore.api.app import create_app
 from plantstore.api.auth import Gate
 from plantstore.api.limits import Bounds
 from plantstore.api.operations import Readiness
+from plantstore.api.pages import Pages
 from plantstore.api.rates import RatePerToken, Unlimited
 from plantstore.errors import ErrorCode
 from plantstore.plants import NewPlant
@@ -72,7 +73,12 @@ class World:
     """The application and all that it stands on."""
 
     def __init__(
-        self, *, queue_plants_max: int = 100, queue_reads_max: int = 100, rate: str | None = None
+        self,
+        *,
+        queue_plants_max: int = 100,
+        queue_reads_max: int = 100,
+        rate: str | None = None,
+        pages: Pages | None = None,
     ) -> None:
         self.store: Any = WatchedStore(open_new_store())
         self.now = 1000.0
@@ -104,6 +110,7 @@ class World:
             render_metrics=lambda accept: ("text/plain", accept.encode()),
             bounds=Bounds(10, 32768, 100, 100, self.events.append),
             body_bytes_max=BODY_BYTES_MAX,
+            pages=pages,
             observe=self.events.append,
             observe_answer=lambda *answer: self.answers.append(answer),
             on_startup=lambda: None,

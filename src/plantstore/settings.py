@@ -219,3 +219,11 @@ class Settings:
             help="Write a line for each request that is answered.",
         ),
     ] = False
+
+    page: Annotated[
+        bool,
+        Option(
+            envvar="PLANTSTORE_PAGE",
+            help="Serve a page for the browser at / and the reference of the interface at /docs.",
+        ),
+    ] = True

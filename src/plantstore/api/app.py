@@ -11,6 +11,7 @@ from plantstore.api.exchange import ASGIApp, Event, Exchange
 from plantstore.api.limits import BOUNDS, Bounds
 from plantstore.api.openapi import Document
 from plantstore.api.operations import Liveness, Measurements, Readiness, RenderMetrics
+from plantstore.api.pages import ASSETS_TEMPLATE, Pages
 from plantstore.api.plants import Plants
 from plantstore.observe import AnswerObserver, Observer
 from plantstore.reader import GroupRead
@@ -28,11 +29,12 @@ def create_app(
     render_metrics: RenderMetrics,
     bounds: Bounds,
     body_bytes_max: int,
+    pages: Pages | None,
     observe: Observer,
     observe_answer: AnswerObserver,
     on_startup: Callable[[], None],
 ) -> ASGIApp:
-    """Compose the ASGI application.
+    """Compose the ASGI application, with pages for a browser unless they are None.
 
     When the server starts, it starts writer and reader, leaves the bounds to the
     server's connections, and calls `on_startup`; when the server stops, it closes
@@ -42,18 +44,29 @@ def create_app(
     app: App[Request, Response] = App(middleware=[lifespan])
     handle_errors(app, observe)
     plants = Plants(gate, writer, reader, body_bytes_max)
-    app.add_route("/plants/{id}", plants, suffix="one")
-    routes = {
+    resources = {
         "/plants": plants,
         "/openapi.json": Document(),
         "/healthz": Liveness(),
         "/readyz": readiness,
         "/metrics": Measurements(gate, render_metrics),
     }
-    for path, resource in routes.items():
+    app.add_route("/plants/{id}", plants, suffix="one")
+    templates = {"/plants/": "/plants/{id}"}
+    if pages is not None:
+        resources |= pages.documents
+        app.add_route(ASSETS_TEMPLATE, pages.assets)
+        templates[f"/assets/{pages.assets.digest}/"] = ASSETS_TEMPLATE
+    for path, resource in resources.items():
         app.add_route(path, resource)
-    paths = {*routes, "/plants/{id}"}
-    return Exchange(app, paths, writer.is_full, observe, observe_answer)
+    return Exchange(
+        app,
+        paths={*resources},
+        templates=templates,
+        is_full=writer.is_full,
+        observe=observe,
+        observe_answer=observe_answer,
+    )
 
 
 class _Lifespan:

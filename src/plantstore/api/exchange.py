@@ -50,7 +50,8 @@ class Exchange:
 
     Args:
         app: what serves requests.
-        routes: the paths that it has, with the names of the fields in them.
+        paths: those that it has without fields in them.
+        templates: of the others, by what stands before the last part of their paths.
         is_full: whether a change would be refused now. Then it is refused before its
             token and its body are looked at, for less than half of what that would
             cost: those who are served do not wait for those who are not.
@@ -62,13 +63,16 @@ class Exchange:
     def __init__(
         self,
         app: App[Request, Response],
-        routes: Collection[str],
+        *,
+        paths: Collection[str],
+        templates: Mapping[str, str],
         is_full: Callable[[], bool],
         observe: Observer,
         observe_answer: AnswerObserver,
     ) -> None:
         self._app = app
-        self._routes = frozenset(routes)
+        self._paths = frozenset(paths)
+        self._templates = templates
         self._is_full = is_full
         self._observe = observe
         self._observe_answer = observe_answer
@@ -87,7 +91,7 @@ class Exchange:
             except asyncio.CancelledError:
                 await self._refuse(_STOPPING, RETRY_AFTER_SECONDS, scope, send)
         path = scope["path"]
-        route = path if path in self._routes else self._route(path)
+        route = path if path in self._paths else self._template(path)
         seconds = perf_counter() - began
         self._observe_answer(scope, route, scope.get(ANSWERED, 200), seconds)
 
@@ -121,11 +125,9 @@ class Exchange:
         await send({"type": "http.response.start", "status": refusal.status, "headers": headers})
         await send({"type": "http.response.body", "body": refusal.body})
 
-    def _route(self, path: str) -> str:
+    def _template(self, path: str) -> str:
         """Return the template that a path is of, or nothing."""
-        # All fields are ids, and stand at the end.
-        template = f"{path[: path.rfind('/')]}/{{id}}"
-        return template if template in self._routes else ""
+        return self._templates.get(path[: path.rfind("/") + 1], "")
 
 
 class _Refusal:

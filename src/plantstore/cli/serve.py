@@ -22,6 +22,7 @@ from plantstore.api.auth import Gate
 from plantstore.api.exchange import ASGIApp
 from plantstore.api.limits import Bounds
 from plantstore.api.operations import Readiness
+from plantstore.api.pages import Pages
 from plantstore.api.rates import RateLimit, RatePerToken, Unlimited
 from plantstore.cli.processes import (
     OTHER_FILES_MAX,
@@ -115,6 +116,7 @@ def _build_app(settings: Settings, files_max: int, metrics_folder: Path | None =
             observe=observe,
         ),
         body_bytes_max=settings.body_bytes_max,
+        pages=Pages() if settings.page else None,
         observe=observe,
         observe_answer=observe_answer,
         on_startup=Stop(settings.drain_seconds, on_stop).take_over,
@@ -184,6 +186,8 @@ def _introduce(store: Store, settings: Settings, listener: socket.socket) -> Non
             with contextlib.suppress(UsageError):  # Another process was first.
                 secret = create_token(store, "first", SCOPES)
                 typer.echo(_GREETING.format(secret=secret, url=url))
+                if settings.page:
+                    typer.echo(_INVITATION.format(url=url))
         else:
             # What a URL of PostgreSQL has of secrets is not shown, and so it is not to be pasted.
             option = f" --database {database}" if database.startswith("sqlite") else ""
@@ -209,4 +213,8 @@ Store a plant:
       -H 'Authorization: Bearer {secret}' \\
       -H 'Content-Type: application/json' \\
       -d '{{"id": 1, "name": "Abies balsamea (L.) Mill.", "tag": "Abies"}}'
+"""
+
+_INVITATION = """\
+Or open {url} in a browser, and give it the token.
 """

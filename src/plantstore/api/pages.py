@@ -1,0 +1,150 @@
+"""What a person sees in a browser: the page at `/`, and the reference of the interface at `/docs`.
+
+Both are files that are served as they lie there. All that a document loads stands under
+one address, which has the hash of all of it in its name: so a browser may keep it for
+ever, and never mixes what belongs to two versions.
+"""
+
+import hashlib
+from collections.abc import Mapping
+from http import HTTPStatus
+from importlib import resources
+from importlib.resources.abc import Traversable
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Final
+
+from falcon.asgi import Request, Response
+
+from plantstore.api.errors import ANSWERED
+from plantstore.errors import ErrorCode, RequestError
+
+ASSETS_TEMPLATE: Final = "/assets/{digest}/{name}"
+
+_MEDIA_TYPES: Final = {
+    "css": "text/css; charset=utf-8",
+    "html": "text/html; charset=utf-8",
+    "js": "text/javascript; charset=utf-8",
+    "svg": "image/svg+xml",
+}
+
+# What belongs to the reference and comes with the package of Swagger UI.
+_SWAGGER_UI_FILES: Final = ("swagger-ui-bundle.js", "swagger-ui.css")
+
+# Everything comes from here, nothing is written in the document itself, and nobody frames it
+# (https://www.w3.org/TR/CSP3/). On the page no text becomes markup, not even by mistake
+# (https://www.w3.org/TR/trusted-types/); Swagger UI makes markup, and has icons in its styles.
+_POLICY: Final = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
+    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'; "
+)
+_PAGE_POLICY: Final = (
+    f"{_POLICY}img-src 'self'; require-trusted-types-for 'script'; trusted-types 'none'"
+)
+_REFERENCE_POLICY: Final = f"{_POLICY}img-src 'self' data:"
+
+_SECURITY_FIELDS: Final = {
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+}
+
+
+class Assets:
+    """`/assets/{digest}/{name}`: what the documents load.
+
+    Args:
+        files: their contents, by name.
+
+    """
+
+    def __init__(self, files: Mapping[str, bytes]) -> None:
+        self.files = files
+        digest = hashlib.sha256()
+        for name, content in sorted(files.items()):
+            digest.update(b"%s %d\n" % (name.encode(), len(content)))
+            digest.update(content)
+        self.digest = digest.hexdigest()[:16]
+
+    async def on_get(self, _req: Request, resp: Response, digest: str, name: str) -> None:
+        """Answer a file. No token is needed.
+
+        Raises:
+            RequestError: NOT_FOUND.
+
+        """
+        content = self.files.get(name)
+        if digest != self.digest or content is None:
+            raise RequestError(ErrorCode.NOT_FOUND, "There is no such file")
+        resp.content_type = _MEDIA_TYPES[name.rpartition(".")[2]]
+        resp.set_headers(_SECURITY_FIELDS)
+        resp.cache_control = ["public", "max-age=31536000", "immutable"]
+        resp.data = content
+
+    on_head = on_get
+
+
+class Page:
+    """A document, at an address that stays.
+
+    Args:
+        document: its HTML, in which `{assets}` stands for where its files are.
+        assets: has them.
+        policy: its Content-Security-Policy.
+
+    """
+
+    def __init__(self, document: bytes, assets: Assets, policy: str) -> None:
+        self._document = document.replace(b"{assets}", f"assets/{assets.digest}".encode())
+        self._etag = hashlib.sha256(self._document).hexdigest()[:16]
+        self._fields = _SECURITY_FIELDS | {"Content-Security-Policy": policy}
+
+    async def on_get(self, req: Request, resp: Response) -> None:
+        """Answer the document, or 304 to who has it. No token is needed."""
+        resp.content_type = _MEDIA_TYPES["html"]
+        resp.set_headers(self._fields)
+        resp.cache_control = ["no-cache"]
+        resp.etag = self._etag
+        if not {"*", self._etag}.isdisjoint(req.if_none_match or ()):
+            resp.status = HTTPStatus.NOT_MODIFIED
+            req.scope[ANSWERED] = HTTPStatus.NOT_MODIFIED.value
+        else:
+            resp.data = self._document
+
+    on_head = on_get
+
+
+class Pages:
+    """The documents, and what they load.
+
+    Attributes:
+        assets: what they load.
+        documents: by the path that they have.
+
+    """
+
+    def __init__(self) -> None:
+        files = _read(resources.files("plantstore.api") / "static" / "page")
+        files |= _read(resources.files("plantstore.api") / "static" / "reference")
+        files |= _read_swagger_ui()
+        page, reference = files.pop("index.html"), files.pop("reference.html")
+        self.assets = Assets(files)
+        self.documents = {
+            "/": Page(page, self.assets, _PAGE_POLICY),
+            "/docs": Page(reference, self.assets, _REFERENCE_POLICY),
+        }
+
+
+def _read(folder: Traversable) -> dict[str, bytes]:
+    return {file.name: file.read_bytes() for file in folder.iterdir()}
+
+
+def _read_swagger_ui() -> dict[str, bytes]:
+    # To import the package would load what it has for the frameworks that it serves.
+    package = find_spec("swagger_ui")
+    if package is None or package.origin is None:
+        raise ModuleNotFoundError("swagger-ui-py is not installed")
+    folder = Path(package.origin).parent / "static"
+    return {name: (folder / name).read_bytes() for name in _SWAGGER_UI_FILES}

@@ -1,0 +1,115 @@
+/**
+ * Plants as CSV (RFC 4180), with a header, as `plantstore import` takes them: `id` and
+ * `name` and maybe `tag`, other columns passed over; an empty cell means no tag. Where a row
+ * breaks the rules, its first line is refused, and the next line is read as a row again.
+ */
+
+/** A row that has not ended by then has an open quote: a body holds no more than a mebibyte. */
+const ROW_CHARACTERS_MAX = 2 ** 20 + 1000;
+
+const CELL = /(?:"([^"]*(?:""[^"]*)*)"|([^",\r\n][^,\r\n]*|))(,|\r\n|\r|\n|$)/y;
+const LINE = /[^\r\n]*(?:\r\n|\r|\n|$)/y;
+
+/**
+ * A row: the line that it begins on, from 1; its text, and the bytes that it takes of the
+ * file; and the plant that it holds, or its problem, or neither.
+ *
+ * @typedef {{line: number, text: string, bytes: number,
+ *   plant?: import("./client.js").Plant, problem?: string}} Row
+ */
+
+/** A file that is none of plants. */
+export class FileError extends Error {}
+
+/**
+ * @param {Blob} file
+ * @returns {AsyncGenerator<Row>} the header among them
+ * @throws {FileError}
+ */
+export async function* readPlants(file) {
+  let header;
+  for await (const { cells, ...row } of readRows(file)) {
+    if (header === undefined) {
+      header = readHeader(cells ?? [], row.text);
+    } else if (cells && !/^[\r\n]*$/.test(row.text)) {
+      if (cells.length === header.length) row.plant = makePlant(header, cells);
+      else row.problem = `Expected ${header.length} cells, got ${cells.length}`;
+    }
+    yield row;
+  }
+  if (header === undefined) throw new FileError("The file is empty");
+}
+
+function makePlant(header, cells) {
+  const cell = (name) => cells[header.indexOf(name)];
+  return { id: cell("id"), name: cell("name"), tag: cell("tag") || undefined };
+}
+
+function readHeader(cells, text) {
+  const count = (name) => cells.filter((cell) => cell === name).length;
+  if (count("id") !== 1 || count("name") !== 1 || count("tag") > 1) {
+    throw new FileError(
+      "The header of the CSV file must name id and name once, and may name tag; " +
+        `got ${text.trim().slice(0, 100)}`,
+    );
+  }
+  return cells;
+}
+
+/** Yield each row with its cells, or with the problem that it has. */
+async function* readRows(file) {
+  const encoder = new TextEncoder();
+  let buffer = "";
+  let line = 1;
+
+  function* takeRows(isEnd) {
+    let start = 0;
+    while (start < buffer.length) {
+      const { end, cells, problem } = readRow(buffer, start);
+      const mayGoOn = problem !== undefined || end === buffer.length;
+      if (mayGoOn && !isEnd && buffer.length - start <= ROW_CHARACTERS_MAX) break;
+      const text = buffer.slice(start, end);
+      yield { line, text, bytes: encoder.encode(text).length, cells, problem };
+      line += text.match(/\r\n|\r|\n/g)?.length ?? 0;
+      start = end;
+    }
+    buffer = buffer.slice(start);
+  }
+
+  const reader = file
+    .stream()
+    .pipeThrough(new TextDecoderStream("utf-8", { fatal: true }))
+    .getReader();
+  try {
+    for (let text = await readText(reader); text !== undefined; text = await readText(reader)) {
+      buffer += text;
+      yield* takeRows(false);
+    }
+    yield* takeRows(true);
+  } finally {
+    reader.cancel().catch(() => {}); // Whoever stops early has no use for the rest.
+  }
+}
+
+/** Return more text of a file, or undefined at its end. */
+async function readText(reader) {
+  try {
+    return (await reader.read()).value;
+  } catch (error) {
+    if (!(error instanceof TypeError)) throw error;
+    throw new FileError("The file is not UTF-8: save it as “CSV UTF-8”");
+  }
+}
+
+/** Read the row that starts here: its end, and its cells or its problem. */
+function readRow(text, start) {
+  const cells = [];
+  CELL.lastIndex = start;
+  for (let cell = CELL.exec(text); cell; cell = CELL.exec(text)) {
+    cells.push(cell[1]?.replaceAll('""', '"') ?? cell[2]);
+    if (cell[3] !== ",") return { end: CELL.lastIndex, cells };
+  }
+  LINE.lastIndex = start;
+  LINE.exec(text);
+  return { end: LINE.lastIndex, problem: "The row is no CSV: a quote is open, or closed too early" };
+}

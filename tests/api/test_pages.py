@@ -1,0 +1,131 @@
+"""The page and the reference, as files that are served."""
+
+import re
+
+import httpx
+import pytest
+
+from plantstore.api.pages import Pages
+from plantstore.errors import ErrorCode
+from world import World, assert_error, run
+
+DOCUMENTS = ("/", "/docs")
+
+
+def assert_nothing_else_may_happen(answer: httpx.Response) -> None:
+    """Assert that a browser takes the answer for what it is, and lets nobody frame it."""
+    assert answer.headers["X-Content-Type-Options"] == "nosniff"
+    assert answer.headers["X-Frame-Options"] == "DENY"
+    assert answer.headers["Referrer-Policy"] == "no-referrer"
+    assert answer.headers["Cross-Origin-Resource-Policy"] == "same-origin"
+
+
+@pytest.mark.parametrize("path", DOCUMENTS)
+def test_a_document_may_load_from_here_alone_and_run_nothing_inline(path: str) -> None:
+    async def test(world: World) -> None:
+        answer = await world.client.get(path)
+
+        assert answer.status_code == 200
+        assert answer.headers["Content-Type"] == "text/html; charset=utf-8"
+        assert_nothing_else_may_happen(answer)
+        policy = dict(
+            directive.split(maxsplit=1)
+            for directive in answer.headers["Content-Security-Policy"].split("; ")
+        )
+        assert policy["default-src"] == "'none'"
+        assert policy["frame-ancestors"] == "'none'"
+        assert policy["base-uri"] == "'none'"
+        assert {policy[f"{kind}-src"] for kind in ("script", "style", "connect")} == {"'self'"}
+        assert "<script>" not in answer.text
+        assert not re.search(r" (on\w+|style)=", answer.text)
+
+    run(test, World(pages=Pages()))
+
+
+@pytest.mark.parametrize("path", DOCUMENTS)
+def test_what_a_document_loads_may_be_kept_for_ever(path: str) -> None:
+    async def test(world: World) -> None:
+        document = (await world.client.get(path)).text
+        files = set(re.findall(r'(?:href|src)="(assets/[^"]+)"', document))
+
+        assert len(files) >= 3
+        for file in files:
+            answer = await world.client.get(file)
+            assert answer.status_code == 200
+            assert answer.headers["Cache-Control"] == "public, max-age=31536000, immutable"
+            assert_nothing_else_may_happen(answer)
+
+    run(test, World(pages=Pages()))
+
+
+@pytest.mark.parametrize("path", DOCUMENTS)
+def test_a_document_is_asked_for_again_and_sent_only_if_it_changed(path: str) -> None:
+    async def test(world: World) -> None:
+        first = await world.client.get(path)
+
+        again = await world.client.get(path, headers={"If-None-Match": first.headers["ETag"]})
+        other = await world.client.get(path, headers={"If-None-Match": '"another"'})
+
+        assert first.headers["Cache-Control"] == "no-cache"
+        assert (again.status_code, again.content) == (304, b"")
+        assert again.headers["ETag"] == first.headers["ETag"]
+        assert (other.status_code, other.content) == (200, first.content)
+
+    run(test, World(pages=Pages()))
+
+
+def test_the_address_of_the_files_changes_with_any_of_them() -> None:
+    pages, others = Pages(), Pages()
+    files = dict(others.assets.files) | {"app.js": b"// another"}
+
+    assert pages.assets.digest == others.assets.digest
+    assert type(others.assets)(files).digest != pages.assets.digest
+
+
+@pytest.mark.parametrize("file", ["assets/0000000000000000/app.js", "{assets}/passwd", "{assets}/"])
+def test_a_file_that_is_none_of_these_is_404_with_an_error_record(file: str) -> None:
+    pages = Pages()
+
+    async def test(world: World) -> None:
+        answer = await world.client.get(f"/{file.format(assets=f'assets/{pages.assets.digest}')}")
+
+        assert_error(answer, 404, ErrorCode.NOT_FOUND)
+
+    run(test, World(pages=pages))
+
+
+def test_without_pages_their_addresses_are_404() -> None:
+    pages = Pages()
+
+    async def test(world: World) -> None:
+        for path in (*DOCUMENTS, f"/assets/{pages.assets.digest}/app.js"):
+            assert_error(await world.client.get(path), 404, ErrorCode.NOT_FOUND)
+
+    run(test)
+
+
+def test_head_and_other_methods_are_answered_as_everywhere() -> None:
+    async def test(world: World) -> None:
+        full = await world.client.get("/")
+        head = await world.client.head("/")
+        post = await world.client.post("/")
+
+        assert (head.status_code, head.content) == (200, b"")
+        assert head.headers["Content-Length"] == str(len(full.content))
+        assert_error(post, 405, ErrorCode.METHOD_NOT_ALLOWED)
+
+    run(test, World(pages=Pages()))
+
+
+def test_files_are_counted_together_and_the_documents_by_their_path() -> None:
+    pages = Pages()
+
+    async def test(world: World) -> None:
+        await world.client.get("/")
+        await world.client.get(f"/assets/{pages.assets.digest}/app.js")
+        await world.client.get("/assets/other/app.js")
+
+        routes = [route for _, route, _, _ in world.answers]
+        assert routes == ["/", "/assets/{digest}/{name}", ""]
+
+    run(test, World(pages=pages))

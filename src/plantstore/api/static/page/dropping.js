@@ -56,6 +56,7 @@ export class Dropping {
     const progress = new Progress();
     let problem = "";
     this.#open(file);
+    paint(progress, true);
     const painting = setInterval(() => paint(progress, true), 100);
     try {
       await importFile(file, this.#client, progress, signal);
@@ -70,7 +71,7 @@ export class Dropping {
     if (problem) {
       element("import-error").textContent = `${problem}. What was stored stays, and the same file may be imported again`;
     }
-    this.#stored();
+    if (this.#client.token !== "") this.#stored();
   }
 
   #open(file) {

@@ -1,0 +1,250 @@
+"""The page, in a real browser: what a person does with plants."""
+
+from collections.abc import Callable
+
+import pytest
+from playwright.sync_api import BrowserContext, Locator, Page, expect
+
+from browser import Watch, enter, rows
+from plantstore.plants import NewPlant
+from plantstore.store import Change, Deletion
+from service import Service, opened, stored_plants
+
+pytestmark = pytest.mark.engines("sqlite")
+
+BIG, BESIDE = 9223372036854775807, 9223372036854775806
+
+# What would be a program, markup, another direction, or a picture, if it were not text.
+HOSTILE = [
+    "<img src=x onerror=window.hacked=1>",
+    "<script>window.hacked=1</script>",
+    "{assets} ${window.hacked=1} &lt;b&gt;",
+    "\u202eevil\u202d \u2066left",
+    "javascript:window.hacked=1",
+    "  two  spaces\nand a second line  ",
+    "́" * 50,
+    "=cmd|' /C calc'!A0",
+]
+
+
+def change(service: Service, *changes: Change) -> None:
+    """Change what is stored, past the service."""
+    with opened(service.database) as store:
+        store.apply_changes(changes)
+
+
+def numbered(many: int, tag: str | None = None) -> list[NewPlant]:
+    return [NewPlant(id_, f"Plant {id_}", tag) for id_ in range(1, many + 1)]
+
+
+def shown_ids(page: Page) -> list[int]:
+    return [int(row[0]) for row in rows(page)]
+
+
+def row_of(page: Page, id_: int) -> Locator:
+    return page.get_by_role("row").filter(has=page.get_by_role("cell", name=str(id_), exact=True))
+
+
+def go(page: Page, link: str, first_id: int) -> None:
+    """Follow a link, and wait for the page that begins with this plant."""
+    page.get_by_role("link", name=link).click()
+    expect(page.locator("#plants .id").first).to_have_text(str(first_id))
+
+
+def store(page: Page, **fields: str) -> None:
+    """Fill the open dialog in, and send it."""
+    for label, text in fields.items():
+        page.get_by_role("dialog").get_by_role("textbox", name=label.title()).fill(text)
+    page.get_by_role("dialog").get_by_role("button", name="Store").click()
+
+
+@pytest.fixture
+def with_plants(context: BrowserContext, service: Service) -> Callable[..., Page]:
+    """Return what opens the page over these plants."""
+
+    def open_with(*plants: NewPlant) -> Page:
+        change(service, *plants)
+        page = context.new_page()
+        enter(page, service, service.token())
+        return page
+
+    return open_with
+
+
+def test_plants_are_seen_page_by_page_and_back(with_plants: Callable[..., Page]) -> None:
+    page = with_plants(*numbered(120))
+    assert shown_ids(page) == list(range(1, 51))
+
+    go(page, "Next", 51)
+    go(page, "Next", 101)
+    assert shown_ids(page) == list(range(101, 121))
+    expect(page.get_by_role("link", name="Next")).to_be_hidden()
+    go(page, "Previous", 51)
+    go(page, "Next", 101)
+    page.go_back()
+    expect(page.locator("#plants .id").first).to_have_text("51")
+    page.reload()
+    expect(page.locator("#plants .id").first).to_have_text("51")
+    go(page, "Previous", 1)
+    expect(page.get_by_role("link", name="Previous")).to_be_hidden()
+    go(page, "Next", 51)
+    go(page, "First page", 1)
+
+
+def test_a_page_may_be_opened_by_its_address(with_plants: Callable[..., Page]) -> None:
+    page = with_plants(*numbered(60), NewPlant(100, "Rosa × damascena", "Rosa & Co"))
+
+    page.goto(f"{page.url}?tag=Rosa+%26+Co&after=50")
+
+    expect(page.get_by_role("searchbox", name="Tag")).to_have_value("Rosa & Co")
+    assert rows(page) == [["100", "Rosa × damascena", "Rosa & Co"]]
+
+
+def test_plants_are_filtered_by_a_tag_that_is_typed_or_followed(
+    with_plants: Callable[..., Page],
+) -> None:
+    page = with_plants(
+        NewPlant(1, "Abies balsamea", "Abies"),
+        NewPlant(2, "Rosa × damascena"),
+        NewPlant(3, "Abies alba", "Abies"),
+        NewPlant(4, "Nameless", ""),
+    )
+
+    page.get_by_role("searchbox", name="Tag").fill("Abies")
+    page.keyboard.press("Enter")
+    expect(page.locator("#plants tr")).to_have_count(2)
+    assert shown_ids(page) == [1, 3]
+    page.get_by_role("link", name="Show all").click()
+    expect(page.locator("#plants tr")).to_have_count(4)
+    page.get_by_role("link", name="(empty)").click()
+    expect(page.locator("#plants tr")).to_have_count(1)
+    assert shown_ids(page) == [4]
+    page.get_by_role("searchbox", name="Tag").fill("Nobody's")
+    page.get_by_role("button", name="Filter").click()
+    expect(page.get_by_text("No plants here")).to_be_visible()
+
+
+def test_a_plant_is_added_with_the_largest_id_whole(page: Page, service: Service) -> None:
+    page.get_by_role("button", name="Add a plant").click()
+    store(page, id=str(BIG), name="Rosa × damascena", tag="Rosa")
+
+    expect(page.get_by_text(f"Stored: {BIG}")).to_be_visible()
+    assert rows(page) == [[str(BIG), "Rosa × damascena", "Rosa"]]
+    assert stored_plants(service.database) == {BIG: NewPlant(BIG, "Rosa × damascena", "Rosa")}
+
+
+@pytest.mark.parametrize(
+    ("id_", "message"),
+    [
+        ("1", "Another plant is stored under this id, expected a free one, got 1 - at `$.id`"),
+        (str(BIG + 1), f"to {BIG}, got {BIG + 1} - at `$.id`"),
+        ("seven", 'got "seven" - at `$.id`'),
+        ("", 'got "" - at `$.id`'),
+        ("1.5", "got 1.5 - at `$.id`"),
+    ],
+)
+def test_what_is_wrong_with_a_plant_stands_at_its_field_in_the_words_of_the_service(
+    with_plants: Callable[..., Page], id_: str, message: str
+) -> None:
+    page = with_plants(NewPlant(1, "Abies balsamea"))
+    field = page.get_by_role("textbox", name="Id")
+
+    page.get_by_role("button", name="Add a plant").click()
+    store(page, id=id_, name="Another")
+
+    expect(page.locator("#plant-id-error")).to_contain_text(message)
+    expect(field).to_be_focused()
+    expect(field).to_have_attribute("aria-invalid", "true")
+    store(page, id="2")
+    expect(page.get_by_text("Stored: 2")).to_be_visible()
+
+
+def test_a_plant_is_changed_and_its_neighbour_is_not(
+    with_plants: Callable[..., Page], service: Service
+) -> None:
+    page = with_plants(NewPlant(BESIDE, "Beside", "Rosa"), NewPlant(BIG, "Big", "Rosa"))
+
+    page.get_by_role("button", name=f"Change plant {BIG}").click()
+    expect(page.get_by_role("textbox", name="Id")).to_have_value(str(BIG))
+    store(page, name="Bigger", tag="")
+
+    expect(page.get_by_text(f"Changed: {BIG}")).to_be_visible()
+    assert stored_plants(service.database) == {
+        BESIDE: NewPlant(BESIDE, "Beside", "Rosa"),
+        BIG: NewPlant(BIG, "Bigger"),
+    }
+
+
+def test_what_is_not_touched_stays_even_where_a_field_cannot_hold_it(
+    with_plants: Callable[..., Page], service: Service
+) -> None:
+    page = with_plants(NewPlant(1, "two\nlines", "Abies"), NewPlant(2, "Nameless", ""))
+
+    page.get_by_role("button", name="Change plant 1").click()
+    store(page, tag="Picea")
+    expect(page.get_by_text("Changed: 1")).to_be_visible()
+    page.get_by_role("button", name="Change plant 2").click()
+    store(page, name="Named")
+    expect(page.get_by_text("Changed: 2")).to_be_visible()
+
+    assert stored_plants(service.database) == {
+        1: NewPlant(1, "two\nlines", "Picea"),
+        2: NewPlant(2, "Named", ""),
+    }
+
+
+def test_a_plant_that_is_gone_is_not_changed_and_the_dialog_says_so(
+    with_plants: Callable[..., Page], service: Service
+) -> None:
+    page = with_plants(NewPlant(1, "Abies balsamea"))
+    expect(row_of(page, 1)).to_be_visible()
+    change(service, Deletion(1))
+
+    page.get_by_role("button", name="Change plant 1").click()
+    store(page, name="Abies alba")
+
+    dialog = page.get_by_role("dialog")
+    expect(dialog.get_by_role("alert")).to_have_text(["No plant is stored under the id 1"])
+    dialog.get_by_role("button", name="Cancel").click()
+    expect(dialog).to_be_hidden()
+
+
+def test_a_plant_is_deleted_after_a_question_and_its_neighbour_is_not(
+    with_plants: Callable[..., Page], service: Service
+) -> None:
+    page = with_plants(NewPlant(BESIDE, "Beside"), NewPlant(BIG, "Big"))
+    question = page.get_by_role("dialog", name="Delete this plant?")
+
+    page.get_by_role("button", name=f"Delete plant {BIG}").click()
+    expect(question).to_contain_text(f"{BIG}: Big")
+    expect(question.get_by_role("button", name="Keep it")).to_be_focused()
+    question.get_by_role("button", name="Keep it").click()
+    expect(question).to_be_hidden()
+    assert len(stored_plants(service.database)) == 2
+    page.get_by_role("button", name=f"Delete plant {BIG}").click()
+    question.get_by_role("button", name="Delete", exact=True).click()
+
+    expect(page.get_by_text(f"Deleted: {BIG}")).to_be_visible()
+    expect(row_of(page, BIG)).to_be_hidden()
+    assert stored_plants(service.database) == {BESIDE: NewPlant(BESIDE, "Beside")}
+
+
+def test_names_are_data(with_plants: Callable[..., Page]) -> None:
+    page = with_plants(*(NewPlant(id_, text, text) for id_, text in enumerate(HOSTILE)))
+
+    assert rows(page) == [[str(id_), text, text] for id_, text in enumerate(HOSTILE)]
+
+    for id_ in range(len(HOSTILE)):
+        page.get_by_role("button", name=f"Delete plant {id_}").click()
+        page.keyboard.press("Escape")
+    assert page.locator("#plants :is(img, script, b)").count() == 0
+    assert page.evaluate("window.hacked") is None
+
+
+def test_the_browser_itself_refuses_to_make_markup_of_text(page: Page, watch: Watch) -> None:
+    refusal = page.evaluate(
+        "() => { try { document.body.innerHTML = '<b></b>' } catch (error) { return error.name } }"
+    )
+
+    assert refusal == "TypeError"
+    assert "requires 'TrustedHTML'" in watch.problems.pop()

@@ -1,0 +1,203 @@
+"""The import on the page, in a real browser, beside that of the command line."""
+
+import json
+import re
+import signal
+from base64 import b64encode
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.sync_api import Browser, BrowserContext, Page, expect
+
+from browser import Watch, enter
+from command import run
+from plantstore.plants import NewPlant
+from plantstore.store import Deletion
+from service import Service, opened, stored_plants
+
+pytestmark = pytest.mark.engines("sqlite")
+
+# What spreadsheets, people and the hostile write.
+AWKWARD = {
+    "plain": b"id,name,tag\n1,Abies balsamea (L.) Mill.,Abies\n2,Rosa \xc3\x97 damascena,\n",
+    "the mark of UTF-8, and carriage returns": b"\xef\xbb\xbfid,name\r\n1,Abies\r\n2,Picea\r\n",
+    "quotes": b'id,name,tag\n1,"Abies, the ""fir""",Abies\n2,"two\nlines",\n3,ab"c,x\n',
+    "other columns in another order": b"price,tag,name,id\n5,Abies,Abies alba,1\n",
+    "large ids": b"id,name\n9223372036854775807,Big\n9223372036854775806,Beside\n",
+    "numbers in other forms": b"id,name\n1e3,A\n12.0,B\n-0,C\n007,D\n+1,E\n1.5,F\n,G\n",
+    "ids out of bounds": b"id,name\n9223372036854775808,A\n-9223372036854775808,B\n",
+    "rows of other lengths": b"id,name,tag\n1,A\n2,B,b\n3,C,c,d\n",
+    "blank lines": b"id,name\n\n1,A\n\r\n2,B\n\n",
+    "no end of the last line": b"id,name\n1,A\n2,B",
+    "a quote that is open": b'id,name\n1,"A\n2,B\n3,C\n',
+    "a quote that is closed too early": b'id,name\n1,"A"B\n2,C\n',
+    "the same id twice": b"id,name\n1,A\n1,A\n1,B\n",
+    "what cannot be stored": b"id,name\n1,A\x00B\n2,C\n",
+    "a name too large": b"id,name\n1," + b"A" * 2**21 + b"\n2,B\n",
+    "only a header": b"id,name,tag\n",
+}
+
+
+def drop(page: Page, content: bytes, name: str = "plants.csv") -> None:
+    """Drop a file on the page, as a file manager would."""
+    page.evaluate(
+        """([text, name]) => {
+            const bytes = Uint8Array.from(atob(text), (char) => char.charCodeAt(0));
+            const dataTransfer = new DataTransfer();
+            dataTransfer.items.add(new File([bytes], name));
+            for (const kind of ["dragover", "drop"]) {
+                const options = { dataTransfer, bubbles: true, cancelable: true };
+                document.body.dispatchEvent(new DragEvent(kind, options));
+            }
+        }""",
+        [b64encode(content).decode(), name],
+    )
+
+
+def rejects_of(page: Page) -> list[dict[str, Any]]:
+    """Save what was refused, as its link does, and read it."""
+    if page.get_by_role("link", name="Save what was refused").is_hidden():
+        return []
+    with page.expect_download() as download:
+        page.get_by_role("link", name="Save what was refused").click()
+    text = download.value.path().read_text(encoding="utf-8")
+    return [json.loads(line) for line in text.splitlines()]
+
+
+@pytest.fixture(scope="module")
+def garden(
+    tmp_path_factory: pytest.TempPathFactory, browser: Browser
+) -> Iterator[tuple[Service, Page]]:
+    """Return a service and its page, which many files go through."""
+    with Service(tmp_path_factory.mktemp("garden")) as service, browser.new_page() as page:
+        enter(page, service, service.token())
+        yield service, page
+
+
+@pytest.mark.parametrize("content", AWKWARD.values(), ids=AWKWARD)
+def test_a_file_comes_in_as_it_does_at_the_command_line(
+    garden: tuple[Service, Page], tmp_path: Path, content: bytes
+) -> None:
+    service, page = garden
+    with opened(service.database) as store:
+        store.apply_changes([Deletion(id_) for id_ in stored_plants(service.database)])
+    (tmp_path / "plants.csv").write_bytes(content)
+    run(tmp_path, "import", "plants.csv", "--rejects", "rejects.jsonl")
+    rejects = (tmp_path / "rejects.jsonl").read_text(encoding="utf-8").splitlines()
+
+    drop(page, content)
+    expect(page.get_by_text("The import is over")).to_be_visible()
+
+    assert stored_plants(service.database) == stored_plants(f"sqlite:///{tmp_path}/plants.db")
+    refused = sorted(reject["line"] for reject in rejects_of(page))
+    assert refused == sorted(json.loads(reject)["line"] for reject in rejects)
+
+
+def test_its_progress_is_shown_and_what_it_came_to(page: Page, service: Service) -> None:
+    rows = "".join(f"{id_},Plant {id_},Abies\n" for id_ in range(300))
+    content = f"id,name,tag\n{rows}0,Another,\n".encode()
+    page.evaluate(
+        """() => {
+            const progress = document.getElementById("progress");
+            window.seen = [];
+            new MutationObserver(() => window.seen.push(progress.value))
+                .observe(progress, { attributes: true });
+        }"""
+    )
+
+    drop(page, content)
+    expect(page.get_by_role("heading", name="Import")).to_be_focused()
+    expect(page.get_by_text("The import is over: 300 stored, 1 refused.")).to_be_visible()
+
+    seen = page.evaluate("window.seen")
+    assert seen == sorted(seen)
+    assert len([value for value in seen if 0 < value < len(content)]) > 1
+    assert seen[-1] == len(content)
+    row = page.get_by_role("table", name="Refused rows").get_by_role("row").last
+    expect(row).to_contain_text("Another plant is stored under this id")
+    expect(row.get_by_role("rowheader")).to_have_text("302")
+    assert len(stored_plants(service.database)) == 300
+
+
+def test_a_row_that_is_too_large_for_the_service_is_refused_in_its_words(
+    context: BrowserContext, tmp_path: Path
+) -> None:
+    with Service(tmp_path, "--body-bytes-max", "1024") as service:
+        page = context.new_page()
+        enter(page, service, service.token())
+        drop(page, b"id,name\n1," + b"A" * 500_000 + b"\n2,B\n")
+
+        expect(page.get_by_text("The import is over: 1 stored, 1 refused.")).to_be_visible()
+        refused = page.get_by_role("table", name="Refused rows")
+        expect(refused).to_contain_text("The body must be no larger than 1024 bytes")
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"", "The file is empty"),
+        (b"number;name\n1;A\n", "The header of the CSV file must name id and name once"),
+        (b"id,name\n1,\xc4pfel\n", "The file is not UTF-8"),
+    ],
+)
+def test_a_file_that_is_none_of_plants_is_refused_and_says_why(
+    page: Page, content: bytes, message: str
+) -> None:
+    drop(page, content)
+
+    expect(page.locator("#import-error")).to_contain_text(message)
+
+
+def test_a_file_may_be_chosen_instead(page: Page, service: Service) -> None:
+    with page.expect_file_chooser() as chooser:
+        page.get_by_text("Import a CSV").click()
+    file = {"name": "p.csv", "mimeType": "text/csv", "buffer": AWKWARD["plain"]}
+    chooser.value.set_files(file)  # type: ignore[arg-type]
+
+    expect(page.get_by_text("The import is over: 2 stored, 0 refused.")).to_be_visible()
+    assert set(stored_plants(service.database)) == {1, 2}
+
+
+def test_an_import_goes_on_when_the_service_is_killed_and_started_again(
+    page: Page, service: Service, watch: Watch
+) -> None:
+    rows = "".join(f"{id_},Plant {id_}\n" for id_ in range(2000))
+    watch.service_goes_away = True
+    drop(page, f"id,name\n{rows}".encode())
+    expect(page.locator("#import-counts")).to_have_text(re.compile(r"^[1-9]"))
+
+    service.stop(signal.SIGKILL)
+    expect(page.locator("#import-counts")).to_contain_text("Waiting: The service does not answer")
+    with Service(service.folder, "--port", str(service.port)):
+        expect(page.get_by_text("The import is over: 2,000 stored, 0 refused.")).to_be_visible()
+
+    assert stored_plants(service.database) == {
+        id_: NewPlant(id_, f"Plant {id_}") for id_ in range(2000)
+    }
+
+
+def test_an_import_can_be_stopped(page: Page, service: Service) -> None:
+    rows = "".join(f"{id_},Plant {id_}\n" for id_ in range(100_000))
+
+    drop(page, f"id,name\n{rows}".encode())
+    page.get_by_role("button", name="Stop").click()
+
+    expect(page.locator("#import-error")).to_contain_text("Stopped. What was stored stays")
+    [counted] = re.findall(r"^(\d+) stored", page.locator("#import-counts").inner_text())
+    # What was on its way may be stored, and is not waited for.
+    assert 0 <= len(stored_plants(service.database)) - int(counted) <= 6
+
+
+def test_an_import_ends_with_the_token(context: BrowserContext, service: Service) -> None:
+    rows = "".join(f"{id_},Plant {id_}\n" for id_ in range(100_000))
+    page = context.new_page()
+    enter(page, service, service.token(name="short"))
+    drop(page, f"id,name\n{rows}".encode())
+    with opened(service.database) as store:
+        store.revoke_token("short", 0)
+
+    expect(page.locator("#token-error")).to_have_text("The token is revoked")
+    expect(page.get_by_label("Bearer token")).to_be_focused()
+    assert len(stored_plants(service.database)) < 100_000

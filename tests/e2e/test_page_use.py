@@ -1,0 +1,244 @@
+"""The page, in a real browser: tokens, the state of the service, and who uses it how."""
+
+import re
+from pathlib import Path
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import BrowserContext, Page, expect
+
+from browser import Watch, enter, rows
+from plantstore.plants import NewPlant
+from postgres import wait_until
+from service import Service, opened
+
+pytestmark = pytest.mark.engines("sqlite")
+
+
+def put_in(service: Service, *plants: NewPlant) -> None:
+    with opened(service.database) as store:
+        store.apply_changes(plants)
+
+
+def assert_accessible(page: Page) -> None:
+    results = Axe().run(page)
+    assert results.violations_count == 0, results.generate_report()
+
+
+@pytest.mark.parametrize(
+    ("token", "message"),
+    [
+        ("", "The token is empty"),
+        ("plst_made-up", "The token is malformed: its checksum does not match"),
+        ("Zwölf Boxkämpfer €", "The token is malformed: it has characters that no token has"),
+    ],
+)
+def test_a_token_that_is_none_is_refused_at_its_field(
+    context: BrowserContext, service: Service, token: str, message: str
+) -> None:
+    page = context.new_page()
+
+    enter(page, service, token)
+
+    expect(page.locator("#token-error")).to_have_text(message)
+    expect(page.get_by_label("Bearer token")).to_be_focused()
+    enter(page, service, service.token())
+    expect(page.get_by_text("No plants here")).to_be_visible()
+
+
+def test_a_token_is_kept_through_a_reload_and_gone_when_the_tab_closes(
+    context: BrowserContext, service: Service
+) -> None:
+    page = context.new_page()
+    enter(page, service, service.token())
+    page.reload()
+    expect(page.get_by_text("No plants here")).to_be_visible()
+
+    page.close()
+    page = context.new_page()
+    page.goto(f"http://127.0.0.1:{service.port}")
+
+    expect(page.get_by_label("Bearer token")).to_be_visible()
+    assert page.evaluate("[localStorage.length, sessionStorage.length, document.cookie]") == [
+        0,
+        0,
+        "",
+    ]
+
+
+def test_a_token_that_is_forgotten_takes_the_plants_along(page: Page, service: Service) -> None:
+    put_in(service, NewPlant(1, "Abies balsamea"))
+    page.reload()
+    assert rows(page) == [["1", "Abies balsamea", ""]]
+
+    page.get_by_role("button", name="Forget the token").click()
+
+    expect(page.get_by_label("Bearer token")).to_be_focused()
+    assert page.locator("#plants tr").count() == 0
+    page.reload()
+    expect(page.get_by_label("Bearer token")).to_be_visible()
+
+
+def test_a_token_that_is_revoked_meanwhile_is_asked_for_again_with_the_reason(
+    context: BrowserContext, service: Service
+) -> None:
+    page = context.new_page()
+    enter(page, service, service.token(name="short"))
+    expect(page.get_by_text("No plants here")).to_be_visible()
+    with opened(service.database) as store:
+        store.revoke_token("short", 0)
+
+    reason = page.locator("#token-error:not(:empty)")
+
+    def is_refused() -> bool:  # It may be believed for a second yet.
+        page.reload()
+        expect(page.locator("#none:visible, #token-error:visible")).to_be_visible()
+        return reason.is_visible()
+
+    wait_until(is_refused)
+    expect(reason).to_have_text("The token is revoked")
+
+
+def test_a_token_that_may_only_create_can_and_hears_what_it_lacks(
+    context: BrowserContext, service: Service
+) -> None:
+    page = context.new_page()
+    enter(page, service, service.token("plants:create"))
+
+    listing_error = page.locator("#listing-error")
+    expect(listing_error).to_have_text("The token lacks the scope plants:read")
+    page.get_by_role("button", name="Add a plant").click()
+    page.get_by_role("textbox", name="Id").fill("1")
+    page.keyboard.press("Enter")
+
+    expect(page.get_by_text("Stored: 1")).to_be_visible()
+    page.get_by_text("What the service counted").click()
+    expect(page.locator("#counts-error")).to_have_text("The token lacks the scope metrics:read")
+
+
+def test_the_page_tells_what_the_service_counted(page: Page) -> None:
+    page.get_by_role("button", name="Add a plant").click()
+    page.get_by_role("textbox", name="Id").fill("1")
+    page.keyboard.press("Enter")
+    expect(page.get_by_text("Stored: 1")).to_be_visible()
+
+    page.get_by_text("What the service counted").click()
+
+    expect(page.locator("#counts dl")).to_contain_text("Changes: stored1")
+
+
+def test_the_page_tells_when_the_store_is_away_and_when_the_service_is(
+    page: Page, service: Service, watch: Watch, tmp_path: Path
+) -> None:
+    health = page.locator("#health")
+    expect(health).to_have_text("Ready: plants are stored")
+    page.clock.install()
+    page.reload()
+
+    (tmp_path / "plants.db").rename(tmp_path / "moved.db")
+    expect_after(page, "was moved")
+    service.stop()
+    watch.service_goes_away = True
+    expect_after(page, "The service does not answer")
+
+
+def expect_after(page: Page, words: str) -> None:
+    """Expect words of the service's state, at one of the looks that follow."""
+    health = page.locator("#health")
+    for _ in range(20):
+        page.clock.fast_forward(5000)
+        if words in (health.text_content() or ""):
+            return
+        page.wait_for_timeout(100)
+    expect(health).to_contain_text(words)
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_axe_finds_nothing(context: BrowserContext, service: Service, scheme: str) -> None:
+    page = context.new_page()
+    page.emulate_media(color_scheme="dark" if scheme == "dark" else "light")
+    put_in(service, *(NewPlant(id_, f"Plant {id_}", "Abies") for id_ in range(60)))
+
+    enter(page, service, "none")
+    expect(page.locator("#token-error")).to_be_visible()
+    assert_accessible(page)
+    enter(page, service, service.token())
+    expect(page.get_by_role("link", name="Next")).to_be_visible()
+    page.get_by_text("What the service counted").click()
+    assert_accessible(page)
+    page.get_by_role("button", name="Add a plant").click()
+    page.keyboard.press("Enter")
+    expect(page.locator("#plant-id-error")).to_be_visible()
+    assert_accessible(page)
+    page.keyboard.press("Escape")
+    page.get_by_role("button", name="Delete plant 7").click()
+    assert_accessible(page)
+    page.keyboard.press("Escape")
+    rejected = b"id,name\n1,Another\n61,New\n"
+    page.locator("#file").set_input_files(
+        {"name": "plants.csv", "mimeType": "text/csv", "buffer": rejected}
+    )
+    expect(page.get_by_text("The import is over")).to_be_visible()
+    assert_accessible(page)
+
+
+def test_all_of_it_can_be_done_with_the_keyboard(context: BrowserContext, service: Service) -> None:
+    page = context.new_page()
+    page.goto(f"http://127.0.0.1:{service.port}")
+
+    def press(*keys: str) -> None:
+        for key in keys:
+            page.keyboard.press(key)
+
+    def reach(name: str) -> None:
+        for _ in range(20):
+            press("Tab")
+            if name in (page.locator(":focus").text_content() or ""):
+                return
+        pytest.fail(f"the keyboard does not reach {name}")
+
+    page.keyboard.type(service.token())
+    press("Enter")
+    expect(page.get_by_text("No plants here")).to_be_visible()
+    reach("Add a plant")
+    press("Enter")
+    page.keyboard.type("7")
+    press("Tab")
+    page.keyboard.type("Abies balsamea")
+    press("Enter")
+    expect(page.get_by_text("Stored: 7")).to_be_visible()
+    expect(page.get_by_role("button", name="Add a plant")).to_be_focused()
+    reach("Change plant 7")
+    press("Enter")
+    page.keyboard.type("Abies alba")
+    press("Escape")
+    expect(page.get_by_role("dialog")).to_be_hidden()
+    expect(page.get_by_role("button", name="Change plant 7")).to_be_focused()
+    reach("Delete plant 7")
+    press("Enter", "Tab", "Enter")
+    expect(page.get_by_text("Deleted: 7")).to_be_visible()
+    expect(page.get_by_role("heading", name="Plants")).to_be_focused()
+
+
+def test_on_a_phone_nothing_is_wider_than_the_screen(
+    context: BrowserContext, service: Service
+) -> None:
+    put_in(service, NewPlant(-(2**63), "Unbroken" * 100, "Tag" * 100), NewPlant(1, "Abies"))
+    page = context.new_page()
+    page.set_viewport_size({"width": 320, "height": 640})
+    enter(page, service, service.token())
+    assert len(rows(page)) == 2
+
+    assert page.evaluate("document.documentElement.scrollWidth") <= 320
+    page.get_by_role("button", name="Change plant 1", exact=True).click()
+    expect(page.get_by_role("dialog")).to_be_in_viewport(ratio=1)
+
+
+def test_without_the_page_there_is_none(tmp_path: Path) -> None:
+    with Service(tmp_path, "--no-page") as service:
+        client = service.client(None)
+        statuses = [client.send("GET", path).status for path in ("/", "/docs", "/openapi.json")]
+        client.close()
+
+    assert statuses == [404, 404, 200]
+    assert not re.search("browser", service.said)

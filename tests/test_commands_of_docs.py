@@ -1,0 +1,191 @@
+"""Every command that the README and the tutorial show, run as a reader would."""
+
+import contextlib
+import os
+import re
+import select
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple, Self
+
+import pytest
+
+from service import Service
+
+ROOT = Path(__file__).parent.parent
+
+# What a reader of a page has before the first command.
+BEFORE = {
+    "README.md": [
+        r"printf 'id,name,tag\n2,Rosa × damascena,\n' > plants.csv",
+        "plantstore import plants.csv",
+    ],
+    "docs/getting-started.md": [],
+}
+
+# Programs that are run as they stand there, and what a shell does by itself.
+RUN_AS_SHOWN = re.compile(r"(curl|plantstore|printf|echo|cat|export) |[A-Z]+=")
+
+# What is different each time, and what it is compared as.
+DIFFERENT = {
+    r"127\.0\.0\.1:\d+": "127.0.0.1:8000",
+    r"(?m)^date: .+$": "date: Sat, 21 Nov 2026 06:11:13 GMT",
+    r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ": "2026-11-21T06:11:13Z",
+    r"(?m)[ \r]+$": "",
+}
+
+# How long the commands of a page may take in all.
+SECONDS_MAX = 120
+
+MARK = "--- the command is done, with the status"
+
+
+class Command(NamedTuple):
+    """A command of a page, and what the page shows beneath it."""
+
+    text: str
+    shown: str
+
+
+def commands(page: str) -> list[Command]:
+    text = (ROOT / page).read_text(encoding="utf-8")
+    found = []
+    for block in re.findall(r"^```console\n(.*?)^```$", text, re.MULTILINE | re.DOTALL):
+        begun = re.split(r"^\$ ", block, flags=re.MULTILINE)
+        assert begun[0] == "", f"{page}: a block begins with no command"
+        for each in begun[1:]:
+            command = re.match(r"(?:.*\\\n)*.*\n", each)
+            assert command is not None
+            found.append(Command(command[0].strip(), each[command.end() :]))
+    return found
+
+
+class Reader:
+    """A reader of a page, with a shell in a folder, and with the service that the page starts."""
+
+    def __init__(self, folder: Path, new_database: Callable[[], str]) -> None:
+        self.folder = folder
+        self.new_database = new_database
+        self.service: Service | None = None
+        self.token = ""
+        self.status = 0
+        for program in ("curl", "bash"):
+            assert shutil.which(program), f"the commands of the pages need {program}"
+
+    def __enter__(self) -> Self:
+        env = {name: value for name, value in os.environ.items() if "PLANTSTORE" not in name}
+        env["PATH"] = f"{Path(sys.executable).parent}:{env['PATH']}"
+        self.shell = subprocess.Popen(
+            ["bash", "--norc"],
+            cwd=self.folder,
+            env=env | {"LC_ALL": "C.UTF-8"},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            start_new_session=True,
+        )
+        # A command that never ends fails, with all that it started.
+        self.watch = threading.Timer(SECONDS_MAX, os.killpg, (self.shell.pid, signal.SIGKILL))
+        self.watch.start()
+        self.run('curl() { command curl --silent --show-error "$@"; }')
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+        self.watch.cancel()
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.shell.pid, signal.SIGKILL)
+        self.shell.communicate()
+
+    def follow(self, text: str) -> str:
+        """Do what a command of a page says; return what was printed."""
+        if serve := re.fullmatch(r"make run|plantstore serve(.*)", text):
+            return self.start(*shlex.split(re.sub(r"--port[ =]\d+", "", serve[1] or "")))
+        if text.startswith("make "):
+            # It installs or measures something, which is not done here; but it can be asked for.
+            makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+            assert f"\n{text.split()[1]}: " in makefile
+            return ""
+        assert RUN_AS_SHOWN.match(text), f"nothing here says how to run this: {text}"
+        if re.match(r"export PLANTSTORE_DATABASE=['\"]?postgresql:", text):
+            # The servers of the page are nowhere; one of the tests' stands for them.
+            return self.run(f"export PLANTSTORE_DATABASE={shlex.quote(self.new_database())}")
+        if self.service is not None:
+            text = re.sub(r"127\.0\.0\.1:\d+", f"127.0.0.1:{self.service.port}", text)
+        return self.run(text.replace("plst_…", self.token))
+
+    def run(self, text: str) -> str:
+        """Run a command in the shell, which goes on from where the last one left it."""
+        assert self.shell.stdin is not None
+        assert self.shell.stdout is not None
+        # `$?` is the status of the command before, as the reader sees it.
+        before, command = f"(exit {self.status})", f"eval {shlex.quote(text)} </dev/null"
+        self.shell.stdin.write(f"{before}; {command}; printf '\\n{MARK} %d\\n' $?\n")
+        self.shell.stdin.flush()
+        printed = ""
+        while not (done := re.search(rf"\n{MARK} (\d+)\n$", printed)):
+            line = self.shell.stdout.readline()
+            assert line, f"it ended the shell, or did not end itself: {text}"
+            printed += line
+        self.status = int(done[1])
+        return printed[: done.start()]
+
+    def start(self, *options: str) -> str:
+        """Start the service, but on a free port; return what it says."""
+        self.stop()
+        lines = self.run("env").splitlines()
+        settings = dict(line.split("=", 1) for line in lines if line.startswith("PLANTSTORE_"))
+        self.service = Service(self.folder, *options)
+        self.service.env |= settings
+        self.service.__enter__()
+        # What it says of a first token stands in the pipe before it says that it serves.
+        assert self.service.process.stdout is not None
+        said = ""
+        if select.select([self.service.process.stdout], [], [], 0)[0]:
+            said = os.read(self.service.process.stdout.fileno(), 65_536).decode()
+        self.token = "".join(re.findall(r"plst_\w+", said)[:1]) or self.token
+        return said + "".join(self.service.log)
+
+    def stop(self) -> None:
+        """Stop the service, as Ctrl-C does."""
+        if self.service is not None:
+            self.service.stop(signal.SIGINT)
+            self.service = None
+
+
+def is_as_shown(printed: str, shown: str) -> bool:
+    """Tell whether a command printed what a page shows; `…` stands for anything there."""
+    for pattern, replacement in DIFFERENT.items():
+        printed, shown = (re.sub(pattern, replacement, text) for text in (printed, shown))
+    lines = [
+        r"(.*\n)*" if line == "…" else re.escape(line).replace("…", ".*") + r"\n"
+        for line in shown.splitlines()
+    ]
+    return re.fullmatch("".join(lines), printed.rstrip("\n") + "\n") is not None
+
+
+@pytest.mark.parametrize("page", BEFORE)
+def test_the_commands_of_a_page_work_in_their_order_and_print_what_it_shows(
+    page: str, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    shown = commands(page)
+    assert shown
+
+    with Reader(tmp_path, lambda: request.getfixturevalue("databases").new()) as reader:
+        for text in BEFORE[page]:
+            reader.run(text)
+        for command, following in zip(shown, [*shown[1:], None], strict=True):
+            printed = reader.follow(command.text)
+
+            if command.shown:
+                assert is_as_shown(printed, command.shown), f"{command.text} printed {printed}"
+            # What fails is followed by a look at its status, which is compared.
+            if following is None or following.text != "echo $?":
+                assert reader.status == 0, f"{command.text} printed {printed}"

@@ -22,10 +22,7 @@ ROOT = Path(__file__).parent.parent
 
 # What a reader of a page has before the first command.
 BEFORE = {
-    "README.md": [
-        r"printf 'id,name,tag\n2,Rosa × damascena,\n' > plants.csv",
-        "plantstore import plants.csv",
-    ],
+    "README.md": [r"printf 'id,name,tag\n2,Rosa × damascena,\n' > plants.csv"],
     "docs/getting-started.md": [],
 }
 

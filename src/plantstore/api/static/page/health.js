@@ -61,7 +61,7 @@ export function showCounts(client) {
 /** Return names and values of the metrics that are shown. */
 function readCounts(metrics) {
   return COUNTS.flatMap(([metric, name]) =>
-    [...metrics.matchAll(new RegExp(`^${metric}{\\w+="(\\w+)"} (\\S+)$`, "gm"))].map(
+    [...metrics.matchAll(new RegExp(`^${metric}{\\w+="([^"]+)"} (\\S+)$`, "gm"))].map(
       ([, label, value]) => [`${name}: ${label.replaceAll("_", " ")}`, Number(value)],
     ),
   );

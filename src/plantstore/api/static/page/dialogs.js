@@ -13,12 +13,12 @@ import { ApiError } from "./client.js";
  */
 function run(dialog, submit) {
   const form = dialog.querySelector("form");
-  const buttons = [...form.querySelectorAll("button")];
+  let isBusy = false;
   showError(form, null);
   form.onsubmit = async (event) => {
     event.preventDefault();
-    if (form.ariaBusy === "true") return;
-    form.ariaBusy = "true";
+    if (isBusy) return;
+    isBusy = true;
     try {
       await submit();
       dialog.close("done");
@@ -26,10 +26,16 @@ function run(dialog, submit) {
       if (!(error instanceof ApiError)) throw error;
       showError(form, error);
     } finally {
-      form.ariaBusy = "false";
+      isBusy = false;
     }
   };
-  form.querySelector("[value=cancel]").onclick = () => dialog.close("");
+  // What is on its way is waited for: nobody would hear of it otherwise.
+  dialog.oncancel = (event) => {
+    if (isBusy) event.preventDefault();
+  };
+  form.querySelector("[value=cancel]").onclick = () => {
+    if (!isBusy) dialog.close("");
+  };
   dialog.returnValue = "";
   dialog.showModal();
   return new Promise((resolve) => {
@@ -39,7 +45,6 @@ function run(dialog, submit) {
 
 /** Show an error at the member that it is about, or at the end. */
 function showError(form, error) {
-  // "Another plant is stored under this id" names the member, as all of these messages do.
   const member = error && form.elements[error.member] ? error.member : "";
   for (const place of form.querySelectorAll("[data-of]")) {
     place.textContent = error && place.dataset.of === member ? error.message : "";

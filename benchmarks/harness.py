@@ -143,6 +143,7 @@ def loading(
     command = [executable, "-t1", f"-c{connections}", f"-d{seconds}s"]
     command += ["-s", str(HERE / "requests.lua"), f"http://127.0.0.1:{server.port}"]
     env = {"SEND": "create", "FIRST_ID": "0", "IDS": "sequential", "PLANTS": "0"}
+    env |= {"TARGET": "/plants", "BODY": "%s"}
     env |= {name.upper(): str(value) for name, value in what.items()} | {"TOKEN": server.token}
     with subprocess.Popen(
         command, stdout=subprocess.PIPE, text=True, env=os.environ | env

@@ -4,6 +4,7 @@
 --             find:   GET /plants/{id}, of a random id up to PLANTS
 --             list:   GET /plants?limit=100, after a random id, with a full page to follow
 --   FIRST_ID, IDS (sequential or random)   for create
+--   TARGET, BODY   for create: where it goes, and its form, in which %s is the plant
 --   PLANTS    how many are stored, from 1 on   for find and list
 
 local threads = 0
@@ -24,6 +25,8 @@ function init()
   if send == "create" then
     wrk.method = "POST"
     wrk.headers["Content-Type"] = "application/json"
+    target = os.getenv("TARGET")
+    plant = os.getenv("BODY"):format('{"id":%d,"name":"Abies balsamea (L.) Mill. %d","tag":"Abies"}')
   end
 end
 
@@ -35,8 +38,7 @@ function request()
   end
   id = id + 1
   local this = random and math.random(0, 4503599627370496) or id
-  local plant = '{"id":%d,"name":"Abies balsamea (L.) Mill. %d","tag":"Abies"}'
-  return wrk.format(nil, "/plants", nil, plant:format(this, this))
+  return wrk.format(nil, target, nil, plant:format(this, this))
 end
 
 function done(summary, latency)

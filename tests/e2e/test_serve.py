@@ -80,8 +80,8 @@ def test_it_serves_on_ipv6_too(tmp_path: Path) -> None:
         Service(tmp_path, "--host", "::1") as service,
         socket.create_connection(("::1", service.port)) as connection,
     ):
-        connection.sendall(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
-        assert connection.recv(100).startswith(b"HTTP/1.1 404")
+        connection.sendall(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
+        assert connection.recv(100).startswith(b"HTTP/1.1 200")
 
     assert f"http://[::1]:{service.port}/plants" in service.said
 

@@ -1,0 +1,106 @@
+"""A bar chart as an SVG that one can read: by eye, in light and dark, and aloud."""
+
+from dataclasses import dataclass
+from html import escape
+
+WIDTH, LEFT, LONGEST = 840, 218, 440
+TOP, ROW, BAR, MARGIN = 94, 40, 20, 24
+
+STYLE = """
+  .paper { fill: #ffffff; stroke: #d5dbd6 }
+  text { font: 14px system-ui, -apple-system, "Segoe UI", Roboto, sans-serif; fill: #1d2b22 }
+  .heading { font-size: 18px; font-weight: 650 }
+  .quiet { font-size: 12.5px; font-weight: 400; fill: #5a6a60 }
+  .name { text-anchor: end }
+  .figure { font-weight: 600; font-variant-numeric: tabular-nums }
+  .aside { text-anchor: end; font-variant-numeric: tabular-nums }
+  .axis { stroke: #b4beb7 }
+  .other { fill: #8fa3b5 }
+  .first { fill: #23804f }
+  .hollow { fill: url(#hatch); stroke: #8fa3b5; stroke-width: 1.5 }
+  .stripe { stroke: #8fa3b5; stroke-width: 3 }
+  @media (prefers-color-scheme: dark) {
+    .paper { fill: #111814; stroke: #2c3830 }
+    text { fill: #e6ede8 }
+    .quiet { fill: #9aaba0 }
+    .axis { stroke: #4a584f }
+    .other { fill: #64798c }
+    .first { fill: #41b97c }
+    .hollow, .stripe { stroke: #64798c }
+  }
+"""
+
+HATCH = """<defs>
+<pattern id="hatch" width="7" height="7"
+  patternUnits="userSpaceOnUse" patternTransform="rotate(45)">
+<line class="stripe" x1="1.5" y1="0" x2="1.5" y2="7"/>
+</pattern>
+</defs>"""
+
+
+@dataclass(frozen=True)
+class Bar:
+    """One bar.
+
+    Attributes:
+        name: of what was measured.
+        value: how long it is.
+        aside: a second figure, in words.
+        mark: what does not hold for it as for the others, in words; it is drawn hatched then.
+
+    """
+
+    name: str
+    value: float
+    aside: str
+    mark: str = ""
+
+
+def bars(heading: str, quiet: str, aside: str, data: list[Bar]) -> str:
+    """Return a chart of horizontal bars; the first is the one that it is about.
+
+    Args:
+        heading: what it shows.
+        quiet: how to read it.
+        aside: the heading of the second figure.
+        data: the bars, from top to bottom.
+
+    """
+    most = max(bar.value for bar in data)
+    foot = TOP + ROW * len(data)
+    height = foot + MARGIN
+    told = "; ".join(
+        f"{bar.name}: {bar.value:,.0f}, {aside} {bar.aside}{bar.mark and f', {bar.mark}'}"
+        for bar in data
+    )
+    lines = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH}" height="{height}"',
+        f'  viewBox="0 0 {WIDTH} {height}" role="img" aria-labelledby="title desc">',
+        f'<title id="title">{escape(heading)}</title>',
+        f'<desc id="desc">{escape(told)}.</desc>',
+        f"<style>{STYLE}</style>",
+        HATCH,
+        f'<rect class="paper" x="0.5" y="0.5" width="{WIDTH - 1}" height="{height - 1}" rx="10"/>',
+        f'<text class="heading" x="{MARGIN}" y="36">{escape(heading)}</text>',
+        f'<text class="quiet" x="{MARGIN}" y="58">{escape(quiet)}</text>',
+        f'<text class="aside quiet" x="{WIDTH - MARGIN}" y="{TOP - 8}">{escape(aside)}</text>',
+    ]
+    for number, bar in enumerate(data):
+        lines += _row(bar, TOP + ROW * number, most, first=number == 0)
+    lines.append(f'<line class="axis" x1="{LEFT}" x2="{LEFT}" y1="{TOP}" y2="{foot}"/>')
+    return "\n".join([*lines, "</svg>", ""])
+
+
+def _row(bar: Bar, top: int, most: float, *, first: bool) -> list[str]:
+    long = max(LONGEST * bar.value / most, 2)
+    kind = "hollow" if bar.mark else "first" if first else "other"
+    base = top + ROW // 2 + 5
+    mark = bar.mark and f'<tspan class="quiet" dx="10">{escape(bar.mark)}</tspan>'
+    return [
+        f'<text class="name{" figure" if first else ""}" x="{LEFT - 14}" y="{base}">',
+        f"  {escape(bar.name)}</text>",
+        f'<rect class="{kind}" x="{LEFT}" y="{top + (ROW - BAR) // 2}"',
+        f'  width="{long:.1f}" height="{BAR}" rx="3"/>',
+        f'<text class="figure" x="{LEFT + long + 10:.1f}" y="{base}">{bar.value:,.0f}{mark}</text>',
+        f'<text class="aside" x="{WIDTH - MARGIN}" y="{base}">{escape(bar.aside)}</text>',
+    ]

@@ -1,0 +1,176 @@
+"""How fast are durable creates, beside what one would run otherwise, and what does a 2xx say there?
+
+One plant a request, with a bearer token, over 64 connections that stay open. Rounds are
+interleaved, every server starts on an empty database, and each ratio is the median of the
+ratios of the rounds. `make bench-peers` installs what is measured.
+"""
+
+import sys
+from dataclasses import dataclass, field
+from statistics import median
+
+from chart import Bar, bars
+from harness import RESULTS, Load, spread, table, write_result, wrk
+from javascript_peers import BUN, JSON_SERVER
+from peer import Peer
+from promises import CREATES, KILL_AFTER_SECONDS, Kills, Syncs, kills, refusals, resident_mib, syncs
+from python_peers import DATASETTE, DJANGO, FASTAPI, LITESTAR, PLANTSTORE
+
+PEERS = (PLANTSTORE, BUN, FASTAPI, LITESTAR, DJANGO, DATASETTE, JSON_SERVER)
+ROUNDS = 5
+SECONDS = 5
+CONNECTIONS = 64
+
+
+@dataclass
+class Seen:
+    """What was seen of a peer."""
+
+    loads: list[Load] = field(default_factory=list)
+    mib: list[float] = field(default_factory=list)
+
+    def figure(self, name: str) -> float:
+        """Return the median of a figure of the loads."""
+        return float(median([getattr(load, name) for load in self.loads]))
+
+
+@dataclass(frozen=True)
+class Promise:
+    """What a peer's answers are worth."""
+
+    kills: Kills
+    syncs: Syncs | None
+    conflict: int
+    wrong_token: int
+
+    @property
+    def kept(self) -> bool:
+        """Whether each answer waited for the disk, as far as was looked."""
+        return not self.kills.lost and (self.syncs is None or self.syncs.least > 0)
+
+
+def measure(peer: Peer, seen: Seen, number: int) -> None:
+    with peer.serving() as (server, _):
+        what = {"target": peer.target, "body": peer.body}
+        wrk(server, CONNECTIONS, 1, first_id=10**12, **what)
+        seen.loads.append(wrk(server, CONNECTIONS, SECONDS, **what))
+        seen.mib.append(resident_mib(server))
+    print(f"round {number}: {peer.name}: {seen.loads[-1].rate:,.0f}/s", file=sys.stderr)
+
+
+def promise(peer: Peer) -> Promise:
+    conflict, wrong_token = refusals(peer)
+    found = Promise(kills(peer), syncs(peer), conflict, wrong_token)
+    print(f"{peer.name}: {found}", file=sys.stderr)
+    return found
+
+
+def speeds(seen: dict[Peer, Seen]) -> str:
+    rows = []
+    for peer, its in seen.items():
+        pairs = zip(seen[PLANTSTORE].loads, its.loads, strict=True)
+        ratios = [ours.rate / theirs.rate for ours, theirs in pairs]
+        rows.append(
+            [
+                peer.name,
+                f"{its.figure('rate'):,.0f}",
+                "-" if peer is PLANTSTORE else spread(ratios, 1),
+                f"{its.figure('p50_ms'):.1f}",
+                f"{its.figure('p99_ms'):.1f}",
+                str(sum(load.failed for load in its.loads)),
+                f"{median(its.mib):.0f}",
+            ]
+        )
+    header = ["server", "creates/s", "ours ÷ theirs", "p50 ms", "p99 ms", "failed", "MiB"]
+    return table(header, rows)
+
+
+def promises(promised: dict[Peer, Promise]) -> str:
+    rows = [
+        [
+            peer.name,
+            _waited(its.syncs),
+            "not looked at" if its.syncs is None else f"{its.syncs.median:g}",
+            f"{its.kills.acknowledged:,}",
+            f"{its.kills.lost:,}",
+            str(its.conflict),
+            str(its.wrong_token),
+        ]
+        for peer, its in promised.items()
+    ]
+    header = [
+        "server",
+        "each 2xx after a sync",
+        "syncs a create",
+        "acknowledged",
+        "lost by kill -9",
+    ]
+    return table([*header, "stored id", "wrong token"], rows)
+
+
+def _waited(its: Syncs | None) -> str:
+    if its is None:
+        return "not looked at"
+    return "yes" if its.least else "**no**"
+
+
+def notes(here: list[Peer], missing: list[Peer]) -> str:
+    lines = [f"- {peer.name}: {peer.versions()}. Set: {peer.setting}." for peer in here]
+    lines += [f"- {peer.name} was left out: its program is not installed here." for peer in missing]
+    return "\n".join(lines)
+
+
+def chart(seen: dict[Peer, Seen], promised: dict[Peer, Promise]) -> str:
+    first, *others = seen
+    others.sort(key=lambda peer: -seen[peer].figure("rate"))
+    return bars(
+        "Creates a second",
+        f"One plant a request with a token, over {CONNECTIONS} connections. Longer is better.",
+        "p99, ms",
+        [
+            Bar(
+                peer.name,
+                seen[peer].figure("rate"),
+                f"{seen[peer].figure('p99_ms'):,.1f}",
+                "" if promised[peer].kept else "answers before the plant is on the disk",
+            )
+            for peer in (first, *others)
+        ],
+    )
+
+
+def main() -> None:
+    here = [peer for peer in PEERS if peer.program.exists()]
+    missing = [peer for peer in PEERS if peer not in here]
+    promised = {peer: promise(peer) for peer in here}
+    seen = {peer: Seen() for peer in here}
+    for number in range(1, ROUNDS + 1):
+        for peer in here:
+            measure(peer, seen[peer], number)
+    text = f"""# Creates, beside what one would run otherwise
+
+![Creates a second of each server](peers.svg)
+
+{speeds(seen)}
+
+{CONNECTIONS} connections, {ROUNDS} rounds of {SECONDS} seconds, one process that serves each.
+Medians, and for the ratios the least and the most beside. MiB is the memory at the end of the
+load: PSS of all its processes, so that what they share is counted once. Failed are answers
+of 400 and above, and those that took more than two seconds.
+
+{promises(promised)}
+
+A sync is `fsync`, `fdatasync`, `msync` or `sync_file_range` of a file of the database, begun
+after the request was sent and done before its answer was read: {CREATES} creates, one after
+another. Lost is what had been acknowledged on eight connections and was not in the file after
+{len(KILL_AFTER_SECONDS)} times `kill -9`; it is no measure of speed. A kill takes only what the
+kernel had not been given; a power cut takes what was not synced, too. The last columns are the
+answers to another plant with a stored id, and to a create with a wrong token.
+
+{notes(here, missing)}"""
+    write_result("peers", text)
+    (RESULTS / "peers.svg").write_text(chart(seen, promised), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -5,7 +5,7 @@ import re
 import httpx
 import pytest
 
-from plantstore.api.pages import Pages
+from plantstore.api.pages import Assets, Pages
 from plantstore.errors import ErrorCode
 from world import World, assert_error, run
 
@@ -18,6 +18,7 @@ def assert_nothing_else_may_happen(answer: httpx.Response) -> None:
     assert answer.headers["X-Frame-Options"] == "DENY"
     assert answer.headers["Referrer-Policy"] == "no-referrer"
     assert answer.headers["Cross-Origin-Resource-Policy"] == "same-origin"
+    assert answer.headers["Cross-Origin-Opener-Policy"] == "same-origin"
 
 
 @pytest.mark.parametrize("path", DOCUMENTS)
@@ -34,7 +35,7 @@ def test_a_document_may_load_from_here_alone_and_run_nothing_inline(path: str) -
         )
         assert policy["default-src"] == "'none'"
         assert policy["frame-ancestors"] == "'none'"
-        assert policy["base-uri"] == "'none'"
+        assert policy["base-uri"] == policy["form-action"] == "'none'"
         assert {policy[f"{kind}-src"] for kind in ("script", "style", "connect")} == {"'self'"}
         assert "<script>" not in answer.text
         assert not re.search(r" (on\w+|style)=", answer.text)
@@ -76,10 +77,12 @@ def test_a_document_is_asked_for_again_and_sent_only_if_it_changed(path: str) ->
 
 def test_the_address_of_the_files_changes_with_any_of_them() -> None:
     pages, others = Pages(), Pages()
-    files = dict(others.assets.files) | {"app.js": b"// another"}
+    files = dict(others.assets.files)
 
-    assert pages.assets.digest == others.assets.digest
-    assert type(others.assets)(files).digest != pages.assets.digest
+    files["app.js"] = bytes(reversed(files["app.js"]))
+
+    assert others.assets.digest == pages.assets.digest
+    assert Assets(files).digest != pages.assets.digest
 
 
 @pytest.mark.parametrize("file", ["assets/0000000000000000/app.js", "{assets}/passwd", "{assets}/"])

@@ -9,12 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, BrowserContext, Page, expect
+from playwright.sync_api import Browser, BrowserContext, Dialog, Page, expect
 
 from browser import Watch, enter
 from command import run
 from plantstore.plants import NewPlant
 from plantstore.store import Deletion
+from postgres import wait_until
 from service import Service, opened, stored_plants
 
 pytestmark = pytest.mark.engines("sqlite")
@@ -71,9 +72,12 @@ def garden(
     tmp_path_factory: pytest.TempPathFactory, browser: Browser
 ) -> Iterator[tuple[Service, Page]]:
     """Return a service and its page, which many files go through."""
+    watch = Watch()
     with Service(tmp_path_factory.mktemp("garden")) as service, browser.new_page() as page:
+        watch.watch(page)
         enter(page, service, service.token())
         yield service, page
+        watch.assert_quiet()
 
 
 @pytest.mark.parametrize("content", AWKWARD.values(), ids=AWKWARD)
@@ -96,7 +100,7 @@ def test_a_file_comes_in_as_it_does_at_the_command_line(
 
 
 def test_its_progress_is_shown_and_what_it_came_to(page: Page, service: Service) -> None:
-    rows = "".join(f"{id_},Plant {id_},Abies\n" for id_ in range(300))
+    rows = "".join(f"{id_},Plant × {id_},Abies\n" for id_ in range(300))
     content = f"id,name,tag\n{rows}0,Another,\n".encode()
     page.evaluate(
         """() => {
@@ -176,6 +180,78 @@ def test_an_import_goes_on_when_the_service_is_killed_and_started_again(
     assert stored_plants(service.database) == {
         id_: NewPlant(id_, f"Plant {id_}") for id_ in range(2000)
     }
+
+
+def test_a_rate_that_is_exceeded_is_waited_for(
+    context: BrowserContext, tmp_path: Path, watch: Watch
+) -> None:
+    rows = "".join(f"{id_},Plant {id_}\n" for id_ in range(60))
+    with Service(tmp_path, "--rate-per-token", "20/second") as service:
+        page = context.new_page()
+        enter(page, service, service.token())
+
+        drop(page, f"id,name\n{rows}".encode())
+        expect(page.locator("#import-counts")).to_contain_text("Waiting: The token may be used")
+        expect(page.get_by_text("The import is over: 60 stored, 0 refused.")).to_be_visible()
+
+    # Six at a time are refused and wait for a second: that is not many more than the rows.
+    assert len([url for url in watch.requests if url.endswith("/plants")]) < 150
+
+
+def test_of_rows_with_one_id_the_first_is_stored_also_where_workers_race(
+    context: BrowserContext, tmp_path: Path
+) -> None:
+    rows = "".join(f"{id_},First\n{id_},Second\n{id_},Third\n" for id_ in range(100))
+    with Service(tmp_path, "--workers", "2") as service:
+        page = context.new_page()
+        enter(page, service, service.token())
+
+        drop(page, f"id,name\n{rows}".encode())
+        expect(page.get_by_text("The import is over: 100 stored, 200 refused.")).to_be_visible()
+
+        assert {plant.name for plant in stored_plants(service.database).values()} == {"First"}
+        lines = [reject["line"] for reject in rejects_of(page)]
+        assert lines == sorted(lines)
+
+
+def test_of_very_many_refused_rows_ten_thousand_are_kept_and_all_are_counted(page: Page) -> None:
+    drop(page, b"id,name\n" + b"row\n" * 10_050)
+
+    expect(page.get_by_text("The import is over: 0 stored, 10,050 refused.")).to_be_visible()
+    assert len(rejects_of(page)) == 10_000
+    expect(page.get_by_role("table", name="Refused rows").get_by_role("row")).to_have_count(101)
+
+
+def test_one_file_comes_in_at_a_time(page: Page, service: Service) -> None:
+    rows = "".join(f"{id_},Plant {id_}\n" for id_ in range(100_000))
+    drop(page, f"id,name\n{rows}".encode())
+    expect(page.get_by_role("button", name="Stop")).to_be_visible()
+
+    drop(page, b"id,name\n-1,Another\n", name="other.csv")
+
+    expect(page.locator("#import-error")).to_have_text("One file at a time, please")
+    expect(page.locator("#import-file")).to_have_text("plants.csv")
+    page.get_by_role("button", name="Stop").click()
+    expect(page.locator("#import-error")).to_contain_text("Stopped")
+    assert -1 not in stored_plants(service.database)
+
+
+def test_the_browser_asks_before_a_tab_is_left_that_imports(page: Page) -> None:
+    questions: list[str] = []
+
+    def stay(dialog: Dialog) -> None:
+        questions.append(dialog.type)
+        dialog.dismiss()
+
+    page.on("dialog", stay)
+    rows = "".join(f"{id_},Plant {id_}\n" for id_ in range(100_000))
+    drop(page, f"id,name\n{rows}".encode())
+    expect(page.get_by_role("button", name="Stop")).to_be_visible()
+
+    page.close(run_before_unload=True)
+    wait_until(lambda: page.title() == "Plant Store" and bool(questions))
+
+    assert questions == ["beforeunload"]
 
 
 def test_an_import_can_be_stopped(page: Page, service: Service) -> None:

@@ -66,17 +66,27 @@ def test_a_token_is_kept_through_a_reload_and_gone_when_the_tab_closes(
     ]
 
 
-def test_a_token_that_is_forgotten_takes_the_plants_along(page: Page, service: Service) -> None:
-    put_in(service, NewPlant(1, "Abies balsamea"))
+def test_a_token_that_is_forgotten_takes_along_all_that_it_has_shown(
+    page: Page, service: Service
+) -> None:
+    put_in(service, *(NewPlant(id_, "Abies balsamea", "Secret") for id_ in range(60)))
     page.reload()
-    assert rows(page) == [["1", "Abies balsamea", ""]]
+    page.get_by_role("button", name="Delete plant 7").click()
+    page.keyboard.press("Escape")
+    page.get_by_role("link", name="Next").click()
+    expect(page.locator("#plants .id").first).to_have_text("50")
+    page.get_by_text("What the service counted").click()
 
     page.get_by_role("button", name="Forget the token").click()
 
     expect(page.get_by_label("Bearer token")).to_be_focused()
-    assert page.locator("#plants tr").count() == 0
-    page.reload()
-    expect(page.get_by_label("Bearer token")).to_be_visible()
+    assert page.url == f"http://127.0.0.1:{service.port}/"
+    assert not re.search("Abies|Secret|Changes", page.content())
+    for way in (page.reload, page.go_back):
+        way()
+        expect(page.get_by_label("Bearer token")).to_be_visible()
+        expect(page.locator("#token-error")).to_be_empty()
+        assert "Abies" not in page.content()
 
 
 def test_a_token_that_is_revoked_meanwhile_is_asked_for_again_with_the_reason(
@@ -122,9 +132,16 @@ def test_the_page_tells_what_the_service_counted(page: Page) -> None:
     page.keyboard.press("Enter")
     expect(page.get_by_text("Stored: 1")).to_be_visible()
 
+    page.get_by_role("button", name="Add a plant").click()
+    page.get_by_role("textbox", name="Id").fill("one")
+    page.keyboard.press("Enter")
+    expect(page.locator("#plant-id-error")).to_be_visible()
+    page.keyboard.press("Escape")
+
     page.get_by_text("What the service counted").click()
 
     expect(page.locator("#counts dl")).to_contain_text("Changes: stored1")
+    expect(page.locator("#counts dl")).to_contain_text("Refused: invalid plant1")
 
 
 def test_the_page_tells_when_the_store_is_away_and_when_the_service_is(

@@ -4,6 +4,9 @@ import { ApiError } from "./client.js";
 
 const PLANTS_A_PAGE = 50;
 
+/** A longer tag is no link: the address of its page would be more than the service takes. */
+const LINKED_CHARACTERS_MAX = 1000;
+
 const element = (id) => document.getElementById(id);
 
 export class Catalogue {
@@ -24,51 +27,52 @@ export class Catalogue {
     window.onpopstate = () => this.show();
   }
 
-  /** Show the page that the address names. Return whether it is there. */
+  /** Show the page that the address names. */
   async show() {
     this.#loading.abort();
     const { signal } = (this.#loading = new AbortController());
     const query = new URLSearchParams(location.search);
     const [tag, after] = [query.get("tag"), query.get("after")];
+    element("filter-tag").value = tag ?? "";
+    element("listing").ariaBusy = "true";
+    let page = { plants: [], next: null };
+    let problem = "";
     try {
-      const page = await this.#client.list({ tag, after, limit: PLANTS_A_PAGE }, signal);
-      this.#render(page.plants);
-      this.#lead(tag, after, page.next);
-      element("listing-error").textContent = "";
-      return true;
+      page = await this.#client.list({ tag, after, limit: PLANTS_A_PAGE }, signal);
     } catch (error) {
-      if (signal.aborted) return false; // Another page is on its way.
+      if (signal.aborted) return; // Another page is on its way.
       if (!(error instanceof ApiError)) throw error;
-      this.#render([]);
-      this.#lead(tag, after, null);
-      element("none").hidden = true;
-      element("listing-error").textContent = error.message;
-      return false;
+      problem = error.message;
     }
+    element("listing").ariaBusy = "false";
+    element("listing-error").textContent = problem;
+    element("none").hidden = page.plants.length > 0 || problem !== "";
+    element("plants").replaceChildren(...page.plants.map((plant) => this.#makeRow(plant)));
+    this.#lead(tag, after, page.next);
   }
 
-  /** Show nothing. */
-  clear() {
-    this.#loading.abort();
-    this.#render([]);
-  }
-
-  #render(plants) {
-    const rows = plants.map((plant) => this.#makeRow(plant));
-    element("plants").replaceChildren(...rows);
-    element("none").hidden = plants.length > 0;
+  /** Show the page anew, and leave the focus where it was: at a button of the same plant. */
+  async refresh() {
+    const button = document.activeElement.closest("#plants button");
+    const id = button?.closest("tr").dataset.id;
+    await this.show();
+    if (!button) return;
+    const same = document.querySelector(`tr[data-id="${id}"] button[value="${button.value}"]`);
+    (same ?? element("plants-title")).focus();
   }
 
   #makeRow(plant) {
     const row = element("row").content.cloneNode(true);
+    row.querySelector("tr").dataset.id = plant.id;
     row.querySelector(".id").textContent = plant.id;
-    row.querySelector(".name bdi").textContent = plant.name;
+    fill(row.querySelector(".name bdi"), plant.name);
     const tag = row.querySelector(".tag a");
     if (plant.tag === undefined) tag.remove();
     else {
-      tag.href = `?${new URLSearchParams({ tag: plant.tag })}`;
-      tag.classList.toggle("empty", plant.tag === "");
-      tag.firstChild.textContent = plant.tag || "(empty)";
+      fill(tag.firstChild, plant.tag);
+      if (plant.tag.length <= LINKED_CHARACTERS_MAX) {
+        tag.href = `?${new URLSearchParams({ tag: plant.tag })}`;
+      }
     }
     for (const button of row.querySelectorAll("button")) {
       button.querySelector(".unseen").textContent = ` plant ${plant.id}`;
@@ -81,7 +85,6 @@ export class Catalogue {
   #lead(tag, after, next) {
     const way = (query) => `?${new URLSearchParams(tag === null ? query : { tag, ...query })}`;
     const trail = history.state?.trail ?? [];
-    element("filter-tag").value = tag ?? "";
     element("all").hidden = tag === null;
     element("first").hidden = after === null;
     element("first").href = way({});
@@ -107,8 +110,16 @@ export class Catalogue {
     else this.#go(link.getAttribute("href"), link.rel === "prev" ? trail.slice(0, -1) : []);
   }
 
-  async #go(query, trail) {
-    history.pushState({ trail }, "", query);
-    if (await this.show()) element("plants-title").focus();
+  #go(query, trail) {
+    if (query !== (location.search || "?")) history.pushState({ trail }, "", query);
+    element("said").textContent = "";
+    element("plants-title").focus();
+    this.show();
   }
+}
+
+/** Show a text as what it is, also where it is nothing. */
+function fill(place, text) {
+  place.textContent = text || "(empty)";
+  place.classList.toggle("empty", text === "");
 }

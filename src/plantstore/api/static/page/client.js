@@ -37,6 +37,10 @@ export class ApiError extends Error {
   }
 }
 
+/** After so long a service that says nothing is taken for one that does not answer. */
+const READ_SECONDS = 10;
+const CHANGE_SECONDS = 60;
+
 export class Client {
   /** The bearer token. */
   token = "";
@@ -53,16 +57,16 @@ export class Client {
     const query = new URLSearchParams({ limit });
     if (tag !== null) query.set("tag", tag);
     if (after !== null) query.set("after", after);
-    const answer = await this.#send("GET", `plants?${query}`, undefined, signal);
-    const plants = JSON.parse(await answer.text(), (key, value, { source }) =>
-      key === "id" ? source : value,
-    );
+    const either = AbortSignal.any([signal, patience(READ_SECONDS)]);
+    const { answer, text } = await this.#send("GET", `plants?${query}`, undefined, either);
+    const keepId = (key, value, { source }) => (key === "id" ? source : value);
+    const plants = parse(answer, text, keepId);
     const link = /<[^>?]*\?([^>]*)>; rel="next"/.exec(answer.headers.get("Link") ?? "");
     return { plants, next: link && new URLSearchParams(link[1]).get("after") };
   }
 
   /** @param {Plant} plant @param {AbortSignal} [signal] */
-  async create({ id, name, tag }, signal) {
+  async create({ id, name, tag }, signal = patience(CHANGE_SECONDS)) {
     // An id that is no number is sent as it was typed, for the service to say so.
     const number = NUMBER.test(id) ? id : JSON.stringify(id);
     const members = JSON.stringify({ name, tag }).slice(1);
@@ -71,28 +75,27 @@ export class Client {
 
   /** @param {Plant} plant */
   async replace({ id, name, tag }) {
-    await this.#send("PUT", `plants/${encodeURIComponent(id)}`, JSON.stringify({ name, tag }));
+    const body = JSON.stringify({ name, tag });
+    await this.#send("PUT", `plants/${id}`, body, patience(CHANGE_SECONDS));
   }
 
   /** @param {string} id */
   async delete(id) {
-    await this.#send("DELETE", `plants/${encodeURIComponent(id)}`);
+    await this.#send("DELETE", `plants/${id}`, undefined, patience(CHANGE_SECONDS));
   }
 
   /** @returns {Promise<string>} what was counted, in the text format of Prometheus */
   async metrics() {
-    return (await this.#send("GET", "metrics")).text();
+    return (await this.#send("GET", "metrics", undefined, patience(READ_SECONDS))).text;
   }
 
   async #send(method, path, body, signal) {
-    const { token } = this;
-    const headers = { Authorization: `Bearer ${token}` };
+    const headers = { Authorization: `Bearer ${this.token}` };
     if (body !== undefined) headers["Content-Type"] = "application/json";
     try {
       return await send(path, { method, headers, body, signal, cache: "no-store" });
     } catch (error) {
-      // What was sent with another token says nothing about this one.
-      if (error.status === 401 && token === this.token) this.onrefusal(error);
+      if (error.status === 401) this.onrefusal(error);
       throw error;
     }
   }
@@ -100,29 +103,35 @@ export class Client {
 
 /** Return if the service takes plants; throw ApiError if it does not. */
 export async function probe() {
-  await send("readyz", { cache: "no-store" });
+  await send("readyz", { cache: "no-store", signal: patience(READ_SECONDS) });
 }
 
+function patience(seconds) {
+  return AbortSignal.timeout(seconds * 1000);
+}
+
+/** Return an answer of success and its text; throw ApiError, or the reason of whoever aborted. */
 async function send(path, options) {
   let answer;
   let text;
   try {
     answer = await fetch(path, options);
-    if (answer.ok) return answer;
     text = await answer.text();
   } catch (error) {
-    if (options.signal?.aborted) throw error;
+    if (options.signal.aborted && options.signal.reason.name !== "TimeoutError") throw error;
     throw new ApiError(0, 0, "The service does not answer", 2);
   }
-  const retryAfter = Number(answer.headers.get("Retry-After")) || 1;
+  if (answer.ok) return { answer, text };
+  const { error, message } = parse(answer, text);
+  throw new ApiError(answer.status, error, message, Number(answer.headers.get("Retry-After")) || 1);
+}
+
+/** Read the JSON of an answer; where it has another language, a proxy in front answered. */
+function parse(answer, text, reviver) {
   try {
-    const { error, message } = JSON.parse(text);
-    if (typeof message === "string") {
-      throw new ApiError(answer.status, error, message, retryAfter);
-    }
-  } catch (error) {
-    if (error instanceof ApiError) throw error;
+    return JSON.parse(text, reviver);
+  } catch {
+    const message = `Something else than the Plant Store answers: ${answer.status} ${answer.statusText}`;
+    throw new ApiError(answer.status, 0, message.trim(), 2);
   }
-  // It came from a proxy in front, which speaks another language.
-  throw new ApiError(answer.status, 0, `${answer.status} ${answer.statusText}`, retryAfter);
 }

@@ -79,27 +79,34 @@ async function* readRows(file) {
     buffer = buffer.slice(start);
   }
 
-  const reader = file
-    .stream()
-    .pipeThrough(new TextDecoderStream("utf-8", { fatal: true }))
-    .getReader();
+  for await (const text of readText(file)) {
+    buffer += text;
+    yield* takeRows(false);
+  }
+  yield* takeRows(true);
+}
+
+/** Yield the text of a file, piece by piece. */
+async function* readText(file) {
+  const decoder = new TextDecoder("utf-8", { fatal: true });
+  const reader = file.stream().getReader();
   try {
-    for (let text = await readText(reader); text !== undefined; text = await readText(reader)) {
-      buffer += text;
-      yield* takeRows(false);
+    for (let isLast = false; !isLast; ) {
+      const { done, value } = await reader.read().catch(() => {
+        throw new FileError("The file cannot be read: it is a folder, or gone");
+      });
+      isLast = done;
+      yield decode(decoder, value, done);
     }
-    yield* takeRows(true);
   } finally {
     reader.cancel().catch(() => {}); // Whoever stops early has no use for the rest.
   }
 }
 
-/** Return more text of a file, or undefined at its end. */
-async function readText(reader) {
+function decode(decoder, bytes, isLast) {
   try {
-    return (await reader.read()).value;
-  } catch (error) {
-    if (!(error instanceof TypeError)) throw error;
+    return decoder.decode(bytes, { stream: !isLast });
+  } catch {
     throw new FileError("The file is not UTF-8: save it as “CSV UTF-8”");
   }
 }

@@ -4,43 +4,58 @@ import { ApiError } from "./client.js";
 
 /** @typedef {import("./client.js").Plant} Plant */
 
+/** After so long it is said that something is on its way. */
+const WAIT_SECONDS = 1;
+
 /**
  * Show a dialog until what is asked of it is done, or it is left.
  *
  * @param {HTMLDialogElement} dialog
  * @param {() => Promise<void>} submit does it, or throws ApiError, which is shown
- * @returns {Promise<boolean>} whether it is done
+ * @returns {Promise<"done"|"failed"|"left">} what became of the last try; one that is on its way
+ *   when the dialog is left is waited for
  */
-function run(dialog, submit) {
+async function run(dialog, submit) {
   const form = dialog.querySelector("form");
-  let isBusy = false;
-  showError(form, null);
-  form.onsubmit = async (event) => {
-    event.preventDefault();
-    if (isBusy) return;
-    isBusy = true;
+  const closing = new AbortController();
+  const { signal } = closing; // The next showing of this dialog is none of ours.
+  let outcome = "left";
+
+  async function attempt() {
+    const wait = setTimeout(() => say("On its way…"), WAIT_SECONDS * 1000);
+    form.ariaBusy = "true";
     try {
       await submit();
-      dialog.close("done");
+      if (!signal.aborted) dialog.close();
+      return "done";
     } catch (error) {
       if (!(error instanceof ApiError)) throw error;
-      showError(form, error);
+      if (!signal.aborted) showError(form, error);
+      return "failed";
     } finally {
-      isBusy = false;
+      clearTimeout(wait);
+      if (!signal.aborted) form.ariaBusy = "false";
+      if (!signal.aborted) say("");
     }
+  }
+
+  function say(text) {
+    if (!signal.aborted) form.querySelector("[role=status]").textContent = text;
+  }
+
+  const submitted = (event) => {
+    event.preventDefault();
+    if (form.ariaBusy !== "true") outcome = attempt();
   };
-  // What is on its way is waited for: nobody would hear of it otherwise.
-  dialog.oncancel = (event) => {
-    if (isBusy) event.preventDefault();
-  };
-  form.querySelector("[value=cancel]").onclick = () => {
-    if (!isBusy) dialog.close("");
-  };
-  dialog.returnValue = "";
+  form.addEventListener("submit", submitted, { signal });
+  form.querySelector("[value=cancel]").addEventListener("click", () => dialog.close(), { signal });
+  say("");
+  showError(form, null);
+  form.ariaBusy = "false";
   dialog.showModal();
-  return new Promise((resolve) => {
-    dialog.onclose = () => resolve(dialog.returnValue === "done");
-  });
+  await new Promise((resolve) => dialog.addEventListener("close", resolve, { once: true }));
+  closing.abort();
+  return outcome;
 }
 
 /** Show an error at the member that it is about, or at the end. */
@@ -63,40 +78,39 @@ function showError(form, error) {
  *
  * @param {?Plant} plant the one to change, or null to add one
  * @param {(plant: Plant) => Promise<void>} store
- * @returns {Promise<?Plant>} the plant that was stored
+ * @returns {Promise<"done"|"failed"|"left">}
  */
 export async function editPlant(plant, store) {
   const dialog = document.getElementById("plant");
-  const form = dialog.querySelector("form");
+  const fields = dialog.querySelector("form").elements;
   const was = plant ?? { id: "", name: "", tag: undefined };
   const shown = {};
   for (const member of ["id", "name", "tag"]) {
-    form.elements[member].value = was[member] ?? "";
-    shown[member] = form.elements[member].value;
+    fields[member].value = was[member] ?? "";
+    shown[member] = fields[member].value;
   }
-  form.elements.id.readOnly = plant !== null;
+  fields.id.readOnly = plant !== null;
   document.getElementById("plant-id-hint").hidden = plant !== null;
   document.getElementById("plant-title").textContent = plant ? "Change a plant" : "Add a plant";
-  let stored = null;
   const read = (member) =>
-    form.elements[member].value === shown[member] ? was[member] : form.elements[member].value;
-  const done = run(dialog, async () => {
-    stored = { id: read("id").trim(), name: read("name"), tag: read("tag") };
-    if (stored.tag === "" && was.tag !== "") stored.tag = undefined;
-    await store(stored);
+    fields[member].value === shown[member] ? was[member] : fields[member].value;
+  const done = run(dialog, () => {
+    const tag = read("tag");
+    const untagged = tag === "" && was.tag !== "";
+    return store({ id: read("id").trim(), name: read("name"), tag: untagged ? undefined : tag });
   });
-  form.elements[plant ? "name" : "id"].focus();
-  return (await done) ? stored : null;
+  fields[plant ? "name" : "id"].focus();
+  return done;
 }
 
 /**
  * Delete a plant, after a question.
  *
  * @param {Plant} plant
- * @param {(id: string) => Promise<void>} remove
- * @returns {Promise<boolean>} whether it is deleted
+ * @param {() => Promise<void>} remove
+ * @returns {Promise<"done"|"failed"|"left">}
  */
 export function deletePlant(plant, remove) {
   document.getElementById("question-plant").textContent = `${plant.id}: ${plant.name}`;
-  return run(document.getElementById("question"), () => remove(plant.id));
+  return run(document.getElementById("question"), remove);
 }

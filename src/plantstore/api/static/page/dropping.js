@@ -6,7 +6,6 @@ import { importFile, Progress } from "./importing.js";
 const REJECTS_SHOWN_MAX = 100;
 
 const element = (id) => document.getElementById(id);
-const count = (number, noun) => `${number.toLocaleString("en")} ${noun}`;
 
 export class Dropping {
   #client;
@@ -21,19 +20,21 @@ export class Dropping {
     this.#client = client;
     this.#stored = stored;
     element("file").onchange = ({ target }) => {
-      this.#begin(target.files);
+      this.#take([...target.files]);
       target.value = ""; // The same file may be chosen again.
     };
     element("import-stop").onclick = () => this.stop();
     document.ondragover = (event) => {
+      if (!hasFiles(event)) return;
       event.preventDefault(); // or the browser would open the file
-      document.body.classList.toggle("dropping", this.#takes(event));
+      document.body.classList.toggle("dropping", this.#client.token !== "");
     };
     document.ondragleave = () => document.body.classList.remove("dropping");
     document.ondrop = (event) => {
+      if (!hasFiles(event)) return;
       event.preventDefault();
       document.body.classList.remove("dropping");
-      if (this.#takes(event)) this.#begin(event.dataTransfer.files);
+      if (this.#client.token !== "") this.#take([...event.dataTransfer.files]);
     };
     window.onbeforeunload = (event) => {
       if (this.#running) event.preventDefault();
@@ -43,57 +44,68 @@ export class Dropping {
   /** Stop the import that runs, if one does. What was stored stays. */
   stop() {
     this.#running?.abort();
+    this.#running = null;
   }
 
-  #takes({ dataTransfer }) {
-    return dataTransfer.types.includes("Files") && this.#client.token !== "" && !this.#running;
+  #take(files) {
+    element("import").hidden = false;
+    if (this.#running || files.length !== 1) {
+      element("import-error").textContent = "One file at a time, please";
+    } else {
+      this.#import(files[0]);
+    }
   }
 
-  async #begin([file]) {
-    if (!file || this.#running) return;
-    this.#running = new AbortController();
-    const { signal } = this.#running;
+  async #import(file) {
+    const { signal } = (this.#running = new AbortController());
     const progress = new Progress();
-    let problem = "";
-    this.#open(file);
-    paint(progress, true);
-    const painting = setInterval(() => paint(progress, true), 100);
+    begin(file);
+    paint(progress);
+    const painting = setInterval(() => paint(progress), 100);
     try {
       await importFile(file, this.#client, progress, signal);
+      element("import-said").textContent = `The import is over: ${counts(progress)}.`;
     } catch (error) {
-      problem = signal.aborted ? "Stopped" : error.message;
+      const problem = signal.aborted ? "Stopped" : error.message;
+      const advice = "What was stored stays, and the same file may be imported again";
+      element("import-error").textContent = progress.stored ? `${problem}. ${advice}` : problem;
     }
     clearInterval(painting);
     this.#running = null;
-    paint(progress, false);
+    progress.waits = "";
+    paint(progress);
     showRejects(progress.rejects);
     element("import-stop").hidden = true;
-    if (problem) {
-      element("import-error").textContent = `${problem}. What was stored stays, and the same file may be imported again`;
-    }
-    if (this.#client.token !== "") this.#stored();
-  }
-
-  #open(file) {
-    element("import").hidden = false;
-    element("import-file").textContent = file.name;
-    element("import-error").textContent = "";
-    element("import-stop").hidden = false;
-    element("progress").max = Math.max(file.size, 1);
-    showRejects([]);
-    element("import-title").focus();
+    this.#stored();
   }
 }
 
-function paint({ bytes, stored, refused, waits }, isRunning) {
-  element("progress").value = bytes;
-  const counts = `${count(stored, "stored")}, ${count(refused, "refused")}`;
-  element("import-counts").textContent = waits && isRunning ? `${counts}. Waiting: ${waits}` : counts;
-  // Each change of this is read aloud; so it says only how it ended.
-  element("import-said").textContent = isRunning ? "" : `The import is over: ${counts}.`;
+function hasFiles({ dataTransfer }) {
+  return dataTransfer.types.includes("Files");
+}
+
+function begin(file) {
+  element("import-file").textContent = file.name;
+  element("import-said").textContent = "";
+  element("import-error").textContent = "";
+  element("import-stop").hidden = false;
+  element("progress").max = Math.max(file.size, 1);
+  showRejects([]);
+  element("import-title").focus();
+}
+
+function counts({ stored, refused }) {
+  return `${stored.toLocaleString("en")} stored, ${refused.toLocaleString("en")} refused`;
+}
+
+function paint(progress) {
+  element("progress").value = progress.bytes;
+  const waits = progress.waits && `. Waiting: ${progress.waits}`;
+  element("import-counts").textContent = `${counts(progress)}${waits}`;
 }
 
 function showRejects(rejects) {
+  rejects.sort((one, other) => one.line - other.line);
   element("rejects").hidden = rejects.length === 0;
   element("import-rejects").hidden = rejects.length === 0;
   const rows = rejects.slice(0, REJECTS_SHOWN_MAX).map(({ line, message }) => {
@@ -104,6 +116,6 @@ function showRejects(rejects) {
   });
   element("rejects").querySelector("tbody").replaceChildren(...rows);
   URL.revokeObjectURL(element("import-rejects").href);
-  const lines = rejects.map((reject) => `${JSON.stringify(reject)}\n`);
-  element("import-rejects").href = URL.createObjectURL(new Blob(lines));
+  const records = new Blob(rejects.map(({ record }) => record));
+  element("import-rejects").href = URL.createObjectURL(records);
 }

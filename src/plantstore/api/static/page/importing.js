@@ -9,19 +9,25 @@ const REQUESTS_AT_A_TIME = 6;
 /** Refused rows that are kept; all are counted. */
 const REJECTS_KEPT_MAX = 10_000;
 
+/** A timer that is set for longer than some weeks rings at once. */
+const SLEEP_SECONDS_MAX = 600;
+
 /** What an import has come to; `waits` says what it waits for, if it does. */
 export class Progress {
   bytes = 0;
   stored = 0;
   refused = 0;
   waits = "";
-  /** @type {{line: number, error: number, message: string, row: string}[]} */
+  /** Each with its record for the file of rejects. @type {{line: number, message: string, record: Blob}[]} */
   rejects = [];
 
   /** @param {import("./csv.js").Row} row */
-  refuse({ line, text: row }, error, message) {
+  refuse({ line, text }, error, message) {
     this.refused += 1;
-    if (this.rejects.length < REJECTS_KEPT_MAX) this.rejects.push({ line, error, message, row });
+    if (this.rejects.length === REJECTS_KEPT_MAX) return;
+    // A text would keep all that was read together with it in the memory.
+    const record = new Blob([JSON.stringify({ line, error, message, row: text }), "\n"]);
+    this.rejects.push({ line, message, record });
   }
 }
 
@@ -39,14 +45,25 @@ export async function importFile(file, client, progress, signal) {
   const failure = new AbortController();
   const either = AbortSignal.any([signal, failure.signal]);
 
+  const turns = new Map();
+
   async function storeRows() {
     for (let next = await rows.next(); !next.done; next = await rows.next()) {
       const row = next.value;
       if (row.problem) progress.refuse(row, 1002, row.problem);
-      else if (row.plant) await storeRow(row, client, progress, either);
+      else if (row.plant) await storeInTurn(row);
       progress.bytes += row.bytes;
       either.throwIfAborted();
     }
+  }
+
+  /** Of rows with the same id the first one is stored, so each waits for the one before. */
+  async function storeInTurn(row) {
+    const { id } = row.plant;
+    const turn = Promise.resolve(turns.get(id)).then(() => storeRow(row, client, progress, either));
+    turns.set(id, turn);
+    await turn;
+    if (turns.get(id) === turn) turns.delete(id);
   }
 
   const workers = Array.from({ length: REQUESTS_AT_A_TIME }, () =>
@@ -81,8 +98,15 @@ async function storeRow(row, client, progress, signal) {
 
 function sleep(seconds, signal) {
   return new Promise((resolve, reject) => {
-    const timer = setTimeout(resolve, seconds * 1000);
-    const stop = () => (clearTimeout(timer), reject(signal.reason));
-    signal.addEventListener("abort", stop, { once: true });
+    const stop = () => {
+      clearTimeout(timer);
+      reject(signal.reason);
+    };
+    const wake = () => {
+      signal.removeEventListener("abort", stop);
+      resolve();
+    };
+    const timer = setTimeout(wake, Math.min(seconds, SLEEP_SECONDS_MAX) * 1000);
+    signal.addEventListener("abort", stop);
   });
 }

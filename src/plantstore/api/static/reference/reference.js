@@ -26,15 +26,19 @@ const keepNumbers = () => ({
   },
 });
 
-/** Read the interface without the bounds of int64: the format says them, and exactly. */
+/** Read the interface, as that of the service which this page is from. */
 async function readInterface() {
   const answer = await fetch("openapi.json");
-  return JSON.parse(await answer.text(), (key, value) =>
+  if (!answer.ok) throw new Error(`${answer.status} ${answer.statusText}`);
+  // Without the bounds of int64: the format says them, and exactly.
+  const spec = JSON.parse(await answer.text(), (key, value) =>
     Number.isInteger(value) && !Number.isSafeInteger(value) ? undefined : value,
   );
+  // A proxy may have it under a path of its own.
+  return { ...spec, servers: [{ url: new URL(".", location).href.replace(/\/$/, "") }] };
 }
 
-readInterface().then((spec) =>
+function show(spec) {
   SwaggerUIBundle({
     dom_id: "#reference",
     spec,
@@ -43,5 +47,9 @@ readInterface().then((spec) =>
     displayRequestDuration: true,
     tryItOutEnabled: true,
     validatorUrl: null, // Nothing is sent to another host.
-  }),
-);
+  });
+}
+
+readInterface().then(show, (error) => {
+  document.getElementById("reference").textContent = `The interface does not load: ${error.message}`;
+});

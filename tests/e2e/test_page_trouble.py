@@ -1,0 +1,215 @@
+"""The page, in a real browser, when answers are late, broken, or another's."""
+
+import signal
+
+import pytest
+from playwright.sync_api import BrowserContext, Page, Route, expect
+
+from browser import Watch, enter, rows
+from plantstore.plants import NewPlant
+from plantstore.store import Deletion
+from service import Service, opened, stored_plants
+
+pytestmark = pytest.mark.engines("sqlite")
+
+
+def put_in(service: Service, *plants: NewPlant) -> None:
+    with opened(service.database) as store:
+        store.apply_changes(plants)
+
+
+class Held:
+    """Requests that the browser holds back until they are let go."""
+
+    def __init__(self, page: Page, url: str) -> None:
+        self._routes: list[Route] = []
+        page.route(url, lambda route: self._routes.append(route))  # noqa: PLW0108 (it is looked into)
+
+    def let_go(self) -> None:
+        for route in self._routes:
+            route.continue_()
+
+
+def test_an_answer_that_comes_after_its_dialog_was_left_is_told_of_its_own_plant(
+    page: Page, service: Service
+) -> None:
+    put_in(service, NewPlant(1, "Abies"), NewPlant(2, "Rosa"))
+    page.reload()
+    held = Held(page, "**/plants/1")
+    question = page.get_by_role("dialog", name="Delete this plant?")
+    page.get_by_role("button", name="Delete plant 1").click()
+    with page.expect_request("**/plants/1"):
+        question.get_by_role("button", name="Delete", exact=True).click()
+    page.keyboard.press("Escape")
+    expect(question).to_be_hidden()
+
+    page.get_by_role("button", name="Delete plant 2").click()
+    held.let_go()
+
+    expect(page.get_by_text("Deleted: 1")).to_be_visible()
+    expect(question).to_contain_text("2: Rosa")
+    assert set(stored_plants(service.database)) == {2}
+
+
+def test_what_is_on_its_way_is_sent_once_and_said_to_be(page: Page, watch: Watch) -> None:
+    held = Held(page, "**/plants")
+    page.get_by_role("button", name="Add a plant").click()
+    page.get_by_role("textbox", name="Id").fill("1")
+    dialog = page.get_by_role("dialog")
+
+    for _ in range(3):
+        dialog.get_by_role("button", name="Store").click()
+    expect(dialog.get_by_role("status")).to_have_text("On its way…")
+    held.let_go()
+
+    expect(page.get_by_text("Stored: 1")).to_be_visible()
+    assert len([url for url in watch.requests if url.endswith("/plants")]) == 1
+
+
+def test_of_two_pages_that_are_asked_for_the_later_one_is_shown(
+    page: Page, service: Service
+) -> None:
+    put_in(service, *(NewPlant(id_, "Abies", "Abies") for id_ in range(60)), NewPlant(99, "R", "R"))
+    page.reload()
+    held = Held(page, "**/plants?*after=49*")
+    with page.expect_request("**/plants?*after=49*"):
+        page.get_by_role("link", name="Next").click()
+
+    page.get_by_role("searchbox", name="Tag").fill("R")
+    page.keyboard.press("Enter")
+    expect(page.locator("#plants tr")).to_have_count(1)
+    held.let_go()
+
+    expect(page.locator("#plants .id")).to_have_text("99")
+    expect(page.get_by_role("searchbox", name="Tag")).to_have_value("R")
+
+
+def test_while_plants_are_on_their_way_nobody_says_that_there_are_none(
+    context: BrowserContext, service: Service
+) -> None:
+    put_in(service, NewPlant(1, "Abies"))
+    page = context.new_page()
+    held = Held(page, "**/plants?*")
+
+    with page.expect_request("**/plants?*"):
+        enter(page, service, service.token())
+    expect(page.locator("#listing")).to_have_attribute("aria-busy", "true")
+    expect(page.locator("#none")).to_be_hidden()
+    expect(page.get_by_role("heading", name="Plants")).to_be_focused()
+    page.get_by_role("button", name="Filter").focus()
+    held.let_go()
+
+    assert rows(page) == [["1", "Abies", ""]]
+    expect(page.get_by_role("button", name="Filter")).to_be_focused()
+
+
+def test_a_service_that_hangs_is_told_of_and_so_is_its_return(page: Page, service: Service) -> None:
+    put_in(service, *(NewPlant(id_, "Abies") for id_ in range(60)))
+    page.reload()
+    expect(page.get_by_role("link", name="Next")).to_be_visible()
+
+    service.process.send_signal(signal.SIGSTOP)
+    page.get_by_role("link", name="Next").click()
+    expect(page.locator("#listing-error")).to_have_text("The service does not answer")
+    expect(page.locator("#health")).to_have_text("The service does not answer")
+    service.process.send_signal(signal.SIGCONT)
+
+    expect(page.locator("#health")).to_have_text("Ready: plants are stored")
+    page.reload()
+    expect(page.locator("#plants .id").first).to_have_text("50")
+
+
+def test_the_answer_of_another_server_is_told_to_be_that(page: Page) -> None:
+    page.route("**/plants*", lambda route: route.fulfill(status=200, body="<h1>Sign in</h1>"))
+
+    page.reload()
+
+    expect(page.locator("#listing-error")).to_contain_text("Something else than the Plant Store")
+
+
+def test_it_works_under_a_path_of_a_proxy_and_so_does_the_reference(
+    context: BrowserContext, service: Service, watch: Watch
+) -> None:
+    def strip(route: Route) -> None:
+        route.fulfill(response=route.fetch(url=route.request.url.replace("/garden/", "/")))
+
+    context.route("**/garden/**", strip)
+    garden = f"http://127.0.0.1:{service.port}/garden/"
+    page = context.new_page()
+    page.goto(garden)
+    page.get_by_label("Bearer token").fill(service.token())
+    page.keyboard.press("Enter")
+    expect(page.get_by_text("No plants here")).to_be_visible()
+
+    page.get_by_role("link", name="API reference").click()
+    page.locator("[id$=-getReadiness] .opblock-summary-control").click()
+    page.locator("[id$=-getReadiness]").get_by_role("button", name="Execute").click()
+    expect(page.locator(".live-responses-table")).to_contain_text("200")
+
+    assert f"{garden}readyz" in watch.requests
+    assert all(url.startswith(garden) for url in watch.requests)
+
+
+def test_a_change_leaves_the_focus_at_its_plant(page: Page, service: Service) -> None:
+    put_in(service, NewPlant(1, "Abies"), NewPlant(2, "Rosa"))
+    page.reload()
+
+    page.get_by_role("button", name="Change plant 2").press("Enter")
+    page.get_by_role("textbox", name="Name").fill("Rosa × alba")
+    page.keyboard.press("Enter")
+
+    expect(page.get_by_text("Changed: 2")).to_be_visible()
+    expect(page.get_by_role("button", name="Change plant 2")).to_be_focused()
+
+
+def test_what_was_deleted_elsewhere_is_gone_from_the_page_once_that_is_known(
+    page: Page, service: Service
+) -> None:
+    put_in(service, NewPlant(1, "Abies"))
+    page.reload()
+    page.get_by_role("button", name="Delete plant 1").click()
+    with opened(service.database) as store:
+        store.apply_changes([Deletion(1)])
+
+    question = page.get_by_role("dialog", name="Delete this plant?")
+    question.get_by_role("button", name="Delete", exact=True).click()
+    expect(question).to_contain_text("No plant is stored under the id 1")
+    page.keyboard.press("Escape")
+
+    expect(page.get_by_text("No plants here")).to_be_visible()
+
+
+def test_a_tag_too_long_for_an_address_is_no_link(page: Page, service: Service) -> None:
+    put_in(service, NewPlant(1, "Abies", "A" * 40_000), NewPlant(2, "Rosa", "R" * 1000))
+
+    page.reload()
+
+    expect(page.locator("#plants tr")).to_have_count(2)
+    expect(page.locator("#plants a[href]")).to_have_text("R" * 1000)
+
+
+def test_without_storage_a_token_is_good_until_the_page_is_loaded_anew(
+    context: BrowserContext, service: Service
+) -> None:
+    context.add_init_script(
+        "Object.defineProperty(window, 'sessionStorage', { get() { throw new Error('shut') } })"
+    )
+    page = context.new_page()
+
+    enter(page, service, service.token())
+    expect(page.get_by_text("No plants here")).to_be_visible()
+    page.reload()
+
+    expect(page.get_by_label("Bearer token")).to_be_visible()
+
+
+def test_a_browser_that_would_round_ids_is_told_to_be_too_old(
+    context: BrowserContext, service: Service
+) -> None:
+    context.add_init_script("delete JSON.rawJSON")
+    page = context.new_page()
+
+    page.goto(f"http://127.0.0.1:{service.port}")
+
+    expect(page.locator("#fault")).to_contain_text("This browser is too old")
+    expect(page.get_by_label("Bearer token")).to_be_hidden()

@@ -49,6 +49,7 @@ def go(page: Page, link: str, first_id: int) -> None:
     """Follow a link, and wait for the page that begins with this plant."""
     page.get_by_role("link", name=link).click()
     expect(page.locator("#plants .id").first).to_have_text(str(first_id))
+    expect(page.get_by_role("heading", name="Plants")).to_be_focused()
 
 
 def store(page: Page, **fields: str) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, BrowserContext, Dialog, Page, expect
+from playwright.sync_api import Browser, BrowserContext, Dialog, Page, Route, expect
 
 from browser import Watch, enter
 from command import run
@@ -198,20 +198,33 @@ def test_a_rate_that_is_exceeded_is_waited_for(
     assert len([url for url in watch.requests if url.endswith("/plants")]) < 150
 
 
-def test_of_rows_with_one_id_the_first_is_stored_also_where_workers_race(
-    context: BrowserContext, tmp_path: Path
+def test_of_rows_with_one_id_the_first_is_stored_however_late_it_arrives(
+    page: Page, service: Service
 ) -> None:
-    rows = "".join(f"{id_},First\n{id_},Second\n{id_},Third\n" for id_ in range(100))
-    with Service(tmp_path, "--workers", "2") as service:
-        page = context.new_page()
-        enter(page, service, service.token())
+    late: list[Route] = []
 
-        drop(page, f"id,name\n{rows}".encode())
-        expect(page.get_by_text("The import is over: 100 stored, 200 refused.")).to_be_visible()
+    def hold_the_first(route: Route) -> None:
+        if "First" in (route.request.post_data or ""):
+            late.append(route)
+        else:
+            route.continue_()
 
-        assert {plant.name for plant in stored_plants(service.database).values()} == {"First"}
-        lines = [reject["line"] for reject in rejects_of(page)]
-        assert lines == sorted(lines)
+    page.route("**/plants", hold_the_first)
+
+    drop(page, b"id,name\n1,First\n1,Second\n1,Third\n2,Other\n")
+    expect(page.locator("#import-counts")).to_have_text("1 stored, 0 refused")
+    late[0].continue_()
+    expect(page.get_by_text("The import is over: 2 stored, 2 refused.")).to_be_visible()
+
+    assert stored_plants(service.database)[1].name == "First"
+    assert [reject["line"] for reject in rejects_of(page)] == [3, 4]
+
+
+def test_what_was_refused_is_told_of_in_the_order_of_the_file(page: Page) -> None:
+    drop(page, b"id,name\n" + b"none,Abies\nrow\n" * 60)
+
+    expect(page.get_by_text("The import is over: 0 stored, 120 refused.")).to_be_visible()
+    assert [reject["line"] for reject in rejects_of(page)] == list(range(2, 122))
 
 
 def test_of_very_many_refused_rows_ten_thousand_are_kept_and_all_are_counted(page: Page) -> None:

@@ -60,6 +60,13 @@ def test_every_link_leads_somewhere(page: Path) -> None:
             assert (page.parent / target).exists(), target
 
 
+def test_the_comparison_shows_what_was_measured() -> None:
+    shown = rows("docs/benchmarks.md")
+
+    assert shown
+    assert shown == rows("benchmarks/results/peers.md")
+
+
 def test_every_decision_has_its_three_parts_and_stands_in_the_index() -> None:
     index = (ROOT / "docs/decisions/README.md").read_text(encoding="utf-8")
     records = sorted((ROOT / "docs/decisions").glob("0*.md"))

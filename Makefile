@@ -24,7 +24,7 @@ run: $(VENV)/.run ## serve on http://127.0.0.1:8000, storing into plants.db
 postgres: $(VENV)/.postgres ## install what --database postgresql://... needs
 
 test: $(VENV)/.dev browser ## run every test
-	CHROMIUM=$(CHROMIUM) $(BIN)/pytest -q --numprocesses auto --maxprocesses 4 --dist loadfile
+	CHROMIUM=$(CHROMIUM) $(BIN)/pytest -q --numprocesses auto --maxprocesses 4 --dist worksteal
 
 check: $(VENV)/.dev ## lint, types, import rules
 	$(BIN)/ruff check

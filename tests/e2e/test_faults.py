@@ -137,6 +137,7 @@ def test_while_another_holds_the_write_lock_the_answer_is_503_and_then_200(tmp_p
     plant = NewPlant(1, "a")
     with Service(tmp_path) as service:
         client = service.client(service.token())
+        assert client.send("GET", "/readyz").status == 200  # its store is open by now
         with contextlib.closing(sqlite3.connect(tmp_path / "plants.db")) as other:
             other.execute("BEGIN IMMEDIATE")
             refused = client.post(plant)

@@ -64,7 +64,6 @@ export class Dropping {
     const painting = setInterval(() => paint(progress), 100);
     try {
       await importFile(file, this.#client, progress, signal);
-      element("import-said").textContent = `The import is over: ${counts(progress)}.`;
     } catch (error) {
       const problem = signal.aborted ? "Stopped" : error.message;
       const advice = "What was stored stays, and the same file may be imported again";
@@ -86,7 +85,6 @@ function hasFiles({ dataTransfer }) {
 
 function begin(file) {
   element("import-file").textContent = file.name;
-  element("import-said").textContent = "";
   element("import-error").textContent = "";
   element("import-stop").hidden = false;
   element("progress").max = Math.max(file.size, 1);
@@ -94,14 +92,13 @@ function begin(file) {
   element("import-title").focus();
 }
 
-function counts({ stored, refused }) {
-  return `${stored.toLocaleString("en")} stored, ${refused.toLocaleString("en")} refused`;
-}
-
 function paint(progress) {
-  element("progress").value = progress.bytes;
-  const waits = progress.waits && `. Waiting: ${progress.waits}`;
-  element("import-counts").textContent = `${counts(progress)}${waits}`;
+  const { bytes, stored, refused, waits, isOver } = progress;
+  const counts = `${stored.toLocaleString("en")} stored, ${refused.toLocaleString("en")} refused`;
+  element("progress").value = bytes;
+  element("import-counts").textContent = isOver ? "" : counts + (waits && `. Waiting: ${waits}`);
+  // Each change of this is read aloud.
+  element("import-said").textContent = isOver ? `The import is over: ${counts}.` : "";
 }
 
 function showRejects(rejects) {

@@ -12,12 +12,16 @@ const REJECTS_KEPT_MAX = 10_000;
 /** A timer that is set for longer than some weeks rings at once. */
 const SLEEP_SECONDS_MAX = 600;
 
-/** What an import has come to; `waits` says what it waits for, if it does. */
+/**
+ * What an import has come to: `waits` says what it waits for, if it does; it `isOver` at the
+ * end of the file, and not where it stops before.
+ */
 export class Progress {
   bytes = 0;
   stored = 0;
   refused = 0;
   waits = "";
+  isOver = false;
   /** Each with its record for the file of rejects. @type {{line: number, message: string, record: Blob}[]} */
   rejects = [];
 
@@ -72,6 +76,7 @@ export async function importFile(file, client, progress, signal) {
   await Promise.all(workers);
   await rows.return();
   either.throwIfAborted();
+  progress.isOver = true;
 }
 
 /** Store one plant, however often it has to be sent for that. */

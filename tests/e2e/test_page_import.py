@@ -211,7 +211,7 @@ def test_of_rows_with_one_id_the_first_is_stored_however_late_it_arrives(
 
     page.route("**/plants", hold_the_first)
 
-    drop(page, b"id,name\n1,First\n1,Second\n1,Third\n2,Other\n")
+    drop(page, b"id,name\n1,First\n1.0,Second\n10e-1,Third\n2,Other\n")
     expect(page.locator("#import-counts")).to_have_text("1 stored, 0 refused")
     late[0].continue_()
     expect(page.get_by_text("The import is over: 2 stored, 2 refused.")).to_be_visible()
@@ -232,7 +232,23 @@ def test_of_very_many_refused_rows_ten_thousand_are_kept_and_all_are_counted(pag
 
     expect(page.get_by_text("The import is over: 0 stored, 10,050 refused.")).to_be_visible()
     assert len(rejects_of(page)) == 10_000
+    shown = "Of 10,050 refused rows the first 100 are shown, and 10,000 are in the file."
+    expect(page.get_by_text(shown)).to_be_visible()
     expect(page.get_by_role("table", name="Refused rows").get_by_role("row")).to_have_count(101)
+
+
+def test_of_two_files_at_once_none_comes_in(page: Page, service: Service) -> None:
+    page.locator("#file").evaluate("file => file.multiple = true")
+    files = [
+        {"name": f"{name}.csv", "mimeType": "text/csv", "buffer": AWKWARD["plain"]}
+        for name in ("one", "two")
+    ]
+
+    page.locator("#file").set_input_files(files)  # type: ignore[arg-type]
+
+    expect(page.locator("#import-error")).to_have_text("One file at a time, please")
+    expect(page.get_by_role("button", name="Stop")).to_be_hidden()
+    assert not stored_plants(service.database)
 
 
 def test_one_file_comes_in_at_a_time(page: Page, service: Service) -> None:

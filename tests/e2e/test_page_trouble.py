@@ -119,12 +119,17 @@ def test_a_service_that_hangs_is_told_of_and_so_is_its_return(page: Page, servic
     expect(page.locator("#plants .id").first).to_have_text("50")
 
 
-def test_the_answer_of_another_server_is_told_to_be_that(page: Page) -> None:
-    page.route("**/plants*", lambda route: route.fulfill(status=200, body="<h1>Sign in</h1>"))
+@pytest.mark.parametrize("status", [200, 502])
+@pytest.mark.parametrize("body", ["<h1>Sign in</h1>", '{"detail": "Bad gateway"}', "null", ""])
+def test_the_answer_of_another_server_is_told_to_be_that(
+    page: Page, status: int, body: str
+) -> None:
+    page.route("**/plants?*", lambda route: route.fulfill(status=status, body=body))
 
     page.reload()
 
     expect(page.locator("#listing-error")).to_contain_text("Something else than the Plant Store")
+    expect(page.locator("#none")).to_be_hidden()
 
 
 def test_it_works_under_a_path_of_a_proxy_and_so_does_the_reference(

@@ -60,17 +60,18 @@ export class Client {
     const either = AbortSignal.any([signal, patience(READ_SECONDS)]);
     const { answer, text } = await this.#send("GET", `plants?${query}`, undefined, either);
     const keepId = (key, value, { source }) => (key === "id" ? source : value);
-    const plants = parse(answer, text, keepId);
+    const plants = parse(answer, text, Array.isArray, keepId);
     const link = /<[^>?]*\?([^>]*)>; rel="next"/.exec(answer.headers.get("Link") ?? "");
     return { plants, next: link && new URLSearchParams(link[1]).get("after") };
   }
 
   /** @param {Plant} plant @param {AbortSignal} [signal] */
-  async create({ id, name, tag }, signal = patience(CHANGE_SECONDS)) {
+  async create({ id, name, tag }, signal = new AbortController().signal) {
     // An id that is no number is sent as it was typed, for the service to say so.
     const number = NUMBER.test(id) ? id : JSON.stringify(id);
     const members = JSON.stringify({ name, tag }).slice(1);
-    await this.#send("POST", "plants", `{"id":${number},${members}`, signal);
+    const either = AbortSignal.any([signal, patience(CHANGE_SECONDS)]);
+    await this.#send("POST", "plants", `{"id":${number},${members}`, either);
   }
 
   /** @param {Plant} plant */
@@ -122,16 +123,19 @@ async function send(path, options) {
     throw new ApiError(0, 0, "The service does not answer", 2);
   }
   if (answer.ok) return { answer, text };
-  const { error, message } = parse(answer, text);
-  throw new ApiError(answer.status, error, message, Number(answer.headers.get("Retry-After")) || 1);
+  const record = parse(answer, text, (value) => typeof value?.message === "string");
+  const retryAfter = Number(answer.headers.get("Retry-After")) || 1;
+  throw new ApiError(answer.status, record.error, record.message, retryAfter);
 }
 
-/** Read the JSON of an answer; where it has another language, a proxy in front answered. */
-function parse(answer, text, reviver) {
+/** Read the JSON of an answer; what is not as expected comes from a proxy in front. */
+function parse(answer, text, isExpected, reviver) {
   try {
-    return JSON.parse(text, reviver);
+    const value = JSON.parse(text, reviver);
+    if (isExpected(value)) return value;
   } catch {
-    const message = `Something else than the Plant Store answers: ${answer.status} ${answer.statusText}`;
-    throw new ApiError(answer.status, 0, message.trim(), 2);
+    // It is no JSON.
   }
+  const message = `Something else than the Plant Store answers: ${answer.status} ${answer.statusText}`;
+  throw new ApiError(answer.status, 0, message.trim(), 2);
 }

@@ -4,7 +4,7 @@
  * breaks the rules, its first line is refused, and the next line is read as a row again.
  */
 
-/** A row that has not ended by then has an open quote: a body holds no more than a mebibyte. */
+/** A row that is longer has an open quote: a body holds a mebibyte, unless set otherwise. */
 const ROW_CHARACTERS_MAX = 2 ** 20 + 1000;
 
 const CELL = /(?:"([^"]*(?:""[^"]*)*)"|([^",\r\n][^,\r\n]*|))(,|\r\n|\r|\n|$)/y;

@@ -64,6 +64,7 @@ export class Dropping {
     const painting = setInterval(() => paint(progress), 100);
     try {
       await importFile(file, this.#client, progress, signal);
+      element("import-error").textContent = "";
     } catch (error) {
       const problem = signal.aborted ? "Stopped" : error.message;
       const advice = "What was stored stays, and the same file may be imported again";
@@ -73,7 +74,7 @@ export class Dropping {
     this.#running = null;
     progress.waits = "";
     paint(progress);
-    showRejects(progress.rejects);
+    showRejects(progress.rejects, progress.refused);
     element("import-stop").hidden = true;
     this.#stored();
   }
@@ -87,8 +88,9 @@ function begin(file) {
   element("import-file").textContent = file.name;
   element("import-error").textContent = "";
   element("import-stop").hidden = false;
+  element("progress").hidden = false;
   element("progress").max = Math.max(file.size, 1);
-  showRejects([]);
+  showRejects([], 0);
   element("import-title").focus();
 }
 
@@ -101,10 +103,14 @@ function paint(progress) {
   element("import-said").textContent = isOver ? `The import is over: ${counts}.` : "";
 }
 
-function showRejects(rejects) {
+function showRejects(rejects, refused) {
   rejects.sort((one, other) => one.line - other.line);
   element("rejects").hidden = rejects.length === 0;
   element("import-rejects").hidden = rejects.length === 0;
+  element("import-shown").hidden = refused <= REJECTS_SHOWN_MAX;
+  element("import-shown").textContent =
+    `Of ${refused.toLocaleString("en")} refused rows the first ${REJECTS_SHOWN_MAX} are shown, ` +
+    `and ${rejects.length.toLocaleString("en")} are in the file.`;
   const rows = rejects.slice(0, REJECTS_SHOWN_MAX).map(({ line, message }) => {
     const row = element("reject").content.cloneNode(true);
     row.querySelector("th").textContent = line;

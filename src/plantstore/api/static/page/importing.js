@@ -63,7 +63,8 @@ export async function importFile(file, client, progress, signal) {
 
   /** Of rows with the same id the first one is stored, so each waits for the one before. */
   async function storeInTurn(row) {
-    const { id } = row.plant;
+    // The same however it is written; that others beyond 2^53 share it only costs time.
+    const id = Number(row.plant.id);
     const turn = Promise.resolve(turns.get(id)).then(() => storeRow(row, client, progress, either));
     turns.set(id, turn);
     await turn;

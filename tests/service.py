@@ -17,7 +17,7 @@ from typing import Any, NamedTuple, Self
 
 from plantstore.plants import NewPlant
 from plantstore.storage import open_store
-from plantstore.store import Store
+from plantstore.store import Change, Store
 from plantstore.tokens import SCOPES, TokenRecord, digest, mint
 from postgres import execute, wait_until
 
@@ -145,6 +145,11 @@ class Service:
         with opened(self.database) as store:
             store.add_token(record)
         return secret
+
+    def change(self, *changes: Change) -> None:
+        """Change what is stored, as another process would."""
+        with opened(self.database) as store:
+            store.apply_changes(changes)
 
     def client(self, token: str | None) -> Client:
         return Client(self.port, token)

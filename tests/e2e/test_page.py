@@ -7,8 +7,8 @@ from playwright.sync_api import BrowserContext, Locator, Page, expect
 
 from browser import Watch, enter, rows
 from plantstore.plants import NewPlant
-from plantstore.store import Change, Deletion
-from service import Service, opened, stored_plants
+from plantstore.store import Deletion
+from service import Service, stored_plants
 
 pytestmark = pytest.mark.engines("sqlite")
 
@@ -25,12 +25,6 @@ HOSTILE = [
     "́" * 50,
     "=cmd|' /C calc'!A0",
 ]
-
-
-def change(service: Service, *changes: Change) -> None:
-    """Change what is stored, past the service."""
-    with opened(service.database) as store:
-        store.apply_changes(changes)
 
 
 def numbered(many: int, tag: str | None = None) -> list[NewPlant]:
@@ -64,7 +58,7 @@ def with_plants(context: BrowserContext, service: Service) -> Callable[..., Page
     """Return what opens the page over these plants."""
 
     def open_with(*plants: NewPlant) -> Page:
-        change(service, *plants)
+        service.change(*plants)
         page = context.new_page()
         enter(page, service, service.token())
         return page
@@ -199,7 +193,7 @@ def test_a_plant_that_is_gone_is_not_changed_and_the_dialog_says_so(
 ) -> None:
     page = with_plants(NewPlant(1, "Abies balsamea"))
     expect(row_of(page, 1)).to_be_visible()
-    change(service, Deletion(1))
+    service.change(Deletion(1))
 
     page.get_by_role("button", name="Change plant 1").click()
     store(page, name="Abies alba")

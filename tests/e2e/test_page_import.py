@@ -85,8 +85,7 @@ def test_a_file_comes_in_as_it_does_at_the_command_line(
     garden: tuple[Service, Page], tmp_path: Path, content: bytes
 ) -> None:
     service, page = garden
-    with opened(service.database) as store:
-        store.apply_changes([Deletion(id_) for id_ in stored_plants(service.database)])
+    service.change(*[Deletion(id_) for id_ in stored_plants(service.database)])
     (tmp_path / "plants.csv").write_bytes(content)
     run(tmp_path, "import", "plants.csv", "--rejects", "rejects.jsonl")
     rejects = (tmp_path / "rejects.jsonl").read_text(encoding="utf-8").splitlines()

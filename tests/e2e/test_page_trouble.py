@@ -8,14 +8,9 @@ from playwright.sync_api import BrowserContext, Page, Route, expect
 from browser import Watch, enter, rows
 from plantstore.plants import NewPlant
 from plantstore.store import Deletion
-from service import Service, opened, stored_plants
+from service import Service, stored_plants
 
 pytestmark = pytest.mark.engines("sqlite")
-
-
-def put_in(service: Service, *plants: NewPlant) -> None:
-    with opened(service.database) as store:
-        store.apply_changes(plants)
 
 
 class Held:
@@ -33,7 +28,7 @@ class Held:
 def test_an_answer_that_comes_after_its_dialog_was_left_is_told_of_its_own_plant(
     page: Page, service: Service
 ) -> None:
-    put_in(service, NewPlant(1, "Abies"), NewPlant(2, "Rosa"))
+    service.change(NewPlant(1, "Abies"), NewPlant(2, "Rosa"))
     page.reload()
     held = Held(page, "**/plants/1")
     question = page.get_by_role("dialog", name="Delete this plant?")
@@ -69,7 +64,7 @@ def test_what_is_on_its_way_is_sent_once_and_said_to_be(page: Page, watch: Watch
 def test_of_two_pages_that_are_asked_for_the_later_one_is_shown(
     page: Page, service: Service
 ) -> None:
-    put_in(service, *(NewPlant(id_, "Abies", "Abies") for id_ in range(60)), NewPlant(99, "R", "R"))
+    service.change(*(NewPlant(id_, "Abies", "Abies") for id_ in range(60)), NewPlant(99, "R", "R"))
     page.reload()
     held = Held(page, "**/plants?*after=49*")
     with page.expect_request("**/plants?*after=49*"):
@@ -87,7 +82,7 @@ def test_of_two_pages_that_are_asked_for_the_later_one_is_shown(
 def test_while_plants_are_on_their_way_nobody_says_that_there_are_none(
     context: BrowserContext, service: Service
 ) -> None:
-    put_in(service, NewPlant(1, "Abies"))
+    service.change(NewPlant(1, "Abies"))
     page = context.new_page()
     held = Held(page, "**/plants?*")
 
@@ -104,7 +99,7 @@ def test_while_plants_are_on_their_way_nobody_says_that_there_are_none(
 
 
 def test_a_service_that_hangs_is_told_of_and_so_is_its_return(page: Page, service: Service) -> None:
-    put_in(service, *(NewPlant(id_, "Abies") for id_ in range(60)))
+    service.change(*(NewPlant(id_, "Abies") for id_ in range(60)))
     page.reload()
     expect(page.get_by_role("link", name="Next")).to_be_visible()
 
@@ -156,7 +151,7 @@ def test_it_works_under_a_path_of_a_proxy_and_so_does_the_reference(
 
 
 def test_a_change_leaves_the_focus_at_its_plant(page: Page, service: Service) -> None:
-    put_in(service, NewPlant(1, "Abies"), NewPlant(2, "Rosa"))
+    service.change(NewPlant(1, "Abies"), NewPlant(2, "Rosa"))
     page.reload()
 
     page.get_by_role("button", name="Change plant 2").press("Enter")
@@ -170,11 +165,10 @@ def test_a_change_leaves_the_focus_at_its_plant(page: Page, service: Service) ->
 def test_what_was_deleted_elsewhere_is_gone_from_the_page_once_that_is_known(
     page: Page, service: Service
 ) -> None:
-    put_in(service, NewPlant(1, "Abies"))
+    service.change(NewPlant(1, "Abies"))
     page.reload()
     page.get_by_role("button", name="Delete plant 1").click()
-    with opened(service.database) as store:
-        store.apply_changes([Deletion(1)])
+    service.change(Deletion(1))
 
     question = page.get_by_role("dialog", name="Delete this plant?")
     question.get_by_role("button", name="Delete", exact=True).click()
@@ -185,7 +179,7 @@ def test_what_was_deleted_elsewhere_is_gone_from_the_page_once_that_is_known(
 
 
 def test_a_tag_too_long_for_an_address_is_no_link(page: Page, service: Service) -> None:
-    put_in(service, NewPlant(1, "Abies", "A" * 40_000), NewPlant(2, "Rosa", "R" * 1000))
+    service.change(NewPlant(1, "Abies", "A" * 40_000), NewPlant(2, "Rosa", "R" * 1000))
 
     page.reload()
 

@@ -15,11 +15,6 @@ from service import Service, opened
 pytestmark = pytest.mark.engines("sqlite")
 
 
-def put_in(service: Service, *plants: NewPlant) -> None:
-    with opened(service.database) as store:
-        store.apply_changes(plants)
-
-
 def assert_accessible(page: Page) -> None:
     results = Axe().run(page)
     assert results.violations_count == 0, results.generate_report()
@@ -69,7 +64,7 @@ def test_a_token_is_kept_through_a_reload_and_gone_when_the_tab_closes(
 def test_a_token_that_is_forgotten_takes_along_all_that_it_has_shown(
     page: Page, service: Service
 ) -> None:
-    put_in(service, *(NewPlant(id_, "Abies balsamea", "Secret") for id_ in range(60)))
+    service.change(*(NewPlant(id_, "Abies balsamea", "Secret") for id_ in range(60)))
     page.reload()
     page.get_by_role("button", name="Delete plant 7").click()
     page.keyboard.press("Escape")
@@ -174,7 +169,7 @@ def expect_after(page: Page, words: str) -> None:
 def test_axe_finds_nothing(context: BrowserContext, service: Service, scheme: str) -> None:
     page = context.new_page()
     page.emulate_media(color_scheme="dark" if scheme == "dark" else "light")
-    put_in(service, *(NewPlant(id_, f"Plant {id_}", "Abies") for id_ in range(60)))
+    service.change(*(NewPlant(id_, f"Plant {id_}", "Abies") for id_ in range(60)))
 
     enter(page, service, "none")
     expect(page.locator("#token-error")).to_be_visible()
@@ -240,7 +235,7 @@ def test_all_of_it_can_be_done_with_the_keyboard(context: BrowserContext, servic
 def test_on_a_phone_nothing_is_wider_than_the_screen(
     context: BrowserContext, service: Service
 ) -> None:
-    put_in(service, NewPlant(-(2**63), "Unbroken" * 100, "Tag" * 100), NewPlant(1, "Abies"))
+    service.change(NewPlant(-(2**63), "Unbroken" * 100, "Tag" * 100), NewPlant(1, "Abies"))
     page = context.new_page()
     page.set_viewport_size({"width": 320, "height": 640})
     enter(page, service, service.token())

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from urllib.parse import urlsplit
 
+from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, ConsoleMessage, Page, expect, sync_playwright
 
 from service import Service
@@ -71,6 +72,12 @@ class Watch:
         assert hosts == {"127.0.0.1"}
 
 
+def assert_accessible(page: Page) -> None:
+    """Assert that axe-core finds nothing on the page as it stands."""
+    results = Axe().run(page)
+    assert results.violations_count == 0, results.generate_report()
+
+
 def enter(page: Page, service: Service, token: str) -> None:
     """Open the page of a service, and give it a token."""
     page.goto(f"http://127.0.0.1:{service.port}")
@@ -80,7 +87,7 @@ def enter(page: Page, service: Service, token: str) -> None:
 
 def rows(page: Page) -> list[list[str]]:
     """Return id, name and tag of each plant that is shown, once the listing is there."""
-    expect(page.locator("#plants tr").or_(page.locator("#none:visible")).first).to_be_visible()
+    expect(page.locator("#listing")).to_have_attribute("aria-busy", "false")
     cells: list[list[str]] = page.evaluate(
         "[...document.querySelectorAll('#plants tr')].map("
         "  row => [...row.querySelectorAll('td, th')].slice(0, 3).map(cell => cell.textContent))"

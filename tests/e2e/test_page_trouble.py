@@ -5,7 +5,7 @@ import signal
 import pytest
 from playwright.sync_api import BrowserContext, Page, Route, expect
 
-from browser import Watch, enter, rows
+from browser import Watch, assert_accessible, enter, rows
 from plantstore.plants import NewPlant
 from plantstore.store import Deletion
 from service import Service, stored_plants
@@ -13,14 +13,25 @@ from service import Service, stored_plants
 pytestmark = pytest.mark.engines("sqlite")
 
 
+LEAF = {"light": "rgb(28, 107, 63)", "dark": "rgb(111, 209, 152)"}
+
+
 class Held:
     """Requests that the browser holds back until they are let go."""
 
     def __init__(self, page: Page, url: str) -> None:
         self._routes: list[Route] = []
-        page.route(url, lambda route: self._routes.append(route))  # noqa: PLW0108 (it is looked into)
+        self._holds = True
+        page.route(url, lambda route: self._take(route))  # noqa: PLW0108 (it is looked into)
+
+    def _take(self, route: Route) -> None:
+        if self._holds:
+            self._routes.append(route)
+        else:
+            route.continue_()
 
     def let_go(self) -> None:
+        self._holds = False
         for route in self._routes:
             route.continue_()
 
@@ -59,6 +70,47 @@ def test_what_is_on_its_way_is_sent_once_and_said_to_be(page: Page, watch: Watch
 
     expect(page.get_by_text("Stored: 1")).to_be_visible()
     assert len([url for url in watch.requests if url.endswith("/plants")]) == 1
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_axe_finds_nothing_while_answers_are_on_their_way(
+    page: Page, service: Service, scheme: str
+) -> None:
+    page.emulate_media(color_scheme="dark" if scheme == "dark" else "light")
+    service.change(*(NewPlant(id_, "Abies", "Abies") for id_ in range(60)))
+    page.reload()
+    assert len(rows(page)) == 50
+    plants = Held(page, "**/plants?*")
+    change = Held(page, "**/plants/7")
+
+    page.get_by_role("button", name="Change plant 7").click()
+    page.keyboard.press("Enter")
+    expect(page.get_by_text("On its way…")).to_be_visible()
+    assert_accessible(page)
+    change.let_go()
+    expect(page.get_by_text("Changed: 7")).to_be_visible()
+    expect(page.locator("#listing")).to_have_css("outline-color", LEAF[scheme])
+    assert_accessible(page)
+    plants.let_go()
+    assert len(rows(page)) == 50
+
+
+def test_who_moves_on_while_plants_are_on_their_way_stays_there(
+    page: Page, service: Service
+) -> None:
+    service.change(NewPlant(1, "Abies", "Abies"), NewPlant(2, "Rosa", "Rosa"))
+    page.reload()
+    assert len(rows(page)) == 2
+    held = Held(page, "**/plants?*")
+    page.get_by_role("button", name="Change plant 1").click()
+    page.keyboard.press("Enter")
+    expect(page.get_by_text("Changed: 1")).to_be_visible()
+
+    page.get_by_role("link", name="Rosa").focus()
+    held.let_go()
+
+    assert len(rows(page)) == 2
+    expect(page.get_by_role("link", name="Rosa")).to_be_focused()
 
 
 def test_of_two_pages_that_are_asked_for_the_later_one_is_shown(
@@ -159,6 +211,7 @@ def test_a_change_leaves_the_focus_at_its_plant(page: Page, service: Service) ->
     page.keyboard.press("Enter")
 
     expect(page.get_by_text("Changed: 2")).to_be_visible()
+    assert [row[1] for row in rows(page)] == ["Abies", "Rosa × alba"]
     expect(page.get_by_role("button", name="Change plant 2")).to_be_focused()
 
 

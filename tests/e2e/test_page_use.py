@@ -4,20 +4,14 @@ import re
 from pathlib import Path
 
 import pytest
-from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import BrowserContext, Page, expect
 
-from browser import Watch, enter, rows
+from browser import Watch, assert_accessible, enter, rows
 from plantstore.plants import NewPlant
 from postgres import wait_until
 from service import Service, opened
 
 pytestmark = pytest.mark.engines("sqlite")
-
-
-def assert_accessible(page: Page) -> None:
-    results = Axe().run(page)
-    assert results.violations_count == 0, results.generate_report()
 
 
 @pytest.mark.parametrize(
@@ -220,6 +214,7 @@ def test_all_of_it_can_be_done_with_the_keyboard(context: BrowserContext, servic
     press("Enter")
     expect(page.get_by_text("Stored: 7")).to_be_visible()
     expect(page.get_by_role("button", name="Add a plant")).to_be_focused()
+    assert len(rows(page)) == 1
     reach("Change plant 7")
     press("Enter")
     page.keyboard.type("Abies alba")
@@ -229,6 +224,7 @@ def test_all_of_it_can_be_done_with_the_keyboard(context: BrowserContext, servic
     reach("Delete plant 7")
     press("Enter", "Tab", "Enter")
     expect(page.get_by_text("Deleted: 7")).to_be_visible()
+    assert not rows(page)
     expect(page.get_by_role("heading", name="Plants")).to_be_focused()
 
 

@@ -15,7 +15,7 @@ const element = (id) => document.getElementById(id);
 const tab = findStorage();
 const client = new Client();
 const catalogue = new Catalogue(client, act);
-const dropping = new Dropping(client, () => catalogue.refresh());
+const dropping = new Dropping(client, () => catalogue.show());
 client.onrefusal = ({ message }) => leave(message);
 
 /** Return the storage of the tab; without one, a token is good until the page is loaded anew. */
@@ -72,7 +72,7 @@ async function act(what, plant) {
     });
   }
   if (outcome === "done") element("said").textContent = `${DONE[what]}: ${id}`;
-  if (outcome !== "left") await catalogue.refresh();
+  if (outcome !== "left") await catalogue.show();
 }
 
 const DONE = { add: "Stored", change: "Changed", delete: "Deleted" };

@@ -47,17 +47,18 @@ export class Catalogue {
     element("listing").ariaBusy = "false";
     element("listing-error").textContent = problem;
     element("none").hidden = page.plants.length > 0 || problem !== "";
-    element("plants").replaceChildren(...page.plants.map((plant) => this.#makeRow(plant)));
+    this.#lay(page.plants);
     this.#lead(tag, after, page.next);
   }
 
-  /** Show the page anew, and leave the focus where it was: at a button of the same plant. */
-  async refresh() {
-    const button = document.activeElement.closest("#plants button");
-    const id = button?.closest("tr").dataset.id;
-    await this.show();
-    if (!button) return;
-    const same = document.querySelector(`tr[data-id="${id}"] button[value="${button.value}"]`);
+  /** Lay the rows of plants, and leave the focus where it is: at the same plant. */
+  #lay(plants) {
+    const focused = document.activeElement.closest("#plants :is(button, a)");
+    const id = focused?.closest("tr").dataset.id;
+    element("plants").replaceChildren(...plants.map((plant) => this.#makeRow(plant)));
+    if (!focused) return;
+    const kind = focused.value ? `button[value="${focused.value}"]` : "a[href]";
+    const same = document.querySelector(`#plants tr[data-id="${id}"] ${kind}`);
     (same ?? element("plants-title")).focus();
   }
 

@@ -79,9 +79,10 @@ def test_who_says_nothing_is_hung_up_on(connect: Callable[[], Wire], sent: bytes
 def test_who_idles_after_an_answer_is_hung_up_on(
     service: Service, connect: Callable[[], Wire]
 ) -> None:
+    token = service.token()
     wire = connect()
     length, body = with_length(BODY)
-    wire.send(head(service.token(), length) + body)
+    wire.send(head(token, length) + body)
 
     assert wire.answer()[0] == 200
     assert wire.is_closed()
@@ -124,9 +125,10 @@ def test_a_request_that_comes_a_byte_at_a_time_gets_no_more_time_for_it(
 def test_a_body_that_does_not_arrive_whole_in_time_is_408_and_not_stored(
     service: Service, connect: Callable[[], Wire], field: bytes
 ) -> None:
+    token = service.token()
     wire = connect()
     piece = BODY if field.startswith(b"Content") else b"13\r\n%s\r\n" % BODY
-    wire.send(head(service.token(), field) + piece)
+    wire.send(head(token, field) + piece)
 
     assert_refused(wire, 408, 3007)
     assert not stored_plants(service.database)
@@ -145,11 +147,11 @@ def test_what_still_comes_of_a_body_that_was_refused_is_not_waited_for(
 def test_an_answer_that_takes_longer_than_a_request_may_is_given(
     service: Service, connect: Callable[[], Wire]
 ) -> None:
-    wire = connect()
     length, body = with_length(BODY)
     token = service.token()
     with contextlib.closing(sqlite3.connect(service.folder / "plants.db")) as other:
         other.execute("BEGIN IMMEDIATE")
+        wire = connect()
         wire.send(head(token, length) + body)
         status, _, body = wire.answer()  # about a second later
 
@@ -287,9 +289,10 @@ def test_a_head_without_end_is_refused_before_it_fills_the_memory(
 def test_trailer_fields_without_end_are_refused(
     service: Service, connect: Callable[[], Wire]
 ) -> None:
-    wire = connect()
+    token = service.token()
     before = peak_memory(service)
-    wire.send(head(service.token(), b"Transfer-Encoding: chunked") + b"13\r\n%s\r\n0\r\n" % BODY)
+    wire = connect()
+    wire.send(head(token, b"Transfer-Encoding: chunked") + b"13\r\n%s\r\n0\r\n" % BODY)
 
     assert send_until_refused(wire, b"X: y\r\n" * 500) < 16 * 1024 * 1024
     assert peak_memory(service) < before + 8
@@ -309,9 +312,10 @@ def test_ten_thousand_fields_and_a_huge_path_are_431(connect: Callable[[], Wire]
 def test_a_body_in_the_smallest_pieces_is_no_head(
     service: Service, connect: Callable[[], Wire]
 ) -> None:
+    token = service.token()
     wire = connect()
     body = BODY.replace(b'"a"', b'"%s"' % (b"a" * 10_000))
-    wire.send(head(service.token(), b"Transfer-Encoding: chunked"))
+    wire.send(head(token, b"Transfer-Encoding: chunked"))
     wire.send(b"".join(b"1;%s\r\n%c\r\n" % (b"x" * 10, byte) for byte in body) + b"0\r\n\r\n")
 
     assert wire.answer()[0] == 200

@@ -130,8 +130,9 @@ def test_clients_that_go_away_leave_no_trace_in_the_log(tmp_path: Path) -> None:
 
 def test_who_is_told_408_is_counted_and_logged_as_that_alone(tmp_path: Path) -> None:
     with Service(tmp_path, "--access-log", "--request-seconds", "0.5") as service:
+        token = service.token()
         wire = Wire(service.port)
-        wire.send(head(service.token(), b"Content-Length: 100") + BODY)
+        wire.send(head(token, b"Content-Length: 100") + BODY)
         assert wire.answer()[0] == 408
         wire.close()
 

@@ -20,6 +20,7 @@ import uvicorn
 
 from plantstore.api.app import create_app
 from plantstore.api.auth import Gate
+from plantstore.api.budget import Budget
 from plantstore.api.exchange import ASGIApp
 from plantstore.api.limits import Bounds
 from plantstore.api.operations import Readiness
@@ -94,7 +95,11 @@ def serve(
                 request_seconds=settings.request_seconds,
                 head_bytes_max=settings.head_bytes_max,
                 connections_max=settings.connections_max,
-                unsent_answers_max=settings.unsent_answers_max,
+                budget=Budget(
+                    incoming_bytes_max=settings.incoming_bytes_max,
+                    unsent_bytes_max=settings.unsent_bytes_max,
+                    unsent_answers_max=settings.unsent_answers_max,
+                ),
                 observe=observe,
             ),
             body_bytes_max=settings.body_bytes_max,

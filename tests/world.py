@@ -8,6 +8,7 @@ import httpx
 
 from plantstore.api.app import create_app
 from plantstore.api.auth import Gate
+from plantstore.api.budget import Budget
 from plantstore.api.limits import Bounds
 from plantstore.api.operations import Readiness
 from plantstore.api.pages import Pages
@@ -95,6 +96,7 @@ class World:
             self.store, queue_reads_max=queue_reads_max, observe=self.events.append
         )
         self.readiness = Readiness(self.store, self.events.append)
+        budget = Budget(incoming_bytes_max=2**20, unsent_bytes_max=2**20, unsent_answers_max=100)
         self.app = create_app(
             store=self.store,
             writer=self.writer,
@@ -108,7 +110,7 @@ class World:
             ),
             readiness=self.readiness,
             render_metrics=lambda accept: ("text/plain", accept.encode()),
-            bounds=Bounds(10, 32768, 100, 100, self.events.append),
+            bounds=Bounds(10, 32768, 100, budget, self.events.append),
             body_bytes_max=BODY_BYTES_MAX,
             pages=pages,
             observe=self.events.append,

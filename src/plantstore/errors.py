@@ -32,6 +32,7 @@ class ErrorCode(IntEnum):
     INVALID_PARAMETER = 3006
     REQUEST_TIMEOUT = 3007
     HEAD_TOO_LARGE = 3008
+    NOT_IMPLEMENTED = 3009
 
     # The service: 5xxx.
     INTERNAL = 5001

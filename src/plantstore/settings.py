@@ -10,6 +10,8 @@ from typing import Annotated, Final, TypeAlias
 
 from typer import Option
 
+from plantstore.errors import UsageError
+
 KIB: Final = 1024
 MIB: Final = 1024 * KIB
 
@@ -85,8 +87,8 @@ class Settings:
             envvar="PLANTSTORE_HEAD_BYTES_MAX",
             min=1 * KIB,
             max=1 * MIB,
-            help="Largest head of a request: target and header fields. Browsers and proxies "
-            "stay far below.",
+            help="Largest head of a request: request line and header fields. Browsers and "
+            "proxies stay far below.",
         ),
     ] = 32 * KIB
 
@@ -109,13 +111,33 @@ class Settings:
         ),
     ] = 10_000
 
+    incoming_bytes_max: Annotated[
+        int,
+        Option(
+            envvar="PLANTSTORE_INCOMING_BYTES_MAX",
+            min=64 * KIB,
+            help="Bytes of requests without an answer, over all connections of a worker. While "
+            "they are exceeded, a connection that holds more than its equal share gets 503.",
+        ),
+    ] = 32 * MIB
+
+    unsent_bytes_max: Annotated[
+        int,
+        Option(
+            envvar="PLANTSTORE_UNSENT_BYTES_MAX",
+            min=64 * KIB,
+            help="Bytes of answers that clients have not taken, over all connections of a "
+            "worker; past it, the slowest client is disconnected.",
+        ),
+    ] = 64 * MIB
+
     unsent_answers_max: Annotated[
         int,
         Option(
             envvar="PLANTSTORE_UNSENT_ANSWERS_MAX",
             min=1,
             help="Large answers that may be on their way to slow clients, in each worker; past "
-            "it, the slowest is hung up on. Each may hold some mebibytes.",
+            "it, the slowest client is disconnected.",
         ),
     ] = 256
 
@@ -227,3 +249,16 @@ class Settings:
             help="Serve a page for the browser at / and the reference of the interface at /docs.",
         ),
     ] = True
+
+    def __post_init__(self) -> None:
+        """Hold settings against each other.
+
+        Raises:
+            UsageError: two of them contradict each other.
+
+        """
+        if self.incoming_bytes_max < 2 * self.body_bytes_max:
+            raise UsageError(
+                "--incoming-bytes-max must be at least twice --body-bytes-max, which is"
+                f" {self.body_bytes_max}; got {self.incoming_bytes_max}"
+            )

@@ -53,7 +53,7 @@ def test_it_declares_every_path_and_method_that_is_routed_and_no_other() -> None
     assert routed == declared
 
 
-ANY = {400, 401, 403, 408, 429, 431, 500, 503}
+ANY = {400, 401, 403, 408, 429, 431, 500, 501, 503}
 OPERATIONS = {
     ("/plants", "post"): {200, 413, 415} | ANY,
     ("/plants", "get"): {200} | ANY,
@@ -99,6 +99,7 @@ def test_the_contract_is_as_it_was_published() -> None:
         "429": "TooManyRequests",
         "431": "HeadTooLarge",
         "500": "InternalServerError",
+        "501": "NotImplemented",
         "503": "ServiceUnavailable",
     }
     new, plant, error = (SCHEMAS[name] for name in ("NewPlant", "Plant", "Error"))

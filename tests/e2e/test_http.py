@@ -1,6 +1,8 @@
 """HTTP/1.1 itself, byte by byte against the real port."""
 
+import itertools
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -116,6 +118,21 @@ def test_requests_sent_ahead_are_answered_in_order(service: Service, wire: Wire)
         b"GET /plants HTTP/0.9\r\nHost: x\r\n\r\n",
         b"GET /plants HTTP/1.1\r\n\r\n",
         b"GET /plants HTTP/1.1\r\nHost: x\r\nHost: x\r\n\r\n",
+        b"GET  /plants HTTP/1.1\r\nHost: x\r\n\r\n",
+        b"GET /plants  HTTP/1.1\r\nHost: x\r\n\r\n",
+        b"GET /plants HTTP/1.1 \r\nHost: x\r\n\r\n",
+        b"GET /plants#1 HTTP/1.1\r\nHost: x\r\n\r\n",
+        b"DESCRIBE /plants RTSP/1.0\r\nHost: x\r\n\r\n",
+        b"SOURCE /plants ICE/1.0\r\nHost: x\r\n\r\n",
+        b"GET /plants HTTP/1.1\r\nHost: a b/c\r\n\r\n",
+        b"GET /plants HTTP/1.1\r\nHost: ann@x\r\n\r\n",
+        b"GET /plants HTTP/1.1\r\nHost: x:y\r\n\r\n",
+        b"GET /plants HTTP/1.1\r\nHost: [::1\r\n\r\n",
+        b"POST /plants HTTP/1.0\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+        head(None, b"Transfer-Encoding: chunked", b"Transfer-Encoding: chunked"),
+        head(None, b"Transfer-Encoding: gzip", b"Transfer-Encoding: chunked"),
+        head(None, b"Transfer-Encoding: chunked, chunked"),
+        head(None, b"Transfer-Encoding: chunked, gzip"),
     ],
 )
 def test_what_is_no_http_is_400_with_an_error_record_and_the_end(wire: Wire, data: bytes) -> None:
@@ -127,6 +144,36 @@ def test_what_is_no_http_is_400_with_an_error_record_and_the_end(wire: Wire, dat
     assert headers[b"content-type"] == b"application/json"
     assert json.loads(body)["error"] == 3001
     assert wire.is_closed()
+
+
+@pytest.mark.parametrize("coding", [b"gzip, chunked", b"identity, chunked"])
+def test_a_transfer_coding_that_is_not_known_is_501(wire: Wire, coding: bytes) -> None:
+    wire.send(head(None, b"Transfer-Encoding: " + coding) + b"0\r\n\r\n")
+
+    status, _, body = wire.answer()
+
+    assert (status, json.loads(body)["error"]) == (501, 3009)
+    assert wire.is_closed()
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"GET /healthz HTTP/1.1\r\nHost:\r\n\r\n",
+        b"GET /healthz HTTP/1.1\r\nHost: [::1]:8000\r\n\r\n",
+        b"GET /healthz HTTP/1.1\r\nHost: pl%C3%A4nts_1.example.:80\r\n\r\n",
+        b"GET /healthz HTTP/1.0\r\n\r\n",
+        b"\r\n\r\nGET /healthz HTTP/1.1\r\nHost: x\r\n\r\n",
+        b"GET http://plants/healthz HTTP/1.1\r\nHost: x\r\n\r\n",
+        b"GET /healthz HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: Chunked\r\n\r\n0\r\n\r\n",
+    ],
+)
+@pytest.mark.parametrize("size", [1, 10_000])
+def test_unusual_http_is_served(wire: Wire, data: bytes, size: int) -> None:
+    for start in range(0, len(data), size):
+        wire.send(data[start : start + size])
+
+    assert wire.answer()[0] == 200
 
 
 def test_a_body_that_breaks_off_is_not_stored_even_if_what_came_is_json(
@@ -164,12 +211,66 @@ def test_a_trailer_field_is_no_header_field(service: Service, wire: Wire, size: 
     assert wire.answer()[0] == 401
 
 
-def test_no_request_gets_the_refusal_of_the_one_behind_it(service: Service, wire: Wire) -> None:
+def test_a_request_and_the_garbage_behind_it_get_an_answer_each(
+    service: Service, wire: Wire
+) -> None:
     length, body = with_length(b'{"id":1,"name":"a"}')
 
     wire.send(head(service.token(), length) + body + b"GARBAGE\r\n\r\n")
 
+    assert [wire.answer()[0] for _ in range(2)] == [200, 400]
     assert wire.is_closed()
+
+
+def test_what_is_wrong_with_the_body_of_a_request_that_was_answered_is_not_answered_again(
+    wire: Wire,
+) -> None:
+    wire.send(head(None, b"Transfer-Encoding: chunked"))
+    assert wire.answer()[0] == 401
+
+    wire.send(b"ZZ\r\n")
+
+    assert wire.is_closed()
+
+
+def test_no_cache_may_keep_data_and_no_browser_may_guess_its_type(service: Service) -> None:
+    fields = {}
+    for token in (service.token(), None):
+        client = service.client(token)
+        for method, path in itertools.product(
+            ["GET", "HEAD", "OPTIONS", "DELETE"], ["/plants", "/plants/1", "/healthz", "/none"]
+        ):
+            headers = client.send(method, path).headers
+            fields[token, method, path] = (
+                headers["cache-control"],
+                headers["x-content-type-options"],
+            )
+        client.close()
+
+    assert set(fields.values()) == {("no-store", "nosniff")}
+
+
+def test_no_browser_may_guess_the_type_of_a_page_or_of_what_it_loads(service: Service) -> None:
+    client = service.client(None)
+    documents = [client.send("GET", path) for path in ("/", "/docs")]
+    names = [re.findall(rb"(?:src|href)=.(assets/[^\"']+)", page.body) for page in documents]
+    files = [client.send("GET", f"/{name.decode()}") for [name, *_] in names]
+    client.close()
+
+    for answer in documents + files:
+        assert answer.status == 200
+        assert answer.headers["x-content-type-options"] == "nosniff"
+    assert [answer.headers["cache-control"] for answer in documents] == ["no-cache"] * 2
+    assert all("immutable" in answer.headers["cache-control"] for answer in files)
+
+
+def test_no_cache_may_keep_the_refusal_of_what_is_no_http(wire: Wire) -> None:
+    wire.send(b"GARBAGE\r\n\r\n")
+
+    _, headers, _ = wire.answer()
+
+    assert headers[b"x-content-type-options"] == b"nosniff"
+    assert headers[b"cache-control"] == b"no-store"
 
 
 def test_a_request_that_a_stop_has_no_time_for_is_told_so(tmp_path: Path) -> None:

@@ -251,9 +251,7 @@ def test_a_head_of_the_largest_size_is_taken_and_a_larger_one_is_431(
     token = service.token()
     length, body = with_length(BODY)
     plain = head(token, length)
-    # What counts is the target, and name, value and four bytes of each field.
-    counted = len("/plants") + len(plain) - len("POST /plants HTTP/1.1\r\n\r\n")
-    room = HEAD_BYTES_MAX - counted - len("X: \r\n")
+    room = HEAD_BYTES_MAX - len(plain) - len("X: \r\n")
     for padding, status in ((room, 200), (room + 1, 431)):
         wire = connect()
         data = plain[:-2] + b"X: " + b"x" * padding + b"\r\n\r\n" + body
@@ -307,6 +305,17 @@ def test_ten_thousand_fields_and_a_huge_path_are_431(connect: Callable[[], Wire]
     wire = connect()
     wire.send(b"GET /" + b"x" * 100_000 + b" HTTP/1.1\r\nHost: x\r\n\r\n")
     assert_refused(wire, 431, 3008)
+
+
+@pytest.mark.parametrize(("fields", "status"), [(100, 200), (101, 431)])
+def test_a_head_has_a_hundred_fields_at_most(
+    connect: Callable[[], Wire], fields: int, status: int
+) -> None:
+    wire = connect()
+
+    wire.send(b"GET /healthz HTTP/1.1\r\nHost: x\r\n" + b"X: y\r\n" * (fields - 1) + b"\r\n")
+
+    assert wire.answer()[0] == status
 
 
 def test_a_body_in_the_smallest_pieces_is_no_head(

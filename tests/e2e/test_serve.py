@@ -104,6 +104,7 @@ def test_a_port_in_use_is_one_clear_line_and_no_database(tmp_path: Path) -> None
         (["--port", "x"], "--port", 2),
         (["--workers", "0"], "--workers", 2),
         (["--body-bytes-max", "-1"], "--body-bytes-max", 2),
+        (["--body-bytes-max", "33554432"], "--incoming-bytes-max must be at least twice", 1),
         (["--nonsense"], "--nonsense", 2),
         (["--host", "no.such.host.invalid"], "no.such.host.invalid", 1),
         (["--database", "plants.db"], "sqlite:///FILE", 1),

@@ -1,5 +1,6 @@
 """HTTPS, and what is wrong with a certificate."""
 
+import contextlib
 import http.client
 import re
 import socket
@@ -10,6 +11,8 @@ import pytest
 
 from certificates import Pair, make_pair
 from command import run
+from plantstore.api.handshakes import HANDSHAKES_MAX
+from postgres import wait_until
 from service import Service
 
 pytestmark = pytest.mark.engines("sqlite")
@@ -72,3 +75,53 @@ def test_what_cannot_be_served_with_is_said_in_one_line(tmp_path: Path, pair: Pa
         assert done.returncode == 1
         assert re.fullmatch(r"plantstore: [^\n]* TLS [^\n]*\n", done.stderr), done.stderr
         assert not done.stdout
+
+
+@pytest.mark.parametrize("begun", [b"", b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03"])
+def test_handshakes_under_way_are_bounded_and_a_new_one_is_served(
+    tmp_path: Path, pair: Pair, begun: bytes
+) -> None:
+    options = ["--tls-certificate", str(pair.certificate), "--tls-key", str(pair.key)]
+    with Service(tmp_path, *options) as service, contextlib.ExitStack() as stack:
+        before = service.open_sockets()
+        hanging = []
+        for _ in range(HANDSHAKES_MAX + 50):
+            connection = socket.create_connection(("127.0.0.1", service.port), timeout=30)
+            connection.sendall(begun)
+            hanging.append(stack.enter_context(connection))
+
+        context = ssl.create_default_context(cafile=str(pair.certificate))
+        client = http.client.HTTPSConnection("127.0.0.1", service.port, context=context)
+        client.request("GET", "/healthz")
+        assert client.getresponse().status == 200
+
+        assert service.open_sockets() <= before + HANDSHAKES_MAX + 5
+        assert [connection.recv(1) for connection in hanging[:50]] == [b""] * 50
+        client.close()
+
+
+def test_a_stop_does_not_wait_for_a_handshake(tmp_path: Path, pair: Pair) -> None:
+    options = ["--tls-certificate", str(pair.certificate), "--tls-key", str(pair.key)]
+    with Service(tmp_path, *options) as service:
+        before = service.open_sockets()
+        hanging = socket.create_connection(("127.0.0.1", service.port), timeout=30)
+        hanging.sendall(b"\x16\x03\x01")
+        wait_until(lambda: service.open_sockets() > before)
+
+        assert service.stop() == 0
+
+        hanging.close()
+    assert not any("Traceback" in line or "rror" in line for line in service.log)
+
+
+def test_a_handshake_that_fails_leaves_no_trace_in_the_log(tmp_path: Path, pair: Pair) -> None:
+    options = ["--tls-certificate", str(pair.certificate), "--tls-key", str(pair.key)]
+    with Service(tmp_path, *options) as service:
+        for data in (b"", b"GET / HTTP/1.1\r\n\r\n", b"\x16\x03\x01\x00\x01\xff"):
+            with socket.create_connection(("127.0.0.1", service.port), timeout=30) as connection:
+                connection.sendall(data)
+                connection.shutdown(socket.SHUT_WR)
+                with contextlib.suppress(ConnectionError):
+                    connection.recv(100)
+
+    assert not any("Traceback" in line or "rror" in line for line in service.log)

@@ -1,12 +1,9 @@
-"""What one connection may take of the service: its time, its memory, its place."""
+"""What one connection may take of the service: its time and its memory."""
 
 import asyncio
-import heapq
-from operator import attrgetter
-from typing import Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from uvicorn.config import Config
-from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 from uvicorn.server import ServerState
 
 from plantstore.api.errors import ANSWERED, STATUS
@@ -15,21 +12,16 @@ from plantstore.api.protocol import HttpProtocol
 from plantstore.errors import ErrorCode, RequestError
 from plantstore.observe import RequestRefused
 
-# A client that takes an answer takes so much of it in the time that a request has.
+if TYPE_CHECKING:
+    from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
+
+# Minimum number of bytes of an answer that a client must read per `request_seconds`.
 TAKEN_BYTES_MIN: Final = 64 * 1024
 
-# Requests that wait on a connection for the one before them. Each takes a hundred times as
-# much of the memory as of the wire.
-REQUESTS_AHEAD_MAX: Final = 500
-
-# Of the head, so much does not count: method, version, and the ends of two lines.
-_UNCOUNTED_BYTES: Final = 64
-
-# Who is out of time is looked at once more so much later: if the loop was held up, what
-# they sent in time is read by then.
+# Grace period after a deadline: data may be waiting in the socket if the loop was blocked.
 GRACE_SECONDS: Final = 0.1
 
-# Of the time that a stop waits, the part after which who does not take an answer is given up.
+# Fraction of the shutdown timeout after which slow readers are dropped.
 _STOP_PART: Final = 0.9
 
 
@@ -50,20 +42,17 @@ class BoundedConnection(HttpProtocol):
     ) -> None:
         super().__init__(config, server_state, app_state, _loop)
         self._bounds: Bounds = app_state[BOUNDS]
+        self._budget = self._bounds.budget
         self._watch: asyncio.TimerHandle | None = None
         self._stop: asyncio.TimerHandle | None = None
-        self._running: RequestResponseCycle | None = None
         # Since when the client owes a request, and whether it has begun one.
         self._owes_since = 0.0
         self._out_of_time_since = -1.0
         self._is_arriving = False
-        # What came since a message, the end of its head, or a piece of its body was seen in it.
-        self._bytes_before_news = 0
-        self._piece_bytes = 0
-        self._first_piece_bytes = 0
+        # Bytes of requests without an answer.
+        self._incoming_bytes = 0
         self._answers = 0
         self._taken: tuple[int, int] | None = None
-        self._unsent_since = 0.0
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Take a connection, unless there are too many."""
@@ -79,22 +68,32 @@ class BoundedConnection(HttpProtocol):
         for timer in (self._watch, self._stop):
             if timer is not None:
                 timer.cancel()
-        # Uvicorn tells the request that came last, which need not be the one that is served.
-        self.pipeline.clear()
-        if self._running is not None:
-            self._running.disconnected = True
-            self._running.message_event.set()
+        self._budget.end_unsent(self)
         super().connection_lost(exc)
+        self._hold_incoming(0)
 
     def data_received(self, data: bytes) -> None:
-        """Parse what came, as far as a head, or trailer fields, may go."""
-        self._piece_bytes = len(data)
-        self._bytes_before_news += self._piece_bytes
+        """Parse what arrived, unless too much of it is held."""
+        budget = self._budget
+        self._incoming_bytes += len(data)
+        budget.incoming_bytes += len(data)
+        if budget.is_exceeded_by(self._incoming_bytes, self.connections):
+            message = "Too many bytes of requests are held; nothing was done"
+            self.refuse(RequestError(ErrorCode.OVERLOADED, message))
+            return
         super().data_received(data)
-        if (
-            self._bytes_before_news > self._bounds.head_bytes_max + _UNCOUNTED_BYTES
-            and not self.transport.is_closing()
-        ):
+        request: RequestResponseCycle | None = self.cycle
+        if request is None or request.response_complete:
+            self._hold_incoming(len(self._unparsed) + self._framing.head_bytes)
+        if self._framing.head_bytes > self._bounds.head_bytes_max:
+            self._refuse_head()
+
+    def _hold_incoming(self, size: int) -> None:
+        self._budget.incoming_bytes += size - self._incoming_bytes
+        self._incoming_bytes = size
+
+    def _refuse_head(self) -> None:
+        if not self.transport.is_closing():
             self.refuse(self._head_too_large())
 
     def on_message_begin(self) -> None:
@@ -102,25 +101,16 @@ class BoundedConnection(HttpProtocol):
         super().on_message_begin()
         self._is_arriving = True
         self._owes_since = self.loop.time()
-        self._bytes_before_news = 0
-        self._first_piece_bytes = self._piece_bytes
 
     def on_headers_complete(self) -> None:
         """Start the request, unless its head is too large."""
-        if self._bytes_before_news + self._first_piece_bytes > self._bounds.head_bytes_max:
-            # It may be: where in its first piece it began, the parser does not tell.
-            size = len(self.url) + sum(len(name) + len(value) + 4 for name, value in self.headers)
-            if size > self._bounds.head_bytes_max:
-                raise self._head_too_large()
-        self._bytes_before_news = 0
-        if len(self.pipeline) >= REQUESTS_AHEAD_MAX:
-            message = f"No more than {REQUESTS_AHEAD_MAX} requests may be sent ahead"
-            raise RequestError(ErrorCode.BAD_REQUEST, message)
+        if self._framing.head_bytes > self._bounds.head_bytes_max:
+            raise self._head_too_large()
         super().on_headers_complete()
 
     def on_body(self, body: bytes) -> None:
         """Take a piece of the body."""
-        self._bytes_before_news = 0
+        self._framing.head_bytes = 0
         super().on_body(body)
 
     def on_message_complete(self) -> None:
@@ -128,41 +118,46 @@ class BoundedConnection(HttpProtocol):
         super().on_message_complete()
         self._is_arriving = False
         self._owes_since = self.loop.time()
-        self._bytes_before_news = 0
 
     def on_response_complete(self) -> None:
         """Wait for the next request; what still comes of this one is dropped."""
         super().on_response_complete()
         self._answers += 1
         self._owes_since = self.loop.time()
-        if self.cycle.response_complete and self.cycle.more_body:
+        self._hold_incoming(len(self._unparsed))
+        if self.cycle.more_body:
             self._is_arriving = False
 
     def pause_writing(self) -> None:
-        """Wait until the client took some of its answer; of too many who wait, give some up."""
+        """Wait until the client took some of its answer."""
         super().pause_writing()
-        self._unsent_since = self.loop.time()
-        waiting = [
-            each
-            for each in self.connections
-            if isinstance(each, BoundedConnection) and each.flow.write_paused
-        ]
-        excess = len(waiting) - self._bounds.unsent_answers_max
-        for slowest in heapq.nsmallest(excess, waiting, key=attrgetter("_unsent_since")):
-            slowest.give_up()
+        self._budget.begin_unsent(self)
+
+    def resume_writing(self) -> None:
+        """Go on when it has."""
+        self._budget.end_unsent(self)
+        super().resume_writing()
+
+    def unsent_bytes(self) -> int:
+        """Return how many bytes of answers the client has not taken."""
+        return self.transport.get_write_buffer_size()
+
+    def abort(self) -> None:
+        """Close the connection at once; what was not taken of an answer is dropped."""
+        self.transport.abort()
 
     def shutdown(self) -> None:
-        """Close when what was asked is answered; give up in time who does not take an answer."""
+        """Close when what was asked is answered; drop a slow reader before the timeout."""
         super().shutdown()
         patience = self.config.timeout_graceful_shutdown or 0
-        self._stop = self.loop.call_later(_STOP_PART * patience, self._give_up_unsent)
+        self._stop = self.loop.call_later(_STOP_PART * patience, self._abort_slow_reader)
 
-    def _give_up_unsent(self) -> None:
-        if self.transport.get_write_buffer_size() or self.transport.is_closing():
-            self.give_up()
+    def _abort_slow_reader(self) -> None:
+        if self.unsent_bytes() or self.transport.is_closing():
+            self.abort()
 
     def refuse(self, error: RequestError) -> None:
-        """Answer what did not become a request, and hang up."""
+        """Answer what did not become a request, and close the connection."""
         if not self._is_an_answer_due():
             self._bounds.observe(RequestRefused(error.code))
             request: RequestResponseCycle | None = self.cycle
@@ -170,25 +165,21 @@ class BoundedConnection(HttpProtocol):
                 cast("dict[str, Any]", request.scope)[ANSWERED] = STATUS[error.code].value
         super().refuse(error)
 
-    def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:  # noqa: ANN401 (uvicorn's)
-        self._running = cycle
-        super()._start_asgi_task(cycle, app)
-
     def _look_in(self, seconds: float) -> None:
         self._watch = self.loop.call_later(seconds, self._look)
 
     def _look(self) -> None:
-        """Hang up if the client owes something for too long; if not, look again when it may."""
+        """Close the connection if the client is late; if not, look again when it may be."""
         patience = self._bounds.request_seconds
-        if self.transport.get_write_buffer_size():
+        if self.unsent_bytes():
             if self._takes_nothing():
-                self.give_up()
+                self.abort()
             else:
                 self._look_in(patience)
             return
         self._taken = None
         if self.transport.is_closing():  # and the client, who speaks TLS, does not say goodbye
-            self.give_up()
+            self.abort()
             return
         left = self._owes_since + patience - self.loop.time()
         if not self._owes_a_request():
@@ -199,10 +190,10 @@ class BoundedConnection(HttpProtocol):
             self._out_of_time_since = self._owes_since
             self._look_in(GRACE_SECONDS)
         else:
-            self._hang_up()
+            self._close_late()
             self._look_in(patience)
 
-    def _hang_up(self) -> None:
+    def _close_late(self) -> None:
         if self._is_arriving:
             message = (
                 f"The request did not arrive whole within {self._bounds.request_seconds:g} seconds"
@@ -210,10 +201,6 @@ class BoundedConnection(HttpProtocol):
             self.refuse(RequestError(ErrorCode.REQUEST_TIMEOUT, message))
         else:
             self.transport.close()
-
-    def give_up(self) -> None:
-        """Close the connection without a word; who is answered is not told the rest."""
-        self.transport.abort()
 
     def _owes_a_request(self) -> bool:
         if self.flow.read_paused:
@@ -225,7 +212,7 @@ class BoundedConnection(HttpProtocol):
 
     def _takes_nothing(self) -> bool:
         """Tell whether too little was taken since the last look at an answer on its way."""
-        unsent = self.transport.get_write_buffer_size()
+        unsent = self.unsent_bytes()
         before, self._taken = self._taken, (self._answers, unsent)
         if before is None:
             return False

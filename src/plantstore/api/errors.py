@@ -37,6 +37,7 @@ STATUS: Final[Mapping[ErrorCode, HTTPStatus]] = MappingProxyType(
         ErrorCode.INVALID_PARAMETER: HTTPStatus.BAD_REQUEST,
         ErrorCode.REQUEST_TIMEOUT: HTTPStatus.REQUEST_TIMEOUT,
         ErrorCode.HEAD_TOO_LARGE: HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE,
+        ErrorCode.NOT_IMPLEMENTED: HTTPStatus.NOT_IMPLEMENTED,
         ErrorCode.INTERNAL: HTTPStatus.INTERNAL_SERVER_ERROR,
         ErrorCode.OVERLOADED: HTTPStatus.SERVICE_UNAVAILABLE,
         ErrorCode.STORE_UNAVAILABLE: HTTPStatus.SERVICE_UNAVAILABLE,
@@ -50,6 +51,9 @@ RETRY_AFTER_SECONDS: Final = 1
 # A full queue has room again in milliseconds, but not for all whom it refuses at once. So
 # they are spread, and those who wait for their answers wait little longer for those who do not.
 RETRY_AFTER_OVERLOAD_SECONDS: Final = range(1, 6)
+
+# Answers are for who has the token; no cache may keep them (RFC 9111 §5.2.2.5).
+NO_STORE: Final = (b"cache-control", b"no-store")
 
 # Where the scope of a request has the status of its answer, as a plain int, unless it is 200.
 ANSWERED: Final = "plantstore.answered"

@@ -6,6 +6,7 @@ from typing import Final
 
 from falcon.asgi import Request
 
+from plantstore.api.budget import Budget
 from plantstore.errors import ErrorCode, RequestError
 from plantstore.observe import Observer
 
@@ -29,10 +30,9 @@ class Bounds:
     Args:
         request_seconds: in which a request arrives whole, the first or the next
             one begins, and some of an answer is taken.
-        head_bytes_max: of the request target and the header fields.
+        head_bytes_max: of the request line and the header fields, as they arrive.
         connections_max: that are open at a time.
-        unsent_answers_max: large answers that are on their way at a time; past it, the
-            client that is the slowest to take its own is hung up on.
+        budget: bounds what all of them hold together.
         observe: is told what is refused.
 
     """
@@ -40,7 +40,7 @@ class Bounds:
     request_seconds: float
     head_bytes_max: int
     connections_max: int
-    unsent_answers_max: int
+    budget: Budget
     observe: Observer
 
 

@@ -44,7 +44,6 @@ _PAGE_POLICY: Final = (
 _REFERENCE_POLICY: Final = f"{_POLICY}img-src 'self' data:"
 
 _SECURITY_FIELDS: Final = {
-    "X-Content-Type-Options": "nosniff",
     "X-Frame-Options": "DENY",
     "Referrer-Policy": "no-referrer",
     "Cross-Origin-Opener-Policy": "same-origin",

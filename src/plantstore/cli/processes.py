@@ -19,17 +19,14 @@ from uvicorn.supervisors import Multiprocess
 
 from plantstore.api.connection import BoundedConnection
 from plantstore.api.exchange import ASGIApp
+from plantstore.api.handshakes import TLSServer
 from plantstore.settings import Settings
-
-# In which a client has to finish the handshake of TLS, and to say goodbye; the bounds of a
-# connection hold in between.
-HANDSHAKE_SECONDS: Final = 5.0
 
 # Open files that are no connections: of the store, a check or a backup, the log, the listener.
 OTHER_FILES_MAX: Final = 100
 
-# Ours holds sooner, also where a client sends bytes that begin nothing.
-_KEEP_ALIVE_SECONDS: Final = 24 * 3600
+# A browser must take an answer for what it is declared to be, and for nothing else.
+_HEADERS: Final = [("x-content-type-options", "nosniff")]
 
 _STOP_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 
@@ -45,7 +42,7 @@ def server_config(app_factory: Callable[[], ASGIApp], settings: Settings) -> uvi
         loop=f"{__name__}:Loop",
         lifespan="on",
         workers=settings.workers,
-        timeout_keep_alive=_KEEP_ALIVE_SECONDS,
+        headers=_HEADERS,
         timeout_graceful_shutdown=settings.stop_seconds,
         ssl_certfile=settings.tls_certificate,
         ssl_keyfile=settings.tls_key,
@@ -57,14 +54,15 @@ def server_config(app_factory: Callable[[], ASGIApp], settings: Settings) -> uvi
 
 
 class Loop(uvloop.Loop):
-    """The event loop, with a bound on what no protocol sees: the handshake of TLS."""
+    """The event loop, with a bound on TLS handshakes, which no protocol sees."""
 
     async def create_server(self, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401 (asyncio's)
-        """Listen, as the loop below does."""
-        if kwargs.get("ssl"):
-            kwargs["ssl_handshake_timeout"] = HANDSHAKE_SECONDS
-            kwargs["ssl_shutdown_timeout"] = HANDSHAKE_SECONDS
-        return await super().create_server(*args, **kwargs)
+        """Listen, as uvicorn asks for it."""
+        if kwargs.get("ssl") is None:
+            return await super().create_server(*args, **kwargs)
+        [make_protocol] = args
+        kwargs["sock"].listen(kwargs["backlog"])
+        return TLSServer(self, make_protocol, kwargs["sock"], kwargs["ssl"])
 
 
 def raise_file_limit() -> int:

@@ -19,6 +19,7 @@ from uvicorn.config import STARTUP_FAILURE
 
 from plantstore.api.app import create_app
 from plantstore.api.auth import Gate
+from plantstore.api.budget import Budget
 from plantstore.api.exchange import ASGIApp
 from plantstore.api.limits import Bounds
 from plantstore.api.operations import Readiness
@@ -112,7 +113,11 @@ def _build_app(settings: Settings, files_max: int, metrics_folder: Path | None =
             request_seconds=settings.request_seconds,
             head_bytes_max=settings.head_bytes_max,
             connections_max=max(1, min(settings.connections_max, files_max - OTHER_FILES_MAX)),
-            unsent_answers_max=settings.unsent_answers_max,
+            budget=Budget(
+                incoming_bytes_max=settings.incoming_bytes_max,
+                unsent_bytes_max=settings.unsent_bytes_max,
+                unsent_answers_max=settings.unsent_answers_max,
+            ),
             observe=observe,
         ),
         body_bytes_max=settings.body_bytes_max,

@@ -1,0 +1,198 @@
+"""Where a request ends, and what its head must be. Pure: no I/O, no clock.
+
+Theory of operation
+-------------------
+The parser does not say where a request ends, so the bytes are cut before it sees them. A
+head ends in an empty line, and so does a chunked body (RFC 9112 §2.1, §7.1): a piece that
+goes no further than the next empty line cannot reach into the next request. A body of a
+known length is cut by its length.
+"""
+
+import re
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Final, NamedTuple
+
+import httptools
+
+from plantstore.errors import ErrorCode, RequestError
+
+_VERSIONS: Final = {b"HTTP/1.1\r\n": "1.1", b"HTTP/1.0\r\n": "1.0"}
+_EMPTY_LINE: Final = b"\r\n\r\n"
+
+# uri-host [":" port], RFC 9112 §3.2 and RFC 3986 §3.2.2: an address in brackets, or a name.
+_HOST: Final = re.compile(
+    rb"(?:\[[0-9A-Za-z:.~!$&'()*+,;=_-]+\]"
+    rb"|(?:[0-9A-Za-z._~!$&'()*+,;=-]++|%[0-9A-Fa-f]{2})*+)"
+    rb"(?::[0-9]*)?"
+)
+
+
+class RequestLine(NamedTuple):
+    """The first line of a head: `path` and `query` as they were sent, `version` as in 1.1."""
+
+    method: bytes
+    path: bytes
+    query: bytes
+    version: str
+
+
+class Framing:
+    """Cuts what arrives on one connection into pieces, none of which spans two requests.
+
+    Attributes:
+        is_in_head: whether the next piece belongs to a head.
+        is_chunked: whether it belongs to a chunked body.
+        head_bytes: bytes of pieces since the last part of a request was complete: of a head,
+            of trailer fields, or of what is between two chunks. Who takes a piece of a body
+            sets it to 0.
+
+    """
+
+    __slots__ = (
+        "_body_left",
+        "_line_end",
+        "_request_line",
+        "head_bytes",
+        "is_chunked",
+        "is_in_head",
+    )
+
+    def __init__(self) -> None:
+        self.is_in_head = True
+        self.is_chunked = False
+        self.head_bytes = 0
+        self._request_line = b""
+        self._body_left = 0
+        # The last bytes of a piece, in which an empty line may have begun.
+        self._line_end = b""
+
+    def next_piece(self, data: bytes, start: int, limit: int) -> int:
+        """Return where the piece ends that begins at `start`; at `limit` if nothing ends before."""
+        if self._body_left:
+            end = min(limit, start + self._body_left)
+            self._body_left -= end - start
+            return end
+        found = -1 if self._line_end else data.find(_EMPTY_LINE, start, limit)
+        end = found + 4 if found >= 0 else self._search(data, start, limit)
+        if self.is_in_head and not self._request_line.endswith(b"\n"):
+            self._keep_request_line(data, start, end)
+        self.head_bytes += end - start
+        return end
+
+    def begin_body(self, fields: Sequence[tuple[bytes, bytes]]) -> RequestLine:
+        """Check the head of a request, and go on behind it.
+
+        Args:
+            fields: of the head, names in lower case, and values.
+
+        Returns:
+            Its first line.
+
+        Raises:
+            RequestError: BAD_REQUEST or NOT_IMPLEMENTED, by RFC 9112.
+
+        """
+        request_line = _parse_request_line(self._request_line)
+        is_old = request_line.version == "1.0"
+        host = coding = None
+        for name, value in fields:
+            if name == b"host":
+                if host is not None:
+                    raise bad_request("The request must have one Host field")
+                host = value
+            elif name == b"content-length":
+                self._body_left = int(value)  # the parser takes one, of digits
+            elif name == b"transfer-encoding":
+                if coding is not None:
+                    raise bad_request("The request must have no more than one Transfer-Encoding")
+                coding = value
+        _check_host(host, is_old=is_old)
+        if coding is not None:
+            _check_transfer_coding(coding, is_old=is_old)
+        self.is_chunked = coding is not None
+        self.is_in_head = False
+        self.head_bytes = 0
+        return request_line
+
+    def head_without(self, name: bytes, fields: Sequence[tuple[bytes, bytes]]) -> bytes:
+        """Return the head as it arrived, but for the fields of a name."""
+        lines = [b"%b: %b\r\n" % field for field in fields if field[0] != name]
+        return b"".join([self._request_line, *lines, b"\r\n"])
+
+    def end_request(self) -> None:
+        """Go on with the next request."""
+        self.is_in_head = True
+        self.is_chunked = False
+        self.head_bytes = 0
+        self._request_line = b""
+
+    def _search(self, data: bytes, start: int, limit: int) -> int:
+        """Return where the next empty line ends, which may have begun in the piece before."""
+        before = self._line_end
+        found = (before + data[start : min(start + 3, limit)]).find(_EMPTY_LINE)
+        if found >= 0:
+            end = start + found + len(_EMPTY_LINE) - len(before)
+        else:
+            found = data.find(_EMPTY_LINE, start, limit)
+            end = found + len(_EMPTY_LINE)
+        if found < 0:
+            self._line_end = (before + data[max(start, limit - 3) : limit])[-3:]
+            return limit
+        self._line_end = b""
+        return end
+
+    def _keep_request_line(self, data: bytes, start: int, end: int) -> None:
+        # Empty lines before it are ignored (RFC 9112 §2.2).
+        if not self._request_line:
+            while start < end and data[start] in b"\r\n":
+                start += 1
+        found = data.find(b"\n", start, end)
+        self._request_line += data[start : found + 1 if found >= 0 else end]
+
+
+def bad_request(message: str) -> RequestError:
+    """Return the error for what is not HTTP as this service reads it."""
+    return RequestError(ErrorCode.BAD_REQUEST, message)
+
+
+def _parse_request_line(line: bytes) -> RequestLine:
+    """Take three words with one space between them, and a target that is ASCII (RFC 9112 §3)."""
+    words = line.split(b" ")
+    if len(words) != 3:  # noqa: PLR2004 (the parser takes more spaces)
+        raise bad_request("The request line must be three words with one space between them")
+    method, target, version = words
+    if version not in _VERSIONS:
+        raise bad_request("The request is not HTTP/1.1")
+    if not target.isascii() or b"#" in target:  # RFC 3986 §2, RFC 9112 §3.2
+        raise bad_request("The request target must be ASCII, and have no fragment")
+    if method == b"CONNECT":
+        raise bad_request("Only a proxy serves CONNECT")
+    if target.startswith(b"/"):
+        path, _, query = target.partition(b"?")
+    else:  # an absolute form (§3.2.2), or a name that the parser takes for one
+        url = httptools.parse_url(target)
+        path, query = url.path or b"/", url.query or b""
+    return RequestLine(method, path, query, _VERSIONS[version])
+
+
+def _check_host(host: bytes | None, *, is_old: bool) -> None:
+    """Let a host and a port pass; HTTP/1.0 needs none (RFC 9112 §3.2)."""
+    if host is None:
+        if not is_old:
+            raise bad_request("The request must have one Host field")
+    elif not _is_host(host):
+        raise bad_request("The Host field must be a host, and a port if need be")
+
+
+@lru_cache(maxsize=64)
+def _is_host(value: bytes) -> bool:
+    return _HOST.fullmatch(value) is not None
+
+
+def _check_transfer_coding(coding: bytes, *, is_old: bool) -> None:
+    """Let chunked pass, and nothing else (RFC 9112 §6.1)."""
+    if is_old:
+        raise bad_request("A request of HTTP/1.0 must have no Transfer-Encoding")
+    if coding.lower() != b"chunked":
+        raise RequestError(ErrorCode.NOT_IMPLEMENTED, "The Transfer-Encoding must be chunked")

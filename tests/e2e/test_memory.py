@@ -1,0 +1,202 @@
+"""What clients may make the server hold: by resets, heads, requests sent ahead, and bodies."""
+
+import contextlib
+import json
+import re
+import resource
+import socket
+import struct
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from plantstore.plants import NewPlant
+from postgres import wait_until
+from service import Service
+from wire import Wire, head
+
+pytestmark = pytest.mark.engines("sqlite")
+
+MIB = 1024 * 1024
+HEALTH = b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n"
+LARGE_HEALTH = (
+    HEALTH[:-2] + b"".join(b"X-%d: %b\r\n" % (n, b"y" * 350) for n in range(90)) + b"\r\n"
+)
+
+SMALL = ["--incoming-bytes-max", "65536", "--body-bytes-max", "32768"]
+
+# Without a bound, each of these tests makes the server hold some hundred mebibytes or more.
+GROWTH_MIB_MAX = 60
+
+
+@pytest.fixture
+def service(tmp_path: Path) -> Iterator[Service]:
+    with Service(tmp_path, "--request-seconds", "3600") as running:
+        yield running
+
+
+@pytest.fixture
+def stack() -> Iterator[contextlib.ExitStack]:
+    with contextlib.ExitStack() as stack:
+        yield stack
+
+
+def resident_mib(service: Service) -> float:
+    status = Path(f"/proc/{service.process.pid}/status").read_text(encoding="ascii")
+    [kib] = re.findall(r"VmRSS:\s*(\d+) kB", status)
+    return int(kib) / 1024
+
+
+def connect(service: Service, stack: contextlib.ExitStack) -> socket.socket:
+    opened = socket.create_connection(("127.0.0.1", service.port), timeout=30)
+    return stack.enter_context(opened)
+
+
+def assert_healthy(service: Service) -> None:
+    client = service.client(None)
+    assert client.send("GET", "/healthz").status == 200
+    client.close()
+
+
+@pytest.mark.parametrize(("request_", "times"), [(HEALTH, 8_000), (LARGE_HEALTH, 2_000)])
+def test_nothing_is_kept_of_connections_that_are_reset(
+    service: Service, request_: bytes, times: int
+) -> None:
+    assert_healthy(service)
+    before = resident_mib(service)
+
+    for _ in range(times):
+        wire = Wire(service.port)
+        wire.send(request_)
+        assert wire.answer()[0] == 200
+        wire.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        wire.close()
+
+    assert_healthy(service)
+    assert resident_mib(service) < before + 20
+
+
+@pytest.mark.parametrize(
+    "begun",
+    [
+        b"GET / HTTP/1.1\r\nHost: x\r\n" + b"ab:cd\r\n" * 4_600,
+        LARGE_HEALTH[:-2],
+        head(None, b"Transfer-Encoding: chunked") + b"0\r\n" + b"ab:cd\r\n" * 4_600,
+    ],
+    ids=["many fields", "large fields", "trailers"],
+)
+def test_two_thousand_unfinished_heads_take_little_memory(
+    service: Service, stack: contextlib.ExitStack, begun: bytes
+) -> None:
+    for _ in range(2_000):
+        with contextlib.suppress(OSError):
+            connect(service, stack).sendall(begun)
+
+    assert_healthy(service)
+    assert resident_mib(service) < 200
+
+
+@pytest.mark.parametrize("begin", [b"", b"large answer"])
+def test_requests_sent_ahead_take_their_bytes_and_no_more(
+    service: Service, stack: contextlib.ExitStack, begin: bytes
+) -> None:
+    service.change(*(NewPlant(id_, "x" * 1000) for id_ in range(1000)))
+    authorization = b"Authorization: Bearer %b\r\n\r\n" % service.token().encode()
+    large = HEALTH.replace(b"/healthz", b"/plants?limit=1000")[:-2] + authorization
+    connections = []
+    for _ in range(100):
+        connection = stack.enter_context(socket.socket())
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        connection.connect(("127.0.0.1", service.port))
+        connections.append(connection)
+    assert_healthy(service)
+    before = resident_mib(service)
+
+    for connection in connections:
+        connection.sendall((large if begin else HEALTH) + HEALTH * 2_000)
+
+    assert_healthy(service)
+    # 100 answers of a mebibyte lie in the server and in the kernel, if there are any.
+    assert resident_mib(service) < before + GROWTH_MIB_MAX + (100 if begin else 0)
+
+
+def test_bodies_that_do_not_end_are_bounded_together_and_small_requests_are_served(
+    service: Service, stack: contextlib.ExitStack
+) -> None:
+    token = service.token()
+    client = service.client(token)
+    assert client.post(NewPlant(1, "before")).status == 200
+    before = resident_mib(service)
+    unfinished = head(token, b"Content-Length: %d" % MIB) + b" " * (MIB - 1)
+
+    for _ in range(300):
+        with contextlib.suppress(OSError):
+            connect(service, stack).sendall(unfinished)
+
+    assert client.post(NewPlant(2, "during")).status == 200
+    client.close()
+    assert resident_mib(service) < before + 2 * 2 * 32 + GROWTH_MIB_MAX
+    assert any("overloaded" in line for line in service.log)
+
+
+def test_a_connection_that_holds_more_than_its_share_is_told_503(
+    tmp_path: Path, stack: contextlib.ExitStack
+) -> None:
+    with Service(tmp_path, *SMALL) as service:
+        token = service.token()
+        large, other, larger, small = (
+            stack.enter_context(contextlib.closing(Wire(service.port))) for _ in range(4)
+        )
+        large.send(head(token, b"Content-Length: 32000") + b" " * 20_000)
+        other.send(head(token, b"Content-Length: 32000") + b" " * 20_000)
+        larger.send(head(token, b"Content-Length: 32000") + b" " * 30_000)
+        small.send(head(token, b"Content-Length: 20") + b'{"id":1,"name":"a"} ')
+
+        assert small.answer()[0] == 200
+        status, headers, body = larger.answer()
+        assert (status, json.loads(body)["error"]) == (503, 5002)
+        assert headers[b"retry-after"] == b"1"
+        assert larger.is_closed()
+
+
+def test_what_is_held_of_requests_is_free_again_when_they_are_answered_or_gone(
+    tmp_path: Path,
+) -> None:
+    with Service(tmp_path, *SMALL) as service:
+        token = service.token()
+        client = service.client(token)
+        for id_ in range(20):
+            wire = Wire(service.port)
+            wire.send(head(token, b"Content-Length: 20000") + b" " * 10_000)
+            wire.close()
+            refused = client.send("POST", "/plants", b"x" * 30_000, {"Authorization": "Bearer x"})
+            assert refused.status == 401
+            assert client.post(NewPlant(id_, "x" * 30_000)).status == 200
+        client.close()
+
+
+def test_in_a_small_address_space_the_answers_are_503_and_the_process_lives(
+    service: Service, stack: contextlib.ExitStack
+) -> None:
+    token = service.token()
+    client = service.client(token)
+    assert client.post(NewPlant(1, "before")).status == 200
+    limit = 512 * MIB
+    resource.prlimit(service.process.pid, resource.RLIMIT_AS, (limit, limit))
+    wires = []
+
+    for _ in range(400):
+        wire = stack.enter_context(contextlib.closing(Wire(service.port)))
+        with contextlib.suppress(OSError):
+            wire.send(head(token, b"Content-Length: %d" % MIB) + b'{"id":1,"name":"')
+            wire.send("é".encode() * (MIB // 2 - 10) + b" ")
+            wires.append(wire)
+    for wire in wires:
+        with contextlib.suppress(OSError):
+            wire.send(b'"} ')
+
+    wait_until(lambda: client.post(NewPlant(2, "after")).status == 200)
+    client.close()
+    assert service.process.poll() is None
+    assert not any("Traceback" in line or "MemoryError" in line for line in service.log)

@@ -1,0 +1,152 @@
+"""Where a request ends, without a socket and without a parser."""
+
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from plantstore.api.framing import Framing, RequestLine
+from plantstore.errors import ErrorCode, RequestError
+
+HEAD = b"POST /plants?a=1 HTTP/1.1\r\nHost: x\r\n%b\r\n"
+BODIES = st.binary(max_size=40) | st.lists(
+    st.sampled_from([b"\r", b"\n", b"\r\n", b"\r\n\r\n", b"x"]), max_size=12
+).map(b"".join)
+
+
+def with_length(body: bytes) -> bytes:
+    return HEAD % (b"Content-Length: %d\r\n" % len(body)) + body
+
+
+def in_chunks(body: bytes, trailer: bytes = b"") -> bytes:
+    chunks = b"".join(b"1\r\n%c\r\n" % byte for byte in body)
+    return HEAD % b"Transfer-Encoding: chunked\r\n" + chunks + b"0\r\n" + trailer + b"\r\n"
+
+
+REQUESTS = st.one_of(
+    BODIES.map(with_length),
+    BODIES.map(in_chunks),
+    BODIES.map(lambda body: in_chunks(body, b"X: y\r\n")),
+    st.just(b"\r\n\r\n" + HEAD % b""),
+)
+
+
+def fields_of(head: bytes) -> list[tuple[bytes, bytes]]:
+    lines = head.strip().split(b"\r\n")[1:]
+    return [(name.lower(), value) for name, _, value in (line.partition(b": ") for line in lines)]
+
+
+class Reader:
+    """Stands for the parser: it is given pieces, and notes where each request ends."""
+
+    def __init__(self, requests: list[bytes]) -> None:
+        self.framing = Framing()
+        self.read = b""
+        self.head = b""
+        self.ends = [sum(map(len, requests[: n + 1])) for n in range(len(requests))]
+
+    def feed(self, data: bytes) -> None:
+        start = 0
+        while start < len(data):
+            end = self.framing.next_piece(data, start, len(data))
+            assert end > start
+            assert not any(len(self.read) < e < len(self.read) + end - start for e in self.ends)
+            self._take(data[start:end])
+            start = end
+
+    def _take(self, piece: bytes) -> None:
+        self.read += piece
+        if self.framing.is_in_head:
+            self.head += piece
+            if self.head.strip() and self.head.endswith(b"\r\n\r\n"):
+                assert self.framing.begin_body(fields_of(self.head)) == RequestLine(
+                    b"POST", b"/plants", b"a=1", "1.1"
+                )
+                self.head = b""
+        else:
+            self.framing.head_bytes = 0
+        if len(self.read) in self.ends:
+            self.framing.end_request()
+
+
+@given(st.lists(REQUESTS, min_size=1, max_size=4), st.lists(st.integers(0, 400), max_size=20))
+def test_no_piece_reaches_into_the_next_request_however_the_bytes_arrive(
+    requests: list[bytes], cuts: list[int]
+) -> None:
+    data = b"".join(requests)
+    reader = Reader(requests)
+
+    for start, end in pairwise([0, *sorted(min(cut, len(data)) for cut in cuts), len(data)]):
+        reader.feed(data[start:end])
+
+    assert reader.read == data
+    assert reader.framing.is_in_head
+
+
+def test_the_bytes_of_a_head_are_counted_until_it_is_complete() -> None:
+    framing = Framing()
+    head = HEAD % b"X: y\r\n"
+
+    framing.next_piece(head, 0, 10)
+    framing.next_piece(head, 10, len(head))
+    assert framing.head_bytes == len(head)
+    framing.begin_body(fields_of(head))
+
+    assert framing.head_bytes == 0
+
+
+@pytest.mark.parametrize(
+    ("line", "fields", "code"),
+    [
+        (b"GET  / HTTP/1.1\r\n", [], ErrorCode.BAD_REQUEST),
+        (b"GET / HTTP/2.0\r\n", [], ErrorCode.BAD_REQUEST),
+        (b"GET / HTTP/1.1\r\n", [], ErrorCode.BAD_REQUEST),
+        (b"GET / HTTP/1.1\r\n", [(b"host", b"a b/c")], ErrorCode.BAD_REQUEST),
+        (b"GET / HTTP/1.1\r\n", [(b"host", b"a"), (b"host", b"a")], ErrorCode.BAD_REQUEST),
+        (b"GET /#a HTTP/1.1\r\n", [(b"host", b"a")], ErrorCode.BAD_REQUEST),
+        (b"GET / HTTP/1.0\r\n", [(b"transfer-encoding", b"chunked")], ErrorCode.BAD_REQUEST),
+        (
+            b"GET / HTTP/1.1\r\n",
+            [(b"host", b"a"), (b"transfer-encoding", b"gzip, chunked")],
+            ErrorCode.NOT_IMPLEMENTED,
+        ),
+    ],
+)
+def test_a_head_that_rfc_9112_refuses_is_refused(
+    line: bytes, fields: list[tuple[bytes, bytes]], code: ErrorCode
+) -> None:
+    framing = Framing()
+    framing.next_piece(line + b"\r\n", 0, len(line) + 2)
+
+    with pytest.raises(RequestError) as refused:
+        framing.begin_body(fields)
+
+    assert refused.value.code is code
+
+
+@pytest.mark.parametrize(
+    ("target", "path", "query"),
+    [
+        (b"/a%20b?c=d?e", b"/a%20b", b"c=d?e"),
+        (b"http://plants/healthz?a", b"/healthz", b"a"),
+        (b"http://plants", b"/", b""),
+    ],
+)
+def test_a_target_is_split_into_path_and_query(target: bytes, path: bytes, query: bytes) -> None:
+    framing = Framing()
+    head = b"GET %b HTTP/1.1\r\n\r\n" % target
+    framing.next_piece(head, 0, len(head))
+
+    line = framing.begin_body([(b"host", b"plants")])
+
+    assert (line.path, line.query) == (path, query)
+
+
+def test_a_long_host_is_judged_in_linear_time() -> None:
+    framing = Framing()
+    head = b"GET / HTTP/1.1\r\n\r\n"
+    framing.next_piece(head, 0, len(head))
+
+    with pytest.raises(RequestError):  # it does not end in this century otherwise
+        framing.begin_body([(b"host", b"a" * 30_000 + b"!" * 100 + b" ")])

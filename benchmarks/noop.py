@@ -90,7 +90,7 @@ def serve(
                 observe=observe,
             ),
             readiness=Readiness(store, observe),
-            render_metrics=lambda _: ("", b""),
+            metrics={"text/plain": lambda: b""},
             bounds=Bounds(
                 request_seconds=settings.request_seconds,
                 head_bytes_max=settings.head_bytes_max,

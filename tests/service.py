@@ -15,6 +15,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, NamedTuple, Self
 
+from prometheus_client.parser import text_string_to_metric_families
+
 from plantstore.plants import NewPlant
 from plantstore.storage import open_store
 from plantstore.store import Change, Store
@@ -62,6 +64,17 @@ class Client:
         record = members | {"name": name} | ({} if tag is None else {"tag": tag})
         return self.send(method, path, json.dumps(record))
 
+    def total(self, metric: str, **labels: str) -> float:
+        """Return the sum of the samples of a metric that have these labels."""
+        answer = self.send("GET", "/metrics")
+        assert answer.status == 200
+        return sum(
+            sample.value
+            for family in text_string_to_metric_families(answer.body.decode())
+            for sample in family.samples
+            if sample.name == metric and labels.items() <= sample.labels.items()
+        )
+
     def close(self) -> None:
         self.connection.close()
 
@@ -76,6 +89,9 @@ class Service:
         self.database = self.env.get("PLANTSTORE_DATABASE") or f"sqlite:///{folder}/plants.db"
         self.options = options
         self.said = ""
+        # While it is not set, nobody reads the log.
+        self.reads_log = threading.Event()
+        self.reads_log.set()
 
     def __enter__(self) -> Self:
         self.process = subprocess.Popen(
@@ -95,6 +111,7 @@ class Service:
                 self.log.append(line)
                 if serving := re.match(r"Serving .* on https?://.*:(\d+)$", line):
                     ports.put(int(serving[1]))
+                self.reads_log.wait()
             ports.put(0)
 
         self.reader = threading.Thread(target=read_log, args=(iter(self.process.stderr),))
@@ -117,6 +134,7 @@ class Service:
         with contextlib.suppress(ProcessLookupError):
             self.process.send_signal(with_signal)
         status = self.process.wait(60)
+        self.reads_log.set()
         if not self.process.stdout.closed:
             self.said = self.process.stdout.read()
             self.process.stdout.close()

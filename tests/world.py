@@ -31,6 +31,12 @@ JSON = {"Content-Type": "application/json"}
 VALID = b'{"id": 1, "name": "Abies balsamea (L.) Mill.", "tag": "Abies"}'
 
 
+# The forms of the metrics, each of which says no more than which it is.
+METRICS: dict[str, Callable[[], bytes]] = {
+    "text/plain; version=0.0.4; charset=utf-8": lambda: b"text",
+    "application/openmetrics-text; version=1.0.0; charset=utf-8": lambda: b"openmetrics",
+}
+
 # What tests/api runs on; its conftest sets it.
 open_new_store: Callable[[], Store] = MemoryStore
 
@@ -109,7 +115,7 @@ class World:
                 observe=self.events.append,
             ),
             readiness=self.readiness,
-            render_metrics=lambda accept: ("text/plain", accept.encode()),
+            metrics=METRICS,
             bounds=Bounds(10, 32768, 100, budget, self.events.append),
             body_bytes_max=BODY_BYTES_MAX,
             pages=pages,

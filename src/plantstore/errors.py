@@ -6,6 +6,8 @@ Which HTTP status answers which number is for `plantstore.api.errors` to say.
 
 from enum import IntEnum
 
+from plantstore.tokens import redact
+
 
 class ErrorCode(IntEnum):
     """The `error` member of an Error record: an int32 that never changes its meaning."""
@@ -41,16 +43,22 @@ class ErrorCode(IntEnum):
     TOO_MANY_CONNECTIONS = 5004
 
 
+def one_line(text: str) -> str:
+    """Return a text with U+FFFD in the place of what cannot be printed."""
+    if text.isprintable():
+        return text
+    return "".join(char if char.isprintable() else "\ufffd" for char in text)
+
+
 class PlantStoreError(Exception):
     """What this project raises on purpose; `message` is one line for a person to read.
 
-    It names what was expected and what came, and never quotes a secret. What cannot be
-    printed of what came shows as U+FFFD.
+    It names what was expected and what came, and never quotes the secret of a token. What
+    cannot be printed of what came shows as U+FFFD.
     """
 
     def __init__(self, message: str) -> None:
-        if not message.isprintable():
-            message = "".join(char if char.isprintable() else "\ufffd" for char in message)
+        message = one_line(redact(message))
         super().__init__(message)
         self.message = message
 

@@ -193,6 +193,10 @@ class Store(Protocol):
         """
         ...
 
+    def forget_token(self, digest: bytes) -> None:
+        """Forget the token with this SHA-256, if any: one whose secret nobody was shown."""
+        ...
+
     def close(self) -> None:
         """Let go of files and connections. Nothing may be called afterwards."""
         ...

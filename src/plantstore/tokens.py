@@ -13,6 +13,7 @@ import secrets
 import string
 import zlib
 from typing import Final
+from urllib.parse import unquote
 
 import msgspec
 
@@ -34,8 +35,22 @@ _TOKEN = re.compile(
     f"{PREFIX}([{BASE62}]{{{RANDOM_CHARACTERS}}})([{BASE62}]{{{CHECKSUM_CHARACTERS}}})", re.ASCII
 )
 
-# What may be one, whole or cut short, or with more behind it.
-_SECRET = re.compile(f"{PREFIX}[{BASE62}]+")
+# What may be one, whole or cut short, or with more behind it, up to the end of what it stands in.
+_SECRET = re.compile(rf"{PREFIX}[^\s/?&=\"'<>]+", re.IGNORECASE)
+
+# What a text has in it if it holds one; most hold neither.
+_SUSPECT = re.compile(rf"[%\\]|{PREFIX}", re.IGNORECASE)
+
+# A character as JSON may write it (RFC 8259 §7).
+_ESCAPED = re.compile(r"\\u([0-9a-fA-F]{4})")
+
+# What is encoded more often is not shown at all: each decoding takes time.
+_DECODINGS_MAX: Final = 5
+_ENCODED = re.compile(r"[%\\]\S*")
+
+# What is shown instead.
+_HIDDEN: Final = "..."
+_REDACTED: Final = f"{PREFIX}{_HIDDEN}"
 
 
 class TokenRecord(msgspec.Struct, frozen=True):
@@ -70,8 +85,23 @@ def is_well_formed(token: str) -> bool:
 
 
 def redact(text: str) -> str:
-    """Return a text without the secrets of the tokens in it, wherever they stand."""
-    return _SECRET.sub(f"{PREFIX}...", text)
+    """Return a text without the secrets of the tokens in it, wherever they stand.
+
+    A text that holds one is returned decoded. Percent-encoding (RFC 3986 §2.1) and the
+    escapes of JSON do not hide one, also if they are used more than once.
+    """
+    if not _SUSPECT.search(text):
+        return text
+    plain = text
+    for _ in range(_DECODINGS_MAX):
+        decoded = _ESCAPED.sub(lambda escape: chr(int(escape[1], 16)), unquote(plain))
+        if decoded == plain:
+            break
+        plain = decoded
+    else:
+        return _SECRET.sub(_REDACTED, _ENCODED.sub(_HIDDEN, text))
+    shown = _SECRET.sub(_REDACTED, plain)
+    return text if shown == plain else shown
 
 
 def digest(token: str) -> bytes:

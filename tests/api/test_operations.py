@@ -8,7 +8,7 @@ import pytest
 
 from plantstore.errors import ErrorCode, StoreUnavailableError
 from plantstore.observe import LookupFailed, ReadinessChanged, RequestRefused
-from world import JSON, VALID, World, assert_error, run
+from world import JSON, METRICS, VALID, World, assert_error, run
 
 
 @pytest.mark.parametrize("path", ["/healthz", "/readyz"])
@@ -75,11 +75,69 @@ def test_metrics_are_for_a_token_with_their_scope() -> None:
         answer = await world.send("GET", "/metrics", token=token)
         assert_error(answer, 403, ErrorCode.SCOPE_MISSING)
         token = world.add_token("prometheus", "metrics:read")
-        bearer = {"Authorization": f"Bearer {token}", "Accept": "text/x"}
-        answer = await world.client.get("/metrics", headers=bearer)
-        assert (answer.status_code, answer.text) == (200, "text/x")
-        assert answer.headers["Content-Type"] == "text/plain"
+        answer = await world.send("GET", "/metrics", token=token)
+        assert (answer.status_code, answer.content) == (200, b"text")
         assert (await world.send("HEAD", "/metrics", token=token)).status_code == 200
+
+    run(test)
+
+
+# What Prometheus 3 sends.
+PROMETHEUS = (
+    "application/openmetrics-text;version=1.0.0;escaping=allow-utf-8;q=0.6,"
+    "application/openmetrics-text;version=0.0.1;q=0.5,"
+    "text/plain;version=1.0.0;escaping=allow-utf-8;q=0.4,text/plain;version=0.0.4;q=0.3,*/*;q=0.2"
+)
+OPENMETRICS = [
+    PROMETHEUS,
+    "application/openmetrics-text",
+    "Application/OpenMetrics-Text; Version=1.0.0; Q=1",
+    'application/openmetrics-text; version="1.0.0"',
+    "application/*",
+    "text/plain;q=0.5, application/openmetrics-text;q=0.6",
+    "text/plain;q=0, */*;q=0.1",
+    "*/*, text/plain;q=0.5",
+]
+TEXT = [
+    "",
+    "*",
+    "*/*",
+    "text/html, */*;q=0.8",
+    "application/openmetrics-text;q=0, */*",
+    "application/openmetrics-text;q=0.5, text/*;q=0.6",
+    "application/openmetrics-text;version=0.0.1, text/plain;version=0.0.4;q=0.5, */*;q=0.1",
+    # Neither is acceptable:
+    "application/openmetrics-text;version=x",
+    "application/openmetrics-text;version=2.0.0",
+    "application/json",
+    "*/*;q=0",
+    # Malformed:
+    ",",
+    ";",
+    '"',
+    "application/openmetrics-text;q=2",
+    "application/openmetrics-text;q=nan",
+    "application/openmetrics-text;q=0.5.5",
+    'application/openmetrics-text;version="1',
+    "\xe9/\xff",
+    "application/openmetrics-text," * 1000,
+]
+
+
+@pytest.mark.parametrize(
+    ("accept", "expected"),
+    [*((each, b"openmetrics") for each in OPENMETRICS), *((each, b"text") for each in TEXT)],
+    ids=lambda value: value[:50] if isinstance(value, str) else value.decode(),
+)
+def test_metrics_have_the_form_that_the_client_prefers_and_text_if_it_has_none(
+    accept: str, expected: bytes
+) -> None:
+    async def test(world: World) -> None:
+        bearer = f"Bearer {world.token}".encode()
+        headers = {b"Authorization": bearer, b"Accept": accept.encode("latin-1")}
+        answer = await world.client.get("/metrics", headers=headers)
+        assert (answer.status_code, answer.content) == (200, expected)
+        assert METRICS[answer.headers["Content-Type"]]() == expected
 
     run(test)
 

@@ -263,6 +263,20 @@ def test_a_revoked_token_stays_revoked_since_the_first_time(store: Store) -> Non
     assert found.revoked_at == 5
 
 
+def test_a_token_that_is_forgotten_was_never_there_and_its_neighbours_are(store: Store) -> None:
+    first, second = record("first"), record("second")
+    store.add_token(first)
+    store.add_token(second)
+
+    store.forget_token(first.digest)
+    store.forget_token(first.digest)
+
+    assert store.find_token(first.digest) is None
+    assert store.list_tokens() == [second]
+    store.add_token(first)
+    assert store.find_token(first.digest) == first
+
+
 def test_a_token_that_is_not_there_cannot_be_revoked(store: Store) -> None:
     with pytest.raises(UsageError, match="'a'"):
         store.revoke_token("a", 5)

@@ -5,26 +5,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from prometheus_client.parser import text_string_to_metric_families
 
 from load import Load
 from plantstore.plants import NewPlant
 from postgres import wait_until
-from service import Client, Service
+from service import Service
 
 TRACE = "0af7651916cd43dd8448eb211c80319c"
-
-
-def total(client: Client, name: str, **labels: str) -> float:
-    """Return the sum of the samples that have these labels."""
-    answer = client.send("GET", "/metrics")
-    assert answer.status == 200
-    return sum(
-        sample.value
-        for family in text_string_to_metric_families(answer.body.decode())
-        for sample in family.samples
-        if sample.name == name and labels.items() <= sample.labels.items()
-    )
 
 
 def refusals(service: Service) -> list[dict[str, Any]]:
@@ -43,12 +30,12 @@ def test_the_metrics_are_those_of_all_workers(tmp_path: Path, workers: str) -> N
         sent = len(load.acknowledged)
         client = service.client(token)
 
-        wait_until(lambda: total(client, "plantstore_changes_total", outcome="stored") == sent)
+        wait_until(lambda: client.total("plantstore_changes_total", outcome="stored") == sent)
         name = "http_server_request_duration_seconds_count"
-        wait_until(lambda: total(client, name, http_response_status_code="200", **posts) == sent)
-        assert total(client, "plantstore_batch_changes_sum") == sent
+        wait_until(lambda: client.total(name, http_response_status_code="200", **posts) == sent)
+        assert client.total("plantstore_batch_changes_sum") == sent
         assert client.post(NewPlant(1, "another")).status == 400
-        wait_until(lambda: total(client, "plantstore_refused_total", reason="id_taken") == 1)
+        wait_until(lambda: client.total("plantstore_refused_total", reason="id_taken") == 1)
         client.close()
 
 

@@ -1,9 +1,10 @@
 """What the log tells: each thing once, and how often what repeats."""
 
-import logging
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
 
 from plantstore.errors import ErrorCode, StoreUnavailableError
 from plantstore.observe import (
@@ -12,11 +13,12 @@ from plantstore.observe import (
     LookupFailed,
     Observer,
     ReadinessChanged,
+    RequestFailed,
     RequestRefused,
     Stopping,
 )
 from plantstore.store import Outcome
-from plantstore.telemetry.logs import configure_logs, log_answers, log_events
+from plantstore.telemetry.logs import PATH_CHARACTERS_MAX, log_answers, log_events
 
 AWAY = StoreUnavailableError("The database cannot be reached", "connection refused")
 GONE = StoreUnavailableError("The database cannot be reached", "no such host")
@@ -33,10 +35,8 @@ GET = {
 class Log:
     """The lines that an observer writes, and the ends of bursts, which come when told to."""
 
-    def __init__(self, caplog: pytest.LogCaptureFixture) -> None:
-        configure_logs()
-        logging.getLogger().addHandler(caplog.handler)
-        self._caplog = caplog
+    def __init__(self, told: list[Any]) -> None:
+        self.told: list[dict[str, Any]] = told
         self._ends: list[Any] = []
         self.observe: Observer = log_events(later=lambda _seconds, call: self._ends.append(call))
 
@@ -46,17 +46,14 @@ class Log:
             end()
 
     @property
-    def told(self) -> list[dict[str, Any]]:
-        return [record.msg for record in self._caplog.records if isinstance(record.msg, dict)]
-
-    @property
     def lines(self) -> list[tuple[Any, ...]]:
         return [(line["event"], line.get("reason"), line.get("more")) for line in self.told]
 
 
 @pytest.fixture
-def log(caplog: pytest.LogCaptureFixture) -> Log:
-    return Log(caplog)
+def log() -> Iterator[Log]:
+    with capture_logs() as told:
+        yield Log(told)
 
 
 def test_a_failure_that_repeats_is_told_at_once_and_then_counted(log: Log) -> None:
@@ -123,3 +120,21 @@ def test_the_access_log_has_a_line_for_each_answer(log: Log) -> None:
         ("request", "POST", "/plants", 200, 0.001235, "10.0.0.1", None),
         ("request", "GET", "/%1B", 404, 1.0, None, TRACE),
     ]
+
+
+@pytest.mark.parametrize(
+    ("path", "shown"),
+    [
+        ("/plants/plst_%41bc", "/plants/plst_..."),
+        ("/%0A/%70lst_abc", "/\ufffd/plst_..."),
+        ("/%41bc", "/%41bc"),
+        ("/" + "x" * PATH_CHARACTERS_MAX, "/" + "x" * (PATH_CHARACTERS_MAX - 1) + "..."),
+    ],
+)
+def test_a_path_is_shown_on_one_line_without_a_secret_and_not_at_any_length(
+    log: Log, path: str, shown: str
+) -> None:
+    log_answers()(GET | {"raw_path": path.encode()}, "", 404, 1.0)
+    log.observe(RequestFailed(ZeroDivisionError(), "GET", path, TRACE))
+
+    assert [line["path"] for line in log.told] == [shown, shown]

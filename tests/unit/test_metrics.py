@@ -28,8 +28,9 @@ def answered(metrics: Metrics, seconds: float, method: str = "POST") -> None:
 
 
 def samples(metrics: Metrics) -> dict[tuple[str, frozenset[tuple[str, str]]], float]:
-    media_type, text = metrics.render("")
-    assert media_type.startswith("text/plain; version=")
+    media_type, *_ = metrics.renderings
+    assert media_type == "text/plain; version=0.0.4; charset=utf-8"
+    text = metrics.renderings[media_type]()
     return {
         (sample.name, frozenset(sample.labels.items())): sample.value
         for family in text_string_to_metric_families(text.decode())
@@ -93,11 +94,20 @@ def test_refusals_queues_and_what_is_running_are_told() -> None:
     assert value(metrics, "plantstore_build_info", version=__version__, python=python) == 1
 
 
-def test_openmetrics_is_rendered_for_who_accepts_it() -> None:
-    media_type, text = Metrics().render("application/openmetrics-text; version=1.0.0")
+def test_openmetrics_is_rendered_too() -> None:
+    _, media_type = Metrics().renderings
 
-    assert media_type.startswith("application/openmetrics-text")
+    text = Metrics().renderings[media_type]()
+
+    assert media_type == "application/openmetrics-text; version=1.0.0; charset=utf-8"
     assert text.endswith(b"# EOF\n")
+
+
+def test_lines_of_the_log_that_were_dropped_are_counted() -> None:
+    metrics = Metrics()
+    metrics.watch_log(lambda: 7)
+
+    assert value(metrics, "plantstore_log_lines_dropped_total") == 7
 
 
 def test_the_bounds_are_in_order() -> None:

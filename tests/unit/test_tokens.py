@@ -1,7 +1,10 @@
 """Tokens: their form, and what is remembered of them."""
 
+import functools
 import re
 import zlib
+from collections.abc import Callable
+from urllib.parse import quote
 
 import pytest
 from hypothesis import given
@@ -72,3 +75,53 @@ def test_a_token_is_taken_out_of_a_text_wherever_it_stands() -> None:
     assert redact(f"/plants/{token}?x={token}") == "/plants/plst_...?x=plst_..."
     assert redact(token[:-1]) == redact(f"{token}0") == "plst_..."
     assert redact("/plants/plst_") == "/plants/plst_"
+
+
+def percent(text: str) -> str:
+    """Encode each character."""
+    return "".join(f"%{ord(character):02X}" for character in text)
+
+
+def escaped(text: str) -> str:
+    """Encode each character, as JSON may."""
+    return "".join(f"\\u{ord(character):04x}" for character in text)
+
+
+ENCODINGS: dict[str, Callable[[str], str]] = {
+    "as it is": str,
+    "_": lambda token: token.replace("_", "%5F"),
+    "_ in lower case": lambda token: token.replace("_", "%5f"),
+    "_ twice": lambda token: token.replace("_", "%255f"),
+    "p": lambda token: f"%70{token[1:]}",
+    "all": percent,
+    "all twice": lambda token: percent(percent(token)),
+    "p in JSON": lambda token: f"\\u0070{token[1:]}",
+    "all in JSON": escaped,
+    "percent in JSON": lambda token: escaped(percent(token)),
+    "within": lambda token: f"{token[:20]}%FF{token[20:]}",
+    "in upper case": str.upper,
+    "too often": lambda token: functools.reduce(
+        lambda text, _: quote(text), range(9), f"%70{token}"
+    ),
+}
+
+
+@pytest.mark.parametrize("encode", ENCODINGS.values(), ids=ENCODINGS)
+def test_no_encoding_hides_a_token(encode: Callable[[str], str]) -> None:
+    token = mint()
+
+    shown = redact(f"got {encode(token)} - at `id`")
+
+    assert re.fullmatch(r"got (%70)?(plst_)?(\.\.\.)+ - at `id`", shown)
+
+
+@pytest.mark.parametrize(
+    "text", ["/%1B", "100%", "%25", "\\u0000", "\\ud800", "%zz", "plst", "%70lst_", "a\nb%20c"]
+)
+def test_a_text_without_a_token_stays_as_it_is(text: str) -> None:
+    assert redact(text) == text
+
+
+@given(st.text(alphabet="%\\\\u0257pFlst_ a/5f", max_size=60))
+def test_to_redact_twice_changes_nothing_more(text: str) -> None:
+    assert redact(redact(text)) == redact(text)

@@ -11,7 +11,7 @@ from plantstore.api.errors import handle_errors
 from plantstore.api.exchange import ASGIApp, Event, Exchange
 from plantstore.api.limits import BOUNDS, Bounds
 from plantstore.api.openapi import Document
-from plantstore.api.operations import Liveness, Measurements, Readiness, RenderMetrics
+from plantstore.api.operations import Liveness, Measurements, Readiness, Renderings
 from plantstore.api.pages import ASSETS_TEMPLATE, Pages
 from plantstore.api.plants import Plants
 from plantstore.observe import AnswerObserver, Observer
@@ -27,7 +27,7 @@ def create_app(
     reader: GroupRead,
     gate: Gate,
     readiness: Readiness,
-    render_metrics: RenderMetrics,
+    metrics: Renderings,
     bounds: Bounds,
     body_bytes_max: int,
     pages: Pages | None,
@@ -50,7 +50,7 @@ def create_app(
         "/openapi.json": Document(),
         "/healthz": Liveness(),
         "/readyz": readiness,
-        "/metrics": Measurements(gate, render_metrics),
+        "/metrics": Measurements(gate, metrics),
     }
     app.add_route("/plants/{id}", plants, suffix="one")
     templates = {"/plants/": "/plants/{id}"}

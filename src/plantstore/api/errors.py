@@ -123,8 +123,8 @@ def handle_errors(app: App[Request, Response], observe: Observer) -> None:
 
     def serialize(req: Request, resp: Response, error: HTTPError) -> None:
         code, message = _of_framework(req, error)
-        phrase = HTTPStatus(error.status_code).phrase
-        answer(req, resp, code, error.status_code, message or phrase)
+        ours = RequestError(code, message or HTTPStatus(error.status_code).phrase)
+        answer(req, resp, code, error.status_code, ours.message)
 
     app.add_error_handler(Exception, on_unforeseen)
     app.add_error_handler(RequestError, on_foreseen)

@@ -1,9 +1,10 @@
 """What an operator's machinery asks of the service: is it alive, is it ready, how does it fare."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Final, TypeAlias
 
+from falcon import mediatypes
 from falcon.asgi import Request, Response
 
 from plantstore.api.auth import Gate
@@ -16,9 +17,11 @@ LOOK_SECONDS: Final = 1.0
 
 _OK: Final = b'{"status":"ok"}'
 
-# Takes an Accept field, or an empty one; returns a media type, and metrics in it. It is
-# called on a thread.
-RenderMetrics: TypeAlias = Callable[[str], tuple[str, bytes]]
+# As much of an Accept field as is read. Prometheus sends 300 characters.
+ACCEPT_CHARACTERS_MAX: Final = 2048
+
+# Render the metrics, by media type, the one by default first. They are called on a thread.
+Renderings: TypeAlias = Mapping[str, Callable[[], bytes]]
 
 
 class Liveness:
@@ -72,14 +75,28 @@ class Readiness:
 class Measurements:
     """`/metrics`, for a token with the scope `metrics:read`."""
 
-    def __init__(self, gate: Gate, render: RenderMetrics) -> None:
+    def __init__(self, gate: Gate, renderings: Renderings) -> None:
         self._gate = gate
-        self._render = render
+        self._renderings = renderings
 
     async def on_get(self, req: Request, resp: Response) -> None:
-        """Answer what was counted, in a form that Prometheus reads."""
+        """Answer what was counted, in the form that the client prefers (RFC 9110 §12.5.1).
+
+        One that accepts neither form, or sends no good Accept field, gets the one by
+        default, as §12.4.1 allows.
+        """
         await self._gate.authorize(req, "metrics:read")
-        accept = req.get_header("Accept") or ""
-        resp.content_type, resp.data = await asyncio.to_thread(self._render, accept)
+        resp.content_type = _choose(list(self._renderings), req.accept)
+        resp.data = await asyncio.to_thread(self._renderings[resp.content_type])
 
     on_head = on_get
+
+
+def _choose(media_types: list[str], accept: str) -> str:
+    try:
+        if len(accept) <= ACCEPT_CHARACTERS_MAX:
+            # Types are in any case (§8.3.1), and ours in the lower one.
+            return mediatypes.best_match(media_types, accept.lower()) or media_types[0]
+    except ValueError:  # It is malformed.
+        pass
+    return media_types[0]

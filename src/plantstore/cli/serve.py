@@ -32,7 +32,7 @@ from plantstore.cli.processes import (
     raise_file_limit,
     server_config,
 )
-from plantstore.cli.tokens import create_token
+from plantstore.cli.tokens import show_new_token
 from plantstore.errors import PlantStoreError, StoreUnreachableError, UsageError
 from plantstore.observe import AnswerObserver, Stopping, tell_all
 from plantstore.reader import GroupRead
@@ -42,6 +42,7 @@ from plantstore.storage.migrate import SchemaPolicy
 from plantstore.store import Store
 from plantstore.telemetry.logs import configure_logs, log_answers, log_events
 from plantstore.telemetry.metrics import Metrics
+from plantstore.telemetry.outbox import Outbox
 from plantstore.tokens import SCOPES
 from plantstore.writer import GroupCommit
 
@@ -51,16 +52,17 @@ def run(settings: Settings) -> None:
     # Uvicorn stops in good order, and then raises the signal again for us.
     signal.signal(signal.SIGTERM, _exit)
     signal.signal(signal.SIGINT, _exit)
-    configure_logs()
+    log = configure_logs()
     _rate_limit(settings)
     _check_tls(settings)
     files_max = raise_file_limit()
     with contextlib.ExitStack() as stack:
         listener = stack.enter_context(_listen(settings.host, settings.port))
         with contextlib.closing(_open_store(settings)) as store:
-            _introduce(store, settings, listener)
+            _introduce(store, settings, listener, log)
         if settings.workers == 1:
-            config = server_config(functools.partial(_build_app, settings, files_max), settings)
+            build_app = functools.partial(_build_app, settings, files_max, log=log)
+            config = server_config(build_app, settings)
             uvicorn.Server(config).run(sockets=[listener])
             return
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="plantstore-")))
@@ -71,15 +73,21 @@ def run(settings: Settings) -> None:
             raise typer.Exit(1)
 
 
-def _build_app(settings: Settings, files_max: int, metrics_folder: Path | None = None) -> ASGIApp:
-    """Wire one process: with several workers, each calls this for itself."""
-    configure_logs()
+def _build_app(
+    settings: Settings,
+    files_max: int,
+    metrics_folder: Path | None = None,
+    log: Outbox | None = None,
+) -> ASGIApp:
+    """Wire one process: with several workers, each calls this for itself, without a log."""
+    log = log or configure_logs()
     metrics = Metrics(metrics_folder)
+    metrics.watch_log(lambda: log.dropped)
     observe = tell_all(log_events(), metrics.observe)
     observe_answer: AnswerObserver = metrics.observe_answer
     if settings.access_log:
         observe_answer = tell_all(log_answers(), metrics.observe_answer)
-    store = _open_store_again(settings)
+    store = _open_store_again(settings, log)
     writer = GroupCommit(
         store,
         queue_plants_max=settings.queue_plants_max,
@@ -108,7 +116,7 @@ def _build_app(settings: Settings, files_max: int, metrics_folder: Path | None =
             observe=observe,
         ),
         readiness=readiness,
-        render_metrics=metrics.render,
+        metrics=metrics.renderings,
         bounds=Bounds(
             request_seconds=settings.request_seconds,
             head_bytes_max=settings.head_bytes_max,
@@ -132,14 +140,14 @@ def _open_store(settings: Settings) -> Store:
     return open_store(settings.database, SchemaPolicy.of(migrate=settings.migrate))
 
 
-def _open_store_again(settings: Settings) -> Store:
+def _open_store_again(settings: Settings, log: Outbox) -> Store:
     """Open the store in the process that serves, which may be a worker."""
     try:
         return _open_store(settings)
     except PlantStoreError as error:
         if multiprocessing.parent_process() is None:
             raise
-        typer.echo(f"plantstore: {error.explanation}", err=True)
+        log.write(f"plantstore: {error.explanation}\n")
         # To uvicorn's parent process, one status means "do not try again", any other "try again".
         sys.exit(1 if isinstance(error, StoreUnreachableError) else STARTUP_FAILURE)
 
@@ -179,31 +187,31 @@ def _listen(host: str, port: int) -> socket.socket:
         raise UsageError(f"Cannot listen on {host}, port {port}: {reason}") from error
 
 
-def _introduce(store: Store, settings: Settings, listener: socket.socket) -> None:
+def _introduce(store: Store, settings: Settings, listener: socket.socket, log: Outbox) -> None:
     """Say how to get in, if nobody can yet, and then where the service is."""
     host, port = listener.getsockname()[:2]
     address = ipaddress.ip_address(host)
     scheme = "http" if settings.tls_certificate is None else "https"
     url = f"{scheme}://{f'[{host}]' if address.version == 6 else host}:{port}"  # noqa: PLR2004
     database = display_url(settings.database)
+    if address.is_loopback and not store.list_tokens():
+        greeting = _GREETING + _INVITATION if settings.page else _GREETING
+        # Another process may be first, or nobody may see what is written to stdout.
+        with contextlib.suppress(UsageError):
+            show_new_token(store, "first", SCOPES, text=greeting.replace("{url}", url))
     if not store.list_tokens():
-        if address.is_loopback:
-            with contextlib.suppress(UsageError):  # Another process was first.
-                secret = create_token(store, "first", SCOPES)
-                typer.echo(_GREETING.format(secret=secret, url=url))
-                if settings.page:
-                    typer.echo(_INVITATION.format(url=url))
-        else:
-            # What a URL of PostgreSQL has of secrets is not shown, and so it is not to be pasted.
-            option = f" --database {database}" if database.startswith("sqlite") else ""
-            typer.echo(_WARNING.format(option=option), err=True)
-    typer.echo(f"Serving {database} on {url}", err=True)
+        # What a URL of PostgreSQL has of secrets is not shown, and so it is not to be pasted.
+        option = f" --database {database}" if database.startswith("sqlite") else ""
+        log.write(_WARNING.format(option=option))
+    log.write(f"Serving {database} on {url}\n")
+    log.drain()
 
 
 _WARNING = """\
 There is no token yet, so every request will be refused. Create one:
 
     plantstore token create NAME{option}
+
 """
 
 _GREETING = """
@@ -218,8 +226,10 @@ Store a plant:
       -H 'Authorization: Bearer {secret}' \\
       -H 'Content-Type: application/json' \\
       -d '{{"id": 1, "name": "Abies balsamea (L.) Mill.", "tag": "Abies"}}'
+
 """
 
 _INVITATION = """\
 Or open {url} in a browser, and give it the token.
+
 """

@@ -1,6 +1,7 @@
 """`plantstore token`: the tokens that requests carry."""
 
 import contextlib
+import os
 import re
 import sys
 import time
@@ -11,6 +12,7 @@ from typing import Annotated, Final
 import msgspec
 import typer
 
+from plantstore.cli.files import standard_stream
 from plantstore.errors import UsageError
 from plantstore.settings import DATABASE_DEFAULT, MIGRATE_DEFAULT, Database, Migrate
 from plantstore.storage import open_store
@@ -29,22 +31,39 @@ _PIPED_COLUMNS: Final = 200
 _TIME_MAX: Final = 253_402_300_799
 
 
-def create_token(
-    store: Store, name: str, scopes: Iterable[str], lifetime_seconds: int | None = None
-) -> str:
-    """Create a token and return its secret, which nobody can learn again.
+def show_new_token(
+    store: Store,
+    name: str,
+    scopes: Iterable[str],
+    lifetime_seconds: int | None = None,
+    text: str = "{secret}\n",
+) -> None:
+    """Create a token, and write its secret to stdout, in a text: nobody can learn it again.
 
     Raises:
-        UsageError: the name is taken, or the token would outlive the year 9999.
+        UsageError: the name is taken, the token would outlive the year 9999, or stdout
+            cannot be written. Then there is no such token.
 
     """
+    # Not through Python's buffer: what it could not write, it would try again at the exit.
+    stdout = standard_stream(sys.stdout).fileno()
     now = int(time.time())
     expires_at = None if lifetime_seconds is None else now + lifetime_seconds
     if expires_at is not None and expires_at > _TIME_MAX:
         raise UsageError("The token would outlive the year 9999; leave --expires-in out instead")
     secret = mint()
-    store.add_token(TokenRecord(name, digest(secret), frozenset(scopes), now, expires_at))
-    return secret
+    record = TokenRecord(name, digest(secret), frozenset(scopes), now, expires_at)
+    # It is stored first: a secret that is shown is good.
+    store.add_token(record)
+    rest = text.format(secret=secret).encode()
+    try:
+        while rest:
+            rest = rest[os.write(stdout, rest) :]
+    except OSError as error:
+        store.forget_token(record.digest)
+        raise UsageError(
+            f"No token is created, since stdout cannot show it: {error.strerror}"
+        ) from error
 
 
 @tokens.command()
@@ -75,10 +94,9 @@ def create(
         raise UsageError(f"A scope must be one of {', '.join(SCOPES)}; got {', '.join(unknown)}")
     lifetime_seconds = None if expires_in is None else _parse_seconds(expires_in)
     with contextlib.closing(open_store(database, SchemaPolicy.of(migrate=migrate))) as store:
-        secret = create_token(store, name, scopes, lifetime_seconds)
-    typer.echo(f"Created the token {name} for {', '.join(sorted(scopes))}.", err=True)
-    typer.echo("This is the only time that its secret is shown:", err=True)
-    typer.echo(secret)
+        show_new_token(store, name, scopes, lifetime_seconds)
+    granted = ", ".join(sorted(scopes))
+    typer.echo(f"Created the token {name} for {granted}. Its secret is shown this once.", err=True)
 
 
 @tokens.command("list")

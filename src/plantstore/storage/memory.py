@@ -77,6 +77,11 @@ class MemoryStore:
                 record = self._tokens[name] = msgspec.structs.replace(record, revoked_at=now)
             return record
 
+    def forget_token(self, digest: bytes) -> None:
+        with self._lock:
+            for name in [r.name for r in self._tokens.values() if r.digest == digest]:
+                del self._tokens[name]
+
     def close(self) -> None:
         pass
 

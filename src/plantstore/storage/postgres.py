@@ -133,6 +133,10 @@ class PostgresStore:
             raise UsageError(f"There is no token named {name!r}")
         return from_row(rows[0])
 
+    def forget_token(self, digest: bytes) -> None:
+        with self._tokens_lock, self._tokens.using(_CANNOT_WRITE) as connection:
+            connection.execute("DELETE FROM tokens WHERE digest = %s", (digest,))
+
     def close(self) -> None:
         with self._tokens_lock, self._probes_lock:
             for link in (self._writes, self._reads, self._tokens, self._probes):

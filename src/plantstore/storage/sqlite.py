@@ -156,6 +156,10 @@ class SQLiteStore:
             raise UsageError(f"There is no token named {name!r}")
         return records[0]
 
+    def forget_token(self, digest: bytes) -> None:
+        with self._writing_tokens() as connection:
+            connection.execute("DELETE FROM tokens WHERE digest = ?", (digest,))
+
     def close(self) -> None:
         self._writes.close()
         self._reads.close()

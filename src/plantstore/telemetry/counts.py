@@ -56,6 +56,7 @@ class Counts(msgspec.Struct):
     changes: dict[str, int] = msgspec.field(default_factory=dict)
     refused: dict[str, int] = msgspec.field(default_factory=dict)
     waiting: dict[str, int] = msgspec.field(default_factory=dict)
+    log_lines_dropped: int = 0
 
     def merge(self, other: "Counts") -> None:
         """Count what another did, too."""
@@ -66,6 +67,7 @@ class Counts(msgspec.Struct):
         add(self.changes, other.changes)
         add(self.refused, other.refused)
         add(self.waiting, other.waiting)
+        self.log_lines_dropped += other.log_lines_dropped
 
 
 def add(counts: dict[str, int], others: dict[str, int]) -> None:

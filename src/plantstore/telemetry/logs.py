@@ -1,14 +1,15 @@
 """The log, on stderr: readable on a terminal, JSON lines otherwise."""
 
 import logging
+import os
 import sys
 import threading
 from collections.abc import Callable, Mapping
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, TextIO, TypeAlias, cast
 
 import structlog
 
-from plantstore.errors import ErrorCode, StoreUnavailableError
+from plantstore.errors import ErrorCode, StoreUnavailableError, one_line
 from plantstore.observe import (
     AnswerObserver,
     CommitFailed,
@@ -23,11 +24,15 @@ from plantstore.observe import (
     WriterStarted,
     WriterStopped,
 )
+from plantstore.telemetry.outbox import Outbox
 from plantstore.tokens import redact
 from plantstore.tracing import continued_trace
 
 # For how long what repeats is only counted.
 QUIET_SECONDS: Final = 1.0
+
+# As much of a path as a line shows.
+PATH_CHARACTERS_MAX: Final = 1024
 
 # Why requests are refused that tells an operator of load, of an attack, or of a limit
 # that is too tight. What is wrong with the others is for their clients to know.
@@ -55,24 +60,42 @@ _LINES: Final[dict[type[Event], str]] = {
 Later: TypeAlias = Callable[[float, Callable[[], None]], None]
 
 
-def configure_logs() -> None:
-    """Send this process's log, and the warnings of the libraries below it, to stderr."""
+def configure_logs() -> Outbox:
+    """Send this process's log, and the warnings of the libraries below it, to stderr.
+
+    Returns:
+        What writes it. It is closed at the exit of the process.
+
+    """
+    is_watched = sys.stderr is not None and sys.stderr.isatty()
     stamps: list[structlog.typing.Processor] = [
         structlog.stdlib.add_log_level,
         structlog.processors.TimeStamper(fmt="iso", utc=True),
     ]
-    # By default both would write the local variables of each frame, and with them tokens.
-    renderers: list[structlog.typing.Processor] = (
-        [structlog.dev.ConsoleRenderer(exception_formatter=structlog.dev.plain_traceback)]
-        if sys.stderr.isatty()
-        else [
-            structlog.processors.ExceptionRenderer(
-                structlog.tracebacks.ExceptionDictTransformer(show_locals=False)
-            ),
-            structlog.processors.JSONRenderer(),
-        ]
+    renderers: list[structlog.typing.Processor] = [
+        # By default a trace has the local variables of each frame.
+        structlog.processors.format_exc_info
+        if is_watched
+        else structlog.processors.ExceptionRenderer(
+            structlog.tracebacks.ExceptionDictTransformer(show_locals=False)
+        ),
+        _hide_secrets,
+        structlog.dev.ConsoleRenderer(exception_formatter=structlog.dev.plain_traceback)
+        if is_watched
+        else structlog.processors.JSONRenderer(),
+    ]
+    # Our lines take the short way: that through `logging` costs more than all the rest.
+    how: dict[str, Any] = {
+        "processors": [*stamps, *renderers],
+        "wrapper_class": structlog.make_filtering_bound_logger(logging.INFO),
+    }
+    rendering = structlog.wrap_logger(structlog.ReturnLogger(), **how)
+    outbox = Outbox(
+        os.open(os.devnull, os.O_WRONLY) if sys.stderr is None else sys.stderr.fileno(),
+        lambda lines: f"{rendering.warning(f'{lines} log lines were dropped')}\n",
     )
-    handler = logging.StreamHandler(sys.stderr)
+    structlog.configure(logger_factory=structlog.WriteLoggerFactory(cast("TextIO", outbox)), **how)
+    handler = logging.StreamHandler(outbox)
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(
             foreign_pre_chain=stamps,
@@ -80,14 +103,27 @@ def configure_logs() -> None:
         )
     )
     logging.basicConfig(handlers=[handler], level=logging.WARNING, force=True)
-    logging.getLogger("plantstore").setLevel(logging.INFO)
     # Below this, uvicorn writes a line for each bad request, as many as anybody likes.
     logging.getLogger("uvicorn").setLevel(logging.ERROR)
-    structlog.configure(
-        processors=[*stamps, structlog.stdlib.ProcessorFormatter.wrap_for_formatter],
-        logger_factory=structlog.stdlib.LoggerFactory(),
-        wrapper_class=structlog.stdlib.BoundLogger,
-    )
+    return outbox
+
+
+def _hide_secrets(
+    _logger: object, _name: str, line: structlog.typing.EventDict
+) -> structlog.typing.EventDict:
+    return {key: _redacted(value) for key, value in line.items()}
+
+
+def _redacted(value: object) -> object:
+    match value:
+        case str():
+            return redact(value)
+        case list():
+            return [_redacted(each) for each in value]
+        case dict():
+            return {key: _redacted(each) for key, each in value.items()}
+        case _:
+            return value
 
 
 class _Bursts:
@@ -135,7 +171,7 @@ def log_events(later: Later = _on_a_timer) -> Observer:
         later: waits for the end of a burst.
 
     """
-    log: structlog.stdlib.BoundLogger = structlog.get_logger("plantstore")
+    log: structlog.typing.FilteringBoundLogger = structlog.get_logger().bind()
     failures = _Bursts(log.error, later)
     refusals = _Bursts(log.warning, later)
 
@@ -168,25 +204,28 @@ def _failure(event: Event) -> tuple[str, BaseException, dict[str, object]] | Non
         case ReadinessChanged(error=BaseException() as error):
             return "not ready", error, {}
         case RequestFailed(error=error, method=method, path=path, request_id=id_):
-            return (
-                "request failed",
-                error,
-                {"method": method, "path": redact(path), "request_id": id_},
-            )
+            shown = _shown_path(path)
+            return "request failed", error, {"method": method, "path": shown, "request_id": id_}
         case _:
             return None
 
 
+def _shown_path(path: str) -> str:
+    shown = one_line(redact(path[:PATH_CHARACTERS_MAX]))
+    return shown if len(path) <= PATH_CHARACTERS_MAX else f"{shown}..."
+
+
 def log_answers() -> AnswerObserver:
     """Return an observer that writes a line for each answer: the access log."""
-    log: structlog.stdlib.BoundLogger = structlog.get_logger("plantstore")
+    # Bound once, and not for each line.
+    log: structlog.typing.FilteringBoundLogger = structlog.get_logger().bind()
 
     def observe(request: Mapping[str, Any], _route: str, status: int, seconds: float) -> None:
         trace = continued_trace(request["headers"])
         log.info(
             "request",
             method=request["method"],
-            path=redact(request["raw_path"].decode()),
+            path=_shown_path(request["raw_path"].decode()),
             status=status,
             seconds=round(seconds, 6),
             client=request["client"][0] if request["client"] else None,

@@ -20,6 +20,7 @@ import threading
 import time
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -32,7 +33,8 @@ from prometheus_client.core import (
     InfoMetricFamily,
     Metric,
 )
-from prometheus_client.exposition import choose_encoder
+from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, generate_latest
+from prometheus_client.openmetrics import exposition as openmetrics
 from prometheus_client.registry import Collector
 
 from plantstore import __version__
@@ -65,6 +67,7 @@ class Metrics(Collector):
     def __init__(self, folder: Path | None = None) -> None:
         self._counts = Counts()
         self._queues: dict[str, Callable[[], int]] = {}
+        self._log_lines_dropped: Callable[[], int] = int
         self._registry = CollectorRegistry()
         self._registry.register(self)
         self._folder = folder
@@ -104,10 +107,17 @@ class Metrics(Collector):
         """Measure a queue from now on, whenever the metrics are asked for."""
         self._queues[name] = depth
 
-    def render(self, accept: str) -> tuple[str, bytes]:
-        """Return the metrics in the form that an Accept field asks for, behind its media type."""
-        encode, media_type = choose_encoder(accept)
-        return media_type, encode(self._registry)
+    def watch_log(self, dropped: Callable[[], int]) -> None:
+        """Measure from now on how many lines of the log were dropped."""
+        self._log_lines_dropped = dropped
+
+    @property
+    def renderings(self) -> dict[str, Callable[[], bytes]]:
+        """Return what renders the metrics, by media type; the first one is Prometheus's oldest."""
+        return {
+            CONTENT_TYPE_PLAIN_0_0_4: partial(generate_latest, self._registry),
+            openmetrics.CONTENT_TYPE_LATEST: partial(openmetrics.generate_latest, self._registry),
+        }
 
     def collect(self) -> Iterator[Metric]:
         """Yield each metric, as the registry asks for them."""
@@ -147,13 +157,21 @@ class Metrics(Collector):
             for name, value in values.items():
                 metric.add_metric([name], value)
             yield metric
+        yield CounterMetricFamily(
+            "plantstore_log_lines_dropped",
+            "Lines of the log that could not be written.",
+            value=counts.log_lines_dropped,
+        )
         build = {"version": __version__, "python": platform.python_version()}
         yield InfoMetricFamily("plantstore_build", "What is running.", build)
 
     def _own_counts(self) -> Counts:
         """Return a copy, with the queues as they are now."""
         ours = self._counts
-        copy = Counts(waiting={name: depth() for name, depth in self._queues.items()})
+        copy = Counts(
+            waiting={name: depth() for name, depth in self._queues.items()},
+            log_lines_dropped=self._log_lines_dropped(),
+        )
         # list() takes them in one step, whatever another thread adds meanwhile.
         for series, distribution in list(ours.requests.items()):
             copy.requests[series] = none_yet(REQUEST_SECONDS)

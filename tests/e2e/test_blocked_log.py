@@ -1,0 +1,104 @@
+"""The log goes to a file that takes no lines: no answer waits for it, and the service stops."""
+
+import contextlib
+import re
+import socket
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from postgres import wait_until
+from service import PLANTSTORE, Client, Service
+from wire import Wire
+
+pytestmark = pytest.mark.engines("sqlite")
+
+# Each makes a line of a kibibyte: a few dozen fill a pipe, and a few thousand the queue.
+REQUEST = b"GET /%s HTTP/1.1\r\nHost: x\r\n\r\n" % (b"x" * 2000)
+REQUESTS = 6000
+AHEAD = 100
+
+DROPPED = "plantstore_log_lines_dropped_total"
+
+
+def send_many(service: Service) -> None:
+    wire = Wire(service.port)
+    for _ in range(REQUESTS // AHEAD):
+        wire.send(REQUEST * AHEAD)
+        assert [wire.answer()[0] for _ in range(AHEAD)] == [404] * AHEAD
+    wire.close()
+
+
+def test_while_nobody_reads_the_log_all_are_answered_and_what_was_dropped_is_told(
+    tmp_path: Path,
+) -> None:
+    with Service(tmp_path, "--access-log") as service:
+        client = service.client(service.token())
+        service.reads_log.clear()
+        send_many(service)
+
+        dropped = client.total(DROPPED)
+        service.reads_log.set()
+        client.close()
+
+    assert dropped > 0
+    told = re.findall(r'"event": "(\d+) log lines were dropped"', "".join(service.log))
+    lines = sum('"path": "/xxx' in line for line in service.log)
+    # The two that ask for the metrics are in the log, or among those that were dropped.
+    assert [int(number) for number in told] == [dropped]
+    assert lines == REQUESTS - dropped
+
+
+@pytest.mark.parametrize("workers", ["1", "2"])
+def test_a_stop_does_not_wait_for_a_reader_of_the_log(tmp_path: Path, workers: str) -> None:
+    with Service(tmp_path, "--access-log", "--workers", workers) as service:
+        service.reads_log.clear()
+        send_many(service)
+
+        status = service.stop()
+
+    assert status == 0
+
+
+@contextlib.contextmanager
+def serving(folder: Path, stderr: str) -> Iterator[Client]:
+    """Run a service whose stderr a shell redirects."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+    service = Service(folder, database=f"sqlite:///{folder}/plants.db")
+    token = service.token()
+    command = f'exec "$@" 2>{stderr}'
+    serve = [*PLANTSTORE, "serve", "--access-log", "--port", str(port)]
+    with subprocess.Popen(["sh", "-c", command, "sh", *serve], env=service.env) as process:
+        try:
+            wait_until(lambda: is_open(port))
+            client = Client(port, token)
+            yield client
+            client.close()
+            process.terminate()
+            assert process.wait(60) == 0
+        finally:
+            process.kill()
+
+
+def is_open(port: int) -> bool:
+    with contextlib.suppress(ConnectionRefusedError), socket.create_connection(("127.0.0.1", port)):
+        return True
+    return False
+
+
+def test_a_log_on_a_full_disk_costs_no_answer_and_is_counted(tmp_path: Path) -> None:
+    with serving(tmp_path, "/dev/full") as client:
+        statuses = [client.send("GET", "/plants").status for _ in range(10)]
+        wait_until(lambda: client.total(DROPPED) >= 10)
+
+    assert statuses == [200] * 10
+
+
+def test_a_service_without_stderr_serves_and_stops(tmp_path: Path) -> None:
+    with serving(tmp_path, "&-") as client:
+        statuses = [client.send("GET", "/plants").status for _ in range(10)]
+
+    assert statuses == [200] * 10

@@ -1,0 +1,79 @@
+"""A token whose secret nobody can be shown is not created."""
+
+import os
+import re
+import shlex
+import signal
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from plantstore.tokens import is_well_formed
+from service import PLANTSTORE, Service, opened
+
+# How a shell redirects stdout, and what is said of it. The reader of the last one is gone.
+UNWRITABLE = [(">/dev/full", "No space left"), (">&-", "closed"), ("| true", "Broken pipe")]
+
+
+def start(folder: Path, redirection: str, *command: str, database: str) -> subprocess.Popen[str]:
+    """Start a command with its stdout redirected; a pipe is one that nobody reads any more."""
+    env = os.environ | {"PLANTSTORE_DATABASE": database}
+    words = shlex.join([*PLANTSTORE, *command])
+    reader, writer = os.pipe()
+    os.close(reader)
+    shell = f"exec {words} {'' if redirection == '| true' else redirection}"
+    try:
+        return subprocess.Popen(
+            ["sh", "-c", shell],
+            cwd=folder,
+            env=env,
+            stdout=writer,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+    finally:
+        os.close(writer)
+
+
+def token_names(database: str) -> list[str]:
+    with opened(database) as store:
+        return [record.name for record in store.list_tokens()]
+
+
+@pytest.mark.parametrize(("redirection", "said"), UNWRITABLE)
+def test_create_says_in_one_line_that_it_cannot_show_a_token_and_creates_none(
+    tmp_path: Path, database: str, redirection: str, said: str
+) -> None:
+    with start(tmp_path, redirection, "token", "create", "a", database=database) as process:
+        _, errors = process.communicate(timeout=60)
+
+    [line] = errors.splitlines()
+    assert process.returncode == 1
+    assert line.startswith("plantstore: ")
+    assert said in line
+    assert token_names(database) == []
+
+
+@pytest.mark.parametrize(("redirection", "_said"), UNWRITABLE)
+def test_serve_makes_no_first_token_that_it_cannot_show_and_the_next_start_makes_it(
+    tmp_path: Path, database: str, redirection: str, _said: str
+) -> None:
+    with start(tmp_path, redirection, "serve", "--port", "0", database=database) as process:
+        assert process.stderr is not None
+        warned = ""
+        while "Serving" not in warned:
+            line = process.stderr.readline()
+            assert line, warned
+            warned += line
+        process.send_signal(signal.SIGTERM)
+        _, errors = process.communicate(timeout=60)
+
+    assert process.returncode == 0
+    assert "plantstore token create NAME" in warned
+    assert "Traceback" not in errors
+    assert token_names(database) == []
+    with Service(tmp_path) as service:
+        pass
+    assert all(map(is_well_formed, re.findall(r"plst_\w+", service.said)))
+    assert token_names(database) == ["first"]

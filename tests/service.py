@@ -148,6 +148,15 @@ class Service:
         tasks = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children")
         return [int(pid) for pid in tasks.read_text(encoding="ascii").split()]
 
+    def workers(self) -> set[int]:
+        """Return the ids of the workers; another child keeps account of shared resources."""
+        found = set()
+        for pid in self.children():
+            with contextlib.suppress(FileNotFoundError):
+                command = Path(f"/proc/{pid}/cmdline").read_bytes()
+                found |= {pid} if b"spawn_main" in command else set()
+        return found
+
     def open_sockets(self) -> int:
         """Return how many sockets it has open."""
         targets = []

@@ -13,7 +13,7 @@ from ledger import NOTHING, Content, Ledger, live
 from plantstore.plants import NewPlant
 from plantstore.storage.migrate import migrations
 from plantstore.storage.sqlite import SQLiteStore
-from plantstore.storage.sqlite_file import APPLICATION_ID
+from plantstore.storage.sqlite_owner import APPLICATION_ID
 from platter import ALL_LOST, ALL_THERE, SOME_THERE, Removed, Resized, Written, steps_to
 from power_loss import Cut, Survey, some_cuts
 

@@ -17,7 +17,7 @@ from plantstore.plants import NewPlant, Plant
 from plantstore.storage import open_store, sqlite_file
 from plantstore.storage.migrate import SchemaPolicy, migrations
 from plantstore.storage.sqlite import SQLiteStore
-from plantstore.storage.sqlite_file import APPLICATION_ID
+from plantstore.storage.sqlite_owner import APPLICATION_ID
 from plantstore.storage.sqlite_plants import AS_JSON, SUM_BYTES, page_query, select_by_id
 from plantstore.store import (
     PAGE_BYTES_MAX,
@@ -171,14 +171,14 @@ def test_a_file_that_another_keeps_from_its_log_is_waited_for_no_longer_than_any
 ) -> None:
     SQLiteStore(str(path)).close()
     polls: list[int] = []
-    wait = sqlite_file._wait_for_another  # noqa: SLF001
+    wait = sqlite_file.wait_for_another
     monkeypatch.setattr(sqlite_file, "BUSY_POLLS_MAX", 10)
 
     def count_and_wait(number: int) -> bool:
         polls.append(number)
         return wait(number)
 
-    monkeypatch.setattr(sqlite_file, "_wait_for_another", count_and_wait)
+    monkeypatch.setattr(sqlite_file, "wait_for_another", count_and_wait)
     with contextlib.closing(apsw.Connection(str(path))) as other:
         other.pragma("journal_mode", "DELETE")
         other.execute("BEGIN; SELECT count(*) FROM plants").fetchall()
@@ -245,7 +245,7 @@ def test_a_file_that_is_read_only_is_refused() -> None:
 def test_a_folder_that_is_not_there_is_said_so(tmp_path: Path) -> None:
     with pytest.raises(StoreUnavailableError, match="No such file or directory"):
         SQLiteStore(str(tmp_path / "nowhere" / "plants.db"))
-    with pytest.raises(StoreUnavailableError, match="unable to open"):
+    with pytest.raises(StoreUnavailableError, match="not a regular file"):
         SQLiteStore(str(tmp_path))
 
 

@@ -30,20 +30,10 @@ os.execv(sys.argv[1], sys.argv[1:])
 """
 
 
-def workers_of(service: Service) -> set[int]:
-    """Return the ids of the workers; another child keeps account of shared resources."""
-    found = set()
-    for pid in service.children():
-        with contextlib.suppress(FileNotFoundError):
-            command = Path(f"/proc/{pid}/cmdline").read_bytes()
-            found |= {pid} if b"spawn_main" in command else set()
-    return found
-
-
 def wait_for_workers(service: Service, number: int) -> set[int]:
     """Return the ids of the workers, once so many have begun to serve in all."""
     wait_until(lambda: sum("accepting plants" in line for line in service.log) == number)
-    return workers_of(service)
+    return service.workers()
 
 
 def is_stopped(pid: int) -> bool:
@@ -180,7 +170,7 @@ def make_of_another_program(path: Path) -> None:
         (make_cut, "malformed"),
         (make_of_a_newer_version, "newer Plant Store"),
         (make_of_another_program, "another program's"),
-        (Path.mkdir, "unable to open"),
+        (Path.mkdir, "not a regular file"),
     ],
 )
 def test_a_file_that_is_not_ours_to_use_is_one_clear_line_and_left_alone(

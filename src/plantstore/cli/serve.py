@@ -15,7 +15,6 @@ from typing import NoReturn
 
 import typer
 import uvicorn
-from uvicorn.config import STARTUP_FAILURE
 
 from plantstore.api.app import create_app
 from plantstore.api.auth import Gate
@@ -33,7 +32,7 @@ from plantstore.cli.processes import (
     server_config,
 )
 from plantstore.cli.tokens import show_new_token
-from plantstore.errors import PlantStoreError, StoreUnreachableError, UsageError
+from plantstore.errors import PlantStoreError, UsageError
 from plantstore.observe import AnswerObserver, Stopping, tell_all
 from plantstore.reader import GroupRead
 from plantstore.settings import Settings
@@ -148,8 +147,9 @@ def _open_store_again(settings: Settings, log: Outbox) -> Store:
         if multiprocessing.parent_process() is None:
             raise
         log.write(f"plantstore: {error.explanation}\n")
-        # To uvicorn's parent process, one status means "do not try again", any other "try again".
-        sys.exit(1 if isinstance(error, StoreUnreachableError) else STARTUP_FAILURE)
+        # Any status but STARTUP_FAILURE makes uvicorn's parent process try again. The parent has
+        # opened the store before, so the fault is new; the other workers go on meanwhile.
+        sys.exit(1)
 
 
 def _rate_limit(settings: Settings) -> RateLimit:

@@ -99,10 +99,15 @@ def known_version(schema: Schema) -> int:
 
     """
     version = schema.version()
-    newest = len(migrations(schema.engine))
+    insist_on_known(schema.engine, version, schema.database)
+    return version
+
+
+def insist_on_known(engine: str, version: int, database: str) -> None:
+    """Raise StoreUnavailableError if a schema is newer than any that we know."""
+    newest = len(migrations(engine))
     if version > newest:
         raise StoreUnavailableError(
-            f"The database {schema.database} was written by a newer Plant Store "
+            f"The database {database} was written by a newer Plant Store "
             f"(its schema is {version}, the newest that this one knows is {newest})"
         )
-    return version

@@ -7,6 +7,7 @@ that it waits for another process instead of failing half-way.
 """
 
 import contextlib
+import os
 import threading
 from collections.abc import Callable, Generator, Iterator, Sequence
 from pathlib import Path
@@ -20,13 +21,16 @@ from plantstore.storage.migrate import SchemaPolicy
 from plantstore.storage.sqlite_file import (
     connect,
     errors_as_ours,
-    identities,
     make_file,
     sync_log,
     transaction,
+    wait_for_another,
 )
+from plantstore.storage.sqlite_owner import insist_on_ours
 from plantstore.storage.sqlite_plants import apply_changes, select_by_id, select_page
 from plantstore.storage.sqlite_upkeep import back_up, check
+from plantstore.storage.sqlite_users import insist_on_shared_files
+from plantstore.storage.sqlite_watch import Watch
 from plantstore.storage.token_rows import COLUMNS, from_row, to_row
 from plantstore.store import SCAN_PLANTS_MAX, Change, Condition, Outcome, Page, scan
 from plantstore.tokens import TokenRecord
@@ -55,25 +59,36 @@ class SQLiteStore:
     """
 
     def __init__(self, path: str, policy: SchemaPolicy = SchemaPolicy.MIGRATE) -> None:
-        self._path = path
+        self._name = path
+        # SQLite puts the log beside the file that a symbolic link leads to. It would also take a
+        # relative name such as ":memory:" for its own.
+        self._path = os.path.realpath(path)
+        self._tokens_lock = threading.Lock()
         with errors_as_ours(f"The database {path} cannot be opened"):
+            if insist_on_ours(self._path, path):
+                insist_on_shared_files(self._path, path)
             if policy is SchemaPolicy.MIGRATE:
-                make_file(path)
+                make_file(self._path)
             else:
                 Path(path).stat()
-            self._writes = connect(path, policy)
-            sync_log(self._writes)
-            self._reads = connect(path, policy)
-            self._tokens = connect(path, policy)
-            self._files = identities(path)
-        self._tokens_lock = threading.Lock()
+            self._open(policy)
+
+    def _open(self, policy: SchemaPolicy) -> None:
+        self._writes = connect(self._path, self._name, policy)
+        sync_log(self._writes)
+        self._reads = connect(self._path, self._name, policy)
+        self._tokens = connect(self._path, self._name, policy)
+        # Again: a file may have gone while these were opened.
+        insist_on_shared_files(self._path, self._name)
+        self._watch = Watch(self._path, self._writes, wait_for_another)
 
     def apply_changes(self, changes: Sequence[Change]) -> list[Outcome]:
-        with errors_as_ours(_CANNOT_WRITE):
-            with transaction(self._writes):
-                outcomes = apply_changes(self._writes, changes)
-            self._insist_on_files()
-        return outcomes
+        with (
+            errors_as_ours(_CANNOT_WRITE),
+            self._watch.over(self._writes),
+            transaction(self._writes),
+        ):
+            return apply_changes(self._writes, changes)
 
     def find_plants(self, ids: Sequence[int]) -> dict[int, NewPlant]:
         with errors_as_ours(_CANNOT_READ):
@@ -93,13 +108,13 @@ class SQLiteStore:
             return count
 
     def probe(self) -> None:
+        with errors_as_ours(_CANNOT_WRITE), self._tokens_lock:
+            self._watch.insist(self._tokens)
         self._read_tokens("LIMIT 0")
-        with errors_as_ours(_CANNOT_WRITE):
-            self._insist_on_files()
 
     def check(self) -> Condition:
         with errors_as_ours(_CANNOT_READ), self._snapshot() as connection:
-            return check(connection, self._path)
+            return check(connection, self._name)
 
     def back_up(self, path: str, progress: Callable[[int, int], None]) -> Condition:
         with errors_as_ours("The database cannot be backed up"):
@@ -115,19 +130,11 @@ class SQLiteStore:
         files = (Path(f"{self._path}{suffix}") for suffix in ("", "-wal", "-shm"))
         return path.exists() and any(file.exists() and file.samefile(path) for file in files)
 
-    def _insist_on_files(self) -> None:
-        """Raise if a commit went to a file that nobody finds any more."""
-        with contextlib.suppress(FileNotFoundError):
-            if identities(self._path) == self._files:
-                return
-        raise StoreUnavailableError(
-            "The file of the database was moved, replaced or deleted while it was in use"
-        )
-
     @contextlib.contextmanager
     def _snapshot(self) -> Iterator[apsw.Connection]:
         """Give a connection to which the store is, for good, as it is now."""
-        with contextlib.closing(connect(self._path)) as connection:
+        self._watch.insist_on_names()
+        with contextlib.closing(connect(self._path, self._name)) as connection:
             connection.execute("BEGIN; SELECT count(*) FROM sqlite_schema").fetchall()
             yield connection
 
@@ -161,9 +168,7 @@ class SQLiteStore:
             connection.execute("DELETE FROM tokens WHERE digest = ?", (digest,))
 
     def close(self) -> None:
-        self._writes.close()
-        self._reads.close()
-        self._tokens.close()
+        self._watch.close([self._writes, self._reads, self._tokens])
 
     def _read_tokens(self, clause: str, *bindings: str | bytes) -> list[TokenRecord]:
         with errors_as_ours(_CANNOT_READ), self._tokens_lock:
@@ -175,6 +180,7 @@ class SQLiteStore:
         with (
             errors_as_ours(_CANNOT_WRITE),
             self._tokens_lock,
+            self._watch.over(self._tokens),
             transaction(self._tokens),
         ):
             yield self._tokens

@@ -13,7 +13,6 @@ import os
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
-from pathlib import Path
 from typing import Final
 
 import apsw
@@ -21,9 +20,7 @@ import msgspec
 
 from plantstore.errors import StoreUnavailableError
 from plantstore.storage.migrate import SchemaPolicy, prepare
-
-# Says whose file this is, in its header (https://sqlite.org/fileformat2.html#application_id).
-APPLICATION_ID: Final = int.from_bytes(b"plst")
+from plantstore.storage.sqlite_owner import APPLICATION_ID, insist_on_application
 
 # How often to ask whether another process has done its write, and how often at most:
 # about a second in all. SQLite's own waits grow to a tenth of a second, in which one
@@ -49,30 +46,18 @@ def make_file(path: str) -> None:
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
 
 
-def identities(path: str) -> list[tuple[int, int]]:
-    """Tell which files a path and its log lead to now, by device and inode.
-
-    Raises:
-        FileNotFoundError: one of them leads nowhere.
-
-    """
-    found = (os.stat(f"{path}{suffix}") for suffix in ("", "-wal"))  # noqa: PTH116 (it takes half the time)
-    return [(file.st_dev, file.st_ino) for file in found]
-
-
-def connect(path: str, policy: SchemaPolicy = SchemaPolicy.ACCEPT) -> apsw.Connection:
-    """Open a connection to a file of ours.
+def connect(path: str, name: str, policy: SchemaPolicy = SchemaPolicy.ACCEPT) -> apsw.Connection:
+    """Open a connection to a file of ours, of which messages use the name.
 
     Raises:
         StoreUnavailableError: the file is read-only, or its schema is refused, as
             `prepare` does. It is left alone.
 
     """
-    # The absolute path: SQLite would take a name such as ":memory:" for its own.
-    connection = apsw.Connection(str(Path(path).absolute()), flags=apsw.SQLITE_OPEN_READWRITE)
-    connection.set_busy_handler(_wait_for_another)
+    connection = apsw.Connection(path, flags=apsw.SQLITE_OPEN_READWRITE)
+    connection.set_busy_handler(wait_for_another)
     if connection.readonly("main"):
-        raise StoreUnavailableError(f"The database {path} cannot be written: it is read-only")
+        raise StoreUnavailableError(f"The database {name} cannot be written: it is read-only")
     for pragma in (
         "synchronous = FULL",
         "fullfsync = ON",
@@ -81,10 +66,12 @@ def connect(path: str, policy: SchemaPolicy = SchemaPolicy.ACCEPT) -> apsw.Conne
     ):
         connection.pragma(*pragma.split(" = "))
     # Only when this returns is it known to be ours, and may be changed.
-    prepare(SQLiteSchema(connection, path), policy)
+    prepare(SQLiteSchema(connection, name), policy)
     connection.set_busy_handler(None)  # or its waits and those here would multiply
     _insist(functools.partial(connection.pragma, "journal_mode", "WAL"))
-    connection.set_busy_handler(_wait_for_another)
+    connection.set_busy_handler(wait_for_another)
+    # Whoever closes it must know that its files are still the right ones (`Watch.close`).
+    connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
     return connection
 
 
@@ -114,13 +101,14 @@ def _insist(act: Callable[[], object]) -> None:
         try:
             act()
         except apsw.BusyError:
-            if not _wait_for_another(polls):
+            if not wait_for_another(polls):
                 raise
         else:
             return
 
 
-def _wait_for_another(polls: int) -> bool:
+def wait_for_another(polls: int) -> bool:
+    """Wait for another process; tell whether to wait again, after so many times."""
     time.sleep(BUSY_POLL_SECONDS)
     return polls < BUSY_POLLS_MAX
 
@@ -130,17 +118,16 @@ class SQLiteSchema:
 
     engine = "sqlite"
 
-    def __init__(self, connection: apsw.Connection, path: str) -> None:
-        self.database = path
+    def __init__(self, connection: apsw.Connection, name: str) -> None:
+        self.database = name
         self._connection = connection
 
     def version(self) -> int:
         # In this order: another process may migrate between any two of these.
         objects = self._connection.execute("SELECT count(*) FROM sqlite_schema").get
-        is_ours = self._connection.pragma("application_id") == APPLICATION_ID
+        application_id: int = self._connection.pragma("application_id")
         version: int = self._connection.pragma("user_version")
-        if objects and not is_ours:
-            raise StoreUnavailableError(f"The database {self.database} is another program's")
+        insist_on_application(objects == 0, application_id, self.database)
         return version
 
     def locked(self) -> AbstractContextManager[None]:

@@ -1,0 +1,109 @@
+"""Which processes use a database, and whether they use the files that its path leads to now.
+
+A process that has a database open in WAL mode holds two shared locks as long as it does: one on
+the database, and one on byte 128 of the -shm file (https://sqlite.org/walformat.html#walidxlocks).
+If a file was deleted or replaced since, the lock is on a file that nobody finds any more: SQLite
+in a new process would begin with another -shm file, and the two processes would overwrite each
+other's changes. `/proc/locks` shows the locks of all processes. To open a file just to ask for
+its locks is not possible: closing it would drop the locks of this process.
+
+Where `/proc/locks` cannot be read, or names other devices than `stat` does (as on btrfs), no
+process is found, and no database is refused.
+"""
+
+import os
+import time
+from pathlib import Path
+from typing import Final
+
+from plantstore.errors import StoreUnreachableError
+
+# A byte of the range that is locked while the database is in use (SHARED_FIRST in SQLite).
+_DATABASE_BYTE: Final = 0x4000_0002
+# The byte that is locked while the -shm file is in use (UNIX_SHM_DMS in SQLite).
+_INDEX_BYTE: Final = 128
+
+# A process that just opens or closes the database has only some of its files for a moment.
+# The wait for it is bounded: about a second in all.
+POLL_SECONDS: Final = 0.01
+POLLS_MAX: Final = 100
+
+
+def insist_on_shared_files(path: str, name: str) -> None:
+    """Wait until all other processes that use a database use the files that its path leads to.
+
+    Args:
+        path: of the database, without symbolic links.
+        name: what messages call the database.
+
+    Raises:
+        StoreUnreachableError: one still uses another file; it is named.
+
+    """
+    polls = 0
+    while stray := _find_stray(path):
+        polls += 1
+        if polls == POLLS_MAX:
+            raise _in_use(name, *stray)
+        time.sleep(POLL_SECONDS)
+
+
+def _in_use(name: str, pid: int, suffix: str) -> StoreUnreachableError:
+    return StoreUnreachableError(
+        f"The database {name} is in use by process {pid}, and the {suffix or 'database'} file of"
+        " that process was moved, replaced or deleted; put the file back, or stop that process"
+    )
+
+
+def _find_stray(path: str) -> tuple[int, str] | None:
+    """Return a process with another file than the path leads to, and which file that is."""
+    users = _holders(path, _DATABASE_BYTE)
+    sharers = _holders(f"{path}-shm", _INDEX_BYTE)
+    for pid in sorted(sharers - users):
+        return pid, ""
+    for pid in sorted(users - sharers):
+        return pid, "-shm"
+    log = _stat(f"{path}-wal")
+    for pid in sorted(users):
+        if log is None or not _may_have_open(pid, log):
+            return pid, "-wal"
+    return None
+
+
+def _holders(path: str, byte: int) -> set[int]:
+    """Return the other processes that hold a lock on a byte of a file."""
+    file = _stat(path)
+    if file is None:
+        return set()
+    place = f"{os.major(file.st_dev):02x}:{os.minor(file.st_dev):02x}:{file.st_ino}"
+    try:
+        lines = Path("/proc/locks").read_text(encoding="ascii").splitlines()
+    except OSError:
+        return set()
+    holders = set()
+    for line in lines:
+        # 1: POSIX  ADVISORY  READ 4242 fd:00:131077 1073741826 1073742335
+        _, kind, *_, pid, where, first, last = line.split()
+        if kind == "POSIX" and where == place and int(first) <= byte:
+            holders |= {int(pid)} if last == "EOF" or byte <= int(last) else set()
+    return holders - {os.getpid()}
+
+
+def _may_have_open(pid: int, file: os.stat_result) -> bool:
+    """Tell whether a process has a file open; if that is hidden from us, it may have."""
+    folder = f"/proc/{pid}/fd"
+    try:
+        for number in os.listdir(folder):  # noqa: PTH208 (the paths here are text)
+            found = _stat(f"{folder}/{number}")
+            if found and os.path.samestat(found, file):
+                return True
+    except OSError:
+        return True
+    return False
+
+
+def _stat(path: str) -> os.stat_result | None:
+    try:
+        return os.stat(path)  # noqa: PTH116 (the paths here are text)
+    except FileNotFoundError:
+        return None

@@ -1,0 +1,192 @@
+"""Files that are not ours, where a command expects a database."""
+
+import contextlib
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from command import run
+from plantstore.plants import NewPlant
+from plantstore.storage.migrate import migrations
+from plantstore.storage.sqlite_owner import APPLICATION_ID
+from service import stored_plants
+
+pytestmark = pytest.mark.engines("sqlite")
+
+COMMANDS = [
+    ["serve", "--port", "0"],
+    ["serve", "--port", "0", "--workers", "2", "--no-migrate"],
+    ["import", "new.jsonl"],
+    ["export"],
+    ["token", "create", "t"],
+    ["token", "list"],
+    ["token", "revoke", "t"],
+    ["check"],
+    ["backup", "copy.db"],
+    ["migrate"],
+]
+
+PROGRAM = """
+import sqlite3, sys
+connection = sqlite3.connect("plants.db", isolation_level=None)
+for statement in sys.argv[1:]:
+    connection.execute(statement).fetchall()
+print("done", flush=True)
+input()
+"""
+WAL = "PRAGMA journal_mode = WAL"
+SONGS = "CREATE TABLE songs (title TEXT)"
+EMPTY = [SONGS, "DROP TABLE songs"]
+A_SONG = "INSERT INTO songs VALUES ('Die Forelle')"
+# Enough that some of it is in the file, and the rest in the journal, before it is committed.
+MANY_SONGS = """
+WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 3000)
+INSERT INTO songs SELECT hex(randomblob(500)) FROM n
+"""
+
+
+# Stores a plant and dies, so that the log stays.
+STORE_AND_DIE = """
+import os, signal, sys
+from plantstore.plants import NewPlant
+from plantstore.storage import open_store
+store = open_store(sys.argv[1])
+store.apply_changes([NewPlant(1, "Rosa")])
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+@contextlib.contextmanager
+def other_program(folder: Path, *statements: str) -> Iterator[None]:
+    """Have another program run SQL, and use the database until it is killed."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", PROGRAM, *statements],
+        cwd=folder,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdin is not None
+    assert process.stdout is not None
+    try:
+        assert process.stdout.readline() == "done\n"
+        yield
+    finally:
+        process.kill()
+        process.wait()
+        process.stdin.close()
+        process.stdout.close()
+
+
+def left_by(*statements: str) -> Callable[[Path], None]:
+    def make(folder: Path) -> None:
+        with other_program(folder, *statements):
+            pass
+
+    return make
+
+
+def make_garbage(folder: Path) -> None:
+    (folder / "plants.db").write_bytes(b"roses are red " * 1000)
+
+
+def make_garbage_with_a_log(folder: Path) -> None:
+    make_garbage(folder)
+    (folder / "plants.db-wal").write_bytes(b"violets are blue " * 1000)
+
+
+def make_newer(folder: Path) -> None:
+    first_schema = [*"".join(migrations("sqlite")[:1]).split(";\n"), WAL]
+    left_by(
+        f"PRAGMA application_id = {APPLICATION_ID}", *first_schema, "PRAGMA user_version = 999"
+    )(folder)
+
+
+def make_a_log_without_a_database(folder: Path) -> None:
+    left_by(WAL, SONGS, A_SONG)(folder)
+    (folder / "plants.db").unlink()
+
+
+def make_a_pipe(folder: Path) -> None:
+    os.mkfifo(folder / "plants.db")
+
+
+def make_a_folder_for_the_log(folder: Path) -> None:
+    (folder / "plants.db-wal").mkdir()
+
+
+CASES: dict[str, tuple[Callable[[Path], None], str]] = {
+    "a log with content": (left_by(SONGS, WAL, A_SONG), "another program's"),
+    "all of it in the log": (left_by(WAL, SONGS, A_SONG), "another program's"),
+    "empty": (left_by("PRAGMA application_id = 7"), "another program's"),
+    "empty, with a log": (left_by(*EMPTY, WAL, "PRAGMA application_id = 7"), "another program's"),
+    "a large page in the log": (
+        left_by("PRAGMA page_size = 65536", WAL, SONGS, A_SONG),
+        "another program's",
+    ),
+    "a journal to play back": (
+        left_by("PRAGMA cache_size = 10", SONGS, MANY_SONGS, "BEGIN", MANY_SONGS),
+        "another program's",
+    ),
+    "garbage": (make_garbage, "not a database"),
+    "garbage with a log": (make_garbage_with_a_log, "not a database"),
+    "of a newer version": (make_newer, "newer Plant Store"),
+    "a log without a database": (make_a_log_without_a_database, "put the database back"),
+    "a pipe": (make_a_pipe, "not a regular file"),
+    "a folder for the log": (make_a_folder_for_the_log, "not a regular file"),
+}
+
+
+def contents(folder: Path) -> dict[str, bytes | None]:
+    return {file.name: file.read_bytes() if file.is_file() else None for file in folder.iterdir()}
+
+
+def assert_refused(folder: Path, said: str, commands: list[list[str]]) -> None:
+    (folder / "new.jsonl").write_text('{"id":1,"name":"Rosa"}\n', encoding="utf-8")
+    before = contents(folder)
+
+    for command in commands:
+        done = run(folder, *command)
+        assert (done.returncode, done.stdout) == (1, ""), command
+        [line] = done.stderr.splitlines()
+        assert line.startswith("plantstore: "), command
+        assert "plants.db" in line, command
+        assert said in line, command
+        assert contents(folder) == before, command
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_a_file_that_is_not_ours_is_refused_and_left_as_it_is(tmp_path: Path, case: str) -> None:
+    make, said = CASES[case]
+
+    make(tmp_path)
+
+    assert_refused(tmp_path, said, [["serve", "--port", "0"], ["export"], ["migrate"]])
+
+
+def test_every_command_refuses_the_database_of_another_program_in_use_or_not(
+    tmp_path: Path,
+) -> None:
+    with other_program(tmp_path, WAL, SONGS, A_SONG):
+        assert_refused(tmp_path, "another program's", COMMANDS)
+
+    assert_refused(tmp_path, "another program's", COMMANDS)
+
+
+def test_our_database_opens_when_all_of_it_is_in_its_log(tmp_path: Path, database: str) -> None:
+    with other_program(tmp_path, *EMPTY, WAL):
+        program = [sys.executable, "-c", STORE_AND_DIE, database]
+        subprocess.run(program, check=False, timeout=60)
+    assert (tmp_path / "plants.db").read_bytes()[68:72] == bytes(4), "the file does not say whose"
+
+    done = run(tmp_path, "check")
+
+    assert (done.returncode, done.stdout) == (
+        0,
+        "Plants: 1, tokens: 0, schema: 2\nNo problem was found\n",
+    )
+    assert stored_plants(database) == {1: NewPlant(1, "Rosa")}

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 import pytest
 
 from harness import table, write_result
+from measured import OPERATIONS
 
 
 class Soak:
@@ -43,3 +44,56 @@ def soak(all_rows: Soak) -> Soak:
     """Return what a test adds a row to, whose duration counts from here."""
     all_rows.began = time.monotonic()
     return all_rows
+
+
+class Findings:
+    """What was measured of attacks, in three tables."""
+
+    def __init__(self) -> None:
+        self.costs: list[list[str]] = []
+        self.kept: list[list[str]] = []
+        self.waits: list[list[str]] = []
+
+    def as_text(self) -> str:
+        costs = table(
+            ["request", "client", "bytes in", "in and out", "CPU µs", "ns a byte", "times"],
+            self.costs,
+        )
+        kept = table(["sent", "connections", "bytes sent", "bytes kept", "a byte"], self.kept)
+        waits = table(["200 connections send", *OPERATIONS], self.waits)
+        return _FINDINGS.format(costs=costs, kept=kept, waits=waits)
+
+
+_FINDINGS = """\
+# What attacks cost
+
+## CPU
+
+The CPU time of the server, all threads, for one request; and how many times that of a good create
+of as many bytes, in and out. The bound is 20. A request in many packets counts with their headers.
+
+{costs}
+
+## Memory
+
+What the server keeps of a connection that sends this and waits. The bound is 4 times the bytes
+sent, and 64 KiB.
+
+{kept}
+
+## Fairness
+
+How long one honest client waits for each operation, beside 200 connections that send the same
+request again and again: the 99th percentile, in ms. The bound is 1,000.
+
+{waits}
+
+`make soak` repeats it."""
+
+
+@pytest.fixture(scope="session")
+def findings() -> Iterator[Findings]:
+    found = Findings()
+    yield found
+    if found.costs and found.kept and found.waits:
+        write_result("adversary", found.as_text())

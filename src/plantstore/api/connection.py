@@ -108,11 +108,6 @@ class BoundedConnection(HttpProtocol):
             raise self._head_too_large()
         super().on_headers_complete()
 
-    def on_body(self, body: bytes) -> None:
-        """Take a piece of the body."""
-        self._framing.head_bytes = 0
-        super().on_body(body)
-
     def on_message_complete(self) -> None:
         """End the request."""
         super().on_message_complete()

@@ -179,6 +179,18 @@ class HttpProtocol(HttpToolsProtocol):
         )
         self._start_asgi_task(self.cycle, self.app)
 
+    def on_body(self, body: bytes) -> None:
+        """Take a piece of the body, which may be a chunk of a single byte."""
+        self._framing.head_bytes = 0
+        request = self.cycle
+        if request.response_complete:
+            return
+        if not request.body:  # or it was told already
+            request.message_event.set()
+        request.body += body
+        if len(request.body) > HIGH_WATER_LIMIT:
+            self._flow.pause_reading()
+
     def on_message_complete(self) -> None:
         """End the request, unless it offers an upgrade and is about to begin again."""
         if not self.parser.should_upgrade():

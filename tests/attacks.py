@@ -1,0 +1,222 @@
+"""The most expensive requests that each kind of client can make, as far as anybody found."""
+
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import count
+from typing import Final
+
+from plantstore.plants import NewPlant
+
+KIB: Final = 1024
+MIB: Final = 1024 * KIB
+
+# Bodies and heads keep this far below the bounds of the service.
+HEAD_BYTES: Final = 31 * KIB
+BODY_BYTES: Final = MIB - 100
+
+# What is stored before: plants of usual size, and plants of a mebibyte under the ids from here.
+USUAL_PLANTS: Final = 5_000
+LARGE_ID: Final = 1_000_000
+LARGE_PLANTS: Final = 64
+
+
+@dataclass(frozen=True)
+class Attack:
+    """A request that is made again and again.
+
+    Attributes:
+        name: what the table calls it.
+        client: `no token`, `read`, `create` or `change`: what its client may do.
+        request: makes the bytes of one request, of the token's header field.
+        times: how often it is measured.
+        piece_bytes: in pieces of how many bytes it is sent; None for one piece.
+
+    """
+
+    name: str
+    client: str
+    request: Callable[[bytes], bytes]
+    times: int = 200
+    piece_bytes: int | None = None
+
+
+def stored() -> Iterator[NewPlant]:
+    """Yield the plants that the service holds."""
+    for id_ in range(USUAL_PLANTS):
+        yield NewPlant(id_, f"Abies balsamea (L.) Mill. {id_}", f"Genus {id_ % 50}")
+    for id_ in range(LARGE_PLANTS):
+        text = ("x" * MIB, "é" * (MIB // 2), "\x01" * (MIB // 6), "🌱" * (MIB // 4))[id_ % 4]
+        yield NewPlant(LARGE_ID + id_, text[:-1])
+
+
+def batched(plants: Iterator[NewPlant]) -> Iterator[list[NewPlant]]:
+    """Yield plants together that are not too large together."""
+    batch: list[NewPlant] = []
+    for plant in plants:
+        batch.append(plant)
+        if len(batch) == USUAL_PLANTS or len(plant.name) > KIB:
+            yield batch
+            batch = []
+    yield batch
+
+
+def get(target: bytes, *fields: bytes) -> Callable[[bytes], bytes]:
+    """Return what makes a GET request."""
+    return lambda token: head(b"GET " + target, token, *fields)
+
+
+def post(body: bytes, target: bytes = b"/plants") -> Callable[[bytes], bytes]:
+    """Return what makes a POST request."""
+    length = b"Content-Length: %d" % len(body)
+    return lambda token: head(b"POST " + target, token, JSON, length) + body
+
+
+def head(start: bytes, *fields: bytes) -> bytes:
+    """Return the head of a request, without the fields that are empty."""
+    lines = [start + b" HTTP/1.1", b"Host: x", *filter(None, fields)]
+    return b"\r\n".join([*lines, b"", b""])
+
+
+def in_chunks(body: bytes, size: int) -> Callable[[bytes], bytes]:
+    """Return what makes a POST request with a body in chunks."""
+    pieces = (body[start : start + size] for start in range(0, len(body), size))
+    chunked = b"".join(b"%x\r\n%b\r\n" % (len(piece), piece) for piece in pieces) + b"0\r\n\r\n"
+    return lambda token: head(b"POST /plants", token, JSON, CHUNKED) + chunked
+
+
+def filled(beginning: bytes, unit: bytes, end: bytes, size: int = BODY_BYTES) -> bytes:
+    """Return a body of a size that repeats a unit."""
+    times = (size - len(beginning) - len(end)) // len(unit)
+    return beginning + unit * times + end
+
+
+def good(size: int) -> Callable[[bytes], bytes]:
+    """Return what makes a good create of about this size, head and answer included."""
+    ids = count(LARGE_ID * 10 + size * 10_000)
+    name = "x" * max(1, (size - 330) // 2)
+
+    def request(token: bytes) -> bytes:
+        body = json.dumps({"id": next(ids), "name": name}).encode()
+        return head(b"POST /plants", token, JSON, b"Content-Length: %d" % len(body)) + body
+
+    return request
+
+
+def fresh(body: bytes) -> Callable[[bytes], bytes]:
+    """Return what makes creates under ids that are free: `%d` stands for the id."""
+    ids = count(LARGE_ID * 100)
+
+    def request(token: bytes) -> bytes:
+        return post(body.replace(b"%d", b"%d" % next(ids)))(token)
+
+    return request
+
+
+JSON: Final = b"Content-Type: application/json"
+CHUNKED: Final = b"Transfer-Encoding: chunked"
+UPGRADE: Final = (b"Connection: Upgrade", b"Upgrade: h2c")
+UNKNOWN: Final = b"Authorization: Bearer plst_0123456789012345678901234567890pV6Ps"
+LONG: Final = b"x" * HEAD_BYTES
+
+ATTACKS: Final = [
+    Attack("the smallest request", "no token", lambda _: b"GET /x HTTP/1.0\r\n\r\n"),
+    Attack("a path of a head's length", "no token", get(b"/" + LONG)),
+    Attack("a path of percent-encoded bytes", "no token", get(b"/" + b"%41" * (HEAD_BYTES // 3))),
+    Attack(
+        "the path of a plant, 31 KiB of digits", "no token", get(b"/plants/" + b"1" * HEAD_BYTES)
+    ),
+    Attack("a hundred fields", "no token", get(b"/healthz", *[b"a:b"] * 99)),
+    Attack("more fields than are taken", "no token", get(b"/healthz", *[b"ab:cd"] * 4_000)),
+    Attack("a field of a head's length", "no token", get(b"/healthz", b"X: " + LONG)),
+    Attack(
+        "a malformed token of 31 KiB", "no token", get(b"/plants", b"Authorization: Bearer " + LONG)
+    ),
+    Attack("a well-formed token that nobody has", "no token", get(b"/plants", UNKNOWN)),
+    Attack("an offer to upgrade", "no token", get(b"/healthz", *UPGRADE, b"X: " + LONG)),
+    Attack(
+        "a body that is refused, in chunks of a byte",
+        "no token",
+        lambda _: in_chunks(b"x" * 60_000, 1)(b""),
+        20,
+    ),
+    Attack("a request in packets of a byte", "no token", get(b"/healthz"), 50, 1),
+    Attack("a field in packets of a byte", "no token", get(b"/healthz", b"X: " + LONG), 3, 1),
+    Attack("Swagger UI", "no token", get(b"/docs")),
+    Attack("a page of a thousand plants", "read", get(b"/plants?limit=1000")),
+    Attack("a page of large plants", "read", get(b"/plants?limit=1000&after=999999"), 50),
+    Attack("a page of control characters", "read", get(b"/plants?limit=1&after=1000001"), 50),
+    Attack("a page of a tag", "read", get(b"/plants?limit=1000&tag=Genus%207")),
+    Attack("a page of a tag of 31 KiB", "read", get(b"/plants?tag=" + LONG)),
+    Attack("a page of a tag in percent-encoding", "read", get(b"/plants?tag=" + b"%C3%A9" * 5_000)),
+    Attack("a large plant", "read", get(b"/plants/1000001"), 50),
+    Attack("an id of 31 KiB of digits", "read", get(b"/plants/" + b"1" * HEAD_BYTES)),
+    Attack("an id with 31 KiB of zeros", "read", get(b"/plants/1." + b"0" * HEAD_BYTES)),
+    Attack("many parameters", "read", get(b"/plants?" + b"a&" * (HEAD_BYTES // 2))),
+    Attack("a small body that is no plant", "create", post(b"{}")),
+    Attack("the id of a large plant", "create", post(b'{"id":1000000,"name":"x"}')),
+    Attack("a large name", "create", fresh(filled(b'{"id":%d,"name":"', b"x", b'"}')), 20),
+    Attack("a large tag", "create", fresh(filled(b'{"id":%d,"name":"a","tag":"', b"x", b'"}')), 20),
+    Attack(
+        "a name of four-byte characters",
+        "create",
+        fresh(filled(b'{"id":%d,"name":"', "🌱".encode(), b'"}')),
+        20,
+    ),
+    Attack(
+        "a name of escaped characters",
+        "create",
+        fresh(filled(b'{"id":%d,"name":"', rb"\u0001", b'"}')),
+        20,
+    ),
+    Attack(
+        "a name of escaped surrogate pairs",
+        "create",
+        fresh(filled(b'{"id":%d,"name":"', rb"\ud83c\udf31", b'"}')),
+        20,
+    ),
+    Attack("lone surrogates", "create", post(filled(b'{"id":1,"name":"', rb"\ud800", b'"}')), 20),
+    Attack(
+        "nested arrays and a lone surrogate",
+        "create",
+        post(filled(b'{"id":1,"name":"\\ud800","x":[', b"[[],[]],", b"[]]}")),
+        20,
+    ),
+    Attack("arrays that nest deeply", "create", post(filled(b'{"x":', b"[", b"")), 20),
+    Attack(
+        "a member again and again", "create", post(filled(b'{"name":"a"', b',"id":1', b"}")), 20
+    ),
+    Attack(
+        "an id of a mebibyte of digits",
+        "create",
+        post(filled(b'{"name":"a","id":', b"1", b"}")),
+        20,
+    ),
+    Attack(
+        "an id with a mebibyte of zeros",
+        "create",
+        post(filled(b'{"name":"a","id":1.', b"0", b"}")),
+        20,
+    ),
+    Attack("numbers", "create", post(filled(b'{"name":"a","id":1,"x":[', b"1e9,", b"1]}")), 20),
+    Attack(
+        "not UTF-8, at the end",
+        "create",
+        post(filled(b'{"id":1,"name":"a","x":"', b"x", b'\xff"}')),
+        20,
+    ),
+    Attack("not JSON, at the end", "create", post(filled(b'{"id":1,"name":"', b"x", b'"]')), 20),
+    Attack("backslashes", "create", post(filled(b'{"id":1,"name":"', rb"\\", b'"]')), 20),
+    Attack(
+        "a body in chunks of a byte",
+        "create",
+        in_chunks(b'{"id":1,"name":"%b"}' % (b"x" * 60_000), 1),
+        20,
+    ),
+    Attack("a body that is too large, in chunks", "create", in_chunks(b"x" * 2 * MIB, 4096), 10),
+    Attack(
+        "the deletion of what is not there",
+        "change",
+        lambda token: head(b"DELETE /plants/-1", token),
+    ),
+]

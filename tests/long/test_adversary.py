@@ -1,0 +1,127 @@
+"""What the most expensive requests cost, beside a good create of the same size."""
+
+import contextlib
+import socket
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import pytest
+
+from attacks import ATTACKS, HEAD_BYTES, KIB, MIB, Attack, batched, get, good, head, stored
+from measured import Measured, between, good_create_seconds, resident_bytes
+from service import Service
+
+# No request may cost more than so many times a good create of the same bytes, in and out.
+COST_MAX = 20
+
+# No connection may keep more than so many times the bytes that it sent, and so much beside.
+KEPT_MAX = 4
+KEPT_SLACK_BYTES = 64 * KIB
+
+SIZES = [500, 1 * KIB, 10 * KIB, 100 * KIB, MIB, 2 * MIB]
+SCOPES = {
+    "read": ["plants:read"],
+    "create": ["plants:create"],
+    "change": ["plants:update", "plants:delete"],
+}
+
+
+@pytest.fixture(scope="module")
+def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+    with Service(tmp_path_factory.mktemp("adversary")) as running:
+        for plants in batched(stored()):
+            running.change(*plants)
+        yield running
+
+
+@pytest.fixture(scope="module")
+def tokens(service: Service) -> dict[str, bytes]:
+    secrets = {name: service.token(*scopes, name=name) for name, scopes in SCOPES.items()}
+    fields = {name: b"Authorization: Bearer " + secret.encode() for name, secret in secrets.items()}
+    return fields | {"no token": b""}
+
+
+@pytest.fixture(scope="module")
+def good_seconds(service: Service, tokens: dict[str, bytes]) -> Callable[[int], float]:
+    points = []
+    for size in SIZES:
+        # Those that are small are committed together, as under load.
+        connections, times = (32, 30) if size < MIB else (1, 20)
+        attack = Attack("good", "create", good(size), times)
+        rounds = [
+            good_create_seconds(service, attack, tokens["create"], connections) for _ in range(5)
+        ]
+        points.append((rounds[0][0], median(seconds for _, seconds in rounds)))
+    return between(points)
+
+
+@pytest.mark.parametrize("attack", ATTACKS, ids=lambda attack: attack.name)
+def test_no_request_costs_many_times_a_good_create_of_its_size(
+    service: Service,
+    tokens: dict[str, bytes],
+    findings: Any,
+    good_seconds: Callable[[int], float],
+    attack: Attack,
+) -> None:
+    measured = Measured(service, attack, tokens[attack.client])
+
+    times = measured.seconds / good_seconds(measured.bytes)
+    findings.costs.append(
+        [
+            attack.name,
+            attack.client,
+            f"{measured.sent:,}",
+            f"{measured.bytes:,}",
+            f"{measured.seconds * 1e6:,.0f}",
+            f"{measured.seconds * 1e9 / measured.bytes:,.1f}",
+            f"{times:.1f}",
+        ]
+    )
+    assert not measured.statuses & {0, 500}
+    assert times <= COST_MAX
+
+
+# What a connection sends and then leaves as it is.
+HELD: dict[str, tuple[Callable[[bytes], bytes], int]] = {
+    "nothing": (lambda _: b"", 1000),
+    "a request that was answered": (get(b"/healthz"), 1000),
+    "an unfinished head of small fields": (lambda _: head(b"GET /", *[b"a:b"] * 98)[:-2], 1000),
+    "an unfinished head": (lambda _: head(b"GET /", b"X: " + b"x" * HEAD_BYTES)[:-2], 500),
+    "requests sent ahead": (lambda _: head(b"GET /healthz") * 2000, 200),
+    "an unfinished body": (
+        lambda token: head(b"POST /plants", token, b"Content-Type: application/json",
+                           b"Content-Length: 1000000") + b"x" * 100_000, 200,
+    ),
+    "an unfinished body in chunks of a byte": (
+        lambda token: head(b"POST /plants", token, b"Content-Type: application/json",
+                           b"Transfer-Encoding: chunked") + b"1\r\nx\r\n" * 20_000, 200,
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("what", HELD)
+def test_no_connection_keeps_many_times_what_it_sent(
+    tmp_path: Path, findings: Any, what: str
+) -> None:
+    request, connections = HELD[what]
+    with Service(tmp_path) as service, contextlib.ExitStack() as stack:
+        data = request(b"Authorization: Bearer " + service.token().encode())
+        client = service.client(None)
+        assert client.send("GET", "/healthz").status == 200
+        before = resident_bytes(service)
+
+        for _ in range(connections):
+            opened = socket.create_connection(("127.0.0.1", service.port), timeout=60)
+            stack.enter_context(opened)
+            opened.sendall(data)
+        assert client.send("GET", "/healthz").status == 200
+        kept = (resident_bytes(service) - before) / connections
+        client.close()
+
+    per_byte = f"{kept / len(data):.1f}" if data else "-"
+    findings.kept.append(
+        [what, f"{connections:,}", f"{len(data):,}", f"{kept:,.0f}", per_byte],
+    )
+    assert kept <= KEPT_MAX * len(data) + KEPT_SLACK_BYTES

@@ -1,0 +1,134 @@
+"""How long an honest client waits beside many greedy ones, and whether the process lives."""
+
+import contextlib
+import json
+import resource
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from attacks import ATTACKS, MIB, batched, stored
+from measured import OPERATIONS, resident_bytes
+from plantstore.plants import NewPlant
+from service import Client, Service
+
+GREEDY = Path(__file__).parents[1] / "greedy.py"
+CONNECTIONS = 200
+SECONDS = 8.0
+
+# How long an honest client may wait at the 99th percentile.
+WAIT_MS_MAX = 1000
+
+ADDRESS_SPACE_BYTES = 512 * MIB
+
+SCOPES = {
+    "no token": [],
+    "read": ["plants:read"],
+    "create": ["plants:create"],
+    "change": ["plants:update", "plants:delete"],
+}
+KINDS = {attack.name: attack.client for attack in ATTACKS if attack.piece_bytes is None}
+
+
+@pytest.fixture
+def service(tmp_path: Path) -> Iterator[Service]:
+    with Service(tmp_path) as running:
+        for plants in batched(stored()):
+            running.change(*plants)
+        yield running
+
+
+@contextlib.contextmanager
+def greedy(service: Service, names: list[str]) -> Iterator[subprocess.Popen[str]]:
+    """Run greedy connections while the block does, and for a bounded time."""
+    tokens = {
+        client: service.token(*scopes, name=client) if scopes else ""
+        for client, scopes in SCOPES.items()
+    }
+    command = [sys.executable, str(GREEDY), str(service.port), str(SECONDS), str(CONNECTIONS)]
+    with subprocess.Popen(
+        command,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        env=service.env | {"PYTHONPATH": ":".join(sys.path)},
+    ) as process:
+        assert process.stdin is not None
+        json.dump({name: tokens[KINDS[name]] for name in names}, process.stdin)
+        process.stdin.close()
+        yield process
+
+
+class Honest:
+    """One client that does each operation in turn, and notes how long it waits."""
+
+    def __init__(self, service: Service) -> None:
+        self.client = service.client(service.token(name="honest"))
+        self.milliseconds: dict[str, list[float]] = {name: [] for name in OPERATIONS}
+        self.statuses: set[int] = set()
+        self._ids = count(-1, -1)
+
+    def work(self) -> None:
+        client, id_ = self.client, next(self._ids)
+        self._time("health", lambda: client.send("GET", "/healthz"))
+        self._time("create", lambda: client.post(NewPlant(id_, "a")))
+        self._time("show", lambda: client.send("GET", f"/plants/{id_}"))
+        self._time("list", lambda: client.send("GET", "/plants?limit=10"))
+        self._time("replace", lambda: client.send_record("PUT", f"/plants/{id_}", "b", None))
+        self._time("delete", lambda: client.send("DELETE", f"/plants/{id_}"))
+
+    def _time(self, name: str, act: Any) -> None:
+        began = time.perf_counter()
+        self.statuses.add(act().status)
+        self.milliseconds[name].append((time.perf_counter() - began) * 1e3)
+
+    def p99(self, name: str) -> float:
+        values = sorted(self.milliseconds[name])
+        return values[min(len(values) - 1, int(len(values) * 0.99))]
+
+
+def work_while_running(client: Client, honest: Honest, process: subprocess.Popen[str]) -> None:
+    while process.poll() is None:
+        honest.work()
+    client.close()
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_an_honest_client_waits_less_than_a_second_beside_greedy_ones(
+    service: Service, findings: Any, name: str
+) -> None:
+    honest = Honest(service)
+
+    with greedy(service, [name]) as process:
+        work_while_running(honest.client, honest, process)
+        assert process.stdout is not None
+        statuses = json.loads(process.stdout.read())
+
+    waits = [honest.p99(operation) for operation in OPERATIONS]
+    findings.waits.append([name, *(f"{wait:,.0f}" for wait in waits)])
+    assert "500" not in statuses
+    assert max(waits) < WAIT_MS_MAX, (name, waits)
+
+
+def test_in_a_small_address_space_all_attacks_at_once_cost_503s_at_worst(service: Service) -> None:
+    honest = Honest(service)
+    honest.work()
+    limit = (ADDRESS_SPACE_BYTES, ADDRESS_SPACE_BYTES)
+    resource.prlimit(service.process.pid, resource.RLIMIT_AS, limit)
+
+    with greedy(service, list(KINDS)) as process:
+        work_while_running(honest.client, honest, process)
+        assert process.stdout is not None
+        statuses = json.loads(process.stdout.read())
+
+    assert service.process.poll() is None
+    assert "500" not in statuses
+    assert honest.statuses <= {200, 204, 404, 503}
+    assert not any("Traceback" in line or "MemoryError" in line for line in service.log)
+    assert resident_bytes(service) < ADDRESS_SPACE_BYTES

@@ -36,7 +36,7 @@ format: $(VENV)/.dev ## format the code
 	$(BIN)/ruff format
 	$(BIN)/ruff check --fix
 
-soak: $(VENV)/.soak ## inject faults for some ten minutes, into benchmarks/results/soak.md
+soak: $(VENV)/.soak ## inject faults and attack for some twenty minutes, into benchmarks/results/
 	$(BIN)/pytest -q tests/long
 
 bench: $(VENV)/.dev ## measure into benchmarks/results/ (needs wrk and sqlite3; CSV=plants.csv imports it too)

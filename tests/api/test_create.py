@@ -279,6 +279,16 @@ def test_what_nobody_foresaw_is_answered_with_a_fixed_message_and_told_to_the_ob
     assert [failed.request_id] == ids
 
 
+def test_too_little_memory_is_answered_with_503() -> None:
+    async def test(world: World) -> None:
+        world.store.failure = MemoryError()
+        answer = await world.post()
+        assert_error(answer, 503, ErrorCode.OVERLOADED)
+        assert int(answer.headers["Retry-After"]) in range(1, 6)
+
+    assert not run(test).told(RequestFailed)
+
+
 def test_other_paths_and_methods_are_404_and_405_with_an_error_record() -> None:
     async def test(world: World) -> None:
         for path in ("/", "/Plants", "/plants/1/", "/plants/1/2", "/x" * 1000):

@@ -1,7 +1,10 @@
 """The application, composed from what it is given."""
 
+import asyncio
 import gc
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Final
 
 from falcon import ResponseOptions
 from falcon.asgi import App, Request, Response
@@ -18,6 +21,9 @@ from plantstore.observe import AnswerObserver, Observer
 from plantstore.reader import GroupRead
 from plantstore.store import Store
 from plantstore.writer import GroupCommit
+
+# Threads for what waits for the store and is neither a change nor a read of plants.
+LOOKUP_THREADS_MAX: Final = 4
 
 
 def create_app(
@@ -104,6 +110,9 @@ class _Lifespan:
         # Nor does what a request or a connection leaves behind need the collector: nothing of
         # it refers to itself. It still looks, for what nobody foresaw, but a thirtieth as often.
         gc.set_threshold(20_000, 20, 100)
+        # Look-ups of tokens, probes, metrics: short, and serialized by the store anyway.
+        executor = ThreadPoolExecutor(LOOKUP_THREADS_MAX, thread_name_prefix="lookup")
+        asyncio.get_running_loop().set_default_executor(executor)
         self._reader.start()
         self._writer.start()
         self._on_startup()

@@ -121,6 +121,12 @@ def handle_errors(app: App[Request, Response], observe: Observer) -> None:
         message = "The service met an unexpected error"
         answer(req, resp, ErrorCode.INTERNAL, status, message)
 
+    async def on_no_memory(
+        req: Request, resp: Response, _error: MemoryError, params: dict[str, Any]
+    ) -> None:
+        message = "The service has too little memory now; sending the request again is safe"
+        await on_foreseen(req, resp, RequestError(ErrorCode.OVERLOADED, message), params)
+
     def serialize(req: Request, resp: Response, error: HTTPError) -> None:
         code, message = _of_framework(req, error)
         ours = RequestError(code, message or HTTPStatus(error.status_code).phrase)
@@ -128,6 +134,7 @@ def handle_errors(app: App[Request, Response], observe: Observer) -> None:
 
     app.add_error_handler(Exception, on_unforeseen)
     app.add_error_handler(RequestError, on_foreseen)
+    app.add_error_handler(MemoryError, on_no_memory)
     app.set_error_serializer(serialize)
 
 

@@ -28,6 +28,7 @@ from plantstore.cli.processes import (
     OTHER_FILES_MAX,
     Stop,
     Workers,
+    bound_address_space,
     raise_file_limit,
     server_config,
 )
@@ -51,6 +52,7 @@ def run(settings: Settings) -> None:
     # Uvicorn stops in good order, and then raises the signal again for us.
     signal.signal(signal.SIGTERM, _exit)
     signal.signal(signal.SIGINT, _exit)
+    bound_address_space()
     log = configure_logs()
     _rate_limit(settings)
     _check_tls(settings)
@@ -79,6 +81,7 @@ def _build_app(
     log: Outbox | None = None,
 ) -> ASGIApp:
     """Wire one process: with several workers, each calls this for itself, without a log."""
+    bound_address_space()
     log = log or configure_logs()
     metrics = Metrics(metrics_folder)
     metrics.watch_log(lambda: log.dropped)

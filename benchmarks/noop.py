@@ -78,9 +78,10 @@ def serve(
 
     def build_app() -> ASGIApp:
         store = open_store(settings.database)
+        writer = make_writer(store)
         return create_app(
             store=store,
-            writer=make_writer(store),
+            writer=writer,
             reader=reader_class(store, queue_reads_max=1_000, observe=observe),
             gate=Gate(
                 store,
@@ -89,7 +90,7 @@ def serve(
                 rate_limit=Unlimited(),
                 observe=observe,
             ),
-            readiness=Readiness(store, observe),
+            readiness=Readiness(store, writer, observe),
             metrics={"text/plain": lambda: b""},
             bounds=Bounds(
                 request_seconds=settings.request_seconds,

@@ -78,6 +78,13 @@ def head(start: bytes, *fields: bytes) -> bytes:
     return b"\r\n".join([*lines, b"", b""])
 
 
+def put_large(token: bytes) -> bytes:
+    """Return a request that replaces a large plant by one of the same size."""
+    body = filled(b'{"name":"', b"x", b'"}')
+    target = b"PUT /plants/%d" % (LARGE_ID + LARGE_PLANTS - 1)
+    return head(target, token, JSON, b"Content-Length: %d" % len(body)) + body
+
+
 def in_chunks(body: bytes, size: int) -> Callable[[bytes], bytes]:
     """Return what makes a POST request with a body in chunks."""
     pieces = (body[start : start + size] for start in range(0, len(body), size))
@@ -219,4 +226,5 @@ ATTACKS: Final = [
         "change",
         lambda token: head(b"DELETE /plants/-1", token),
     ),
+    Attack("a plant of a mebibyte in the place of another", "change", put_large),
 ]

@@ -7,16 +7,22 @@ at all, one after the other; so whatever happens to a store, it holds one of the
 
 import bisect
 import contextlib
+import itertools
 import random
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple, TypeAlias
 
 from disk import Disk, Fault
+from plantstore.decision import decide
 from plantstore.errors import StoreUnavailableError
 from plantstore.plants import NewPlant, Plant
 from plantstore.storage.sqlite import SQLiteStore
-from plantstore.store import Change, Deletion, Outcome, Replacement, decide, scan
+from plantstore.storage.sqlite_log import Log
+from plantstore.store import Change, Deletion, Outcome, Replacement, scan
 from plantstore.tokens import SCOPES, TokenRecord, digest
+
+# What the log is bounded to: a few batches.
+LOG_BYTES = 32_768
 
 Act: TypeAlias = list[Change] | TokenRecord
 
@@ -139,7 +145,10 @@ def tune(store: SQLiteStore, chance: random.Random) -> None:
     """Make the log short, so that it is checkpointed, begun again and cut back often."""
     for connection in (store._writes, store._tokens):  # noqa: SLF001
         connection.pragma("wal_autocheckpoint", chance.choice([1, 8, 30]))
-        connection.pragma("journal_size_limit", 32_768)
+        connection.pragma("journal_size_limit", LOG_BYTES)
+    # Each look at this clock is a second later, so nobody is waited for.
+    seconds = itertools.count()
+    store._log = Log(store._writes, LOG_BYTES, lambda: next(seconds))  # noqa: SLF001
 
 
 def live(
@@ -157,6 +166,7 @@ def live(
             ledger.do(store, act)
             if chance.random() < 0.05:
                 reads.close()
+                store.trim()
             elif chance.random() < 0.05:
                 # While it is read, the log cannot begin again, nor be copied beyond it.
                 next(reads.enter_context(contextlib.closing(store.scan_plants())))
@@ -173,6 +183,7 @@ def live_with_a_fault(ledger: Ledger, disk: Disk, chance: random.Random, fault: 
         for act in acts(chance, 8):
             ledger.do(store, act)
             assert ledger.read(store) == [], "reads go on"
+            store.trim()
         disk.heal()
         for act in acts(chance, 3):
             assert ledger.do(store, act), "it stores again"

@@ -1,7 +1,7 @@
 """The application in this process, with a clock that the test sets."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import httpx
@@ -17,7 +17,7 @@ from plantstore.errors import ErrorCode
 from plantstore.plants import NewPlant
 from plantstore.reader import GroupRead
 from plantstore.storage.memory import MemoryStore
-from plantstore.store import Page, Store
+from plantstore.store import Change, Outcome, Page, Store
 from plantstore.tokens import SCOPES, TokenRecord, digest, mint
 from plantstore.writer import GroupCommit
 
@@ -42,7 +42,7 @@ open_new_store: Callable[[], Store] = MemoryStore
 
 
 class WatchedStore:
-    """A store that counts its look-ups of tokens, and fails them, or its reads, when told to."""
+    """A store that counts its look-ups of tokens, and fails them, reads or writes when told to."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -50,6 +50,7 @@ class WatchedStore:
         self.probes = 0
         self.failure: Exception | None = None
         self.read_failure: Exception | None = None
+        self.write_failure: Exception | None = None
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._store, name)
@@ -63,6 +64,11 @@ class WatchedStore:
         if self.failure is not None:
             raise self.failure
         return self._store.find_token(digest)
+
+    def apply_changes(self, changes: Sequence[Change]) -> list[Outcome]:
+        if self.write_failure is not None:
+            raise self.write_failure
+        return self._store.apply_changes(changes)
 
     def list_plants(self, *, after: int | None, limit: int, tag: str | None) -> Page:
         if self.read_failure is not None:
@@ -97,11 +103,14 @@ class World:
             queue_characters_max=100_000,
             batch_plants_max=10,
             observe=self.events.append,
+            monotonic=lambda: self.now,
         )
         self.reader = GroupRead(
             self.store, queue_reads_max=queue_reads_max, observe=self.events.append
         )
-        self.readiness = Readiness(self.store, self.events.append)
+        self.readiness = Readiness(
+            self.store, self.writer, self.events.append, monotonic=lambda: self.now
+        )
         budget = Budget(incoming_bytes_max=2**20, unsent_bytes_max=2**20, unsent_answers_max=100)
         self.app = create_app(
             store=self.store,

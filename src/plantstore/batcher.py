@@ -2,53 +2,57 @@
 
 Theory of operation
 -------------------
-To hand a request to another thread, and its answer back, costs more than many a
-request. So they cross over together:
+To hand a request to another thread costs more than many a request. So they cross
+over together:
 
     event loop: submit, submit, submit --batch--> queue --> thread: run
          ^                                                    |
          +--------------- one wake-up for them all -----------+
 
 The event loop gathers the requests of one turn of its own into a batch, and hands
-the batch over at the end of that turn. The thread takes every batch that waits, up
-to a bound, runs them in one call, and then wakes the event loop once to answer all
-their callers. It never waits for a batch to fill: batches form while the previous
-call runs, so they are small when the service is idle and large when it is busy.
+it over at the end of that turn. The thread takes every batch that waits, up to a
+bound, runs them in one call, and wakes the event loop once to answer all callers.
+It never waits for a batch to fill: batches form while the previous call runs, so
+they are small when the service is idle and large when it is busy.
 
 Rule 1: no caller is answered before the call that holds its request returned. A
     batch is answered in one place, with what the call returned for it.
-Rule 2: a caller that goes away loses its answer, never its neighbours'. All
-    callers of a batch await one future, and that future cannot be cancelled.
+Rule 2: a caller that goes away loses its answer, never its neighbours'. All await
+    one future, which cannot be cancelled.
 Rule 3: a full queue refuses at once; waiting longer would only hide overload.
     Requests count from `submit` to their answer, in number and in weight.
 Rule 4: one bad request never fails its neighbours. If a call meets an error that
     nobody foresaw, its requests are tried again one by one, and only those that
     bring it about fail.
-Rule 5: a failed call fails its callers and nothing else. The thread goes on with
-    the next batch. Nothing ends the thread but `close`.
+Rule 5: a failed call fails its callers and nothing else. Only `close` ends the thread.
 Rule 6: closing refuses what comes, and runs and answers what came.
+Rule 7: a call is bounded in number and in weight, so that nobody waits long for it.
 
 A batch has one owner at a time: the event loop until it is put into the queue, the
 thread until it is answered. Hence there are no locks but the queue's.
 """
 
 import asyncio
+import contextlib
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from queue import SimpleQueue
-from typing import Generic, TypeVar
+from queue import Empty, SimpleQueue
+from typing import Final, Generic, TypeVar
 
 from plantstore.errors import ErrorCode, RequestError, StoreUnavailableError
 
 RequestT = TypeVar("RequestT")
 ResultT = TypeVar("ResultT")
 
+# How long the thread waits for a request before it counts as idle.
+IDLE_SECONDS: Final = 1.0
+
 
 class _Answer(asyncio.Future[Sequence[ResultT | RequestError]]):
     """What all callers of a batch await; it does not let one of them cancel it.
 
-    A cancelled task asks the future that it awaits to cancel. Told no, it takes
-    its cancellation up when the future is done: one call later.
+    A cancelled task asks the future that it awaits to cancel. Told no, it is cancelled
+    when the future is done: one call later.
     """
 
     def cancel(self, msg: object = None) -> bool:  # noqa: ARG002 (the signature is asyncio's)
@@ -73,13 +77,15 @@ class Batcher(Generic[RequestT, ResultT]):
 
     Args:
         run: returns a result for each request; called by the thread alone.
-        explain: is told of the error of a call and the number of its requests,
-            on the thread, and returns what their callers get.
-        name: the thread's.
+        explain: is told of the error of a call and the number of its requests, on
+            the thread, and returns what their callers get.
+        name: of the thread.
         waiting_max: requests that may wait.
-        weight_max: what all that wait may weigh; the request that reaches it is
-            still taken.
+        weight_max: what all that wait may weigh; the one that reaches it is still taken.
         batch_max: requests in one call.
+        batch_weight_max: what they weigh, unless a single one weighs more.
+        idle: called by the thread once no request came for IDLE_SECONDS; again after
+            as long if it returns False.
 
     """
 
@@ -92,12 +98,16 @@ class Batcher(Generic[RequestT, ResultT]):
         waiting_max: int,
         weight_max: int,
         batch_max: int,
+        batch_weight_max: int,
+        idle: Callable[[], bool] = lambda: True,
     ) -> None:
         self._run = run
         self._explain = explain
+        self._idle = idle
         self._waiting_max = waiting_max
         self._weight_max = weight_max
         self._batch_max = batch_max
+        self._batch_weight_max = batch_weight_max
 
         self._loop: asyncio.AbstractEventLoop
         self._thread = threading.Thread(target=self._serve, name=name, daemon=True)
@@ -106,6 +116,7 @@ class Batcher(Generic[RequestT, ResultT]):
         self._accepts = False
         self._waiting = 0
         self._weight = 0
+        self._is_idle = True
 
     def start(self) -> None:
         """Begin to accept requests, on the running event loop."""
@@ -134,10 +145,12 @@ class Batcher(Generic[RequestT, ResultT]):
             raise StoreUnavailableError("The service is stopping; nothing was done")
         if self.is_full():
             raise RequestError(ErrorCode.OVERLOADED, "Too many requests wait; nothing was done")
-        batch = self._open
-        if batch is None:
-            batch = self._open = _Batch(self._loop)
+        if self._open is not None and self._open.weight + weight > self._batch_weight_max:
+            self._hand_over()
+        if self._open is None:
+            self._open = _Batch(self._loop)
             self._loop.call_soon(self._hand_over)
+        batch = self._open
         position = len(batch.requests)
         batch.requests.append(request)
         batch.weight += weight
@@ -153,12 +166,7 @@ class Batcher(Generic[RequestT, ResultT]):
         return result
 
     async def close(self) -> bool:
-        """Refuse what comes from now on; return when all that came is answered.
-
-        Returns:
-            Whether it was accepting until now.
-
-        """
+        """Refuse what comes; return when all is answered: whether it accepted until now."""
         if not self._accepts:
             return False
         self._accepts = False
@@ -193,29 +201,45 @@ class Batcher(Generic[RequestT, ResultT]):
             requests = [request for batch in batches for request in batch.requests]
             results = self._results(requests)
             self._loop.call_soon_threadsafe(self._answer, batches, results)
+            self._is_idle = False
 
     def _calls(self) -> Iterator[list[_Batch[RequestT, ResultT]]]:
         """Yield the batches of one call after the other, until closed."""
         taken: list[_Batch[RequestT, ResultT]] = []
-        requests = 0
+        requests = weight = 0
         while True:
             if taken and self._queue.empty():
                 yield taken
-                taken, requests = [], 0
-            batch = self._queue.get()
-            if taken and (batch is None or requests + len(batch.requests) > self._batch_max):
+                taken, requests, weight = [], 0, 0
+            batch = self._next_batch()
+            if taken and (
+                batch is None
+                or requests + len(batch.requests) > self._batch_max
+                or weight + batch.weight > self._batch_weight_max
+            ):
                 yield taken
-                taken, requests = [], 0
+                taken, requests, weight = [], 0, 0
             if batch is None:
                 return
             taken.append(batch)
             requests += len(batch.requests)
+            weight += batch.weight
+
+    def _next_batch(self) -> _Batch[RequestT, ResultT] | None:
+        while not self._is_idle:
+            try:
+                return self._queue.get(timeout=IDLE_SECONDS)
+            except Empty:
+                self._is_idle = True
+                with contextlib.suppress(Exception):  # rule 5
+                    self._is_idle = self._idle()
+        return self._queue.get()
 
     def _results(self, requests: Sequence[RequestT]) -> Sequence[ResultT | RequestError]:
         try:
             return self._run(requests)
         except Exception as error:  # noqa: BLE001 (rules 4 and 5)
-            if len(requests) > 1 and not isinstance(error, RequestError):
+            if len(requests) > 1 and not isinstance(error, RequestError | MemoryError):
                 return [result for request in requests for result in self._results([request])]
             return [self._explained(error, len(requests))] * len(requests)
 

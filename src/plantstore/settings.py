@@ -189,8 +189,8 @@ class Settings:
         Option(
             envvar="PLANTSTORE_QUEUE_READS_MAX",
             min=1,
-            help="Reads that may wait, in each worker; more are answered with 503. "
-            "A thousand of the largest pages wait for about a second.",
+            help="Look-ups that may wait, and listings that may wait, in each worker; more are "
+            "answered with 503.",
         ),
     ] = 1_000
 

@@ -13,9 +13,9 @@ import msgspec
 from plantstore.plants import NewPlant, Plant
 from plantstore.tokens import TokenRecord
 
-# What the names and tags of a page of several plants hold at most, in bytes of UTF-8. A
-# thousand plants of usual size stay well below; a thousand of a mebibyte would fill the memory.
-PAGE_BYTES_MAX: Final = 1024 * 1024
+# What the names and tags of a page of several plants hold at most, in bytes of UTF-8. It bounds
+# what a page costs, and so how long others wait for it. A thousand plants of usual size fit.
+PAGE_BYTES_MAX: Final = 128 * 1024
 
 # Plants in a piece of a scan: enough that the engine does the most of it, few enough to hold.
 SCAN_PLANTS_MAX: Final = 1000
@@ -78,9 +78,9 @@ class Condition(NamedTuple):
 class Store(Protocol):
     """A place that keeps plants and tokens, durably.
 
-    `apply_changes` is called by one thread at a time; `find_plants` and
-    `list_plants` together by one, which may be another; the other methods may be
-    called by any thread at any time.
+    `apply_changes` and `trim` are called by one thread at a time, `find_plants` by
+    one, and `list_plants` by one, which may all be different; the other methods may
+    be called by any thread at any time.
 
     A read sees every change that was made, by any process, before it began.
     Reads never make a change wait.
@@ -103,6 +103,15 @@ class Store(Protocol):
             StoreUnavailableError: each change of the batch was made whole or not
                 at all, and which, nobody knows: it may come to light only when
                 the storage is back.
+
+        """
+        ...
+
+    def trim(self) -> bool:
+        """Give back disk space that is no longer needed; called while no changes come.
+
+        Returns:
+            Whether it is done. If not, for want of a moment without readers, call again later.
 
         """
         ...
@@ -137,7 +146,7 @@ class Store(Protocol):
         ...
 
     def probe(self) -> None:
-        """Return if plants can be read and written, as far as a quick look tells."""
+        """Return if plants can be read and written: write something small, and sync it."""
         ...
 
     def check(self) -> Condition:
@@ -202,49 +211,16 @@ class Store(Protocol):
         ...
 
 
+def page_plants_max(limit: int, tag: str | None) -> int:
+    """Return how many plants a page can hold, up to a limit; each of them holds the tag."""
+    if not tag:
+        return limit
+    return max(1, min(limit, PAGE_BYTES_MAX // len(tag.encode())))
+
+
 def scan(page_after: Callable[[int | None], Page]) -> Generator[list[NewPlant], None, None]:
     """Yield the plants of one page after the other; `page_after` takes an id, None at first."""
     page = Page([], is_last=False)
     while not page.is_last:
         page = page_after(page.plants[-1].id if page.plants else None)
         yield page.plants
-
-
-def decide(
-    changes: Sequence[Change], stored: dict[int, NewPlant]
-) -> tuple[list[Outcome], dict[int, NewPlant | None]]:
-    """Work out a batch, one change after the other, against what is stored.
-
-    Args:
-        changes: the batch, in order.
-        stored: every plant of the store whose id the batch names; it becomes
-            what is stored afterwards.
-
-    Returns:
-        An outcome for each change, and the difference that they make: by id,
-        the plant that is to be there, or None where none is.
-
-    """
-    outcomes: list[Outcome] = []
-    difference: dict[int, NewPlant | None] = {}
-    for change in changes:
-        if isinstance(change, NewPlant):
-            there = stored.get(change.id)
-            if there is None:
-                stored[change.id] = difference[change.id] = change
-                outcomes.append(Outcome.STORED)
-            elif there == change:
-                outcomes.append(Outcome.ALREADY_STORED)
-            else:
-                outcomes.append(Outcome.ID_TAKEN)
-        elif change.id not in stored:
-            outcomes.append(Outcome.NO_SUCH_PLANT)
-        elif isinstance(change, Replacement):
-            plant = NewPlant(change.id, change.plant.name, change.plant.tag)
-            stored[change.id] = difference[change.id] = plant
-            outcomes.append(Outcome.REPLACED)
-        else:
-            del stored[change.id]
-            difference[change.id] = None
-            outcomes.append(Outcome.DELETED)
-    return outcomes, difference

@@ -14,8 +14,9 @@ A failed commit fails its callers and nothing else. Whether it took effect may b
     succeeds when the cause is gone.
 """
 
-from collections.abc import Sequence
-from time import perf_counter
+import math
+import time
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from plantstore.batcher import Batcher
@@ -35,6 +36,16 @@ from plantstore.observe import (
 from plantstore.plants import NewPlant
 from plantstore.store import Change, Deletion, Outcome, Store
 
+# Characters of names and tags in one transaction, unless a single plant has more. It bounds how
+# long its callers and those of the next one wait, and the memory of the text as which a batch
+# goes to the store, in which a character may take six bytes.
+BATCH_CHARACTERS_MAX: Final = 4 * 1024 * 1024
+
+# How long a failed commit counts, unless another succeeds: a probe may find room, or a standby,
+# where a commit does not.
+FAILURE_SECONDS: Final = 10.0
+
+_IN_DOUBT: Final = "the change may or may not be made, and sending it again is safe"
 _NOT_MADE: Final = RequestError(ErrorCode.INTERNAL, "The change could not be made")
 
 
@@ -49,6 +60,7 @@ class GroupCommit:
             the change that reaches it is still taken.
         batch_plants_max: changes in one transaction.
         observe: is told what happens, on either thread.
+        monotonic: a clock in seconds that is never set back.
 
     """
 
@@ -60,9 +72,14 @@ class GroupCommit:
         queue_characters_max: int,
         batch_plants_max: int,
         observe: Observer,
+        monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self._store = store
         self._observe = observe
+        self._monotonic = monotonic
+        self._committed_at = -math.inf
+        self._failed_at = -math.inf
+        self._failure: StoreUnavailableError | None = None
         self._batcher: Batcher[Change, Outcome] = Batcher(
             self._apply,
             self._explain,
@@ -70,6 +87,8 @@ class GroupCommit:
             waiting_max=queue_plants_max,
             weight_max=queue_characters_max,
             batch_max=batch_plants_max,
+            batch_weight_max=BATCH_CHARACTERS_MAX,
+            idle=store.trim,
         )
 
     def start(self) -> None:
@@ -86,13 +105,23 @@ class GroupCommit:
         """Tell whether a change would be refused now."""
         return self._batcher.is_full()
 
+    def seconds_since_commit(self) -> float:
+        """Return how long ago a commit last succeeded; infinity if none did."""
+        return self._monotonic() - self._committed_at
+
+    def recent_failure(self) -> StoreUnavailableError | None:
+        """Return why the last commit failed, if it did, less than FAILURE_SECONDS ago."""
+        failure = self._failure
+        return failure if self._monotonic() - self._failed_at < FAILURE_SECONDS else None
+
     async def submit(self, change: Change) -> Outcome:
         """Make a change, and return when its fate is on disk.
 
         Raises:
             RequestError: OVERLOADED when the queue is full, and nothing is
-                done; STORE_UNAVAILABLE when the commit failed, or the service
-                is stopping; INTERNAL when the store met an unforeseen error.
+                done, or the memory is exhausted; STORE_UNAVAILABLE when the
+                commit failed, or the service is stopping; INTERNAL when the
+                store met an unforeseen error.
 
         """
         return await self._batcher.submit(change, _characters(change))
@@ -103,19 +132,24 @@ class GroupCommit:
             self._observe(WriterStopped())
 
     def _apply(self, changes: Sequence[Change]) -> list[Outcome]:
-        began = perf_counter()
+        began = time.perf_counter()
         outcomes = self._store.apply_changes(changes)
-        self._observe(Committed(outcomes, perf_counter() - began))
+        self._committed_at = self._monotonic()
+        self._failure = None
+        self._observe(Committed(outcomes, time.perf_counter() - began))
         return outcomes
 
     def _explain(self, error: Exception, changes: int) -> RequestError:
+        if isinstance(error, StoreUnavailableError):
+            self._failed_at = self._monotonic()
+            self._failure = error
         self._observe(CommitFailed(error, changes))
         if isinstance(error, StoreUnreachableError):
             return StoreUnavailableError(f"{error.message}; nothing was done")
         if isinstance(error, StoreUnavailableError):
-            return StoreUnavailableError(
-                f"{error.message}; the change may or may not be made, and sending it again is safe"
-            )
+            return StoreUnavailableError(f"{error.message}; {_IN_DOUBT}")
+        if isinstance(error, MemoryError):
+            return RequestError(ErrorCode.OVERLOADED, f"The service is out of memory; {_IN_DOUBT}")
         return _NOT_MADE
 
 

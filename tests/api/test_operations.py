@@ -6,8 +6,10 @@ from typing import Any
 
 import pytest
 
+from plantstore.api.operations import LOOK_SECONDS
 from plantstore.errors import ErrorCode, StoreUnavailableError
 from plantstore.observe import LookupFailed, ReadinessChanged, RequestRefused
+from plantstore.writer import FAILURE_SECONDS
 from world import JSON, METRICS, VALID, World, assert_error, run
 
 
@@ -32,10 +34,44 @@ def test_many_who_ask_within_a_second_share_one_look() -> None:
     run(test)
 
 
-def test_while_the_store_is_away_the_service_is_alive_and_not_ready_and_then_ready_again(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr("plantstore.api.operations.LOOK_SECONDS", 0)
+def test_while_commits_fail_the_service_is_not_ready_though_the_probe_is_answered() -> None:
+    error = StoreUnavailableError("The database cannot be written: disk full")
+
+    async def test(world: World) -> None:
+        assert (await world.client.get("/readyz")).status_code == 200
+        world.store.write_failure = error
+        await world.post()
+        for method in ("GET", "HEAD"):
+            assert (await world.client.request(method, "/readyz")).status_code == 503
+        answer = await world.client.get("/readyz")
+        assert_error(answer, 503, ErrorCode.STORE_UNAVAILABLE)
+        assert answer.json()["message"] == "The database cannot be written: disk full"
+        world.store.write_failure = None
+        await world.post()
+        assert (await world.client.get("/readyz")).status_code == 200
+        world.store.write_failure = error
+        await world.send("DELETE", "/plants/1")
+        assert (await world.client.get("/readyz")).status_code == 503
+        world.now += FAILURE_SECONDS
+        assert (await world.client.get("/readyz")).status_code == 200
+
+    changes = run(test).told(ReadinessChanged)
+    assert [change.error for change in changes] == [error, None, error, None]
+
+
+def test_no_probe_is_made_while_commits_succeed() -> None:
+    async def test(world: World) -> None:
+        await world.post()
+        assert (await world.client.get("/readyz")).status_code == 200
+        assert world.store.probes == 0
+        world.now += 2 * LOOK_SECONDS
+        assert (await world.client.get("/readyz")).status_code == 200
+        assert world.store.probes == 1
+
+    run(test)
+
+
+def test_while_the_store_is_away_the_service_is_alive_and_not_ready_and_then_ready_again() -> None:
     error = StoreUnavailableError(
         "The database cannot be reached", "connection refused by 10.0.0.1"
     )
@@ -44,12 +80,14 @@ def test_while_the_store_is_away_the_service_is_alive_and_not_ready_and_then_rea
         assert (await world.client.get("/readyz")).status_code == 200
         world.store.read_failure = error
         for _ in range(2):
+            world.now += 2 * LOOK_SECONDS
             answer = await world.client.get("/readyz")
             assert_error(answer, 503, ErrorCode.STORE_UNAVAILABLE)
             assert answer.headers["Retry-After"] == "1"
             assert answer.json()["message"] == "The database cannot be reached"
         assert (await world.client.get("/healthz")).status_code == 200
         world.store.read_failure = None
+        world.now += 2 * LOOK_SECONDS
         assert (await world.client.get("/readyz")).status_code == 200
 
     changes = run(test).told(ReadinessChanged)

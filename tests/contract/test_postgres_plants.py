@@ -4,15 +4,16 @@ import contextlib
 import hashlib
 import random
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import pytest
 
 from plantstore.plants import NewPlant, Plant
 from plantstore.storage import open_store
-from plantstore.storage.postgres_plants import page_query
-from plantstore.store import Change, Deletion, Outcome, Replacement, Store
+from plantstore.storage.postgres_plants import SELECT_SIZES, page_query
+from plantstore.store import PAGE_BYTES_MAX, Change, Deletion, Outcome, Replacement, Store
 from postgres import connected, execute, in_the_way, is_waiting, wait_until
 
 PLANT = NewPlant(1, "Abies balsamea (L.) Mill.", "Abies")
@@ -48,7 +49,7 @@ def test_a_tag_that_no_plant_can_have_lists_none(store: Store) -> None:
 
 
 def test_a_page_of_large_plants_is_cut_short_but_never_empty(store: Store) -> None:
-    plants = [NewPlant(id_, "x" * 400_000) for id_ in range(5)]
+    plants = [NewPlant(id_, "x" * (PAGE_BYTES_MAX * 2 // 5)) for id_ in range(5)]
     plants.append(NewPlant(5, "x" * 2_000_000))
     store.apply_changes(plants)
 
@@ -77,26 +78,6 @@ def test_no_listing_scans_whatever_the_planner_knows(
     assert f"Index Scan using {'plants_by_tag' if tag else 'plants_pkey'}" in plan
     assert "Seq Scan" not in plan
     assert "Sort" not in plan
-
-
-def test_small_requests_about_large_plants_are_decided_in_parts(
-    store: Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("plantstore.storage.postgres_plants.BATCH_BYTES_MAX", 1000)
-    plants = [NewPlant(id_, "x" * 400) for id_ in range(8)]
-    store.apply_changes(plants)
-
-    outcomes = store.apply_changes(
-        [
-            *(plants[0], NewPlant(1, "b"), Deletion(2), NewPlant(2, "new"), Deletion(9)),
-            *(Replacement(3, Plant("c")), Replacement(10, Plant("d")), plants[4]),
-        ]
-    )
-
-    assert [outcome.name for outcome in outcomes] == [
-        *("ALREADY_STORED", "ID_TAKEN", "DELETED", "STORED", "NO_SUCH_PLANT"),
-        *("REPLACED", "NO_SUCH_PLANT", "ALREADY_STORED"),
-    ]
 
 
 @pytest.mark.parametrize(
@@ -209,3 +190,31 @@ def test_two_stores_on_one_database_take_an_id_once(
 
     for thirds in zip(*outcomes, strict=True):
         assert sorted(outcome.name for outcome in thirds) == ["ID_TAKEN", "ID_TAKEN", "STORED"]
+
+
+def blocks_read(url: str, query: str, bindings: Mapping[str, Any] | Sequence[Any]) -> int:
+    """Return how many blocks a query and the sending of its rows look at, TOAST among them."""
+    explain = "EXPLAIN (ANALYZE, BUFFERS, SERIALIZE BINARY, FORMAT JSON) "
+    with connected(url) as connection:
+        [[[found]]] = connection.execute((explain + query).encode(), bindings)
+    return sum(
+        found[part]["Shared Hit Blocks"] + found[part]["Shared Read Blocks"]
+        for part in ("Plan", "Serialization")
+    )
+
+
+def test_of_large_plants_only_those_that_are_returned_are_read(url: str, store: Store) -> None:
+    chance = random.Random(0)
+    plants = [NewPlant(id_, chance.randbytes(50_000).hex()) for id_ in range(100)]
+    store.apply_changes(plants)
+    bindings = {"after": 0, "tag": None, "limit": 1001, "bytes_max": PAGE_BYTES_MAX}
+    query = page_query(None, None).replace(")b", ")s")
+
+    page = blocks_read(url, query, bindings)
+    everything = blocks_read(url, query, bindings | {"bytes_max": 10**9})
+    lock = blocks_read(url, SELECT_SIZES.replace("%b", "%s"), (list(range(100)),))
+
+    assert store.list_plants(after=None, limit=1000, tag=None) == (plants[:1], False)
+    assert everything > 100 * 10
+    assert page < 100
+    assert lock < 300

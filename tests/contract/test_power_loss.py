@@ -79,6 +79,7 @@ def test_a_history_has_the_moments_that_matter_and_comes_out_again(
     cut_back = [step for step in disk.steps if isinstance(step, Resized) and step.file == "-wal"]
     assert len([data for data in headers if len(data) == 32]) > 10, "the log began again often"
     assert cut_back
+    assert Resized("-wal", 0) in disk.steps, "it was trimmed while it was in use"
     assert Removed("-wal") in disk.steps
     assert again.steps == disk.steps
     assert ledger_again.possible == ledger.possible

@@ -6,7 +6,7 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable
 from pathlib import Path
 
 import apsw
@@ -18,10 +18,9 @@ from plantstore.storage import open_store, sqlite_file
 from plantstore.storage.migrate import SchemaPolicy, migrations
 from plantstore.storage.sqlite import SQLiteStore
 from plantstore.storage.sqlite_owner import APPLICATION_ID
-from plantstore.storage.sqlite_plants import AS_JSON, SUM_BYTES, page_query, select_by_id
+from plantstore.storage.sqlite_plants import page_query, sizes_query
 from plantstore.store import (
     PAGE_BYTES_MAX,
-    Change,
     Condition,
     Deletion,
     Outcome,
@@ -71,6 +70,49 @@ def test_a_commit_is_synced_in_full(path: Path) -> None:
 
 def test_sqlite_is_new_enough_to_be_free_of_the_wal_reset_bug() -> None:
     assert tuple(map(int, apsw.sqlite_lib_version().split("."))) >= (3, 51, 3)
+
+
+def test_a_probe_writes_and_changes_nothing(path: Path) -> None:
+    with contextlib.closing(SQLiteStore(str(path))) as store:
+        log = path.with_name("plants.db-wal")
+        before, schema = log.read_bytes(), store.check()
+
+        store.probe()
+
+        assert len(log.read_bytes()) > len(before)
+        assert store.check() == schema
+
+
+def test_while_a_probe_waits_for_another_process_tokens_are_found(path: Path) -> None:
+    with contextlib.closing(SQLiteStore(str(path))) as store:
+        waits, go_on = threading.Event(), threading.Event()
+
+        def wait(_polls: int) -> bool:
+            waits.set()
+            go_on.wait(60)
+            return False
+
+        store._probes.set_busy_handler(wait)  # noqa: SLF001
+        failures: list[Exception] = []
+
+        def probe() -> None:
+            try:
+                store.probe()
+            except StoreUnavailableError as error:
+                failures.append(error)
+
+        with contextlib.closing(apsw.Connection(str(path))) as other:
+            other.execute("BEGIN IMMEDIATE")
+            thread = threading.Thread(target=probe)
+            thread.start()
+            assert waits.wait(60)
+            assert store.find_token(b"") is None
+            go_on.set()
+            thread.join()
+
+        assert [str(failure) for failure in failures] == [
+            "The database cannot be written: database is locked"
+        ]
 
 
 def test_two_stores_on_one_file_take_an_id_once(path: Path) -> None:
@@ -251,13 +293,18 @@ def test_a_folder_that_is_not_there_is_said_so(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("after", [None, 5])
 @pytest.mark.parametrize("tag", [None, "Abies"])
-@pytest.mark.parametrize("result", [AS_JSON, SUM_BYTES])
-def test_no_listing_scans(path: Path, result: str, after: int | None, tag: str | None) -> None:
+@pytest.mark.parametrize("query", [page_query, sizes_query])
+def test_no_listing_scans(
+    path: Path,
+    query: Callable[[int | None, str | None], str],
+    after: int | None,
+    tag: str | None,
+) -> None:
     index = "INTEGER PRIMARY KEY (rowid>?)"
     if tag is not None:
         index = "INDEX plants_by_tag (tag=? AND rowid>?)"
     with contextlib.closing(SQLiteStore(str(path))) as store:
-        explain = f"EXPLAIN QUERY PLAN {page_query(result, after, tag)}"
+        explain = f"EXPLAIN QUERY PLAN {query(after, tag)}"
         bindings = {"after": after, "tag": tag, "limit": 100}
 
         steps = [row[3] for row in store._reads.execute(explain, bindings)]  # noqa: SLF001
@@ -375,35 +422,6 @@ def test_what_is_no_utf_8_is_found_by_a_check_and_hides_no_other_plant(path: Pat
         assert store.find_plants([2]) == {2: shown[1]}
         assert store.apply_changes([Replacement(2, Plant("b"))]) == [Outcome.REPLACED]
         assert store.check().problems == []
-
-
-def test_a_batch_about_plants_of_any_size_is_made_in_parts(
-    path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    most = 10_000
-    monkeypatch.setattr("plantstore.storage.sqlite_plants.BATCH_BYTES_MAX", most)
-    asked: list[int] = []
-
-    def watched(connection: apsw.Connection, ids: Sequence[int]) -> dict[int, NewPlant]:
-        found = select_by_id(connection, ids)
-        asked.append(sum(len(plant.name) for plant in found.values()))
-        return found
-
-    monkeypatch.setattr("plantstore.storage.sqlite_plants.select_by_id", watched)
-    with contextlib.closing(SQLiteStore(str(path))) as store:
-        large = [NewPlant(id_, "x" * 3_000) for id_ in range(20)]
-        store.apply_changes(large)
-
-        changes: list[Change] = [NewPlant(id_, "small") for id_ in range(20)]
-        changes += [Deletion(id_) for id_ in range(10)]
-        changes += large
-        outcomes = store.apply_changes(changes)
-
-        taken, there = Outcome.ID_TAKEN, Outcome.ALREADY_STORED
-        deleted, stored = Outcome.DELETED, Outcome.STORED
-        assert outcomes == [taken] * 20 + [deleted] * 10 + [stored] * 10 + [there] * 10
-        assert sum(asked) > most
-        assert max(asked) <= most
 
 
 def test_without_leave_to_change_it_an_older_schema_stays_as_it_is(path: Path) -> None:

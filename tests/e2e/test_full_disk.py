@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from plantstore.plants import NewPlant
+from postgres import wait_until
 from service import Answer, Client, Service, stored_plants
 
 DISK_BYTES = 4 * 1024 * 1024
@@ -87,6 +88,25 @@ def test_on_a_full_disk_what_is_stored_is_read_and_with_room_again_more_is_store
         client.close()
 
     assert stored_plants(service.database) == stored
+
+
+@pytest.mark.engines("sqlite")
+def test_on_a_full_disk_it_is_not_ready_and_with_room_again_it_is(disk: Path) -> None:
+    with Service(disk) as service:
+        client = service.client(service.token())
+
+        def ready() -> list[int]:
+            return [client.send(method, "/readyz").status for method in ("GET", "HEAD")]
+
+        assert ready() == [200, 200]
+        fill(disk / "filler")
+        assert client.post(NewPlant(1, LARGE * 10)).status == 503
+        assert ready() == [503, 503]
+        assert "full" in client.send("GET", "/readyz").json["message"]
+        (disk / "filler").unlink()
+        wait_until(lambda: ready() == [200, 200])
+        assert client.post(NewPlant(1, LARGE * 10)).status == 200
+        client.close()
 
 
 @pytest.mark.engines("sqlite")

@@ -160,7 +160,7 @@ def test_an_answer_that_takes_longer_than_a_request_may_is_given(
 
 def test_who_does_not_take_an_answer_is_hung_up_on(service: Service) -> None:
     with opened(service.database) as store:
-        store.apply_changes([NewPlant(id_, "x" * 1000) for id_ in range(1000)])
+        store.apply_changes([NewPlant(1, "x" * 1_000_000)])
     token = service.token()
     before = service.open_sockets()
     request = b"GET /plants?limit=1000 HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %b\r\n\r\n"
@@ -182,7 +182,7 @@ def test_of_too_many_who_do_not_take_their_answers_the_slowest_is_hung_up_on(
     options = ["--unsent-answers-max", "2", "--request-seconds", "3600"]
     with Service(tmp_path, *options) as service, contextlib.ExitStack() as stack:
         with opened(service.database) as store:
-            store.apply_changes([NewPlant(id_, "x" * 1000) for id_ in range(1000)])
+            store.apply_changes([NewPlant(1, "x" * 1_000_000)])
         request = b"GET /plants?limit=1000 HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %b\r\n\r\n"
         request %= service.token().encode()
         before = service.open_sockets()
@@ -204,7 +204,7 @@ def test_of_too_many_who_do_not_take_their_answers_the_slowest_is_hung_up_on(
 
 def test_who_takes_an_answer_slowly_gets_it_whole(service: Service) -> None:
     with opened(service.database) as store:
-        store.apply_changes([NewPlant(id_, "x" * 1000) for id_ in range(1000)])
+        store.apply_changes([NewPlant(1, "x" * 1_000_000)])
     request = (
         f"GET /plants?limit=1000 HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {service.token()}"
         "\r\nConnection: close\r\n\r\n"
@@ -222,7 +222,8 @@ def test_who_takes_an_answer_slowly_gets_it_whole(service: Service) -> None:
             while time.monotonic() - began < len(taken) / 65536 / 4 * PATIENCE:
                 os.sched_yield()
 
-    assert len(json.loads(taken.partition(b"\r\n\r\n")[2])) == 1000
+    [plant] = json.loads(taken.partition(b"\r\n\r\n")[2])
+    assert len(plant["name"]) == 1_000_000
 
 
 def test_after_a_time_in_which_the_server_was_held_up_no_request_in_time_is_cut_off(
@@ -360,3 +361,23 @@ def test_past_the_bound_connections_are_refused_and_the_others_are_served(tmp_pa
 
         wait_until(is_served)
     assert any("too_many_connections" in line for line in service.log)
+
+
+def test_the_memory_of_a_large_plant_is_used_again_for_the_next(service: Service) -> None:
+    service.change(NewPlant(1, "é🌱" * 150_000))
+    client = service.client(service.token())
+
+    def page_faults() -> int:
+        stat = Path(f"/proc/{service.process.pid}/stat").read_text(encoding="ascii")
+        return int(stat.rpartition(")")[2].split()[7])
+
+    for _ in range(20):
+        assert client.send("GET", "/plants").status == 200
+    before = page_faults()
+    for _ in range(50):
+        assert client.send("GET", "/plants").status == 200
+
+    assert (page_faults() - before) / 50 < 250, (
+        "a mebibyte has 256 pages, and is there in many forms"
+    )
+    client.close()

@@ -2,6 +2,7 @@
 
 import contextlib
 import socket
+import struct
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from statistics import median
@@ -19,6 +20,8 @@ COST_MAX = 20
 # No connection may keep more than so many times the bytes that it sent, and so much beside.
 KEPT_MAX = 4
 KEPT_SLACK_BYTES = 64 * KIB
+
+RESETS = 100_000
 
 SIZES = [500, 1 * KIB, 10 * KIB, 100 * KIB, MIB, 2 * MIB]
 SCOPES = {
@@ -81,6 +84,36 @@ def test_no_request_costs_many_times_a_good_create_of_its_size(
     )
     assert not measured.statuses & {0, 500}
     assert times <= COST_MAX
+
+
+def test_a_hundred_thousand_resets_leave_nothing(tmp_path: Path, findings: Any) -> None:
+    request = head(b"GET /healthz", b"X: " + b"x" * HEAD_BYTES)
+    with Service(tmp_path) as service:
+        client = service.client(None)
+        assert client.send("GET", "/healthz").status == 200
+        before = resident_bytes(service)
+
+        for _ in range(RESETS):
+            with socket.create_connection(("127.0.0.1", service.port), timeout=60) as opened:
+                opened.sendall(request)
+                assert opened.recv(12) == b"HTTP/1.1 200"
+                opened.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+
+        client = service.client(None)
+        assert client.send("GET", "/healthz").status == 200
+        kept = resident_bytes(service) - before
+        client.close()
+
+    findings.kept.append(
+        [
+            "a request, and a reset",
+            f"{RESETS:,}",
+            f"{len(request):,}",
+            f"{kept / RESETS:,.0f}",
+            "0.0",
+        ]
+    )
+    assert kept < 20 * MIB
 
 
 # What a connection sends and then leaves as it is.

@@ -18,7 +18,7 @@ EVERYTHING = Listing(after=None, limit=10, tag=None)
 
 
 class WatchedStore(MemoryStore):
-    """Holds plants 0 to 9, holds each look-up until it is let go, and fails what it is told to."""
+    """Holds plants 0 to 9, holds each read until it is let go, and fails what it is told to."""
 
     def __init__(self, failure: Exception | None = None) -> None:
         super().__init__()
@@ -27,6 +27,13 @@ class WatchedStore(MemoryStore):
         self.asked: list[list[int]] = []
         self.entered = threading.Semaphore(0)
         self.let_go = threading.Semaphore(0)
+        self.listing_entered = threading.Semaphore(0)
+        self.let_listing_go = threading.Semaphore(0)
+
+    def list_plants(self, *, after: int | None, limit: int, tag: str | None) -> Page:
+        self.listing_entered.release()
+        self.let_listing_go.acquire()
+        return super().list_plants(after=after, limit=limit, tag=tag)
 
     def find_plants(self, ids: Sequence[int]) -> dict[int, NewPlant]:
         self.asked.append(list(ids))
@@ -48,22 +55,24 @@ def run(
 
     async def main() -> None:
         reader.start()
-        await test(reader)
-        store.let_go.release(1000)
-        await reader.close()
+        try:
+            await test(reader)
+        finally:
+            store.let_go.release(1000)
+            store.let_listing_go.release(1000)
+            await reader.close()
 
     asyncio.run(asyncio.wait_for(main(), 30))
     return events
 
 
-def test_look_ups_that_wait_are_one_query_up_to_a_bound_and_listings_come_with_them() -> None:
+def test_look_ups_that_wait_are_one_query_up_to_a_bound() -> None:
     store = WatchedStore()
 
     async def test(reader: GroupRead) -> None:
         first = asyncio.create_task(reader.find_plant(1))
         await asyncio.to_thread(store.entered.acquire)
         finds = [asyncio.create_task(reader.find_plant(id_)) for id_ in range(2, 20)]
-        listing = asyncio.create_task(reader.list_plants(EVERYTHING))
         await asyncio.sleep(0)  # they run up to their await
         store.let_go.release(1000)
         assert await first == NewPlant(1, "1")
@@ -71,11 +80,61 @@ def test_look_ups_that_wait_are_one_query_up_to_a_bound_and_listings_come_with_t
             *range(2, 10),
             *[None] * 10,
         ]
-        assert await listing == Page(list(store.plants.values()), is_last=True)
 
     run(store, test)
 
     assert store.asked == [[1], [*range(2, 2 + BATCH_READS_MAX)], [18, 19]]
+
+
+def test_neither_look_ups_nor_listings_wait_for_the_others() -> None:
+    store = WatchedStore()
+
+    async def test(reader: GroupRead) -> None:
+        listings = [asyncio.create_task(reader.list_plants(EVERYTHING)) for _ in range(3)]
+        await asyncio.to_thread(store.listing_entered.acquire)
+        store.let_go.release()
+        assert await reader.find_plant(1) == NewPlant(1, "1")
+        find = asyncio.create_task(reader.find_plant(2))
+        await asyncio.to_thread(store.entered.acquire)
+        await asyncio.to_thread(store.entered.acquire)
+        store.let_listing_go.release(1000)
+        assert (
+            await asyncio.gather(*listings) == [Page(list(store.plants.values()), is_last=True)] * 3
+        )
+        assert not find.done()
+        store.let_go.release()
+        assert await find == NewPlant(2, "2")
+
+    run(store, test)
+
+
+def test_each_listing_is_answered_before_the_next_one_is_read() -> None:
+    store = WatchedStore()
+
+    async def test(reader: GroupRead) -> None:
+        listings = [asyncio.create_task(reader.list_plants(EVERYTHING)) for _ in range(3)]
+        for number, listing in enumerate(listings, 1):
+            await asyncio.to_thread(store.listing_entered.acquire)
+            store.let_listing_go.release()
+            await asyncio.wait({listing}, timeout=10)
+            assert sum(each.done() for each in listings) == number
+
+    run(store, test)
+
+
+def test_a_read_that_finds_no_memory_is_overload_and_is_not_tried_again() -> None:
+    store = WatchedStore(MemoryError())
+    store.let_go.release(1000)
+
+    async def test(reader: GroupRead) -> None:
+        failed = await asyncio.gather(
+            reader.find_plant(7), reader.find_plant(1), return_exceptions=True
+        )
+        assert [getattr(one, "code", None) for one in failed] == [ErrorCode.OVERLOADED] * 2
+
+    run(store, test)
+
+    assert store.asked == [[7, 1]]
 
 
 def test_an_unforeseen_error_fails_only_the_read_that_brings_it_about() -> None:
@@ -84,16 +143,12 @@ def test_an_unforeseen_error_fails_only_the_read_that_brings_it_about() -> None:
     store.let_go.release(1000)
 
     async def test(reader: GroupRead) -> None:
-        good, bad, listing = await asyncio.gather(
-            reader.find_plant(1),
-            reader.find_plant(7),
-            reader.list_plants(EVERYTHING),
-            return_exceptions=True,
+        good, bad = await asyncio.gather(
+            reader.find_plant(1), reader.find_plant(7), return_exceptions=True
         )
         assert good == NewPlant(1, "1")
         assert isinstance(bad, RequestError)
         assert bad.code is ErrorCode.INTERNAL
-        assert isinstance(listing, Page)
 
     assert run(store, test) == [ReadFailed(error, reads=1)]
 
@@ -121,8 +176,10 @@ def test_a_full_queue_refuses_and_so_does_a_closed_reader() -> None:
         waiting = [asyncio.create_task(reader.find_plant(id_)) for id_ in (1, 2)]
         await asyncio.to_thread(store.entered.acquire)
         with pytest.raises(RequestError) as refused:
-            await reader.list_plants(EVERYTHING)
+            await reader.find_plant(3)
         assert refused.value.code is ErrorCode.OVERLOADED
+        store.let_listing_go.release()
+        assert await reader.list_plants(EVERYTHING), "listings have a bound of their own"
         store.let_go.release(1000)
         await asyncio.gather(*waiting)
         await reader.close()

@@ -1,7 +1,9 @@
 """The rules of the group commit, each with a store that puts it to the test."""
 
 import asyncio
+import math
 import threading
+import time
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
@@ -12,7 +14,7 @@ from plantstore.observe import CommitFailed, Committed, Event, WriterStarted, Wr
 from plantstore.plants import NewPlant
 from plantstore.storage.memory import MemoryStore
 from plantstore.store import Change, Outcome
-from plantstore.writer import GroupCommit
+from plantstore.writer import BATCH_CHARACTERS_MAX, FAILURE_SECONDS, GroupCommit
 
 
 class GatedStore(MemoryStore):
@@ -51,6 +53,7 @@ def run(
     queue_plants_max: int = 1000,
     queue_characters_max: int = 1000,
     batch_plants_max: int = 100,
+    monotonic: Callable[[], float] = time.monotonic,
 ) -> list[Event]:
     """Run a test with a writer; return what was observed."""
     events: list[Event] = []
@@ -60,6 +63,7 @@ def run(
         queue_characters_max=queue_characters_max,
         batch_plants_max=batch_plants_max,
         observe=events.append,
+        monotonic=monotonic,
     )
 
     async def main() -> None:
@@ -134,6 +138,88 @@ def test_a_transaction_holds_no_more_than_its_bound(at_once: bool) -> None:  # n
 
     assert [len(batch) for batch in store.batches] == [1, 4, 4, 2]
     assert [one for batch in store.batches[1:] for one in batch] == plants
+
+
+@pytest.mark.parametrize("at_once", [True, False])
+def test_a_transaction_holds_few_characters_or_a_single_change(at_once: bool) -> None:  # noqa: FBT001
+    store = GatedStore()
+    half = plant(1, "x" * (BATCH_CHARACTERS_MAX // 2))
+    large = plant(2, "x" * (2 * BATCH_CHARACTERS_MAX))
+    plants = [plant(3), half, plant(4), half, large, plant(5), plant(6)]
+
+    async def test(writer: GroupCommit) -> None:
+        tasks = await submitted(writer, plant(100))
+        await asyncio.to_thread(store.entered.acquire)
+        if at_once:
+            tasks += await submitted(writer, *plants)
+        else:
+            for one in plants:
+                tasks += await submitted(writer, one)
+        store.let_go.release(10)
+        await asyncio.gather(*tasks)
+
+    run(store, test, queue_characters_max=10 * BATCH_CHARACTERS_MAX)
+
+    assert store.batches[1:] == [plants[:3], [half], [large], plants[5:]]
+
+
+def test_who_runs_out_of_memory_is_told_to_come_again_and_nothing_is_tried_again() -> None:
+    store = FailingStore(MemoryError())
+
+    async def test(writer: GroupCommit) -> None:
+        failed = await asyncio.gather(
+            *await submitted(writer, plant(13), plant(1)), return_exceptions=True
+        )
+        assert [getattr(one, "code", None) for one in failed] == [ErrorCode.OVERLOADED] * 2
+        assert "sending it again is safe" in str(failed[0])
+
+    run(store, test)
+
+    assert store.plants == {}
+
+
+def test_once_no_changes_come_the_store_may_give_back_its_space_until_it_is_done() -> None:
+    trims: list[bool] = []
+    trimmed = threading.Event()
+
+    class Store(MemoryStore):
+        def trim(self) -> bool:
+            trims.append(len(trims) == 1)
+            if trims[-1]:
+                trimmed.set()
+            return trims[-1]
+
+    async def test(writer: GroupCommit) -> None:
+        await writer.submit(plant(1))
+        assert await asyncio.to_thread(trimmed.wait, 30)
+
+    run(Store(), test)
+
+    assert trims == [False, True]
+
+
+def test_the_last_commit_is_remembered_and_its_failure_for_a_while() -> None:
+    error = StoreUnavailableError("The database cannot be written: disk full")
+    store = FailingStore(error)
+    now = 100.0
+
+    async def test(writer: GroupCommit) -> None:
+        nonlocal now
+        assert writer.recent_failure() is None
+        assert writer.seconds_since_commit() == math.inf
+        await asyncio.gather(writer.submit(plant(13)), return_exceptions=True)
+        now += FAILURE_SECONDS - 1
+        assert writer.recent_failure() is error
+        now += 1
+        assert writer.recent_failure() is None
+        await asyncio.gather(writer.submit(plant(13)), return_exceptions=True)
+        assert writer.recent_failure() is error
+        await writer.submit(plant(1))
+        assert writer.recent_failure() is None
+        now += 3
+        assert writer.seconds_since_commit() == 3
+
+    run(store, test, monotonic=lambda: now)
 
 
 def test_a_full_queue_refuses_at_once_and_takes_again_when_there_is_room() -> None:

@@ -1,6 +1,7 @@
 """What an operator's machinery asks of the service: is it alive, is it ready, how does it fare."""
 
 import asyncio
+import time
 from collections.abc import Callable, Mapping
 from typing import Final, TypeAlias
 
@@ -11,8 +12,10 @@ from plantstore.api.auth import Gate
 from plantstore.errors import StoreUnavailableError
 from plantstore.observe import Observer, ReadinessChanged
 from plantstore.store import Store
+from plantstore.writer import GroupCommit
 
-# For so long an answer is good, which bounds what probes cost, whoever sends them.
+# For so long what a probe or a commit showed is good, which bounds what probes cost, whoever
+# asks for them.
 LOOK_SECONDS: Final = 1.0
 
 _OK: Final = b'{"status":"ok"}'
@@ -35,13 +38,25 @@ class Liveness:
 
 
 class Readiness:
-    """`/readyz`. No token is needed, so all who ask within a second share one look at the store."""
+    """`/readyz`: whether a plant would be stored. No token is needed.
 
-    def __init__(self, store: Store, observe: Observer) -> None:
+    What the last commit met tells most. If there was none lately, a probe of the store
+    tells, which all who ask within a second share.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        writer: GroupCommit,
+        observe: Observer,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._store = store
+        self._writer = writer
         self._observe = observe
-        self._look: asyncio.Future[None] | None = None
-        self._looked_at = 0.0
+        self._monotonic = monotonic
+        self._probe: asyncio.Future[None] | None = None
+        self._probed_at = 0.0
         self._is_ready = True
         self._is_stopping = False
 
@@ -53,20 +68,30 @@ class Readiness:
         """Answer 200 if the store takes plants; what the error table says if it does not."""
         if self._is_stopping:
             raise StoreUnavailableError("The service is stopping")
-        now = asyncio.get_running_loop().time()
-        if self._look is None or (self._look.done() and now - self._looked_at > LOOK_SECONDS):
-            self._looked_at = now
-            self._look = asyncio.ensure_future(asyncio.to_thread(self._store.probe))
-            self._look.add_done_callback(self._learn)
-        await asyncio.shield(self._look)
+        if failure := self._writer.recent_failure():
+            self._learn(failure)
+            raise StoreUnavailableError(failure.message)
+        if self._writer.seconds_since_commit() <= LOOK_SECONDS:
+            self._learn(None)
+        else:
+            await self._probed()
         resp.data = _OK
 
     on_head = on_get
 
-    def _learn(self, look: asyncio.Future[None]) -> None:
-        if look.cancelled():
-            return
-        error = look.exception()
+    async def _probed(self) -> None:
+        now = self._monotonic()
+        if self._probe is None or (self._probe.done() and now - self._probed_at > LOOK_SECONDS):
+            self._probed_at = now
+            self._probe = asyncio.ensure_future(asyncio.to_thread(self._store.probe))
+            self._probe.add_done_callback(self._learn_from)
+        await asyncio.shield(self._probe)
+
+    def _learn_from(self, probe: asyncio.Future[None]) -> None:
+        if not probe.cancelled():
+            self._learn(probe.exception())
+
+    def _learn(self, error: BaseException | None) -> None:
         if self._is_ready != (error is None):
             self._is_ready = error is None
             self._observe(ReadinessChanged(error))

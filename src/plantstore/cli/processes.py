@@ -33,7 +33,12 @@ _HEADERS: Final = [("x-content-type-options", "nosniff")]
 # SQLite and libpq use some tens of KiB.
 THREAD_STACK_BYTES: Final = 1024 * 1024
 
-# See mallopt(3).
+# Freed memory that a process keeps. Some of the largest plants, in each form that they take.
+KEPT_BYTES_MAX: Final = 64 * 1024 * 1024
+
+# Of malloc.h (https://man7.org/linux/man-pages/man3/mallopt.3.html).
+_M_TRIM_THRESHOLD: Final = -1
+_M_MMAP_THRESHOLD: Final = -3
 _M_ARENA_MAX: Final = -8
 
 _STOP_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
@@ -83,15 +88,20 @@ def raise_file_limit() -> int:
     return hard
 
 
-def bound_address_space() -> None:
-    """Keep threads from reserving memory that they never use; call it before there are any.
+def set_up_memory() -> None:
+    """Have the C library use one heap, and keep what is freed in it; call it before any thread.
 
     Each thread would reserve 8 MiB for its stack and 64 MiB for a heap of its own: under a
-    limit on the address space, a service that uses a third of it would run out.
+    limit on the address space, a service that uses a third of it would run out. And glibc
+    would return each large text to the kernel and get the next one page by page, which takes
+    longer than all that is done with it.
     """
     threading.stack_size(THREAD_STACK_BYTES)
-    with contextlib.suppress(AttributeError):  # another C library than glibc has no mallopt
-        ctypes.CDLL(None).mallopt(_M_ARENA_MAX, 1)
+    with contextlib.suppress(AttributeError):  # another C library has no mallopt
+        mallopt = ctypes.CDLL(None).mallopt
+        mallopt(_M_ARENA_MAX, 1)
+        mallopt(_M_TRIM_THRESHOLD, KEPT_BYTES_MAX)
+        mallopt(_M_MMAP_THRESHOLD, KEPT_BYTES_MAX // 2)
 
 
 class Stop:

@@ -28,9 +28,9 @@ from plantstore.cli.processes import (
     OTHER_FILES_MAX,
     Stop,
     Workers,
-    bound_address_space,
     raise_file_limit,
     server_config,
+    set_up_memory,
 )
 from plantstore.cli.tokens import show_new_token
 from plantstore.errors import PlantStoreError, UsageError
@@ -52,7 +52,7 @@ def run(settings: Settings) -> None:
     # Uvicorn stops in good order, and then raises the signal again for us.
     signal.signal(signal.SIGTERM, _exit)
     signal.signal(signal.SIGINT, _exit)
-    bound_address_space()
+    set_up_memory()
     log = configure_logs()
     _rate_limit(settings)
     _check_tls(settings)
@@ -81,7 +81,7 @@ def _build_app(
     log: Outbox | None = None,
 ) -> ASGIApp:
     """Wire one process: with several workers, each calls this for itself, without a log."""
-    bound_address_space()
+    set_up_memory()
     log = log or configure_logs()
     metrics = Metrics(metrics_folder)
     metrics.watch_log(lambda: log.dropped)
@@ -100,7 +100,7 @@ def _build_app(
     reader = GroupRead(store, queue_reads_max=settings.queue_reads_max, observe=observe)
     metrics.watch_queue("changes", lambda: writer.waiting)
     metrics.watch_queue("reads", lambda: reader.waiting)
-    readiness = Readiness(store, observe)
+    readiness = Readiness(store, writer, observe)
 
     def on_stop() -> None:
         readiness.stop()

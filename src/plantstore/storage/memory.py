@@ -7,9 +7,10 @@ from pathlib import Path
 
 import msgspec
 
+from plantstore.decision import decide
 from plantstore.errors import UsageError
 from plantstore.plants import NewPlant
-from plantstore.store import Change, Condition, Outcome, Page, decide
+from plantstore.store import Change, Condition, Outcome, Page
 from plantstore.tokens import TokenRecord
 
 
@@ -24,6 +25,9 @@ class MemoryStore:
     def apply_changes(self, changes: Sequence[Change]) -> list[Outcome]:
         outcomes, _ = decide(changes, self.plants)
         return outcomes
+
+    def trim(self) -> bool:
+        return True
 
     def find_plants(self, ids: Sequence[int]) -> dict[int, NewPlant]:
         return {id_: self.plants[id_] for id_ in ids if id_ in self.plants}

@@ -1,10 +1,10 @@
 """A store in a database of PostgreSQL, or of what speaks its language.
 
-Four connections: one that changes plants, one that reads them, each used by one
-thread alone, and one for the tokens and one for probes, each behind a lock. Each is
-made when it is first used, and made again when it was lost. What takes its time (a
-scan, a check) opens its own. Any number of stores may work on one database, in any
-number of processes: they keep nothing of their own.
+Five connections: one that changes plants, one that looks them up, and one that reads
+pages of them, each used by one thread alone; one for the tokens and one for probes,
+each behind a lock. Each is made when it is first used, and made again when it was
+lost. What takes its time (a scan, a check) opens its own. Any number of stores may work
+on one database, in any number of processes: they keep nothing of their own.
 """
 
 import contextlib
@@ -68,8 +68,8 @@ class PostgresStore:
         self._conninfo = parse_url(url)
         with self._unbounded() as connection, errors_as_ours(f"{database} cannot be opened"):
             prepare(PostgresSchema(connection, database), policy)
-        self._writes, self._reads, self._tokens, self._probes = (
-            Link(functools.partial(connect, self._conninfo)) for _ in range(4)
+        self._writes, self._reads, self._pages, self._tokens, self._probes = (
+            Link(functools.partial(connect, self._conninfo)) for _ in range(5)
         )
         self._tokens_lock = threading.Lock()
         self._probes_lock = threading.Lock()
@@ -78,12 +78,15 @@ class PostgresStore:
         with self._writes.using(_CANNOT_WRITE) as connection:
             return apply_changes(connection, changes)
 
+    def trim(self) -> bool:
+        return True
+
     def find_plants(self, ids: Sequence[int]) -> dict[int, NewPlant]:
         with self._reads.using(_CANNOT_READ) as connection:
             return select_by_id(connection, ids)
 
     def list_plants(self, *, after: int | None, limit: int, tag: str | None) -> Page:
-        with self._reads.using(_CANNOT_READ) as connection:
+        with self._pages.using(_CANNOT_READ) as connection:
             return select_page(connection, after, limit, tag)
 
     def scan_plants(self) -> Generator[list[NewPlant], None, None]:
@@ -139,7 +142,7 @@ class PostgresStore:
 
     def close(self) -> None:
         with self._tokens_lock, self._probes_lock:
-            for link in (self._writes, self._reads, self._tokens, self._probes):
+            for link in (self._writes, self._reads, self._pages, self._tokens, self._probes):
                 link.close()
 
     def _read_tokens(self, clause: str, *bindings: str | bytes) -> list[TokenRecord]:

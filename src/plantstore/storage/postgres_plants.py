@@ -11,10 +11,11 @@ no more waiting last. So two of them never wait for each other.
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
+from plantstore.decision import decide, load_stored
 from plantstore.errors import StoreUnavailableError
 from plantstore.plants import ID_MIN, NewPlant
 from plantstore.storage.postgres_connection import Connection
-from plantstore.store import PAGE_BYTES_MAX, Change, Outcome, Page, decide
+from plantstore.store import PAGE_BYTES_MAX, Change, Outcome, Page, page_plants_max
 
 BYTES: Final = "octet_length(name) + coalesce(octet_length(tag), 0)"
 
@@ -33,11 +34,11 @@ FROM {_GIVEN} AS given (id, name, tag) WHERE plants.id = given.id
 """
 _DELETE: Final = "DELETE FROM plants WHERE id = ANY(%b::bigint[])"
 _SELECT: Final = "SELECT id, name, tag FROM plants WHERE id = ANY(%b::bigint[])"
-_LOCK: Final = f"{_SELECT} ORDER BY id FOR UPDATE"
-_SUM_BYTES: Final = f"SELECT coalesce(sum({BYTES}), 0) FROM plants WHERE id = ANY(%b::bigint[])"
-
-# What the plants hold at most, in bytes of names and tags, that are decided on together.
-BATCH_BYTES_MAX: Final = 16 * 1024 * 1024
+# The server knows the size of a text without reading it.
+SELECT_SIZES: Final = """
+SELECT id, octet_length(name), octet_length(tag) FROM plants WHERE id = ANY(%b::bigint[])
+"""
+_LOCK: Final = f"{SELECT_SIZES} ORDER BY id FOR UPDATE"
 
 # How often a batch is decided anew when others were faster, each time, to take an id.
 DECISIONS_MAX: Final = 10
@@ -68,6 +69,7 @@ def select_page(connection: Connection, after: int | None, limit: int, tag: str 
     """Return the next plants in order of id, as `Store.list_plants` does."""
     if tag is not None and "\0" in tag:  # PostgreSQL would refuse to look for it
         return Page([], is_last=True)
+    limit = page_plants_max(limit, tag)
     bindings = {
         "after": ID_MIN if after is None else after,
         "tag": tag,
@@ -104,11 +106,6 @@ class _TakenMeanwhileError(Exception):
 
 def _apply_under_locks(connection: Connection, changes: Sequence[Change]) -> list[Outcome]:
     ids = [change.id for change in changes]
-    stored_bytes = connection.execute(_SUM_BYTES, (ids,), binary=True).fetchone()
-    if len(changes) > 1 and stored_bytes is not None and stored_bytes[0] > BATCH_BYTES_MAX:
-        half = len(changes) // 2
-        first = _apply_under_locks(connection, changes[:half])
-        return first + _apply_under_locks(connection, changes[half:])
     for _ in range(DECISIONS_MAX):
         try:
             return _decide_under_locks(connection, changes, ids)
@@ -129,8 +126,9 @@ def _decide_under_locks(
     """
     with connection.transaction():
         rows = connection.execute(_LOCK, (ids,), binary=True)
-        stored = {row[0]: NewPlant(*row) for row in rows}
-        locked = frozenset(stored)
+        sizes = {id_: (name, tag) for id_, name, tag in rows}
+        locked = frozenset(sizes)
+        stored = load_stored(changes, sizes, lambda ids: select_by_id(connection, ids))
         outcomes, difference = decide(changes, stored)
         plants = [plant for plant in difference.values() if plant is not None]
         if new := [plant for plant in plants if plant.id not in locked]:

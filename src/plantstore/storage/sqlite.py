@@ -1,9 +1,10 @@
 """A store in one SQLite file.
 
-Three connections: one that changes plants, one that reads them, each used by one
-thread alone, and one for the tokens, behind a lock. What takes its time (a scan, a
-check, a backup) opens its own. Every transaction that writes begins IMMEDIATE, so
-that it waits for another process instead of failing half-way.
+Five connections: one that changes plants, one that looks them up, and one that reads
+pages of them, each used by one thread alone; one for the tokens and one for probes,
+each behind a lock. What takes its time (a scan, a check, a backup) opens its own. Every
+transaction that writes begins IMMEDIATE, so that it waits for another process instead
+of failing half-way.
 """
 
 import contextlib
@@ -26,6 +27,7 @@ from plantstore.storage.sqlite_file import (
     transaction,
     wait_for_another,
 )
+from plantstore.storage.sqlite_log import Log
 from plantstore.storage.sqlite_owner import insist_on_ours
 from plantstore.storage.sqlite_plants import apply_changes, select_by_id, select_page
 from plantstore.storage.sqlite_upkeep import back_up, check
@@ -64,6 +66,7 @@ class SQLiteStore:
         # relative name such as ":memory:" for its own.
         self._path = os.path.realpath(path)
         self._tokens_lock = threading.Lock()
+        self._probes_lock = threading.Lock()
         with errors_as_ours(f"The database {path} cannot be opened"):
             if insist_on_ours(self._path, path):
                 insist_on_shared_files(self._path, path)
@@ -76,19 +79,28 @@ class SQLiteStore:
     def _open(self, policy: SchemaPolicy) -> None:
         self._writes = connect(self._path, self._name, policy)
         sync_log(self._writes)
-        self._reads = connect(self._path, self._name, policy)
-        self._tokens = connect(self._path, self._name, policy)
+        self._reads, self._pages, self._tokens, self._probes = (
+            connect(self._path, self._name, policy) for _ in range(4)
+        )
         # Again: a file may have gone while these were opened.
         insist_on_shared_files(self._path, self._name)
         self._watch = Watch(self._path, self._writes, wait_for_another)
+        self._log = Log(self._writes)
 
     def apply_changes(self, changes: Sequence[Change]) -> list[Outcome]:
-        with (
-            errors_as_ours(_CANNOT_WRITE),
-            self._watch.over(self._writes),
-            transaction(self._writes),
-        ):
-            return apply_changes(self._writes, changes)
+        with errors_as_ours(_CANNOT_WRITE):
+            with self._watch.over(self._writes), transaction(self._writes):
+                outcomes = apply_changes(self._writes, changes)
+            self._log.bound()
+        return outcomes
+
+    def trim(self) -> bool:
+        try:
+            with errors_as_ours(_CANNOT_WRITE):
+                self._watch.insist(self._writes)
+        except StoreUnavailableError:
+            return False
+        return self._log.trim()
 
     def find_plants(self, ids: Sequence[int]) -> dict[int, NewPlant]:
         with errors_as_ours(_CANNOT_READ):
@@ -96,7 +108,7 @@ class SQLiteStore:
 
     def list_plants(self, *, after: int | None, limit: int, tag: str | None) -> Page:
         with errors_as_ours(_CANNOT_READ):
-            return select_page(self._reads, after, limit, tag)
+            return select_page(self._pages, after, limit, tag)
 
     def scan_plants(self) -> Generator[list[NewPlant], None, None]:
         with errors_as_ours(_CANNOT_READ), self._snapshot() as connection:
@@ -108,9 +120,14 @@ class SQLiteStore:
             return count
 
     def probe(self) -> None:
-        with errors_as_ours(_CANNOT_WRITE), self._tokens_lock:
-            self._watch.insist(self._tokens)
-        self._read_tokens("LIMIT 0")
+        with (
+            errors_as_ours(_CANNOT_WRITE),
+            self._probes_lock,
+            self._watch.over(self._probes),
+            transaction(self._probes),
+        ):
+            # Written though it stays the same: a page, and not the schema.
+            self._probes.pragma("user_version", self._probes.pragma("user_version"))
 
     def check(self) -> Condition:
         with errors_as_ours(_CANNOT_READ), self._snapshot() as connection:
@@ -168,7 +185,9 @@ class SQLiteStore:
             connection.execute("DELETE FROM tokens WHERE digest = ?", (digest,))
 
     def close(self) -> None:
-        self._watch.close([self._writes, self._reads, self._tokens])
+        connections = [self._writes, self._reads, self._pages, self._tokens]
+        with self._probes_lock:
+            self._watch.close([*connections, self._probes])
 
     def _read_tokens(self, clause: str, *bindings: str | bytes) -> list[TokenRecord]:
         with errors_as_ours(_CANNOT_READ), self._tokens_lock:

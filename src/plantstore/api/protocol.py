@@ -82,6 +82,10 @@ class HttpProtocol(HttpToolsProtocol):
         self._unparsed = self._unparsed + data if self._unparsed else data
         self._parse()
 
+    def _go_on(self) -> None:
+        if not self.transport.is_closing():
+            self._parse()
+
     def _parse(self) -> None:
         data, framing = self._unparsed, self._framing
         size, position, chunked_bytes = len(data), 0, 0
@@ -89,7 +93,7 @@ class HttpProtocol(HttpToolsProtocol):
             limit = size
             if framing.is_chunked:
                 if chunked_bytes >= CHUNKED_TURN_BYTES:
-                    self.loop.call_soon(self._parse)
+                    self.loop.call_soon(self._go_on)
                     break
                 limit = min(size, position + CHUNKED_TURN_BYTES - chunked_bytes)
                 chunked_bytes += limit - position
@@ -203,7 +207,7 @@ class HttpProtocol(HttpToolsProtocol):
         if self.transport.is_closing():
             return
         if self._unparsed:
-            self.loop.call_soon(self._parse)
+            self.loop.call_soon(self._go_on)
         else:
             self._flow.resume_reading()
 
@@ -211,7 +215,7 @@ class HttpProtocol(HttpToolsProtocol):
         """Go on with what arrived before the client took its answer."""
         super().resume_writing()
         if self._unparsed:
-            self.loop.call_soon(self._parse)
+            self.loop.call_soon(self._go_on)
 
     def refuse(self, error: RequestError) -> None:
         """Answer what did not become a request, and close the connection.

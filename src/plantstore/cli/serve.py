@@ -3,7 +3,6 @@
 import contextlib
 import functools
 import ipaddress
-import multiprocessing
 import signal
 import socket
 import ssl
@@ -59,37 +58,50 @@ def run(settings: Settings) -> None:
     files_max = raise_file_limit()
     with contextlib.ExitStack() as stack:
         listener = stack.enter_context(_listen(settings.host, settings.port))
-        with contextlib.closing(_open_store(settings)) as store:
+        with contextlib.ExitStack() as opened:
+            store = opened.enter_context(contextlib.closing(_open_store(settings)))
             _introduce(store, settings, listener, log)
-        if settings.workers == 1:
-            build_app = functools.partial(_build_app, settings, files_max, log=log)
-            config = server_config(build_app, settings)
-            uvicorn.Server(config).run(sockets=[listener])
-            return
+            if settings.workers == 1:
+                opened.pop_all()  # the application closes the store
+                build_app = functools.partial(_build_app, settings, files_max, log, store)
+                uvicorn.Server(server_config(build_app, settings)).run(sockets=[listener])
+                return
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="plantstore-")))
-        build_app = functools.partial(_build_app, settings, files_max, folder)
-        workers = Workers(server_config(build_app, settings), sockets=[listener])
+        build_worker = functools.partial(_build_worker, settings, files_max, folder)
+        workers = Workers(server_config(build_worker, settings), sockets=[listener])
         workers.run()
         if workers.could_not_start:
             raise typer.Exit(1)
 
 
+def _build_worker(settings: Settings, files_max: int, metrics_folder: Path) -> ASGIApp:
+    """Wire one of several processes, which opens the store for itself."""
+    set_up_memory()
+    log = configure_logs()
+    try:
+        store = _open_store(settings)
+    except PlantStoreError as error:
+        log.write(f"plantstore: {error.explanation}\n")
+        # Any status but STARTUP_FAILURE makes uvicorn's parent process try again. The parent has
+        # opened the store before, so the fault is new; the other workers go on meanwhile.
+        sys.exit(1)
+    return _build_app(settings, files_max, log, store, metrics_folder)
+
+
 def _build_app(
     settings: Settings,
     files_max: int,
+    log: Outbox,
+    store: Store,
     metrics_folder: Path | None = None,
-    log: Outbox | None = None,
 ) -> ASGIApp:
-    """Wire one process: with several workers, each calls this for itself, without a log."""
-    set_up_memory()
-    log = log or configure_logs()
+    """Wire one process, with the log and the store that it has opened."""
     metrics = Metrics(metrics_folder)
     metrics.watch_log(lambda: log.dropped)
     observe = tell_all(log_events(), metrics.observe)
     observe_answer: AnswerObserver = metrics.observe_answer
     if settings.access_log:
         observe_answer = tell_all(log_answers(), metrics.observe_answer)
-    store = _open_store_again(settings, log)
     writer = GroupCommit(
         store,
         queue_plants_max=settings.queue_plants_max,
@@ -140,19 +152,6 @@ def _build_app(
 
 def _open_store(settings: Settings) -> Store:
     return open_store(settings.database, SchemaPolicy.of(migrate=settings.migrate))
-
-
-def _open_store_again(settings: Settings, log: Outbox) -> Store:
-    """Open the store in the process that serves, which may be a worker."""
-    try:
-        return _open_store(settings)
-    except PlantStoreError as error:
-        if multiprocessing.parent_process() is None:
-            raise
-        log.write(f"plantstore: {error.explanation}\n")
-        # Any status but STARTUP_FAILURE makes uvicorn's parent process try again. The parent has
-        # opened the store before, so the fault is new; the other workers go on meanwhile.
-        sys.exit(1)
 
 
 def _rate_limit(settings: Settings) -> RateLimit:

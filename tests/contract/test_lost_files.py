@@ -4,6 +4,7 @@ import contextlib
 import os
 import random
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -13,8 +14,10 @@ import pytest
 from plantstore.errors import StoreUnavailableError
 from plantstore.plants import NewPlant
 from plantstore.storage.sqlite import SQLiteStore
+from plantstore.storage.sqlite_watch import FRESH_SECONDS
 from plantstore.store import Deletion, Outcome
 from plantstore.tokens import SCOPES, TokenRecord, digest
+from postgres import wait_until
 
 PLANT = NewPlant(1, "Abies balsamea (L.) Mill.", "Abies")
 
@@ -100,6 +103,8 @@ def test_a_damaged_file_is_neither_written_nor_checkpointed(
 ) -> None:
     store = SQLiteStore(str(path))
     store.apply_changes([PLANT])
+    committed_at = time.monotonic()
+    wait_until(lambda: time.monotonic() > committed_at + FRESH_SECONDS)
     damage(Path(f"{path}{suffix}"))
     before = {file: file.read_bytes() for file in path.parent.iterdir()}
 

@@ -11,7 +11,7 @@ import pytest
 from plantstore.plants import NewPlant
 from plantstore.storage.sqlite import SQLiteStore
 from plantstore.storage.sqlite_file import LOG_BYTES_MAX
-from plantstore.storage.sqlite_log import PAUSE_SECONDS, WAIT_SECONDS, Log
+from plantstore.storage.sqlite_log import LOOK_SECONDS, PAUSE_SECONDS, WAIT_SECONDS, Log
 
 MIB = 1024 * 1024
 
@@ -69,11 +69,13 @@ def overlapping_reads(path: Path) -> Iterator[None]:
 
 
 def test_beside_readers_that_overlap_the_log_is_bounded(path: Path, store: SQLiteStore) -> None:
-    store._log = Log(store._writes, monotonic=lambda: 0.0)  # noqa: SLF001 (it waits for readers)
+    now = 0.0  # it does not go on while the writer waits for the readers
+    store._log = Log(store._writes, monotonic=lambda: now)  # noqa: SLF001
 
     with overlapping_reads(path):
         sizes = []
         for id_ in range(60):
+            now += LOOK_SECONDS
             write(store, id_)
             sizes.append(log_bytes(path))
 
@@ -95,10 +97,12 @@ def test_the_writer_waits_a_moment_for_a_long_read_and_then_leaves_it_alone_for_
     store._log = Log(store._writes, monotonic=monotonic)  # noqa: SLF001
     with reading(path):
         for id_ in range(17):
+            now += LOOK_SECONDS
             write(store, id_)
         assert log_bytes(path) > LOG_BYTES_MAX
         waited, looks = looks, 0
         for id_ in range(17, 27):
+            now += LOOK_SECONDS
             write(store, id_)
         assert looks <= 10 < waited, "a look for each commit, and no more waiting"
 

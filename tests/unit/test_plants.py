@@ -163,7 +163,8 @@ def test_the_verdict_on_any_bytes_is_that_of_the_reference(body: bytes) -> None:
 
 @given(st.integers(ID_MIN, ID_MAX), st.integers(0, 40))
 def test_an_id_may_be_written_with_any_exponent(id_: int, shift: int) -> None:
-    assert _parse_id(f"{id_}{'0' * shift}e-{shift}") == id_
+    zeros = "0" * shift if id_ else ""  # a number begins with one zero at most
+    assert _parse_id(f"{id_}{zeros}e-{shift}") == id_
     assert _parse_id(f"{id_}.{'0' * shift}0") == id_
 
 

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
-from falcon import ResponseOptions
 from falcon.asgi import App, Request, Response
 
 from plantstore.api.auth import Gate
@@ -48,7 +47,7 @@ def create_app(
     writer, reader and store.
     """
     lifespan = _Lifespan(writer, reader, store, bounds, on_startup)
-    app: App[Request, Response] = App(middleware=[lifespan], response_type=_Response)
+    app: App[Request, Response] = App(middleware=[lifespan])
     handle_errors(app, observe)
     plants = Plants(gate, writer, reader, body_bytes_max)
     resources = {
@@ -74,14 +73,6 @@ def create_app(
         observe=observe,
         observe_answer=observe_answer,
     )
-
-
-class _Response(Response):
-    """An answer that no cache keeps, unless a resource says otherwise."""
-
-    def __init__(self, options: ResponseOptions | None = None) -> None:
-        super().__init__(options)
-        self.set_header("Cache-Control", "no-store")
 
 
 class _Lifespan:

@@ -35,19 +35,16 @@ class Budget:
     def __init__(
         self, *, incoming_bytes_max: int, unsent_bytes_max: int, unsent_answers_max: int
     ) -> None:
-        self._incoming_bytes_max = incoming_bytes_max
+        self.incoming_bytes_max = incoming_bytes_max
         self._unsent_bytes_max = unsent_bytes_max
         self._unsent_answers_max = unsent_answers_max
         self.incoming_bytes = 0
         # In the order in which they began to wait.
         self._readers: dict[Reader, None] = {}
 
-    def is_exceeded_by(self, held_bytes: int, connections: Collection[object]) -> bool:
-        """Tell whether one of these connections holds too many bytes of requests."""
-        return (
-            self.incoming_bytes > self._incoming_bytes_max
-            and held_bytes * len(connections) > self._incoming_bytes_max
-        )
+    def allows(self, held_bytes: int, connections: Collection[object]) -> bool:
+        """Tell whether one of these connections may hold so much while the bound is exceeded."""
+        return held_bytes * len(connections) <= self.incoming_bytes_max
 
     def begin_unsent(self, reader: Reader) -> None:
         """Add a connection whose client has to take its answer; close the slowest if need be."""

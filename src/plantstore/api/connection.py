@@ -77,7 +77,9 @@ class BoundedConnection(HttpProtocol):
         budget = self._budget
         self._incoming_bytes += len(data)
         budget.incoming_bytes += len(data)
-        if budget.is_exceeded_by(self._incoming_bytes, self.connections):
+        if budget.incoming_bytes > budget.incoming_bytes_max and not budget.allows(
+            self._incoming_bytes, self.connections
+        ):
             message = "Too many bytes of requests are held; nothing was done"
             self.refuse(RequestError(ErrorCode.OVERLOADED, message))
             return

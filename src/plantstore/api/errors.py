@@ -52,9 +52,6 @@ RETRY_AFTER_SECONDS: Final = 1
 # they are spread, and those who wait for their answers wait little longer for those who do not.
 RETRY_AFTER_OVERLOAD_SECONDS: Final = range(1, 6)
 
-# Answers are for who has the token; no cache may keep them (RFC 9111 §5.2.2.5).
-NO_STORE: Final = (b"cache-control", b"no-store")
-
 # Where the scope of a request has the status of its answer, as a plain int, unless it is 200.
 ANSWERED: Final = "plantstore.answered"
 

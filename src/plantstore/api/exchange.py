@@ -9,7 +9,6 @@ from falcon.asgi import App, Request, Response
 
 from plantstore.api.errors import (
     ANSWERED,
-    NO_STORE,
     RETRY_AFTER_SECONDS,
     STATUS,
     render_error,
@@ -120,7 +119,6 @@ class Exchange:
         headers = [
             (b"content-type", b"application/json"),
             (b"content-length", b"%d" % len(refusal.body)),
-            NO_STORE,
             (b"retry-after", b"%d" % retry_after),
             (_REQUEST_ID_FIELD, request_id(scope["headers"]).encode()),
         ]

@@ -11,9 +11,10 @@ known length is cut by its length.
 import re
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import Final, NamedTuple
+from typing import Final
 
 import httptools
+import msgspec
 
 from plantstore.errors import ErrorCode, RequestError
 
@@ -28,7 +29,7 @@ _HOST: Final = re.compile(
 )
 
 
-class RequestLine(NamedTuple):
+class RequestLine(msgspec.Struct, frozen=True, gc=False):
     """The first line of a head: `path` and `query` as they were sent, `version` as in 1.1."""
 
     method: bytes

@@ -10,7 +10,7 @@ and each connection has one request in a turn of the event loop.
 
 import asyncio
 from http import HTTPStatus
-from typing import Any, Final, cast
+from typing import Any, Final
 from urllib.parse import unquote
 
 import httptools
@@ -21,7 +21,8 @@ from uvicorn.protocols.http.httptools_impl import (
     RequestResponseCycle,
 )
 
-from plantstore.api.errors import NO_STORE, RETRY_AFTER_SECONDS, STATUS, render_error
+from plantstore.api.answer import NO_SNIFF, NO_STORE, AnswerCycle
+from plantstore.api.errors import RETRY_AFTER_SECONDS, STATUS, render_error
 from plantstore.api.framing import Framing, RequestLine, bad_request
 from plantstore.errors import ErrorCode, RequestError
 
@@ -161,15 +162,15 @@ class HttpProtocol(HttpToolsProtocol):
 
     def _start(self, request_line: RequestLine) -> None:
         """Start the request, as uvicorn does, but for what the request line told already."""
-        scope = cast("dict[str, Any]", self.scope)
+        scope: Any = self.scope
         path = request_line.path.decode()
         scope["method"] = request_line.method.decode()
         scope["http_version"] = request_line.version
         scope["raw_path"] = request_line.path
         scope["path"] = unquote(path) if "%" in path else path
         scope["query_string"] = request_line.query
-        self.cycle = RequestResponseCycle(
-            scope=self.scope,
+        self.cycle = AnswerCycle(
+            scope=scope,
             transport=self.transport,
             flow=self.flow,
             logger=self.logger,
@@ -235,6 +236,7 @@ class HttpProtocol(HttpToolsProtocol):
             *self.server_state.default_headers,
             (b"content-type", b"application/json"),
             (b"content-length", b"%d" % len(body)),
+            NO_SNIFF,
             NO_STORE,
             (b"connection", b"close"),
         ]

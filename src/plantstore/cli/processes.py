@@ -27,9 +27,6 @@ from plantstore.settings import Settings
 # Open files that are no connections: of the store, a check or a backup, the log, the listener.
 OTHER_FILES_MAX: Final = 100
 
-# A browser must take an answer for what it is declared to be, and for nothing else.
-_HEADERS: Final = [("x-content-type-options", "nosniff")]
-
 # SQLite and libpq use some tens of KiB.
 THREAD_STACK_BYTES: Final = 1024 * 1024
 
@@ -55,7 +52,6 @@ def server_config(app_factory: Callable[[], ASGIApp], settings: Settings) -> uvi
         loop=f"{__name__}:Loop",
         lifespan="on",
         workers=settings.workers,
-        headers=_HEADERS,
         timeout_graceful_shutdown=settings.stop_seconds,
         ssl_certfile=settings.tls_certificate,
         ssl_keyfile=settings.tls_key,

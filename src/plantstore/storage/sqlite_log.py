@@ -6,6 +6,7 @@ once it is long, the writer waits for the readers that there are: while it does,
 adds to the log, and new readers do without it (https://sqlite.org/wal.html).
 """
 
+import math
 import os
 import time
 from collections.abc import Callable
@@ -15,8 +16,8 @@ import apsw
 
 from plantstore.storage.sqlite_file import BUSY_POLL_SECONDS, LOG_BYTES_MAX, wait_for_another
 
-# Pages that this process writes between two looks at the size of the log: a mebibyte.
-LOOK_PAGES: Final = 256
+# Time between two looks at the size of the log, in which some mebibytes are written at most.
+LOOK_SECONDS: Final = 0.02
 
 # How long the writer waits for the readers, which is longer than a page or a look-up takes, and
 # how long it leaves them alone when that was in vain (for an export, say): so that writers lose
@@ -43,19 +44,17 @@ class Log:
     ) -> None:
         self._connection = connection
         self._bytes_max = bytes_max
-        self._look_pages = min(LOOK_PAGES, bytes_max // 4096)
         self._monotonic = monotonic
-        self._pages_seen = 0
-        self._retry_at = 0.0
+        self._look_at = -math.inf
 
     def bound(self) -> None:
         """Begin the log anew if it is long; call it after each commit."""
-        pages, _ = self._connection.status(apsw.SQLITE_DBSTATUS_CACHE_WRITE)
-        if pages - self._pages_seen < self._look_pages or self._monotonic() < self._retry_at:
+        now = self._monotonic()
+        if now < self._look_at:
             return
-        self._pages_seen = pages
+        self._look_at = now + LOOK_SECONDS
         if self._is_long() and not self._checkpoint(apsw.SQLITE_CHECKPOINT_RESTART):
-            self._retry_at = self._monotonic() + PAUSE_SECONDS
+            self._look_at = self._monotonic() + PAUSE_SECONDS
 
     def trim(self) -> bool:
         """Cut a long log back to nothing; tell whether there is none left to cut."""

@@ -1,5 +1,6 @@
 """HTTP/1.1 itself, byte by byte against the real port."""
 
+import contextlib
 import itertools
 import json
 import re
@@ -102,48 +103,49 @@ def test_requests_sent_ahead_are_answered_in_order(service: Service, wire: Wire)
     assert [json.loads(body)["name"] for _, _, body in answers] == [str(id_) for id_ in range(200)]
 
 
-@pytest.mark.parametrize(
-    "data",
-    [
-        b"GARBAGE\r\n\r\n",
-        b"GET /\xff HTTP/1.1\r\nHost: x\r\n\r\n",
-        b"GET /plants?\xff HTTP/1.1\r\nHost: x\r\n\r\n",
-        b"CONNECT plants:443 HTTP/1.1\r\nHost: x\r\n\r\n",
-        head(None, b"Content-Length: x"),
-        head(None, b"Content-Length: 1", b"Content-Length: 2"),
-        head(None, b"Content-Length: 1", b"Transfer-Encoding: chunked"),
-        b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
-        b"CONNECT http://x/plants HTTP/1.1\r\nHost: x\r\n\r\n",
-        b"GET /plants HTTP/2.0\r\nHost: x\r\n\r\n",
-        b"GET /plants HTTP/0.9\r\nHost: x\r\n\r\n",
-        b"GET /plants HTTP/1.1\r\n\r\n",
-        b"GET /plants HTTP/1.1\r\nHost: x\r\nHost: x\r\n\r\n",
-        b"GET  /plants HTTP/1.1\r\nHost: x\r\n\r\n",
-        b"GET /plants  HTTP/1.1\r\nHost: x\r\n\r\n",
-        b"GET /plants HTTP/1.1 \r\nHost: x\r\n\r\n",
-        b"GET /plants#1 HTTP/1.1\r\nHost: x\r\n\r\n",
-        b"DESCRIBE /plants RTSP/1.0\r\nHost: x\r\n\r\n",
-        b"SOURCE /plants ICE/1.0\r\nHost: x\r\n\r\n",
-        b"GET /plants HTTP/1.1\r\nHost: a b/c\r\n\r\n",
-        b"GET /plants HTTP/1.1\r\nHost: ann@x\r\n\r\n",
-        b"GET /plants HTTP/1.1\r\nHost: x:y\r\n\r\n",
-        b"GET /plants HTTP/1.1\r\nHost: [::1\r\n\r\n",
-        b"POST /plants HTTP/1.0\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
-        head(None, b"Transfer-Encoding: chunked", b"Transfer-Encoding: chunked"),
-        head(None, b"Transfer-Encoding: gzip", b"Transfer-Encoding: chunked"),
-        head(None, b"Transfer-Encoding: chunked, chunked"),
-        head(None, b"Transfer-Encoding: chunked, gzip"),
-    ],
-)
-def test_what_is_no_http_is_400_with_an_error_record_and_the_end(wire: Wire, data: bytes) -> None:
-    wire.send(data)
+NO_HTTP = [
+    b"GARBAGE\r\n\r\n",
+    b"GET /\xff HTTP/1.1\r\nHost: x\r\n\r\n",
+    b"GET /plants?\xff HTTP/1.1\r\nHost: x\r\n\r\n",
+    b"CONNECT plants:443 HTTP/1.1\r\nHost: x\r\n\r\n",
+    head(None, b"Content-Length: x"),
+    head(None, b"Content-Length: 1", b"Content-Length: 2"),
+    head(None, b"Content-Length: 1", b"Transfer-Encoding: chunked"),
+    b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+    b"CONNECT http://x/plants HTTP/1.1\r\nHost: x\r\n\r\n",
+    b"GET /plants HTTP/2.0\r\nHost: x\r\n\r\n",
+    b"GET /plants HTTP/0.9\r\nHost: x\r\n\r\n",
+    b"GET /plants HTTP/1.1\r\n\r\n",
+    b"GET /plants HTTP/1.1\r\nHost: x\r\nHost: x\r\n\r\n",
+    b"GET  /plants HTTP/1.1\r\nHost: x\r\n\r\n",
+    b"GET /plants  HTTP/1.1\r\nHost: x\r\n\r\n",
+    b"GET /plants HTTP/1.1 \r\nHost: x\r\n\r\n",
+    b"GET /plants#1 HTTP/1.1\r\nHost: x\r\n\r\n",
+    b"DESCRIBE /plants RTSP/1.0\r\nHost: x\r\n\r\n",
+    b"SOURCE /plants ICE/1.0\r\nHost: x\r\n\r\n",
+    b"GET /plants HTTP/1.1\r\nHost: a b/c\r\n\r\n",
+    b"GET /plants HTTP/1.1\r\nHost: ann@x\r\n\r\n",
+    b"GET /plants HTTP/1.1\r\nHost: x:y\r\n\r\n",
+    b"GET /plants HTTP/1.1\r\nHost: [::1\r\n\r\n",
+    b"POST /plants HTTP/1.0\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+    head(None, b"Transfer-Encoding: chunked", b"Transfer-Encoding: chunked"),
+    head(None, b"Transfer-Encoding: gzip", b"Transfer-Encoding: chunked"),
+    head(None, b"Transfer-Encoding: chunked, chunked"),
+    head(None, b"Transfer-Encoding: chunked, gzip"),
+]
 
-    status, headers, body = wire.answer()
 
-    assert status == 400
-    assert headers[b"content-type"] == b"application/json"
-    assert json.loads(body)["error"] == 3001
-    assert wire.is_closed()
+def test_what_is_no_http_is_400_with_an_error_record_and_the_end(service: Service) -> None:
+    for data in NO_HTTP:
+        with contextlib.closing(Wire(service.port)) as wire:
+            wire.send(data)
+
+            status, headers, body = wire.answer()
+
+            assert status == 400, data
+            assert headers[b"content-type"] == b"application/json"
+            assert json.loads(body)["error"] == 3001
+            assert wire.is_closed()
 
 
 @pytest.mark.parametrize("coding", [b"gzip, chunked", b"identity, chunked"])
@@ -156,24 +158,24 @@ def test_a_transfer_coding_that_is_not_known_is_501(wire: Wire, coding: bytes) -
     assert wire.is_closed()
 
 
-@pytest.mark.parametrize(
-    "data",
-    [
-        b"GET /healthz HTTP/1.1\r\nHost:\r\n\r\n",
-        b"GET /healthz HTTP/1.1\r\nHost: [::1]:8000\r\n\r\n",
-        b"GET /healthz HTTP/1.1\r\nHost: pl%C3%A4nts_1.example.:80\r\n\r\n",
-        b"GET /healthz HTTP/1.0\r\n\r\n",
-        b"\r\n\r\nGET /healthz HTTP/1.1\r\nHost: x\r\n\r\n",
-        b"GET http://plants/healthz HTTP/1.1\r\nHost: x\r\n\r\n",
-        b"GET /healthz HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: Chunked\r\n\r\n0\r\n\r\n",
-    ],
-)
-@pytest.mark.parametrize("size", [1, 10_000])
-def test_unusual_http_is_served(wire: Wire, data: bytes, size: int) -> None:
-    for start in range(0, len(data), size):
-        wire.send(data[start : start + size])
+UNUSUAL_HTTP = [
+    b"GET /healthz HTTP/1.1\r\nHost:\r\n\r\n",
+    b"GET /healthz HTTP/1.1\r\nHost: [::1]:8000\r\n\r\n",
+    b"GET /healthz HTTP/1.1\r\nHost: pl%C3%A4nts_1.example.:80\r\n\r\n",
+    b"GET /healthz HTTP/1.0\r\n\r\n",
+    b"\r\n\r\nGET /healthz HTTP/1.1\r\nHost: x\r\n\r\n",
+    b"GET http://plants/healthz HTTP/1.1\r\nHost: x\r\n\r\n",
+    b"GET /healthz HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: Chunked\r\n\r\n0\r\n\r\n",
+]
 
-    assert wire.answer()[0] == 200
+
+def test_unusual_http_is_served(service: Service) -> None:
+    for data, size in itertools.product(UNUSUAL_HTTP, [1, 10_000]):
+        with contextlib.closing(Wire(service.port)) as wire:
+            for start in range(0, len(data), size):
+                wire.send(data[start : start + size])
+
+            assert wire.answer()[0] == 200, data
 
 
 def test_a_body_that_breaks_off_is_not_stored_even_if_what_came_is_json(

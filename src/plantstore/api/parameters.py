@@ -2,8 +2,9 @@
 
 from collections import Counter
 from typing import Final
-from urllib.parse import parse_qsl, quote, urlencode
+from urllib.parse import quote, urlencode
 
+from falcon import uri
 from falcon.asgi import Request
 
 from plantstore.api.limits import shorten
@@ -19,6 +20,9 @@ LIMIT_DEFAULT: Final = 100
 LIMIT_MAX: Final = 1000
 
 LISTING_PARAMETERS: Final = frozenset({"limit", "after", "tag"})
+
+# What stands for bytes that are not UTF-8, if a client does not send it itself.
+_REPLACEMENT: Final = "%EF%BF%BD"
 
 # More of them than that are not even read.
 _PARAMETERS_MAX: Final = 10
@@ -67,21 +71,32 @@ def read_query(req: Request, known: frozenset[str]) -> dict[str, str]:
     """
     if not req.query_string:
         return {}
-    try:
-        pairs = parse_qsl(
-            req.query_string,
-            keep_blank_values=True,
-            errors="strict",
-            max_num_fields=_PARAMETERS_MAX,
-        )
-    except ValueError:
-        raise _invalid("The query is not UTF-8, or has too many parameters") from None
+    fields = req.query_string.split("&", _PARAMETERS_MAX)
+    if len(fields) > _PARAMETERS_MAX:
+        raise _invalid(f"The query has too many parameters; {_PARAMETERS_MAX} are taken")
+    pairs = [
+        (_decode(name), _decode(value))
+        for name, _, value in (field.partition("=") for field in fields if field)
+    ]
     for name, times in Counter(name for name, _ in pairs).items():
         if name not in known:
             raise _invalid(f"There is no parameter {shorten(name)} here")
         if times > 1:
             raise _invalid(f"The parameter {name} is there {times} times")
     return dict(pairs)
+
+
+def _decode(text: str) -> str:
+    """Decode a name or a value; Falcon's way is a hundred times as fast as the standard library's.
+
+    Raises:
+        RequestError: INVALID_PARAMETER, for what is not UTF-8.
+
+    """
+    decoded = uri.decode(text)
+    if decoded.count("\ufffd") > text.upper().count(_REPLACEMENT):
+        raise _invalid("The query is not UTF-8")
+    return decoded
 
 
 def next_page(path: str, parameters: dict[str, str], last_id: int) -> str:

@@ -11,9 +11,9 @@ and each connection has one request in a turn of the event loop.
 import asyncio
 from http import HTTPStatus
 from typing import Any, Final
-from urllib.parse import unquote
 
 import httptools
+from falcon import uri
 from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT, FlowControl
 from uvicorn.protocols.http.httptools_impl import (
     STATUS_LINE,
@@ -167,7 +167,7 @@ class HttpProtocol(HttpToolsProtocol):
         scope["method"] = request_line.method.decode()
         scope["http_version"] = request_line.version
         scope["raw_path"] = request_line.path
-        scope["path"] = unquote(path) if "%" in path else path
+        scope["path"] = uri.decode(path, unquote_plus=False) if "%" in path else path
         scope["query_string"] = request_line.query
         self.cycle = AnswerCycle(
             scope=scope,

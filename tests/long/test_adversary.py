@@ -91,6 +91,7 @@ def test_a_hundred_thousand_resets_leave_nothing(tmp_path: Path, findings: Any) 
     with Service(tmp_path) as service:
         client = service.client(None)
         assert client.send("GET", "/healthz").status == 200
+        client.close()
         before = resident_bytes(service)
 
         for _ in range(RESETS):

@@ -11,7 +11,7 @@ import pytest
 
 from certificates import Pair, make_pair
 from command import run
-from plantstore.api.handshakes import HANDSHAKES_MAX
+from plantstore.api.listener import HANDSHAKES_MAX
 from postgres import wait_until
 from service import Service
 

@@ -21,7 +21,7 @@ from uvicorn.supervisors import Multiprocess
 
 from plantstore.api.connection import BoundedConnection
 from plantstore.api.exchange import ASGIApp
-from plantstore.api.handshakes import TLSServer
+from plantstore.api.listener import Listener
 from plantstore.settings import Settings
 
 # Open files that are no connections: of the store, a check or a backup, the log, the listener.
@@ -63,15 +63,14 @@ def server_config(app_factory: Callable[[], ASGIApp], settings: Settings) -> uvi
 
 
 class Loop(uvloop.Loop):
-    """The event loop, with a bound on TLS handshakes, which no protocol sees."""
+    """The event loop, which accepts connections by `plantstore.api.listener`."""
 
     async def create_server(self, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401 (asyncio's)
         """Listen, as uvicorn asks for it."""
-        if kwargs.get("ssl") is None:
-            return await super().create_server(*args, **kwargs)
         [make_protocol] = args
-        kwargs["sock"].listen(kwargs["backlog"])
-        return TLSServer(self, make_protocol, kwargs["sock"], kwargs["ssl"])
+        listener = kwargs["sock"]
+        listener.listen(kwargs["backlog"])
+        return Listener(self, make_protocol, listener, kwargs["ssl"])
 
 
 def raise_file_limit() -> int:

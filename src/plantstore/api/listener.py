@@ -59,7 +59,7 @@ class Listener:
                 "ssl_handshake_timeout": HANDSHAKE_SECONDS,
                 "ssl_shutdown_timeout": HANDSHAKE_SECONDS,
             }
-        listener.setblocking(False)
+        listener.settimeout(0)
         self._listen()
 
     def close(self) -> None:

@@ -149,6 +149,9 @@ ATTACKS: Final = [
     ),
     Attack("a request in packets of a byte", "no token", get(b"/healthz"), 50, 1),
     Attack("a field in packets of a byte", "no token", get(b"/healthz", b"X: " + LONG), 3, 1),
+    Attack(
+        "a body that is refused, in packets of a byte", "no token", post(b"x" * HEAD_BYTES), 3, 1
+    ),
     Attack("Swagger UI", "no token", get(b"/docs")),
     Attack("a page of a thousand plants", "read", get(b"/plants?limit=1000")),
     Attack("a page of large plants", "read", get(b"/plants?limit=1000&after=999999"), 50),
@@ -219,6 +222,13 @@ ATTACKS: Final = [
         "create",
         in_chunks(b'{"id":1,"name":"%b"}' % (b"x" * 60_000), 1),
         20,
+    ),
+    Attack(
+        "a body in packets of a byte",
+        "create",
+        fresh(filled(b'{"id":%d,"name":"', b"x", b'"}', HEAD_BYTES)),
+        3,
+        1,
     ),
     Attack("a body that is too large, in chunks", "create", in_chunks(b"x" * 2 * MIB, 4096), 10),
     Attack(

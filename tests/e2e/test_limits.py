@@ -58,11 +58,11 @@ def assert_refused(wire: Wire, status: int, error: int) -> None:
     assert wire.is_closed()
 
 
-def send_until_refused(wire: Wire, piece: bytes) -> int:
+def send_until_refused(wire: Wire, piece: bytes, bytes_max: int = 64 * 1024 * 1024) -> int:
     """Send a piece again and again until the server hangs up; return how many bytes it took."""
     sent = 0
     with contextlib.suppress(OSError):
-        while sent < 64 * 1024 * 1024:
+        while sent < bytes_max:
             wire.send(piece)
             sent += len(piece)
     return sent
@@ -117,6 +117,16 @@ def test_a_request_that_comes_a_byte_at_a_time_gets_no_more_time_for_it(
             with contextlib.suppress(TimeoutError):
                 assert wire.socket.recv(12) == b"HTTP/1.1 408"
                 break
+
+
+def test_a_body_in_small_pieces_without_pause_gets_no_more_time_for_it(
+    service: Service, connect: Callable[[], Wire]
+) -> None:
+    wire = connect()
+    size = 900_000
+    wire.send(head(service.token(), b"Content-Length: %d" % size))
+
+    assert send_until_refused(wire, b" ", size) < size
 
 
 @pytest.mark.parametrize(

@@ -200,7 +200,7 @@ class BoundedConnection(HttpProtocol):
             self.transport.close()
 
     def _owes_a_request(self) -> bool:
-        if self.flow.read_paused:
+        if self.flow.read_paused and not self._is_gathering:
             return False
         request: RequestResponseCycle | None = self.cycle
         if request is None or request.response_complete:

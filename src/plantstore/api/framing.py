@@ -121,6 +121,10 @@ class Framing:
         lines = [b"%b: %b\r\n" % field for field in fields if field[0] != name]
         return b"".join([self._request_line, *lines, b"\r\n"])
 
+    def is_between_requests(self) -> bool:
+        """Tell whether nothing of the next request has arrived."""
+        return self.is_in_head and not self.head_bytes
+
     def end_request(self) -> None:
         """Go on with the next request."""
         self.is_in_head = True

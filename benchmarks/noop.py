@@ -26,7 +26,7 @@ from plantstore.api.limits import Bounds
 from plantstore.api.operations import Readiness
 from plantstore.api.rates import Unlimited
 from plantstore.cli.processes import server_config
-from plantstore.observe import Event
+from plantstore.observe import ignore
 from plantstore.plants import NewPlant
 from plantstore.reader import GroupRead
 from plantstore.settings import Settings
@@ -73,24 +73,22 @@ def serve(
 ) -> None:
     """Serve as `plantstore serve` does, with another writer or reader."""
 
-    def observe(_event: Event) -> None:
-        pass
-
     def build_app() -> ASGIApp:
         store = open_store(settings.database)
         writer = make_writer(store)
+        gate = Gate(
+            store,
+            clock=time.time,
+            monotonic=time.monotonic,
+            rate_limit=Unlimited(),
+            observe=ignore,
+        )
         return create_app(
             store=store,
             writer=writer,
-            reader=reader_class(store, queue_reads_max=1_000, observe=observe),
-            gate=Gate(
-                store,
-                clock=time.time,
-                monotonic=time.monotonic,
-                rate_limit=Unlimited(),
-                observe=observe,
-            ),
-            readiness=Readiness(store, writer, observe),
+            reader=reader_class(store, queue_reads_max=1_000, observe=ignore),
+            gate=gate,
+            readiness=Readiness(store, writer, gate=gate, observe=ignore, server=lambda: None),
             metrics={"text/plain": lambda: b""},
             bounds=Bounds(
                 request_seconds=settings.request_seconds,
@@ -101,11 +99,11 @@ def serve(
                     unsent_bytes_max=settings.unsent_bytes_max,
                     unsent_answers_max=settings.unsent_answers_max,
                 ),
-                observe=observe,
+                observe=ignore,
             ),
             body_bytes_max=settings.body_bytes_max,
             pages=None,
-            observe=observe,
+            observe=ignore,
             observe_answer=lambda *_: None,
             on_startup=lambda: None,
         )

@@ -17,7 +17,9 @@ from typing import Any, Self
 import psycopg
 
 from plantstore.errors import StoreUnavailableError
-from plantstore.storage.postgres_connection import Connection, connect, parse_url
+from plantstore.storage import postgres_url
+from plantstore.storage.postgres_connection import Connection, connect
+from plantstore.storage.postgres_url import parse_url, servers_of
 from plantstore.store import Store
 
 # PostgreSQL does not run as root; this user is on every machine, and owns nothing.
@@ -239,7 +241,13 @@ def is_back(store: Store) -> bool:
     )
 
 
+def server_of(url: str) -> postgres_url.Server:
+    """Return the one server that a URL names."""
+    [server] = servers_of(parse_url(url))
+    return server
+
+
 @contextlib.contextmanager
 def connected(url: str) -> Iterator[Connection]:
-    with contextlib.closing(connect(parse_url(url))) as connection:
+    with contextlib.closing(connect(server_of(url))) as connection:
         yield connection

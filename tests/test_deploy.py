@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from plantstore.settings import Settings
-from plantstore.storage.postgres_connection import GRACE_SECONDS, PARAMETERS_DEFAULT
+from plantstore.storage.postgres_connection import GRACE_SECONDS
+from plantstore.storage.postgres_url import PARAMETERS_DEFAULT
 
 UNIT = Path(__file__).parent.parent / "deploy/plantstore.service"
 PROGRAM = "/opt/plantstore/.venv/bin/plantstore"

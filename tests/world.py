@@ -22,7 +22,7 @@ from plantstore.tokens import SCOPES, TokenRecord, digest, mint
 from plantstore.writer import GroupCommit
 
 if TYPE_CHECKING:
-    from plantstore.observe import Event
+    from plantstore.observe import Event, ServerChanged
 
 EventT = TypeVar("EventT", bound="Event")
 
@@ -108,21 +108,28 @@ class World:
         self.reader = GroupRead(
             self.store, queue_reads_max=queue_reads_max, observe=self.events.append
         )
+        self.gate = Gate(
+            self.store,
+            clock=lambda: self.now,
+            monotonic=lambda: self.now,
+            rate_limit=Unlimited() if rate is None else RatePerToken(rate),
+            observe=self.events.append,
+        )
+        self.server: ServerChanged | None = None
         self.readiness = Readiness(
-            self.store, self.writer, self.events.append, monotonic=lambda: self.now
+            self.store,
+            self.writer,
+            gate=self.gate,
+            observe=self.events.append,
+            server=lambda: self.server,
+            monotonic=lambda: self.now,
         )
         budget = Budget(incoming_bytes_max=2**20, unsent_bytes_max=2**20, unsent_answers_max=100)
         self.app = create_app(
             store=self.store,
             writer=self.writer,
             reader=self.reader,
-            gate=Gate(
-                self.store,
-                clock=lambda: self.now,
-                monotonic=lambda: self.now,
-                rate_limit=Unlimited() if rate is None else RatePerToken(rate),
-                observe=self.events.append,
-            ),
+            gate=self.gate,
             readiness=self.readiness,
             metrics=METRICS,
             bounds=Bounds(10, 32768, 100, budget, self.events.append),

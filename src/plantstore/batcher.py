@@ -22,8 +22,8 @@ Rule 2: a caller that goes away loses its answer, never its neighbours'. All awa
 Rule 3: a full queue refuses at once; waiting longer would only hide overload.
     Requests count from `submit` to their answer, in number and in weight.
 Rule 4: one bad request never fails its neighbours. If a call meets an error that
-    nobody foresaw, its requests are tried again one by one, and only those that
-    bring it about fail.
+    may lie in one of its requests, or one that nobody foresaw, each half of them is
+    tried again, and so on; only those that bring it about fail.
 Rule 5: a failed call fails its callers and nothing else. Only `close` ends the thread.
 Rule 6: closing refuses what comes, and runs and answers what came.
 Rule 7: a call is bounded in number and in weight, so that nobody waits long for it.
@@ -39,7 +39,12 @@ from collections.abc import Callable, Iterator, Sequence
 from queue import Empty, SimpleQueue
 from typing import Final, Generic, TypeVar
 
-from plantstore.errors import ErrorCode, RequestError, StoreUnavailableError
+from plantstore.errors import (
+    BatchRefusedError,
+    ErrorCode,
+    RequestError,
+    StoreUnavailableError,
+)
 
 RequestT = TypeVar("RequestT")
 ResultT = TypeVar("ResultT")
@@ -239,8 +244,9 @@ class Batcher(Generic[RequestT, ResultT]):
         try:
             return self._run(requests)
         except Exception as error:  # noqa: BLE001 (rules 4 and 5)
-            if len(requests) > 1 and not isinstance(error, RequestError | MemoryError):
-                return [result for request in requests for result in self._results([request])]
+            if len(requests) > 1 and _may_lie_in_one(error):
+                half = len(requests) // 2
+                return [*self._results(requests[:half]), *self._results(requests[half:])]
             return [self._explained(error, len(requests))] * len(requests)
 
     def _explained(self, error: Exception, requests: int) -> RequestError:
@@ -248,3 +254,7 @@ class Batcher(Generic[RequestT, ResultT]):
             return self._explain(error, requests)
         except Exception:  # noqa: BLE001 (an observer's, say; without this thread, all would hang)
             return RequestError(ErrorCode.INTERNAL, "The service met an unexpected error")
+
+
+def _may_lie_in_one(error: Exception) -> bool:
+    return isinstance(error, BatchRefusedError) or not isinstance(error, RequestError | MemoryError)

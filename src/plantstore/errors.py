@@ -125,3 +125,7 @@ class StoreUnavailableError(RequestError):
 
 class StoreUnreachableError(StoreUnavailableError):
     """The same, and nothing was asked of the store: what it was to do is surely not done."""
+
+
+class BatchRefusedError(StoreUnavailableError):
+    """The same, and nothing of the batch is done, for a fault that may lie in one row of it."""

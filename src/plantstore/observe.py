@@ -69,6 +69,22 @@ class ReadinessChanged:
 
 
 @dataclass(frozen=True, slots=True)
+class ServerChanged:
+    """The store found its primary, or that is another one, or its state is another.
+
+    Attributes:
+        server: host and port.
+        timeline: of its log; None where the engine has none.
+        standbys: for how many synchronous standbys its commits wait.
+
+    """
+
+    server: str
+    timeline: int | None
+    standbys: int
+
+
+@dataclass(frozen=True, slots=True)
 class RequestRefused:
     """A request got an Error record, or did not become one; the code says why."""
 
@@ -94,10 +110,26 @@ Event: TypeAlias = (
     | ReadFailed
     | LookupFailed
     | ReadinessChanged
+    | ServerChanged
     | RequestRefused
     | RequestFailed
 )
 Observer: TypeAlias = Callable[[Event], None]
+
+
+class LastServer:
+    """Remembers the last server that the store found."""
+
+    value: ServerChanged | None = None
+
+    def observe(self, event: Event) -> None:
+        """Remember the event, if it is one of that kind."""
+        if isinstance(event, ServerChanged):
+            self.value = event
+
+
+def ignore(_event: Event) -> None:
+    """Observe nothing."""
 
 
 # Is told of each answer: the request as ASGI has it (its scope), the path with the names

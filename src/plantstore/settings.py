@@ -36,6 +36,17 @@ Migrate: TypeAlias = Annotated[
 ]
 MIGRATE_DEFAULT: Final = True
 
+StandbysMin: TypeAlias = Annotated[
+    int,
+    Option(
+        envvar="PLANTSTORE_STANDBYS_MIN",
+        min=0,
+        help="Synchronous standbys of PostgreSQL that a change must stand on, beside the "
+        "primary; with fewer it is answered with 503.",
+    ),
+]
+STANDBYS_MIN_DEFAULT: Final = 0
+
 BodyBytesMax: TypeAlias = Annotated[
     int,
     Option(
@@ -68,6 +79,8 @@ class Settings:
     database: Database = DATABASE_DEFAULT
 
     migrate: Migrate = MIGRATE_DEFAULT
+
+    standbys_min: StandbysMin = STANDBYS_MIN_DEFAULT
 
     workers: Annotated[
         int,

@@ -21,6 +21,7 @@ from typing import Final
 
 from plantstore.batcher import Batcher
 from plantstore.errors import (
+    BatchRefusedError,
     ErrorCode,
     RequestError,
     StoreUnavailableError,
@@ -140,11 +141,11 @@ class GroupCommit:
         return outcomes
 
     def _explain(self, error: Exception, changes: int) -> RequestError:
-        if isinstance(error, StoreUnavailableError):
+        if isinstance(error, StoreUnavailableError) and not isinstance(error, BatchRefusedError):
             self._failed_at = self._monotonic()
             self._failure = error
         self._observe(CommitFailed(error, changes))
-        if isinstance(error, StoreUnreachableError):
+        if isinstance(error, StoreUnreachableError | BatchRefusedError):
             return StoreUnavailableError(f"{error.message}; nothing was done")
         if isinstance(error, StoreUnavailableError):
             return StoreUnavailableError(f"{error.message}; {_IN_DOUBT}")

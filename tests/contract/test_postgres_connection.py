@@ -1,7 +1,6 @@
 """How a connection is used, kept, lost and made again."""
 
 import contextlib
-import functools
 import signal
 from collections.abc import Callable
 
@@ -11,10 +10,22 @@ import pytest
 from plantstore.errors import StoreUnavailableError, StoreUnreachableError
 from plantstore.plants import NewPlant
 from plantstore.storage import open_store
-from plantstore.storage.postgres_connection import Connection, connect, parse_url
+from plantstore.storage.postgres_connection import Connection, connect
 from plantstore.storage.postgres_link import Link
+from plantstore.storage.postgres_servers import Servers
+from plantstore.storage.postgres_url import parse_url
 from plantstore.store import Deletion, Outcome, Store
-from postgres import Programs, Server, connected, execute, fails, in_the_way, is_back, wait_until
+from postgres import (
+    Programs,
+    Server,
+    connected,
+    execute,
+    fails,
+    in_the_way,
+    is_back,
+    server_of,
+    wait_until,
+)
 
 PLANT = NewPlant(1, "Abies balsamea (L.) Mill.", "Abies")
 
@@ -53,9 +64,9 @@ def test_every_wait_has_an_end_which_the_url_may_move(url: str) -> None:
 
 
 def test_what_takes_as_long_as_it_takes_is_not_given_up(url: str) -> None:
-    conninfo = parse_url(f"{url}%20-cstatement_timeout%3D50")
+    server = server_of(f"{url}%20-cstatement_timeout%3D50")
     for is_bounded in (True, False):
-        with contextlib.closing(connect(conninfo, is_bounded=is_bounded)) as connection:
+        with contextlib.closing(connect(server, is_bounded=is_bounded)) as connection:
             given_up = pytest.raises(psycopg.errors.QueryCanceled)
             with given_up if is_bounded else contextlib.nullcontext():
                 connection.execute("SELECT pg_sleep(0.2)")
@@ -171,7 +182,8 @@ def test_an_idle_connection_is_kept_and_one_that_was_lost_meanwhile_is_made_agai
     url: str,
 ) -> None:
     now = 0.0
-    link = Link(functools.partial(connect, parse_url(url)), lambda: now)
+    servers = Servers(parse_url(url))
+    link = Link(servers, monotonic=lambda: now)
     first = pid(link)
 
     now += 100
@@ -180,11 +192,13 @@ def test_an_idle_connection_is_kept_and_one_that_was_lost_meanwhile_is_made_agai
     now += 100
     assert pid(link) != first
     link.close()
+    servers.close()
 
 
 def test_what_only_the_statement_is_to_blame_for_costs_no_connection(url: str) -> None:
     open_store(url).close()
-    link = Link(functools.partial(connect, parse_url(f"{url}%20-clock_timeout%3D50")))
+    servers = Servers(parse_url(f"{url}%20-clock_timeout%3D50"))
+    link = Link(servers)
     first = pid(link)
     with contextlib.closing(in_the_way(url, "LOCK TABLE plants")):
         for _ in range(3):
@@ -197,6 +211,7 @@ def test_what_only_the_statement_is_to_blame_for_costs_no_connection(url: str) -
 
     assert pid(link) == first
     link.close()
+    servers.close()
 
 
 def test_a_server_that_no_longer_takes_writes_is_not_ready(postgres_programs: Programs) -> None:

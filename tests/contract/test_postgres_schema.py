@@ -22,12 +22,12 @@ def test_a_database_of_the_first_schema_is_brought_up_to_date_and_keeps_its_plan
     make_first_schema(url)
     execute(url, "INSERT INTO plants VALUES (1, 'a', 't')")
 
-    with pytest.raises(StoreUnavailableError, match="schema is 1, this Plant Store needs 2; run"):
+    with pytest.raises(StoreUnavailableError, match="schema is 1, this Plant Store needs 3; run"):
         open_store(url, SchemaPolicy.REQUIRE)
     with contextlib.closing(open_store(url, SchemaPolicy.ACCEPT)) as store:
         assert store.check() == (1, 1, 0, [])
     with contextlib.closing(open_store(url)) as store:
-        assert store.check() == (2, 1, 0, [])
+        assert store.check() == (3, 1, 0, [])
     open_store(url, SchemaPolicy.REQUIRE).close()
 
 
@@ -44,6 +44,7 @@ def test_many_stores_may_be_opened_on_a_new_database_at_once(url: str) -> None:
     assert execute(url, "SELECT version FROM plantstore_migrations ORDER BY version") == [
         (1,),
         (2,),
+        (3,),
     ]
 
 
@@ -101,7 +102,7 @@ def test_a_store_in_a_schema_of_any_name_is_whole(databases: Databases) -> None:
     try:
         url = f"{databases.url}?options=-csearch_path%3D%22a%5C%20b%22"
         with contextlib.closing(open_store(url)) as store:
-            assert store.check() == (2, 0, 0, [])
+            assert store.check() == (3, 0, 0, [])
     finally:
         execute(databases.url, 'DROP SCHEMA "a b" CASCADE')
 
@@ -114,7 +115,7 @@ def test_a_check_names_what_is_not_as_it_must_be(url: str, store: Store) -> None
     execute(url, "CREATE INDEX of_the_operator ON plants (name)")
 
     assert store.check() == (
-        2,
+        3,
         1,
         0,
         [

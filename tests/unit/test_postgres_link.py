@@ -7,13 +7,14 @@ import pytest
 
 from plantstore.errors import StoreUnavailableError, StoreUnreachableError, UsageError
 from plantstore.storage import display_url, open_store
-from plantstore.storage.postgres_connection import Connection, parse_url
+from plantstore.storage.postgres_connection import Connection
 from plantstore.storage.postgres_link import (
     BACKOFF_SECONDS_MAX,
     BACKOFF_SECONDS_MIN,
     FRESH_SECONDS,
     Link,
 )
+from plantstore.storage.postgres_url import parse_url
 
 
 class FakeConnection:
@@ -46,14 +47,22 @@ class FakeServer:
         self.is_up = True
         self.attempts = 0
         self.connections: list[FakeConnection] = []
-        self.link = Link(self.connect, lambda: self.now)
+        self.outdated: list[object] = []
+        self.lost: list[object] = []
+        self.link = Link(self, monotonic=lambda: self.now)
 
-    def connect(self) -> Connection:
+    def connect(self, *, for_changes: bool = False) -> Connection:  # noqa: ARG002
         self.attempts += 1
         if not self.is_up:
             raise StoreUnavailableError("The database cannot be reached", "refused")
         self.connections.append(FakeConnection())
         return cast("Connection", self.connections[-1])
+
+    def is_current(self, connection: Connection) -> bool:
+        return connection not in self.outdated
+
+    def lose(self, connection: Connection) -> None:
+        self.lost.append(connection)
 
     def use(self) -> Any:
         with self.link.using("It failed") as connection:

@@ -1,16 +1,19 @@
 """What an operator's machinery asks of the service: is it alive, is it ready, how does it fare."""
 
 import asyncio
+import math
 import time
 from collections.abc import Callable, Mapping
-from typing import Final, TypeAlias
+from dataclasses import asdict
+from typing import Any, Final, TypeAlias
 
+import msgspec
 from falcon import mediatypes
 from falcon.asgi import Request, Response
 
 from plantstore.api.auth import Gate
 from plantstore.errors import StoreUnavailableError
-from plantstore.observe import Observer, ReadinessChanged
+from plantstore.observe import Observer, ReadinessChanged, ServerChanged
 from plantstore.store import Store
 from plantstore.writer import GroupCommit
 
@@ -41,19 +44,26 @@ class Readiness:
     """`/readyz`: whether a plant would be stored. No token is needed.
 
     What the last commit met tells most. If there was none lately, a probe of the store
-    tells, which all who ask within a second share.
+    tells, which all who ask within a second share. Who has a token with the scope
+    `metrics:read` is told more: which server of the database is the primary, and when a
+    commit last succeeded.
     """
 
     def __init__(
         self,
         store: Store,
         writer: GroupCommit,
+        *,
+        gate: Gate,
         observe: Observer,
+        server: Callable[[], ServerChanged | None],
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self._store = store
         self._writer = writer
+        self._gate = gate
         self._observe = observe
+        self._server = server
         self._monotonic = monotonic
         self._probe: asyncio.Future[None] | None = None
         self._probed_at = 0.0
@@ -64,7 +74,7 @@ class Readiness:
         """Be not ready from now on."""
         self._is_stopping = True
 
-    async def on_get(self, _req: Request, resp: Response) -> None:
+    async def on_get(self, req: Request, resp: Response) -> None:
         """Answer 200 if the store takes plants; what the error table says if it does not."""
         if self._is_stopping:
             raise StoreUnavailableError("The service is stopping")
@@ -75,9 +85,27 @@ class Readiness:
             self._learn(None)
         else:
             await self._probed()
-        resp.data = _OK
+        resp.data = msgspec.json.encode(self._detail()) if await self._may_see(req) else _OK
 
     on_head = on_get
+
+    async def _may_see(self, req: Request) -> bool:
+        if not req.auth:
+            return False
+        try:
+            await self._gate.authorize(req, "metrics:read")
+        except Exception:  # noqa: BLE001 (whatever it is: it is ready, and says so)
+            return False
+        return True
+
+    def _detail(self) -> dict[str, Any]:
+        seconds = self._writer.seconds_since_commit()
+        server = self._server()
+        return {
+            "status": "ok",
+            "seconds_since_commit": None if math.isinf(seconds) else round(seconds, 3),
+            "database": None if server is None else asdict(server),
+        }
 
     async def _probed(self) -> None:
         now = self._monotonic()

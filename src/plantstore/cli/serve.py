@@ -33,7 +33,7 @@ from plantstore.cli.processes import (
 )
 from plantstore.cli.tokens import show_new_token
 from plantstore.errors import PlantStoreError, UsageError
-from plantstore.observe import AnswerObserver, Stopping, tell_all
+from plantstore.observe import AnswerObserver, LastServer, Stopping, tell_all
 from plantstore.reader import GroupRead
 from plantstore.settings import Settings
 from plantstore.storage import display_url, open_store
@@ -59,11 +59,12 @@ def run(settings: Settings) -> None:
     with contextlib.ExitStack() as stack:
         listener = stack.enter_context(_listen(settings.host, settings.port))
         with contextlib.ExitStack() as opened:
-            store = opened.enter_context(contextlib.closing(_open_store(settings)))
+            telemetry = _Telemetry(log, settings)
+            store = opened.enter_context(contextlib.closing(_open_store(settings, telemetry)))
             _introduce(store, settings, listener, log)
             if settings.workers == 1:
                 opened.pop_all()  # the application closes the store
-                build_app = functools.partial(_build_app, settings, files_max, log, store)
+                build_app = functools.partial(_build_app, settings, files_max, store, telemetry)
                 uvicorn.Server(server_config(build_app, settings)).run(sockets=[listener])
                 return
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="plantstore-")))
@@ -78,30 +79,33 @@ def _build_worker(settings: Settings, files_max: int, metrics_folder: Path) -> A
     """Wire one of several processes, which opens the store for itself."""
     set_up_memory()
     log = configure_logs()
+    telemetry = _Telemetry(log, settings, metrics_folder)
     try:
-        store = _open_store(settings)
+        store = _open_store(settings, telemetry)
     except PlantStoreError as error:
         log.write(f"plantstore: {error.explanation}\n")
         # Any status but STARTUP_FAILURE makes uvicorn's parent process try again. The parent has
         # opened the store before, so the fault is new; the other workers go on meanwhile.
         sys.exit(1)
-    return _build_app(settings, files_max, log, store, metrics_folder)
+    return _build_app(settings, files_max, store, telemetry)
 
 
-def _build_app(
-    settings: Settings,
-    files_max: int,
-    log: Outbox,
-    store: Store,
-    metrics_folder: Path | None = None,
-) -> ASGIApp:
-    """Wire one process, with the log and the store that it has opened."""
-    metrics = Metrics(metrics_folder)
-    metrics.watch_log(lambda: log.dropped)
-    observe = tell_all(log_events(), metrics.observe)
-    observe_answer: AnswerObserver = metrics.observe_answer
-    if settings.access_log:
-        observe_answer = tell_all(log_answers(), metrics.observe_answer)
+class _Telemetry:
+    """What a process tells of itself: its log, its metrics, and the server of its database."""
+
+    def __init__(self, log: Outbox, settings: Settings, folder: Path | None = None) -> None:
+        self.metrics = Metrics(folder)
+        self.metrics.watch_log(lambda: log.dropped)
+        self.server = LastServer()
+        self.observe = tell_all(log_events(), self.metrics.observe, self.server.observe)
+        self.observe_answer: AnswerObserver = self.metrics.observe_answer
+        if settings.access_log:
+            self.observe_answer = tell_all(log_answers(), self.metrics.observe_answer)
+
+
+def _build_app(settings: Settings, files_max: int, store: Store, telemetry: _Telemetry) -> ASGIApp:
+    """Wire one process, with the store that it has opened."""
+    metrics, observe = telemetry.metrics, telemetry.observe
     writer = GroupCommit(
         store,
         queue_plants_max=settings.queue_plants_max,
@@ -110,9 +114,18 @@ def _build_app(
         observe=observe,
     )
     reader = GroupRead(store, queue_reads_max=settings.queue_reads_max, observe=observe)
+    gate = Gate(
+        store,
+        clock=time.time,
+        monotonic=time.monotonic,
+        rate_limit=_rate_limit(settings),
+        observe=observe,
+    )
     metrics.watch_queue("changes", lambda: writer.waiting)
     metrics.watch_queue("reads", lambda: reader.waiting)
-    readiness = Readiness(store, writer, observe)
+    readiness = Readiness(
+        store, writer, gate=gate, observe=observe, server=lambda: telemetry.server.value
+    )
 
     def on_stop() -> None:
         readiness.stop()
@@ -122,13 +135,7 @@ def _build_app(
         store=store,
         writer=writer,
         reader=reader,
-        gate=Gate(
-            store,
-            clock=time.time,
-            monotonic=time.monotonic,
-            rate_limit=_rate_limit(settings),
-            observe=observe,
-        ),
+        gate=gate,
         readiness=readiness,
         metrics=metrics.renderings,
         bounds=Bounds(
@@ -145,13 +152,18 @@ def _build_app(
         body_bytes_max=settings.body_bytes_max,
         pages=Pages() if settings.page else None,
         observe=observe,
-        observe_answer=observe_answer,
+        observe_answer=telemetry.observe_answer,
         on_startup=Stop(settings.drain_seconds, on_stop).take_over,
     )
 
 
-def _open_store(settings: Settings) -> Store:
-    return open_store(settings.database, SchemaPolicy.of(migrate=settings.migrate))
+def _open_store(settings: Settings, telemetry: _Telemetry) -> Store:
+    return open_store(
+        settings.database,
+        SchemaPolicy.of(migrate=settings.migrate),
+        standbys_min=settings.standbys_min,
+        observe=telemetry.observe,
+    )
 
 
 def _rate_limit(settings: Settings) -> RateLimit:

@@ -14,7 +14,14 @@ import typer
 
 from plantstore.cli.files import standard_stream
 from plantstore.errors import UsageError
-from plantstore.settings import DATABASE_DEFAULT, MIGRATE_DEFAULT, Database, Migrate
+from plantstore.settings import (
+    DATABASE_DEFAULT,
+    MIGRATE_DEFAULT,
+    STANDBYS_MIN_DEFAULT,
+    Database,
+    Migrate,
+    StandbysMin,
+)
 from plantstore.storage import open_store
 from plantstore.storage.migrate import SchemaPolicy
 from plantstore.store import Store
@@ -84,8 +91,10 @@ def create(
             help="How long it is good for: 90s, 15m, 12h, 30d or 8w. Without it: for ever.",
         ),
     ] = None,
+    *,
     database: Database = DATABASE_DEFAULT,
     migrate: Migrate = MIGRATE_DEFAULT,
+    standbys_min: StandbysMin = STANDBYS_MIN_DEFAULT,
 ) -> None:
     """Create a token, and print its secret on stdout: the only time that it is shown."""
     scopes = scope or DEFAULT_SCOPES
@@ -93,7 +102,8 @@ def create(
     if unknown := sorted(set(scopes) - set(SCOPES)):
         raise UsageError(f"A scope must be one of {', '.join(SCOPES)}; got {', '.join(unknown)}")
     lifetime_seconds = None if expires_in is None else _parse_seconds(expires_in)
-    with contextlib.closing(open_store(database, SchemaPolicy.of(migrate=migrate))) as store:
+    policy = SchemaPolicy.of(migrate=migrate)
+    with contextlib.closing(open_store(database, policy, standbys_min=standbys_min)) as store:
         show_new_token(store, name, scopes, lifetime_seconds)
     granted = ", ".join(sorted(scopes))
     typer.echo(f"Created the token {name} for {granted}. Its secret is shown this once.", err=True)
@@ -135,11 +145,13 @@ def revoke(
     name: Annotated[str, typer.Argument(help="The token's name.")],
     database: Database = DATABASE_DEFAULT,
     migrate: Migrate = MIGRATE_DEFAULT,
+    standbys_min: StandbysMin = STANDBYS_MIN_DEFAULT,
 ) -> None:
     """Revoke a token for good; a running service refuses it within two seconds."""
     _check_name(name)
     now = int(time.time())
-    with contextlib.closing(open_store(database, SchemaPolicy.of(migrate=migrate))) as store:
+    policy = SchemaPolicy.of(migrate=migrate)
+    with contextlib.closing(open_store(database, policy, standbys_min=standbys_min)) as store:
         before = {record.name: record.revoked_at for record in store.list_tokens()}
         record = store.revoke_token(name, now)
     if before.get(name) is None:

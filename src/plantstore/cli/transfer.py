@@ -22,9 +22,11 @@ from plantstore.settings import (
     BODY_BYTES_MAX_DEFAULT,
     DATABASE_DEFAULT,
     MIGRATE_DEFAULT,
+    STANDBYS_MIN_DEFAULT,
     BodyBytesMax,
     Database,
     Migrate,
+    StandbysMin,
 )
 from plantstore.storage import open_store
 from plantstore.storage.migrate import SchemaPolicy
@@ -73,13 +75,15 @@ def import_plants(
     body_bytes_max: BodyBytesMax = BODY_BYTES_MAX_DEFAULT,
     database: Database = DATABASE_DEFAULT,
     migrate: Migrate = MIGRATE_DEFAULT,
+    standbys_min: StandbysMin = STANDBYS_MIN_DEFAULT,
 ) -> None:
     """Store the plants of a file. A refused row stops nothing, but makes the status 1."""
     form = _format_of(file, file_format)
+    policy = SchemaPolicy.of(migrate=migrate)
     with (
         _reading(file) as source,
         contextlib.closing(form.read(source, body_bytes_max + ROW_SLACK_BYTES)) as rows,
-        contextlib.closing(open_store(database, SchemaPolicy.of(migrate=migrate))) as store,
+        contextlib.closing(open_store(database, policy, standbys_min=standbys_min)) as store,
         _Refusals(rejects, source, store) as refusals,
     ):
         stored = there = 0

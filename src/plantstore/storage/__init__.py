@@ -1,6 +1,7 @@
 """The stores, and which URL names which."""
 
 from plantstore.errors import UsageError
+from plantstore.observe import Observer, ignore
 from plantstore.storage.migrate import SchemaPolicy
 from plantstore.storage.sqlite import SQLiteStore
 from plantstore.store import Store
@@ -8,12 +9,24 @@ from plantstore.store import Store
 _POSTGRES_PREFIXES = ("postgresql://", "postgres://")
 
 
-def open_store(url: str, policy: SchemaPolicy = SchemaPolicy.MIGRATE) -> Store:
+def open_store(
+    url: str,
+    policy: SchemaPolicy = SchemaPolicy.MIGRATE,
+    *,
+    standbys_min: int = 0,
+    observe: Observer = ignore,
+) -> Store:
     """Open the store that a database URL names, and do with its schema what the policy says.
 
     `sqlite:///plants.db` is a file beside the working directory,
     `sqlite:////var/lib/plants.db` one by its absolute path;
     `postgresql://USER@HOST:PORT/NAME` is a database of PostgreSQL.
+
+    Args:
+        url: the database.
+        policy: what to do about its schema.
+        standbys_min: how many synchronous standbys of PostgreSQL a change must stand on.
+        observe: is told which server of PostgreSQL is the primary, whenever that changes.
 
     Raises:
         UsageError: the URL names no store that we have.
@@ -21,7 +34,9 @@ def open_store(url: str, policy: SchemaPolicy = SchemaPolicy.MIGRATE) -> Store:
 
     """
     if url.startswith(_POSTGRES_PREFIXES):
-        return _open_postgres(url, policy)
+        return _open_postgres(url, policy, standbys_min, observe)
+    if standbys_min:
+        raise UsageError("--standbys-min is for PostgreSQL: SQLite has no standbys")
     scheme, separator, path = url.partition(":///")
     if scheme != "sqlite" or not separator or not path or "?" in path or "#" in path:
         # What is not ours is not quoted: it may hold a password.
@@ -45,7 +60,7 @@ def display_url(url: str) -> str:
     return f"{scheme}://..." if "@" in query else f"{scheme}://{place.rpartition('@')[2]}"
 
 
-def _open_postgres(url: str, policy: SchemaPolicy) -> Store:
+def _open_postgres(url: str, policy: SchemaPolicy, standbys_min: int, observe: Observer) -> Store:
     try:
         # An extra, which who keeps to SQLite does not install.
         from plantstore.storage.postgres import PostgresStore  # noqa: PLC0415
@@ -55,4 +70,4 @@ def _open_postgres(url: str, policy: SchemaPolicy) -> Store:
         raise UsageError(
             "PostgreSQL needs more than is installed: pip install 'plantstore[postgres]'"
         ) from None
-    return PostgresStore(url, display_url(url), policy)
+    return PostgresStore(url, display_url(url), policy, standbys_min=standbys_min, observe=observe)

@@ -3,12 +3,12 @@
 Five connections: one that changes plants, one that looks them up, and one that reads
 pages of them, each used by one thread alone; one for the tokens and one for probes,
 each behind a lock. Each is made when it is first used, and made again when it was
-lost. What takes its time (a scan, a check) opens its own. Any number of stores may work
-on one database, in any number of processes: they keep nothing of their own.
+lost. One more for each server of the URL watches which is the primary. What takes its
+time (a scan, a check) opens its own. Any number of stores may work on one database, in any
+number of processes: they keep nothing of their own.
 """
 
 import contextlib
-import functools
 import threading
 from collections.abc import Callable, Generator, Iterator, Sequence
 from pathlib import Path
@@ -16,18 +16,24 @@ from typing import Final
 
 from psycopg import IsolationLevel
 
-from plantstore.errors import UsageError
+from plantstore.errors import StoreUnavailableError, UsageError
+from plantstore.observe import Observer, ignore
 from plantstore.plants import NewPlant
 from plantstore.storage.migrate import SchemaPolicy, prepare
-from plantstore.storage.postgres_connection import Connection, connect, errors_as_ours, parse_url
+from plantstore.storage.postgres_connection import Connection
+from plantstore.storage.postgres_faults import MISSING, errors_as_ours, retried
 from plantstore.storage.postgres_link import Link
 from plantstore.storage.postgres_plants import (
-    LEAVE_A_TRACE,
     apply_changes,
+    find_features,
     select_by_id,
     select_page,
+    trace,
 )
+from plantstore.storage.postgres_pooler import insist_on_sessions
+from plantstore.storage.postgres_servers import Servers
 from plantstore.storage.postgres_upkeep import PostgresSchema, check
+from plantstore.storage.postgres_url import parse_url
 from plantstore.storage.token_rows import COLUMNS, from_row, to_row
 from plantstore.store import SCAN_PLANTS_MAX, Change, Condition, Outcome, Page, scan
 from plantstore.tokens import TokenRecord
@@ -39,6 +45,10 @@ _SELECT_RECORDS: Final = f"SELECT {COLUMNS} FROM tokens"
 
 _REVOKE_RECORD: Final = f"""
 UPDATE tokens SET revoked_at = coalesce(revoked_at, %s) WHERE name = %s RETURNING {COLUMNS}
+"""
+
+_MAY_CREATE: Final = """
+SELECT has_table_privilege('plants', 'SELECT') AND has_table_privilege('plants', 'INSERT')
 """
 
 _CANNOT_READ: Final = "The database cannot be read"
@@ -53,6 +63,8 @@ class PostgresStore:
             (https://www.postgresql.org/docs/current/libpq-connect.html).
         database: what messages call it.
         policy: what to do about its schema.
+        standbys_min: how many synchronous standbys a change must stand on.
+        observe: is told which server is the primary, whenever that changes.
 
     Raises:
         UsageError: the URL cannot be read.
@@ -62,32 +74,43 @@ class PostgresStore:
     """
 
     def __init__(
-        self, url: str, database: str, policy: SchemaPolicy = SchemaPolicy.MIGRATE
+        self,
+        url: str,
+        database: str,
+        policy: SchemaPolicy = SchemaPolicy.MIGRATE,
+        *,
+        standbys_min: int = 0,
+        observe: Observer = ignore,
     ) -> None:
         self._database = database
-        self._conninfo = parse_url(url)
-        with self._unbounded() as connection, errors_as_ours(f"{database} cannot be opened"):
-            prepare(PostgresSchema(connection, database), policy)
-        self._writes, self._reads, self._pages, self._tokens, self._probes = (
-            Link(functools.partial(connect, self._conninfo)) for _ in range(5)
-        )
+        self._servers = Servers(parse_url(url), observe=observe, standbys_min=standbys_min)
+        try:
+            with self._unbounded() as connection, errors_as_ours(f"{database} cannot be opened"):
+                insist_on_sessions(connection)
+                prepare(PostgresSchema(connection, database), policy)
+                self._features = find_features(connection)
+        except BaseException:
+            self._servers.close()
+            raise
+        self._writes, self._probes = (Link(self._servers, for_changes=True) for _ in range(2))
+        self._reads, self._pages, self._tokens = (Link(self._servers) for _ in range(3))
         self._tokens_lock = threading.Lock()
         self._probes_lock = threading.Lock()
 
     def apply_changes(self, changes: Sequence[Change]) -> list[Outcome]:
         with self._writes.using(_CANNOT_WRITE) as connection:
-            return apply_changes(connection, changes)
+            return retried(lambda: apply_changes(connection, changes, self._features))
 
     def trim(self) -> bool:
         return True
 
     def find_plants(self, ids: Sequence[int]) -> dict[int, NewPlant]:
         with self._reads.using(_CANNOT_READ) as connection:
-            return select_by_id(connection, ids)
+            return retried(lambda: select_by_id(connection, ids))
 
     def list_plants(self, *, after: int | None, limit: int, tag: str | None) -> Page:
         with self._pages.using(_CANNOT_READ) as connection:
-            return select_page(connection, after, limit, tag)
+            return retried(lambda: select_page(connection, after, limit, tag))
 
     def scan_plants(self) -> Generator[list[NewPlant], None, None]:
         with self._snapshot() as connection:
@@ -100,7 +123,11 @@ class PostgresStore:
 
     def probe(self) -> None:
         with self._probes_lock, self._probes.using(_CANNOT_WRITE) as connection:
-            connection.execute(LEAVE_A_TRACE)
+            retried(lambda: connection.execute_durably(*trace(self._features)))
+            with contextlib.suppress(*MISSING):  # another engine
+                [(may_create,)] = connection.execute(_MAY_CREATE)
+                if not may_create:
+                    raise StoreUnavailableError(_CANNOT_WRITE, "the role may not create plants")
 
     def check(self) -> Condition:
         with self._snapshot() as connection:
@@ -117,7 +144,7 @@ class PostgresStore:
 
     def add_token(self, record: TokenRecord) -> None:
         with self._tokens_lock, self._tokens.using(_CANNOT_WRITE) as connection:
-            added = connection.execute(_INSERT_RECORD, to_row(record)).rowcount
+            added = connection.execute_durably(_INSERT_RECORD, to_row(record)).rowcount
         if not added:
             raise UsageError(f"There is a token named {record.name!r} already")
 
@@ -131,19 +158,20 @@ class PostgresStore:
     def revoke_token(self, name: str, now: int) -> TokenRecord:
         with self._tokens_lock, self._tokens.using(_CANNOT_WRITE) as connection:
             # Revoked again or not, it is written, and so as safe as it will ever be.
-            rows = connection.execute(_REVOKE_RECORD, (now, name)).fetchall()
+            rows = connection.execute_durably(_REVOKE_RECORD, (now, name)).fetchall()
         if not rows:
             raise UsageError(f"There is no token named {name!r}")
         return from_row(rows[0])
 
     def forget_token(self, digest: bytes) -> None:
         with self._tokens_lock, self._tokens.using(_CANNOT_WRITE) as connection:
-            connection.execute("DELETE FROM tokens WHERE digest = %s", (digest,))
+            connection.execute_durably("DELETE FROM tokens WHERE digest = %s", (digest,))
 
     def close(self) -> None:
         with self._tokens_lock, self._probes_lock:
             for link in (self._writes, self._reads, self._pages, self._tokens, self._probes):
                 link.close()
+        self._servers.close()
 
     def _read_tokens(self, clause: str, *bindings: str | bytes) -> list[TokenRecord]:
         with self._tokens_lock, self._tokens.using(_CANNOT_READ) as connection:
@@ -153,7 +181,7 @@ class PostgresStore:
     @contextlib.contextmanager
     def _unbounded(self) -> Iterator[Connection]:
         """Give a connection of its own, for what takes as long as it takes."""
-        with contextlib.closing(connect(self._conninfo, is_bounded=False)) as connection:
+        with contextlib.closing(self._servers.connect(is_bounded=False)) as connection:
             yield connection
 
     @contextlib.contextmanager

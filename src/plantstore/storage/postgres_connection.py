@@ -8,44 +8,29 @@ for less (docs/decisions/0023).
 import contextlib
 import re
 import select
-from collections.abc import Iterator, Mapping
-from types import MappingProxyType
-from typing import Final
+from collections.abc import Sequence
+from typing import Final, NamedTuple, cast
 
 import psycopg
-from psycopg import errors
+from psycopg import Cursor, errors
 from psycopg.abc import RV, PQGen
-from psycopg.conninfo import conninfo_to_dict, make_conninfo
+from psycopg.conninfo import make_conninfo
 from psycopg.pq import TransactionStatus
 from psycopg.pq.abc import PGconn
 from psycopg.rows import TupleRow
 
-from plantstore.errors import StoreUnavailableError, StoreUnreachableError, UsageError
-
-# What a URL leaves out. Several hosts are tried in turn for one that takes writes; a
-# connection on which nothing comes back is given up after a minute.
-PARAMETERS_DEFAULT: Final[Mapping[str, str | int]] = MappingProxyType(
-    {
-        "application_name": "plantstore",
-        "connect_timeout": 3,
-        "keepalives_idle": 30,
-        "keepalives_interval": 10,
-        "keepalives_count": 3,
-        "tcp_user_timeout": 60_000,
-        "target_session_attrs": "read-write",
-    }
-)
-
-# What every session has from its start. A pooler that would hand sessions from one client to
-# another in between, and with them what is set below, refuses it.
-_OPTIONS: Final = r"-cdefault_transaction_isolation=read\ committed"
+from plantstore.errors import StoreUnavailableError, StoreUnreachableError
+from plantstore.storage.postgres_faults import MISSING, errors_as_ours, reason_of
+from plantstore.storage.postgres_url import Server
 
 # How long the client waits beyond the server's own statement_timeout, which comes
 # first unless the server does not answer at all; and then for it to hear a cancellation.
 GRACE_SECONDS: Final = 2
 
-# How long a new connection may take to be told how it is to be used.
+# How long a new connection may take to be told how it is to be used, and a server to tell its
+# position.
 SETTLE_SECONDS: Final = 5
+ASK_SECONDS: Final = 3
 
 # The turn about bitmaps: a planner that knows too little of a table would read all plants of a
 # tag and sort them, for each page. The keepalives: a server that does not hear of the end of a
@@ -64,25 +49,48 @@ WITH wanted (name, value) AS (VALUES
 SELECT set_config(name, value, false) FROM wanted WHERE current_setting(name, true) IS NOT NULL
 """
 _INSPECT: Final = """
-SELECT extract(epoch FROM current_setting('statement_timeout')::interval)::float,
-    current_setting('fsync', true), current_setting('server_encoding')
+SELECT current_setting('statement_timeout'), current_setting('fsync', true),
+    current_setting('server_encoding')
+"""
+_STANDBYS: Final = "SELECT current_setting('synchronous_standby_names', true)"
+
+# A timeline is the first eight digits of the name of a file of the log.
+_POSITION: Final = """
+SELECT NOT pg_is_in_recovery() AND current_setting('transaction_read_only') = 'off',
+    (SELECT system_identifier FROM pg_control_system()),
+    CASE WHEN NOT pg_is_in_recovery() THEN
+        ('x' || substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8))::bit(32)::int END,
+    current_setting('synchronous_standby_names')
+"""
+_POSITION_ELSEWHERE: Final = """
+SELECT current_setting('transaction_read_only') = 'off', NULL, NULL,
+    current_setting('synchronous_standby_names', true)
 """
 
 _READ_ONLY: Final = (b"default_transaction_read_only", b"in_hot_standby")
 
 UNREACHABLE: Final = "The database cannot be reached"
 
-# What an operator did to the server or the database, or what is wrong with them. With these,
-# nothing is asked for that the service does not ask for every day.
-_FAULTS_OF_THE_SERVER: Final = (
-    psycopg.OperationalError,
-    psycopg.InternalError,
-    errors.FeatureNotSupported,  # a plan that is older than its table
-    errors.InsufficientPrivilege,
-    errors.InvalidSchemaName,
-    errors.UndefinedColumn,
-    errors.UndefinedTable,
-)
+_ANY: Final = {"target_session_attrs": "any"}
+
+_MILLISECONDS: Final = {"": 1, "ms": 1, "s": 1000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
+
+
+class Position(NamedTuple):
+    """What a server says of itself.
+
+    Attributes:
+        is_primary: whether it takes writes, as far as it knows.
+        system: the identifier of its cluster; None where the engine has none.
+        timeline: of the log that it writes; 0 for a standby, or where the engine has none.
+        standbys: for how many synchronous standbys its commits wait.
+
+    """
+
+    is_primary: bool
+    system: int | None
+    timeline: int
+    standbys: int
 
 
 class Connection(psycopg.Connection[TupleRow]):
@@ -93,6 +101,13 @@ class Connection(psycopg.Connection[TupleRow]):
     """
 
     wait_seconds: float | None = None
+    server: Server
+    position: Position
+    made_at = 0.0
+    is_given_up = False
+
+    # How many synchronous standbys a commit must stand on.
+    standbys_min = 0
 
     def __init__(self, pgconn: PGconn) -> None:
         super().__init__(pgconn)
@@ -102,14 +117,94 @@ class Connection(psycopg.Connection[TupleRow]):
     def wait(self, gen: PQGen[RV], interval: float = 0.1, timeout: float | None = None) -> RV:
         """Do what psycopg's own does, within `wait_seconds`; past it, the connection ends."""
         try:
-            return super().wait(gen, interval, self.wait_seconds if timeout is None else timeout)
+            seconds = self.wait_seconds if timeout is None else timeout
+            return super().wait(self._until_given_up(gen), interval, seconds)
         except psycopg.OperationalError:
             if self.pgconn.transaction_status == TransactionStatus.ACTIVE:
-                # Else a session that waits for a standby would keep its place, and its locks.
-                with contextlib.suppress(psycopg.Error):
-                    self.cancel_safe(timeout=GRACE_SECONDS)
+                if not self.is_given_up:
+                    # Else a session that waits for a standby would keep its place, and its locks.
+                    with contextlib.suppress(psycopg.Error):
+                        self.cancel_safe(timeout=GRACE_SECONDS)
                 self.pgconn.finish()
             raise
+
+    def give_up(self) -> None:
+        """End the connection from another thread: now if it waits, else before its next use."""
+        self.is_given_up = True
+
+    def _until_given_up(self, gen: PQGen[RV]) -> PQGen[RV]:
+        """Go on as psycopg does, which comes by at each event and each interval."""
+        try:
+            wanted = next(gen)
+            while True:
+                ready = yield wanted
+                if self.is_given_up:
+                    raise psycopg.OperationalError("the server is an outdated primary")
+                wanted = gen.send(ready)
+        except StopIteration as done:
+            return cast("RV", done.value)
+
+    def execute_durably(self, query: str, bindings: Sequence[object] = ()) -> Cursor[TupleRow]:
+        """Execute a statement that commits by itself, and see on how many standbys it stands.
+
+        Raises:
+            OperationalError: on too few, or that cannot be told.
+
+        """
+        if not self.standbys_min:
+            return self.execute(query.encode(), bindings, binary=True)
+        try:
+            with self.pipeline():  # one round trip
+                self.execute("BEGIN")
+                cursor = self.execute(query.encode(), bindings, binary=True)
+                self.execute("COMMIT")
+                names = self.execute(_STANDBYS)
+        except psycopg.Error:
+            if not self.closed:
+                self.rollback()
+            raise
+        self._insist_on_standbys(names)
+        return cursor
+
+    def insist_on_standbys(self) -> None:
+        """See on how many standbys the last commit stands.
+
+        Raises:
+            OperationalError: on too few, or that cannot be told.
+
+        """
+        if self.standbys_min:
+            self._insist_on_standbys(self.execute(_STANDBYS))
+
+    def _insist_on_standbys(self, answer: Cursor[TupleRow]) -> None:
+        [(names,)] = answer
+        standbys = standbys_in(names or "")
+        if standbys < self.standbys_min:
+            self.close()
+            raise psycopg.OperationalError(_too_few(standbys, self.standbys_min))
+
+    def ask_position(self) -> Position:
+        """Ask the server for its position.
+
+        Raises:
+            StoreUnavailableError: it does not tell, and the connection ends.
+
+        """
+        try:
+            with errors_as_ours(UNREACHABLE):
+                return self._ask_position()
+        except BaseException:
+            self.close()
+            raise
+
+    def _ask_position(self) -> Position:
+        for query in (_POSITION, _POSITION_ELSEWHERE):
+            try:
+                [(is_primary, system, timeline, names)] = self.execute(query)
+            except MISSING:
+                continue
+            return Position(is_primary, system, timeline or 0, standbys_in(names or ""))
+        raise StoreUnavailableError(UNREACHABLE, "it does not tell whether it takes writes")
 
     def is_open(self) -> bool:
         """Tell whether the connection is open, and the server did not hang up meanwhile."""
@@ -147,44 +242,30 @@ class Connection(psycopg.Connection[TupleRow]):
         self._lonely_commits += notice.source_function == "SyncRepWaitForLSN"
 
 
-def parse_url(url: str) -> str:
-    """Read the URL of a database, as libpq does, and return it with what it leaves out.
-
-    Raises:
-        UsageError: it is no URL of PostgreSQL. It is not quoted: it may hold a password.
-
-    """
-    try:
-        given = conninfo_to_dict(url)
-    except psycopg.ProgrammingError:
-        raise _unreadable() from None
-    # What libpq makes of a password with a special character in it.
-    if "@" in f"{given.get('host')}{given.get('dbname')}" or not re.fullmatch(
-        r"[\d,]*", str(given.get("port", ""))
-    ):
-        raise _unreadable()
-    ours = {"client_encoding": "UTF8", "options": f"{given.get('options') or ''} {_OPTIONS}"}
-    return make_conninfo("", **{**PARAMETERS_DEFAULT, **given, **ours})
-
-
-def connect(conninfo: str, *, is_bounded: bool = True) -> Connection:
+def connect(
+    server: Server, *, is_bounded: bool = True, standbys_min: int = 0, for_changes: bool = False
+) -> Connection:
     """Open a connection that commits each statement by itself, durably.
 
     Args:
-        conninfo: as `parse_url` returns it.
+        server: as `servers_of` returns it.
         is_bounded: whether a statement is given up after a time; else it may take
             as long as it takes.
+        standbys_min: how many synchronous standbys a commit must stand on.
+        for_changes: whether it is of no use with fewer.
 
     Raises:
-        StoreUnreachableError: no server can be reached that takes writes.
+        StoreUnreachableError: the server cannot be reached, or takes no writes.
         StoreUnavailableError: what it is told to do with them is not safe.
 
     """
+    connection = _open(server)
     try:
-        connection = Connection.connect(conninfo, autocommit=True)
-    except psycopg.OperationalError as error:
-        raise StoreUnreachableError(UNREACHABLE, _reason(error)) from error
-    try:
+        connection.wait_seconds = SETTLE_SECONDS
+        connection.position = connection.ask_position()
+        connection.standbys_min = standbys_min
+        if for_changes:
+            _insist_on_standbys(connection)
         _settle(connection, is_bounded=is_bounded)
     except BaseException:
         connection.close()
@@ -192,15 +273,44 @@ def connect(conninfo: str, *, is_bounded: bool = True) -> Connection:
     return connection
 
 
+def connect_to_ask(server: Server) -> Connection:
+    """Open a connection on which nothing but the position is asked of a server, of any kind.
+
+    Raises:
+        StoreUnreachableError: the server cannot be reached.
+
+    """
+    connection = _open(Server(server.name, make_conninfo(server.conninfo, **_ANY)))
+    connection.wait_seconds = ASK_SECONDS
+    return connection
+
+
+def _open(server: Server) -> Connection:
+    try:
+        connection = Connection.connect(server.conninfo, autocommit=True)
+    except psycopg.OperationalError as error:
+        raise StoreUnreachableError(UNREACHABLE, f"{server.name}: {reason_of(error)}") from error
+    connection.server = server
+    return connection
+
+
+def _insist_on_standbys(connection: Connection) -> None:
+    standbys, standbys_min = connection.position.standbys, connection.standbys_min
+    if standbys < standbys_min:
+        raise StoreUnreachableError(
+            "The database has too few synchronous standbys",
+            f"{connection.server.name}: {_too_few(standbys, standbys_min)}",
+        )
+
+
 def _settle(connection: Connection, *, is_bounded: bool) -> None:
     """Tell a new connection how it is to be used, and see whether that is safe."""
-    connection.wait_seconds = SETTLE_SECONDS
     with errors_as_ours(UNREACHABLE):
         connection.execute(_SETTLE)
-        [(statement_seconds, fsync, encoding)] = connection.execute(_INSPECT)
+        [(statement_timeout, fsync, encoding)] = connection.execute(_INSPECT)
         if not is_bounded:
             connection.execute("SET statement_timeout = 0")
-    connection.wait_seconds = statement_seconds + GRACE_SECONDS if is_bounded else None
+    connection.wait_seconds = _seconds(statement_timeout) + GRACE_SECONDS if is_bounded else None
     if fsync == "off":
         raise StoreUnavailableError(
             "The database runs with fsync = off: a power cut would lose what was answered"
@@ -209,22 +319,22 @@ def _settle(connection: Connection, *, is_bounded: bool) -> None:
         raise StoreUnavailableError(f"The database's encoding is {encoding}, not UTF8")
 
 
-def _unreadable() -> UsageError:
-    return UsageError(
-        "The database's URL cannot be read; expected postgresql://USER@HOST:PORT/NAME, in which"
-        " what is special in a password is percent-encoded"
-    )
+def _too_few(standbys: int, standbys_min: int) -> str:
+    return f"its commits wait for {standbys} synchronous standbys, and must for {standbys_min}"
 
 
-@contextlib.contextmanager
-def errors_as_ours(what: str) -> Iterator[None]:
-    """Raise what the server is to blame for as StoreUnavailableError; a bug stays a bug."""
-    try:
-        yield
-    except _FAULTS_OF_THE_SERVER as error:
-        raise StoreUnavailableError(what, _reason(error)) from error
+def _seconds(duration: str) -> float:
+    """Read a duration as a server shows it; one without a unit is in milliseconds."""
+    shown = re.fullmatch(r"(\d+)([a-z]*)", duration)
+    if shown is None or shown[2] not in _MILLISECONDS:
+        raise StoreUnavailableError(UNREACHABLE, f"its statement_timeout is {duration}")
+    return int(shown[1]) * _MILLISECONDS[shown[2]] / 1000
 
 
-def _reason(error: psycopg.Error) -> str:
-    """Return what the server said, or libpq, in one line."""
-    return error.diag.message_primary or " ".join(str(error).split())
+def standbys_in(names: str) -> int:
+    """Return for how many standbys a commit waits, of `synchronous_standby_names`.
+
+    https://www.postgresql.org/docs/current/runtime-config-replication.html has its forms.
+    """
+    number = re.match(r"\s*(?:(?:FIRST|ANY)\s+)?(\d+)\s*\(", names, re.IGNORECASE)
+    return int(number[1]) if number else int(bool(names.strip()))

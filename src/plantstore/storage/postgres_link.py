@@ -3,10 +3,11 @@
 import contextlib
 import time
 from collections.abc import Callable, Iterator
-from typing import Final
+from typing import Final, Protocol
 
 from plantstore.errors import StoreUnavailableError, StoreUnreachableError
-from plantstore.storage.postgres_connection import UNREACHABLE, Connection, errors_as_ours
+from plantstore.storage.postgres_connection import UNREACHABLE, Connection
+from plantstore.storage.postgres_faults import errors_as_ours
 
 # How long a lost server is left alone, at first and at most, before it is tried again.
 BACKOFF_SECONDS_MIN: Final = 0.05
@@ -17,6 +18,22 @@ BACKOFF_SECONDS_MAX: Final = 1.0
 FRESH_SECONDS: Final = 1.0
 
 
+class Endpoint(Protocol):
+    """What a link connects to. `plantstore.storage.postgres_servers` has the promises."""
+
+    def connect(self, *, for_changes: bool = False) -> Connection:
+        """Open a connection."""
+        ...
+
+    def is_current(self, connection: Connection) -> bool:
+        """Tell whether a connection may still be used."""
+        ...
+
+    def lose(self, connection: Connection) -> None:
+        """Take note that a connection was lost."""
+        ...
+
+
 class Link:
     """A connection that is made when it is used, and made again when it was lost.
 
@@ -25,19 +42,25 @@ class Link:
     to a bound; until then a use fails at once.
 
     Args:
-        connect: makes a connection.
+        servers: what it connects to.
+        for_changes: whether plants are changed on it.
         monotonic: a clock in seconds that is never set back.
 
     """
 
     def __init__(
-        self, connect: Callable[[], Connection], monotonic: Callable[[], float] = time.monotonic
+        self,
+        servers: Endpoint,
+        *,
+        for_changes: bool = False,
+        monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._connect = connect
+        self._servers = servers
+        self._for_changes = for_changes
         self._monotonic = monotonic
         self._connection: Connection | None = None
         self._is_closed = False
-        self._reason = ""
+        self._error: StoreUnavailableError
         self._backoff_seconds = 0.0
         self._retry_at = 0.0
         self._used_at = 0.0
@@ -53,9 +76,14 @@ class Link:
 
         """
         connection = self._connected()
-        with errors_as_ours(what):
-            yield connection
-            connection.check()
+        try:
+            with errors_as_ours(what):
+                yield connection
+                connection.check()
+        except StoreUnavailableError:
+            if connection.closed:
+                self._servers.lose(connection)
+            raise
         self._used_at = self._monotonic()
 
     def close(self) -> None:
@@ -68,21 +96,31 @@ class Link:
         if self._is_closed:
             raise StoreUnreachableError("The store is closed")
         if self._connection is not None:
-            is_fresh = self._monotonic() - self._used_at < FRESH_SECONDS
-            if not self._connection.closed and (is_fresh or self._connection.is_open()):
+            if self._is_usable(self._connection):
                 return self._connection
             self._connection.close()
             self._connection = None
         if self._monotonic() < self._retry_at:
-            raise StoreUnreachableError(UNREACHABLE, self._reason)
+            raise self._unreachable()
         try:
-            self._connection = self._connect()
+            self._connection = self._servers.connect(for_changes=self._for_changes)
         except StoreUnavailableError as error:
-            self._reason = error.reason or error.message
+            self._error = error
             self._backoff_seconds = min(
                 max(2 * self._backoff_seconds, BACKOFF_SECONDS_MIN), BACKOFF_SECONDS_MAX
             )
             self._retry_at = self._monotonic() + self._backoff_seconds
-            raise StoreUnreachableError(UNREACHABLE, self._reason) from error
+            raise self._unreachable() from error
         self._backoff_seconds = 0.0
         return self._connection
+
+    def _is_usable(self, connection: Connection) -> bool:
+        if connection.closed or not self._servers.is_current(connection):
+            return False
+        return self._monotonic() - self._used_at < FRESH_SECONDS or connection.is_open()
+
+    def _unreachable(self) -> StoreUnreachableError:
+        error = self._error
+        if isinstance(error, StoreUnreachableError):
+            return StoreUnreachableError(error.message, error.reason)
+        return StoreUnreachableError(UNREACHABLE, error.reason or error.message)

@@ -1,27 +1,36 @@
 """The plants in PostgreSQL: what is asked of it.
 
-A batch of creates is one statement, one round trip, and one commit. What does not fit
-into it (other changes, an id that is there already or twice) is decided under locks,
-in a transaction of several statements.
+A batch of creates is one statement, one round trip, and one commit. An id that is there
+already is only read, after that. Other changes are decided under locks, in a transaction of
+several statements.
 
 Statements lock rows and keys in order of id, rows before keys, and write what takes
 no more waiting last. So two of them never wait for each other.
 """
 
+import random
 from collections.abc import Iterable, Sequence
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from plantstore.decision import decide, load_stored
 from plantstore.errors import StoreUnavailableError
 from plantstore.plants import ID_MIN, NewPlant
 from plantstore.storage.postgres_connection import Connection
+from plantstore.storage.postgres_faults import MISSING
 from plantstore.store import PAGE_BYTES_MAX, Change, Outcome, Page, page_plants_max
 
 BYTES: Final = "octet_length(name) + coalesce(octet_length(tag), 0)"
 
 # What writes nothing waits for no standby, though it may tell of what others wrote: that a plant
 # is gone, say. A trace in the log makes its commit wait until they are on the standby too.
-LEAVE_A_TRACE: Final = "SELECT pg_logical_emit_message(true, 'plantstore', '')"
+_LEAVE_A_MESSAGE: Final = "SELECT pg_logical_emit_message(true, 'plantstore', '')"
+_LEAVE_A_ROW: Final = """
+INSERT INTO plantstore_traces (slot, number) VALUES (%s, 1)
+ON CONFLICT (slot) DO UPDATE SET number = plantstore_traces.number + 1
+"""
+
+# Rows for traces. Who updates one waits for whoever updates the same.
+_TRACES_MAX: Final = 64
 
 _GIVEN: Final = "unnest(%b::bigint[], %b::text[], %b::text[])"
 _CREATE: Final = f"""
@@ -39,24 +48,101 @@ SELECT_SIZES: Final = """
 SELECT id, octet_length(name), octet_length(tag) FROM plants WHERE id = ANY(%b::bigint[])
 """
 _LOCK: Final = f"{SELECT_SIZES} ORDER BY id FOR UPDATE"
+_LOCK_ONE: Final = f"{SELECT_SIZES.replace('= ANY(%b::bigint[])', '= %b')} FOR UPDATE"
+
+_TOO_MANY_OTHERS: Final = "Too many others change the same plants"
 
 # How often a batch is decided anew when others were faster, each time, to take an id.
 DECISIONS_MAX: Final = 10
 
 
-def apply_changes(connection: Connection, changes: Sequence[Change]) -> list[Outcome]:
+class Features(NamedTuple):
+    """What an engine can do, beyond what each must.
+
+    Attributes:
+        has_messages: put a message into its log.
+        locks_many: lock several rows in one statement.
+
+    """
+
+    has_messages: bool
+    locks_many: bool
+
+
+def find_features(connection: Connection) -> Features:
+    """Find out what an engine can do, by trying it. Nothing is changed."""
+    return Features(
+        has_messages=_works(connection, _LEAVE_A_MESSAGE),
+        locks_many=_works(connection, _LOCK, list(range(64))),
+    )
+
+
+def _works(connection: Connection, statement: str, *bindings: object) -> bool:
+    try:
+        with connection.transaction(force_rollback=True):
+            connection.execute(statement.encode(), bindings, binary=True)
+    except MISSING:
+        return False
+    return True
+
+
+def trace(features: Features) -> tuple[str, tuple[int, ...]]:
+    """Return a statement that leaves a trace in the log, and what is bound in it."""
+    if features.has_messages:
+        return _LEAVE_A_MESSAGE, ()
+    return _LEAVE_A_ROW, (random.randrange(_TRACES_MAX),)  # noqa: S311
+
+
+def apply_changes(
+    connection: Connection, changes: Sequence[Change], features: Features
+) -> list[Outcome]:
     """Make changes, one after the other, as `Store.apply_changes` does."""
-    creates = {change.id: change for change in changes if isinstance(change, NewPlant)}
-    if len(creates) < len(changes):
-        return _apply_under_locks(connection, changes)
-    stored = {id_ for (id_,) in connection.execute(_CREATE, _arrays(changes), binary=True)}
-    if len(stored) == len(changes):
-        return [Outcome.STORED] * len(changes)
-    # Not only to compare: the lock writes to the log, and so its commit waits until the plant
-    # that is there is as safe as one that is new.
-    others = [change for change in changes if change.id not in stored]
-    outcomes = iter(_apply_under_locks(connection, others))
-    return [Outcome.STORED if change.id in stored else next(outcomes) for change in changes]
+    creates = [change for change in changes if isinstance(change, NewPlant)]
+    if len(creates) == len(changes):
+        return _create(connection, creates, features)
+    return _apply_under_locks(connection, changes, features)
+
+
+def _create(
+    connection: Connection, creates: Sequence[NewPlant], features: Features
+) -> list[Outcome]:
+    """Store plants under ids that are free, and compare the others with what is there."""
+    first_by_id = {plant.id: plant for plant in reversed(creates)}
+    free = sorted(first_by_id)
+    stored: dict[int, NewPlant] = {}
+    for _ in range(DECISIONS_MAX):
+        plants = [first_by_id[id_] for id_ in free]
+        created = {id_ for (id_,) in connection.execute_durably(_CREATE, _arrays(plants))}
+        taken = [id_ for id_ in free if id_ not in created]
+        stored |= _compared(connection, creates, taken)
+        free = [id_ for id_ in taken if id_ not in stored]  # It was deleted meanwhile.
+        if not free:
+            break
+    else:
+        raise StoreUnavailableError(_TOO_MANY_OTHERS)
+    if stored:
+        # Its commit waits until the plant that is there is as safe as one that is new.
+        connection.execute_durably(*trace(features))
+    outcomes, _ = decide(creates, stored)
+    return outcomes
+
+
+def _compared(
+    connection: Connection, creates: Sequence[NewPlant], ids: list[int]
+) -> dict[int, NewPlant]:
+    """Return what is stored under ids, as far as creates have to be compared with it."""
+    if not ids:
+        return {}
+    gone: set[int] = set()
+
+    def load(ids: list[int]) -> dict[int, NewPlant]:
+        found = select_by_id(connection, ids)
+        gone.update(id_ for id_ in ids if id_ not in found)
+        return found
+
+    rows = connection.execute(SELECT_SIZES.encode(), (ids,), binary=True)
+    stored = load_stored(creates, {id_: (name, tag) for id_, name, tag in rows}, load)
+    return {id_: plant for id_, plant in stored.items() if id_ not in gone}
 
 
 def select_by_id(connection: Connection, ids: Sequence[int]) -> dict[int, NewPlant]:
@@ -104,18 +190,21 @@ class _TakenMeanwhileError(Exception):
     """What was decided does not hold any more."""
 
 
-def _apply_under_locks(connection: Connection, changes: Sequence[Change]) -> list[Outcome]:
-    ids = [change.id for change in changes]
+def _apply_under_locks(
+    connection: Connection, changes: Sequence[Change], features: Features
+) -> list[Outcome]:
     for _ in range(DECISIONS_MAX):
         try:
-            return _decide_under_locks(connection, changes, ids)
+            outcomes = _decide_under_locks(connection, changes, features)
         except _TakenMeanwhileError:
             continue
-    raise StoreUnavailableError("Too many others change the same plants")
+        connection.insist_on_standbys()
+        return outcomes
+    raise StoreUnavailableError(_TOO_MANY_OTHERS)
 
 
 def _decide_under_locks(
-    connection: Connection, changes: Sequence[Change], ids: list[int]
+    connection: Connection, changes: Sequence[Change], features: Features
 ) -> list[Outcome]:
     """Make changes in one transaction, in which what is there cannot change meanwhile.
 
@@ -125,8 +214,7 @@ def _decide_under_locks(
 
     """
     with connection.transaction():
-        rows = connection.execute(_LOCK, (ids,), binary=True)
-        sizes = {id_: (name, tag) for id_, name, tag in rows}
+        sizes = _lock(connection, sorted({change.id for change in changes}), features)
         locked = frozenset(sizes)
         stored = load_stored(changes, sizes, lambda ids: select_by_id(connection, ids))
         outcomes, difference = decide(changes, stored)
@@ -140,8 +228,20 @@ def _decide_under_locks(
         if gone := [id_ for id_ in locked if difference.get(id_, ...) is None]:
             connection.execute(_DELETE, (gone,))
         if not locked and not new:
-            connection.execute(LEAVE_A_TRACE)
+            statement, bindings = trace(features)
+            connection.execute(statement.encode(), bindings)
     return outcomes
+
+
+def _lock(connection: Connection, ids: list[int], features: Features) -> dict[int, Any]:
+    """Lock what is there of ids, in their order; return the sizes of name and tag by id."""
+    if features.locks_many:
+        rows = connection.execute(_LOCK, (ids,), binary=True).fetchall()
+    else:
+        with connection.pipeline():
+            cursors = [connection.execute(_LOCK_ONE.encode(), (id_,), binary=True) for id_ in ids]
+        rows = [row for cursor in cursors for row in cursor]
+    return {id_: (name, tag) for id_, name, tag in rows}
 
 
 def _arrays(plants: Iterable[Any]) -> tuple[list[int], list[str], list[str | None]]:

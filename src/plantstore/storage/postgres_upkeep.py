@@ -15,7 +15,7 @@ from plantstore.store import Condition
 # The advisory lock that whoever migrates holds, in the database.
 LOCK: Final = int.from_bytes(b"plst")
 
-_TABLES: Final = ("plants", "tokens", "plantstore_migrations")
+_TABLES: Final = ("plants", "tokens", "plantstore_migrations", "plantstore_traces")
 
 # Read from the catalog itself: what a session remembers of it (to_regclass) may be from before
 # it waited for the lock.

@@ -57,6 +57,10 @@ class Counts(msgspec.Struct):
     refused: dict[str, int] = msgspec.field(default_factory=dict)
     waiting: dict[str, int] = msgspec.field(default_factory=dict)
     log_lines_dropped: int = 0
+    # Synchronous standbys of the database, by server and timeline.
+    standbys: dict[tuple[str, str], int] = msgspec.field(default_factory=dict)
+    # When the last commit was confirmed, in seconds since 1970; 0 for none.
+    committed_at: float = 0.0
 
     def merge(self, other: "Counts") -> None:
         """Count what another did, too."""
@@ -68,6 +72,8 @@ class Counts(msgspec.Struct):
         add(self.refused, other.refused)
         add(self.waiting, other.waiting)
         self.log_lines_dropped += other.log_lines_dropped
+        self.standbys |= other.standbys
+        self.committed_at = max(self.committed_at, other.committed_at)
 
 
 def add(counts: dict[str, int], others: dict[str, int]) -> None:

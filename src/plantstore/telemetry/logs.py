@@ -5,6 +5,7 @@ import os
 import sys
 import threading
 from collections.abc import Callable, Mapping
+from dataclasses import asdict
 from typing import Any, Final, TextIO, TypeAlias, cast
 
 import structlog
@@ -20,6 +21,7 @@ from plantstore.observe import (
     ReadinessChanged,
     RequestFailed,
     RequestRefused,
+    ServerChanged,
     Stopping,
     WriterStarted,
     WriterStopped,
@@ -186,6 +188,8 @@ def log_events(later: Later = _on_a_timer) -> Observer:
                 failures.tell(told, error.explanation, **what, reason=error.explanation)
             else:
                 failures.tell(told, repr(type(error)), **what, exc_info=error)
+        elif isinstance(event, ServerChanged):
+            log.info("database server", **asdict(event))
         elif line := _LINES.get(type(event)):
             log.info(line)
 

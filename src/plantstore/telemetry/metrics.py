@@ -38,7 +38,7 @@ from prometheus_client.openmetrics import exposition as openmetrics
 from prometheus_client.registry import Collector
 
 from plantstore import __version__
-from plantstore.observe import Committed, Event, RequestRefused
+from plantstore.observe import Committed, Event, RequestRefused, ServerChanged
 from plantstore.store import Outcome
 from plantstore.telemetry.counts import (
     BATCH_CHANGES,
@@ -83,9 +83,12 @@ class Metrics(Collector):
         if isinstance(event, Committed):
             counts.batches.add(BATCH_CHANGES, len(event.outcomes))
             counts.commits.add(COMMIT_SECONDS, event.seconds)
+            counts.committed_at = time.time()
             for outcome in Outcome:
                 if many := event.outcomes.count(outcome):
                     add(counts.changes, {outcome.value: many})
+        elif isinstance(event, ServerChanged):
+            counts.standbys = {(event.server, str(event.timeline or "")): event.standbys}
         elif isinstance(event, RequestRefused):
             add(counts.refused, {event.code.name.lower(): 1})
 
@@ -162,6 +165,19 @@ class Metrics(Collector):
             "Lines of the log that could not be written.",
             value=counts.log_lines_dropped,
         )
+        yield GaugeMetricFamily(
+            "plantstore_last_commit_timestamp_seconds",
+            "When the last commit was confirmed, in seconds since 1970; 0 for none.",
+            value=counts.committed_at,
+        )
+        standbys = GaugeMetricFamily(
+            "plantstore_synchronous_standbys",
+            "Synchronous standbys for which a commit waits, by server and its timeline.",
+            labels=["server", "timeline"],
+        )
+        for labels, many in counts.standbys.items():
+            standbys.add_metric(labels, many)
+        yield standbys
         build = {"version": __version__, "python": platform.python_version()}
         yield InfoMetricFamily("plantstore_build", "What is running.", build)
 
@@ -171,6 +187,8 @@ class Metrics(Collector):
         copy = Counts(
             waiting={name: depth() for name, depth in self._queues.items()},
             log_lines_dropped=self._log_lines_dropped(),
+            standbys=ours.standbys,
+            committed_at=ours.committed_at,
         )
         # list() takes them in one step, whatever another thread adds meanwhile.
         for series, distribution in list(ours.requests.items()):
@@ -190,6 +208,7 @@ class Metrics(Collector):
             others = msgspec.msgpack.decode(file.read_bytes(), type=Counts)
             if not _is_alive(int(file.name.partition("-")[0])):
                 others.waiting = {}
+                others.standbys = {}
             counts.merge(others)
         return counts
 

@@ -1,0 +1,212 @@
+"""Several servers in a URL: the primary is found, followed, and never confused with an old one."""
+
+import contextlib
+import signal
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from plantstore.errors import StoreUnavailableError
+from plantstore.observe import Event, ServerChanged
+from plantstore.plants import NewPlant
+from plantstore.storage import open_store
+from plantstore.store import Outcome, Store
+from plantstore.tokens import TokenRecord
+from postgres import Programs, Server, fails, is_back, wait_until
+
+PLANT = NewPlant(1, "Abies balsamea (L.) Mill.", "Abies")
+TOKEN = TokenRecord("ann", b"digest", frozenset({"plants:read"}), 0)
+
+
+@pytest.fixture
+def pair(postgres_programs: Programs) -> Iterator[tuple[Server, Server]]:
+    """Give a primary and its synchronous standby."""
+    with (
+        Server(postgres_programs, "first") as primary,
+        primary.standby("second") as standby,
+    ):
+        primary.wait_for_standby("second")
+        yield primary, standby
+
+
+def url_of(*servers: Server, parameters: str = "") -> str:
+    hosts = ",".join(f"127.0.0.1:{server.port}" for server in servers)
+    return f"postgresql://postgres@{hosts}/postgres{parameters}"
+
+
+def promote(standby: Server) -> None:
+    standby.execute("SELECT pg_promote()")
+
+
+def reads(store: Store) -> list[object]:
+    """Read in all ways that a service does, each on a connection of its own."""
+    return [
+        store.find_plants([2]).get(2),
+        store.list_plants(after=1, limit=1, tag=None).plants[:1],
+        store.find_token(TOKEN.digest),
+    ]
+
+
+@pytest.mark.parametrize("is_primary_first", [True, False])
+def test_an_old_primary_that_lives_on_is_left_by_changes_and_reads_alike(
+    pair: tuple[Server, Server], is_primary_first: bool
+) -> None:
+    primary, standby = pair
+    servers = pair if is_primary_first else pair[::-1]
+    with contextlib.closing(open_store(url_of(*servers))) as store:
+        store.apply_changes([PLANT])
+        store.add_token(TOKEN)
+        assert reads(store) == [None, [], TOKEN]
+
+        promote(standby)
+        plant = NewPlant(2, "b")
+        wait_until(lambda: not fails(lambda: store.apply_changes([plant])))
+
+        assert reads(store) == [plant, [plant], TOKEN]
+        assert store.revoke_token("ann", 7) == store.find_token(TOKEN.digest)
+        assert primary.execute("SELECT id FROM plants WHERE id > 2") == []
+        assert standby.execute("SELECT id FROM plants ORDER BY id") == [(1,), (2,)]
+
+
+def test_what_one_store_changed_on_the_new_primary_is_seen_by_one_that_only_reads(
+    pair: tuple[Server, Server],
+) -> None:
+    _, standby = pair
+    with (
+        contextlib.closing(open_store(url_of(*pair))) as writing,
+        contextlib.closing(open_store(url_of(*pair))) as reading,
+    ):
+        writing.apply_changes([PLANT])
+        writing.add_token(TOKEN)
+        assert reads(reading) == [None, [], TOKEN]
+
+        promote(standby)
+        plant = NewPlant(2, "b")
+        wait_until(lambda: not fails(lambda: writing.apply_changes([plant])))
+
+        assert reads(reading) == [plant, [plant], TOKEN]
+
+
+def test_a_primary_that_hangs_is_left_once_another_is_promoted(
+    pair: tuple[Server, Server],
+) -> None:
+    primary, standby = pair
+    # Nothing but the news of a newer timeline ends the wait for the server that hangs.
+    parameters = "?options=-cstatement_timeout%3D10min"
+    with contextlib.closing(open_store(url_of(*pair, parameters=parameters))) as store:
+        store.apply_changes([PLANT])
+        store.add_token(TOKEN)
+        reads(store)
+        primary.signal_all(signal.SIGSTOP)
+
+        promote(standby)
+        plant = NewPlant(2, "b")
+        wait_until(lambda: not fails(lambda: store.apply_changes([plant])))
+        primary.signal_all(signal.SIGCONT)
+
+        assert reads(store) == [plant, [plant], TOKEN]
+
+
+def test_an_outdated_primary_is_not_connected_to_though_it_is_the_only_one(
+    pair: tuple[Server, Server],
+) -> None:
+    _, standby = pair
+    with contextlib.closing(open_store(url_of(*pair))) as store:
+        store.apply_changes([PLANT])
+        promote(standby)
+        wait_until(lambda: not fails(lambda: store.apply_changes([NewPlant(2, "b")])))
+        standby.stop()
+
+        with pytest.raises(StoreUnavailableError):
+            store.find_plants([1])
+        with pytest.raises(StoreUnavailableError) as caught:
+            store.find_plants([1])
+
+        assert "is no primary now" in caught.value.reason
+        assert "Connection refused" in caught.value.reason
+        standby.start()
+        wait_until(lambda: is_back(store))
+        assert store.find_plants([2]) == {2: NewPlant(2, "b")}
+
+
+def test_which_server_is_the_primary_is_told_whenever_it_changes(
+    pair: tuple[Server, Server],
+) -> None:
+    primary, standby = pair
+    told: list[Event] = []
+    with contextlib.closing(open_store(url_of(*pair), observe=told.append)) as store:
+        first = ServerChanged(f"127.0.0.1:{primary.port}", 1, 1)
+        wait_until(lambda: first in told)
+        promote(standby)
+        second = ServerChanged(f"127.0.0.1:{standby.port}", 2, 0)
+        wait_until(lambda: told[-1].standbys == 0 and told[-1].timeline == 2)  # type: ignore[union-attr]
+        assert store.apply_changes([PLANT]) == [Outcome.STORED]
+
+    assert told[0] == first
+    assert isinstance(told[-1], ServerChanged)
+    assert told[-1].server == second.server
+
+
+def use_names(server: Server, names: str) -> None:
+    server.execute(f"ALTER SYSTEM SET synchronous_standby_names = '{names}'")
+    server.execute("SELECT pg_reload_conf()")
+
+
+Ask = Callable[[Store], object]
+CHANGES: dict[str, Ask] = {
+    "create": lambda store: store.apply_changes([NewPlant(2, "b")]),
+    "create again": lambda store: store.apply_changes([PLANT]),
+    "replace": lambda store: store.apply_changes([NewPlant(1, "c"), NewPlant(1, "d")]),
+    "probe": lambda store: store.probe(),
+    "add token": lambda store: store.add_token(TOKEN),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_commit_that_the_manager_lets_go_without_a_standby_is_not_confirmed(
+    pair: tuple[Server, Server], change: str
+) -> None:
+    """Patroni takes a dead standby out of the names: what waited for it is let go."""
+    primary, standby = pair
+    with contextlib.closing(open_store(url_of(primary), standbys_min=1)) as store:
+        store.apply_changes([PLANT])
+        store.probe()
+        standby.stop()
+
+        with pytest.raises(StoreUnavailableError) as caught:
+            let_go_while(primary, lambda: CHANGES[change](store))
+        assert "wait for 0 synchronous standbys, and must for 1" in caught.value.reason
+        with pytest.raises(StoreUnavailableError):
+            store.apply_changes([NewPlant(3, "c")])
+
+        standby.start()
+        use_names(primary, "second")
+        wait_until(lambda: is_back(store))
+        assert store.apply_changes([NewPlant(3, "c")]) == [Outcome.STORED]
+
+
+def let_go_while(primary: Server, ask: Callable[[], object]) -> object:
+    """Ask something, and change the names once it waits for its standby."""
+    from concurrent.futures import ThreadPoolExecutor
+
+    waiting = "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'SyncRep'"
+    with ThreadPoolExecutor(1) as pool:
+        asked = pool.submit(ask)
+        wait_until(lambda: primary.execute(waiting) != [(0,)])
+        use_names(primary, "")
+        return asked.result(60)
+
+
+def test_without_enough_standbys_reads_are_served_and_a_start_is(
+    pair: tuple[Server, Server],
+) -> None:
+    primary, _ = pair
+    with contextlib.closing(open_store(url_of(primary))) as store:
+        store.apply_changes([PLANT])
+        store.add_token(TOKEN)
+    with contextlib.closing(open_store(url_of(primary), standbys_min=2)) as store:
+        assert store.find_plants([1]) == {1: PLANT}
+        assert store.find_token(TOKEN.digest) == TOKEN
+        for change in (lambda: store.apply_changes([PLANT]), store.probe):
+            with pytest.raises(StoreUnavailableError, match="too few synchronous standbys"):
+                change()

@@ -3,6 +3,7 @@
 import contextlib
 import signal
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -49,7 +50,7 @@ def reads(store: Store) -> list[object]:
 
 @pytest.mark.parametrize("is_primary_first", [True, False])
 def test_an_old_primary_that_lives_on_is_left_by_changes_and_reads_alike(
-    pair: tuple[Server, Server], is_primary_first: bool
+    pair: tuple[Server, Server], *, is_primary_first: bool
 ) -> None:
     primary, standby = pair
     servers = pair if is_primary_first else pair[::-1]
@@ -187,8 +188,6 @@ def test_a_commit_that_the_manager_lets_go_without_a_standby_is_not_confirmed(
 
 def let_go_while(primary: Server, ask: Callable[[], object]) -> object:
     """Ask something, and change the names once it waits for its standby."""
-    from concurrent.futures import ThreadPoolExecutor
-
     waiting = "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'SyncRep'"
     with ThreadPoolExecutor(1) as pool:
         asked = pool.submit(ask)

@@ -1,0 +1,178 @@
+"""What other engines, other rights and an operator's own rules make of the same statements.
+
+Functions, triggers and policies bring these rules about on a real PostgreSQL.
+"""
+
+import asyncio
+import contextlib
+import uuid
+from collections.abc import Iterator
+
+import pytest
+
+from plantstore.errors import BatchRefusedError, RequestError, StoreUnavailableError
+from plantstore.observe import Event, ServerChanged, ignore
+from plantstore.plants import NewPlant, Plant
+from plantstore.storage import open_store
+from plantstore.store import Change, Deletion, Outcome, Replacement
+from plantstore.writer import GroupCommit
+from postgres import connected, execute, wait_until
+
+PLANT = NewPlant(1, "Abies balsamea (L.) Mill.", "Abies")
+
+
+@pytest.fixture
+def owner(url: str) -> Iterator[str]:
+    """Give the URL of a role that owns its schema, whose functions go before the engine's."""
+    role = f"role_{uuid.uuid4().hex}"
+    [[schema]] = execute(url, "SELECT current_schema()")
+    execute(url, f"CREATE ROLE {role} LOGIN")
+    execute(url, f"GRANT CREATE, USAGE ON SCHEMA {schema} TO {role}")
+    yield url.replace("//postgres@", f"//{role}@") + ",pg_catalog"
+    execute(url, f"DROP OWNED BY {role} CASCADE")
+    execute(url, f"DROP ROLE {role}")
+
+
+def add_function(url: str, signature: str, body: str) -> None:
+    execute(url, f"CREATE FUNCTION {signature} LANGUAGE plpgsql AS $body$ BEGIN {body} END $body$")
+
+
+def add_rule(url: str, body: str) -> None:
+    """Run a body for each plant that is stored."""
+    add_function(url, "rule() RETURNS trigger", f"{body} RETURN NEW;")
+    execute(url, "CREATE TRIGGER rule BEFORE INSERT ON plants FOR EACH ROW EXECUTE FUNCTION rule()")
+
+
+def raising(sqlstate: str) -> str:
+    return f"RAISE EXCEPTION 'that is the rule' USING ERRCODE = '{sqlstate}';"
+
+
+def test_rows_are_locked_one_by_one_where_one_statement_may_not_lock_several(owner: str) -> None:
+    """So it is on Citus, whose creates take no lock at all."""
+    there = [NewPlant(id_, "there") for id_ in range(8)]
+    with contextlib.closing(open_store(owner)) as store:
+        store.apply_changes(there)
+    body = f"IF current_query() ~ 'ANY.*FOR UPDATE' THEN {raising('0A000')} END IF; RETURN true;"
+    add_function(owner, "one_shard() RETURNS boolean", body)
+    for statement in (
+        "ALTER TABLE plants ENABLE ROW LEVEL SECURITY",
+        "ALTER TABLE plants FORCE ROW LEVEL SECURITY",
+        "CREATE POLICY every ON plants USING (true)",
+        "CREATE POLICY one_shard ON plants AS RESTRICTIVE FOR UPDATE USING (one_shard())",
+    ):
+        execute(owner, statement)
+    changes: list[Change] = [Deletion(0), Replacement(1, Plant("new")), *there, NewPlant(9, "c")]
+
+    with contextlib.closing(open_store(owner)) as store:
+        again = store.apply_changes([*there, NewPlant(8, "b")])
+        mixed = store.apply_changes(changes)
+        found = store.find_plants([0, 1, 9])
+
+    assert again == [Outcome.ALREADY_STORED] * 8 + [Outcome.STORED]
+    assert mixed == [
+        *(Outcome.DELETED, Outcome.REPLACED, Outcome.STORED, Outcome.ID_TAKEN),
+        *[Outcome.ALREADY_STORED] * 6,
+        Outcome.STORED,
+    ]
+    assert found == {0: there[0], 1: NewPlant(1, "new"), 9: NewPlant(9, "c")}
+
+
+@pytest.mark.parametrize("sqlstate", ["42883", "42501"], ids=["missing", "not allowed"])
+def test_without_messages_in_the_log_a_row_is_written(owner: str, sqlstate: str) -> None:
+    signature = "pg_logical_emit_message(boolean, text, text) RETURNS pg_lsn"
+    add_function(owner, signature, raising(sqlstate))
+    traces = "SELECT coalesce(sum(number), 0) FROM plantstore_traces"
+    with contextlib.closing(open_store(owner)) as store:
+        store.apply_changes([PLANT])
+        assert execute(owner, traces) == [(0,)]
+
+        assert store.apply_changes([Deletion(2)]) == [Outcome.NO_SUCH_PLANT]
+        assert execute(owner, traces) == [(1,)]
+        assert store.apply_changes([PLANT]) == [Outcome.ALREADY_STORED]
+        assert execute(owner, traces) == [(2,)]
+        store.probe()
+        assert execute(owner, traces) == [(3,)]
+
+
+def test_a_role_that_may_not_create_plants_is_not_ready(owner: str) -> None:
+    with contextlib.closing(open_store(owner)) as store:
+        store.probe()
+        execute(owner, "REVOKE INSERT ON plants FROM CURRENT_USER")
+
+        for change in (store.probe, lambda: store.apply_changes([PLANT])):
+            with pytest.raises(StoreUnavailableError, match="cannot be written"):
+                change()
+
+        execute(owner, "GRANT INSERT ON plants TO CURRENT_USER")
+        store.probe()
+        assert store.apply_changes([PLANT]) == [Outcome.STORED]
+
+
+def test_what_the_engine_gives_up_for_others_is_made_again(owner: str) -> None:
+    with contextlib.closing(open_store(owner)) as store:
+        add_rule(owner, f"IF random() < 0.05 THEN {raising('40001')} END IF;")
+
+        for start in range(0, 400, 8):
+            plants = [NewPlant(id_, "a") for id_ in range(start, start + 8)]
+            assert store.apply_changes(plants) == [Outcome.STORED] * 8
+
+
+@pytest.mark.parametrize("sqlstate", ["CR000", "XX000", "58000", "P0001", "23514"])
+def test_a_fault_of_the_server_is_told_with_its_sqlstate(owner: str, sqlstate: str) -> None:
+    with contextlib.closing(open_store(owner)) as store:
+        add_rule(owner, raising(sqlstate))
+
+        with pytest.raises(StoreUnavailableError) as caught:
+            store.apply_changes([PLANT])
+
+    assert caught.value.reason == f"that is the rule ({sqlstate})"
+    assert isinstance(caught.value, BatchRefusedError) == (sqlstate in ("P0001", "23514"))
+
+
+def test_a_fault_of_one_row_fails_none_of_its_neighbours(owner: str) -> None:
+    async def create_all(writer: GroupCommit) -> list[Outcome | BaseException]:
+        writer.start()
+        plants = [NewPlant(id_, "a") for id_ in range(20)]
+        outcomes = await asyncio.gather(*map(writer.submit, plants), return_exceptions=True)
+        assert writer.recent_failure() is None
+        await writer.close()
+        return outcomes
+
+    with contextlib.closing(open_store(owner)) as store:
+        add_rule(owner, f"IF NEW.id = 13 THEN {raising('P0001')} END IF;")
+        writer = GroupCommit(
+            store,
+            queue_plants_max=100,
+            queue_characters_max=10_000,
+            batch_plants_max=100,
+            observe=ignore,
+        )
+        outcomes = asyncio.run(create_all(writer))
+
+    refused = outcomes.pop(13)
+    assert outcomes == [Outcome.STORED] * 19
+    assert isinstance(refused, RequestError)
+    assert refused.message == "The database cannot be written; nothing was done"
+
+
+def test_an_engine_without_timelines_is_served(owner: str) -> None:
+    add_function(owner, "pg_control_system() RETURNS bigint", raising("42883"))
+    told: list[Event] = []
+
+    with contextlib.closing(open_store(owner, observe=told.append)) as store:
+        assert store.apply_changes([PLANT]) == [Outcome.STORED]
+        wait_until(lambda: bool(told))
+
+    assert isinstance(told[0], ServerChanged)
+    assert told[0].timeline is None
+
+
+def test_a_timeout_without_a_unit_is_in_milliseconds(owner: str) -> None:
+    body = """
+        IF name = 'statement_timeout' THEN RETURN '1500'; END IF;
+        RETURN pg_catalog.current_setting(name);
+    """
+    add_function(owner, "current_setting(name text) RETURNS text", body)
+
+    with connected(owner) as connection:
+        assert connection.wait_seconds == 3.5

@@ -7,14 +7,14 @@ import pytest
 
 from plantstore.errors import StoreUnavailableError, StoreUnreachableError, UsageError
 from plantstore.storage import display_url, open_store
-from plantstore.storage.postgres_connection import Connection
+from plantstore.storage.postgres_connection import Connection, standbys_in
 from plantstore.storage.postgres_link import (
     BACKOFF_SECONDS_MAX,
     BACKOFF_SECONDS_MIN,
     FRESH_SECONDS,
     Link,
 )
-from plantstore.storage.postgres_url import parse_url
+from plantstore.storage.postgres_url import Server, parse_url, servers_of
 
 
 class FakeConnection:
@@ -22,6 +22,7 @@ class FakeConnection:
 
     def __init__(self) -> None:
         self.closed = False
+        self.server = Server("one:5432", "")
         self.usable = True
         self.is_reliable = True
         self.looks = 0
@@ -145,8 +146,23 @@ def test_what_must_not_be_relied_upon_failed_and_may_have_taken_effect() -> None
         server.use()
 
     assert not isinstance(caught.value, StoreUnreachableError)
-    assert caught.value.explanation == "It failed: not to be relied upon"
+    assert caught.value.explanation == "It failed: one:5432: not to be relied upon"
     assert server.use() is server.connections[1]
+
+
+def test_a_lost_connection_is_told_and_one_to_an_outdated_server_is_made_again() -> None:
+    server = FakeServer()
+    server.use()
+    server.connections[0].is_reliable = False
+    with pytest.raises(StoreUnavailableError):
+        server.use()
+    assert server.lost == [server.connections[0]]
+
+    server.use()
+    server.outdated.append(server.connections[1])
+
+    assert server.use() is server.connections[2]
+    assert server.connections[1].closed
 
 
 def test_a_link_that_was_closed_connects_no_more() -> None:
@@ -212,6 +228,39 @@ def test_a_url_that_cannot_be_read_is_refused_and_not_quoted(url: str) -> None:
     assert "postgresql://USER@HOST:PORT/NAME" in caught.value.message
     assert not any(part in caught.value.message for part in ("secret", "sec", "ret@", "%se"))
     assert caught.value.__suppress_context__ or caught.value.__context__ is None
+
+
+def test_each_server_of_a_url_has_a_connection_string_of_its_own() -> None:
+    def named(url: str) -> list[str]:
+        return [server.name for server in servers_of(parse_url(url))]
+
+    assert named("postgresql://h/d") == ["h:5432"]
+    assert named("postgresql:///d") == ["local:5432"]
+    assert named("postgresql://one:1,two,three:3/d") == ["one:1", "two:5432", "three:3"]
+    assert named("postgresql:///d?host=one,two&port=7") == ["one:7", "two:7"]
+    assert named("postgresql:///d?hostaddr=10.0.0.1,10.0.0.2") == ["10.0.0.1:5432", "10.0.0.2:5432"]
+    assert "host=two" in servers_of(parse_url("postgresql://one,two/d"))[1].conninfo
+    with pytest.raises(UsageError, match="as many ports as hosts"):
+        named("postgresql:///d?host=one,two,three&port=1,2")
+
+
+@pytest.mark.parametrize(
+    ("names", "standbys"),
+    [
+        ("", 0),
+        (" ", 0),
+        ("*", 1),
+        ("a", 1),
+        ("a, b", 1),
+        ("2 (a, b, c)", 2),
+        ("FIRST 2 (a, b)", 2),
+        ("any 1 (a, b)", 1),
+        (' ANY  3 ("a b", "1 (x)", c)', 3),
+        ('"2 (a)"', 1),
+    ],
+)
+def test_standbys_are_counted_as_the_server_does(names: str, standbys: int) -> None:
+    assert standbys_in(names) == standbys
 
 
 def test_what_a_url_leaves_out_is_filled_in_and_what_it_says_is_kept() -> None:

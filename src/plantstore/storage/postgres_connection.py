@@ -20,7 +20,7 @@ from psycopg.pq.abc import PGconn
 from psycopg.rows import TupleRow
 
 from plantstore.errors import StoreUnavailableError, StoreUnreachableError
-from plantstore.storage.postgres_faults import MISSING, errors_as_ours, reason_of
+from plantstore.storage.postgres_faults import MISSING, errors_as_ours, reason_of, shortened
 from plantstore.storage.postgres_url import Server
 
 # How long the client waits beyond the server's own statement_timeout, which comes
@@ -289,7 +289,8 @@ def _open(server: Server) -> Connection:
     try:
         connection = Connection.connect(server.conninfo, autocommit=True)
     except psycopg.OperationalError as error:
-        raise StoreUnreachableError(UNREACHABLE, f"{server.name}: {reason_of(error)}") from error
+        reason = shortened(f"{server.name}: {reason_of(error)}")
+        raise StoreUnreachableError(UNREACHABLE, reason) from error
     connection.server = server
     return connection
 

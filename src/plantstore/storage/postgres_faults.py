@@ -17,7 +17,7 @@ from plantstore.errors import BatchRefusedError, StoreUnavailableError
 
 ResultT = TypeVar("ResultT")
 
-# As much of what a server said as an operator is shown.
+# As much of why something failed as an operator is shown.
 REASON_CHARACTERS_MAX: Final = 200
 
 # How often a transaction is made again that the engine gave up for others at the same time,
@@ -88,6 +88,11 @@ def reason_of(error: psycopg.Error) -> str:
         # libpq names the server in front, and may give advice in the next lines.
         said = str(error).partition("\n")[0].rpartition("failed: ")[2]
         said = said.removeprefix("FATAL:  ")
-    if len(said) > REASON_CHARACTERS_MAX:
-        said = f"{said[:REASON_CHARACTERS_MAX]}..."
     return f"{said} ({error.sqlstate})" if error.sqlstate else said
+
+
+def shortened(reason: str) -> str:
+    """Return a reason, or as much of it as an operator is shown."""
+    if len(reason) <= REASON_CHARACTERS_MAX:
+        return reason
+    return f"{reason[: REASON_CHARACTERS_MAX - 3]}..."

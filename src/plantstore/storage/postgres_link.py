@@ -7,7 +7,7 @@ from typing import Final, Protocol
 
 from plantstore.errors import StoreUnavailableError, StoreUnreachableError
 from plantstore.storage.postgres_connection import UNREACHABLE, Connection
-from plantstore.storage.postgres_faults import errors_as_ours
+from plantstore.storage.postgres_faults import errors_as_ours, shortened
 
 # How long a lost server is left alone, at first and at most, before it is tried again.
 BACKOFF_SECONDS_MIN: Final = 0.05
@@ -80,7 +80,8 @@ class Link:
             with errors_as_ours(what):
                 yield connection
                 connection.check()
-        except StoreUnavailableError:
+        except StoreUnavailableError as error:
+            error.reason = shortened(f"{connection.server.name}: {error.reason}")
             if connection.closed:
                 self._servers.lose(connection)
             raise

@@ -39,6 +39,7 @@ from plantstore.storage.postgres_connection import (
     connect,
     connect_to_ask,
 )
+from plantstore.storage.postgres_faults import shortened
 from plantstore.storage.postgres_url import Server, servers_of
 
 # How long a look waits for more answers once there is one, and how long it is until the next;
@@ -168,11 +169,11 @@ class Servers:
         with self._changed:
             primaries = self._primaries()
             reasons = "; ".join(
-                f"{server.name}: {self._reasons.get(server, 'is no primary now')}"
+                self._reasons.get(server, f"{server.name}: is no primary now")
                 for server in self._servers
             )
         if not primaries:
-            raise StoreUnreachableError(UNREACHABLE, reasons)
+            raise StoreUnreachableError(UNREACHABLE, shortened(reasons))
         return primaries[0]
 
     def _primaries(self) -> list[Server]:
@@ -222,7 +223,7 @@ class Servers:
         wait(self._asked.values(), ANSWER_SECONDS)
         with self._changed:
             self._positions = {}
-            self._reasons = dict.fromkeys(self._servers, "does not answer")
+            self._reasons = {server: f"{server.name}: no answer" for server in self._servers}
             for server, asked in list(self._asked.items()):
                 if asked.done() and not asked.cancelled():
                     del self._asked[server]

@@ -1,0 +1,100 @@
+"""A real PgBouncer before PostgreSQL, in each of its modes."""
+
+import contextlib
+import shutil
+import socket
+import subprocess
+import uuid
+from collections.abc import Iterator
+
+import psycopg
+import pytest
+
+from plantstore.errors import StoreUnavailableError
+from plantstore.plants import NewPlant
+from plantstore.storage import open_store
+from plantstore.store import Outcome
+from postgres import Databases, Programs, execute, wait_until
+
+pytestmark = pytest.mark.skipif(
+    shutil.which("pgbouncer") is None,
+    reason="PgBouncer is not installed: apt-get install pgbouncer",
+)
+
+
+@contextlib.contextmanager
+def pooler(programs: Programs, url: str, mode: str, ignored: str = "options") -> Iterator[str]:
+    """Run PgBouncer before a database; give the URL through it."""
+    server = psycopg.conninfo.conninfo_to_dict(url)
+    name = f"pooled_{uuid.uuid4().hex}"
+    execute(url, f"CREATE DATABASE {name}")
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+    users = programs.folder / f"{port}.users"
+    users.write_text('"postgres" ""\n')
+    settings = {
+        "listen_addr": "127.0.0.1",
+        "listen_port": port,
+        "unix_socket_dir": "",
+        "auth_type": "trust",
+        "auth_file": users,
+        "pool_mode": mode,
+        "ignore_startup_parameters": ignored,
+        "logfile": programs.folder / f"{port}.log",
+    }
+    lines = [f"{name} = {value}" for name, value in settings.items()]
+    target = f"host={server['host']} port={server['port']}"
+    configuration = programs.folder / f"{port}.ini"
+    configuration.write_text("\n".join(["[databases]", f"* = {target}", "[pgbouncer]", *lines]))
+    process = subprocess.Popen(
+        ["pgbouncer", "-q", configuration], stderr=subprocess.DEVNULL, **programs.as_user
+    )
+    through = f"postgresql://postgres@127.0.0.1:{port}/{name}"
+
+    def answers() -> bool:
+        assert process.poll() is None
+        with contextlib.suppress(psycopg.OperationalError):
+            return bool(execute(through, "SELECT 1"))
+        return False
+
+    try:
+        wait_until(answers)
+        yield through
+    finally:
+        process.terminate()
+        process.wait(60)
+        execute(url, f"DROP DATABASE {name} WITH (FORCE)")
+
+
+@pytest.mark.parametrize("mode", ["transaction", "statement"])
+def test_a_pooler_that_does_not_keep_sessions_is_refused_in_one_line(
+    postgres_programs: Programs, databases: Databases, mode: str
+) -> None:
+    with (
+        pooler(postgres_programs, databases.url, mode) as through,
+        pytest.raises(StoreUnavailableError, match="set its pool_mode to session"),
+    ):
+        open_store(through)
+
+
+def test_through_a_pooler_that_keeps_sessions_plants_are_stored(
+    postgres_programs: Programs, databases: Databases
+) -> None:
+    with (
+        pooler(postgres_programs, databases.url, "session") as through,
+        contextlib.closing(open_store(through)) as store,
+    ):
+        assert store.apply_changes([NewPlant(1, "a")]) == [Outcome.STORED]
+        store.probe()
+
+
+def test_a_pooler_refuses_sessions_unless_it_is_told_to_ignore_their_options(
+    postgres_programs: Programs, databases: Databases
+) -> None:
+    with (
+        pooler(postgres_programs, databases.url, "transaction", "extra_float_digits") as through,
+        pytest.raises(StoreUnavailableError) as caught,
+    ):
+        open_store(through)
+
+    assert "unsupported startup parameter" in caught.value.reason

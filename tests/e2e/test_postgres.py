@@ -5,6 +5,7 @@ anything but 200, 400 and 503, and all goes on by itself when the server is back
 """
 
 import contextlib
+import json
 import os
 import signal
 import subprocess
@@ -92,6 +93,43 @@ def test_when_the_primary_dies_the_standby_takes_over_and_nothing_is_lost(
 
         assert_nothing_is_lost(database, loads)
         assert all(503 in load.refused for load in loads)
+
+
+def test_the_primary_and_its_standbys_are_in_the_log_the_metrics_and_the_readiness(
+    tmp_path: Path, postgres_programs: Programs
+) -> None:
+    with contextlib.ExitStack() as stack:
+        primary = stack.enter_context(Server(postgres_programs, "primary"))
+        standby = stack.enter_context(primary.standby("standby"))
+        primary.wait_for_standby("standby")
+        service = stack.enter_context(
+            Service(tmp_path, "--standbys-min", "1", "--workers", "2", database=primary.url())
+        )
+        server = f"127.0.0.1:{primary.port}"
+        client = service.client(service.token())
+        assert client.post(NewPlant(1, "a")).status == 200
+        metric = "plantstore_synchronous_standbys"
+        assert client.total(metric, server=server, timeline="1") == 1
+        assert client.total("plantstore_last_commit_timestamp_seconds") > 0
+        detail = client.send("GET", "/readyz").json
+        assert detail["database"] == {"server": server, "timeline": 1, "standbys": 1}
+
+        standby.stop()
+        primary.execute("ALTER SYSTEM SET synchronous_standby_names = ''")
+        primary.execute("SELECT pg_reload_conf()")
+        wait_until(lambda: client.total(metric) == 0)
+        refused = client.post(NewPlant(2, "b"))
+        assert (refused.status, refused.json["error"]) == (503, 5003)
+        assert client.send("GET", "/plants/1").status == 200
+        wait_until(lambda: readiness(service) == 503)
+        client.close()
+
+    lines = [json.loads(line) for line in service.log if '"database server"' in line]
+    told = [(line["server"], line["timeline"], line["standbys"]) for line in lines]
+    assert {*told} >= {(server, 1, 1), (server, 1, 0)}
+    reasons = [json.loads(line).get("reason", "") for line in service.log if '"reason"' in line]
+    assert any(f"{server}: its commits wait for 0" in reason for reason in reasons)
+    assert all(len(reason) < 300 for reason in reasons)
 
 
 def test_a_plant_that_no_standby_has_is_not_acknowledged_however_often_it_is_sent(

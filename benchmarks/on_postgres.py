@@ -43,6 +43,8 @@ SQLITE = "SQLite"
 POSTGRES = "PostgreSQL"
 TWO = "PostgreSQL, two instances"
 FAR = f"PostgreSQL, {ROUND_TRIP_MS} ms away"
+REPLICATED = "PostgreSQL, a synchronous standby"
+INSISTING = f"{REPLICATED}, --standbys-min 1"
 # What each_by_itself.py is told; 4 is how many connections a pool of psycopg has by default.
 EACH = {
     "a commit for each, pool of 4": ("async", "4"),
@@ -50,7 +52,7 @@ EACH = {
     "a commit for each, pool of 16, threads": ("thread", "16"),
 }
 MEASURED = [
-    *((64, server) for server in (SQLITE, POSTGRES, TWO, *EACH)),
+    *((64, server) for server in (SQLITE, POSTGRES, TWO, *EACH, REPLICATED, INSISTING)),
     *((256, server) for server in (SQLITE, POSTGRES, FAR)),
 ]
 
@@ -100,6 +102,8 @@ def measure(name: str, connections: int, databases: Databases, far_port: int) ->
             near_port = databases.url.rsplit(":", 1)[1].partition("/")[0]
             database = str(database).replace(f":{near_port}/", f":{far_port}/")
         command = plantstore(database, port)
+        if name == INSISTING:
+            command += ["--standbys-min", "1"]
         if name in EACH:
             command = [*script("each_by_itself.py", database, port), *EACH[name]]
         with running(command, port, token) as server:
@@ -162,11 +166,16 @@ def main() -> None:
         Server(found, "benchmark") as server,
         Databases(server.url()) as databases,
         far(server) as far_port,
+        Server(found, "replicated") as replicated,
+        replicated.standby("follower"),
+        Databases(replicated.url()) as replicated_databases,
     ):
+        replicated.wait_for_standby("follower")
         distance = round_trip_ms(far_port) - round_trip_ms(server.port)
         for _ in range(ROUNDS):
             for connections, name in MEASURED:
-                load = measure(name, connections, databases, far_port)
+                chosen = replicated_databases if name in (REPLICATED, INSISTING) else databases
+                load = measure(name, connections, chosen, far_port)
                 loads.setdefault((connections, name), []).append(load)
         alone = [measure_alone(server, databases, batch) for batch in (64, 1000)]
 
@@ -199,6 +208,7 @@ def main() -> None:
                 ratio(FAR, POSTGRES, 256),
                 "≥ 0.5",
             ],
+            ["--standbys-min 1 ÷ without", "64", ratio(INSISTING, REPLICATED, 64), "≥ 0.9"],
             ["on PostgreSQL ÷ on SQLite", "256", ratio(POSTGRES, SQLITE, 256), "-"],
         ],
     )

@@ -2,6 +2,8 @@
 
 PYTHON ?= python3
 CHROMIUM ?= chromium
+BUILDER ?= $(firstword $(foreach each,buildah podman docker,$(if $(shell command -v $(each)),$(each))))
+IMAGE ?= plantstore:$(shell sed -n 's/^__version__ = "\(.*\)"$$/\1/p' src/plantstore/__init__.py)
 VENV := .venv
 BIN := $(VENV)/bin
 PEERS := .venv-peers
@@ -11,7 +13,7 @@ LOCK := pyproject.toml --quiet --upgrade --universal --python-version 3.11 --gen
 	--no-emit-index-url --no-emit-find-links --custom-compile-command "make lock"
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run postgres test browser check format docs soak bench bench-peers lock clean
+.PHONY: help setup run postgres image test browser check format docs soak bench bench-peers lock clean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -22,6 +24,13 @@ run: $(VENV)/.run ## serve on http://127.0.0.1:8000, storing into plants.db
 	$(BIN)/plantstore serve
 
 postgres: $(VENV)/.postgres ## install what --database postgresql://... needs
+
+# BASE names another base image than the Containerfile does, and BUILD_OPTIONS has whatever else the
+# builder is to be told. Of the formats of images, Docker's is the one that has health checks.
+image: ## build the container image (BASE=... names another base image)
+	@test -n "$(BUILDER)" || { echo "Install buildah, podman or docker, one of which builds the image" >&2; exit 1; }
+	BUILDAH_FORMAT=docker $(BUILDER) build --file Containerfile --tag $(IMAGE) \
+		$(if $(BASE),--build-arg BASE=$(BASE)) $(BUILD_OPTIONS) .
 
 test: $(VENV)/.dev browser ## run every test
 	CHROMIUM=$(CHROMIUM) $(BIN)/pytest -q --numprocesses auto --maxprocesses 4 --dist worksteal

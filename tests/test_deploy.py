@@ -1,18 +1,34 @@
-"""The unit of systemd, held against systemd and against the settings."""
+"""The files that run the service, held against schemas, the settings and each other."""
 
+import os
 import re
 import shutil
 import subprocess
+import sys
 from dataclasses import fields
 from pathlib import Path
 
 import pytest
+import yaml
 
+from deployment import (
+    COMPOSE,
+    CONTAINERFILE,
+    KUBERNETES,
+    container,
+    instructions,
+    objects,
+    pod,
+    service,
+    variables,
+)
+from plantstore import __version__
 from plantstore.settings import Settings
 from plantstore.storage.postgres_connection import GRACE_SECONDS
 from plantstore.storage.postgres_url import PARAMETERS_DEFAULT
 
-UNIT = Path(__file__).parent.parent / "deploy/plantstore.service"
+ROOT = Path(__file__).parent.parent
+UNIT = ROOT / "deploy/plantstore.service"
 PROGRAM = "/opt/plantstore/.venv/bin/plantstore"
 
 # Ten times what `systemd-analyze security` of systemd 252 says: 1.2. Most of what is left is that
@@ -71,8 +87,9 @@ def test_the_unit_runs_the_service() -> None:
     assert assigned("ExecStart") == [f"{PROGRAM} serve"]
 
 
-def test_every_variable_that_the_unit_names_is_a_setting() -> None:
-    named = set(re.findall(r"PLANTSTORE_\w+", UNIT.read_text(encoding="utf-8")))
+@pytest.mark.parametrize("file", [UNIT, CONTAINERFILE, COMPOSE, KUBERNETES], ids=lambda f: f.name)
+def test_every_variable_of_ours_is_a_setting(file: Path) -> None:
+    named = set(re.findall(r"PLANTSTORE_\w+", file.read_text(encoding="utf-8")))
 
     assert named
     assert named <= {f"PLANTSTORE_{field.name.upper()}" for field in fields(Settings)}
@@ -84,11 +101,151 @@ def test_the_unit_keeps_the_store_in_its_own_folder() -> None:
     assert assigned("Environment") == [f"PLANTSTORE_DATABASE=sqlite:////var/lib/{folder}/plants.db"]
 
 
-def test_systemd_waits_longer_for_a_stop_than_a_stop_takes() -> None:
+def test_everything_that_stops_the_service_waits_longer_than_a_stop_takes() -> None:
     # What a server that hangs takes of the last commit: the statement_timeout that it is given,
     # the grace beyond it and for its cancellation, and another try to connect.
     commit_seconds = 10 + 2 * GRACE_SECONDS + int(PARAMETERS_DEFAULT["connect_timeout"])
+    stop_seconds = Settings().stop_seconds + 2 * commit_seconds
 
-    [timeout_seconds] = assigned("TimeoutStopSec")
+    [unit_seconds] = assigned("TimeoutStopSec")
+    drain_seconds = int(variables(container())["PLANTSTORE_DRAIN_SECONDS"]["value"])
 
-    assert int(timeout_seconds) >= Settings().stop_seconds + 2 * commit_seconds
+    assert int(unit_seconds) >= stop_seconds
+    assert service()["stop_grace_period"] == f"{unit_seconds}s"
+    assert pod()["terminationGracePeriodSeconds"] == int(unit_seconds) + drain_seconds
+
+
+@pytest.mark.parametrize(
+    ("program", "options", "file"),
+    [
+        ("check-jsonschema", ["--builtin-schema", "vendor.compose-spec"], COMPOSE),
+        ("kubernetes-validate", ["--strict"], KUBERNETES),
+    ],
+    ids=["compose", "kubernetes"],
+)
+def test_a_file_has_the_form_that_its_schema_asks_for(
+    program: str, options: list[str], file: Path
+) -> None:
+    command = [str(Path(sys.executable).with_name(program)), *options, str(file)]
+
+    result = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+
+    assert result.returncode == 0, result.stdout + result.stderr
+
+
+def test_each_file_names_the_image_that_make_builds() -> None:
+    made = subprocess.run(
+        ["make", "--dry-run", "image", "BUILDER=podman"],
+        cwd=ROOT,
+        env={name: value for name, value in os.environ.items() if name not in {"IMAGE", "BASE"}},
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+
+    shown = re.findall(r"plantstore:\d[\d.]*\d", (ROOT / "docs/container.md").read_text("utf-8"))
+    named = {service()["image"], container()["image"], *shown}
+    assert named == {f"plantstore:{__version__}"}
+    assert f" --tag plantstore:{__version__} " in " ".join(made.split())
+
+
+def test_where_nothing_builds_images_make_says_what_to_install() -> None:
+    result = subprocess.run(
+        ["make", "image", "BUILDER="], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+
+    assert result.returncode != 0
+    assert result.stderr.startswith("Install buildah, podman or docker")
+
+
+def test_the_image_is_built_from_files_that_the_builder_sees() -> None:
+    seen = (ROOT / ".dockerignore").read_text(encoding="utf-8").splitlines()
+
+    copied = [each.split()[:-1] for each in instructions("COPY") if "--from" not in each]
+
+    sources = {word for words in copied for word in words if not word.startswith("--")}
+    assert sources == {line[1:] for line in seen if line.startswith("!")}
+
+
+def test_every_container_serves_on_the_port_of_the_service() -> None:
+    port = Settings().port
+    [exposed] = instructions("EXPOSE")
+    [published] = service()["ports"]
+    [in_pod] = container()["ports"]
+    [offered] = objects()["Service"]["spec"]["ports"]
+
+    assert int(exposed) == in_pod["containerPort"] == offered["port"] == port
+    assert published == f"127.0.0.1:{port}:{port}"
+    assert offered["targetPort"] == in_pod["name"]
+
+
+def test_a_database_that_is_away_makes_an_instance_not_ready_and_restarts_none() -> None:
+    [health_check] = instructions("HEALTHCHECK")
+    names = ("startup", "liveness", "readiness")
+    probes = [container()[f"{name}Probe"]["httpGet"] for name in names]
+
+    assert health_check.endswith('"/opt/plantstore/healthcheck.py"]')  # which asks /healthz
+    assert [probe["path"] for probe in probes] == ["/healthz", "/healthz", "/readyz"]
+    assert {probe["port"] for probe in probes} == {container()["ports"][0]["name"]}
+
+
+def test_an_instance_serves_until_a_load_balancer_has_noticed_that_it_stops() -> None:
+    drain_seconds = int(variables(container())["PLANTSTORE_DRAIN_SECONDS"]["value"])
+    readiness = container()["readinessProbe"]
+
+    assert drain_seconds >= readiness["periodSeconds"] * readiness["failureThreshold"]
+
+
+def test_no_container_has_privileges_or_writes_to_its_image() -> None:
+    [user] = instructions("USER")
+    user_id, group_id = (int(number) for number in user.split(":"))
+    security = pod()["securityContext"]
+
+    assert user_id != 0
+    assert (security["runAsUser"], security["runAsGroup"]) == (user_id, group_id)
+    assert security["runAsNonRoot"] is True
+    assert security["seccompProfile"] == {"type": "RuntimeDefault"}
+    assert container()["securityContext"] == {
+        "allowPrivilegeEscalation": False,
+        "readOnlyRootFilesystem": True,
+        "capabilities": {"drop": ["ALL"]},
+    }
+    assert service()["read_only"] is True
+    assert service()["cap_drop"] == ["ALL"]
+    assert service()["security_opt"] == ["no-new-privileges:true"]
+
+
+def test_compose_and_the_unit_set_the_same_limits() -> None:
+    limits = service()["ulimits"]
+
+    assert [str(limits["nofile"])] == assigned("LimitNOFILE")
+    assert [str(limits["core"])] == assigned("LimitCORE")
+
+
+def test_no_variable_that_kubernetes_makes_is_taken_for_a_setting() -> None:
+    """A Service named plantstore has it set PLANTSTORE_PORT, to the URL of that Service."""
+    named = objects()["Service"]["metadata"]["name"]
+
+    assert f"{named}_port".upper() == "PLANTSTORE_PORT"
+    assert pod()["enableServiceLinks"] is False
+
+
+def test_no_file_has_a_secret_and_none_starts_without_it() -> None:
+    password = "${POSTGRES_PASSWORD:?put it into deploy/.env}"
+    compose = yaml.safe_load(COMPOSE.read_text(encoding="utf-8"))["services"]
+
+    assert compose["plantstore"]["environment"]["PGPASSWORD"] == password
+    assert compose["postgres"]["environment"]["POSTGRES_PASSWORD"] == password
+    assert "value" not in variables(container())["PLANTSTORE_DATABASE"]
+    assert "optional" not in variables(container())["PLANTSTORE_DATABASE"]["valueFrom"]
+
+
+def test_three_instances_are_kept_apart_and_drained_one_by_one() -> None:
+    deployment, budget = objects()["Deployment"]["spec"], objects()["PodDisruptionBudget"]["spec"]
+    selector = deployment["selector"]
+    [spread] = pod()["topologySpreadConstraints"]
+
+    assert deployment["replicas"] == 3
+    assert budget == {"maxUnavailable": 1, "selector": selector}
+    assert spread["labelSelector"] == selector
+    assert objects()["Service"]["spec"]["selector"] == selector["matchLabels"]

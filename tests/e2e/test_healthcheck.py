@@ -1,0 +1,64 @@
+"""The health check of the container image, against the service outside a container."""
+
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from service import Service
+
+HEALTHCHECK = Path(__file__).parent.parent.parent / "deploy/healthcheck.py"
+
+pytestmark = pytest.mark.engines("sqlite")
+
+
+def check(port: int, **variables: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, HEALTHCHECK],
+        env=os.environ | {"PLANTSTORE_PORT": str(port)} | variables,
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=False,
+    )
+
+
+def test_a_service_that_answers_is_healthy_whatever_proxy_is_set(service: Service) -> None:
+    result = check(service.port, http_proxy="http://127.0.0.1:9", HTTP_PROXY="http://127.0.0.1:9")
+
+    assert (result.returncode, result.stderr) == (0, "")
+
+
+def test_a_service_with_tls_is_healthy(tmp_path: Path, tls: list[str]) -> None:
+    with Service(tmp_path, *tls) as service:
+        result = check(service.port, PLANTSTORE_TLS_CERTIFICATE=tls[1])
+
+    assert (result.returncode, result.stderr) == (0, "")
+
+
+def test_a_service_that_is_not_ready_is_healthy(tmp_path: Path) -> None:
+    with Service(tmp_path) as service:
+        (tmp_path / "plants.db-wal").rename(tmp_path / "moved")
+        client = service.client(None)
+        ready = client.send("GET", "/readyz")
+        client.close()
+
+        result = check(service.port)
+        (tmp_path / "moved").rename(tmp_path / "plants.db-wal")
+
+    assert (ready.status, result.returncode) == (503, 0)
+
+
+def test_a_port_where_nobody_answers_is_unhealthy_and_one_line_says_so() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        port = silent.getsockname()[1]
+        waited = check(port)
+    refused = check(port)
+
+    assert (waited.returncode, refused.returncode) == (1, 1)
+    assert waited.stderr == f"http://localhost:{port}/healthz does not answer: timed out\n"
+    assert refused.stderr.startswith(f"http://localhost:{port}/healthz does not answer: ")
+    assert refused.stderr.count("\n") == 1

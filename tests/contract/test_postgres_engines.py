@@ -155,8 +155,9 @@ def test_a_fault_of_one_row_fails_none_of_its_neighbours(owner: str) -> None:
     assert refused.message == "The database cannot be written; nothing was done"
 
 
-def test_an_engine_without_timelines_is_served(owner: str) -> None:
-    add_function(owner, "pg_control_system() RETURNS bigint", raising("42883"))
+@pytest.mark.parametrize("sqlstate", ["42883", "0A000", "55000", "XX000"])
+def test_an_engine_without_timelines_is_served(owner: str, sqlstate: str) -> None:
+    add_function(owner, "pg_current_wal_lsn() RETURNS pg_lsn", raising(sqlstate))
     told: list[Event] = []
 
     with contextlib.closing(open_store(owner, observe=told.append)) as store:

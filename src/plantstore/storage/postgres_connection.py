@@ -20,7 +20,7 @@ from psycopg.pq.abc import PGconn
 from psycopg.rows import TupleRow
 
 from plantstore.errors import StoreUnavailableError, StoreUnreachableError
-from plantstore.storage.postgres_faults import MISSING, errors_as_ours, reason_of, shortened
+from plantstore.storage.postgres_faults import errors_as_ours, reason_of, shortened
 from plantstore.storage.postgres_url import Server
 
 # How long the client waits beyond the server's own statement_timeout, which comes
@@ -201,7 +201,9 @@ class Connection(psycopg.Connection[TupleRow]):
         for query in (_POSITION, _POSITION_ELSEWHERE):
             try:
                 [(is_primary, system, timeline, names)] = self.execute(query)
-            except MISSING:
+            except psycopg.Error:  # Other engines refuse what they have not in various ways.
+                if self.closed:
+                    raise
                 continue
             return Position(is_primary, system, timeline or 0, standbys_in(names or ""))
         raise StoreUnavailableError(UNREACHABLE, "it does not tell whether it takes writes")

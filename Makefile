@@ -4,6 +4,7 @@ PYTHON ?= python3
 CHROMIUM ?= chromium
 BUILDER ?= $(firstword $(foreach each,buildah podman docker,$(if $(shell command -v $(each)),$(each))))
 IMAGE ?= plantstore:$(shell sed -n 's/^__version__ = "\(.*\)"$$/\1/p' src/plantstore/__init__.py)
+ROUNDS ?=
 VENV := .venv
 BIN := $(VENV)/bin
 PEERS := .venv-peers
@@ -13,7 +14,8 @@ LOCK := pyproject.toml --quiet --upgrade --universal --python-version 3.11 --gen
 	--no-emit-index-url --no-emit-find-links --custom-compile-command "make lock"
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run postgres image test browser check format docs soak bench bench-peers lock clean
+.PHONY: help setup run postgres image test browser check format docs soak cluster cluster-programs \
+	bench bench-peers lock clean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -48,6 +50,9 @@ format: $(VENV)/.dev ## format the code
 soak: $(VENV)/.soak ## inject faults and attack for some twenty minutes, into benchmarks/results/
 	$(BIN)/pytest -q tests/long
 
+cluster: $(VENV)/.cluster cluster-programs ## play faults on PostgreSQL with Patroni, for an hour (ROUNDS=1: four of them, in minutes)
+	PYTHONPATH=tests:benchmarks $(BIN)/python -m cluster.play $(if $(ROUNDS),--rounds $(ROUNDS))
+
 bench: $(VENV)/.dev ## measure into benchmarks/results/ (needs wrk and sqlite3; CSV=plants.csv imports it too)
 	$(BIN)/python benchmarks/creates.py
 	$(BIN)/python benchmarks/capacity.py
@@ -71,6 +76,7 @@ lock: $(VENV)/.dev ## resolve the locked requirements anew
 	$(BIN)/uv pip compile $(LOCK) --extra postgres --group build --output-file requirements/postgres.txt
 	$(BIN)/uv pip compile $(LOCK) --extra postgres --group dev --output-file requirements/dev.txt
 	$(BIN)/uv pip compile $(LOCK) --extra postgres --group dev --group soak --output-file requirements/soak.txt
+	$(BIN)/uv pip compile $(LOCK) --extra postgres --group dev --group cluster --output-file requirements/cluster.txt
 	$(BIN)/uv pip compile $(LOCK) --group peers --output-file requirements/peers.txt
 
 # The tests of the page drive Debian's Chromium, or another one that CHROMIUM names.
@@ -82,6 +88,21 @@ browser:
 		}; \
 		echo "Installing Chromium, which the tests drive"; \
 		apt-get update -qq && apt-get install -qq --no-install-recommends chromium > /dev/null; \
+	}
+
+# What stands around PostgreSQL in make cluster; PostgreSQL and Patroni come from PyPI.
+cluster-programs:
+	@missing=""; PATH="$$PATH:/usr/sbin"; for program in etcd haproxy pgbouncer; do \
+		command -v $$program > /dev/null || missing="$$missing $$program"; \
+	done; \
+	test -z "$$missing" || { \
+		packages=$$(echo "$$missing" | sed 's/etcd/etcd-server/'); \
+		test "$$(id -u)" = 0 && command -v apt-get > /dev/null || { \
+			echo "The cluster needs$$missing: apt-get install$$packages" >&2; \
+			exit 1; \
+		}; \
+		echo "Installing$$packages, for the cluster"; \
+		apt-get update -qq && apt-get install -qq --no-install-recommends $$packages > /dev/null; \
 	}
 
 clean: ## remove what make made; databases stay
@@ -105,6 +126,10 @@ $(VENV)/.postgres: requirements/postgres.txt $(VENV)/.run
 
 $(VENV)/.soak: requirements/soak.txt $(VENV)/.dev
 	$(INSTALL) --require-hashes --requirement requirements/soak.txt
+	touch $@
+
+$(VENV)/.cluster: requirements/cluster.txt $(VENV)/.dev
+	$(INSTALL) --require-hashes --requirement requirements/cluster.txt
 	touch $@
 
 $(VENV)/.dev: requirements/dev.txt $(VENV)/.run

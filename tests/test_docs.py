@@ -9,6 +9,7 @@ from typing import get_args, get_type_hints
 import pytest
 
 import documents
+from cluster.page import PAGE, with_measured
 from command import run
 from plantstore.api.errors import STATUS
 from plantstore.errors import ErrorCode
@@ -65,6 +66,15 @@ def test_the_comparison_shows_what_was_measured() -> None:
 
     assert shown
     assert shown == rows("benchmarks/results/peers.md")
+
+
+def test_each_failure_of_a_cluster_is_shown_with_the_seconds_that_were_measured() -> None:
+    results = rows("benchmarks/results/cluster.md")
+    page = PAGE.read_text(encoding="utf-8")
+
+    assert results
+    assert {row[0] for row in results} <= {row[0] for row in rows("docs/cluster.md")}
+    assert with_measured(page, {row[0]: [row[3], row[4], row[6]] for row in results}) == page
 
 
 def test_every_decision_has_its_three_parts_and_stands_in_the_index() -> None:

@@ -1,0 +1,224 @@
+"""What happens to a cluster. Each fault ends its `yield` by healing what is still broken.
+
+Before the `yield` the fault happens, and another node leads if one is to. There the clients
+are watched: their changes must go on, and what they read must be up to date.
+"""
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from cluster.cluster import Cluster
+from cluster.fronts import haproxy, pgbouncer
+from postgres import wait_until
+from service import Service
+
+TTL_SECONDS = 20
+
+# What is away for a while stays away for so long.
+AWAY_SECONDS = 10
+BEYOND_TTL_SECONDS = TTL_SECONDS + 10
+
+# How long the service goes on with what is left before that is lost, too.
+ALONE_SECONDS = 5
+
+
+@dataclass(frozen=True)
+class Scene:
+    """What a fault happens to."""
+
+    cluster: Cluster
+    services: list[Service]
+
+
+@contextmanager
+def switchover(scene: Scene) -> Iterator[None]:
+    scene.cluster.switch_over()
+    yield
+
+
+@contextmanager
+def postgres_killed(scene: Scene) -> Iterator[None]:
+    scene.cluster.leader().kill_postgres()
+    yield
+
+
+@contextmanager
+def primary_killed(scene: Scene) -> Iterator[None]:
+    old = scene.cluster.leader()
+    old.kill()
+    scene.cluster.wait_for_leader(other_than=old)
+    yield
+    old.revive()
+
+
+@contextmanager
+def patroni_killed(scene: Scene) -> Iterator[None]:
+    """Leave the primary alone, with nobody who would tell it that another one is promoted."""
+    old = scene.cluster.leader()
+    old.patroni.kill()
+    scene.cluster.wait_for_leader(other_than=old)
+    yield
+    old.kill()
+
+
+@contextmanager
+def primary_frozen(scene: Scene) -> Iterator[None]:
+    old = scene.cluster.leader()
+    began = time.monotonic()
+    old.freeze()
+    scene.cluster.wait_for_leader(other_than=old)
+    yield
+    time.sleep(max(0, began + BEYOND_TTL_SECONDS - time.monotonic()))
+    old.thaw()
+
+
+@contextmanager
+def synchronous_standby_killed(scene: Scene) -> Iterator[None]:
+    scene.cluster.synchronous_standby().kill()
+    yield
+
+
+@contextmanager
+def standbys_killed(scene: Scene) -> Iterator[None]:
+    standbys = scene.cluster.standbys()
+    for node in standbys:
+        node.kill()
+    time.sleep(AWAY_SECONDS)
+    for node in standbys:
+        node.revive()
+    yield
+
+
+@contextmanager
+def etcd_restarted(scene: Scene) -> Iterator[None]:
+    scene.cluster.etcd.stop()
+    scene.cluster.etcd.start()
+    yield
+
+
+@contextmanager
+def etcd_away(scene: Scene) -> Iterator[None]:
+    scene.cluster.etcd.kill()
+    time.sleep(BEYOND_TTL_SECONDS)
+    scene.cluster.etcd.start()
+    scene.cluster.leader()
+    yield
+
+
+@contextmanager
+def nodes_restarted(scene: Scene) -> Iterator[None]:
+    """Restart the standbys, then hand the lead over, then restart the last one."""
+    cluster = scene.cluster
+    last = cluster.leader()
+    for node in cluster.standbys():
+        node.patroni.stop()
+        cluster.wait_until_whole()
+    cluster.switch_over()
+    cluster.wait_until_whole()
+    last.patroni.stop()
+    cluster.wait_until_whole()
+    yield
+
+
+@contextmanager
+def instances_restarted(scene: Scene) -> Iterator[None]:
+    for service in scene.services:
+        service.stop()
+        service.__enter__()
+    yield
+
+
+@contextmanager
+def disk_lost(scene: Scene) -> Iterator[None]:
+    """Kill both standbys, and take the disk of the primary away a while later."""
+    cluster = scene.cluster
+    old, (heir, other) = cluster.leader(), cluster.standbys()
+    for node in (heir, other):
+        node.kill()
+    wait_until(lambda: cluster.execute("SHOW synchronous_standby_names") == [("",)])
+    time.sleep(ALONE_SECONDS)
+    old.lose_disk()
+    for node in (heir, other):
+        node.revive()
+    # Patroni promotes nobody by itself who may lack something; an operator has to.
+    failover = {"candidate": heir.name}
+    wait_until(
+        lambda: heir.is_leader() or _is_done(heir.ask("POST", "/failover", failover, seconds=60))
+    )
+    cluster.wait_for_leader(other_than=old)
+    yield
+    old.revive()
+
+
+def _is_done(answer: Any) -> bool:
+    time.sleep(0.5)
+    return answer is not None and answer[0] == 200
+
+
+@dataclass(frozen=True)
+class Fault:
+    """A fault, by its name, and what it happens to.
+
+    `leader_first` tells which host comes first in the URL: the leader, or the standby that is
+    promoted in its place. If it is None, the rounds differ.
+    """
+
+    name: str
+    happen: Callable[[Scene], AbstractContextManager[None]]
+    leader_first: bool | None = None
+    front: Callable[[Cluster], AbstractContextManager[str]] | None = None
+    settings: dict[str, Any] = field(default_factory=dict)
+    standbys_min: int = 1
+    needs_standbys_min: bool = False
+    rounds: int = 3
+
+
+FIRST_FAULTS = [
+    Fault("switchover", switchover, rounds=4),
+    Fault("`kill -9` of the primary's PostgreSQL", postgres_killed, rounds=4),
+    Fault("`kill -9` of the primary with its Patroni", primary_killed, rounds=4),
+    Fault(
+        "`kill -9` of the primary's Patroni alone, the new primary first in the URL",
+        patroni_killed,
+        leader_first=False,
+        rounds=4,
+    ),
+]
+FAULTS = [
+    *FIRST_FAULTS,
+    Fault(
+        "the same, the old primary first in the URL", patroni_killed, leader_first=True, rounds=4
+    ),
+    Fault("`kill -9` of the synchronous standby", synchronous_standby_killed),
+    Fault(f"`kill -9` of both standbys, for {AWAY_SECONDS} s", standbys_killed),
+    Fault(
+        f"primary frozen for {BEYOND_TTL_SECONDS} s", primary_frozen, leader_first=True, rounds=4
+    ),
+    Fault("etcd restarted", etcd_restarted),
+    Fault(f"etcd away for {BEYOND_TTL_SECONDS} s", etcd_away),
+    Fault(
+        f"etcd away for {BEYOND_TTL_SECONDS} s, without `failsafe_mode`",
+        etcd_away,
+        settings={"failsafe_mode": False},
+    ),
+    Fault("nodes restarted, one after the other", nodes_restarted),
+    Fault("instances restarted, one after the other", instances_restarted, rounds=2),
+    Fault("HAProxy: `kill -9` of the primary with its Patroni", primary_killed, front=haproxy),
+    Fault("HAProxy: `kill -9` of the primary's Patroni alone", patroni_killed, front=haproxy),
+    Fault("PgBouncer: `kill -9` of the primary with its Patroni", primary_killed, front=pgbouncer),
+]
+DISK_LOST = "both standbys die, then the disk of the primary is lost"
+NOT_STRICT = {"synchronous_mode_strict": False}
+EXPERIMENTS = [
+    Fault(f"{DISK_LOST}, not strict", disk_lost, settings=NOT_STRICT, standbys_min=0, rounds=1),
+    Fault(
+        "the same, with `--standbys-min 1`",
+        disk_lost,
+        settings=NOT_STRICT,
+        needs_standbys_min=True,
+        rounds=1,
+    ),
+]

@@ -1,0 +1,33 @@
+"""The configuration that docs/cluster.md shows, which the cluster of the tests is started from."""
+
+import re
+from pathlib import Path
+
+PAGE = Path(__file__).parents[2] / "docs/cluster.md"
+
+
+def block(name: str) -> str:
+    """Return the block of the page whose first line names this file."""
+    text = PAGE.read_text(encoding="utf-8")
+    blocks = re.findall(r"^```\w+\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+    [found] = [block for block in blocks if name in block.partition("\n")[0]]
+    assert isinstance(found, str)
+    return found
+
+
+def on_loopback(text: str, ports: dict[str, int]) -> str:
+    """Replace each `host:port` of the page by the port of loopback that stands for it."""
+    for address, port in ports.items():
+        text = re.sub(rf"(?<![\w-]){re.escape(address)}\b", f"127.0.0.1:{port}", text)
+    return text
+
+
+def with_measured(text: str, measured: dict[str, list[str]]) -> str:
+    """Return the page with other figures in the last cells of the rows of these names."""
+    lines = text.splitlines(keepends=True)
+    for number, line in enumerate(lines):
+        cells = [cell.strip() for cell in line.split("|")[1:-1]]
+        if cells and (figures := measured.get(cells[0])):
+            cells[-len(figures) :] = figures
+            lines[number] = f"| {' | '.join(cells)} |\n"
+    return "".join(lines)

@@ -1,0 +1,114 @@
+"""Play rounds of faults on a cluster of PostgreSQL.
+
+All of them leave benchmarks/results/cluster.md, and their figures in docs/cluster.md.
+"""
+
+import argparse
+import signal
+import sys
+import tempfile
+import time
+from collections import Counter
+from pathlib import Path
+
+from cluster.cluster import running_cluster
+from cluster.faults import EXPERIMENTS, FAULTS, FIRST_FAULTS, Fault
+from cluster.page import PAGE, with_measured
+from cluster.processes import PACKAGES, program
+from cluster.rounds import REVOKE_SECONDS_MAX, Result, knows_standbys_min, play
+from harness import table, write_result
+
+HEADER = [
+    *("fault", "rounds", "acknowledged", "lost", "stale reads", "of these after the move"),
+    *("longest time without a 200", "a revoked token is good for"),
+]
+_TEXT = """\
+# Faults of a cluster
+
+Three nodes of PostgreSQL with Patroni, a synchronous standby, a TTL of 20 s and no watchdog; two
+instances of the service with the URL of all three; 16 connections that change plants, and four
+that ask for what either instance has just acknowledged.
+
+{table}
+
+- lost: acknowledged changes that the primary does not have at the end of the round.
+- stale reads: a plant is missing, or older than what was acknowledged before it was asked for;
+  after the move: by an instance whose own changes went to the new primary before.
+- longest time without a 200: in which one of the instances acknowledged no change, in any round.
+- a revoked token is good for: since it was revoked on the new primary, while the fault lasts.
+
+{unexpected} Rounds are played with and without `synchronous_mode_strict`, unless the fault is
+about it. `make cluster` repeats it."""
+
+
+def main() -> int:
+    """Play what is asked for; return 1 if a change was lost where it must not be."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rounds", type=int, help="of the first four faults, or of each of ONLY")
+    parser.add_argument("--each", type=int, help="rounds of each fault, for a shorter table")
+    parser.add_argument("--only", help="the faults in whose name this is")
+    given = parser.parse_args()
+    # So that all that runs is ended by the blocks that it runs in, as Ctrl-C has it.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    for name in PACKAGES:
+        program(name)
+    faults = FIRST_FAULTS if given.rounds and not given.only else FAULTS + EXPERIMENTS
+    results: list[tuple[Fault, Result]] = []
+    with running_cluster() as cluster, tempfile.TemporaryDirectory() as folder:
+        for fault in faults:
+            if given.only and given.only not in fault.name:
+                continue
+            if fault.needs_standbys_min and not knows_standbys_min():
+                continue
+            for number in range(given.rounds or given.each or fault.rounds):
+                began = time.monotonic()
+                results.append((fault, play(cluster, fault, number, Path(folder))))
+                seconds = time.monotonic() - began
+                print(f"{seconds:3.0f} s", _rows(results[-1:]), flush=True)  # noqa: T201
+    if given.rounds or given.only:
+        print(_as_text(results))  # noqa: T201
+    else:
+        write_result("cluster", _as_text(results))
+        measured = {row[0]: [row[3], row[4], row[6]] for row in _rows(results)}
+        PAGE.write_text(with_measured(PAGE.read_text(encoding="utf-8"), measured), encoding="utf-8")
+    return int(any(result.lost for fault, result in results if fault not in EXPERIMENTS))
+
+
+def _as_text(results: list[tuple[Fault, Result]]) -> str:
+    # What an experiment loses is not found when it is to be changed.
+    counts = (result.unexpected for fault, result in results if fault not in EXPERIMENTS)
+    unexpected = sum(counts, Counter[str]())
+    said = ", ".join(f"{count} × {what}" for what, count in unexpected.items())
+    return _TEXT.format(
+        table=table(HEADER, _rows(results)),
+        unexpected=f"Unexpected: {said}." if said else "No answer was any but 200, 204 and 503.",
+    )
+
+
+def _rows(results: list[tuple[Fault, Result]]) -> list[list[str]]:
+    """Return a row for each fault, over all of its rounds."""
+    names = dict.fromkeys(fault.name for fault, _ in results)
+    return [
+        _row(name, [result for fault, result in results if fault.name == name]) for name in names
+    ]
+
+
+def _row(name: str, results: list[Result]) -> list[str]:
+    token_seconds = max(result.token_seconds for result in results)
+    return [
+        name,
+        f"{len(results)}",
+        f"{sum(result.acknowledged for result in results):,}",
+        f"{sum(result.lost for result in results):,}",
+        f"{sum(result.stale for result in results):,}",
+        f"{sum(result.stale_after_move for result in results):,}",
+        f"{max(result.seconds_without_change for result in results):.1f} s",
+        f"{token_seconds:.1f} s"
+        if token_seconds < REVOKE_SECONDS_MAX - 1
+        else f"> {REVOKE_SECONDS_MAX} s",
+    ]
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,119 @@
+"""What docs/cluster.md tells an operator to do, as far as one server of PostgreSQL shows it.
+
+`make cluster` starts a whole cluster from the files of the page.
+"""
+
+import os
+import re
+import shlex
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from cluster.page import PAGE, block, on_loopback
+from plantstore.plants import NewPlant
+from plantstore.storage.postgres_url import parse_url
+from postgres import Programs, Server, connected, wait_until
+from service import PLANTSTORE, opened, stored_plants
+
+DATA = "/var/lib/postgresql/18/garden"
+MOMENT = "2026-11-22 12:00:00+00"
+
+
+def parameters() -> dict[str, Any]:
+    """Return the settings of PostgreSQL that the page has Patroni keep."""
+    patroni = yaml.safe_load(block("patroni.yml"))
+    found = patroni["bootstrap"]["dcs"]["postgresql"]["parameters"]
+    assert isinstance(found, dict)
+    return found
+
+
+def commands_of_backup() -> list[str]:
+    section = PAGE.read_text(encoding="utf-8").split("\n## Backup\n")[1].split("\n## ")[0]
+    return re.findall(r"^\$ (.*)$", section, re.MULTILINE)
+
+
+def test_the_commands_of_the_page_restore_the_plants_of_a_moment(
+    postgres_programs: Programs,
+) -> None:
+    archive, backups = (postgres_programs.folder / name for name in ("archive", "backups"))
+    for folder in (archive, backups):
+        subprocess.run(["mkdir", folder], check=True, **postgres_programs.as_user)
+    command = parameters()["archive_command"].replace("/srv/archive", str(archive))
+    server = Server(postgres_programs, "garden", archive_mode="on", archive_command=command)
+    places = {
+        "/srv/archive": str(archive),
+        "/srv/backup": str(backups),
+        DATA: str(server.data),
+        "postgresql://replicator@two:5432": server.url(),
+    }
+
+    def follow(text: str) -> None:
+        if text.startswith("pg_verifybackup "):
+            return  # that of the development package crashes, whatever it is asked
+        for shown, ours in places.items():
+            text = text.replace(shown, ours)
+        user = {} if text.startswith("plantstore ") else postgres_programs.as_user
+        text = re.sub("^plantstore ", f"{shlex.join(PLANTSTORE)} ", text)
+        path = f"{postgres_programs.path}:{os.environ['PATH']}"
+        env = os.environ | {"PATH": path, "PLANTSTORE_DATABASE": server.url()}
+        subprocess.run(["bash", "-c", text], check=True, env=env, timeout=60, **user)
+
+    commands = commands_of_backup()
+    restore = next(n for n, text in enumerate(commands) if text.startswith("mv "))
+    with server:
+        with (server.data / "postgresql.conf").open("a", encoding="utf-8") as file:
+            file.write(f"port = {server.port}\nunix_socket_directories = ''\n")
+        with opened(server.url()) as store:
+            store.apply_changes([NewPlant(1, "before the backup")])
+            for text in commands[:restore]:
+                follow(text)
+            store.apply_changes([NewPlant(2, "before the moment")])
+            [[places[MOMENT]]] = server.execute("SELECT now()::text")
+            store.apply_changes([NewPlant(3, "after the moment")])
+        [[last]] = server.execute("SELECT pg_walfile_name(pg_switch_wal())")
+        wait_until((archive / last).exists)
+    try:
+        for text in commands[restore:]:
+            follow(text)
+
+        assert sorted(stored_plants(server.url())) == [1, 2]
+    finally:
+        postgres_programs.run("pg_ctl", "stop", "--pgdata", str(server.data))
+
+
+@pytest.mark.parametrize(("archived", "status"), [(None, 0), ("same", 0), ("other", 1)])
+def test_a_segment_of_the_log_is_archived_again_only_if_it_is_the_same(
+    tmp_path: Path, archived: str | None, status: int
+) -> None:
+    (tmp_path / "segment").write_text("same", encoding="utf-8")
+    if archived is not None:
+        (tmp_path / "00000001").write_text(archived, encoding="utf-8")
+    command = parameters()["archive_command"].replace("/srv/archive", str(tmp_path))
+    command = command.replace("%p", str(tmp_path / "segment")).replace("%f", "00000001")
+
+    done = subprocess.run(["sh", "-c", command], check=False, capture_output=True)
+
+    assert done.returncode == status
+    assert (tmp_path / "00000001").read_text(encoding="utf-8") == (archived or "same")
+
+
+def test_the_url_of_the_page_finds_the_primary_and_bounds_each_wait(
+    postgres_programs: Programs,
+) -> None:
+    with Server(postgres_programs, "primary") as server:
+        hosts = {"one:5432": 1, "two:5432": server.port, "three:5432": 1}
+        [url] = re.findall(r"^PLANTSTORE_DATABASE=(.*)$", block("plantstore.env"), re.MULTILINE)
+        url = on_loopback(url, hosts)
+        for statement in block("garden.sql").split(";")[:-1]:
+            server.execute(statement)
+
+        with connected(url) as connection:
+            found = connection.execute("SHOW statement_timeout").fetchall()
+
+    assert found == [("4s",)]
+    assert connection.wait_seconds == 6
+    assert {"connect_timeout=2", "tcp_user_timeout=5000"} <= set(parse_url(url).split())

@@ -3,6 +3,7 @@
 `make cluster` starts a whole cluster from the files of the page.
 """
 
+import contextlib
 import os
 import re
 import shlex
@@ -15,8 +16,9 @@ import yaml
 
 from cluster.page import PAGE, block, on_loopback
 from plantstore.plants import NewPlant
+from plantstore.storage.postgres_servers import Servers
 from plantstore.storage.postgres_url import parse_url
-from postgres import Programs, Server, connected, wait_until
+from postgres import Programs, Server, wait_until
 from service import PLANTSTORE, opened, stored_plants
 
 DATA = "/var/lib/postgresql/18/garden"
@@ -111,7 +113,10 @@ def test_the_url_of_the_page_finds_the_primary_and_bounds_each_wait(
         for statement in block("garden.sql").split(";")[:-1]:
             server.execute(statement)
 
-        with connected(url) as connection:
+        with (
+            contextlib.closing(Servers(parse_url(url))) as servers,
+            contextlib.closing(servers.connect()) as connection,
+        ):
             found = connection.execute("SHOW statement_timeout").fetchall()
 
     assert found == [("4s",)]

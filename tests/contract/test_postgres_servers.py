@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from plantstore.errors import StoreUnavailableError
+from plantstore.errors import BatchRefusedError, StoreUnavailableError
 from plantstore.observe import Event, ServerChanged
 from plantstore.plants import NewPlant
 from plantstore.storage import open_store
@@ -194,6 +194,28 @@ def let_go_while(primary: Server, ask: Callable[[], object]) -> object:
         wait_until(lambda: primary.execute(waiting) != [(0,)])
         use_names(primary, "")
         return asked.result(60)
+
+
+def sessions(server: Server) -> set[object]:
+    """Return the processes that serve the store."""
+    ours = "SELECT pid FROM pg_stat_activity WHERE application_name = 'plantstore'"
+    return {pid for (pid,) in server.execute(ours)}
+
+
+def test_a_batch_that_is_refused_costs_no_connection(pair: tuple[Server, Server]) -> None:
+    primary, _ = pair
+    with contextlib.closing(open_store(url_of(primary), standbys_min=1)) as store:
+        store.apply_changes([PLANT])
+        primary.execute("ALTER TABLE plants ADD CHECK (name <> 'refused')")
+        before = sessions(primary)
+
+        for _ in range(3):
+            with pytest.raises(BatchRefusedError):
+                store.apply_changes([NewPlant(2, "b"), NewPlant(3, "refused")])
+            assert store.apply_changes([PLANT]) == [Outcome.ALREADY_STORED]
+
+        assert sessions(primary) == before
+        assert store.find_plants([2]) == {}
 
 
 def test_without_enough_standbys_reads_are_served_and_a_start_is(

@@ -14,7 +14,8 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
-from psycopg import IsolationLevel
+from psycopg import Cursor, IsolationLevel
+from psycopg.rows import TupleRow
 
 from plantstore.errors import StoreUnavailableError, UsageError
 from plantstore.observe import Observer, ignore
@@ -143,9 +144,7 @@ class PostgresStore:
         return False
 
     def add_token(self, record: TokenRecord) -> None:
-        with self._tokens_lock, self._tokens.using(_CANNOT_WRITE) as connection:
-            added = connection.execute_durably(_INSERT_RECORD, to_row(record)).rowcount
-        if not added:
+        if not self._change_tokens(_INSERT_RECORD, *to_row(record)).rowcount:
             raise UsageError(f"There is a token named {record.name!r} already")
 
     def find_token(self, digest: bytes) -> TokenRecord | None:
@@ -156,16 +155,14 @@ class PostgresStore:
         return self._read_tokens('ORDER BY created_at, name COLLATE "C"')
 
     def revoke_token(self, name: str, now: int) -> TokenRecord:
-        with self._tokens_lock, self._tokens.using(_CANNOT_WRITE) as connection:
-            # Revoked again or not, it is written, and so as safe as it will ever be.
-            rows = connection.execute_durably(_REVOKE_RECORD, (now, name)).fetchall()
+        # Revoked again or not, it is written, and so as safe as it will ever be.
+        rows = self._change_tokens(_REVOKE_RECORD, now, name).fetchall()
         if not rows:
             raise UsageError(f"There is no token named {name!r}")
         return from_row(rows[0])
 
     def forget_token(self, digest: bytes) -> None:
-        with self._tokens_lock, self._tokens.using(_CANNOT_WRITE) as connection:
-            connection.execute_durably("DELETE FROM tokens WHERE digest = %s", (digest,))
+        self._change_tokens("DELETE FROM tokens WHERE digest = %s", digest)
 
     def close(self) -> None:
         with self._tokens_lock, self._probes_lock:
@@ -174,9 +171,14 @@ class PostgresStore:
         self._servers.close()
 
     def _read_tokens(self, clause: str, *bindings: str | bytes) -> list[TokenRecord]:
+        query = f"{_SELECT_RECORDS} {clause}"
         with self._tokens_lock, self._tokens.using(_CANNOT_READ) as connection:
-            rows = connection.execute(f"{_SELECT_RECORDS} {clause}", bindings)
+            rows = retried(lambda: connection.execute(query, bindings))
             return [from_row(row) for row in rows]
+
+    def _change_tokens(self, statement: str, *bindings: object) -> Cursor[TupleRow]:
+        with self._tokens_lock, self._tokens.using(_CANNOT_WRITE) as connection:
+            return retried(lambda: connection.execute_durably(statement, bindings))
 
     @contextlib.contextmanager
     def _unbounded(self) -> Iterator[Connection]:

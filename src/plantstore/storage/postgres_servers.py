@@ -141,7 +141,7 @@ class Servers:
         """Tell whether a connection may be used: its server is the primary still.
 
         Raises:
-            StoreUnavailableError: that cannot be told.
+            StoreUnreachableError: that cannot be told.
 
         """
         if len(self._servers) > 1 and self._monotonic() - self._looked_at > TRUST_SECONDS:
@@ -194,7 +194,7 @@ class Servers:
             if not self._changed.wait_for(
                 lambda: self._looked_at >= now or self._is_closed, LOOK_SECONDS_MAX
             ):
-                raise StoreUnavailableError(UNREACHABLE, "its servers do not answer")
+                raise StoreUnreachableError(UNREACHABLE, "its servers do not answer")
 
     # What the thread does.
 

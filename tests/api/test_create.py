@@ -293,6 +293,9 @@ def test_other_paths_and_methods_are_404_and_405_with_an_error_record() -> None:
     async def test(world: World) -> None:
         for path in ("/", "/Plants", "/plants/1/", "/plants/1/2", "/x" * 1000):
             assert_error(await world.client.get(path), 404, ErrorCode.NOT_FOUND)
+        for path in ("//plants", "//plants/1", "//healthz", "///"):
+            answer = await world.send("GET", f"http://plants.test{path}")
+            assert_error(answer, 404, ErrorCode.NOT_FOUND)
         for path, method, allowed in (
             *(("/plants", method, "GET, HEAD, POST") for method in ("PUT", "DELETE", "PATCH")),
             *(("/plants/1", method, "DELETE, GET, HEAD, PUT") for method in ("POST", "PATCH")),

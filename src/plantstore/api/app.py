@@ -4,9 +4,10 @@ import asyncio
 import gc
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Final
+from typing import Any, Final
 
 from falcon.asgi import App, Request, Response
+from falcon.routing import CompiledRouter
 
 from plantstore.api.auth import Gate
 from plantstore.api.errors import handle_errors
@@ -47,7 +48,7 @@ def create_app(
     writer, reader and store.
     """
     lifespan = _Lifespan(writer, reader, store, bounds, on_startup)
-    app: App[Request, Response] = App(middleware=[lifespan])
+    app: App[Request, Response] = App(middleware=[lifespan], router=_Router())
     handle_errors(app, observe)
     plants = Plants(gate, writer, reader, body_bytes_max)
     resources = {
@@ -73,6 +74,13 @@ def create_app(
         observe=observe,
         observe_answer=observe_answer,
     )
+
+
+class _Router(CompiledRouter):
+    """Falcon's router, which takes `//plants` for `/plants`; here it is another path."""
+
+    def find(self, uri: str, req: Any = None) -> Any:  # noqa: ANN401 (Falcon's)
+        return None if uri.startswith("//") else super().find(uri, req)
 
 
 class _Lifespan:

@@ -99,13 +99,13 @@ def _decode(text: str) -> str:
     return decoded
 
 
-def next_page(path: str, parameters: dict[str, str], last_id: int) -> str:
+def next_page(parameters: dict[str, str], last_id: int) -> str:
     """Return the Link field to the page after the one that ends in this id (RFC 8288).
 
-    The reference is relative, so it holds behind a proxy too.
+    The reference has no path, so it holds under whatever prefix a proxy gives the service.
     """
     query = urlencode(parameters | {"after": str(last_id)}, quote_via=quote)
-    return f'<{path}?{query}>; rel="next"'
+    return f'<?{query}>; rel="next"'
 
 
 def _invalid(message: str) -> RequestError:

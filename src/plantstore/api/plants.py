@@ -54,7 +54,7 @@ class Plants:
         parameters = read_query(req, LISTING_PARAMETERS)
         page = await self._reader.list_plants(parse_listing(parameters))
         if not page.is_last:
-            resp.set_header("Link", next_page(req.path, parameters, page.plants[-1].id))
+            resp.set_header("Link", next_page(parameters, page.plants[-1].id))
         resp.data = render_stored_plants(page.plants)
 
     on_head = on_get

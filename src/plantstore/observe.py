@@ -70,16 +70,16 @@ class ReadinessChanged:
 
 @dataclass(frozen=True, slots=True)
 class ServerChanged:
-    """The store found its primary, or that is another one, or its state is another.
+    """The primary of the store is another one, or its state has changed.
 
     Attributes:
-        server: host and port.
+        server: host and port; None while there is no primary.
         timeline: of its log; None where the engine has none.
         standbys: for how many synchronous standbys its commits wait.
 
     """
 
-    server: str
+    server: str | None
     timeline: int | None
     standbys: int
 

@@ -7,12 +7,14 @@ import asyncio
 import contextlib
 import uuid
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
+from command import run
 from plantstore.errors import BatchRefusedError, RequestError, StoreUnavailableError
 from plantstore.observe import Event, ServerChanged, ignore
-from plantstore.plants import NewPlant, Plant
+from plantstore.plants import ID_MIN, NewPlant, Plant
 from plantstore.storage import open_store
 from plantstore.store import Change, Deletion, Outcome, Replacement
 from plantstore.writer import GroupCommit
@@ -49,7 +51,7 @@ def raising(sqlstate: str) -> str:
 
 def test_rows_are_locked_one_by_one_where_one_statement_may_not_lock_several(owner: str) -> None:
     """So it is on Citus, whose creates take no lock at all."""
-    there = [NewPlant(id_, "there") for id_ in range(8)]
+    there = [NewPlant(id_, "there") for id_ in range(ID_MIN, ID_MIN + 8)]
     with contextlib.closing(open_store(owner)) as store:
         store.apply_changes(there)
     body = f"IF current_query() ~ 'ANY.*FOR UPDATE' THEN {raising('0A000')} END IF; RETURN true;"
@@ -61,12 +63,17 @@ def test_rows_are_locked_one_by_one_where_one_statement_may_not_lock_several(own
         "CREATE POLICY one_shard ON plants AS RESTRICTIVE FOR UPDATE USING (one_shard())",
     ):
         execute(owner, statement)
-    changes: list[Change] = [Deletion(0), Replacement(1, Plant("new")), *there, NewPlant(9, "c")]
+    changes: list[Change] = [
+        Deletion(ID_MIN),
+        Replacement(ID_MIN + 1, Plant("new")),
+        *there,
+        NewPlant(9, "c"),
+    ]
 
     with contextlib.closing(open_store(owner)) as store:
         again = store.apply_changes([*there, NewPlant(8, "b")])
         mixed = store.apply_changes(changes)
-        found = store.find_plants([0, 1, 9])
+        found = store.find_plants([ID_MIN, ID_MIN + 1, 9])
 
     assert again == [Outcome.ALREADY_STORED] * 8 + [Outcome.STORED]
     assert mixed == [
@@ -74,7 +81,11 @@ def test_rows_are_locked_one_by_one_where_one_statement_may_not_lock_several(own
         *[Outcome.ALREADY_STORED] * 6,
         Outcome.STORED,
     ]
-    assert found == {0: there[0], 1: NewPlant(1, "new"), 9: NewPlant(9, "c")}
+    assert found == {
+        ID_MIN: there[0],
+        ID_MIN + 1: NewPlant(ID_MIN + 1, "new"),
+        9: NewPlant(9, "c"),
+    }
 
 
 @pytest.mark.parametrize("sqlstate", ["42883", "42501"], ids=["missing", "not allowed"])
@@ -153,6 +164,32 @@ def test_a_fault_of_one_row_fails_none_of_its_neighbours(owner: str) -> None:
     assert outcomes == [Outcome.STORED] * 19
     assert isinstance(refused, RequestError)
     assert refused.message == "The database cannot be written; nothing was done"
+
+
+def test_a_row_that_is_refused_stops_no_import(owner: str, tmp_path: Path) -> None:
+    open_store(owner).close()
+    execute(owner, "ALTER TABLE plants ADD CHECK (name <> 'refused')")
+    rows = ["id,name", *(f"{id_},a" for id_ in range(20)), "20,refused", "21,b"]
+    (tmp_path / "plants.csv").write_text("\n".join(rows), encoding="utf-8")
+
+    done = run(tmp_path, "import", "plants.csv", "--database", owner)
+
+    assert done.returncode == 1
+    assert "line 22: The database cannot be written" in done.stderr
+    assert execute(owner, "SELECT count(*), max(id) FROM plants") == [(21, 21)]
+
+
+def test_what_is_done_before_a_row_is_refused_is_not_denied(owner: str) -> None:
+    with contextlib.closing(open_store(owner)) as store:
+        store.apply_changes([PLANT])
+        signature = "pg_logical_emit_message(boolean, text, text) RETURNS pg_lsn"
+        add_function(owner, signature, raising("P0001"))
+
+        with pytest.raises(StoreUnavailableError) as caught:
+            store.apply_changes([PLANT, NewPlant(2, "b")])
+
+        assert not isinstance(caught.value, BatchRefusedError)
+        assert store.find_plants([2]) == {2: NewPlant(2, "b")}
 
 
 @pytest.mark.parametrize("sqlstate", ["42883", "0A000", "55000", "XX000"])

@@ -25,6 +25,7 @@ class FakeConnection:
         self.server = Server("one:5432", "")
         self.usable = True
         self.is_reliable = True
+        self.is_rejected = False
         self.looks = 0
 
     def is_open(self) -> bool:

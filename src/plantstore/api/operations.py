@@ -104,7 +104,7 @@ class Readiness:
         return {
             "status": "ok",
             "seconds_since_commit": None if math.isinf(seconds) else round(seconds, 3),
-            "database": None if server is None else asdict(server),
+            "database": asdict(server) if server and server.server else None,
         }
 
     async def _probed(self) -> None:

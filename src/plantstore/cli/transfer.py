@@ -4,7 +4,7 @@ import contextlib
 import os
 import stat
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from enum import Enum
 from pathlib import Path
 from typing import Annotated, BinaryIO, Final, Self
@@ -14,7 +14,7 @@ import typer
 
 from plantstore.cli.files import new_file, standard_stream
 from plantstore.cli.progress import Report, progress
-from plantstore.errors import IdTakenError, UsageError
+from plantstore.errors import BatchRefusedError, IdTakenError, UsageError
 from plantstore.formats import FORMATS, Format
 from plantstore.formats.rows import Reject, Row
 from plantstore.plants import NewPlant
@@ -199,12 +199,26 @@ def _store_rows(
 ) -> Iterator[list[Outcome]]:
     """Store the plants of the rows, and yield what became of those of each transaction."""
     for lines, plants in _batches(rows, refuse):
-        outcomes = store.apply_changes(plants)
-        if Outcome.ID_TAKEN in outcomes:
-            for line, plant, outcome in zip(lines, plants, outcomes, strict=True):
-                if outcome is Outcome.ID_TAKEN:
-                    refuse(line, Reject(IdTakenError(plant.id), form.render([plant]).decode()))
+        outcomes: list[Outcome] = []
+        for line, plant, result in zip(lines, plants, _store(store, plants), strict=True):
+            if isinstance(result, Outcome):
+                outcomes.append(result)
+            if isinstance(result, BatchRefusedError):
+                refuse(line, Reject(result, form.render([plant]).decode()))
+            elif result is Outcome.ID_TAKEN:
+                refuse(line, Reject(IdTakenError(plant.id), form.render([plant]).decode()))
         yield outcomes
+
+
+def _store(store: Store, plants: Sequence[NewPlant]) -> list[Outcome | BatchRefusedError]:
+    """Store plants; a fault of one fails no other, since each half is tried again, and so on."""
+    try:
+        return [*store.apply_changes(plants)]
+    except BatchRefusedError as error:
+        if len(plants) == 1:
+            return [error]
+        half = len(plants) // 2
+        return [*_store(store, plants[:half]), *_store(store, plants[half:])]
 
 
 def _batches(

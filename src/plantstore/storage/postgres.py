@@ -100,7 +100,7 @@ class PostgresStore:
 
     def apply_changes(self, changes: Sequence[Change]) -> list[Outcome]:
         with self._writes.using(_CANNOT_WRITE) as connection:
-            return retried(lambda: apply_changes(connection, changes, self._features))
+            return apply_changes(connection, changes, self._features)
 
     def trim(self) -> bool:
         return True

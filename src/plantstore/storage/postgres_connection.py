@@ -20,7 +20,7 @@ from psycopg.pq.abc import PGconn
 from psycopg.rows import TupleRow
 
 from plantstore.errors import StoreUnavailableError, StoreUnreachableError
-from plantstore.storage.postgres_faults import errors_as_ours, reason_of, shortened
+from plantstore.storage.postgres_faults import MISSING, errors_as_ours, reason_of, shortened
 from plantstore.storage.postgres_url import Server
 
 # How long the client waits beyond the server's own statement_timeout, which comes
@@ -52,24 +52,33 @@ _INSPECT: Final = """
 SELECT current_setting('statement_timeout'), current_setting('fsync', true),
     current_setting('server_encoding')
 """
-_STANDBYS: Final = "SELECT current_setting('synchronous_standby_names', true)"
+# Without senders of the log, commits wait for nobody, whatever the names say.
+_NAMES: Final = """
+CASE current_setting('max_wal_senders', true) WHEN '0' THEN ''
+ELSE current_setting('synchronous_standby_names', true) END
+"""
+_STANDBYS: Final = f"SELECT {_NAMES}"
 
 # A timeline is the first eight digits of the name of a file of the log.
-_POSITION: Final = """
-SELECT NOT pg_is_in_recovery() AND current_setting('transaction_read_only') = 'off',
-    (SELECT system_identifier FROM pg_control_system()),
-    CASE WHEN NOT pg_is_in_recovery() THEN
-        ('x' || substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8))::bit(32)::int END,
-    current_setting('synchronous_standby_names')
+_TIMELINE: Final = """
+CASE WHEN NOT pg_is_in_recovery() THEN
+    ('x' || substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8))::bit(32)::int END
 """
-_POSITION_ELSEWHERE: Final = """
-SELECT current_setting('transaction_read_only') = 'off', NULL, NULL,
-    current_setting('synchronous_standby_names', true)
-"""
+_IS_PRIMARY: Final = "NOT pg_is_in_recovery() AND current_setting('transaction_read_only') = 'off'"
+
+# What is asked for a position: the second where the first is not there or not allowed, and so on.
+_POSITIONS: Final = (
+    f"SELECT {_IS_PRIMARY}, system_identifier, {_TIMELINE}, {_NAMES} FROM pg_control_system()",
+    f"SELECT {_IS_PRIMARY}, NULL, {_TIMELINE}, {_NAMES}",
+    f"SELECT current_setting('transaction_read_only') = 'off', NULL, NULL, {_NAMES}",
+)
 
 _READ_ONLY: Final = (b"default_transaction_read_only", b"in_hot_standby")
 
 UNREACHABLE: Final = "The database cannot be reached"
+
+# How engines refuse functions that they have not.
+_NOT_THERE: Final = (*MISSING, errors.ObjectNotInPrerequisiteState, errors.InternalError_)
 
 _ANY: Final = {"target_session_attrs": "any"}
 
@@ -106,12 +115,16 @@ class Connection(psycopg.Connection[TupleRow]):
     made_at = 0.0
     is_given_up = False
 
+    # Whether this side ended it, for an answer that must not be relied upon.
+    is_rejected = False
+
     # How many synchronous standbys a commit must stand on.
     standbys_min = 0
 
     def __init__(self, pgconn: PGconn) -> None:
         super().__init__(pgconn)
         self._lonely_commits = 0
+        self._position_query = 0
         self.add_notice_handler(self._note)
 
     def wait(self, gen: PQGen[RV], interval: float = 0.1, timeout: float | None = None) -> RV:
@@ -154,13 +167,15 @@ class Connection(psycopg.Connection[TupleRow]):
         if not self.standbys_min:
             return self.execute(query.encode(), bindings, binary=True)
         try:
-            with self.pipeline():  # one round trip
-                self.execute("BEGIN")
+            # One round trip. What a failure skips must not be prepared: psycopg would take it
+            # for done.
+            with self.pipeline():
+                self.execute("BEGIN", prepare=False)
                 cursor = self.execute(query.encode(), bindings, binary=True)
-                self.execute("COMMIT")
-                names = self.execute(_STANDBYS)
+                self.execute("COMMIT", prepare=False)
+                names = self.execute(_STANDBYS, prepare=False)
         except psycopg.Error:
-            if not self.closed:
+            if self.pgconn.transaction_status == TransactionStatus.INERROR:
                 self.rollback()
             raise
         self._insist_on_standbys(names)
@@ -180,7 +195,7 @@ class Connection(psycopg.Connection[TupleRow]):
         [(names,)] = answer
         standbys = standbys_in(names or "")
         if standbys < self.standbys_min:
-            self.close()
+            self._reject()
             raise psycopg.OperationalError(_too_few(standbys, self.standbys_min))
 
     def ask_position(self) -> Position:
@@ -193,20 +208,25 @@ class Connection(psycopg.Connection[TupleRow]):
         try:
             with errors_as_ours(UNREACHABLE):
                 return self._ask_position()
+        except StoreUnavailableError as error:
+            error.reason = shortened(f"{self.server.name}: {error.reason}")
+            self.close()
+            raise
         except BaseException:
             self.close()
             raise
 
     def _ask_position(self) -> Position:
-        for query in (_POSITION, _POSITION_ELSEWHERE):
+        while True:
             try:
-                [(is_primary, system, timeline, names)] = self.execute(query)
-            except psycopg.Error:  # Other engines refuse what they have not in various ways.
-                if self.closed:
+                [answer] = self.execute(_POSITIONS[self._position_query])
+            except _NOT_THERE:
+                if self._position_query + 1 == len(_POSITIONS):
                     raise
-                continue
-            return Position(is_primary, system, timeline or 0, standbys_in(names or ""))
-        raise StoreUnavailableError(UNREACHABLE, "it does not tell whether it takes writes")
+                self._position_query += 1
+            else:
+                is_primary, system, timeline, names = answer
+                return Position(is_primary, system, timeline or 0, standbys_in(names or ""))
 
     def is_open(self) -> bool:
         """Tell whether the connection is open, and the server did not hang up meanwhile."""
@@ -237,8 +257,12 @@ class Connection(psycopg.Connection[TupleRow]):
         elif any(self.pgconn.parameter_status(name) == b"on" for name in _READ_ONLY):
             reason = "the server takes no writes any more"
         if reason is not None:
-            self.close()
+            self._reject()
             raise psycopg.OperationalError(reason)
+
+    def _reject(self) -> None:
+        self.is_rejected = True
+        self.close()
 
     def _note(self, notice: errors.Diagnostic) -> None:
         self._lonely_commits += notice.source_function == "SyncRepWaitForLSN"
@@ -275,14 +299,17 @@ def connect(
     return connection
 
 
-def connect_to_ask(server: Server) -> Connection:
-    """Open a connection on which nothing but the position is asked of a server, of any kind.
+def connect_to_ask(server: Server, *, is_alone: bool) -> Connection:
+    """Open a connection on which nothing but the position is asked of a server.
+
+    Any kind of server is, unless it is alone: its name may lead to several.
 
     Raises:
         StoreUnreachableError: the server cannot be reached.
 
     """
-    connection = _open(Server(server.name, make_conninfo(server.conninfo, **_ANY)))
+    any_kind = server._replace(conninfo=make_conninfo(server.conninfo, **_ANY))
+    connection = _open(server if is_alone else any_kind)
     connection.wait_seconds = ASK_SECONDS
     return connection
 

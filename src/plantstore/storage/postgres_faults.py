@@ -67,6 +67,17 @@ def errors_as_ours(what: str) -> Iterator[None]:
         raise StoreUnavailableError(what, reason_of(error)) from error
 
 
+@contextlib.contextmanager
+def after_a_commit() -> Iterator[None]:
+    """Raise what refuses a row as a fault of the server: a part of the batch is done already."""
+    try:
+        yield
+    except psycopg.Error as error:
+        if (error.sqlstate or "")[:2] in _ROW_CLASSES:
+            raise psycopg.OperationalError(reason_of(error)) from error
+        raise
+
+
 def retried(run: Callable[[], ResultT]) -> ResultT:
     """Run a transaction, again if the engine gave it up for others at the same time.
 

@@ -82,7 +82,7 @@ class Link:
                 connection.check()
         except StoreUnavailableError as error:
             error.reason = shortened(f"{connection.server.name}: {error.reason}")
-            if connection.closed:
+            if connection.closed and not connection.is_rejected:
                 self._servers.lose(connection)
             raise
         self._used_at = self._monotonic()

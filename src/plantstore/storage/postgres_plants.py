@@ -8,15 +8,17 @@ Statements lock rows and keys in order of id, rows before keys, and write what t
 no more waiting last. So two of them never wait for each other.
 """
 
+import contextlib
 import random
 from collections.abc import Iterable, Sequence
+from functools import partial
 from typing import Any, Final, NamedTuple
 
 from plantstore.decision import decide, load_stored
 from plantstore.errors import StoreUnavailableError
 from plantstore.plants import ID_MIN, NewPlant
 from plantstore.storage.postgres_connection import Connection
-from plantstore.storage.postgres_faults import MISSING
+from plantstore.storage.postgres_faults import MISSING, after_a_commit, retried
 from plantstore.store import PAGE_BYTES_MAX, Change, Outcome, Page, page_plants_max
 
 BYTES: Final = "octet_length(name) + coalesce(octet_length(tag), 0)"
@@ -73,7 +75,7 @@ def find_features(connection: Connection) -> Features:
     """Find out what an engine can do, by trying it. Nothing is changed."""
     return Features(
         has_messages=_works(connection, _LEAVE_A_MESSAGE),
-        locks_many=_works(connection, _LOCK, list(range(64))),
+        locks_many=_works(connection, _LOCK, list(range(ID_MIN, ID_MIN + 64))),
     )
 
 
@@ -110,11 +112,13 @@ def _create(
     first_by_id = {plant.id: plant for plant in reversed(creates)}
     free = sorted(first_by_id)
     stored: dict[int, NewPlant] = {}
-    for _ in range(DECISIONS_MAX):
+    for number in range(DECISIONS_MAX):
         plants = [first_by_id[id_] for id_ in free]
-        created = {id_ for (id_,) in connection.execute_durably(_CREATE, _arrays(plants))}
+        with after_a_commit() if number else contextlib.nullcontext():
+            rows = retried(partial(connection.execute_durably, _CREATE, _arrays(plants)))
+        created = {id_ for (id_,) in rows}
         taken = [id_ for id_ in free if id_ not in created]
-        stored |= _compared(connection, creates, taken)
+        stored |= retried(partial(_compared, connection, creates, taken))
         free = [id_ for id_ in taken if id_ not in stored]  # It was deleted meanwhile.
         if not free:
             break
@@ -122,7 +126,8 @@ def _create(
         raise StoreUnavailableError(_TOO_MANY_OTHERS)
     if stored:
         # Its commit waits until the plant that is there is as safe as one that is new.
-        connection.execute_durably(*trace(features))
+        with after_a_commit():
+            retried(partial(connection.execute_durably, *trace(features)))
     outcomes, _ = decide(creates, stored)
     return outcomes
 
@@ -195,7 +200,7 @@ def _apply_under_locks(
 ) -> list[Outcome]:
     for _ in range(DECISIONS_MAX):
         try:
-            outcomes = _decide_under_locks(connection, changes, features)
+            outcomes = retried(partial(_decide_under_locks, connection, changes, features))
         except _TakenMeanwhileError:
             continue
         connection.insist_on_standbys()

@@ -3,10 +3,11 @@
 import re
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import psycopg
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
+from psycopg.pq import Conninfo
 
 from plantstore.errors import UsageError
 
@@ -66,7 +67,13 @@ def servers_of(conninfo: str) -> list[Server]:
         UsageError: they are not.
 
     """
-    given = conninfo_to_dict(conninfo)
+    # What the environment says where the connection string is silent (PGHOST, say).
+    defaults = {
+        default.keyword.decode(): default.val.decode()
+        for default in Conninfo.get_defaults()
+        if default.val and default.keyword in (b"host", b"hostaddr", b"port")
+    }
+    given: dict[str, Any] = {**defaults, **conninfo_to_dict(conninfo)}
     lists = {
         key: str(given[key]).split(",") for key in ("host", "hostaddr", "port") if given.get(key)
     }

@@ -88,7 +88,9 @@ class Metrics(Collector):
                 if many := event.outcomes.count(outcome):
                     add(counts.changes, {outcome.value: many})
         elif isinstance(event, ServerChanged):
-            counts.standbys = {(event.server, str(event.timeline or "")): event.standbys}
+            counts.standbys = (
+                {(event.server, str(event.timeline or "")): event.standbys} if event.server else {}
+            )
         elif isinstance(event, RequestRefused):
             add(counts.refused, {event.code.name.lower(): 1})
 
@@ -187,7 +189,7 @@ class Metrics(Collector):
         copy = Counts(
             waiting={name: depth() for name, depth in self._queues.items()},
             log_lines_dropped=self._log_lines_dropped(),
-            standbys=ours.standbys,
+            standbys=dict(ours.standbys),
             committed_at=ours.committed_at,
         )
         # list() takes them in one step, whatever another thread adds meanwhile.

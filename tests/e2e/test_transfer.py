@@ -172,7 +172,7 @@ def test_a_transaction_of_an_import_is_bounded_in_plants_and_in_characters(
             sizes.append(len(changes))
             return super().apply_changes(changes)
 
-    monkeypatch.setattr("plantstore.cli.transfer.open_store", lambda *_: WatchedStore())
+    monkeypatch.setattr("plantstore.cli.transfer.open_store", lambda *_, **__: WatchedStore())
     monkeypatch.setattr("plantstore.cli.transfer.BATCH_PLANTS_MAX", 4)
     monkeypatch.setattr("plantstore.cli.transfer.BATCH_CHARACTERS_MAX", 100)
     names = ["a"] * 9 + ["b" * 60, "c" * 60, "d" * 200, "e"]

@@ -5,9 +5,10 @@ import re
 from typing import Any
 
 import pytest
-from falcon.inspect import inspect_app
+from falcon.inspect import inspect_app, inspect_compiled_router, register_router
 from jsonschema import Draft202012Validator
 
+from plantstore.api.app import Router
 from plantstore.api.errors import STATUS, render_error
 from plantstore.api.openapi import read_document
 from plantstore.api.parameters import INT32_MAX, LIMIT_DEFAULT, LIMIT_MAX
@@ -19,6 +20,8 @@ from world import World
 DOCUMENT: dict[str, Any] = json.loads(read_document())
 SCHEMAS: dict[str, Any] = DOCUMENT["components"]["schemas"]
 POST = DOCUMENT["paths"]["/plants"]["post"]
+
+register_router(Router)(inspect_compiled_router)
 
 
 @pytest.fixture(autouse=True)

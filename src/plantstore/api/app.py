@@ -48,7 +48,7 @@ def create_app(
     writer, reader and store.
     """
     lifespan = _Lifespan(writer, reader, store, bounds, on_startup)
-    app: App[Request, Response] = App(middleware=[lifespan], router=_Router())
+    app: App[Request, Response] = App(middleware=[lifespan], router=Router())
     handle_errors(app, observe)
     plants = Plants(gate, writer, reader, body_bytes_max)
     resources = {
@@ -76,10 +76,11 @@ def create_app(
     )
 
 
-class _Router(CompiledRouter):
+class Router(CompiledRouter):
     """Falcon's router, which takes `//plants` for `/plants`; here it is another path."""
 
     def find(self, uri: str, req: Any = None) -> Any:  # noqa: ANN401 (Falcon's)
+        """Return what serves a path; None if nothing does."""
         return None if uri.startswith("//") else super().find(uri, req)
 
 

@@ -164,21 +164,8 @@ class Connection(psycopg.Connection[TupleRow]):
             OperationalError: on too few, or that cannot be told.
 
         """
-        if not self.standbys_min:
-            return self.execute(query.encode(), bindings, binary=True)
-        try:
-            # One round trip. What a failure skips must not be prepared: psycopg would take it
-            # for done.
-            with self.pipeline():
-                self.execute("BEGIN", prepare=False)
-                cursor = self.execute(query.encode(), bindings, binary=True)
-                self.execute("COMMIT", prepare=False)
-                names = self.execute(_STANDBYS, prepare=False)
-        except psycopg.Error:
-            if self.pgconn.transaction_status == TransactionStatus.INERROR:
-                self.rollback()
-            raise
-        self._insist_on_standbys(names)
+        cursor = self.execute(query.encode(), bindings, binary=True)
+        self.insist_on_standbys()
         return cursor
 
     def insist_on_standbys(self) -> None:
@@ -188,11 +175,9 @@ class Connection(psycopg.Connection[TupleRow]):
             OperationalError: on too few, or that cannot be told.
 
         """
-        if self.standbys_min:
-            self._insist_on_standbys(self.execute(_STANDBYS))
-
-    def _insist_on_standbys(self, answer: Cursor[TupleRow]) -> None:
-        [(names,)] = answer
+        if not self.standbys_min:
+            return
+        [(names,)] = self.execute(_STANDBYS)
         standbys = standbys_in(names or "")
         if standbys < self.standbys_min:
             self._reject()

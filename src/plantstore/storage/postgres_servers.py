@@ -54,6 +54,8 @@ PAUSE_SECONDS_OF_ONE: Final = 1.0
 # For how long a look at all servers is good.
 TRUST_SECONDS: Final = 0.6
 
+# How long a connect waits before it looks again for a primary, and how long the thread waits
+# after a look that failed, out of memory say, before the next one.
 _AGAIN_SECONDS: Final = 0.05
 
 # How long a server is not asked that could not be reached, or refused to be asked.
@@ -221,8 +223,10 @@ class Servers:
         pause_seconds = PAUSE_SECONDS if len(self._servers) > 1 else PAUSE_SECONDS_OF_ONE
         while not self._is_closed:
             began_at = self._monotonic()
-            with contextlib.suppress(Exception):  # It may be out of memory; the next look counts.
+            try:
                 self._ask_all(began_at)
+            except Exception:  # noqa: BLE001 (it may be out of memory; the next look counts)
+                time.sleep(_AGAIN_SECONDS)
             with contextlib.suppress(Exception):  # an observer's
                 self._tell()
             with self._changed:
@@ -250,7 +254,7 @@ class Servers:
             self._changed.notify_all()
 
     def _begin_to_ask(self, server: Server) -> Future[Position]:
-        asked = self._asked[server] = Future()
+        asked: Future[Position] = Future()
 
         def ask() -> None:
             try:
@@ -260,6 +264,7 @@ class Servers:
 
         # No executor: the program would wait for its threads at the exit.
         threading.Thread(target=ask, name="asker", daemon=True).start()
+        self._asked[server] = asked  # only now: a thread that did not start never answers
         return asked
 
     def _take(self, server: Server, asked: Future[Position], began_at: float) -> None:

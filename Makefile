@@ -68,8 +68,8 @@ bench-peers: $(VENV)/.dev $(PEERS)/.pip $(PEERS)/.npm ## measure beside others, 
 	$(BIN)/python benchmarks/peers.py
 
 docs: $(VENV)/.dev browser ## make docs/api.md, docs/cli.md and the pictures of the page anew
-	$(BIN)/python tests/documents.py
-	CHROMIUM=$(CHROMIUM) $(BIN)/python tests/screenshots.py
+	$(BIN)/python tools/documents.py
+	PYTHONPATH=tests CHROMIUM=$(CHROMIUM) $(BIN)/python tools/screenshots.py
 
 lock: $(VENV)/.dev ## resolve the locked requirements anew
 	$(BIN)/uv pip compile $(LOCK) --group build --output-file requirements/run.txt

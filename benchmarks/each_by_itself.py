@@ -14,7 +14,7 @@ from noop import make_writer, serve
 from plantstore.plants import NewPlant
 from plantstore.reader import GroupRead
 from plantstore.settings import Settings
-from plantstore.storage.postgres_url import parse_url
+from plantstore.storage.postgres.url import parse_url
 from plantstore.store import Change, Outcome, Store
 from plantstore.writer import GroupCommit
 

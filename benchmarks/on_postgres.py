@@ -32,7 +32,7 @@ from harness import (
 )
 from plantstore.plants import NewPlant
 from plantstore.storage import open_store
-from postgres import Databases, Server, execute, programs
+from support.postgres import Databases, Server, execute, programs
 
 ROUNDS = 5
 SECONDS = 5

@@ -10,7 +10,7 @@ import pytest
 from plantstore.storage import open_store
 from plantstore.storage.memory import MemoryStore
 from plantstore.store import Store
-from postgres import Databases, Programs, Server, programs
+from support.postgres import Databases, Programs, Server, programs
 
 
 @pytest.fixture(scope="session")

@@ -16,10 +16,10 @@ import yaml
 
 from cluster.page import PAGE, block, on_loopback
 from plantstore.plants import NewPlant
-from plantstore.storage.postgres_servers import Servers
-from plantstore.storage.postgres_url import parse_url
-from postgres import Programs, Server, wait_until
-from service import PLANTSTORE, opened, stored_plants
+from plantstore.storage.postgres.servers import Servers
+from plantstore.storage.postgres.url import parse_url
+from support.postgres import Programs, Server, wait_until
+from support.service import PLANTSTORE, opened, stored_plants
 
 DATA = "/var/lib/postgresql/18/garden"
 MOMENT = "2026-11-22 12:00:00+00"

@@ -16,7 +16,7 @@ from typing import NamedTuple, Self
 
 import pytest
 
-from service import Service
+from support.service import Service
 
 ROOT = Path(__file__).parent.parent
 

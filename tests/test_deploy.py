@@ -11,7 +11,11 @@ from pathlib import Path
 import pytest
 import yaml
 
-from deployment import (
+from plantstore import __version__
+from plantstore.settings import Settings
+from plantstore.storage.postgres.connection import GRACE_SECONDS
+from plantstore.storage.postgres.url import PARAMETERS_DEFAULT
+from support.deployment import (
     COMPOSE,
     CONTAINERFILE,
     KUBERNETES,
@@ -22,10 +26,6 @@ from deployment import (
     service,
     variables,
 )
-from plantstore import __version__
-from plantstore.settings import Settings
-from plantstore.storage.postgres_connection import GRACE_SECONDS
-from plantstore.storage.postgres_url import PARAMETERS_DEFAULT
 
 ROOT = Path(__file__).parent.parent
 UNIT = ROOT / "deploy/plantstore.service"

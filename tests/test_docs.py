@@ -10,10 +10,10 @@ import pytest
 
 import documents
 from cluster.page import PAGE, with_measured
-from command import run
 from plantstore.api.errors import STATUS
 from plantstore.errors import ErrorCode
 from plantstore.settings import Settings
+from support.command import run
 
 ROOT = Path(__file__).parent.parent
 PAGES = sorted(
@@ -132,7 +132,7 @@ def test_every_make_command_of_the_pages_exists(command: str) -> None:
 def test_every_page_that_is_made_from_the_code_is_as_the_code_has_it(path: Path) -> None:
     made = documents.PAGES[path]()
 
-    assert path.read_text(encoding="utf-8") == made, "run this: python tests/documents.py"
+    assert path.read_text(encoding="utf-8") == made, "run this: python tools/documents.py"
 
 
 def test_the_help_of_serve_names_every_setting_and_no_other(tmp_path: Path) -> None:

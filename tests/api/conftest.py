@@ -4,8 +4,8 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-import world
 from plantstore.store import Store
+from support import world
 
 
 @pytest.fixture(autouse=True, params=["memory", "sqlite", "postgres"])

@@ -6,7 +6,7 @@ import pytest
 
 from plantstore.errors import ErrorCode
 from plantstore.plants import NewPlant
-from world import BODY_BYTES_MAX, World, assert_error, run
+from support.world import BODY_BYTES_MAX, World, assert_error, run
 
 FIR = NewPlant(1, "Abies balsamea (L.) Mill.", "Abies")
 

@@ -3,7 +3,7 @@
 import pytest
 
 from plantstore.errors import ErrorCode
-from world import World, assert_error, run
+from support.world import World, assert_error, run
 
 # The first second of the year 1900, and of the year 1.
 LONG_AGO = [-2_208_988_800.0, -62_135_596_800.0]

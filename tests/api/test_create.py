@@ -10,7 +10,7 @@ from plantstore.errors import ErrorCode, StoreUnavailableError
 from plantstore.observe import RequestFailed
 from plantstore.plants import NewPlant
 from plantstore.tokens import mint
-from world import BODY_BYTES_MAX, JSON, VALID, World, assert_error, run
+from support.world import BODY_BYTES_MAX, JSON, VALID, World, assert_error, run
 
 
 @pytest.mark.parametrize(

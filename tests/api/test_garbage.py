@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from world import World
+from support.world import World
 
 REQUESTS = [
     ("POST", "/plants", b'{"id": 1, "name": "a"}'),

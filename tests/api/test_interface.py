@@ -15,7 +15,7 @@ from plantstore.api.parameters import INT32_MAX, LIMIT_DEFAULT, LIMIT_MAX
 from plantstore.errors import ErrorCode, RequestError
 from plantstore.plants import ID_MAX, ID_MIN, parse_new_plant, parse_plant
 from plantstore.tokens import SCOPES
-from world import World
+from support.world import World
 
 DOCUMENT: dict[str, Any] = json.loads(read_document())
 SCHEMAS: dict[str, Any] = DOCUMENT["components"]["schemas"]

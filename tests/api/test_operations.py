@@ -10,7 +10,7 @@ from plantstore.api.operations import LOOK_SECONDS
 from plantstore.errors import ErrorCode, StoreUnavailableError
 from plantstore.observe import LookupFailed, ReadinessChanged, RequestRefused, ServerChanged
 from plantstore.writer import FAILURE_SECONDS
-from world import JSON, METRICS, VALID, World, assert_error, run
+from support.world import JSON, METRICS, VALID, World, assert_error, run
 
 
 @pytest.mark.parametrize("path", ["/healthz", "/readyz"])

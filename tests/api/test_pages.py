@@ -7,7 +7,7 @@ import pytest
 
 from plantstore.api.pages import Assets, Pages
 from plantstore.errors import ErrorCode
-from world import World, assert_error, run
+from support.world import World, assert_error, run
 
 DOCUMENTS = ("/", "/docs")
 

@@ -6,7 +6,7 @@ import pytest
 
 from plantstore.api.rates import RatePerToken
 from plantstore.errors import ErrorCode, RateExceededError, UsageError
-from world import World, assert_error, run
+from support.world import World, assert_error, run
 
 
 def test_a_token_that_is_used_too_often_is_refused_and_others_are_not() -> None:

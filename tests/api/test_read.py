@@ -9,7 +9,7 @@ import pytest
 from plantstore.errors import ErrorCode, StoreUnavailableError
 from plantstore.observe import ReadFailed
 from plantstore.plants import ID_MAX, ID_MIN, NewPlant
-from world import World, assert_error, run
+from support.world import World, assert_error, run
 
 FIR = NewPlant(2, "Abies balsamea (L.) Mill.", "Abies")
 ROSE = NewPlant(-7, "Rosa × damascena")

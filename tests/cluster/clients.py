@@ -9,7 +9,7 @@ from typing import Self
 
 from cluster.ledger import CREATED, DELETED, Event, Ledger, plant, version_of, versions
 from plantstore.plants import NewPlant
-from service import Answer, Client
+from support.service import Answer, Client
 
 # For each instance.
 WRITERS = 8

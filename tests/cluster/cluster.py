@@ -13,7 +13,7 @@ from typing import Any
 from cluster.nodes import ARCHIVE, POSTGRES_PORT, REST_PORT, Node
 from cluster.page import block, on_loopback
 from cluster.processes import Process, program
-from postgres import Programs, execute, programs, wait_until
+from support.postgres import Programs, execute, programs, wait_until
 
 NAMES = ("one", "two", "three")
 

@@ -12,8 +12,8 @@ from typing import Any
 
 from cluster.cluster import Cluster
 from cluster.fronts import haproxy, pgbouncer
-from postgres import wait_until
-from service import Service
+from support.postgres import wait_until
+from support.service import Service
 
 TTL_SECONDS = 20
 

@@ -10,7 +10,7 @@ from cluster.cluster import NAMES, Cluster, free_port
 from cluster.nodes import POSTGRES_PORT, REST_PORT
 from cluster.page import block
 from cluster.processes import Process, program
-from postgres import execute, wait_until
+from support.postgres import execute, wait_until
 
 
 @contextlib.contextmanager

@@ -12,7 +12,7 @@ import yaml
 
 from cluster.page import block, on_loopback
 from cluster.processes import Process, kill_all_in, send_to, working_in
-from postgres import Programs
+from support.postgres import Programs
 
 # What a node that is asked how it is may take to answer.
 ANSWER_SECONDS = 2

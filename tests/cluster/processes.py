@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Self
 
-from postgres import NOBODY, wait_until
+from support.postgres import NOBODY, wait_until
 
 PACKAGES = {"etcd": "etcd-server", "haproxy": "haproxy", "pgbouncer": "pgbouncer"}
 

@@ -12,8 +12,8 @@ from cluster.clients import Clients
 from cluster.cluster import Cluster, free_port
 from cluster.faults import Fault, Scene
 from plantstore.plants import NewPlant
-from postgres import execute
-from service import PLANTSTORE, Service, opened
+from support.postgres import execute
+from support.service import PLANTSTORE, Service, opened
 
 INSTANCES = 2
 

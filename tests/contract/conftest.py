@@ -7,7 +7,7 @@ import pytest
 
 from plantstore.storage import open_store
 from plantstore.store import Store
-from postgres import Databases
+from support.postgres import Databases
 
 
 @pytest.fixture

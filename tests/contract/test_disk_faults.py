@@ -9,11 +9,11 @@ from pathlib import Path
 import apsw
 import pytest
 
-from disk import Disk, Fault
-from ledger import Ledger, acts, live, live_with_a_fault
 from plantstore.errors import StoreUnavailableError
-from plantstore.storage.sqlite import SQLiteStore
-from platter import (
+from plantstore.storage.sqlite.store import SQLiteStore
+from support.disk import Disk, Fault
+from support.ledger import Ledger, acts, live, live_with_a_fault
+from support.platter import (
     ALL_LOST,
     ALL_THERE,
     FolderSynced,
@@ -25,7 +25,7 @@ from platter import (
     SyncFailed,
     Written,
 )
-from power_loss import Survey, some_cuts
+from support.power_loss import Survey, some_cuts
 
 Kind = type[Written | Resized | Synced]
 

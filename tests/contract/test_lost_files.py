@@ -13,11 +13,11 @@ import pytest
 
 from plantstore.errors import StoreUnavailableError
 from plantstore.plants import NewPlant
-from plantstore.storage.sqlite import SQLiteStore
-from plantstore.storage.sqlite_watch import FRESH_SECONDS
+from plantstore.storage.sqlite.store import SQLiteStore
+from plantstore.storage.sqlite.watch import FRESH_SECONDS
 from plantstore.store import Deletion, Outcome
 from plantstore.tokens import SCOPES, TokenRecord, digest
-from postgres import wait_until
+from support.postgres import wait_until
 
 PLANT = NewPlant(1, "Abies balsamea (L.) Mill.", "Abies")
 

@@ -10,12 +10,12 @@ import pytest
 from plantstore.errors import StoreUnavailableError, StoreUnreachableError
 from plantstore.plants import NewPlant
 from plantstore.storage import open_store
-from plantstore.storage.postgres_connection import Connection, connect
-from plantstore.storage.postgres_link import Link
-from plantstore.storage.postgres_servers import Servers
-from plantstore.storage.postgres_url import parse_url
+from plantstore.storage.postgres.connection import Connection, connect
+from plantstore.storage.postgres.link import Link
+from plantstore.storage.postgres.servers import Servers
+from plantstore.storage.postgres.url import parse_url
 from plantstore.store import Deletion, Outcome, Store
-from postgres import (
+from support.postgres import (
     Programs,
     Server,
     connected,

@@ -9,7 +9,7 @@ from plantstore.errors import StoreUnavailableError
 from plantstore.plants import NewPlant, Plant
 from plantstore.store import Deletion, Replacement, Store
 from plantstore.tokens import TokenRecord
-from postgres import Programs, Server, is_back, wait_until
+from support.postgres import Programs, Server, is_back, wait_until
 
 PLANT = NewPlant(1, "Abies balsamea (L.) Mill.", "Abies")
 

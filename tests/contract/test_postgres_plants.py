@@ -12,9 +12,9 @@ import pytest
 
 from plantstore.plants import NewPlant, Plant
 from plantstore.storage import open_store
-from plantstore.storage.postgres_plants import SELECT_SIZES, page_query
+from plantstore.storage.postgres.plants import SELECT_SIZES, page_query
 from plantstore.store import PAGE_BYTES_MAX, Change, Deletion, Outcome, Replacement, Store
-from postgres import connected, execute, in_the_way, is_waiting, wait_until
+from support.postgres import connected, execute, in_the_way, is_waiting, wait_until
 
 PLANT = NewPlant(1, "Abies balsamea (L.) Mill.", "Abies")
 

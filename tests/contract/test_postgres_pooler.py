@@ -14,7 +14,7 @@ from plantstore.errors import StoreUnavailableError
 from plantstore.plants import NewPlant
 from plantstore.storage import open_store
 from plantstore.store import Outcome
-from postgres import Databases, Programs, execute, wait_until
+from support.postgres import Databases, Programs, execute, wait_until
 
 pytestmark = pytest.mark.skipif(
     shutil.which("pgbouncer") is None,

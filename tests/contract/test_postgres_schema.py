@@ -11,7 +11,7 @@ from plantstore.plants import NewPlant
 from plantstore.storage import open_store
 from plantstore.storage.migrate import SchemaPolicy, migrations
 from plantstore.store import Store
-from postgres import Databases, Programs, Server, execute
+from support.postgres import Databases, Programs, Server, execute
 
 PLANT = NewPlant(1, "Abies balsamea (L.) Mill.", "Abies")
 

@@ -13,7 +13,7 @@ from plantstore.plants import NewPlant
 from plantstore.storage import open_store
 from plantstore.store import Outcome, Store
 from plantstore.tokens import TokenRecord
-from postgres import Programs, Server, fails, is_back, wait_until
+from support.postgres import Programs, Server, fails, is_back, wait_until
 
 PLANT = NewPlant(1, "Abies balsamea (L.) Mill.", "Abies")
 TOKEN = TokenRecord("ann", b"digest", frozenset({"plants:read"}), 0)

@@ -8,14 +8,14 @@ from pathlib import Path
 import apsw
 import pytest
 
-from disk import Disk
-from ledger import NOTHING, Content, Ledger, live
 from plantstore.plants import NewPlant
 from plantstore.storage.migrate import migrations
-from plantstore.storage.sqlite import SQLiteStore
-from plantstore.storage.sqlite_owner import APPLICATION_ID
-from platter import ALL_LOST, ALL_THERE, SOME_THERE, Removed, Resized, Written, steps_to
-from power_loss import Cut, Survey, some_cuts
+from plantstore.storage.sqlite.owner import APPLICATION_ID
+from plantstore.storage.sqlite.store import SQLiteStore
+from support.disk import Disk
+from support.ledger import NOTHING, Content, Ledger, live
+from support.platter import ALL_LOST, ALL_THERE, SOME_THERE, Removed, Resized, Written, steps_to
+from support.power_loss import Cut, Survey, some_cuts
 
 CUTS = 100
 

@@ -14,11 +14,12 @@ import pytest
 
 from plantstore.errors import StoreUnavailableError, UsageError
 from plantstore.plants import NewPlant, Plant
-from plantstore.storage import open_store, sqlite_file
+from plantstore.storage import open_store
 from plantstore.storage.migrate import SchemaPolicy, migrations
-from plantstore.storage.sqlite import SQLiteStore
-from plantstore.storage.sqlite_owner import APPLICATION_ID
-from plantstore.storage.sqlite_plants import page_query, sizes_query
+from plantstore.storage.sqlite import file as sqlite_file
+from plantstore.storage.sqlite.owner import APPLICATION_ID
+from plantstore.storage.sqlite.plants import page_query, sizes_query
+from plantstore.storage.sqlite.store import SQLiteStore
 from plantstore.store import (
     PAGE_BYTES_MAX,
     Condition,
@@ -173,7 +174,7 @@ def test_when_the_disk_is_full_nothing_is_stored_and_it_goes_on_when_there_is_ro
 def test_a_file_that_another_keeps_locked_is_unavailable_and_then_available(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("plantstore.storage.sqlite_file.BUSY_POLLS_MAX", 10)
+    monkeypatch.setattr("plantstore.storage.sqlite.file.BUSY_POLLS_MAX", 10)
     store = SQLiteStore(str(path))
     other = apsw.Connection(str(path))
     other.execute("BEGIN IMMEDIATE")
@@ -442,7 +443,7 @@ def test_without_leave_to_change_it_an_older_schema_stays_as_it_is(path: Path) -
 def test_a_backup_is_as_of_one_moment_whatever_is_written_meanwhile(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("plantstore.storage.sqlite_upkeep.STEP_PAGES", 1)
+    monkeypatch.setattr("plantstore.storage.sqlite.maintenance.STEP_PAGES", 1)
     copy = path.with_name("copy.db")
     steps: list[int] = []
     with (

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from plantstore.plants import NewPlant, Plant
-from plantstore.storage.sqlite import SQLiteStore
+from plantstore.storage.sqlite.store import SQLiteStore
 from plantstore.store import PAGE_BYTES_MAX, Deletion, Outcome, Replacement
 
 SIZE = 100_000

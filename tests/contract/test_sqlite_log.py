@@ -9,9 +9,9 @@ import apsw
 import pytest
 
 from plantstore.plants import NewPlant
-from plantstore.storage.sqlite import SQLiteStore
-from plantstore.storage.sqlite_file import LOG_BYTES_MAX
-from plantstore.storage.sqlite_log import LOOK_SECONDS, PAUSE_SECONDS, WAIT_SECONDS, Log
+from plantstore.storage.sqlite.file import LOG_BYTES_MAX
+from plantstore.storage.sqlite.log import LOOK_SECONDS, PAUSE_SECONDS, WAIT_SECONDS, Log
+from plantstore.storage.sqlite.store import SQLiteStore
 
 MIB = 1024 * 1024
 

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, BrowserContext, Page
 
-from browser import Watch, enter, running_browser
-from certificates import make_pair
-from service import Service
+from support.browser import Watch, enter, running_browser
+from support.certificates import make_pair
+from support.service import Service
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

@@ -10,7 +10,7 @@ import pytest
 import uvloop
 
 from plantstore.api.listener import ACCEPTED_MAX, Listener
-from service import Service
+from support.service import Service
 
 pytestmark = pytest.mark.engines("sqlite")
 

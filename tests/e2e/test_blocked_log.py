@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from postgres import wait_until
-from service import PLANTSTORE, Client, Service
-from wire import Wire
+from support.postgres import wait_until
+from support.service import PLANTSTORE, Client, Service
+from support.wire import Wire
 
 pytestmark = pytest.mark.engines("sqlite")
 

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from flood import Flood
-from service import Service, stored_plants
+from support.flood import Flood
+from support.service import Service, stored_plants
 
 BODIES = 3_000
 

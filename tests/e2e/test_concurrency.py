@@ -6,9 +6,9 @@ from itertools import pairwise
 from operator import attrgetter
 from pathlib import Path
 
-from histories import is_explained, play, wait_for_the_others
 from plantstore.plants import NewPlant
-from service import Service
+from support.histories import is_explained, play, wait_for_the_others
+from support.service import Service
 
 CLIENTS = 6
 OPERATIONS = 300

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from plantstore.plants import NewPlant
-from postgres import wait_until
-from service import Service, opened, stored_plants
-from wire import Wire, head, with_length
+from support.postgres import wait_until
+from support.service import Service, opened, stored_plants
+from support.wire import Wire, head, with_length
 
 pytestmark = pytest.mark.engines("sqlite")
 

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from crashes import Crashes, kill_all
-from load import ChangingLoad, Load
 from plantstore.plants import NewPlant
-from service import Service, stored_plants
+from support.crashes import Crashes, kill_all
+from support.load import ChangingLoad, Load
+from support.service import Service, stored_plants
 
 ROUNDS = 20
 

@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from command import run
-from load import Load
 from plantstore.plants import NewPlant
-from plantstore.storage.sqlite import SQLiteStore
-from postgres import wait_until
-from service import PLANTSTORE, Service, stored_plants
+from plantstore.storage.sqlite.store import SQLiteStore
+from support.command import run
+from support.load import Load
+from support.postgres import wait_until
+from support.service import PLANTSTORE, Service, stored_plants
 
 pytestmark = pytest.mark.engines("sqlite")
 

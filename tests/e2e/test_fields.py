@@ -4,8 +4,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from service import Service
-from wire import Wire
+from support.service import Service
+from support.wire import Wire
 
 pytestmark = pytest.mark.engines("sqlite")
 

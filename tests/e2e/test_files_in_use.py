@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from command import run
-from files_in_use import ROWS, Row, play
 from plantstore.plants import NewPlant
-from service import Service
+from support.command import run
+from support.files_in_use import ROWS, Row, play
+from support.service import Service
 
 pytestmark = pytest.mark.engines("sqlite")
 

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from command import run
 from plantstore.plants import NewPlant
 from plantstore.storage.migrate import migrations
-from plantstore.storage.sqlite_owner import APPLICATION_ID
-from service import stored_plants
+from plantstore.storage.sqlite.owner import APPLICATION_ID
+from support.command import run
+from support.service import stored_plants
 
 pytestmark = pytest.mark.engines("sqlite")
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from plantstore.plants import NewPlant
-from postgres import wait_until
-from service import Answer, Client, Service, stored_plants
+from support.postgres import wait_until
+from support.service import Answer, Client, Service, stored_plants
 
 DISK_BYTES = 4 * 1024 * 1024
 

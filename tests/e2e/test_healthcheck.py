@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from service import Service
+from support.service import Service
 
 HEALTHCHECK = Path(__file__).parent.parent.parent / "deploy/healthcheck.py"
 

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from plantstore.plants import NewPlant
-from service import Service, stored_plants
-from wire import Wire, head, with_length
+from support.service import Service, stored_plants
+from support.wire import Wire, head, with_length
 
 
 @pytest.fixture

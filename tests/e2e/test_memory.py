@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from plantstore.plants import NewPlant
-from postgres import wait_until
-from service import Service
-from wire import Wire, head
+from support.postgres import wait_until
+from support.service import Service
+from support.wire import Wire, head
 
 pytestmark = pytest.mark.engines("sqlite")
 

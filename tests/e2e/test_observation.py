@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from load import Load
 from plantstore.plants import NewPlant
-from postgres import wait_until
-from service import Service
+from support.load import Load
+from support.postgres import wait_until
+from support.service import Service
 
 TRACE = "0af7651916cd43dd8448eb211c80319c"
 

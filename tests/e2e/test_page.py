@@ -5,10 +5,10 @@ from collections.abc import Callable
 import pytest
 from playwright.sync_api import BrowserContext, Locator, Page, expect
 
-from browser import Watch, enter, rows
 from plantstore.plants import NewPlant
 from plantstore.store import Deletion
-from service import Service, stored_plants
+from support.browser import Watch, enter, rows
+from support.service import Service, stored_plants
 
 pytestmark = pytest.mark.engines("sqlite")
 

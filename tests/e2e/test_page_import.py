@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, BrowserContext, Dialog, Page, Route, expect
 
-from browser import Watch, enter
-from command import run
 from plantstore.plants import NewPlant
 from plantstore.store import Deletion
-from postgres import wait_until
-from service import Service, opened, stored_plants
+from support.browser import Watch, enter
+from support.command import run
+from support.postgres import wait_until
+from support.service import Service, opened, stored_plants
 
 pytestmark = pytest.mark.engines("sqlite")
 

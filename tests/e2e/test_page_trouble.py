@@ -5,10 +5,10 @@ import signal
 import pytest
 from playwright.sync_api import BrowserContext, Page, Route, expect
 
-from browser import Watch, assert_accessible, enter, rows
 from plantstore.plants import NewPlant
 from plantstore.store import Deletion
-from service import Service, stored_plants
+from support.browser import Watch, assert_accessible, enter, rows
+from support.service import Service, stored_plants
 
 pytestmark = pytest.mark.engines("sqlite")
 

@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import BrowserContext, Page, expect
 
-from browser import Watch, assert_accessible, enter, rows
 from plantstore.plants import NewPlant
-from postgres import wait_until
-from service import Service, opened
+from support.browser import Watch, assert_accessible, enter, rows
+from support.postgres import wait_until
+from support.service import Service, opened
 
 pytestmark = pytest.mark.engines("sqlite")
 

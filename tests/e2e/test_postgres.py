@@ -18,12 +18,12 @@ from typing import Literal
 
 import pytest
 
-from command import run
-from load import Load
 from plantstore.plants import NewPlant
-from postgres import Databases, Programs, Server, execute, wait_until
-from proxy import Proxy
-from service import Client, Service, stored_plants
+from support.command import run
+from support.load import Load
+from support.postgres import Databases, Programs, Server, execute, wait_until
+from support.proxy import Proxy
+from support.service import Client, Service, stored_plants
 
 pytestmark = pytest.mark.engines("postgres")
 

@@ -7,7 +7,7 @@ from playwright.sync_api import BrowserContext, Locator, Page, expect
 
 from plantstore.api.openapi import read_document
 from plantstore.plants import NewPlant
-from service import Service, stored_plants
+from support.service import Service, stored_plants
 
 pytestmark = pytest.mark.engines("sqlite")
 

@@ -5,7 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from service import Service
+from support.service import Service
 
 
 def test_schemathesis_finds_nothing(tmp_path: Path) -> None:

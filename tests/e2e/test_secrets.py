@@ -7,7 +7,7 @@ from urllib.parse import quote
 
 import pytest
 
-from service import Service, opened
+from support.service import Service, opened
 
 pytestmark = pytest.mark.engines("sqlite")
 

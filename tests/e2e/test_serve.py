@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from plantstore.plants import NewPlant
-from service import PLANTSTORE, Service, opened, stored_plants
+from support.service import PLANTSTORE, Service, opened, stored_plants
 
 PLANT = NewPlant(1, "Abies balsamea (L.) Mill.", "Abies")
 

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from load import Load
 from plantstore.plants import NewPlant
-from postgres import wait_until
-from service import Service, stored_plants
-from wire import Wire, head, with_length
+from support.load import Load
+from support.postgres import wait_until
+from support.service import Service, stored_plants
+from support.wire import Wire, head, with_length
 
 pytestmark = pytest.mark.engines("sqlite")
 

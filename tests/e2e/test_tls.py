@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from certificates import Pair, make_pair
-from command import run
 from plantstore.api.listener import HANDSHAKES_MAX
-from postgres import wait_until
-from service import Service
+from support.certificates import Pair, make_pair
+from support.command import run
+from support.postgres import wait_until
+from support.service import Service
 
 pytestmark = pytest.mark.engines("sqlite")
 

@@ -9,7 +9,7 @@ import pytest
 
 from plantstore.plants import NewPlant
 from plantstore.tokens import is_well_formed
-from service import PLANTSTORE, Service
+from support.service import PLANTSTORE, Service
 
 
 def token(folder: Path, *options: str) -> subprocess.CompletedProcess[str]:

@@ -18,14 +18,14 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from command import peak_kib, run
-from load import Load
 from plantstore.cli.transfer import BATCH_PLANTS_MAX, export, import_plants
 from plantstore.errors import UsageError
 from plantstore.plants import ID_MAX, ID_MIN, NewPlant
 from plantstore.storage.memory import MemoryStore
 from plantstore.store import Change, Outcome
-from service import PLANTSTORE, Service, opened, stored_plants
+from support.command import peak_kib, run
+from support.load import Load
+from support.service import PLANTSTORE, Service, opened, stored_plants
 
 ROWS = (
     "id,name,tag\n1,Abies balsamea (L.) Mill.,Abies\n2,Rosa × damascena,\n"

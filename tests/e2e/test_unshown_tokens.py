@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from plantstore.tokens import is_well_formed
-from service import PLANTSTORE, Service, opened
+from support.service import PLANTSTORE, Service, opened
 
 # How a shell redirects stdout, and what is said of it. The reader of the last one is gone.
 UNWRITABLE = [(">/dev/full", "No space left"), (">&-", "closed"), ("| true", "Broken pipe")]

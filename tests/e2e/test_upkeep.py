@@ -8,10 +8,10 @@ from pathlib import Path
 import apsw
 import pytest
 
-from command import run
-from load import Load
 from plantstore.plants import NewPlant
-from service import Service, opened, stored_plants
+from support.command import run
+from support.load import Load
+from support.service import Service, opened, stored_plants
 
 
 @pytest.mark.engines("sqlite")

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import pytest
 
 from harness import table, write_result
-from measured import OPERATIONS
+from support.measured import OPERATIONS
 
 
 class Soak:

@@ -21,7 +21,6 @@ import atheris
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 with atheris.instrument_imports(include=["plantstore", "bodies", "unit", "urllib"]):
-    from bodies import read_plainly
     from plantstore.api.auth import parse_bearer
     from plantstore.api.parameters import (
         LISTING_PARAMETERS,
@@ -41,6 +40,7 @@ with atheris.instrument_imports(include=["plantstore", "bodies", "unit", "urllib
         render_stored_plant,
     )
     from plantstore.tokens import digest, is_well_formed
+    from support.bodies import read_plainly
     from unit.test_plants import Invalid, reference
 
 INVALID = {ErrorCode.NOT_JSON, ErrorCode.INVALID_PLANT, ErrorCode.UNSTORABLE_TEXT}

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from attacks import ATTACKS, HEAD_BYTES, KIB, MIB, Attack, batched, get, good, head, stored
-from measured import Measured, between, good_create_seconds, resident_bytes
-from service import Service
+from support.attacks import ATTACKS, HEAD_BYTES, KIB, MIB, Attack, batched, get, good, head, stored
+from support.measured import Measured, between, good_create_seconds, resident_bytes
+from support.service import Service
 
 # No request may cost more than so many times a good create of the same bytes, in and out.
 COST_MAX = 20

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from containers import IMAGE, LIMITS, TOOLS, Containers, Running, containers
 from plantstore.plants import NewPlant
-from postgres import Programs, Server
+from support.containers import IMAGE, LIMITS, TOOLS, Containers, Running, containers
+from support.postgres import Programs, Server
 from test_commands_of_docs import Reader, commands, is_as_shown
 
 PAGE = "docs/container.md"

@@ -14,12 +14,12 @@ from typing import Any
 
 import pytest
 
-from attacks import ATTACKS, MIB, batched, stored
-from measured import OPERATIONS, resident_bytes
 from plantstore.plants import NewPlant
-from service import Client, Service
+from support.attacks import ATTACKS, MIB, batched, stored
+from support.measured import OPERATIONS, resident_bytes
+from support.service import Client, Service
 
-GREEDY = Path(__file__).parents[1] / "greedy.py"
+GREEDY = Path(__file__).parents[1] / "support/greedy.py"
 CONNECTIONS = 200
 SECONDS = 8.0
 

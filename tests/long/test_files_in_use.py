@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from files_in_use import ROWS, Row, play
+from support.files_in_use import ROWS, Row, play
 
 
 @pytest.mark.parametrize("row", ROWS, ids=str)

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from bodies import sendings
+from support.bodies import sendings
 
 FUZZ = Path(__file__).with_name("fuzz.py")
 

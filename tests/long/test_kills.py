@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from crashes import Crashes
+from support.crashes import Crashes
 
 
 @pytest.mark.parametrize(("workers", "rounds"), [(1, 100), (3, 20)])

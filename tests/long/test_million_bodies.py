@@ -3,8 +3,8 @@
 from pathlib import Path
 from typing import Any
 
-from flood import Flood, peak_mib
-from service import Service, stored_plants
+from support.flood import Flood, peak_mib
+from support.service import Service, stored_plants
 
 BODIES = 1_000_000
 

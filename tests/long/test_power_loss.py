@@ -7,10 +7,10 @@ from typing import Any
 
 import apsw
 
-from disk import Disk, Fault
-from ledger import Ledger, live, live_with_a_fault
-from platter import Resized, Synced, Written
-from power_loss import Survey, some_cuts
+from support.disk import Disk, Fault
+from support.ledger import Ledger, live, live_with_a_fault
+from support.platter import Resized, Synced, Written
+from support.power_loss import Survey, some_cuts
 
 SEEDS = 20
 CUTS_A_SEED = 150

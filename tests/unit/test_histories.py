@@ -2,7 +2,7 @@
 
 import pytest
 
-from histories import Operation, is_explained
+from support.histories import Operation, is_explained
 
 A, B = ("a", None), ("b", "t")
 

@@ -13,7 +13,7 @@ from plantstore.observe import Committed, RequestRefused, WriterStarted
 from plantstore.store import Outcome
 from plantstore.telemetry.counts import BATCH_CHANGES, COMMIT_SECONDS, REQUEST_SECONDS
 from plantstore.telemetry.metrics import Metrics
-from postgres import wait_until
+from support.postgres import wait_until
 
 LABELS = {
     "http_route": "/plants",

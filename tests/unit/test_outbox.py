@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from plantstore.telemetry.outbox import OUTBOX_BYTES_MAX, OUTBOX_LINES_MAX, Outbox
-from postgres import wait_until
+from support.postgres import wait_until
 
 # More than a pipe holds, so that a write waits for a reader.
 LONG = f"{'x' * 200_000}\n"

@@ -7,14 +7,14 @@ import pytest
 
 from plantstore.errors import StoreUnavailableError, StoreUnreachableError, UsageError
 from plantstore.storage import display_url, open_store
-from plantstore.storage.postgres_connection import Connection, standbys_in
-from plantstore.storage.postgres_link import (
+from plantstore.storage.postgres.connection import Connection, standbys_in
+from plantstore.storage.postgres.link import (
     BACKOFF_SECONDS_MAX,
     BACKOFF_SECONDS_MIN,
     FRESH_SECONDS,
     Link,
 )
-from plantstore.storage.postgres_url import Server, parse_url, servers_of
+from plantstore.storage.postgres.url import Server, parse_url, servers_of
 
 
 class FakeConnection:

@@ -7,7 +7,7 @@ from falcon.asgi import Request, Response
 
 def read_document() -> bytes:
     """Return the OpenAPI 3.1 document, as JSON text."""
-    return (resources.files("plantstore.api") / "static" / "openapi.json").read_bytes()
+    return (resources.files("plantstore.web") / "openapi.json").read_bytes()
 
 
 class Document:

@@ -125,8 +125,8 @@ class Pages:
     """
 
     def __init__(self) -> None:
-        files = _read(resources.files("plantstore.api") / "static" / "page")
-        files |= _read(resources.files("plantstore.api") / "static" / "reference")
+        files = _read(resources.files("plantstore.web") / "page")
+        files |= _read(resources.files("plantstore.web") / "reference")
         files |= _read_swagger_ui()
         page, reference = files.pop("index.html"), files.pop("reference.html")
         self.assets = Assets(files)

@@ -15,9 +15,9 @@ from typing import Annotated, Any
 import typer
 
 from plantstore import __version__
+from plantstore.cli.maintenance import backup, check, migrate
 from plantstore.cli.tokens import tokens
 from plantstore.cli.transfer import export, import_plants
-from plantstore.cli.upkeep import backup, check, migrate
 from plantstore.errors import PlantStoreError
 from plantstore.settings import Settings
 

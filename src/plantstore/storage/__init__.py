@@ -3,7 +3,7 @@
 from plantstore.errors import UsageError
 from plantstore.observe import Observer, ignore
 from plantstore.storage.migrate import SchemaPolicy
-from plantstore.storage.sqlite import SQLiteStore
+from plantstore.storage.sqlite.store import SQLiteStore
 from plantstore.store import Store
 
 _POSTGRES_PREFIXES = ("postgresql://", "postgres://")
@@ -63,7 +63,7 @@ def display_url(url: str) -> str:
 def _open_postgres(url: str, policy: SchemaPolicy, standbys_min: int, observe: Observer) -> Store:
     try:
         # An extra, which who keeps to SQLite does not install.
-        from plantstore.storage.postgres import PostgresStore  # noqa: PLC0415
+        from plantstore.storage.postgres.store import PostgresStore  # noqa: PLC0415
     except ModuleNotFoundError as error:
         if error.name != "psycopg":
             raise

@@ -59,7 +59,7 @@ class Schema(Protocol):
 
 def migrations(engine: str) -> list[str]:
     """Return the SQL of each migration of an engine, the first one first."""
-    folder = resources.files("plantstore.storage") / "sql" / engine
+    folder = resources.files(f"plantstore.storage.{engine}") / "migrations"
     files = sorted(folder.iterdir(), key=lambda file: file.name)
     return [file.read_text(encoding="utf-8") for file in files if file.name.endswith(".sql")]
 

@@ -1,0 +1,124 @@
+"""What keeps a database of PostgreSQL trustworthy: its schema, and whether it is whole."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final
+
+import psycopg
+from psycopg import errors
+
+from plantstore.errors import StoreUnavailableError
+from plantstore.storage.migrate import known_version, migrations
+from plantstore.storage.postgres.connection import Connection
+from plantstore.store import Condition
+
+# The advisory lock that whoever migrates holds, in the database.
+LOCK: Final = int.from_bytes(b"plst")
+
+_TABLES: Final = ("plants", "tokens", "plantstore_migrations", "plantstore_traces")
+
+# Read from the catalog itself: what a session remembers of it (to_regclass) may be from before
+# it waited for the lock.
+_COUNT_RECORD_TABLES: Final = """
+SELECT count(*) FROM pg_class WHERE relname = 'plantstore_migrations' AND pg_table_is_visible(oid)
+"""
+
+# The columns and indexes of our tables; what the operator adds is not looked at.
+_SELECT_SCHEMA: Final = """
+WITH ours AS (
+    SELECT oid, relname FROM pg_class WHERE relname = ANY(%s) AND relnamespace = (
+        SELECT relnamespace FROM pg_class WHERE oid = to_regclass('plantstore_migrations')
+    )
+)
+SELECT relname || '.' || attname, format_type(atttypid, atttypmod) || attnotnull
+FROM pg_attribute JOIN ours ON ours.oid = attrelid WHERE attnum > 0 AND NOT attisdropped
+UNION ALL
+SELECT pg_class.relname,
+    indisvalid || regexp_replace(pg_get_indexdef(indexrelid), ' ON .* USING ', ' USING ')
+FROM pg_index JOIN ours ON ours.oid = indrelid JOIN pg_class ON pg_class.oid = indexrelid
+"""
+
+# To count the characters of a text, the server has to read it.
+_READ_ALL: Final = {
+    "plants": "SELECT count(*), sum(length(name)), sum(length(tag)) FROM plants",
+    "tokens": "SELECT count(*), sum(length(name)), sum(length(digest)) FROM tokens",
+}
+
+
+class PostgresSchema:
+    """The schema of a database, with a table of the migrations applied."""
+
+    engine = "postgres"
+
+    def __init__(self, connection: Connection, database: str) -> None:
+        self.database = database
+        self._connection = connection
+
+    def version(self) -> int:
+        if not _one(self._connection, _COUNT_RECORD_TABLES):
+            return 0
+        version = _one(
+            self._connection, "SELECT coalesce(max(version), 0) FROM plantstore_migrations"
+        )
+        return int(str(version))
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        with self._connection.transaction():
+            # However long another takes to migrate; what comes then has its bound again.
+            bound = _one(self._connection, "SELECT current_setting('lock_timeout')")
+            self._connection.execute("SET LOCAL lock_timeout = 0")
+            self._connection.execute("SELECT pg_advisory_xact_lock(%s)", (LOCK,))
+            self._connection.execute("SELECT set_config('lock_timeout', %s, true)", (bound,))
+            yield
+
+    def apply(self, step: str, version: int) -> None:
+        try:
+            self._connection.execute(step.encode())
+        except (errors.DuplicateObject, errors.DuplicateTable) as error:
+            raise StoreUnavailableError(
+                f"The database {self.database} is another program's: {error.diag.message_primary}"
+            ) from error
+        self._connection.execute(
+            "INSERT INTO plantstore_migrations (version) VALUES (%s)", (version,)
+        )
+
+
+def check(connection: Connection, database: str) -> Condition:
+    """Look whether the schema is as it must be, and all that is stored can be read.
+
+    It does not hold indexes against their tables; that is what pg_amcheck is for.
+    """
+    version = known_version(PostgresSchema(connection, database))
+    expected, actual = _expected_schema(connection, version), _schema(connection)
+    problems = [
+        f"{name} is not as the schema has it"
+        for name in sorted(expected)
+        if expected[name] != actual.get(name)
+    ]
+    counts = dict.fromkeys(_READ_ALL, 0)
+    for table, query in _READ_ALL.items():
+        try:
+            with connection.transaction():
+                [[counts[table], *_]] = connection.execute(query)
+        except psycopg.ProgrammingError as error:  # The table, or a column of it, is not there.
+            problems.append(f"{table} cannot be read: {error.diag.message_primary}")
+    return Condition(version, counts["plants"], counts["tokens"], problems)
+
+
+def _expected_schema(connection: Connection, version: int) -> dict[str, str]:
+    """Return what the migrations make, by having them make it, for a moment, beside the store."""
+    with connection.transaction(force_rollback=True):
+        connection.execute("SET LOCAL search_path = pg_temp")
+        for step in migrations("postgres")[:version]:
+            connection.execute(step.encode())
+        return _schema(connection)
+
+
+def _schema(connection: Connection) -> dict[str, str]:
+    return dict(connection.execute(_SELECT_SCHEMA, (list(_TABLES),)))
+
+
+def _one(connection: Connection, query: str) -> object:
+    [[value]] = connection.execute(query)
+    return value

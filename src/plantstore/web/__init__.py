@@ -1,0 +1,1 @@
+"""The files of the page and the reference, and the interface document."""

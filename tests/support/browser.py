@@ -1,0 +1,95 @@
+"""A real browser, and what it complains of."""
+
+import os
+import re
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from urllib.parse import urlsplit
+
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import Browser, ConsoleMessage, Page, expect, sync_playwright
+
+from support.service import Service
+
+# Without these it asks hosts of its maker's for things that no test needs. Its sandbox does
+# not run as root, and the pages that it shows here are ours.
+_OPTIONS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
+
+# A browser logs each answer of 400 and above, whatever the page does with it.
+_REFUSAL = re.compile(r"Failed to load resource: the server responded with a status of [45]\d\d")
+_OPERATION = re.compile(r"/(plants(/.*)?|readyz|metrics)")
+
+
+@contextmanager
+def running_browser() -> Iterator[Browser]:
+    """Run Debian's Chromium, or the one that CHROMIUM names, until the block ends."""
+    executable = shutil.which(os.environ.get("CHROMIUM", "chromium"))
+    assert executable, "the tests drive a browser: apt-get install chromium"
+    expect.set_options(timeout=30_000)
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=executable, args=_OPTIONS)
+        try:
+            yield browser
+        finally:
+            browser.close()
+
+
+class Watch:
+    """What the tabs of a browser do that no page of ours may."""
+
+    def __init__(self) -> None:
+        self.problems: list[str] = []
+        self.requests: list[str] = []
+        self.service_goes_away = False
+
+    def watch(self, page: Page) -> None:
+        page.on("console", self._hear)
+        page.on("pageerror", lambda error: self.problems.append(str(error)))
+        page.on("request", lambda request: self.requests.append(request.url))
+
+    def _hear(self, message: ConsoleMessage) -> None:
+        if message.type not in {"error", "warning"}:
+            return
+        path = urlsplit(message.location["url"]).path
+        if _OPERATION.fullmatch(path) and (_REFUSAL.match(message.text) or self.service_goes_away):
+            return
+        self.problems.append(message.text)
+
+    def assert_quiet(self) -> None:
+        """Assert that no tab complained, and that none asked another host for anything."""
+        assert not self.problems
+        assert self.requests
+        hosts = {urlsplit(url.removeprefix("blob:")).hostname for url in self.requests}
+        assert hosts == {"127.0.0.1"}
+
+
+def assert_accessible(page: Page) -> None:
+    """Assert that axe-core finds nothing on the page as it stands."""
+    results = Axe().run(page)
+    assert results.violations_count == 0, results.generate_report()
+
+
+def enter(page: Page, service: Service, token: str) -> None:
+    """Open the page of a service, and give it a token."""
+    page.goto(f"http://127.0.0.1:{service.port}")
+    page.get_by_label("Bearer token").fill(token)
+    page.get_by_role("button", name="Show the plants").click()
+
+
+def rows(page: Page) -> list[list[str]]:
+    """Return id, name and tag of each plant that is shown, once the listing is there."""
+    expect(page.locator("#listing")).to_have_attribute("aria-busy", "false")
+    cells: list[list[str]] = page.evaluate(
+        "[...document.querySelectorAll('#plants tr')].map("
+        "  row => [...row.querySelectorAll('td, th')].slice(0, 3).map(cell => cell.textContent))"
+    )
+    return cells

@@ -1,0 +1,174 @@
+"""Buildah and Podman with a storage of their own, and a base image that is made of Debian."""
+
+import contextlib
+import os
+import shutil
+import socket
+import subprocess
+import tempfile
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from plantstore import __version__
+from support.postgres import wait_until
+from support.service import Client
+
+IMAGE: Final = f"plantstore:{__version__}"
+ROOT = Path(__file__).parents[2]
+TOOLS: Final = ("buildah", "podman", "runc", "debootstrap")
+
+# What pip needs where the machine has its own certificates or its own index.
+PIP_FILES: Final = ("/etc/ssl/certs", "/etc/pip.conf")
+
+STORAGE: Final = """\
+[storage]
+driver = "overlay"
+graphroot = "{folder}/images"
+runroot = "{folder}/run"
+"""
+
+# What a machine without systemd and without control groups of its own can do. Containers share the
+# network of the machine, so that a test reaches them on loopback.
+SETTINGS: Final = """\
+[containers]
+netns = "host"
+env = ["PLANTSTORE_PORT={port}"]
+log_driver = "k8s-file"
+[engine]
+runtime = "runc"
+lock_type = "file"
+cgroup_manager = "cgroupfs"
+events_logger = "file"
+tmp_dir = "{folder}/tmp"
+"""
+
+
+# Podman would raise the limits to more than root may have inside of another sandbox.
+LIMITS: Final = ("--ulimit=nofile=1024:1024", "--ulimit=nproc=1024:1024")
+
+# How docs/container.md runs the service.
+UNPRIVILEGED: Final = (
+    "--read-only",
+    "--tmpfs=/tmp",
+    "--cap-drop=all",
+    "--security-opt=no-new-privileges",
+    "--ulimit=core=0",
+    *LIMITS,
+)
+
+
+class Running(NamedTuple):
+    """A container that serves, a client, and how to run a command in another one beside it."""
+
+    name: str
+    client: Client
+    beside: tuple[str, ...]
+
+
+class Containers:
+    """Images and containers that are kept in a folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.port = free_port()  # of a container that is told no other
+        for name, text in {"storage.conf": STORAGE, "containers.conf": SETTINGS}.items():
+            (folder / name).write_text(text.format(folder=folder, port=self.port), "utf-8")
+        self.variables = {
+            "CONTAINERS_STORAGE_CONF": str(folder / "storage.conf"),
+            "CONTAINERS_CONF": str(folder / "containers.conf"),
+            "BUILDAH_ISOLATION": "chroot",
+        }
+
+    def podman(self, *arguments: str) -> str:
+        """Run Podman; return what it printed."""
+        result = self.try_podman(*arguments)
+        assert result.returncode == 0, f"{arguments}: {result.stdout}{result.stderr}"
+        return result.stdout
+
+    def try_podman(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        """Run Podman, whatever its status."""
+        return self._run("podman", *arguments)
+
+    @contextlib.contextmanager
+    def serving(self, *options: str) -> Iterator[Running]:
+        """Run the service without privileges on a volume of its own, and make a token."""
+        name, port = f"plantstore-{uuid.uuid4().hex}", free_port()
+        beside = (*UNPRIVILEGED, f"--volume={name}:/data")
+        try:
+            serve = ("run", "--detach", f"--name={name}", f"--env=PLANTSTORE_PORT={port}")
+            self.podman(*serve, *beside, *options, IMAGE)
+            self.wait_until_healthy(name)
+            secret = self.podman("exec", name, "plantstore", "token", "create", "test").strip()
+            with contextlib.closing(Client(port, secret)) as client:
+                yield Running(name, client, ("run", "--rm", *beside))
+        finally:
+            self.podman("rm", "--force", "--time=0", name)
+
+    def wait_until_healthy(self, name: str) -> None:
+        """Return when the service in a container answers."""
+
+        def is_healthy() -> bool:
+            state = self.podman("inspect", "--format={{.State.Status}}", name).strip()
+            assert state == "running", f"{state}: {self.log(name)}"
+            return self.try_podman("healthcheck", "run", name).returncode == 0
+
+        wait_until(is_healthy)
+
+    def log(self, name: str) -> str:
+        """Return what a container has written so far."""
+        result = self.try_podman("logs", name)
+        return result.stdout + result.stderr
+
+    def make_base(self) -> str:
+        """Make an image of a Debian that has Python; return its name."""
+        root = self.folder / "debian"
+        packages = "--include=python3-venv,ca-certificates"
+        self._make("debootstrap", "--variant=minbase", packages, "bookworm", str(root))
+        shutil.rmtree(root / "var/cache/apt")
+        working = self._make("buildah", "from", "scratch").strip()
+        self._make("buildah", "add", "--quiet", working, str(root), "/")
+        self._make("buildah", "config", "--env", "PATH=/usr/sbin:/usr/bin:/sbin:/bin", working)
+        self._make("buildah", "commit", "--quiet", "--rm", working, "localhost/debian")
+        shutil.rmtree(root)
+        return "localhost/debian"
+
+    def make_image(self, base: str) -> None:
+        """Build the image as a user does."""
+        files = [file for file in PIP_FILES if Path(file).exists()]
+        options = " ".join(f"--volume {file}:{file}:ro" for file in files)
+        self._make("make", "image", f"BASE={base}", f"BUILD_OPTIONS={options}", "BUILDER=buildah")
+
+    def _make(self, *command: str) -> str:
+        result = self._run(*command)
+        assert result.returncode == 0, f"{command}: {result.stdout}{result.stderr}"
+        return result.stdout
+
+    def _run(self, *command: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            command,
+            cwd=ROOT,
+            env=os.environ | self.variables,
+            capture_output=True,
+            text=True,
+            timeout=900,
+            check=False,
+        )
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port: int = listener.getsockname()[1]
+    return port
+
+
+@contextlib.contextmanager
+def containers() -> Iterator[Containers]:
+    """Make a folder for containers; in the end, remove them and it."""
+    with tempfile.TemporaryDirectory(prefix="plantstore-containers-") as folder:
+        made = Containers(Path(folder))
+        try:
+            yield made
+        finally:
+            made.podman("rm", "--all", "--force", "--time=0")

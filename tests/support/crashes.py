@@ -1,0 +1,113 @@
+"""Rounds of load that end with kill -9, on one file that grows."""
+
+import contextlib
+import json
+import os
+import random
+import signal
+import subprocess
+from pathlib import Path
+
+from plantstore.plants import NewPlant
+from support.load import Load
+from support.service import PLANTSTORE, Service, stored_plants
+
+# More than a pipe holds, so that they are all written only once the import reads them;
+# few enough for one transaction.
+IMPORTED_ROWS = 3_000
+
+
+class Crashes:
+    """A service that is killed again and again, and what must be there afterwards.
+
+    `sent` is what may be there, and `acknowledged` what must be; `kills` counts what was
+    killed: a service with its workers, or an import.
+    """
+
+    def __init__(self, folder: Path, workers: int) -> None:
+        self.sent: dict[int, NewPlant] = {}
+        self.acknowledged: dict[int, NewPlant] = {}
+        self.kills = 0
+        self.token = ""
+        self._folder = folder
+        self._workers = workers
+        self._rounds = 0
+        self._moments = random.Random(workers)
+
+    def play_round(self, *, with_import: bool = False) -> None:
+        """Serve under load, kill it at some moment, and look at what is left."""
+        first_id = self._rounds * 100_000_000
+        self._rounds += 1
+        with Service(self._folder, "--workers", f"{self._workers}") as service:
+            self.token = self.token or service.token()
+            load = Load(service, self.token, first_id)
+            load.wait_for_more(self._moments.randrange(1, 400))
+            other = Import(self._folder, first_id - IMPORTED_ROWS) if with_import else None
+            if other is not None:
+                other.commit()
+                load.wait_for_more(self._moments.randrange(20))
+                if self._moments.random() < 0.5:
+                    other.kill()
+                    load.wait_for_more(self._moments.randrange(50))
+            kill_all(service)
+            load.join()
+        self.kills += 1
+        self.sent |= load.sent
+        self.acknowledged |= load.acknowledged
+        if other is not None:
+            self._end(other)
+        self._look_at(stored_plants(service.database), other)
+
+    def _end(self, other: "Import") -> None:
+        status = other.wait()
+        assert status in {0, -signal.SIGKILL}, "an import ends well, or is killed"
+        self.kills += status != 0
+        self.sent |= other.plants
+        if status == 0:
+            self.acknowledged |= other.plants
+
+    def _look_at(self, stored: dict[int, NewPlant], other: "Import | None") -> None:
+        assert self.acknowledged.items() <= stored.items(), "an acknowledged plant is missing"
+        assert stored.items() <= self.sent.items(), "a plant is there that nobody sent"
+        if other is not None:
+            there = len(other.plants.keys() & stored.keys())
+            assert there in {0, IMPORTED_ROWS}, "a transaction is there in part"
+
+
+class Import:
+    """`plantstore import` of some rows, in a process of its own, that waits to commit them."""
+
+    def __init__(self, folder: Path, first_id: int) -> None:
+        ids = range(first_id, first_id + IMPORTED_ROWS)
+        self.plants = {id_: NewPlant(id_, f"imported × {id_}", "import") for id_ in ids}
+        self._process = subprocess.Popen(
+            [*PLANTSTORE, "import", "-", "--format", "jsonl"],
+            cwd=folder,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            text=True,
+        )
+        assert self._process.stdin is not None
+        for plant in self.plants.values():
+            row = {"id": plant.id, "name": plant.name, "tag": plant.tag}
+            self._process.stdin.write(json.dumps(row) + "\n")
+        self._process.stdin.flush()
+
+    def commit(self) -> None:
+        """Tell it that there are no more rows."""
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+
+    def kill(self) -> None:
+        self._process.kill()
+
+    def wait(self) -> int:
+        """Return its exit status, once it has one."""
+        return self._process.wait(60)
+
+
+def kill_all(service: Service) -> None:
+    """Kill the server and its workers, the parent first so that it replaces none."""
+    for pid in (service.process.pid, *service.children()):
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)

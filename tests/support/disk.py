@@ -1,0 +1,180 @@
+"""A disk that keeps a history of what SQLite does to it, and may refuse to do its work.
+
+It stands between SQLite and real files, as a VFS (https://sqlite.org/vfs.html), and does
+what SQLite asks for, except to sync, which costs time. What the power would leave of the
+files, had it gone after any step of the history, `Platter` tells.
+
+The index of the log (-shm) is memory to SQLite, and is left out.
+
+An error of a checkpoint that SQLite keeps to itself after a commit, or while it closes, does
+come out of apsw, since it is Python that raised it. So where a commit fails here, it may
+have been made, and closing may raise.
+"""
+
+# ruff: noqa: N802 (SQLite names the methods of a disk and its files)
+
+import random
+from collections.abc import Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, NamedTuple, Self
+
+import apsw
+
+from support.platter import (
+    FolderSynced,
+    Made,
+    Platter,
+    Removed,
+    Resized,
+    Step,
+    Synced,
+    SyncFailed,
+    Written,
+)
+
+
+class Fault(NamedTuple):
+    """A disk is to refuse a step of a kind: the first one (0), or a later one.
+
+    If that lasts, it refuses those that come after, too, until it is healed.
+    """
+
+    kind: type[Written | Resized | Synced]
+    number: int
+    error: int
+    lasts: bool
+
+
+class Disk:
+    """The disk under a database, for whatever opens it while this is entered.
+
+    Args:
+        path: the database.
+        seed: of what SQLite gets for randomness, so that a history comes out again.
+        history: what happened before. The files are as it left them, synced or not.
+        lies: it says that it syncs, and does not.
+
+    """
+
+    def __init__(
+        self, path: Path, seed: int, history: Sequence[Step] = (), *, lies: bool = False
+    ) -> None:
+        self.path = path.resolve()
+        self.steps = list(history)
+        self.lies = lies
+        self.fault: Fault | None = None
+        self.refused = 0
+        """How often the fault was met."""
+        self._met = 0
+        self._chance = random.Random(seed)
+
+    def __enter__(self) -> Self:
+        cached = Platter(self.steps).cached()
+        for suffix, content in cached.items():
+            Path(f"{self.path}{suffix}").write_bytes(content)
+        self._vfs = _VFS(self, set(cached), self._chance)
+        apsw.randomness(0)  # what SQLite has gathered; it now asks this disk for more
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._vfs.unregister()
+        apsw.randomness(0)
+
+    def break_down(self, fault: Fault) -> None:
+        """Refuse, from now on, what a fault says."""
+        self.fault, self.refused, self._met = fault, 0, 0
+
+    def heal(self) -> None:
+        """Refuse nothing more."""
+        self.fault = None
+
+    def refusal(self, kind: type[Step]) -> Exception | None:
+        """Return the error with which a step of this kind, about to be done, is refused."""
+        fault = self.fault
+        if fault is None or fault.kind is not kind:
+            return None
+        self._met += 1
+        late = self._met - 1 - fault.number
+        if late < 0 or (late > 0 and not fault.lasts):
+            return None
+        self.refused += 1
+        return apsw.exception_for(fault.error)
+
+
+class _VFS(apsw.VFS):
+    """The disk, as SQLite sees it; `there` are the files of the database that are there."""
+
+    def __init__(self, disk: Disk, there: set[str], chance: random.Random) -> None:
+        self._disk = disk
+        self._there = there
+        self._chance = chance
+        super().__init__(f"disk {id(self)}", "unix", makedefault=True)
+
+    def xOpen(self, name: str | apsw.URIFilename | None, flags: list[int]) -> apsw.VFSFile:
+        path = name.filename() if isinstance(name, apsw.URIFilename) else name
+        if path is None or not path.startswith(str(self._disk.path)):
+            return apsw.VFSFile("unix", name, flags)
+        suffix = path.removeprefix(str(self._disk.path))
+        file = _File(self._disk, suffix, name, flags)
+        if suffix not in self._there:
+            self._there.add(suffix)
+            self._disk.steps.append(Made(suffix))
+        return file
+
+    def xDelete(self, filename: str, syncdir: bool) -> None:  # noqa: FBT001 (so SQLite calls it)
+        super().xDelete(filename, syncdir)
+        suffix = filename.removeprefix(str(self._disk.path))
+        if suffix in self._there:
+            self._there.discard(suffix)
+            self._disk.steps.append(Removed(suffix))
+        if syncdir:
+            self._disk.steps.append(FolderSynced())
+
+    def xRandomness(self, numbytes: int) -> bytes:
+        return self._chance.randbytes(numbytes)
+
+
+class _File(apsw.VFSFile):
+    """An open file of the database."""
+
+    def __init__(
+        self, disk: Disk, suffix: str, name: str | apsw.URIFilename | None, flags: list[int]
+    ) -> None:
+        super().__init__("unix", name, flags)
+        self._disk = disk
+        self._suffix = suffix
+        # SQLite syncs the folder with the first sync of such a file (unixSync in os_unix.c).
+        makes_names_sure = apsw.SQLITE_OPEN_WAL | apsw.SQLITE_OPEN_MAIN_JOURNAL
+        self._folder_unsynced = bool(flags[0] & makes_names_sure)
+
+    def xWrite(self, data: Any, offset: int) -> None:
+        error = self._disk.refusal(Written)
+        # As a disk does that is full before it has taken all.
+        taken = bytes(data)[: len(bytes(data)) // 2 if error else None]
+        super().xWrite(taken, offset)
+        self._disk.steps.append(Written(self._suffix, offset, taken))
+        if error:
+            raise error
+
+    def xTruncate(self, newsize: int) -> None:
+        if error := self._disk.refusal(Resized):
+            raise error
+        super().xTruncate(newsize)
+        self._disk.steps.append(Resized(self._suffix, newsize))
+
+    def xSync(self, flags: int) -> None:  # noqa: ARG002 (SQLite passes how)
+        if error := self._disk.refusal(Synced):
+            self._disk.steps.append(SyncFailed(self._suffix))
+            raise error
+        if self._disk.lies:
+            return
+        self._disk.steps.append(Synced(self._suffix))
+        if self._folder_unsynced:
+            self._folder_unsynced = False
+            self._disk.steps.append(FolderSynced())

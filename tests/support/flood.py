@@ -1,0 +1,105 @@
+"""Clients that send many bodies, ahead of the answers, and judge each answer."""
+
+import json
+import re
+import socket
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, BinaryIO
+
+from plantstore.errors import ErrorCode
+from plantstore.settings import BODY_BYTES_MAX_DEFAULT
+from support.bodies import JSON_TYPE, Sending, read_plainly, sendings
+from support.service import Service
+
+if TYPE_CHECKING:
+    from plantstore.plants import NewPlant
+
+CONNECTIONS = 16
+
+# Requests that a client sends before it reads the first answer. Their answers must fit
+# into the buffers of a connection, or both ends would wait for each other.
+AHEAD = 50
+
+INVALID = {ErrorCode.NOT_JSON, ErrorCode.INVALID_PLANT, ErrorCode.UNSTORABLE_TEXT}
+
+_LENGTH = re.compile(rb"\r\ncontent-length: (\d+)\r\n", re.IGNORECASE)
+
+
+class Flood:
+    """Bodies of a seed, sent to a service on a few connections that are kept alive.
+
+    `stored` is what must be there by the answers, and `answers` counts them by status
+    and error number. Each answer is held to a plain reading of its body.
+    """
+
+    def __init__(self, service: Service, seed: int, number: int) -> None:
+        self.stored: dict[int, NewPlant] = {}
+        self.taken: list[NewPlant] = []
+        self.answers: Counter[tuple[int, int]] = Counter()
+        self._port = service.port
+        self._token = service.token(name=f"seed {seed}")
+        shares = [number // CONNECTIONS] * CONNECTIONS
+        shares[0] += number % CONNECTIONS
+        with ThreadPoolExecutor(CONNECTIONS) as pool:
+            counts = pool.map(self._run, range(seed, seed + CONNECTIONS), shares)
+            for count in counts:
+                self.answers += count
+        for plant in self.taken:
+            assert self.stored[plant.id] != plant, "refused, and yet it is the one that is stored"
+
+    def _run(self, seed: int, number: int) -> Counter[tuple[int, int]]:
+        bodies = sendings(seed, number)
+        count: Counter[tuple[int, int]] = Counter()
+        with (
+            socket.create_connection(("127.0.0.1", self._port), timeout=60) as connection,
+            connection.makefile("rb") as answers,
+        ):
+            while batch := list(islice(bodies, AHEAD)):
+                connection.sendall(b"".join(body.request(self._token) for body in batch))
+                for sending in batch:
+                    status, body = _read_answer(answers)
+                    count[status, body.get("error", 0)] += 1
+                    self._judge(sending, status, body)
+            connection.shutdown(socket.SHUT_WR)
+            assert answers.read() == b"", "an answer more than requests"
+        return count
+
+    def _judge(self, sending: Sending, status: int, answer: dict[str, Any]) -> None:
+        plant, error = read_plainly(sending.body), answer.get("error")
+        told = f"{sending} was answered with {status} {answer}"
+        if sending.media_type != JSON_TYPE:
+            assert (status, error) == (415, ErrorCode.UNSUPPORTED_MEDIA_TYPE), told
+        elif len(sending.body) > BODY_BYTES_MAX_DEFAULT:
+            assert (status, error) == (413, ErrorCode.BODY_TOO_LARGE), told
+        elif plant is None:
+            assert status == 400, told
+            assert error in INVALID, told
+        elif status == 400:
+            assert error == ErrorCode.ID_TAKEN, told
+            self.taken.append(plant)
+        else:
+            tag = {} if plant.tag is None else {"tag": plant.tag}
+            assert (status, answer) == (200, {"name": plant.name} | tag), told
+            assert self.stored.setdefault(plant.id, plant) == plant, told
+
+
+def _read_answer(answers: BinaryIO) -> tuple[int, dict[str, Any]]:
+    head = b""
+    while not head.endswith(b"\r\n\r\n"):
+        line = answers.readline()
+        assert line, "the server hung up"
+        head += line
+    length = _LENGTH.search(head)
+    assert length is not None
+    body: dict[str, Any] = json.loads(answers.read(int(length[1])))
+    return int(head.split(b" ", 2)[1]), body
+
+
+def peak_mib(service: Service) -> int:
+    """Return the most memory that the server's process has had resident so far."""
+    status = Path(f"/proc/{service.process.pid}/status").read_text(encoding="ascii")
+    [peak_kib] = re.findall(r"VmHWM:\s*(\d+) kB", status)
+    return int(peak_kib) // 1024

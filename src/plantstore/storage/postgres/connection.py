@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple, cast
 
 import psycopg
-from psycopg import Cursor, errors
+from psycopg import errors
 from psycopg.abc import RV, PQGen
 from psycopg.conninfo import make_conninfo
 from psycopg.pq import TransactionStatus
@@ -21,6 +21,7 @@ from psycopg.rows import TupleRow
 
 from plantstore.errors import StoreUnavailableError, StoreUnreachableError
 from plantstore.storage.postgres.faults import MISSING, errors_as_ours, reason_of, shortened
+from plantstore.storage.postgres.pipeline import Pipeline, Statement
 from plantstore.storage.postgres.url import Server
 
 # How long the client waits beyond the server's own statement_timeout, which comes
@@ -125,6 +126,7 @@ class Connection(psycopg.Connection[TupleRow]):
         super().__init__(pgconn)
         self._lonely_commits = 0
         self._position_query = 0
+        self._pipelined = Pipeline(self)
         self.add_notice_handler(self._note)
 
     def wait(self, gen: PQGen[RV], interval: float = 0.1, timeout: float | None = None) -> RV:
@@ -157,16 +159,20 @@ class Connection(psycopg.Connection[TupleRow]):
         except StopIteration as done:
             return cast("RV", done.value)
 
-    def execute_durably(self, query: str, bindings: Sequence[object] = ()) -> Cursor[TupleRow]:
-        """Execute a statement that commits by itself, and see on how many standbys it stands.
+    def execute_durably(self, query: str, bindings: Sequence[object] = ()) -> list[TupleRow]:
+        """Execute a statement that commits by itself, and return its rows.
 
         Raises:
-            OperationalError: on too few, or that cannot be told.
+            OperationalError: the commit stands on too few standbys, or that cannot be told.
 
         """
-        cursor = self.execute(query.encode(), bindings, binary=True)
-        self.insist_on_standbys()
-        return cursor
+        if not self.standbys_min:
+            cursor = self.execute(query.encode(), bindings, binary=True)
+            return cursor.fetchall() if cursor.description else []
+        # The server reads a changed configuration before each statement, so also between these.
+        rows, [(names,)] = self._pipelined.execute(Statement(query, bindings), Statement(_STANDBYS))
+        self._insist_on_standbys(names)
+        return rows
 
     def insist_on_standbys(self) -> None:
         """See on how many standbys the last commit stands.
@@ -175,9 +181,11 @@ class Connection(psycopg.Connection[TupleRow]):
             OperationalError: on too few, or that cannot be told.
 
         """
-        if not self.standbys_min:
-            return
-        [(names,)] = self.execute(_STANDBYS)
+        if self.standbys_min:
+            [(names,)] = self.execute(_STANDBYS)
+            self._insist_on_standbys(names)
+
+    def _insist_on_standbys(self, names: str | None) -> None:
         standbys = standbys_in(names or "")
         if standbys < self.standbys_min:
             self._reject()

@@ -14,7 +14,7 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
-from psycopg import Cursor, IsolationLevel
+from psycopg import IsolationLevel
 from psycopg.rows import TupleRow
 
 from plantstore.errors import StoreUnavailableError, UsageError
@@ -41,6 +41,7 @@ from plantstore.tokens import TokenRecord
 
 _INSERT_RECORD: Final = f"""
 INSERT INTO tokens ({COLUMNS}) VALUES (%s, %s, %s, %s, %s, %s) ON CONFLICT (name) DO NOTHING
+RETURNING name
 """
 _SELECT_RECORDS: Final = f"SELECT {COLUMNS} FROM tokens"
 
@@ -144,7 +145,7 @@ class PostgresStore:
         return False
 
     def add_token(self, record: TokenRecord) -> None:
-        if not self._change_tokens(_INSERT_RECORD, *to_row(record)).rowcount:
+        if not self._change_tokens(_INSERT_RECORD, *to_row(record)):
             raise UsageError(f"There is a token named {record.name!r} already")
 
     def find_token(self, digest: bytes) -> TokenRecord | None:
@@ -156,7 +157,7 @@ class PostgresStore:
 
     def revoke_token(self, name: str, now: int) -> TokenRecord:
         # Revoked again or not, it is written, and so as safe as it will ever be.
-        rows = self._change_tokens(_REVOKE_RECORD, now, name).fetchall()
+        rows = self._change_tokens(_REVOKE_RECORD, now, name)
         if not rows:
             raise UsageError(f"There is no token named {name!r}")
         return from_row(rows[0])
@@ -176,7 +177,7 @@ class PostgresStore:
             rows = retried(lambda: connection.execute(query, bindings))
             return [from_row(row) for row in rows]
 
-    def _change_tokens(self, statement: str, *bindings: object) -> Cursor[TupleRow]:
+    def _change_tokens(self, statement: str, *bindings: object) -> list[TupleRow]:
         with self._tokens_lock, self._tokens.using(_CANNOT_WRITE) as connection:
             return retried(lambda: connection.execute_durably(statement, bindings))
 

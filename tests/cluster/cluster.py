@@ -49,12 +49,6 @@ class Cluster:
         leader = self.leader()
         return [node for node in self.nodes if node is not leader]
 
-    def synchronous_standby(self) -> Node:
-        """Return the standby that commits wait for, which is the one to be promoted."""
-        [[names]] = self.execute("SHOW synchronous_standby_names")
-        [standby] = [node for node in self.nodes if node.name in names]
-        return standby
-
     def wait_for_leader(self, *, other_than: Node) -> Node:
         """Return the node that leads in the place of another one, once it takes writes."""
         leader = _first_leader([node for node in self.nodes if node is not other_than])
@@ -88,7 +82,7 @@ class Cluster:
         assert status == 200, said
 
     def wait_until_whole(self) -> None:
-        """Return when all nodes are in the cluster, and one is a synchronous standby."""
+        """Return when all nodes are in the cluster, and commits wait for one of the standbys."""
         for node in self.nodes:
             node.revive()
         wait_until(self._is_whole, WHOLE_SECONDS)
@@ -102,7 +96,7 @@ class Cluster:
         return (
             len(members) == len(self.nodes)
             and states == {"streaming"}
-            and {"leader", "sync_standby"} <= roles
+            and roles == {"leader", "quorum_standby"}
             and len({member["timeline"] for member in members}) == 1
         )
 

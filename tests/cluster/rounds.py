@@ -92,7 +92,7 @@ def _url(cluster: Cluster, fault: Fault, number: int, stack: contextlib.ExitStac
     if fault.front is not None:
         return stack.enter_context(fault.front(cluster))
     is_first = number % 4 < 2 if fault.leader_first is None else fault.leader_first
-    return cluster.url(first=cluster.leader() if is_first else cluster.synchronous_standby())
+    return cluster.url(first=cluster.leader() if is_first else cluster.standbys()[0])
 
 
 @cache

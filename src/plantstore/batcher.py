@@ -1,35 +1,35 @@
-"""Many requests, one call: what comes to the event loop is done together, on a thread.
+"""A queue between the event loop and a thread, which runs requests in batches.
 
 Theory of operation
 -------------------
-To hand a request to another thread costs more than many a request. So they cross
-over together:
+Handing one request to another thread costs more than most requests do. So requests
+are handed over in batches:
 
     event loop: submit, submit, submit --batch--> queue --> thread: run
          ^                                                    |
-         +--------------- one wake-up for them all -----------+
+         +------------- one wake-up for all callers ----------+
 
-The event loop gathers the requests of one turn of its own into a batch, and hands
-it over at the end of that turn. The thread takes every batch that waits, up to a
-bound, runs them in one call, and wakes the event loop once to answer all callers.
-It never waits for a batch to fill: batches form while the previous call runs, so
-they are small when the service is idle and large when it is busy.
+The event loop collects the requests of one of its turns in a batch, and puts the batch
+into the queue at the end of the turn. The thread takes all batches from the queue, up
+to a limit, runs them in one call, and wakes the event loop once to answer all callers.
+It never waits for a batch to fill. Batches form while the previous call runs, so they
+are small when the service is idle and large when it is busy.
 
-Rule 1: no caller is answered before the call that holds its request returned. A
-    batch is answered in one place, with what the call returned for it.
-Rule 2: a caller that goes away loses its answer, never its neighbours'. All await
-    one future, which cannot be cancelled.
-Rule 3: a full queue refuses at once; waiting longer would only hide overload.
-    Requests count from `submit` to their answer, in number and in weight.
-Rule 4: one bad request never fails its neighbours. If a call meets an error that
-    may lie in one of its requests, or one that nobody foresaw, each half of them is
-    tried again, and so on; only those that bring it about fail.
+Rule 1: no caller is answered before the call that runs its request has returned. One
+    method answers all batches, with what the call returned.
+Rule 2: a caller that is cancelled loses only its own answer. All callers of a batch
+    await one future, which cannot be cancelled.
+Rule 3: a full queue refuses a request at once. Waiting would only hide the overload.
+    A request counts from `submit` until its answer, in number and in weight.
+Rule 4: a bad request never fails its neighbours. If a call fails for a reason that may
+    lie in one of its requests, or for an unforeseen one, each half of the requests is
+    run again, and so on. Only the requests that cause the error fail.
 Rule 5: a failed call fails its callers and nothing else. Only `close` ends the thread.
-Rule 6: closing refuses what comes, and runs and answers what came.
-Rule 7: a call is bounded in number and in weight, so that nobody waits long for it.
+Rule 6: `close` refuses new requests, and runs and answers those in the queue.
+Rule 7: a call is bounded in number and in weight, so that no caller waits long for it.
 
-A batch has one owner at a time: the event loop until it is put into the queue, the
-thread until it is answered. Hence there are no locks but the queue's.
+A batch has one owner at a time: the event loop until the batch is in the queue, the
+thread until it is answered. So the queue needs the only lock.
 """
 
 import asyncio
@@ -49,15 +49,15 @@ from plantstore.errors import (
 RequestT = TypeVar("RequestT")
 ResultT = TypeVar("ResultT")
 
-# How long the thread waits for a request before it counts as idle.
+# How long the queue must be empty before the thread counts as idle.
 IDLE_SECONDS: Final = 1.0
 
 
 class _Answer(asyncio.Future[Sequence[ResultT | RequestError]]):
-    """What all callers of a batch await; it does not let one of them cancel it.
+    """The future that all callers of a batch await. None of them can cancel it.
 
-    A cancelled task asks the future that it awaits to cancel. Told no, it is cancelled
-    when the future is done: one call later.
+    A cancelled task asks the future that it awaits to cancel. This one refuses, so the
+    task is cancelled when the future is done: one call later.
     """
 
     def cancel(self, msg: object = None) -> bool:  # noqa: ARG002 (the signature is asyncio's)
@@ -65,7 +65,7 @@ class _Answer(asyncio.Future[Sequence[ResultT | RequestError]]):
 
 
 class _Batch(Generic[RequestT, ResultT]):
-    """Requests that are answered together, and what their callers await."""
+    """Requests that are answered together, and the future that their callers await."""
 
     __slots__ = ("answer", "requests", "weight")
 
@@ -76,21 +76,23 @@ class _Batch(Generic[RequestT, ResultT]):
 
 
 class Batcher(Generic[RequestT, ResultT]):
-    """Runs requests on a thread of its own, many at a time.
+    """Runs requests on a thread of its own, in batches.
 
-    Its methods belong to one event loop.
+    Its methods must be called on one event loop.
 
     Args:
-        run: returns a result for each request; called by the thread alone.
-        explain: is told of the error of a call and the number of its requests, on
-            the thread, and returns what their callers get.
+        run: returns a result for each request; only the thread calls it.
+        explain: takes the error of a call and the number of its requests, and returns
+            the error for their callers; only the thread calls it.
         name: of the thread.
-        waiting_max: requests that may wait.
-        weight_max: what all that wait may weigh; the one that reaches it is still taken.
-        batch_max: requests in one call.
-        batch_weight_max: what they weigh, unless a single one weighs more.
-        idle: called by the thread once no request came for IDLE_SECONDS; again after
-            as long if it returns False.
+        waiting_max: number of requests that may wait.
+        weight_max: total weight of the requests that may wait; the request that reaches
+            it is still accepted.
+        batch_max: number of requests in one call.
+        batch_weight_max: total weight of the requests in one call, unless a single
+            request weighs more.
+        idle: called by the thread when there was no request for IDLE_SECONDS; called
+            again after as long if it returns False.
 
     """
 
@@ -124,14 +126,14 @@ class Batcher(Generic[RequestT, ResultT]):
         self._is_idle = True
 
     def start(self) -> None:
-        """Begin to accept requests, on the running event loop."""
+        """Start to accept requests, on the running event loop."""
         self._loop = asyncio.get_running_loop()
         self._thread.start()
         self._accepts = True
 
     @property
     def waiting(self) -> int:
-        """How many requests wait for their answer."""
+        """The number of requests that wait for their answer."""
         return self._waiting
 
     def is_full(self) -> bool:
@@ -142,8 +144,8 @@ class Batcher(Generic[RequestT, ResultT]):
         """Return the result of a request.
 
         Raises:
-            RequestError: OVERLOADED when the queue is full, STORE_UNAVAILABLE
-                when it is closed, and nothing is done; or what `explain` returned.
+            RequestError: OVERLOADED if the queue is full, STORE_UNAVAILABLE if it is
+                closed; the request was not run. Or the error that `explain` returned.
 
         """
         if not self._accepts:
@@ -166,12 +168,12 @@ class Batcher(Generic[RequestT, ResultT]):
 
         result = (await batch.answer)[position]
         if isinstance(result, RequestError):
-            # A new one for each caller: each raise adds its own trace.
+            # A new error for each caller: each raise adds its own traceback.
             raise RequestError(result.code, result.message)
         return result
 
     async def close(self) -> bool:
-        """Refuse what comes; return when all is answered: whether it accepted until now."""
+        """Refuse new requests, answer all others, and tell whether it was open until now."""
         if not self._accepts:
             return False
         self._accepts = False
@@ -190,7 +192,7 @@ class Batcher(Generic[RequestT, ResultT]):
         batches: list[_Batch[RequestT, ResultT]],
         results: Sequence[ResultT | RequestError],
     ) -> None:
-        """Answer the callers of a call, on the event loop."""
+        """Answer the callers of one call, on the event loop."""
         start = 0
         for batch in batches:
             end = start + len(batch.requests)
@@ -199,7 +201,7 @@ class Batcher(Generic[RequestT, ResultT]):
             batch.answer.set_result(results[start:end])
             start = end
 
-    # From here on: the thread.
+    # The methods below run on the thread.
 
     def _serve(self) -> None:
         for batches in self._calls():
@@ -209,7 +211,7 @@ class Batcher(Generic[RequestT, ResultT]):
             self._is_idle = False
 
     def _calls(self) -> Iterator[list[_Batch[RequestT, ResultT]]]:
-        """Yield the batches of one call after the other, until closed."""
+        """Yield the batches for each call, until closed."""
         taken: list[_Batch[RequestT, ResultT]] = []
         requests = weight = 0
         while True:
@@ -252,7 +254,7 @@ class Batcher(Generic[RequestT, ResultT]):
     def _explained(self, error: Exception, requests: int) -> RequestError:
         try:
             return self._explain(error, requests)
-        except Exception:  # noqa: BLE001 (an observer's, say; without this thread, all would hang)
+        except Exception:  # noqa: BLE001 (of an observer, say; without this thread all callers would hang)
             return RequestError(ErrorCode.INTERNAL, "The service met an unexpected error")
 
 

@@ -1,10 +1,9 @@
-"""Group read: what is asked for at the same time is looked up together, off the event loop.
+"""Group read: concurrent reads are done in batches, off the event loop.
 
-A look-up in the page cache takes microseconds, but one that waits for the disk takes
-milliseconds, in which nobody else would be answered. So reads have threads of their own
-(`plantstore.batcher`). Look-ups go to theirs in batches, each of which is one query.
-Listings cost more: they go to another thread, a few at a time, so that a look-up waits for
-none of them.
+A look-up in the page cache takes microseconds. One that waits for the disk takes
+milliseconds, and on the event loop it would delay all other requests. So reads have threads
+of their own (`plantstore.batcher`). A batch of look-ups is one query. Listings cost more, so
+they have a second thread, and no look-up waits for a listing.
 """
 
 import sys
@@ -17,19 +16,18 @@ from plantstore.observe import Observer, ReadFailed
 from plantstore.plants import NewPlant
 from plantstore.store import Page, Store
 
-# Look-ups that are answered together. It bounds the plants that are in memory at a time;
-# sharing a query among more would gain little.
+# Look-ups in one query. It bounds the plants in memory; larger batches would gain little.
 BATCH_READS_MAX: Final = 16
 
-# Listings that are answered together, and the plants that they may ask for together, unless a
-# single one asks for more. It bounds how long the first of them waits, and what comes to the
-# event loop in one turn. With four small pages instead of 32 each would cost a third more.
+# Listings in one batch, and the plants that they may ask for in total, unless a single listing
+# asks for more. Both bound how long the first listing of a batch waits, and how much the event
+# loop has to send in one turn. With 4 listings in a batch, a small one would cost a third more.
 BATCH_LISTINGS_MAX: Final = 32
 BATCH_LISTED_PLANTS_MAX: Final = 3_200
 
 
 class Listing(NamedTuple):
-    """What `Store.list_plants` is asked for."""
+    """The arguments of `Store.list_plants`."""
 
     after: int | None
     limit: int
@@ -37,13 +35,13 @@ class Listing(NamedTuple):
 
 
 class GroupRead:
-    """Reads plants. Its methods belong to one event loop.
+    """Reads plants in batches. Its methods must be called on one event loop.
 
     Args:
-        store: what is read; `find_plants` and `list_plants` are each called by one
-            thread. The caller closes it, after this.
-        queue_reads_max: look-ups that may wait, and listings that may wait.
-        observe: is told what happens, on either thread.
+        store: its `find_plants` and `list_plants` are each called by one thread. The
+            caller closes the store after the reader.
+        queue_reads_max: number of look-ups that may wait, and of listings.
+        observe: gets the events, on any of the threads.
 
     """
 
@@ -55,7 +53,7 @@ class GroupRead:
             self._explain,
             name="finder",
             waiting_max=queue_reads_max,
-            weight_max=1,  # reads weigh nothing
+            weight_max=1,  # look-ups weigh nothing
             batch_max=BATCH_READS_MAX,
             batch_weight_max=1,
         )
@@ -70,28 +68,28 @@ class GroupRead:
         )
 
     def start(self) -> None:
-        """Begin to accept reads, on the running event loop."""
+        """Start to accept reads, on the running event loop."""
         self._finder.start()
         self._lister.start()
 
     @property
     def waiting(self) -> int:
-        """How many reads wait for their answer."""
+        """The number of reads that wait for their answer."""
         return self._finder.waiting + self._lister.waiting
 
     async def find_plant(self, id_: int) -> NewPlant | None:
-        """Return the plant with this id, or None; every change answered before is seen.
+        """Return the plant with this id, or None. It sees every change answered before.
 
         Raises:
-            RequestError: OVERLOADED when too many look-ups wait, or the memory is
-                exhausted; STORE_UNAVAILABLE when the storage cannot be read, or the
-                service is stopping; INTERNAL when the store met an unforeseen error.
+            RequestError: OVERLOADED if too many look-ups wait or the memory is exhausted;
+                STORE_UNAVAILABLE if the store cannot be read or the service is stopping;
+                INTERNAL if the store failed for an unforeseen reason.
 
         """
         return await self._finder.submit(id_)
 
     async def list_plants(self, listing: Listing) -> Page:
-        """Return a page of plants; every change answered before is seen.
+        """Return a page of plants. It sees every change answered before.
 
         Raises:
             RequestError: as `find_plant` does.
@@ -100,7 +98,7 @@ class GroupRead:
         return await self._lister.submit(listing, listing.limit)
 
     async def close(self) -> None:
-        """Refuse what comes from now on; return when all that came is answered."""
+        """Refuse new reads; return when all accepted ones are answered."""
         await self._finder.close()
         await self._lister.close()
 

@@ -3,15 +3,15 @@
 Theory of operation
 -------------------
 A commit waits for the disk, and the disk takes as long for a hundred changes as for
-one. So one thread owns the writing, and commits whatever waits together. How
-changes get to it and answers back, `plantstore.batcher` tells; what makes it a
-group commit is that `Store.apply_changes` returns once the batch is on disk:
+one. So one thread does all the writing, and commits in one transaction what waits.
+`plantstore.batcher` brings the changes to the thread and the answers back. It becomes a
+group commit because `Store.apply_changes` returns only once the batch is on disk:
 
-No caller hears "stored" before the commit that holds its change (there, rule 1).
-    A conflict is an outcome, not an error: it never fails its neighbours.
-A failed commit fails its callers and nothing else. Whether it took effect may be
-    unknown, and its callers are told so: sending again is safe. The next batch
-    succeeds when the cause is gone.
+- No caller is told "stored" before the commit of its change has returned (rule 1 of the
+  batcher). A conflict is an outcome and no error, so it never fails its neighbours.
+- A failed commit fails its callers and nothing else. Whether it took effect may be
+  unknown. Its callers are told so, and that sending again is safe. The next batch
+  succeeds once the cause is gone.
 """
 
 import math
@@ -37,13 +37,13 @@ from plantstore.observe import (
 from plantstore.plants import NewPlant
 from plantstore.store import Change, Deletion, Outcome, Store
 
-# Characters of names and tags in one transaction, unless a single plant has more. It bounds how
-# long its callers and those of the next one wait, and the memory of the text as which a batch
-# goes to the store, in which a character may take six bytes.
+# Characters of names and tags in one transaction, unless a single plant has more. It bounds the
+# time for which callers wait, and the memory of a batch: in the text that is passed to the store
+# a character may take six bytes.
 BATCH_CHARACTERS_MAX: Final = 4 * 1024 * 1024
 
-# How long a failed commit counts, unless another succeeds: a probe may find room, or a standby,
-# where a commit does not.
+# For how long a failed commit makes the service not ready, unless a later one succeeds. A probe
+# may succeed meanwhile: it needs less room on the disk, for example.
 FAILURE_SECONDS: Final = 10.0
 
 _IN_DOUBT: Final = "the change may or may not be made, and sending it again is safe"
@@ -51,16 +51,16 @@ _NOT_MADE: Final = RequestError(ErrorCode.INTERNAL, "The change could not be mad
 
 
 class GroupCommit:
-    """Makes changes durably, many at a time. Its methods belong to one event loop.
+    """Makes changes durably, in batches. Its methods must be called on one event loop.
 
     Args:
-        store: what is changed; `apply_changes` is called by the writer's thread
-            alone. The caller closes it, after this.
-        queue_plants_max: changes that may wait.
-        queue_characters_max: characters of their names and tags that may wait;
-            the change that reaches it is still taken.
-        batch_plants_max: changes in one transaction.
-        observe: is told what happens, on either thread.
+        store: its `apply_changes` is called by the writer's thread alone. The caller
+            closes the store after the writer.
+        queue_plants_max: number of changes that may wait.
+        queue_characters_max: characters of their names and tags that may wait; the
+            change that reaches it is still accepted.
+        batch_plants_max: number of changes in one transaction.
+        observe: gets the events, on either thread.
         monotonic: a clock in seconds that is never set back.
 
     """
@@ -93,13 +93,13 @@ class GroupCommit:
         )
 
     def start(self) -> None:
-        """Begin to accept changes, on the running event loop."""
+        """Start to accept changes, on the running event loop."""
         self._batcher.start()
         self._observe(WriterStarted())
 
     @property
     def waiting(self) -> int:
-        """How many changes wait for their answer."""
+        """The number of changes that wait for their answer."""
         return self._batcher.waiting
 
     def is_full(self) -> bool:
@@ -107,28 +107,27 @@ class GroupCommit:
         return self._batcher.is_full()
 
     def seconds_since_commit(self) -> float:
-        """Return how long ago a commit last succeeded; infinity if none did."""
+        """Return the seconds since the last successful commit; infinity if there was none."""
         return self._monotonic() - self._committed_at
 
     def recent_failure(self) -> StoreUnavailableError | None:
-        """Return why the last commit failed, if it did, less than FAILURE_SECONDS ago."""
+        """Return the error of the last commit if it failed less than FAILURE_SECONDS ago."""
         failure = self._failure
         return failure if self._monotonic() - self._failed_at < FAILURE_SECONDS else None
 
     async def submit(self, change: Change) -> Outcome:
-        """Make a change, and return when its fate is on disk.
+        """Make a change, and return its outcome once the commit is on disk.
 
         Raises:
-            RequestError: OVERLOADED when the queue is full, and nothing is
-                done, or the memory is exhausted; STORE_UNAVAILABLE when the
-                commit failed, or the service is stopping; INTERNAL when the
-                store met an unforeseen error.
+            RequestError: OVERLOADED if the queue is full (the change was not made) or the
+                memory is exhausted; STORE_UNAVAILABLE if the commit failed or the service
+                is stopping; INTERNAL if the store failed for an unforeseen reason.
 
         """
         return await self._batcher.submit(change, _characters(change))
 
     async def close(self) -> None:
-        """Refuse what comes from now on; return when all that came is committed."""
+        """Refuse new changes; return when all accepted ones are committed."""
         if await self._batcher.close():
             self._observe(WriterStopped())
 

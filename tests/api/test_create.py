@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from plantstore.api.auth import BELIEF_SECONDS
+from plantstore.api.auth import CACHE_SECONDS
 from plantstore.errors import ErrorCode, StoreUnavailableError
 from plantstore.observe import RequestFailed
 from plantstore.plants import NewPlant
@@ -134,16 +134,16 @@ def test_a_token_is_refused_from_the_second_in_which_it_expires() -> None:
     run(test)
 
 
-def test_a_revoked_token_is_refused_once_its_second_of_belief_is_over() -> None:
+def test_a_revoked_token_is_refused_once_its_cache_entry_expires() -> None:
     async def test(world: World) -> None:
         assert (await world.post()).status_code == 200
         world.store.revoke_token("all", 1000)
-        world.now += BELIEF_SECONDS + 0.1
+        world.now += CACHE_SECONDS + 0.1
         answer = await world.post()
         assert_error(answer, 401, ErrorCode.TOKEN_INVALID)
         assert "revoked" in answer.json()["message"]
 
-    assert BELIEF_SECONDS <= 2
+    assert CACHE_SECONDS <= 2
     run(test)
 
 

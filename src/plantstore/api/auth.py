@@ -1,4 +1,4 @@
-"""Who may do what: bearer tokens by RFC 6750."""
+"""Authorization by bearer tokens (RFC 6750)."""
 
 import asyncio
 from collections.abc import Callable
@@ -17,29 +17,29 @@ from plantstore.observe import LookupFailed, Observer
 from plantstore.store import Store
 from plantstore.tokens import TokenRecord, digest, is_well_formed
 
-# For so long a token is believed without asking the store, so a revocation takes
-# effect within it. Twice this is what we promise.
-BELIEF_SECONDS: Final = 1.0
+# How long a token is cached. A revocation takes effect within this time; the documentation
+# promises twice as much.
+CACHE_SECONDS: Final = 1.0
 
-# Tokens that are believed at a time; past it all are forgotten, and the store is asked again.
-BELIEVED_TOKENS_MAX: Final = 10_000
+# The number of cached tokens. When it is reached, the cache is emptied.
+CACHED_TOKENS_MAX: Final = 10_000
 
-_NOT_BELIEVED: Final = (0.0, None)
+_NOT_CACHED: Final = (0.0, None)
 
 
 class Gate:
-    """Lets requests pass whose token is good and has the scope.
+    """Authorizes requests: their token must be valid and have the scope.
 
-    A token that was looked up is believed for a second: the next request with it
-    costs a hash and a dictionary look-up. When the second is over, one request
-    asks the store, and the others wait for the same answer.
+    A token is cached for a second after the store was asked. Meanwhile a request with it
+    costs a hash and a dictionary look-up. After that one request asks the store again, and
+    concurrent requests with the same token wait for that answer.
 
     Args:
-        store: knows the tokens; it is asked on another thread.
-        clock: the time in seconds since 1970, against which tokens expire.
+        store: has the tokens; it is asked on another thread.
+        clock: returns seconds since 1970; tokens expire by it.
         monotonic: a clock in seconds that is never set back.
-        rate_limit: counts the uses of a token by its name.
-        observe: is told what happens.
+        rate_limit: counts the uses of each token, by its name.
+        observe: gets the events.
 
     """
 
@@ -56,11 +56,11 @@ class Gate:
         self._monotonic = monotonic
         self._rate_limit = rate_limit
         self._observe = observe
-        self._believed: dict[bytes, tuple[float, TokenRecord]] = {}
+        self._cached: dict[bytes, tuple[float, TokenRecord]] = {}
         self._lookups: dict[bytes, asyncio.Future[TokenRecord | None]] = {}
 
     async def authorize(self, req: Request, scope: str) -> None:
-        """Return if the request may do what the scope names. The body is not touched.
+        """Return if the token of the request has the scope. The body is not read.
 
         Raises:
             RequestError: TOKEN_MISSING, TOKEN_INVALID, SCOPE_MISSING or RATE_EXCEEDED.
@@ -69,7 +69,7 @@ class Gate:
         """
         token = parse_bearer(req.get_header("Authorization"))
         key = digest(token)
-        until, record = self._believed.get(key, _NOT_BELIEVED)
+        until, record = self._cached.get(key, _NOT_CACHED)
         if record is None or until < self._monotonic():
             record = await self._look_up(token, key)
         state = record.state(self._clock())
@@ -88,7 +88,7 @@ class Gate:
             lookup = asyncio.ensure_future(asyncio.to_thread(self._store.find_token, key))
             self._lookups[key] = lookup
             lookup.add_done_callback(lambda done: self._learn(key, asked_at, done))
-        # Shielded: a caller that goes away must not cancel the look-up of the others.
+        # Shielded: a caller that is cancelled must not cancel the look-up for the others.
         try:
             record = await asyncio.shield(lookup)
         except StoreUnavailableError as error:
@@ -102,7 +102,7 @@ class Gate:
         self, key: bytes, asked_at: float, lookup: asyncio.Future[TokenRecord | None]
     ) -> None:
         del self._lookups[key]
-        self._believed.pop(key, None)
+        self._cached.pop(key, None)
         if lookup.cancelled():
             return
         error = lookup.exception()
@@ -111,10 +111,10 @@ class Gate:
         if error is not None:
             return
         record = lookup.result()
-        if record is not None:  # Who makes tokens up is not remembered.
-            if len(self._believed) >= BELIEVED_TOKENS_MAX:
-                self._believed.clear()
-            self._believed[key] = (asked_at + BELIEF_SECONDS, record)
+        if record is not None:  # Unknown tokens would fill the cache.
+            if len(self._cached) >= CACHED_TOKENS_MAX:
+                self._cached.clear()
+            self._cached[key] = (asked_at + CACHE_SECONDS, record)
 
 
 def parse_bearer(authorization: str | None) -> str:

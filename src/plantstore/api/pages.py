@@ -1,8 +1,7 @@
-"""What a person sees in a browser: the page at `/`, and the reference of the interface at `/docs`.
+"""The page at `/` and the reference of the interface at `/docs`, for a browser.
 
-Both are files that are served as they lie there. All that a document loads stands under
-one address, which has the hash of all of it in its name: so a browser may keep it for
-ever, and never mixes what belongs to two versions.
+Both are static files. The address of each asset contains one hash over all assets. So a browser
+may cache them for ever, and never mixes the assets of two versions.
 """
 
 import hashlib
@@ -28,12 +27,12 @@ _MEDIA_TYPES: Final = {
     "svg": "image/svg+xml",
 }
 
-# What belongs to the reference and comes with the package of Swagger UI.
+# The files of the reference that come with the package of Swagger UI.
 _SWAGGER_UI_FILES: Final = ("swagger-ui-bundle.js", "swagger-ui.css")
 
-# Everything comes from here, nothing is written in the document itself, and nobody frames it
-# (https://www.w3.org/TR/CSP3/). On the page no text becomes markup, not even by mistake
-# (https://www.w3.org/TR/trusted-types/); Swagger UI makes markup, and has icons in its styles.
+# Everything is loaded from this service, there are no inline scripts or styles, and the document
+# cannot be framed (https://www.w3.org/TR/CSP3/). On the page, text can never become markup
+# (https://www.w3.org/TR/trusted-types/). Swagger UI does make markup, and has data: icons.
 _POLICY: Final = (
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'; "
@@ -52,7 +51,7 @@ _SECURITY_FIELDS: Final = {
 
 
 class Assets:
-    """`/assets/{digest}/{name}`: what the documents load.
+    """`/assets/{digest}/{name}`: the files that the documents load.
 
     Args:
         files: their contents, by name.
@@ -86,11 +85,11 @@ class Assets:
 
 
 class Page:
-    """A document, at an address that stays.
+    """An HTML document at a stable address.
 
     Args:
-        document: its HTML, in which `{assets}` stands for where its files are.
-        assets: has them.
+        document: the HTML, in which `{assets}` is replaced by the address of the assets.
+        assets: the files that it loads.
         policy: its Content-Security-Policy.
 
     """
@@ -101,7 +100,7 @@ class Page:
         self._fields = _SECURITY_FIELDS | {"Content-Security-Policy": policy}
 
     async def on_get(self, req: Request, resp: Response) -> None:
-        """Answer the document, or 304 to who has it. No token is needed."""
+        """Answer the document, or 304 if the client has it. No token is needed."""
         resp.content_type = _MEDIA_TYPES["html"]
         resp.set_headers(self._fields)
         resp.cache_control = ["no-cache"]
@@ -116,11 +115,11 @@ class Page:
 
 
 class Pages:
-    """The documents, and what they load.
+    """The documents and their assets.
 
     Attributes:
-        assets: what they load.
-        documents: by the path that they have.
+        assets: the files that the documents load.
+        documents: by their path.
 
     """
 
@@ -141,7 +140,7 @@ def _read(folder: Traversable) -> dict[str, bytes]:
 
 
 def _read_swagger_ui() -> dict[str, bytes]:
-    # To import the package would load what it has for the frameworks that it serves.
+    # Importing the package would load its support for several web frameworks.
     package = find_spec("swagger_ui")
     if package is None or package.origin is None:
         raise ModuleNotFoundError("swagger-ui-py is not installed")

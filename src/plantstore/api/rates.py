@@ -1,4 +1,4 @@
-"""How often a token may be used."""
+"""Rate limits per token."""
 
 import math
 import time
@@ -25,20 +25,21 @@ class RateLimit(Protocol):
 
 
 class Unlimited:
-    """Lets every token be used as often as it likes."""
+    """No rate limit."""
 
     def spend(self, token: str) -> None:
-        """Do nothing."""
+        """Accept every use."""
 
 
 class RatePerToken:
-    """Holds each token to a rate, or several.
+    """Limits the uses of each token to one or more rates.
 
     Args:
-        rate: as the library `limits` reads it: `100/second`, or `100/second;5000/hour`.
+        rate: in the notation of the library `limits`: `100/second`, or
+            `100/second;5000/hour`.
 
     Raises:
-        UsageError: it is none.
+        UsageError: the rate cannot be parsed.
 
     """
 
@@ -52,7 +53,7 @@ class RatePerToken:
         self._limiter = SlidingWindowCounterRateLimiter(MemoryStorage())
 
     def spend(self, token: str) -> None:
-        """Count a use, as RateLimit says."""
+        """Count a use, as `RateLimit.spend` promises."""
         for rate in self._rates:
             if not self._limiter.hit(rate, token):
                 reset = self._limiter.get_window_stats(rate, token).reset_time

@@ -1,8 +1,8 @@
 """Does the service stay small and fast when ten million plants are stored?
 
-One server takes ten million creates; then its memory is read. Then servers on
-that database and on an empty one are loaded in turns, and compared round by round.
-Ids follow each other; random_ids.py asks what happens when they do not.
+One server stores ten million plants; then its memory is measured. After that, a server on
+this database and a server on an empty one are loaded alternately, and compared round by
+round. Ids are consecutive; random_ids.py measures random ones.
 """
 
 import shutil
@@ -29,7 +29,7 @@ CONNECTIONS = 64
 
 
 def fill(server: Server) -> tuple[int, float]:
-    """Create the plants; return how many there are, and the server's peak of memory."""
+    """Create the plants; return their number, and the highest memory of the server."""
     stored, slices, peak_mib = 0, 0, 0.0
     while stored < PLANTS:
         load = wrk(server, CONNECTIONS, FILL_SECONDS, first_id=slices * PLANTS)
@@ -65,11 +65,11 @@ def main() -> None:
             for file in Path(folder).glob("empty.db*"):
                 file.unlink()
         ratios = [a / b for a, b in zip(rates["full"], rates["empty"], strict=True)]
-        rows.append(["creates/s when full ÷ when empty", spread(ratios), "≥ 0.8"])
+        rows.append(["creates/s on the full database ÷ on an empty one", spread(ratios), "≥ 0.8"])
         free_gib = shutil.disk_usage(folder).free / 2**30
     about = (
         f"{stored:,} plants stored, {size_gib:.2f} GiB, {CONNECTIONS} connections; "
-        f"peak of the memory seen on the way {peak_mib:.0f} MiB; {free_gib:.0f} GiB of disk free."
+        f"highest memory during the load {peak_mib:.0f} MiB; {free_gib:.0f} GiB of disk free."
     )
     figures = table(["figure", "measured", "bar"], rows)
     write_result("capacity", f"# Capacity\n\n{figures}\n\n{about}")

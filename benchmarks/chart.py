@@ -1,4 +1,4 @@
-"""A bar chart as an SVG that one can read: by eye, in light and dark, and aloud."""
+"""A bar chart as an SVG, for light and dark mode and for screen readers."""
 
 from dataclasses import dataclass
 from html import escape
@@ -43,10 +43,10 @@ class Bar:
     """One bar.
 
     Attributes:
-        name: of what was measured.
-        value: how long it is.
-        aside: a second figure, in words.
-        mark: what does not hold for it as for the others, in words; it is drawn hatched then.
+        name: the name of what was measured.
+        value: the length of the bar.
+        aside: a second figure, as text.
+        mark: a restriction that applies to this bar only, as text; the bar is then hatched.
 
     """
 
@@ -57,11 +57,11 @@ class Bar:
 
 
 def bars(heading: str, quiet: str, aside: str, data: list[Bar]) -> str:
-    """Return a chart of horizontal bars; the first is the one that it is about.
+    """Return a chart of horizontal bars; the first bar is highlighted.
 
     Args:
-        heading: what it shows.
-        quiet: how to read it.
+        heading: the title of the chart.
+        quiet: an explanation, in small letters.
         aside: the heading of the second figure.
         data: the bars, from top to bottom.
 

@@ -1,6 +1,7 @@
-"""A proxy on loopback that holds back what passes, as a network between two machines does.
+"""A proxy on loopback that delays all data, as a network between two machines does.
 
-It takes a port to listen on, one to pass on to, and the round trip in milliseconds.
+Its arguments are the port to listen on, the port to connect to, and the round-trip time in
+milliseconds.
 """
 
 import queue

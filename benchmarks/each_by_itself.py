@@ -1,7 +1,7 @@
-"""A commit for each request: this service in everything but the group commit.
+"""The service without the group commit: one commit per request.
 
-It takes a connection from a pool, as a service is usually written, asynchronously or
-on a thread for each connection.
+Each request takes a connection from a pool, as most services do: asynchronously, or on a thread
+for each connection.
 """
 
 import asyncio

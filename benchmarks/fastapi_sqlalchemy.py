@@ -1,7 +1,7 @@
-"""The service that one would write otherwise: FastAPI, SQLAlchemy, SQLite.
+"""A typical implementation of the same service: FastAPI, SQLAlchemy and SQLite.
 
-As their tutorials have it, and as durable as ours: WAL and a full sync, one
-commit a request.
+It follows their tutorials, and is as durable as our service: WAL and a full sync, one
+commit per request.
 """
 
 import sys
@@ -43,7 +43,7 @@ class PlantRow(Base):
 
 
 class NewPlant(BaseModel):
-    """What comes."""
+    """The body of a request."""
 
     id: int
     name: str
@@ -51,7 +51,7 @@ class NewPlant(BaseModel):
 
 
 class Plant(BaseModel):
-    """What goes."""
+    """The body of a response."""
 
     name: str
     tag: str | None = None

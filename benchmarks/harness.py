@@ -1,4 +1,4 @@
-"""Servers to measure, and wrk to measure them with. Loopback only, and bounded in time."""
+"""Runs servers and measures them with wrk, on loopback only. Every run has a time limit."""
 
 import contextlib
 import json
@@ -24,7 +24,7 @@ RESULTS = HERE / "results"
 
 @dataclass(frozen=True)
 class Load:
-    """What wrk saw."""
+    """What wrk measured."""
 
     requests: int
     failed: int
@@ -35,38 +35,38 @@ class Load:
 
     @property
     def rate(self) -> float:
-        """Requests answered with success, a second."""
+        """Successful requests per second."""
         return (self.requests - self.failed) / self.seconds
 
 
 @dataclass(frozen=True)
 class Server:
-    """A running server, and a token that it takes."""
+    """A running server, and a token that it accepts."""
 
     process: subprocess.Popen[bytes]
     port: int
     token: str
 
     def resident_mib(self) -> float:
-        """Return the memory that the process has resident now, in MiB."""
+        """Return the resident memory of the process, in MiB."""
         status = Path(f"/proc/{self.process.pid}/status").read_text(encoding="ascii")
         [kib] = [line.split()[1] for line in status.splitlines() if line.startswith("VmRSS")]
         return int(kib) / 1024
 
 
 def plantstore(database: Path | str, port: int) -> list[str]:
-    """Return the command of this service, on a file or on the database of a URL."""
+    """Return the command that starts this service, on a file or on the database of a URL."""
     url = _url(database)
     return [sys.executable, "-m", "plantstore", "serve", "--port", str(port), "--database", url]
 
 
 def script(name: str, database: Path | str, port: int) -> list[str]:
-    """Return the command of a server that lies in this folder."""
+    """Return the command that starts a server of this folder."""
     return [sys.executable, str(HERE / name), str(database), str(port)]
 
 
 def make_token(database: Path | str, name: str = "benchmark", *options: str) -> str:
-    """Make a token in a database of this service, which is made if need be."""
+    """Create a token in a database of this service; create the database if it does not exist."""
     url = _url(database)
     command = [sys.executable, "-m", "plantstore", "token", "create", name]
     command += ["--database", url, *options]
@@ -79,7 +79,7 @@ def _url(database: Path | str) -> str:
 
 
 def fill(database: Path, plants: int) -> None:
-    """Make a database of this service with so many plants, whose ids follow each other from 1."""
+    """Create a database of this service with this many plants, with ids from 1 on."""
     with contextlib.closing(open_store(f"sqlite:///{database}")):
         pass
     with contextlib.closing(apsw.Connection(str(database))) as connection:
@@ -92,9 +92,9 @@ def fill(database: Path, plants: int) -> None:
 
 
 def peak_mib(*arguments: str) -> float:
-    """Run `plantstore` to its end, and return the most memory that it had resident, in MiB.
+    """Run a `plantstore` command to its end, and return its highest resident memory, in MiB.
 
-    The kernel counts for the program itself; what `wait4` tells has its parent's in it.
+    The program reads the value of the kernel itself: that of `wait4` includes its parent's memory.
     """
     program = (
         "import sys; from plantstore.cli import main; assert main() == 0; "
@@ -119,7 +119,7 @@ def running(command: list[str], port: int, token: str) -> Iterator[Server]:
 
 
 def wrk(server: Server, connections: int, seconds: int, **what: str | int) -> Load:
-    """Load a server, as `loading` does, until it is over."""
+    """Load a server as `loading` does, and wait for the end of the load."""
     with loading(server, connections, seconds, **what) as load:
         return load()
 
@@ -128,13 +128,13 @@ def wrk(server: Server, connections: int, seconds: int, **what: str | int) -> Lo
 def loading(
     server: Server, connections: int, seconds: int, **what: str | int
 ) -> Iterator[Callable[[], Load]]:
-    """Load a server while the block runs; what it gives waits for the end.
+    """Load a server while the block runs; give a function that waits for the end of the load.
 
     Args:
-        server: what is loaded.
-        connections: that are open at a time.
-        seconds: how long.
-        what: is sent: the variables of requests.lua, in lower case.
+        server: the server to load.
+        connections: the number of open connections.
+        seconds: the duration of the load.
+        what: what to send: the variables of requests.lua, in lower case.
 
     """
     executable = shutil.which("wrk")
@@ -159,7 +159,7 @@ def loading(
 
 
 def free_port() -> int:
-    """Return a port that nobody listens on."""
+    """Return a free port."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port: int = listener.getsockname()[1]
         return port
@@ -172,7 +172,7 @@ def table(header: list[str], rows: list[list[str]]) -> str:
 
 
 def write_result(name: str, text: str) -> None:
-    """Print a result and keep it, with the machine that it is from."""
+    """Print a result and write it to its file, with a description of the machine."""
     cpu = next(
         (
             line.partition(":")[2].strip()
@@ -181,15 +181,16 @@ def write_result(name: str, text: str) -> None:
         ),
         platform.processor(),
     )
-    machine = f"{os.cpu_count()} cores ({cpu}), Python {platform.python_version()}"
-    body = f"{text}\n\nMeasured on {time.strftime('%Y-%m-%d')}, {machine}, load generator beside.\n"
+    machine = f"{os.cpu_count()} cores ({cpu}) and Python {platform.python_version()}"
+    measured = f"Measured on {time.strftime('%Y-%m-%d')} with {machine}."
+    body = f"{text}\n\n{measured} The load generator ran on the same machine.\n"
     print(body)
     RESULTS.mkdir(exist_ok=True)
     (RESULTS / f"{name}.md").write_text(body, encoding="utf-8")
 
 
 def spread(values: list[float], digits: int = 2) -> str:
-    """Write a median, and the least and the most beside it."""
+    """Return a median as text, with the minimum and the maximum."""
     middle, least, most = (
         f"{value:.{digits}f}" for value in (median(values), min(values), max(values))
     )

@@ -1,4 +1,4 @@
-"""The servers that are written in JavaScript."""
+"""The compared servers that are written in JavaScript."""
 
 import json
 import shutil
@@ -8,7 +8,7 @@ from peer import APPS, DATABASE, Peer, any_token, said
 
 PACKAGES = APPS / "node_modules"
 NODE = shutil.which("node") or "node"
-# Bun is a package for each platform, of which npm installs those that fit.
+# Bun has a package for each platform; npm installs the ones that match this machine.
 BUN_PROGRAM = next(iter(sorted(PACKAGES.glob("@oven/bun-*/bin/bun"))), PACKAGES / "bun")
 
 
@@ -40,7 +40,7 @@ BUN = Peer(
     any_token,
     _bun,
     lambda: f"Bun {said(str(BUN_PROGRAM), '--version')}",
-    "one prepared INSERT a request, JSON checked by hand; WAL, `synchronous = FULL`",
+    "one prepared INSERT per request, JSON checked by hand; WAL, `synchronous = FULL`",
 )
 
 JSON_SERVER = Peer(
@@ -49,7 +49,7 @@ JSON_SERVER = Peer(
     _prepare_json_server,
     _json_server,
     _json_server_version,
-    "as it comes; it writes its whole JSON file anew, which takes longer the more is in it, and"
-    " knows no tokens",
+    "default; it rewrites its whole JSON file for each create, which takes longer as the"
+    " file grows, and it does not check tokens",
     file="plants.json",
 )

@@ -1,10 +1,10 @@
-"""How fast does a file of real plants go in through POST /plants, and is it all there after?
+"""How fast can a file of real plants be stored through POST /plants, and is every plant stored?
 
     python benchmarks/load_csv.py plants.csv
 
-The file has the columns id, name and tag; an empty tag means none. The client is
-Python too, and takes a good part of the two cores: this is a check on real input,
-and creates.py has the rate.
+The file has the columns id, name and tag; an empty tag means no tag. The client is written in
+Python too, and uses a large part of the two cores. So this benchmark is a check with real input;
+creates.py measures the rate.
 """
 
 import asyncio
@@ -76,12 +76,12 @@ def main(file: Path) -> None:
         [
             ["plants in the file", f"{len(rows):,}"],
             ["answered 200", f"{statuses.count(b'200'):,}"],
-            ["stored as they stand in the file", f"{len(set(stored) & set(rows)):,}"],
-            ["stored otherwise", f"{len(set(stored) - set(rows)):,}"],
+            ["stored exactly as in the file", f"{len(set(stored) & set(rows)):,}"],
+            ["stored differently", f"{len(set(stored) - set(rows)):,}"],
             [f"creates/s, {CONNECTIONS} connections", f"{len(rows) / seconds:,.0f}"],
         ],
     )
-    write_result("load_csv", f"# {file.name}, through POST /plants\n\n{figures}")
+    write_result("load_csv", f"# Storing {file.name} through POST /plants\n\n{figures}")
 
 
 if __name__ == "__main__":

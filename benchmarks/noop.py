@@ -1,11 +1,11 @@
-"""The no-op handler: this service in everything but the store, which it leaves out.
+"""The no-op handler: this service without its store.
 
-The same server, the same authentication, the same parsing and the same answer;
-only nothing waits for a disk. What a create costs beyond this is the writer.
+Server, authentication, parsing and response are the same, but nothing waits for a disk. The
+difference between a create and this handler is the cost of the writer.
 
-It answers each create by itself, or, asked to answer `together`, all that came in
-one turn of the event loop, as the group commit does. The first wakes the client
-for each answer, and pays for that in its own system calls; the second does not.
+By default it answers each create separately. With the argument `together`, it answers all creates
+of one turn of the event loop at the same time, as the group commit does. Separate answers wake
+the client for each response, and cost the server the system calls for this; common ones do not.
 """
 
 import asyncio
@@ -38,21 +38,21 @@ WriterT = TypeVar("WriterT", bound=GroupCommit)
 
 
 class NoCommit(GroupCommit):
-    """Answers at once, and stores nothing."""
+    """Answers at once and stores nothing."""
 
     async def submit(self, change: Change) -> Outcome:  # noqa: ARG002
         return Outcome.STORED
 
 
 class NoRead(GroupRead):
-    """Finds the same plant at once, whatever is asked for."""
+    """Returns the same plant at once for every id."""
 
     async def find_plant(self, id_: int) -> NewPlant | None:
         return NewPlant(id_, "Abies balsamea (L.) Mill.", "Abies")
 
 
 class NoCommitTogether(GroupCommit):
-    """Answers what came in one turn of the event loop together, and stores nothing."""
+    """Answers all creates of one turn of the event loop at the same time, and stores nothing."""
 
     _turn: asyncio.Future[None] | None = None
 
@@ -113,7 +113,7 @@ def serve(
 
 
 def make_writer(writer_class: type[WriterT], store: Store) -> WriterT:
-    """Make a writer whose queue is not used."""
+    """Return a writer whose queue is not used."""
     return writer_class(
         store,
         queue_plants_max=1,

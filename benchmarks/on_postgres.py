@@ -1,7 +1,7 @@
-"""How fast are durable creates on PostgreSQL, beside SQLite and beside a commit for each?
+"""How fast are durable creates on PostgreSQL, compared with SQLite and with one commit per request?
 
-Servers are measured in turns, each on an empty database, and each ratio is the median
-of the ratios of the rounds. PostgreSQL is that of the tests, with its own defaults: it
+The servers are measured alternately, each on an empty database, and each ratio is the median of
+the ratios of the rounds. PostgreSQL is the server of the tests, with its default settings: it
 syncs each commit.
 """
 
@@ -45,11 +45,11 @@ TWO = "PostgreSQL, two instances"
 FAR = f"PostgreSQL, {ROUND_TRIP_MS} ms away"
 REPLICATED = "PostgreSQL, a synchronous standby"
 INSISTING = f"{REPLICATED}, --standbys-min 1"
-# What each_by_itself.py is told; 4 is how many connections a pool of psycopg has by default.
+# The arguments of each_by_itself.py. By default a pool of psycopg has 4 connections.
 EACH = {
-    "a commit for each, pool of 4": ("async", "4"),
-    "a commit for each, pool of 16": ("async", "16"),
-    "a commit for each, pool of 16, threads": ("thread", "16"),
+    "one commit per request, pool of 4": ("async", "4"),
+    "one commit per request, pool of 16": ("async", "16"),
+    "one commit per request, pool of 16, threads": ("thread", "16"),
 }
 MEASURED = [
     *((64, server) for server in (SQLITE, POSTGRES, TWO, *EACH, REPLICATED, INSISTING)),
@@ -59,7 +59,7 @@ MEASURED = [
 
 @contextlib.contextmanager
 def far(server: Server) -> Iterator[int]:
-    """Give a port through which the server is some milliseconds away."""
+    """Give the port of a proxy that adds the round-trip time to the server."""
     port = free_port()
     command = [
         sys.executable,
@@ -112,7 +112,7 @@ def measure(name: str, connections: int, databases: Databases, far_port: int) ->
 
 
 def measure_alone(server: Server, databases: Databases, batch: int) -> list[str]:
-    """Store plants without the service, from one connection; return the rates and the bytes."""
+    """Store plants without the service, on one connection; return a row of the table."""
     database = databases.new()
     plants = [
         NewPlant(id_, f"Abies balsamea (L.) Mill. {id_}", "Abies") for id_ in range(STORED_ALONE)
@@ -137,7 +137,7 @@ def measure_alone(server: Server, databases: Databases, batch: int) -> list[str]
 
 
 def measure_two(database: str, token: str) -> Load:
-    """Load two instances at once with half of the connections each; return the sum of both."""
+    """Load two instances at the same time, each with half of the connections; return the sum."""
     with contextlib.ExitStack() as stack:
         ports = [free_port(), free_port()]
         servers = [
@@ -199,9 +199,9 @@ def main() -> None:
     ratios = table(
         ["creates/s", "connections", "measured", "bar"],
         [
-            ["on PostgreSQL ÷ on SQLite", "64", ratio(POSTGRES, SQLITE, 64), "≥ 0.75"],
-            *([f"÷ {each}", "64", ratio(POSTGRES, each, 64), "≥ 4"] for each in EACH),
-            ["two instances ÷ one", "64", ratio(TWO, POSTGRES, 64), "-"],
+            ["PostgreSQL ÷ SQLite", "64", ratio(POSTGRES, SQLITE, 64), "≥ 0.75"],
+            *([f"PostgreSQL ÷ {each}", "64", ratio(POSTGRES, each, 64), "≥ 4"] for each in EACH),
+            ["two instances ÷ one instance", "64", ratio(TWO, POSTGRES, 64), "-"],
             [
                 f"with {ROUND_TRIP_MS} ms between service and server ÷ without",
                 "256",
@@ -209,12 +209,12 @@ def main() -> None:
                 "≥ 0.5",
             ],
             ["--standbys-min 1 ÷ without", "64", ratio(INSISTING, REPLICATED, 64), "≥ 0.9"],
-            ["on PostgreSQL ÷ on SQLite", "256", ratio(POSTGRES, SQLITE, 256), "-"],
+            ["PostgreSQL ÷ SQLite", "256", ratio(POSTGRES, SQLITE, 256), "-"],
         ],
     )
     store = table(
         [
-            "the store alone, plants in a batch",
+            "store without the service, plants in a batch",
             "plants/s",
             "table bytes",
             "index bytes",
@@ -223,8 +223,8 @@ def main() -> None:
         alone,
     )
     note = (
-        f"What lies between was measured too: {distance:.2f} ms a round trip.\n"
-        "The service, the load generators and PostgreSQL share the cores. Bytes are for a plant."
+        f"The delay between service and server was measured: {distance:.2f} ms per round trip.\n"
+        "The service, the load generators and PostgreSQL share the cores. Bytes are per plant."
     )
     write_result("on_postgres", f"# On PostgreSQL\n\n{ratios}\n\n{absolute}\n\n{store}\n\n{note}")
 

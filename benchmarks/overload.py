@@ -1,9 +1,9 @@
-"""What do those get who are served, when ten times as many come as the service takes?
+"""What is the latency of accepted requests when ten times as many clients send as can be served?
 
-The service takes --queue-plants-max changes at a time. At capacity, as many clients send
-one create after the other. In overload ten times as many do; who is refused waits for as
-long as Retry-After says. Then again as many as at first. Latency is of the requests that
-were answered with 200. One process is all clients: it needs a core for itself.
+The queue of the service holds --queue-plants-max changes. At capacity, that many clients send
+one create after the other. During overload, ten times as many clients do; a client that is
+refused waits for the time in Retry-After. Then the load is as at first again. Only requests with
+status 200 count for the latency. One process runs all clients: it needs a core for itself.
 """
 
 import asyncio
@@ -31,7 +31,7 @@ HEAD: Final = (
 
 @dataclass
 class Seen:
-    """What the clients of one load saw."""
+    """What the clients of one load measured."""
 
     accepted_ms: list[float] = field(default_factory=list)
     refused: int = 0
@@ -42,17 +42,17 @@ class Seen:
 
     @property
     def rate(self) -> float:
-        """Creates a second."""
+        """Creates per second."""
         return len(self.accepted_ms) / self.seconds
 
     @property
     def p99_ms(self) -> float:
-        """The latency of all but the slowest hundredth of those accepted."""
+        """The 99th percentile of the latency of accepted creates."""
         return quantiles(self.accepted_ms, n=100)[98]
 
 
 class Client(asyncio.Protocol):
-    """Sends a create, and the next one when it is answered; waits if it is told to."""
+    """Sends one create after the other; after a 503, waits for the time in Retry-After."""
 
     ids = 0
 
@@ -98,7 +98,7 @@ class Client(asyncio.Protocol):
 
 
 async def load(port: int, token: str, clients: int) -> Seen:
-    """Load the service with so many clients, who begin within a second, which does not count."""
+    """Load the service with this many clients; the first second, while they start, is ignored."""
     seen = Seen()
     loop = asyncio.get_running_loop()
     make = functools.partial(Client, HEAD.format(token).encode(), seen)
@@ -126,7 +126,7 @@ def measure(first_id: int) -> dict[str, Seen]:
             found = {}
             for name, clients in (
                 ("at capacity", QUEUE),
-                (f"at {TIMES} times that", TIMES * QUEUE),
+                (f"at {TIMES} times the capacity", TIMES * QUEUE),
                 ("afterwards", QUEUE),
             ):
                 found[name] = uvloop.run(load(port, token, clients))
@@ -150,16 +150,16 @@ def main() -> None:
     capacity, overload, afterwards = rounds[0]
     p99 = [seen[overload].p99_ms / seen[capacity].p99_ms for seen in rounds]
     after = [seen[afterwards].rate / seen[capacity].rate for seen in rounds]
-    header = [f"{QUEUE} changes may wait", "creates/s", "p99 ms", "refused/s", "other answers"]
+    header = [f"queue of {QUEUE} changes", "creates/s", "p99 ms", "refused/s", "other answers"]
     write_result(
         "overload",
-        "# Ten times as many as it takes\n\n"
+        "# Overload\n\n"
         + table([*header, "resident MiB"], rows)
         + "\n\n"
         + table(
             ["", "measured", "bar"],
             [
-                ["p99 of those accepted, in overload ÷ at capacity", spread(p99), "≤ 2"],
+                ["p99 of accepted creates, during overload ÷ at capacity", spread(p99), "≤ 2"],
                 ["creates/s, afterwards ÷ at capacity", spread(after), "as before"],
             ],
         ),

@@ -1,4 +1,4 @@
-"""A server beside ours: how it is set up, started, and read after."""
+"""A server that is compared with ours: how it is prepared and started, and how its data is read."""
 
 import contextlib
 import json
@@ -18,18 +18,18 @@ DATABASE = "plants.db"
 
 @dataclass(frozen=True)
 class Peer:
-    """A server that takes creates, and what one has to know to send it some.
+    """A server that accepts creates, and what is needed to send them.
 
     Attributes:
-        name: that stands in the table.
-        program: that has to be there; a peer without is left out.
-        prepare: makes the empty database in a folder, and returns the token.
-        command: starts it, on a folder and a port, with the token.
-        versions: tells what it is made of.
-        setting: how it is set, in words.
-        target: where creates go.
-        body: the form of a create, in which %s is the plant.
-        file: that it stores into.
+        name: its name in the table.
+        program: the program that must be installed; otherwise the server is left out.
+        prepare: creates the empty database in a folder, and returns the token.
+        command: returns the command that starts it, for a folder, a port and the token.
+        versions: returns the versions of its packages, as text.
+        setting: its configuration, as text.
+        target: the path of creates.
+        body: the body of a create, in which %s stands for the plant.
+        file: the file in which it stores plants.
 
     """
 
@@ -45,7 +45,7 @@ class Peer:
 
     @contextlib.contextmanager
     def serving(self) -> Iterator[tuple[Server, Path]]:
-        """Run it on an empty database, in a folder of its own, until the block ends."""
+        """Run it on an empty database in its own folder until the block ends."""
         with tempfile.TemporaryDirectory() as name:
             folder, port = Path(name), free_port()
             token = self.prepare(folder)
@@ -53,7 +53,7 @@ class Peer:
                 yield server, folder
 
     def stored(self, folder: Path) -> set[int]:
-        """Return the ids that its file has, once it is gone."""
+        """Return the ids in its file; call this after the server has ended."""
         file = folder / self.file
         if file.suffix == ".json":
             return {plant["id"] for plant in json.loads(file.read_text(encoding="utf-8"))["plants"]}
@@ -62,12 +62,12 @@ class Peer:
 
 
 def any_token(_folder: Path) -> str:
-    """Return a token for those that are told theirs when they start."""
+    """Return a token for servers that get their token at the start."""
     return secrets.token_hex()
 
 
 def make_table(file: Path) -> None:
-    """Make the table for those that serve one that is there; they leave the journal as it is."""
+    """Create the table, for servers that need an existing one and keep its journal mode."""
     with contextlib.closing(sqlite3.connect(file)) as connection:
         connection.execute("PRAGMA journal_mode = WAL")
         connection.execute(
@@ -76,5 +76,5 @@ def make_table(file: Path) -> None:
 
 
 def said(*command: str) -> str:
-    """Run a program, and return what it says."""
+    """Run a program and return its output."""
     return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()

@@ -1,8 +1,8 @@
-"""How fast are durable creates, beside what one would run otherwise, and what does a 2xx say there?
+"""How fast are durable creates, compared with alternatives, and what does a 2xx mean in each?
 
-One plant a request, with a bearer token, over 64 connections that stay open. Rounds are
-interleaved, every server starts on an empty database, and each ratio is the median of the
-ratios of the rounds. `make bench-peers` installs what is measured.
+Each request stores one plant, with a bearer token, over 64 persistent connections. The servers are
+measured alternately, each starts on an empty database, and each ratio is the median of the
+ratios of the rounds. `make bench-peers` installs the alternatives.
 """
 
 import sys
@@ -24,7 +24,7 @@ CONNECTIONS = 64
 
 @dataclass
 class Seen:
-    """What was seen of a peer."""
+    """The measurements of a server."""
 
     loads: list[Load] = field(default_factory=list)
     mib: list[float] = field(default_factory=list)
@@ -36,7 +36,7 @@ class Seen:
 
 @dataclass(frozen=True)
 class Promise:
-    """What a peer's answers are worth."""
+    """What the responses of a server mean."""
 
     kills: Kills
     syncs: Syncs | None
@@ -45,7 +45,7 @@ class Promise:
 
     @property
     def kept(self) -> bool:
-        """Whether each answer waited for the disk, as far as was looked."""
+        """Whether each response waited for the disk, as far as this was measured."""
         return not self.kills.lost and (self.syncs is None or self.syncs.least > 0)
 
 
@@ -90,7 +90,7 @@ def promises(promised: dict[Peer, Promise]) -> str:
         [
             peer.name,
             _waited(its.syncs),
-            "not looked at" if its.syncs is None else f"{its.syncs.median:g}",
+            "not measured" if its.syncs is None else f"{its.syncs.median:g}",
             f"{its.kills.acknowledged:,}",
             f"{its.kills.lost:,}",
             str(its.conflict),
@@ -110,13 +110,13 @@ def promises(promised: dict[Peer, Promise]) -> str:
 
 def _waited(its: Syncs | None) -> str:
     if its is None:
-        return "not looked at"
+        return "not measured"
     return "yes" if its.least else "**no**"
 
 
 def notes(here: list[Peer], missing: list[Peer]) -> str:
-    lines = [f"- {peer.name}: {peer.versions()}. Set: {peer.setting}." for peer in here]
-    lines += [f"- {peer.name} was left out: its program is not installed here." for peer in missing]
+    lines = [f"- {peer.name}: {peer.versions()}. Settings: {peer.setting}." for peer in here]
+    lines += [f"- {peer.name} was left out: its program is not installed." for peer in missing]
     return "\n".join(lines)
 
 
@@ -147,25 +147,27 @@ def main() -> None:
     for number in range(1, ROUNDS + 1):
         for peer in here:
             measure(peer, seen[peer], number)
-    text = f"""# Creates, beside what one would run otherwise
+    text = f"""# Creates, compared with alternatives
 
 ![Creates a second of each server](peers.svg)
 
 {speeds(seen)}
 
-{CONNECTIONS} connections, {ROUNDS} rounds of {SECONDS} seconds, one process that serves each.
-Medians, and for the ratios the least and the most beside. MiB is the memory at the end of the
-load: PSS of all its processes, so that what they share is counted once. Failed are answers
-of 400 and above, and those that took more than two seconds.
+Each server was one process, measured with {CONNECTIONS} connections in {ROUNDS} rounds of
+{SECONDS} seconds. The figures are medians; the ratios also show the minimum and the maximum. MiB is
+the memory at the end of the load: the PSS of all processes of the server, which counts shared
+memory once. Failed requests got a status of 400 or above, or took more than two seconds.
 
 {promises(promised)}
 
-A sync is `fsync`, `fdatasync`, `msync` or `sync_file_range` of a file of the database, begun
-after the request was sent and done before its answer was read: {CREATES} creates, one after
-another. Lost is what had been acknowledged on eight connections and was not in the file after
-{len(KILL_AFTER_SECONDS)} times `kill -9`; it is no measure of speed. A kill takes only what the
-kernel had not been given; a power cut takes what was not synced, too. The last columns are the
-answers to another plant with a stored id, and to a create with a wrong token.
+A sync is `fsync`, `fdatasync`, `msync` or `sync_file_range` of a file of the database. It counts if
+it began after the request was sent and ended before the response was read. This was measured with
+{CREATES} creates, one after another. Acknowledged and lost are plants: eight connections created
+plants, and the server was killed {len(KILL_AFTER_SECONDS)} times with `kill -9`. A lost plant was
+acknowledged, but was not in the file afterwards. These two figures do not measure speed. A kill
+loses only data that the kernel had not yet received; a power failure also loses data that was not
+synced. The last two columns are the statuses for another plant with a stored id, and for a create
+with a wrong token.
 
 {notes(here, missing)}"""
     write_result("peers", text)

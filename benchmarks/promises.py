@@ -1,8 +1,8 @@
-"""What does a 2xx promise: does the plant outlive a kill, and did a sync come before it?
+"""What does a 2xx mean: does the plant survive a kill, and was it synced before the response?
 
-A killed server loses what it had not yet given to the kernel. What the kernel had
-not yet given to the disk goes when the power does, which no kill shows; so the
-system calls are looked at too.
+A killed server loses only data that it had not yet passed to the kernel. A power failure also
+loses data that the kernel had not yet written to the disk. A kill does not show this, so the
+system calls are examined too.
 """
 
 import contextlib
@@ -26,14 +26,14 @@ from peer import Peer
 KILL_AFTER_SECONDS = (1.0, 1.4, 1.9)
 CONNECTIONS = 8
 CREATES = 50
-# A sync that comes after its answer has to fall into this pause, not into the next create.
+# A sync after the response must happen in this pause, and not during the next create.
 PAUSE_SECONDS = 0.02
 SYNCS = "fsync,fdatasync,msync,sync_file_range"
 
 
 @dataclass(frozen=True)
 class Kills:
-    """What was acknowledged before the kills, and what of it was gone after."""
+    """How many plants were acknowledged before the kills, and how many of them were lost."""
 
     acknowledged: int
     lost: int
@@ -41,7 +41,7 @@ class Kills:
 
 @dataclass(frozen=True)
 class Syncs:
-    """How many syncs came between a request and its answer."""
+    """How many syncs happened between a request and its response."""
 
     least: int
     median: float
@@ -56,7 +56,7 @@ class Client:
         self._token = server.token
 
     def create(self, plant: int, token: str | None = None, tag: str = "Abies") -> int:
-        """Create a plant, and return the status once the answer is read."""
+        """Create a plant, read the response and return its status."""
         record = {"id": plant, "name": f"Abies balsamea (L.) Mill. {plant}", "tag": tag}
         headers = {
             "Authorization": f"Bearer {self._token if token is None else token}",
@@ -70,15 +70,15 @@ class Client:
 
 
 def refusals(peer: Peer) -> tuple[int, int]:
-    """Return what is answered to another plant with a stored id, and to a wrong token."""
+    """Return the statuses for another plant with a stored id, and for a wrong token."""
     with peer.serving() as (server, _):
         _must_succeed(Client(peer, server).create(1))
-        # Each on its own connection: some servers hang up after an error.
+        # Each uses its own connection: some servers close the connection after an error.
         return Client(peer, server).create(1, tag="Picea"), Client(peer, server).create(2, "wrong")
 
 
 def kills(peer: Peer) -> Kills:
-    """Kill the server in the midst of creates, and look for those that it acknowledged."""
+    """Kill the server during creates, and look for the plants that it acknowledged."""
     seen = [_kill(peer, seconds) for seconds in KILL_AFTER_SECONDS]
     return Kills(sum(kill.acknowledged for kill in seen), sum(kill.lost for kill in seen))
 
@@ -110,7 +110,7 @@ def _kill(peer: Peer, after_seconds: float) -> Kills:
 
 
 def syncs(peer: Peer) -> Syncs | None:
-    """Count the syncs between request and answer, one create at a time; None without strace."""
+    """Count the syncs between request and response, one create at a time; None without strace."""
     if shutil.which("strace") is None:
         return None
     with peer.serving() as (server, folder):
@@ -144,11 +144,11 @@ def _tracing(server: Server, into: Path) -> Iterator[None]:
         try:
             yield
         finally:
-            _kill_all(server)  # strace ends when nothing is left to look at
+            _kill_all(server)  # strace ends when all traced processes have ended
 
 
 def _done(trace: str, folder: Path) -> Iterator[tuple[float, float]]:
-    """Find when each sync of a file in the folder began and ended."""
+    """Yield when each sync of a file in the folder began and ended."""
     whole = re.compile(r"(\d+) +([\d.]+) (?:\w+\((.*)\)|<\.\.\. \w+ resumed>.*) += 0 <([\d.]+)>")
     begun = re.compile(r"(\d+) +[\d.]+ \w+\((.*) <unfinished \.\.\.>")
     waiting: dict[str, str] = {}
@@ -167,17 +167,17 @@ def _kill_all(server: Server) -> None:
 
 
 def tree(pid: int) -> list[int]:
-    """Return a process and all that it has started, itself first."""
+    """Return the ids of a process and of all its descendants; the process is first."""
     pids = [pid]
     for task in Path(f"/proc/{pid}/task").iterdir():
-        with contextlib.suppress(OSError):  # a thread that is gone since
+        with contextlib.suppress(OSError):  # the thread has ended since
             for child in (task / "children").read_text(encoding="ascii").split():
                 pids += tree(int(child))
     return pids
 
 
 def resident_mib(server: Server) -> float:
-    """Return the memory of the server's processes, what they share counted once, in MiB."""
+    """Return the memory of the server's processes in MiB; shared memory counts once."""
     kib = 0
     for pid in tree(server.process.pid):
         rollup = Path(f"/proc/{pid}/smaps_rollup").read_text(encoding="ascii")

@@ -1,4 +1,4 @@
-"""The servers that are written in Python, ours among them."""
+"""The compared servers that are written in Python, including ours."""
 
 import secrets
 import sys
@@ -9,7 +9,7 @@ from pathlib import Path
 from harness import HERE, make_token, plantstore, script
 from peer import APPS, DATABASE, Peer, any_token, make_table, said
 
-# They have an environment of their own, so that their packages do not mix with ours.
+# The other servers have their own environment, so their packages do not affect ours.
 PYTHON = HERE.parent / ".venv-peers" / "bin" / "python"
 
 
@@ -59,7 +59,7 @@ PLANTSTORE = Peer(
     lambda folder: make_token(folder / DATABASE),
     lambda folder, port, _token: plantstore(folder / DATABASE, port),
     _ours("plantstore", "falcon", "apsw", "uvicorn"),
-    "as it comes",
+    "default",
 )
 
 FASTAPI = Peer(
@@ -86,8 +86,8 @@ DJANGO = Peer(
     any_token,
     _django,
     _theirs("django-ninja", "django", "gunicorn"),
-    "Django's ORM, lasting connections, four threads of gunicorn, which served it faster than"
-    " uvicorn did; WAL, `synchronous = FULL` by `init_command`",
+    "Django's ORM, persistent connections, four gunicorn threads, which were faster than"
+    " uvicorn; WAL, `synchronous = FULL` by `init_command`",
 )
 
 DATASETTE = Peer(
@@ -96,8 +96,8 @@ DATASETTE = Peer(
     _prepare_datasette,
     _datasette,
     _theirs("datasette", "uvicorn"),
-    "its JSON write API with a signed token, one row a request; WAL, `synchronous` as SQLite has"
-    " it, which is FULL",
+    "its JSON write API with a signed token, one row per request; WAL, `synchronous` at SQLite's"
+    " default, which is FULL",
     target=f"/{Path(DATABASE).stem}/plants/-/insert",
     body='{"row":%s}',
 )

@@ -1,9 +1,9 @@
 """What do random ids cost, when ten million plants with random ids are stored?
 
-Ids that follow each other touch a few pages at the end of the B-tree; random ones
-touch a page each, and each page is written to the log, and once more into the
-database. The database is made by SQL, with ids spread evenly over the range that
-the load takes its own from. Rounds are interleaved, as in creates.py.
+Consecutive ids change a few pages at the end of the B-tree. Each random id changes a page
+of its own, and each page is written to the log and later to the database. SQL fills the
+database, with ids spread evenly over the range of the random ids. The cases are measured
+alternately, as in creates.py.
 """
 
 import tempfile
@@ -25,7 +25,7 @@ from harness import (
 )
 
 PLANTS = 10_000_000
-IDS_MAX = 2**52  # requests.lua's
+IDS_MAX = 2**52  # as in requests.lua
 ROUNDS = 3
 SECONDS = 5
 CONNECTIONS = 64

@@ -1,7 +1,7 @@
-"""What do reads cost, when ten million plants are stored, and what do creates cost beside them?
+"""How fast are reads when ten million plants are stored, and how fast are creates beside them?
 
-Servers run side by side and are loaded in turns, so that what slows the machine slows
-each of them; ratios are medians of the ratios of the rounds.
+The servers run at the same time and are loaded alternately, so variations of the machine affect
+all of them. The ratios are medians of the ratios of the rounds.
 """
 
 import contextlib
@@ -35,7 +35,7 @@ TICKS = os.sysconf("SC_CLK_TCK")
 
 
 def cpu_seconds(server: Server) -> float:
-    """Return the CPU time that a server has taken so far."""
+    """Return the CPU time that a server has used so far."""
     fields = Path(f"/proc/{server.process.pid}/stat").read_text(encoding="ascii").split()
     return (int(fields[13]) + int(fields[14])) / TICKS
 
@@ -70,7 +70,7 @@ def reads(servers: dict[str, Server]) -> tuple[list[list[str]], list[list[str]]]
     few, many, noop, one = loads.values()
     figures = [
         ["pages/s at 10 million plants ÷ at 1,000", spread(ratio(many, few)), "≥ 0.7"],
-        ["GET /plants/{id}/s ÷ no-op handler", spread(ratio(one, noop)), "≥ 0.5"],
+        ["GET /plants/{id} per second ÷ no-op handler", spread(ratio(one, noop)), "≥ 0.5"],
     ]
     return figures, [row(name, seen) for name, seen in loads.items()]
 
@@ -90,20 +90,20 @@ def creates_beside(server: Server) -> tuple[list[list[str]], list[list[str]]]:
         shares.append(page_cpu * pages[-1].rate)
     figures = [
         [
-            "creates/s while 16 connections list ÷ creates/s alone",
+            "creates/s beside 16 listing connections ÷ creates/s alone",
             spread(ratio(beside, alone)),
             "-",
         ],
-        ["CPU that the listing takes then, in cores", spread(shares), "-"],
+        ["CPU of the listings meanwhile, in cores", spread(shares), "-"],
         [
-            "longest wait of a create meanwhile, ms",
+            "longest latency of a create meanwhile, ms",
             f"{max(load.max_ms for load in beside):.1f}",
             "≤ 100",
         ],
     ]
     return figures, [
         row("creates alone", alone),
-        row("creates while 16 list", beside),
+        row("creates beside 16 listing connections", beside),
         row("pages, 16 connections, alone", pages_alone),
         row("pages, 16 connections, beside creates", pages),
     ]
@@ -124,12 +124,15 @@ def main() -> None:
             servers[name] = stack.enter_context(running(command, port, token))
         figures, rows = reads(servers)
         more_figures, more_rows = creates_beside(servers["many"])
-        resident = f"{servers['many'].resident_mib():.0f} MiB resident at the end"
+        resident = f"{servers['many'].resident_mib():.0f} MiB of resident memory at the end"
     ratios = table(["figure", "measured", "bar"], figures + more_figures)
     absolute = table(
-        ["load", "a second", "p50 ms", "p99 ms", "longest ms", "failed"], rows + more_rows
+        ["load", "per second", "p50 ms", "p99 ms", "longest ms", "failed"], rows + more_rows
     )
-    about = f"{CONNECTIONS} connections, pages of 100 after a random id; {resident}."
+    about = (
+        f"{CONNECTIONS} connections unless stated; pages of 100 plants after a random id;"
+        f" {resident}."
+    )
     write_result("reads", f"# Reads\n\n{ratios}\n\n{absolute}\n\n{about}")
 
 

@@ -1,14 +1,14 @@
-"""Clients that hold connections: slow_clients.py KIND PORT TOKEN COUNT SECONDS.
+"""Slow clients: slow_clients.py KIND PORT TOKEN COUNT SECONDS.
 
-Each does as little as its kind does, and connects anew when it is hung up on:
+Each client behaves as its kind says, and connects again when the server closes its connection:
 
     silent   sends nothing
-    head     sends a head, a byte a second
-    body     sends a whole head, and a byte of the body a second
-    reading  asks for a large page, and takes a kilobyte of it a second
+    head     sends a head, one byte per second
+    body     sends a whole head, then one byte of the body per second
+    reading  requests a large page, and reads one kilobyte of it per second
 
-In the end it prints how many connections it had open, at the median of the seconds, and
-how many it was hung up on.
+At the end it prints the number of open connections, as the median over the seconds, and the
+number of connections that the server closed.
 """
 
 import asyncio
@@ -38,7 +38,7 @@ class Slow:
         self.lost = 0
 
     async def hold(self, until: float) -> None:
-        """Hold one connection after the other."""
+        """Keep one connection open; open another when it is closed."""
         loop = asyncio.get_running_loop()
         while time.monotonic() < until:
             with contextlib.suppress(OSError), socket.socket() as connection:
@@ -56,7 +56,7 @@ class Slow:
     async def be_slow(
         self, loop: asyncio.AbstractEventLoop, connection: socket.socket, until: float
     ) -> None:
-        """Return when the server hangs up."""
+        """Return when the server closes the connection."""
         sent = 0
         if self.kind == "body":
             await loop.sock_sendall(connection, self.post)

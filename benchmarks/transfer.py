@@ -1,12 +1,11 @@
-"""How fast does `plantstore import` take a file in, beside the sqlite3 shell and sqlite-utils?
+"""How fast is `plantstore import`, compared with the sqlite3 shell and sqlite-utils?
 
     python benchmarks/transfer.py [plants.csv ...]
 
-One million generated plants, and any files that are named, are imported into the same
-empty table by each program in turn: the schema of this service, its index, and its
-write-ahead log. The shell and sqlite-utils check nothing, and store an empty tag where
-this service stores none. Then ten million plants are exported, and the memory that it
-takes is read.
+Each program in turn imports one million generated plants, and each file that is named, into the
+same kind of empty table: with the schema, the index and the write-ahead log of this service. The
+shell and sqlite-utils validate nothing, and they store an empty tag where this service stores no
+tag. Then ten million plants are exported, and the memory of the export is measured.
 """
 
 import csv
@@ -69,7 +68,7 @@ def measure(program: str, folder: Path, file: Path, expected: int) -> float:
 
 
 def start(program: str) -> float:
-    """Return the seconds that a program takes to start and to say its version."""
+    """Return the seconds that a program takes to start and print its version."""
     words = command(program, Path("plants.db"), Path("plants.csv"))
     version = [words[0], *(["-m", "plantstore"] if "-m" in words else []), "--version"]
     began = time.perf_counter()
@@ -104,7 +103,7 @@ def main(files: list[Path]) -> None:
         began = time.perf_counter()
         mib = peak_mib("export", str(folder / "full.csv"), "--database", f"sqlite:///{full}")
         seconds = time.perf_counter() - began
-    speeds = table(["plants", "rate", "measured", "bar", "both"], rows)
+    speeds = table(["plants", "ratio of rates", "measured", "bar", "times of both"], rows)
     starts = ", ".join(
         f"{program} {median([start(program) for _ in range(5)]):.2f} s" for program in PROGRAMS
     )
@@ -112,10 +111,13 @@ def main(files: list[Path]) -> None:
         ["figure", "measured", "bar"],
         [
             [f"peak memory of an export of {EXPORTED:,} plants", f"{mib:.0f} MiB", "≤ 150 MB"],
-            ["plants exported a second", f"{EXPORTED / seconds:,.0f}", "-"],
+            ["plants exported per second", f"{EXPORTED / seconds:,.0f}", "-"],
         ],
     )
-    about = f"Of this, to start and to say its version alone takes: {starts}."
+    about = (
+        "These times include the start of the program. Only to start and print the version takes: "
+        f"{starts}."
+    )
     write_result("transfer", f"# Import and export\n\n{speeds}\n\n{about}\n\n{memory}")
 
 

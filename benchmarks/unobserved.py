@@ -1,4 +1,4 @@
-"""The service without what it tells: no metrics, no log, no record of each answer."""
+"""The service without observers: no metrics, no log, and no event for each response."""
 
 import sys
 
@@ -13,7 +13,7 @@ from plantstore.writer import GroupCommit
 
 
 class _Untold(Exchange):
-    """Serves as the service does, and tells of no answer."""
+    """Serves as the service does, but reports no response to observers."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":

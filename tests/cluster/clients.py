@@ -1,4 +1,4 @@
-"""Clients of the instances of a service: those that change plants, and those that read them."""
+"""Clients that change and read plants on the instances of a service."""
 
 import http.client
 import itertools
@@ -11,12 +11,12 @@ from cluster.ledger import CREATED, DELETED, Event, Ledger, plant, version_of, v
 from plantstore.plants import NewPlant
 from support.service import Answer, Client
 
-# For each instance.
+# Numbers of clients for each instance.
 WRITERS = 8
 READERS = 2
 
-# What a client waits before it sends again what failed, and between two requests, so that the
-# cluster keeps a part of the processors.
+# The pause of a client before it retries a failed request, and between two requests, so that the
+# clients do not use all of the CPU time.
 RETRY_SECONDS = 0.05
 PACE_SECONDS = 0.005
 
@@ -24,7 +24,7 @@ IDS_PER_CLIENT = 10_000_000
 
 
 class Clients:
-    """Clients of several instances, each on a port that stays, until the block ends."""
+    """Clients of several instances, each on a fixed port, that run until the block ends."""
 
     def __init__(self, ports: list[int], token: str) -> None:
         self.ledger = Ledger()
@@ -43,14 +43,14 @@ class Clients:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Send no more, and wait for the answers to what was sent."""
+        """Stop sending, and wait for the remaining responses."""
         self._is_over.set()
         for thread in self._threads:
             thread.join(60)
             assert not thread.is_alive()
 
     def wait_for_changes(self, seconds: float = 60) -> bool:
-        """Wait until each instance acknowledges a change that begins from now on."""
+        """Wait until each instance acknowledges a change that began after this call."""
         return self.ledger.wait_for_each(self.instances, time.monotonic(), seconds)
 
     def _write(self, instance: int, client: Client, number: int) -> None:
@@ -62,7 +62,7 @@ class Clients:
                 self._change(instance, client, id_, version)
 
     def _change(self, instance: int, client: Client, id_: int, version: int) -> None:
-        """Send a change again and again until it is done, or the load is over."""
+        """Send a change repeatedly until it is acknowledged, or the load is over."""
         self.ledger.sent[id_] = version
         good = {200} if version != DELETED else {204}
         while True:
@@ -77,7 +77,7 @@ class Clients:
                 self.ledger.unexpected[f"{status} to version {version}"] += 1
                 return
             if version == DELETED:
-                good = {204, 404}  # one that failed may have been made
+                good = {204, 404}  # an attempt that failed may have deleted it
             if self._is_over.wait(RETRY_SECONDS):
                 return
 
@@ -91,11 +91,11 @@ class Clients:
             return client.send_record("PUT", f"/plants/{id_}", wanted.name, wanted.tag)
         except (OSError, http.client.HTTPException) as error:
             self.ledger.broken[type(error).__name__] += 1
-            client.close()  # and opens it again with the next request
+            client.close()  # the next request opens it again
             return None
 
     def _read(self, instance: int, client: Client, number: int) -> None:
-        """Ask for plants that were acknowledged just now, by whichever instance."""
+        """Read plants that were acknowledged recently, by any instance."""
         chance = random.Random(number)
         ledger = self.ledger
         while not self._is_over.wait(PACE_SECONDS):

@@ -1,4 +1,4 @@
-"""A cluster of three nodes with Patroni and etcd, on loopback, from what docs/cluster.md shows."""
+"""A cluster of three nodes with Patroni and etcd, on loopback, as docs/cluster.md configures it."""
 
 import contextlib
 import json
@@ -17,14 +17,14 @@ from support.postgres import Programs, execute, programs, wait_until
 
 NAMES = ("one", "two", "three")
 
-# How long a cluster may take to come into being, or to become whole again.
+# How long a cluster may take to start, or to become complete again.
 WHOLE_SECONDS = 180
 
 
 def free_port() -> int:
-    """Return a port that nobody listens on, and that no outgoing connection takes.
+    """Return a free port outside the range of outgoing connections.
 
-    A node is down for a while, and its port must be free when it comes back.
+    While a node is down, its port must stay free.
     """
     while True:
         port = random.randrange(20_000, 30_000)
@@ -33,7 +33,7 @@ def free_port() -> int:
 
 
 class Cluster:
-    """Three nodes, and the etcd that tells them who leads."""
+    """Three nodes, and the etcd in which they elect the leader."""
 
     def __init__(self, programs: Programs, etcd: Process, nodes: list[Node], url: str) -> None:
         self.folder = programs.folder
@@ -42,7 +42,7 @@ class Cluster:
         self._url = url
 
     def leader(self) -> Node:
-        """Return the node that leads, as its Patroni says, once there is one."""
+        """Wait for a leader, and return the node whose Patroni reports that it leads."""
         return _first_leader(self.nodes)
 
     def standbys(self) -> list[Node]:
@@ -50,15 +50,15 @@ class Cluster:
         return [node for node in self.nodes if node is not leader]
 
     def wait_for_leader(self, *, other_than: Node) -> Node:
-        """Return the node that leads in the place of another one, once it takes writes."""
+        """Wait until another node leads and accepts writes, and return it."""
         leader = _first_leader([node for node in self.nodes if node is not other_than])
-        # Patroni says that it leads while it is still being promoted.
+        # Patroni already reports a leader while its promotion is in progress.
         is_standby = "SELECT pg_is_in_recovery()"
         wait_until(lambda: execute(self.url_of(leader.port), is_standby) == [(False,)])
         return leader
 
     def url(self, *, first: Node) -> str:
-        """Return the URL of the page with the hosts in an order that begins with one of them."""
+        """Return the URL of the page, with the given node as the first host."""
         nodes = [first, *(node for node in self.nodes if node is not first)]
         return self.url_of(*(node.port for node in nodes))
 
@@ -67,22 +67,22 @@ class Cluster:
         return re.sub(r"@.*?/", f"@{hosts}/", self._url)
 
     def execute(self, statement: str) -> list[Any]:
-        """Run a statement on the primary, in the database of the service."""
+        """Run a statement on the primary, in the database of the service, and return its rows."""
         return execute(self.url_of(self.leader().port), statement)
 
     def configure(self, **settings: Any) -> None:
-        """Change what Patroni keeps in etcd."""
+        """Change the configuration that Patroni keeps in etcd."""
         status, said = self.leader().ask("PATCH", "/config", settings)
         assert status == 200, said
 
     def switch_over(self) -> None:
-        """Hand the lead over to the synchronous standby, as an operator does."""
+        """Switch over to a standby, as an operator does."""
         leader = self.leader()
         status, said = leader.ask("POST", "/switchover", {"leader": leader.name}, seconds=60)
         assert status == 200, said
 
     def wait_until_whole(self) -> None:
-        """Return when all nodes are in the cluster, and commits wait for one of the standbys."""
+        """Wait until all nodes are in the cluster, and commits wait for a standby."""
         for node in self.nodes:
             node.revive()
         wait_until(self._is_whole, WHOLE_SECONDS)
@@ -123,7 +123,7 @@ def running_cluster() -> Iterator[Cluster]:
         ports |= dict.fromkeys((f"etcd-{name}:2379" for name in NAMES), etcd_port)
         etcd = stack.enter_context(_etcd(found, etcd_port))
         nodes = [Node(found, name, ports) for name in NAMES]
-        # The first one to come makes the cluster, and the others copy it.
+        # The first node creates the cluster, and the others copy it.
         for node in nodes:
             stack.enter_context(node)
             wait_until(lambda: any(node.is_leader() for node in nodes), WHOLE_SECONDS)
@@ -151,7 +151,7 @@ def _url() -> str:
 
 
 def _make_database(cluster: Cluster) -> None:
-    """Make the role and the database of the page."""
+    """Create the role and the database of the page."""
     user = re.search(r"superuser: {username: (\S+), password: (\S+)}", block("patroni.yml"))
     assert user is not None
     url = f"postgresql://{user[1]}:{user[2]}@127.0.0.1:{cluster.leader().port}/postgres"

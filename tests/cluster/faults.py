@@ -1,7 +1,8 @@
-"""What happens to a cluster. Each fault ends its `yield` by healing what is still broken.
+"""Faults of a cluster.
 
-Before the `yield` the fault happens, and another node leads if one is to. There the clients
-are watched: their changes must go on, and what they read must be up to date.
+Before its `yield`, each fault breaks something, and waits until another node leads if one is to be
+promoted. At the `yield`, the clients are observed: their changes must be acknowledged again, and
+their reads must be current. After the `yield`, the fault repairs what is still broken.
 """
 
 import time
@@ -17,17 +18,17 @@ from support.service import Service
 
 TTL_SECONDS = 20
 
-# What is away for a while stays away for so long.
+# How long components are unavailable: a short time, and longer than the TTL.
 AWAY_SECONDS = 10
 BEYOND_TTL_SECONDS = TTL_SECONDS + 10
 
-# How long the service goes on with what is left before that is lost, too.
+# How long the service continues on the primary alone before its disk is lost too.
 ALONE_SECONDS = 5
 
 
 @dataclass(frozen=True)
 class Scene:
-    """What a fault happens to."""
+    """The cluster and the service to which a fault happens."""
 
     cluster: Cluster
     services: list[Service]
@@ -56,7 +57,7 @@ def primary_killed(scene: Scene) -> Iterator[None]:
 
 @contextmanager
 def patroni_killed(scene: Scene) -> Iterator[None]:
-    """Leave the primary alone, with nobody who would tell it that another one is promoted."""
+    """Kill only Patroni, so that the old primary does not learn of the promotion."""
     old = scene.cluster.leader()
     old.patroni.kill()
     scene.cluster.wait_for_leader(other_than=old)
@@ -110,7 +111,7 @@ def etcd_away(scene: Scene) -> Iterator[None]:
 
 @contextmanager
 def nodes_restarted(scene: Scene) -> Iterator[None]:
-    """Restart the standbys, then hand the lead over, then restart the last one."""
+    """Restart the standbys, then switch over, then restart the last node."""
     cluster = scene.cluster
     last = cluster.leader()
     for node in cluster.standbys():
@@ -133,9 +134,9 @@ def instances_restarted(scene: Scene) -> Iterator[None]:
 
 @contextmanager
 def disk_lost(scene: Scene) -> Iterator[None]:
-    """Kill both standbys, and take the disk of the primary away a while later.
+    """Kill both standbys, and delete the data of the primary some seconds later.
 
-    The heir is the standby that is killed last: it has all that was acknowledged.
+    The heir is the standby that is killed last. It has all acknowledged commits.
     """
     cluster = scene.cluster
     old = cluster.leader()
@@ -147,7 +148,7 @@ def disk_lost(scene: Scene) -> Iterator[None]:
     old.lose_disk()
     for node in (heir, other):
         node.revive()
-    # Patroni promotes nobody by itself who may lack something; an operator has to.
+    # Patroni does not promote a standby that may lack commits; an operator has to do it.
     failover = {"candidate": heir.name}
     wait_until(
         lambda: heir.is_leader() or _is_done(heir.ask("POST", "/failover", failover, seconds=60))
@@ -164,10 +165,10 @@ def _is_done(answer: Any) -> bool:
 
 @dataclass(frozen=True)
 class Fault:
-    """A fault, by its name, and what it happens to.
+    """A fault, with its name and the configuration of its rounds.
 
-    `leader_first` tells which host comes first in the URL: the leader, or the standby that is
-    promoted in its place. If it is None, the rounds differ.
+    `leader_first` says which host is first in the URL: the leader, or the standby that is promoted.
+    If it is None, it differs between the rounds.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""What may stand between the service and the nodes, as docs/cluster.md configures it."""
+"""Proxies between the service and the nodes, as docs/cluster.md configures them."""
 
 import contextlib
 import re
@@ -15,7 +15,7 @@ from support.postgres import execute, wait_until
 
 @contextlib.contextmanager
 def haproxy(cluster: Cluster) -> Iterator[str]:
-    """Run HAProxy with Patroni's health checks; give the URL behind it."""
+    """Run HAProxy with Patroni's health checks; give the URL that leads through it."""
     port = free_port()
     text = block("haproxy.cfg").replace("127.0.0.1:5000", f"127.0.0.1:{port}")
     for node in cluster.nodes:
@@ -33,7 +33,7 @@ def haproxy(cluster: Cluster) -> Iterator[str]:
 
 @contextlib.contextmanager
 def pgbouncer(cluster: Cluster) -> Iterator[str]:
-    """Run PgBouncer before HAProxy; give the URL behind it."""
+    """Run PgBouncer in front of HAProxy; give the URL that leads through both."""
     with haproxy(cluster) as behind:
         port = free_port()
         role = re.search(r"//(\w+):([^@]+)@127\.0\.0\.1:(\d+)/", behind)
@@ -53,9 +53,9 @@ def pgbouncer(cluster: Cluster) -> Iterator[str]:
 
 
 def _leads_to_primary(url: str) -> bool:
-    """Tell whether connections reach the primary alone.
+    """Return whether all connections reach the primary.
 
-    HAProxy takes turns among servers, and takes each for good until it is checked.
+    HAProxy uses the servers in turn, and considers each healthy until its first check.
     """
     is_standby = "SELECT pg_is_in_recovery()"
     try:

@@ -1,8 +1,8 @@
-"""What clients did to a service in a cluster, and what was told them about it.
+"""What clients sent to a service in a cluster, and what the service acknowledged.
 
-A plant lives through versions, in their order: it is created, perhaps replaced, and perhaps
-deleted, by one client, which sends a change again until it is done. So whoever reads a plant
-must find the version that was acknowledged before, or a later one that was sent.
+A plant has versions, in this order: one client creates it, perhaps replaces it, and perhaps
+deletes it. The client sends each change until it is acknowledged. So a read must return the
+version that was acknowledged before the read, or a later version that was sent.
 """
 
 import itertools
@@ -15,12 +15,12 @@ from plantstore.plants import NewPlant
 
 CREATED, REPLACED, DELETED = 1, 2, 3
 
-# Plants that are read: those that were acknowledged last.
+# The number of plants that are read: the ones that were acknowledged last.
 RECENT_PLANTS = 200
 
 
 class Event(NamedTuple):
-    """A request: by which instance it was answered, and when it began and ended."""
+    """A request: the instance that answered it, and when it began and ended."""
 
     instance: int
     began: float
@@ -28,7 +28,7 @@ class Event(NamedTuple):
 
 
 def versions(id_: int) -> Sequence[int]:
-    """Return the versions that a plant lives through: most are only created."""
+    """Return the versions of a plant: most plants are only created."""
     if id_ % 8:
         return [CREATED]
     return [CREATED, REPLACED] if id_ % 16 else [CREATED, REPLACED, DELETED]
@@ -39,7 +39,7 @@ def plant(id_: int, version: int) -> NewPlant:
 
 
 class Ledger:
-    """What was sent and acknowledged, and what was wrong."""
+    """The changes that were sent and acknowledged, and the errors that were found."""
 
     def __init__(self) -> None:
         self.sent: dict[int, int] = {}
@@ -60,7 +60,7 @@ class Ledger:
             self._changed.notify_all()
 
     def wait_for_each(self, instances: Sequence[int], after: float, seconds: float) -> bool:
-        """Wait for an acknowledged change by each instance that began after a time."""
+        """Wait until each instance has acknowledged a change that began after the given time."""
 
         def have_changed() -> bool:
             latest = {change.instance: change.began for change in self.changes[-2_000:]}
@@ -70,12 +70,12 @@ class Ledger:
             return self._changed.wait_for(have_changed, timeout=seconds)
 
     def is_stale(self, id_: int, least: int, version: int | None) -> bool:
-        """Tell whether a version that was read is older than what had been acknowledged.
+        """Return whether a version that was read is older than the acknowledged one.
 
         Args:
             id_: the plant.
-            least: the version that was acknowledged before it was asked for.
-            version: what was found; None if nothing was.
+            least: the version that was acknowledged before the read.
+            version: the version that was found; None if no plant was found.
 
         """
         if version is None:
@@ -83,7 +83,7 @@ class Ledger:
         return version < least
 
     def lost(self, stored: dict[int, NewPlant]) -> list[int]:
-        """Return the plants of which what is stored is older than what was acknowledged."""
+        """Return the plants whose stored version is older than the acknowledged one."""
         return [
             id_
             for id_, least in self.acknowledged.items()
@@ -91,7 +91,7 @@ class Ledger:
         ]
 
     def invented(self, stored: dict[int, NewPlant]) -> list[int]:
-        """Return the plants that are stored as nobody sent them."""
+        """Return the stored plants that no client sent in this form."""
         return [
             id_
             for id_, found in stored.items()
@@ -101,14 +101,14 @@ class Ledger:
         ]
 
     def seconds_without_change(self, instance: int, since: float, until: float) -> float:
-        """Return the longest time in which an instance acknowledged no change."""
+        """Return the longest time during which an instance acknowledged no change."""
         ends = [event.ended for event in self.changes if event.instance == instance]
         before = max((end for end in ends if end <= since), default=since)
         times = [before, *sorted(end for end in ends if since < end <= until), until]
         return max(later - earlier for earlier, later in itertools.pairwise(times))
 
     def stale_after_move(self, moved_at: float) -> int:
-        """Count the stale reads of instances whose own changes had moved to the new primary."""
+        """Count the stale reads of instances whose changes already went to the new primary."""
         moved: dict[int, float] = {}
         for event in self.changes:
             if event.began > moved_at:

@@ -1,4 +1,4 @@
-"""Nodes of a cluster: Patroni, and the PostgreSQL that it starts and watches."""
+"""Nodes of a cluster: Patroni, and the PostgreSQL that it starts and supervises."""
 
 import contextlib
 import http.client
@@ -14,19 +14,19 @@ from cluster.page import block, on_loopback
 from cluster.processes import Process, kill_all_in, send_to, working_in
 from support.postgres import Programs
 
-# What a node that is asked how it is may take to answer.
+# How long a node may take to answer a request.
 ANSWER_SECONDS = 2
 
-# Where the nodes archive their logs: a folder in that of the programs.
+# The folder of the archived logs, in the folder of the programs.
 ARCHIVE = "archive"
 
-# The ports on a machine of its own.
+# The ports that the page uses.
 POSTGRES_PORT = 5432
 REST_PORT = 8008
 
 
 class Node:
-    """A member of the cluster, with a folder of its own."""
+    """A member of the cluster, with its own folder."""
 
     def __init__(self, programs: Programs, name: str, ports: dict[str, int]) -> None:
         self.name = name
@@ -38,7 +38,7 @@ class Node:
         self.patroni = Process(programs.folder, name, sys.executable, "-m", "patroni", str(path))
 
     def _configuration(self, programs: Programs, ports: dict[str, int]) -> Any:
-        """Return the configuration of the page, with what is different on loopback."""
+        """Return the configuration of the page, adapted to loopback."""
         text = block("patroni.yml").replace("/srv/archive", str(programs.folder / ARCHIVE))
         page = yaml.safe_load(on_loopback(text, ports))
         page["name"] = self.name
@@ -67,7 +67,7 @@ class Node:
         self.kill()
 
     def ask(self, method: str, path: str, body: Any = None, seconds: float = ANSWER_SECONDS) -> Any:
-        """Ask Patroni; return the status and the text, or None if it does not answer."""
+        """Send a request to Patroni; return status and text, or None if it does not answer."""
         connection = http.client.HTTPConnection("127.0.0.1", self.rest_port, timeout=seconds)
         with (
             contextlib.closing(connection),
@@ -83,7 +83,7 @@ class Node:
         return answer is not None and answer[0] == 200
 
     def kill(self) -> None:
-        """Kill Patroni and PostgreSQL at once, Patroni first so that it starts nothing again."""
+        """Kill Patroni and PostgreSQL; Patroni first, so that it does not restart PostgreSQL."""
         self.patroni.kill()
         self.kill_postgres()
 
@@ -91,7 +91,7 @@ class Node:
         kill_all_in(self.data)
 
     def freeze(self) -> None:
-        """Stop all processes of the node where they are."""
+        """Suspend all processes of the node."""
         self.patroni.send(signal.SIGSTOP)
         send_to(working_in(self.data), signal.SIGSTOP)
 
@@ -100,12 +100,12 @@ class Node:
         self.patroni.send(signal.SIGCONT)
 
     def lose_disk(self) -> None:
-        """Kill the node, and take its data away."""
+        """Kill the node, and delete its data."""
         self.kill()
         shutil.rmtree(self.data)
 
     def revive(self) -> None:
-        """Start Patroni, which makes a standby of whatever is there."""
+        """Start Patroni, which makes the node a standby, whatever data it has."""
         if not self.patroni.is_running:
             self.patroni.kill()
             self.patroni.start()

@@ -1,4 +1,4 @@
-"""The configuration that docs/cluster.md shows, which the cluster of the tests is started from."""
+"""The configuration in docs/cluster.md, with which the cluster of the tests is started."""
 
 import re
 from pathlib import Path
@@ -7,7 +7,7 @@ PAGE = Path(__file__).parents[2] / "docs/cluster.md"
 
 
 def block(name: str) -> str:
-    """Return the block of the page whose first line names this file."""
+    """Return the fenced block of the page whose first line contains this file name."""
     text = PAGE.read_text(encoding="utf-8")
     blocks = re.findall(r"^```\w+\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
     [found] = [block for block in blocks if name in block.partition("\n")[0]]
@@ -16,14 +16,14 @@ def block(name: str) -> str:
 
 
 def on_loopback(text: str, ports: dict[str, int]) -> str:
-    """Replace each `host:port` of the page by the port of loopback that stands for it."""
+    """Replace each `host:port` of the page by the loopback port that is used instead."""
     for address, port in ports.items():
         text = re.sub(rf"(?<![\w-]){re.escape(address)}\b", f"127.0.0.1:{port}", text)
     return text
 
 
 def with_measured(text: str, measured: dict[str, list[str]]) -> str:
-    """Return the page with other figures in the last cells of the rows of these names."""
+    """Return the page with new figures in the last cells of the rows with these names."""
     lines = text.splitlines(keepends=True)
     for number, line in enumerate(lines):
         cells = [cell.strip() for cell in line.split("|")[1:-1]]

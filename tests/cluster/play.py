@@ -1,6 +1,6 @@
-"""Play rounds of faults on a cluster of PostgreSQL.
+"""Run rounds of faults on a PostgreSQL cluster.
 
-All of them leave benchmarks/results/cluster.md, and their figures in docs/cluster.md.
+A run of all faults writes benchmarks/results/cluster.md, and its figures into docs/cluster.md.
 """
 
 import argparse
@@ -19,36 +19,43 @@ from cluster.rounds import REVOKE_SECONDS_MAX, Result, knows_standbys_min, play
 from harness import table, write_result
 
 HEADER = [
-    *("fault", "rounds", "acknowledged", "lost", "stale reads", "of these after the move"),
-    *("longest time without a 200", "a revoked token is good for"),
+    *("fault", "rounds", "acknowledged", "lost", "stale reads", "stale reads after the move"),
+    *("longest time without a 200", "revoked token accepted for"),
 ]
 _TEXT = """\
 # Faults of a cluster
 
-Three nodes of PostgreSQL with Patroni, a synchronous standby, a TTL of 20 s and no watchdog; two
-instances of the service with the URL of all three; 16 connections that change plants, and four
-that ask for what either instance has just acknowledged.
+The cluster has three nodes of PostgreSQL with Patroni, a synchronous standby, a TTL of 20 s and no
+watchdog. Two instances of the service have the URL of all three nodes. 16 connections change
+plants, and four read plants that either instance has just acknowledged.
 
 {table}
 
 - lost: acknowledged changes that the primary does not have at the end of the round.
-- stale reads: a plant is missing, or older than what was acknowledged before it was asked for;
-  after the move: by an instance whose own changes went to the new primary before.
-- longest time without a 200: in which one of the instances acknowledged no change, in any round.
-- a revoked token is good for: since it was revoked on the new primary, while the fault lasts.
+- stale reads: the plant is missing, or it is older than the version that was acknowledged before
+  the read. After the move: stale reads by an instance whose changes already went to the new
+  primary.
+- longest time without a 200: the longest time during which one of the instances acknowledged no
+  change, in any round.
+- revoked token accepted for: the time since the token was revoked on the new primary, during the
+  fault.
 
-{unexpected} Rounds are played with and without `synchronous_mode_strict`, unless the fault is
-about it. `make cluster` repeats it."""
+{unexpected} The rounds run with and without `synchronous_mode_strict`, unless the fault is
+about this setting. `make cluster` runs them again."""
 
 
 def main() -> int:
-    """Play what is asked for; return 1 if a change was lost where it must not be."""
+    """Run the requested rounds; return 1 if a change was lost, except in an experiment."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--rounds", type=int, help="of the first four faults, or of each of ONLY")
-    parser.add_argument("--each", type=int, help="rounds of each fault, for a shorter table")
-    parser.add_argument("--only", help="the faults in whose name this is")
+    parser.add_argument(
+        "--rounds",
+        type=int,
+        help="rounds of the first four faults, or of each fault that --only selects",
+    )
+    parser.add_argument("--each", type=int, help="rounds of each fault, for a shorter run")
+    parser.add_argument("--only", help="run only the faults whose name contains this")
     given = parser.parse_args()
-    # So that all that runs is ended by the blocks that it runs in, as Ctrl-C has it.
+    # SIGTERM and SIGINT raise KeyboardInterrupt, so that each block ends its own programs.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     signal.signal(signal.SIGINT, signal.default_int_handler)
     for name in PACKAGES:
@@ -76,13 +83,13 @@ def main() -> int:
 
 
 def _as_text(results: list[tuple[Fault, Result]]) -> str:
-    # What an experiment loses is not found when it is to be changed.
+    # An experiment loses plants, so later changes of these plants get unexpected responses.
     counts = (result.unexpected for fault, result in results if fault not in EXPERIMENTS)
     unexpected = sum(counts, Counter[str]())
     said = ", ".join(f"{count} × {what}" for what, count in unexpected.items())
     return _TEXT.format(
         table=table(HEADER, _rows(results)),
-        unexpected=f"Unexpected: {said}." if said else "No answer was any but 200, 204 and 503.",
+        unexpected=f"Unexpected: {said}." if said else "All responses were 200, 204 or 503.",
     )
 
 

@@ -1,4 +1,4 @@
-"""Programs that run until a block ends, and what belongs to a folder of PostgreSQL."""
+"""Programs that run until a block ends, and the processes of a PostgreSQL data folder."""
 
 import contextlib
 import os
@@ -16,7 +16,7 @@ PACKAGES = {"etcd": "etcd-server", "haproxy": "haproxy", "pgbouncer": "pgbouncer
 
 
 def program(name: str) -> str:
-    """Return the path of a program of Debian's, or end with a line that says how to install it."""
+    """Return the path of a Debian program; if it is missing, exit and say how to install it."""
     found = shutil.which(name, path=f"{os.environ['PATH']}:/usr/sbin:/usr/local/sbin")
     if found is None:
         sys.exit(f"The cluster needs {name}: apt-get install {PACKAGES[name]}")
@@ -26,8 +26,8 @@ def program(name: str) -> str:
 def unprivileged(command: Sequence[str]) -> list[str]:
     """Return a command that runs as the user of PostgreSQL, and may still read Python's files.
 
-    PostgreSQL refuses to run as root, and Patroni starts it as the user that Patroni runs as.
-    That user may not reach into root's folders, so it keeps the one capability for that.
+    PostgreSQL refuses to run as root, and Patroni starts it as its own user. That user cannot read
+    root's folders, so the command keeps the one capability that allows this.
     """
     if os.geteuid():
         return list(command)
@@ -36,7 +36,7 @@ def unprivileged(command: Sequence[str]) -> list[str]:
 
 
 class Process:
-    """A program with its log, which is killed when the block ends."""
+    """A program with a log file; it is killed when the block ends."""
 
     def __init__(self, folder: Path, name: str, *command: str) -> None:
         self.folder = folder
@@ -64,7 +64,7 @@ class Process:
         return self._process is not None and self._process.poll() is None
 
     def stop(self, seconds: float = 60) -> None:
-        """End it in good order."""
+        """Terminate the program and wait for its end."""
         if self._process is not None:
             self._process.terminate()
             self._process.wait(seconds)
@@ -84,7 +84,7 @@ class Process:
 def working_in(folder: Path) -> set[int]:
     """Return the ids of the processes whose working directory is a folder.
 
-    PostgreSQL's processes work in the folder of their data, also when their parent is dead.
+    PostgreSQL's processes have their data folder as working directory, even without their parent.
     """
     found = set()
     for process in Path("/proc").iterdir():
@@ -101,7 +101,7 @@ def send_to(pids: set[int], with_signal: signal.Signals) -> None:
 
 
 def kill_all_in(folder: Path) -> None:
-    """Kill PostgreSQL with all of its processes, as a power cut would, and what it left behind."""
+    """Kill all PostgreSQL processes, as a power failure would, and remove their shared memory."""
 
     def is_over() -> bool:
         pids = working_in(folder)

@@ -1,4 +1,4 @@
-"""A round: two instances of the service under load, a fault, and what became of it all."""
+"""A round: two instances of the service under load, a fault, and its results."""
 
 import contextlib
 import subprocess
@@ -17,22 +17,22 @@ from support.service import PLANTSTORE, Service, opened
 
 INSTANCES = 2
 
-# How long the load goes on before a fault, and while it is watched after one.
+# How long the load runs before a fault, and how long it is observed after one.
 WARM_SECONDS = 2
 WATCHED_SECONDS = 5
 
-# How long the instances may take, once another node leads, to acknowledge a change again; and
-# to refuse a token that was revoked. Past it, the round goes on, and heals the fault.
+# How long the instances may take to acknowledge a change again after another node leads, and to
+# refuse a revoked token. After this time the round continues, and repairs the fault.
 MOVE_SECONDS_MAX = 40
 REVOKE_SECONDS_MAX = 15
 
 
 @dataclass(frozen=True)
 class Result:
-    """What came of a round.
+    """The results of a round.
 
-    `token_seconds` is `REVOKE_SECONDS_MAX` at most: no token is tried for longer.
-    `unexpected` counts answers but 200, 204 and 503, and plants that nobody sent.
+    `token_seconds` is at most `REVOKE_SECONDS_MAX`: the token is not tested for longer.
+    `unexpected` counts responses other than 200, 204 and 503, and plants that no client sent.
     """
 
     acknowledged: int
@@ -45,7 +45,7 @@ class Result:
 
 
 def play(cluster: Cluster, fault: Fault, number: int, folder: Path) -> Result:
-    """Play a round of a fault; the rounds differ in what they configure."""
+    """Run a round of a fault; the configuration differs between the rounds."""
     cluster.wait_until_whole()
     settings = {"synchronous_mode_strict": number % 2 == 0, "failsafe_mode": True}
     cluster.configure(**(settings | fault.settings))
@@ -97,7 +97,7 @@ def _url(cluster: Cluster, fault: Fault, number: int, stack: contextlib.ExitStac
 
 @cache
 def knows_standbys_min() -> bool:
-    """Tell whether the service can be told how many standbys a 200 stands on."""
+    """Return whether the service has the option `--standbys-min`."""
     done = subprocess.run(
         [*PLANTSTORE, "serve", "--help"], check=True, capture_output=True, text=True
     )
@@ -109,7 +109,7 @@ def _standbys_min(count: int) -> list[str]:
 
 
 def _revoke(cluster: Cluster, services: list[Service], token: str, name: str) -> float:
-    """Revoke a token on the primary; return for how many seconds an instance still takes it."""
+    """Revoke a token on the primary; return for how many seconds any instance accepts it."""
     clients = [service.client(token) for service in services]
     for client in clients:
         client.send("GET", "/plants/1")
@@ -131,6 +131,6 @@ def _revoke(cluster: Cluster, services: list[Service], token: str, name: str) ->
 
 
 def _stored(cluster: Cluster) -> dict[int, NewPlant]:
-    """Return what the primary has, once nothing that was sent before is at work there."""
+    """Return the plants of the primary; call this after the clients have stopped."""
     url = cluster.url_of(cluster.leader().port)
     return {row[0]: NewPlant(*row) for row in execute(url, "SELECT id, name, tag FROM plants")}

@@ -18,7 +18,7 @@ def test_every_acknowledged_plant_survives_every_kill(
         crashes.play_round(with_import=number % 3 == 0)
 
     soak.add(
-        f"kill -9 under load, {workers} worker{'s' if workers > 1 else ''}, and of imports",
+        f"kill -9 of imports, and under load of {workers} worker{'s' if workers > 1 else ''}",
         faults=crashes.kills,
         acknowledged=len(crashes.acknowledged),
         lost=0,  # or a round had failed

@@ -24,7 +24,7 @@ def test_a_million_bodies_are_answered_as_a_plain_reading_of_them_says(
     stored = stored_plants(service.database)
     missing = flood.stored.keys() - stored.keys()
     soak.add(
-        "bodies: right and wrong ones, a million",
+        "a million request bodies, valid and invalid",
         faults=BODIES - sum(count for (status, _), count in flood.answers.items() if status == 200),
         acknowledged=len(flood.stored),
         lost=len(missing),

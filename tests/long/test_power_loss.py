@@ -49,7 +49,7 @@ def test_no_power_loss_takes_what_was_acknowledged(tmp_path: Path, soak: Any) ->
         acknowledged += ledger.acknowledged
 
     assert cuts >= CUTS_MIN
-    soak.add("power loss: cut points", faults=cuts, acknowledged=acknowledged, lost=0)
+    soak.add("power loss: points of interruption", faults=cuts, acknowledged=acknowledged, lost=0)
 
 
 def test_no_power_loss_takes_it_after_the_disk_was_full_or_broken(
@@ -72,7 +72,7 @@ def test_no_power_loss_takes_it_after_the_disk_was_full_or_broken(
         acknowledged += ledger.acknowledged
 
     assert cuts >= CUTS_MIN
-    name = "power loss after a full or broken disk: cut points"
+    name = "power loss after a full or broken disk: points of interruption"
     soak.add(name, faults=cuts, acknowledged=acknowledged, lost=0)
-    name = "a full or broken disk: writes, syncs and changes of size refused"
+    name = "full or broken disk: failed writes, syncs and resizes"
     soak.add(name, faults=refused, acknowledged=acknowledged, lost=0)

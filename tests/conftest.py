@@ -1,4 +1,4 @@
-"""The stores that tests are about, and the server of PostgreSQL that they share."""
+"""The stores under test, the PostgreSQL server that they share, and the list of skipped tests."""
 
 import itertools
 import os
@@ -11,6 +11,20 @@ from plantstore.storage import open_store
 from plantstore.storage.memory import MemoryStore
 from plantstore.store import Store
 from support.postgres import Databases, Programs, Server, programs
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Say which tests did not run, and why, also under -q."""
+    reasons: dict[str, list[str]] = {}
+    for report in terminalreporter.getreports("skipped"):
+        _, _, reason = report.longrepr
+        reasons.setdefault(reason.removeprefix("Skipped: "), []).append(report.nodeid)
+    if reasons:
+        terminalreporter.section("Tests that did not run", yellow=True)
+    for reason, names in reasons.items():
+        terminalreporter.line(f"{len(names)} not run: {reason}", yellow=True)
+        for name in sorted(names):
+            terminalreporter.line(f"  {name}")
 
 
 @pytest.fixture(scope="session")

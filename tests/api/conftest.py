@@ -1,26 +1,18 @@
-"""The API, on a store of each engine."""
+"""A store of each engine, for the tests of the API that are about what is stored.
+
+The others run on the store in memory. That all stores keep the same promises is what
+tests/contract/test_store.py shows.
+"""
 
 from collections.abc import Callable, Iterator
 
 import pytest
 
 from plantstore.store import Store
-from support import world
 
 
-@pytest.fixture(autouse=True, params=["memory", "sqlite", "postgres"])
-def engine(
-    request: pytest.FixtureRequest,
-    open_new: Callable[[str], Store],
-    monkeypatch: pytest.MonkeyPatch,
-) -> Iterator[None]:
-    opened: list[Store] = []
-
-    def open_and_remember() -> Store:
-        opened.append(open_new(request.param))
-        return opened[-1]
-
-    monkeypatch.setattr(world, "open_new_store", open_and_remember)
-    yield
-    for store in opened:
-        store.close()
+@pytest.fixture(params=["memory", "sqlite", "postgres"])
+def store(request: pytest.FixtureRequest, open_new: Callable[[str], Store]) -> Iterator[Store]:
+    opened = open_new(request.param)
+    yield opened
+    opened.close()

@@ -6,6 +6,7 @@ import pytest
 
 from plantstore.errors import ErrorCode
 from plantstore.plants import NewPlant
+from plantstore.store import Store
 from support.world import BODY_BYTES_MAX, World, assert_error, run
 
 FIR = NewPlant(1, "Abies balsamea (L.) Mill.", "Abies")
@@ -21,7 +22,7 @@ FIR = NewPlant(1, "Abies balsamea (L.) Mill.", "Abies")
     ],
 )
 def test_a_plant_is_replaced_as_a_whole_and_an_absent_tag_removes_it(
-    body: bytes, after: NewPlant, answered: dict[str, str]
+    store: Store, body: bytes, after: NewPlant, answered: dict[str, str]
 ) -> None:
     async def test(world: World) -> None:
         world.put_in(FIR)
@@ -29,7 +30,7 @@ def test_a_plant_is_replaced_as_a_whole_and_an_absent_tag_removes_it(
             answer = await world.send("PUT", "/plants/1", body)
             assert (answer.status_code, answer.json()) == (200, answered)
 
-    assert run(test).store.plants == {1: after}
+    assert run(test, World(store)).store.plants == {1: after}
 
 
 def test_a_replace_creates_nothing() -> None:
@@ -74,7 +75,7 @@ def test_a_body_that_is_not_json_is_415() -> None:
     run(test)
 
 
-def test_a_deleted_plant_is_gone_and_its_id_is_free() -> None:
+def test_a_deleted_plant_is_gone_and_its_id_is_free(store: Store) -> None:
     async def test(world: World) -> None:
         world.put_in(FIR)
         answer = await world.send("DELETE", "/plants/1")
@@ -84,7 +85,7 @@ def test_a_deleted_plant_is_gone_and_its_id_is_free() -> None:
         assert_error(await world.send("DELETE", "/plants/1"), 404, ErrorCode.NO_SUCH_PLANT)
         assert (await world.post(b'{"id": 1, "name": "another"}')).status_code == 200
 
-    assert run(test).store.plants == {1: NewPlant(1, "another")}
+    assert run(test, World(store)).store.plants == {1: NewPlant(1, "another")}
 
 
 @pytest.mark.parametrize(("method", "scope"), [("PUT", "update"), ("DELETE", "delete")])
@@ -105,7 +106,7 @@ def test_each_change_needs_its_own_scope(method: str, scope: str) -> None:
     run(test)
 
 
-def test_changes_that_come_at_once_are_made_one_after_the_other() -> None:
+def test_changes_that_come_at_once_are_made_one_after_the_other(store: Store) -> None:
     async def test(world: World) -> None:
         answers = await asyncio.gather(
             world.post(b'{"id": 1, "name": "a"}'),
@@ -115,7 +116,7 @@ def test_changes_that_come_at_once_are_made_one_after_the_other() -> None:
         )
         assert [answer.status_code for answer in answers] == [200, 200, 204, 200]
 
-    assert run(test).store.plants == {1: NewPlant(1, "c")}
+    assert run(test, World(store)).store.plants == {1: NewPlant(1, "c")}
 
 
 def test_a_full_queue_refuses_every_change() -> None:

@@ -5,8 +5,6 @@ import gc
 import json
 from typing import Any
 
-import pytest
-
 from support.world import World
 
 REQUESTS = [
@@ -21,11 +19,6 @@ REQUESTS = [
     ("GET", "/readyz", b""),
     ("DELETE", "/plants/2", b""),
 ]
-
-
-@pytest.fixture(autouse=True)
-def engine() -> None:
-    """Take the place of the one that runs each test on every store: one is enough here."""
 
 
 def test_no_request_leaves_anything_for_the_collector() -> None:

@@ -24,11 +24,6 @@ POST = DOCUMENT["paths"]["/plants"]["post"]
 register_router(Router)(inspect_compiled_router)
 
 
-@pytest.fixture(autouse=True)
-def engine() -> None:
-    """Take the place of the one that runs each test on every store: here is none."""
-
-
 def validator(schema: str) -> Draft202012Validator:
     return Draft202012Validator({"$ref": f"#/components/schemas/{schema}", **DOCUMENT})
 

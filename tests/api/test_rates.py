@@ -58,6 +58,8 @@ def test_when_the_time_is_over_the_token_may_be_used_again(monkeypatch: pytest.M
     now += 60 + refused.value.retry_after
 
     limit.spend("a")
+    with pytest.raises(RateExceededError):
+        limit.spend("a")
 
 
 def test_a_clock_that_is_set_back_keeps_nobody_out(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -69,6 +71,8 @@ def test_a_clock_that_is_set_back_keeps_nobody_out(monkeypatch: pytest.MonkeyPat
     now -= 100_000
 
     limit.spend("a")
+    with pytest.raises(RateExceededError):
+        limit.spend("a")
 
 
 @pytest.mark.parametrize(

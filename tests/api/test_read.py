@@ -9,6 +9,7 @@ import pytest
 from plantstore.errors import ErrorCode, StoreUnavailableError
 from plantstore.observe import ReadFailed
 from plantstore.plants import ID_MAX, ID_MIN, NewPlant
+from plantstore.store import Store
 from support.world import World, assert_error, run
 
 FIR = NewPlant(2, "Abies balsamea (L.) Mill.", "Abies")
@@ -58,13 +59,13 @@ def test_an_id_in_a_path_that_is_no_int64_is_400(method: str, text: str) -> None
 
 
 @pytest.mark.parametrize("id_", [ID_MIN, 2**53 + 1, ID_MAX])
-def test_any_int64_is_an_id_and_is_read_exactly(id_: int) -> None:
+def test_any_int64_is_an_id_and_is_read_exactly(store: Store, id_: int) -> None:
     async def test(world: World) -> None:
         world.put_in(NewPlant(id_, "a"))
         for text in (f"{id_}", f"{id_}.0"):
             assert (await world.send("GET", f"/plants/{text}")).json()["id"] == id_
 
-    run(test)
+    run(test, World(store))
 
 
 def test_plants_are_listed_in_order_of_id_as_a_bare_array() -> None:
@@ -81,7 +82,7 @@ def test_plants_are_listed_in_order_of_id_as_a_bare_array() -> None:
 
 
 @pytest.mark.parametrize("query", ["limit=2", "limit=2&tag=" + quote("a&b=×, c")])
-def test_following_the_links_shows_every_plant_once(query: str) -> None:
+def test_following_the_links_shows_every_plant_once(store: Store, query: str) -> None:
     async def test(world: World) -> None:
         tag = "a&b=×, c"
         plants = [NewPlant(id_, "a", tag) for id_ in (ID_MIN, -1, 0, 1, 5, 9, ID_MAX)]
@@ -99,10 +100,10 @@ def test_following_the_links_shows_every_plant_once(query: str) -> None:
         assert seen == [record(plant) for plant in plants]
         assert pages == 4
 
-    run(test)
+    run(test, World(store))
 
 
-def test_after_and_limit_choose_a_page() -> None:
+def test_after_and_limit_choose_a_page(store: Store) -> None:
     async def test(world: World) -> None:
         world.put_in(*(NewPlant(id_, "a") for id_ in range(1, 1503)))
 
@@ -119,10 +120,10 @@ def test_after_and_limit_choose_a_page() -> None:
         assert await ids(f"after={ID_MAX}") == []
         assert await ids(f"after={ID_MIN}&limit=1") == [1]
 
-    run(test)
+    run(test, World(store))
 
 
-def test_a_tag_filters_exactly_and_an_empty_tag_is_a_tag() -> None:
+def test_a_tag_filters_exactly_and_an_empty_tag_is_a_tag(store: Store) -> None:
     async def test(world: World) -> None:
         world.put_in(
             *(NewPlant(id_, "a", tag) for id_, tag in enumerate(["Abies", "abies", "", None, "x"]))
@@ -137,7 +138,7 @@ def test_a_tag_filters_exactly_and_an_empty_tag_is_a_tag() -> None:
         assert await ids("Abi%25") == []
         assert await ids("%00") == []
 
-    run(test)
+    run(test, World(store))
 
 
 @pytest.mark.parametrize(
@@ -231,7 +232,7 @@ def test_when_too_many_reads_wait_the_answer_is_503_and_creates_go_on() -> None:
     run(test, World(queue_reads_max=0))
 
 
-def test_every_string_is_shown_as_it_was_stored() -> None:
+def test_every_string_is_shown_as_it_was_stored(store: Store) -> None:
     names = ['"', "\\", "\n\r\t\x01\x7f", "×", "🌱", "\u2028\ufeff", "</script>", "'; DROP TABLE"]
 
     async def test(world: World) -> None:
@@ -241,4 +242,4 @@ def test_every_string_is_shown_as_it_was_stored() -> None:
         listed = (await world.send("GET", "/plants")).json()
         assert [(plant["name"], plant["tag"]) for plant in listed] == [(n, n) for n in names]
 
-    run(test)
+    run(test, World(store))

@@ -59,6 +59,7 @@ def test_while_changes_fail_reads_go_on_and_once_it_is_healed_it_stores_again(
 
         survey = Survey(tmp_path, chance)
         survey.cut(disk, ledger, some_cuts(chance, before, len(disk.steps), 1))
+        assert ledger.problems == []
         assert survey.problems == []
         return disk.refused > 0
 

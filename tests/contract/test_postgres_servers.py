@@ -11,6 +11,8 @@ from plantstore.errors import BatchRefusedError, StoreUnavailableError
 from plantstore.observe import Event, ServerChanged
 from plantstore.plants import NewPlant
 from plantstore.storage import open_store
+from plantstore.storage.postgres.servers import TRUST_SECONDS, Servers
+from plantstore.storage.postgres.url import parse_url
 from plantstore.store import Outcome, Store
 from plantstore.tokens import TokenRecord
 from support.postgres import Programs, Server, fails, is_back, wait_until
@@ -146,6 +148,33 @@ def test_which_server_is_the_primary_is_told_whenever_it_changes(
     assert told[0] == first
     assert isinstance(told[-1], ServerChanged)
     assert told[-1].server == second.server
+
+
+def test_the_first_change_on_a_newer_timeline_waits_until_no_store_reads_the_older_one(
+    pair: tuple[Server, Server],
+) -> None:
+    """Rule 2 of `Servers`."""
+    _, standby = pair
+    now = 0.0
+    slept: list[float] = []
+    told: list[Event] = []
+    servers = Servers(
+        parse_url(url_of(*pair)), observe=told.append, monotonic=lambda: now, sleep=slept.append
+    )
+    with contextlib.closing(servers):
+        servers.connect(for_changes=True).close()
+        assert slept == [], "the first timeline is no newer one"
+
+        promote(standby)
+        promoted = ServerChanged(f"127.0.0.1:{standby.port}", 2, 0)
+        wait_until(lambda: promoted in told)
+        servers.connect().close()
+        assert slept == [], "reads do not wait"
+        servers.connect(for_changes=True).close()
+        assert slept == [TRUST_SECONDS]
+        now += TRUST_SECONDS
+        servers.connect(for_changes=True).close()
+        assert slept == [TRUST_SECONDS]
 
 
 def use_names(server: Server, names: str) -> None:

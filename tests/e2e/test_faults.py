@@ -6,14 +6,13 @@ import signal
 import sqlite3
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from plantstore.plants import NewPlant
 from plantstore.storage.sqlite.store import SQLiteStore
-from support.command import run
 from support.load import Load
 from support.postgres import wait_until
 from support.service import PLANTSTORE, Service, stored_plants
@@ -140,55 +139,6 @@ def test_while_another_holds_the_write_lock_the_answer_is_503_and_then_200(tmp_p
 
     assert stored_plants(service.database) == {1: plant}
     assert any("commit failed" in line for line in service.log)
-
-
-def make_garbage(path: Path) -> None:
-    path.write_bytes(b"roses are red " * 1000)
-
-
-def make_cut(path: Path) -> None:
-    SQLiteStore(str(path)).close()
-    path.write_bytes(path.read_bytes()[:5000])
-
-
-def make_of_a_newer_version(path: Path) -> None:
-    SQLiteStore(str(path)).close()
-    with contextlib.closing(sqlite3.connect(path)) as connection:
-        connection.execute("PRAGMA user_version = 999")
-
-
-def make_of_another_program(path: Path) -> None:
-    with contextlib.closing(sqlite3.connect(path)) as connection:
-        connection.execute("CREATE TABLE songs (title TEXT)")
-
-
-@pytest.mark.parametrize("workers", ["1", "2"])
-@pytest.mark.parametrize(
-    ("make", "said"),
-    [
-        (make_garbage, "not a database"),
-        (make_cut, "malformed"),
-        (make_of_a_newer_version, "newer Plant Store"),
-        (make_of_another_program, "another program's"),
-        (Path.mkdir, "not a regular file"),
-    ],
-)
-def test_a_file_that_is_not_ours_to_use_is_one_clear_line_and_left_alone(
-    tmp_path: Path, make: Callable[[Path], None], said: str, workers: str
-) -> None:
-    path = tmp_path / "plants.db"
-    make(path)
-    before = path.is_file() and path.read_bytes()
-
-    done = run(tmp_path, "serve", "--port", "0", "--workers", workers)
-
-    assert (done.returncode, done.stdout) == (1, "")
-    [line] = done.stderr.splitlines()
-    assert line.startswith("plantstore: ")
-    assert said in line
-    assert "plants.db" in line
-    assert (path.is_file() and path.read_bytes()) == before
-    assert list(tmp_path.iterdir()) == [path]
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ import pytest
 from plantstore.plants import NewPlant
 from plantstore.storage.migrate import migrations
 from plantstore.storage.sqlite.owner import APPLICATION_ID
+from plantstore.storage.sqlite.store import SQLiteStore
 from support.command import run
 from support.service import stored_plants
 
@@ -19,6 +20,7 @@ pytestmark = pytest.mark.engines("sqlite")
 
 COMMANDS = [
     ["serve", "--port", "0"],
+    ["serve", "--port", "0", "--workers", "2"],
     ["serve", "--port", "0", "--workers", "2", "--no-migrate"],
     ["import", "new.jsonl"],
     ["export"],
@@ -99,6 +101,15 @@ def make_garbage_with_a_log(folder: Path) -> None:
     (folder / "plants.db-wal").write_bytes(b"violets are blue " * 1000)
 
 
+def make_cut_off(folder: Path) -> None:
+    SQLiteStore(str(folder / "plants.db")).close()
+    os.truncate(folder / "plants.db", 5000)
+
+
+def make_a_folder(folder: Path) -> None:
+    (folder / "plants.db").mkdir()
+
+
 def make_newer(folder: Path) -> None:
     first_schema = [*"".join(migrations("sqlite")[:1]).split(";\n"), WAL]
     left_by(
@@ -134,8 +145,10 @@ CASES: dict[str, tuple[Callable[[Path], None], str]] = {
     ),
     "garbage": (make_garbage, "not a database"),
     "garbage with a log": (make_garbage_with_a_log, "not a database"),
+    "cut off": (make_cut_off, "malformed"),
     "of a newer version": (make_newer, "newer Plant Store"),
     "a log without a database": (make_a_log_without_a_database, "put the database back"),
+    "a folder": (make_a_folder, "not a regular file"),
     "a pipe": (make_a_pipe, "not a regular file"),
     "a folder for the log": (make_a_folder_for_the_log, "not a regular file"),
 }

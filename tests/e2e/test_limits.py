@@ -3,7 +3,7 @@
 import contextlib
 import http.client
 import json
-import os
+import select
 import signal
 import socket
 import sqlite3
@@ -16,12 +16,12 @@ import pytest
 from plantstore.plants import NewPlant
 from support.postgres import wait_until
 from support.service import Service, opened, stored_plants
-from support.wire import Wire, head, with_length
+from support.wire import Wire, assert_refused, head, send_until_refused, with_length
 
 pytestmark = pytest.mark.engines("sqlite")
 
 PATIENCE = 0.5
-HEAD_BYTES_MAX = 32 * 1024
+FIELDS_MAX = 100
 BODY = b'{"id":1,"name":"a"}'
 
 
@@ -41,31 +41,6 @@ def connect(service: Service) -> Iterator[Callable[[], Wire]]:
             return wire
 
         yield open_one
-
-
-def peak_memory(service: Service) -> int:
-    """Return the most memory that the server had resident, in MiB."""
-    lines = Path(f"/proc/{service.process.pid}/status").read_text(encoding="ascii").splitlines()
-    [kib] = [line.split()[1] for line in lines if line.startswith("VmHWM")]
-    return int(kib) // 1024
-
-
-def assert_refused(wire: Wire, status: int, error: int) -> None:
-    told, headers, body = wire.answer()
-    assert (told, json.loads(body)["error"]) == (status, error)
-    assert headers[b"content-type"] == b"application/json"
-    assert headers[b"connection"] == b"close"
-    assert wire.is_closed()
-
-
-def send_until_refused(wire: Wire, piece: bytes, bytes_max: int = 64 * 1024 * 1024) -> int:
-    """Send a piece again and again until the server hangs up; return how many bytes it took."""
-    sent = 0
-    with contextlib.suppress(OSError):
-        while sent < bytes_max:
-            wire.send(piece)
-            sent += len(piece)
-    return sent
 
 
 @pytest.mark.parametrize("sent", [b"", b"\r\n"])
@@ -109,14 +84,15 @@ def test_a_request_that_comes_a_byte_at_a_time_gets_no_more_time_for_it(
     connect: Callable[[], Wire],
 ) -> None:
     wire = connect()
-    with contextlib.suppress(OSError):
-        wire.send(b"GET /healthz HTTP/1.1\r\nHost: x\r\n")
-        while True:
-            wire.send(b"X: y\r\n")
-            wire.socket.settimeout(0.05)
-            with contextlib.suppress(TimeoutError):
-                assert wire.socket.recv(12) == b"HTTP/1.1 408"
-                break
+
+    wire.send(b"GET /healthz HTTP/1.1\r\nHost: x\r\n")
+    fields = 1
+    while not select.select([wire.socket], [], [], 0.05)[0]:
+        wire.send(b"X: y\r\n")
+        fields += 1
+
+    assert_refused(wire, 408, 3007)
+    assert fields < FIELDS_MAX, "the number of fields was not what ended it"
 
 
 def test_a_body_in_small_pieces_without_pause_gets_no_more_time_for_it(
@@ -228,9 +204,9 @@ def test_who_takes_an_answer_slowly_gets_it_whole(service: Service) -> None:
         began = time.monotonic()
         while piece := taker.recv(4096):
             taken += piece
-            # As fast as it is asked to be at least: it takes several times its patience.
-            while time.monotonic() - began < len(taken) / 65536 / 4 * PATIENCE:
-                os.sched_yield()
+            # Four times as fast as it must be at least. All of it takes several times PATIENCE.
+            due = began + len(taken) / 65536 / 4 * PATIENCE
+            time.sleep(max(0.0, due - time.monotonic()))
 
     [plant] = json.loads(taken.partition(b"\r\n\r\n")[2])
     assert len(plant["name"]) == 1_000_000
@@ -248,97 +224,10 @@ def test_after_a_time_in_which_the_server_was_held_up_no_request_in_time_is_cut_
     service.process.send_signal(signal.SIGSTOP)
     for wire in wires[1:]:
         wire.send(head(token, length) + body)
-    ended = time.monotonic() + PATIENCE + 1.5
-    wait_until(lambda: time.monotonic() > ended)
+    time.sleep(PATIENCE + 1.5)  # the time that passes is what the test is about
     service.process.send_signal(signal.SIGCONT)
 
     assert [wire.answer()[0] for wire in wires[1:]] == [200] * 19
-
-
-@pytest.mark.parametrize("size", [7, HEAD_BYTES_MAX])
-def test_a_head_of_the_largest_size_is_taken_and_a_larger_one_is_431(
-    service: Service, connect: Callable[[], Wire], size: int
-) -> None:
-    token = service.token()
-    length, body = with_length(BODY)
-    plain = head(token, length)
-    room = HEAD_BYTES_MAX - len(plain) - len("X: \r\n")
-    for padding, status in ((room, 200), (room + 1, 431)):
-        wire = connect()
-        data = plain[:-2] + b"X: " + b"x" * padding + b"\r\n\r\n" + body
-        for start in range(0, len(data), size):
-            with contextlib.suppress(OSError):
-                wire.send(data[start : start + size])
-        assert wire.answer()[0] == status
-
-
-@pytest.mark.parametrize(
-    ("begin", "more"),
-    [
-        (b"GET /", b"x" * 4096),
-        (b"GET / HTTP/1.1\r\nHost: x\r\n", b"X: y\r\n" * 500),
-        (b"GET / HTTP/1.1\r\nHost: x\r\nX: ", b"y" * 4096),
-        (b"GET / HTTP/1.1\r\nHost: x\r\nX", b"y" * 4096),
-        (b"", b"\r\n" * 2048),
-    ],
-    ids=["target", "fields", "value", "name", "nothing"],
-)
-def test_a_head_without_end_is_refused_before_it_fills_the_memory(
-    service: Service, connect: Callable[[], Wire], begin: bytes, more: bytes
-) -> None:
-    wire = connect()
-    before = peak_memory(service)
-    wire.send(begin)
-
-    # What the kernel holds for both sides counts as sent.
-    assert send_until_refused(wire, more) < 16 * 1024 * 1024
-    assert peak_memory(service) < before + 8
-
-
-def test_trailer_fields_without_end_are_refused(
-    service: Service, connect: Callable[[], Wire]
-) -> None:
-    token = service.token()
-    before = peak_memory(service)
-    wire = connect()
-    wire.send(head(token, b"Transfer-Encoding: chunked") + b"13\r\n%s\r\n0\r\n" % BODY)
-
-    assert send_until_refused(wire, b"X: y\r\n" * 500) < 16 * 1024 * 1024
-    assert peak_memory(service) < before + 8
-    assert not stored_plants(service.database)
-
-
-def test_ten_thousand_fields_and_a_huge_path_are_431(connect: Callable[[], Wire]) -> None:
-    wire = connect()
-    wire.send(b"GET / HTTP/1.1\r\nHost: x\r\n" + b"X: y\r\n" * 10_000 + b"\r\n")
-    assert_refused(wire, 431, 3008)
-
-    wire = connect()
-    wire.send(b"GET /" + b"x" * 100_000 + b" HTTP/1.1\r\nHost: x\r\n\r\n")
-    assert_refused(wire, 431, 3008)
-
-
-@pytest.mark.parametrize(("fields", "status"), [(100, 200), (101, 431)])
-def test_a_head_has_a_hundred_fields_at_most(
-    connect: Callable[[], Wire], fields: int, status: int
-) -> None:
-    wire = connect()
-
-    wire.send(b"GET /healthz HTTP/1.1\r\nHost: x\r\n" + b"X: y\r\n" * (fields - 1) + b"\r\n")
-
-    assert wire.answer()[0] == status
-
-
-def test_a_body_in_the_smallest_pieces_is_no_head(
-    service: Service, connect: Callable[[], Wire]
-) -> None:
-    token = service.token()
-    wire = connect()
-    body = BODY.replace(b'"a"', b'"%s"' % (b"a" * 10_000))
-    wire.send(head(token, b"Transfer-Encoding: chunked"))
-    wire.send(b"".join(b"1;%s\r\n%c\r\n" % (b"x" * 10, byte) for byte in body) + b"0\r\n\r\n")
-
-    assert wire.answer()[0] == 200
 
 
 def test_past_the_bound_connections_are_refused_and_the_others_are_served(tmp_path: Path) -> None:

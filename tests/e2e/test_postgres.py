@@ -8,8 +8,6 @@ import contextlib
 import json
 import os
 import signal
-import subprocess
-import sys
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -19,9 +17,8 @@ from typing import Literal
 import pytest
 
 from plantstore.plants import NewPlant
-from support.command import run
 from support.load import Load
-from support.postgres import Databases, Programs, Server, execute, wait_until
+from support.postgres import Programs, Server, execute, wait_until
 from support.proxy import Proxy
 from support.service import Client, Service, stored_plants
 
@@ -320,81 +317,3 @@ def test_three_instances_that_take_the_same_ids_store_each_once(
     for id_, answers in enumerate(zip(*statuses, strict=True)):
         assert sorted(answers) == [200, 400, 400]
         assert stored[id_].name == "abc"[answers.index(200)]
-
-
-# Commands.
-
-
-def test_without_the_extra_it_says_what_to_install(tmp_path: Path) -> None:
-    program = (
-        "import sys; sys.modules['psycopg'] = None\n"
-        "from plantstore.cli import main; sys.exit(main())"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", program, "serve", "--database", "postgresql://h/d"],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
-
-    assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr == (
-        "plantstore: PostgreSQL needs more than is installed: pip install 'plantstore[postgres]'\n"
-    )
-
-
-@pytest.mark.parametrize("command", ["serve", "token list", "import plants.csv", "export", "check"])
-def test_a_server_that_is_not_there_is_one_clear_line_without_the_password(
-    tmp_path: Path, command: str
-) -> None:
-    (tmp_path / "plants.csv").write_text("id,name\n1,a\n", encoding="utf-8")
-    database = "postgresql://ann:secret@127.0.0.1:1/garden"
-
-    done = run(tmp_path, *command.split(), env=os.environ | {"PLANTSTORE_DATABASE": database})
-
-    assert done.returncode == 1
-    [line] = done.stderr.splitlines()
-    assert line.startswith("plantstore: The database cannot be reached: ")
-    assert "Connection refused" in line
-    assert "secret" not in line
-
-
-def test_a_service_that_may_not_migrate_asks_for_the_command_that_does(
-    tmp_path: Path, databases: Databases
-) -> None:
-    """Its password is shown nowhere, though the URL has one."""
-    database = databases.new().replace("postgres@", "postgres:secret@")
-    env = os.environ | {"PLANTSTORE_DATABASE": database, "PLANTSTORE_MIGRATE": "false"}
-
-    for command in ("serve", "token create a", "token list"):
-        refused = run(tmp_path, *command.split(), env=env)
-        assert refused.returncode == 1
-        assert "is empty; run plantstore migrate" in refused.stderr
-        assert "secret" not in refused.stderr
-    migrated = run(tmp_path, "migrate", env=env)
-    assert (migrated.returncode, migrated.stderr) == (0, "")
-    assert migrated.stdout.startswith("The schema of postgresql://127.0.0.1")
-    assert migrated.stdout.endswith(" is up to date\n")
-    assert "secret" not in migrated.stdout
-    assert run(tmp_path, "token", "create", "a", env=env).returncode == 0
-    with Service(tmp_path, "--no-migrate", database=database) as service:
-        client = service.client(service.token())
-        assert client.post(NewPlant(1, "a")).status == 200
-        client.close()
-    assert "secret" not in service.said + "".join(service.log)
-
-
-def test_a_backup_says_which_programs_make_one_and_leaves_no_file(
-    tmp_path: Path, database: str
-) -> None:
-    run(tmp_path, "migrate")
-
-    done = run(tmp_path, "backup", "copy.db")
-
-    assert done.returncode == 1
-    assert "pg_dump" in done.stderr
-    assert done.stderr.count("\n") == 1
-    assert not list(tmp_path.iterdir())
-    assert database

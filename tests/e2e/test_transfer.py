@@ -11,18 +11,16 @@ import signal
 import subprocess
 import tempfile
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from plantstore.cli.transfer import BATCH_PLANTS_MAX, export, import_plants
+from plantstore.cli.transfer import BATCH_PLANTS_MAX, batches, export, import_plants
 from plantstore.errors import UsageError
 from plantstore.plants import ID_MAX, ID_MIN, NewPlant
-from plantstore.storage.memory import MemoryStore
-from plantstore.store import Change, Outcome
 from support.command import peak_kib, run
 from support.load import Load
 from support.service import PLANTSTORE, Service, opened, stored_plants
@@ -162,26 +160,16 @@ def test_an_import_that_is_interrupted_says_what_it_has_done(tmp_path: Path) -> 
 
 
 @pytest.mark.engines("sqlite")
-def test_a_transaction_of_an_import_is_bounded_in_plants_and_in_characters(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    sizes: list[int] = []
-
-    class WatchedStore(MemoryStore):
-        def apply_changes(self, changes: Sequence[Change]) -> list[Outcome]:
-            sizes.append(len(changes))
-            return super().apply_changes(changes)
-
-    monkeypatch.setattr("plantstore.cli.transfer.open_store", lambda *_, **__: WatchedStore())
-    monkeypatch.setattr("plantstore.cli.transfer.BATCH_PLANTS_MAX", 4)
-    monkeypatch.setattr("plantstore.cli.transfer.BATCH_CHARACTERS_MAX", 100)
+def test_a_transaction_of_an_import_is_bounded_in_plants_and_in_characters() -> None:
     names = ["a"] * 9 + ["b" * 60, "c" * 60, "d" * 200, "e"]
-    plants = (NewPlant(id_, name) for id_, name in enumerate(names))
-    (tmp_path / "plants.csv").write_text(csv_of(plants), encoding="utf-8")
+    rows = [(line, NewPlant(line, name)) for line, name in enumerate(names)]
+    refused: list[object] = []
 
-    import_plants(tmp_path / "plants.csv")
+    made = list(batches(rows, lambda *row: refused.append(row), plants_max=4, characters_max=100))
 
-    assert sizes == [4, 4, 3, 1, 1]
+    assert [len(plants) for _, plants in made] == [4, 4, 3, 1, 1]
+    assert [row for batch in made for row in zip(*batch, strict=True)] == rows
+    assert refused == []
 
 
 def test_a_server_and_an_import_share_the_file(tmp_path: Path, database: str) -> None:

@@ -1,4 +1,4 @@
-"""The results of the long test suite, as tables: `make soak` writes them to benchmarks/results/."""
+"""What the long suite found, as a table: `make soak` leaves it in benchmarks/results/."""
 
 import time
 from collections.abc import Iterator
@@ -16,13 +16,20 @@ class Soak:
         self.rows: list[list[str]] = []
         self.began = time.monotonic()
 
-    def add(self, what: str, *, faults: int, acknowledged: int, lost: int) -> None:
-        """Add a row: faults injected, plants acknowledged, and how many of these were lost."""
+    def add(self, what: str, *, faults: int, acknowledged: int | None, lost: int | None) -> None:
+        """Add what one test injected and found, before the test asserts that nothing is lost.
+
+        Args:
+            what: the name of the row.
+            faults: how many faults or inputs were injected.
+            acknowledged: how many changes were acknowledged; None if none were sent.
+            lost: how many of them were missing or wrong, as the test counted; None likewise.
+
+        """
         seconds = time.monotonic() - self.began
         self.began = time.monotonic()
-        self.rows.append(
-            [what, f"{faults:,}", f"{acknowledged:,}", f"{lost:,}", f"{seconds:,.0f} s"]
-        )
+        counts = ["-" if count is None else f"{count:,}" for count in (acknowledged, lost)]
+        self.rows.append([what, f"{faults:,}", *counts, f"{seconds:,.0f} s"])
 
 
 @pytest.fixture(scope="session")
@@ -32,22 +39,22 @@ def all_rows(request: pytest.FixtureRequest) -> Iterator[Soak]:
     failed = request.session.testsfailed
     write_result(
         "soak",
-        "# Results of the long test suite\n\n"
-        + table(["test", "faults or inputs", "acknowledged", "lost", "duration"], soak.rows)
+        "# The long suite\n\n"
+        + table(["what", "faults or inputs", "acknowledged", "lost", "duration"], soak.rows)
         + f"\n\n{'Every test passed' if not failed else f'{failed} tests failed'}."
-        " `make soak` runs the suite again, with the same seeds.",
+        " `make soak` repeats it, with the same seeds.",
     )
 
 
 @pytest.fixture
 def soak(all_rows: Soak) -> Soak:
-    """Return the table to which a test adds a row; the duration of the row starts here."""
+    """Return what a test adds a row to, whose duration counts from here."""
     all_rows.began = time.monotonic()
     return all_rows
 
 
 class Findings:
-    """The measured costs of attacks, in three tables."""
+    """What was measured of attacks, in three tables."""
 
     def __init__(self) -> None:
         self.costs: list[list[str]] = []
@@ -56,42 +63,39 @@ class Findings:
 
     def as_text(self) -> str:
         costs = table(
-            ["request", "client", "bytes in", "in and out", "CPU µs", "ns per byte", "ratio"],
+            ["request", "client", "bytes in", "in and out", "CPU µs", "ns a byte", "times"],
             self.costs,
         )
-        kept = table(
-            ["sent", "connections", "bytes sent", "bytes kept", "kept per byte sent"], self.kept
-        )
+        kept = table(["sent", "connections", "bytes sent", "bytes kept", "a byte"], self.kept)
         waits = table(["200 connections send", *OPERATIONS], self.waits)
         return _FINDINGS.format(costs=costs, kept=kept, waits=waits)
 
 
 _FINDINGS = """\
-# Costs of attacks
+# What attacks cost
 
 ## CPU
 
-The CPU time that all threads of the server need for one request. The last column is its ratio to
-the CPU time of a valid create with the same number of bytes, in and out. The limit is 20. If a
-request is sent in many packets, the headers of the packets count as bytes too.
+The CPU time of the server, all threads, for one request; and how many times that of a good create
+of as many bytes, in and out. The bound is 20. A request in many packets counts with their headers.
 
 {costs}
 
 ## Memory
 
-The memory that the server keeps for a connection that sends this and then waits. The limit is 4
-times the bytes sent, plus 64 KiB.
+What the server keeps of a connection that sends this and waits. The bound is 4 times the bytes
+sent, and 64 KiB.
 
 {kept}
 
 ## Fairness
 
-The 99th percentile of the time that one normal client waits for each operation, in ms, beside 200
-connections that send the same request repeatedly. The limit is 1,000.
+How long one honest client waits for each operation, beside 200 connections that send the same
+request again and again: the 99th percentile, in ms. The bound is 1,000.
 
 {waits}
 
-`make soak` measures this again."""
+`make soak` repeats it."""
 
 
 @pytest.fixture(scope="session")

@@ -71,4 +71,4 @@ def test_any_bytes_are_accepted_or_refused_and_nothing_else(
 
     assert done.returncode == 0, done.stdout.decode() + done.stderr.decode(errors="replace")
     assert f"Done {start.runs} runs".encode() in done.stderr
-    soak.add(f"fuzzing: {target}", faults=start.runs, acknowledged=0, lost=0)
+    soak.add(f"fuzzing: {target}", faults=start.runs, acknowledged=None, lost=None)

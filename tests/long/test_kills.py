@@ -21,5 +21,6 @@ def test_every_acknowledged_plant_survives_every_kill(
         f"kill -9 of imports, and under load of {workers} worker{'s' if workers > 1 else ''}",
         faults=crashes.kills,
         acknowledged=len(crashes.acknowledged),
-        lost=0,  # or a round had failed
+        lost=len(crashes.lost),
     )
+    assert crashes.lost == set()

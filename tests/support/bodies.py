@@ -83,10 +83,10 @@ def sendings(seed: int, number: int) -> Iterator[Sending]:
 
 
 def read_plainly(body: bytes) -> NewPlant | None:
-    """Read a NewPlant as the standards say, or return None.
+    """Read a NewPlant as RFC 8259 and the schema say, or return None. Speed does not matter.
 
-    As the reference of tests/unit/test_plants.py does, but for any body: a Decimal holds
-    `1e999999999`, and the depth is bounded.
+    A number is a Decimal, which is exact and holds `1e999999999`. The parser of the standard
+    library bounds the depth.
     """
     try:
         record = json.loads(
@@ -100,6 +100,8 @@ def read_plainly(body: bytes) -> NewPlant | None:
         return None
     if not isinstance(record, dict) or not {"id", "name"} <= record.keys():
         return None
+    # Of a member that is repeated, the last one counts (docs/decisions/0004). A name or tag
+    # before it must be a string, too.
     id_, names, tags = record["id"][-1], record["name"], record.get("tag", [])
     if not isinstance(id_, Decimal) or not ID_MIN <= id_ <= ID_MAX:
         return None

@@ -38,11 +38,16 @@ NOTHING = Content({}, {})
 
 
 class Ledger:
-    """What a store may hold after each step of a disk's history."""
+    """What a store may hold after each step of a disk's history.
+
+    `acknowledged` counts the changes that were acknowledged, and `problems` has what was wrong
+    whenever it was read.
+    """
 
     def __init__(self, disk: Disk, possible: Sequence[Content] = (NOTHING,)) -> None:
         self.possible = list(possible)
         self.acknowledged = 0
+        self.problems: list[str] = []
         self._disk = disk
         self._failed: list[Act] = []
         self._marks = [(0, self.possible)]
@@ -86,6 +91,7 @@ class Ledger:
             problems.append("plants are listed and not found")
         # What failed may come to light until something else is written.
         self._may_be([content, *(_after(content, act)[0] for act in self._failed)])
+        self.problems += problems
         return problems
 
     def _may_be(self, contents: Iterable[Content]) -> None:
@@ -173,7 +179,10 @@ def live(
 
 
 def live_with_a_fault(ledger: Ledger, disk: Disk, chance: random.Random, fault: Fault) -> int:
-    """Change and read a store before, during and after a fault; return the step it began at."""
+    """Change and read a store before, during and after a fault; return the step it began at.
+
+    The ledger notes what is wrong with what is read.
+    """
     with disk, contextlib.closing(SQLiteStore(str(disk.path))) as store:
         tune(store, chance)
         for act in acts(chance, 3):
@@ -182,11 +191,11 @@ def live_with_a_fault(ledger: Ledger, disk: Disk, chance: random.Random, fault: 
         disk.break_down(fault)
         for act in acts(chance, 8):
             ledger.do(store, act)
-            assert ledger.read(store) == [], "reads go on"
+            ledger.read(store)
             store.trim()
         disk.heal()
         for act in acts(chance, 3):
             assert ledger.do(store, act), "it stores again"
-        assert ledger.read(store) == []
-        assert store.check().problems == []
+        ledger.read(store)
+        ledger.problems += store.check().problems
     return before

@@ -10,7 +10,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, NamedTuple, Self
@@ -80,10 +80,17 @@ class Client:
 
 
 class Service:
-    """`plantstore serve`, in a folder of its own."""
+    """`plantstore serve`, in a folder of its own, or as another command runs it."""
 
-    def __init__(self, folder: Path, *options: str, database: str | None = None) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        *options: str,
+        database: str | None = None,
+        command: Sequence[str] = PLANTSTORE,
+    ) -> None:
         self.folder = folder
+        self.command = command
         self.env = os.environ | ({} if database is None else {"PLANTSTORE_DATABASE": database})
         # Where commands keep plants without being told.
         self.database = self.env.get("PLANTSTORE_DATABASE") or f"sqlite:///{folder}/plants.db"
@@ -95,7 +102,7 @@ class Service:
 
     def __enter__(self) -> Self:
         self.process = subprocess.Popen(
-            [*PLANTSTORE, "serve", "--port", "0", *self.options],
+            [*self.command, "serve", "--port", "0", *self.options],
             cwd=self.folder,
             env=self.env,
             stdout=subprocess.PIPE,

@@ -1,5 +1,7 @@
 """A connection on which a test writes what it likes, byte by byte."""
 
+import contextlib
+import json
 import socket
 
 
@@ -37,3 +39,21 @@ def head(token: str | None, *fields: bytes) -> bytes:
 
 def with_length(body: bytes) -> tuple[bytes, bytes]:
     return b"Content-Length: %d" % len(body), body
+
+
+def assert_refused(wire: Wire, status: int, error: int) -> None:
+    told, headers, body = wire.answer()
+    assert (told, json.loads(body)["error"]) == (status, error)
+    assert headers[b"content-type"] == b"application/json"
+    assert headers[b"connection"] == b"close"
+    assert wire.is_closed()
+
+
+def send_until_refused(wire: Wire, piece: bytes, bytes_max: int = 64 * 1024 * 1024) -> int:
+    """Send a piece again and again until the server hangs up; return how many bytes it took."""
+    sent = 0
+    with contextlib.suppress(OSError):
+        while sent < bytes_max:
+            wire.send(piece)
+            sent += len(piece)
+    return sent

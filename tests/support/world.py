@@ -37,9 +37,6 @@ METRICS: dict[str, Callable[[], bytes]] = {
     "application/openmetrics-text; version=1.0.0; charset=utf-8": lambda: b"openmetrics",
 }
 
-# What tests/api runs on; its conftest sets it.
-open_new_store: Callable[[], Store] = MemoryStore
-
 
 class WatchedStore:
     """A store that counts its look-ups of tokens, and fails them, reads or writes when told to."""
@@ -83,17 +80,18 @@ class WatchedStore:
 
 
 class World:
-    """The application and all that it stands on."""
+    """The application and all that it stands on: a store in memory, unless another is given."""
 
     def __init__(
         self,
+        store: Store | None = None,
         *,
         queue_plants_max: int = 100,
         queue_reads_max: int = 100,
         rate: str | None = None,
         pages: Pages | None = None,
     ) -> None:
-        self.store: Any = WatchedStore(open_new_store())
+        self.store: Any = WatchedStore(MemoryStore() if store is None else store)
         self.now = 1000.0
         self.events: list[Event] = []
         self.answers: list[tuple[Any, ...]] = []

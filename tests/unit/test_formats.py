@@ -184,11 +184,10 @@ def test_a_row_without_end_does_not_fill_the_memory(
     tracemalloc.start()
     try:
         with path.open("rb") as file:
-            assert all(
-                isinstance(row, Reject) for _, row in FORMATS[form].read(file, ROW_CHARACTERS_MAX)
-            )
+            kinds = {type(row) for _, row in FORMATS[form].read(file, ROW_CHARACTERS_MAX)}
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
 
+    assert kinds == {Reject}
     assert peak < 40 * ROW_CHARACTERS_MAX

@@ -198,7 +198,7 @@ def _store_rows(
     rows: Iterable[Row], store: Store, form: Format, refuse: Callable[[int, Reject], None]
 ) -> Iterator[list[Outcome]]:
     """Store the plants of the rows, and yield what became of those of each transaction."""
-    for lines, plants in _batches(rows, refuse):
+    for lines, plants in batches(rows, refuse):
         outcomes: list[Outcome] = []
         for line, plant, result in zip(lines, plants, _store(store, plants), strict=True):
             if isinstance(result, Outcome):
@@ -221,10 +221,17 @@ def _store(store: Store, plants: Sequence[NewPlant]) -> list[Outcome | BatchRefu
         return [*_store(store, plants[:half]), *_store(store, plants[half:])]
 
 
-def _batches(
-    rows: Iterable[Row], refuse: Callable[[int, Reject], None]
+def batches(
+    rows: Iterable[Row],
+    refuse: Callable[[int, Reject], None],
+    *,
+    plants_max: int = BATCH_PLANTS_MAX,
+    characters_max: int = BATCH_CHARACTERS_MAX,
 ) -> Iterator[tuple[list[int], list[NewPlant]]]:
-    """Yield plants for one transaction after the other, and the lines that they begin on."""
+    """Yield plants for one transaction after the other, and the lines that they begin on.
+
+    A batch that has one of the two sizes, or more, is complete.
+    """
     lines: list[int] = []
     plants: list[NewPlant] = []
     characters = 0
@@ -235,7 +242,7 @@ def _batches(
         lines.append(line)
         plants.append(row)
         characters += len(row.name) + len(row.tag or "")
-        if len(plants) >= BATCH_PLANTS_MAX or characters >= BATCH_CHARACTERS_MAX:
+        if len(plants) >= plants_max or characters >= characters_max:
             yield lines, plants
             lines, plants, characters = [], [], 0
     if plants:

@@ -73,6 +73,7 @@ class Servers:
         observe: is told which server is the primary, whenever that changes.
         standbys_min: how many synchronous standbys a commit must stand on.
         monotonic: a clock in seconds that is never set back.
+        sleep: waits so many seconds before the first change on a newer timeline (rule 2).
 
     Raises:
         UsageError: the URL names as many ports as makes no sense.
@@ -86,11 +87,13 @@ class Servers:
         observe: Observer = ignore,
         standbys_min: int = 0,
         monotonic: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], object] = time.sleep,
     ) -> None:
         self._servers = servers_of(conninfo)
         self._observe = observe
         self._standbys_min = standbys_min
         self._monotonic = monotonic
+        self._sleep = sleep
         self._is_closed = False
         # What is known; `_changed` guards it.
         self._changed = threading.Condition()
@@ -148,7 +151,7 @@ class Servers:
             connection.close()
             raise StoreUnreachableError(UNREACHABLE, f"{server.name}: {fault}")
         if for_changes and wait_seconds > 0:  # rule 2
-            time.sleep(wait_seconds)
+            self._sleep(wait_seconds)
         return connection
 
     def is_current(self, connection: Connection) -> bool:

@@ -37,6 +37,12 @@ LOG_BYTES_MAX: Final = 16 * 1024 * 1024
 _PIECE_BYTES: Final = 64 * 1024
 
 
+def wait_for_another(polls: int) -> bool:
+    """Wait a moment for another process; tell whether to try again. It is a busy handler."""
+    time.sleep(BUSY_POLL_SECONDS)
+    return polls < BUSY_POLLS_MAX
+
+
 def make_file(path: str) -> None:
     """Make the file, readable to its owner alone, unless it is there.
 
@@ -47,8 +53,20 @@ def make_file(path: str) -> None:
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
 
 
-def connect(path: str, name: str, policy: SchemaPolicy = SchemaPolicy.ACCEPT) -> apsw.Connection:
-    """Open a connection to a file of ours, of which messages use the name.
+def connect(
+    path: str,
+    name: str,
+    policy: SchemaPolicy = SchemaPolicy.ACCEPT,
+    *,
+    wait: Callable[[int], bool] = wait_for_another,
+) -> apsw.Connection:
+    """Open a connection to a file of ours.
+
+    Args:
+        path: the file.
+        name: what messages call it.
+        policy: what to do about its schema.
+        wait: the busy handler.
 
     Raises:
         StoreUnavailableError: the file is read-only, or its schema is refused, as
@@ -56,7 +74,7 @@ def connect(path: str, name: str, policy: SchemaPolicy = SchemaPolicy.ACCEPT) ->
 
     """
     connection = apsw.Connection(path, flags=apsw.SQLITE_OPEN_READWRITE)
-    connection.set_busy_handler(wait_for_another)
+    connection.set_busy_handler(wait)
     if connection.readonly("main"):
         raise StoreUnavailableError(f"The database {name} cannot be written: it is read-only")
     for pragma in (
@@ -69,8 +87,8 @@ def connect(path: str, name: str, policy: SchemaPolicy = SchemaPolicy.ACCEPT) ->
     # Only when this returns is it known to be ours, and may be changed.
     prepare(SQLiteSchema(connection, name), policy)
     connection.set_busy_handler(None)  # or its waits and those here would multiply
-    _insist(functools.partial(connection.pragma, "journal_mode", "WAL"))
-    connection.set_busy_handler(wait_for_another)
+    _insist(functools.partial(connection.pragma, "journal_mode", "WAL"), wait)
+    connection.set_busy_handler(wait)
     # Whoever closes it must know that its files are still the right ones (`Watch.close`).
     connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
     return connection
@@ -96,22 +114,16 @@ def sync_log(connection: apsw.Connection) -> None:
             log.xClose()
 
 
-def _insist(act: Callable[[], object]) -> None:
+def _insist(act: Callable[[], object], wait: Callable[[int], bool]) -> None:
     """Do what another process may be in the way of, and for which SQLite may ask no handler."""
     for polls in itertools.count():
         try:
             act()
         except apsw.BusyError:
-            if not wait_for_another(polls):
+            if not wait(polls):
                 raise
         else:
             return
-
-
-def wait_for_another(polls: int) -> bool:
-    """Wait a moment for another process; tell whether to try again. It is a busy handler."""
-    time.sleep(BUSY_POLL_SECONDS)
-    return polls < BUSY_POLLS_MAX
 
 
 class SQLiteSchema:

@@ -52,7 +52,12 @@ def check(connection: apsw.Connection, path: str) -> Condition:
     return Condition(version, plants or 0, tokens or 0, problems)
 
 
-def back_up(source: apsw.Connection, copy: str, progress: Callable[[int, int], None]) -> None:
+def back_up(
+    source: apsw.Connection,
+    copy: str,
+    progress: Callable[[int, int], None],
+    step_pages: int = STEP_PAGES,
+) -> None:
     """Copy a file while others go on writing it.
 
     Args:
@@ -60,6 +65,7 @@ def back_up(source: apsw.Connection, copy: str, progress: Callable[[int, int], N
             at each change that another makes, and under load never come to an end.
         copy: where the copy goes; what is there is lost.
         progress: is told the pages copied, and the pages in all.
+        step_pages: how many pages are copied between two reports of progress.
 
     """
     with (
@@ -67,7 +73,7 @@ def back_up(source: apsw.Connection, copy: str, progress: Callable[[int, int], N
         target.backup("main", source, "main") as backup,
     ):
         while not backup.done:
-            backup.step(STEP_PAGES)
+            backup.step(step_pages)
             progress(backup.page_count - backup.remaining, backup.page_count)
 
 

@@ -10,6 +10,7 @@ of failing half-way.
 import contextlib
 import os
 import threading
+import time
 from collections.abc import Callable, Generator, Iterator, Sequence
 from pathlib import Path
 from typing import Final
@@ -28,7 +29,7 @@ from plantstore.storage.sqlite.file import (
     wait_for_another,
 )
 from plantstore.storage.sqlite.log import Log
-from plantstore.storage.sqlite.maintenance import back_up, check
+from plantstore.storage.sqlite.maintenance import STEP_PAGES, back_up, check
 from plantstore.storage.sqlite.owner import insist_on_ours
 from plantstore.storage.sqlite.plants import apply_changes, select_by_id, select_page
 from plantstore.storage.sqlite.users import insist_on_shared_files
@@ -53,6 +54,7 @@ class SQLiteStore:
         path: the file.
         policy: what to do about its schema. To MIGRATE makes the file, readable to
             its owner, if it is not there.
+        monotonic: a clock in seconds that is never set back.
 
     Raises:
         StoreUnavailableError: the file cannot be opened, is no database, is
@@ -60,7 +62,13 @@ class SQLiteStore:
 
     """
 
-    def __init__(self, path: str, policy: SchemaPolicy = SchemaPolicy.MIGRATE) -> None:
+    def __init__(
+        self,
+        path: str,
+        policy: SchemaPolicy = SchemaPolicy.MIGRATE,
+        *,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._name = path
         # SQLite puts the log beside the file that a symbolic link leads to. It would also take a
         # relative name such as ":memory:" for its own.
@@ -74,9 +82,9 @@ class SQLiteStore:
                 make_file(self._path)
             else:
                 Path(path).stat()
-            self._open(policy)
+            self._open(policy, monotonic)
 
-    def _open(self, policy: SchemaPolicy) -> None:
+    def _open(self, policy: SchemaPolicy, monotonic: Callable[[], float]) -> None:
         self._writes = connect(self._path, self._name, policy)
         sync_log(self._writes)
         self._reads, self._pages, self._tokens, self._probes = (
@@ -84,7 +92,7 @@ class SQLiteStore:
         )
         # Again: a file may have gone while these were opened.
         insist_on_shared_files(self._path, self._name)
-        self._watch = Watch(self._path, self._writes, wait_for_another)
+        self._watch = Watch(self._path, self._writes, wait_for_another, monotonic)
         self._log = Log(self._writes)
 
     def apply_changes(self, changes: Sequence[Change]) -> list[Outcome]:
@@ -133,10 +141,12 @@ class SQLiteStore:
         with errors_as_ours(_CANNOT_READ), self._snapshot() as connection:
             return check(connection, self._name)
 
-    def back_up(self, path: str, progress: Callable[[int, int], None]) -> Condition:
+    def back_up(
+        self, path: str, progress: Callable[[int, int], None], *, step_pages: int = STEP_PAGES
+    ) -> Condition:
         with errors_as_ours("The database cannot be backed up"):
             with self._snapshot() as connection:
-                back_up(connection, path, progress)
+                back_up(connection, path, progress, step_pages)
             with contextlib.closing(SQLiteStore(path, SchemaPolicy.ACCEPT)) as copy:
                 found = copy.check()
         if found.problems:

@@ -70,15 +70,23 @@ class Watch:
         path: of the database, without symbolic links.
         connection: one that has it open.
         wait: is told how often the log was busy; waits, and tells whether to look again.
+        monotonic: a clock in seconds that is never set back.
 
     Raises:
         FileNotFoundError: one of the files is not there.
 
     """
 
-    def __init__(self, path: str, connection: apsw.Connection, wait: Callable[[int], bool]) -> None:
+    def __init__(
+        self,
+        path: str,
+        connection: apsw.Connection,
+        wait: Callable[[int], bool],
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._paths = [f"{path}{suffix}" for suffix in _SUFFIXES]
         self._wait = wait
+        self._monotonic = monotonic
         self._folder = str(Path(path).parent)
         self._known: tuple[_Mark, bytes] | None = None
         self._looked_at = -math.inf
@@ -101,7 +109,7 @@ class Watch:
             StoreUnavailableError: they are not right after it.
 
         """
-        if time.monotonic() - self._looked_at > FRESH_SECONDS or not self._is_unchanged():
+        if self._monotonic() - self._looked_at > FRESH_SECONDS or not self._is_unchanged():
             self.insist(connection, StoreUnreachableError)
         yield
         if not self._is_unchanged():
@@ -125,7 +133,7 @@ class Watch:
         head = os.pread(self._log, _LOG_HEAD_BYTES, 0)
         state = self._state(connection)
         if state is None:
-            self._looked_at = time.monotonic()
+            self._looked_at = self._monotonic()
             # A folder that was changed just now may change once more in the same tick of its clock.
             self._known = (mark, head) if now - mark.changed_at > _TICK_NANOSECONDS else None
             return

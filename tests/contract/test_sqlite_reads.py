@@ -1,0 +1,92 @@
+"""Listings and scans of a SQLite file: what they cost, and what they see of concurrent changes."""
+
+import contextlib
+from collections.abc import Callable
+from pathlib import Path
+
+import apsw
+import pytest
+
+from plantstore.plants import NewPlant
+from plantstore.storage.sqlite.plants import page_query, sizes_query
+from plantstore.storage.sqlite.store import SQLiteStore
+from plantstore.store import (
+    PAGE_BYTES_MAX,
+    Outcome,
+    Page,
+)
+
+PLANT = NewPlant(1, "Abies balsamea (L.) Mill.", "Abies")
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "plants.db"
+
+
+@pytest.mark.parametrize("after", [None, 5])
+@pytest.mark.parametrize("tag", [None, "Abies"])
+@pytest.mark.parametrize("query", [page_query, sizes_query])
+def test_no_listing_scans(
+    path: Path,
+    query: Callable[[int | None, str | None], str],
+    after: int | None,
+    tag: str | None,
+) -> None:
+    index = "INTEGER PRIMARY KEY (rowid>?)"
+    if tag is not None:
+        index = "INDEX plants_by_tag (tag=? AND rowid>?)"
+    with contextlib.closing(SQLiteStore(str(path))) as store:
+        explain = f"EXPLAIN QUERY PLAN {query(after, tag)}"
+        bindings = {"after": after, "tag": tag, "limit": 100}
+
+        steps = [row[3] for row in store._reads.execute(explain, bindings)]  # noqa: SLF001
+
+    assert f"SEARCH plants USING {index}" in steps
+    assert "SCAN plants" not in steps
+    assert "USE TEMP B-TREE FOR ORDER BY" not in steps, "found in order, not sorted"
+
+
+def test_a_page_of_very_long_names_ends_early_and_the_next_goes_on(path: Path) -> None:
+    half = PAGE_BYTES_MAX // 2
+    plants = [NewPlant(id_, "×" * (half // 2)) for id_ in range(5)]
+    plants += [NewPlant(5, "x" * 10 * half), NewPlant(6, "x"), NewPlant(7, "x")]
+    with contextlib.closing(SQLiteStore(str(path))) as store:
+        store.apply_changes(plants)
+
+        sizes, seen, page = [], [], Page([], is_last=False)
+        while not page.is_last:
+            after = page.plants[-1].id if page.plants else None
+            page = store.list_plants(after=after, limit=1000, tag=None)
+            sizes.append(sum(len(plant.name.encode()) for plant in page.plants))
+            seen += page.plants
+
+        assert seen == plants
+        assert all(
+            size <= PAGE_BYTES_MAX or size == 10 * half  # one plant alone, whatever its size
+            for size in sizes
+        )
+        assert [plants for plants in store.scan_plants() if len(plants) > 3] == []
+
+
+def test_reads_go_on_while_another_writes_and_see_it_once_it_is_committed(path: Path) -> None:
+    with contextlib.closing(SQLiteStore(str(path))) as store:
+        store.apply_changes([PLANT])
+        other = apsw.Connection(str(path))
+        other.execute("BEGIN IMMEDIATE; DELETE FROM plants")
+
+        assert store.find_plants([1]) == {1: PLANT}
+        assert store.list_plants(after=None, limit=1, tag="Abies").plants == [PLANT]
+        other.execute("COMMIT")
+        assert store.find_plants([1]) == {}
+        other.close()
+
+
+def test_a_scan_never_makes_a_change_wait(path: Path) -> None:
+    with contextlib.closing(SQLiteStore(str(path))) as store:
+        store.apply_changes([NewPlant(id_, "a") for id_ in range(3000)])
+        scan = store.scan_plants()
+        next(scan)
+
+        assert store.apply_changes([NewPlant(5000, "b")]) == [Outcome.STORED]
+        assert sum(len(plants) for plants in scan) == 2000

@@ -1,0 +1,127 @@
+"""The schema of a SQLite file, its check and its backup."""
+
+import contextlib
+from pathlib import Path
+
+import apsw
+import pytest
+
+from plantstore.plants import NewPlant, Plant
+from plantstore.storage.migrate import SchemaPolicy, migrations
+from plantstore.storage.sqlite.owner import APPLICATION_ID
+from plantstore.storage.sqlite.store import SQLiteStore
+from plantstore.store import (
+    Condition,
+    Deletion,
+    Outcome,
+    Replacement,
+)
+
+PLANT = NewPlant(1, "Abies balsamea (L.) Mill.", "Abies")
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "plants.db"
+
+
+def make_file_of_first_schema(path: Path) -> None:
+    first, *_ = migrations("sqlite")
+    connection = apsw.Connection(str(path))
+    connection.execute(first)
+    connection.execute("INSERT INTO plants VALUES (1, 'a', 't'), (2, 'b', NULL)")
+    connection.pragma("application_id", APPLICATION_ID)
+    connection.pragma("user_version", 1)
+    connection.close()
+
+
+def test_a_database_of_the_first_schema_is_brought_up_to_date_and_keeps_its_plants(
+    path: Path,
+) -> None:
+    make_file_of_first_schema(path)
+
+    with contextlib.closing(SQLiteStore(str(path))) as store:
+        assert store.list_plants(after=None, limit=9, tag="t").plants == [NewPlant(1, "a", "t")]
+        assert store.check() == Condition(len(migrations("sqlite")), 2, 0, [])
+
+
+def test_a_check_finds_what_does_not_belong_and_what_is_missing(path: Path) -> None:
+    with contextlib.closing(SQLiteStore(str(path))) as store:
+        store.apply_changes([PLANT])
+        connection = apsw.Connection(str(path))
+        connection.execute("DROP INDEX plants_by_tag; CREATE TABLE songs (title TEXT)")
+        connection.close()
+
+        assert store.check().problems == [
+            "plants_by_tag is not as the schema has it",
+            "songs is not as the schema has it",
+        ]
+
+
+def test_a_check_finds_damage(path: Path) -> None:
+    with contextlib.closing(SQLiteStore(str(path))) as store:
+        store.apply_changes([NewPlant(id_, "x" * 100, f"{id_}") for id_ in range(1000)])
+        root = store._reads.execute(  # noqa: SLF001
+            "SELECT rootpage FROM sqlite_schema WHERE name = 'plants_by_tag'"
+        ).get
+    with path.open("r+b") as file:  # the root of the index, seemingly empty
+        file.seek((root - 1) * 4096)
+        file.write(bytes([10, 0, 0, 0, 0, 16, 0, 0]))
+
+    with contextlib.closing(SQLiteStore(str(path))) as store:
+        found = store.check()
+
+    assert found.plants == 1000
+    assert any("plants_by_tag" in problem for problem in found.problems)
+
+
+def test_what_is_no_utf_8_is_found_by_a_check_and_hides_no_other_plant(path: Path) -> None:
+    with contextlib.closing(SQLiteStore(str(path))) as store:
+        store.apply_changes([NewPlant(1, "a"), NewPlant(3, "c")])
+        other = apsw.Connection(str(path))  # as a shell that imports Latin-1 would
+        other.execute("INSERT INTO plants VALUES (2, CAST(x'66FF' AS TEXT), NULL)")
+        other.close()
+
+        assert any("plant 2" in problem for problem in store.check().problems)
+        shown = [NewPlant(1, "a"), NewPlant(2, "f\ufffd"), NewPlant(3, "c")]
+        assert store.list_plants(after=None, limit=9, tag=None).plants == shown
+        assert store.find_plants([2]) == {2: shown[1]}
+        assert store.apply_changes([Replacement(2, Plant("b"))]) == [Outcome.REPLACED]
+        assert store.check().problems == []
+
+
+def test_without_leave_to_change_it_an_older_schema_stays_as_it_is(path: Path) -> None:
+    make_file_of_first_schema(path)
+
+    with contextlib.closing(SQLiteStore(str(path), SchemaPolicy.ACCEPT)) as store:
+        assert store.check() == Condition(1, 2, 0, [])
+        assert store.list_plants(after=None, limit=9, tag="t").plants == [NewPlant(1, "a", "t")]
+        assert [len(plants) for plants in store.scan_plants()] == [2]
+        copy = path.with_name("copy.db")
+        assert store.back_up(str(copy), lambda _done, _total: None).schema == 1
+
+    connection = apsw.Connection(str(path))
+    assert connection.pragma("user_version") == 1
+    connection.close()
+
+
+def test_a_backup_is_as_of_one_moment_whatever_is_written_meanwhile(path: Path) -> None:
+    copy = path.with_name("copy.db")
+    steps: list[int] = []
+    with (
+        contextlib.closing(SQLiteStore(str(path))) as store,
+        contextlib.closing(SQLiteStore(str(path))) as another,
+    ):
+        before = [NewPlant(id_, "x" * 1000) for id_ in range(100)]
+        store.apply_changes(before)
+
+        def write(done: int, _total: int) -> None:
+            assert not steps or done > steps[-1], "it began again"
+            steps.append(done)
+            another.apply_changes([NewPlant(1000 + done, "y" * 1000), Deletion(done)])
+
+        store.back_up(str(copy), write, step_pages=1)
+
+    assert len(steps) > 20
+    with contextlib.closing(SQLiteStore(str(copy))) as copied:
+        assert [plant for plants in copied.scan_plants() for plant in plants] == before

@@ -7,15 +7,16 @@ for each connection.
 import asyncio
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 from psycopg_pool import AsyncConnectionPool, ConnectionPool
 
-from noop import make_writer, serve
+from noop import serve
 from plantstore.plants import NewPlant
 from plantstore.reader import GroupRead
 from plantstore.settings import Settings
 from plantstore.storage.postgres.url import parse_url
-from plantstore.store import Change, Outcome, Store
+from plantstore.store import Change, Outcome
 from plantstore.writer import GroupCommit
 
 CREATE = "INSERT INTO plants (id, name, tag) VALUES (%s, %s, %s) ON CONFLICT (id) DO NOTHING"
@@ -76,12 +77,13 @@ def main(database: str, port: str, how: str, connections: str) -> None:
         EachAsynchronously if how == "async" else EachOnAThread
     )
 
-    def make(store: Store) -> GroupCommit:
-        writer = make_writer(writer_class, store)
+    def make_writer(*args: Any, **kwargs: Any) -> GroupCommit:  # noqa: ANN401 (its own)
+        writer = writer_class(*args, **kwargs)
         writer.use(parse_url(database), int(connections))
         return writer
 
-    serve(Settings(database=database, port=int(port)), make, GroupRead)
+    settings = Settings(database=database, port=int(port), page=False)
+    serve(settings, make_writer, GroupRead)
 
 
 if __name__ == "__main__":

@@ -9,32 +9,22 @@ the client for each response, and cost the server the system calls for this; com
 """
 
 import asyncio
-import functools
 import socket
 import sys
-import time
 from collections.abc import Callable
-from typing import TypeVar
 
 import uvicorn
 
-from plantstore.api.app import create_app
-from plantstore.api.auth import Gate
-from plantstore.api.budget import Budget
 from plantstore.api.exchange import ASGIApp
-from plantstore.api.limits import Bounds
-from plantstore.api.operations import Readiness
-from plantstore.api.rates import Unlimited
-from plantstore.cli.processes import server_config
+from plantstore.cli.serve import uvicorn_config
+from plantstore.cli.wiring import wire
 from plantstore.observe import ignore
 from plantstore.plants import NewPlant
 from plantstore.reader import GroupRead
 from plantstore.settings import Settings
 from plantstore.storage import open_store
-from plantstore.store import Change, Outcome, Store
+from plantstore.store import Change, Outcome
 from plantstore.writer import GroupCommit
-
-WriterT = TypeVar("WriterT", bound=GroupCommit)
 
 
 class NoCommit(GroupCommit):
@@ -69,64 +59,30 @@ class NoCommitTogether(GroupCommit):
 
 
 def serve(
-    settings: Settings, make_writer: Callable[[Store], GroupCommit], reader_class: type[GroupRead]
+    settings: Settings,
+    make_writer: Callable[..., GroupCommit],
+    make_reader: Callable[..., GroupRead],
 ) -> None:
     """Serve as `plantstore serve` does, with another writer or reader."""
 
     def build_app() -> ASGIApp:
-        store = open_store(settings.database)
-        writer = make_writer(store)
-        gate = Gate(
-            store,
-            clock=time.time,
-            monotonic=time.monotonic,
-            rate_limit=Unlimited(),
+        return wire(
+            settings,
+            open_store(settings.database),
             observe=ignore,
-        )
-        return create_app(
-            store=store,
-            writer=writer,
-            reader=reader_class(store, queue_reads_max=1_000, observe=ignore),
-            gate=gate,
-            readiness=Readiness(store, writer, gate=gate, observe=ignore, server=lambda: None),
             metrics={"text/plain": lambda: b""},
-            bounds=Bounds(
-                request_seconds=settings.request_seconds,
-                head_bytes_max=settings.head_bytes_max,
-                connections_max=settings.connections_max,
-                budget=Budget(
-                    incoming_bytes_max=settings.incoming_bytes_max,
-                    unsent_bytes_max=settings.unsent_bytes_max,
-                    unsent_answers_max=settings.unsent_answers_max,
-                ),
-                observe=ignore,
-            ),
-            body_bytes_max=settings.body_bytes_max,
-            pages=None,
-            observe=ignore,
-            observe_answer=lambda *_: None,
-            on_startup=lambda: None,
-        )
+            make_writer=make_writer,
+            make_reader=make_reader,
+        ).app
 
     with socket.create_server((settings.host, settings.port)) as listener:
-        uvicorn.Server(server_config(build_app, settings)).run(sockets=[listener])
-
-
-def make_writer(writer_class: type[WriterT], store: Store) -> WriterT:
-    """Return a writer whose queue is not used."""
-    return writer_class(
-        store,
-        queue_plants_max=1,
-        queue_characters_max=1,
-        batch_plants_max=1,
-        observe=lambda _: None,
-    )
+        uvicorn.Server(uvicorn_config(build_app, settings)).run(sockets=[listener])
 
 
 def main(database: str, port: str, how: str = "each") -> None:
     writer_class: type[GroupCommit] = {"each": NoCommit, "together": NoCommitTogether}[how]
-    settings = Settings(database=f"sqlite:///{database}", port=int(port))
-    serve(settings, functools.partial(make_writer, writer_class), NoRead)
+    settings = Settings(database=f"sqlite:///{database}", port=int(port), page=False)
+    serve(settings, writer_class, NoRead)
 
 
 if __name__ == "__main__":

@@ -4,11 +4,9 @@ import sys
 
 import plantstore.api.app
 from noop import serve
-from plantstore import observe
 from plantstore.api.exchange import Exchange, Receive, Scope, Send
 from plantstore.reader import GroupRead
 from plantstore.settings import Settings
-from plantstore.store import Store
 from plantstore.writer import GroupCommit
 
 
@@ -24,24 +22,10 @@ class _Untold(Exchange):
         await self._serve(scope, receive, send)
 
 
-def _ignore(_event: observe.Event) -> None:
-    pass
-
-
 def main(database: str, port: str) -> None:
-    settings = Settings(database=f"sqlite:///{database}", port=int(port))
-
-    def make_writer(store: Store) -> GroupCommit:
-        return GroupCommit(
-            store,
-            queue_plants_max=settings.queue_plants_max,
-            queue_characters_max=settings.queue_characters_max,
-            batch_plants_max=settings.batch_plants_max,
-            observe=_ignore,
-        )
-
     plantstore.api.app.__dict__["Exchange"] = _Untold
-    serve(settings, make_writer, GroupRead)
+    settings = Settings(database=f"sqlite:///{database}", port=int(port), page=False)
+    serve(settings, GroupCommit, GroupRead)
 
 
 if __name__ == "__main__":

@@ -80,6 +80,13 @@ class RequestError(PlantStoreError):
         self.code = code
 
 
+class InternalError(RequestError):
+    """The service met an error that nobody foresaw; the message is fixed, and tells nothing."""
+
+    def __init__(self) -> None:
+        super().__init__(ErrorCode.INTERNAL, "The service met an unexpected error")
+
+
 class ScopeMissingError(RequestError):
     """The token is good, but not for this; `scope` is what it lacks (RFC 6750 §3.1)."""
 

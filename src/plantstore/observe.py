@@ -7,12 +7,12 @@ or on the writer's or the reader's thread.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ParamSpec, TypeAlias
+from typing import Any, TypeAlias
+
+import msgspec
 
 from plantstore.errors import ErrorCode
 from plantstore.store import Outcome
-
-P = ParamSpec("P")
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +101,24 @@ class RequestFailed:
     request_id: str
 
 
+# A struct: there is one for each request, and a frozen dataclass takes five times as long to make.
+class Answered(msgspec.Struct, frozen=True, gc=False):
+    """A request has its answer.
+
+    Attributes:
+        request: its scope, as ASGI has it.
+        route: its path, with the names of the fields in it; empty if nothing is there.
+        status: of the answer; 499 if the client went away before it.
+        seconds: since the head had arrived.
+
+    """
+
+    request: Mapping[str, Any]
+    route: str
+    status: int
+    seconds: float
+
+
 Event: TypeAlias = (
     WriterStarted
     | Stopping
@@ -113,6 +131,7 @@ Event: TypeAlias = (
     | ServerChanged
     | RequestRefused
     | RequestFailed
+    | Answered
 )
 Observer: TypeAlias = Callable[[Event], None]
 
@@ -132,18 +151,18 @@ def ignore(_event: Event) -> None:
     """Observe nothing."""
 
 
-# Is told of each answer: the request as ASGI has it (its scope), the path with the names
-# of the fields in it, or nothing where nothing is, the status, and the seconds since the
-# head was there. No record: there is one for each request, and to make it would cost as
-# much as to count it.
-AnswerObserver: TypeAlias = Callable[[Mapping[str, Any], str, int, float], None]
+def tell_all(*observers: Observer, answers: Sequence[Observer]) -> Observer:
+    """Return an observer that tells each of these.
 
+    Args:
+        observers: are told all events but answers.
+        answers: are told of answers, and of nothing else. Since there is one for each request,
+            only those that need them are called.
 
-def tell_all(*observers: Callable[P, None]) -> Callable[P, None]:
-    """Return an observer that tells each of these."""
+    """
 
-    def observe(*args: P.args, **kwargs: P.kwargs) -> None:
-        for tell in observers:
-            tell(*args, **kwargs)
+    def observe(event: Event) -> None:
+        for tell in answers if type(event) is Answered else observers:
+            tell(event)
 
     return observe

@@ -111,7 +111,7 @@ class Settings:
             envvar="PLANTSTORE_REQUEST_SECONDS",
             min=0.1,
             max=3600,
-            help="How long a request may take to arrive whole, and a connection to begin one.",
+            help="How long a request may take to arrive whole, and a new connection to begin one.",
         ),
     ] = 10
 
@@ -153,6 +153,17 @@ class Settings:
             "it, the slowest client is disconnected.",
         ),
     ] = 256
+
+    idle_seconds: Annotated[
+        float,
+        Option(
+            envvar="PLANTSTORE_IDLE_SECONDS",
+            min=0.1,
+            max=3600,
+            help="How long a connection may be idle between two requests. Behind a proxy, more "
+            "than the proxy keeps it.",
+        ),
+    ] = 75
 
     rate_per_token: Annotated[
         str | None,

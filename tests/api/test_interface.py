@@ -5,14 +5,13 @@ import re
 from typing import Any
 
 import pytest
-from falcon.inspect import inspect_app, inspect_compiled_router, register_router
+from falcon.inspect import inspect_app
 from jsonschema import Draft202012Validator
 
-from plantstore.api.app import Router
 from plantstore.api.errors import STATUS, render_error
 from plantstore.api.openapi import read_document
 from plantstore.api.parameters import INT32_MAX, LIMIT_DEFAULT, LIMIT_MAX
-from plantstore.errors import ErrorCode, RequestError
+from plantstore.errors import ErrorCode, InternalError, RequestError
 from plantstore.plants import ID_MAX, ID_MIN, parse_new_plant, parse_plant
 from plantstore.tokens import SCOPES
 from support.world import World
@@ -20,8 +19,6 @@ from support.world import World
 DOCUMENT: dict[str, Any] = json.loads(read_document())
 SCHEMAS: dict[str, Any] = DOCUMENT["components"]["schemas"]
 POST = DOCUMENT["paths"]["/plants"]["post"]
-
-register_router(Router)(inspect_compiled_router)
 
 
 def validator(schema: str) -> Draft202012Validator:
@@ -158,7 +155,7 @@ def test_every_failure_is_an_error_record() -> None:
         content = response["content"]["application/json"]
         assert content["schema"] == {"$ref": "#/components/schemas/Error"}
         validator("Error").validate(content["example"])
-    validator("Error").validate(json.loads(render_error(ErrorCode.INTERNAL, "x")))
+    validator("Error").validate(json.loads(render_error(InternalError(), ()).body))
 
 
 def test_ids_are_int64_and_scopes_are_those_of_the_tokens() -> None:

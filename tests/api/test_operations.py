@@ -229,13 +229,13 @@ def test_an_answer_is_told_with_its_route_and_its_status() -> None:
 
     answers = run(test).answers
 
-    assert [status for _, _, status, _ in answers] == statuses
+    assert [answer.status for answer in answers] == statuses
     assert statuses == [200, 400, 413, 200, 200, 404, 404, 404, 200, 204, 405, 200, 500, 200]
-    assert [route for _, route, *_ in answers] == [
+    assert [answer.route for answer in answers] == [
         *("/plants", "/plants", "/plants", "/plants", "/plants/{id}", "", "", ""),
         *("/plants/{id}", "/plants/{id}", "/plants/{id}", "/plants", "/plants", "/readyz"),
     ]
-    assert all(0 < seconds < 60 for *_, seconds in answers)
+    assert all(0 < answer.seconds < 60 for answer in answers)
 
 
 def test_a_failure_of_the_service_has_an_id_that_continues_the_trace_of_the_request() -> None:

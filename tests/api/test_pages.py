@@ -39,7 +39,7 @@ def test_a_document_may_load_from_here_alone_and_run_nothing_inline(path: str) -
         assert "<script>" not in answer.text
         assert not re.search(r" (on\w+|style)=", answer.text)
 
-    run(test, World(pages=Pages()))
+    run(test, World(page=True))
 
 
 @pytest.mark.parametrize("path", DOCUMENTS)
@@ -55,7 +55,7 @@ def test_what_a_document_loads_may_be_kept_for_ever(path: str) -> None:
             assert answer.headers["Cache-Control"] == "public, max-age=31536000, immutable"
             assert_nothing_else_may_happen(answer)
 
-    run(test, World(pages=Pages()))
+    run(test, World(page=True))
 
 
 @pytest.mark.parametrize("path", DOCUMENTS)
@@ -71,7 +71,7 @@ def test_a_document_is_asked_for_again_and_sent_only_if_it_changed(path: str) ->
         assert again.headers["ETag"] == first.headers["ETag"]
         assert (other.status_code, other.content) == (200, first.content)
 
-    run(test, World(pages=Pages()))
+    run(test, World(page=True))
 
 
 def test_the_address_of_the_files_changes_with_any_of_them() -> None:
@@ -93,7 +93,7 @@ def test_a_file_that_is_none_of_these_is_404_with_an_error_record(file: str) -> 
 
         assert_error(answer, 404, ErrorCode.NOT_FOUND)
 
-    run(test, World(pages=pages))
+    run(test, World(page=True))
 
 
 def test_without_pages_their_addresses_are_404() -> None:
@@ -116,7 +116,7 @@ def test_head_and_other_methods_are_answered_as_everywhere() -> None:
         assert head.headers["Content-Length"] == str(len(full.content))
         assert_error(post, 405, ErrorCode.METHOD_NOT_ALLOWED)
 
-    run(test, World(pages=Pages()))
+    run(test, World(page=True))
 
 
 def test_files_are_counted_together_and_the_documents_by_their_path() -> None:
@@ -127,7 +127,7 @@ def test_files_are_counted_together_and_the_documents_by_their_path() -> None:
         await world.client.get(f"/assets/{pages.assets.digest}/app.js")
         await world.client.get("/assets/other/app.js")
 
-        routes = [route for _, route, _, _ in world.answers]
-        assert routes == ["/", "/assets/{digest}/{name}", ""]
+        routes = [answer.route for answer in world.answers]
+        assert routes == ["/", "/assets/{digest}/{name}", "/assets/{digest}/{name}"]
 
-    run(test, World(pages=pages))
+    run(test, World(page=True))

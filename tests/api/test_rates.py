@@ -21,7 +21,7 @@ def test_a_token_that_is_used_too_often_is_refused_and_others_are_not() -> None:
         assert refused.json()["message"] == "The token may be used at most 3 per 1 hour"
         assert other.status_code == 200
 
-    run(test, World(rate="3/hour"))
+    run(test, World(rate_per_token="3/hour"))
 
 
 def test_what_is_refused_for_another_reason_counts_for_nothing() -> None:
@@ -32,7 +32,7 @@ def test_what_is_refused_for_another_reason_counts_for_nothing() -> None:
         assert (await world.send("GET", "/plants", token=reader)).status_code == 200
         assert (await world.send("GET", "/plants", token=reader)).status_code == 429
 
-    run(test, World(rate="1/hour"))
+    run(test, World(rate_per_token="1/hour"))
 
 
 def test_each_of_several_rates_holds() -> None:

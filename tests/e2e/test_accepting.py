@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import uvloop
 
-from plantstore.api.listener import ACCEPTED_MAX, Listener
+from plantstore.server.listener import ACCEPTED_MAX, Listener
 from support.service import Service
 
 pytestmark = pytest.mark.engines("sqlite")

@@ -9,12 +9,23 @@ import uvicorn
 import uvloop
 from uvicorn.server import ServerState
 
-from plantstore.api.listener import Listener
-from plantstore.api.protocol import HttpProtocol
+from plantstore.api.errors import render_error
+from plantstore.observe import ignore
+from plantstore.server.budget import Budget
+from plantstore.server.interface import HANDOVER, Bounds, Handover
+from plantstore.server.listener import Listener
+from plantstore.server.protocol import HttpProtocol
 
 pytestmark = pytest.mark.engines("sqlite")
 
 PIECES = 5_000
+BOUNDS = Bounds(
+    request_seconds=10,
+    idle_seconds=10,
+    head_bytes_max=32 * 1024,
+    connections_max=1,
+    budget=Budget(incoming_bytes_max=2**20, unsent_bytes_max=2**20, unsent_answers_max=1),
+)
 
 
 async def answer_any(_scope: Any, _receive: Any, send: Any) -> None:
@@ -44,8 +55,9 @@ def test_a_request_in_small_pieces_is_read_in_few() -> None:
         config = uvicorn.Config(answer_any, lifespan="off", log_config=None)
         config.load()
         state = ServerState()
+        app_state = {HANDOVER: Handover(BOUNDS, render_error, ignore)}
         accepting = Listener(
-            asyncio.get_running_loop(), lambda: Counted(config, state, {}), listener, None
+            asyncio.get_running_loop(), lambda: Counted(config, state, app_state), listener, None
         )
         answer = await asyncio.to_thread(send_in_pieces, listener.getsockname())
         accepting.close()

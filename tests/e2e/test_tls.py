@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from plantstore.api.listener import HANDSHAKES_MAX
+from plantstore.server.listener import HANDSHAKES_MAX
 from support.certificates import Pair, make_pair
 from support.command import run
 from support.postgres import wait_until

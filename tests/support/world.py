@@ -6,20 +6,14 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import httpx
 
-from plantstore.api.app import create_app
-from plantstore.api.auth import Gate
-from plantstore.api.budget import Budget
-from plantstore.api.limits import Bounds
-from plantstore.api.operations import Readiness
-from plantstore.api.pages import Pages
-from plantstore.api.rates import RatePerToken, Unlimited
+from plantstore.cli.wiring import wire
 from plantstore.errors import ErrorCode
+from plantstore.observe import Answered
 from plantstore.plants import NewPlant
-from plantstore.reader import GroupRead
+from plantstore.settings import Settings
 from plantstore.storage.memory import MemoryStore
 from plantstore.store import Change, Outcome, Page, Store
 from plantstore.tokens import SCOPES, TokenRecord, digest, mint
-from plantstore.writer import GroupCommit
 
 if TYPE_CHECKING:
     from plantstore.observe import Event, ServerChanged
@@ -28,6 +22,14 @@ EventT = TypeVar("EventT", bound="Event")
 
 BODY_BYTES_MAX = 2048
 JSON = {"Content-Type": "application/json"}
+SMALL = {
+    "body_bytes_max": BODY_BYTES_MAX,
+    "queue_plants_max": 100,
+    "queue_characters_max": 100_000,
+    "batch_plants_max": 10,
+    "queue_reads_max": 100,
+    "page": False,
+}
 VALID = b'{"id": 1, "name": "Abies balsamea (L.) Mill.", "tag": "Abies"}'
 
 
@@ -82,61 +84,23 @@ class WatchedStore:
 class World:
     """The application and all that it stands on: a store in memory, unless another is given."""
 
-    def __init__(
-        self,
-        store: Store | None = None,
-        *,
-        queue_plants_max: int = 100,
-        queue_reads_max: int = 100,
-        rate: str | None = None,
-        pages: Pages | None = None,
-    ) -> None:
+    def __init__(self, store: Store | None = None, **settings: Any) -> None:
         self.store: Any = WatchedStore(MemoryStore() if store is None else store)
         self.now = 1000.0
         self.events: list[Event] = []
-        self.answers: list[tuple[Any, ...]] = []
-        self.writer = GroupCommit(
+        self.answers: list[Answered] = []
+        self.server: ServerChanged | None = None
+        wired = wire(
+            Settings(**(SMALL | settings)),
             self.store,
-            queue_plants_max=queue_plants_max,
-            queue_characters_max=100_000,
-            batch_plants_max=10,
-            observe=self.events.append,
-            monotonic=lambda: self.now,
-        )
-        self.reader = GroupRead(
-            self.store, queue_reads_max=queue_reads_max, observe=self.events.append
-        )
-        self.gate = Gate(
-            self.store,
+            observe=self.observe,
+            metrics=METRICS,
+            server=lambda: self.server,
             clock=lambda: self.now,
             monotonic=lambda: self.now,
-            rate_limit=Unlimited() if rate is None else RatePerToken(rate),
-            observe=self.events.append,
         )
-        self.server: ServerChanged | None = None
-        self.readiness = Readiness(
-            self.store,
-            self.writer,
-            gate=self.gate,
-            observe=self.events.append,
-            server=lambda: self.server,
-            monotonic=lambda: self.now,
-        )
-        budget = Budget(incoming_bytes_max=2**20, unsent_bytes_max=2**20, unsent_answers_max=100)
-        self.app = create_app(
-            store=self.store,
-            writer=self.writer,
-            reader=self.reader,
-            gate=self.gate,
-            readiness=self.readiness,
-            metrics=METRICS,
-            bounds=Bounds(10, 32768, 100, budget, self.events.append),
-            body_bytes_max=BODY_BYTES_MAX,
-            pages=pages,
-            observe=self.events.append,
-            observe_answer=lambda *answer: self.answers.append(answer),
-            on_startup=lambda: None,
-        )
+        self.app, self.writer, self.reader = wired.app, wired.writer, wired.reader
+        self.gate, self.readiness, self.handover = wired.gate, wired.readiness, wired.handover
         transport = httpx.ASGITransport(app=self.app)  # type: ignore[arg-type]
         self.client = httpx.AsyncClient(transport=transport, base_url="http://plants")
         self.token = self.add_token("all", *SCOPES)
@@ -146,6 +110,12 @@ class World:
         granted = frozenset(scopes or SCOPES)
         self.store.add_token(TokenRecord(name, digest(token), granted, 0, **changes))
         return token
+
+    def observe(self, event: "Event") -> None:
+        if isinstance(event, Answered):
+            self.answers.append(event)
+        else:
+            self.events.append(event)
 
     def told(self, kind: type[EventT]) -> list[EventT]:
         """Return the events of a kind."""

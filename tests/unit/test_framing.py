@@ -1,13 +1,14 @@
 """Where a request ends, without a socket and without a parser."""
 
 from itertools import pairwise
+from urllib.parse import unquote
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plantstore.api.framing import Framing, RequestLine
 from plantstore.errors import ErrorCode, RequestError
+from plantstore.server.framing import Framing, RequestLine, decode_path
 
 HEAD = b"POST /plants?a=1 HTTP/1.1\r\nHost: x\r\n%b\r\n"
 BODIES = st.binary(max_size=40) | st.lists(
@@ -150,3 +151,13 @@ def test_a_long_host_is_judged_in_linear_time() -> None:
 
     with pytest.raises(RequestError):  # it does not end in this century otherwise
         framing.begin_body([(b"host", b"a" * 30_000 + b"!" * 100 + b" ")])
+
+
+@given(
+    st.lists(
+        st.sampled_from(["/", "a", "+", "\\", "\\x41", "%", "%4", "%zz", "%2F", "%25", "%00"])
+        | st.sampled_from(["%C3%A9", "%c3", "%F0%9F%8C%B1", "%5C", "%ED%A0%80"])
+    ).map("".join)
+)
+def test_a_path_is_decoded_as_the_standard_library_does(path: str) -> None:
+    assert decode_path(path.encode()) == unquote(path)

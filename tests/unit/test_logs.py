@@ -8,6 +8,7 @@ from structlog.testing import capture_logs
 
 from plantstore.errors import ErrorCode, StoreUnavailableError
 from plantstore.observe import (
+    Answered,
     CommitFailed,
     Committed,
     LookupFailed,
@@ -112,8 +113,8 @@ def test_the_life_of_the_service_is_told(log: Log) -> None:
 def test_the_access_log_has_a_line_for_each_answer(log: Log) -> None:
     observe = log_answers()
 
-    observe(POST, "/plants", 200, 0.00123456)
-    observe(GET, "", 404, 1.0)
+    observe(Answered(POST, "/plants", 200, 0.00123456))
+    observe(Answered(GET, "", 404, 1.0))
 
     keys = ("event", "method", "path", "status", "seconds", "client", "request_id")
     assert [tuple(line.get(key) for key in keys) for line in log.told] == [
@@ -134,7 +135,7 @@ def test_the_access_log_has_a_line_for_each_answer(log: Log) -> None:
 def test_a_path_is_shown_on_one_line_without_a_secret_and_not_at_any_length(
     log: Log, path: str, shown: str
 ) -> None:
-    log_answers()(GET | {"raw_path": path.encode()}, "", 404, 1.0)
+    log_answers()(Answered(GET | {"raw_path": path.encode()}, "", 404, 1.0))
     log.observe(RequestFailed(ZeroDivisionError(), "GET", path, TRACE))
 
     assert [line["path"] for line in log.told] == [shown, shown]

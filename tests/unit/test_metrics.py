@@ -9,7 +9,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from plantstore import __version__
 from plantstore.errors import ErrorCode
-from plantstore.observe import Committed, RequestRefused, WriterStarted
+from plantstore.observe import Answered, Committed, RequestRefused, WriterStarted
 from plantstore.store import Outcome
 from plantstore.telemetry.counts import BATCH_CHANGES, COMMIT_SECONDS, REQUEST_SECONDS
 from plantstore.telemetry.metrics import Metrics
@@ -24,7 +24,7 @@ REQUESTS = "http_server_request_duration_seconds"
 
 
 def answered(metrics: Metrics, seconds: float, method: str = "POST") -> None:
-    metrics.observe_answer({"method": method}, "/plants", 200, seconds)
+    metrics.observe(Answered({"method": method}, "/plants", 200, seconds))
 
 
 def samples(metrics: Metrics) -> dict[tuple[str, frozenset[tuple[str, str]]], float]:

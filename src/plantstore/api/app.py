@@ -4,21 +4,21 @@ import asyncio
 import gc
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Final
+from typing import Final
 
 from falcon.asgi import App, Request, Response
 from falcon.routing import CompiledRouter
 
 from plantstore.api.auth import Gate
 from plantstore.api.errors import handle_errors
-from plantstore.api.exchange import ASGIApp, Event, Exchange
-from plantstore.api.limits import BOUNDS, Bounds
+from plantstore.api.exchange import ASGIApp, Event, Exchange, NoteAnswer
 from plantstore.api.openapi import Document
 from plantstore.api.operations import Liveness, Measurements, Readiness, Renderings
 from plantstore.api.pages import ASSETS_TEMPLATE, Pages
 from plantstore.api.plants import Plants
-from plantstore.observe import AnswerObserver, Observer
+from plantstore.observe import Observer
 from plantstore.reader import GroupRead
+from plantstore.server.interface import HANDOVER, Handover
 from plantstore.store import Store
 from plantstore.writer import GroupCommit
 
@@ -34,21 +34,21 @@ def create_app(
     gate: Gate,
     readiness: Readiness,
     metrics: Renderings,
-    bounds: Bounds,
+    handover: Handover,
     body_bytes_max: int,
     pages: Pages | None,
     observe: Observer,
-    observe_answer: AnswerObserver,
     on_startup: Callable[[], None],
 ) -> ASGIApp:
     """Compose the ASGI application, with pages for a browser unless they are None.
 
-    When the server starts, it starts writer and reader, leaves the bounds to the
+    When the server starts, it starts writer and reader, leaves the handover to the
     server's connections, and calls `on_startup`; when the server stops, it closes
     writer, reader and store.
     """
-    lifespan = _Lifespan(writer, reader, store, bounds, on_startup)
-    app: App[Request, Response] = App(middleware=[lifespan], router=Router())
+    lifespan = _Lifespan(writer, reader, store, handover, on_startup)
+    router = CompiledRouter()
+    app: App[Request, Response] = App(middleware=[lifespan, NoteAnswer()], router=router)
     handle_errors(app, observe)
     plants = Plants(gate, writer, reader, body_bytes_max)
     resources = {
@@ -59,29 +59,12 @@ def create_app(
         "/metrics": Measurements(gate, metrics),
     }
     app.add_route("/plants/{id}", plants, suffix="one")
-    templates = {"/plants/": "/plants/{id}"}
     if pages is not None:
         resources |= pages.documents
         app.add_route(ASSETS_TEMPLATE, pages.assets)
-        templates[f"/assets/{pages.assets.digest}/"] = ASSETS_TEMPLATE
     for path, resource in resources.items():
         app.add_route(path, resource)
-    return Exchange(
-        app,
-        paths={*resources},
-        templates=templates,
-        is_full=writer.is_full,
-        observe=observe,
-        observe_answer=observe_answer,
-    )
-
-
-class Router(CompiledRouter):
-    """Falcon's router, which takes `//plants` for `/plants`; here it is another path."""
-
-    def find(self, uri: str, req: Any = None) -> Any:  # noqa: ANN401 (Falcon's)
-        """Return what serves a path; None if nothing does."""
-        return None if uri.startswith("//") else super().find(uri, req)
+    return Exchange(app, router=router, is_full=writer.is_full, observe=observe)
 
 
 class _Lifespan:
@@ -92,17 +75,17 @@ class _Lifespan:
         writer: GroupCommit,
         reader: GroupRead,
         store: Store,
-        bounds: Bounds,
+        handover: Handover,
         on_startup: Callable[[], None],
     ) -> None:
         self._writer = writer
         self._reader = reader
         self._store = store
-        self._bounds = bounds
+        self._handover = handover
         self._on_startup = on_startup
 
     async def process_startup(self, scope: Event, event: Event) -> None:  # noqa: ARG002
-        scope["state"][BOUNDS] = self._bounds
+        scope["state"][HANDOVER] = self._handover
         # What lives now lives as long as the process. Each full collection would walk it
         # all again, and make every caller of that moment wait for some ten milliseconds.
         gc.collect()

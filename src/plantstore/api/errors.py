@@ -1,7 +1,8 @@
 """From errors to answers: the one table, and the one shape that every failure has.
 
 What the domain raises, what the framework raises (404, 405, ...), and what
-nobody foresaw all leave here as an Error record: `{"error": int32, "message": string}`.
+nobody foresaw, and what the server refuses before it is a request, all leave here as an
+Error record: `{"error": int32, "message": string}`.
 """
 
 import random
@@ -14,8 +15,15 @@ import msgspec
 from falcon import MEDIA_JSON, HTTPError
 from falcon.asgi import App, Request, Response
 
-from plantstore.errors import ErrorCode, RateExceededError, RequestError, ScopeMissingError
+from plantstore.errors import (
+    ErrorCode,
+    InternalError,
+    RateExceededError,
+    RequestError,
+    ScopeMissingError,
+)
 from plantstore.observe import Observer, RequestFailed, RequestRefused
+from plantstore.server.interface import ANSWERED, ErrorAnswer, Fields
 from plantstore.tracing import REQUEST_ID_FIELD, request_id
 
 STATUS: Final[Mapping[ErrorCode, HTTPStatus]] = MappingProxyType(
@@ -52,9 +60,6 @@ RETRY_AFTER_SECONDS: Final = 1
 # they are spread, and those who wait for their answers wait little longer for those who do not.
 RETRY_AFTER_OVERLOAD_SECONDS: Final = range(1, 6)
 
-# Where the scope of a request has the status of its answer, as a plain int, unless it is 200.
-ANSWERED: Final = "plantstore.answered"
-
 _CHALLENGE: Final = 'Bearer realm="plantstore"'
 
 _HEADERS: Final[Mapping[ErrorCode, Mapping[str, str]]] = MappingProxyType(
@@ -63,6 +68,7 @@ _HEADERS: Final[Mapping[ErrorCode, Mapping[str, str]]] = MappingProxyType(
         ErrorCode.TOKEN_MISSING: {"WWW-Authenticate": _CHALLENGE},
         ErrorCode.TOKEN_INVALID: {"WWW-Authenticate": f'{_CHALLENGE}, error="invalid_token"'},
         ErrorCode.STORE_UNAVAILABLE: {"Retry-After": str(RETRY_AFTER_SECONDS)},
+        ErrorCode.TOO_MANY_CONNECTIONS: {"Retry-After": str(RETRY_AFTER_SECONDS)},
         # RFC 9110 §15.5.16: tell what would have been taken.
         ErrorCode.UNSUPPORTED_MEDIA_TYPE: {"Accept": MEDIA_JSON, "Accept-Encoding": "identity"},
     }
@@ -76,58 +82,51 @@ class Error(msgspec.Struct, frozen=True):
     message: str
 
 
-def render_error(code: ErrorCode, message: str) -> bytes:
-    """Write an Error record as JSON text, in UTF-8."""
-    return msgspec.json.encode(Error(code, message))
+def render_error(error: RequestError, request_fields: Fields) -> ErrorAnswer:
+    """Return the answer to an error, for a request with these header fields.
 
-
-def retry_after_overload() -> int:
-    """Return after how many seconds one who was refused for overload may come again."""
-    return random.choice(RETRY_AFTER_OVERLOAD_SECONDS)  # noqa: S311 (no secret)
+    Each failure is answered with what this returns, whoever noticed it.
+    """
+    status = STATUS[error.code].value
+    headers = {"Content-Type": MEDIA_JSON, **_headers(error)}
+    if status >= HTTPStatus.INTERNAL_SERVER_ERROR:
+        headers[REQUEST_ID_FIELD] = request_id(request_fields)
+    return ErrorAnswer(status, headers, msgspec.json.encode(Error(error.code, error.message)))
 
 
 def handle_errors(app: App[Request, Response], observe: Observer) -> None:
     """Make an application answer every failure with an Error record."""
 
-    def answer(req: Request, resp: Response, code: ErrorCode, status: int, message: str) -> None:
+    def answer(req: Request, resp: Response, error: RequestError) -> ErrorAnswer:
         if ANSWERED not in req.scope:  # or the client was told, or is gone
-            observe(RequestRefused(code))
-            req.scope[ANSWERED] = status
-        resp.status = status
-        resp.data = render_error(code, message)
-        resp.content_type = MEDIA_JSON
+            observe(RequestRefused(error.code))
+        rendered = render_error(error, req.scope["headers"])
+        resp.status = rendered.status
+        resp.set_headers(rendered.headers)
+        resp.data = rendered.body
+        return rendered
 
     async def on_foreseen(
         req: Request, resp: Response, error: RequestError, _params: dict[str, Any]
     ) -> None:
         # Answered here: raised as an HTTPError, it would cost twice as much, and a service
         # that has too much to do has many to answer.
-        status = STATUS[error.code].value
-        resp.set_headers(_headers(error))
-        if status >= HTTPStatus.INTERNAL_SERVER_ERROR:
-            resp.set_header(REQUEST_ID_FIELD, request_id(req.scope["headers"]))
-        answer(req, resp, error.code, status, error.message)
+        answer(req, resp, error)
 
     async def on_unforeseen(
         req: Request, resp: Response, error: Exception, _params: dict[str, Any]
     ) -> None:
-        id_ = request_id(req.scope["headers"])
+        id_ = answer(req, resp, InternalError()).headers[REQUEST_ID_FIELD]
         observe(RequestFailed(error, req.method, req.scope["raw_path"].decode(), id_))
-        resp.set_header(REQUEST_ID_FIELD, id_)
-        status = STATUS[ErrorCode.INTERNAL].value
-        message = "The service met an unexpected error"
-        answer(req, resp, ErrorCode.INTERNAL, status, message)
 
     async def on_no_memory(
-        req: Request, resp: Response, _error: MemoryError, params: dict[str, Any]
+        req: Request, resp: Response, _error: MemoryError, _params: dict[str, Any]
     ) -> None:
         message = "The service has too little memory now; sending the request again is safe"
-        await on_foreseen(req, resp, RequestError(ErrorCode.OVERLOADED, message), params)
+        answer(req, resp, RequestError(ErrorCode.OVERLOADED, message))
 
     def serialize(req: Request, resp: Response, error: HTTPError) -> None:
-        code, message = _of_framework(req, error)
-        ours = RequestError(code, message or HTTPStatus(error.status_code).phrase)
-        answer(req, resp, code, error.status_code, ours.message)
+        answer(req, resp, _of_framework(req, error))
 
     app.add_error_handler(Exception, on_unforeseen)
     app.add_error_handler(RequestError, on_foreseen)
@@ -135,20 +134,27 @@ def handle_errors(app: App[Request, Response], observe: Observer) -> None:
     app.set_error_serializer(serialize)
 
 
-def _of_framework(req: Request, error: HTTPError) -> tuple[ErrorCode, str | None]:
-    """Return the number and the message of an error that Falcon raised by itself."""
+def nothing_here() -> RequestError:
+    """Return the error for a path that serves nothing."""
+    return RequestError(ErrorCode.NOT_FOUND, "There is nothing at this path")
+
+
+def _of_framework(req: Request, error: HTTPError) -> RequestError:
+    """Return what stands for an error that Falcon raised by itself."""
     match error.status_code:
         case HTTPStatus.NOT_FOUND:
-            return ErrorCode.NOT_FOUND, "There is nothing at this path"
+            return nothing_here()
         case HTTPStatus.METHOD_NOT_ALLOWED:
-            return ErrorCode.METHOD_NOT_ALLOWED, f"The method {req.method} is not allowed here"
+            message = f"The method {req.method} is not allowed here"
+            return RequestError(ErrorCode.METHOD_NOT_ALLOWED, message)
         case status if status < HTTPStatus.INTERNAL_SERVER_ERROR:
-            return ErrorCode.BAD_REQUEST, error.description
+            phrase = HTTPStatus(status).phrase
+            return RequestError(ErrorCode.BAD_REQUEST, error.description or phrase)
         case _:
-            return ErrorCode.INTERNAL, error.description
+            return InternalError()
 
 
-def _headers(error: RequestError) -> dict[str, str]:
+def _headers(error: RequestError) -> Mapping[str, str]:
     match error:
         case ScopeMissingError(scope=scope):
             challenge = f'{_CHALLENGE}, error="insufficient_scope", scope="{scope}"'
@@ -156,6 +162,7 @@ def _headers(error: RequestError) -> dict[str, str]:
         case RateExceededError(retry_after=seconds):
             return {"Retry-After": str(seconds)}
         case RequestError(code=ErrorCode.OVERLOADED):
-            return {"Retry-After": str(retry_after_overload())}
+            seconds = random.choice(RETRY_AFTER_OVERLOAD_SECONDS)  # noqa: S311 (no secret)
+            return {"Retry-After": str(seconds)}
         case _:
-            return dict(_HEADERS.get(error.code, {}))
+            return _HEADERS.get(error.code, {})

@@ -1,22 +1,18 @@
 """A request and its answer, at the edges that Falcon leaves open."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from time import perf_counter
 from typing import Any, Final, TypeAlias
 
 from falcon.asgi import App, Request, Response
+from falcon.routing import CompiledRouter
 
-from plantstore.api.errors import (
-    ANSWERED,
-    RETRY_AFTER_SECONDS,
-    STATUS,
-    render_error,
-    retry_after_overload,
-)
-from plantstore.errors import ErrorCode, RequestError
-from plantstore.observe import AnswerObserver, Observer, RequestRefused
-from plantstore.tracing import REQUEST_ID_FIELD, request_id
+from plantstore.api.errors import nothing_here, render_error
+from plantstore.errors import ErrorCode, InternalError, RequestError
+from plantstore.observe import Answered, Observer, RequestFailed, RequestRefused
+from plantstore.server.interface import ANSWERED
+from plantstore.tracing import REQUEST_ID_FIELD
 
 Scope: TypeAlias = dict[str, Any]
 Event: TypeAlias = Mapping[str, Any]
@@ -24,7 +20,8 @@ Receive: TypeAlias = Callable[[], Awaitable[Event]]
 Send: TypeAlias = Callable[[Event], Awaitable[None]]
 ASGIApp: TypeAlias = Callable[[Scope, Receive, Send], Awaitable[None]]
 
-_REQUEST_ID_FIELD: Final = REQUEST_ID_FIELD.lower().encode()
+# The key of the route in the scope of a request: a template, or empty if nothing is there.
+ROUTE: Final = "plantstore.route"
 
 # The status, by a convention of servers, of who went away before the answer.
 CLIENT_GONE: Final = 499
@@ -32,31 +29,50 @@ CLIENT_GONE: Final = 499
 # What changes nothing, and so waits for no commit (RFC 9110 §9.2.1).
 _SAFE_METHODS: Final = frozenset({"GET", "HEAD", "OPTIONS", "TRACE"})
 
+# Made once: a service that has too much to do has many to refuse.
+_OVERLOADED: Final = RequestError(ErrorCode.OVERLOADED, "Too many requests wait; nothing was done")
+_STOPPING: Final = RequestError(
+    ErrorCode.STORE_UNAVAILABLE,
+    "The service is stopping; a change may or may not be made, and sending it again is safe",
+)
+
+
+class NoteAnswer:
+    """Middleware that notes the route and the status of each answer, whatever a handler does."""
+
+    async def process_response(
+        self,
+        req: Request,
+        resp: Response,
+        resource: object,  # noqa: ARG002 (the signature is Falcon's)
+        req_succeeded: bool,  # noqa: ARG002, FBT001
+    ) -> None:
+        """Note them in the scope, unless the client was told something else, or is gone."""
+        scope = req.scope
+        scope[ROUTE] = req.uri_template or ""
+        if ANSWERED not in scope:
+            scope[ANSWERED] = resp.status_code
+
 
 class Exchange:
-    """Falcon, mended.
+    """What stands around Falcon.
 
-    It waits for the first piece of the body, and only then routes. Here it is
-    given an empty one, so that a path, a method or a token is refused without the
-    body, and before a client is told to continue (RFC 9110 §10.1.1).
-
-    It takes a body that broke off for one that ended. Here that is an error.
-
-    It lets a cancellation pass, which is how uvicorn ends the requests that a stop
-    has no more time for. Here they are answered.
-
-    And it tells of each answer. Who answers with another status than 200 leaves it in
-    the scope (ANSWERED): to look into what is sent would cost each request.
+    - Falcon waits for the first piece of the body, and only then routes. Here it is given an
+      empty one, so that a path, a method or a token is refused without the body, and before a
+      client is told to continue (RFC 9110 §10.1.1).
+    - To Falcon, a truncated body is a body that ended. Here it is an error.
+    - Falcon does not catch a cancellation, which is how uvicorn ends the requests that a stop
+      has no more time for. Here they are answered.
+    - To Falcon, `//plants` is `/plants`. Here nothing is there.
+    - Each answer is told to the observer, with the route and the status that `NoteAnswer` left.
 
     Args:
-        app: what serves requests.
-        paths: those that it has without fields in them.
-        templates: of the others, by what stands before the last part of their paths.
+        app: what serves requests. `NoteAnswer` is its middleware.
+        router: of the app.
         is_full: whether a change would be refused now. Then it is refused before its
             token and its body are looked at, for less than half of what that would
-            cost: those who are served do not wait for those who are not.
-        observe: is told what is refused here.
-        observe_answer: is told of each answer.
+            cost: clients that are served do not wait for those that are refused.
+        observe: is told of each answer, and of what is refused here.
 
     """
 
@@ -64,18 +80,14 @@ class Exchange:
         self,
         app: App[Request, Response],
         *,
-        paths: Collection[str],
-        templates: Mapping[str, str],
+        router: CompiledRouter,
         is_full: Callable[[], bool],
         observe: Observer,
-        observe_answer: AnswerObserver,
     ) -> None:
         self._app = app
-        self._paths = frozenset(paths)
-        self._templates = templates
+        self._router = router
         self._is_full = is_full
         self._observe = observe
-        self._observe_answer = observe_answer
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve a request, or the life of the server (ASGI 3)."""
@@ -84,16 +96,13 @@ class Exchange:
             return
         began = perf_counter()
         if scope["method"] not in _SAFE_METHODS and self._is_full():
-            await self._refuse(_OVERLOADED, retry_after_overload(), scope, send)
+            await self._refuse(_OVERLOADED, scope, send)
+        elif scope["path"].startswith("//"):
+            await self._refuse(nothing_here(), scope, send)
         else:
-            try:
-                await self._serve(scope, receive, send)
-            except asyncio.CancelledError:
-                await self._refuse(_STOPPING, RETRY_AFTER_SECONDS, scope, send)
-        path = scope["path"]
-        route = path if path in self._paths else self._template(path)
+            await self._serve(scope, receive, send)
         seconds = perf_counter() - began
-        self._observe_answer(scope, route, scope.get(ANSWERED, 200), seconds)
+        self._observe(Answered(scope, scope[ROUTE], scope[ANSWERED], seconds))
 
     async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
         started = False
@@ -109,38 +118,26 @@ class Exchange:
                 raise RequestError(ErrorCode.BAD_REQUEST, "The body broke off")
             return event
 
-        await self._app(scope, receive_after_nothing, send)
+        try:
+            await self._app(scope, receive_after_nothing, send)
+        except asyncio.CancelledError:
+            await self._refuse(_STOPPING, scope, send)
+        except Exception as error:  # noqa: BLE001 (an answer that cannot be written, say)
+            await self._refuse(InternalError(), scope, send, error)
 
     async def _refuse(
-        self, refusal: "_Refusal", retry_after: int, scope: Scope, send: Send
+        self, error: RequestError, scope: Scope, send: Send, cause: Exception | None = None
     ) -> None:
-        self._observe(refusal.event)
-        scope[ANSWERED] = refusal.status
-        headers = [
-            (b"content-type", b"application/json"),
-            (b"content-length", b"%d" % len(refusal.body)),
-            (b"retry-after", b"%d" % retry_after),
-            (_REQUEST_ID_FIELD, request_id(scope["headers"]).encode()),
-        ]
-        await send({"type": "http.response.start", "status": refusal.status, "headers": headers})
-        await send({"type": "http.response.body", "body": refusal.body})
-
-    def _template(self, path: str) -> str:
-        """Return the template that a path is of, or nothing."""
-        return self._templates.get(path[: path.rfind("/") + 1], "")
-
-
-class _Refusal:
-    """The answer to those whom the service has no time for, made ready."""
-
-    def __init__(self, code: ErrorCode, message: str) -> None:
-        self.event = RequestRefused(code)
-        self.status = STATUS[code].value
-        self.body = render_error(code, message)
-
-
-_OVERLOADED: Final = _Refusal(ErrorCode.OVERLOADED, "Too many requests wait; nothing was done")
-_STOPPING: Final = _Refusal(
-    ErrorCode.STORE_UNAVAILABLE,
-    "The service is stopping; a change may or may not be made, and sending it again is safe",
-)
+        """Answer a request without Falcon."""
+        answer = render_error(error, scope["headers"])
+        self._observe(RequestRefused(error.code))
+        path = scope["path"]
+        if cause is not None:
+            id_ = answer.headers[REQUEST_ID_FIELD]
+            self._observe(RequestFailed(cause, scope["method"], scope["raw_path"].decode(), id_))
+        found = None if path.startswith("//") else self._router.find(path)
+        scope[ROUTE] = found[3] if found else ""
+        scope[ANSWERED] = answer.status
+        start = {"type": "http.response.start", "status": answer.status}
+        await send(start | {"headers": answer.fields()})
+        await send({"type": "http.response.body", "body": answer.body})

@@ -1,14 +1,11 @@
 """What clients may ask of the service."""
 
 import re
-from dataclasses import dataclass
 from typing import Final
 
 from falcon.asgi import Request
 
-from plantstore.api.budget import Budget
 from plantstore.errors import ErrorCode, RequestError
-from plantstore.observe import Observer
 
 # Media types and charsets in any case; a charset may be quoted (RFC 9110 §8.3.1).
 _JSON_MEDIA_TYPE: Final = re.compile(
@@ -17,31 +14,6 @@ _JSON_MEDIA_TYPE: Final = re.compile(
 
 # As much of a refused header or parameter as an error message quotes.
 _QUOTED_CHARACTERS_MAX: Final = 40
-
-# Where the application leaves the bounds for its connections, in the state that a server
-# carries from its start to each of them.
-BOUNDS: Final = "plantstore.bounds"
-
-
-@dataclass(frozen=True, slots=True)
-class Bounds:
-    """What connections are held to.
-
-    Args:
-        request_seconds: in which a request arrives whole, the first or the next
-            one begins, and some of an answer is taken.
-        head_bytes_max: of the request line and the header fields, as they arrive.
-        connections_max: that are open at a time.
-        budget: bounds what all of them hold together.
-        observe: is told what is refused.
-
-    """
-
-    request_seconds: float
-    head_bytes_max: int
-    connections_max: int
-    budget: Budget
-    observe: Observer
 
 
 def shorten(text: str) -> str:

@@ -15,7 +15,6 @@ from typing import Final
 
 from falcon.asgi import Request, Response
 
-from plantstore.api.errors import ANSWERED
 from plantstore.errors import ErrorCode, RequestError
 
 ASSETS_TEMPLATE: Final = "/assets/{digest}/{name}"
@@ -107,7 +106,6 @@ class Page:
         resp.etag = self._etag
         if not {"*", self._etag}.isdisjoint(req.if_none_match or ()):
             resp.status = HTTPStatus.NOT_MODIFIED
-            req.scope[ANSWERED] = HTTPStatus.NOT_MODIFIED.value
         else:
             resp.data = self._document
 

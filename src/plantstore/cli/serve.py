@@ -8,33 +8,26 @@ import socket
 import ssl
 import sys
 import tempfile
-import time
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import NoReturn
 
 import typer
 import uvicorn
 
-from plantstore.api.app import create_app
-from plantstore.api.auth import Gate
-from plantstore.api.budget import Budget
 from plantstore.api.exchange import ASGIApp
-from plantstore.api.limits import Bounds
-from plantstore.api.operations import Readiness
-from plantstore.api.pages import Pages
-from plantstore.api.rates import RateLimit, RatePerToken, Unlimited
-from plantstore.cli.processes import (
+from plantstore.cli.tokens import show_new_token
+from plantstore.cli.wiring import rate_limit, wire
+from plantstore.errors import PlantStoreError, UsageError
+from plantstore.observe import LastServer, Observer, tell_all
+from plantstore.server.workers import (
     OTHER_FILES_MAX,
-    Stop,
     Workers,
     raise_file_limit,
     server_config,
     set_up_memory,
 )
-from plantstore.cli.tokens import show_new_token
-from plantstore.errors import PlantStoreError, UsageError
-from plantstore.observe import AnswerObserver, LastServer, Stopping, tell_all
-from plantstore.reader import GroupRead
 from plantstore.settings import Settings
 from plantstore.storage import display_url, open_store
 from plantstore.storage.migrate import SchemaPolicy
@@ -43,7 +36,6 @@ from plantstore.telemetry.logs import configure_logs, log_answers, log_events
 from plantstore.telemetry.metrics import Metrics
 from plantstore.telemetry.outbox import Outbox
 from plantstore.tokens import SCOPES
-from plantstore.writer import GroupCommit
 
 
 def run(settings: Settings) -> None:
@@ -53,9 +45,10 @@ def run(settings: Settings) -> None:
     signal.signal(signal.SIGINT, _exit)
     set_up_memory()
     log = configure_logs()
-    _rate_limit(settings)
+    rate_limit(settings)
     _check_tls(settings)
-    files_max = raise_file_limit()
+    connections_max = max(1, min(settings.connections_max, raise_file_limit() - OTHER_FILES_MAX))
+    settings = replace(settings, connections_max=connections_max)
     with contextlib.ExitStack() as stack:
         listener = stack.enter_context(_listen(settings.host, settings.port))
         with contextlib.ExitStack() as opened:
@@ -64,18 +57,18 @@ def run(settings: Settings) -> None:
             _introduce(store, settings, listener, log)
             if settings.workers == 1:
                 opened.pop_all()  # the application closes the store
-                build_app = functools.partial(_build_app, settings, files_max, store, telemetry)
-                uvicorn.Server(server_config(build_app, settings)).run(sockets=[listener])
+                build_app = functools.partial(_build_app, settings, store, telemetry)
+                uvicorn.Server(uvicorn_config(build_app, settings)).run(sockets=[listener])
                 return
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="plantstore-")))
-        build_worker = functools.partial(_build_worker, settings, files_max, folder)
-        workers = Workers(server_config(build_worker, settings), sockets=[listener])
+        build_worker = functools.partial(_build_worker, settings, folder)
+        workers = Workers(uvicorn_config(build_worker, settings), sockets=[listener])
         workers.run()
         if workers.could_not_start:
             raise typer.Exit(1)
 
 
-def _build_worker(settings: Settings, files_max: int, metrics_folder: Path) -> ASGIApp:
+def _build_worker(settings: Settings, metrics_folder: Path) -> ASGIApp:
     """Wire one of several processes, which opens the store for itself."""
     set_up_memory()
     log = configure_logs()
@@ -87,7 +80,7 @@ def _build_worker(settings: Settings, files_max: int, metrics_folder: Path) -> A
         # Any status but STARTUP_FAILURE makes uvicorn's parent process try again. The parent has
         # opened the store before, so the fault is new; the other workers go on meanwhile.
         sys.exit(1)
-    return _build_app(settings, files_max, store, telemetry)
+    return _build_app(settings, store, telemetry)
 
 
 class _Telemetry:
@@ -97,63 +90,36 @@ class _Telemetry:
         self.metrics = Metrics(folder)
         self.metrics.watch_log(lambda: log.dropped)
         self.server = LastServer()
-        self.observe = tell_all(log_events(), self.metrics.observe, self.server.observe)
-        self.observe_answer: AnswerObserver = self.metrics.observe_answer
+        answers: list[Observer] = [self.metrics.observe]
         if settings.access_log:
-            self.observe_answer = tell_all(log_answers(), self.metrics.observe_answer)
+            answers.append(log_answers())
+        self.observe = tell_all(
+            log_events(), self.metrics.observe, self.server.observe, answers=answers
+        )
 
 
-def _build_app(settings: Settings, files_max: int, store: Store, telemetry: _Telemetry) -> ASGIApp:
+def _build_app(settings: Settings, store: Store, telemetry: _Telemetry) -> ASGIApp:
     """Wire one process, with the store that it has opened."""
-    metrics, observe = telemetry.metrics, telemetry.observe
-    writer = GroupCommit(
+    wired = wire(
+        settings,
         store,
-        queue_plants_max=settings.queue_plants_max,
-        queue_characters_max=settings.queue_characters_max,
-        batch_plants_max=settings.batch_plants_max,
-        observe=observe,
+        observe=telemetry.observe,
+        metrics=telemetry.metrics.renderings,
+        server=lambda: telemetry.server.value,
     )
-    reader = GroupRead(store, queue_reads_max=settings.queue_reads_max, observe=observe)
-    gate = Gate(
-        store,
-        clock=time.time,
-        monotonic=time.monotonic,
-        rate_limit=_rate_limit(settings),
-        observe=observe,
-    )
-    metrics.watch_queue("changes", lambda: writer.waiting)
-    metrics.watch_queue("reads", lambda: reader.waiting)
-    readiness = Readiness(
-        store, writer, gate=gate, observe=observe, server=lambda: telemetry.server.value
-    )
+    telemetry.metrics.watch_queue("changes", lambda: wired.writer.waiting)
+    telemetry.metrics.watch_queue("reads", lambda: wired.reader.waiting)
+    return wired.app
 
-    def on_stop() -> None:
-        readiness.stop()
-        observe(Stopping())
 
-    return create_app(
-        store=store,
-        writer=writer,
-        reader=reader,
-        gate=gate,
-        readiness=readiness,
-        metrics=metrics.renderings,
-        bounds=Bounds(
-            request_seconds=settings.request_seconds,
-            head_bytes_max=settings.head_bytes_max,
-            connections_max=max(1, min(settings.connections_max, files_max - OTHER_FILES_MAX)),
-            budget=Budget(
-                incoming_bytes_max=settings.incoming_bytes_max,
-                unsent_bytes_max=settings.unsent_bytes_max,
-                unsent_answers_max=settings.unsent_answers_max,
-            ),
-            observe=observe,
-        ),
-        body_bytes_max=settings.body_bytes_max,
-        pages=Pages() if settings.page else None,
-        observe=observe,
-        observe_answer=telemetry.observe_answer,
-        on_startup=Stop(settings.drain_seconds, on_stop).take_over,
+def uvicorn_config(app_factory: Callable[[], ASGIApp], settings: Settings) -> uvicorn.Config:
+    """Return how uvicorn runs an application with these settings."""
+    return server_config(
+        app_factory,
+        workers=settings.workers,
+        stop_seconds=settings.stop_seconds,
+        tls_certificate=settings.tls_certificate,
+        tls_key=settings.tls_key,
     )
 
 
@@ -164,10 +130,6 @@ def _open_store(settings: Settings, telemetry: _Telemetry) -> Store:
         standbys_min=settings.standbys_min,
         observe=telemetry.observe,
     )
-
-
-def _rate_limit(settings: Settings) -> RateLimit:
-    return Unlimited() if settings.rate_per_token is None else RatePerToken(settings.rate_per_token)
 
 
 def _exit(_signal: int, _frame: object) -> NoReturn:

@@ -4,7 +4,7 @@ import logging
 import os
 import sys
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import asdict
 from typing import Any, Final, TextIO, TypeAlias, cast
 
@@ -12,7 +12,7 @@ import structlog
 
 from plantstore.errors import ErrorCode, StoreUnavailableError, one_line
 from plantstore.observe import (
-    AnswerObserver,
+    Answered,
     CommitFailed,
     Event,
     LookupFailed,
@@ -219,19 +219,22 @@ def _shown_path(path: str) -> str:
     return shown if len(path) <= PATH_CHARACTERS_MAX else f"{shown}..."
 
 
-def log_answers() -> AnswerObserver:
+def log_answers() -> Observer:
     """Return an observer that writes a line for each answer: the access log."""
     # Bound once, and not for each line.
     log: structlog.typing.FilteringBoundLogger = structlog.get_logger().bind()
 
-    def observe(request: Mapping[str, Any], _route: str, status: int, seconds: float) -> None:
+    def observe(event: Event) -> None:
+        if not isinstance(event, Answered):
+            return
+        request = event.request
         trace = continued_trace(request["headers"])
         log.info(
             "request",
             method=request["method"],
             path=_shown_path(request["raw_path"].decode()),
-            status=status,
-            seconds=round(seconds, 6),
+            status=event.status,
+            seconds=round(event.seconds, 6),
             client=request["client"][0] if request["client"] else None,
             **({} if trace is None else {"request_id": trace}),
         )

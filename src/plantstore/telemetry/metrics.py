@@ -19,10 +19,10 @@ import platform
 import threading
 import time
 from bisect import bisect_left
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 from prometheus_client import CollectorRegistry
@@ -38,7 +38,7 @@ from prometheus_client.openmetrics import exposition as openmetrics
 from prometheus_client.registry import Collector
 
 from plantstore import __version__
-from plantstore.observe import Committed, Event, RequestRefused, ServerChanged
+from plantstore.observe import Answered, Committed, Event, RequestRefused, ServerChanged
 from plantstore.store import Outcome
 from plantstore.telemetry.counts import (
     BATCH_CHANGES,
@@ -80,7 +80,12 @@ class Metrics(Collector):
     def observe(self, event: Event) -> None:
         """Count an event."""
         counts = self._counts
-        if isinstance(event, Committed):
+        if isinstance(event, Answered):
+            series = (event.route, event.request["method"], event.status)
+            distribution = counts.requests.get(series) or self._find(series)
+            distribution.counts[bisect_left(REQUEST_SECONDS, event.seconds)] += 1
+            distribution.sum += event.seconds
+        elif isinstance(event, Committed):
             counts.batches.add(BATCH_CHANGES, len(event.outcomes))
             counts.commits.add(COMMIT_SECONDS, event.seconds)
             counts.committed_at = time.time()
@@ -93,15 +98,6 @@ class Metrics(Collector):
             )
         elif isinstance(event, RequestRefused):
             add(counts.refused, {event.code.name.lower(): 1})
-
-    def observe_answer(
-        self, request: Mapping[str, Any], route: str, status: int, seconds: float
-    ) -> None:
-        """Count an answer."""
-        series = (route, request["method"], status)
-        distribution = self._counts.requests.get(series) or self._find(series)
-        distribution.counts[bisect_left(REQUEST_SECONDS, seconds)] += 1
-        distribution.sum += seconds
 
     def _find(self, series: tuple[str, str, int]) -> Distribution:
         route, method, status = series

@@ -15,6 +15,8 @@ import ssl
 from collections.abc import Callable
 from typing import Any, Final
 
+import uvloop
+
 # Connections accepted in a turn of the event loop. Each costs a tenth of a millisecond.
 ACCEPTED_MAX: Final = 64
 
@@ -104,3 +106,14 @@ class Listener:
     async def _connect(self, connection: socket.socket) -> None:
         with contextlib.suppress(OSError):  # which those of TLS are, too
             await self._loop.connect_accepted_socket(self._make_protocol, connection, **self._tls)
+
+
+class Loop(uvloop.Loop):
+    """The event loop, which accepts connections by a `Listener`."""
+
+    async def create_server(self, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401 (asyncio's)
+        """Listen, as uvicorn asks for it."""
+        [make_protocol] = args
+        listener = kwargs["sock"]
+        listener.listen(kwargs["backlog"])
+        return Listener(self, make_protocol, listener, kwargs["ssl"])

@@ -29,6 +29,10 @@ _HOST: Final = re.compile(
 )
 
 
+# A percent sign that begins no encoded octet.
+_BARE_PERCENT: Final = re.compile(rb"%(?![0-9A-Fa-f]{2})")
+
+
 class RequestLine(msgspec.Struct, frozen=True, gc=False):
     """The first line of a head: `path` and `query` as they were sent, `version` as in 1.1."""
 
@@ -159,6 +163,16 @@ class Framing:
 def bad_request(message: str) -> RequestError:
     """Return the error for what is not HTTP as this service reads it."""
     return RequestError(ErrorCode.BAD_REQUEST, message)
+
+
+def decode_path(path: bytes) -> str:
+    """Decode the octets that are percent-encoded in an ASCII path (RFC 3986 §2.1), as UTF-8.
+
+    What is not UTF-8 becomes U+FFFD, and a percent sign that encodes nothing stays. The standard
+    library takes a hundred times as long, so a path of 32 KiB would take milliseconds.
+    """
+    escaped = _BARE_PERCENT.sub(b"%25", path).replace(b"\\", b"%5C").replace(b"%", b"\\x")
+    return escaped.decode("unicode_escape").encode("latin-1").decode("utf-8", "replace")
 
 
 def _parse_request_line(line: bytes) -> RequestLine:

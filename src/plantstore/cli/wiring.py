@@ -1,0 +1,123 @@
+"""One process of the service, wired from its settings and its store.
+
+`serve` runs it. The tests and the benchmarks run it too, with a clock or a writer of their own.
+"""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from plantstore.api.app import create_app
+from plantstore.api.auth import Gate
+from plantstore.api.errors import render_error
+from plantstore.api.exchange import ASGIApp
+from plantstore.api.operations import Readiness, Renderings
+from plantstore.api.pages import Pages
+from plantstore.api.rates import RateLimit, RatePerToken, Unlimited
+from plantstore.observe import Observer, ServerChanged, Stopping
+from plantstore.reader import GroupRead
+from plantstore.server.budget import Budget
+from plantstore.server.interface import Bounds, Handover
+from plantstore.server.shutdown import Shutdown
+from plantstore.settings import Settings
+from plantstore.store import Store
+from plantstore.writer import GroupCommit
+
+
+@dataclass(frozen=True, slots=True)
+class Wired:
+    """The application of one process, and what it stands on."""
+
+    app: ASGIApp
+    writer: GroupCommit
+    reader: GroupRead
+    gate: Gate
+    readiness: Readiness
+    handover: Handover
+
+
+def wire(
+    settings: Settings,
+    store: Store,
+    *,
+    observe: Observer,
+    metrics: Renderings,
+    server: Callable[[], ServerChanged | None] = lambda: None,
+    clock: Callable[[], float] = time.time,
+    monotonic: Callable[[], float] = time.monotonic,
+    make_writer: Callable[..., GroupCommit] = GroupCommit,
+    make_reader: Callable[..., GroupRead] = GroupRead,
+) -> Wired:
+    """Wire one process.
+
+    Args:
+        settings: of the service.
+        store: which the application closes when the server stops.
+        observe: is told what happens.
+        metrics: render what was counted.
+        server: returns the last server of the database that the store found.
+        clock: the time in seconds since 1970, against which tokens expire.
+        monotonic: a clock in seconds that is never set back.
+        make_writer: makes the writer, from what GroupCommit is made of.
+        make_reader: makes the reader, likewise.
+
+    """
+    writer = make_writer(
+        store,
+        queue_plants_max=settings.queue_plants_max,
+        queue_characters_max=settings.queue_characters_max,
+        batch_plants_max=settings.batch_plants_max,
+        observe=observe,
+        monotonic=monotonic,
+    )
+    reader = make_reader(store, queue_reads_max=settings.queue_reads_max, observe=observe)
+    gate = Gate(
+        store, clock=clock, monotonic=monotonic, rate_limit=rate_limit(settings), observe=observe
+    )
+    readiness = Readiness(
+        store, writer, gate=gate, observe=observe, server=server, monotonic=monotonic
+    )
+
+    def on_stop() -> None:
+        readiness.stop()
+        observe(Stopping())
+
+    handover = Handover(_bounds(settings), render_error, observe)
+    app = create_app(
+        store=store,
+        writer=writer,
+        reader=reader,
+        gate=gate,
+        readiness=readiness,
+        metrics=metrics,
+        handover=handover,
+        body_bytes_max=settings.body_bytes_max,
+        pages=Pages() if settings.page else None,
+        observe=observe,
+        on_startup=Shutdown(settings.drain_seconds, on_stop).take_over,
+    )
+    return Wired(app, writer, reader, gate, readiness, handover)
+
+
+def rate_limit(settings: Settings) -> RateLimit:
+    """Return what limits the uses of each token.
+
+    Raises:
+        UsageError: the setting is no rate.
+
+    """
+    return Unlimited() if settings.rate_per_token is None else RatePerToken(settings.rate_per_token)
+
+
+def _bounds(settings: Settings) -> Bounds:
+    return Bounds(
+        request_seconds=settings.request_seconds,
+        idle_seconds=settings.idle_seconds,
+        head_bytes_max=settings.head_bytes_max,
+        connections_max=settings.connections_max,
+        budget=Budget(
+            incoming_bytes_max=settings.incoming_bytes_max,
+            unsent_bytes_max=settings.unsent_bytes_max,
+            unsent_answers_max=settings.unsent_answers_max,
+        ),
+    )

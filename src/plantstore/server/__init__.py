@@ -1,0 +1,1 @@
+"""What stands between sockets and ASGI: HTTP/1.1 within bounds, and the processes that serve."""

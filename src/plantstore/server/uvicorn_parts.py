@@ -1,0 +1,246 @@
+"""The parts of uvicorn that it keeps private. No other module uses them.
+
+pyproject.toml pins the minor version of uvicorn, and `tests/unit/test_uvicorn_parts.py` fails
+when a part that is used here has changed.
+"""
+
+import asyncio
+from typing import Any, Final
+
+import httptools
+from uvicorn.config import Config
+from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT, FlowControl
+from uvicorn.protocols.http.httptools_impl import (
+    STATUS_LINE,
+    HttpToolsProtocol,
+    RequestResponseCycle,
+)
+from uvicorn.server import ServerState
+
+from plantstore.errors import InternalError
+from plantstore.server.framing import Framing, RequestLine, decode_path
+from plantstore.server.interface import HANDOVER, ErrorAnswer, Fields, Handover
+
+# Fields of each answer. Answers are for who has the token: no cache may keep them (RFC 9111
+# §5.2.2.5), unless one says otherwise. And no browser may take an answer for something else
+# than what it is declared to be.
+NO_STORE: Final = (b"cache-control", b"no-store")
+NO_SNIFF: Final = (b"x-content-type-options", b"nosniff")
+
+_CLOSE: Final = (b"connection", b"close")
+
+# An answer of more than this many bytes is written at once, and the next request waits until
+# the client has taken it. It bounds what many small answers hold that nobody takes.
+_UNSENT_BYTES_HIGH: Final = 16 * 1024
+
+
+class _Flow(FlowControl):
+    """uvicorn's flow control, which does not resume reading while this is held."""
+
+    is_held = False
+
+    def resume_reading(self) -> None:
+        if self.read_paused and not self.is_held:
+            super().resume_reading()
+
+
+class _Cycle(RequestResponseCycle):
+    """uvicorn's cycle of a request, which writes the head of an answer in its own way.
+
+    uvicorn searches each name and each value for characters that they must not have. Here
+    the line ends of the whole head are counted, which costs less than the two fields that
+    are added.
+    """
+
+    async def send(self, message: Any) -> None:  # noqa: ANN401 (uvicorn's)
+        """Write a part of the answer, as uvicorn does."""
+        if self.response_started:
+            await super().send(message)
+            return
+        if self.flow.write_paused and not self.disconnected:
+            await self.flow.drain()
+        if not self.disconnected:
+            await self._begin(message)
+
+    async def _begin(self, message: Any) -> None:  # noqa: ANN401 (uvicorn's)
+        fields = [*self.default_headers, *message["headers"], NO_SNIFF]
+        length = None
+        is_kept = False
+        for name, value in message["headers"]:
+            if name == b"content-length":
+                length = int(value)
+            elif name == b"cache-control":
+                is_kept = True
+        if not is_kept:
+            fields.append(NO_STORE)
+        if length is None:  # or the answer comes in chunks, or has no body
+            await super().send(message | {"headers": fields[len(self.default_headers) :]})
+            return
+        if not self.keep_alive:
+            fields.append(_CLOSE)
+        head = _render_head(message["status"], fields)
+        self.response_started = True
+        self.waiting_for_100_continue = False
+        self.expected_content_length = length
+        self.chunked_encoding = False
+        self.transport.write(head)
+
+    async def send_500_response(self) -> None:
+        """Answer for an application that raised before it answered."""
+        handover: Handover = self.scope["state"][HANDOVER]
+        answer = handover.render_error(InternalError(), list(self.scope["headers"]))
+        self.keep_alive = False
+        start = {"type": "http.response.start", "status": answer.status}
+        await self.send(start | {"headers": answer.fields()})
+        await self.send({"type": "http.response.body", "body": answer.body})
+
+
+class UvicornProtocol(HttpToolsProtocol):
+    """uvicorn's protocol for httptools, which starts requests in its own way.
+
+    No timer is armed after an answer: uvicorn's would outlive a connection that is reset.
+
+    Attributes:
+        framing: finds where a request ends.
+        is_answered: whether the last request, if there was one, has its answer.
+
+    """
+
+    # httptools calls nothing where there is None. The request line is parsed by our framing.
+    on_url = None  # type: ignore[assignment]
+
+    def __init__(
+        self,
+        config: Config,
+        server_state: ServerState,
+        app_state: dict[str, Any],
+        _loop: asyncio.AbstractEventLoop | None = None,
+    ) -> None:
+        super().__init__(config, server_state, app_state, _loop)
+        self.handover: Handover = app_state[HANDOVER]
+        self.framing = Framing()
+        self.is_answered = True
+        self.flow: _Flow
+
+    def connection_made(self, transport: Any) -> None:  # noqa: ANN401 (uvicorn's)
+        """Begin a connection."""
+        super().connection_made(transport)
+        self.flow = _Flow(transport)
+        transport.set_write_buffer_limits(high=_UNSENT_BYTES_HIGH)
+
+    def on_message_begin(self) -> None:
+        """Begin a request."""
+        self.expect_100_continue = False
+        self.headers = []
+
+    def start_request(self, request_line: RequestLine) -> None:
+        """Start the request whose head is in `headers`."""
+        path = request_line.path
+        scope: Any = {
+            "type": "http",
+            "asgi": {"version": self.asgi_version, "spec_version": "2.3"},
+            "http_version": request_line.version,
+            "server": self.server,
+            "client": self.client,
+            "scheme": self.scheme,
+            "root_path": "",
+            "headers": self.headers,
+            "state": self.app_state.copy(),
+            "method": request_line.method.decode(),
+            "raw_path": path,
+            "path": decode_path(path) if b"%" in path else path.decode(),
+            "query_string": request_line.query,
+        }
+        self.headers = []  # what comes now are trailer fields
+        self.is_answered = False
+        self.cycle = _Cycle(
+            scope=scope,
+            transport=self.transport,
+            flow=self.flow,
+            logger=self.logger,
+            access_logger=self.access_logger,
+            access_log=False,
+            default_headers=self.server_state.default_headers,
+            message_event=asyncio.Event(),
+            expect_100_continue=self.expect_100_continue,
+            keep_alive=request_line.version == "1.1" and self.parser.should_keep_alive(),
+            on_response=self.on_response_complete,
+        )
+        self._start_asgi_task(self.cycle, self.app)
+
+    def restart_parser(self) -> None:
+        """Go on with a new parser."""
+        self.parser = httptools.HttpRequestParser(self)
+        self.parser.set_dangerous_leniencies(lenient_data_after_close=True)
+
+    def on_body(self, body: bytes) -> None:
+        """Take a piece of the body, which may be a chunk of a single byte."""
+        self.framing.head_bytes = 0
+        request = self.cycle
+        if request.response_complete:
+            return
+        if not request.body:  # or it was told already
+            request.message_event.set()
+        request.body += body
+        if len(request.body) > HIGH_WATER_LIMIT:
+            self.flow.pause_reading()
+
+    def on_message_complete(self) -> None:
+        """End the request."""
+        request = self.cycle
+        if not request.response_complete:
+            request.more_body = False
+            request.message_event.set()
+
+    def is_body_held(self) -> bool:
+        """Tell whether more of a body has arrived than its request has read."""
+        request: RequestResponseCycle | None = self.cycle
+        return request is not None and len(request.body) > HIGH_WATER_LIMIT
+
+    def may_send(self) -> bool:
+        """Tell whether the client can send: it is read from, and waits for no 100."""
+        request: RequestResponseCycle | None = self.cycle
+        return not self.flow.read_paused and not (
+            request is not None and request.waiting_for_100_continue
+        )
+
+    def must_wait(self) -> bool:
+        """Tell whether an answer must be given, or taken, before more is parsed."""
+        return (
+            (not self.is_answered and not self.cycle.more_body)
+            or self.flow.write_paused
+            or self.transport.is_closing()
+        )
+
+    def is_answer_due(self) -> bool:
+        """Tell whether what is sent now would be taken for the answer to another request."""
+        return not self.is_answered and (self.cycle.response_started or not self.cycle.more_body)
+
+    def close_after_answer(self) -> None:
+        """Close the connection once the answer to the request is written."""
+        self.cycle.keep_alive = False
+
+    @property
+    def request_scope(self) -> dict[str, Any] | None:
+        """The scope of the request that has no answer yet."""
+        return None if self.is_answered else self.cycle.scope  # type: ignore[return-value]
+
+    def write_error(self, answer: ErrorAnswer) -> None:
+        """Answer what did not become a request, and close the connection."""
+        default: Fields = self.server_state.default_headers
+        fields = [*default, *answer.fields(), NO_SNIFF, NO_STORE, _CLOSE]
+        self.transport.write(_render_head(answer.status, fields) + answer.body)
+        self.transport.close()
+
+
+def _render_head(status: int, fields: Fields) -> bytes:
+    """Write the head of an answer.
+
+    Raises:
+        RuntimeError: a field has a line end in it.
+
+    """
+    head = b"".join([b"%b: %b\r\n" % field for field in fields])
+    if not head.count(b"\r") == head.count(b"\n") == len(fields):
+        raise RuntimeError("A field of the answer has a line end in it")
+    return b"%b%b\r\n" % (STATUS_LINE[status], head)

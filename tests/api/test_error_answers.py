@@ -1,0 +1,209 @@
+"""Each Error answer, on a socket: whichever layer gives it, it has the documented header fields."""
+
+import asyncio
+import json
+import re
+import socket
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import pytest
+import uvicorn
+from uvicorn.server import ServerState
+
+from plantstore.errors import ErrorCode, StoreUnavailableError
+from plantstore.observe import RequestRefused
+from plantstore.plants import NewPlant
+from plantstore.server.budget import Budget
+from plantstore.server.connection import BoundedConnection
+from plantstore.server.interface import HANDOVER, Handover
+from plantstore.server.listener import Listener
+from support.world import VALID, World, run
+
+TRACE = "0af7651916cd43dd8448eb211c80319c"
+TRACEPARENT = f"traceparent: 00-{TRACE}-{'b' * 16}-01"
+ALWAYS = {"content-type", "content-length", "cache-control", "x-content-type-options"}
+# Besides, by status: docs/errors.md.
+MORE = {
+    401: {"www-authenticate"},
+    403: {"www-authenticate"},
+    405: {"allow"},
+    415: {"accept", "accept-encoding"},
+    429: {"retry-after"},
+    500: {"x-request-id"},
+    501: {"x-request-id"},
+    503: {"x-request-id", "retry-after"},
+}
+
+
+@pytest.fixture(autouse=True)
+def engine() -> None:
+    """Take the place of the one that runs each test on every store: here it plays no part."""
+
+
+@dataclass
+class Case:
+    """A request that is answered with an Error record."""
+
+    code: ErrorCode
+    method: str = "POST"
+    path: str = "/plants"
+    body: bytes = VALID
+    fields: tuple[str, ...] = ("Content-Type: application/json",)
+    raw: bytes | None = None  # instead of all these
+    is_read: bool = True  # so the answer can continue its trace
+    scopes: tuple[str, ...] = ()
+    settings: dict[str, Any] = field(default_factory=dict)
+    prepare: Callable[[World], object] = lambda _world: None
+    handover: Callable[[Handover], Handover] = lambda handover: handover
+    app: Callable[[Any], Callable[..., Awaitable[None]]] = lambda app: app
+
+
+def tight(**bounds: Any) -> Callable[[Handover], Handover]:
+    return lambda handover: replace(handover, bounds=replace(handover.bounds, **bounds))
+
+
+def failing(error: BaseException) -> Callable[[World], object]:
+    return lambda world: setattr(world.store, "failure", error)
+
+
+def raising(_app: object) -> Callable[..., Awaitable[None]]:
+    async def app(_scope: object, _receive: object, _send: object) -> None:
+        raise ZeroDivisionError
+
+    return app
+
+
+def cancelled(app: Any) -> Callable[..., Awaitable[None]]:
+    """Cancel each request as a stop does that has no more time."""
+
+    async def serve(scope: Any, receive: Any, send: Any) -> None:
+        task = asyncio.get_running_loop().create_task(app(scope, receive, send))
+        asyncio.get_running_loop().call_soon(task.cancel)
+        await task
+
+    return serve
+
+
+FULL = Budget(incoming_bytes_max=1, unsent_bytes_max=1, unsent_answers_max=1)
+AWAY = StoreUnavailableError("The database cannot be reached")
+CASES = [
+    Case(ErrorCode.NOT_JSON, body=b"{"),
+    Case(ErrorCode.INVALID_PLANT, body=b"{}"),
+    Case(ErrorCode.UNSTORABLE_TEXT, body=b'{"id":1,"name":"\\u0000"}'),
+    Case(ErrorCode.ID_TAKEN, prepare=lambda world: world.put_in(NewPlant(1, "another"))),
+    Case(ErrorCode.NO_SUCH_PLANT, "GET", "/plants/1", b""),
+    Case(ErrorCode.TOKEN_MISSING, fields=("Authorization: Basic x",)),
+    Case(ErrorCode.TOKEN_INVALID, fields=("Authorization: Bearer plst_x",)),
+    Case(ErrorCode.SCOPE_MISSING, scopes=("plants:read",)),
+    Case(
+        ErrorCode.RATE_EXCEEDED,
+        settings={"rate_per_token": "1/hour"},
+        prepare=lambda world: world.gate._rate_limit.spend("test"),  # noqa: SLF001
+    ),
+    Case(ErrorCode.BAD_REQUEST, raw=b"GET  / HTTP/1.1\r\n\r\n"),
+    Case(ErrorCode.NOT_FOUND, path="/nowhere"),
+    Case(ErrorCode.NOT_FOUND, path="//plants"),
+    Case(ErrorCode.METHOD_NOT_ALLOWED, "PATCH"),
+    Case(ErrorCode.BODY_TOO_LARGE, body=b" " * 5000),
+    Case(ErrorCode.UNSUPPORTED_MEDIA_TYPE, fields=("Content-Type: text/plain",)),
+    Case(ErrorCode.INVALID_PARAMETER, "GET", "/plants?x=1", b""),
+    Case(ErrorCode.REQUEST_TIMEOUT, raw=b"GET /", handover=tight(request_seconds=0.1)),
+    Case(
+        ErrorCode.REQUEST_TIMEOUT,
+        raw=b"POST /plants HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\n",
+        handover=tight(request_seconds=0.1),
+        app=lambda _app: waiting,
+    ),
+    Case(ErrorCode.HEAD_TOO_LARGE, fields=("X: " + "x" * 40_000,)),
+    Case(ErrorCode.HEAD_TOO_LARGE, fields=("X: x",) * 100),
+    Case(ErrorCode.NOT_IMPLEMENTED, fields=("Transfer-Encoding: gzip",), body=b""),
+    Case(ErrorCode.INTERNAL, prepare=failing(ZeroDivisionError())),
+    Case(ErrorCode.INTERNAL, app=raising),
+    Case(ErrorCode.OVERLOADED, settings={"queue_plants_max": 0}),
+    Case(ErrorCode.OVERLOADED, prepare=failing(MemoryError())),
+    Case(ErrorCode.OVERLOADED, is_read=False, handover=tight(budget=FULL)),
+    Case(ErrorCode.STORE_UNAVAILABLE, prepare=failing(AWAY)),
+    Case(ErrorCode.STORE_UNAVAILABLE, app=cancelled),
+    Case(ErrorCode.TOO_MANY_CONNECTIONS, is_read=False, handover=tight(connections_max=0)),
+]
+
+
+async def waiting(_scope: Any, receive: Any, _send: Any) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
+def rendered(case: Case, token: str) -> bytes:
+    if case.raw is not None:
+        return case.raw
+    bearer = f"Authorization: Bearer {token}"
+    own = [] if any(each.startswith("Authorization") for each in case.fields) else [bearer]
+    length = [f"Content-Length: {len(case.body)}"] if case.body else []
+    lines = [f"{case.method} {case.path} HTTP/1.1", "Host: x", TRACEPARENT]
+    return "\r\n".join([*lines, *own, *length, *case.fields, "", ""]).encode() + case.body
+
+
+async def exchange(world: World, case: Case) -> tuple[int, dict[str, str], bytes]:
+    """Send the request of a case to the server and application of a world; return its answer."""
+    config = uvicorn.Config(case.app(world.app), interface="asgi3", lifespan="off", log_config=None)
+    config.load()
+    state = ServerState()
+    app_state = {HANDOVER: case.handover(world.handover)}
+    token = world.add_token("test", *case.scopes)
+    case.prepare(world)
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        listener = Listener(
+            asyncio.get_running_loop(),
+            lambda: BoundedConnection(config, state, app_state),
+            listening,
+            None,
+        )
+        reader, writer = await asyncio.open_connection(*listening.getsockname())
+        writer.write(rendered(case, token))
+        status_line = await reader.readline()
+        lines: list[str] = []
+        while (line := (await reader.readline()).decode().strip()) != "":
+            lines.append(line)
+        headers = dict(line.lower().split(": ", 1) for line in lines)
+        assert len(headers) == len(lines), "a field is there twice"
+        body = await reader.readexactly(int(headers["content-length"]))
+        writer.close()
+        await writer.wait_closed()
+        listener.close()
+        await asyncio.gather(*state.tasks, return_exceptions=True)
+    return int(status_line.split()[1]), headers, body
+
+
+def of(answers: Iterable[Case]) -> list[str]:
+    return [f"{case.code.name.lower()}-{number}" for number, case in enumerate(answers)]
+
+
+@pytest.mark.parametrize("case", CASES, ids=of(CASES))
+def test_an_error_answer_has_the_documented_fields_whichever_layer_gives_it(case: Case) -> None:
+    answers: list[tuple[int, dict[str, str], bytes]] = []
+
+    async def test(world: World) -> None:
+        answers.append(await exchange(world, case))
+
+    world = run(test, World(**case.settings))
+
+    [(status, headers, body)] = answers
+    assert json.loads(body).keys() == {"error", "message"}
+    assert json.loads(body)["error"] == case.code
+    assert headers.keys() - {"connection"} == ALWAYS | MORE.get(status, set())
+    assert headers["content-type"] == "application/json"
+    assert headers["cache-control"] == "no-store"
+    assert headers["x-content-type-options"] == "nosniff"
+    assert re.fullmatch("[1-9][0-9]*", headers.get("retry-after", "1"))
+    assert re.fullmatch(
+        TRACE if case.is_read else "[0-9a-f]{32}", headers.get("x-request-id", TRACE)
+    )
+    assert [event.code for event in world.told(RequestRefused)] == (
+        [case.code] if case.app is not raising else []
+    )
+
+
+def test_there_is_a_case_for_each_number() -> None:
+    assert {case.code for case in CASES} == set(ErrorCode)

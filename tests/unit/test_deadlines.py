@@ -1,0 +1,257 @@
+"""When a client is late, without a socket and without waiting: the test sets the clock."""
+
+import math
+import random
+
+import pytest
+
+from plantstore.server.deadlines import GRACE_SECONDS, TAKEN_BYTES_MIN, Deadlines, Due
+
+REQUEST_SECONDS = 10.0
+IDLE_SECONDS = 75.0
+
+
+class Client:
+    """The deadlines of a connection, and what its client does."""
+
+    def __init__(
+        self, *, request_seconds: float = REQUEST_SECONDS, idle_seconds: float = IDLE_SECONDS
+    ) -> None:
+        self.now = 1000.0
+        self.unsent_bytes = 0
+        self.is_closing = False
+        self.may_send = True
+        self.deadlines = Deadlines(
+            request_seconds=request_seconds, idle_seconds=idle_seconds, clock=lambda: self.now
+        )
+
+    def request(self) -> None:
+        """Send a request that is whole, and get its answer."""
+        self.deadlines.begin_request()
+        self.deadlines.end_request()
+        self.deadlines.end_answer()
+
+    def check(self) -> Due:
+        return self.deadlines.check(
+            unsent_bytes=self.unsent_bytes, is_closing=self.is_closing, may_send=self.may_send
+        )
+
+    def wait(self, seconds: float) -> Due:
+        """Let time pass, and check whenever it is due; return the last thing that is due."""
+        until = self.now + seconds
+        due = Due.NOTHING
+        while due is Due.NOTHING and self.deadlines.next_check <= until:
+            self.now = self.deadlines.next_check
+            due = self.check()
+        if due is Due.NOTHING:
+            self.now = until
+        return due
+
+    def late(self) -> tuple[Due, float]:
+        """Return what is due at last, and after how many seconds."""
+        began = self.now
+        return self.wait(1e6), self.now - began
+
+
+def assert_late(client: Client, due: Due, seconds: float) -> None:
+    found, after = client.late()
+    assert found is due
+    assert after == pytest.approx(seconds)
+
+
+def test_a_new_connection_that_sends_nothing_is_closed() -> None:
+    assert_late(Client(), Due.CLOSE, REQUEST_SECONDS + GRACE_SECONDS)
+
+
+@pytest.mark.parametrize("earlier", [0, 2])
+def test_a_request_that_does_not_arrive_whole_is_refused(earlier: int) -> None:
+    client = Client()
+    for _ in range(earlier):
+        client.request()
+    client.wait(3)
+
+    client.deadlines.begin_request()
+
+    assert_late(client, Due.REFUSE, REQUEST_SECONDS + GRACE_SECONDS)
+
+
+def test_what_arrives_of_a_request_gives_it_no_more_time() -> None:
+    client = Client()
+    client.deadlines.begin_request()
+
+    client.wait(REQUEST_SECONDS - 1)
+
+    assert_late(client, Due.REFUSE, 1 + GRACE_SECONDS)
+
+
+def test_between_two_requests_a_connection_may_be_idle_for_longer() -> None:
+    client = Client()
+    client.request()
+
+    assert_late(client, Due.CLOSE, IDLE_SECONDS + GRACE_SECONDS)
+
+
+def test_an_idle_connection_is_closed_in_time_if_idle_seconds_are_fewer() -> None:
+    client = Client(idle_seconds=2)
+    client.request()
+
+    assert_late(client, Due.CLOSE, 2 + GRACE_SECONDS)
+
+
+def test_each_answer_begins_the_idle_time_again() -> None:
+    client = Client()
+
+    for _ in range(5):
+        client.request()
+        assert client.wait(IDLE_SECONDS - 1) is Due.NOTHING
+
+
+@pytest.mark.parametrize("idle_before", [0.0, 1.0, 9.9, 10.0, 63.7, 74.9])
+def test_a_slow_request_on_an_idle_connection_is_refused_in_time(idle_before: float) -> None:
+    client = Client()
+    client.request()
+    client.wait(idle_before)
+
+    client.deadlines.begin_request()
+
+    assert_late(client, Due.REFUSE, REQUEST_SECONDS + GRACE_SECONDS)
+
+
+def test_the_service_may_take_as_long_as_it_likes_for_an_answer() -> None:
+    client = Client()
+    client.deadlines.begin_request()
+    client.deadlines.end_request()
+
+    assert client.wait(10 * IDLE_SECONDS) is Due.NOTHING
+
+
+def test_what_still_comes_of_an_answered_request_is_not_waited_for() -> None:
+    client = Client()
+    client.deadlines.begin_request()
+    client.wait(3)
+
+    client.deadlines.end_answer()
+
+    assert_late(client, Due.CLOSE, REQUEST_SECONDS + GRACE_SECONDS)
+
+
+def test_a_connection_is_idle_once_the_rest_of_an_answered_request_arrived() -> None:
+    client = Client()
+    client.deadlines.begin_request()
+    client.deadlines.end_answer()
+    client.wait(3)
+
+    client.deadlines.end_request()
+
+    assert_late(client, Due.CLOSE, IDLE_SECONDS + GRACE_SECONDS)
+
+
+def test_bytes_that_are_read_in_the_grace_period_are_in_time() -> None:
+    client = Client()
+    client.deadlines.begin_request()
+    assert client.wait(REQUEST_SECONDS) is Due.NOTHING
+
+    client.deadlines.end_request()
+
+    assert client.wait(10 * REQUEST_SECONDS) is Due.NOTHING
+
+
+def test_after_the_loop_was_blocked_there_is_a_grace_period_first() -> None:
+    client = Client()
+    client.deadlines.begin_request()
+    client.now += 100 * REQUEST_SECONDS
+
+    first = client.check()
+
+    assert first is Due.NOTHING
+    assert_late(client, Due.REFUSE, GRACE_SECONDS)
+
+
+def test_a_client_that_is_not_read_from_is_not_late() -> None:
+    client = Client()
+    client.deadlines.begin_request()
+    client.may_send = False
+    assert client.wait(10 * REQUEST_SECONDS) is Due.NOTHING
+
+    client.may_send = True
+
+    assert client.late()[0] is Due.REFUSE
+
+
+def test_a_client_that_takes_nothing_of_an_answer_is_aborted() -> None:
+    client = Client()
+    client.request()
+    client.unsent_bytes = 10 * TAKEN_BYTES_MIN
+
+    due, seconds = client.late()
+
+    assert due is Due.ABORT
+    assert REQUEST_SECONDS <= seconds <= 2 * REQUEST_SECONDS
+
+
+@pytest.mark.parametrize(
+    ("taken", "due"), [(TAKEN_BYTES_MIN, Due.NOTHING), (TAKEN_BYTES_MIN - 1, Due.ABORT)]
+)
+def test_a_client_must_take_a_minimum_of_an_answer_in_each_interval(taken: int, due: Due) -> None:
+    client = Client()
+    client.request()
+    client.unsent_bytes = 10 * TAKEN_BYTES_MIN
+    client.wait(REQUEST_SECONDS)
+
+    client.unsent_bytes -= taken
+
+    assert client.wait(REQUEST_SECONDS) is due
+
+
+def test_few_idle_seconds_do_not_shorten_the_time_to_take_an_answer() -> None:
+    client = Client(idle_seconds=1)
+    client.request()
+    client.unsent_bytes = 10 * TAKEN_BYTES_MIN
+
+    assert client.late()[1] >= REQUEST_SECONDS
+
+
+def test_a_client_that_takes_whole_answers_is_not_slow() -> None:
+    client = Client()
+    client.unsent_bytes = TAKEN_BYTES_MIN
+
+    for _ in range(10):
+        client.request()
+        assert client.wait(REQUEST_SECONDS) is Due.NOTHING
+
+
+def test_a_connection_is_idle_only_once_its_answer_is_taken() -> None:
+    client = Client()
+    client.request()
+    client.unsent_bytes = 100 * TAKEN_BYTES_MIN
+    for _ in range(20):
+        assert client.wait(REQUEST_SECONDS) is Due.NOTHING
+        client.unsent_bytes -= TAKEN_BYTES_MIN
+
+    client.unsent_bytes = 0
+
+    assert client.wait(IDLE_SECONDS - REQUEST_SECONDS) is Due.NOTHING
+    assert client.late()[0] is Due.CLOSE
+
+
+def test_a_connection_that_its_client_does_not_close_is_aborted() -> None:
+    client = Client()
+    client.is_closing = True
+
+    assert_late(client, Due.ABORT, REQUEST_SECONDS)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_no_client_is_late_by_more_than_the_grace_period(seed: int) -> None:
+    """Whatever it did before: from its last event on, its deadline is the one that counts."""
+    choices = random.Random(seed)
+    client = Client(idle_seconds=choices.choice([3.0, IDLE_SECONDS]))
+    for _ in range(choices.randrange(20)):
+        client.request()
+        client.wait(choices.uniform(0, 2.9))
+    client.deadlines.begin_request()
+
+    due, seconds = client.late()
+
+    assert due is Due.REFUSE
+    assert math.isclose(seconds, REQUEST_SECONDS + GRACE_SECONDS)

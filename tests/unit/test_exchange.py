@@ -1,0 +1,92 @@
+"""What is told of an answer: the route and the status that were sent, whatever a handler does."""
+
+import asyncio
+from typing import Any
+
+import pytest
+from falcon.asgi import App, Request, Response
+from falcon.routing import CompiledRouter
+
+from plantstore.api.errors import handle_errors
+from plantstore.api.exchange import Exchange, NoteAnswer
+from plantstore.errors import ErrorCode
+from plantstore.observe import Answered, Event, RequestFailed, RequestRefused
+
+
+class Forgetful:
+    """Answers, and tells nobody."""
+
+    async def on_get(self, _req: Request, resp: Response, name: str) -> None:
+        resp.status = int(name)
+
+    async def on_post(self, _req: Request, _resp: Response, name: str) -> None:
+        raise ZeroDivisionError(name)
+
+
+class Told:
+    """An application, and what it told and sent."""
+
+    def __init__(self) -> None:
+        self.events: list[Event] = []
+        self.sent: list[Any] = []
+        router = CompiledRouter()
+        app: App[Request, Response] = App(middleware=[NoteAnswer()], router=router)
+        app.add_route("/things/{name}", Forgetful())
+        handle_errors(app, self.events.append)
+        self.exchange = Exchange(
+            app, router=router, is_full=lambda: False, observe=self.events.append
+        )
+
+    async def send(self, message: Any) -> None:
+        self.sent.append(message)
+
+    async def fail_once(self, message: Any) -> None:
+        """Fail to write the first answer, as a field with a line end in it does."""
+        self.sent.append(message)
+        if len(self.sent) == 1:
+            raise RuntimeError("A field of the answer has a line end in it")
+
+    def serve(self, method: str, path: str, send: Any) -> None:
+        scope: dict[str, Any] = {"type": "http", "asgi": {"version": "3.0"}, "http_version": "1.1"}
+        scope |= {"method": method, "path": path, "raw_path": path.encode(), "query_string": b""}
+        scope |= {"headers": [], "client": None, "server": None, "scheme": "http", "root_path": ""}
+        asyncio.run(self.exchange(scope, self.receive, send))
+
+    async def receive(self) -> dict[str, Any]:
+        return {"type": "http.request", "body": b"", "more_body": False}
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "route", "status"),
+    [
+        ("GET", "/things/202", "/things/{name}", 202),
+        ("GET", "/things/304", "/things/{name}", 304),
+        ("POST", "/things/x", "/things/{name}", 500),
+        ("PUT", "/things/x", "/things/{name}", 405),
+        ("GET", "/nowhere", "", 404),
+        ("GET", "//things/202", "", 404),
+    ],
+)
+def test_an_answer_is_told_with_the_route_and_the_status_that_it_has(
+    method: str, path: str, route: str, status: int
+) -> None:
+    told = Told()
+
+    told.serve(method, path, told.send)
+
+    [answered] = [event for event in told.events if isinstance(event, Answered)]
+    assert (answered.route, answered.status) == (route, status)
+    assert told.sent[0]["status"] == status
+
+
+def test_an_answer_that_cannot_be_written_is_an_error_with_an_id_that_the_log_has_too() -> None:
+    told = Told()
+
+    told.serve("GET", "/things/202", told.fail_once)
+
+    start = told.sent[1]
+    [failed] = [event for event in told.events if isinstance(event, RequestFailed)]
+    [answered] = [event for event in told.events if isinstance(event, Answered)]
+    assert (start["status"], answered.status, answered.route) == (500, 500, "/things/{name}")
+    assert dict(start["headers"])[b"x-request-id"].decode() == failed.request_id
+    assert RequestRefused(ErrorCode.INTERNAL) in told.events

@@ -31,7 +31,9 @@ def rows(page: str) -> list[list[str]]:
 def test_every_error_number_is_documented_with_its_status() -> None:
     documented = [(int(row[0]), row[1], int(row[2])) for row in rows("docs/errors.md")]
 
-    assert documented == [(int(code), code.name, STATUS[code]) for code in sorted(ErrorCode)]
+    assert documented == [
+        (int(code), code.name.lower(), STATUS[code]) for code in sorted(ErrorCode)
+    ]
 
 
 def test_every_setting_is_documented_with_its_variable_and_its_default() -> None:

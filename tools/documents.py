@@ -32,9 +32,9 @@ The status is 0; 1 for an error, which is one line on stderr; 2 for bad usage. I
 """
 
 ABOUT_THE_API = """
-`GET /openapi.json` has all of this for programs, as OpenAPI 3.1. A token is sent as
-`Authorization: Bearer plst_…`. Each path answers OPTIONS, without a token, with its methods in
-`Allow`; and HEAD where it answers GET, with the same status and no body.
+`GET /openapi.json` is the same interface for programs, as OpenAPI 3.1. Each path that has GET also
+has HEAD, with the same status and no body. Each path has OPTIONS, which needs no token: its `Allow`
+header has the methods of the path.
 """
 
 
@@ -50,7 +50,7 @@ BOUNDS = {
 }
 
 ABOUT_FAILURES = (
-    "Each is an [Error](#error) with [a number](errors.md) that says more than the status."
+    "The body of each is an [Error](#error). Its [number](errors.md) says more than the status."
 )
 
 
@@ -128,25 +128,22 @@ def body_of(response: Node) -> str:
 def details(response: Node) -> list[str]:
     """Return the header fields and the example of an answer that is described here."""
     fields = response.get("headers", {}).items()
-    said = [
-        f"`{name}`: {each.get('description', type_of(each['schema']))}" for name, each in fields
-    ]
+    said = [f"`{name}`: {resolve(each)['description']}" for name, each in fields]
     bodies = response.get("content", {}).values()
     lines = [line for sentence in said for line in (sentence, "")]
     return lines + block(*(body["example"] for body in bodies if "example" in body))
 
 
 def members(schema: Node) -> list[str]:
-    rows = [
-        [
-            f"`{name}`",
-            type_of(each),
-            NEEDED[name in schema["required"]],
-            each.get("description", ""),
-        ]
-        for name, each in schema.get("properties", {}).items()
-    ]
-    return table(["member", "type", "", "what it is"], rows)
+    return table(["member", "type", "", "what it is"], list(rows_of_members(schema)))
+
+
+def rows_of_members(schema: Node, prefix: str = "") -> Iterator[list[str]]:
+    """Yield a row for each member, followed by those of the members that it has."""
+    for name, each in schema.get("properties", {}).items():
+        needed = NEEDED[name in schema["required"]]
+        yield [f"`{prefix}{name}`", type_of(each), needed, each.get("description", "")]
+        yield from rows_of_members(each, f"{prefix}{name}.")
 
 
 def type_of(schema: Node) -> str:
@@ -157,7 +154,9 @@ def type_of(schema: Node) -> str:
         return f"`{schema['const']}`"
     of = f" of {type_of(schema['items'])}" if "items" in schema else ""
     bounds = [text.format(**schema) for key, text in BOUNDS.items() if key in schema]
-    return ", ".join([f"{schema['type']}{of}", *bounds])
+    types = schema["type"]
+    name = " or ".join(types) if isinstance(types, list) else types
+    return ", ".join([f"{name}{of}", *bounds])
 
 
 def resolve(node: Node) -> Node:

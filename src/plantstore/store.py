@@ -43,10 +43,10 @@ class Outcome(Enum):
     STORED = "stored"
     """The id was free; the plant is now there."""
 
-    ALREADY_STORED = "already stored"
+    ALREADY_STORED = "already_stored"
     """The same record was there already; nothing changed."""
 
-    ID_TAKEN = "id taken"
+    ID_TAKEN = "id_taken"
     """Another record was there already; it is untouched, and this one is not stored."""
 
     REPLACED = "replaced"
@@ -55,7 +55,7 @@ class Outcome(Enum):
     DELETED = "deleted"
     """The plant is gone, and its id is free."""
 
-    NO_SUCH_PLANT = "no such plant"
+    NO_SUCH_PLANT = "no_such_plant"
     """There was none to replace or delete; nothing changed."""
 
 

@@ -1,21 +1,21 @@
-"""What others who saw a request call it: W3C Trace Context (https://www.w3.org/TR/trace-context)."""
+"""Request ids, which continue a W3C trace context (https://www.w3.org/TR/trace-context)."""
 
 import random
 import re
 from collections.abc import Iterable
 from typing import Final
 
-# §3.2: version, trace-id, parent-id, flags; what a later version than 00 appends.
+# §3.2: version, trace-id, parent-id, flags, and fields that versions after 00 may append.
 _TRACEPARENT: Final = re.compile(
     r"(?!ff)([0-9a-f]{2})-(?!0{32})([0-9a-f]{32})-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}(-.*)?"
 )
 
-# The field of an answer that tells its request's id.
+# The header of an answer that has the id of its request.
 REQUEST_ID_FIELD: Final = "X-Request-Id"
 
 
 def parse_trace_id(traceparent: str) -> str | None:
-    """Return the 32 digits of the trace that a `traceparent` continues; None for a bad one."""
+    """Return the trace id of a `traceparent`, 32 hexadecimal digits; None if it is malformed."""
     match = _TRACEPARENT.fullmatch(traceparent)
     if match is None:
         return None
@@ -24,11 +24,11 @@ def parse_trace_id(traceparent: str) -> str | None:
 
 
 def continued_trace(fields: Iterable[tuple[bytes, bytes]]) -> str | None:
-    """Return the trace that a request with these header fields continues, if it does."""
+    """Return the trace id in the headers of a request; None if it is missing or malformed."""
     given = [value.decode("latin-1") for name, value in fields if name == b"traceparent"]
     return parse_trace_id(",".join(given))
 
 
 def request_id(fields: Iterable[tuple[bytes, bytes]]) -> str:
-    """Return what a request with these header fields is called: its trace, or by a new id."""
+    """Return the id of a request with these headers: its trace id, or a random one."""
     return continued_trace(fields) or f"{random.getrandbits(128):032x}"

@@ -98,10 +98,11 @@ def test_the_contract_is_as_it_was_published() -> None:
         "503": "ServiceUnavailable",
     }
     new, plant, error = (SCHEMAS[name] for name in ("NewPlant", "Plant", "Error"))
-    assert (new["required"], new["properties"]["id"]) == (["id", "name"], int64)
+    assert new["required"] == ["id", "name"]
+    assert new["properties"]["id"].items() >= int64.items()
     assert (plant["required"], plant["properties"].keys()) == (["name"], {"name", "tag"})
     assert new["properties"].keys() == {"id", "name", "tag"}
-    assert all(schema["properties"]["name"] == text for schema in (new, plant))
+    assert all(schema["properties"]["name"].items() >= text.items() for schema in (new, plant))
     assert all(schema["properties"]["tag"].items() >= text.items() for schema in (new, plant))
     assert (error["required"], error["properties"]["error"]["format"]) == (
         ["error", "message"],
@@ -124,9 +125,12 @@ def test_what_is_not_of_the_contract_is_tagged_as_an_addition() -> None:
     }
 
 
-def test_every_error_number_has_a_status_and_stands_in_the_document() -> None:
+def test_every_error_number_has_a_status_and_is_described_in_the_document() -> None:
+    described = SCHEMAS["Error"]["properties"]["error"]["description"]
+    listed = re.findall(r"(\d{4}) (\w+)", described)
+
     assert set(STATUS) == set(ErrorCode)
-    assert SCHEMAS["Error"]["properties"]["error"]["enum"] == sorted(ErrorCode)
+    assert listed == [(str(int(code)), code.name.lower()) for code in sorted(ErrorCode)]
     assert all(0 < code < 2**31 for code in ErrorCode)
 
 

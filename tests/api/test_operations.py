@@ -161,6 +161,16 @@ OPENMETRICS = [
     "text/plain;q=0.5, application/openmetrics-text;q=0.6",
     "text/plain;q=0, */*;q=0.1",
     "*/*, text/plain;q=0.5",
+    # Empty elements of a list are ignored (RFC 9110 §5.6.1.2), and so is a malformed range.
+    "application/openmetrics-text,",
+    ", ,application/openmetrics-text, ,text/plain;q=0.5",
+    "application/openmetrics-text; ;q=0.5;, text/plain;q=0.4",
+    "application/openmetrics-text;q=0.5, text/plain;q=2",
+    "application/openmetrics-text, garbage",
+    'application/openmetrics-text;q=0.5, text/html;a="b,text/plain", text/plain;q=0.4',
+    # The most specific range has the weight, wherever it stands.
+    "*/*;q=0.9, text/*;q=0.1, application/openmetrics-text;q=0.5",
+    "application/openmetrics-text;q=1., text/plain;q=0.999",
 ]
 TEXT = [
     "",
@@ -169,6 +179,8 @@ TEXT = [
     "text/html, */*;q=0.8",
     "application/openmetrics-text;q=0, */*",
     "application/openmetrics-text;q=0.5, text/*;q=0.6",
+    "text/plain;q=0.1, text/plain;version=0.0.4;q=0.9, application/openmetrics-text;q=0.5",
+    'application/openmetrics-text;a=";q=1";q=0.5, text/plain;q=0.6',
     "application/openmetrics-text;version=0.0.1, text/plain;version=0.0.4;q=0.5, */*;q=0.1",
     # Neither is acceptable:
     "application/openmetrics-text;version=x",
@@ -182,6 +194,13 @@ TEXT = [
     "application/openmetrics-text;q=2",
     "application/openmetrics-text;q=nan",
     "application/openmetrics-text;q=0.5.5",
+    "application/openmetrics-text;q=+1",
+    "application/openmetrics-text;q=1e0",
+    "application/openmetrics-text;q=\xb9",
+    "application/openmetrics-text;q=",
+    "application/openmetrics-text;q",
+    "*/openmetrics-text",
+    'application/openmetrics-text;a="b;q=0.5',
     'application/openmetrics-text;version="1',
     "\xe9/\xff",
     "application/openmetrics-text," * 1000,

@@ -1,6 +1,7 @@
 """What an operator sees of a running service: metrics, lines, ids."""
 
 import json
+import resource
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +35,8 @@ def test_the_metrics_are_those_of_all_workers(tmp_path: Path, workers: str) -> N
         name = "http_server_request_duration_seconds_count"
         wait_until(lambda: client.total(name, http_response_status_code="200", **posts) == sent)
         assert client.total("plantstore_batch_changes_sum") == sent
+        _, files_max = resource.getrlimit(resource.RLIMIT_NOFILE)
+        wait_until(lambda: client.total("process_max_fds") == int(workers) * files_max)
         assert client.post(NewPlant(1, "another")).status == 400
         wait_until(lambda: client.total("plantstore_refused_total", reason="id_taken") == 1)
         client.close()

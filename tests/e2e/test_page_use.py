@@ -131,6 +131,7 @@ def test_the_page_tells_what_the_service_counted(page: Page) -> None:
 
     expect(page.locator("#counts dl")).to_contain_text("Changes: stored1")
     expect(page.locator("#counts dl")).to_contain_text("Refused: invalid plant1")
+    expect(page.locator("#counts dt")).to_have_text(["Changes: stored", "Refused: invalid plant"])
 
 
 def test_the_page_tells_when_the_store_is_away_and_when_the_service_is(

@@ -53,6 +53,14 @@ def test_it_is_of_the_whole_interface_and_without_a_warning(reference: Page) -> 
     expect(reference.get_by_text("Warning")).to_be_hidden()
 
 
+def test_a_pattern_means_in_javascript_what_the_document_says(reference: Page) -> None:
+    [pattern] = set(re.findall(r'"pattern": "(.*?)"', read_document().decode()))
+    matches = f"text => new RegExp('{pattern}', 'u').test(text)"
+
+    assert reference.evaluate(matches, "line\nbreak ×")
+    assert not reference.evaluate(matches, "a\0b")
+
+
 def test_without_a_token_the_refusal_is_shown(reference: Page) -> None:
     answer = execute(operation(reference, "createPlant"))
 

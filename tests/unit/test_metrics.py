@@ -1,7 +1,9 @@
 """What is counted, as the parser of Prometheus's own client reads it."""
 
+import re
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -21,6 +23,11 @@ LABELS = {
     "http_response_status_code": "200",
 }
 REQUESTS = "http_server_request_duration_seconds"
+CHANGES = "plantstore_changes_total"
+REFUSED = "plantstore_refused_total"
+STARTED = "process_start_time_seconds"
+OPEN = "process_open_fds"
+TOOK = "process_cpu_seconds_total"
 
 
 def answered(metrics: Metrics, seconds: float, method: str = "POST") -> None:
@@ -78,7 +85,7 @@ def test_a_batch_is_counted_by_its_size_its_duration_and_its_outcomes() -> None:
     assert value(metrics, "plantstore_commit_duration_seconds_bucket", le="0.0025") == 1
     assert value(metrics, "plantstore_commit_duration_seconds_bucket", le="0.001") == 0
     assert value(metrics, "plantstore_changes_total", outcome="stored") == 2
-    assert value(metrics, "plantstore_changes_total", outcome="id taken") == 1
+    assert value(metrics, "plantstore_changes_total", outcome="id_taken") == 1
 
 
 def test_refusals_queues_and_what_is_running_are_told() -> None:
@@ -92,6 +99,41 @@ def test_refusals_queues_and_what_is_running_are_told() -> None:
     assert value(metrics, "plantstore_refused_total", reason="overloaded") == 1
     assert value(metrics, "plantstore_queue_waiting", queue="changes") == 7
     assert value(metrics, "plantstore_build_info", version=__version__, python=python) == 1
+
+
+def test_what_can_be_counted_is_there_from_the_start_and_0() -> None:
+    before = {key: value for key, value in samples(Metrics()).items() if "_total" in key[0]}
+
+    assert {
+        labels: value for (name, labels), value in before.items() if name == CHANGES
+    } == dict.fromkeys((frozenset({("outcome", outcome.value)}) for outcome in Outcome), 0)
+    assert {
+        labels: value for (name, labels), value in before.items() if name == REFUSED
+    } == dict.fromkeys((frozenset({("reason", code.name.lower())}) for code in ErrorCode), 0)
+
+
+def test_label_values_are_written_in_one_way() -> None:
+    words = [
+        text
+        for (name, labels) in samples(Metrics())
+        if name in (CHANGES, REFUSED)
+        for _, text in labels
+    ]
+
+    assert len(words) == len(Outcome) + len(ErrorCode)
+    assert all(re.fullmatch("[a-z]+(_[a-z]+)*", word) for word in words)
+
+
+def test_the_process_is_measured_as_prometheus_names_it() -> None:
+    before = time.process_time()
+    found = {name: value for (name, labels), value in samples(Metrics()).items() if not labels}
+    resident = found["process_resident_memory_bytes"]
+
+    assert before <= found["process_cpu_seconds_total"] <= time.process_time()
+    assert found["process_open_fds"] >= 3
+    assert found["process_max_fds"] >= found["process_open_fds"]
+    assert 1_000_000 < resident < found["process_virtual_memory_bytes"]
+    assert found["process_start_time_seconds"] < time.time()
 
 
 def test_openmetrics_is_rendered_too() -> None:
@@ -139,9 +181,16 @@ def test_who_is_asked_adds_what_other_workers_counted_also_those_that_died(tmp_p
         try:
             wait_until(lambda: value(ours, "plantstore_changes_total", outcome="stored") == 2)
             assert value(ours, "plantstore_queue_waiting", queue="changes") == 6
+            both = {name: value(ours, name) for name in (STARTED, OPEN, TOOK)}
         finally:
             worker.kill()
 
+    assert both[STARTED] == value(ours, STARTED)
+    assert both[OPEN] >= value(ours, OPEN) + 3
+    assert value(ours, OPEN) == value(Metrics(), OPEN)
+    all_took = value(ours, TOOK)
+    assert all_took >= both[TOOK]
+    assert all_took > value(Metrics(), TOOK)
     assert value(ours, "plantstore_changes_total", outcome="stored") == 2
     assert value(ours, "plantstore_queue_waiting", queue="changes") == 1
 

@@ -1,4 +1,4 @@
-"""What an operator's machinery asks of the service: is it alive, is it ready, how does it fare."""
+"""Health checks and metrics: `/healthz`, `/readyz`, `/metrics`."""
 
 import asyncio
 import math
@@ -8,45 +8,42 @@ from dataclasses import asdict
 from typing import Any, Final, TypeAlias
 
 import msgspec
-from falcon import mediatypes
 from falcon.asgi import Request, Response
 
+from plantstore.api.accept import choose_media_type
 from plantstore.api.auth import Gate
 from plantstore.errors import StoreUnavailableError
 from plantstore.observe import Observer, ReadinessChanged, ServerChanged
 from plantstore.store import Store
 from plantstore.writer import GroupCommit
 
-# For so long what a probe or a commit showed is good, which bounds what probes cost, whoever
-# asks for them.
+# How long the result of a probe or a commit counts as current. It bounds the cost of probes,
+# however many clients ask.
 LOOK_SECONDS: Final = 1.0
 
 _OK: Final = b'{"status":"ok"}'
 
-# As much of an Accept field as is read. Prometheus sends 300 characters.
-ACCEPT_CHARACTERS_MAX: Final = 2048
-
-# Render the metrics, by media type, the one by default first. They are called on a thread.
+# Functions that render the metrics, by media type, the default one first. They run on a thread.
 Renderings: TypeAlias = Mapping[str, Callable[[], bytes]]
 
 
 class Liveness:
-    """`/healthz`. No token is needed."""
+    """`/healthz`: whether the process answers. It needs no token."""
 
     async def on_get(self, _req: Request, resp: Response) -> None:
-        """Answer, which only a process that is alive does."""
+        """Answer 200."""
         resp.data = _OK
 
     on_head = on_get
 
 
 class Readiness:
-    """`/readyz`: whether a plant would be stored. No token is needed.
+    """`/readyz`: whether a plant would be stored. It needs no token.
 
-    What the last commit met tells most. If there was none lately, a probe of the store
-    tells, which all who ask within a second share. Who has a token with the scope
-    `metrics:read` is told more: which server of the database is the primary, and when a
-    commit last succeeded.
+    The answer is the result of the last commit. If there was no commit within the last
+    second, the store is probed; all requests within a second share one probe. A token with
+    the scope `metrics:read` gets details: the primary of the database, and the time since
+    the last successful commit.
     """
 
     def __init__(
@@ -71,11 +68,11 @@ class Readiness:
         self._is_stopping = False
 
     def stop(self) -> None:
-        """Be not ready from now on."""
+        """Report not ready from now on."""
         self._is_stopping = True
 
     async def on_get(self, req: Request, resp: Response) -> None:
-        """Answer 200 if the store takes plants; what the error table says if it does not."""
+        """Answer 200 if a plant would be stored, or else 503 with an Error."""
         if self._is_stopping:
             raise StoreUnavailableError("The service is stopping")
         if failure := self._writer.recent_failure():
@@ -94,7 +91,7 @@ class Readiness:
             return False
         try:
             await self._gate.authorize(req, "metrics:read")
-        except Exception:  # noqa: BLE001 (whatever it is: it is ready, and says so)
+        except Exception:  # noqa: BLE001 (a bad token gets no details, and no error)
             return False
         return True
 
@@ -126,30 +123,16 @@ class Readiness:
 
 
 class Measurements:
-    """`/metrics`, for a token with the scope `metrics:read`."""
+    """`/metrics`: the metrics for Prometheus. It needs a token with the scope `metrics:read`."""
 
     def __init__(self, gate: Gate, renderings: Renderings) -> None:
         self._gate = gate
         self._renderings = renderings
 
     async def on_get(self, req: Request, resp: Response) -> None:
-        """Answer what was counted, in the form that the client prefers (RFC 9110 §12.5.1).
-
-        One that accepts neither form, or sends no good Accept field, gets the one by
-        default, as §12.4.1 allows.
-        """
+        """Answer with the metrics in the media type that the client prefers."""
         await self._gate.authorize(req, "metrics:read")
-        resp.content_type = _choose(list(self._renderings), req.accept)
+        resp.content_type = choose_media_type(list(self._renderings), req.accept)
         resp.data = await asyncio.to_thread(self._renderings[resp.content_type])
 
     on_head = on_get
-
-
-def _choose(media_types: list[str], accept: str) -> str:
-    try:
-        if len(accept) <= ACCEPT_CHARACTERS_MAX:
-            # Types are in any case (§8.3.1), and ours in the lower one.
-            return mediatypes.best_match(media_types, accept.lower()) or media_types[0]
-    except ValueError:  # It is malformed.
-        pass
-    return media_types[0]

@@ -1,1 +1,1 @@
-"""Who listens to what happens."""
+"""The log and the metrics: observers of the events of the service."""

@@ -1,4 +1,4 @@
-"""What one process counted, or several together."""
+"""The counts of one process, or the sum of those of several."""
 
 from bisect import bisect_left
 from collections.abc import Sequence
@@ -6,8 +6,8 @@ from typing import Final
 
 import msgspec
 
-# Upper bounds in seconds, of OpenTelemetry's semantic conventions for HTTP (`Metric:
-# http.server.request.duration`), as are the methods that are counted by their name.
+# Upper bounds of the buckets in seconds, and the methods that are counted by name: those of
+# OpenTelemetry's semantic conventions for HTTP (`Metric: http.server.request.duration`).
 REQUEST_SECONDS: Final = (
     0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0,
 )  # fmt: skip
@@ -15,25 +15,26 @@ METHODS: Final = frozenset(
     {"CONNECT", "DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT", "TRACE"}
 )
 
-# A commit on a good disk takes a millisecond, and one that waits for another process a second.
+# A commit takes about a millisecond on a good disk, and up to a second if it waits for another
+# process.
 COMMIT_SECONDS: Final = (0.0005, 0.001, 0.0025, *REQUEST_SECONDS)
 
 BATCH_CHANGES: Final = (1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0, 1000.0)
 
 
 class Distribution(msgspec.Struct):
-    """How many values lie between each two bounds, and their sum."""
+    """The number of values in each bucket, and the sum of all values."""
 
     counts: list[int]
     sum: float = 0.0
 
     def add(self, bounds: Sequence[float], value: float) -> None:
-        """Count a value."""
+        """Add a value."""
         self.counts[bisect_left(bounds, value)] += 1
         self.sum += value
 
     def merge(self, other: "Distribution") -> None:
-        """Count what another did, too."""
+        """Add all values of another distribution."""
         self.counts = [
             ours + theirs for ours, theirs in zip(self.counts, other.counts, strict=True)
         ]
@@ -41,12 +42,12 @@ class Distribution(msgspec.Struct):
 
 
 def none_yet(bounds: Sequence[float]) -> Distribution:
-    """Return a distribution of nothing."""
+    """Return an empty distribution."""
     return Distribution([0] * (len(bounds) + 1))
 
 
 class Counts(msgspec.Struct):
-    """What one process counted, or several together."""
+    """The counts of one process, or the sum of those of several."""
 
     # By route, method, and status.
     requests: dict[tuple[str, str, int], Distribution] = msgspec.field(default_factory=dict)
@@ -57,13 +58,14 @@ class Counts(msgspec.Struct):
     refused: dict[str, int] = msgspec.field(default_factory=dict)
     waiting: dict[str, int] = msgspec.field(default_factory=dict)
     log_lines_dropped: int = 0
-    # Synchronous standbys of the database, by server and timeline.
+    # Number of synchronous standbys, by primary and its timeline.
     standbys: dict[tuple[str, str], int] = msgspec.field(default_factory=dict)
-    # When the last commit was confirmed, in seconds since 1970; 0 for none.
+    # Time of the last successful commit, in seconds since 1970; 0 if there was none.
     committed_at: float = 0.0
+    cpu_seconds: float = 0.0
 
     def merge(self, other: "Counts") -> None:
-        """Count what another did, too."""
+        """Add the counts of another process."""
         for series, distribution in other.requests.items():
             self.requests.setdefault(series, none_yet(REQUEST_SECONDS)).merge(distribution)
         self.batches.merge(other.batches)
@@ -74,9 +76,10 @@ class Counts(msgspec.Struct):
         self.log_lines_dropped += other.log_lines_dropped
         self.standbys |= other.standbys
         self.committed_at = max(self.committed_at, other.committed_at)
+        self.cpu_seconds += other.cpu_seconds
 
 
 def add(counts: dict[str, int], others: dict[str, int]) -> None:
-    """Count what others did, too, by name."""
+    """Add other counts to these, by name."""
     for name, count in others.items():
         counts[name] = counts.get(name, 0) + count

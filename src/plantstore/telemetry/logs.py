@@ -1,4 +1,4 @@
-"""The log, on stderr: readable on a terminal, JSON lines otherwise."""
+"""The log on stderr: text on a terminal, JSON lines otherwise."""
 
 import logging
 import os
@@ -30,14 +30,14 @@ from plantstore.telemetry.outbox import Outbox
 from plantstore.tokens import redact
 from plantstore.tracing import continued_trace
 
-# For how long what repeats is only counted.
+# How long repetitions of a line are only counted.
 QUIET_SECONDS: Final = 1.0
 
-# As much of a path as a line shows.
+# Characters of a path that a line shows.
 PATH_CHARACTERS_MAX: Final = 1024
 
-# Why requests are refused that tells an operator of load, of an attack, or of a limit
-# that is too tight. What is wrong with the others is for their clients to know.
+# The refusals that are logged: they point to load, to an attack, or to a limit that is too low.
+# The others are mistakes of clients, which are told in the answer.
 _TOLD_REFUSALS: Final = frozenset(
     {
         ErrorCode.TOKEN_INVALID,
@@ -58,15 +58,15 @@ _LINES: Final[dict[type[Event], str]] = {
     WriterStopped: "stopped",
 }
 
-# Calls a function after so many seconds, on a thread.
+# Calls a function on another thread, after a number of seconds.
 Later: TypeAlias = Callable[[float, Callable[[], None]], None]
 
 
 def configure_logs() -> Outbox:
-    """Send this process's log, and the warnings of the libraries below it, to stderr.
+    """Write the log of this process, and the warnings of its libraries, to stderr.
 
     Returns:
-        What writes it. It is closed at the exit of the process.
+        The queue of the lines. It is closed when the process exits.
 
     """
     is_watched = sys.stderr is not None and sys.stderr.isatty()
@@ -75,7 +75,7 @@ def configure_logs() -> Outbox:
         structlog.processors.TimeStamper(fmt="iso", utc=True),
     ]
     renderers: list[structlog.typing.Processor] = [
-        # By default a trace has the local variables of each frame.
+        # By default a traceback includes local variables, which may hold secrets.
         structlog.processors.format_exc_info
         if is_watched
         else structlog.processors.ExceptionRenderer(
@@ -86,7 +86,7 @@ def configure_logs() -> Outbox:
         if is_watched
         else structlog.processors.JSONRenderer(),
     ]
-    # Our lines take the short way: that through `logging` costs more than all the rest.
+    # Lines of the service do not pass through `logging`, which costs more than all the rest.
     how: dict[str, Any] = {
         "processors": [*stamps, *renderers],
         "wrapper_class": structlog.make_filtering_bound_logger(logging.INFO),
@@ -105,7 +105,7 @@ def configure_logs() -> Outbox:
         )
     )
     logging.basicConfig(handlers=[handler], level=logging.WARNING, force=True)
-    # Below this, uvicorn writes a line for each bad request, as many as anybody likes.
+    # At a lower level uvicorn writes a line for each bad request, so clients could flood the log.
     logging.getLogger("uvicorn").setLevel(logging.ERROR)
     return outbox
 
@@ -129,7 +129,7 @@ def _redacted(value: object) -> object:
 
 
 class _Bursts:
-    """Writes a line for the first of a kind, and, after a while, one for all that followed."""
+    """Writes the first line of a kind, and later one line with the number of repetitions."""
 
     def __init__(self, write: Callable[..., Any], later: Later) -> None:
         self._write = write
@@ -138,7 +138,7 @@ class _Bursts:
         self._more: dict[tuple[object, ...], int] = {}
 
     def tell(self, line: str, kind: str = "", **what: object) -> None:
-        """Write a line, unless one of its kind was written just now."""
+        """Write a line, or count it if one of its kind was written within QUIET_SECONDS."""
         key = (line, kind)
         with self._lock:
             is_first = key not in self._more
@@ -162,15 +162,15 @@ def _on_a_timer(seconds: float, call: Callable[[], None]) -> None:
     timer.daemon = True
     try:
         timer.start()
-    except RuntimeError:  # There may be too many threads, or an end of all.
+    except RuntimeError:  # Too many threads, or the interpreter exits.
         call()
 
 
 def log_events(later: Later = _on_a_timer) -> Observer:
-    """Return an observer that writes a line for each event, or for a burst of them.
+    """Return an observer that writes a line for each event, or for a burst of equal events.
 
     Args:
-        later: waits for the end of a burst.
+        later: schedules the line with the number of repetitions.
 
     """
     log: structlog.typing.FilteringBoundLogger = structlog.get_logger().bind()
@@ -197,7 +197,7 @@ def log_events(later: Later = _on_a_timer) -> Observer:
 
 
 def _failure(event: Event) -> tuple[str, BaseException, dict[str, object]] | None:
-    """Return the line that tells of a failure, its error, and what else there is to say."""
+    """Return the text of a failure, its error, and the fields of its line."""
     match event:
         case CommitFailed(error=error, changes=changes):
             return "commit failed", error, {"changes": changes}
@@ -221,7 +221,7 @@ def _shown_path(path: str) -> str:
 
 def log_answers() -> Observer:
     """Return an observer that writes a line for each answer: the access log."""
-    # Bound once, and not for each line.
+    # Bound once, because binding costs more than a line.
     log: structlog.typing.FilteringBoundLogger = structlog.get_logger().bind()
 
     def observe(event: Event) -> None:

@@ -1,14 +1,14 @@
-"""Lines on their way to the file of the log.
+"""The queue of log lines, and the thread that writes them.
 
 Theory of operation
 -------------------
-A write to a pipe that nobody reads does not return, and one to a full disk fails. So a
-line is put into a queue, which is bounded, and a thread writes what waits in it. Who logs
-never waits: past the bound a line is dropped and counted. When lines are written again, a
-line says how many were dropped.
+A write to a pipe blocks while nobody reads it, and a write to a full disk fails. So a log line
+is only put into a bounded queue, and a thread writes the queue to the file. Logging never
+blocks: if the queue is full, the line is dropped and counted. After the next successful write,
+a line says how many lines were dropped.
 
-The thread writes to the file descriptor. Python's own streams have a lock, which an
-interpreter that ends would wait for.
+The thread writes to the file descriptor. Python's own streams have a lock, and an interpreter
+that exits would wait for it.
 """
 
 import atexit
@@ -20,22 +20,22 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final
 
-# Lines that wait, in number and in bytes: some seconds of the access log under full load.
+# Bounds of the queue in lines and in bytes: some seconds of the access log under full load.
 OUTBOX_LINES_MAX: Final = 20_000
 OUTBOX_BYTES_MAX: Final = 4 * 1024 * 1024
 
-# How long the start and the end of a process wait for lines that are not written yet.
+# How long a process waits for the queue to become empty, when it starts and when it exits.
 FLUSH_SECONDS: Final = 1.0
 
 
 class Outbox(io.TextIOBase):
-    """A text file whose `write` takes a line, and never blocks.
+    """A text file whose `write` puts a line into the queue, and never blocks.
 
     It is closed when the process exits.
 
     Args:
-        descriptor: of the file that takes the lines.
-        notice: renders the line that says how many were dropped.
+        descriptor: the file that the lines are written to.
+        notice: renders the line that says how many lines were dropped.
 
     """
 
@@ -44,7 +44,7 @@ class Outbox(io.TextIOBase):
         self._notice = notice
         self._changed = threading.Condition()
         self._waiting: deque[bytes] = deque()
-        # What waits, and what is being written.
+        # The lines in the queue and those that are being written.
         self._lines = 0
         self._bytes = 0
         self._dropped = 0
@@ -57,15 +57,15 @@ class Outbox(io.TextIOBase):
 
     @property
     def dropped(self) -> int:
-        """How many lines were dropped."""
+        """The number of lines that were dropped."""
         return self._dropped
 
     def writable(self) -> bool:
-        """Return True, as a file that is written does."""
+        """Return True, as `io.IOBase` asks of a file that can be written."""
         return True
 
     def write(self, text: str, /) -> int:
-        """Put a line into the queue, or drop it if that is full."""
+        """Put a line into the queue, or drop it if the queue is full."""
         data = text.encode(errors="backslashreplace")
         with self._changed:
             if (
@@ -82,12 +82,12 @@ class Outbox(io.TextIOBase):
         return len(text)
 
     def drain(self) -> None:
-        """Wait until what waits is written, but not for long."""
+        """Wait until the queue is empty, for FLUSH_SECONDS at most."""
         with self._changed:
             self._changed.wait_for(lambda: not self._lines, FLUSH_SECONDS)
 
     def close(self) -> None:
-        """Take no more lines, and wait for a while until those that wait are written."""
+        """Accept no more lines, and wait until the queue is empty, for FLUSH_SECONDS at most."""
         with self._changed:
             self._is_ending = True
             self._changed.notify_all()
@@ -119,12 +119,12 @@ class Outbox(io.TextIOBase):
         self._untold += lines
 
     def _write(self, lines: bytes) -> bytes:
-        """Write lines; return what could not be written of them."""
+        """Write lines, and return those that could not be written."""
         data = rest = b"\n" + lines if self._ends_within_a_line else lines
         while rest:
             try:
                 rest = rest[os.write(self._descriptor, rest) :]
-            except BlockingIOError:  # Somebody who shares the file made it so.
+            except BlockingIOError:  # Another process that has this file open made it non-blocking.
                 select.select([], [self._descriptor], [])
             except OSError:
                 break

@@ -58,13 +58,13 @@ export function showCounts(client) {
   };
 }
 
-/** Return names and values of the metrics that are shown. */
+/** Return names and values of the metrics that are shown: those that are not 0. */
 function readCounts(metrics) {
   return COUNTS.flatMap(([metric, name]) =>
     [...metrics.matchAll(new RegExp(`^${metric}{\\w+="([^"]+)"} (\\S+)$`, "gm"))].map(
       ([, label, value]) => [`${name}: ${label.replaceAll("_", " ")}`, Number(value)],
     ),
-  );
+  ).filter(([, value]) => value !== 0);
 }
 
 function makeEntry([name, value]) {

@@ -1,0 +1,39 @@
+"""Choice of the media type of an answer, by the Accept field of the request (RFC 9110 §12.5.1)."""
+
+import re
+from collections.abc import Sequence
+from typing import Final
+
+from falcon import mediatypes
+
+# Characters of an Accept field that are read; a longer field is ignored. Prometheus sends 300.
+ACCEPT_CHARACTERS_MAX: Final = 2048
+
+# The elements of a list (RFC 9110 §5.6.1). A comma within quotes does not separate two of them;
+# quotes without an end extend to the end of the field.
+_ELEMENT: Final = re.compile(r'(?:[^,"]++|"(?:[^"\\]|\\.?+)*+"?+)+')
+
+# A media range with its parameters and its weight, in lower case. It has no comma, because
+# Falcon splits a field at each of them; no media type of ours has a parameter with one.
+_WORD: Final = r"[!#$%&'+.^_`|~0-9a-z-]++"
+_WEIGHT: Final = r"q=(?:0(?:\.[0-9]*+)?+|1(?:\.0*+)?+)"
+_PARAMETER: Final = rf'(?!q=){_WORD}=(?:{_WORD}|"(?:[^"\\,]|\\[^,])*+")'
+_MEDIA_RANGE: Final = re.compile(
+    rf"(?:\*(?:/\*)?+|{_WORD}/(?:\*|{_WORD}))"
+    rf"(?:[ \t]*+;[ \t]*+(?:{_WEIGHT}|{_PARAMETER})?+)*+"
+)
+
+
+def choose_media_type(media_types: Sequence[str], accept: str) -> str:
+    """Return the media type that an Accept field prefers, or else the first one.
+
+    The first one is also for a field that accepts none of them, which RFC 9110 §12.4.1 allows.
+    A malformed media range is ignored. So is a parameter that a media type does not have:
+    Prometheus sends `escaping`.
+    """
+    if len(accept) > ACCEPT_CHARACTERS_MAX:
+        return media_types[0]
+    # Media types are case-insensitive (§8.3.1), and ours are in lower case.
+    elements = [element.strip(" \t") for element in _ELEMENT.findall(accept.lower())]
+    ranges = ",".join(filter(_MEDIA_RANGE.fullmatch, elements))
+    return (ranges and mediatypes.best_match(media_types, ranges)) or media_types[0]

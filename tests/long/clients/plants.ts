@@ -1,0 +1,51 @@
+// A program on the TypeScript client that openapi-typescript and openapi-fetch make:
+// node plants.js URL TOKEN
+
+import createClient from "openapi-fetch";
+import type { components, paths } from "./schema.js";
+
+const [, , baseUrl = "", token = ""] = process.argv;
+const client = createClient<paths>({ baseUrl, headers: { Authorization: `Bearer ${token}` } });
+const stranger = createClient<paths>({ baseUrl, headers: { Authorization: "Bearer unknown" } });
+
+// Beyond 2^53 an id is a text on the way in and out, or it would be rounded.
+const BIG = 2n ** 53n + 1n;
+const ids = (text: string | undefined) =>
+  [...(text ?? "").matchAll(/"id":(-?\d+)/g)].map(([, id]) => id);
+
+type Failure = { error?: components["schemas"]["Error"]; response: Response };
+const refusal = ({ error, response }: Failure) => [response.status, error?.error];
+
+const rosa = await client.POST("/plants", {
+  body: { id: -7, name: "Rosa × damascena", tag: "Rosa" },
+});
+const abies = await client.POST("/plants", {
+  body: { id: Number(BIG), name: "Abies" },
+  bodySerializer: ({ name }) => `{"id": ${BIG}, "name": ${JSON.stringify(name)}}`,
+  headers: { "Content-Type": "application/json" },
+});
+const big = await client.GET("/plants/{id}", {
+  params: { path: { id: BIG as unknown as number } },
+  parseAs: "text",
+});
+const everything = await client.GET("/plants", { parseAs: "text" });
+const some = await client.GET("/plants", { params: { query: { limit: 1, after: -8, tag: "Rosa" } } });
+const taken = await client.POST("/plants", { body: { id: -7, name: "Abies" } });
+const missing = await client.GET("/plants/{id}", { params: { path: { id: 2 } } });
+const unknown = await stranger.GET("/plants");
+const later: components["schemas"]["Error"] = { error: 1999, message: "a" };
+
+const plant = JSON.parse(big.data ?? "") as components["schemas"]["StoredPlant"];
+console.log(
+  JSON.stringify({
+    created: [
+      [rosa.data?.name, rosa.data?.tag ?? null],
+      [abies.data?.name, abies.data?.tag ?? null],
+    ],
+    got: [ids(big.data)[0], plant.name, plant.tag ?? null],
+    everything: ids(everything.data),
+    some: some.data?.map(({ id }) => String(id)),
+    refused: [refusal(taken), refusal(missing), refusal(unknown)],
+    later: later.error,
+  }),
+);

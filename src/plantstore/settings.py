@@ -258,6 +258,27 @@ class Settings:
         ),
     ] = None
 
+    trusted_proxy: Annotated[
+        list[str] | None,
+        Option(
+            envvar="PLANTSTORE_TRUSTED_PROXY",
+            metavar="NETWORK",
+            help="Address or network of a proxy in front, which may be given several times. From "
+            "it, the client's address, the scheme and the id of a request are taken from "
+            "Forwarded, X-Forwarded-For, X-Forwarded-Proto and X-Request-Id.",
+        ),
+    ] = None
+
+    allow_origin: Annotated[
+        list[str] | None,
+        Option(
+            envvar="PLANTSTORE_ALLOW_ORIGIN",
+            metavar="ORIGIN",
+            help="Origin of pages that may call the service from a browser, such as "
+            "https://app.example; it may be given several times. * allows all.",
+        ),
+    ] = None
+
     access_log: Annotated[
         bool,
         Option(

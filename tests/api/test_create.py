@@ -66,6 +66,11 @@ def test_an_invalid_body_is_refused_with_400() -> None:
         "application/json; charset=utf-8",
         'application/json;charset="UTF-8"',
         "application/json ;\tCharset=utf-8",
+        "application/json;",
+        "application/json ; ",
+        "application/json; charset=utf8",
+        'application/json; charset="UTF8";',
+        "application/json;;charset=utf-8",
     ],
 )
 def test_json_is_taken_in_any_spelling(media_type: str) -> None:
@@ -85,6 +90,10 @@ def test_json_is_taken_in_any_spelling(media_type: str) -> None:
         {"Content-Type": "application/jsonx"},
         {"Content-Type": "application/json; charset=latin-1"},
         {"Content-Type": "application/json; charset=utf-8; x=y"},
+        {"Content-Type": "application/json charset=utf-8"},
+        {"Content-Type": "application/json; charset="},
+        {"Content-Type": "application/json; charset=utf8; charset=utf-16"},
+        {"Content-Type": "application/json" + "; " * 10_000 + "x"},
         {"Content-Type": "application/x-www-form-urlencoded"},
         {"Content-Type": "application/json", "Content-Encoding": "gzip"},
         {"Content-Type": "application/json", "Content-Encoding": "identity"},

@@ -24,11 +24,18 @@ from plantstore.telemetry.logs import PATH_CHARACTERS_MAX, log_answers, log_even
 AWAY = StoreUnavailableError("The database cannot be reached", "connection refused")
 GONE = StoreUnavailableError("The database cannot be reached", "no such host")
 TRACE = "0af7651916cd43dd8448eb211c80319c"
-POST = {"method": "POST", "raw_path": b"/plants", "client": ("10.0.0.1", 1), "headers": []}
+POST = {
+    "method": "POST",
+    "raw_path": b"/plants",
+    "client": ("10.0.0.1", 1),
+    "scheme": "https",
+    "headers": [],
+}
 GET = {
     "method": "GET",
     "raw_path": b"/%1B",
     "client": None,
+    "scheme": "http",
     "headers": [(b"traceparent", f"00-{TRACE}-b7ad6b7169203331-01".encode())],
 }
 
@@ -116,10 +123,10 @@ def test_the_access_log_has_a_line_for_each_answer(log: Log) -> None:
     observe(Answered(POST, "/plants", 200, 0.00123456))
     observe(Answered(GET, "", 404, 1.0))
 
-    keys = ("event", "method", "path", "status", "seconds", "client", "request_id")
+    keys = ("event", "method", "path", "status", "seconds", "client", "scheme", "request_id")
     assert [tuple(line.get(key) for key in keys) for line in log.told] == [
-        ("request", "POST", "/plants", 200, 0.001235, "10.0.0.1", None),
-        ("request", "GET", "/%1B", 404, 1.0, None, TRACE),
+        ("request", "POST", "/plants", 200, 0.001235, "10.0.0.1", "https", None),
+        ("request", "GET", "/%1B", 404, 1.0, None, "http", TRACE),
     ]
 
 

@@ -2,7 +2,7 @@
 
 import asyncio
 import gc
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
@@ -10,11 +10,14 @@ from falcon.asgi import App, Request, Response
 from falcon.routing import CompiledRouter
 
 from plantstore.api.auth import Gate
+from plantstore.api.compression import Compressor
+from plantstore.api.cors import CrossOrigin
 from plantstore.api.errors import handle_errors
 from plantstore.api.exchange import ASGIApp, Event, Exchange, NoteAnswer
+from plantstore.api.forwarded import TrustedProxies
 from plantstore.api.openapi import Document
 from plantstore.api.operations import Liveness, Measurements, Readiness, Renderings
-from plantstore.api.pages import ASSETS_TEMPLATE, Pages
+from plantstore.api.pages import ASSETS_TEMPLATE, Pages, Redirect
 from plantstore.api.plants import Plants
 from plantstore.observe import Observer
 from plantstore.reader import GroupRead
@@ -39,32 +42,45 @@ def create_app(
     pages: Pages | None,
     observe: Observer,
     on_startup: Callable[[], None],
+    allow_origins: Collection[str] = (),
+    trusted_proxies: Collection[str] = (),
 ) -> ASGIApp:
     """Compose the ASGI application, with pages for a browser unless they are None.
 
     When the server starts, it starts writer and reader, leaves the handover to the
     server's connections, and calls `on_startup`; when the server stops, it closes
     writer, reader and store.
+
+    Pages of the origins in `allow_origins` may call it from a browser. Of the proxies in
+    `trusted_proxies`, addresses or networks, it learns who the clients are.
+
+    Raises:
+        UsageError: one of these is no origin, or no address.
+
     """
     lifespan = _Lifespan(writer, reader, store, handover, on_startup)
     router = CompiledRouter()
     app: App[Request, Response] = App(middleware=[lifespan, NoteAnswer()], router=router)
     handle_errors(app, observe)
-    plants = Plants(gate, writer, reader, body_bytes_max)
+    compressor = Compressor()
+    plants = Plants(gate, writer, reader, compressor, body_bytes_max)
     resources = {
         "/plants": plants,
         "/openapi.json": Document(),
         "/healthz": Liveness(),
         "/readyz": readiness,
-        "/metrics": Measurements(gate, metrics),
+        "/metrics": Measurements(gate, metrics, compressor),
     }
     app.add_route("/plants/{id}", plants, suffix="one")
     if pages is not None:
-        resources |= pages.documents
+        resources |= pages.documents | {"/docs/": Redirect("../docs")}
         app.add_route(ASSETS_TEMPLATE, pages.assets)
     for path, resource in resources.items():
         app.add_route(path, resource)
-    return Exchange(app, router=router, is_full=writer.is_full, observe=observe)
+    served: ASGIApp = Exchange(app, router=router, is_full=writer.is_full, observe=observe)
+    if allow_origins:
+        served = CrossOrigin(served, allow_origins)
+    return TrustedProxies(served, trusted_proxies) if trusted_proxies else served
 
 
 class _Lifespan:

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
+from http import HTTPStatus
 from time import perf_counter
 from typing import Any, Final, TypeAlias
 
@@ -118,6 +119,8 @@ class Exchange:
                 raise RequestError(ErrorCode.BAD_REQUEST, "The body broke off")
             return event
 
+        if scope["method"] == "OPTIONS":
+            send = _without_content_type(send)
         try:
             await self._app(scope, receive_after_nothing, send)
         except asyncio.CancelledError:
@@ -141,3 +144,15 @@ class Exchange:
         start = {"type": "http.response.start", "status": answer.status}
         await send(start | {"headers": answer.fields()})
         await send({"type": "http.response.body", "body": answer.body})
+
+
+def _without_content_type(send: Send) -> Send:
+    """Return what sends a 200 without the content type that Falcon gives even an empty answer."""
+
+    async def send_rest(event: Event) -> None:
+        if event["type"] == "http.response.start" and event["status"] == HTTPStatus.OK:
+            headers = [field for field in event["headers"] if field[0] != b"content-type"]
+            event = {**event, "headers": headers}
+        await send(event)
+
+    return send_rest

@@ -7,9 +7,11 @@ from falcon.asgi import Request
 
 from plantstore.errors import ErrorCode, RequestError
 
-# Media types and charsets in any case; a charset may be quoted (RFC 9110 §8.3.1).
+# Media types and charsets in any case; a charset may be quoted (RFC 9110 §8.3.1), and a
+# parameter may be empty (§5.6.6). `utf8` is no registered name, but it is what some clients send.
 _JSON_MEDIA_TYPE: Final = re.compile(
-    r'application/json[ \t]*(?:;[ \t]*charset=(?:utf-8|"utf-8"))?', re.IGNORECASE | re.ASCII
+    r'application/json[ \t]*(?:;[ \t]*(?:charset=(?:utf-?8|"utf-?8")[ \t]*)?)*',
+    re.IGNORECASE | re.ASCII,
 )
 
 # As much of a refused header or parameter as an error message quotes.

@@ -4,6 +4,8 @@ from importlib import resources
 
 from falcon.asgi import Request, Response
 
+from plantstore.api.compression import StaticContent
+
 
 def read_document() -> bytes:
     """Return the OpenAPI 3.1 document, as JSON text."""
@@ -14,10 +16,10 @@ class Document:
     """`/openapi.json`."""
 
     def __init__(self) -> None:
-        self._document = read_document()
+        self._document = StaticContent(read_document())
 
-    async def on_get(self, _req: Request, resp: Response) -> None:
+    async def on_get(self, req: Request, resp: Response) -> None:
         """Answer the interface document. No token is needed."""
-        resp.data = self._document
+        self._document.answer(req, resp)
 
     on_head = on_get

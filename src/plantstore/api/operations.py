@@ -12,6 +12,7 @@ from falcon.asgi import Request, Response
 
 from plantstore.api.accept import choose_media_type
 from plantstore.api.auth import Gate
+from plantstore.api.compression import Compressor
 from plantstore.errors import StoreUnavailableError
 from plantstore.observe import Observer, ReadinessChanged, ServerChanged
 from plantstore.store import Store
@@ -125,14 +126,16 @@ class Readiness:
 class Measurements:
     """`/metrics`: the metrics for Prometheus. It needs a token with the scope `metrics:read`."""
 
-    def __init__(self, gate: Gate, renderings: Renderings) -> None:
+    def __init__(self, gate: Gate, renderings: Renderings, compressor: Compressor) -> None:
         self._gate = gate
         self._renderings = renderings
+        self._compressor = compressor
 
     async def on_get(self, req: Request, resp: Response) -> None:
         """Answer with the metrics in the media type that the client prefers."""
         await self._gate.authorize(req, "metrics:read")
         resp.content_type = choose_media_type(list(self._renderings), req.accept)
-        resp.data = await asyncio.to_thread(self._renderings[resp.content_type])
+        content = await asyncio.to_thread(self._renderings[resp.content_type])
+        await self._compressor.answer(req, resp, content)
 
     on_head = on_get

@@ -15,6 +15,7 @@ from typing import Final
 
 from falcon.asgi import Request, Response
 
+from plantstore.api.compression import StaticContent
 from plantstore.errors import ErrorCode, RequestError
 
 ASSETS_TEMPLATE: Final = "/assets/{digest}/{name}"
@@ -64,21 +65,22 @@ class Assets:
             digest.update(b"%s %d\n" % (name.encode(), len(content)))
             digest.update(content)
         self.digest = digest.hexdigest()[:16]
+        self._contents = {name: StaticContent(content) for name, content in files.items()}
 
-    async def on_get(self, _req: Request, resp: Response, digest: str, name: str) -> None:
+    async def on_get(self, req: Request, resp: Response, digest: str, name: str) -> None:
         """Answer a file. No token is needed.
 
         Raises:
             RequestError: NOT_FOUND.
 
         """
-        content = self.files.get(name)
+        content = self._contents.get(name)
         if digest != self.digest or content is None:
             raise RequestError(ErrorCode.NOT_FOUND, "There is no such file")
         resp.content_type = _MEDIA_TYPES[name.rpartition(".")[2]]
         resp.set_headers(_SECURITY_FIELDS)
         resp.cache_control = ["public", "max-age=31536000", "immutable"]
-        resp.data = content
+        content.answer(req, resp)
 
     on_head = on_get
 
@@ -94,8 +96,9 @@ class Page:
     """
 
     def __init__(self, document: bytes, assets: Assets, policy: str) -> None:
-        self._document = document.replace(b"{assets}", f"assets/{assets.digest}".encode())
-        self._etag = hashlib.sha256(self._document).hexdigest()[:16]
+        content = document.replace(b"{assets}", f"assets/{assets.digest}".encode())
+        self._content = StaticContent(content)
+        self._etag = hashlib.sha256(content).hexdigest()[:16]
         self._fields = _SECURITY_FIELDS | {"Content-Security-Policy": policy}
 
     async def on_get(self, req: Request, resp: Response) -> None:
@@ -103,11 +106,33 @@ class Page:
         resp.content_type = _MEDIA_TYPES["html"]
         resp.set_headers(self._fields)
         resp.cache_control = ["no-cache"]
-        resp.etag = self._etag
-        if not {"*", self._etag}.isdisjoint(req.if_none_match or ()):
+        self._content.answer(req, resp)
+        etag = f"{self._etag}-gzip" if self._content.is_compressed_for(req) else self._etag
+        resp.etag = etag
+        if not {"*", etag}.isdisjoint(req.if_none_match or ()):
             resp.status = HTTPStatus.NOT_MODIFIED
-        else:
-            resp.data = self._document
+            resp.delete_header("Content-Encoding")
+
+    on_head = on_get
+
+
+class Redirect:
+    """Another address of a document.
+
+    Args:
+        location: where the document is, relative to this address, so that it holds under
+            whatever prefix a proxy gives the service.
+
+    """
+
+    def __init__(self, location: str) -> None:
+        self._location = location
+
+    async def on_get(self, _req: Request, resp: Response) -> None:
+        """Answer where the document is. No token is needed."""
+        resp.status = HTTPStatus.PERMANENT_REDIRECT
+        resp.set_header("Location", self._location)
+        resp.content_type = _MEDIA_TYPES["html"]
 
     on_head = on_get
 

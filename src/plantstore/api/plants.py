@@ -6,6 +6,7 @@ from typing import Final
 from falcon.asgi import Request, Response
 
 from plantstore.api.auth import Gate
+from plantstore.api.compression import Compressor
 from plantstore.api.limits import read_json_body
 from plantstore.api.parameters import (
     LISTING_PARAMETERS,
@@ -36,16 +37,23 @@ class Plants:
     """`/plants`, and with the suffix `one`, `/plants/{id}`."""
 
     def __init__(
-        self, gate: Gate, writer: GroupCommit, reader: GroupRead, body_bytes_max: int
+        self,
+        gate: Gate,
+        writer: GroupCommit,
+        reader: GroupRead,
+        compressor: Compressor,
+        body_bytes_max: int,
     ) -> None:
         self._gate = gate
         self._writer = writer
         self._reader = reader
+        self._compressor = compressor
         self._body_bytes_max = body_bytes_max
 
     async def on_post(self, req: Request, resp: Response) -> None:
         """Store a plant: 200 once it is on disk, and 200 again for the same record."""
         await self._gate.authorize(req, "plants:create")
+        read_query(req, _NO_PARAMETERS)
         plant = parse_new_plant(await read_json_body(req, self._body_bytes_max))
         if await self._writer.submit(plant) is _ID_TAKEN:
             raise IdTakenError(plant.id)
@@ -58,7 +66,7 @@ class Plants:
         page = await self._reader.list_plants(parse_listing(parameters))
         if not page.is_last:
             resp.set_header("Link", next_page(parameters, page.plants[-1].id))
-        resp.data = render_stored_plants(page.plants)
+        await self._compressor.answer(req, resp, render_stored_plants(page.plants))
 
     on_head = on_get
 
@@ -69,7 +77,7 @@ class Plants:
         plant = await self._reader.find_plant(id_)
         if plant is None:
             raise _no_such_plant(id_)
-        resp.data = render_stored_plant(plant)
+        await self._compressor.answer(req, resp, render_stored_plant(plant))
 
     on_head_one = on_get_one
 

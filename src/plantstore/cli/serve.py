@@ -16,7 +16,9 @@ from typing import NoReturn
 import typer
 import uvicorn
 
+from plantstore.api.cors import parse_origin
 from plantstore.api.exchange import ASGIApp
+from plantstore.api.forwarded import parse_network
 from plantstore.cli.tokens import show_new_token
 from plantstore.cli.wiring import rate_limit, wire
 from plantstore.errors import PlantStoreError, UsageError
@@ -46,6 +48,7 @@ def run(settings: Settings) -> None:
     set_up_memory()
     log = configure_logs()
     rate_limit(settings)
+    _check_edge(settings)
     _check_tls(settings)
     connections_max = max(1, min(settings.connections_max, raise_file_limit() - OTHER_FILES_MAX))
     settings = replace(settings, connections_max=connections_max)
@@ -134,6 +137,14 @@ def _open_store(settings: Settings, telemetry: _Telemetry) -> Store:
 
 def _exit(_signal: int, _frame: object) -> NoReturn:
     sys.exit(0)
+
+
+def _check_edge(settings: Settings) -> None:
+    """Raise UsageError if an origin or a proxy is none, before anything is opened."""
+    for origin in settings.allow_origin or ():
+        parse_origin(origin)
+    for network in settings.trusted_proxy or ():
+        parse_network(network)
 
 
 def _check_tls(settings: Settings) -> None:

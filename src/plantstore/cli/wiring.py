@@ -95,6 +95,8 @@ def wire(
         pages=Pages() if settings.page else None,
         observe=observe,
         on_startup=Shutdown(settings.drain_seconds, on_stop).take_over,
+        allow_origins=settings.allow_origin or (),
+        trusted_proxies=settings.trusted_proxy or (),
     )
     return Wired(app, writer, reader, gate, readiness, handover)
 

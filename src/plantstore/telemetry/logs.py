@@ -28,7 +28,7 @@ from plantstore.observe import (
 )
 from plantstore.telemetry.outbox import Outbox
 from plantstore.tokens import redact
-from plantstore.tracing import continued_trace
+from plantstore.tracing import known_id
 
 # How long repetitions of a line are only counted.
 QUIET_SECONDS: Final = 1.0
@@ -228,7 +228,7 @@ def log_answers() -> Observer:
         if not isinstance(event, Answered):
             return
         request = event.request
-        trace = continued_trace(request["headers"])
+        id_ = known_id(request["headers"])
         log.info(
             "request",
             method=request["method"],
@@ -236,7 +236,8 @@ def log_answers() -> Observer:
             status=event.status,
             seconds=round(event.seconds, 6),
             client=request["client"][0] if request["client"] else None,
-            **({} if trace is None else {"request_id": trace}),
+            scheme=request["scheme"],
+            **({} if id_ is None else {"request_id": id_}),
         )
 
     return observe

@@ -1,0 +1,96 @@
+"""CORS: which pages of other origins may call the service from a browser.
+
+The rules are those of the Fetch standard (https://fetch.spec.whatwg.org/#http-cors-protocol).
+Falcon has a middleware for this. It sends no `Vary`, allows whatever field a page asks for, and
+does not see the answers that are given before or instead of Falcon's: of overload and of a stop.
+"""
+
+import re
+from collections.abc import Collection
+from typing import Final
+
+from plantstore.api.exchange import ASGIApp, Event, Receive, Scope, Send
+from plantstore.errors import UsageError
+
+ANY_ORIGIN: Final = "*"
+
+# How long a browser may remember the answer to a preflight. Chromium caps it at two hours.
+PREFLIGHT_SECONDS: Final = 7200
+
+# Scheme, host and port, as browsers write an origin (RFC 6454 §6.2). A host is a name, an IPv4
+# address, or an IPv6 address in brackets.
+_ORIGIN: Final = re.compile(r"[a-z][a-z0-9+.-]*://([a-z0-9._-]+|\[[0-9a-f:.]+\])(:[0-9]{1,5})?")
+
+_VARY: Final = (b"vary", b"Origin")
+_PREFLIGHT_FIELDS: Final = [
+    (b"access-control-allow-headers", b"authorization, content-type"),
+    (b"access-control-max-age", b"%d" % PREFLIGHT_SECONDS),
+]
+_EXPOSED: Final = (b"access-control-expose-headers", b"Link, X-Request-Id, Retry-After")
+
+
+def parse_origin(text: str) -> str:
+    """Return an origin as browsers send it, or `*` for any.
+
+    Raises:
+        UsageError: it is neither.
+
+    """
+    origin = text.lower()
+    if origin != ANY_ORIGIN and not _ORIGIN.fullmatch(origin):
+        raise UsageError(
+            "--allow-origin must be an origin such as https://app.example:8443, with no path and"
+            f" no slash at the end, or *; got {text!r}"
+        )
+    # Browsers leave out the default port of a scheme.
+    if origin.startswith("http://"):
+        return origin.removesuffix(":80")
+    return origin.removesuffix(":443") if origin.startswith("https://") else origin
+
+
+class CrossOrigin:
+    """Lets pages of some origins read the answers, and tells their browsers what they may send.
+
+    Credentials are never allowed: a token is sent by the page, and not by the browser on its
+    own as a cookie is. So allowing any origin gives a page nothing that it has no token for.
+
+    Args:
+        app: answers the requests.
+        origins: of the pages; `*` allows all.
+
+    """
+
+    def __init__(self, app: ASGIApp, origins: Collection[str]) -> None:
+        self._app = app
+        self._origins = frozenset(parse_origin(each).encode() for each in origins)
+        self._allows_all = ANY_ORIGIN.encode() in self._origins
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve a request, or the life of the server (ASGI 3)."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+
+        async def send_with_fields(event: Event) -> None:
+            if event["type"] == "http.response.start":
+                event = {**event, "headers": [*event["headers"], *self._fields(scope, event)]}
+            await send(event)
+
+        await self._app(scope, receive, send_with_fields)
+
+    def _fields(self, scope: Scope, answer: Event) -> list[tuple[bytes, bytes]]:
+        """Return what is added to the header of an answer."""
+        asked = dict(scope["headers"])
+        origin = asked.get(b"origin")
+        if origin is None or not (self._allows_all or origin in self._origins):
+            return [_VARY]
+        allowed = ANY_ORIGIN.encode() if self._allows_all else origin
+        fields = [_VARY, (b"access-control-allow-origin", allowed)]
+        if scope["method"] != "OPTIONS" or b"access-control-request-method" not in asked:
+            return [*fields, _EXPOSED]
+        methods = [value for name, value in answer["headers"] if name == b"allow"]
+        return [
+            *fields,
+            *((b"access-control-allow-methods", value) for value in methods),
+            *_PREFLIGHT_FIELDS,
+        ]

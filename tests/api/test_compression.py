@@ -1,0 +1,162 @@
+"""Large answers are compressed for the clients that ask for it."""
+
+import gzip
+import re
+
+import httpx
+import pytest
+
+from plantstore.api.compression import COMPRESSED_BYTES_MIN
+from plantstore.api.pages import Pages
+from plantstore.plants import NewPlant
+from support.world import METRICS, World, run
+
+LARGE = [NewPlant(id_, f"Abies {id_}", "Abies") for id_ in range(1000)]
+HUGE = NewPlant(5000, "Rosa " * COMPRESSED_BYTES_MIN)
+
+
+async def ask(
+    world: World, path: str, accept_encoding: str | None = "gzip", method: str = "GET"
+) -> httpx.Response:
+    """Send a request; the answer has the bytes as they were sent, and not decompressed."""
+    headers = {"Authorization": f"Bearer {world.token}"}
+    request = world.client.build_request(method, path, headers=headers)
+    del request.headers["Accept-Encoding"]
+    if accept_encoding is not None:
+        request.headers["Accept-Encoding"] = accept_encoding
+    answer = await world.client.send(request, stream=True)
+    answer._content = b"".join([part async for part in answer.aiter_raw()])  # noqa: SLF001
+    return answer
+
+
+def paths(pages: Pages) -> list[str]:
+    """Return the paths of the large answers, each with its content."""
+    files = [
+        f"/assets/{pages.assets.digest}/{name}" for name in ("page.css", "swagger-ui-bundle.js")
+    ]
+    return ["/plants?limit=1000", "/plants/5000", "/openapi.json", "/", *files]
+
+
+def test_a_large_answer_is_compressed_for_who_accepts_it_and_says_on_what_it_depends() -> None:
+    pages = Pages()
+    sizes: dict[str, tuple[int, int]] = {}
+
+    async def test(world: World) -> None:
+        world.put_in(*LARGE, HUGE)
+        for path in paths(pages):
+            plain, packed = await ask(world, path, None), await ask(world, path)
+
+            assert packed.status_code == 200
+            assert packed.headers["Content-Encoding"] == "gzip"
+            assert gzip.decompress(packed.content) == plain.content
+            assert "Content-Encoding" not in plain.headers
+            for answer in (plain, packed):
+                assert answer.headers["Vary"] == "Accept-Encoding"
+                assert answer.headers["Content-Length"] == str(len(answer.content))
+            assert packed.headers["Content-Type"] == plain.headers["Content-Type"]
+            sizes[path] = (len(plain.content), len(packed.content))
+
+    run(test, World(page=True))
+
+    assert all(packed < plain / 2 for plain, packed in sizes.values()), sizes
+    assert sum(packed for _, packed in sizes.values()) < 500_000
+
+
+def test_a_small_answer_and_an_error_are_sent_as_they_are() -> None:
+    async def test(world: World) -> None:
+        world.put_in(NewPlant(1, "a"))
+        small = ("/plants", "/plants/1", "/healthz", "/metrics", "/docs", "/none", "/plants?x=1")
+        for path in small:
+            answer = await ask(world, path)
+
+            assert "Content-Encoding" not in answer.headers, path
+            assert len(answer.content) < COMPRESSED_BYTES_MIN
+
+    run(test, World(page=True))
+
+
+def test_what_a_client_sent_is_not_compressed_when_it_is_repeated() -> None:
+    async def test(world: World) -> None:
+        body = b'{"id": 1, "name": "%b"}' % (b"Rosa " * 300)
+        headers = {"Content-Type": "application/json", "Authorization": f"Bearer {world.token}"}
+        answer = await world.post(body, headers | {"Accept-Encoding": "gzip"})
+
+        assert answer.status_code == 200
+        assert "Content-Encoding" not in answer.headers
+
+    run(test)
+
+
+def test_head_has_the_fields_of_get_compressed_or_not() -> None:
+    pages = Pages()
+
+    async def test(world: World) -> None:
+        world.put_in(*LARGE, HUGE)
+        for path in (*paths(pages), "/docs", "/metrics"):
+            for accepted in ("gzip", "identity"):
+                head = await ask(world, path, accepted, "HEAD")
+                get = await ask(world, path, accepted)
+
+                assert head.headers == get.headers
+                assert head.content == b""
+
+    run(test, World(page=True))
+
+
+@pytest.mark.parametrize(("held", "other"), [("gzip", "identity"), ("identity", "gzip")])
+def test_a_document_has_another_etag_when_it_is_compressed_and_each_is_asked_for_again(
+    held: str, other: str
+) -> None:
+    async def test(world: World) -> None:
+        first = await ask(world, "/", held)
+        etag = first.headers["ETag"]
+        for accepted, status in ((held, 304), (other, 200)):
+            fields = {"If-None-Match": etag, "Accept-Encoding": accepted}
+            again = await world.client.get("/", headers=fields)
+
+            assert again.status_code == status
+            assert again.headers["Vary"] == "Accept-Encoding"
+            assert (again.headers["ETag"] == etag) == (status == 304)
+            assert (again.headers.get("Content-Encoding") is None) == (
+                status == 304 or accepted == "identity"
+            )
+        assert not etag.startswith("W/")
+
+    run(test, World(page=True))
+
+
+def test_metrics_are_compressed_when_there_are_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    text = b"# HELP plantstore_x y\n" * COMPRESSED_BYTES_MIN
+    monkeypatch.setitem(METRICS, next(iter(METRICS)), lambda: text)
+
+    async def test(world: World) -> None:
+        answer = await ask(world, "/metrics")
+
+        assert answer.headers["Content-Encoding"] == "gzip"
+        assert gzip.decompress(answer.content) == text
+
+    run(test)
+
+
+def test_no_token_and_no_field_of_a_request_is_in_what_is_compressed() -> None:
+    """BREACH: a secret beside an attacker's text could be guessed by the size of both."""
+    pages = Pages()
+    mark = "plst_" + "b" * 36
+
+    async def test(world: World) -> None:
+        world.put_in(*LARGE, HUGE)
+        for path in paths(pages):
+            headers = {
+                "Authorization": f"Bearer {world.token}",
+                "Cookie": mark,
+                "Referer": mark,
+                "User-Agent": mark,
+                "Accept-Encoding": "gzip",
+            }
+            query = "&tag=Abies" if path.startswith("/plants?") else ""
+            answer = await world.client.get(path + query, headers=headers)
+
+            assert answer.headers["Content-Encoding"] == "gzip"
+            assert not re.search(f"{mark}|{world.token}", answer.text)
+
+    run(test, World(page=True))

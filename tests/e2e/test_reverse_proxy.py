@@ -1,0 +1,173 @@
+"""nginx, HAProxy and Caddy in front of the service, as docs/reverse-proxy.md sets them up."""
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.parse import urljoin
+
+import pytest
+from playwright.sync_api import Browser, expect
+
+from plantstore.plants import NewPlant
+from support.browser import Watch, rows
+from support.fronts import (
+    CLIENT,
+    INSTALLED_BY,
+    PAGE,
+    PREFIX,
+    Running,
+    Through,
+    free_port,
+    front,
+    program,
+    snippet,
+)
+from support.postgres import wait_until
+from support.service import Service
+
+pytestmark = pytest.mark.engines("sqlite")
+
+
+# How long the service keeps an idle connection, if it is not told otherwise.
+IDLE_SECONDS = 75
+
+
+def plants_of(name: str, count: int) -> list[NewPlant]:
+    """Return plants that no other test has, with the proxy's name as their tag."""
+    first = 1000 * (1 + list(INSTALLED_BY).index(name))
+    return [NewPlant(first + number, f"Abies {number}", name) for number in range(count)]
+
+
+@pytest.fixture(scope="module", params=INSTALLED_BY)
+def name(request: pytest.FixtureRequest) -> str:
+    proxy: str = request.param
+    if program(proxy) is None:
+        pytest.skip(f"{proxy} is not installed: {INSTALLED_BY[proxy]}")
+    return proxy
+
+
+@pytest.fixture(scope="module")
+def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+    folder = tmp_path_factory.mktemp("service")
+    with Service(folder, "--access-log", "--trusted-proxy", "127.0.0.1") as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def token(service: Service) -> str:
+    return service.token()
+
+
+@pytest.fixture(scope="module")
+def running(
+    name: str, tmp_path_factory: pytest.TempPathFactory, service: Service
+) -> Iterator[Running]:
+    with front(name, tmp_path_factory.mktemp("front") / name, service.port) as proxy:
+        yield proxy
+
+
+def test_plants_are_created_and_listed_page_by_page_under_a_prefix(
+    running: Running, name: str, token: str
+) -> None:
+    plants = plants_of(name, 5)
+    with Through(running, token) as client:
+        assert [client.create(plant) for plant in plants] == [200] * len(plants)
+
+        listed: list[int] = []
+        path: str | None = f"{PREFIX}/plants?limit=2&tag={name}"
+        while path:
+            answer = client.send("GET", path)
+            assert answer.status == 200
+            listed += [plant["id"] for plant in answer.json]
+            link = re.fullmatch('<(.*)>; rel="next"', answer.headers.get("link", ""))
+            # As a client resolves it (RFC 8288 §3.1).
+            url = urljoin(client.url + path, link[1]) if link else ""
+            path = url.removeprefix(client.url)
+            assert not path or path.startswith(f"{PREFIX}/plants?")
+
+    assert listed == [plant.id for plant in plants]
+
+
+def test_the_access_log_has_the_client_the_scheme_and_the_id_that_the_proxy_gave(
+    running: Running, name: str, service: Service, token: str
+) -> None:
+    path = f"/plants/{plants_of(name, 1)[0].id - 1}"
+    lies = {
+        "X-Forwarded-For": "198.51.100.1",
+        "X-Forwarded-Proto": "gopher",
+        "Forwarded": "for=198.51.100.1;proto=gopher",
+        "X-Request-Id": "mine",
+    }
+    with Through(running, token) as client:
+        assert client.send("GET", f"{PREFIX}{path}", headers=lies).status == 404
+
+    def lines() -> list[dict[str, str]]:
+        return [json.loads(line) for line in service.log if f'"{path}"' in line]
+
+    wait_until(lambda: bool(lines()))
+    [line] = lines()
+    assert (line["client"], line["scheme"]) == (CLIENT, "https")
+    assert re.fullmatch("[0-9a-f-]{32,36}", line["request_id"])
+
+
+def test_addresses_without_a_slash_and_with_one_too_many_lead_to_the_page_and_the_reference(
+    running: Running, token: str
+) -> None:
+    with Through(running, token) as client:
+        for path, target in ((PREFIX, f"{PREFIX}/"), (f"{PREFIX}/docs/", f"{PREFIX}/docs")):
+            answer = client.send("GET", path)
+            assert answer.status in {301, 302, 308}
+            url = urljoin(client.url + path, answer.headers["location"])
+            assert url.removeprefix("https://").partition("/")[2] == target[1:]
+            assert client.send("GET", target).headers["content-type"].startswith("text/html")
+
+
+def test_an_old_connection_of_a_client_is_good_after_the_service_closed_its_own(
+    name: str, tmp_path: Path
+) -> None:
+    port, plants = str(free_port()), plants_of(name, 2)
+    with Service(tmp_path, "--port", port) as service:
+        token = service.token()
+        with front(name, tmp_path / name, service.port) as proxy, Through(proxy, token) as client:
+            assert client.create(plants[0]) == 200
+            before = client.local_port()
+            service.stop()
+            with Service(tmp_path, "--port", port):
+                assert client.create(plants[1]) == 200
+                assert client.send("GET", f"{PREFIX}/plants").json[1]["id"] == plants[1].id
+                assert client.local_port() == before
+
+
+def test_the_page_works_under_a_prefix(
+    running: Running, name: str, service: Service, token: str, browser: Browser
+) -> None:
+    plants = plants_of(name, 52)
+    service.change(*plants)
+    watch = Watch()
+    with browser.new_context(ignore_https_errors=True) as context:
+        context.on("page", watch.watch)
+        page = context.new_page()
+        page.goto(f"https://127.0.0.1:{running.port}{PREFIX}/?tag={name}")
+        page.get_by_label("Bearer token").fill(token)
+        page.get_by_role("button", name="Show the plants").click()
+        assert rows(page)[0] == [str(plants[0].id), "Abies 0", name]
+
+        page.get_by_role("link", name="Next").click()
+
+        expect(page.locator("#plants tr")).to_have_count(2)
+        assert page.url.startswith(f"https://127.0.0.1:{running.port}{PREFIX}/?")
+        page.goto(f"https://127.0.0.1:{running.port}{PREFIX}/docs/")
+        expect(page.get_by_text("/plants/{id}").first).to_be_visible()
+        watch.assert_quiet()
+
+
+@pytest.mark.parametrize("proxy", INSTALLED_BY)
+def test_each_proxy_of_the_page_closes_idle_connections_before_the_service_does(
+    proxy: str,
+) -> None:
+    shown = re.findall(r"(?:keepalive_timeout|pool-purge-delay|keepalive) (\d+)s", snippet(proxy))
+
+    assert len(shown) == 1
+    assert int(shown[0]) < IDLE_SECONDS
+    assert f"`--idle-seconds`, which is {IDLE_SECONDS} seconds" in PAGE.read_text("utf-8")

@@ -1,0 +1,52 @@
+"""Requests that come when idle connections between a proxy and the service are about to close."""
+
+import time
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from support.fronts import INSTALLED_BY, PREFIX, Running, Through, front, program
+from support.service import Service
+
+# The service closes an idle connection after so long, and the proxy after half of it.
+IDLE_SECONDS = 2
+IDLE_OPTION = "--request-seconds"
+SHORTENED = {
+    "nginx": {"keepalive_timeout 60s": "keepalive_timeout 1s"},
+    "haproxy": {"pool-purge-delay 5s": "pool-purge-delay 500ms"},
+    "caddy": {"keepalive 60s": "keepalive 1s"},
+}
+
+CLIENTS = 16
+REQUESTS = 10
+
+
+def send_at_the_edge(running: Running, token: str, client_number: int) -> Counter[int]:
+    """Send requests with pauses around both times; return how often each status came."""
+    statuses: Counter[int] = Counter()
+    with Through(running, token) as client:
+        for number in range(REQUESTS):
+            statuses[client.send("GET", f"{PREFIX}/plants").status] += 1
+            edge = IDLE_SECONDS if number % 2 else IDLE_SECONDS / 2
+            time.sleep(edge + 0.01 * (client_number - CLIENTS // 2))
+    return statuses
+
+
+@pytest.mark.parametrize("name", INSTALLED_BY)
+def test_no_request_behind_a_proxy_is_lost_to_a_connection_that_idled(
+    name: str, tmp_path: Path
+) -> None:
+    if program(name) is None:
+        pytest.skip(f"{name} is not installed: {INSTALLED_BY[name]}")
+    with (
+        Service(tmp_path, IDLE_OPTION, str(IDLE_SECONDS)) as service,
+        front(name, tmp_path / name, service.port, SHORTENED[name]) as running,
+        ThreadPoolExecutor(CLIENTS) as clients,
+    ):
+        token = service.token()
+        sent = [clients.submit(send_at_the_edge, running, token, n) for n in range(CLIENTS)]
+        statuses = sum((each.result() for each in sent), Counter())
+
+    assert statuses == {200: CLIENTS * REQUESTS}

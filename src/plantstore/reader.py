@@ -14,7 +14,7 @@ from plantstore.batcher import Batcher
 from plantstore.errors import ErrorCode, RequestError, StoreUnavailableError
 from plantstore.observe import Observer, ReadFailed
 from plantstore.plants import NewPlant
-from plantstore.store import Page, Store
+from plantstore.store import Page, PlantStore
 
 # Look-ups in one query. It bounds the plants in memory; larger batches would gain little.
 BATCH_READS_MAX: Final = 16
@@ -45,7 +45,7 @@ class GroupRead:
 
     """
 
-    def __init__(self, store: Store, *, queue_reads_max: int, observe: Observer) -> None:
+    def __init__(self, store: PlantStore, *, queue_reads_max: int, observe: Observer) -> None:
         self._store = store
         self._observe = observe
         self._finder: Batcher[int, NewPlant | None] = Batcher(

@@ -1,11 +1,10 @@
-"""What the service asks of a place that keeps plants and tokens.
+"""What a store promises. Three protocols, for plants, tokens and maintenance, make up `Store`.
 
-The promises stand in the docstrings here; tests/contract holds every store to them.
+The tests in tests/contract run against every store and check the promises of these docstrings.
 """
 
 from collections.abc import Callable, Generator, Sequence
 from enum import Enum
-from pathlib import Path
 from typing import Final, NamedTuple, Protocol, TypeAlias
 
 import msgspec
@@ -13,61 +12,65 @@ import msgspec
 from plantstore.plants import NewPlant, Plant
 from plantstore.tokens import TokenRecord
 
-# What the names and tags of a page of several plants hold at most, in bytes of UTF-8. It bounds
-# what a page costs, and so how long others wait for it. A thousand plants of usual size fit.
+# Maximum size of the names and tags in a page of several plants, in bytes of UTF-8. It limits
+# the cost of one page, and so how long other requests wait for it. It is large enough for a
+# thousand plants of usual size.
 PAGE_BYTES_MAX: Final = 128 * 1024
 
-# Plants in a piece of a scan: enough that the engine does the most of it, few enough to hold.
-SCAN_PLANTS_MAX: Final = 1000
+# Maximum number of characters of names and tags in one transaction, unless a single plant has
+# more. It limits how long other changes wait for the transaction. It also limits memory: a batch
+# goes to the store as a text in which a character may take six bytes.
+BATCH_CHARACTERS_MAX: Final = 4 * 1024 * 1024
 
 
 class Replacement(msgspec.Struct, frozen=True, gc=False):
-    """The plant with this id is to become this one."""
+    """Replace the plant that has this id."""
 
     id: int
     plant: Plant
 
 
 class Deletion(msgspec.Struct, frozen=True, gc=False):
-    """The plant with this id is to go."""
+    """Delete the plant that has this id."""
 
     id: int
 
 
+# To create a plant, replace one, or delete one.
 Change: TypeAlias = NewPlant | Replacement | Deletion
 
 
 class Outcome(Enum):
-    """What became of one change of a batch."""
+    """The result of one change of a batch."""
 
     STORED = "stored"
-    """The id was free; the plant is now there."""
+    """The id was free. The plant is now stored."""
 
     ALREADY_STORED = "already_stored"
-    """The same record was there already; nothing changed."""
+    """The same plant was stored before. Nothing changed."""
 
     ID_TAKEN = "id_taken"
-    """Another record was there already; it is untouched, and this one is not stored."""
+    """A different plant has the id. It is unchanged, and the new plant is not stored."""
 
     REPLACED = "replaced"
-    """The plant is now as the replacement has it."""
+    """The new values are stored."""
 
     DELETED = "deleted"
-    """The plant is gone, and its id is free."""
+    """The plant is deleted, and its id is free."""
 
     NO_SUCH_PLANT = "no_such_plant"
-    """There was none to replace or delete; nothing changed."""
+    """No plant has the id. Nothing changed."""
 
 
 class Page(NamedTuple):
-    """Some plants in order of id; `is_last` tells that no more come after them."""
+    """Plants in order of id; `is_last` is true if no plants follow."""
 
     plants: list[NewPlant]
     is_last: bool
 
 
 class Condition(NamedTuple):
-    """What a check of a store found: `problems` has a line for each; the store is whole if none."""
+    """The result of a check. `problems` has one line per problem, and is empty if all is well."""
 
     schema: int
     plants: int
@@ -75,126 +78,97 @@ class Condition(NamedTuple):
     problems: list[str]
 
 
-class Store(Protocol):
-    """A place that keeps plants and tokens, durably.
+class PlantStore(Protocol):
+    """The plants of a store.
 
-    `apply_changes` and `trim` are called by one thread at a time, `find_plants` by
-    one, and `list_plants` by one, which may all be different; the other methods may
-    be called by any thread at any time.
+    Threads: at most one thread at a time may call `apply_changes` and `trim`, one
+    `find_plants`, and one `list_plants`. These may be different threads. Any thread may
+    call `probe` at any time.
 
-    A read sees every change that was made, by any process, before it began.
-    Reads never make a change wait.
+    A read sees every change that any process completed before the read began. Reads never
+    block changes.
 
-    Every method raises StoreUnavailableError when the storage cannot be read or
-    written; a later call may succeed.
+    Every method raises StoreUnavailableError if the storage cannot be read or written. A
+    later call may succeed.
     """
 
     def apply_changes(self, changes: Sequence[Change]) -> list[Outcome]:
-        """Make a batch of changes durably, together; tell what became of each.
+        """Apply a batch of changes durably, in one transaction.
 
-        When this returns, what it changed survives a crash and a power cut.
-        Outcomes come in the order of the changes, as if each had been made
-        alone, one after the other: a change may meet an earlier one of its own
-        batch. Other processes may make theirs at the same time; some sequential
-        order explains them all.
+        When this method returns, the changes survive a crash and a power cut. The outcomes
+        are in the order of the changes. They are the same as if each change had been applied
+        alone, one after the other: a change sees the earlier changes of its own batch. Other
+        processes may apply changes at the same time; the result is always that of some
+        sequential order.
 
         Raises:
-            StoreUnreachableError: nothing of the batch was made.
-            StoreUnavailableError: each change of the batch was made whole or not
-                at all, and which, nobody knows: it may come to light only when
-                the storage is back.
+            StoreUnreachableError: no change was applied.
+            StoreUnavailableError: each change was applied completely or not at all. Which
+                ones were applied is unknown until the storage is available again.
 
         """
         ...
 
     def trim(self) -> bool:
-        """Give back disk space that is no longer needed; called while no changes come.
+        """Free disk space that is no longer needed. It is called while the service is idle.
 
         Returns:
-            Whether it is done. If not, for want of a moment without readers, call again later.
+            False if readers were in the way and the call should be repeated later.
 
         """
         ...
 
     def find_plants(self, ids: Sequence[int]) -> dict[int, NewPlant]:
-        """Return those plants, by id, that are there."""
+        """Return the stored plants among these ids, by id."""
         ...
 
     def list_plants(self, *, after: int | None, limit: int, tag: str | None) -> Page:
-        """Return the next plants in order of id, at what a page costs, wherever it begins.
+        """Return the next plants in order of id.
 
-        It may hold fewer than there are, so that plants with very long names do
-        not fill the memory (PAGE_BYTES_MAX); it holds one at least, if any is left.
+        The cost depends on the size of the page, hardly on where it begins. A page may hold
+        fewer plants than `limit`, so that plants with very long names do not fill the memory
+        (PAGE_BYTES_MAX). It holds at least one plant if any is left.
 
         Args:
-            after: the id that the plants come after; from the first one if None.
-            limit: plants at most; at least 1.
-            tag: only plants with exactly this tag; any plants if None.
+            after: only plants with larger ids; all plants if None.
+            limit: maximum number of plants; at least 1.
+            tag: only plants with exactly this tag; all plants if None.
 
         """
-        ...
-
-    def scan_plants(self) -> Generator[list[NewPlant], None, None]:
-        """Yield every plant, some at a time, in order of id, as they are at one moment.
-
-        Close the generator if you leave it early; what it holds open may cost room on disk.
-        """
-        ...
-
-    def count_plants(self) -> int:
-        """Return how many plants there are."""
         ...
 
     def probe(self) -> None:
-        """Return if plants can be read and written: write something small, and sync it."""
+        """Check that plants can be read and written: write something small, and sync it."""
         ...
 
-    def check(self) -> Condition:
-        """Look whether all that is stored is whole. It takes as long as reading it all."""
-        ...
 
-    def back_up(self, path: str, progress: Callable[[int, int], None]) -> Condition:
-        """Copy the store into a file, as it is at one moment, while it is in use; check the copy.
+class TokenStore(Protocol):
+    """The tokens of a store. Any thread may call any method at any time.
 
-        Args:
-            path: the file, which is there, is empty, and belongs to the caller.
-            progress: is told what is done, and how much it is in all.
-
-        Returns:
-            What the check of the copy found: no problems.
-
-        Raises:
-            StoreUnavailableError: the copy cannot be made, or is not whole.
-            UsageError: stores of this kind are backed up by another program.
-
-        """
-        ...
-
-    def occupies(self, path: Path) -> bool:
-        """Tell whether a file is one that the store lives in, and must not be overwritten."""
-        ...
+    Every method raises StoreUnavailableError if the storage cannot be read or written.
+    """
 
     def add_token(self, record: TokenRecord) -> None:
-        """Remember a token.
+        """Store a token.
 
         Raises:
-            UsageError: the name is taken, by a token of any state.
+            UsageError: another token has this name. It may be expired or revoked.
 
         """
         ...
 
     def find_token(self, digest: bytes) -> TokenRecord | None:
-        """Return the token with this SHA-256, whatever its state, or None."""
+        """Return the token with this SHA-256, or None. It may be expired or revoked."""
         ...
 
     def list_tokens(self) -> list[TokenRecord]:
-        """Return every token, oldest first, then by name."""
+        """Return all tokens by time of creation, then by name."""
         ...
 
     def revoke_token(self, name: str, now: int) -> TokenRecord:
-        """Revoke a token, and return it as it is afterwards.
+        """Revoke a token, and return its new state.
 
-        One that was revoked before keeps the time of its first revocation.
+        A token that is already revoked keeps the time of its first revocation.
 
         Raises:
             UsageError: no token has this name.
@@ -203,24 +177,64 @@ class Store(Protocol):
         ...
 
     def forget_token(self, digest: bytes) -> None:
-        """Forget the token with this SHA-256, if any: one whose secret nobody was shown."""
+        """Delete the token with this SHA-256, if there is one.
+
+        This is for a token whose secret could not be shown to anybody.
+        """
+        ...
+
+
+class Maintenance(Protocol):
+    """What export, check and backup need from a store. Any thread may call any method.
+
+    Every method raises StoreUnavailableError if the storage cannot be read.
+    """
+
+    def scan_plants(self) -> Generator[list[NewPlant], None, None]:
+        """Yield all plants of one snapshot in order of id, in lists of limited length.
+
+        Close the generator if you stop early: an open snapshot may take space on disk.
+        """
+        ...
+
+    def count_plants(self) -> int:
+        """Return the number of plants."""
+        ...
+
+    def check(self) -> Condition:
+        """Check that everything stored is intact. This reads the whole database."""
+        ...
+
+    def back_up(self, path: str, progress: Callable[[int, int], None]) -> Condition:
+        """Copy a snapshot of the store into a file while it is in use, and check the copy.
+
+        Args:
+            path: an empty file that belongs to the caller.
+            progress: is called with the amount done and the total amount.
+
+        Returns:
+            The condition of the copy. It has no problems.
+
+        Raises:
+            StoreUnavailableError: the store cannot be read, or the copy is not intact.
+            UsageError: the copy cannot be written, or another program makes the backups of
+                this kind of store.
+
+        """
         ...
 
     def close(self) -> None:
-        """Let go of files and connections. Nothing may be called afterwards."""
+        """Close all files and connections. Call no method after this one."""
         ...
 
 
-def page_plants_max(limit: int, tag: str | None) -> int:
-    """Return how many plants a page can hold, up to a limit; each of them holds the tag."""
-    if not tag:
-        return limit
-    return max(1, min(limit, PAGE_BYTES_MAX // len(tag.encode())))
+class Store(PlantStore, TokenStore, Maintenance, Protocol):
+    """A durable store of plants and tokens: one object for all three protocols."""
 
 
-def scan(page_after: Callable[[int | None], Page]) -> Generator[list[NewPlant], None, None]:
-    """Yield the plants of one page after the other; `page_after` takes an id, None at first."""
-    page = Page([], is_last=False)
-    while not page.is_last:
-        page = page_after(page.plants[-1].id if page.plants else None)
-        yield page.plants
+def characters_in(change: Change) -> int:
+    """Return the number of characters of name and tag in a change."""
+    if isinstance(change, Deletion):
+        return 0
+    plant = change.plant if isinstance(change, Replacement) else change
+    return len(plant.name) + len(plant.tag or "")

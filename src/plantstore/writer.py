@@ -34,13 +34,7 @@ from plantstore.observe import (
     WriterStarted,
     WriterStopped,
 )
-from plantstore.plants import NewPlant
-from plantstore.store import Change, Deletion, Outcome, Store
-
-# Characters of names and tags in one transaction, unless a single plant has more. It bounds the
-# time for which callers wait, and the memory of a batch: in the text that is passed to the store
-# a character may take six bytes.
-BATCH_CHARACTERS_MAX: Final = 4 * 1024 * 1024
+from plantstore.store import BATCH_CHARACTERS_MAX, Change, Outcome, PlantStore, characters_in
 
 # For how long a failed commit makes the service not ready, unless a later one succeeds. A probe
 # may succeed meanwhile: it needs less room on the disk, for example.
@@ -67,7 +61,7 @@ class GroupCommit:
 
     def __init__(
         self,
-        store: Store,
+        store: PlantStore,
         *,
         queue_plants_max: int,
         queue_characters_max: int,
@@ -124,7 +118,7 @@ class GroupCommit:
                 is stopping; INTERNAL if the store failed for an unforeseen reason.
 
         """
-        return await self._batcher.submit(change, _characters(change))
+        return await self._batcher.submit(change, characters_in(change))
 
     async def close(self) -> None:
         """Refuse new changes; return when all accepted ones are committed."""
@@ -151,10 +145,3 @@ class GroupCommit:
         if isinstance(error, MemoryError):
             return RequestError(ErrorCode.OVERLOADED, f"The service is out of memory; {_IN_DOUBT}")
         return _NOT_MADE
-
-
-def _characters(change: Change) -> int:
-    if isinstance(change, Deletion):
-        return 0
-    plant = change if isinstance(change, NewPlant) else change.plant
-    return len(plant.name) + len(plant.tag or "")

@@ -9,8 +9,10 @@ from pathlib import Path
 import apsw
 import pytest
 
-from plantstore.errors import StoreUnavailableError
+from plantstore.errors import StoreUnavailableError, UsageError
+from plantstore.plants import NewPlant
 from plantstore.storage.sqlite.store import SQLiteStore
+from plantstore.store import Outcome
 from support.disk import Disk, Fault
 from support.ledger import Ledger, acts, live, live_with_a_fault
 from support.platter import (
@@ -110,6 +112,31 @@ def test_a_file_that_cannot_be_opened_is_unavailable_and_once_the_disk_is_healed
     count = count_faults(is_met)
 
     assert count > 0 or kind is Resized
+
+
+@pytest.mark.parametrize(
+    ("kind", "error", "said"),
+    [
+        (Written, apsw.SQLITE_FULL, "The backup cannot be written: the disk of {} is full; free"),
+        (Written, apsw.SQLITE_IOERR_WRITE, "The backup cannot be written to {}: disk I/O error"),
+        (Synced, apsw.SQLITE_IOERR_FSYNC, "The backup cannot be written to {}: disk I/O error"),
+    ],
+)
+def test_a_backup_that_cannot_be_written_says_why_and_where(
+    tmp_path: Path, kind: Kind, error: int, said: str
+) -> None:
+    plants = [NewPlant(id_, "x" * 10_000) for id_ in range(20)]
+    (tmp_path / "copies").mkdir()
+    with contextlib.closing(SQLiteStore(str(tmp_path / "plants.db"))) as store:
+        store.apply_changes(plants)
+
+        with Disk(tmp_path / "copies" / "copy.db", 0) as disk:
+            disk.break_down(Fault(kind, 0, error, lasts=True))
+            with pytest.raises(UsageError) as caught:
+                store.back_up(str(disk.path), lambda _done, _total: None)
+
+        assert caught.value.message.startswith(said.format(tmp_path / "copies"))
+        assert store.apply_changes([NewPlant(99, "a")]) == [Outcome.STORED]
 
 
 def test_what_a_sync_failed_to_bring_stays_in_doubt_until_it_is_written_again() -> None:

@@ -10,7 +10,8 @@ import pytest
 from plantstore.errors import StoreUnavailableError, StoreUnreachableError
 from plantstore.plants import NewPlant
 from plantstore.storage import open_store
-from plantstore.storage.postgres.connection import Connection, connect
+from plantstore.storage.postgres.connect import connect
+from plantstore.storage.postgres.connection import Connection
 from plantstore.storage.postgres.link import Link
 from plantstore.storage.postgres.servers import Servers
 from plantstore.storage.postgres.url import parse_url
@@ -65,10 +66,10 @@ def test_every_wait_has_an_end_which_the_url_may_move(url: str) -> None:
 
 def test_what_takes_as_long_as_it_takes_is_not_given_up(url: str) -> None:
     server = server_of(f"{url}%20-cstatement_timeout%3D50")
-    for is_bounded in (True, False):
-        with contextlib.closing(connect(server, is_bounded=is_bounded)) as connection:
-            given_up = pytest.raises(psycopg.errors.QueryCanceled)
-            with given_up if is_bounded else contextlib.nullcontext():
+    for has_timeout in (True, False):
+        with contextlib.closing(connect(server, has_timeout=has_timeout)) as connection:
+            timed_out = pytest.raises(psycopg.errors.QueryCanceled)
+            with timed_out if has_timeout else contextlib.nullcontext():
                 connection.execute("SELECT pg_sleep(0.2)")
 
 
@@ -239,7 +240,7 @@ def test_a_server_that_no_longer_takes_writes_is_not_ready(postgres_programs: Pr
         wait_until(lambda: is_back(store))
 
 
-def test_a_server_that_hangs_is_given_up_and_found_again(postgres_programs: Programs) -> None:
+def test_a_server_that_hangs_is_abandoned_and_found_again(postgres_programs: Programs) -> None:
     with Server(postgres_programs, "hanging") as server:
         bounds = "?connect_timeout=2&options=-cstatement_timeout%3D100"
         with contextlib.closing(open_store(server.url() + bounds)) as store:

@@ -92,17 +92,17 @@ def test_rows_are_locked_one_by_one_where_one_statement_may_not_lock_several(own
 def test_without_messages_in_the_log_a_row_is_written(owner: str, sqlstate: str) -> None:
     signature = "pg_logical_emit_message(boolean, text, text) RETURNS pg_lsn"
     add_function(owner, signature, raising(sqlstate))
-    traces = "SELECT coalesce(sum(number), 0) FROM plantstore_traces"
+    markers = "SELECT coalesce(sum(number), 0) FROM plantstore_markers"
     with contextlib.closing(open_store(owner)) as store:
         store.apply_changes([PLANT])
-        assert execute(owner, traces) == [(0,)]
+        assert execute(owner, markers) == [(0,)]
 
         assert store.apply_changes([Deletion(2)]) == [Outcome.NO_SUCH_PLANT]
-        assert execute(owner, traces) == [(1,)]
+        assert execute(owner, markers) == [(1,)]
         assert store.apply_changes([PLANT]) == [Outcome.ALREADY_STORED]
-        assert execute(owner, traces) == [(2,)]
+        assert execute(owner, markers) == [(2,)]
         store.probe()
-        assert execute(owner, traces) == [(3,)]
+        assert execute(owner, markers) == [(3,)]
 
 
 def test_a_role_that_may_not_create_plants_is_not_ready(owner: str) -> None:

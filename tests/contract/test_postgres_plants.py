@@ -12,7 +12,8 @@ import pytest
 
 from plantstore.plants import NewPlant, Plant
 from plantstore.storage import open_store
-from plantstore.storage.postgres.plants import SELECT_SIZES, page_query
+from plantstore.storage.postgres.features import SELECT_SIZES
+from plantstore.storage.postgres.pages import page_query
 from plantstore.store import PAGE_BYTES_MAX, Change, Deletion, Outcome, Replacement, Store
 from support.postgres import connected, execute, in_the_way, is_waiting, wait_until
 

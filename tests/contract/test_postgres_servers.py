@@ -162,7 +162,7 @@ def test_the_first_change_on_a_newer_timeline_waits_until_no_store_reads_the_old
         parse_url(url_of(*pair)), observe=told.append, monotonic=lambda: now, sleep=slept.append
     )
     with contextlib.closing(servers):
-        servers.connect(for_changes=True).close()
+        servers.connect(for_writes=True).close()
         assert slept == [], "the first timeline is no newer one"
 
         promote(standby)
@@ -170,10 +170,10 @@ def test_the_first_change_on_a_newer_timeline_waits_until_no_store_reads_the_old
         wait_until(lambda: promoted in told)
         servers.connect().close()
         assert slept == [], "reads do not wait"
-        servers.connect(for_changes=True).close()
+        servers.connect(for_writes=True).close()
         assert slept == [TRUST_SECONDS]
         now += TRUST_SECONDS
-        servers.connect(for_changes=True).close()
+        servers.connect(for_writes=True).close()
         assert slept == [TRUST_SECONDS]
 
 

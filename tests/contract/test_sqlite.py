@@ -12,6 +12,7 @@ import apsw
 import pytest
 
 from plantstore.errors import StoreUnavailableError, UsageError
+from plantstore.observe import DatabaseCreated, Event
 from plantstore.plants import NewPlant
 from plantstore.storage import open_store
 from plantstore.storage.migrate import SchemaPolicy
@@ -217,26 +218,25 @@ def test_a_folder_that_is_not_there_is_said_so(tmp_path: Path) -> None:
         SQLiteStore(str(tmp_path))
 
 
-def test_a_store_knows_the_files_that_it_lives_in(path: Path) -> None:
-    link = path.with_name("link.db")
-    link.symlink_to(path)
-    with contextlib.closing(SQLiteStore(str(path))) as store:
-        for name in ("plants.db", "plants.db-wal", "plants.db-shm", "link.db"):
-            assert store.occupies(path.with_name(name))
-        for name in ("other.db", "plants.db-journal", "."):
-            assert not store.occupies(path.with_name(name) if name != "." else path.parent)
-
-
-def test_a_file_that_is_not_there_or_empty_is_not_made_when_not_asked_for(path: Path) -> None:
+def test_only_migrate_creates_a_database_and_reports_its_file(path: Path) -> None:
     url = f"sqlite:///{path}"
-    with pytest.raises(StoreUnavailableError, match="No such file"):
-        open_store(url, SchemaPolicy.ACCEPT)
-    assert not path.exists()
+    events: list[Event] = []
+
+    for policy in (SchemaPolicy.UPDATE, SchemaPolicy.REQUIRE, SchemaPolicy.ACCEPT):
+        with pytest.raises(StoreUnavailableError, match=f"No database at {path}"):
+            open_store(url, policy, observe=events.append)
+        assert not path.exists()
 
     path.touch()
-    with pytest.raises(StoreUnavailableError, match="empty"):
-        open_store(url, SchemaPolicy.ACCEPT)
-    assert path.stat().st_size == 0
+    for policy in (SchemaPolicy.UPDATE, SchemaPolicy.REQUIRE, SchemaPolicy.ACCEPT):
+        with pytest.raises(StoreUnavailableError, match="empty; run `plantstore migrate`"):
+            open_store(url, policy, observe=events.append)
+        assert path.stat().st_size == 0
+    path.unlink()
+
+    for _ in range(2):
+        open_store(url, observe=events.append).close()
+    assert events == [DatabaseCreated(str(path))]
 
 
 @pytest.mark.parametrize(

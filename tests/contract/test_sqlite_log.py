@@ -10,7 +10,7 @@ import pytest
 
 from plantstore.plants import NewPlant
 from plantstore.storage.sqlite.file import LOG_BYTES_MAX
-from plantstore.storage.sqlite.log import LOOK_SECONDS, PAUSE_SECONDS, WAIT_SECONDS, Log
+from plantstore.storage.sqlite.log import CHECK_SECONDS, PAUSE_SECONDS, WAIT_SECONDS, Log
 from plantstore.storage.sqlite.store import SQLiteStore
 
 MIB = 1024 * 1024
@@ -75,7 +75,7 @@ def test_beside_readers_that_overlap_the_log_is_bounded(path: Path, store: SQLit
     with overlapping_reads(path):
         sizes = []
         for id_ in range(60):
-            now += LOOK_SECONDS
+            now += CHECK_SECONDS
             write(store, id_)
             sizes.append(log_bytes(path))
 
@@ -97,12 +97,12 @@ def test_the_writer_waits_a_moment_for_a_long_read_and_then_leaves_it_alone_for_
     store._log = Log(store._writes, monotonic=monotonic)  # noqa: SLF001
     with reading(path):
         for id_ in range(17):
-            now += LOOK_SECONDS
+            now += CHECK_SECONDS
             write(store, id_)
         assert log_bytes(path) > LOG_BYTES_MAX
         waited, looks = looks, 0
         for id_ in range(17, 27):
-            now += LOOK_SECONDS
+            now += CHECK_SECONDS
             write(store, id_)
         assert looks <= 10 < waited, "a look for each commit, and no more waiting"
 

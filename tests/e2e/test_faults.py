@@ -144,7 +144,7 @@ def test_while_another_holds_the_write_lock_the_answer_is_503_and_then_200(tmp_p
 @pytest.mark.parametrize(
     ("mode", "folder_mode", "said"),
     [
-        (0o444, 0o700, "cannot be written: it is read-only"),
+        (0o444, 0o700, "cannot be written: it is read-only for this user"),
         (0o600, 0o500, "cannot be opened: attempt to write a readonly database"),
     ],
 )

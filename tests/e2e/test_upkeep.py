@@ -94,7 +94,8 @@ def test_a_backup_that_finds_no_room_leaves_nothing_behind(tmp_path: Path, datab
             preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (500_000, 500_000)),
         )
         assert done.returncode == 1
-        assert done.stderr.startswith("plantstore: The database cannot be backed up: ")
+        said = f"plantstore: The backup cannot be written to {tmp_path}: disk I/O error; "
+        assert done.stderr.startswith(said)
         assert done.stderr.count("\n") == 1
 
     assert sorted(path.name for path in tmp_path.iterdir()) == ["copy.db", "plants.db"]
@@ -181,12 +182,3 @@ def test_a_check_of_a_broken_store_is_not_zero_and_names_what_is_wrong(tmp_path:
     assert done.returncode == 1
     assert done.stdout == "Plants: 1,000, tokens: 0, schema: 2\n"
     assert "plants_by_tag" in done.stderr
-
-
-@pytest.mark.engines("sqlite")
-def test_a_check_of_no_store_makes_none(tmp_path: Path) -> None:
-    done = run(tmp_path, "check")
-
-    assert done.returncode == 1
-    assert "No such file" in done.stderr
-    assert not list(tmp_path.iterdir())

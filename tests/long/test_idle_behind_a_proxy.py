@@ -12,7 +12,7 @@ from support.service import Service
 
 # The service closes an idle connection after so long, and the proxy after half of it.
 IDLE_SECONDS = 2
-IDLE_OPTION = "--request-seconds"
+IDLE_OPTION = "--idle-seconds"
 SHORTENED = {
     "nginx": {"keepalive_timeout 60s": "keepalive_timeout 1s"},
     "haproxy": {"pool-purge-delay 5s": "pool-purge-delay 500ms"},

@@ -15,9 +15,10 @@ from typing import NamedTuple, TypeAlias
 from plantstore.decision import decide
 from plantstore.errors import StoreUnavailableError
 from plantstore.plants import NewPlant, Plant
+from plantstore.storage.paging import scan
 from plantstore.storage.sqlite.log import Log
 from plantstore.storage.sqlite.store import SQLiteStore
-from plantstore.store import Change, Deletion, Outcome, Replacement, scan
+from plantstore.store import Change, Deletion, Outcome, Replacement
 from plantstore.tokens import SCOPES, TokenRecord, digest
 from support.disk import Disk, Fault
 

@@ -1,6 +1,6 @@
 """Which stored plants a batch has to be compared with."""
 
-from plantstore.decision import DIFFERENT, decide, load_stored
+from plantstore.decision import DIFFERENT, Difference, decide, load_stored
 from plantstore.plants import NewPlant, Plant
 from plantstore.store import Change, Deletion, Outcome, Replacement
 
@@ -47,3 +47,21 @@ def test_nothing_is_loaded_for_a_batch_of_new_plants() -> None:
     known = load_stored([NewPlant(1, "a")], {}, load)
 
     assert decide([NewPlant(1, "a")], known)[0] == [Outcome.STORED]
+
+
+def test_the_difference_tells_apart_what_is_new_what_is_changed_and_what_is_gone() -> None:
+    stored = {id_: NewPlant(id_, "old") for id_ in range(1, 6)}
+    changes: list[Change] = [
+        *(NewPlant(1, "old"), NewPlant(2, "other"), Replacement(3, Plant("new")), Deletion(4)),
+        *(Deletion(5), NewPlant(5, "again"), NewPlant(6, "a"), Replacement(6, Plant("b"))),
+        *(NewPlant(7, "a"), Deletion(7), NewPlant(8, "a"), Deletion(8), NewPlant(8, "c")),
+        *(Replacement(9, Plant("a")), Deletion(9)),
+    ]
+
+    _, difference = decide(changes, stored)
+
+    assert difference == Difference(
+        new=[NewPlant(6, "b"), NewPlant(8, "c")],
+        changed=[NewPlant(3, "new"), NewPlant(5, "again")],
+        gone=[4],
+    )

@@ -1,14 +1,15 @@
 """Files that commands write: there as a whole, or not at all."""
 
+import contextlib
 from pathlib import Path
 
 import pytest
 
-from plantstore.cli.files import new_file
+from plantstore.cli.files import insist_on_other_file, new_file
 from plantstore.errors import UsageError
-from plantstore.storage.memory import MemoryStore
+from plantstore.storage import database_files, open_store
 
-STORE = MemoryStore()
+DATABASE = "postgresql://plants@localhost/plants"
 
 
 def fail_as_sqlite_would(partial: Path) -> None:
@@ -24,7 +25,7 @@ def test_a_file_is_there_when_the_block_has_ended_well(
 ) -> None:
     target = tmp_path / "target"
 
-    with new_file(target, STORE, force=force, mode=0o640) as partial:
+    with new_file(target, DATABASE, force=force, mode=0o640) as partial:
         partial.write_text("whole", encoding="utf-8")
         assert not target.exists()
 
@@ -39,7 +40,7 @@ def test_a_file_that_is_there_is_refused_before_anything_is_written(tmp_path: Pa
 
     with (
         pytest.raises(UsageError, match="there already"),
-        new_file(target, STORE, force=False, mode=0o600),
+        new_file(target, DATABASE, force=False, mode=0o600),
     ):
         pytest.fail("it began to write")
 
@@ -51,7 +52,7 @@ def test_a_file_that_appears_meanwhile_is_not_overwritten(tmp_path: Path) -> Non
 
     with (
         pytest.raises(UsageError, match="there already"),
-        new_file(target, STORE, force=False, mode=0o600),
+        new_file(target, DATABASE, force=False, mode=0o600),
     ):
         target.write_text("precious", encoding="utf-8")
 
@@ -71,9 +72,25 @@ def test_what_fails_leaves_nothing_behind_but_what_was_there(
 
     with (
         pytest.raises(ZeroDivisionError),
-        new_file(target, STORE, force=force, mode=0o600) as partial,
+        new_file(target, DATABASE, force=force, mode=0o600) as partial,
     ):
         fail_as_sqlite_would(partial)
 
     assert list(tmp_path.iterdir()) == before
     assert not force or target.read_text(encoding="utf-8") == "precious"
+
+
+def test_a_file_of_the_store_is_refused_by_any_of_its_names(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/link.db"
+    (tmp_path / "link.db").symlink_to("plants.db")
+    (tmp_path / "hard.db").touch()
+    with contextlib.closing(open_store(url)):
+        (tmp_path / "hard.db-wal").hardlink_to(tmp_path / "plants.db-wal")
+
+        for name in ("plants.db", "plants.db-wal", "plants.db-shm", "link.db", "hard.db-wal"):
+            with pytest.raises(UsageError, match=f"{name} is a file of the store"):
+                insist_on_other_file(tmp_path / name, url)
+
+    for name in ("hard.db", "new.db", "."):
+        insist_on_other_file(tmp_path / name, url)
+    assert database_files(DATABASE) == []

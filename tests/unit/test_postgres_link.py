@@ -7,13 +7,14 @@ import pytest
 
 from plantstore.errors import StoreUnavailableError, StoreUnreachableError, UsageError
 from plantstore.storage import display_url, open_store
-from plantstore.storage.postgres.connection import Connection, standbys_in
+from plantstore.storage.postgres.connection import Connection
 from plantstore.storage.postgres.link import (
     BACKOFF_SECONDS_MAX,
     BACKOFF_SECONDS_MIN,
     FRESH_SECONDS,
     Link,
 )
+from plantstore.storage.postgres.server_state import standbys_in
 from plantstore.storage.postgres.url import Server, parse_url, servers_of
 
 
@@ -53,7 +54,7 @@ class FakeServer:
         self.lost: list[object] = []
         self.link = Link(self, monotonic=lambda: self.now)
 
-    def connect(self, *, for_changes: bool = False) -> Connection:  # noqa: ARG002
+    def connect(self, *, for_writes: bool = False) -> Connection:  # noqa: ARG002
         self.attempts += 1
         if not self.is_up:
             raise StoreUnavailableError("The database cannot be reached", "refused")

@@ -13,8 +13,8 @@ from plantstore.errors import ErrorCode, RequestError, StoreUnavailableError
 from plantstore.observe import CommitFailed, Committed, Event, WriterStarted, WriterStopped
 from plantstore.plants import NewPlant
 from plantstore.storage.memory import MemoryStore
-from plantstore.store import Change, Outcome
-from plantstore.writer import BATCH_CHARACTERS_MAX, FAILURE_SECONDS, GroupCommit
+from plantstore.store import BATCH_CHARACTERS_MAX, Change, Outcome
+from plantstore.writer import FAILURE_SECONDS, GroupCommit
 
 
 class GatedStore(MemoryStore):

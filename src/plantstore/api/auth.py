@@ -14,7 +14,7 @@ from plantstore.errors import (
     StoreUnavailableError,
 )
 from plantstore.observe import LookupFailed, Observer
-from plantstore.store import Store
+from plantstore.store import TokenStore
 from plantstore.tokens import TokenRecord, digest, is_well_formed
 
 # How long a token is cached. A revocation takes effect within this time; the documentation
@@ -45,7 +45,7 @@ class Gate:
 
     def __init__(
         self,
-        store: Store,
+        store: TokenStore,
         clock: Callable[[], float],
         monotonic: Callable[[], float],
         rate_limit: RateLimit,

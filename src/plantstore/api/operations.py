@@ -15,7 +15,7 @@ from plantstore.api.auth import Gate
 from plantstore.api.compression import Compressor
 from plantstore.errors import StoreUnavailableError
 from plantstore.observe import Observer, ReadinessChanged, ServerChanged
-from plantstore.store import Store
+from plantstore.store import PlantStore
 from plantstore.writer import GroupCommit
 
 # How long the result of a probe or a commit counts as current. It bounds the cost of probes,
@@ -49,7 +49,7 @@ class Readiness:
 
     def __init__(
         self,
-        store: Store,
+        store: PlantStore,
         writer: GroupCommit,
         *,
         gate: Gate,

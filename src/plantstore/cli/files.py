@@ -8,14 +8,14 @@ from pathlib import Path
 from typing import BinaryIO, Final, TextIO
 
 from plantstore.errors import UsageError
-from plantstore.store import Store
+from plantstore.storage import database_files
 
 # What SQLite may leave beside a database that it could not finish.
 _SUFFIXES: Final = ("", "-journal", "-wal", "-shm")
 
 
 @contextlib.contextmanager
-def new_file(target: Path, store: Store, *, force: bool, mode: int) -> Iterator[Path]:
+def new_file(target: Path, database: str, *, force: bool, mode: int) -> Iterator[Path]:
     """Give an empty file to write to; it becomes the target when the block ends well.
 
     Until then it lies beside the target, under a name that begins with a dot. What
@@ -23,7 +23,7 @@ def new_file(target: Path, store: Store, *, force: bool, mode: int) -> Iterator[
 
     Args:
         target: where the file goes.
-        store: what is written; the target must not be a part of it.
+        database: the URL of the store; the target must not be one of its files.
         force: whether the file may take the place of one that is there.
         mode: of the file, as `os.open` takes it.
 
@@ -32,8 +32,7 @@ def new_file(target: Path, store: Store, *, force: bool, mode: int) -> Iterator[
 
     """
     target = target.resolve()
-    if store.occupies(target):
-        raise UsageError(f"{target} is the store itself")
+    insist_on_other_file(target, database)
     if target.exists() and not force:
         raise _is_there(target)
     if target.exists() and not target.is_file():
@@ -55,6 +54,13 @@ def new_file(target: Path, store: Store, *, force: bool, mode: int) -> Iterator[
     finally:
         for suffix in _SUFFIXES:
             partial.with_name(partial.name + suffix).unlink(missing_ok=True)
+
+
+def insist_on_other_file(path: Path, database: str) -> None:
+    """Raise UsageError if a path leads to a file of the store."""
+    files = (file for file in database_files(database) if file.exists())
+    if path.exists() and any(path.samefile(file) for file in files):
+        raise UsageError(f"{path} is a file of the store itself; name another file")
 
 
 def standard_stream(stream: TextIO | None) -> BinaryIO:

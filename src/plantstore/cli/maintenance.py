@@ -7,10 +7,11 @@ from typing import Annotated
 import typer
 
 from plantstore.cli.files import new_file
+from plantstore.cli.opening import opened_store
 from plantstore.cli.progress import progress
 from plantstore.errors import UsageError
 from plantstore.settings import DATABASE_DEFAULT, Database
-from plantstore.storage import display_url, open_store
+from plantstore.storage import display_url, open_for_maintenance
 from plantstore.storage.migrate import SchemaPolicy
 from plantstore.store import Condition
 
@@ -26,8 +27,8 @@ def backup(
         if log.exists():  # SQLite would play it back into the copy
             raise UsageError(f"{log} is there: the file is in use, or was not closed in good order")
     with (
-        contextlib.closing(open_store(database, SchemaPolicy.ACCEPT)) as store,
-        new_file(file, store, force=force, mode=0o600) as partial,
+        contextlib.closing(open_for_maintenance(database)) as store,
+        new_file(file, database, force=force, mode=0o600) as partial,
         progress("Backing up") as report,
     ):
         copy = store.back_up(str(partial), report)
@@ -37,7 +38,7 @@ def backup(
 
 def check(database: Database = DATABASE_DEFAULT) -> None:
     """Check that all that is stored is whole. The status is 1 if anything is wrong."""
-    with contextlib.closing(open_store(database, SchemaPolicy.ACCEPT)) as store:
+    with contextlib.closing(open_for_maintenance(database)) as store:
         found = store.check()
     typer.echo(_describe(found))
     for problem in found.problems:
@@ -49,7 +50,7 @@ def check(database: Database = DATABASE_DEFAULT) -> None:
 
 def migrate(database: Database = DATABASE_DEFAULT) -> None:
     """Make the store, or bring its schema up to date; then serve --no-migrate need not."""
-    with contextlib.closing(open_store(database, SchemaPolicy.MIGRATE)):
+    with opened_store(database, SchemaPolicy.MIGRATE):
         typer.echo(f"The schema of {display_url(database)} is up to date")
 
 

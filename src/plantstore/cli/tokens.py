@@ -1,6 +1,5 @@
 """`plantstore token`: the tokens that requests carry."""
 
-import contextlib
 import os
 import re
 import sys
@@ -13,6 +12,7 @@ import msgspec
 import typer
 
 from plantstore.cli.files import standard_stream
+from plantstore.cli.opening import opened_store
 from plantstore.errors import UsageError
 from plantstore.settings import (
     DATABASE_DEFAULT,
@@ -22,9 +22,8 @@ from plantstore.settings import (
     Migrate,
     StandbysMin,
 )
-from plantstore.storage import open_store
 from plantstore.storage.migrate import SchemaPolicy
-from plantstore.store import Store
+from plantstore.store import TokenStore
 from plantstore.tokens import DEFAULT_SCOPES, SCOPES, TokenRecord, digest, mint
 
 tokens = typer.Typer(help="Create, list and revoke the tokens that requests carry.")
@@ -39,7 +38,7 @@ _TIME_MAX: Final = 253_402_300_799
 
 
 def show_new_token(
-    store: Store,
+    store: TokenStore,
     name: str,
     scopes: Iterable[str],
     lifetime_seconds: int | None = None,
@@ -103,7 +102,7 @@ def create(
         raise UsageError(f"A scope must be one of {', '.join(SCOPES)}; got {', '.join(unknown)}")
     lifetime_seconds = None if expires_in is None else _parse_seconds(expires_in)
     policy = SchemaPolicy.of(migrate=migrate)
-    with contextlib.closing(open_store(database, policy, standbys_min=standbys_min)) as store:
+    with opened_store(database, policy, standbys_min=standbys_min) as store:
         show_new_token(store, name, scopes, lifetime_seconds)
     granted = ", ".join(sorted(scopes))
     typer.echo(f"Created the token {name} for {granted}. Its secret is shown this once.", err=True)
@@ -117,7 +116,8 @@ def list_tokens(
     migrate: Migrate = MIGRATE_DEFAULT,
 ) -> None:
     """List the tokens, the oldest first. Their secrets are not known."""
-    with contextlib.closing(open_store(database, SchemaPolicy.of(migrate=migrate))) as store:
+    policy = SchemaPolicy.of(migrate=migrate, may_create=False)
+    with opened_store(database, policy) as store:
         records = store.list_tokens()
     rows = [_describe(record, time.time()) for record in records]
     if json:
@@ -150,8 +150,8 @@ def revoke(
     """Revoke a token for good; a running service refuses it within two seconds."""
     _check_name(name)
     now = int(time.time())
-    policy = SchemaPolicy.of(migrate=migrate)
-    with contextlib.closing(open_store(database, policy, standbys_min=standbys_min)) as store:
+    policy = SchemaPolicy.of(migrate=migrate, may_create=False)
+    with opened_store(database, policy, standbys_min=standbys_min) as store:
         before = {record.name: record.revoked_at for record in store.list_tokens()}
         record = store.revoke_token(name, now)
     if before.get(name) is None:

@@ -12,11 +12,13 @@ from typing import Annotated, BinaryIO, Final, Self
 import msgspec
 import typer
 
-from plantstore.cli.files import new_file, standard_stream
+from plantstore.cli.files import insist_on_other_file, new_file, standard_stream
+from plantstore.cli.opening import opened_store
 from plantstore.cli.progress import Report, progress
 from plantstore.errors import BatchRefusedError, IdTakenError, UsageError
 from plantstore.formats import FORMATS, Format
 from plantstore.formats.rows import Reject, Row
+from plantstore.halving import run_by_halves
 from plantstore.plants import NewPlant
 from plantstore.settings import (
     BODY_BYTES_MAX_DEFAULT,
@@ -28,14 +30,19 @@ from plantstore.settings import (
     Migrate,
     StandbysMin,
 )
-from plantstore.storage import open_store
+from plantstore.storage import open_for_maintenance
 from plantstore.storage.migrate import SchemaPolicy
-from plantstore.store import Outcome, Store
+from plantstore.store import (
+    BATCH_CHARACTERS_MAX,
+    Maintenance,
+    Outcome,
+    PlantStore,
+    characters_in,
+)
 
-# What is stored in one transaction, in plants and in characters of their names and tags.
-# A service that runs on the same file waits for it: some twenty-five milliseconds.
+# Plants in one transaction. A service that runs on the same file waits for the transaction,
+# which takes some twenty-five milliseconds.
 BATCH_PLANTS_MAX: Final = 10_000
-BATCH_CHARACTERS_MAX: Final = 4 * 1024 * 1024
 
 # What a row may have beyond the body of a request: that of a replacement has no id.
 ROW_SLACK_BYTES: Final = 1024
@@ -83,8 +90,8 @@ def import_plants(
     with (
         _reading(file) as source,
         contextlib.closing(form.read(source, body_bytes_max + ROW_SLACK_BYTES)) as rows,
-        contextlib.closing(open_store(database, policy, standbys_min=standbys_min)) as store,
-        _Refusals(rejects, source, store) as refusals,
+        opened_store(database, policy, standbys_min=standbys_min) as store,
+        _Refusals(rejects, source, database) as refusals,
     ):
         stored = there = 0
         size = _size(source)
@@ -116,8 +123,8 @@ def export(
     to_stdout = file in (None, _STANDARD_STREAM)
     form = _format_of(Path("plants.jsonl") if file is None else file, file_format)
     with (
-        contextlib.closing(open_store(database, SchemaPolicy.ACCEPT)) as store,
-        _writing(None if to_stdout else file, store, force=force) as target,
+        contextlib.closing(open_for_maintenance(database)) as store,
+        _writing(None if to_stdout else file, database, force=force) as target,
         progress("Exporting") as report,
     ):
         exported = _write_all(store, form, target, report)
@@ -153,15 +160,14 @@ def _size(source: BinaryIO) -> int | None:
 class _Refusals:
     """Counts refused rows, and writes them to a file, or the first ones to stderr."""
 
-    def __init__(self, path: Path | None, source: BinaryIO, store: Store) -> None:
+    def __init__(self, path: Path | None, source: BinaryIO, database: str) -> None:
         self.count = 0
         self._path = path
         self._file: BinaryIO | None = None
         if path is None:
             return
         with self._writing():
-            if store.occupies(path):
-                raise UsageError(f"{path} is the store itself")
+            insist_on_other_file(path, database)
             if path.exists() and os.path.samestat(path.stat(), os.fstat(source.fileno())):
                 raise UsageError(f"{path} is the file that is imported")
             self._file = path.open("wb", buffering=0)
@@ -195,7 +201,7 @@ class _Refusals:
 
 
 def _store_rows(
-    rows: Iterable[Row], store: Store, form: Format, refuse: Callable[[int, Reject], None]
+    rows: Iterable[Row], store: PlantStore, form: Format, refuse: Callable[[int, Reject], None]
 ) -> Iterator[list[Outcome]]:
     """Store the plants of the rows, and yield what became of those of each transaction."""
     for lines, plants in batches(rows, refuse):
@@ -210,15 +216,15 @@ def _store_rows(
         yield outcomes
 
 
-def _store(store: Store, plants: Sequence[NewPlant]) -> list[Outcome | BatchRefusedError]:
-    """Store plants; a fault of one fails no other, since each half is tried again, and so on."""
-    try:
-        return [*store.apply_changes(plants)]
-    except BatchRefusedError as error:
-        if len(plants) == 1:
-            return [error]
-        half = len(plants) // 2
-        return [*_store(store, plants[:half]), *_store(store, plants[half:])]
+def _store(store: PlantStore, plants: Sequence[NewPlant]) -> list[Outcome | BatchRefusedError]:
+    """Store plants. A plant that the store refuses does not affect the others."""
+
+    def explain(error: Exception, _plants: int) -> BatchRefusedError:
+        if isinstance(error, BatchRefusedError):
+            return error
+        raise error
+
+    return run_by_halves(store.apply_changes, plants, explain)
 
 
 def batches(
@@ -241,7 +247,7 @@ def batches(
             continue
         lines.append(line)
         plants.append(row)
-        characters += len(row.name) + len(row.tag or "")
+        characters += characters_in(row)
         if len(plants) >= plants_max or characters >= characters_max:
             yield lines, plants
             lines, plants, characters = [], [], 0
@@ -250,15 +256,15 @@ def batches(
 
 
 @contextlib.contextmanager
-def _writing(file: Path | None, store: Store, *, force: bool) -> Iterator[BinaryIO]:
+def _writing(file: Path | None, database: str, *, force: bool) -> Iterator[BinaryIO]:
     if file is None:
         yield standard_stream(sys.stdout)
         return
-    with new_file(file, store, force=force, mode=0o666) as partial, partial.open("wb") as target:
+    with new_file(file, database, force=force, mode=0o666) as partial, partial.open("wb") as target:
         yield target
 
 
-def _write_all(store: Store, form: Format, target: BinaryIO, report: Report) -> int:
+def _write_all(store: Maintenance, form: Format, target: BinaryIO, report: Report) -> int:
     exported, total = 0, store.count_plants()
     target.write(form.head)
     with contextlib.closing(store.scan_plants()) as scan:

@@ -1,10 +1,14 @@
-"""The stores, and which URL names which."""
+"""The stores, and the database URLs that select them."""
+
+import os
+from pathlib import Path
 
 from plantstore.errors import UsageError
 from plantstore.observe import Observer, ignore
 from plantstore.storage.migrate import SchemaPolicy
+from plantstore.storage.sqlite.read_only import ReadOnlySQLite, may_write
 from plantstore.storage.sqlite.store import SQLiteStore
-from plantstore.store import Store
+from plantstore.store import Maintenance, Store
 
 _POSTGRES_PREFIXES = ("postgresql://", "postgres://")
 
@@ -16,30 +20,73 @@ def open_store(
     standbys_min: int = 0,
     observe: Observer = ignore,
 ) -> Store:
-    """Open the store that a database URL names, and do with its schema what the policy says.
+    """Open the store of a database URL.
 
-    `sqlite:///plants.db` is a file beside the working directory,
-    `sqlite:////var/lib/plants.db` one by its absolute path;
-    `postgresql://USER@HOST:PORT/NAME` is a database of PostgreSQL.
+    `sqlite:///plants.db` is a file in the working directory, `sqlite:////var/lib/plants.db`
+    has an absolute path, and `postgresql://USER@HOST:PORT/NAME` is a PostgreSQL database.
 
     Args:
         url: the database.
         policy: what to do about its schema.
-        standbys_min: how many synchronous standbys of PostgreSQL a change must stand on.
-        observe: is told which server of PostgreSQL is the primary, whenever that changes.
+        standbys_min: minimum number of synchronous PostgreSQL standbys that a commit waits for.
+        observe: is called when a file is created, and when the PostgreSQL primary changes.
 
     Raises:
-        UsageError: the URL names no store that we have.
-        StoreUnavailableError: when it cannot be opened, or is not ours, or not there.
+        UsageError: the URL is malformed, or of an unknown kind.
+        StoreUnavailableError: the database does not exist, cannot be opened, or belongs to
+            another program.
 
     """
-    if url.startswith(_POSTGRES_PREFIXES):
+    if _is_postgres(url):
         return _open_postgres(url, policy, standbys_min, observe)
     if standbys_min:
         raise UsageError("--standbys-min is for PostgreSQL: SQLite has no standbys")
+    return SQLiteStore(_sqlite_path(url), policy, observe=observe)
+
+
+def open_for_maintenance(url: str) -> Maintenance:
+    """Open an existing store for an export, a check or a backup.
+
+    A user who may read a database file, but not write it, can open it this way.
+
+    Raises:
+        UsageError: the URL is malformed, or of an unknown kind.
+        StoreUnavailableError: the database does not exist, cannot be opened, or belongs to
+            another program.
+
+    """
+    if _is_postgres(url):
+        return _open_postgres(url, SchemaPolicy.ACCEPT, 0, ignore)
+    path = _sqlite_path(url)
+    return SQLiteStore(path, SchemaPolicy.ACCEPT) if may_write(path) else ReadOnlySQLite(path)
+
+
+def database_files(url: str) -> list[Path]:
+    """Return the paths of the files that a store uses; none for a database on a server."""
+    if _is_postgres(url):
+        return []
+    path = os.path.realpath(_sqlite_path(url))
+    return [Path(f"{path}{suffix}") for suffix in ("", "-wal", "-shm")]
+
+
+def display_url(url: str) -> str:
+    """Return a database URL without its password and parameters, which may be secret."""
+    if not _is_postgres(url):
+        return url
+    scheme, _, rest = url.partition("://")
+    place, _, query = rest.partition("?")
+    # An @ after the question mark may be part of a password that was not percent-encoded.
+    return f"{scheme}://..." if "@" in query else f"{scheme}://{place.rpartition('@')[2]}"
+
+
+def _is_postgres(url: str) -> bool:
+    return url.startswith(_POSTGRES_PREFIXES)
+
+
+def _sqlite_path(url: str) -> str:
     scheme, separator, path = url.partition(":///")
     if scheme != "sqlite" or not separator or not path or "?" in path or "#" in path:
-        # What is not ours is not quoted: it may hold a password.
+        # The URL of an unknown kind is not shown: it may contain a password.
         got = f", got {url!r}" if scheme == "sqlite" else ""
         raise UsageError(
             "The database must be sqlite:///FILE, sqlite:////FILE or"
@@ -47,27 +94,17 @@ def open_store(
         )
     if path == ":memory:":
         raise UsageError("A database in memory would lose every plant; name a file")
-    return SQLiteStore(path, policy)
-
-
-def display_url(url: str) -> str:
-    """Return the URL of a database without what may be secret in it: password and parameters."""
-    if not url.startswith(_POSTGRES_PREFIXES):
-        return url
-    scheme, _, rest = url.partition("://")
-    place, _, query = rest.partition("?")
-    # An @ there may belong to a password that is not percent-encoded as it should be.
-    return f"{scheme}://..." if "@" in query else f"{scheme}://{place.rpartition('@')[2]}"
+    return path
 
 
 def _open_postgres(url: str, policy: SchemaPolicy, standbys_min: int, observe: Observer) -> Store:
     try:
-        # An extra, which who keeps to SQLite does not install.
+        # psycopg is an optional dependency.
         from plantstore.storage.postgres.store import PostgresStore  # noqa: PLC0415
     except ModuleNotFoundError as error:
         if error.name != "psycopg":
             raise
         raise UsageError(
-            "PostgreSQL needs more than is installed: pip install 'plantstore[postgres]'"
+            "PostgreSQL support is not installed: run pip install 'plantstore[postgres]'"
         ) from None
     return PostgresStore(url, display_url(url), policy, standbys_min=standbys_min, observe=observe)

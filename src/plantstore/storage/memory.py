@@ -1,21 +1,21 @@
-"""A store that forgets: for tests, held to the same contract as the durable ones."""
+"""A store in memory, for tests. The tests of every store run against it, too."""
 
 import threading
 from collections.abc import Callable, Generator, Sequence
 from operator import attrgetter
-from pathlib import Path
 
 import msgspec
 
 from plantstore.decision import decide
 from plantstore.errors import UsageError
 from plantstore.plants import NewPlant
+from plantstore.storage.tokens import in_order, name_taken, no_such_token
 from plantstore.store import Change, Condition, Outcome, Page
 from plantstore.tokens import TokenRecord
 
 
 class MemoryStore:
-    """Keeps plants and tokens in dictionaries, for as long as it lives."""
+    """Keeps plants and tokens in dictionaries. They are lost with the object."""
 
     def __init__(self) -> None:
         self.plants: dict[int, NewPlant] = {}
@@ -40,14 +40,14 @@ class MemoryStore:
         ]
         return Page(rest[:limit], is_last=len(rest) <= limit)
 
+    def probe(self) -> None:
+        pass
+
     def scan_plants(self) -> Generator[list[NewPlant], None, None]:
-        yield self._sorted()  # the plants that it holds are frozen
+        yield self._sorted()  # plants are immutable, so this list is a snapshot
 
     def count_plants(self) -> int:
         return len(self.plants)
-
-    def probe(self) -> None:
-        pass
 
     def check(self) -> Condition:
         return Condition(0, len(self.plants), len(self._tokens), [])
@@ -55,13 +55,13 @@ class MemoryStore:
     def back_up(self, path: str, progress: Callable[[int, int], None]) -> Condition:  # noqa: ARG002
         raise UsageError("A store in memory cannot be backed up")
 
-    def occupies(self, path: Path) -> bool:  # noqa: ARG002
-        return False
+    def close(self) -> None:
+        pass
 
     def add_token(self, record: TokenRecord) -> None:
         with self._lock:
             if record.name in self._tokens:
-                raise UsageError(f"There is a token named {record.name!r} already")
+                raise name_taken(record.name)
             self._tokens[record.name] = record
 
     def find_token(self, digest: bytes) -> TokenRecord | None:
@@ -70,13 +70,13 @@ class MemoryStore:
 
     def list_tokens(self) -> list[TokenRecord]:
         with self._lock:
-            return sorted(self._tokens.values(), key=lambda r: (r.created_at, r.name))
+            return in_order(self._tokens.values())
 
     def revoke_token(self, name: str, now: int) -> TokenRecord:
         with self._lock:
             record = self._tokens.get(name)
             if record is None:
-                raise UsageError(f"There is no token named {name!r}")
+                raise no_such_token(name)
             if record.revoked_at is None:
                 record = self._tokens[name] = msgspec.structs.replace(record, revoked_at=now)
             return record
@@ -85,9 +85,6 @@ class MemoryStore:
         with self._lock:
             for name in [r.name for r in self._tokens.values() if r.digest == digest]:
                 del self._tokens[name]
-
-    def close(self) -> None:
-        pass
 
     def _sorted(self) -> list[NewPlant]:
         return sorted(self.plants.values(), key=attrgetter("id"))

@@ -14,6 +14,7 @@ from plantstore.errors import ErrorCode, StoreUnavailableError, one_line
 from plantstore.observe import (
     Answered,
     CommitFailed,
+    DatabaseCreated,
     Event,
     LookupFailed,
     Observer,
@@ -190,6 +191,8 @@ def log_events(later: Later = _on_a_timer) -> Observer:
                 failures.tell(told, repr(type(error)), **what, exc_info=error)
         elif isinstance(event, ServerChanged):
             log.info("database server", **asdict(event))
+        elif isinstance(event, DatabaseCreated):
+            log.info("database created", file=event.file)
         elif line := _LINES.get(type(event)):
             log.info(line)
 

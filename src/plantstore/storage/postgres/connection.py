@@ -1,159 +1,107 @@
-"""How PostgreSQL is reached, told what is wanted of it, and blamed.
+"""A connection to PostgreSQL that never waits forever and never confirms an unsafe commit.
 
-Durability: a statement that commits returns once its log is on disk, and on that of
-every synchronous standby; no setting of server, role or URL makes this service wait
-for less (docs/decisions/0023).
+Durability: a commit returns after its log is on the disk of the primary, and of every
+synchronous standby. No setting of the server, the role or the URL can weaken this
+(docs/decisions/0023).
 """
 
 import contextlib
-import re
 import select
 from collections.abc import Sequence
-from typing import Final, NamedTuple, cast
+from typing import Final, cast
 
 import psycopg
 from psycopg import errors
 from psycopg.abc import RV, PQGen
-from psycopg.conninfo import make_conninfo
 from psycopg.pq import TransactionStatus
 from psycopg.pq.abc import PGconn
 from psycopg.rows import TupleRow
 
-from plantstore.errors import StoreUnavailableError, StoreUnreachableError
-from plantstore.storage.postgres.faults import MISSING, errors_as_ours, reason_of, shortened
+from plantstore.errors import StoreUnavailableError
+from plantstore.storage.postgres.faults import errors_as_ours, shortened
 from plantstore.storage.postgres.pipeline import Pipeline, Statement
+from plantstore.storage.postgres.server_state import (
+    STANDBY_NAMES,
+    STATE_QUERIES,
+    UNSUPPORTED,
+    ServerState,
+    standbys_in,
+    state_of,
+)
 from plantstore.storage.postgres.url import Server
 
-# How long the client waits beyond the server's own statement_timeout, which comes
-# first unless the server does not answer at all; and then for it to hear a cancellation.
+# How long the client waits after the server's own statement_timeout, which normally ends a
+# statement first. The same time is allowed for a cancellation.
 GRACE_SECONDS: Final = 2
-
-# How long a new connection may take to be told how it is to be used, and a server to tell its
-# position.
-SETTLE_SECONDS: Final = 5
-ASK_SECONDS: Final = 3
-
-# The turn about bitmaps: a planner that knows too little of a table would read all plants of a
-# tag and sort them, for each page. The keepalives: a server that does not hear of the end of a
-# client would keep its locks for hours.
-_SETTLE: Final = """
-WITH wanted (name, value) AS (VALUES
-    ('synchronous_commit', CASE current_setting('synchronous_commit')
-        WHEN 'remote_apply' THEN 'remote_apply' ELSE 'on' END),
-    ('lock_timeout', CASE current_setting('lock_timeout')
-        WHEN '0' THEN '5s' ELSE current_setting('lock_timeout') END),
-    ('statement_timeout', CASE current_setting('statement_timeout')
-        WHEN '0' THEN '10s' ELSE current_setting('statement_timeout') END),
-    ('enable_bitmapscan', 'off'),
-    ('tcp_keepalives_idle', '30'), ('tcp_keepalives_interval', '10'), ('tcp_keepalives_count', '3')
-)
-SELECT set_config(name, value, false) FROM wanted WHERE current_setting(name, true) IS NOT NULL
-"""
-_INSPECT: Final = """
-SELECT current_setting('statement_timeout'), current_setting('fsync', true),
-    current_setting('server_encoding')
-"""
-# Without senders of the log, commits wait for nobody, whatever the names say.
-_NAMES: Final = """
-CASE current_setting('max_wal_senders', true) WHEN '0' THEN ''
-ELSE current_setting('synchronous_standby_names', true) END
-"""
-_STANDBYS: Final = f"SELECT {_NAMES}"
-
-# A timeline is the first eight digits of the name of a file of the log.
-_TIMELINE: Final = """
-CASE WHEN NOT pg_is_in_recovery() THEN
-    ('x' || substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8))::bit(32)::int END
-"""
-_IS_PRIMARY: Final = "NOT pg_is_in_recovery() AND current_setting('transaction_read_only') = 'off'"
-
-# What is asked for a position: the second where the first is not there or not allowed, and so on.
-_POSITIONS: Final = (
-    f"SELECT {_IS_PRIMARY}, system_identifier, {_TIMELINE}, {_NAMES} FROM pg_control_system()",
-    f"SELECT {_IS_PRIMARY}, NULL, {_TIMELINE}, {_NAMES}",
-    f"SELECT current_setting('transaction_read_only') = 'off', NULL, NULL, {_NAMES}",
-)
-
-_READ_ONLY: Final = (b"default_transaction_read_only", b"in_hot_standby")
 
 UNREACHABLE: Final = "The database cannot be reached"
 
-# How engines refuse functions that they have not.
-_NOT_THERE: Final = (*MISSING, errors.ObjectNotInPrerequisiteState, errors.InternalError_)
+_STANDBYS: Final = f"SELECT {STANDBY_NAMES}"
 
-_ANY: Final = {"target_session_attrs": "any"}
-
-_MILLISECONDS: Final = {"": 1, "ms": 1, "s": 1000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
-
-
-class Position(NamedTuple):
-    """What a server says of itself.
-
-    Attributes:
-        is_primary: whether it takes writes, as far as it knows.
-        system: the identifier of its cluster; None where the engine has none.
-        timeline: of the log that it writes; 0 for a standby, or where the engine has none.
-        standbys: for how many synchronous standbys its commits wait.
-
-    """
-
-    is_primary: bool
-    system: int | None
-    timeline: int
-    standbys: int
+# Parameters that a server reports without being asked. They are "on" if it refuses writes.
+_READ_ONLY: Final = (b"default_transaction_read_only", b"in_hot_standby")
 
 
 class Connection(psycopg.Connection[TupleRow]):
-    """A connection to PostgreSQL whose every wait has an end.
+    """A connection to PostgreSQL with a time limit for every wait.
 
-    `wait_seconds` bounds what a statement takes, on this side too: the server's own
-    statement_timeout does not help when the server hangs, or waits for its standby.
+    Attributes:
+        wait_seconds: the limit for a statement on the client's side; None for no limit. The
+            server's statement_timeout does not help if the server hangs, or waits for a
+            standby.
+        server: the server of the connection.
+        server_state: the state that the server reported when the connection was opened.
+        made_at: when the connection was opened, by a clock that never goes back.
+        is_abandoned: whether the connection must not be used any more.
+        is_rejected: whether the client closed it because an answer could not be trusted.
+        standbys_min: minimum number of synchronous standbys that a commit must wait for.
+
     """
 
     wait_seconds: float | None = None
     server: Server
-    position: Position
+    server_state: ServerState
     made_at = 0.0
-    is_given_up = False
-
-    # Whether this side ended it, for an answer that must not be relied upon.
+    is_abandoned = False
     is_rejected = False
-
-    # How many synchronous standbys a commit must stand on.
     standbys_min = 0
 
     def __init__(self, pgconn: PGconn) -> None:
         super().__init__(pgconn)
-        self._lonely_commits = 0
-        self._position_query = 0
+        self._unreplicated_commits = 0
+        self._state_query = 0
         self._pipelined = Pipeline(self)
         self.add_notice_handler(self._note)
 
     def wait(self, gen: PQGen[RV], interval: float = 0.1, timeout: float | None = None) -> RV:
-        """Do what psycopg's own does, within `wait_seconds`; past it, the connection ends."""
+        """Wait as psycopg does, but at most `wait_seconds`. After a timeout, close."""
         try:
             seconds = self.wait_seconds if timeout is None else timeout
-            return super().wait(self._until_given_up(gen), interval, seconds)
+            return super().wait(self._until_abandoned(gen), interval, seconds)
         except psycopg.OperationalError:
             if self.pgconn.transaction_status == TransactionStatus.ACTIVE:
-                if not self.is_given_up:
-                    # Else a session that waits for a standby would keep its place, and its locks.
+                if not self.is_abandoned:
+                    # Without a cancellation, a session that waits for a standby would go on,
+                    # and keep its locks.
                     with contextlib.suppress(psycopg.Error):
                         self.cancel_safe(timeout=GRACE_SECONDS)
                 self.pgconn.finish()
             raise
 
-    def give_up(self) -> None:
-        """End the connection from another thread: now if it waits, else before its next use."""
-        self.is_given_up = True
+    def abandon(self) -> None:
+        """End the connection from another thread: at once if it waits, else before its next use."""
+        self.is_abandoned = True
 
-    def _until_given_up(self, gen: PQGen[RV]) -> PQGen[RV]:
-        """Go on as psycopg does, which comes by at each event and each interval."""
+    def _until_abandoned(self, gen: PQGen[RV]) -> PQGen[RV]:
+        """Run a generator of psycopg, and check at each step whether to stop.
+
+        psycopg makes a step at each event, and after each interval without an event.
+        """
         try:
             wanted = next(gen)
             while True:
                 ready = yield wanted
-                if self.is_given_up:
+                if self.is_abandoned:
                     raise psycopg.OperationalError("the server is an outdated primary")
                 wanted = gen.send(ready)
         except StopIteration as done:
@@ -163,7 +111,7 @@ class Connection(psycopg.Connection[TupleRow]):
         """Execute a statement that commits by itself, and return its rows.
 
         Raises:
-            OperationalError: the commit stands on too few standbys, or that cannot be told.
+            OperationalError: the commit waited for too few standbys, or this is unknown.
 
         """
         if not self.standbys_min:
@@ -175,10 +123,10 @@ class Connection(psycopg.Connection[TupleRow]):
         return rows
 
     def insist_on_standbys(self) -> None:
-        """See on how many standbys the last commit stands.
+        """Check how many standbys the last commit waited for.
 
         Raises:
-            OperationalError: on too few, or that cannot be told.
+            OperationalError: there were too few, or this is unknown.
 
         """
         if self.standbys_min:
@@ -189,18 +137,18 @@ class Connection(psycopg.Connection[TupleRow]):
         standbys = standbys_in(names or "")
         if standbys < self.standbys_min:
             self._reject()
-            raise psycopg.OperationalError(_too_few(standbys, self.standbys_min))
+            raise psycopg.OperationalError(too_few(standbys, self.standbys_min))
 
-    def ask_position(self) -> Position:
-        """Ask the server for its position.
+    def probe_state(self) -> ServerState:
+        """Query the server's state.
 
         Raises:
-            StoreUnavailableError: it does not tell, and the connection ends.
+            StoreUnavailableError: the query failed. The connection is closed.
 
         """
         try:
             with errors_as_ours(UNREACHABLE):
-                return self._ask_position()
+                return self._query_state()
         except StoreUnavailableError as error:
             error.reason = shortened(f"{self.server.name}: {error.reason}")
             self.close()
@@ -209,20 +157,19 @@ class Connection(psycopg.Connection[TupleRow]):
             self.close()
             raise
 
-    def _ask_position(self) -> Position:
+    def _query_state(self) -> ServerState:
         while True:
             try:
-                [answer] = self.execute(_POSITIONS[self._position_query])
-            except _NOT_THERE:
-                if self._position_query + 1 == len(_POSITIONS):
+                [row] = self.execute(STATE_QUERIES[self._state_query])
+            except UNSUPPORTED:
+                if self._state_query + 1 == len(STATE_QUERIES):
                     raise
-                self._position_query += 1
+                self._state_query += 1
             else:
-                is_primary, system, timeline, names = answer
-                return Position(is_primary, system, timeline or 0, standbys_in(names or ""))
+                return state_of(row)
 
     def is_open(self) -> bool:
-        """Tell whether the connection is open, and the server did not hang up meanwhile."""
+        """Tell whether the connection is open on both sides, without a round trip."""
         poll = select.poll()
         try:
             poll.register(self.pgconn.socket, select.POLLIN)
@@ -233,19 +180,19 @@ class Connection(psycopg.Connection[TupleRow]):
         return self.pgconn.transaction_status == TransactionStatus.IDLE
 
     def check(self) -> None:
-        """Look at what the server told beside its last answers.
+        """Check what the server reported beside its last answers.
 
-        A commit whose wait for the standbys was cancelled is done on the primary
-        alone, and comes back as done, with a warning. A server that turned
-        read-only tells so (https://www.postgresql.org/docs/current/libpq-status.html):
-        another one takes the writes now, and what this one says may be old.
+        If the wait of a commit for the standbys is cancelled, the commit is done on the
+        primary alone. PostgreSQL then reports success and a warning. A server that becomes
+        read-only also reports this (https://www.postgresql.org/docs/current/libpq-status.html).
+        Another server is the primary then, and the answers of this one may be outdated.
 
         Raises:
-            OperationalError: the answers must not be relied upon. The connection ends.
+            OperationalError: the answers cannot be trusted. The connection is closed.
 
         """
         reason = None
-        if self._lonely_commits:
+        if self._unreplicated_commits:
             reason = "the wait for the synchronous standby was cancelled"
         elif any(self.pgconn.parameter_status(name) == b"on" for name in _READ_ONLY):
             reason = "the server takes no writes any more"
@@ -258,106 +205,9 @@ class Connection(psycopg.Connection[TupleRow]):
         self.close()
 
     def _note(self, notice: errors.Diagnostic) -> None:
-        self._lonely_commits += notice.source_function == "SyncRepWaitForLSN"
+        self._unreplicated_commits += notice.source_function == "SyncRepWaitForLSN"
 
 
-def connect(
-    server: Server, *, is_bounded: bool = True, standbys_min: int = 0, for_changes: bool = False
-) -> Connection:
-    """Open a connection that commits each statement by itself, durably.
-
-    Args:
-        server: as `servers_of` returns it.
-        is_bounded: whether a statement is given up after a time; else it may take
-            as long as it takes.
-        standbys_min: how many synchronous standbys a commit must stand on.
-        for_changes: whether it is of no use with fewer.
-
-    Raises:
-        StoreUnreachableError: the server cannot be reached, or takes no writes.
-        StoreUnavailableError: what it is told to do with them is not safe.
-
-    """
-    connection = _open(server)
-    try:
-        connection.wait_seconds = SETTLE_SECONDS
-        connection.position = connection.ask_position()
-        connection.standbys_min = standbys_min
-        if for_changes:
-            _insist_on_standbys(connection)
-        _settle(connection, is_bounded=is_bounded)
-    except BaseException:
-        connection.close()
-        raise
-    return connection
-
-
-def connect_to_ask(server: Server, *, is_alone: bool) -> Connection:
-    """Open a connection on which nothing but the position is asked of a server.
-
-    Any kind of server is, unless it is alone: its name may lead to several.
-
-    Raises:
-        StoreUnreachableError: the server cannot be reached.
-
-    """
-    any_kind = server._replace(conninfo=make_conninfo(server.conninfo, **_ANY))
-    connection = _open(server if is_alone else any_kind)
-    connection.wait_seconds = ASK_SECONDS
-    return connection
-
-
-def _open(server: Server) -> Connection:
-    try:
-        connection = Connection.connect(server.conninfo, autocommit=True)
-    except psycopg.OperationalError as error:
-        reason = shortened(f"{server.name}: {reason_of(error)}")
-        raise StoreUnreachableError(UNREACHABLE, reason) from error
-    connection.server = server
-    return connection
-
-
-def _insist_on_standbys(connection: Connection) -> None:
-    standbys, standbys_min = connection.position.standbys, connection.standbys_min
-    if standbys < standbys_min:
-        raise StoreUnreachableError(
-            "The database has too few synchronous standbys",
-            f"{connection.server.name}: {_too_few(standbys, standbys_min)}",
-        )
-
-
-def _settle(connection: Connection, *, is_bounded: bool) -> None:
-    """Tell a new connection how it is to be used, and see whether that is safe."""
-    with errors_as_ours(UNREACHABLE):
-        connection.execute(_SETTLE)
-        [(statement_timeout, fsync, encoding)] = connection.execute(_INSPECT)
-        if not is_bounded:
-            connection.execute("SET statement_timeout = 0")
-    connection.wait_seconds = _seconds(statement_timeout) + GRACE_SECONDS if is_bounded else None
-    if fsync == "off":
-        raise StoreUnavailableError(
-            "The database runs with fsync = off: a power cut would lose what was answered"
-        )
-    if encoding != "UTF8":
-        raise StoreUnavailableError(f"The database's encoding is {encoding}, not UTF8")
-
-
-def _too_few(standbys: int, standbys_min: int) -> str:
+def too_few(standbys: int, standbys_min: int) -> str:
+    """Return the reason why a server with too few standbys is refused."""
     return f"its commits wait for {standbys} synchronous standbys, and must for {standbys_min}"
-
-
-def _seconds(duration: str) -> float:
-    """Read a duration as a server shows it; one without a unit is in milliseconds."""
-    shown = re.fullmatch(r"(\d+)([a-z]*)", duration)
-    if shown is None or shown[2] not in _MILLISECONDS:
-        raise StoreUnavailableError(UNREACHABLE, f"its statement_timeout is {duration}")
-    return int(shown[1]) * _MILLISECONDS[shown[2]] / 1000
-
-
-def standbys_in(names: str) -> int:
-    """Return for how many standbys a commit waits, of `synchronous_standby_names`.
-
-    https://www.postgresql.org/docs/current/runtime-config-replication.html has its forms.
-    """
-    number = re.match(r"\s*(?:(?:FIRST|ANY)\s+)?(\d+)\s*\(", names, re.IGNORECASE)
-    return int(number[1]) if number else int(bool(names.strip()))

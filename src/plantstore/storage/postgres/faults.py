@@ -1,7 +1,8 @@
-"""What the errors of PostgreSQL mean: by their SQLSTATE, never by their words.
+"""What the errors of PostgreSQL mean, by their SQLSTATE and never by their message.
 
-https://www.postgresql.org/docs/current/errcodes-appendix.html has the classes. What is not
-known is the server's fault: other engines that speak its language have codes of their own.
+The classes are listed at https://www.postgresql.org/docs/current/errcodes-appendix.html. An
+unknown SQLSTATE counts as a fault of the server, because compatible engines have codes of their
+own.
 """
 
 import contextlib
@@ -17,17 +18,18 @@ from plantstore.errors import BatchRefusedError, StoreUnavailableError
 
 ResultT = TypeVar("ResultT")
 
-# As much of why something failed as an operator is shown.
+# Maximum length of a reason that an operator is shown.
 REASON_CHARACTERS_MAX: Final = 200
 
-# How often a transaction is made again that the engine gave up for others at the same time,
-# and how long it waits before that, at most, at first; then twice as long each time.
+# How often a transaction is tried that the engine aborts because of concurrent transactions, and
+# the longest pause before the second try. The longest pause doubles with each try.
 TRIES_MAX: Final = 10
 RETRY_SECONDS: Final = 0.002
 
-# What is not there, or not allowed: an operator's doing, or another engine.
+# Errors about something that does not exist, or is not allowed. The operator may have caused
+# them, or the engine is not PostgreSQL.
 MISSING: Final = (
-    errors.FeatureNotSupported,  # also a plan that is older than its table
+    errors.FeatureNotSupported,  # also: a cached plan is older than its table
     errors.InsufficientPrivilege,
     errors.InvalidSchemaName,
     errors.UndefinedColumn,
@@ -35,24 +37,26 @@ MISSING: Final = (
     errors.UndefinedTable,
 )
 
-_GIVEN_UP: Final = (errors.SerializationFailure, errors.DeadlockDetected)
+_ABORTED: Final = (errors.SerializationFailure, errors.DeadlockDetected)
 
-# The classes in which a bug of ours would lie: data, syntax; and those in which a statement is
-# refused for a row of it: by a constraint, a trigger or a view that an operator added.
+# The classes of errors that only a programming error of ours can cause: data and syntax.
 _OUR_CLASSES: Final = ("22", "42")
+
+# The classes of errors that a single row can cause: the operator may have added a constraint, a
+# trigger or a view that refuses it.
 _ROW_CLASSES: Final = ("23", "27", "44", "P0")
 
 
 @contextlib.contextmanager
 def errors_as_ours(what: str) -> Iterator[None]:
-    """Raise what the server is to blame for as StoreUnavailableError; a bug stays a bug.
+    """Raise StoreUnavailableError for faults of the server; let programming errors pass.
 
     Args:
-        what: what failed if an error is raised.
+        what: the message.
 
     Raises:
-        BatchRefusedError: it lies in a row.
-        StoreUnavailableError: it lies elsewhere.
+        BatchRefusedError: a single row may have caused the error.
+        StoreUnavailableError: the server caused the error.
 
     """
     try:
@@ -69,7 +73,10 @@ def errors_as_ours(what: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def after_a_commit() -> Iterator[None]:
-    """Raise what refuses a row as a fault of the server: a part of the batch is done already."""
+    """Raise refusals of a row as faults of the server.
+
+    A BatchRefusedError would be wrong here: a part of the batch is committed already.
+    """
     try:
         yield
     except psycopg.Error as error:
@@ -79,31 +86,31 @@ def after_a_commit() -> Iterator[None]:
 
 
 def retried(run: Callable[[], ResultT]) -> ResultT:
-    """Run a transaction, again if the engine gave it up for others at the same time.
+    """Run a transaction, and retry it if the engine aborts it because of concurrent ones.
 
-    PostgreSQL asks for that (https://www.postgresql.org/docs/current/mvcc-serialization-failure-handling.html),
-    and so do the engines that speak its language.
+    PostgreSQL and compatible engines require this from their clients
+    (https://www.postgresql.org/docs/current/mvcc-serialization-failure-handling.html).
     """
     for number in range(TRIES_MAX - 1):
         try:
             return run()
-        except _GIVEN_UP:
+        except _ABORTED:
             time.sleep(random.uniform(0, RETRY_SECONDS * 2**number))  # noqa: S311
     return run()
 
 
 def reason_of(error: psycopg.Error) -> str:
-    """Return what the server said, or libpq, in one line, with its SQLSTATE."""
+    """Return the message of the server or of libpq in one line, with its SQLSTATE."""
     said = error.diag.message_primary
     if said is None:
-        # libpq names the server in front, and may give advice in the next lines.
+        # A message of libpq begins with the server's name, and may have more lines with advice.
         said = str(error).partition("\n")[0].rpartition("failed: ")[2]
         said = said.removeprefix("FATAL:  ")
     return f"{said} ({error.sqlstate})" if error.sqlstate else said
 
 
 def shortened(reason: str) -> str:
-    """Return a reason, or as much of it as an operator is shown."""
+    """Return a reason, cut to REASON_CHARACTERS_MAX."""
     if len(reason) <= REASON_CHARACTERS_MAX:
         return reason
     return f"{reason[: REASON_CHARACTERS_MAX - 3]}..."

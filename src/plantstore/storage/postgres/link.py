@@ -1,4 +1,4 @@
-"""How PostgreSQL is kept in reach."""
+"""A connection that is opened again after it breaks."""
 
 import contextlib
 import time
@@ -9,42 +9,42 @@ from plantstore.errors import StoreUnavailableError, StoreUnreachableError
 from plantstore.storage.postgres.connection import UNREACHABLE, Connection
 from plantstore.storage.postgres.faults import errors_as_ours, shortened
 
-# How long a lost server is left alone, at first and at most, before it is tried again.
+# The first and the longest pause between two attempts to connect.
 BACKOFF_SECONDS_MIN: Final = 0.05
 BACKOFF_SECONDS_MAX: Final = 1.0
 
-# A connection that was used within that time is not looked at before it is used again. The
-# look would let go of the interpreter lock, and who then has it keeps it for milliseconds.
+# A connection that was used this recently is not checked before it is used again. The check
+# would release the interpreter lock, and another thread may keep the lock for milliseconds.
 FRESH_SECONDS: Final = 1.0
 
 
 class Endpoint(Protocol):
-    """What a link connects to. `plantstore.storage.postgres.servers` has the promises."""
+    """What a link connects to: `plantstore.storage.postgres.servers.Servers`."""
 
-    def connect(self, *, for_changes: bool = False) -> Connection:
+    def connect(self, *, for_writes: bool = False) -> Connection:
         """Open a connection."""
         ...
 
     def is_current(self, connection: Connection) -> bool:
-        """Tell whether a connection may still be used."""
+        """Tell whether a connection still leads to the primary."""
         ...
 
     def lose(self, connection: Connection) -> None:
-        """Take note that a connection was lost."""
+        """Take note that a connection broke."""
         ...
 
 
 class Link:
-    """A connection that is made when it is used, and made again when it was lost.
+    """Opens a connection when it is first used, and again after it breaks.
 
-    It belongs to one thread at a time. While no server can be reached it is tried
-    again at each use, but no sooner than a while after it failed, which doubles up
-    to a bound; until then a use fails at once.
+    It belongs to one thread at a time. After a failed attempt to connect, each use fails at
+    once until a pause is over. The pauses grow from BACKOFF_SECONDS_MIN to
+    BACKOFF_SECONDS_MAX.
 
     Args:
         servers: what it connects to.
-        for_changes: whether plants are changed on it.
-        monotonic: a clock in seconds that is never set back.
+        for_writes: whether the connection is used for changes of plants.
+        monotonic: a clock in seconds that never goes back.
 
     """
 
@@ -52,11 +52,11 @@ class Link:
         self,
         servers: Endpoint,
         *,
-        for_changes: bool = False,
+        for_writes: bool = False,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self._servers = servers
-        self._for_changes = for_changes
+        self._for_writes = for_writes
         self._monotonic = monotonic
         self._connection: Connection | None = None
         self._is_closed = False
@@ -67,12 +67,15 @@ class Link:
 
     @contextlib.contextmanager
     def using(self, what: str) -> Iterator[Connection]:
-        """Give the connection; `what` says what failed if it then does.
+        """Give the connection to the block.
+
+        Args:
+            what: the message of an error that the block raises.
 
         Raises:
-            StoreUnreachableError: there is no connection; nothing was asked.
-            StoreUnavailableError: the server is to blame for what the block
-                raised, or what it answered must not be relied upon.
+            StoreUnreachableError: there is no connection, and nothing was sent.
+            StoreUnavailableError: the server caused an error in the block, or its answers
+                cannot be trusted.
 
         """
         connection = self._connected()
@@ -88,7 +91,7 @@ class Link:
         self._used_at = self._monotonic()
 
     def close(self) -> None:
-        """Hang up for good."""
+        """Close the connection. Each use fails from now on."""
         self._is_closed = True
         if self._connection is not None:
             self._connection.close()
@@ -104,7 +107,7 @@ class Link:
         if self._monotonic() < self._retry_at:
             raise self._unreachable()
         try:
-            self._connection = self._servers.connect(for_changes=self._for_changes)
+            self._connection = self._servers.connect(for_writes=self._for_writes)
         except StoreUnavailableError as error:
             self._error = error
             self._backoff_seconds = min(

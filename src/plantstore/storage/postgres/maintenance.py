@@ -1,4 +1,4 @@
-"""What keeps a database of PostgreSQL trustworthy: its schema, and whether it is whole."""
+"""The schema of a PostgreSQL database, and the check of its content."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,18 +12,18 @@ from plantstore.storage.migrate import known_version, migrations
 from plantstore.storage.postgres.connection import Connection
 from plantstore.store import Condition
 
-# The advisory lock that whoever migrates holds, in the database.
+# The key of the advisory lock that a process holds while it migrates.
 LOCK: Final = int.from_bytes(b"plst")
 
-_TABLES: Final = ("plants", "tokens", "plantstore_migrations", "plantstore_traces")
+_TABLES: Final = ("plants", "tokens", "plantstore_migrations", "plantstore_markers")
 
-# Read from the catalog itself: what a session remembers of it (to_regclass) may be from before
-# it waited for the lock.
+# This reads the catalog itself. A session's cache of it (to_regclass) may be older than its wait
+# for the lock.
 _COUNT_RECORD_TABLES: Final = """
 SELECT count(*) FROM pg_class WHERE relname = 'plantstore_migrations' AND pg_table_is_visible(oid)
 """
 
-# The columns and indexes of our tables; what the operator adds is not looked at.
+# The columns and indexes of our tables. Objects that the operator has added are left out.
 _SELECT_SCHEMA: Final = """
 WITH ours AS (
     SELECT oid, relname FROM pg_class WHERE relname = ANY(%s) AND relnamespace = (
@@ -38,7 +38,7 @@ SELECT pg_class.relname,
 FROM pg_index JOIN ours ON ours.oid = indrelid JOIN pg_class ON pg_class.oid = indexrelid
 """
 
-# To count the characters of a text, the server has to read it.
+# The server has to read a text to count its characters.
 _READ_ALL: Final = {
     "plants": "SELECT count(*), sum(length(name)), sum(length(tag)) FROM plants",
     "tokens": "SELECT count(*), sum(length(name)), sum(length(digest)) FROM tokens",
@@ -46,7 +46,7 @@ _READ_ALL: Final = {
 
 
 class PostgresSchema:
-    """The schema of a database, with a table of the migrations applied."""
+    """The schema of a database. A table in it lists the migrations that were applied."""
 
     engine = "postgres"
 
@@ -65,11 +65,12 @@ class PostgresSchema:
     @contextmanager
     def locked(self) -> Iterator[None]:
         with self._connection.transaction():
-            # However long another takes to migrate; what comes then has its bound again.
-            bound = _one(self._connection, "SELECT current_setting('lock_timeout')")
+            # Another process may take any time to migrate, so the wait for it has no limit. The
+            # migration itself has the usual limit again.
+            timeout = _one(self._connection, "SELECT current_setting('lock_timeout')")
             self._connection.execute("SET LOCAL lock_timeout = 0")
             self._connection.execute("SELECT pg_advisory_xact_lock(%s)", (LOCK,))
-            self._connection.execute("SELECT set_config('lock_timeout', %s, true)", (bound,))
+            self._connection.execute("SELECT set_config('lock_timeout', %s, true)", (timeout,))
             yield
 
     def apply(self, step: str, version: int) -> None:
@@ -77,7 +78,8 @@ class PostgresSchema:
             self._connection.execute(step.encode())
         except (errors.DuplicateObject, errors.DuplicateTable) as error:
             raise StoreUnavailableError(
-                f"The database {self.database} is another program's: {error.diag.message_primary}"
+                f"The database {self.database} is another program's:"
+                f" {error.diag.message_primary}; name another database with --database"
             ) from error
         self._connection.execute(
             "INSERT INTO plantstore_migrations (version) VALUES (%s)", (version,)
@@ -85,14 +87,14 @@ class PostgresSchema:
 
 
 def check(connection: Connection, database: str) -> Condition:
-    """Look whether the schema is as it must be, and all that is stored can be read.
+    """Check the schema, and that everything stored can be read.
 
-    It does not hold indexes against their tables; that is what pg_amcheck is for.
+    This does not compare indexes with their tables. The program pg_amcheck does that.
     """
     version = known_version(PostgresSchema(connection, database))
     expected, actual = _expected_schema(connection, version), _schema(connection)
     problems = [
-        f"{name} is not as the schema has it"
+        f"{name} differs from the schema"
         for name in sorted(expected)
         if expected[name] != actual.get(name)
     ]
@@ -101,13 +103,13 @@ def check(connection: Connection, database: str) -> Condition:
         try:
             with connection.transaction():
                 [[counts[table], *_]] = connection.execute(query)
-        except psycopg.ProgrammingError as error:  # The table, or a column of it, is not there.
+        except psycopg.ProgrammingError as error:  # a table or a column is missing
             problems.append(f"{table} cannot be read: {error.diag.message_primary}")
     return Condition(version, counts["plants"], counts["tokens"], problems)
 
 
 def _expected_schema(connection: Connection, version: int) -> dict[str, str]:
-    """Return what the migrations make, by having them make it, for a moment, beside the store."""
+    """Return the expected schema: run the migrations in a temporary schema, and roll back."""
     with connection.transaction(force_rollback=True):
         connection.execute("SET LOCAL search_path = pg_temp")
         for step in migrations("postgres")[:version]:

@@ -1,8 +1,8 @@
-"""Whether what stands before PostgreSQL leaves each connection its session.
+"""Whether a connection pooler in front of PostgreSQL keeps one session per connection.
 
-A pooler that hands out a session for each transaction, or statement, mixes up what this
-service sets in a session and prepares in it: plants would be stored under settings that do
-not wait for the disk.
+A pooler may assign a session for each transaction or statement instead. Then the settings and
+prepared statements of this service end up in the wrong sessions, and plants would be stored with
+settings that do not wait for the disk.
 """
 
 import contextlib
@@ -11,10 +11,11 @@ from typing import Final
 import psycopg
 
 from plantstore.errors import StoreUnavailableError
-from plantstore.storage.postgres.connection import Connection, connect
+from plantstore.storage.postgres.connect import connect
+from plantstore.storage.postgres.connection import Connection
 from plantstore.storage.postgres.faults import reason_of
 
-# Transactions that are opened beside a connection, to take the session that it had.
+# How many other connections begin a transaction, so that a pooler gives them the session.
 _OTHERS: Final = 4
 
 _WHO: Final = "SELECT pg_backend_pid()"
@@ -25,13 +26,13 @@ _NO_SESSIONS: Final = (
 
 
 def insist_on_sessions(connection: Connection) -> None:
-    """See whether a connection keeps its session while others want one.
+    """Check that a connection keeps its session while other connections need one.
 
-    A connection without a pooler is told by the id of its process, which its server also
-    tells at the start.
+    Without a pooler, the id of the session's process is the one that the server reported when
+    the connection was opened. Then there is nothing else to check.
 
     Raises:
-        StoreUnavailableError: it does not keep it.
+        StoreUnavailableError: the connection does not keep its session.
 
     """
     if _process(connection) == connection.pgconn.backend_pid:

@@ -1,27 +1,26 @@
-"""Which server is the primary, as all connections of a store know it together.
+"""Which server is the primary. All connections of a store share this knowledge.
 
 Theory of operation
 -------------------
-A URL may name several servers, of which a cluster manager promotes one when the primary
-fails. The old primary may live on, unfenced: it calls itself read-write, and a connection
-to it cannot tell that it is outdated. What tells is the timeline of its log, which each
-promotion increments (https://www.postgresql.org/docs/current/continuous-archiving.html).
+A URL may name several servers. A cluster manager promotes one of them when the primary fails.
+The old primary may keep running, and a connection to it cannot tell that it is outdated. Only
+its timeline shows that (`plantstore.storage.postgres.cluster`).
 
-A thread checks all servers, several times a second: whether they take writes, and on which
-timeline. It asks them at once, on connections that it keeps, and waits for none that does not
-answer. Once it has learned of a newer timeline, no connection to an older primary is used:
-those in use are given up, and each is made again, to the newer one.
+A thread checks all servers several times a second. It probes whether they accept writes, and
+their timeline. It probes them in parallel, on connections that it keeps, and does not wait for
+a server that does not answer. When it finds a newer timeline, it abandons all connections to
+older primaries, and their users connect to the new one.
 
-Rule 1: no statement is sent to a server unless a check of all servers began less than
-    TRUST_SECONDS before.
-Rule 2: the first change on a newer timeline waits until TRUST_SECONDS after it was learned
-    of. By then, by rule 1, no other store reads from the older primary any more.
-Rule 3: of servers that are equal otherwise, the first one in the URL is used, and one that
-    failed is tried last. A connection that broke in use makes the others to its server be
-    made again, too.
+Rule 1: a statement is sent to a server only if the last check of all servers began less than
+    TRUST_SECONDS ago.
+Rule 2: the first change on a newer timeline waits until TRUST_SECONDS after the timeline was
+    found. After that time, by rule 1, no other store reads from the older primary.
+Rule 3: among equal servers, the first one in the URL is used, and one that failed is tried
+    last. If a connection breaks while it is used, the other connections to the same server are
+    replaced, too.
 Rule 4: a server of another cluster is never used.
 
-With one server in the URL, or one name for a proxy, the thread only watches its state.
+If the URL names only one server, which may be a proxy, the thread only watches its state.
 """
 
 import contextlib
@@ -29,54 +28,46 @@ import math
 import threading
 import time
 from collections.abc import Callable
-from concurrent.futures import Future, wait
 from typing import Final
 from weakref import WeakSet
 
 from plantstore.errors import StoreUnavailableError, StoreUnreachableError
 from plantstore.observe import Observer, ServerChanged, ignore
-from plantstore.storage.postgres.connection import (
-    UNREACHABLE,
-    Connection,
-    Position,
-    connect,
-    connect_to_ask,
-)
+from plantstore.storage.postgres.cluster import Cluster
+from plantstore.storage.postgres.connect import connect
+from plantstore.storage.postgres.connection import UNREACHABLE, Connection
 from plantstore.storage.postgres.faults import shortened
+from plantstore.storage.postgres.probes import Probes
+from plantstore.storage.postgres.server_state import ServerState
 from plantstore.storage.postgres.url import Server, servers_of
 
-# How long a look waits for answers, and how long after its begin the next one begins; a single
-# server is only watched.
-ANSWER_SECONDS: Final = 0.2
-PAUSE_SECONDS: Final = 0.2
-PAUSE_SECONDS_OF_ONE: Final = 1.0
+# The interval between the beginnings of two checks, and the interval for a single server.
+INTERVAL_SECONDS: Final = 0.2
+INTERVAL_SECONDS_SINGLE: Final = 1.0
 
-# For how long a look at all servers is good.
+# How long the result of a check may be used.
 TRUST_SECONDS: Final = 0.6
 
-# How long a connect waits before it looks again for a primary, and how long the thread waits
-# after a look that failed, out of memory say, before the next one.
-_AGAIN_SECONDS: Final = 0.05
+# The pause before a connect checks again for a primary, and after a check that failed (because
+# memory ran out, for example).
+_RETRY_SECONDS: Final = 0.05
 
-# How long a server is not asked that could not be reached, or refused to be asked.
-REFUSED_SECONDS: Final = 1.0
-
-# How long whoever needs a look waits for it: longer than servers take that do not answer.
-LOOK_SECONDS_MAX: Final = 10.0
+# How long to wait for a check. Servers that do not answer take less time.
+CHECK_SECONDS_MAX: Final = 10.0
 
 
 class Servers:
-    """The servers of a URL, and the connections of a store to them. Any thread may use it.
+    """The servers of a URL, and the store's connections to them. Any thread may use it.
 
     Args:
         conninfo: as `parse_url` returns it.
-        observe: is told which server is the primary, whenever that changes.
-        standbys_min: how many synchronous standbys a commit must stand on.
-        monotonic: a clock in seconds that is never set back.
-        sleep: waits so many seconds before the first change on a newer timeline (rule 2).
+        observe: is called when the primary or its state changes.
+        standbys_min: minimum number of synchronous standbys that a commit must wait for.
+        monotonic: a clock in seconds that never goes back.
+        sleep: waits for a number of seconds before the first change on a newer timeline (rule 2).
 
     Raises:
-        UsageError: the URL names as many ports as makes no sense.
+        UsageError: the numbers of hosts and ports in the URL do not match.
 
     """
 
@@ -95,35 +86,27 @@ class Servers:
         self._monotonic = monotonic
         self._sleep = sleep
         self._is_closed = False
-        # What is known; `_changed` guards it.
+        # Shared by all threads. `_changed` guards it.
         self._changed = threading.Condition()
-        self._wanted_at = self._looked_at = -math.inf
-        self._positions: dict[Server, Position] = {}
-        self._reasons: dict[Server, str] = {}
-        self._failed_at: dict[Server, float] = {}
-        self._lost_at: dict[Server, float] = {}
-        self._system: int | None = None
-        self._timeline = 0
-        self._heard_at = -math.inf
+        self._requested_at = self._checked_at = -math.inf
+        self._cluster = Cluster(self._servers)
         self._used: WeakSet[Connection] = WeakSet()
-        self._kept: dict[Server, Connection] = {}
-        # What only the thread uses.
-        self._asked: dict[Server, Future[Position]] = {}
-        self._ask_again_at: dict[Server, float] = {}
-        self._state: ServerChanged | None = None
+        # Used by the thread alone, except for `close` and `all_have_answered`.
+        self._probes = Probes(self._servers)
+        self._reported: ServerChanged | None = None
         self._thread = threading.Thread(target=self._watch, name="servers", daemon=True)
         self._thread.start()
 
-    def connect(self, *, is_bounded: bool = True, for_changes: bool = False) -> Connection:
+    def connect(self, *, has_timeout: bool = True, for_writes: bool = False) -> Connection:
         """Open a connection to the primary.
 
         Args:
-            is_bounded: whether a statement is given up after a time.
-            for_changes: whether plants are changed on it.
+            has_timeout: whether statements have a time limit.
+            for_writes: whether the connection is used for changes of plants.
 
         Raises:
-            StoreUnreachableError: no server can be reached that is known to be the primary.
-            StoreUnavailableError: what it is told to do with changes is not safe.
+            StoreUnreachableError: no primary can be reached.
+            StoreUnavailableError: the settings of the server are not safe.
 
         """
         server = self._servers[0] if len(self._servers) == 1 else self._primary()
@@ -131,199 +114,132 @@ class Servers:
         try:
             connection = connect(
                 server,
-                is_bounded=is_bounded,
+                has_timeout=has_timeout,
                 standbys_min=self._standbys_min,
-                for_changes=for_changes,
+                for_writes=for_writes,
             )
         except StoreUnavailableError:
-            self._failed_at[server] = self._monotonic()
+            with self._changed:
+                self._cluster.fail(server, self._monotonic())
             raise
         connection.made_at = began_at
         with self._changed:
-            if self._system is None:
-                self._system = connection.position.system
-            self._hear_of(connection.position)
-            if is_bounded:
+            self._cluster.adopt(connection.server_state)
+            self._learn(connection.server_state)
+            if has_timeout:
                 self._used.add(connection)
-            fault = self._fault_of(connection.position)
-            wait_seconds = self._heard_at + TRUST_SECONDS - self._monotonic()
+            fault = self._cluster.fault_of(connection.server_state)
+            wait_seconds = TRUST_SECONDS - self._cluster.seconds_since_promotion(self._monotonic())
         if fault is not None:
             connection.close()
             raise StoreUnreachableError(UNREACHABLE, f"{server.name}: {fault}")
-        if for_changes and wait_seconds > 0:  # rule 2
+        if for_writes and wait_seconds > 0:  # rule 2
             self._sleep(wait_seconds)
         return connection
 
     def is_current(self, connection: Connection) -> bool:
-        """Tell whether a connection may be used: its server is the primary still.
+        """Tell whether a connection still leads to the primary.
 
         Raises:
-            StoreUnreachableError: that cannot be told.
+            StoreUnreachableError: this is unknown.
 
         """
-        if len(self._servers) > 1 and self._monotonic() - self._looked_at > TRUST_SECONDS:
-            self._look()  # rule 1
-        return (
-            not connection.is_given_up
-            and self._lost_at.get(connection.server, -math.inf) < connection.made_at
+        if len(self._servers) > 1 and self._monotonic() - self._checked_at > TRUST_SECONDS:
+            self._check()  # rule 1
+        return not connection.is_abandoned and not self._cluster.is_lost_since(
+            connection.server, connection.made_at
         )
 
     def lose(self, connection: Connection) -> None:
-        """Take note that a connection was lost (rule 3)."""
-        now = self._monotonic()
-        self._lost_at[connection.server] = self._failed_at[connection.server] = now
+        """Take note that a connection broke (rule 3)."""
+        with self._changed:
+            self._cluster.lose(connection.server, self._monotonic())
 
     def close(self) -> None:
-        """Ask no more."""
+        """Stop the checks."""
         with self._changed:
             self._is_closed = True
             self._changed.notify_all()
-            for connection in self._kept.values():
-                connection.close()
+        self._probes.close()
 
     def _primary(self) -> Server:
-        deadline = self._monotonic() + LOOK_SECONDS_MAX
+        deadline = self._monotonic() + CHECK_SECONDS_MAX
         while True:
-            self._look()
+            self._check()
             with self._changed:
-                if primaries := self._primaries():
+                if primaries := self._cluster.primaries():
                     return primaries[0]
-                reasons = "; ".join(
-                    self._reasons.get(server, f"{server.name}: is no primary now")
-                    for server in self._servers
-                )
-                # At the start, a server that is far away has not answered yet.
-                is_known = all(server in self._ask_again_at for server in self._servers)
-            if is_known or self._is_closed or self._monotonic() > deadline:
+                reasons = self._cluster.explain()
+            # Right after the start, a distant server may not have answered yet.
+            if self._probes.all_have_answered() or self._is_closed or self._monotonic() > deadline:
                 raise StoreUnreachableError(UNREACHABLE, shortened(reasons))
-            time.sleep(_AGAIN_SECONDS)
+            time.sleep(_RETRY_SECONDS)
 
-    def _primaries(self) -> list[Server]:
-        """Return those that take writes and are not outdated, the one to be tried first first."""
-        found = [
-            server
-            for server in self._servers
-            if server in self._positions
-            and self._positions[server].is_primary
-            and self._fault_of(self._positions[server]) is None
-        ]
-        return sorted(found, key=lambda server: self._failed_at.get(server, -math.inf))
-
-    def _look(self) -> None:
-        """Return when a look is done that began after this was called."""
+    def _check(self) -> None:
+        """Wait for a check that begins after this call."""
         now = self._monotonic()
         with self._changed:
-            self._wanted_at = max(self._wanted_at, now)
+            self._requested_at = max(self._requested_at, now)
             self._changed.notify_all()
             if not self._changed.wait_for(
-                lambda: self._looked_at >= now or self._is_closed, LOOK_SECONDS_MAX
+                lambda: self._checked_at >= now or self._is_closed, CHECK_SECONDS_MAX
             ):
                 raise StoreUnreachableError(UNREACHABLE, "its servers do not answer")
 
-    # What the thread does.
+    def _learn(self, state: ServerState) -> None:
+        """Learn a timeline, and abandon connections to older primaries; with `_changed` held."""
+        if self._cluster.learn(state, self._monotonic()):
+            for connection in self._used:
+                if self._cluster.fault_of(connection.server_state) is not None:
+                    connection.abandon()
+
+    # The thread runs the methods from here on.
 
     def _watch(self) -> None:
-        pause_seconds = PAUSE_SECONDS if len(self._servers) > 1 else PAUSE_SECONDS_OF_ONE
+        single = len(self._servers) == 1
+        interval_seconds = INTERVAL_SECONDS_SINGLE if single else INTERVAL_SECONDS
         while not self._is_closed:
             began_at = self._monotonic()
             try:
-                self._ask_all(began_at)
-            except Exception:  # noqa: BLE001 (it may be out of memory; the next look counts)
-                time.sleep(_AGAIN_SECONDS)
-            with contextlib.suppress(Exception):  # an observer's
-                self._tell()
+                self._check_all(began_at)
+            except Exception:  # noqa: BLE001 (memory may have run out; the next check counts)
+                time.sleep(_RETRY_SECONDS)
+            with contextlib.suppress(Exception):  # the observer may raise anything
+                self._report()
             with self._changed:
                 self._changed.wait_for(
-                    lambda: self._is_closed or self._wanted_at > self._looked_at,
-                    began_at + pause_seconds - self._monotonic(),
+                    lambda: self._is_closed or self._requested_at > self._checked_at,
+                    began_at + interval_seconds - self._monotonic(),
                 )
 
-    def _ask_all(self, began_at: float) -> None:
-        asked = [
-            self._begin_to_ask(server)
-            for server in self._servers
-            if server not in self._asked and self._ask_again_at.get(server, began_at) <= began_at
-        ]
-        wait(asked, ANSWER_SECONDS)  # not for one that has not answered the look before either
+    def _check_all(self, began_at: float) -> None:
+        results = self._probes.run(began_at)
         with self._changed:
-            self._positions = {}
-            for server, answer in list(self._asked.items()):
-                if answer.done():
-                    del self._asked[server]
-                    self._take(server, answer, began_at)
-                else:
-                    self._reasons[server] = f"{server.name}: no answer"
-            self._looked_at = began_at
+            self._cluster.states = {}
+            for server, result in results.items():
+                self._record(server, result)
+            self._checked_at = began_at
             self._changed.notify_all()
 
-    def _begin_to_ask(self, server: Server) -> Future[Position]:
-        asked: Future[Position] = Future()
-
-        def ask() -> None:
-            try:
-                asked.set_result(self._ask(server))
-            except Exception as error:  # noqa: BLE001 (it is raised where the answer is taken)
-                asked.set_exception(error)
-
-        # No executor: the program would wait for its threads at the exit.
-        threading.Thread(target=ask, name="asker", daemon=True).start()
-        self._asked[server] = asked  # only now: a thread that did not start never answers
-        return asked
-
-    def _take(self, server: Server, asked: Future[Position], began_at: float) -> None:
-        error = asked.exception()
-        if error is None:
-            self._ask_again_at[server] = began_at
-            self._reasons.pop(server, None)
-            self._positions[server] = asked.result()
-            self._hear_of(asked.result())
+    def _record(self, server: Server, result: ServerState | BaseException | None) -> None:
+        reasons = self._cluster.reasons
+        if isinstance(result, ServerState):
+            reasons.pop(server, None)
+            self._cluster.states[server] = result
+            self._learn(result)
+        elif isinstance(result, StoreUnavailableError):
+            reasons[server] = result.reason
         else:
-            self._ask_again_at[server] = began_at + REFUSED_SECONDS
-            self._reasons[server] = (
-                error.reason if isinstance(error, StoreUnavailableError) else repr(error)
-            )
+            reasons[server] = f"{server.name}: no answer" if result is None else repr(result)
 
-    def _ask(self, server: Server) -> Position:
+    def _report(self) -> None:
+        """Report the primary to the observer, if the primary or its state changed."""
         with self._changed:
-            connection = self._kept.pop(server, None)
-        if connection is None:
-            connection = connect_to_ask(server, is_alone=len(self._servers) == 1)
-        position = connection.ask_position()
-        with self._changed:
-            if self._is_closed:
-                connection.close()
-            else:
-                self._kept[server] = connection
-        return position
-
-    def _tell(self) -> None:
-        """Tell which server is the primary, if that or its state changed."""
-        with self._changed:
-            primaries = self._primaries()
-            state = ServerChanged(None, None, 0)
+            primaries = self._cluster.primaries()
+            event = ServerChanged(None, None, 0)
             if primaries:
-                position = self._positions[primaries[0]]
-                timeline = position.timeline or None
-                state = ServerChanged(primaries[0].name, timeline, position.standbys)
-        if state != self._state and not (self._state is None and state.server is None):
-            self._state = state
-            self._observe(state)
-
-    def _hear_of(self, position: Position) -> None:
-        is_ours = position.system in (None, self._system)
-        if not (is_ours and position.is_primary and position.timeline > self._timeline):
-            return
-        if self._timeline:
-            self._heard_at = self._monotonic()
-        self._timeline = position.timeline
-        for connection in self._used:
-            if self._fault_of(connection.position) is not None:
-                connection.give_up()
-
-    def _fault_of(self, position: Position) -> str | None:
-        """Return why a primary must not be used."""
-        if None not in (self._system, position.system) and position.system != self._system:
-            return "belongs to another cluster"
-        if position.timeline < self._timeline:
-            return "is an outdated primary"
-        return None
+                state = self._cluster.states[primaries[0]]
+                event = ServerChanged(primaries[0].name, state.timeline or None, state.standbys)
+        if event != self._reported and not (self._reported is None and event.server is None):
+            self._reported = event
+            self._observe(event)

@@ -1,4 +1,4 @@
-"""What the URL of a PostgreSQL says: which servers, and how they are reached."""
+"""How the URL of a PostgreSQL database is parsed."""
 
 import re
 from collections.abc import Mapping
@@ -11,8 +11,8 @@ from psycopg.pq import Conninfo
 
 from plantstore.errors import UsageError
 
-# What a URL leaves out. Several servers are asked which of them takes writes; a connection on
-# which nothing comes back is given up after a minute.
+# The defaults for parameters that are missing in a URL. Of several servers, the one that accepts
+# writes is used. A connection without any answer is closed after a minute.
 PARAMETERS_DEFAULT: Final[Mapping[str, str | int]] = MappingProxyType(
     {
         "application_name": "plantstore",
@@ -25,30 +25,34 @@ PARAMETERS_DEFAULT: Final[Mapping[str, str | int]] = MappingProxyType(
     }
 )
 
-# What every session has from its start. A pooler that would hand sessions from one client to
-# another in between, and with them what is set afterwards, refuses it unless it is told not to.
+# An option that every session starts with. A pooler that shares sessions between clients refuses
+# such an option, unless it is configured to ignore it.
 _OPTIONS: Final = r"-cdefault_transaction_isolation=read\ committed"
 
 
 class Server(NamedTuple):
-    """A server that a URL names: what messages call it, and how it is reached."""
+    """A server of a URL: its name in messages, and its connection string."""
 
     name: str
     conninfo: str
 
 
 def parse_url(url: str) -> str:
-    """Read the URL of a database, as libpq does, and return it with what it leaves out.
+    """Parse the URL of a database as libpq does.
+
+    Returns:
+        A connection string with all defaults.
 
     Raises:
-        UsageError: it is no URL of PostgreSQL. It is not quoted: it may hold a password.
+        UsageError: the URL is malformed. The message does not show it, because it may contain
+            a password.
 
     """
     try:
         given = conninfo_to_dict(url)
     except psycopg.ProgrammingError:
         raise _unreadable() from None
-    # What libpq makes of a password with a special character in it.
+    # This is how libpq parses a URL whose password contains a special character.
     if "@" in f"{given.get('host')}{given.get('dbname')}" or not re.fullmatch(
         r"[\d,]*", str(given.get("port", ""))
     ):
@@ -58,16 +62,16 @@ def parse_url(url: str) -> str:
 
 
 def servers_of(conninfo: str) -> list[Server]:
-    """Return the servers of a connection string, each with one of its own.
+    """Return the servers of a connection string, each with a connection string of its own.
 
-    Lists of hosts, addresses and ports are as long as each other; a single port is that of all
-    (https://www.postgresql.org/docs/current/libpq-connect.html#LIBPQ-MULTIPLE-HOSTS).
+    The lists of hosts, addresses and ports must have the same length. A single port is used for
+    all hosts (https://www.postgresql.org/docs/current/libpq-connect.html#LIBPQ-MULTIPLE-HOSTS).
 
     Raises:
-        UsageError: they are not.
+        UsageError: the lengths differ.
 
     """
-    # What the environment says where the connection string is silent (PGHOST, say).
+    # Environment variables such as PGHOST are used if the connection string does not say.
     defaults = {
         default.keyword.decode(): default.val.decode()
         for default in Conninfo.get_defaults()
@@ -92,6 +96,6 @@ def servers_of(conninfo: str) -> list[Server]:
 
 def _unreadable() -> UsageError:
     return UsageError(
-        "The database's URL cannot be read; expected postgresql://USER@HOST:PORT/NAME, in which"
-        " what is special in a password is percent-encoded"
+        "The database's URL cannot be read; it must be postgresql://USER@HOST:PORT/NAME, and"
+        " special characters in a password must be percent-encoded"
     )

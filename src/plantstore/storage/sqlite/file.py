@@ -1,9 +1,9 @@
-"""How a file of SQLite is opened, written, and blamed.
+"""How a SQLite file is opened and written, and which of its errors mean what.
 
-Durability: WAL with `synchronous=FULL`, so a commit returns after its frames are
-synced, and `fullfsync` where the platform's fsync does not reach the disk itself.
-A crash at any point leaves a log that SQLite replays or discards by itself at the
-next start (https://sqlite.org/wal.html).
+Durability: the file is in WAL mode with `synchronous=FULL`. So a commit returns after its part
+of the log is synced. `fullfsync` is on, for platforms whose fsync does not flush the disk's
+cache. After a crash, SQLite replays the complete transactions of the log and discards the rest
+at the next start (https://sqlite.org/wal.html).
 """
 
 import contextlib
@@ -22,35 +22,38 @@ from plantstore.errors import StoreUnavailableError
 from plantstore.storage.migrate import SchemaPolicy, prepare
 from plantstore.storage.sqlite.owner import APPLICATION_ID, insist_on_application
 
-# How often to ask whether another process has done its write, and how often at most:
-# about a second in all. SQLite's own waits grow to a tenth of a second, in which one
-# that commits back to back never leaves a gap that the other one sees.
+# Interval and maximum number of retries while another process holds a lock, about a second in
+# all. The intervals of SQLite's own busy timeout grow to a tenth of a second. A process that
+# commits without pause would hardly ever be found between two commits that way.
 BUSY_POLL_SECONDS: Final = 0.000_3
 BUSY_POLLS_MAX: Final = 3_000
 
-# Past this size the log is made to begin anew, and then cut back to it. Four times what it
-# usually has when SQLite copies it by itself.
+# Size of the write-ahead log past which it is restarted, and to which its file is then cut. It
+# is four times the size at which SQLite checkpoints by itself.
 LOG_BYTES_MAX: Final = 16 * 1024 * 1024
 
-# The log is written again in pieces of this size. SQLite asks the kernel to write
-# amounts modulo 128 KiB, and takes none for a full disk.
+# Size of the pieces in which `sync_log` writes. SQLite passes sizes modulo 128 KiB to the
+# kernel, and treats a write of 0 bytes as a full disk.
 _PIECE_BYTES: Final = 64 * 1024
 
 
+def make_file(path: str) -> bool:
+    """Create the file, readable only by its owner, and return True; False if it exists.
+
+    SQLite would create it with the mode that the umask allows. This is the only place where
+    the file is opened without SQLite: closing such a file drops the process's locks on it.
+    """
+    try:
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
+    except FileExistsError:
+        return False
+    return True
+
+
 def wait_for_another(polls: int) -> bool:
-    """Wait a moment for another process; tell whether to try again. It is a busy handler."""
+    """Wait for another process, and return whether to try again. This is a busy handler."""
     time.sleep(BUSY_POLL_SECONDS)
     return polls < BUSY_POLLS_MAX
-
-
-def make_file(path: str) -> None:
-    """Make the file, readable to its owner alone, unless it is there.
-
-    SQLite would make it with the mode that the umask leaves. Nothing else may open
-    the file by itself: closing it would drop this process's locks on it.
-    """
-    with contextlib.suppress(FileExistsError):
-        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
 
 
 def connect(
@@ -60,23 +63,25 @@ def connect(
     *,
     wait: Callable[[int], bool] = wait_for_another,
 ) -> apsw.Connection:
-    """Open a connection to a file of ours.
+    """Open a connection to the database file.
 
     Args:
-        path: the file.
-        name: what messages call it.
-        policy: what to do about its schema.
+        path: of the file.
+        name: of the database in messages.
+        policy: what to do about the schema.
         wait: the busy handler.
 
     Raises:
-        StoreUnavailableError: the file is read-only, or its schema is refused, as
-            `prepare` does. It is left alone.
+        StoreUnavailableError: the file is read-only, or `prepare` refuses its schema. The
+            file was not changed.
 
     """
     connection = apsw.Connection(path, flags=apsw.SQLITE_OPEN_READWRITE)
     connection.set_busy_handler(wait)
     if connection.readonly("main"):
-        raise StoreUnavailableError(f"The database {name} cannot be written: it is read-only")
+        raise StoreUnavailableError(
+            f"The database {name} cannot be written: it is read-only for this user"
+        )
     for pragma in (
         "synchronous = FULL",
         "fullfsync = ON",
@@ -84,24 +89,25 @@ def connect(
         f"journal_size_limit = {LOG_BYTES_MAX}",
     ):
         connection.pragma(*pragma.split(" = "))
-    # Only when this returns is it known to be ours, and may be changed.
+    # This checks that the database is ours. Nothing before it may change the file.
     prepare(SQLiteSchema(connection, name), policy)
-    connection.set_busy_handler(None)  # or its waits and those here would multiply
-    _insist(functools.partial(connection.pragma, "journal_mode", "WAL"), wait)
+    connection.set_busy_handler(None)  # `_retry_while_busy` waits instead
+    _retry_while_busy(functools.partial(connection.pragma, "journal_mode", "WAL"), wait)
     connection.set_busy_handler(wait)
-    # Whoever closes it must know that its files are still the right ones (`Watch.close`).
+    # A close must not checkpoint before `Watch.close` has checked the files.
     connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
     return connection
 
 
 def sync_log(connection: apsw.Connection) -> None:
-    """Make sure of what a crash left in the log, before anybody is told that it is stored.
+    """Write the log again and sync it, before anybody relies on what a crash left in it.
 
-    SQLite brings back what it finds whole there, also what was never synced, or what
-    failed to be: that is in the memory of a kernel which may never try it again. So it
-    is written once more, as it is, and synced.
+    SQLite accepts any complete transaction in the log, even if its sync failed or never
+    happened. Such data may exist only in the kernel's cache, and the kernel may never try to
+    write it again after a failure. Writing the same data again makes the pages dirty, and the
+    sync then covers them.
     """
-    with transaction(connection):  # so that nobody else writes
+    with transaction(connection):  # it keeps other writers out
         log = apsw.VFSFile(
             "", connection.filename_wal, [apsw.SQLITE_OPEN_WAL | apsw.SQLITE_OPEN_READWRITE, 0]
         )
@@ -114,8 +120,8 @@ def sync_log(connection: apsw.Connection) -> None:
             log.xClose()
 
 
-def _insist(act: Callable[[], object], wait: Callable[[int], bool]) -> None:
-    """Do what another process may be in the way of, and for which SQLite may ask no handler."""
+def _retry_while_busy(act: Callable[[], object], wait: Callable[[int], bool]) -> None:
+    """Retry while another process is in the way. SQLite calls no busy handler for some locks."""
     for polls in itertools.count():
         try:
             act()
@@ -127,7 +133,7 @@ def _insist(act: Callable[[], object], wait: Callable[[int], bool]) -> None:
 
 
 class SQLiteSchema:
-    """The schema of a file, whose header counts the migrations applied."""
+    """The schema of a file. The file's header holds its version."""
 
     engine = "sqlite"
 
@@ -136,7 +142,7 @@ class SQLiteSchema:
         self._connection = connection
 
     def version(self) -> int:
-        # In this order: another process may migrate between any two of these.
+        # The order matters: another process may migrate between two of these statements.
         objects = self._connection.execute("SELECT count(*) FROM sqlite_schema").get
         application_id: int = self._connection.pragma("application_id")
         version: int = self._connection.pragma("user_version")
@@ -154,10 +160,10 @@ class SQLiteSchema:
 
 @contextlib.contextmanager
 def transaction(connection: apsw.Connection) -> Iterator[None]:
-    """Commit what the block does, or undo it all.
+    """Run the block in a write transaction; roll back if it raises an exception.
 
-    apsw's own `with connection` would hold the interpreter lock, and with it the
-    event loop, while it waits for the disk or for another process.
+    apsw's own `with connection` holds the interpreter lock while it waits for the disk or for
+    another process, which would block the event loop.
     """
     connection.execute("BEGIN IMMEDIATE")
     try:
@@ -171,12 +177,17 @@ def transaction(connection: apsw.Connection) -> Iterator[None]:
 
 @contextlib.contextmanager
 def errors_as_ours(what: str) -> Iterator[None]:
-    """Raise what the storage is to blame for as StoreUnavailableError; a bug stays a bug."""
+    """Raise StoreUnavailableError for errors of the storage; let programming errors pass.
+
+    Args:
+        what: the beginning of the message.
+
+    """
     try:
         yield
     except (
         OSError,
-        msgspec.DecodeError,  # of what the file holds
+        msgspec.DecodeError,  # the file holds damaged data
         apsw.BusyError,
         apsw.CantOpenError,
         apsw.CorruptError,

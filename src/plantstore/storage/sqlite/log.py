@@ -1,9 +1,9 @@
-"""How the write-ahead log of a file of SQLite is kept short.
+"""How the write-ahead log is kept short.
 
-SQLite copies the log into the database by itself, but begins the log anew only when no
-reader uses it at that moment. With readers that overlap, it would grow without end. So
-once it is long, the writer waits for the readers that there are: while it does, nobody
-adds to the log, and new readers do without it (https://sqlite.org/wal.html).
+SQLite copies the log into the database file by itself (a checkpoint). But it restarts the log
+only when no reader uses it at that moment. If readers overlap all the time, the log would grow
+without limit. So when the log is long, the writer waits for the present readers. Meanwhile
+nobody appends to the log, and new readers do not need it (https://sqlite.org/wal.html).
 """
 
 import math
@@ -16,23 +16,25 @@ import apsw
 
 from plantstore.storage.sqlite.file import BUSY_POLL_SECONDS, LOG_BYTES_MAX, wait_for_another
 
-# Time between two looks at the size of the log, in which some mebibytes are written at most.
-LOOK_SECONDS: Final = 0.02
+# Minimum time between two checks of the size of the log. In this time, some mebibytes are
+# written at most.
+CHECK_SECONDS: Final = 0.02
 
-# How long the writer waits for the readers, which is longer than a page or a look-up takes, and
-# how long it leaves them alone when that was in vain (for an export, say): so that writers lose
-# a twentieth of their time at most.
+# How long the writer waits for readers. A page or a look-up takes less time.
 WAIT_SECONDS: Final = 0.05
+
+# How long the writer does not try again after a wait without success (because of an export, for
+# example). So it spends at most a twentieth of its time on waiting.
 PAUSE_SECONDS: Final = 1.0
 
 
 class Log:
-    """The log, for the thread that writes.
+    """The write-ahead log, for the thread that writes.
 
     Args:
-        connection: the one that writes.
-        bytes_max: of the file, past which the log is to begin anew.
-        monotonic: a clock in seconds that is never set back.
+        connection: the connection that writes.
+        bytes_max: the size of the file past which the log is restarted.
+        monotonic: a clock in seconds that never goes back.
 
     """
 
@@ -45,19 +47,19 @@ class Log:
         self._connection = connection
         self._bytes_max = bytes_max
         self._monotonic = monotonic
-        self._look_at = -math.inf
+        self._check_at = -math.inf
 
     def bound(self) -> None:
-        """Begin the log anew if it is long; call it after each commit."""
+        """Restart the log if it is long. Call this after each commit."""
         now = self._monotonic()
-        if now < self._look_at:
+        if now < self._check_at:
             return
-        self._look_at = now + LOOK_SECONDS
+        self._check_at = now + CHECK_SECONDS
         if self._is_long() and not self._checkpoint(apsw.SQLITE_CHECKPOINT_RESTART):
-            self._look_at = self._monotonic() + PAUSE_SECONDS
+            self._check_at = self._monotonic() + PAUSE_SECONDS
 
     def trim(self) -> bool:
-        """Cut a long log back to nothing; tell whether there is none left to cut."""
+        """Cut a long log to size 0. Return False if readers are in the way."""
         return not self._is_long() or self._checkpoint(apsw.SQLITE_CHECKPOINT_TRUNCATE)
 
     def _is_long(self) -> bool:
@@ -67,7 +69,10 @@ class Log:
             return False
 
     def _checkpoint(self, mode: int) -> bool:
-        """Try a checkpoint. What is in the log is durable, so its errors are nobody's."""
+        """Try a checkpoint, and return whether it succeeded.
+
+        Errors are ignored, because everything in the log is durable already.
+        """
         deadline = self._monotonic() + WAIT_SECONDS
 
         def wait(_polls: int) -> bool:

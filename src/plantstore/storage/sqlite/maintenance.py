@@ -1,45 +1,55 @@
-"""What keeps a file of SQLite trustworthy: a look at whether it is whole, and a copy of it."""
+"""How a SQLite file is checked, and how it is copied."""
 
 import contextlib
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, Final
 
 import apsw
 
+from plantstore.errors import UsageError
 from plantstore.storage.migrate import known_version, migrations
 from plantstore.storage.sqlite.file import SQLiteSchema
 from plantstore.store import Condition
 
-# Pages copied between two reports of progress: 16 MiB, a fraction of a second.
+# Pages to copy between two calls of `progress`: 16 MiB, which takes a fraction of a second.
 STEP_PAGES: Final = 4096
 
-# What SQLite keeps for itself (sqlite_sequence, say) is not of our making.
+# SQLite's own tables (sqlite_sequence, for example) are left out.
 _SELECT_SCHEMA: Final = (
     "SELECT name, sql FROM sqlite_schema WHERE name NOT LIKE 'sqlite\\_%' ESCAPE '\\'"
 )
-
 
 _SELECT_BAD_TEXT: Final = """
 SELECT min(id) FROM plants
 WHERE NOT is_text(CAST(name AS BLOB)) OR NOT is_text(CAST(tag AS BLOB))
 """
 
+# The errors of a copy that come from the file that is read, and not from the copy.
+_SOURCE_ERRORS: Final = (apsw.SQLITE_IOERR_READ, apsw.SQLITE_IOERR_SHORT_READ)
 
-def check(connection: apsw.Connection, path: str) -> Condition:
-    """Look whether pages, indexes, constraints, schema and texts are as they must be."""
+
+def check(connection: apsw.Connection, name: str) -> Condition:
+    """Check pages, indexes, constraints, schema and texts.
+
+    Args:
+        connection: to the database; it may be read-only.
+        name: of the database in messages.
+
+    """
     problems: list[str] = []
     try:
         found = connection.execute("PRAGMA integrity_check")
         problems += (line for (line,) in found if line != "ok")
     except apsw.CorruptError as error:
         problems.append(str(error))
-    version = known_version(SQLiteSchema(connection, path))
+    version = known_version(SQLiteSchema(connection, name))
     expected = _schema_after(migrations("sqlite")[:version])
     actual = dict(connection.execute(_SELECT_SCHEMA))
     problems += (
-        f"{name} is not as the schema has it"
-        for name in sorted(expected.keys() | actual.keys())
-        if expected.get(name) != actual.get(name)
+        f"{object_} differs from the schema"
+        for object_ in sorted(expected.keys() | actual.keys())
+        if expected.get(object_) != actual.get(object_)
     )
     plants, tokens = (
         _try(connection, f"SELECT count(*) FROM {table}", problems)
@@ -48,37 +58,71 @@ def check(connection: apsw.Connection, path: str) -> Condition:
     connection.create_scalar_function("is_text", _is_text, 1, deterministic=True)
     bad = _try(connection, _SELECT_BAD_TEXT, problems)
     if bad is not None:
-        problems.append(f"the plant {bad}, maybe others: its name or tag is no storable text")
+        problems.append(
+            f"the name or tag of plant {bad} is not valid UTF-8, or contains U+0000; other plants"
+            " may have the same problem"
+        )
     return Condition(version, plants or 0, tokens or 0, problems)
 
 
-def back_up(
+def copy_pages(
     source: apsw.Connection,
     copy: str,
     progress: Callable[[int, int], None],
     step_pages: int = STEP_PAGES,
 ) -> None:
-    """Copy a file while others go on writing it.
+    """Copy a database while other processes go on writing it.
 
     Args:
-        source: a connection with a snapshot. Without one, SQLite would begin again
-            at each change that another makes, and under load never come to an end.
-        copy: where the copy goes; what is there is lost.
-        progress: is told the pages copied, and the pages in all.
-        step_pages: how many pages are copied between two reports of progress.
+        source: a connection with an open snapshot. Without one, SQLite would start the copy
+            again after each change of another process, and never finish under load.
+        copy: the path of the copy. Its content is overwritten.
+        progress: is called with the number of pages copied, and the number of all pages.
+        step_pages: number of pages that are copied between two calls of `progress`.
+
+    Raises:
+        UsageError: the copy cannot be written.
 
     """
-    with (
-        contextlib.closing(apsw.Connection(copy)) as target,
-        target.backup("main", source, "main") as backup,
-    ):
-        while not backup.done:
-            backup.step(step_pages)
-            progress(backup.page_count - backup.remaining, backup.page_count)
+    try:
+        with contextlib.closing(apsw.Connection(copy)) as target:
+            backup = target.backup("main", source, "main")
+            try:
+                while not backup.done:
+                    backup.step(step_pages)
+                    progress(backup.page_count - backup.remaining, backup.page_count)
+            finally:
+                # After a failed step, this raises the error again, with its message.
+                backup.finish()
+    except apsw.FullError as error:
+        raise UsageError(
+            f"The backup cannot be written: the disk of {Path(copy).parent} is full; free some"
+            " space, or name a file on another disk"
+        ) from error
+    except (apsw.IOError, apsw.CantOpenError, apsw.ReadOnlyError) as error:
+        if getattr(error, "extendedresult", None) in _SOURCE_ERRORS:
+            raise
+        raise UsageError(
+            f"The backup cannot be written to {Path(copy).parent}: {error}; name a file in another"
+            " folder"
+        ) from error
 
 
-def _is_text(*values: Any) -> bool:  # noqa: ANN401 (bytes or None, which apsw's types do not say)
-    """Tell whether the bytes of a text, if there is one, are UTF-8 without U+0000."""
+def read_only_connection(path: str, parameter: str) -> apsw.Connection:
+    """Open a file for reading, with a parameter of SQLite's URIs (https://sqlite.org/uri.html)."""
+    return apsw.Connection(
+        f"{Path(path).absolute().as_uri()}?{parameter}",
+        flags=apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI,
+    )
+
+
+def open_immutable(path: str) -> apsw.Connection:
+    """Open a file that no process changes. SQLite locks nothing, and creates no other file."""
+    return read_only_connection(path, "immutable=1")
+
+
+def _is_text(*values: Any) -> bool:  # noqa: ANN401 (bytes or None; apsw has no such type)
+    """Tell whether a value is NULL, or UTF-8 without U+0000."""
     [value] = values
     try:
         return value is None or "\0" not in value.decode()
@@ -94,7 +138,7 @@ def _schema_after(steps: list[str]) -> dict[str, str]:
 
 
 def _try(connection: apsw.Connection, query: str, problems: list[str]) -> int | None:
-    """Return what a query finds; if the file is too broken for it, say so."""
+    """Return the result of a query, or None if the file is too damaged for it: a problem."""
     try:
         found: int | None = connection.execute(query).get
     except (apsw.CorruptError, apsw.SQLError) as error:

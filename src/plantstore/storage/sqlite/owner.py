@@ -1,14 +1,16 @@
-"""Whose database a file is, before SQLite opens it.
+"""Which program a database file belongs to. This is checked before SQLite opens the file.
 
-SQLite changes what it opens: it plays back a journal, builds the index of a log, and copies
-and deletes the log when it closes the file. The database of another program must stay as it is.
-Its first page tells whose it is (https://sqlite.org/fileformat2.html). The latest version of that
-page may be in the log, so both are read here, without a lock and without a change.
+SQLite changes files when it opens or closes them: it replays a journal, builds the index of a
+log, and checkpoints and deletes the log. The database of another program must not be changed.
+The first page of a database shows which program it belongs to
+(https://sqlite.org/fileformat2.html). The latest version of that page may be in the log. So this
+module reads the file and the log, without a lock and without changing anything.
 
-What is accepted here, SQLite opens, and `prepare` decides with its locks.
+After this check, SQLite opens the file. `prepare` checks it again, with SQLite's locks.
 """
 
 import contextlib
+import errno
 import os
 import stat
 import struct
@@ -21,10 +23,10 @@ import apsw
 from plantstore.errors import StoreUnavailableError, StoreUnreachableError
 from plantstore.storage.migrate import insist_on_known
 
-# Says whose file it is, in its header (https://sqlite.org/fileformat2.html#application_id).
+# Marks our files, in the header (https://sqlite.org/fileformat2.html#application_id).
 APPLICATION_ID: Final = int.from_bytes(b"plst")
 
-# What SQLite may open with a database. It must not wait for a pipe, nor write to a device.
+# The files that SQLite may open. They must be regular files: reading a pipe would block.
 _SUFFIXES: Final = ("", "-wal", "-shm", "-journal")
 
 _MAGIC: Final = b"SQLite format 3\0"
@@ -32,28 +34,31 @@ _JOURNAL_MAGIC: Final = bytes.fromhex("d9d505f920a163d7")
 _LEAF: Final = 13
 _WAL_MODE: Final = 2
 
-# What is read of a first page: the size of the smallest page.
+# The part of the first page that is read. This is the smallest page size of SQLite.
 _PAGE_BYTES: Final = 512
 _LOG_HEAD_BYTES: Final = 32
 _FRAME_HEAD_BYTES: Final = 24
 
 
 def insist_on_ours(path: str, name: str) -> bool:
-    """Refuse files that are not ours to open; tell whether other processes may share a log of it.
+    """Refuse the files of other programs.
 
     Args:
-        path: of the database, without symbolic links. It need not be there.
-        name: what messages call the database.
+        path: of the database, without symbolic links. The file need not exist.
+        name: of the database in messages.
+
+    Returns:
+        Whether other processes may be using the database with a write-ahead log.
 
     Raises:
-        StoreUnavailableError: it is no database, another program's, or was written by a
-            newer version.
-        StoreUnreachableError: it is lost, and its log is still there.
+        StoreUnavailableError: the file is not a database, belongs to another program, or was
+            written by a newer version.
+        StoreUnreachableError: the file is missing, but its log exists.
 
     """
     for suffix in _SUFFIXES:
         _insist_on_regular(f"{path}{suffix}", f"{name}{suffix}")
-    # The log first. Another process may copy it to the database now, and delete it.
+    # The log is opened first: another process may checkpoint and delete it at any moment.
     with _opened(f"{path}-wal") as log:
         page = _first_page(path)
         if page is None:
@@ -65,7 +70,7 @@ def insist_on_ours(path: str, name: str) -> bool:
             return not Path(path).exists()
         candidates = {_Claim.of(page), *(map(_Claim.of, _logged_pages(log)) if log else ())}
         if any(claim.refusal(name) for claim in candidates):
-            # The checksums, which take their time, tell which one counts.
+            # Only the checksums tell which version counts. They take more time.
             committed = _committed_page(log) if log else None
             refusal = _Claim.of(committed or page).refusal(name)
             if refusal and (committed or not _was_empty(f"{path}-journal")):
@@ -74,13 +79,23 @@ def insist_on_ours(path: str, name: str) -> bool:
 
 
 def insist_on_application(is_empty: bool, application_id: int, name: str) -> None:  # noqa: FBT001 (a fact about the file)
-    """Raise StoreUnavailableError if a database is another program's."""
+    """Raise StoreUnavailableError if a database belongs to another program."""
     if application_id != APPLICATION_ID and (application_id or not is_empty):
-        raise StoreUnavailableError(f"The database {name} is another program's")
+        raise StoreUnavailableError(
+            f"The database {name} is another program's; name another file with --database"
+        )
+
+
+def insist_on_existing(path: str, name: str) -> None:
+    """Raise StoreUnavailableError if there is no database file."""
+    if not Path(path).exists():
+        raise StoreUnavailableError(
+            f"No database at {name}; `plantstore migrate` creates one, and --database names another"
+        )
 
 
 class _Claim(NamedTuple):
-    """What a first page says about its database."""
+    """What a version of the first page says about its database."""
 
     is_database: bool
     is_empty: bool
@@ -89,13 +104,13 @@ class _Claim(NamedTuple):
 
     @classmethod
     def of(cls, page: bytes) -> Self:
-        """Read it from the page."""
+        """Parse a page."""
         schema, application_id = (int.from_bytes(page[at : at + 4]) for at in (60, 68))
         is_empty = page[100] == _LEAF and page[103:105] == b"\0\0"
         return cls(page.startswith(_MAGIC), is_empty, schema, application_id)
 
     def refusal(self, name: str) -> StoreUnavailableError | None:
-        """Return why the database is not ours to open, if it is not."""
+        """Return the error for a database that must not be opened, or None."""
         if not self.is_database:
             return StoreUnavailableError(
                 f"The database {name} cannot be opened: it is not a database"
@@ -109,10 +124,13 @@ class _Claim(NamedTuple):
 
 
 def _first_page(path: str) -> bytes | None:
-    """Return the first page of a database file, or None if it is empty or not there."""
+    """Return the first page of a database file, or None if the file is empty or missing."""
     with contextlib.suppress(FileNotFoundError):
         if size := Path(path).stat().st_size:
-            # Through SQLite, which closes it only when this process has no more locks on it.
+            if not os.access(path, os.R_OK, effective_ids=os.access in os.supports_effective_ids):
+                raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+            # SQLite closes a file only after this process has released its locks on it. Python
+            # would close it at once, and the locks would be lost.
             flags = [apsw.SQLITE_OPEN_MAIN_DB | apsw.SQLITE_OPEN_READONLY, 0]
             file = apsw.VFSFile("", path, flags)
             try:
@@ -123,7 +141,7 @@ def _first_page(path: str) -> bytes | None:
 
 
 def _logged_pages(log: BinaryIO) -> Iterator[bytes]:
-    """Yield the first pages in a log that may count, without a look at their checksums."""
+    """Yield all versions of the first page in a log, without checking their checksums."""
     log.seek(0)
     head = log.read(_LOG_HEAD_BYTES)
     page_bytes = int.from_bytes(head[8:12])
@@ -135,7 +153,7 @@ def _logged_pages(log: BinaryIO) -> Iterator[bytes]:
 
 
 def _committed_page(log: BinaryIO) -> bytes | None:
-    """Return the first page as the last transaction in a log has it, or None."""
+    """Return the first page as of the last committed transaction in a log, or None."""
     log.seek(0)
     head = log.read(_LOG_HEAD_BYTES)
     order = ">" if head[3:4] == b"\x83" else "<"
@@ -156,7 +174,7 @@ def _committed_page(log: BinaryIO) -> bytes | None:
 
 
 def _add(order: str, sums: tuple[int, int], data: bytes) -> tuple[int, int]:
-    """Return the checksums of a log with more data (https://sqlite.org/fileformat2.html#walcksm)."""
+    """Add data to the checksums of a log (https://sqlite.org/fileformat2.html#walcksm)."""
     first, second = sums
     for one, two in struct.iter_unpack(f"{order}II", data):
         first = (first + one + second) & 0xFFFF_FFFF
@@ -165,7 +183,7 @@ def _add(order: str, sums: tuple[int, int], data: bytes) -> tuple[int, int]:
 
 
 def _was_empty(journal: str) -> bool:
-    """Tell whether SQLite will play back a journal, and the database is empty then."""
+    """Tell whether SQLite will replay a journal that leaves the database empty."""
     with _opened(journal) as file:
         head = file.read(20) if file else b""
     return head[:8] == _JOURNAL_MAGIC and head[16:20] == b"\0\0\0\0"
@@ -173,7 +191,7 @@ def _was_empty(journal: str) -> bool:
 
 @contextlib.contextmanager
 def _opened(path: str) -> Iterator[BinaryIO | None]:
-    """Open a file, if it is there, that no process locks."""
+    """Open a file on which no process takes locks; give None if it does not exist."""
     try:
         file = Path(path).open("rb")  # noqa: SIM115 (it is closed below)
     except FileNotFoundError:
@@ -185,7 +203,7 @@ def _opened(path: str) -> Iterator[BinaryIO | None]:
 
 def _insist_on_regular(path: str, name: str) -> None:
     with contextlib.suppress(FileNotFoundError):
-        if not stat.S_ISREG(os.stat(path).st_mode):  # noqa: PTH116 (the paths here are text)
+        if not stat.S_ISREG(os.stat(path).st_mode):  # noqa: PTH116 (paths are text here)
             raise StoreUnavailableError(
                 f"The database cannot be opened: {name} is not a regular file"
             )

@@ -1,12 +1,12 @@
-"""The plants in a file of SQLite: what is asked of it, and how they cross over.
+"""The SQL statements about plants, and how plants are passed to SQLite and back.
 
-Plants cross over as JSON, in one row, however many they are: each row lets go of the
-interpreter lock and has to wait for it again. So a batch of changes is a handful of
-statements whatever its size, and a page is two: one asks for the sizes, one reads as
-many plants as fit. SQLite knows the size of a text without reading it.
+Many plants are passed as one JSON text in one row. For each row, apsw releases the interpreter
+lock and has to wait to get it back. So a batch of changes takes a few statements whatever its
+size. A page takes two statements: one reads the sizes of the plants, and one reads as many
+plants as fit. SQLite knows the size of a text without reading it.
 
-Large plants cross over in a row each. As JSON they would be copied half a dozen times,
-which takes longer than to wait for the lock.
+Large plants are passed in one row each. As JSON, they would be copied several times, which
+takes longer than the wait for the lock.
 """
 
 from collections.abc import Iterable, Sequence
@@ -18,13 +18,14 @@ import msgspec
 
 from plantstore.decision import decide, load_stored
 from plantstore.plants import ID_MIN, NewPlant
-from plantstore.store import PAGE_BYTES_MAX, Change, Outcome, Page, page_plants_max
+from plantstore.storage.paging import page_plants_max
+from plantstore.store import PAGE_BYTES_MAX, Change, Outcome, Page
 
-# From this size on a plant is large. A page holds sixteen of them at most.
+# The size from which a plant counts as large. A page holds at most sixteen of them.
 LARGE_BYTES: Final = PAGE_BYTES_MAX // 16
 
-# Arrays, since SQLite makes them, and we read them, at half the cost of objects. As bytes, here
-# and in rows: what another program has put in may be no UTF-8.
+# JSON arrays cost half as much as objects, for SQLite and for the decoder. All texts are read
+# as bytes, because another program may have stored invalid UTF-8.
 _SIZE: Final = "octet_length(name) + coalesce(octet_length(tag), 0)"
 _PLANTS: Final = "json_group_array(json_array(id, name, tag))"
 _SMALL_AND_LARGE: Final = f"""
@@ -48,7 +49,7 @@ _decode_integers = msgspec.json.Decoder(list[int]).decode
 
 
 def apply_changes(connection: apsw.Connection, changes: Sequence[Change]) -> list[Outcome]:
-    """Make changes, one after the other, in a transaction that the caller has begun."""
+    """Apply a batch of changes, in a transaction that the caller has begun."""
     ids = _to_json([change.id for change in changes])
     sizes = _decode_sizes(connection.execute(f"SELECT {_SIZES} {_WITH_IDS}", (ids,)).get)
     stored = load_stored(
@@ -57,17 +58,15 @@ def apply_changes(connection: apsw.Connection, changes: Sequence[Change]) -> lis
         lambda ids: select_by_id(connection, ids),
     )
     outcomes, difference = decide(changes, stored)
-    there = [plant for plant in difference.values() if plant is not None]
-    if there:
-        connection.execute(_UPSERT, (_to_json(there),))
-    if len(there) < len(difference):
-        gone = [id_ for id_, plant in difference.items() if plant is None]
-        connection.execute(_DELETE, (_to_json(gone),))
+    if written := difference.new + difference.changed:
+        connection.execute(_UPSERT, (_to_json(written),))
+    if difference.gone:
+        connection.execute(_DELETE, (_to_json(difference.gone),))
     return outcomes
 
 
 def select_by_id(connection: apsw.Connection, ids: Sequence[int]) -> dict[int, NewPlant]:
-    """Return those plants, by id, that are there."""
+    """Return the stored plants among these ids, by id."""
     query = f"SELECT {_SMALL_AND_LARGE} {_WITH_IDS}"
     [(small, large)] = connection.execute(query, (_to_json(ids),))
     plants = _from_json(small)
@@ -81,7 +80,7 @@ def select_page(
 ) -> Page:
     """Return the next plants in order of id, as `Store.list_plants` does."""
     limit = page_plants_max(limit, tag)
-    count = limit + 1  # one more than asked for, to know whether there is one
+    count = limit + 1  # one more than asked for, to learn whether this is the last page
     bindings = {"after": ID_MIN if after is None else after, "tag": tag, "limit": count}
     sizes = _decode_integers(connection.execute(sizes_query(after, tag), bindings).get)
     fitting = sum(total <= PAGE_BYTES_MAX for total in accumulate(sizes))
@@ -93,25 +92,25 @@ def select_page(
         plants = _from_rows(connection.execute(_select(_ROW, after, tag), bindings))
     else:
         plants = _from_json(connection.execute(page_query(after, tag), bindings).get)
-    # Others may have changed the plants since they were measured. Fewer than were asked for
-    # are the last ones all the same.
+    # Other processes may have changed the plants after the sizes were read. Even so, the page is
+    # the last one if it holds fewer plants than requested.
     return Page(plants[:limit], is_last=len(plants) < count)
 
 
 def sizes_query(after: int | None, tag: str | None) -> str:
-    """Return the SQL for the size of each plant of a page, which reads none of their texts."""
+    """Return the SQL for the sizes of the plants of a page. It does not read their texts."""
     sizes = _select(f"{_SIZE} AS size", after, tag)
     return f"SELECT json_group_array(size) FROM ({sizes})"
 
 
 def page_query(after: int | None, tag: str | None) -> str:
-    """Return the SQL of a page."""
+    """Return the SQL for the plants of a page."""
     plants = _select("id, name, tag", after, tag)
     return f"SELECT CAST({_PLANTS} AS BLOB) FROM ({plants})"
 
 
 def _select(columns: str, after: int | None, tag: str | None) -> str:
-    """Return the SQL of columns of a page, which the key or the index of tags serves."""
+    """Return the SQL for some columns of a page. The key or the index of tags finds the rows."""
     where = "id >= :after" if after is None else "id > :after"
     if tag is not None:
         where = f"tag = :tag AND {where}"
@@ -126,7 +125,7 @@ def _from_json(rows: bytes) -> list[NewPlant]:
     try:
         found = _decode_rows(rows)
     except UnicodeDecodeError:
-        # A bad byte shows as U+FFFD; a check finds it. It must not hide its neighbours.
+        # An invalid byte becomes U+FFFD, so that the other plants can be read. A check finds it.
         found = _decode_rows(rows.decode(errors="replace"))
     return [NewPlant(*row) for row in found]
 

@@ -1,13 +1,14 @@
-"""Which processes use a database, and whether they use the files that its path leads to now.
+"""Whether all processes that use a database have the same files open.
 
-A process that has a database open in WAL mode holds two shared locks as long as it does: one on
-the database, and one on byte 128 of the -shm file (https://sqlite.org/walformat.html#walidxlocks).
-If a file was deleted or replaced since, the lock is on a file that nobody finds any more: SQLite
-in a new process would begin with another -shm file, and the two processes would overwrite each
-other's changes. `/proc/locks` shows the locks of all processes. To open a file just to ask for
-its locks is not possible: closing it would drop the locks of this process.
+While a process has a database open in WAL mode, it holds two shared locks: one on the database,
+and one on byte 128 of the -shm file (https://sqlite.org/walformat.html#walidxlocks). If a file
+was deleted or replaced since, the process still holds its lock on the old file. A new process
+would then create another -shm file, and the two processes would overwrite each other's changes.
 
-Where `/proc/locks` cannot be read, or names other devices than `stat` does (as on btrfs), no
+`/proc/locks` shows the locks of all processes. Opening a file to query its locks is not
+possible: closing it would drop the locks of this process.
+
+If `/proc/locks` cannot be read, or shows other device numbers than `stat` (as on btrfs), no
 process is found, and no database is refused.
 """
 
@@ -18,26 +19,26 @@ from typing import Final
 
 from plantstore.errors import StoreUnreachableError
 
-# A byte of the range that is locked while the database is in use (SHARED_FIRST in SQLite).
+# A byte that is locked while the database is in use (SHARED_FIRST in SQLite).
 _DATABASE_BYTE: Final = 0x4000_0002
-# The byte that is locked while the -shm file is in use (UNIX_SHM_DMS in SQLite).
+# A byte that is locked while the -shm file is in use (UNIX_SHM_DMS in SQLite).
 _INDEX_BYTE: Final = 128
 
-# A process that just opens or closes the database has only some of its files for a moment.
-# The wait for it is bounded: about a second in all.
+# While a process opens or closes the database, it has only some of the files open. This is how
+# often and how long to wait for it: about a second in all.
 POLL_SECONDS: Final = 0.01
 POLLS_MAX: Final = 100
 
 
 def insist_on_shared_files(path: str, name: str) -> None:
-    """Wait until all other processes that use a database use the files that its path leads to.
+    """Wait until all other processes that use a database have the files at its path open.
 
     Args:
         path: of the database, without symbolic links.
-        name: what messages call the database.
+        name: of the database in messages.
 
     Raises:
-        StoreUnreachableError: one still uses another file; it is named.
+        StoreUnreachableError: a process uses a different file. The message names both.
 
     """
     polls = 0
@@ -56,7 +57,7 @@ def _in_use(name: str, pid: int, suffix: str) -> StoreUnreachableError:
 
 
 def _find_stray(path: str) -> tuple[int, str] | None:
-    """Return a process with another file than the path leads to, and which file that is."""
+    """Return a process that uses a different file, and the suffix of that file."""
     users = _holders(path, _DATABASE_BYTE)
     sharers = _holders(f"{path}-shm", _INDEX_BYTE)
     for pid in sorted(sharers - users):
@@ -71,7 +72,7 @@ def _find_stray(path: str) -> tuple[int, str] | None:
 
 
 def _holders(path: str, byte: int) -> set[int]:
-    """Return the other processes that hold a lock on a byte of a file."""
+    """Return the ids of the other processes that hold a lock on a byte of a file."""
     file = _stat(path)
     if file is None:
         return set()
@@ -90,10 +91,10 @@ def _holders(path: str, byte: int) -> set[int]:
 
 
 def _may_have_open(pid: int, file: os.stat_result) -> bool:
-    """Tell whether a process has a file open; if that is hidden from us, it may have."""
+    """Tell whether a process has a file open; True if its open files cannot be read."""
     folder = f"/proc/{pid}/fd"
     try:
-        for number in os.listdir(folder):  # noqa: PTH208 (the paths here are text)
+        for number in os.listdir(folder):  # noqa: PTH208 (paths are text here)
             found = _stat(f"{folder}/{number}")
             if found and os.path.samestat(found, file):
                 return True
@@ -104,6 +105,6 @@ def _may_have_open(pid: int, file: os.stat_result) -> bool:
 
 def _stat(path: str) -> os.stat_result | None:
     try:
-        return os.stat(path)  # noqa: PTH116 (the paths here are text)
+        return os.stat(path)  # noqa: PTH116 (paths are text here)
     except FileNotFoundError:
         return None

@@ -1,22 +1,24 @@
-"""Whether the files of an open database are still the ones that its path leads to, and whole.
+"""Whether the files of an open database are intact, and still at the database's path.
 
-SQLite keeps its files open and does not notice when one is deleted, moved, replaced or truncated.
-It would go on to commit to files that nobody finds any more, or that another process, which has
-opened the new ones, overwrites. So each change is made between two looks at the files. The one
-before keeps us from writing to a log that another process may use with another -shm file. The
-one after tells whether the change is where the next start will find it. Each call of the system
-lets go of the interpreter lock, and waits for the event loop to get it again. So while changes
-follow each other, a look is no more than a glance at the folder and at the head of the log,
-unless these have changed.
+SQLite keeps its files open, and does not notice when one of them is deleted, moved, replaced or
+truncated. It would go on to commit to files that nobody can find any more. Or another process
+opens the new files, and overwrites these commits. So the files are checked before and after
+each change. The check before a change prevents writes to a log that another process may use
+with a different -shm file. The check after it makes sure that the next start will find the
+change.
 
-A database whose files are not ours any more is not checkpointed, not even when it is closed:
-frames of one log would go into the database of another, and SQLite deletes the log by its name.
-There is one exception. If only the log has no name any more, this process has it still open, and
-a checkpoint saves what is in it.
+A full check makes several system calls. Each of them releases the interpreter lock and has to
+wait for the event loop to get it back. So a short check is enough while changes follow each
+other: it reads only the modification time of the folder and the header of the log. A full check
+follows if one of them has changed.
+
+If the files are wrong, no checkpoint is made, not even when the database is closed. A checkpoint
+could copy frames of one log into another database, and SQLite deletes the log by its name. There
+is one exception: if only the log was deleted, this process still has it open, and a checkpoint
+saves its content.
 """
 
 import contextlib
-import itertools
 import math
 import os
 import time
@@ -27,19 +29,12 @@ from typing import Final, NamedTuple
 import apsw
 
 from plantstore.errors import StoreUnavailableError, StoreUnreachableError
+from plantstore.storage.sqlite.log_frames import LogFrames
 
-# The log begins with a header, and each page in it is a frame (https://sqlite.org/walformat.html).
-_LOG_HEAD_BYTES: Final = 32
-_FRAME_HEAD_BYTES: Final = 24
-_LOG_MAGIC: Final = b"\x37\x7f\x06"
-
-# A log that seems damaged is looked at so often, since another process may just begin it anew.
-_LOOKS_MAX: Final = 10
-
-# For so long after a look, a glance is enough.
+# How long after a full check a short check is enough.
 FRESH_SECONDS: Final = 0.1
 
-# Times of files are those of the kernel's tick, which is ten milliseconds at most.
+# File times have the resolution of the kernel's tick, which is ten milliseconds at most.
 _TICK_NANOSECONDS: Final = 20_000_000
 
 _SUFFIXES: Final = ("", "-wal", "-shm")
@@ -50,11 +45,11 @@ class _State(NamedTuple):
 
     problem: str
     is_log_lost: bool = False
-    """Only the log has no name any more."""
+    """The log was deleted or moved, and the other files are right."""
 
 
 class _Mark(NamedTuple):
-    """What changes of a folder when a name in it is made, deleted or moved."""
+    """The part of a folder's state that changes when a file in it is made, deleted or moved."""
 
     device: int
     inode: int
@@ -62,18 +57,19 @@ class _Mark(NamedTuple):
 
 
 class Watch:
-    """Knows the files of a database that is open, by device and inode.
+    """Knows the files of an open database by device and inode.
 
-    Its methods may be called by any thread, each with a connection that the thread may use.
+    Any thread may call the methods, with a connection that the thread may use.
 
     Args:
         path: of the database, without symbolic links.
-        connection: one that has it open.
-        wait: is told how often the log was busy; waits, and tells whether to look again.
-        monotonic: a clock in seconds that is never set back.
+        connection: a connection that has the files open.
+        wait: is called with the number of times that the log was busy. It waits, and returns
+            whether to try again.
+        monotonic: a clock in seconds that never goes back.
 
     Raises:
-        FileNotFoundError: one of the files is not there.
+        FileNotFoundError: one of the files does not exist.
 
     """
 
@@ -89,66 +85,68 @@ class Watch:
         self._monotonic = monotonic
         self._folder = str(Path(path).parent)
         self._known: tuple[_Mark, bytes] | None = None
-        self._looked_at = -math.inf
-        self._page_bytes: int = connection.pragma("page_size")
-        self._log = os.open(f"{path}-wal", os.O_RDONLY | os.O_CLOEXEC)  # nobody locks the log
+        self._checked_at = -math.inf
+        self._log = LogFrames(f"{path}-wal", connection.pragma("page_size"), wait)
         try:
-            found = self._look()
+            found = self._stat()
         except FileNotFoundError:
-            os.close(self._log)
+            self._log.close()
             raise
         self._files = [(file.st_dev, file.st_ino) for file in found]
         self._database_bytes, _, self._index_bytes = (file.st_size for file in found)
 
     @contextlib.contextmanager
     def over(self, connection: apsw.Connection) -> Iterator[None]:
-        """Look at the files before and after a transaction of the block.
+        """Check the files before and after the transaction in the block.
 
         Raises:
-            StoreUnreachableError: they were not right before. The block was not run.
-            StoreUnavailableError: they are not right after it.
+            StoreUnreachableError: the files were wrong before. The block was not run.
+            StoreUnavailableError: the files are wrong after the block.
 
         """
-        if self._monotonic() - self._looked_at > FRESH_SECONDS or not self._is_unchanged():
+        if self._monotonic() - self._checked_at > FRESH_SECONDS or not self._is_unchanged():
             self.insist(connection, StoreUnreachableError)
         yield
         if not self._is_unchanged():
             self.insist(connection, StoreUnavailableError)
 
     def _is_unchanged(self) -> bool:
-        """Tell whether the folder and the head of the log are as when all was right, at a glance.
+        """Do the short check: compare the folder and the header of the log with the known state.
 
-        A file that is deleted, moved or replaced changes its folder, and one that is truncated
-        to nothing loses its head.
+        The folder changes when a file in it is deleted, moved or replaced. A log that is
+        truncated to size 0 loses its header.
         """
-        return self._known == (_mark(self._folder), os.pread(self._log, _LOG_HEAD_BYTES, 0))
+        return self._known == (_mark(self._folder), self._log.header())
 
     def insist(
         self,
         connection: apsw.Connection,
         error: type[StoreUnavailableError] = StoreUnavailableError,
     ) -> None:
-        """Raise an error if the files are not right; the connection must be in no transaction."""
+        """Do the full check, and raise an error if the files are wrong.
+
+        The connection must not be in a transaction.
+        """
         now, mark = time.time_ns(), _mark(self._folder)
-        head = os.pread(self._log, _LOG_HEAD_BYTES, 0)
+        header = self._log.header()
         state = self._state(connection)
         if state is None:
-            self._looked_at = self._monotonic()
-            # A folder that was changed just now may change once more in the same tick of its clock.
-            self._known = (mark, head) if now - mark.changed_at > _TICK_NANOSECONDS else None
+            self._checked_at = self._monotonic()
+            # A folder that has just changed may change again without getting a later time.
+            self._known = (mark, header) if now - mark.changed_at > _TICK_NANOSECONDS else None
             return
         if state.is_log_lost:
-            with contextlib.suppress(apsw.Error):  # what is wrong is said below
+            with contextlib.suppress(apsw.Error):  # the error below says what is wrong
                 connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
         raise error(state.problem)
 
     def insist_on_names(self) -> None:
-        """Raise StoreUnavailableError if another connection would open other files."""
+        """Raise StoreUnavailableError if a new connection would open other files."""
         if state := self._lost():
             raise StoreUnavailableError(state.problem)
 
     def close(self, connections: Sequence[apsw.Connection]) -> None:
-        """Close connections, with a checkpoint only if the files are right."""
+        """Close the connections. Checkpoint only if the files are right."""
         try:
             state = self._state(connections[0])
             is_right = state is None or state.is_log_lost
@@ -158,14 +156,14 @@ class Watch:
             connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, int(not is_right))
         for connection in connections:
             connection.close()
-        os.close(self._log)
+        self._log.close()
 
-    def _look(self) -> list[os.stat_result]:
-        return [os.stat(path) for path in self._paths]  # noqa: PTH116 (it takes half the time)
+    def _stat(self) -> list[os.stat_result]:
+        return [os.stat(path) for path in self._paths]  # noqa: PTH116 (twice as fast as Path)
 
     def _state(self, connection: apsw.Connection) -> _State | None:
         try:
-            found = self._look()
+            found = self._stat()
         except FileNotFoundError:
             return self._lost()
         if [(file.st_dev, file.st_ino) for file in found] != self._files:
@@ -176,15 +174,15 @@ class Watch:
     def _damaged(
         self, connection: apsw.Connection, database_bytes: int, log_bytes: int, index_bytes: int
     ) -> str | None:
-        """Return what to call a file that was truncated or overwritten."""
+        """Return the name of a file that was truncated or overwritten."""
         if database_bytes == 0:
             return "database"
-        if index_bytes < self._index_bytes:  # before SQLite touches its memory
+        if index_bytes < self._index_bytes:  # checked before SQLite touches the mapped memory
             return "-shm"
         self._index_bytes = index_bytes
-        if not self._is_log_whole(connection, log_bytes):
+        if not self._log.are_complete(connection, log_bytes):
             return "-wal"
-        if database_bytes < self._database_bytes and not self._is_all_there(
+        if database_bytes < self._database_bytes and not self._log.may_explain(
             connection, database_bytes
         ):
             return "database"
@@ -192,67 +190,25 @@ class Watch:
         return None
 
     def _lost(self) -> _State | None:
-        """Return what is wrong with the names of the files."""
-        names = [_identity(path) for path in self._paths]
-        pairs = zip(_SUFFIXES, names, self._files, strict=True)
-        lost = [suffix for suffix, name, known in pairs if name != known]
+        """Return which file is no longer at its path."""
+        found = [_identity(path) for path in self._paths]
+        pairs = zip(_SUFFIXES, found, self._files, strict=True)
+        lost = [suffix for suffix, file, known in pairs if file != known]
         if not lost:
             return None
-        database, log, index = names
+        database, log, index = found
         is_log_lost = database == self._files[0] and log is None and index in (None, self._files[2])
         return _State(_moved(lost[0]), is_log_lost=is_log_lost)
 
-    def _is_log_whole(self, connection: apsw.Connection, log_bytes: int) -> bool:
-        """Tell whether the log holds all frames that count, and their header.
-
-        Another process may begin the log anew between two of these steps, so they are repeated.
-        """
-        looks = 0
-        for polls in itertools.count():
-            try:
-                frames = self._count_frames(connection)
-            except apsw.BusyError:
-                if not self._wait(polls):
-                    raise
-                continue
-            if frames == 0 or self._holds(frames, log_bytes):
-                return True
-            looks += 1
-            if looks == _LOOKS_MAX:
-                return False
-            self._wait(polls)
-            log_bytes = os.fstat(self._log).st_size
-        raise AssertionError  # pragma: no cover (the count has no end)
-
-    def _count_frames(self, connection: apsw.Connection) -> int:
-        return connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_NOOP)[0]
-
-    def _holds(self, frames: int, log_bytes: int) -> bool:
-        """Tell whether the last of so many frames is there, and has the salts of the header."""
-        frame_bytes = _FRAME_HEAD_BYTES + self._page_bytes
-        if log_bytes < _LOG_HEAD_BYTES + frames * frame_bytes:
-            return False
-        head = os.pread(self._log, _LOG_HEAD_BYTES, 0)
-        last = os.pread(self._log, 16, _LOG_HEAD_BYTES + (frames - 1) * frame_bytes)
-        return head[:3] == _LOG_MAGIC and head[16:24] == last[8:]
-
-    def _is_all_there(self, connection: apsw.Connection, database_bytes: int) -> bool:
-        """Tell whether a file that became smaller may hold all that is not in the log.
-
-        A VACUUM of another program makes it smaller, and a truncation does.
-        """
-        missing: int = connection.pragma("page_count") - database_bytes // self._page_bytes
-        return missing <= self._count_frames(connection)
-
 
 def _mark(folder: str) -> _Mark:
-    found = os.stat(folder)  # noqa: PTH116 (it takes half the time)
+    found = os.stat(folder)  # noqa: PTH116 (twice as fast as Path)
     return _Mark(found.st_dev, found.st_ino, found.st_mtime_ns)
 
 
 def _identity(path: str) -> tuple[int, int] | None:
     try:
-        file = os.stat(path)  # noqa: PTH116 (the paths here are text)
+        file = os.stat(path)  # noqa: PTH116 (paths are text here)
     except FileNotFoundError:
         return None
     return file.st_dev, file.st_ino

@@ -1,4 +1,4 @@
--- What was applied, each with its record in one transaction.
+-- The migrations that were applied. Each record is committed together with its migration.
 CREATE TABLE plantstore_migrations (
     version BIGINT PRIMARY KEY,
     applied_at TIMESTAMPTZ NOT NULL DEFAULT now()
@@ -10,7 +10,7 @@ CREATE TABLE plants (
     tag TEXT
 );
 
--- Times are whole seconds since 1970, UTC; scopes are parted by spaces (RFC 6749 §3.3).
+-- Times are whole seconds since 1970, UTC. Scopes are separated by spaces (RFC 6749 §3.3).
 CREATE TABLE tokens (
     name TEXT PRIMARY KEY,
     digest BYTEA NOT NULL UNIQUE,

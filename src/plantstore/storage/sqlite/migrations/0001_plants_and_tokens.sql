@@ -1,11 +1,11 @@
--- The id is the row's own key, so a plant is one entry in one B-tree.
+-- The id is the rowid, so each plant is one entry in one B-tree.
 CREATE TABLE plants (
     id INTEGER PRIMARY KEY,
     name TEXT NOT NULL,
     tag TEXT
 ) STRICT;
 
--- Times are whole seconds since 1970, UTC; scopes are parted by spaces (RFC 6749 §3.3).
+-- Times are whole seconds since 1970, UTC. Scopes are separated by spaces (RFC 6749 §3.3).
 CREATE TABLE tokens (
     name TEXT PRIMARY KEY,
     digest BLOB NOT NULL UNIQUE,

@@ -45,6 +45,13 @@ def test_a_database_of_the_first_schema_is_brought_up_to_date_and_keeps_its_plan
         assert store.check() == Condition(len(migrations("sqlite")), 2, 0, [])
 
 
+def test_update_migrates_an_older_database(path: Path) -> None:
+    make_file_of_first_schema(path)
+
+    with contextlib.closing(SQLiteStore(str(path), SchemaPolicy.UPDATE)) as store:
+        assert store.check() == Condition(2, 2, 0, [])
+
+
 def test_a_check_finds_what_does_not_belong_and_what_is_missing(path: Path) -> None:
     with contextlib.closing(SQLiteStore(str(path))) as store:
         store.apply_changes([PLANT])
@@ -53,8 +60,8 @@ def test_a_check_finds_what_does_not_belong_and_what_is_missing(path: Path) -> N
         connection.close()
 
         assert store.check().problems == [
-            "plants_by_tag is not as the schema has it",
-            "songs is not as the schema has it",
+            "plants_by_tag differs from the schema",
+            "songs differs from the schema",
         ]
 
 

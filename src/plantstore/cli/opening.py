@@ -1,0 +1,24 @@
+"""How commands open a store."""
+
+import contextlib
+from collections.abc import Iterator
+
+import typer
+
+from plantstore.observe import DatabaseCreated, Event
+from plantstore.storage import open_store
+from plantstore.storage.migrate import SchemaPolicy
+from plantstore.store import Store
+
+
+@contextlib.contextmanager
+def opened_store(database: str, policy: SchemaPolicy, *, standbys_min: int = 0) -> Iterator[Store]:
+    """Open a store for the block. If this creates its file, name the file on stderr."""
+    store = open_store(database, policy, standbys_min=standbys_min, observe=_report_creation)
+    with contextlib.closing(store):
+        yield store
+
+
+def _report_creation(event: Event) -> None:
+    if isinstance(event, DatabaseCreated):
+        typer.echo(f"Created the database {event.file}", err=True)

@@ -1,0 +1,43 @@
+"""How a failed batch is split, so that a fault of one request does not affect the others."""
+
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+from plantstore.errors import BatchRefusedError, RequestError
+
+RequestT = TypeVar("RequestT")
+ResultT = TypeVar("ResultT")
+ErrorT = TypeVar("ErrorT")
+
+
+def run_by_halves(
+    run: Callable[[Sequence[RequestT]], Sequence[ResultT]],
+    requests: Sequence[RequestT],
+    explain: Callable[[Exception, int], ErrorT],
+) -> list[ResultT | ErrorT]:
+    """Run requests in one call. If a single request may be at fault, retry each half.
+
+    Args:
+        run: returns a result for each request.
+        requests: what to run.
+        explain: is called with the error of a call that is not retried, and with the number of
+            its requests. It returns the result of each of them, or raises.
+
+    Returns:
+        A result for each request.
+
+    """
+    try:
+        return [*run(requests)]
+    except Exception as error:  # noqa: BLE001 (`explain` decides)
+        if len(requests) > 1 and _may_lie_in_one(error):
+            half = len(requests) // 2
+            return [
+                *run_by_halves(run, requests[:half], explain),
+                *run_by_halves(run, requests[half:], explain),
+            ]
+        return [explain(error, len(requests))] * len(requests)
+
+
+def _may_lie_in_one(error: Exception) -> bool:
+    return isinstance(error, BatchRefusedError) or not isinstance(error, RequestError | MemoryError)

@@ -1,0 +1,96 @@
+"""What is known about the servers of a URL, and which of them may be used. No I/O, no locks.
+
+A cluster manager promotes a standby when the primary fails. The old primary may keep running.
+It still says that it accepts writes, and cannot know that it is outdated. The timeline of the
+log shows it: each promotion increments the timeline
+(https://www.postgresql.org/docs/current/continuous-archiving.html).
+"""
+
+import math
+from collections.abc import Sequence
+
+from plantstore.storage.postgres.server_state import ServerState
+from plantstore.storage.postgres.url import Server
+
+
+class Cluster:
+    """The servers of a URL. All times are in seconds, by a clock that never goes back.
+
+    Args:
+        servers: in the order of the URL.
+
+    Attributes:
+        states: the states of the servers that answered the last check.
+        reasons: why the others did not answer.
+
+    """
+
+    def __init__(self, servers: Sequence[Server]) -> None:
+        self.states: dict[Server, ServerState] = {}
+        self.reasons: dict[Server, str] = {}
+        self._servers = servers
+        self._failed_at: dict[Server, float] = {}
+        self._lost_at: dict[Server, float] = {}
+        self._system: int | None = None
+        self._timeline = 0
+        self._promoted_at = -math.inf
+
+    def adopt(self, state: ServerState) -> None:
+        """Make the cluster of this server the one to use, if none is known yet."""
+        if self._system is None:
+            self._system = state.system
+
+    def learn(self, state: ServerState, now: float) -> bool:
+        """Take note of a server's timeline; tell whether it is newer than all before."""
+        is_ours = state.system in (None, self._system)
+        if not (is_ours and state.is_primary and state.timeline > self._timeline):
+            return False
+        if self._timeline:
+            self._promoted_at = now
+        self._timeline = state.timeline
+        return True
+
+    def seconds_since_promotion(self, now: float) -> float:
+        """Return how long ago a newer timeline was found; infinity if only one was seen."""
+        return now - self._promoted_at
+
+    def primaries(self) -> list[Server]:
+        """Return the servers that accept writes and are not outdated.
+
+        They are in the order of the URL, but servers that failed come last.
+        """
+        found = [
+            server
+            for server in self._servers
+            if server in self.states
+            and self.states[server].is_primary
+            and self.fault_of(self.states[server]) is None
+        ]
+        return sorted(found, key=lambda server: self._failed_at.get(server, -math.inf))
+
+    def fault_of(self, state: ServerState) -> str | None:
+        """Return why a primary must not be used, or None."""
+        if None not in (self._system, state.system) and state.system != self._system:
+            return "belongs to another cluster"
+        if state.timeline < self._timeline:
+            return "is an outdated primary"
+        return None
+
+    def explain(self) -> str:
+        """Return why there is no primary."""
+        return "; ".join(
+            self.reasons.get(server, f"{server.name}: is no primary now")
+            for server in self._servers
+        )
+
+    def fail(self, server: Server, now: float) -> None:
+        """Take note that no connection to a server could be opened."""
+        self._failed_at[server] = now
+
+    def lose(self, server: Server, now: float) -> None:
+        """Take note that a connection to a server broke."""
+        self._lost_at[server] = self._failed_at[server] = now
+
+    def is_lost_since(self, server: Server, then: float) -> bool:
+        """Tell whether a connection to the server broke at that time or later."""
+        return self._lost_at.get(server, -math.inf) >= then

@@ -1,0 +1,56 @@
+"""What export, check and backup do with a SQLite file: each of them reads one snapshot."""
+
+import contextlib
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Generator
+from contextlib import AbstractContextManager
+
+import apsw
+
+from plantstore.errors import StoreUnavailableError
+from plantstore.plants import NewPlant
+from plantstore.storage.paging import SCAN_PLANTS_MAX, scan
+from plantstore.storage.sqlite.file import errors_as_ours
+from plantstore.storage.sqlite.maintenance import STEP_PAGES, check, copy_pages, open_immutable
+from plantstore.storage.sqlite.plants import select_page
+from plantstore.store import Condition
+
+CANNOT_READ = "The database cannot be read"
+
+
+class Snapshots(ABC):
+    """Implements the reads of `plantstore.store.Maintenance` for a SQLite file."""
+
+    name: str
+    """The name of the database in messages."""
+
+    @abstractmethod
+    def _snapshot(self) -> AbstractContextManager[apsw.Connection]:
+        """Open a connection for the block. The database does not change for it."""
+
+    def scan_plants(self) -> Generator[list[NewPlant], None, None]:
+        with errors_as_ours(CANNOT_READ), self._snapshot() as connection:
+            yield from scan(lambda after: select_page(connection, after, SCAN_PLANTS_MAX, None))
+
+    def count_plants(self) -> int:
+        with errors_as_ours(CANNOT_READ), self._snapshot() as connection:
+            count: int = connection.execute("SELECT count(*) FROM plants").get
+            return count
+
+    def check(self) -> Condition:
+        with errors_as_ours(CANNOT_READ), self._snapshot() as connection:
+            return check(connection, self.name)
+
+    def back_up(
+        self, path: str, progress: Callable[[int, int], None], *, step_pages: int = STEP_PAGES
+    ) -> Condition:
+        with errors_as_ours("The database cannot be backed up"):
+            with self._snapshot() as connection:
+                copy_pages(connection, path, progress, step_pages)
+            with contextlib.closing(open_immutable(path)) as copy:
+                found = check(copy, path)
+        if found.problems:
+            raise StoreUnavailableError(
+                f"The copy is not whole: {'; '.join(found.problems)}; run `plantstore check`"
+            )
+        return found

@@ -61,7 +61,7 @@ def test_a_service_that_may_not_migrate_asks_for_the_command_that_does(
     for command in ("serve", "token create a", "token list"):
         refused = run(tmp_path, *command.split(), env=env)
         assert refused.returncode == 1
-        assert "is empty; run plantstore migrate" in refused.stderr
+        assert "is empty; run `plantstore migrate`" in refused.stderr
         assert "secret" not in refused.stderr
     migrated = run(tmp_path, "migrate", env=env)
     assert (migrated.returncode, migrated.stderr) == (0, "")

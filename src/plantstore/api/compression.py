@@ -4,7 +4,7 @@ What never changes is compressed once. What is made for a request is compressed 
 of its own, at the fastest level: a page of a thousand plants takes about a millisecond. So the
 event loop does not wait for it, and it takes one core at most.
 
-Nothing that is compressed here holds a secret (docs/decisions/0050): the size of a compressed
+Nothing that is compressed here holds a secret (docs/decisions/0048): the size of a compressed
 answer tells something of its content to those who see it pass.
 """
 

@@ -54,16 +54,19 @@ class _Cycle(RequestResponseCycle):
 
     async def send(self, message: Any) -> None:  # noqa: ANN401 (uvicorn's)
         """Write a part of the answer, as uvicorn does."""
-        if self.response_started:
-            await super().send(message)
-            return
-        if self.flow.write_paused and not self.disconnected:
-            await self.flow.drain()
-        if not self.disconnected:
-            await self._begin(message)
+        if not self.response_started:
+            if self.flow.write_paused and not self.disconnected:
+                await self.flow.drain()
+            if self.disconnected or self._write_head(message):
+                return
+        await super().send(message)
 
-    async def _begin(self, message: Any) -> None:  # noqa: ANN401 (uvicorn's)
-        fields = [*self.default_headers, *message["headers"], NO_SNIFF]
+    def _write_head(self, message: Any) -> bool:  # noqa: ANN401 (uvicorn's)
+        """Add our fields to a head; write it if it has a length, and return whether it has.
+
+        The others have no body, or come in chunks. uvicorn writes those.
+        """
+        fields = [*message["headers"], NO_SNIFF]
         length = None
         is_kept = False
         for name, value in message["headers"]:
@@ -73,17 +76,18 @@ class _Cycle(RequestResponseCycle):
                 is_kept = True
         if not is_kept:
             fields.append(NO_STORE)
-        if length is None:  # or the answer comes in chunks, or has no body
-            await super().send(message | {"headers": fields[len(self.default_headers) :]})
-            return
+        if length is None:
+            message["headers"] = fields
+            return False
         if not self.keep_alive:
             fields.append(_CLOSE)
-        head = _render_head(message["status"], fields)
+        head = _render_head(message["status"], [*self.default_headers, *fields])
         self.response_started = True
         self.waiting_for_100_continue = False
         self.expected_content_length = length
         self.chunked_encoding = False
         self.transport.write(head)
+        return True
 
     async def send_500_response(self) -> None:
         """Answer for an application that raised before it answered."""
@@ -240,7 +244,7 @@ def _render_head(status: int, fields: Fields) -> bytes:
         RuntimeError: a field has a line end in it.
 
     """
-    head = b"".join([b"%b: %b\r\n" % field for field in fields])
-    if not head.count(b"\r") == head.count(b"\n") == len(fields):
+    head = b"\r\n".join(map(b": ".join, fields))
+    if not head.count(b"\r") == head.count(b"\n") == len(fields) - 1:
         raise RuntimeError("A field of the answer has a line end in it")
-    return b"%b%b\r\n" % (STATUS_LINE[status], head)
+    return b"%b%b\r\n\r\n" % (STATUS_LINE[status], head)

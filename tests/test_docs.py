@@ -147,7 +147,7 @@ def test_every_page_that_is_made_from_the_code_is_as_the_code_has_it(path: Path)
 def test_the_help_of_serve_names_every_setting_and_no_other(tmp_path: Path) -> None:
     said = run(tmp_path, "serve", "--help", env=os.environ | {"COLUMNS": "200"}).stdout
 
-    named = re.findall(r"^│ --([a-z-]+)", said, re.MULTILINE)
+    named = re.findall(r"^  (?:-h, )?--([a-z-]+)", said, re.MULTILINE)
     settings = [field.name.replace("_", "-") for field in fields(Settings)]
     assert named == [*settings, "help"]
 

@@ -24,11 +24,13 @@ INTERFACE = json.loads((ROOT / "src/plantstore/web/openapi.json").read_text("utf
 NOTE = "<!-- Made by `python tools/documents.py`, and held to the code by a test. -->"
 
 ABOUT_THE_COMMAND_LINE = """
-Each command takes its options from the command line, or from the variable that is named here, or
-has its default, in that order. [Settings](settings.md) has the reasons.
+An option takes precedence over its environment variable, and the variable over the default.
+[Settings](settings.md) has the reasons for the defaults. `-h` or `--help` after any command
+describes it; `plantstore --install-completion` completes commands and options in your shell.
 
-The status is 0; 1 for an error, which is one line on stderr; 2 for bad usage. It is 1 too where
-`check` finds something wrong, and where `import` refuses a row.
+The exit status is 0 for success and 2 for wrong usage: an unknown option, or a setting that
+cannot work. It is 1 for any other error, if `check` finds errors, and if `import` rejects a row.
+An error is one line on stderr. `NO_COLOR=1` or `TERM=dumb` switches colors off.
 """
 
 ABOUT_THE_API = """

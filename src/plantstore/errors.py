@@ -1,7 +1,7 @@
-"""What can go wrong, each with a number that clients may rely on.
+"""The errors of this project, and the error numbers that clients rely on.
 
-A number, once given, keeps its meaning for ever; docs/errors.md lists them all.
-Which HTTP status answers which number is for `plantstore.api.errors` to say.
+A number never changes its meaning; docs/errors.md lists all of them. The HTTP status
+of each number is in `plantstore.api.errors`.
 """
 
 from enum import IntEnum
@@ -12,20 +12,20 @@ from plantstore.tokens import redact
 class ErrorCode(IntEnum):
     """The `error` member of an Error record: an int32 that never changes its meaning."""
 
-    # The record: 1xxx.
+    # 1xxx: the plant.
     NOT_JSON = 1001
     INVALID_PLANT = 1002
     UNSTORABLE_TEXT = 1003
     ID_TAKEN = 1004
     NO_SUCH_PLANT = 1005
 
-    # The token: 2xxx.
+    # 2xxx: the token.
     TOKEN_MISSING = 2001
     TOKEN_INVALID = 2002
     SCOPE_MISSING = 2003
     RATE_EXCEEDED = 2004
 
-    # The request, as HTTP sees it: 3xxx.
+    # 3xxx: the HTTP request.
     BAD_REQUEST = 3001
     NOT_FOUND = 3002
     METHOD_NOT_ALLOWED = 3003
@@ -36,7 +36,7 @@ class ErrorCode(IntEnum):
     HEAD_TOO_LARGE = 3008
     NOT_IMPLEMENTED = 3009
 
-    # The service: 5xxx.
+    # 5xxx: the service.
     INTERNAL = 5001
     OVERLOADED = 5002
     STORE_UNAVAILABLE = 5003
@@ -44,17 +44,17 @@ class ErrorCode(IntEnum):
 
 
 def one_line(text: str) -> str:
-    """Return a text with U+FFFD in the place of what cannot be printed."""
+    """Return a text in which U+FFFD replaces each character that cannot be printed."""
     if text.isprintable():
         return text
     return "".join(char if char.isprintable() else "\ufffd" for char in text)
 
 
 class PlantStoreError(Exception):
-    """What this project raises on purpose; `message` is one line for a person to read.
+    """The base class of all errors that this project raises on purpose.
 
-    It names what was expected and what came, and never quotes the secret of a token. What
-    cannot be printed of what came shows as U+FFFD.
+    `message` is one line for people. It says what is required and what was given, never
+    quotes the secret of a token, and shows U+FFFD for characters that cannot be printed.
     """
 
     def __init__(self, message: str) -> None:
@@ -64,16 +64,20 @@ class PlantStoreError(Exception):
 
     @property
     def explanation(self) -> str:
-        """The message, with what only an operator is to read."""
+        """The message, with details that are meant only for operators."""
         return self.message
 
 
 class UsageError(PlantStoreError):
-    """The operator asked for something that cannot be: a bad setting, a name that is taken."""
+    """A command or a setting is wrong, and stays wrong however often it is tried."""
+
+
+class OperationError(PlantStoreError):
+    """A command is correct, but cannot be carried out now: a name is taken, a file exists."""
 
 
 class RequestError(PlantStoreError):
-    """A request cannot be served; `code` is the number that its caller is told."""
+    """A request cannot be served; `code` is the error number that the client gets."""
 
     def __init__(self, code: ErrorCode, message: str) -> None:
         super().__init__(message)
@@ -88,7 +92,7 @@ class InternalError(RequestError):
 
 
 class ScopeMissingError(RequestError):
-    """The token is good, but not for this; `scope` is what it lacks (RFC 6750 §3.1)."""
+    """The token is valid, but lacks `scope`, which the request needs (RFC 6750 §3.1)."""
 
     def __init__(self, scope: str) -> None:
         super().__init__(ErrorCode.SCOPE_MISSING, f"The token lacks the scope {scope}")
@@ -96,7 +100,7 @@ class ScopeMissingError(RequestError):
 
 
 class RateExceededError(RequestError):
-    """The token is used too often; in `retry_after` seconds it may be again."""
+    """The token is used too often; it may be used again in `retry_after` seconds."""
 
     def __init__(self, rate: str, retry_after: int) -> None:
         super().__init__(ErrorCode.RATE_EXCEEDED, f"The token may be used at most {rate}")
@@ -108,16 +112,15 @@ class IdTakenError(RequestError):
 
     def __init__(self, id_: int) -> None:
         super().__init__(
-            ErrorCode.ID_TAKEN,
-            f"Another plant is stored under this id, expected a free one, got {id_} - at `$.id`",
+            ErrorCode.ID_TAKEN, f"`id` is taken: another plant is stored under the id {id_}"
         )
 
 
 class StoreUnavailableError(RequestError):
-    """The store cannot be opened, read, or written; it may be again later.
+    """The store cannot be opened, read or written now; a later try may succeed.
 
-    `reason` is what the storage said. It is for operators alone, since it may name
-    hosts and users.
+    `reason` is the message of the database. It is for operators only, since it may contain
+    the names of hosts and users.
     """
 
     def __init__(self, message: str, reason: str = "") -> None:
@@ -131,8 +134,8 @@ class StoreUnavailableError(RequestError):
 
 
 class StoreUnreachableError(StoreUnavailableError):
-    """The same, and nothing was asked of the store: what it was to do is surely not done."""
+    """The store could not be reached, so it has certainly not carried out the operation."""
 
 
 class BatchRefusedError(StoreUnavailableError):
-    """The same, and nothing of the batch is done, for a fault that may lie in one row of it."""
+    """The store rejected a whole batch, perhaps because of one row; nothing of it is stored."""

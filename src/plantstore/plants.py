@@ -1,8 +1,7 @@
-"""The records, from bytes and back. Pure: no I/O, no clock, no settings.
+"""Parse and render plants as JSON. Pure: no I/O, no clock, no settings.
 
-What a valid NewPlant is, JSON Schema 2020-12 says, the dialect of OpenAPI 3.1;
-what JSON is, RFC 8259. The decision record docs/decisions/0004 says where they
-leave a choice, and which one this store makes.
+JSON Schema 2020-12, the dialect of OpenAPI 3.1, defines a valid NewPlant, and RFC 8259
+defines JSON. docs/decisions/0004 records our choices where these standards allow several.
 """
 
 import re
@@ -16,15 +15,15 @@ from plantstore.errors import ErrorCode, RequestError
 ID_MIN: Final = -(2**63)
 ID_MAX: Final = 2**63 - 1
 
-# One less than int64 has at most, so any that many digits are in bounds.
+# Any number of this many digits fits into an int64.
 _PLAIN_DIGITS_MAX: Final = len(str(ID_MAX)) - 1
 
-# As much of a refused id as an error message quotes.
+# How much of an invalid id an error message quotes.
 _QUOTED_BYTES_MAX: Final = 40
 
 
 class NewPlant(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
-    """A plant with its id: `id` is an int64, `tag` is None where there is none."""
+    """A plant with its id, an int64. `tag` is None if the plant has no tag."""
 
     id: int
     name: str
@@ -32,21 +31,21 @@ class NewPlant(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
 
 
 class Plant(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
-    """A plant without its id, as a create answers it; never `"tag": null`."""
+    """A plant without its id. JSON leaves `tag` out if the plant has none."""
 
     name: str
     tag: str | None = None
 
 
 class _PlantBody(msgspec.Struct, gc=False):
-    """The members of a Plant that count."""
+    """The members of a Plant that are read."""
 
     name: str
     tag: str | msgspec.UnsetType = msgspec.UNSET
 
 
 class _NewPlantBody(msgspec.Struct, gc=False):
-    """Those of a NewPlant. The id stays text: as a float it would lose digits."""
+    """The members of a NewPlant that are read. The id stays text: a float would round it."""
 
     id: msgspec.Raw
     name: str
@@ -59,18 +58,18 @@ _decode_plant = msgspec.json.Decoder(_PlantBody).decode
 _decode_new_plant = msgspec.json.Decoder(_NewPlantBody).decode
 _encode = msgspec.json.Encoder().encode
 
-# Reads any JSON text to its end, and makes nothing of it.
+# Checks the syntax of a JSON text without building a value.
 _skip = msgspec.json.Decoder(msgspec.Raw).decode
 
 
 def parse_new_plant(body: bytes) -> NewPlant:
-    """Read the JSON text of a NewPlant.
+    """Parse the JSON text of a NewPlant, from any bytes.
 
-    Any bytes at all may come; members other than `id`, `name` and `tag` are ignored.
+    Members other than `id`, `name` and `tag` are ignored.
 
     Raises:
-        RequestError: NOT_JSON, INVALID_PLANT or UNSTORABLE_TEXT, with a message
-            that names the member, what was expected, and what came.
+        RequestError: NOT_JSON, INVALID_PLANT or UNSTORABLE_TEXT. The message names the
+            member, what it must be, and what was given.
 
     """
     members = _read(body, _decode_new_plant)
@@ -79,7 +78,7 @@ def parse_new_plant(body: bytes) -> NewPlant:
 
 
 def parse_plant(body: bytes) -> Plant:
-    """Read the JSON text of a Plant, as `parse_new_plant` does.
+    """Parse the JSON text of a Plant, as `parse_new_plant` does.
 
     Raises:
         RequestError: the same.
@@ -92,7 +91,7 @@ def parse_plant(body: bytes) -> Plant:
 
 
 def make_new_plant(id_: bytes, name: str, tag: str | None) -> NewPlant:
-    """Make a NewPlant of its parts, the id still being text; the strings hold no surrogates.
+    """Make a NewPlant of its parts. The id is still text; the strings have no surrogates.
 
     Raises:
         RequestError: INVALID_PLANT or UNSTORABLE_TEXT.
@@ -100,42 +99,42 @@ def make_new_plant(id_: bytes, name: str, tag: str | None) -> NewPlant:
     """
     integer = parse_int64(id_)
     if integer is None:
-        raise RequestError(ErrorCode.INVALID_PLANT, f"{describe_not_int64(id_)} - at `$.id`")
+        raise RequestError(ErrorCode.INVALID_PLANT, describe_not_integer("id", id_))
     _check_storable(name, tag)
     return NewPlant(integer, name, tag)
 
 
 def render_plant(plant: NewPlant | Plant) -> bytes:
-    """Write a plant without its id: the JSON text of its Plant, in UTF-8."""
+    """Render a plant without its id, as JSON text in UTF-8."""
     return _encode(Plant(plant.name, plant.tag))
 
 
 def render_stored_plant(plant: NewPlant) -> bytes:
-    """Write a plant with its id, as JSON text in UTF-8; no `tag` where there is none."""
+    """Render a plant with its id, as JSON text in UTF-8."""
     return _encode(plant)
 
 
 def render_stored_plants(plants: Sequence[NewPlant]) -> bytes:
-    """Write plants with their ids, as a JSON array in UTF-8."""
+    """Render plants with their ids, as a JSON array in UTF-8."""
     return _encode(plants)
 
 
 def parse_int64(value: bytes) -> int | None:
-    """Read the text of a JSON value as an int64, exactly; None if it is no such number.
+    """Parse the text of a JSON value as an exact int64; return None if it is not one.
 
     An integer is any number with a zero fractional part (JSON Schema 2020-12
-    core §4.2.3, validation §6.1.1), so `1.0`, `1e3` and `120e-1` are. The value
-    is worked out from its decimal digits: a float would round beyond 2**53, and
+    core §4.2.3, validation §6.1.1), so `1.0`, `1e3` and `120e-1` are integers. The value
+    is computed from the decimal digits: a float would round beyond 2**53, and
     a big integer or Decimal would let `1e999999999` fill the memory.
     """
-    # Most ids are plain digits, too few to be out of bounds.
+    # The fast path: most ids are plain digits, too few to be out of bounds.
     if len(value) <= _PLAIN_DIGITS_MAX and value.isdigit() and not value.startswith(b"0"):
         return int(value)
     number = _NUMBER.fullmatch(value)
     if number is None:
         return None
     sign, whole, fraction, exponent_sign, exponent = (part or b"" for part in number.groups())
-    # Each step below copies what may be a mebibyte, so there are few.
+    # Each step below may copy a mebibyte, so there are few of them.
     all_digits = whole + fraction
     significant = all_digits.rstrip(b"0")
     digits = significant.lstrip(b"0")
@@ -152,63 +151,97 @@ def parse_int64(value: bytes) -> int | None:
     return integer if ID_MIN <= integer <= ID_MAX else None
 
 
-def describe_not_int64(value: bytes) -> str:
-    """Say what was expected where `parse_int64` returned None, and what came."""
-    came = value if len(value) <= _QUOTED_BYTES_MAX else value[:_QUOTED_BYTES_MAX] + b"..."
-    return f"Expected an integer from {ID_MIN} to {ID_MAX}, got {came.decode(errors='replace')}"
+def describe_not_integer(
+    name: str, value: bytes, minimum: int = ID_MIN, maximum: int = ID_MAX
+) -> str:
+    """Return the message about a member or parameter that is not such an integer."""
+    given = value if len(value) <= _QUOTED_BYTES_MAX else value[:_QUOTED_BYTES_MAX] + b"..."
+    text = given.decode(errors="replace")
+    shown = text if _JSON_VALUE.match(value) else f'"{text}"'
+    return f"`{name}` must be an integer from {minimum} to {maximum}, got {shown}"
 
+
+# The beginning of a JSON value. Any other text is quoted in a message.
+_JSON_VALUE = re.compile(rb'["\[{]|-?\d|(?:true|false|null)\Z')
 
 _NUMBER = re.compile(rb"(-?)(0|[1-9]\d*)(?:\.(\d+))?(?:[eE]([-+]?)(\d+))?")
 
-# More digits than any exponent that a body could even out with digits of its own.
+# An exponent of more digits is larger than any number of digits that a body can contain.
 _EXPONENT_DIGITS_MAX: Final = 18
+
+# The messages of msgspec about a member, and its names of types in plain English.
+_MISSING = re.compile(r"Object missing required field `(\w+)`")
+_WRONG_TYPE = re.compile(r"Expected `(\w+)`, got `(\w+)`(?: - at `\$\.(\w+)`)?")
+_TYPES: Final = {
+    "str": "a string",
+    "int": "a number",
+    "float": "a number",
+    "bool": "a boolean",
+    "array": "an array",
+    "object": "an object",
+}
 
 
 def _read(body: bytes, decode: Callable[[bytes], _BodyT]) -> _BodyT:
     try:
-        # The decoder passes over the members that do not count; RFC 8259 §8.1
-        # asks for UTF-8 in all of them.
+        # RFC 8259 §8.1 requires UTF-8. The decoder does not check it in members that it skips.
         if not body.isascii():
             body.decode()
         return decode(body)
     except UnicodeDecodeError as error:
         raise RequestError(
-            ErrorCode.NOT_JSON, f"The body is not UTF-8: {error.reason} (byte {error.start})"
+            ErrorCode.NOT_JSON, f"The text is not UTF-8: {error.reason} (byte {error.start})"
         ) from None
     except msgspec.ValidationError as error:
-        raise RequestError(ErrorCode.INVALID_PLANT, str(error)) from None
+        raise RequestError(ErrorCode.INVALID_PLANT, _describe_invalid(str(error))) from None
     except msgspec.DecodeError as error:
         if _holds_lone_surrogate(body):
             raise RequestError(
-                ErrorCode.UNSTORABLE_TEXT, "A string holds a lone surrogate, which is no character"
+                ErrorCode.UNSTORABLE_TEXT,
+                "A string contains a lone surrogate, which is not a character",
             ) from None
-        raise RequestError(ErrorCode.NOT_JSON, f"The body is not JSON: {error}") from None
+        raise RequestError(ErrorCode.NOT_JSON, _describe_malformed(str(error))) from None
     except RecursionError:
-        raise RequestError(
-            ErrorCode.NOT_JSON, "The body nests arrays or objects too deeply"
-        ) from None
+        raise RequestError(ErrorCode.NOT_JSON, "The JSON is nested too deeply") from None
+
+
+def _describe_invalid(said: str) -> str:
+    """Translate what msgspec says of JSON that is not a plant into a message for people."""
+    if missing := _MISSING.fullmatch(said):
+        return f"`{missing[1]}` is missing"
+    if wrong := _WRONG_TYPE.fullmatch(said):
+        required, given = (_TYPES.get(name, name) for name in wrong.groups()[:2])
+        return f"{f'`{wrong[3]}`' if wrong[3] else 'The JSON'} must be {required}, got {given}"
+    return said
+
+
+def _describe_malformed(said: str) -> str:
+    """Translate what msgspec says of malformed JSON into a message for people."""
+    reason = said.removeprefix("JSON is malformed: ")
+    if reason == "Input data was truncated":
+        reason = "it ends too early"
+    return f"The text is not JSON: {reason}"
 
 
 def _check_storable(name: str, tag: str | None) -> None:
     if "\0" in name:
-        raise _holds_nul("name")
+        raise _contains_nul("name")
     if tag is not None and "\0" in tag:
-        raise _holds_nul("tag")
+        raise _contains_nul("tag")
 
 
-def _holds_nul(member: str) -> RequestError:
+def _contains_nul(member: str) -> RequestError:
     return RequestError(
-        ErrorCode.UNSTORABLE_TEXT,
-        f"U+0000 cannot be stored: expected a string without it - at `$.{member}`",
+        ErrorCode.UNSTORABLE_TEXT, f"`{member}` must not contain U+0000, which cannot be stored"
     )
 
 
 def _holds_lone_surrogate(body: bytes) -> bool:
-    """Whether this text, which the decoder refused, is JSON but for its surrogates.
+    """Return whether a text that the decoder refused is JSON apart from lone surrogates.
 
-    The grammar of RFC 8259 admits an escaped lone surrogate; the decoder does not. Each
-    escape of one begins with a D. With a 1 in its place it is an escape of another
-    character, and a text that was no JSON is still none.
+    The grammar of RFC 8259 allows an escaped lone surrogate; the decoder does not. Each such
+    escape begins with a D. With a 1 in its place it escapes another character, and a text
+    that was not JSON is still not JSON.
     """
     try:
         _skip(body.replace(b"\\ud", b"\\u1").replace(b"\\uD", b"\\u1"))

@@ -1,9 +1,10 @@
-"""Every setting, once: its type, default, environment variable, bounds, and reason.
+"""Every setting: its type, default, environment variable, bounds and help text.
 
-The command line makes its options from here, and docs/settings.md is held to it.
-A setting is an option, or a `PLANTSTORE_` variable, or its default, in that order.
+The options of the command line are generated from here, and a test compares docs/settings.md.
+An option takes precedence over its `PLANTSTORE_` variable, and the variable over the default.
 """
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Final, TypeAlias
@@ -20,8 +21,8 @@ Database: TypeAlias = Annotated[
     Option(
         envvar="PLANTSTORE_DATABASE",
         metavar="URL",
-        help="Where plants are kept: sqlite:///FILE, relative, or sqlite:////FILE, absolute, "
-        "or postgresql://USER@HOST:PORT/NAME.",
+        help="The database: sqlite:///FILE with a relative path, sqlite:////FILE with an "
+        "absolute path, or postgresql://USER@HOST:PORT/NAME.",
     ),
 ]
 DATABASE_DEFAULT: Final = "sqlite:///plants.db"
@@ -30,8 +31,9 @@ Migrate: TypeAlias = Annotated[
     bool,
     Option(
         envvar="PLANTSTORE_MIGRATE",
-        help="Make the store, or bring its schema up to date, if need be. "
-        "Without it, plantstore migrate does it.",
+        show_default="on",
+        help="Create the store or update its schema if necessary. With --no-migrate, run "
+        "plantstore migrate before.",
     ),
 ]
 MIGRATE_DEFAULT: Final = True
@@ -41,8 +43,9 @@ StandbysMin: TypeAlias = Annotated[
     Option(
         envvar="PLANTSTORE_STANDBYS_MIN",
         min=0,
-        help="Synchronous standbys of PostgreSQL that a change must stand on, beside the "
-        "primary; with fewer it is answered with 503.",
+        metavar="NUMBER",
+        help="Synchronous standbys of PostgreSQL that must have a change, besides the primary. "
+        "With fewer standbys, changes get 503.",
     ),
 ]
 STANDBYS_MIN_DEFAULT: Final = 0
@@ -53,7 +56,8 @@ BodyBytesMax: TypeAlias = Annotated[
         envvar="PLANTSTORE_BODY_BYTES_MAX",
         min=1 * KIB,
         max=64 * MIB,
-        help="Largest request body, and row of an import. A plant takes a hundred bytes.",
+        metavar="BYTES",
+        help="Largest request body, and largest row of an import. A usual plant has 100 bytes.",
     ),
 ]
 BODY_BYTES_MAX_DEFAULT: Final = 1 * MIB
@@ -61,19 +65,26 @@ BODY_BYTES_MAX_DEFAULT: Final = 1 * MIB
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What `plantstore serve` can be told."""
+    """The settings of `plantstore serve`."""
 
     host: Annotated[
         str,
         Option(
             envvar="PLANTSTORE_HOST",
-            help="Address to listen on. The default keeps the service to this machine.",
+            metavar="ADDRESS",
+            help="Address to listen on. The default accepts connections of this machine only.",
         ),
     ] = "127.0.0.1"
 
     port: Annotated[
         int,
-        Option(envvar="PLANTSTORE_PORT", min=0, max=65535, help="Port; 0 takes a free one."),
+        Option(
+            envvar="PLANTSTORE_PORT",
+            min=0,
+            max=65535,
+            metavar="NUMBER",
+            help="Port to listen on; 0 chooses a free port.",
+        ),
     ] = 8000
 
     database: Database = DATABASE_DEFAULT
@@ -88,7 +99,8 @@ class Settings:
             envvar="PLANTSTORE_WORKERS",
             min=1,
             max=64,
-            help="Processes that serve. One fills a core; the disk takes one write at a time.",
+            metavar="NUMBER",
+            help="Number of processes. Each uses one core; SQLite allows one writer at a time.",
         ),
     ] = 1
 
@@ -100,8 +112,9 @@ class Settings:
             envvar="PLANTSTORE_HEAD_BYTES_MAX",
             min=1 * KIB,
             max=1 * MIB,
-            help="Largest head of a request: request line and header fields. Browsers and "
-            "proxies stay far below.",
+            metavar="BYTES",
+            help="Largest head of a request: request line and header fields. Browsers send "
+            "less than 1 KiB.",
         ),
     ] = 32 * KIB
 
@@ -111,7 +124,8 @@ class Settings:
             envvar="PLANTSTORE_REQUEST_SECONDS",
             min=0.1,
             max=3600,
-            help="How long a request may take to arrive whole, and a new connection to begin one.",
+            metavar="SECONDS",
+            help="How long a request may take to arrive, and a new connection to begin one.",
         ),
     ] = 10
 
@@ -120,7 +134,8 @@ class Settings:
         Option(
             envvar="PLANTSTORE_CONNECTIONS_MAX",
             min=1,
-            help="Connections that may be open, in each worker; more are answered with 503.",
+            metavar="NUMBER",
+            help="Open connections of each worker. Further connections get 503.",
         ),
     ] = 10_000
 
@@ -129,8 +144,9 @@ class Settings:
         Option(
             envvar="PLANTSTORE_INCOMING_BYTES_MAX",
             min=64 * KIB,
-            help="Bytes of requests without an answer, over all connections of a worker. While "
-            "they are exceeded, a connection that holds more than its equal share gets 503.",
+            metavar="BYTES",
+            help="Total size of the requests in progress, in each worker. Above it, connections "
+            "that use more than an equal share get 503.",
         ),
     ] = 32 * MIB
 
@@ -139,8 +155,9 @@ class Settings:
         Option(
             envvar="PLANTSTORE_UNSENT_BYTES_MAX",
             min=64 * KIB,
-            help="Bytes of answers that clients have not taken, over all connections of a "
-            "worker; past it, the slowest client is disconnected.",
+            metavar="BYTES",
+            help="Total size of the responses that clients have not read yet, in each worker. "
+            "Above it, the slowest client is disconnected.",
         ),
     ] = 64 * MIB
 
@@ -149,8 +166,9 @@ class Settings:
         Option(
             envvar="PLANTSTORE_UNSENT_ANSWERS_MAX",
             min=1,
-            help="Large answers that may be on their way to slow clients, in each worker; past "
-            "it, the slowest client is disconnected.",
+            metavar="NUMBER",
+            help="Large responses that clients have not read yet, in each worker. Above it, the "
+            "slowest client is disconnected.",
         ),
     ] = 256
 
@@ -170,8 +188,8 @@ class Settings:
         Option(
             envvar="PLANTSTORE_RATE_PER_TOKEN",
             metavar="RATE",
-            help="How often a token may be used, in each worker, as in 100/second or "
-            "100/second;5000/hour; more is answered with 429. No limit if not given.",
+            help="How often a token may be used, in each worker, such as 100/second or "
+            "100/second;5000/hour. Further requests get 429. Default: no limit.",
         ),
     ] = None
 
@@ -180,8 +198,9 @@ class Settings:
         Option(
             envvar="PLANTSTORE_QUEUE_PLANTS_MAX",
             min=1,
-            help="Changes that may wait for their commit, in each worker; more are answered "
-            "with 503. Ten thousand wait for less than a second.",
+            metavar="NUMBER",
+            help="Changes in the queue for a commit, in each worker. Further changes get 503. "
+            "10000 changes wait for less than a second.",
         ),
     ] = 10_000
 
@@ -190,11 +209,12 @@ class Settings:
         Option(
             envvar="PLANTSTORE_QUEUE_CHARACTERS_MAX",
             min=1 * KIB,
-            # A batch travels as one JSON text, in which a character may take six bytes, and
-            # SQLite takes a text of up to 1,000,000,000.
+            # A batch is one JSON text, in which a character may need six bytes. The limit of
+            # SQLite is a text of 1,000,000,000 bytes.
             max=128 * MIB,
-            help="Characters of all names and tags that may wait, in each worker; more are "
-            "answered with 503. It bounds the memory that large plants can take.",
+            metavar="NUMBER",
+            help="Characters of the names and tags in the queue for a commit, in each worker. "
+            "Further changes get 503. It limits the memory for large plants.",
         ),
     ] = 16 * MIB
 
@@ -204,7 +224,8 @@ class Settings:
             envvar="PLANTSTORE_BATCH_PLANTS_MAX",
             min=1,
             max=10_000,
-            help="Changes in one transaction. It bounds how long a commit makes its callers wait.",
+            metavar="NUMBER",
+            help="Most changes in one transaction. More make each commit slower.",
         ),
     ] = 1_000
 
@@ -213,8 +234,9 @@ class Settings:
         Option(
             envvar="PLANTSTORE_QUEUE_READS_MAX",
             min=1,
-            help="Look-ups that may wait, and listings that may wait, in each worker; more are "
-            "answered with 503.",
+            metavar="NUMBER",
+            help="Reads of single plants in the queue, and listings in the queue, in each "
+            "worker. Further reads get 503.",
         ),
     ] = 1_000
 
@@ -223,7 +245,8 @@ class Settings:
         Option(
             envvar="PLANTSTORE_STOP_SECONDS",
             min=1,
-            help="How long a stop waits for requests that have not arrived whole.",
+            metavar="SECONDS",
+            help="How long a shutdown waits for requests that are still arriving.",
         ),
     ] = 10
 
@@ -233,8 +256,9 @@ class Settings:
             envvar="PLANTSTORE_DRAIN_SECONDS",
             min=0,
             max=3600,
-            help="How long a stop goes on serving while /readyz says that it is not ready, "
-            "so that a load balancer notices before connections are refused.",
+            metavar="SECONDS",
+            help="How long a shutdown still accepts requests while /readyz says 503, so that a "
+            "load balancer stops sending requests first.",
         ),
     ] = 0
 
@@ -244,7 +268,8 @@ class Settings:
             envvar="PLANTSTORE_TLS_CERTIFICATE",
             exists=True,
             dir_okay=False,
-            help="Serve HTTPS with this certificate, and those that lead to it, in PEM.",
+            metavar="FILE",
+            help="Serve HTTPS with this certificate and its chain, in PEM.",
         ),
     ] = None
 
@@ -254,7 +279,8 @@ class Settings:
             envvar="PLANTSTORE_TLS_KEY",
             exists=True,
             dir_okay=False,
-            help="The private key of the certificate, in PEM, if it is in another file.",
+            metavar="FILE",
+            help="The private key of the certificate, in PEM, if it is in a file of its own.",
         ),
     ] = None
 
@@ -283,7 +309,8 @@ class Settings:
         bool,
         Option(
             envvar="PLANTSTORE_ACCESS_LOG",
-            help="Write a line for each request that is answered.",
+            show_default="off",
+            help="Log each request.",
         ),
     ] = False
 
@@ -291,15 +318,16 @@ class Settings:
         bool,
         Option(
             envvar="PLANTSTORE_PAGE",
-            help="Serve a page for the browser at / and the reference of the interface at /docs.",
+            show_default="on",
+            help="Serve a page for browsers at /, and the API reference at /docs.",
         ),
     ] = True
 
     def __post_init__(self) -> None:
-        """Hold settings against each other.
+        """Check settings that depend on each other.
 
         Raises:
-            UsageError: two of them contradict each other.
+            UsageError: two settings contradict each other.
 
         """
         if self.incoming_bytes_max < 2 * self.body_bytes_max:
@@ -307,3 +335,8 @@ class Settings:
                 "--incoming-bytes-max must be at least twice --body-bytes-max, which is"
                 f" {self.body_bytes_max}; got {self.incoming_bytes_max}"
             )
+
+
+def terminal_takes_colors() -> bool:
+    """Return whether output to a terminal may have colors (https://no-color.org)."""
+    return not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"

@@ -152,7 +152,7 @@ class TokenStore(Protocol):
         """Store a token.
 
         Raises:
-            UsageError: another token has this name. It may be expired or revoked.
+            OperationError: another token has this name. It may be expired or revoked.
 
         """
         ...
@@ -171,7 +171,7 @@ class TokenStore(Protocol):
         A token that is already revoked keeps the time of its first revocation.
 
         Raises:
-            UsageError: no token has this name.
+            OperationError: no token has this name.
 
         """
         ...

@@ -1,10 +1,9 @@
-"""Bearer tokens: how one is made, recognised, and remembered.
+"""Bearer tokens: how they are created, recognised and stored.
 
-A token reads `plst_`, 30 random base62 characters (178 bits), and the CRC-32 of
-those 30 as 6 base62 characters. Prefix and checksum let a secret scanner, or
-this service, recognise one without asking any database. The store keeps nothing
-but the SHA-256 of the whole: with so much randomness in the secret, a slow hash
-would guard nothing more.
+A token is `plst_`, 30 random base62 characters (178 bits), and the CRC-32 of these 30
+characters as 6 base62 characters. With prefix and checksum, a secret scanner or this
+service recognises a token without a database. The store has only the SHA-256 of the
+token: the secret is so random that a slow hash would not protect it better.
 """
 
 import hashlib
@@ -35,26 +34,26 @@ _TOKEN = re.compile(
     f"{PREFIX}([{BASE62}]{{{RANDOM_CHARACTERS}}})([{BASE62}]{{{CHECKSUM_CHARACTERS}}})", re.ASCII
 )
 
-# What may be one, whole or cut short, or with more behind it, up to the end of what it stands in.
+# What may be a token: complete, cut off, or with further characters.
 _SECRET = re.compile(rf"{PREFIX}[^\s/?&=\"'<>]+", re.IGNORECASE)
 
-# What a text has in it if it holds one; most hold neither.
+# A fast check: a text without a match contains no token, not even an encoded one.
 _SUSPECT = re.compile(rf"[%\\]|{PREFIX}", re.IGNORECASE)
 
-# A character as JSON may write it (RFC 8259 §7).
+# An escaped character in JSON (RFC 8259 §7).
 _ESCAPED = re.compile(r"\\u([0-9a-fA-F]{4})")
 
-# What is encoded more often is not shown at all: each decoding takes time.
+# A text that is encoded more often is hidden without a check: each decoding takes time.
 _DECODINGS_MAX: Final = 5
 _ENCODED = re.compile(r"[%\\]\S*")
 
-# What is shown instead.
+# The replacements.
 _HIDDEN: Final = "..."
 _REDACTED: Final = f"{PREFIX}{_HIDDEN}"
 
 
 class TokenRecord(msgspec.Struct, frozen=True):
-    """What the store remembers of a token; times are whole seconds since 1970, UTC."""
+    """What the store has of a token. Times are whole seconds since 1970, UTC."""
 
     name: str
     digest: bytes
@@ -64,7 +63,7 @@ class TokenRecord(msgspec.Struct, frozen=True):
     revoked_at: int | None = None
 
     def state(self, now: float) -> str:
-        """Tell whether the token is `active`, `expired` or `revoked` at the time `now`."""
+        """Return the state of the token at the time `now`: `active`, `expired` or `revoked`."""
         if self.revoked_at is not None:
             return "revoked"
         if self.expires_at is not None and self.expires_at <= now:
@@ -73,22 +72,22 @@ class TokenRecord(msgspec.Struct, frozen=True):
 
 
 def mint() -> str:
-    """Make a new token. This is the only time that its secret is known."""
+    """Create the secret of a new token. It is stored nowhere."""
     body = "".join(secrets.choice(BASE62) for _ in range(RANDOM_CHARACTERS))
     return PREFIX + body + _checksum(body)
 
 
 def is_well_formed(token: str) -> bool:
-    """Tell whether prefix, length, alphabet and checksum are those of a token."""
+    """Return whether prefix, length, alphabet and checksum are those of a token."""
     match = _TOKEN.fullmatch(token)
     return match is not None and _checksum(match[1]) == match[2]
 
 
 def redact(text: str) -> str:
-    """Return a text without the secrets of the tokens in it, wherever they stand.
+    """Return a text without the secrets of tokens.
 
-    A text that holds one is returned decoded. Percent-encoding (RFC 3986 §2.1) and the
-    escapes of JSON do not hide one, also if they are used more than once.
+    Tokens are found also behind percent-encoding (RFC 3986 §2.1) and escapes of JSON, even if
+    these are applied several times. A text with a token is returned decoded.
     """
     if not _SUSPECT.search(text):
         return text
@@ -105,7 +104,7 @@ def redact(text: str) -> str:
 
 
 def digest(token: str) -> bytes:
-    """Return the 32 bytes of SHA-256 under which the store knows the token."""
+    """Return the SHA-256 of a token, 32 bytes, by which the store finds it."""
     return hashlib.sha256(token.encode()).digest()
 
 

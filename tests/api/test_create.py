@@ -43,7 +43,8 @@ def test_the_same_plant_again_is_answered_the_same_and_another_is_refused(store:
 
         other = await world.post(b'{"id": 1, "name": "other"}')
         assert_error(other, 400, ErrorCode.ID_TAKEN)
-        assert "`$.id`" in other.json()["message"]
+        message = "`id` is taken: another plant is stored under the id 1"
+        assert other.json()["message"] == message
 
     assert [plant.tag for plant in run(test, World(store)).store.plants.values()] == ["Abies"]
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from plantstore.errors import UsageError
+from plantstore.errors import OperationError
 from plantstore.plants import ID_MAX, ID_MIN, NewPlant, Plant
 from plantstore.store import Change, Deletion, Outcome, Replacement, Store
 from plantstore.tokens import TokenRecord
@@ -247,7 +247,7 @@ def test_a_name_is_never_used_twice(store: Store) -> None:
     store.add_token(record("a"))
     store.revoke_token("a", 5)
 
-    with pytest.raises(UsageError, match="'a'"):
+    with pytest.raises(OperationError, match="'a'"):
         store.add_token(record("a", digest=b"y" * 32))
 
     assert [one.digest for one in store.list_tokens()] == [record("a").digest]
@@ -278,5 +278,5 @@ def test_a_token_that_is_forgotten_was_never_there_and_its_neighbours_are(store:
 
 
 def test_a_token_that_is_not_there_cannot_be_revoked(store: Store) -> None:
-    with pytest.raises(UsageError, match="'a'"):
+    with pytest.raises(OperationError, match="'a'"):
         store.revoke_token("a", 5)

@@ -200,6 +200,6 @@ def test_our_database_opens_when_all_of_it_is_in_its_log(tmp_path: Path, databas
 
     assert (done.returncode, done.stdout) == (
         0,
-        "Plants: 1, tokens: 0, schema: 2\nNo problem was found\n",
+        "Plants: 1, tokens: 0, schema: 2\nNo errors found\n",
     )
     assert stored_plants(database) == {1: NewPlant(1, "Rosa")}

@@ -15,6 +15,7 @@ from plantstore.plants import NewPlant
 from plantstore.store import Deletion
 from support.browser import Watch, enter
 from support.command import run
+from support.csv_cases import CSV_CASES, Case
 from support.postgres import wait_until
 from support.service import Service, opened, stored_plants
 
@@ -58,11 +59,11 @@ def drop(page: Page, content: bytes, name: str = "plants.csv") -> None:
 
 
 def rejects_of(page: Page) -> list[dict[str, Any]]:
-    """Save what was refused, as its link does, and read it."""
-    if page.get_by_role("link", name="Save what was refused").is_hidden():
+    """Save the refused rows through the link of the page, and read the file."""
+    if page.get_by_role("link", name="Save the refused rows").is_hidden():
         return []
     with page.expect_download() as download:
-        page.get_by_role("link", name="Save what was refused").click()
+        page.get_by_role("link", name="Save the refused rows").click()
     text = download.value.path().read_text(encoding="utf-8")
     return [json.loads(line) for line in text.splitlines()]
 
@@ -91,11 +92,28 @@ def test_a_file_comes_in_as_it_does_at_the_command_line(
     rejects = (tmp_path / "rejects.jsonl").read_text(encoding="utf-8").splitlines()
 
     drop(page, content)
-    expect(page.get_by_text("The import is over")).to_be_visible()
+    expect(page.get_by_text("Import finished")).to_be_visible()
 
     assert stored_plants(service.database) == stored_plants(f"sqlite:///{tmp_path}/plants.db")
     refused = sorted(reject["line"] for reject in rejects_of(page))
     assert refused == sorted(json.loads(reject)["line"] for reject in rejects)
+
+
+@pytest.mark.parametrize("case", CSV_CASES, ids=lambda case: case.name)
+def test_csv_is_read_by_the_rules_that_the_command_line_has_too(
+    garden: tuple[Service, Page], case: Case
+) -> None:
+    service, page = garden
+    service.change(*[Deletion(id_) for id_ in stored_plants(service.database)])
+
+    drop(page, case.content)
+    ended = page.locator("#import-said, #import-error").filter(has_text=re.compile("."))
+    expect(ended).to_be_visible()
+
+    assert stored_plants(service.database) == {plant.id: plant for plant in case.plants}
+    assert [(reject["line"], reject["row"]) for reject in rejects_of(page)] == case.refused
+    expect(page.locator("#import-warning")).to_have_text(case.warning)
+    expect(page.locator("#import-error")).to_have_text(case.error)
 
 
 def test_its_progress_is_shown_and_what_it_came_to(page: Page, service: Service) -> None:
@@ -112,14 +130,14 @@ def test_its_progress_is_shown_and_what_it_came_to(page: Page, service: Service)
 
     drop(page, content)
     expect(page.get_by_role("heading", name="Import")).to_be_focused()
-    expect(page.get_by_text("The import is over: 300 stored, 1 refused.")).to_be_visible()
+    expect(page.get_by_text("Import finished: 300 stored, 1 refused.")).to_be_visible()
 
     seen = page.evaluate("window.seen")
     assert seen == sorted(seen)
     assert len([value for value in seen if 0 < value < len(content)]) > 1
     assert seen[-1] == len(content)
     row = page.get_by_role("table", name="Refused rows").get_by_role("row").last
-    expect(row).to_contain_text("Another plant is stored under this id")
+    expect(row).to_contain_text("another plant is stored under the id 0")
     expect(row.get_by_role("rowheader")).to_have_text("302")
     assert len(stored_plants(service.database)) == 300
 
@@ -132,7 +150,7 @@ def test_a_row_that_is_too_large_for_the_service_is_refused_in_its_words(
         enter(page, service, service.token())
         drop(page, b"id,name\n1," + b"A" * 500_000 + b"\n2,B\n")
 
-        expect(page.get_by_text("The import is over: 1 stored, 1 refused.")).to_be_visible()
+        expect(page.get_by_text("Import finished: 1 stored, 1 refused.")).to_be_visible()
         refused = page.get_by_role("table", name="Refused rows")
         expect(refused).to_contain_text("The body must be no larger than 1024 bytes")
 
@@ -141,11 +159,11 @@ def test_a_row_that_is_too_large_for_the_service_is_refused_in_its_words(
     ("content", "message"),
     [
         (b"", "The file is empty"),
-        (b"number;name\n1;A\n", "The header of the CSV file must name id and name once"),
+        (b"number;name\n1;A\n", "must name the columns id and name"),
         (b"id,name\n1,\xc4pfel\n", "The file is not UTF-8"),
     ],
 )
-def test_a_file_that_is_none_of_plants_is_refused_and_says_why(
+def test_a_file_that_is_not_csv_of_plants_is_refused_with_the_reason(
     page: Page, content: bytes, message: str
 ) -> None:
     drop(page, content)
@@ -155,11 +173,11 @@ def test_a_file_that_is_none_of_plants_is_refused_and_says_why(
 
 def test_a_file_may_be_chosen_instead(page: Page, service: Service) -> None:
     with page.expect_file_chooser() as chooser:
-        page.get_by_text("Import a CSV").click()
+        page.get_by_text("Import CSV").click()
     file = {"name": "p.csv", "mimeType": "text/csv", "buffer": AWKWARD["plain"]}
     chooser.value.set_files(file)  # type: ignore[arg-type]
 
-    expect(page.get_by_text("The import is over: 2 stored, 0 refused.")).to_be_visible()
+    expect(page.get_by_text("Import finished: 2 stored, 0 refused.")).to_be_visible()
     assert set(stored_plants(service.database)) == {1, 2}
 
 
@@ -172,9 +190,9 @@ def test_an_import_goes_on_when_the_service_is_killed_and_started_again(
     expect(page.locator("#import-counts")).to_have_text(re.compile(r"^[1-9]"))
 
     service.stop(signal.SIGKILL)
-    expect(page.locator("#import-counts")).to_contain_text("Waiting: The service does not answer")
+    expect(page.locator("#import-counts")).to_contain_text("Waiting: The service does not respond")
     with Service(service.folder, "--port", str(service.port)):
-        expect(page.get_by_text("The import is over: 2,000 stored, 0 refused.")).to_be_visible()
+        expect(page.get_by_text("Import finished: 2,000 stored, 0 refused.")).to_be_visible()
 
     assert stored_plants(service.database) == {
         id_: NewPlant(id_, f"Plant {id_}") for id_ in range(2000)
@@ -191,7 +209,7 @@ def test_a_rate_that_is_exceeded_is_waited_for(
 
         drop(page, f"id,name\n{rows}".encode())
         expect(page.locator("#import-counts")).to_contain_text("Waiting: The token may be used")
-        expect(page.get_by_text("The import is over: 60 stored, 0 refused.")).to_be_visible()
+        expect(page.get_by_text("Import finished: 60 stored, 0 refused.")).to_be_visible()
 
     # Six at a time are refused and wait for a second: that is not many more than the rows.
     assert len([url for url in watch.requests if url.endswith("/plants")]) < 150
@@ -213,7 +231,7 @@ def test_of_rows_with_one_id_the_first_is_stored_however_late_it_arrives(
     drop(page, b"id,name\n1,First\n1.0,Second\n10e-1,Third\n2,Other\n")
     expect(page.locator("#import-counts")).to_have_text("1 stored, 0 refused")
     late[0].continue_()
-    expect(page.get_by_text("The import is over: 2 stored, 2 refused.")).to_be_visible()
+    expect(page.get_by_text("Import finished: 2 stored, 2 refused.")).to_be_visible()
 
     assert stored_plants(service.database)[1].name == "First"
     assert [reject["line"] for reject in rejects_of(page)] == [3, 4]
@@ -222,16 +240,16 @@ def test_of_rows_with_one_id_the_first_is_stored_however_late_it_arrives(
 def test_what_was_refused_is_told_of_in_the_order_of_the_file(page: Page) -> None:
     drop(page, b"id,name\n" + b"none,Abies\nrow\n" * 60)
 
-    expect(page.get_by_text("The import is over: 0 stored, 120 refused.")).to_be_visible()
+    expect(page.get_by_text("Import finished: 0 stored, 120 refused.")).to_be_visible()
     assert [reject["line"] for reject in rejects_of(page)] == list(range(2, 122))
 
 
 def test_of_very_many_refused_rows_ten_thousand_are_kept_and_all_are_counted(page: Page) -> None:
     drop(page, b"id,name\n" + b"row\n" * 10_050)
 
-    expect(page.get_by_text("The import is over: 0 stored, 10,050 refused.")).to_be_visible()
+    expect(page.get_by_text("Import finished: 0 stored, 10,050 refused.")).to_be_visible()
     assert len(rejects_of(page)) == 10_000
-    shown = "Of 10,050 refused rows the first 100 are shown, and 10,000 are in the file."
+    shown = "Showing the first 100 of 10,050 refused rows; the file has 10,000."
     expect(page.get_by_text(shown)).to_be_visible()
     expect(page.get_by_role("table", name="Refused rows").get_by_role("row")).to_have_count(101)
 
@@ -245,7 +263,7 @@ def test_of_two_files_at_once_none_comes_in(page: Page, service: Service) -> Non
 
     page.locator("#file").set_input_files(files)  # type: ignore[arg-type]
 
-    expect(page.locator("#import-error")).to_have_text("One file at a time, please")
+    expect(page.locator("#import-error")).to_have_text("Import one file at a time")
     expect(page.get_by_role("button", name="Stop")).to_be_hidden()
     assert not stored_plants(service.database)
 
@@ -257,7 +275,7 @@ def test_one_file_comes_in_at_a_time(page: Page, service: Service) -> None:
 
     drop(page, b"id,name\n-1,Another\n", name="other.csv")
 
-    expect(page.locator("#import-error")).to_have_text("One file at a time, please")
+    expect(page.locator("#import-error")).to_have_text("Import one file at a time")
     expect(page.locator("#import-file")).to_have_text("plants.csv")
     page.get_by_role("button", name="Stop").click()
     expect(page.locator("#import-error")).to_contain_text("Stopped")
@@ -288,7 +306,9 @@ def test_an_import_can_be_stopped(page: Page, service: Service) -> None:
     drop(page, f"id,name\n{rows}".encode())
     page.get_by_role("button", name="Stop").click()
 
-    expect(page.locator("#import-error")).to_contain_text("Stopped. What was stored stays")
+    expect(page.locator("#import-error")).to_contain_text(
+        "Stopped. The plants stored so far remain"
+    )
     [counted] = re.findall(r"^(\d+) stored", page.locator("#import-counts").inner_text())
     # What was on its way may be stored, and is not waited for.
     assert 0 <= len(stored_plants(service.database)) - int(counted) <= 6

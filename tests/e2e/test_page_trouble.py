@@ -62,7 +62,7 @@ def test_what_is_on_its_way_is_sent_once_and_said_to_be(page: Page, watch: Watch
 
     for _ in range(3):
         dialog.get_by_role("button", name="Store").click()
-    expect(dialog.get_by_role("status")).to_have_text("On its way…")
+    expect(dialog.get_by_role("status")).to_have_text("Waiting for the service…")
     held.let_go()
 
     expect(page.get_by_text("Stored: 1")).to_be_visible()
@@ -82,7 +82,7 @@ def test_axe_finds_nothing_while_answers_are_on_their_way(
 
     page.get_by_role("button", name="Change plant 7").click()
     page.keyboard.press("Enter")
-    expect(page.get_by_text("On its way…")).to_be_visible()
+    expect(page.get_by_text("Waiting for the service…")).to_be_visible()
     assert_accessible(page)
     change.let_go()
     expect(page.get_by_text("Changed: 7")).to_be_visible()
@@ -154,11 +154,11 @@ def test_a_service_that_hangs_is_told_of_and_so_is_its_return(page: Page, servic
 
     service.process.send_signal(signal.SIGSTOP)
     page.get_by_role("link", name="Next").click()
-    expect(page.locator("#listing-error")).to_have_text("The service does not answer")
-    expect(page.locator("#health")).to_have_text("The service does not answer")
+    expect(page.locator("#listing-error")).to_have_text("The service does not respond")
+    expect(page.locator("#health")).to_have_text("The service does not respond")
     service.process.send_signal(signal.SIGCONT)
 
-    expect(page.locator("#health")).to_have_text("Ready: plants are stored")
+    expect(page.locator("#health")).to_have_text("Ready")
     page.reload()
     expect(page.locator("#plants .id").first).to_have_text("50")
 
@@ -172,7 +172,9 @@ def test_the_answer_of_another_server_is_told_to_be_that(
 
     page.reload()
 
-    expect(page.locator("#listing-error")).to_contain_text("Something else than the Plant Store")
+    expect(page.locator("#listing-error")).to_contain_text(
+        "The response is not from the Plant Store"
+    )
     expect(page.locator("#none")).to_be_hidden()
 
 
@@ -188,7 +190,7 @@ def test_it_works_under_a_path_of_a_proxy_and_so_does_the_reference(
     page.goto(garden)
     page.get_by_label("Bearer token").fill(service.token())
     page.keyboard.press("Enter")
-    expect(page.get_by_text("No plants here")).to_be_visible()
+    expect(page.get_by_text("No plants found")).to_be_visible()
 
     page.get_by_role("link", name="API reference").click()
     page.locator("[id$=-getReadiness] .opblock-summary-control").click()
@@ -225,7 +227,7 @@ def test_what_was_deleted_elsewhere_is_gone_from_the_page_once_that_is_known(
     expect(question).to_contain_text("No plant is stored under the id 1")
     page.keyboard.press("Escape")
 
-    expect(page.get_by_text("No plants here")).to_be_visible()
+    expect(page.get_by_text("No plants found")).to_be_visible()
 
 
 def test_a_tag_too_long_for_an_address_is_no_link(page: Page, service: Service) -> None:
@@ -246,7 +248,7 @@ def test_without_storage_a_token_is_good_until_the_page_is_loaded_anew(
     page = context.new_page()
 
     enter(page, service, service.token())
-    expect(page.get_by_text("No plants here")).to_be_visible()
+    expect(page.get_by_text("No plants found")).to_be_visible()
     page.reload()
 
     expect(page.get_by_label("Bearer token")).to_be_visible()

@@ -32,7 +32,7 @@ def test_a_token_that_is_none_is_refused_at_its_field(
     expect(page.locator("#token-error")).to_have_text(message)
     expect(page.get_by_label("Bearer token")).to_be_focused()
     enter(page, service, service.token())
-    expect(page.get_by_text("No plants here")).to_be_visible()
+    expect(page.get_by_text("No plants found")).to_be_visible()
 
 
 def test_a_token_is_kept_through_a_reload_and_gone_when_the_tab_closes(
@@ -41,7 +41,7 @@ def test_a_token_is_kept_through_a_reload_and_gone_when_the_tab_closes(
     page = context.new_page()
     enter(page, service, service.token())
     page.reload()
-    expect(page.get_by_text("No plants here")).to_be_visible()
+    expect(page.get_by_text("No plants found")).to_be_visible()
 
     page.close()
     page = context.new_page()
@@ -55,7 +55,7 @@ def test_a_token_is_kept_through_a_reload_and_gone_when_the_tab_closes(
     ]
 
 
-def test_a_token_that_is_forgotten_takes_along_all_that_it_has_shown(
+def test_signing_out_removes_the_token_and_all_plants_from_the_page(
     page: Page, service: Service
 ) -> None:
     service.change(*(NewPlant(id_, "Abies balsamea", "Secret") for id_ in range(60)))
@@ -64,9 +64,9 @@ def test_a_token_that_is_forgotten_takes_along_all_that_it_has_shown(
     page.keyboard.press("Escape")
     page.get_by_role("link", name="Next").click()
     expect(page.locator("#plants .id").first).to_have_text("50")
-    page.get_by_text("What the service counted").click()
+    page.get_by_text("Statistics").click()
 
-    page.get_by_role("button", name="Forget the token").click()
+    page.get_by_role("button", name="Sign out").click()
 
     expect(page.get_by_label("Bearer token")).to_be_focused()
     assert page.url == f"http://127.0.0.1:{service.port}/"
@@ -83,7 +83,7 @@ def test_a_token_that_is_revoked_meanwhile_is_asked_for_again_with_the_reason(
 ) -> None:
     page = context.new_page()
     enter(page, service, service.token(name="short"))
-    expect(page.get_by_text("No plants here")).to_be_visible()
+    expect(page.get_by_text("No plants found")).to_be_visible()
     with opened(service.database) as store:
         store.revoke_token("short", 0)
 
@@ -111,11 +111,11 @@ def test_a_token_that_may_only_create_can_and_hears_what_it_lacks(
     page.keyboard.press("Enter")
 
     expect(page.get_by_text("Stored: 1")).to_be_visible()
-    page.get_by_text("What the service counted").click()
+    page.get_by_text("Statistics").click()
     expect(page.locator("#counts-error")).to_have_text("The token lacks the scope metrics:read")
 
 
-def test_the_page_tells_what_the_service_counted(page: Page) -> None:
+def test_the_page_shows_the_statistics_of_the_service(page: Page) -> None:
     page.get_by_role("button", name="Add a plant").click()
     page.get_by_role("textbox", name="Id").fill("1")
     page.keyboard.press("Enter")
@@ -127,7 +127,7 @@ def test_the_page_tells_what_the_service_counted(page: Page) -> None:
     expect(page.locator("#plant-id-error")).to_be_visible()
     page.keyboard.press("Escape")
 
-    page.get_by_text("What the service counted").click()
+    page.get_by_text("Statistics").click()
 
     expect(page.locator("#counts dl")).to_contain_text("Changes: stored1")
     expect(page.locator("#counts dl")).to_contain_text("Refused: invalid plant1")
@@ -138,7 +138,7 @@ def test_the_page_tells_when_the_store_is_away_and_when_the_service_is(
     page: Page, service: Service, watch: Watch, tmp_path: Path
 ) -> None:
     health = page.locator("#health")
-    expect(health).to_have_text("Ready: plants are stored")
+    expect(health).to_have_text("Ready")
     page.clock.install()
     page.reload()
 
@@ -146,7 +146,7 @@ def test_the_page_tells_when_the_store_is_away_and_when_the_service_is(
     expect_after(page, "was moved")
     service.stop()
     watch.service_goes_away = True
-    expect_after(page, "The service does not answer")
+    expect_after(page, "The service does not respond")
 
 
 def expect_after(page: Page, words: str) -> None:
@@ -171,7 +171,7 @@ def test_axe_finds_nothing(context: BrowserContext, service: Service, scheme: st
     assert_accessible(page)
     enter(page, service, service.token())
     expect(page.get_by_role("link", name="Next")).to_be_visible()
-    page.get_by_text("What the service counted").click()
+    page.get_by_text("Statistics").click()
     assert_accessible(page)
     page.get_by_role("button", name="Add a plant").click()
     page.keyboard.press("Enter")
@@ -185,7 +185,7 @@ def test_axe_finds_nothing(context: BrowserContext, service: Service, scheme: st
     page.locator("#file").set_input_files(
         {"name": "plants.csv", "mimeType": "text/csv", "buffer": rejected}
     )
-    expect(page.get_by_text("The import is over")).to_be_visible()
+    expect(page.get_by_text("Import finished")).to_be_visible()
     assert_accessible(page)
 
 
@@ -206,7 +206,7 @@ def test_all_of_it_can_be_done_with_the_keyboard(context: BrowserContext, servic
 
     page.keyboard.type(service.token())
     press("Enter")
-    expect(page.get_by_text("No plants here")).to_be_visible()
+    expect(page.get_by_text("No plants found")).to_be_visible()
     reach("Add a plant")
     press("Enter")
     page.keyboard.type("7")

@@ -92,7 +92,7 @@ def test_a_port_in_use_is_one_clear_line_and_no_database(tmp_path: Path) -> None
 
         line = refused(tmp_path, "serve", "--port", str(port))
 
-    assert f"port {port}: Address already in use" in line
+    assert f"port {port}: Address already in use; choose another port with --port" in line
     assert not list(tmp_path.iterdir())
 
 
@@ -100,14 +100,11 @@ def test_a_port_in_use_is_one_clear_line_and_no_database(tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("options", "said", "status"),
     [
-        (["--port", "70000"], "--port", 2),
         (["--port", "x"], "--port", 2),
         (["--workers", "0"], "--workers", 2),
         (["--body-bytes-max", "-1"], "--body-bytes-max", 2),
-        (["--body-bytes-max", "33554432"], "--incoming-bytes-max must be at least twice", 1),
         (["--nonsense"], "--nonsense", 2),
         (["--host", "no.such.host.invalid"], "no.such.host.invalid", 1),
-        (["--database", "plants.db"], "sqlite:///FILE", 1),
         (["--database", "sqlite:///nowhere/plants.db"], "No such file", 1),
         (["--database", "sqlite:///garbage.db"], "not a database", 1),
     ],

@@ -71,28 +71,24 @@ def test_revoking_again_says_so(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "said", "status"),
     [
-        (["create", "taken"], "a token named 'taken' already"),
-        (["create", " "], "not blank"),
-        (["create", "a\nb"], "printable"),
-        (["create", "x", "--scope", "plants:eat"], "plants:eat"),
-        (["create", "x", "--expires-in", "soon"], "soon"),
-        (["create", "x", "--expires-in", "0d"], "0d"),
-        (["create", "x", "--expires-in", "9999999999w"], "year 9999"),
-        (["revoke", "\udcff"], "printable"),
-        (["revoke", "nobody"], "no token named 'nobody'"),
-        (["create", "x", "--database", "sqlite:///no/where.db"], "No such file"),
+        (["create", "taken"], "a token named 'taken' already", 1),
+        (["create", "a\nb"], "printable", 2),
+        (["create", "x", "--expires-in", "0d"], "0d", 2),
+        (["revoke", "\udcff"], "printable", 2),
+        (["revoke", "nobody"], "no token named 'nobody'", 1),
+        (["create", "x", "--database", "sqlite:///no/where.db"], "No such file", 1),
     ],
 )
 def test_what_cannot_be_done_is_one_clear_line(
-    tmp_path: Path, options: list[str], said: str
+    tmp_path: Path, options: list[str], said: str, status: int
 ) -> None:
     token(tmp_path, "create", "taken")
 
     done = token(tmp_path, *options)
 
-    assert (done.returncode, done.stdout) == (1, "")
+    assert (done.returncode, done.stdout) == (status, "")
     [line] = done.stderr.splitlines()
     assert said in line
 

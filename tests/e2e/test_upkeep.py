@@ -36,7 +36,7 @@ def test_a_backup_under_load_is_whole_and_holds_what_was_acknowledged_before(
         load.join()
 
     assert done.returncode == 0, done.stderr
-    assert done.stdout.endswith("The copy is whole\n")
+    assert done.stdout.endswith("The copy has no errors\n")
     assert not load.refused
     copied = stored_plants(f"sqlite:///{tmp_path}/copy.db")  # it checks the integrity
     assert before.items() <= copied.items()
@@ -69,13 +69,13 @@ def test_a_backup_overwrites_only_with_force(tmp_path: Path, database: str) -> N
 
     refused = run(tmp_path, "backup", "copy.db")
     assert refused.returncode == 1
-    assert refused.stderr == "plantstore: copy.db is there already; --force overwrites it\n"
+    assert refused.stderr == "plantstore: copy.db exists already; --force overwrites it\n"
     assert (tmp_path / "copy.db").read_text(encoding="utf-8") == "precious"
 
     forced = run(tmp_path, "backup", "copy.db", "--force")
     assert (forced.returncode, forced.stdout) == (
         0,
-        "Plants: 1, tokens: 0, schema: 2\nThe copy is whole\n",
+        "Plants: 1, tokens: 0, schema: 2\nThe copy has no errors\n",
     )
     assert stored_plants(f"sqlite:///{tmp_path}/copy.db") == {1: NewPlant(1, "a")}
     assert sorted(path.name for path in tmp_path.iterdir()) == ["copy.db", "plants.db"]
@@ -155,7 +155,7 @@ def test_a_check_tells_what_is_there_while_the_server_runs(tmp_path: Path) -> No
         client.close()
 
     assert (done.returncode, done.stderr) == (0, "")
-    told = re.fullmatch(r"Plants: 3, tokens: 2, schema: \d\nNo problem was found\n", done.stdout)
+    told = re.fullmatch(r"Plants: 3, tokens: 2, schema: \d\nNo errors found\n", done.stdout)
     assert told is not None
 
 

@@ -90,7 +90,7 @@ def test_no_token_is_in_the_log_of_a_container(made: Containers, shared: Running
     log = made.log(shared.name)
 
     assert "Serving sqlite:////data/plants.db on http://0.0.0.0:" in log
-    assert "There is no token yet, so every request will be refused." in log
+    assert "There are no tokens yet, so all requests are refused." in log
     assert "plst_" not in log
 
 

@@ -82,7 +82,7 @@ def enter(page: Page, service: Service, token: str) -> None:
     """Open the page of a service, and give it a token."""
     page.goto(f"http://127.0.0.1:{service.port}")
     page.get_by_label("Bearer token").fill(token)
-    page.get_by_role("button", name="Show the plants").click()
+    page.get_by_role("button", name="Sign in").click()
 
 
 def rows(page: Page) -> list[list[str]]:

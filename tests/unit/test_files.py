@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from plantstore.cli.files import insist_on_other_file, new_file
-from plantstore.errors import UsageError
+from plantstore.errors import OperationError, UsageError
 from plantstore.storage import database_files, open_store
 
 DATABASE = "postgresql://plants@localhost/plants"
@@ -39,7 +39,7 @@ def test_a_file_that_is_there_is_refused_before_anything_is_written(tmp_path: Pa
     target.write_text("precious", encoding="utf-8")
 
     with (
-        pytest.raises(UsageError, match="there already"),
+        pytest.raises(OperationError, match="exists already"),
         new_file(target, DATABASE, force=False, mode=0o600),
     ):
         pytest.fail("it began to write")
@@ -51,7 +51,7 @@ def test_a_file_that_appears_meanwhile_is_not_overwritten(tmp_path: Path) -> Non
     target = tmp_path / "target"
 
     with (
-        pytest.raises(UsageError, match="there already"),
+        pytest.raises(OperationError, match="exists already"),
         new_file(target, DATABASE, force=False, mode=0o600),
     ):
         target.write_text("precious", encoding="utf-8")

@@ -1,4 +1,4 @@
-"""Plants as files: what goes out comes in again, and what is no plant is told of its line."""
+"""Files of plants: an export can be imported again, and an invalid row is an error of its line."""
 
 import io
 import tracemalloc
@@ -8,10 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plantstore.errors import ErrorCode, UsageError
+from plantstore.errors import ErrorCode, OperationError, RequestError
 from plantstore.formats import FORMATS
-from plantstore.formats.rows import Reject, Row
+from plantstore.formats.rows import Row
 from plantstore.plants import ID_MAX, ID_MIN, NewPlant
+from support.csv_cases import CSV_CASES, Case
 
 ROW_CHARACTERS_MAX = 1024 * 1024
 
@@ -24,12 +25,17 @@ plants = st.builds(NewPlant, st.integers(ID_MIN, ID_MAX), names, st.none() | nam
 of_csv = st.builds(NewPlant, st.integers(ID_MIN, ID_MAX), names, st.none() | names.filter(bool))
 
 
-def read(form: str, content: bytes) -> list[Row]:
-    return list(FORMATS[form].read(io.BytesIO(content), ROW_CHARACTERS_MAX))
+def read(form: str, content: bytes, warnings: list[str] | None = None) -> list[Row]:
+    warn = ([] if warnings is None else warnings).append
+    return list(FORMATS[form].read(io.BytesIO(content), ROW_CHARACTERS_MAX, warn))
+
+
+def plants_of(rows: list[Row]) -> list[tuple[int, NewPlant]]:
+    return [(row.line, row.content) for row in rows if isinstance(row.content, NewPlant)]
 
 
 def errors(rows: list[Row]) -> list[tuple[int, ErrorCode]]:
-    return [(line, row.error.code) for line, row in rows if isinstance(row, Reject)]
+    return [(row.line, row.content.code) for row in rows if isinstance(row.content, RequestError)]
 
 
 def written(form: str, some: list[NewPlant]) -> bytes:
@@ -38,23 +44,23 @@ def written(form: str, some: list[NewPlant]) -> bytes:
 
 @given(st.lists(plants))
 def test_json_lines_hold_every_plant(some: list[NewPlant]) -> None:
-    assert read("jsonl", written("jsonl", some)) == list(enumerate(some, 1))
+    assert plants_of(read("jsonl", written("jsonl", some))) == list(enumerate(some, 1))
 
 
 @given(st.lists(of_csv))
 def test_csv_holds_every_plant_but_those_with_an_empty_tag(some: list[NewPlant]) -> None:
-    assert [plant for _, plant in read("csv", written("csv", some))] == some
+    assert [plant for _, plant in plants_of(read("csv", written("csv", some)))] == some
 
 
 def test_csv_refuses_an_empty_tag_and_says_whose_it_is() -> None:
-    with pytest.raises(UsageError, match="plant 7"):
+    with pytest.raises(OperationError, match="plant 7"):
         FORMATS["csv"].render([NewPlant(1, "a"), NewPlant(7, "b", "")])
 
 
 def test_an_empty_cell_of_csv_is_no_tag() -> None:
     content = b'id,name,tag\n1,a,\n2,b,""\n3,,c\n'
 
-    assert read("csv", content) == [
+    assert plants_of(read("csv", content)) == [
         (2, NewPlant(1, "a")),
         (3, NewPlant(2, "b")),
         (4, NewPlant(3, "", "c")),
@@ -74,14 +80,32 @@ def test_an_empty_cell_of_csv_is_no_tag() -> None:
 def test_columns_come_in_any_order_and_others_are_passed_over(
     content: bytes, expected: NewPlant
 ) -> None:
-    assert [plant for _, plant in read("csv", content)] == [expected]
+    assert [plant for _, plant in plants_of(read("csv", content))] == [expected]
+
+
+@pytest.mark.parametrize("case", CSV_CASES, ids=lambda case: case.name)
+def test_csv_is_read_by_the_rules_that_the_page_has_too(case: Case) -> None:
+    warnings: list[str] = []
+
+    if case.error:
+        with pytest.raises(OperationError) as refused:
+            read("csv", case.content, warnings)
+        rows = []
+    else:
+        rows = read("csv", case.content, warnings)
+
+    assert [plant for _, plant in plants_of(rows)] == case.plants
+    refused_rows = [(row.line, row.text) for row in rows if isinstance(row.content, RequestError)]
+    assert refused_rows == case.refused
+    assert warnings == ([case.warning] if case.warning else [])
+    assert not case.error or refused.value.message == case.error
 
 
 @pytest.mark.parametrize(
-    "header", [b"", b"id", b"name,tag", b"id,name,id", b"ID,Name", b'"id', b"\0", b"x" * 3_000_000]
+    "header", [b"", b"id", b"name,tag", b"id,name,id", b'"id', b"\0", b"x" * 3_000_000]
 )
 def test_a_header_that_does_not_name_the_columns_is_refused(header: bytes) -> None:
-    with pytest.raises(UsageError, match="header"):
+    with pytest.raises(OperationError, match=r"columns id and name|empty"):
         read("csv", header)
 
 
@@ -110,7 +134,7 @@ def test_a_bad_row_of_csv_is_told_of_its_line_and_the_next_is_read(
     rows = read("csv", b'id,name,tag\n0,"two\nlines",\n\n' + row + b"\n2,b,\n")
 
     assert errors(rows) == [(5, code)]
-    assert [row for row in rows if row[0] != 5] == [
+    assert plants_of(rows) == [
         (2, NewPlant(0, "two\nlines")),
         (6, NewPlant(2, "b")),
     ]
@@ -125,9 +149,8 @@ def test_an_open_quote_costs_its_own_row_alone(rows: int) -> None:
     first, *others = read("csv", content)
 
     assert errors([first]) in ([(2, ErrorCode.INVALID_PLANT)], [(2, ErrorCode.BODY_TOO_LARGE)])
-    assert isinstance(first[1], Reject)
-    assert first[1].text == '1,"oops,\n'
-    assert others == list(enumerate(good, 3))
+    assert first.text == '1,"oops,\n'
+    assert plants_of(others) == list(enumerate(good, 3))
 
 
 @pytest.mark.parametrize("line", ["x" * (ROW_CHARACTERS_MAX - 1) + "\n", "y" * 3_000_000 + "\n"])
@@ -137,13 +160,13 @@ def test_a_line_that_is_too_long_within_an_open_quote_is_read_as_one_again(line:
     rows = read("csv", content)
 
     assert [number for number, _ in errors(rows)] == [2, 3]
-    assert rows[-1] == (4, NewPlant(2, "b"))
+    assert plants_of(rows) == [(4, NewPlant(2, "b"))]
 
 
 def test_json_lines_may_begin_with_the_mark_of_utf_8() -> None:
     content = b'\xef\xbb\xbf{"id": 1, "name": "a"}\n'
 
-    assert read("jsonl", content) == [(1, NewPlant(1, "a"))]
+    assert plants_of(read("jsonl", content)) == [(1, NewPlant(1, "a"))]
 
 
 @pytest.mark.parametrize(
@@ -163,7 +186,8 @@ def test_a_bad_json_line_is_told_of_its_line_and_the_next_is_read(
     rows = read("jsonl", b" \r\n" + row + b"\n" + good)
 
     assert errors(rows) == [(2, code)]
-    assert rows[-1] == (3, NewPlant(2, "b"))
+    assert plants_of(rows) == [(3, NewPlant(2, "b"))]
+    assert rows[-1].text == good.decode()
 
 
 @pytest.mark.parametrize(
@@ -184,10 +208,12 @@ def test_a_row_without_end_does_not_fill_the_memory(
     tracemalloc.start()
     try:
         with path.open("rb") as file:
-            kinds = {type(row) for _, row in FORMATS[form].read(file, ROW_CHARACTERS_MAX)}
+            kinds = {
+                type(row.content) for row in FORMATS[form].read(file, ROW_CHARACTERS_MAX, print)
+            }
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
 
-    assert kinds == {Reject}
+    assert kinds == {RequestError}
     assert peak < 40 * ROW_CHARACTERS_MAX

@@ -9,7 +9,7 @@ from falcon.asgi import Request
 
 from plantstore.api.limits import shorten
 from plantstore.errors import ErrorCode, RequestError
-from plantstore.plants import describe_not_int64, parse_int64
+from plantstore.plants import describe_not_integer, parse_int64
 from plantstore.reader import Listing
 
 INT32_MAX: Final = 2**31 - 1
@@ -38,7 +38,7 @@ def parse_id(text: str, what: str = "id") -> int:
     value = text.encode(errors="replace")
     id_ = parse_int64(value)
     if id_ is None:
-        raise _invalid(f"{describe_not_int64(value)} - at `{what}`")
+        raise _invalid(describe_not_integer(what, value))
     return id_
 
 
@@ -52,9 +52,7 @@ def parse_listing(parameters: dict[str, str]) -> Listing:
     text = parameters.get("limit", str(LIMIT_DEFAULT))
     limit = parse_int64(text.encode())
     if limit is None or not 1 <= limit <= INT32_MAX:
-        raise _invalid(
-            f"Expected an integer from 1 to {INT32_MAX}, got {shorten(text)} - at `limit`"
-        )
+        raise _invalid(describe_not_integer("limit", text.encode(), 1, INT32_MAX))
     after = parse_id(parameters["after"], "after") if "after" in parameters else None
     return Listing(after, min(limit, LIMIT_MAX), parameters.get("tag"))
 
@@ -73,16 +71,16 @@ def read_query(req: Request, known: frozenset[str]) -> dict[str, str]:
         return {}
     fields = req.query_string.split("&", _PARAMETERS_MAX)
     if len(fields) > _PARAMETERS_MAX:
-        raise _invalid(f"The query has too many parameters; {_PARAMETERS_MAX} are taken")
+        raise _invalid(f"The query must have at most {_PARAMETERS_MAX} parameters")
     pairs = [
         (_decode(name), _decode(value))
         for name, _, value in (field.partition("=") for field in fields if field)
     ]
     for name, times in Counter(name for name, _ in pairs).items():
         if name not in known:
-            raise _invalid(f"There is no parameter {shorten(name)} here")
+            raise _invalid(f"The parameter `{shorten(name)}` is unknown")
         if times > 1:
-            raise _invalid(f"The parameter {name} is there {times} times")
+            raise _invalid(f"The parameter `{name}` must be given once, got {times}")
     return dict(pairs)
 
 

@@ -49,7 +49,9 @@ class RatePerToken:
         except ValueError:
             self._rates = []
         if not self._rates or any(each.amount == 0 for each in self._rates):
-            raise UsageError(f"A rate must be a number and a time, as in 100/second, got {rate!r}")
+            raise UsageError(
+                f"--rate-per-token must be a number and a time, as in 100/second; got {rate!r}"
+            )
         self._limiter = SlidingWindowCounterRateLimiter(MemoryStorage())
 
     def spend(self, token: str) -> None:

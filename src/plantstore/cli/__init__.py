@@ -1,4 +1,8 @@
-"""The command line: a file for each verb, and one line on stderr for each error."""
+"""The command line: one module for each group of commands.
+
+Each error is one line on stderr. The exit status is 2 if the usage is wrong, so that a
+service manager does not try again, and 1 for any other error.
+"""
 
 import functools
 import inspect
@@ -15,21 +19,24 @@ from typing import Annotated, Any
 import typer
 
 from plantstore import __version__
+from plantstore.cli.commands import Commands, with_hint
 from plantstore.cli.maintenance import backup, check, migrate
 from plantstore.cli.tokens import tokens
 from plantstore.cli.transfer import export, import_plants
-from plantstore.errors import PlantStoreError
+from plantstore.errors import PlantStoreError, UsageError
 from plantstore.settings import Settings
 
 app = typer.Typer(
     name="plantstore",
-    help="A small service that stores plants behind POST /plants, durably before it answers.",
-    add_completion=False,
+    help="A small HTTP service that stores plants durably before it answers.",
+    cls=Commands,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    rich_markup_mode=None,  # its tables would cut option names at 80 columns
 )
 
 
 def _with_settings(run: Callable[[Settings], None]) -> Callable[..., None]:
-    """Make a command of a function: its options are the settings, declared where they are."""
+    """Return a command whose options are the fields of Settings."""
 
     @functools.wraps(run)
     def command(**values: Any) -> None:  # noqa: ANN401 (the fields of Settings)
@@ -43,8 +50,8 @@ def _with_settings(run: Callable[[Settings], None]) -> Callable[..., None]:
 @app.command()
 @_with_settings
 def serve(settings: Settings) -> None:
-    """Serve plants over HTTP until told to stop (SIGTERM, or Ctrl-C)."""
-    # The server takes longer to load than most other commands take in all.
+    """Serve plants over HTTP until SIGTERM or Ctrl-C."""
+    # Imported late: loading the server takes longer than most other commands take.
     from plantstore.cli.serve import run  # noqa: PLC0415
 
     run(settings)
@@ -74,11 +81,11 @@ def common(
         ),
     ] = False,
 ) -> None:
-    """Hold the options that come before a command."""
+    """Declare the options that are given before a command."""
 
 
 def _exit(number: int, frame: FrameType | None) -> None:
-    """End the program; if it is in a finalizer, which would swallow that, a moment later."""
+    """Exit; if a finalizer runs, which would ignore SystemExit, try again a moment later."""
     while frame is not None:
         if frame.f_code.co_name == "__del__":
             threading.Timer(0.01, os.kill, (os.getpid(), number)).start()
@@ -88,16 +95,19 @@ def _exit(number: int, frame: FrameType | None) -> None:
 
 
 def main() -> int:
-    """Run the command line; return the exit status: 0, 1 for an error, 2 for bad usage."""
-    signal.signal(signal.SIGTERM, _exit)  # in good order, so that nothing is left half done
-    logging.lastResort = None  # what the libraries warn of is not for who runs a command
+    """Run the command line; return the exit status: 0, 1 for an error, 2 for wrong usage."""
+    signal.signal(signal.SIGTERM, _exit)  # run the cleanup of commands
+    logging.lastResort = None  # warnings of libraries are not for users of commands
     try:
-        return app(sys.argv[1:] or ["--help"], standalone_mode=False) or 0
+        arguments = sys.argv[1:] or ["--help"]
+        return app(arguments, prog_name="plantstore", standalone_mode=False) or 0
+    except UsageError as error:
+        message, status = with_hint(error.explanation, error), 2
     except PlantStoreError as error:
         message, status = error.explanation, 1
     except OSError as error:
         message, status = f"{error.filename or 'input or output'}: {error.strerror}", 1
     except typer.TyperException as error:
-        message, status = error.format_message(), error.exit_code
+        message, status = with_hint(error.format_message(), error), error.exit_code
     typer.echo(f"plantstore: {message}", err=True)
     return status

@@ -1,4 +1,4 @@
-"""Files that commands write: there as a whole, or not at all."""
+"""Files that commands write: complete, or not at all."""
 
 import contextlib
 import os
@@ -7,36 +7,37 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO, Final, TextIO
 
-from plantstore.errors import UsageError
+from plantstore.errors import OperationError, UsageError
 from plantstore.storage import database_files
 
-# What SQLite may leave beside a database that it could not finish.
+# The suffixes of files that SQLite may leave beside an unfinished database.
 _SUFFIXES: Final = ("", "-journal", "-wal", "-shm")
 
 
 @contextlib.contextmanager
 def new_file(target: Path, database: str, *, force: bool, mode: int) -> Iterator[Path]:
-    """Give an empty file to write to; it becomes the target when the block ends well.
+    """Create an empty file to write to, and rename it to the target when the block succeeds.
 
-    Until then it lies beside the target, under a name that begins with a dot. What
-    ends this process at once leaves it there, and no target that seems whole.
+    Until then it is in the folder of the target, under a name that begins with a dot. If the
+    process is killed, that file remains, and the target is unchanged.
 
     Args:
-        target: where the file goes.
+        target: the path of the complete file.
         database: the URL of the store; the target must not be one of its files.
-        force: whether the file may take the place of one that is there.
-        mode: of the file, as `os.open` takes it.
+        force: whether the file may replace an existing one.
+        mode: of the file, as for `os.open`.
 
     Raises:
-        UsageError: the target is there, or cannot be written.
+        UsageError: the target is a file of the store.
+        OperationError: the target exists, or cannot be written.
 
     """
     target = target.resolve()
     insist_on_other_file(target, database)
     if target.exists() and not force:
-        raise _is_there(target)
+        raise _exists(target)
     if target.exists() and not target.is_file():
-        raise UsageError(f"{target} is not a regular file")
+        raise OperationError(f"{target} is not a regular file")
     partial = target.parent / f".{target.name}.{secrets.token_hex(4)}.partial"
     try:
         os.close(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode))
@@ -45,12 +46,12 @@ def new_file(target: Path, database: str, *, force: bool, mode: int) -> Iterator
         if force:
             partial.replace(target)
         else:
-            target.hardlink_to(partial)  # unlike a renaming, it never overwrites
+            target.hardlink_to(partial)  # unlike a rename, it never overwrites
         _sync(target.parent)
     except FileExistsError:
-        raise _is_there(target) from None
+        raise _exists(target) from None
     except OSError as error:
-        raise UsageError(f"{target} cannot be written: {error.strerror}") from error
+        raise OperationError(f"{target} cannot be written: {error.strerror}") from error
     finally:
         for suffix in _SUFFIXES:
             partial.with_name(partial.name + suffix).unlink(missing_ok=True)
@@ -64,9 +65,9 @@ def insist_on_other_file(path: Path, database: str) -> None:
 
 
 def standard_stream(stream: TextIO | None) -> BinaryIO:
-    """Return the bytes of stdin or stdout, which are None where a program begins without them."""
+    """Return the binary stream of stdin or stdout. Python has None for a closed one."""
     if stream is None:
-        raise UsageError("The standard stream is closed")
+        raise OperationError("The standard stream is closed")
     return stream.buffer
 
 
@@ -78,5 +79,5 @@ def _sync(path: Path) -> None:
         os.close(descriptor)
 
 
-def _is_there(target: Path) -> UsageError:
-    return UsageError(f"{target.name} is there already; --force overwrites it")
+def _exists(target: Path) -> OperationError:
+    return OperationError(f"{target.name} exists already; --force overwrites it")

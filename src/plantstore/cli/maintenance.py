@@ -1,4 +1,4 @@
-"""`plantstore backup` and `plantstore check`: a copy of the store, and whether it is whole."""
+"""`plantstore backup`, `plantstore check` and `plantstore migrate`."""
 
 import contextlib
 from pathlib import Path
@@ -9,7 +9,7 @@ import typer
 from plantstore.cli.files import new_file
 from plantstore.cli.opening import opened_store
 from plantstore.cli.progress import progress
-from plantstore.errors import UsageError
+from plantstore.errors import OperationError
 from plantstore.settings import DATABASE_DEFAULT, Database
 from plantstore.storage import display_url, open_for_maintenance
 from plantstore.storage.migrate import SchemaPolicy
@@ -17,15 +17,20 @@ from plantstore.store import Condition
 
 
 def backup(
-    file: Annotated[Path, typer.Argument(help="Where the copy goes: a database like the store's.")],
+    file: Annotated[Path, typer.Argument(help="The file for the copy, a database itself.")],
     *,
-    force: Annotated[bool, typer.Option("--force", help="Overwrite the file.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite an existing file.")] = False,
     database: Database = DATABASE_DEFAULT,
 ) -> None:
-    """Copy the store as of one moment, while it is in use, and check the copy."""
+    """Copy the database to a file, and check the copy.
+
+    The copy is a consistent snapshot, also while a service uses the database.
+    """
     for log in (Path(f"{file.resolve()}{suffix}") for suffix in ("-wal", "-journal")):
-        if log.exists():  # SQLite would play it back into the copy
-            raise UsageError(f"{log} is there: the file is in use, or was not closed in good order")
+        if log.exists():  # SQLite would apply it to the copy
+            raise OperationError(
+                f"{log} exists: {file} is in use, or was not closed correctly; choose another file"
+            )
     with (
         contextlib.closing(open_for_maintenance(database)) as store,
         new_file(file, database, force=force, mode=0o600) as partial,
@@ -33,11 +38,14 @@ def backup(
     ):
         copy = store.back_up(str(partial), report)
     typer.echo(_describe(copy))
-    typer.echo("The copy is whole")
+    typer.echo("The copy has no errors")
 
 
 def check(database: Database = DATABASE_DEFAULT) -> None:
-    """Check that all that is stored is whole. The status is 1 if anything is wrong."""
+    """Check the database for errors.
+
+    The exit status is 1 if there are any.
+    """
     with contextlib.closing(open_for_maintenance(database)) as store:
         found = store.check()
     typer.echo(_describe(found))
@@ -45,11 +53,14 @@ def check(database: Database = DATABASE_DEFAULT) -> None:
         typer.echo(problem, err=True)
     if found.problems:
         raise typer.Exit(1)
-    typer.echo("No problem was found")
+    typer.echo("No errors found")
 
 
 def migrate(database: Database = DATABASE_DEFAULT) -> None:
-    """Make the store, or bring its schema up to date; then serve --no-migrate need not."""
+    """Create the database, or update its schema.
+
+    Afterwards, serve --no-migrate can use it.
+    """
     with opened_store(database, SchemaPolicy.MIGRATE):
         typer.echo(f"The schema of {display_url(database)} is up to date")
 

@@ -1,4 +1,4 @@
-"""How far a command has come, on stderr, if that is a terminal."""
+"""The progress bar of a command, on stderr if that is a terminal."""
 
 import contextlib
 import sys
@@ -7,28 +7,32 @@ from typing import Protocol
 
 
 class Report(Protocol):
-    """Is told what is done, of what in all (None if that is not known), and the plants in it."""
+    """Takes how much is done, the total (None if it is unknown), and the number of plants."""
 
     def __call__(self, done: int, total: int | None, plants: int | None = None) -> None:
-        """Show it."""
+        """Update the progress bar."""
 
 
 @contextlib.contextmanager
 def progress(what: str) -> Iterator[Report]:
-    """Show a bar, a rate and the time left while the block runs; nothing but on a terminal."""
+    """Show a bar, the rate and the remaining time while the block runs, if on a terminal."""
     if not sys.stderr.isatty():
-        yield lambda done, total, plants=None: None  # noqa: ARG005
+        yield _show_nothing
         return
-    # It takes a while to load, and most commands run where nobody watches.
+    # Imported late: it is slow to load, and most commands do not run on a terminal.
     from rich.console import Console  # noqa: PLC0415
     from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn  # noqa: PLC0415
 
+    console = Console(stderr=True)
+    if console.is_dumb_terminal:  # it cannot overwrite a line
+        yield _show_nothing
+        return
     with Progress(
         TextColumn("{task.description}"),
         BarColumn(),
         TextColumn("{task.fields[rate]}"),
         TimeRemainingColumn(),
-        console=Console(stderr=True),
+        console=console,
     ) as bars:
         bars.add_task(what, total=None, rate="")
         [task] = bars.tasks
@@ -40,3 +44,7 @@ def progress(what: str) -> Iterator[Report]:
             bars.update(task.id, completed=done, total=total, rate=rate)
 
         yield report
+
+
+def _show_nothing(done: int, total: int | None, plants: int | None = None) -> None:
+    """Ignore a report."""

@@ -1,6 +1,7 @@
-"""`plantstore serve`: the one place where everything is wired together."""
+"""`plantstore serve`: the only place that connects all parts of the service."""
 
 import contextlib
+import errno
 import functools
 import ipaddress
 import signal
@@ -11,7 +12,7 @@ import tempfile
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import NoReturn
+from typing import Final, NoReturn
 
 import typer
 import uvicorn
@@ -21,7 +22,7 @@ from plantstore.api.exchange import ASGIApp
 from plantstore.api.forwarded import parse_network
 from plantstore.cli.tokens import show_new_token
 from plantstore.cli.wiring import rate_limit, wire
-from plantstore.errors import PlantStoreError, UsageError
+from plantstore.errors import OperationError, PlantStoreError, UsageError
 from plantstore.observe import LastServer, Observer, tell_all
 from plantstore.server.workers import (
     OTHER_FILES_MAX,
@@ -30,7 +31,7 @@ from plantstore.server.workers import (
     server_config,
     set_up_memory,
 )
-from plantstore.settings import Settings
+from plantstore.settings import Settings, terminal_takes_colors
 from plantstore.storage import display_url, open_store
 from plantstore.storage.migrate import SchemaPolicy
 from plantstore.store import Store
@@ -41,12 +42,12 @@ from plantstore.tokens import SCOPES
 
 
 def run(settings: Settings) -> None:
-    """Serve until told to stop."""
-    # Uvicorn stops in good order, and then raises the signal again for us.
+    """Serve until a signal."""
+    # Uvicorn shuts down on a signal, and then raises it again for us.
     signal.signal(signal.SIGTERM, _exit)
     signal.signal(signal.SIGINT, _exit)
     set_up_memory()
-    log = configure_logs()
+    log = configure_logs(colors=terminal_takes_colors())
     rate_limit(settings)
     _check_edge(settings)
     _check_tls(settings)
@@ -72,22 +73,22 @@ def run(settings: Settings) -> None:
 
 
 def _build_worker(settings: Settings, metrics_folder: Path) -> ASGIApp:
-    """Wire one of several processes, which opens the store for itself."""
+    """Build the application of one of several processes, which opens its own store."""
     set_up_memory()
-    log = configure_logs()
+    log = configure_logs(colors=terminal_takes_colors())
     telemetry = _Telemetry(log, settings, metrics_folder)
     try:
         store = _open_store(settings, telemetry)
     except PlantStoreError as error:
         log.write(f"plantstore: {error.explanation}\n")
-        # Any status but STARTUP_FAILURE makes uvicorn's parent process try again. The parent has
-        # opened the store before, so the fault is new; the other workers go on meanwhile.
+        # With any status except STARTUP_FAILURE, uvicorn's parent process tries again. The parent
+        # opened the store before, so the failure is new; the other workers continue meanwhile.
         sys.exit(1)
     return _build_app(settings, store, telemetry)
 
 
 class _Telemetry:
-    """What a process tells of itself: its log, its metrics, and the server of its database."""
+    """The log and the metrics of a process, and the server of its database."""
 
     def __init__(self, log: Outbox, settings: Settings, folder: Path | None = None) -> None:
         self.metrics = Metrics(folder)
@@ -148,18 +149,19 @@ def _check_edge(settings: Settings) -> None:
 
 
 def _check_tls(settings: Settings) -> None:
-    """Raise UsageError if the certificate cannot be served with, before uvicorn loads it."""
+    """Raise UsageError if the certificate or its key cannot be used."""
     if settings.tls_certificate is None:
         if settings.tls_key is not None:
-            raise UsageError("A key of TLS needs its certificate: --tls-certificate FILE")
+            raise UsageError("--tls-key needs --tls-certificate")
         return
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     try:
-        # A key with a passphrase would have somebody asked for it in each process.
+        # Without a password, OpenSSL would ask for the passphrase of a key on the terminal.
         context.load_cert_chain(settings.tls_certificate, settings.tls_key, password=lambda: "")
     except OSError as error:
         raise UsageError(
-            f"Certificate and key of TLS cannot be used: {error.strerror or error}"
+            "--tls-certificate and --tls-key must name a certificate and its private key, in PEM:"
+            f" {error.strerror or error}"
         ) from error
 
 
@@ -169,13 +171,21 @@ def _listen(host: str, port: int) -> socket.socket:
             host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )
         return socket.create_server((address[0], port), family=family)
-    except (OSError, UnicodeError) as error:
-        reason = getattr(error, "strerror", None) or error
-        raise UsageError(f"Cannot listen on {host}, port {port}: {reason}") from error
+    except UnicodeError as error:
+        raise UsageError(f"--host must be an address or a host name, got {host!r}") from error
+    except OSError as error:
+        advice = "; choose another port with --port" if error.errno in _PORT_ERRORS else ""
+        raise OperationError(
+            f"Cannot listen on {host}, port {port}: {error.strerror}{advice}"
+        ) from error
+
+
+# Another process uses the port, or only a privileged process may.
+_PORT_ERRORS: Final = (errno.EADDRINUSE, errno.EACCES)
 
 
 def _introduce(store: Store, settings: Settings, listener: socket.socket, log: Outbox) -> None:
-    """Say how to get in, if nobody can yet, and then where the service is."""
+    """Print a first token if there is none, and then the address of the service."""
     host, port = listener.getsockname()[:2]
     address = ipaddress.ip_address(host)
     scheme = "http" if settings.tls_certificate is None else "https"
@@ -183,11 +193,11 @@ def _introduce(store: Store, settings: Settings, listener: socket.socket, log: O
     database = display_url(settings.database)
     if address.is_loopback and not store.list_tokens():
         greeting = _GREETING + _INVITATION if settings.page else _GREETING
-        # Another process may be first, or nobody may see what is written to stdout.
-        with contextlib.suppress(UsageError):
+        # It fails if another process has created it meanwhile, or if stdout is closed.
+        with contextlib.suppress(OperationError):
             show_new_token(store, "first", SCOPES, text=greeting.replace("{url}", url))
     if not store.list_tokens():
-        # What a URL of PostgreSQL has of secrets is not shown, and so it is not to be pasted.
+        # The URL of a PostgreSQL is shown without its password, so it cannot be copied.
         option = f" --database {database}" if database.startswith("sqlite") else ""
         log.write(_WARNING.format(option=option))
     log.write(f"Serving {database} on {url}\n")
@@ -195,15 +205,15 @@ def _introduce(store: Store, settings: Settings, listener: socket.socket, log: O
 
 
 _WARNING = """\
-There is no token yet, so every request will be refused. Create one:
+There are no tokens yet, so all requests are refused. Create a token:
 
     plantstore token create NAME{option}
 
 """
 
 _GREETING = """
-There is no token yet, so here is a first one, good for everything.
-It is shown this once:
+There are no tokens yet, so here is a first one, with all permissions.
+It is shown only once:
 
     {secret}
 
@@ -217,6 +227,6 @@ Store a plant:
 """
 
 _INVITATION = """\
-Or open {url} in a browser, and give it the token.
+Or open {url} in a browser and sign in with the token.
 
 """

@@ -1,19 +1,20 @@
-"""`plantstore token`: the tokens that requests carry."""
+"""`plantstore token`: create, list and revoke tokens."""
 
 import os
 import re
 import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from typing import Annotated, Final
 
 import msgspec
 import typer
 
+from plantstore.cli.commands import Commands
 from plantstore.cli.files import standard_stream
 from plantstore.cli.opening import opened_store
-from plantstore.errors import UsageError
+from plantstore.errors import OperationError, UsageError
 from plantstore.settings import (
     DATABASE_DEFAULT,
     MIGRATE_DEFAULT,
@@ -26,14 +27,11 @@ from plantstore.storage.migrate import SchemaPolicy
 from plantstore.store import TokenStore
 from plantstore.tokens import DEFAULT_SCOPES, SCOPES, TokenRecord, digest, mint
 
-tokens = typer.Typer(help="Create, list and revoke the tokens that requests carry.")
+tokens = typer.Typer(help="Create, list and revoke tokens.", cls=Commands)
 
 _UNIT_SECONDS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 
-# How wide the table is where no terminal says how wide it may be.
-_PIPED_COLUMNS: Final = 200
-
-# The last second of the year 9999, beyond which a date cannot be written.
+# The last second of the year 9999. `datetime` has no later dates.
 _TIME_MAX: Final = 253_402_300_799
 
 
@@ -44,22 +42,24 @@ def show_new_token(
     lifetime_seconds: int | None = None,
     text: str = "{secret}\n",
 ) -> None:
-    """Create a token, and write its secret to stdout, in a text: nobody can learn it again.
+    """Create a token, and write its secret to stdout in a text. It cannot be shown again.
 
     Raises:
-        UsageError: the name is taken, the token would outlive the year 9999, or stdout
-            cannot be written. Then there is no such token.
+        UsageError: the token would expire after the year 9999. No token is created.
+        OperationError: the name is taken, or stdout cannot be written. No token is created.
 
     """
-    # Not through Python's buffer: what it could not write, it would try again at the exit.
+    # Without Python's buffer, which would write again at exit what it could not write now.
     stdout = standard_stream(sys.stdout).fileno()
     now = int(time.time())
     expires_at = None if lifetime_seconds is None else now + lifetime_seconds
     if expires_at is not None and expires_at > _TIME_MAX:
-        raise UsageError("The token would outlive the year 9999; leave --expires-in out instead")
+        raise UsageError(
+            "--expires-in: the token would expire after the year 9999; leave the option out"
+        )
     secret = mint()
     record = TokenRecord(name, digest(secret), frozenset(scopes), now, expires_at)
-    # It is stored first: a secret that is shown is good.
+    # Store it first, so that a secret that is shown is valid.
     store.add_token(record)
     rest = text.format(secret=secret).encode()
     try:
@@ -67,27 +67,27 @@ def show_new_token(
             rest = rest[os.write(stdout, rest) :]
     except OSError as error:
         store.forget_token(record.digest)
-        raise UsageError(
-            f"No token is created, since stdout cannot show it: {error.strerror}"
+        raise OperationError(
+            f"No token was created, because stdout cannot be written: {error.strerror}"
         ) from error
 
 
 @tokens.command()
 def create(
-    name: Annotated[str, typer.Argument(help="What to call it. A name is never used twice.")],
+    name: Annotated[str, typer.Argument(help="Its name. A name cannot be used again.")],
     scope: Annotated[
         list[str] | None,
         typer.Option(
             metavar="SCOPE",
-            help=f"What it may do; give one --scope for each of {', '.join(SCOPES)}. "
-            f"Without any: {', '.join(DEFAULT_SCOPES)}.",
+            help=f"What the token permits: {', '.join(SCOPES)}. Repeat the option for several. "
+            f"Default: {', '.join(DEFAULT_SCOPES)}.",
         ),
     ] = None,
     expires_in: Annotated[
         str | None,
         typer.Option(
             metavar="TIME",
-            help="How long it is good for: 90s, 15m, 12h, 30d or 8w. Without it: for ever.",
+            help="How long it is valid, such as 90s, 15m, 12h, 30d or 8w. Default: for ever.",
         ),
     ] = None,
     *,
@@ -95,17 +95,20 @@ def create(
     migrate: Migrate = MIGRATE_DEFAULT,
     standbys_min: StandbysMin = STANDBYS_MIN_DEFAULT,
 ) -> None:
-    """Create a token, and print its secret on stdout: the only time that it is shown."""
+    """Create a token and print its secret on stdout.
+
+    The secret is shown only once.
+    """
     scopes = scope or DEFAULT_SCOPES
     _check_name(name)
     if unknown := sorted(set(scopes) - set(SCOPES)):
-        raise UsageError(f"A scope must be one of {', '.join(SCOPES)}; got {', '.join(unknown)}")
+        raise UsageError(f"--scope must be one of {', '.join(SCOPES)}; got {', '.join(unknown)}")
     lifetime_seconds = None if expires_in is None else _parse_seconds(expires_in)
     policy = SchemaPolicy.of(migrate=migrate)
     with opened_store(database, policy, standbys_min=standbys_min) as store:
         show_new_token(store, name, scopes, lifetime_seconds)
     granted = ", ".join(sorted(scopes))
-    typer.echo(f"Created the token {name} for {granted}. Its secret is shown this once.", err=True)
+    typer.echo(f"Created the token {name} for {granted}. Its secret is shown only once.", err=True)
 
 
 @tokens.command("list")
@@ -115,39 +118,50 @@ def list_tokens(
     database: Database = DATABASE_DEFAULT,
     migrate: Migrate = MIGRATE_DEFAULT,
 ) -> None:
-    """List the tokens, the oldest first. Their secrets are not known."""
+    """List the tokens, oldest first, without their secrets.
+
+    ENDS is the day on which the token expires, or was revoked. --json has the exact times.
+    """
     policy = SchemaPolicy.of(migrate=migrate, may_create=False)
     with opened_store(database, policy) as store:
         records = store.list_tokens()
-    rows = [_describe(record, time.time()) for record in records]
+    now = time.time()
     if json:
+        rows = [_describe(record, now) for record in records]
         typer.echo(msgspec.json.format(msgspec.json.encode(rows)).decode())
-        return
-    if not rows:
-        typer.echo("There is no token yet.", err=True)
-        return
-    # It takes longer to load than the other commands take.
-    from rich.console import Console  # noqa: PLC0415
-    from rich.table import Table  # noqa: PLC0415
-    from rich.text import Text  # noqa: PLC0415
+    elif records:
+        typer.echo("\n".join(_table(records, now)))
+    else:
+        typer.echo("There are no tokens. Create one: plantstore token create NAME", err=True)
 
-    table = Table(box=None)
-    for column in rows[0]:
-        table.add_column(column, overflow="fold")
-    for row in rows:
-        # As text: a name is data, and Rich would read markup in a string.
-        table.add_row(*(Text(value or "-") for value in row.values()))
-    Console(width=None if sys.stdout.isatty() else _PIPED_COLUMNS).print(table)
+
+def _table(records: Iterable[TokenRecord], now: float) -> Iterator[str]:
+    """Yield the lines of a table. A line is never cut, so the widest column is the last."""
+    # Imported late: most commands do not need it.
+    from rich.cells import cell_len, set_cell_size  # noqa: PLC0415
+
+    rows = [("NAME", "STATE", "CREATED", "ENDS", "SCOPES")]
+    for record in records:
+        ends = record.expires_at if record.revoked_at is None else record.revoked_at
+        scopes = " ".join(sorted(record.scopes))
+        rows.append((record.name, record.state(now), _day(record.created_at), _day(ends), scopes))
+    widths = [max(map(cell_len, column)) for column in zip(*rows, strict=True)]
+    for *cells, last in rows:
+        padded = [set_cell_size(cell, width) for cell, width in zip(cells, widths, strict=False)]
+        yield "  ".join([*padded, last])
 
 
 @tokens.command()
 def revoke(
-    name: Annotated[str, typer.Argument(help="The token's name.")],
+    name: Annotated[str, typer.Argument(help="The name of the token.")],
     database: Database = DATABASE_DEFAULT,
     migrate: Migrate = MIGRATE_DEFAULT,
     standbys_min: StandbysMin = STANDBYS_MIN_DEFAULT,
 ) -> None:
-    """Revoke a token for good; a running service refuses it within two seconds."""
+    """Revoke a token permanently.
+
+    A running service refuses it within two seconds.
+    """
     _check_name(name)
     now = int(time.time())
     policy = SchemaPolicy.of(migrate=migrate, may_create=False)
@@ -162,7 +176,7 @@ def revoke(
 
 def _check_name(name: str) -> None:
     if not name.strip() or not name.isprintable():
-        raise UsageError("A token's name must be printable, and not blank")
+        raise UsageError("The name of a token must be printable and not blank")
 
 
 def _describe(record: TokenRecord, now: float) -> dict[str, str | None]:
@@ -180,8 +194,12 @@ def _date(seconds: int | None) -> str | None:
     return None if seconds is None else f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%SZ}"
 
 
+def _day(seconds: int | None) -> str:
+    return (_date(seconds) or "-").partition("T")[0]
+
+
 def _parse_seconds(text: str) -> int:
     match = re.fullmatch(r"([1-9][0-9]{0,9})([smhdw])", text)
     if match is None:
-        raise UsageError(f"--expires-in must be a number and s, m, h, d or w; got {text}")
+        raise UsageError(f"--expires-in must be a number followed by s, m, h, d or w; got {text}")
     return int(match[1]) * _UNIT_SECONDS[match[2]]

@@ -1,4 +1,4 @@
-"""`plantstore import` and `plantstore export`: plants from a file, and into one."""
+"""`plantstore import` and `plantstore export`: read plants from a file, or write them to one."""
 
 import contextlib
 import os
@@ -7,17 +7,24 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from enum import Enum
 from pathlib import Path
-from typing import Annotated, BinaryIO, Final, Self
+from typing import Annotated, BinaryIO, Final
 
-import msgspec
 import typer
 
-from plantstore.cli.files import insist_on_other_file, new_file, standard_stream
+from plantstore.cli.files import new_file, standard_stream
 from plantstore.cli.opening import opened_store
 from plantstore.cli.progress import Report, progress
-from plantstore.errors import BatchRefusedError, IdTakenError, UsageError
+from plantstore.cli.rejects import Rejects
+from plantstore.errors import (
+    BatchRefusedError,
+    IdTakenError,
+    OperationError,
+    RequestError,
+    UsageError,
+    one_line,
+)
 from plantstore.formats import FORMATS, Format
-from plantstore.formats.rows import Reject, Row
+from plantstore.formats.rows import Row
 from plantstore.halving import run_by_halves
 from plantstore.plants import NewPlant
 from plantstore.settings import (
@@ -37,25 +44,20 @@ from plantstore.store import (
     Maintenance,
     Outcome,
     PlantStore,
-    characters_in,
 )
 
-# Plants in one transaction. A service that runs on the same file waits for the transaction,
-# which takes some twenty-five milliseconds.
+# The size of a transaction, in plants and in characters of their rows. A service that uses the
+# same database waits for it: about 25 milliseconds.
 BATCH_PLANTS_MAX: Final = 10_000
 
-# What a row may have beyond the body of a request: that of a replacement has no id.
+# A row may be this much larger than a request body, since the body of a PUT has no id.
 ROW_SLACK_BYTES: Final = 1024
-
-# As many refused rows are shown where no file takes them.
-SHOWN_REJECTS_MAX: Final = 10
-
 
 _STANDARD_STREAM: Final = Path("-")
 
 
 class FormatName(Enum):
-    """What `--format` takes."""
+    """The values of `--format`."""
 
     CSV = "csv"
     JSONL = "jsonl"
@@ -65,17 +67,18 @@ def import_plants(
     file: Annotated[
         Path,
         typer.Argument(
-            help="A .csv file with a header, or a .jsonl file. - is stdin, and needs --format."
+            help="A .csv file with a header, or a .jsonl file. - reads stdin; then give --format."
         ),
     ],
     file_format: Annotated[
-        FormatName | None, typer.Option("--format", help="What the file holds.")
+        FormatName | None,
+        typer.Option("--format", help="Format of the file. Default: by its name."),
     ] = None,
     rejects: Annotated[
         Path | None,
         typer.Option(
             metavar="FILE",
-            help="Write refused rows to this file: JSON lines with line, error, message and row.",
+            help="Write rejected rows to this file: JSON lines with line, error, message and row.",
         ),
     ] = None,
     *,
@@ -84,42 +87,53 @@ def import_plants(
     migrate: Migrate = MIGRATE_DEFAULT,
     standbys_min: StandbysMin = STANDBYS_MIN_DEFAULT,
 ) -> None:
-    """Store the plants of a file. A refused row stops nothing, but makes the status 1."""
+    """Store the plants of a file.
+
+    A row that is not valid is rejected, and the import goes on; the exit status is then 1.
+    """
     form = _format_of(file, file_format)
     policy = SchemaPolicy.of(migrate=migrate)
     with (
         _reading(file) as source,
-        contextlib.closing(form.read(source, body_bytes_max + ROW_SLACK_BYTES)) as rows,
+        contextlib.closing(form.read(source, body_bytes_max + ROW_SLACK_BYTES, _warn)) as rows,
         opened_store(database, policy, standbys_min=standbys_min) as store,
-        _Refusals(rejects, source, database) as refusals,
+        Rejects(rejects, source, database) as rejected,
     ):
         stored = there = 0
         size = _size(source)
         try:
             with progress("Importing") as report:
-                for outcomes in _store_rows(rows, store, form, refusals.add):
+                for outcomes in _store_rows(rows, store, rejected.add):
                     stored += outcomes.count(Outcome.STORED)
                     there += outcomes.count(Outcome.ALREADY_STORED)
                     report(source.tell() if size else 0, size, stored + there)
         finally:
-            typer.echo(f"{stored:,} stored, {there:,} already there, {refusals.count:,} rejected")
-    if refusals.count:
+            typer.echo(f"{stored:,} stored, {there:,} already there, {rejected.count:,} rejected")
+    if rejected.count:
         raise typer.Exit(1)
+
+
+def _warn(message: str) -> None:
+    typer.echo(f"Warning: {one_line(message)}", err=True)
 
 
 def export(
     file: Annotated[
         Path | None,
-        typer.Argument(help="A .csv or .jsonl file. Without it: stdout, as JSON lines."),
+        typer.Argument(help="A .csv or .jsonl file. Default: stdout, as JSON lines."),
     ] = None,
     file_format: Annotated[
-        FormatName | None, typer.Option("--format", help="What to write.")
+        FormatName | None,
+        typer.Option("--format", help="Format of the file. Default: by its name."),
     ] = None,
     *,
-    force: Annotated[bool, typer.Option("--force", help="Overwrite the file.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite an existing file.")] = False,
     database: Database = DATABASE_DEFAULT,
 ) -> None:
-    """Write every plant to a file, as of one moment, in order of id."""
+    """Write all plants to a file, in order of id.
+
+    The file is a consistent snapshot, also while a service uses the database.
+    """
     to_stdout = file in (None, _STANDARD_STREAM)
     form = _format_of(Path("plants.jsonl") if file is None else file, file_format)
     with (
@@ -134,7 +148,9 @@ def export(
 def _format_of(file: Path, name: FormatName | None) -> Format:
     key = file.suffix.removeprefix(".").lower() if name is None else name.value
     if key not in FORMATS:
-        raise UsageError(f"{file} is no .csv and no .jsonl file; say with --format which it is")
+        raise UsageError(
+            f"The format of {file} is unknown: name the file .csv or .jsonl, or give --format"
+        )
     return FORMATS[key]
 
 
@@ -146,73 +162,30 @@ def _reading(file: Path) -> Iterator[BinaryIO]:
     try:
         source = file.open("rb")
     except OSError as error:
-        raise UsageError(f"{file} cannot be read: {error.strerror}") from error
+        raise OperationError(f"{file} cannot be read: {error.strerror}") from error
     with source:
         yield source
 
 
 def _size(source: BinaryIO) -> int | None:
-    """Return the bytes of a file, or None of a stream."""
+    """Return the size of a file in bytes, or None for a stream."""
     status = os.fstat(source.fileno())
     return status.st_size if stat.S_ISREG(status.st_mode) else None
 
 
-class _Refusals:
-    """Counts refused rows, and writes them to a file, or the first ones to stderr."""
-
-    def __init__(self, path: Path | None, source: BinaryIO, database: str) -> None:
-        self.count = 0
-        self._path = path
-        self._file: BinaryIO | None = None
-        if path is None:
-            return
-        with self._writing():
-            insist_on_other_file(path, database)
-            if path.exists() and os.path.samestat(path.stat(), os.fstat(source.fileno())):
-                raise UsageError(f"{path} is the file that is imported")
-            self._file = path.open("wb", buffering=0)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self._file is not None:
-            self._file.close()
-
-    def add(self, line: int, reject: Reject) -> None:
-        self.count += 1
-        error = reject.error
-        if self._file is not None:
-            row = reject.text.encode(errors="replace").decode()
-            record = {"line": line, "error": error.code, "message": error.message, "row": row}
-            with self._writing():
-                self._file.write(msgspec.json.encode(record) + b"\n")
-        elif self.count <= SHOWN_REJECTS_MAX:
-            typer.echo(f"line {line}: {error.message}", err=True)
-        elif self.count == SHOWN_REJECTS_MAX + 1:
-            typer.echo("More rows are rejected; --rejects FILE keeps them all", err=True)
-
-    @contextlib.contextmanager
-    def _writing(self) -> Iterator[None]:
-        try:
-            yield
-        except OSError as error:
-            raise UsageError(f"{self._path} cannot be written: {error.strerror}") from error
-
-
 def _store_rows(
-    rows: Iterable[Row], store: PlantStore, form: Format, refuse: Callable[[int, Reject], None]
+    rows: Iterable[Row], store: PlantStore, reject: Callable[[Row, RequestError], None]
 ) -> Iterator[list[Outcome]]:
-    """Store the plants of the rows, and yield what became of those of each transaction."""
-    for lines, plants in batches(rows, refuse):
+    """Store the plants of the rows, and yield the outcomes of each transaction."""
+    for batch, plants in batches(rows, reject):
         outcomes: list[Outcome] = []
-        for line, plant, result in zip(lines, plants, _store(store, plants), strict=True):
+        for row, plant, result in zip(batch, plants, _store(store, plants), strict=True):
             if isinstance(result, Outcome):
                 outcomes.append(result)
             if isinstance(result, BatchRefusedError):
-                refuse(line, Reject(result, form.render([plant]).decode()))
+                reject(row, result)
             elif result is Outcome.ID_TAKEN:
-                refuse(line, Reject(IdTakenError(plant.id), form.render([plant]).decode()))
+                reject(row, IdTakenError(plant.id))
         yield outcomes
 
 
@@ -229,30 +202,31 @@ def _store(store: PlantStore, plants: Sequence[NewPlant]) -> list[Outcome | Batc
 
 def batches(
     rows: Iterable[Row],
-    refuse: Callable[[int, Reject], None],
+    reject: Callable[[Row, RequestError], None],
     *,
     plants_max: int = BATCH_PLANTS_MAX,
     characters_max: int = BATCH_CHARACTERS_MAX,
-) -> Iterator[tuple[list[int], list[NewPlant]]]:
-    """Yield plants for one transaction after the other, and the lines that they begin on.
+) -> Iterator[tuple[list[Row], list[NewPlant]]]:
+    """Yield the rows and the plants of one transaction after the other.
 
     A batch that has one of the two sizes, or more, is complete.
     """
-    lines: list[int] = []
+    batch: list[Row] = []
     plants: list[NewPlant] = []
     characters = 0
-    for line, row in rows:
-        if isinstance(row, Reject):
-            refuse(line, row)
+    for row in rows:
+        content = row.content
+        if isinstance(content, RequestError):
+            reject(row, content)
             continue
-        lines.append(line)
-        plants.append(row)
-        characters += characters_in(row)
+        batch.append(row)
+        plants.append(content)
+        characters += len(row.raw)
         if len(plants) >= plants_max or characters >= characters_max:
-            yield lines, plants
-            lines, plants, characters = [], [], 0
+            yield batch, plants
+            batch, plants, characters = [], [], 0
     if plants:
-        yield lines, plants
+        yield batch, plants
 
 
 @contextlib.contextmanager

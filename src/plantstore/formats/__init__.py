@@ -1,7 +1,7 @@
-"""Plants as rows of a file. All text is UTF-8.
+"""Files of plants: CSV and JSON lines, in UTF-8.
 
-What comes in is validated as a request is. What goes out comes in again as it was, but
-for what a format cannot hold, which it refuses.
+Rows are validated like requests. An export can be imported again without any change; the
+export fails if a plant cannot be written in the format.
 """
 
 from collections.abc import Callable, Generator, Mapping, Sequence
@@ -17,12 +17,13 @@ from plantstore.plants import NewPlant
 class Format(NamedTuple):
     """How plants are read from a file and written to one.
 
-    `read` yields the rows of a file, which it leaves open; close it if you leave it
-    early. A row may have as many bytes, or characters, as it is told. `head` begins
-    a file, and `render` writes plants as rows of it.
+    `read` yields the rows of a file. It takes the file, which it leaves open, the maximum
+    size of a row in bytes or characters, and a function that it calls with each warning.
+    Close the generator if you do not read it to its end. `head` is the beginning of a file;
+    `render` returns plants as rows.
     """
 
-    read: Callable[[BinaryIO, int], Generator[Row, None, None]]
+    read: Callable[[BinaryIO, int, Callable[[str], None]], Generator[Row, None, None]]
     head: bytes
     render: Callable[[Sequence[NewPlant]], bytes]
 

@@ -1,84 +1,175 @@
-"""Plants as CSV (RFC 4180), with a header. An empty cell means no tag."""
+"""Plants as CSV (RFC 4180) with a header. An empty cell means no tag.
+
+The page of the service reads CSV by the same rules, in `web/page/csv.js`;
+tests/support/csv_cases.json has the cases that hold for both.
+"""
 
 import contextlib
 import csv
 import io
 from collections import deque
-from collections.abc import Callable, Generator, Iterable, Sequence
-from typing import BinaryIO, Self
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from typing import BinaryIO, Final, NamedTuple, Self
 
-from plantstore.errors import ErrorCode, RequestError, UsageError
-from plantstore.formats.rows import Reject, Row
+from plantstore.errors import ErrorCode, OperationError, RequestError
+from plantstore.formats.rows import Row
 from plantstore.plants import NewPlant, make_new_plant
 
+# A file uses the first of these under which its header names the columns.
+SEPARATORS: Final = (",", ";", "\t")
 
-def read_csv(file: BinaryIO, row_characters_max: int) -> Generator[Row, None, None]:
-    """Read the header of a file, and return what yields its rows; a blank line is none.
+COLUMNS: Final = ("id", "name", "tag")
 
-    The header must name `id` and `name`, and may name `tag`; other columns are
-    passed over, as other members of a request are. Where a row breaks the rules of
-    CSV, or is larger than it may be, its first line is refused, and the next line
-    is read as a row again: an open quote costs its own row, and not the file.
+# How many ignored columns a warning names, and how many characters of each.
+_NAMED_COLUMNS_MAX: Final = 5
+_NAMED_CHARACTERS_MAX: Final = 40
+
+# How much of an invalid header an error message quotes.
+_QUOTED_CHARACTERS_MAX: Final = 100
+
+
+class _Columns(NamedTuple):
+    """Where the cells of a plant are in a row, and which columns hold nothing of it."""
+
+    number: int
+    id: int
+    name: int
+    tag: int | None
+    ignored: list[str]
+
+
+def read_csv(
+    file: BinaryIO, row_characters_max: int, warn: Callable[[str], None]
+) -> Generator[Row, None, None]:
+    """Read the header of a file, and return a generator of its rows. Blank lines are skipped.
+
+    The header must name `id` and `name`, and may name `tag`, in any order and any case. Other
+    columns are ignored with a warning. Where a row is not CSV or too large, its first line
+    is an error, and the next line is read as a new row: an open quote costs only its own row.
 
     Raises:
-        UsageError: the header is not that of plants.
+        OperationError: the header is missing, or does not name the columns.
 
     """
     csv.field_size_limit(row_characters_max)
     lines = _Lines(file, row_characters_max)
-    reader = csv.reader(lines, strict=True)
-    try:
-        parse = _parser_of_cells(next(reader, []))
-    except csv.Error as error:
-        raise UsageError(f"The header of the file is no CSV: {error}") from None
-    lines.end_row()
-    return _read_rows(lines, reader, parse)
+    reader, columns = _read_header(lines)
+    if columns.ignored:
+        warn(_describe_ignored(columns.ignored))
+    return _read_rows(lines, reader, columns)
 
 
 def render_csv(plants: Sequence[NewPlant]) -> bytes:
-    """Write plants as rows.
+    """Return plants as rows.
 
     Raises:
-        UsageError: one has an empty tag, which no cell can hold.
+        OperationError: a plant has an empty tag, which CSV cannot tell from no tag.
 
     """
     for plant in plants:
         if plant.tag == "":
-            raise UsageError(
+            raise OperationError(
                 f"CSV cannot hold the plant {plant.id}: its tag is empty, and in CSV an empty "
                 f"cell means no tag. Export JSON lines instead"
             )
-    return _to_csv([(plant.id, plant.name, plant.tag) for plant in plants]).encode()
+    text = io.StringIO(newline="")
+    csv.writer(text).writerows((plant.id, plant.name, plant.tag) for plant in plants)
+    return text.getvalue().encode()
+
+
+def _read_header(lines: "_Lines") -> tuple[Iterator[list[str]], _Columns]:
+    text = ""
+    for separator in SEPARATORS:
+        reader = csv.reader(lines, delimiter=separator, strict=True)
+        with contextlib.suppress(csv.Error):
+            if columns := _find_columns(next(reader, [])):
+                lines.end_row()
+                return reader, columns
+        text = lines.rewind()
+    if not text:
+        raise OperationError("The file is empty")
+    raise OperationError(
+        "The first line of a CSV file must name the columns id and name, and may name tag; each "
+        f'once, separated by commas, semicolons or tabs; got "{_shorten(text.rstrip())}"'
+    )
+
+
+def _find_columns(header: list[str]) -> _Columns | None:
+    names = [name.lower() for name in header]
+    if names.count("id") != 1 or names.count("name") != 1 or names.count("tag") > 1:
+        return None
+    ignored = [name for name in header if name.lower() not in COLUMNS]
+    tag = names.index("tag") if "tag" in names else None
+    return _Columns(len(names), names.index("id"), names.index("name"), tag, ignored)
+
+
+def _describe_ignored(names: list[str]) -> str:
+    shown = [
+        f'"{name[:_NAMED_CHARACTERS_MAX]}{"..." if len(name) > _NAMED_CHARACTERS_MAX else ""}"'
+        for name in names[:_NAMED_COLUMNS_MAX]
+    ]
+    if len(names) > _NAMED_COLUMNS_MAX:
+        shown.append("...")
+    subject = f"Column {shown[0]} is" if len(names) == 1 else f"Columns {', '.join(shown)} are"
+    return f"{subject} ignored; known columns are id, name and tag"
+
+
+def _shorten(text: str) -> str:
+    if len(text) <= _QUOTED_CHARACTERS_MAX:
+        return text
+    return f"{text[:_QUOTED_CHARACTERS_MAX]}..."
 
 
 def _read_rows(
-    lines: "_Lines", reader: Iterable[list[str]], parse: Callable[[list[str]], NewPlant | Reject]
+    lines: "_Lines", reader: Iterable[list[str]], columns: _Columns
 ) -> Generator[Row, None, None]:
+    parse = _parser(columns)
     with contextlib.closing(lines):
         while True:
             try:
                 for cells in reader:
-                    line = lines.end_row()
+                    line, text = lines.end_row()
                     if cells:
-                        yield line, parse(cells)
+                        yield Row(line, parse(cells), text)
             except csv.Error as error:
                 too_large = isinstance(error, _RowTooLargeError)
                 code = ErrorCode.BODY_TOO_LARGE if too_large else ErrorCode.INVALID_PLANT
                 line, text = lines.give_up_row()
-                yield line, Reject(RequestError(code, f"The row is no CSV: {error}"), text)
+                yield Row(line, RequestError(code, f"The row is not CSV: {error}"), text)
             else:
                 return
 
 
+def _parser(columns: _Columns) -> Callable[[list[str]], NewPlant | RequestError]:
+    """Return a function that makes a plant of the cells of a row."""
+    number, id_at, name_at, tag_at, _ = columns
+
+    def parse(cells: list[str]) -> NewPlant | RequestError:
+        if len(cells) != number:
+            message = f"The row has {len(cells)} cells, but the header has {number}"
+            return RequestError(ErrorCode.INVALID_PLANT, message)
+        name, tag = cells[name_at], "" if tag_at is None else cells[tag_at]
+        try:
+            if not (name.isascii() and tag.isascii()):
+                (name + tag).encode()
+            return make_new_plant(cells[id_at].encode(), name, tag or None)
+        except UnicodeEncodeError:
+            return RequestError(ErrorCode.UNSTORABLE_TEXT, "The row is not UTF-8")
+        except RequestError as error:
+            return error
+
+    return parse
+
+
 class _RowTooLargeError(csv.Error):
-    """A row has more characters than may be held."""
+    """A row has more characters than the maximum."""
 
 
 class _Lines:
-    """The lines of a CSV file, for a reader that would hold a row of any size."""
+    """The lines of a CSV file. It bounds the size of a row, which `csv.reader` does not."""
 
     def __init__(self, file: BinaryIO, row_characters_max: int) -> None:
-        # What is no UTF-8 comes as surrogates, so that it can be told of the row.
+        # Bytes that are not UTF-8 become surrogates, so that only their row is an error.
         self._text = io.TextIOWrapper(
             file, encoding="utf-8-sig", errors="surrogateescape", newline=""
         )
@@ -86,7 +177,7 @@ class _Lines:
         self._begins = 1  # the number of the line that the row begins on
         self._row: list[str] = []
         self._characters = 0
-        self._again: deque[str] = deque()  # lines that come once more
+        self._again: deque[str] = deque()  # lines to return once more
 
     def __iter__(self) -> Self:
         return self
@@ -107,61 +198,32 @@ class _Lines:
             raise _RowTooLargeError(f"it is larger than {self._row_characters_max} characters")
         return line
 
-    def end_row(self) -> int:
-        """Return the number of the line on which the row began that has just been read."""
-        began = self._begins
-        self._begins += len(self._row)
+    def end_row(self) -> tuple[int, str]:
+        """Return the number of the first line of the row that was just read, and its text."""
+        began, row = self._begins, self._row
+        self._begins += len(row)
         self._row = []
         self._characters = 0
-        return began
+        return began, row[0] if len(row) == 1 else "".join(row)
 
     def give_up_row(self) -> tuple[int, str]:
-        """Return the first line of the row, and its number; the others come once more."""
+        """Return the first line of the row, and its number; return the other lines once more."""
         first, *others = self._row
         self._row = [first]
         self._again.extendleft(reversed(others))
-        return self.end_row(), first
+        return self.end_row()
+
+    def rewind(self) -> str:
+        """Return the lines of the row once more, and return the first of them here."""
+        row, self._row = self._row, []
+        self._characters = 0
+        self._again.extendleft(reversed(row))
+        return row[0] if row else ""
 
     def close(self) -> None:
-        """Let go of the file, which is the caller's to close."""
+        """Detach from the file, which the caller closes."""
         self._text.detach()
 
     def _skip_line(self) -> None:
         while (rest := self._text.readline(self._row_characters_max)) and rest[-1] not in "\r\n":
             pass
-
-
-def _parser_of_cells(header: list[str]) -> Callable[[list[str]], NewPlant | Reject]:
-    """Return what makes a plant of the cells that stand below this header."""
-    missing = [name for name in ("id", "name") if name not in header]
-    twice = [name for name in ("id", "name", "tag") if header.count(name) > 1]
-    if missing or twice:
-        raise UsageError(
-            f"The header of the CSV file must name id and name once, and may name tag; "
-            f"got {','.join(header)[:100]!r}"
-        )
-    id_at, name_at = header.index("id"), header.index("name")
-    tag_at = header.index("tag") if "tag" in header else None
-
-    def parse(cells: list[str]) -> NewPlant | Reject:
-        if len(cells) != len(header):
-            message = f"Expected {len(header)} cells, got {len(cells)}"
-            return Reject(RequestError(ErrorCode.INVALID_PLANT, message), _to_csv([cells]))
-        name, tag = cells[name_at], "" if tag_at is None else cells[tag_at]
-        try:
-            if not (name.isascii() and tag.isascii()):
-                (name + tag).encode()
-            return make_new_plant(cells[id_at].encode(), name, tag or None)
-        except UnicodeEncodeError:
-            error = RequestError(ErrorCode.UNSTORABLE_TEXT, "The row is not UTF-8")
-        except RequestError as refused:
-            error = refused
-        return Reject(error, _to_csv([cells]))
-
-    return parse
-
-
-def _to_csv(rows: Sequence[Sequence[object]]) -> str:
-    text = io.StringIO(newline="")
-    csv.writer(text).writerows(rows)
-    return text.getvalue()

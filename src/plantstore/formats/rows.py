@@ -1,17 +1,25 @@
 """Rows of files of plants."""
 
-from typing import NamedTuple, TypeAlias
+import msgspec
 
 from plantstore.errors import RequestError
 from plantstore.plants import NewPlant
 
 
-class Reject(NamedTuple):
-    """A row that is no plant: why, and its text, which may be cut short."""
+class Row(msgspec.Struct, frozen=True):
+    """A row of a file: the line that it begins on, from 1, what it holds, and its text.
 
-    error: RequestError
-    text: str
+    `content` is the plant of the row, or the error if the row is not a valid plant. `raw` is
+    the row exactly as it is in the file, with its line end; a row that is too large is cut.
+    """
 
+    line: int
+    content: NewPlant | RequestError
+    raw: str | bytes
 
-# The number of the line that a row begins on, from 1, and what it holds.
-Row: TypeAlias = tuple[int, NewPlant | Reject]
+    @property
+    def text(self) -> str:
+        """The row as text. Bytes that are not UTF-8 are replaced."""
+        if isinstance(self.raw, bytes):
+            return self.raw.decode(errors="replace")
+        return self.raw.encode(errors="replace").decode()

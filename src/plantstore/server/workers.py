@@ -1,4 +1,4 @@
-"""How the processes of a service run."""
+"""The processes of a service: their limits, their workers and their shutdown."""
 
 import contextlib
 import ctypes
@@ -17,16 +17,16 @@ from uvicorn.supervisors import Multiprocess
 from plantstore.server import listener
 from plantstore.server.connection import BoundedConnection
 
-# Open files that are no connections: of the store, a check or a backup, the log, the listener.
+# Open files besides connections: of the store, a check or a backup, the log, the listener.
 OTHER_FILES_MAX: Final = 100
 
-# SQLite and libpq use some tens of KiB.
+# SQLite and libpq use less than 100 KiB.
 THREAD_STACK_BYTES: Final = 1024 * 1024
 
-# Freed memory that a process keeps. Some of the largest plants, in each form that they take.
+# Freed memory that a process keeps: enough for several of the largest plants in all their forms.
 KEPT_BYTES_MAX: Final = 64 * 1024 * 1024
 
-# Of malloc.h (https://man7.org/linux/man-pages/man3/mallopt.3.html).
+# From malloc.h (https://man7.org/linux/man-pages/man3/mallopt.3.html).
 _M_TRIM_THRESHOLD: Final = -1
 _M_MMAP_THRESHOLD: Final = -3
 _M_ARENA_MAX: Final = -8
@@ -70,7 +70,7 @@ def server_config(
 
 
 def raise_file_limit() -> int:
-    """Let this process and its children open as many files as they may; return how many."""
+    """Raise the soft limit on open files to the hard limit; return the limit."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     try:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
@@ -80,15 +80,15 @@ def raise_file_limit() -> int:
 
 
 def set_up_memory() -> None:
-    """Have the C library use one heap, and keep what is freed in it; call it before any thread.
+    """Configure small thread stacks and a single heap. Call it before any thread starts.
 
-    Each thread would reserve 8 MiB for its stack and 64 MiB for a heap of its own: under a
-    limit on the address space, a service that uses a third of it would run out. And glibc
+    By default, each thread reserves 8 MiB for its stack and 64 MiB for its own heap: with a
+    limit on the address space, a service would fail while it uses a third of it. And glibc
     would return each large text to the kernel and get the next one page by page, which takes
-    longer than all that is done with it.
+    longer than all the processing of the text.
     """
     threading.stack_size(THREAD_STACK_BYTES)
-    with contextlib.suppress(AttributeError):  # another C library has no mallopt
+    with contextlib.suppress(AttributeError):  # other C libraries have no mallopt
         mallopt = ctypes.CDLL(None).mallopt
         mallopt(_M_ARENA_MAX, 1)
         mallopt(_M_TRIM_THRESHOLD, KEPT_BYTES_MAX)
@@ -96,14 +96,14 @@ def set_up_memory() -> None:
 
 
 class Workers(Multiprocess):
-    """Processes that serve, and their parent, which replaces those that die or hang.
+    """The parent of several processes that serve. It replaces a worker that dies or hangs.
 
-    A second signal to stop ends them all there and then.
+    A second signal ends all of them immediately.
     """
 
     @property
     def could_not_start(self) -> bool:
-        """Whether one said that another would not start either."""
+        """Whether a worker failed in a way that a new worker would repeat."""
         return any(process.exitcode == STARTUP_FAILURE for process in self.processes)
 
     def handle_int(self) -> None:
@@ -115,7 +115,7 @@ class Workers(Multiprocess):
         self._stop(signal.SIGTERM)
 
     def join_all(self) -> None:
-        """Wait for the workers, and for a second signal."""
+        """Wait for the workers to end, and handle a second signal meanwhile."""
         for process in self.processes:
             while process.process.is_alive():
                 process.process.join(0.1)
@@ -125,5 +125,5 @@ class Workers(Multiprocess):
         if self.should_exit.is_set():
             for process in self.processes:
                 process.process.kill()
-            sys.exit(128 + number)  # which removes what they shared
+            sys.exit(128 + number)  # removes shared resources
         self.should_exit.set()

@@ -40,7 +40,7 @@ def open_store(
     if _is_postgres(url):
         return _open_postgres(url, policy, standbys_min, observe)
     if standbys_min:
-        raise UsageError("--standbys-min is for PostgreSQL: SQLite has no standbys")
+        raise UsageError("--standbys-min needs PostgreSQL: SQLite has no standbys")
     return SQLiteStore(_sqlite_path(url), policy, observe=observe)
 
 
@@ -86,15 +86,23 @@ def _is_postgres(url: str) -> bool:
 def _sqlite_path(url: str) -> str:
     scheme, separator, path = url.partition(":///")
     if scheme != "sqlite" or not separator or not path or "?" in path or "#" in path:
-        # The URL of an unknown kind is not shown: it may contain a password.
-        got = f", got {url!r}" if scheme == "sqlite" else ""
         raise UsageError(
-            "The database must be sqlite:///FILE, sqlite:////FILE or"
-            f" postgresql://USER@HOST:PORT/NAME{got}"
+            "--database must be sqlite:///FILE, sqlite:////FILE or"
+            f" postgresql://USER@HOST:PORT/NAME{_suggest_url(url)}"
         )
     if path == ":memory:":
-        raise UsageError("A database in memory would lose every plant; name a file")
+        raise UsageError("--database must be a file: a database in memory would lose every plant")
     return path
+
+
+def _suggest_url(url: str) -> str:
+    """Return what a message adds about a URL. It quotes nothing that may be a password."""
+    if url.startswith("sqlite:"):
+        return f", got {url!r}"
+    # A connection string of PostgreSQL has a "=", and any URL with a password has a ":" or "@".
+    if url and not set(url) & set(":@=?#"):
+        return f"; for the file {url}, give sqlite:///{url}"
+    return ""
 
 
 def _open_postgres(url: str, policy: SchemaPolicy, standbys_min: int, observe: Observer) -> Store:

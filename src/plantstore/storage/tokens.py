@@ -4,7 +4,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from typing import Any, ClassVar, Final
 
-from plantstore.errors import UsageError
+from plantstore.errors import OperationError
 from plantstore.tokens import TokenRecord
 
 # In the order of a row.
@@ -70,14 +70,14 @@ def in_order(records: Iterable[TokenRecord]) -> list[TokenRecord]:
     return sorted(records, key=lambda record: (record.created_at, record.name))
 
 
-def name_taken(name: str) -> UsageError:
+def name_taken(name: str) -> OperationError:
     """Return the error for a new token whose name is in use."""
-    return UsageError(f"There is a token named {name!r} already; choose another name")
+    return OperationError(f"There is a token named {name!r} already; choose another name")
 
 
-def no_such_token(name: str) -> UsageError:
+def no_such_token(name: str) -> OperationError:
     """Return the error for a name that no token has."""
-    return UsageError(f"There is no token named {name!r}; `plantstore token list` lists them")
+    return OperationError(f"There is no token named {name!r}; `plantstore token list` lists them")
 
 
 def _from_row(row: Sequence[Any]) -> TokenRecord:

@@ -63,8 +63,11 @@ _LINES: Final[dict[type[Event], str]] = {
 Later: TypeAlias = Callable[[float, Callable[[], None]], None]
 
 
-def configure_logs() -> Outbox:
+def configure_logs(*, colors: bool = True) -> Outbox:
     """Write the log of this process, and the warnings of its libraries, to stderr.
+
+    Args:
+        colors: whether a terminal may be sent colors.
 
     Returns:
         The queue of the lines. It is closed when the process exits.
@@ -83,7 +86,9 @@ def configure_logs() -> Outbox:
             structlog.tracebacks.ExceptionDictTransformer(show_locals=False)
         ),
         _hide_secrets,
-        structlog.dev.ConsoleRenderer(exception_formatter=structlog.dev.plain_traceback)
+        structlog.dev.ConsoleRenderer(
+            colors=colors, exception_formatter=structlog.dev.plain_traceback
+        )
         if is_watched
         else structlog.processors.JSONRenderer(),
     ]

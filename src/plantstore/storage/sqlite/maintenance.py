@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import apsw
 
-from plantstore.errors import UsageError
+from plantstore.errors import OperationError
 from plantstore.storage.migrate import known_version, migrations
 from plantstore.storage.sqlite.file import SQLiteSchema
 from plantstore.store import Condition
@@ -81,7 +81,7 @@ def copy_pages(
         step_pages: number of pages that are copied between two calls of `progress`.
 
     Raises:
-        UsageError: the copy cannot be written.
+        OperationError: the copy cannot be written.
 
     """
     try:
@@ -95,14 +95,14 @@ def copy_pages(
                 # After a failed step, this raises the error again, with its message.
                 backup.finish()
     except apsw.FullError as error:
-        raise UsageError(
+        raise OperationError(
             f"The backup cannot be written: the disk of {Path(copy).parent} is full; free some"
             " space, or name a file on another disk"
         ) from error
     except (apsw.IOError, apsw.CantOpenError, apsw.ReadOnlyError) as error:
         if getattr(error, "extendedresult", None) in _SOURCE_ERRORS:
             raise
-        raise UsageError(
+        raise OperationError(
             f"The backup cannot be written to {Path(copy).parent}: {error}; name a file in another"
             " folder"
         ) from error

@@ -1,4 +1,4 @@
-/** The page: what a person with a token does with plants. */
+/** The page: sign in with a token, and manage plants. */
 
 import { Catalogue } from "./catalogue.js";
 import { Client, KEEPS_IDS } from "./client.js";
@@ -6,7 +6,7 @@ import { deletePlant, editPlant } from "./dialogs.js";
 import { Dropping } from "./dropping.js";
 import { showCounts, watchHealth } from "./health.js";
 
-/** What the tab keeps, and loses when it closes: the token, or why there is none any more. */
+/** The keys in the session storage of the tab: the token, or the reason for the sign-out. */
 const TOKEN = "plantstore.token";
 const REFUSAL = "plantstore.refusal";
 
@@ -18,7 +18,7 @@ const catalogue = new Catalogue(client, act);
 const dropping = new Dropping(client, () => catalogue.show());
 client.onrefusal = ({ message }) => leave(message);
 
-/** Return the storage of the tab; without one, a token is good until the page is loaded anew. */
+/** Return the session storage. Without it, the token is kept until the page is reloaded. */
 function findStorage() {
   try {
     return window.sessionStorage;
@@ -27,7 +27,7 @@ function findStorage() {
   }
 }
 
-/** Ask for a token, and say why if there was one. */
+/** Ask for a token; `message` says why the last one was refused. */
 function ask(message) {
   element("entry").hidden = false;
   element("token").ariaInvalid = String(message !== "");
@@ -35,11 +35,11 @@ function ask(message) {
   element("token").focus();
 }
 
-/** Show what a token opens. */
+/** Sign in with a token. */
 function enter(token) {
-  // A browser cannot send it, and so the service cannot say it.
+  // A browser cannot send it in a header field, so the service cannot refuse it.
   if (/[^\x21-\x7e]/.test(token)) {
-    ask("The token is malformed: it has characters that no token has");
+    ask("The token is malformed: it has characters that are not valid in a token");
     return;
   }
   tab?.setItem(TOKEN, token);
@@ -52,15 +52,15 @@ function enter(token) {
   catalogue.show();
 }
 
-/** Forget the token and all that it has shown, by loading the page anew. */
+/** Sign out: remove the token and all plants from the page, by reloading it. */
 function leave(message) {
   tab?.removeItem(TOKEN);
   tab?.setItem(REFUSAL, message);
-  dropping.stop(); // or the browser would ask whether to leave
+  dropping.stop(); // otherwise the browser would ask before leaving the page
   location.replace(location.pathname);
 }
 
-/** Add a plant, or change or delete one that is shown. */
+/** Add a plant, or change or delete a plant of the list. */
 async function act(what, plant) {
   let id = plant?.id;
   let outcome;
@@ -84,14 +84,14 @@ element("token-form").onsubmit = (event) => {
 element("forget").onclick = () => leave("");
 element("add").onclick = () => act("add", null);
 window.onpageshow = ({ persisted }) => {
-  // Who goes back to a page that was left finds it as it was, with what the token had shown.
+  // The back button would restore a page with plants after the sign-out.
   if (persisted) location.reload();
 };
 
 watchHealth();
 if (!KEEPS_IDS) {
   element("fault").textContent =
-    "This browser is too old: it would round large ids. One of 2025 or later is needed.";
+    "This browser is too old: it would round large ids. Use a version of 2025 or later.";
 } else if (tab?.getItem(TOKEN)) enter(tab.getItem(TOKEN));
 else {
   ask(tab?.getItem(REFUSAL) ?? "");

@@ -1,10 +1,10 @@
-/** The plants, page by page. Which page, and of which tag, stands in the address. */
+/** The list of plants, in pages. The address has the page and the tag of the filter. */
 
 import { ApiError } from "./client.js";
 
 const PLANTS_A_PAGE = 50;
 
-/** A longer tag is no link: the address of its page would be more than the service takes. */
+/** A longer tag is not a link: the address would be too long for the service. */
 const LINKED_CHARACTERS_MAX = 1000;
 
 const element = (id) => document.getElementById(id);
@@ -17,7 +17,7 @@ export class Catalogue {
   /**
    * @param {import("./client.js").Client} client
    * @param {(act: "change"|"delete", plant: import("./client.js").Plant) => void} act is called
-   *   when that is asked for
+   *   when a button is pressed
    */
   constructor(client, act) {
     this.#client = client;
@@ -27,7 +27,7 @@ export class Catalogue {
     window.onpopstate = () => this.show();
   }
 
-  /** Show the page that the address names. */
+  /** Load and show the page of the address. */
   async show() {
     this.#loading.abort();
     const { signal } = (this.#loading = new AbortController());
@@ -40,7 +40,7 @@ export class Catalogue {
     try {
       page = await this.#client.list({ tag, after, limit: PLANTS_A_PAGE }, signal);
     } catch (error) {
-      if (signal.aborted) return; // Another page is on its way.
+      if (signal.aborted) return; // Another page is loading.
       if (!(error instanceof ApiError)) throw error;
       problem = error.message;
     }
@@ -51,7 +51,7 @@ export class Catalogue {
     this.#lead(tag, after, page.next);
   }
 
-  /** Lay the rows of plants, and leave the focus where it is: at the same plant. */
+  /** Show the rows of plants, and keep the focus at the same plant. */
   #lay(plants) {
     const focused = document.activeElement.closest("#plants :is(button, a)");
     const id = focused?.closest("tr").dataset.id;
@@ -82,7 +82,7 @@ export class Catalogue {
     return row;
   }
 
-  /** Lay the ways to the other pages. */
+  /** Show the links to the other pages. */
   #lead(tag, after, next) {
     const way = (query) => `?${new URLSearchParams(tag === null ? query : { tag, ...query })}`;
     const trail = history.state?.trail ?? [];
@@ -101,7 +101,7 @@ export class Catalogue {
     this.#go(tag === "" ? "?" : `?${new URLSearchParams({ tag })}`, []);
   }
 
-  /** Follow a link to a page of plants without loading this one anew. */
+  /** Follow a link to a page of plants without reloading the document. */
   #follow(event) {
     const link = event.target.closest("a[href^='?']");
     if (!link || event.ctrlKey || event.metaKey || event.shiftKey) return;
@@ -119,7 +119,7 @@ export class Catalogue {
   }
 }
 
-/** Show a text as what it is, also where it is nothing. */
+/** Show a text, or "(empty)" for an empty one. */
 function fill(place, text) {
   place.textContent = text || "(empty)";
   place.classList.toggle("empty", text === "");

@@ -1,43 +1,43 @@
 /**
- * The operations of the service, for who has a token.
+ * The operations of the service.
  *
- * Ids are text here and on the whole page: as a number of JavaScript, one beyond 2^53
- * would be rounded, and another plant changed than the one that is shown.
+ * Ids are text here and on the whole page: JavaScript would round a number beyond 2^53, and
+ * the page would change another plant than the one it shows.
  *
  * @typedef {{id: string, name: string, tag?: string}} Plant
  */
 
-/** What JSON takes for a number (RFC 8259 §6). */
+/** A number in JSON (RFC 8259 §6). */
 const NUMBER = /^-?(0|[1-9]\d*)(\.\d+)?([eE][-+]?\d+)?$/;
 
-/** Whether this browser tells how a number was written, which keeping ids whole depends on. */
+/** Whether this browser gives access to the text of numbers in JSON, to read ids exactly. */
 export const KEEPS_IDS = "rawJSON" in JSON;
 
-/** An answer that is none of success: the Error record of the interface, or what stands for it. */
+/** A response that is an error, or no response at all. */
 export class ApiError extends Error {
   /**
-   * @param {number} status of the answer; 0 if there was none
-   * @param {number} error the number of the Error record; 0 if it came from someone else
+   * @param {number} status of the response; 0 if there was none
+   * @param {number} error the number of the Error record; 0 if there was no such record
    * @param {string} message
-   * @param {number} retryAfter seconds to wait before sending again
+   * @param {number} retryAfter seconds to wait before the next try
    */
   constructor(status, error, message, retryAfter) {
     super(message);
     Object.assign(this, { status, error, retryAfter });
   }
 
-  /** Whether the same request may be answered otherwise later. */
+  /** Whether the same request may succeed later. */
   get passes() {
     return [0, 408, 429, 502, 503, 504].includes(this.status);
   }
 
-  /** The member of the record that the message is about, or "". */
+  /** The member of the plant that the message is about, or "". */
   get member() {
-    return /- at `\$\.(id|name|tag)`$/.exec(this.message)?.[1] ?? "";
+    return /^`(id|name|tag)` /.exec(this.message)?.[1] ?? "";
   }
 }
 
-/** After so long a service that says nothing is taken for one that does not answer. */
+/** The timeouts of requests. */
 const READ_SECONDS = 10;
 const CHANGE_SECONDS = 60;
 
@@ -45,13 +45,13 @@ export class Client {
   /** The bearer token. */
   token = "";
 
-  /** Is told when the service refuses the token. @type {(error: ApiError) => void} */
+  /** Called when the service refuses the token. @type {(error: ApiError) => void} */
   onrefusal = () => {};
 
   /**
    * @param {{tag: ?string, after: ?string, limit: number}} which
    * @param {AbortSignal} signal
-   * @returns {Promise<{plants: Plant[], next: ?string}>} `next` is what `after` is on the next page
+   * @returns {Promise<{plants: Plant[], next: ?string}>} `next` is `after` of the next page
    */
   async list({ tag, after, limit }, signal) {
     const query = new URLSearchParams({ limit });
@@ -67,7 +67,7 @@ export class Client {
 
   /** @param {Plant} plant @param {AbortSignal} [signal] */
   async create({ id, name, tag }, signal = new AbortController().signal) {
-    // An id that is no number is sent as it was typed, for the service to say so.
+    // An id that is not a number is sent as a string, and the service refuses it.
     const number = NUMBER.test(id) ? id : JSON.stringify(id);
     const members = JSON.stringify({ name, tag }).slice(1);
     const either = AbortSignal.any([signal, patience(CHANGE_SECONDS)]);
@@ -85,7 +85,7 @@ export class Client {
     await this.#send("DELETE", `plants/${id}`, undefined, patience(CHANGE_SECONDS));
   }
 
-  /** @returns {Promise<string>} what was counted, in the text format of Prometheus */
+  /** @returns {Promise<string>} the metrics, in the text format of Prometheus */
   async metrics() {
     return (await this.#send("GET", "metrics", undefined, patience(READ_SECONDS))).text;
   }
@@ -102,7 +102,7 @@ export class Client {
   }
 }
 
-/** Return if the service takes plants; throw ApiError if it does not. */
+/** Throw ApiError if the service is not ready. */
 export async function probe() {
   await send("readyz", { cache: "no-store", signal: patience(READ_SECONDS) });
 }
@@ -111,7 +111,7 @@ function patience(seconds) {
   return AbortSignal.timeout(seconds * 1000);
 }
 
-/** Return an answer of success and its text; throw ApiError, or the reason of whoever aborted. */
+/** Return a response and its text; throw ApiError, or the reason if the request was aborted. */
 async function send(path, options) {
   let answer;
   let text;
@@ -120,7 +120,7 @@ async function send(path, options) {
     text = await answer.text();
   } catch (error) {
     if (options.signal.aborted && options.signal.reason.name !== "TimeoutError") throw error;
-    throw new ApiError(0, 0, "The service does not answer", 2);
+    throw new ApiError(0, 0, "The service does not respond", 2);
   }
   if (answer.ok) return { answer, text };
   const record = parse(answer, text, (value) => typeof value?.message === "string");
@@ -128,14 +128,14 @@ async function send(path, options) {
   throw new ApiError(answer.status, record.error, record.message, retryAfter);
 }
 
-/** Read the JSON of an answer; what is not as expected comes from a proxy in front. */
+/** Parse the JSON of a response. A response of another form comes from a proxy. */
 function parse(answer, text, isExpected, reviver) {
   try {
     const value = JSON.parse(text, reviver);
     if (isExpected(value)) return value;
   } catch {
-    // It is no JSON.
+    // It is not JSON.
   }
-  const message = `Something else than the Plant Store answers: ${answer.status} ${answer.statusText}`;
+  const message = `The response is not from the Plant Store: ${answer.status} ${answer.statusText}`;
   throw new ApiError(answer.status, 0, message.trim(), 2);
 }

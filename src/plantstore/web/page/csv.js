@@ -1,39 +1,64 @@
 /**
- * Plants as CSV (RFC 4180), with a header, as `plantstore import` takes them: `id` and
- * `name` and maybe `tag`, other columns passed over; an empty cell means no tag. Where a row
- * breaks the rules, its first line is refused, and the next line is read as a row again.
+ * Plants as CSV (RFC 4180) with a header, by the same rules as `plantstore import`.
+ *
+ * The header names `id` and `name`, and may name `tag`, in any order and any case. Commas,
+ * semicolons or tabs separate the cells: the first of these under which the header names the
+ * columns. Other columns are ignored with a warning. An empty cell means no tag. Where a row is
+ * not CSV, its first line is refused, and the next line is read as a new row.
+ * tests/support/csv_cases.json has the cases that hold for both.
  */
 
-/** A row that is longer has an open quote: a body holds a mebibyte, unless set otherwise. */
+const SEPARATORS = [",", ";", "\t"];
+const COLUMNS = ["id", "name", "tag"];
+
+/** A longer row has an open quote: the default limit of a request body is 1 MiB. */
 const ROW_CHARACTERS_MAX = 2 ** 20 + 1000;
 
-const CELL = /(?:"([^"]*(?:""[^"]*)*)"|([^",\r\n][^,\r\n]*|))(,|\r\n|\r|\n|$)/y;
+/** How many ignored columns a warning names, and how many characters of each. */
+const NAMED_COLUMNS_MAX = 5;
+const NAMED_CHARACTERS_MAX = 40;
+
+/** How much of an invalid header a message quotes. */
+const QUOTED_CHARACTERS_MAX = 100;
+
+/** A cell and what follows it, for each separator. */
+const CELLS = new Map(
+  SEPARATORS.map((separator) => [
+    separator,
+    new RegExp(
+      `(?:"([^"]*(?:""[^"]*)*)"|([^"${separator}\\r\\n][^${separator}\\r\\n]*|))` +
+        `(${separator}|\\r\\n|\\r|\\n|$)`,
+      "y",
+    ),
+  ]),
+);
 const LINE = /[^\r\n]*(?:\r\n|\r|\n|$)/y;
 
 /**
- * A row: the line that it begins on, from 1; its text, and the bytes that it takes of the
- * file; and the plant that it holds, or its problem, or neither.
+ * A row: the line that it begins on, from 1; its text, and its size in the file in bytes; and
+ * its plant, or its problem, or neither. The header may have a warning.
  *
  * @typedef {{line: number, text: string, bytes: number,
- *   plant?: import("./client.js").Plant, problem?: string}} Row
+ *   plant?: import("./client.js").Plant, problem?: string, warning?: string}} Row
  */
 
-/** A file that is none of plants. */
+/** The file is not a CSV file of plants. */
 export class FileError extends Error {}
 
 /**
  * @param {Blob} file
- * @returns {AsyncGenerator<Row>} the header among them
+ * @returns {AsyncGenerator<Row>} the rows, with the header
  * @throws {FileError}
  */
 export async function* readPlants(file) {
   let header;
   for await (const { cells, ...row } of readRows(file)) {
     if (header === undefined) {
-      header = readHeader(cells ?? [], row.text);
+      header = cells.map((name) => name.toLowerCase());
+      row.warning = describeIgnored(cells.filter((name) => !COLUMNS.includes(name.toLowerCase())));
     } else if (cells && !/^[\r\n]*$/.test(row.text)) {
       if (cells.length === header.length) row.plant = makePlant(header, cells);
-      else row.problem = `Expected ${header.length} cells, got ${cells.length}`;
+      else row.problem = `The row has ${cells.length} cells, but the header has ${header.length}`;
     }
     yield row;
   }
@@ -45,31 +70,53 @@ function makePlant(header, cells) {
   return { id: cell("id"), name: cell("name"), tag: cell("tag") || undefined };
 }
 
-function readHeader(cells, text) {
-  const count = (name) => cells.filter((cell) => cell === name).length;
-  if (count("id") !== 1 || count("name") !== 1 || count("tag") > 1) {
-    throw new FileError(
-      "The header of the CSV file must name id and name once, and may name tag; " +
-        `got ${text.trim().slice(0, 100)}`,
-    );
-  }
-  return cells;
+/** Whether cells are a header: `id` and `name` once, and `tag` at most once. */
+function isHeader(cells) {
+  const names = cells.map((cell) => cell.toLowerCase());
+  const count = (name) => names.filter((each) => each === name).length;
+  return count("id") === 1 && count("name") === 1 && count("tag") <= 1;
 }
 
-/** Yield each row with its cells, or with the problem that it has. */
+function describeIgnored(names) {
+  if (names.length === 0) return undefined;
+  const shown = names
+    .slice(0, NAMED_COLUMNS_MAX)
+    .map((name) => `"${shorten(name, NAMED_CHARACTERS_MAX)}"`);
+  if (names.length > NAMED_COLUMNS_MAX) shown.push("...");
+  const subject = names.length === 1 ? `Column ${shown[0]} is` : `Columns ${shown.join(", ")} are`;
+  return `${subject} ignored; known columns are id, name and tag`;
+}
+
+function shorten(text, charactersMax) {
+  const characters = [...text];
+  return characters.length > charactersMax
+    ? `${characters.slice(0, charactersMax).join("")}...`
+    : text;
+}
+
+/** Yield each row with its cells or its problem; the first row is the header. */
 async function* readRows(file) {
   const encoder = new TextEncoder();
   let buffer = "";
   let line = 1;
+  let separator; // unknown before the header
   let isCut = false; // whether the buffer begins with the rest of a line that was given up
+
+  function readNext(start) {
+    if (isCut) return { end: endOfLine(buffer, start) };
+    if (separator !== undefined) return readRow(buffer, start, separator);
+    return readHeader(buffer, start);
+  }
 
   function* takeRows(isEnd) {
     let start = 0;
     while (start < buffer.length) {
-      const row = isCut ? { end: endOfLine(buffer, start) } : readRow(buffer, start);
+      const { separator: found, ...row } = readNext(start);
       const mayGoOn = row.problem !== undefined || row.end === buffer.length;
       const isLarge = buffer.length - start > ROW_CHARACTERS_MAX;
       if (mayGoOn && !isCut && !isEnd && !isLarge) break;
+      if (separator === undefined && found === undefined) throw new FileError(row.problem);
+      separator ??= found;
       const text = buffer.slice(start, row.end);
       yield { line, text, bytes: encoder.encode(text).length, ...row };
       line += text.match(/\r\n|\r|\n/g)?.length ?? 0;
@@ -93,13 +140,13 @@ async function* readText(file) {
   try {
     for (let isLast = false; !isLast; ) {
       const { done, value } = await reader.read().catch(() => {
-        throw new FileError("The file cannot be read: it is a folder, or gone");
+        throw new FileError("The file cannot be read: it is a folder, or does not exist any more");
       });
       isLast = done;
       yield decode(decoder, value, done);
     }
   } finally {
-    reader.cancel().catch(() => {}); // Whoever stops early has no use for the rest.
+    reader.cancel().catch(() => {}); // The rest of the file is not needed.
   }
 }
 
@@ -111,19 +158,34 @@ function decode(decoder, bytes, isLast) {
   }
 }
 
+/** Read the header that starts here, under the first separator with which it is one. */
+function readHeader(text, start) {
+  for (const separator of SEPARATORS) {
+    const row = readRow(text, start, separator);
+    if (row.cells && isHeader(row.cells)) return { ...row, separator };
+  }
+  const end = endOfLine(text, start);
+  const problem =
+    "The first line of a CSV file must name the columns id and name, and may name tag; each " +
+    "once, separated by commas, semicolons or tabs; " +
+    `got "${shorten(text.slice(start, end).trimEnd(), QUOTED_CHARACTERS_MAX)}"`;
+  return { end, problem };
+}
+
 /** Read the row that starts here: its end, and its cells or its problem. */
-function readRow(text, start) {
+function readRow(text, start, separator) {
   const cells = [];
-  CELL.lastIndex = start;
-  for (let cell = CELL.exec(text); cell; cell = CELL.exec(text)) {
-    const end = CELL.lastIndex;
+  const pattern = CELLS.get(separator);
+  pattern.lastIndex = start;
+  for (let cell = pattern.exec(text); cell; cell = pattern.exec(text)) {
+    const end = pattern.lastIndex;
     if (end - start > ROW_CHARACTERS_MAX) {
       return { end: endOfLine(text, start), problem: "The row is larger than a request may be" };
     }
     cells.push(cell[1]?.replaceAll('""', '"') ?? cell[2]);
-    if (cell[3] !== ",") return { end, cells };
+    if (cell[3] !== separator) return { end, cells };
   }
-  const problem = "The row is no CSV: a quote is open, or closed too early";
+  const problem = "The row is not CSV: a quote is open, or is closed too early";
   return { end: endOfLine(text, start), problem };
 }
 

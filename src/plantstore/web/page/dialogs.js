@@ -1,28 +1,28 @@
-/** The dialogs: a plant to add or to change, and the question before one is deleted. */
+/** The dialogs: add or change a plant, and confirm that one is deleted. */
 
 import { ApiError } from "./client.js";
 
 /** @typedef {import("./client.js").Plant} Plant */
 
-/** After so long it is said that something is on its way. */
+/** How long a request may take before the dialog says that it is waiting. */
 const WAIT_SECONDS = 1;
 
 /**
- * Show a dialog until what is asked of it is done, or it is left.
+ * Show a dialog until its action succeeds, or it is closed.
  *
  * @param {HTMLDialogElement} dialog
- * @param {() => Promise<void>} submit does it, or throws ApiError, which is shown
- * @returns {Promise<"done"|"failed"|"left">} what became of the last try; one that is on its way
- *   when the dialog is left is waited for
+ * @param {() => Promise<void>} submit the action; if it throws ApiError, the dialog shows it
+ * @returns {Promise<"done"|"failed"|"left">} the outcome of the last try, also if the dialog is
+ *   closed before the try ends; "left" if there was none
  */
 async function run(dialog, submit) {
   const form = dialog.querySelector("form");
   const closing = new AbortController();
-  const { signal } = closing; // The next showing of this dialog is none of ours.
+  const { signal } = closing; // It ends our listeners before the dialog is used again.
   let outcome = "left";
 
   async function attempt() {
-    const wait = setTimeout(() => say("On its way…"), WAIT_SECONDS * 1000);
+    const wait = setTimeout(() => say("Waiting for the service…"), WAIT_SECONDS * 1000);
     form.ariaBusy = "true";
     try {
       await submit();
@@ -58,7 +58,7 @@ async function run(dialog, submit) {
   return outcome;
 }
 
-/** Show an error at the member that it is about, or at the end. */
+/** Show an error at its field, or at the end of the form. */
 function showError(form, error) {
   const member = error && form.elements[error.member] ? error.member : "";
   for (const place of form.querySelectorAll("[data-of]")) {
@@ -71,10 +71,10 @@ function showError(form, error) {
 }
 
 /**
- * Ask for a plant and store it.
+ * Show the form of a plant and store the plant.
  *
- * What is not touched stays as it is, a line's end in a name and an empty tag too, which the
- * fields of a form cannot hold or tell from none.
+ * A field that is not edited keeps its value, also where an input cannot hold it: a line break in
+ * a name, or an empty tag.
  *
  * @param {?Plant} plant the one to change, or null to add one
  * @param {(plant: Plant) => Promise<void>} store
@@ -104,7 +104,7 @@ export async function editPlant(plant, store) {
 }
 
 /**
- * Delete a plant, after a question.
+ * Delete a plant, after a confirmation.
  *
  * @param {Plant} plant
  * @param {() => Promise<void>} remove

@@ -1,8 +1,8 @@
-/** The import on the page: a file is dropped or chosen, and its way is shown. */
+/** The import on the page: a file is dropped or chosen, and its progress is shown. */
 
 import { importFile, Progress } from "./importing.js";
 
-/** Refused rows that the page shows; the file of them has more. */
+/** How many refused rows the page shows; the file of refused rows has more. */
 const REJECTS_SHOWN_MAX = 100;
 
 const element = (id) => document.getElementById(id);
@@ -14,7 +14,7 @@ export class Dropping {
 
   /**
    * @param {import("./client.js").Client} client
-   * @param {() => void} stored is called when an import is over
+   * @param {() => void} stored is called when an import ends
    */
   constructor(client, stored) {
     this.#client = client;
@@ -26,7 +26,7 @@ export class Dropping {
     element("import-stop").onclick = () => this.stop();
     document.ondragover = (event) => {
       if (!hasFiles(event)) return;
-      event.preventDefault(); // or the browser would open the file
+      event.preventDefault(); // otherwise the browser would open the file
       document.body.classList.toggle("dropping", this.#client.token !== "");
     };
     document.ondragleave = () => document.body.classList.remove("dropping");
@@ -41,7 +41,7 @@ export class Dropping {
     };
   }
 
-  /** Stop the import that runs, if one does. What was stored stays. */
+  /** Stop the import, if one runs. Stored plants remain. */
   stop() {
     this.#running?.abort();
     this.#running = null;
@@ -50,7 +50,7 @@ export class Dropping {
   #take(files) {
     element("import").hidden = false;
     if (this.#running || files.length !== 1) {
-      element("import-error").textContent = "One file at a time, please";
+      element("import-error").textContent = "Import one file at a time";
     } else {
       this.#import(files[0]);
     }
@@ -67,7 +67,7 @@ export class Dropping {
       element("import-error").textContent = "";
     } catch (error) {
       const problem = signal.aborted ? "Stopped" : error.message;
-      const advice = "What was stored stays, and the same file may be imported again";
+      const advice = "The plants stored so far remain; you can import the same file again";
       element("import-error").textContent = progress.stored ? `${problem}. ${advice}` : problem;
     }
     clearInterval(painting);
@@ -87,6 +87,7 @@ function hasFiles({ dataTransfer }) {
 function begin(file) {
   element("import-file").textContent = file.name;
   element("import-error").textContent = "";
+  element("import-warning").textContent = "";
   element("import-stop").hidden = false;
   element("progress").hidden = false;
   element("progress").max = Math.max(file.size, 1);
@@ -95,12 +96,15 @@ function begin(file) {
 }
 
 function paint(progress) {
-  const { bytes, stored, refused, waits, isOver } = progress;
+  const { bytes, stored, refused, waits, warning, isOver } = progress;
   const counts = `${stored.toLocaleString("en")} stored, ${refused.toLocaleString("en")} refused`;
   element("progress").value = bytes;
   element("import-counts").textContent = isOver ? "" : counts + (waits && `. Waiting: ${waits}`);
-  // Each change of this is read aloud.
-  element("import-said").textContent = isOver ? `The import is over: ${counts}.` : "";
+  // Screen readers announce each change of these.
+  element("import-said").textContent = isOver ? `Import finished: ${counts}.` : "";
+  if (element("import-warning").textContent !== warning) {
+    element("import-warning").textContent = warning;
+  }
 }
 
 function showRejects(rejects, refused) {
@@ -109,8 +113,8 @@ function showRejects(rejects, refused) {
   element("import-rejects").hidden = rejects.length === 0;
   element("import-shown").hidden = refused <= REJECTS_SHOWN_MAX;
   element("import-shown").textContent =
-    `Of ${refused.toLocaleString("en")} refused rows the first ${REJECTS_SHOWN_MAX} are shown, ` +
-    `and ${rejects.length.toLocaleString("en")} are in the file.`;
+    `Showing the first ${REJECTS_SHOWN_MAX} of ${refused.toLocaleString("en")} refused rows; ` +
+    `the file has ${rejects.length.toLocaleString("en")}.`;
   const rows = rejects.slice(0, REJECTS_SHOWN_MAX).map(({ line, message }) => {
     const row = element("reject").content.cloneNode(true);
     row.querySelector("th").textContent = line;

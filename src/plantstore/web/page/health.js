@@ -1,10 +1,10 @@
-/** The state of the service: whether it takes plants, and what it counted. */
+/** The state of the service: whether it is ready, and its statistics. */
 
 import { probe } from "./client.js";
 
 const LOOK_SECONDS = 5;
 
-/** What of the metrics is shown, and under which name. */
+/** The metrics that the page shows, and their names on it. */
 const COUNTS = [
   ["plantstore_changes_total", "Changes"],
   ["plantstore_refused_total", "Refused"],
@@ -13,13 +13,13 @@ const COUNTS = [
 
 const element = (id) => document.getElementById(id);
 
-/** Look at the service now, and again and again while the page is seen. */
+/** Check the service now, and repeatedly while the page is visible. */
 export async function watchHealth() {
   const health = element("health");
   for (;;) {
     try {
       await probe();
-      say(health, "ready", "Ready: plants are stored");
+      say(health, "ready", "Ready");
     } catch (error) {
       say(health, "away", error.message);
     }
@@ -32,14 +32,14 @@ export async function watchHealth() {
   }
 }
 
-/** Say something once: a reader of the screen reads each change aloud. */
+/** Show a text, and change it only if it differs: screen readers announce each change. */
 function say(place, state, text) {
   place.className = state;
   if (place.textContent !== text) place.textContent = text;
 }
 
 /**
- * Show what the service counted, each time that it is asked for.
+ * Load and show the statistics each time that they are opened.
  *
  * @param {import("./client.js").Client} client
  */

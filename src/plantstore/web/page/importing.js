@@ -1,4 +1,4 @@
-/** The import of a file: one request for each of its plants, several at a time. */
+/** The import of a file: one request for each plant, several at a time. */
 
 import { ApiError } from "./client.js";
 import { readPlants } from "./csv.js";
@@ -6,43 +6,44 @@ import { readPlants } from "./csv.js";
 /** Browsers open six connections to a host; more requests would only wait for one. */
 const REQUESTS_AT_A_TIME = 6;
 
-/** Refused rows that are kept; all are counted. */
+/** How many refused rows are kept; all are counted. */
 const REJECTS_KEPT_MAX = 10_000;
 
-/** A timer that is set for longer than some weeks rings at once. */
+/** A limit on waiting: a timer of more than 24 days would end at once. */
 const SLEEP_SECONDS_MAX = 600;
 
 /**
- * What an import has come to: `waits` says what it waits for, if it does; it `isOver` at the
- * end of the file, and not where it stops before.
+ * The progress of an import. `waits` is the reason for waiting, or ""; `isOver` is true at the
+ * end of the file, but not if the import stops before.
  */
 export class Progress {
   bytes = 0;
   stored = 0;
   refused = 0;
   waits = "";
+  warning = "";
   isOver = false;
-  /** Each with its record for the file of rejects. @type {{line: number, message: string, record: Blob}[]} */
+  /** The refused rows. @type {{line: number, message: string, record: Blob}[]} */
   rejects = [];
 
   /** @param {import("./csv.js").Row} row */
   refuse({ line, text }, error, message) {
     this.refused += 1;
     if (this.rejects.length === REJECTS_KEPT_MAX) return;
-    // A text would keep all that was read together with it in the memory.
+    // Not a string: it would keep the whole piece of the file that it is cut from in memory.
     const record = new Blob([JSON.stringify({ line, error, message, row: text }), "\n"]);
     this.rejects.push({ line, message, record });
   }
 }
 
 /**
- * Store the plants of a file. A plant that is stored already, just so, counts as stored.
+ * Store the plants of a file. A plant that is stored already, with the same values, counts too.
  *
  * @param {File} file
  * @param {import("./client.js").Client} client
- * @param {Progress} progress is kept up to date
+ * @param {Progress} progress is updated
  * @param {AbortSignal} signal
- * @throws {FileError|ApiError|DOMException} what was stored stays
+ * @throws {FileError|ApiError|DOMException} the plants stored so far remain
  */
 export async function importFile(file, client, progress, signal) {
   const rows = readPlants(file);
@@ -54,6 +55,7 @@ export async function importFile(file, client, progress, signal) {
   async function storeRows() {
     for (let next = await rows.next(); !next.done; next = await rows.next()) {
       const row = next.value;
+      if (row.warning) progress.warning = row.warning;
       if (row.problem) progress.refuse(row, 1002, row.problem);
       else if (row.plant) await storeInTurn(row);
       progress.bytes += row.bytes;
@@ -61,9 +63,9 @@ export async function importFile(file, client, progress, signal) {
     }
   }
 
-  /** Of rows with the same id the first one is stored, so each waits for the one before. */
+  /** Store rows with the same id one after the other, so that the first one is stored. */
   async function storeInTurn(row) {
-    // The same however it is written; that others beyond 2^53 share it only costs time.
+    // Equal for all spellings of an id. Ids beyond 2^53 may share it, which only costs time.
     const id = Number(row.plant.id);
     const turn = Promise.resolve(turns.get(id)).then(() => storeRow(row, client, progress, either));
     turns.set(id, turn);
@@ -80,7 +82,7 @@ export async function importFile(file, client, progress, signal) {
   progress.isOver = true;
 }
 
-/** Store one plant, however often it has to be sent for that. */
+/** Store one plant, with as many tries as it takes. */
 async function storeRow(row, client, progress, signal) {
   for (;;) {
     try {
@@ -94,7 +96,7 @@ async function storeRow(row, client, progress, signal) {
         progress.refuse(row, error.error, error.message);
         return;
       }
-      // Sending again is safe: the same record under the same id is stored once.
+      // Trying again is safe: the same plant under the same id is stored once.
       if (!error.passes) throw error;
       progress.waits = error.message;
       await sleep(error.retryAfter, signal);

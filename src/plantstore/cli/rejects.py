@@ -1,0 +1,75 @@
+"""The rows that `plantstore import` rejects."""
+
+import contextlib
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import BinaryIO, Final, Self
+
+import msgspec
+import typer
+
+from plantstore.cli.files import insist_on_other_file
+from plantstore.errors import OperationError, RequestError, UsageError
+from plantstore.formats.rows import Row
+
+# How many rejected rows are shown without --rejects.
+SHOWN_REJECTS_MAX: Final = 10
+
+
+class Rejects:
+    """Counts the rejected rows, and writes them to a file, or the first ones to stderr.
+
+    Args:
+        path: the file, which is overwritten, or None.
+        source: the file that is imported; it must not be overwritten.
+        database: the URL of the store; nor must its files be written.
+
+    Raises:
+        UsageError: `path` is one of these files.
+        OperationError: the file cannot be written.
+
+    """
+
+    def __init__(self, path: Path | None, source: BinaryIO, database: str) -> None:
+        self.count = 0
+        self._path = path
+        self._file: BinaryIO | None = None
+        if path is None:
+            return
+        with self._writing():
+            insist_on_other_file(path, database)
+            if path.exists() and os.path.samestat(path.stat(), os.fstat(source.fileno())):
+                raise UsageError(f"--rejects: {path} is the file that is imported")
+            self._file = path.open("wb", buffering=0)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._file is not None:
+            self._file.close()
+
+    def add(self, row: Row, error: RequestError) -> None:
+        """Count a row, and write it with its error."""
+        self.count += 1
+        if self._file is not None:
+            record = {
+                "line": row.line,
+                "error": error.code,
+                "message": error.message,
+                "row": row.text,
+            }
+            with self._writing():
+                self._file.write(msgspec.json.encode(record) + b"\n")
+        elif self.count <= SHOWN_REJECTS_MAX:
+            typer.echo(f"Line {row.line}: {error.message}", err=True)
+        elif self.count == SHOWN_REJECTS_MAX + 1:
+            typer.echo("More rows are rejected; --rejects FILE writes all to a file", err=True)
+
+    @contextlib.contextmanager
+    def _writing(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise OperationError(f"{self._path} cannot be written: {error.strerror}") from error

@@ -1,0 +1,252 @@
+"""The command line for people: help pages, completion, wrong usage, tables and colors."""
+
+import os
+import pty
+import re
+import shlex
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.main import get_command
+
+from plantstore.cli import app
+from support.certificates import make_pair
+from support.command import run
+from support.service import PLANTSTORE, opened
+
+pytestmark = pytest.mark.engines("sqlite")
+
+NARROW = os.environ | {"COLUMNS": "80"}
+
+# A color of ECMA-48, among the other attributes of a text.
+COLOR = re.compile(r"\x1b\[(?:\d+;)*(?:3|4|9|10)\d")
+
+
+def commands(command: Any, *names: str) -> Iterator[tuple[tuple[str, ...], Any]]:
+    """Yield each command and group of commands, with the words that call it."""
+    yield names, command
+    for name, each in getattr(command, "commands", {}).items():
+        yield from commands(each, *names, name)
+
+
+COMMANDS = dict(commands(get_command(app)))
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a folder with the files that the wrong commands name."""
+    folder = tmp_path_factory.mktemp("usage")
+    make_pair(folder).certificate.rename(folder / "good.pem")
+    (folder / "bad.pem").write_text("roses are red", encoding="ascii")
+    (folder / "good.csv").write_text("id,name\n1,a\n", encoding="ascii")
+    return folder
+
+
+def refused(folder: Path, *arguments: str) -> str:
+    """Run a command whose usage is wrong; return the one line that it says."""
+    done = run(folder, *arguments)
+    assert (done.returncode, done.stdout) == (2, ""), done.stderr
+    [line] = done.stderr.splitlines()
+    assert line.startswith("plantstore: ")
+    return line
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ("serve --database mysql://root@localhost/garden", "--database must be sqlite:///FILE"),
+        ("serve --database plants.db", "for the file plants.db, give sqlite:///plants.db"),
+        ("serve --database ./a/plants.db", "give sqlite:///./a/plants.db"),
+        ("serve --database sqlite:///:memory:", "would lose every plant"),
+        ("serve --database postgresql://a:b@c:x/d", "cannot be read"),
+        ("serve --standbys-min 1", "--standbys-min needs PostgreSQL"),
+        ("serve --rate-per-token often", "--rate-per-token must be"),
+        ("serve --rate-per-token 0/second", "--rate-per-token must be"),
+        ("serve --tls-certificate bad.pem", "must name a certificate and its private key, in PEM"),
+        ("serve --tls-certificate good.pem --tls-key bad.pem", "must name a certificate"),
+        ("serve --tls-key bad.pem", "--tls-key needs --tls-certificate"),
+        ("serve --tls-certificate nowhere.pem", "does not exist"),
+        ("serve --port 70000", "--port"),
+        ("serve --prt 8000", "--port"),
+        ("serve --body-bytes-max 33554432", "--incoming-bytes-max must be at least twice"),
+        (f"serve --host {'x' * 64}.invalid", "--host must be an address"),
+        ("import", "'file'"),
+        ("import plants.txt", "name the file .csv or .jsonl, or give --format"),
+        ("import - --database sqlite:///a.db", "give --format"),
+        ("import good.csv --rejects good.csv", "good.csv is the file that is imported"),
+        ("import good.csv --database mysql://x", "--database must be"),
+        ("export plants.txt", "give --format"),
+        ("backup copy.db --database plants.db", "give sqlite:///plants.db"),
+        ("check --database mysql://x", "--database must be"),
+        ("migrate --database mysql://x", "--database must be"),
+        ("token", "Missing command"),
+        ("token nonsense", "nonsense"),
+        ("token create", "'name'"),
+        ("token create ' '", "not blank"),
+        ("token create x --scope plants:eat", "plants:eat"),
+        ("token create x --expires-in soon", "soon"),
+        ("token create x --expires-in 9999999999w", "year 9999"),
+        ("token list --database mysql://x", "--database must be"),
+        ("token revoke ' '", "not blank"),
+        ("nonsense", "nonsense"),
+        ("--nonsense", "--nonsense"),
+    ],
+)
+def test_wrong_usage_has_the_status_2_and_leads_to_the_help_of_its_command(
+    folder: Path, arguments: str, said: str
+) -> None:
+    line = refused(folder, *shlex.split(arguments))
+
+    assert said in line
+    [command] = re.findall(r"\. Try 'plantstore ?(.*?) ?--help'$", line)
+    words = [
+        word for word in arguments.split() if (word,) in COMMANDS or word in ("create", "list")
+    ]
+    assert command.split()[:1] == words[:1]
+
+
+def test_a_wrong_variable_has_the_status_2_too(tmp_path: Path) -> None:
+    env = os.environ | {"PLANTSTORE_RATE_PER_TOKEN": "often"}
+
+    done = run(tmp_path, "serve", env=env)
+
+    assert done.returncode == 2
+    assert "Try 'plantstore serve --help'" in done.stderr
+
+
+def test_a_url_that_may_hold_a_password_is_not_quoted(tmp_path: Path) -> None:
+    for url in ("mysql://root:secret@localhost", "host=localhost password=secret", "a:secret@b"):
+        assert "secret" not in refused(tmp_path, "check", "--database", url)
+
+
+@pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
+def test_a_help_page_cuts_and_breaks_no_word_at_80_columns(
+    tmp_path: Path, words: tuple[str, ...]
+) -> None:
+    said = run(tmp_path, *words, "--help", env=NARROW).stdout
+    short = run(tmp_path, *words, "-h", env=NARROW).stdout
+
+    command = COMMANDS[words]
+    shown = set(re.split(r"[\s\[\];,./]+", said))
+    names = {name for each in command.params for name in [*each.opts, each.envvar] if name}
+    in_texts = re.findall(r"(?<!\S)--[a-z-]+|plants:[a-z]+|metrics:read", command.help + said)
+    assert all(len(line) <= 80 for line in said.splitlines())
+    assert names | {*in_texts} <= shown
+    assert not re.search(r"…|\.{3}$|\w-$", said.replace("[ARGS]...", ""), re.MULTILINE)
+    assert short == said
+
+
+def test_completion_is_shown_and_works_in_bash(tmp_path: Path) -> None:
+    plantstore = Path(sys.executable).with_name("plantstore")
+    script = f"""
+        eval "$({plantstore} --show-completion)"
+        COMP_WORDS=({plantstore} serve --drain) COMP_CWORD=2
+        _plantstore_completion {plantstore}
+        printf '%s\\n' "${{COMPREPLY[@]}}"
+        COMP_WORDS=({plantstore} token '') COMP_CWORD=2
+        _plantstore_completion {plantstore}
+        printf '%s\\n' "${{COMPREPLY[@]}}"
+    """
+
+    done = subprocess.run(
+        ["bash", "--norc", "-c", script],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+
+    assert done.stdout.split() == ["--drain-seconds", "create", "list", "revoke"]
+
+
+def test_each_token_is_one_line_and_its_dates_are_whole(tmp_path: Path) -> None:
+    run(tmp_path, "token", "create", "greenhouse", "--expires-in", "30d")
+    run(tmp_path, "token", "create", "x" * 100)
+    run(tmp_path, "token", "create", "日本", "--scope", "metrics:read")
+    run(tmp_path, "token", "revoke", "日本")
+
+    said = run(tmp_path, "token", "list", env=NARROW).stdout.splitlines()
+
+    day = r"\d{4}-\d\d-\d\d"
+    assert said[0].split() == ["NAME", "STATE", "CREATED", "ENDS", "SCOPES"]
+    assert re.fullmatch(rf"greenhouse +active +{day}  {day}  plants:create plants:read", said[1])
+    assert re.fullmatch(rf"x{{100}}  active +{day}  - +plants:create plants:read", said[2])
+    assert re.fullmatch(rf"日本 +revoked  {day}  {day}  metrics:read", said[3])
+    assert len(said) == 4
+
+
+def test_a_token_of_a_usual_name_is_shown_within_80_columns(tmp_path: Path) -> None:
+    run(tmp_path, "token", "create", "greenhouse-north", "--expires-in", "30d")
+
+    assert all(len(line) <= 80 for line in run(tmp_path, "token", "list").stdout.splitlines())
+
+
+def on_terminal(folder: Path, *arguments: str, **env: str) -> str:
+    """Run `plantstore` with stderr on a terminal; return what the terminal gets."""
+    ours, theirs = pty.openpty()
+    base = {name: value for name, value in os.environ.items() if name != "NO_COLOR"}
+    with subprocess.Popen(
+        [*PLANTSTORE, *arguments],
+        cwd=folder,
+        env=base | {"TERM": "xterm-256color"} | env,
+        stdout=subprocess.PIPE,
+        stderr=theirs,
+        text=True,
+    ) as process:
+        os.close(theirs)
+        shown = b""
+        while b"accepting plants" not in shown:
+            try:
+                shown += os.read(ours, 100_000)
+            except OSError:  # the end: the process has closed the terminal
+                break
+        process.terminate()
+    os.close(ours)
+    return shown.decode()
+
+
+@pytest.mark.parametrize(
+    ("env", "colors", "escapes"),
+    [
+        ({}, True, True),
+        ({"NO_COLOR": ""}, True, True),
+        ({"NO_COLOR": "1"}, False, False),
+        ({"TERM": "dumb"}, False, False),
+    ],
+)
+def test_the_log_on_a_terminal_has_colors_only_where_they_are_wanted(
+    tmp_path: Path,
+    env: dict[str, str],
+    colors: bool,  # noqa: FBT001
+    escapes: bool,  # noqa: FBT001
+) -> None:
+    shown = on_terminal(tmp_path, "serve", "--port", "0", **env)
+
+    assert "accepting plants" in shown
+    assert bool(COLOR.search(shown)) is colors
+    assert ("\x1b" in shown) is escapes
+
+
+@pytest.mark.parametrize(
+    ("env", "colors", "escapes"),
+    [({}, True, True), ({"NO_COLOR": "1"}, False, True), ({"TERM": "dumb"}, False, False)],
+)
+def test_a_command_on_a_terminal_has_colors_only_where_they_are_wanted(
+    tmp_path: Path,
+    env: dict[str, str],
+    colors: bool,  # noqa: FBT001
+    escapes: bool,  # noqa: FBT001
+) -> None:
+    with opened(f"sqlite:///{tmp_path}/plants.db"):
+        pass
+
+    shown = on_terminal(tmp_path, "export", "plants.jsonl", **env)
+
+    assert "Exported 0 plants" in shown
+    assert bool(COLOR.search(shown)) is colors
+    assert ("\x1b" in shown) is escapes

@@ -8,17 +8,26 @@ ROUNDS ?=
 VENV := .venv
 BIN := $(VENV)/bin
 PEERS := .venv-peers
+MINIMUM := .venv-minimum
+JAVASCRIPT := tools/javascript
+PYTHONS ?= 3.11 3.12 3.13
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
-LOCK := pyproject.toml --quiet --upgrade --universal --python-version 3.11 --generate-hashes \
-	--no-emit-index-url --no-emit-find-links --custom-compile-command "make lock"
+UPGRADE ?= --upgrade
+COMPILE := --quiet --universal --python-version 3.11 --no-emit-index-url --no-emit-find-links
+LOCK := $(COMPILE) $(UPGRADE) --generate-hashes --custom-compile-command "make lock" pyproject.toml
+
+# What is tested on other versions than the locked ones. It needs no browser.
+PORTABLE := tests/unit tests/api tests/e2e/test_serve.py tests/e2e/test_transfer.py \
+	tests/e2e/test_tokens.py tests/e2e/test_tls.py
+PYTEST := pytest -q --numprocesses auto --maxprocesses 4 --dist worksteal
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run postgres image test browser check format docs soak cluster cluster-programs \
-	bench bench-peers lock clean
+.PHONY: help setup run postgres image dist test test-portable test-minimum test-pythons browser \
+	check javascript npm format docs soak cluster cluster-programs bench bench-peers lock clean
 
 help: ## list these targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup: $(VENV)/.dev ## install everything that development needs into .venv
 
@@ -29,31 +38,58 @@ postgres: $(VENV)/.postgres ## install what --database postgresql://... needs
 
 # BASE names another base image than the Containerfile does, and BUILD_OPTIONS has whatever else the
 # builder is to be told. Of the formats of images, Docker's is the one that has health checks.
-image: ## build the container image (BASE=... names another base image)
+image: ## build the container image (BASE=... for another base)
 	@test -n "$(BUILDER)" || { echo "Install buildah, podman or docker, one of which builds the image" >&2; exit 1; }
 	BUILDAH_FORMAT=docker $(BUILDER) build --file Containerfile --tag $(IMAGE) \
 		$(if $(BASE),--build-arg BASE=$(BASE)) $(BUILD_OPTIONS) .
 
-test: $(VENV)/.dev browser ## run every test
-	CHROMIUM=$(CHROMIUM) $(BIN)/pytest -q --numprocesses auto --maxprocesses 4 --dist worksteal
+dist: $(VENV)/.dev ## build the source distribution and the wheel into dist/
+	$(BIN)/uv build --quiet --no-build-isolation --python $(BIN)/python --out-dir dist
 
-check: $(VENV)/.dev ## lint, types, import rules
+test: $(VENV)/.dev browser ## run every test
+	CHROMIUM=$(CHROMIUM) $(BIN)/$(PYTEST)
+
+test-portable: $(VENV)/.dev
+	$(BIN)/$(PYTEST) $(PORTABLE)
+
+test-minimum: $(MINIMUM)/.dev ## test with the oldest dependencies that pyproject.toml allows
+	$(MINIMUM)/bin/$(PYTEST) $(PORTABLE)
+
+# PYENV_VERSION makes pyenv's commands find their Python; other commands ignore it.
+test-pythons: $(VENV)/.dev ## test on each supported Python (PYTHONS="3.12 3.13": these)
+	@missing=""; for version in $(PYTHONS); do \
+		python=$$(PYENV_VERSION=$$version python$$version -c 'import sys; print(sys.executable)' 2> /dev/null || \
+			$(BIN)/uv python find --no-python-downloads $$version 2> /dev/null) || \
+			{ missing="$$missing $$version"; continue; }; \
+		echo "Python $$version: $$python"; \
+		$(MAKE) --no-print-directory test-portable VENV=.venv-$$version PYTHON=$$python || exit 1; \
+	done; \
+	test -z "$$missing" || { \
+		echo "Not installed, so not tested: Python$$missing. Install it, or name the others: PYTHONS=..." >&2; \
+		exit 1; \
+	}
+
+check: $(VENV)/.dev javascript ## lint, types, import rules
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-logo
+	$(JAVASCRIPT)/node_modules/.bin/biome check --error-on-warnings --config-path=$(JAVASCRIPT) src/plantstore/web
+	$(JAVASCRIPT)/node_modules/.bin/tsc --project $(JAVASCRIPT)
 
-format: $(VENV)/.dev ## format the code
+format: $(VENV)/.dev javascript ## format the code
 	$(BIN)/ruff format
 	$(BIN)/ruff check --fix
+	$(JAVASCRIPT)/node_modules/.bin/biome check --write --config-path=$(JAVASCRIPT) src/plantstore/web
 
-soak: $(VENV)/.soak ## inject faults and attack for some twenty minutes, into benchmarks/results/
+soak: $(VENV)/.soak ## inject faults and attack for twenty minutes
 	$(BIN)/pytest -q tests/long
 
-cluster: $(VENV)/.cluster cluster-programs ## play faults on PostgreSQL with Patroni, for an hour (ROUNDS=1: four of them, in minutes)
+cluster: $(VENV)/.cluster cluster-programs ## test fail-over with Patroni for an hour (ROUNDS=1: minutes)
 	PYTHONPATH=tests:benchmarks $(BIN)/python -m cluster.play $(if $(ROUNDS),--rounds $(ROUNDS))
 
-bench: $(VENV)/.dev ## measure into benchmarks/results/ (needs wrk and sqlite3; CSV=plants.csv imports it too)
+# CSV=plants.csv imports that file too.
+bench: $(VENV)/.dev ## measure into benchmarks/results/ (needs wrk and sqlite3)
 	$(BIN)/python benchmarks/creates.py
 	$(BIN)/python benchmarks/capacity.py
 	$(BIN)/python benchmarks/random_ids.py
@@ -64,13 +100,14 @@ bench: $(VENV)/.dev ## measure into benchmarks/results/ (needs wrk and sqlite3; 
 	$(BIN)/python benchmarks/overload.py
 	$(BIN)/python benchmarks/slow_connections.py
 
-bench-peers: $(VENV)/.dev $(PEERS)/.pip $(PEERS)/.npm ## measure beside others, into benchmarks/results/peers.md
+bench-peers: $(VENV)/.dev $(PEERS)/.pip $(PEERS)/.npm ## compare with other servers, into the same folder
 	$(BIN)/python benchmarks/peers.py
 
-docs: $(VENV)/.dev browser ## make docs/api.md, docs/cli.md and the pictures of the page anew
+docs: $(VENV)/.dev browser ## write docs/api.md, docs/cli.md and the screenshots
 	$(BIN)/python tools/documents.py
 	PYTHONPATH=tests CHROMIUM=$(CHROMIUM) $(BIN)/python tools/screenshots.py
 
+# UPGRADE= keeps the versions that are locked, and only adds what is new.
 lock: $(VENV)/.dev ## resolve the locked requirements anew
 	$(BIN)/uv pip compile $(LOCK) --group build --output-file requirements/run.txt
 	$(BIN)/uv pip compile $(LOCK) --extra postgres --group build --output-file requirements/postgres.txt
@@ -78,6 +115,10 @@ lock: $(VENV)/.dev ## resolve the locked requirements anew
 	$(BIN)/uv pip compile $(LOCK) --extra postgres --group dev --group soak --output-file requirements/soak.txt
 	$(BIN)/uv pip compile $(LOCK) --extra postgres --group dev --group cluster --output-file requirements/cluster.txt
 	$(BIN)/uv pip compile $(LOCK) --group peers --output-file requirements/peers.txt
+	$(BIN)/uv pip compile $(COMPILE) --upgrade --resolution lowest-direct pyproject.toml --extra postgres \
+		--output-file $(VENV)/minimum.txt
+	$(BIN)/uv pip compile $(LOCK) --constraint $(VENV)/minimum.txt --extra postgres --group dev \
+		--output-file requirements/minimum.txt
 
 # The tests of the page drive Debian's Chromium, or another one that CHROMIUM names.
 browser:
@@ -88,6 +129,19 @@ browser:
 		}; \
 		echo "Installing Chromium, which the tests drive"; \
 		apt-get update -qq && apt-get install -qq --no-install-recommends chromium > /dev/null; \
+	}
+
+# What make check runs on the JavaScript of the page.
+javascript: npm $(JAVASCRIPT)/node_modules/.installed
+
+npm:
+	@command -v npm > /dev/null || { \
+		test "$$(id -u)" = 0 && command -v apt-get > /dev/null || { \
+			echo "The JavaScript is checked with npm's tools: apt-get install npm" >&2; \
+			exit 1; \
+		}; \
+		echo "Installing npm, which installs what checks the JavaScript"; \
+		apt-get update -qq && apt-get install -qq --no-install-recommends npm > /dev/null; \
 	}
 
 # What stands around PostgreSQL in make cluster; PostgreSQL and Patroni come from PyPI.
@@ -106,16 +160,28 @@ cluster-programs:
 	}
 
 clean: ## remove what make made; databases stay
-	rm -rf $(VENV) $(PEERS) benchmarks/peers/node_modules
+	rm -rf .venv .venv-* dist benchmarks/peers/node_modules $(JAVASCRIPT)/node_modules
 	rm -rf .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
 
-$(VENV)/bin/python:
-	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed; name one: make PYTHON=python3.12 ...")'
-	$(PYTHON) -m venv $(VENV)
+# The last step writes .made, so an environment without it is half made. It is made anew, and with it
+# everything that depends on .made. The same happens where its Python is gone, as after an upgrade.
+ifneq ($(shell test -x $(BIN)/python || echo gone),)
+.PHONY: $(VENV)/.made
+endif
+$(VENV)/.made:
+	@command -v $(PYTHON) > /dev/null || { \
+		echo "Python 3.11 or newer is needed: apt-get install python3 python3-venv" >&2; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed; name one: make PYTHON=python3.12 ...")'
+	$(PYTHON) -m venv --clear $(VENV) || { \
+		rm -rf $(VENV); \
+		echo "Python's module venv does not work: apt-get install python3-venv" >&2; \
+		exit 1; \
+	}
+	touch $@
 
 # The package itself is installed editable, with the build backend that the
 # lock file pins rather than one that pip would fetch unpinned.
-$(VENV)/.run: requirements/run.txt pyproject.toml | $(VENV)/bin/python
+$(VENV)/.run: requirements/run.txt pyproject.toml $(VENV)/.made
 	$(INSTALL) --require-hashes --requirement requirements/run.txt
 	$(INSTALL) --no-deps --no-build-isolation --editable .
 	touch $@
@@ -136,8 +202,14 @@ $(VENV)/.dev: requirements/dev.txt $(VENV)/.run
 	$(INSTALL) --require-hashes --requirement requirements/dev.txt
 	touch $@
 
-$(PEERS)/.pip: requirements/peers.txt | $(VENV)/bin/python
-	$(VENV)/bin/python -m venv $(PEERS)
+$(MINIMUM)/.dev: requirements/minimum.txt pyproject.toml $(VENV)/.made
+	$(BIN)/python -m venv --clear $(MINIMUM)
+	$(MINIMUM)/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes --requirement $<
+	$(MINIMUM)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	touch $@
+
+$(PEERS)/.pip: requirements/peers.txt $(VENV)/.made
+	$(BIN)/python -m venv --clear $(PEERS)
 	$(PEERS)/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes --requirement $<
 	touch $@
 
@@ -148,3 +220,7 @@ $(PEERS)/.npm: benchmarks/peers/package-lock.json | $(PEERS)/.pip
 		npm ci --ignore-scripts --no-audit --no-fund --loglevel=error --prefix benchmarks/peers && \
 		touch $@; \
 	fi
+
+$(JAVASCRIPT)/node_modules/.installed: $(JAVASCRIPT)/package.json $(JAVASCRIPT)/package-lock.json
+	npm ci --ignore-scripts --no-audit --no-fund --loglevel=error --prefix $(JAVASCRIPT)
+	touch $@

@@ -6,6 +6,7 @@ service manager does not try again, and 1 for any other error.
 
 import functools
 import inspect
+import json
 import logging
 import os
 import signal
@@ -67,7 +68,10 @@ app.command()(migrate)
 
 def _print_version(asked: bool) -> None:  # noqa: FBT001 (Typer calls it so)
     if asked:
-        typer.echo(__version__)
+        from plantstore.api.openapi import read_document  # noqa: PLC0415 (it loads Falcon)
+
+        interface = json.loads(read_document())["info"]["version"]
+        typer.echo(f"plantstore {__version__}, interface {interface}")
         raise typer.Exit
 
 
@@ -77,7 +81,10 @@ def common(
     version: Annotated[
         bool,
         typer.Option(
-            "--version", help="Print the version and exit.", is_eager=True, callback=_print_version
+            "--version",
+            help="Print the versions of the software and of the interface, and exit.",
+            is_eager=True,
+            callback=_print_version,
         ),
     ] = False,
 ) -> None:

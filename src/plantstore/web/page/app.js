@@ -4,13 +4,12 @@ import { Catalogue } from "./catalogue.js";
 import { Client, KEEPS_IDS } from "./client.js";
 import { deletePlant, editPlant } from "./dialogs.js";
 import { Dropping } from "./dropping.js";
+import { element } from "./elements.js";
 import { showCounts, watchHealth } from "./health.js";
 
 /** The keys in the session storage of the tab: the token, or the reason for the sign-out. */
 const TOKEN = "plantstore.token";
 const REFUSAL = "plantstore.refusal";
-
-const element = (id) => document.getElementById(id);
 
 const tab = findStorage();
 const client = new Client();
@@ -27,7 +26,11 @@ function findStorage() {
   }
 }
 
-/** Ask for a token; `message` says why the last one was refused. */
+/**
+ * Ask for a token; `message` says why the last one was refused.
+ *
+ * @param {string} message
+ */
 function ask(message) {
   element("entry").hidden = false;
   element("token").ariaInvalid = String(message !== "");
@@ -35,7 +38,11 @@ function ask(message) {
   element("token").focus();
 }
 
-/** Sign in with a token. */
+/**
+ * Sign in with a token.
+ *
+ * @param {string} token
+ */
 function enter(token) {
   // A browser cannot send it in a header field, so the service cannot refuse it.
   if (/[^\x21-\x7e]/.test(token)) {
@@ -52,7 +59,11 @@ function enter(token) {
   catalogue.show();
 }
 
-/** Sign out: remove the token and all plants from the page, by reloading it. */
+/**
+ * Sign out: remove the token and all plants from the page, by reloading it.
+ *
+ * @param {string} message
+ */
 function leave(message) {
   tab?.removeItem(TOKEN);
   tab?.setItem(REFUSAL, message);
@@ -60,11 +71,16 @@ function leave(message) {
   location.replace(location.pathname);
 }
 
-/** Add a plant, or change or delete a plant of the list. */
+/**
+ * Add a plant, or change or delete a plant of the list.
+ *
+ * @param {keyof typeof DONE} what
+ * @param {import("./client.js").Plant} [plant] the one that is shown
+ */
 async function act(what, plant) {
   let id = plant?.id;
   let outcome;
-  if (what === "delete") outcome = await deletePlant(plant, () => client.delete(id));
+  if (what === "delete" && plant) outcome = await deletePlant(plant, () => client.delete(plant.id));
   else {
     outcome = await editPlant(plant, (edited) => {
       ({ id } = edited);
@@ -79,20 +95,21 @@ const DONE = { add: "Stored", change: "Changed", delete: "Deleted" };
 
 element("token-form").onsubmit = (event) => {
   event.preventDefault();
-  enter(element("token").value.trim());
+  enter(element("token", HTMLInputElement).value.trim());
 };
 element("forget").onclick = () => leave("");
-element("add").onclick = () => act("add", null);
+element("add").onclick = () => act("add");
 window.onpageshow = ({ persisted }) => {
   // The back button would restore a page with plants after the sign-out.
   if (persisted) location.reload();
 };
 
 watchHealth();
+const kept = tab?.getItem(TOKEN);
 if (!KEEPS_IDS) {
   element("fault").textContent =
     "This browser is too old: it would round large ids. Use a version of 2025 or later.";
-} else if (tab?.getItem(TOKEN)) enter(tab.getItem(TOKEN));
+} else if (kept) enter(kept);
 else {
   ask(tab?.getItem(REFUSAL) ?? "");
   tab?.removeItem(REFUSAL);

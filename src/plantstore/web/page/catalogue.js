@@ -1,13 +1,14 @@
 /** The list of plants, in pages. The address has the page and the tag of the filter. */
 
 import { ApiError } from "./client.js";
+import { copyTemplate, element, within } from "./elements.js";
+
+/** @typedef {import("./client.js").Plant} Plant */
 
 const PLANTS_A_PAGE = 50;
 
 /** A longer tag is not a link: the address would be too long for the service. */
 const LINKED_CHARACTERS_MAX = 1000;
-
-const element = (id) => document.getElementById(id);
 
 export class Catalogue {
   #client;
@@ -16,7 +17,7 @@ export class Catalogue {
 
   /**
    * @param {import("./client.js").Client} client
-   * @param {(act: "change"|"delete", plant: import("./client.js").Plant) => void} act is called
+   * @param {(act: "change"|"delete", plant: Plant) => void} act is called
    *   when a button is pressed
    */
   constructor(client, act) {
@@ -30,11 +31,13 @@ export class Catalogue {
   /** Load and show the page of the address. */
   async show() {
     this.#loading.abort();
-    const { signal } = (this.#loading = new AbortController());
+    this.#loading = new AbortController();
+    const { signal } = this.#loading;
     const query = new URLSearchParams(location.search);
     const [tag, after] = [query.get("tag"), query.get("after")];
-    element("filter-tag").value = tag ?? "";
+    element("filter-tag", HTMLInputElement).value = tag ?? "";
     element("listing").ariaBusy = "true";
+    /** @type {{plants: Plant[], next: ?string}} */
     let page = { plants: [], next: null };
     let problem = "";
     try {
@@ -51,66 +54,92 @@ export class Catalogue {
     this.#lead(tag, after, page.next);
   }
 
-  /** Show the rows of plants, and keep the focus at the same plant. */
+  /**
+   * Show the rows of plants, and keep the focus at the same plant.
+   *
+   * @param {Plant[]} plants
+   */
   #lay(plants) {
-    const focused = document.activeElement.closest("#plants :is(button, a)");
-    const id = focused?.closest("tr").dataset.id;
+    const focused = document.activeElement?.closest("#plants :is(button, a)");
+    const id = focused?.closest("tr")?.dataset.id;
     element("plants").replaceChildren(...plants.map((plant) => this.#makeRow(plant)));
     if (!focused) return;
-    const kind = focused.value ? `button[value="${focused.value}"]` : "a[href]";
+    const value = focused.getAttribute("value");
+    const kind = value ? `button[value="${value}"]` : "a[href]";
     const same = document.querySelector(`#plants tr[data-id="${id}"] ${kind}`);
-    (same ?? element("plants-title")).focus();
+    (same instanceof HTMLElement ? same : element("plants-title")).focus();
   }
 
+  /** @param {Plant} plant */
   #makeRow(plant) {
-    const row = element("row").content.cloneNode(true);
-    row.querySelector("tr").dataset.id = plant.id;
-    row.querySelector(".id").textContent = plant.id;
-    fill(row.querySelector(".name bdi"), plant.name);
-    const tag = row.querySelector(".tag a");
+    const row = copyTemplate("row");
+    within(row, "tr").dataset.id = plant.id;
+    within(row, ".id").textContent = plant.id;
+    fill(within(row, ".name bdi"), plant.name);
+    const tag = within(row, ".tag a", HTMLAnchorElement);
     if (plant.tag === undefined) tag.remove();
     else {
-      fill(tag.firstChild, plant.tag);
+      fill(within(tag, "bdi"), plant.tag);
       if (plant.tag.length <= LINKED_CHARACTERS_MAX) {
         tag.href = `?${new URLSearchParams({ tag: plant.tag })}`;
       }
     }
-    for (const button of row.querySelectorAll("button")) {
-      button.querySelector(".unseen").textContent = ` plant ${plant.id}`;
-      button.onclick = () => this.#act(button.value, plant);
+    for (const act of /** @type {const} */ (["change", "delete"])) {
+      const button = within(row, `button[value=${act}]`);
+      within(button, ".unseen").textContent = ` plant ${plant.id}`;
+      button.onclick = () => this.#act(act, plant);
     }
     return row;
   }
 
-  /** Show the links to the other pages. */
+  /**
+   * Show the links to the other pages.
+   *
+   * @param {?string} tag
+   * @param {?string} after
+   * @param {?string} next
+   */
   #lead(tag, after, next) {
+    /** @param {Record<string, string>} query */
     const way = (query) => `?${new URLSearchParams(tag === null ? query : { tag, ...query })}`;
+    /** @param {string} id @param {string} href @param {boolean} isShown */
+    const lay = (id, href, isShown) => {
+      element(id).hidden = !isShown;
+      element(id, HTMLAnchorElement).href = href;
+    };
     const trail = history.state?.trail ?? [];
     element("all").hidden = tag === null;
-    element("first").hidden = after === null;
-    element("first").href = way({});
-    element("previous").hidden = after === null || trail.length === 0;
-    element("previous").href = trail.at(-1) ?? "?";
-    element("next").hidden = next === null;
-    element("next").href = way({ after: next });
+    lay("first", way({}), after !== null);
+    lay("previous", trail.at(-1) ?? "?", after !== null && trail.length > 0);
+    lay("next", way({ after: next ?? "" }), next !== null);
   }
 
+  /** @param {SubmitEvent} event */
   #filter(event) {
     event.preventDefault();
-    const tag = element("filter-tag").value;
+    const tag = element("filter-tag", HTMLInputElement).value;
     this.#go(tag === "" ? "?" : `?${new URLSearchParams({ tag })}`, []);
   }
 
-  /** Follow a link to a page of plants without reloading the document. */
+  /**
+   * Follow a link to a page of plants without reloading the document.
+   *
+   * @param {MouseEvent} event
+   */
   #follow(event) {
-    const link = event.target.closest("a[href^='?']");
-    if (!link || event.ctrlKey || event.metaKey || event.shiftKey) return;
+    const link = event.target instanceof Element && event.target.closest("a[href^='?']");
+    if (!(link instanceof HTMLAnchorElement)) return;
+    if (event.ctrlKey || event.metaKey || event.shiftKey) return;
     event.preventDefault();
     const trail = history.state?.trail ?? [];
     if (link.rel === "next") this.#go(link.search, [...trail, location.search || "?"]);
-    else this.#go(link.getAttribute("href"), link.rel === "prev" ? trail.slice(0, -1) : []);
+    else this.#go(link.search || "?", link.rel === "prev" ? trail.slice(0, -1) : []);
   }
 
+  /**
+   * @param {string} query of the page to show
+   * @param {string[]} trail the queries of the pages before it
+   */
   #go(query, trail) {
     if (query !== (location.search || "?")) history.pushState({ trail }, "", query);
     element("said").textContent = "";
@@ -119,7 +148,12 @@ export class Catalogue {
   }
 }
 
-/** Show a text, or "(empty)" for an empty one. */
+/**
+ * Show a text, or "(empty)" for an empty one.
+ *
+ * @param {HTMLElement} place
+ * @param {string} text
+ */
 function fill(place, text) {
   place.textContent = text || "(empty)";
   place.classList.toggle("empty", text === "");

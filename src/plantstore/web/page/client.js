@@ -5,6 +5,7 @@
  * the page would change another plant than the one it shows.
  *
  * @typedef {{id: string, name: string, tag?: string}} Plant
+ * @typedef {Parameters<typeof JSON.parse>[1]} Reviver
  */
 
 /** A number in JSON (RFC 8259 §6). */
@@ -23,7 +24,9 @@ export class ApiError extends Error {
    */
   constructor(status, error, message, retryAfter) {
     super(message);
-    Object.assign(this, { status, error, retryAfter });
+    this.status = status;
+    this.error = error;
+    this.retryAfter = retryAfter;
   }
 
   /** Whether the same request may succeed later. */
@@ -35,6 +38,15 @@ export class ApiError extends Error {
   get member() {
     return /^`(id|name|tag)` /.exec(this.message)?.[1] ?? "";
   }
+}
+
+/**
+ * Return what to say about something that was thrown.
+ *
+ * @param {unknown} error
+ */
+export function messageOf(error) {
+  return error instanceof Error ? error.message : String(error);
 }
 
 /** The timeouts of requests. */
@@ -54,11 +66,12 @@ export class Client {
    * @returns {Promise<{plants: Plant[], next: ?string}>} `next` is `after` of the next page
    */
   async list({ tag, after, limit }, signal) {
-    const query = new URLSearchParams({ limit });
+    const query = new URLSearchParams({ limit: String(limit) });
     if (tag !== null) query.set("tag", tag);
     if (after !== null) query.set("after", after);
     const either = AbortSignal.any([signal, patience(READ_SECONDS)]);
     const { answer, text } = await this.#send("GET", `plants?${query}`, undefined, either);
+    /** @type {Reviver} */
     const keepId = (key, value, { source }) => (key === "id" ? source : value);
     const plants = parse(answer, text, Array.isArray, keepId);
     const link = /<[^>?]*\?([^>]*)>; rel="next"/.exec(answer.headers.get("Link") ?? "");
@@ -90,13 +103,20 @@ export class Client {
     return (await this.#send("GET", "metrics", undefined, patience(READ_SECONDS))).text;
   }
 
+  /**
+   * @param {string} method
+   * @param {string} path
+   * @param {string|undefined} body
+   * @param {AbortSignal} signal
+   */
   async #send(method, path, body, signal) {
+    /** @type {Record<string, string>} */
     const headers = { Authorization: `Bearer ${this.token}` };
     if (body !== undefined) headers["Content-Type"] = "application/json";
     try {
       return await send(path, { method, headers, body, signal, cache: "no-store" });
     } catch (error) {
-      if (error.status === 401) this.onrefusal(error);
+      if (error instanceof ApiError && error.status === 401) this.onrefusal(error);
       throw error;
     }
   }
@@ -107,11 +127,17 @@ export async function probe() {
   await send("readyz", { cache: "no-store", signal: patience(READ_SECONDS) });
 }
 
+/** @param {number} seconds */
 function patience(seconds) {
   return AbortSignal.timeout(seconds * 1000);
 }
 
-/** Return a response and its text; throw ApiError, or the reason if the request was aborted. */
+/**
+ * Return a response and its text; throw ApiError, or the reason if the request was aborted.
+ *
+ * @param {string} path
+ * @param {RequestInit & {signal: AbortSignal}} options
+ */
 async function send(path, options) {
   let answer;
   let text;
@@ -128,7 +154,14 @@ async function send(path, options) {
   throw new ApiError(answer.status, record.error, record.message, retryAfter);
 }
 
-/** Parse the JSON of a response. A response of another form comes from a proxy. */
+/**
+ * Parse the JSON of a response. A response of another form comes from a proxy.
+ *
+ * @param {Response} answer
+ * @param {string} text
+ * @param {(value: any) => boolean} isExpected
+ * @param {Reviver} [reviver]
+ */
 function parse(answer, text, isExpected, reviver) {
   try {
     const value = JSON.parse(text, reviver);

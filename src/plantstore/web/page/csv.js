@@ -40,6 +40,8 @@ const LINE = /[^\r\n]*(?:\r\n|\r|\n|$)/y;
  *
  * @typedef {{line: number, text: string, bytes: number,
  *   plant?: import("./client.js").Plant, problem?: string, warning?: string}} Row
+ * @typedef {{end: number, cells?: string[], problem?: string, separator?: string}} Reading where a
+ *   row ends, and its cells or its problem
  */
 
 /** The file is not a CSV file of plants. */
@@ -51,11 +53,13 @@ export class FileError extends Error {}
  * @throws {FileError}
  */
 export async function* readPlants(file) {
+  /** @type {string[]|undefined} */
   let header;
   for await (const { cells, ...row } of readRows(file)) {
     if (header === undefined) {
-      header = cells.map((name) => name.toLowerCase());
-      row.warning = describeIgnored(cells.filter((name) => !COLUMNS.includes(name.toLowerCase())));
+      const names = cells ?? [];
+      header = names.map((name) => name.toLowerCase());
+      row.warning = describeIgnored(names.filter((name) => !COLUMNS.includes(name.toLowerCase())));
     } else if (cells && !/^[\r\n]*$/.test(row.text)) {
       if (cells.length === header.length) row.plant = makePlant(header, cells);
       else row.problem = `The row has ${cells.length} cells, but the header has ${header.length}`;
@@ -65,18 +69,29 @@ export async function* readPlants(file) {
   if (header === undefined) throw new FileError("The file is empty");
 }
 
+/**
+ * @param {string[]} header
+ * @param {string[]} cells
+ */
 function makePlant(header, cells) {
+  /** @param {string} name */
   const cell = (name) => cells[header.indexOf(name)];
   return { id: cell("id"), name: cell("name"), tag: cell("tag") || undefined };
 }
 
-/** Whether cells are a header: `id` and `name` once, and `tag` at most once. */
+/**
+ * Whether cells are a header: `id` and `name` once, and `tag` at most once.
+ *
+ * @param {string[]} cells
+ */
 function isHeader(cells) {
   const names = cells.map((cell) => cell.toLowerCase());
+  /** @param {string} name */
   const count = (name) => names.filter((each) => each === name).length;
   return count("id") === 1 && count("name") === 1 && count("tag") <= 1;
 }
 
+/** @param {string[]} names */
 function describeIgnored(names) {
   if (names.length === 0) return undefined;
   const shown = names
@@ -87,6 +102,10 @@ function describeIgnored(names) {
   return `${subject} ignored; known columns are id, name and tag`;
 }
 
+/**
+ * @param {string} text
+ * @param {number} charactersMax
+ */
 function shorten(text, charactersMax) {
   const characters = [...text];
   return characters.length > charactersMax
@@ -94,20 +113,31 @@ function shorten(text, charactersMax) {
     : text;
 }
 
-/** Yield each row with its cells or its problem; the first row is the header. */
+/**
+ * Yield each row with its cells or its problem; the first row is the header.
+ *
+ * @param {Blob} file
+ * @returns {AsyncGenerator<Row & Reading>}
+ */
 async function* readRows(file) {
   const encoder = new TextEncoder();
   let buffer = "";
   let line = 1;
+  /** @type {string|undefined} */
   let separator; // unknown before the header
   let isCut = false; // whether the buffer begins with the rest of a line that was given up
 
+  /**
+   * @param {number} start
+   * @returns {Reading}
+   */
   function readNext(start) {
     if (isCut) return { end: endOfLine(buffer, start) };
     if (separator !== undefined) return readRow(buffer, start, separator);
     return readHeader(buffer, start);
   }
 
+  /** @param {boolean} isEnd */
   function* takeRows(isEnd) {
     let start = 0;
     while (start < buffer.length) {
@@ -133,7 +163,11 @@ async function* readRows(file) {
   yield* takeRows(true);
 }
 
-/** Yield the text of a file, piece by piece. */
+/**
+ * Yield the text of a file, piece by piece.
+ *
+ * @param {Blob} file
+ */
 async function* readText(file) {
   const decoder = new TextDecoder("utf-8", { fatal: true });
   const reader = file.stream().getReader();
@@ -150,6 +184,11 @@ async function* readText(file) {
   }
 }
 
+/**
+ * @param {TextDecoder} decoder
+ * @param {Uint8Array|undefined} bytes
+ * @param {boolean} isLast
+ */
 function decode(decoder, bytes, isLast) {
   try {
     return decoder.decode(bytes, { stream: !isLast });
@@ -158,7 +197,13 @@ function decode(decoder, bytes, isLast) {
   }
 }
 
-/** Read the header that starts here, under the first separator with which it is one. */
+/**
+ * Read the header that starts here, under the first separator with which it is one.
+ *
+ * @param {string} text
+ * @param {number} start
+ * @returns {Reading}
+ */
 function readHeader(text, start) {
   for (const separator of SEPARATORS) {
     const row = readRow(text, start, separator);
@@ -172,10 +217,17 @@ function readHeader(text, start) {
   return { end, problem };
 }
 
-/** Read the row that starts here: its end, and its cells or its problem. */
+/**
+ * Read the row that starts here: its end, and its cells or its problem.
+ *
+ * @param {string} text
+ * @param {number} start
+ * @param {string} separator
+ * @returns {Reading}
+ */
 function readRow(text, start, separator) {
   const cells = [];
-  const pattern = CELLS.get(separator);
+  const pattern = /** @type {RegExp} */ (CELLS.get(separator));
   pattern.lastIndex = start;
   for (let cell = pattern.exec(text); cell; cell = pattern.exec(text)) {
     const end = pattern.lastIndex;
@@ -189,6 +241,10 @@ function readRow(text, start, separator) {
   return { end: endOfLine(text, start), problem };
 }
 
+/**
+ * @param {string} text
+ * @param {number} start
+ */
 function endOfLine(text, start) {
   LINE.lastIndex = start;
   LINE.exec(text);

@@ -1,8 +1,12 @@
 /** The dialogs: add or change a plant, and confirm that one is deleted. */
 
 import { ApiError } from "./client.js";
+import { element, within } from "./elements.js";
 
-/** @typedef {import("./client.js").Plant} Plant */
+/**
+ * @typedef {import("./client.js").Plant} Plant
+ * @typedef {"done"|"failed"|"left"} Outcome of the last try to do what a dialog is for
+ */
 
 /** How long a request may take before the dialog says that it is waiting. */
 const WAIT_SECONDS = 1;
@@ -12,15 +16,17 @@ const WAIT_SECONDS = 1;
  *
  * @param {HTMLDialogElement} dialog
  * @param {() => Promise<void>} submit the action; if it throws ApiError, the dialog shows it
- * @returns {Promise<"done"|"failed"|"left">} the outcome of the last try, also if the dialog is
+ * @returns {Promise<Outcome>} the outcome of the last try, also if the dialog is
  *   closed before the try ends; "left" if there was none
  */
 async function run(dialog, submit) {
-  const form = dialog.querySelector("form");
+  const form = within(dialog, "form", HTMLFormElement);
   const closing = new AbortController();
   const { signal } = closing; // It ends our listeners before the dialog is used again.
+  /** @type {Outcome|Promise<Outcome>} */
   let outcome = "left";
 
+  /** @returns {Promise<Outcome>} */
   async function attempt() {
     const wait = setTimeout(() => say("Waiting for the service…"), WAIT_SECONDS * 1000);
     form.ariaBusy = "true";
@@ -39,16 +45,18 @@ async function run(dialog, submit) {
     }
   }
 
+  /** @param {string} text */
   function say(text) {
-    if (!signal.aborted) form.querySelector("[role=status]").textContent = text;
+    if (!signal.aborted) within(form, "[role=status]").textContent = text;
   }
 
+  /** @param {SubmitEvent} event */
   const submitted = (event) => {
     event.preventDefault();
     if (form.ariaBusy !== "true") outcome = attempt();
   };
   form.addEventListener("submit", submitted, { signal });
-  form.querySelector("[value=cancel]").addEventListener("click", () => dialog.close(), { signal });
+  within(form, "[value=cancel]").addEventListener("click", () => dialog.close(), { signal });
   say("");
   showError(form, null);
   form.ariaBusy = "false";
@@ -58,16 +66,23 @@ async function run(dialog, submit) {
   return outcome;
 }
 
-/** Show an error at its field, or at the end of the form. */
+/**
+ * Show an error at its field, or at the end of the form.
+ *
+ * @param {HTMLFormElement} form
+ * @param {?ApiError} error
+ */
 function showError(form, error) {
-  const member = error && form.elements[error.member] ? error.member : "";
-  for (const place of form.querySelectorAll("[data-of]")) {
+  const inputs = [...form.querySelectorAll("input")];
+  const about = inputs.find((input) => input.name === error?.member);
+  const member = about?.name ?? "";
+  /** @type {NodeListOf<HTMLElement>} */
+  const places = form.querySelectorAll("[data-of]");
+  for (const place of places) {
     place.textContent = error && place.dataset.of === member ? error.message : "";
   }
-  for (const input of form.querySelectorAll("input")) {
-    input.ariaInvalid = String(Boolean(error) && input.name === member);
-  }
-  if (member) form.elements[member].focus();
+  for (const input of inputs) input.ariaInvalid = String(input === about);
+  about?.focus();
 }
 
 /**
@@ -76,31 +91,42 @@ function showError(form, error) {
  * A field that is not edited keeps its value, also where an input cannot hold it: a line break in
  * a name, or an empty tag.
  *
- * @param {?Plant} plant the one to change, or null to add one
+ * @param {Plant|undefined} plant the one to change, or undefined to add one
  * @param {(plant: Plant) => Promise<void>} store
- * @returns {Promise<"done"|"failed"|"left">}
+ * @returns {Promise<Outcome>}
  */
 export async function editPlant(plant, store) {
-  const dialog = document.getElementById("plant");
-  const fields = dialog.querySelector("form").elements;
-  const was = plant ?? { id: "", name: "", tag: undefined };
-  const shown = {};
-  for (const member of ["id", "name", "tag"]) {
-    fields[member].value = was[member] ?? "";
-    shown[member] = fields[member].value;
-  }
-  fields.id.readOnly = plant !== null;
-  document.getElementById("plant-id-hint").hidden = plant !== null;
-  document.getElementById("plant-title").textContent = plant ? "Change a plant" : "Add a plant";
-  const read = (member) =>
-    fields[member].value === shown[member] ? was[member] : fields[member].value;
+  const dialog = element("plant", HTMLDialogElement);
+  const id = within(dialog, "[name=id]", HTMLInputElement);
+  const name = within(dialog, "[name=name]", HTMLInputElement);
+  const readId = fill(id, plant?.id ?? "");
+  const readName = fill(name, plant?.name ?? "");
+  const readTag = fill(within(dialog, "[name=tag]", HTMLInputElement), plant?.tag);
+  id.readOnly = plant !== undefined;
+  element("plant-id-hint").hidden = plant !== undefined;
+  element("plant-title").textContent = plant ? "Change a plant" : "Add a plant";
   const done = run(dialog, () => {
-    const tag = read("tag");
-    const untagged = tag === "" && was.tag !== "";
-    return store({ id: read("id").trim(), name: read("name"), tag: untagged ? undefined : tag });
+    const tag = readTag();
+    const untagged = tag === "" && plant?.tag !== "";
+    return store({ id: readId().trim(), name: readName(), tag: untagged ? undefined : tag });
   });
-  fields[plant ? "name" : "id"].focus();
+  (plant ? name : id).focus();
   return done;
+}
+
+/**
+ * Show a value in a field; return a function that reads the field. An unchanged value stays as it
+ * was.
+ *
+ * @template {string|undefined} T
+ * @param {HTMLInputElement} field
+ * @param {T} was
+ * @returns {() => T|string}
+ */
+function fill(field, was) {
+  field.value = was ?? "";
+  const shown = field.value;
+  return () => (field.value === shown ? was : field.value);
 }
 
 /**
@@ -108,9 +134,9 @@ export async function editPlant(plant, store) {
  *
  * @param {Plant} plant
  * @param {() => Promise<void>} remove
- * @returns {Promise<"done"|"failed"|"left">}
+ * @returns {Promise<Outcome>}
  */
 export function deletePlant(plant, remove) {
-  document.getElementById("question-plant").textContent = `${plant.id}: ${plant.name}`;
-  return run(document.getElementById("question"), remove);
+  element("question-plant").textContent = `${plant.id}: ${plant.name}`;
+  return run(element("question", HTMLDialogElement), remove);
 }

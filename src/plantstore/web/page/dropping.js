@@ -1,15 +1,17 @@
 /** The import on the page: a file is dropped or chosen, and its progress is shown. */
 
+import { messageOf } from "./client.js";
+import { copyTemplate, element, within } from "./elements.js";
 import { importFile, Progress } from "./importing.js";
 
 /** How many refused rows the page shows; the file of refused rows has more. */
 const REJECTS_SHOWN_MAX = 100;
 
-const element = (id) => document.getElementById(id);
-
 export class Dropping {
   #client;
   #stored;
+
+  /** What stops the import that runs. @type {?AbortController} */
   #running = null;
 
   /**
@@ -19,9 +21,10 @@ export class Dropping {
   constructor(client, stored) {
     this.#client = client;
     this.#stored = stored;
-    element("file").onchange = ({ target }) => {
-      this.#take([...target.files]);
-      target.value = ""; // The same file may be chosen again.
+    const input = element("file", HTMLInputElement);
+    input.onchange = () => {
+      this.#take([...(input.files ?? [])]);
+      input.value = ""; // The same file may be chosen again.
     };
     element("import-stop").onclick = () => this.stop();
     document.ondragover = (event) => {
@@ -34,7 +37,7 @@ export class Dropping {
       if (!hasFiles(event)) return;
       event.preventDefault();
       document.body.classList.remove("dropping");
-      if (this.#client.token !== "") this.#take([...event.dataTransfer.files]);
+      if (this.#client.token !== "") this.#take([...(event.dataTransfer?.files ?? [])]);
     };
     window.onbeforeunload = (event) => {
       if (this.#running) event.preventDefault();
@@ -47,17 +50,21 @@ export class Dropping {
     this.#running = null;
   }
 
+  /** @param {File[]} files */
   #take(files) {
+    const [file] = files;
     element("import").hidden = false;
-    if (this.#running || files.length !== 1) {
+    if (this.#running || !file || files.length > 1) {
       element("import-error").textContent = "Import one file at a time";
     } else {
-      this.#import(files[0]);
+      this.#import(file);
     }
   }
 
+  /** @param {File} file */
   async #import(file) {
-    const { signal } = (this.#running = new AbortController());
+    this.#running = new AbortController();
+    const { signal } = this.#running;
     const progress = new Progress();
     begin(file);
     paint(progress);
@@ -66,7 +73,7 @@ export class Dropping {
       await importFile(file, this.#client, progress, signal);
       element("import-error").textContent = "";
     } catch (error) {
-      const problem = signal.aborted ? "Stopped" : error.message;
+      const problem = signal.aborted ? "Stopped" : messageOf(error);
       const advice = "The plants stored so far remain; you can import the same file again";
       element("import-error").textContent = progress.stored ? `${problem}. ${advice}` : problem;
     }
@@ -80,25 +87,28 @@ export class Dropping {
   }
 }
 
+/** @param {DragEvent} event */
 function hasFiles({ dataTransfer }) {
-  return dataTransfer.types.includes("Files");
+  return dataTransfer?.types.includes("Files") ?? false;
 }
 
+/** @param {File} file */
 function begin(file) {
   element("import-file").textContent = file.name;
   element("import-error").textContent = "";
   element("import-warning").textContent = "";
   element("import-stop").hidden = false;
   element("progress").hidden = false;
-  element("progress").max = Math.max(file.size, 1);
+  element("progress", HTMLProgressElement).max = Math.max(file.size, 1);
   showRejects([], 0);
   element("import-title").focus();
 }
 
+/** @param {Progress} progress */
 function paint(progress) {
   const { bytes, stored, refused, waits, warning, isOver } = progress;
   const counts = `${stored.toLocaleString("en")} stored, ${refused.toLocaleString("en")} refused`;
-  element("progress").value = bytes;
+  element("progress", HTMLProgressElement).value = bytes;
   element("import-counts").textContent = isOver ? "" : counts + (waits && `. Waiting: ${waits}`);
   // Screen readers announce each change of these.
   element("import-said").textContent = isOver ? `Import finished: ${counts}.` : "";
@@ -107,6 +117,10 @@ function paint(progress) {
   }
 }
 
+/**
+ * @param {Progress["rejects"]} rejects
+ * @param {number} refused how many were refused in all
+ */
 function showRejects(rejects, refused) {
   rejects.sort((one, other) => one.line - other.line);
   element("rejects").hidden = rejects.length === 0;
@@ -116,13 +130,14 @@ function showRejects(rejects, refused) {
     `Showing the first ${REJECTS_SHOWN_MAX} of ${refused.toLocaleString("en")} refused rows; ` +
     `the file has ${rejects.length.toLocaleString("en")}.`;
   const rows = rejects.slice(0, REJECTS_SHOWN_MAX).map(({ line, message }) => {
-    const row = element("reject").content.cloneNode(true);
-    row.querySelector("th").textContent = line;
-    row.querySelector("td").textContent = message;
+    const row = copyTemplate("reject");
+    within(row, "th").textContent = String(line);
+    within(row, "td").textContent = message;
     return row;
   });
-  element("rejects").querySelector("tbody").replaceChildren(...rows);
-  URL.revokeObjectURL(element("import-rejects").href);
+  within(element("rejects"), "tbody").replaceChildren(...rows);
+  const link = element("import-rejects", HTMLAnchorElement);
+  URL.revokeObjectURL(link.href);
   const records = new Blob(rejects.map(({ record }) => record));
-  element("import-rejects").href = URL.createObjectURL(records);
+  link.href = URL.createObjectURL(records);
 }

@@ -1,6 +1,7 @@
 /** The state of the service: whether it is ready, and its statistics. */
 
-import { probe } from "./client.js";
+import { messageOf, probe } from "./client.js";
+import { element, within } from "./elements.js";
 
 const LOOK_SECONDS = 5;
 
@@ -11,8 +12,6 @@ const COUNTS = [
   ["plantstore_queue_waiting", "Waiting"],
 ];
 
-const element = (id) => document.getElementById(id);
-
 /** Check the service now, and repeatedly while the page is visible. */
 export async function watchHealth() {
   const health = element("health");
@@ -21,7 +20,7 @@ export async function watchHealth() {
       await probe();
       say(health, "ready", "Ready");
     } catch (error) {
-      say(health, "away", error.message);
+      say(health, "away", messageOf(error));
     }
     await new Promise((resolve) => setTimeout(resolve, LOOK_SECONDS * 1000));
     if (document.hidden) {
@@ -32,7 +31,13 @@ export async function watchHealth() {
   }
 }
 
-/** Show a text, and change it only if it differs: screen readers announce each change. */
+/**
+ * Show a text, and change it only if it differs: screen readers announce each change.
+ *
+ * @param {HTMLElement} place
+ * @param {string} state
+ * @param {string} text
+ */
 function say(place, state, text) {
   place.className = state;
   if (place.textContent !== text) place.textContent = text;
@@ -44,29 +49,37 @@ function say(place, state, text) {
  * @param {import("./client.js").Client} client
  */
 export function showCounts(client) {
-  element("counts").open = false;
-  element("counts").ontoggle = async ({ target }) => {
-    if (!target.open) return;
+  const counts = element("counts", HTMLDetailsElement);
+  counts.open = false;
+  counts.ontoggle = async () => {
+    if (!counts.open) return;
     try {
       const metrics = await client.metrics();
-      target.querySelector("dl").replaceChildren(...readCounts(metrics).flatMap(makeEntry));
+      within(counts, "dl").replaceChildren(...readCounts(metrics).flatMap(makeEntry));
       element("counts-error").textContent = "";
     } catch (error) {
-      target.querySelector("dl").replaceChildren();
-      element("counts-error").textContent = error.message;
+      within(counts, "dl").replaceChildren();
+      element("counts-error").textContent = messageOf(error);
     }
   };
 }
 
-/** Return names and values of the metrics that are shown: those that are not 0. */
+/**
+ * Return names and values of the metrics that are shown: those that are not 0.
+ *
+ * @param {string} metrics
+ * @returns {[string, number][]}
+ */
 function readCounts(metrics) {
   return COUNTS.flatMap(([metric, name]) =>
     [...metrics.matchAll(new RegExp(`^${metric}{\\w+="([^"]+)"} (\\S+)$`, "gm"))].map(
+      /** @returns {[string, number]} */
       ([, label, value]) => [`${name}: ${label.replaceAll("_", " ")}`, Number(value)],
     ),
   ).filter(([, value]) => value !== 0);
 }
 
+/** @param {[string, number]} count */
 function makeEntry([name, value]) {
   const [term, description] = [document.createElement("dt"), document.createElement("dd")];
   term.textContent = name;

@@ -9,6 +9,8 @@ const REQUESTS_AT_A_TIME = 6;
 /** How many refused rows are kept; all are counted. */
 const REJECTS_KEPT_MAX = 10_000;
 
+/** @typedef {import("./csv.js").Row & {plant: import("./client.js").Plant}} PlantRow */
+
 /** A limit on waiting: a timer of more than 24 days would end at once. */
 const SLEEP_SECONDS_MAX = 600;
 
@@ -26,7 +28,11 @@ export class Progress {
   /** The refused rows. @type {{line: number, message: string, record: Blob}[]} */
   rejects = [];
 
-  /** @param {import("./csv.js").Row} row */
+  /**
+   * @param {import("./csv.js").Row} row
+   * @param {number} error
+   * @param {string} message
+   */
   refuse({ line, text }, error, message) {
     this.refused += 1;
     if (this.rejects.length === REJECTS_KEPT_MAX) return;
@@ -57,13 +63,17 @@ export async function importFile(file, client, progress, signal) {
       const row = next.value;
       if (row.warning) progress.warning = row.warning;
       if (row.problem) progress.refuse(row, 1002, row.problem);
-      else if (row.plant) await storeInTurn(row);
+      else if (hasPlant(row)) await storeInTurn(row);
       progress.bytes += row.bytes;
       either.throwIfAborted();
     }
   }
 
-  /** Store rows with the same id one after the other, so that the first one is stored. */
+  /**
+   * Store rows with the same id one after the other, so that the first one is stored.
+   *
+   * @param {PlantRow} row
+   */
   async function storeInTurn(row) {
     // Equal for all spellings of an id. Ids beyond 2^53 may share it, which only costs time.
     const id = Number(row.plant.id);
@@ -77,12 +87,27 @@ export async function importFile(file, client, progress, signal) {
     storeRows().catch((error) => failure.abort(error)),
   );
   await Promise.all(workers);
-  await rows.return();
+  await rows.return(undefined);
   either.throwIfAborted();
   progress.isOver = true;
 }
 
-/** Store one plant, with as many tries as it takes. */
+/**
+ * @param {import("./csv.js").Row} row
+ * @returns {row is PlantRow}
+ */
+function hasPlant(row) {
+  return row.plant !== undefined;
+}
+
+/**
+ * Store one plant, with as many tries as it takes.
+ *
+ * @param {PlantRow} row
+ * @param {import("./client.js").Client} client
+ * @param {Progress} progress
+ * @param {AbortSignal} signal
+ */
 async function storeRow(row, client, progress, signal) {
   for (;;) {
     try {
@@ -104,6 +129,11 @@ async function storeRow(row, client, progress, signal) {
   }
 }
 
+/**
+ * @param {number} seconds
+ * @param {AbortSignal} signal
+ * @returns {Promise<void>}
+ */
 function sleep(seconds, signal) {
   return new Promise((resolve, reject) => {
     const stop = () => {

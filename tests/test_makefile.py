@@ -1,0 +1,186 @@
+"""The targets of the Makefile: what they say, and what they do where a program is missing."""
+
+import os
+import re
+import shutil
+import subprocess
+import tomllib
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
+
+ROOT = Path(__file__).parent.parent
+
+# As on Debian without python3-venv: it leaves an environment whose Python has no pip.
+PYTHON_WITHOUT_VENV = """\
+#!/bin/sh
+case "$*" in
+-c*) exit 0 ;;
+"-m venv --clear .venv") ;;
+*) exit 9 ;;
+esac
+mkdir -p .venv/bin
+printf '#!/bin/sh\\necho "No module named pip" >&2\\nexit 1\\n' > .venv/bin/python
+chmod +x .venv/bin/python
+echo "ensurepip is not available" >&2
+exit 1
+"""
+
+# As after python3-venv is installed; what the environment is asked to do is written down.
+PYTHON = """\
+#!/bin/sh
+case "$*" in
+-c*) exit 0 ;;
+"-m venv --clear .venv") ;;
+*) exit 9 ;;
+esac
+rm -rf .venv
+mkdir -p .venv/bin
+printf '#!/bin/sh\\necho "$@" >> asked\\n' > .venv/bin/python
+chmod +x .venv/bin/python
+"""
+
+
+def make(folder: Path, *words: str, path: str | None = None) -> subprocess.CompletedProcess[str]:
+    program = shutil.which("make")
+    assert program is not None
+    # A make that runs the tests passes its own options and variables on.
+    env = {name: value for name, value in os.environ.items() if "MAKE" not in name}
+    return subprocess.run(
+        [program, *words],
+        cwd=folder,
+        env=env if path is None else env | {"PATH": path},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+@pytest.fixture
+def checkout(tmp_path: Path) -> Path:
+    """Return a folder with what `make run` installs from, and a Python with the module venv."""
+    for name in ("Makefile", "pyproject.toml", "requirements/run.txt"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        shutil.copy(ROOT / name, tmp_path / name)
+    put_python(tmp_path, PYTHON)
+    return tmp_path
+
+
+def put_python(checkout: Path, script: str) -> None:
+    (checkout / "python").write_text(script, encoding="utf-8")
+    (checkout / "python").chmod(0o755)
+
+
+def install(checkout: Path) -> subprocess.CompletedProcess[str]:
+    """Do what `make run` does before it serves."""
+    return make(checkout, ".venv/.run", "PYTHON=./python")
+
+
+def test_without_the_module_venv_make_says_what_to_install_and_works_after_that(
+    checkout: Path,
+) -> None:
+    put_python(checkout, PYTHON_WITHOUT_VENV)
+    failed = install(checkout)
+    put_python(checkout, PYTHON)
+
+    result = install(checkout)
+
+    assert failed.returncode != 0
+    assert "apt-get install python3-venv" in failed.stderr
+    assert result.returncode == 0, result.stderr
+    assert "-m pip install" in (checkout / "asked").read_text(encoding="utf-8")
+
+
+def test_a_half_made_environment_is_made_anew(checkout: Path) -> None:
+    subprocess.run(
+        ["sh", "-c", PYTHON_WITHOUT_VENV, "sh", "-m", "venv", "--clear", ".venv"],
+        cwd=checkout,
+        capture_output=True,
+        check=False,
+    )
+    assert (checkout / ".venv/bin/python").exists()
+
+    result = install(checkout)
+
+    assert result.returncode == 0, result.stderr
+    assert (checkout / ".venv/.run").exists()
+
+
+def test_an_environment_whose_python_is_gone_is_made_anew(checkout: Path) -> None:
+    assert install(checkout).returncode == 0
+    (checkout / ".venv/bin/python").unlink()
+    (checkout / ".venv/bin/python").symlink_to("/nowhere/python3.11")
+    (checkout / "asked").unlink()
+
+    result = install(checkout)
+
+    assert result.returncode == 0, result.stderr
+    assert "-m pip install" in (checkout / "asked").read_text(encoding="utf-8")
+
+
+def test_a_whole_environment_is_left_as_it_is(checkout: Path) -> None:
+    assert install(checkout).returncode == 0
+    (checkout / "asked").unlink()
+
+    result = install(checkout)
+
+    assert result.returncode == 0, result.stderr
+    assert not (checkout / "asked").exists()
+
+
+def test_without_python_make_says_what_to_install(checkout: Path) -> None:
+    result = make(checkout, ".venv/.run", "PYTHON=no-such-python")
+
+    assert result.returncode != 0
+    assert "apt-get install python3 python3-venv" in result.stderr
+
+
+def test_without_npm_and_apt_get_make_says_what_to_install(tmp_path: Path) -> None:
+    for program in ("sh", "id", "test"):
+        found = shutil.which(program)
+        assert found is not None
+        (tmp_path / program).symlink_to(found)
+
+    result = make(ROOT, "npm", path=str(tmp_path))
+
+    assert result.returncode != 0
+    assert "apt-get install npm" in result.stderr
+
+
+def test_a_version_of_python_that_is_missing_is_named_and_fails() -> None:
+    # .venv/.dev is taken as it is, so that nothing is installed.
+    result = make(ROOT, "test-pythons", "PYTHONS=3.1", "--assume-old=.venv/.dev")
+
+    assert result.returncode != 0
+    assert "not tested: Python 3.1." in result.stderr
+
+
+def test_the_help_of_make_fits_a_terminal_of_80_columns() -> None:
+    lines = make(ROOT, "help").stdout.splitlines()
+
+    assert lines
+    assert [line for line in lines if len(line) > 80] == []
+    assert [line for line in lines if not re.match(r"make \S+ +\S", line)] == []
+
+
+def test_the_lower_bounds_of_the_dependencies_are_the_versions_that_test_minimum_installs() -> None:
+    with (ROOT / "pyproject.toml").open("rb") as file:
+        project = tomllib.load(file)["project"]
+    locked = (ROOT / "requirements/minimum.txt").read_text(encoding="utf-8")
+    declared = [*project["dependencies"], *project["optional-dependencies"]["postgres"]]
+
+    for requirement in map(Requirement, declared):
+        [lowest] = [each.version for each in requirement.specifier if each.operator == ">="]
+        [version] = re.findall(rf"^{requirement.name}==(\S+)", locked, re.MULTILINE)
+        assert version in SpecifierSet(f"=={lowest}.*"), requirement
+
+
+@pytest.mark.parametrize("folder", ["tools/javascript", "benchmarks/peers"])
+def test_the_lock_file_of_npm_names_no_registry(folder: str) -> None:
+    lock = (ROOT / folder / "package-lock.json").read_text(encoding="utf-8")
+
+    assert '"integrity"' in lock
+    assert '"resolved"' not in lock

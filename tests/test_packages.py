@@ -1,0 +1,177 @@
+"""What `make dist` builds: a source distribution and a wheel, each used without the checkout."""
+
+import email
+import os
+import re
+import subprocess
+import sys
+import sysconfig
+import zipfile
+from email.message import Message
+from pathlib import Path
+
+import pytest
+from markdown_it import MarkdownIt
+
+from plantstore import __version__
+from support.postgres import Databases
+from support.service import Service
+
+ROOT = Path(__file__).parent.parent
+UV = Path(sys.executable).with_name("uv")
+
+
+def run(*command: str | Path, **options: object) -> str:
+    """Run a program that must succeed; return what it printed."""
+    result = subprocess.run(
+        [str(word) for word in command],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+        **options,  # type: ignore[call-overload]
+    )
+    assert result.returncode == 0, result.stdout + result.stderr
+    return str(result.stdout)
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Build as `make dist` does, but without a network; return the folder of the two files."""
+    folder = tmp_path_factory.mktemp("dist")
+    options = ("--offline", "--no-build-isolation", "--python", sys.executable)
+    run(UV, "build", *options, "--out-dir", folder, ROOT)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def wheel(built: Path) -> Path:
+    return built / f"plantstore-{__version__}-py3-none-any.whl"
+
+
+@pytest.fixture
+def sources(built: Path, tmp_path: Path) -> Path:
+    """Unpack the source distribution."""
+    run("tar", "-xzf", built / f"plantstore-{__version__}.tar.gz", "-C", tmp_path)
+    return tmp_path / f"plantstore-{__version__}"
+
+
+@pytest.fixture
+def installed(wheel: Path, tmp_path: Path) -> Path:
+    """Install the wheel alone into a new environment; return the Python of that environment."""
+    environment = tmp_path / "environment"
+    run(sys.executable, "-m", "venv", "--without-pip", environment)
+    python = environment / "bin/python"
+    run(UV, "pip", "install", "--offline", "--no-deps", "--python", python, wheel)
+    # The dependencies are those of the tests. A .pth file in that folder is not read from here, so
+    # the checkout, which stands in one, is not found.
+    packages = run(python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))").strip()
+    Path(packages, "dependencies.pth").write_text(sysconfig.get_path("purelib"), "utf-8")
+    return python
+
+
+@pytest.fixture(scope="module")
+def metadata(wheel: Path) -> Message:
+    with zipfile.ZipFile(wheel) as archive:
+        text = archive.read(f"plantstore-{__version__}.dist-info/METADATA")
+    return email.message_from_bytes(text)
+
+
+def test_the_source_distribution_has_every_file_of_the_repository(sources: Path) -> None:
+    if not (ROOT / ".git").exists():
+        pytest.skip("this is not a checkout of the repository, so its files are not known")
+    tracked = run("git", "ls-files", "--cached", "--others", "--exclude-standard", cwd=ROOT)
+    expected = {name for name in tracked.splitlines() if (ROOT / name).exists()}
+
+    packed = {str(path.relative_to(sources)) for path in sources.rglob("*") if path.is_file()}
+
+    assert packed == expected | {"PKG-INFO"}
+
+
+def test_the_source_distribution_runs_its_own_tests(sources: Path) -> None:
+    env = os.environ | {"PYTHONPATH": str(sources / "src")}
+    # All of them are imported and found, so no file is missing; some quick ones are run.
+    options = ("-q", "-p", "no:cacheprovider", "-k", "test_every_link or test_tracing")
+
+    said = run(sys.executable, "-m", "pytest", *options, cwd=sources, env=env)
+
+    assert re.search(r"^\d\d+ passed, \d{4,} deselected", said, re.MULTILINE), said
+
+
+def test_the_wheel_alone_serves_the_page_the_reference_and_plants(
+    installed: Path, tmp_path: Path
+) -> None:
+    location = run(installed, "-c", "import plantstore; print(plantstore.__file__)", cwd=tmp_path)
+    program = (str(installed.with_name("plantstore")),)
+
+    with Service(tmp_path, command=program) as service:
+        client = service.client(service.token())
+        documents = {path: client.send("GET", path) for path in ("/", "/docs", "/openapi.json")}
+        loaded = re.findall(r'(?:href|src)="(assets/[^"]+)"', "".join(map(str, documents.values())))
+        assets = {path: client.send("GET", f"/{path}").status for path in loaded}
+        stored = client.send("POST", "/plants", '{"id": 1, "name": "Abies alba Mill."}')
+        client.close()
+
+    assert str(tmp_path) in location
+    assert {path: answer.status for path, answer in documents.items()} == dict.fromkeys(
+        documents, 200
+    )
+    assert len(assets) >= 5
+    assert set(assets.values()) == {200}
+    assert stored.status == 200
+    assert "schema: 2\n" in run(*program, "check", cwd=tmp_path)
+
+
+def test_the_wheel_alone_migrates_postgresql(
+    installed: Path, databases: Databases, tmp_path: Path
+) -> None:
+    database = databases.new()
+
+    run(installed, "-m", "plantstore", "migrate", "--database", database, cwd=tmp_path)
+
+    assert "schema: 3\n" in run(
+        installed, "-m", "plantstore", "check", "--database", database, cwd=tmp_path
+    )
+
+
+def test_a_package_index_shows_the_readme_without_broken_links_or_pictures(
+    metadata: Message,
+) -> None:
+    renderer = MarkdownIt("commonmark", {"html": True}).enable("table")
+
+    html = renderer.render(str(metadata.get_payload()))
+
+    assert metadata["Description-Content-Type"] == "text/markdown"
+    assert "<h1>Plant Store</h1>" in html
+    assert not re.findall(r'(?:href|src|srcset)="(?!https://)[^"]*"', html)
+    assert not re.findall(r"\]\(|<img|<picture", html)
+
+
+def test_the_metadata_names_authors_keywords_and_each_version_of_python(metadata: Message) -> None:
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    [tested] = re.findall(r"^PYTHONS \?= (.*)$", makefile, re.MULTILINE)
+    classifiers = metadata.get_all("Classifier", [])
+
+    named = re.findall(r"Python :: (3\.\d+)", "\n".join(classifiers))
+
+    assert metadata["Author"] == "The Plant Store authors"
+    assert metadata["Keywords"]
+    assert named == tested.split()
+
+
+def test_the_readme_installs_the_wheel_that_is_built(wheel: Path) -> None:
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+
+    assert re.findall(r"^\$ pip install (.*)$", readme, re.MULTILINE) == [".", f"dist/{wheel.name}"]
+
+
+def test_the_changelog_begins_with_the_version_of_the_software() -> None:
+    changes = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+
+    assert re.findall(r"^## (\S+) ", changes, re.MULTILINE)[0] == __version__
+
+
+def test_the_version_names_the_software_and_the_interface(tmp_path: Path) -> None:
+    said = run(sys.executable, "-m", "plantstore", "--version", cwd=tmp_path)
+
+    assert said == f"plantstore {__version__}, interface 1.0.0\n"

@@ -1,0 +1,9 @@
+// What the browsers have and the types of TypeScript do not yet.
+
+interface JSON {
+  parse(text: string, reviver?: (key: string, value: any, context: { source: string }) => any): any;
+  rawJSON(text: string): unknown;
+}
+
+// Swagger UI's script, which the reference loads before its own.
+declare const SwaggerUIBundle: (options: object) => void;

@@ -19,7 +19,7 @@ pytestmark = pytest.mark.engines("sqlite")
     [
         ("", "The token is empty"),
         ("plst_made-up", "The token is malformed: its checksum does not match"),
-        ("Zwölf Boxkämpfer €", "The token is malformed: it has characters that no token has"),
+        ("Zwölf Boxkämpfer €", "The token is malformed: it contains invalid characters"),
     ],
 )
 def test_a_token_that_is_none_is_refused_at_its_field(

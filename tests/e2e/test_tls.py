@@ -72,8 +72,8 @@ def test_what_cannot_be_served_with_is_said_in_one_line(tmp_path: Path, pair: Pa
 
         done = run(tmp_path, "serve", "--port", "0", *options)
 
-        assert done.returncode == 1
-        assert re.fullmatch(r"plantstore: [^\n]* TLS [^\n]*\n", done.stderr), done.stderr
+        assert done.returncode == 2
+        assert re.fullmatch(r"plantstore: --tls-[^\n]*\n", done.stderr), done.stderr
         assert not done.stdout
 
 

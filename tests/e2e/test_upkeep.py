@@ -126,7 +126,7 @@ def test_a_backup_beside_the_log_of_another_database_is_refused(
     done = run(tmp_path, "backup", "copy.db", "--force")
 
     assert done.returncode == 1
-    assert f"copy.db{suffix} is there" in done.stderr
+    assert f"copy.db{suffix} exists: copy.db is in use" in done.stderr
     assert sorted(path.name for path in tmp_path.iterdir()) == [log.name, "plants.db"]
 
 

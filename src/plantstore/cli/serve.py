@@ -4,6 +4,7 @@ import contextlib
 import errno
 import functools
 import ipaddress
+import os
 import signal
 import socket
 import ssl
@@ -160,8 +161,8 @@ def _check_tls(settings: Settings) -> None:
         context.load_cert_chain(settings.tls_certificate, settings.tls_key, password=lambda: "")
     except OSError as error:
         raise UsageError(
-            "--tls-certificate and --tls-key must name a certificate and its private key, in PEM:"
-            f" {error.strerror or error}"
+            "--tls-certificate and --tls-key must name a certificate and its private key, in PEM"
+            f" and without a passphrase: {error.strerror or error}"
         ) from error
 
 
@@ -174,10 +175,11 @@ def _listen(host: str, port: int) -> socket.socket:
     except UnicodeError as error:
         raise UsageError(f"--host must be an address or a host name, got {host!r}") from error
     except OSError as error:
+        reason = error.strerror
+        if error.errno and not isinstance(error, socket.gaierror):
+            reason = os.strerror(error.errno)  # without the address, which Python adds
         advice = "; choose another port with --port" if error.errno in _PORT_ERRORS else ""
-        raise OperationError(
-            f"Cannot listen on {host}, port {port}: {error.strerror}{advice}"
-        ) from error
+        raise OperationError(f"Cannot listen on {host}, port {port}: {reason}{advice}") from error
 
 
 # Another process uses the port, or only a privileged process may.

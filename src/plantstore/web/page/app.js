@@ -46,7 +46,7 @@ function ask(message) {
 function enter(token) {
   // A browser cannot send it in a header field, so the service cannot refuse it.
   if (/[^\x21-\x7e]/.test(token)) {
-    ask("The token is malformed: it has characters that are not valid in a token");
+    ask("The token is malformed: it contains invalid characters");
     return;
   }
   tab?.setItem(TOKEN, token);

@@ -9,7 +9,7 @@ from pathlib import Path
 import apsw
 import pytest
 
-from plantstore.errors import StoreUnavailableError, UsageError
+from plantstore.errors import OperationError, StoreUnavailableError
 from plantstore.plants import NewPlant
 from plantstore.storage.sqlite.store import SQLiteStore
 from plantstore.store import Outcome
@@ -132,7 +132,7 @@ def test_a_backup_that_cannot_be_written_says_why_and_where(
 
         with Disk(tmp_path / "copies" / "copy.db", 0) as disk:
             disk.break_down(Fault(kind, 0, error, lasts=True))
-            with pytest.raises(UsageError) as caught:
+            with pytest.raises(OperationError) as caught:
                 store.back_up(str(disk.path), lambda _done, _total: None)
 
         assert caught.value.message.startswith(said.format(tmp_path / "copies"))

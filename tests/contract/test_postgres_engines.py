@@ -175,7 +175,7 @@ def test_a_row_that_is_refused_stops_no_import(owner: str, tmp_path: Path) -> No
     done = run(tmp_path, "import", "plants.csv", "--database", owner)
 
     assert done.returncode == 1
-    assert "line 22: The database cannot be written" in done.stderr
+    assert "Line 22: The database cannot be written" in done.stderr
     assert execute(owner, "SELECT count(*), max(id) FROM plants") == [(21, 21)]
 
 

@@ -156,7 +156,7 @@ def test_a_connection_that_holds_more_than_its_share_is_told_503(
         assert small.answer()[0] == 200
         status, headers, body = larger.answer()
         assert (status, json.loads(body)["error"]) == (503, 5002)
-        assert headers[b"retry-after"] == b"1"
+        assert headers[b"retry-after"] in {b"1", b"2", b"3", b"4", b"5"}
         assert larger.is_closed()
 
 

@@ -1,10 +1,8 @@
 """`plantstore serve`: the only place that connects all parts of the service."""
 
 import contextlib
-import errno
 import functools
 import ipaddress
-import os
 import signal
 import socket
 import ssl
@@ -13,7 +11,7 @@ import tempfile
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Final, NoReturn
+from typing import NoReturn
 
 import typer
 import uvicorn
@@ -21,6 +19,7 @@ import uvicorn
 from plantstore.api.cors import parse_origin
 from plantstore.api.exchange import ASGIApp
 from plantstore.api.forwarded import parse_network
+from plantstore.cli.listening import listen
 from plantstore.cli.tokens import show_new_token
 from plantstore.cli.wiring import rate_limit, wire
 from plantstore.errors import OperationError, PlantStoreError, UsageError
@@ -55,7 +54,7 @@ def run(settings: Settings) -> None:
     connections_max = max(1, min(settings.connections_max, raise_file_limit() - OTHER_FILES_MAX))
     settings = replace(settings, connections_max=connections_max)
     with contextlib.ExitStack() as stack:
-        listener = stack.enter_context(_listen(settings.host, settings.port))
+        listener = stack.enter_context(listen(settings.host, settings.port))
         with contextlib.ExitStack() as opened:
             telemetry = _Telemetry(log, settings)
             store = opened.enter_context(contextlib.closing(_open_store(settings, telemetry)))
@@ -164,26 +163,6 @@ def _check_tls(settings: Settings) -> None:
             "--tls-certificate and --tls-key must name a certificate and its private key, in PEM"
             f" and without a passphrase: {error.strerror or error}"
         ) from error
-
-
-def _listen(host: str, port: int) -> socket.socket:
-    try:
-        [(family, _, _, _, address), *_] = socket.getaddrinfo(
-            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-        )
-        return socket.create_server((address[0], port), family=family)
-    except UnicodeError as error:
-        raise UsageError(f"--host must be an address or a host name, got {host!r}") from error
-    except OSError as error:
-        reason = error.strerror
-        if error.errno and not isinstance(error, socket.gaierror):
-            reason = os.strerror(error.errno)  # without the address, which Python adds
-        advice = "; choose another port with --port" if error.errno in _PORT_ERRORS else ""
-        raise OperationError(f"Cannot listen on {host}, port {port}: {reason}{advice}") from error
-
-
-# Another process uses the port, or only a privileged process may.
-_PORT_ERRORS: Final = (errno.EADDRINUSE, errno.EACCES)
 
 
 def _introduce(store: Store, settings: Settings, listener: socket.socket, log: Outbox) -> None:

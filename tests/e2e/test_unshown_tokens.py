@@ -48,7 +48,8 @@ def test_create_says_in_one_line_that_it_cannot_show_a_token_and_creates_none(
     with start(tmp_path, redirection, "token", "create", "a", database=database) as process:
         _, errors = process.communicate(timeout=60)
 
-    [line] = errors.splitlines()
+    *created, line = errors.splitlines()
+    assert all(each.startswith("Created the database") for each in created)
     assert process.returncode == 1
     assert line.startswith("plantstore: ")
     assert said in line

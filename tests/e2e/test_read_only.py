@@ -64,7 +64,7 @@ def assert_all_commands_work(folder: Path, target: Path) -> None:
     copied = run_unprivileged(folder, "backup", str(target / "copy.db"))
 
     summary = "Plants: 3, tokens: 0, schema: 2\n"
-    assert (checked.stderr, checked.stdout) == ("", f"{summary}No problem was found\n")
+    assert (checked.stderr, checked.stdout) == ("", f"{summary}No errors found\n")
     assert exported.stderr == "Exported 3 plants\n"
     assert exported.stdout.count("Abies") == 3
     assert (copied.stderr, copied.stdout) == ("", f"{summary}The copy is whole\n")

@@ -150,7 +150,7 @@ def test_the_page_works_under_a_prefix(
         page = context.new_page()
         page.goto(f"https://127.0.0.1:{running.port}{PREFIX}/?tag={name}")
         page.get_by_label("Bearer token").fill(token)
-        page.get_by_role("button", name="Show the plants").click()
+        page.get_by_role("button", name="Sign in").click()
         assert rows(page)[0] == [str(plants[0].id), "Abies 0", name]
 
         page.get_by_role("link", name="Next").click()

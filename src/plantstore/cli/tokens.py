@@ -39,26 +39,19 @@ def show_new_token(
     store: TokenStore,
     name: str,
     scopes: Iterable[str],
-    lifetime_seconds: int | None = None,
+    expires_at: int | None = None,
     text: str = "{secret}\n",
 ) -> None:
     """Create a token, and write its secret to stdout in a text. It cannot be shown again.
 
     Raises:
-        UsageError: the token would expire after the year 9999. No token is created.
         OperationError: the name is taken, or stdout cannot be written. No token is created.
 
     """
     # Without Python's buffer, which would write again at exit what it could not write now.
     stdout = standard_stream(sys.stdout).fileno()
-    now = int(time.time())
-    expires_at = None if lifetime_seconds is None else now + lifetime_seconds
-    if expires_at is not None and expires_at > _TIME_MAX:
-        raise UsageError(
-            "--expires-in: the token would expire after the year 9999; leave the option out"
-        )
     secret = mint()
-    record = TokenRecord(name, digest(secret), frozenset(scopes), now, expires_at)
+    record = TokenRecord(name, digest(secret), frozenset(scopes), int(time.time()), expires_at)
     # Store it first, so that a secret that is shown is valid.
     store.add_token(record)
     rest = text.format(secret=secret).encode()
@@ -103,10 +96,14 @@ def create(
     _check_name(name)
     if unknown := sorted(set(scopes) - set(SCOPES)):
         raise UsageError(f"--scope must be one of {', '.join(SCOPES)}; got {', '.join(unknown)}")
-    lifetime_seconds = None if expires_in is None else _parse_seconds(expires_in)
+    expires_at = None if expires_in is None else int(time.time()) + _parse_seconds(expires_in)
+    if expires_at is not None and expires_at > _TIME_MAX:
+        raise UsageError(
+            "--expires-in: the token would expire after the year 9999; leave the option out"
+        )
     policy = SchemaPolicy.of(migrate=migrate)
     with opened_store(database, policy, standbys_min=standbys_min) as store:
-        show_new_token(store, name, scopes, lifetime_seconds)
+        show_new_token(store, name, scopes, expires_at)
     granted = ", ".join(sorted(scopes))
     typer.echo(f"Created the token {name} for {granted}. Its secret is shown only once.", err=True)
 

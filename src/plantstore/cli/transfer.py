@@ -96,8 +96,8 @@ def import_plants(
     with (
         _reading(file) as source,
         contextlib.closing(form.read(source, body_bytes_max + ROW_SLACK_BYTES, _warn)) as rows,
-        opened_store(database, policy, standbys_min=standbys_min) as store,
         Rejects(rejects, source, database) as rejected,
+        opened_store(database, policy, standbys_min=standbys_min) as store,
     ):
         stored = there = 0
         size = _size(source)

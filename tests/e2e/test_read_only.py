@@ -67,7 +67,7 @@ def assert_all_commands_work(folder: Path, target: Path) -> None:
     assert (checked.stderr, checked.stdout) == ("", f"{summary}No errors found\n")
     assert exported.stderr == "Exported 3 plants\n"
     assert exported.stdout.count("Abies") == 3
-    assert (copied.stderr, copied.stdout) == ("", f"{summary}The copy is whole\n")
+    assert (copied.stderr, copied.stdout) == ("", f"{summary}The copy has no errors\n")
     assert [checked.returncode, exported.returncode, copied.returncode] == [0, 0, 0]
     assert stored_plants(f"sqlite:///{target}/copy.db") == PLANTS
     assert state(folder) == before, "the commands left the files of the database as they were"

@@ -31,7 +31,7 @@ def test_schemathesis_finds_nothing(tmp_path: Path) -> None:
             env=os.environ | hooks,
             capture_output=True,
             text=True,
-            timeout=240,
+            timeout=900,
             check=False,
         )
 

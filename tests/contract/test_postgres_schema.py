@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from plantstore.errors import StoreUnavailableError, UsageError
+from plantstore.errors import OperationError, StoreUnavailableError
 from plantstore.plants import NewPlant
 from plantstore.storage import open_store
 from plantstore.storage.migrate import SchemaPolicy, migrations
@@ -131,5 +131,5 @@ def test_a_check_names_what_is_not_as_it_must_be(url: str, store: Store) -> None
 
 
 def test_a_backup_says_which_programs_make_one(store: Store) -> None:
-    with pytest.raises(UsageError, match="pg_dump"):
+    with pytest.raises(OperationError, match="pg_dump"):
         store.back_up("copy", lambda _done, _total: None)

@@ -148,12 +148,13 @@ class Batcher(Generic[RequestT, ResultT]):
             raise StoreUnavailableError("The service is stopping; nothing was done")
         if self.is_full():
             raise RequestError(ErrorCode.OVERLOADED, "Too many requests wait; nothing was done")
-        if self._open is not None and self._open.weight + weight > self._batch_weight_max:
-            self._hand_over()
-        if self._open is None:
-            self._open = _Batch(self._loop)
-            self._loop.call_soon(self._hand_over)
         batch = self._open
+        if batch is not None and batch.weight + weight > self._batch_weight_max:
+            self._hand_over()
+            batch = None
+        if batch is None:
+            batch = self._open = _Batch(self._loop)
+            self._loop.call_soon(self._hand_over)
         position = len(batch.requests)
         batch.requests.append(request)
         batch.weight += weight

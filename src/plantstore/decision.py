@@ -109,13 +109,11 @@ def decide(
 
 
 def _difference(states: Mapping[int, NewPlant | None], stored_before: set[int]) -> Difference:
-    difference = Difference([], [], [])
-    for id_, plant in states.items():
-        if plant is not None:
-            (difference.changed if id_ in stored_before else difference.new).append(plant)
-        elif id_ in stored_before:
-            difference.gone.append(id_)
-    return difference
+    new = [plant for id_, plant in states.items() if plant and id_ not in stored_before]
+    before = [(id_, states[id_]) for id_ in sorted(stored_before)]
+    changed = [plant for _, plant in before if plant]
+    gone = [id_ for id_, plant in before if not plant]
+    return Difference(new, changed, gone)
 
 
 def _bytes(text: str | None) -> int | None:

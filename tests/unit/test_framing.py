@@ -62,7 +62,7 @@ class Reader:
             self.head += piece
             if self.head.strip() and self.head.endswith(b"\r\n\r\n"):
                 assert self.framing.begin_body(fields_of(self.head)) == RequestLine(
-                    b"POST", b"/plants", b"a=1", "1.1"
+                    "POST", b"/plants", "/plants", b"a=1", "1.1"
                 )
                 self.head = b""
         else:
@@ -127,21 +127,23 @@ def test_a_head_that_rfc_9112_refuses_is_refused(
 
 
 @pytest.mark.parametrize(
-    ("target", "path", "query"),
+    ("target", "raw_path", "path", "query"),
     [
-        (b"/a%20b?c=d?e", b"/a%20b", b"c=d?e"),
-        (b"http://plants/healthz?a", b"/healthz", b"a"),
-        (b"http://plants", b"/", b""),
+        (b"/a%20b?c=d?e", b"/a%20b", "/a b", b"c=d?e"),
+        (b"http://plants/healthz?a", b"/healthz", "/healthz", b"a"),
+        (b"http://plants", b"/", "/", b""),
     ],
 )
-def test_a_target_is_split_into_path_and_query(target: bytes, path: bytes, query: bytes) -> None:
+def test_a_target_is_split_into_path_and_query(
+    target: bytes, raw_path: bytes, path: str, query: bytes
+) -> None:
     framing = Framing()
     head = b"GET %b HTTP/1.1\r\n\r\n" % target
     framing.next_piece(head, 0, len(head))
 
     line = framing.begin_body([(b"host", b"plants")])
 
-    assert (line.path, line.query) == (path, query)
+    assert (line.raw_path, line.path, line.query) == (raw_path, path, query)
 
 
 def test_a_long_host_is_judged_in_linear_time() -> None:

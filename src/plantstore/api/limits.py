@@ -39,11 +39,15 @@ async def read_json_body(req: Request, body_bytes_max: int) -> bytes:
     coding = req.get_header("Content-Encoding")
     if coding is not None:
         raise _unsupported("Content-Encoding must be absent", coding)
-    if (req.content_length or 0) > body_bytes_max:
-        raise _too_large(body_bytes_max)
-    body: bytes = await req.stream.read(body_bytes_max + 1)
-    if len(body) > body_bytes_max:
-        raise _too_large(body_bytes_max)
+    announced = req.content_length
+    if announced is None:
+        body: bytes = await req.stream.read(body_bytes_max + 1)
+        announced = len(body)
+    elif announced <= body_bytes_max:
+        body = await req.stream.readall()
+    if announced > body_bytes_max:
+        message = f"The body must be no larger than {body_bytes_max} bytes"
+        raise RequestError(ErrorCode.BODY_TOO_LARGE, message)
     return body
 
 
@@ -51,10 +55,4 @@ def _unsupported(expected: str, came: str | None) -> RequestError:
     return RequestError(
         ErrorCode.UNSUPPORTED_MEDIA_TYPE,
         f"{expected}, got {shorten(came) if came else 'none'}",
-    )
-
-
-def _too_large(body_bytes_max: int) -> RequestError:
-    return RequestError(
-        ErrorCode.BODY_TOO_LARGE, f"The body must be no larger than {body_bytes_max} bytes"
     )

@@ -28,16 +28,28 @@ _HOST: Final = re.compile(
     rb"(?::[0-9]*)?"
 )
 
+# Fields that say who is asked, where the request ends, and how its body is sent.
+_FRAMING_FIELDS: Final = frozenset({b"host", b"content-length", b"transfer-encoding", b"expect"})
 
 # A percent sign that begins no encoded octet.
 _BARE_PERCENT: Final = re.compile(rb"%(?![0-9A-Fa-f]{2})")
 
 
 class RequestLine(msgspec.Struct, frozen=True, gc=False):
-    """The first line of a head: `path` and `query` as they were sent, `version` as in 1.1."""
+    """The first line of a head.
 
-    method: bytes
-    path: bytes
+    Attributes:
+        method: as it was sent.
+        raw_path: as it was sent.
+        path: decoded.
+        query: as it was sent.
+        version: 1.0 or 1.1.
+
+    """
+
+    method: str
+    raw_path: bytes
+    path: str
     query: bytes
     version: str
 
@@ -48,6 +60,8 @@ class Framing:
     Attributes:
         is_in_head: whether the next piece belongs to a head.
         is_chunked: whether it belongs to a chunked body.
+        expects_continue: whether the client sends the body of this request only after a 100
+            (RFC 9110 §10.1.1).
         head_bytes: bytes of pieces since the last part of a request was complete: of a head,
             of trailer fields, or of what is between two chunks. Who takes a piece of a body
             sets it to 0.
@@ -58,6 +72,7 @@ class Framing:
         "_body_left",
         "_line_end",
         "_request_line",
+        "expects_continue",
         "head_bytes",
         "is_chunked",
         "is_in_head",
@@ -66,6 +81,7 @@ class Framing:
     def __init__(self) -> None:
         self.is_in_head = True
         self.is_chunked = False
+        self.expects_continue = False
         self.head_bytes = 0
         self._request_line = b""
         self._body_left = 0
@@ -101,16 +117,21 @@ class Framing:
         request_line = _parse_request_line(self._request_line)
         is_old = request_line.version == "1.0"
         host = coding = None
+        self.expects_continue = False
         for name, value in fields:
+            if name not in _FRAMING_FIELDS:
+                continue
             if name == b"host":
                 if host is not None:
                     raise bad_request("The request must have one Host field")
                 host = value
             elif name == b"content-length":
                 self._body_left = int(value)  # the parser takes one, of digits
-            elif name == b"transfer-encoding":
-                if coding is not None:
-                    raise bad_request("The request must have no more than one Transfer-Encoding")
+            elif name == b"expect":
+                self.expects_continue |= value.lower() == b"100-continue"
+            elif coding is not None:
+                raise bad_request("The request must have no more than one Transfer-Encoding")
+            else:
                 coding = value
         _check_host(host, is_old=is_old)
         if coding is not None:
@@ -175,6 +196,7 @@ def decode_path(path: bytes) -> str:
     return escaped.decode("unicode_escape").encode("latin-1").decode("utf-8", "replace")
 
 
+@lru_cache(maxsize=16)
 def _parse_request_line(line: bytes) -> RequestLine:
     """Take three words with one space between them, and a target that is ASCII (RFC 9112 §3)."""
     words = line.split(b" ")
@@ -192,7 +214,8 @@ def _parse_request_line(line: bytes) -> RequestLine:
     else:  # an absolute form (§3.2.2), or a name that the parser takes for one
         url = httptools.parse_url(target)
         path, query = url.path or b"/", url.query or b""
-    return RequestLine(method, path, query, _VERSIONS[version])
+    decoded = decode_path(path) if b"%" in path else path.decode()
+    return RequestLine(method.decode(), path, decoded, query, _VERSIONS[version])
 
 
 def _check_host(host: bytes | None, *, is_old: bool) -> None:

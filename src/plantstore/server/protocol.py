@@ -125,13 +125,11 @@ class HttpProtocol(UvicornProtocol):
 
     def on_header(self, name: bytes, value: bytes) -> None:
         """Take a header field, or a trailer field."""
-        if len(self.headers) >= FIELDS_MAX:
+        fields = self.headers
+        if len(fields) >= FIELDS_MAX:
             message = f"The head must have no more than {FIELDS_MAX} fields"
             raise RequestError(ErrorCode.HEAD_TOO_LARGE, message)
-        name = name.lower()
-        if name == b"expect" and value.lower() == b"100-continue":
-            self.expect_100_continue = True
-        self.headers.append((name, value))
+        fields.append((name.lower(), value))
 
     def on_headers_complete(self) -> None:
         """Start the request, unless it offers an upgrade and is about to begin again."""

@@ -18,7 +18,7 @@ from uvicorn.protocols.http.httptools_impl import (
 from uvicorn.server import ServerState
 
 from plantstore.errors import InternalError
-from plantstore.server.framing import Framing, RequestLine, decode_path
+from plantstore.server.framing import Framing, RequestLine
 from plantstore.server.interface import HANDOVER, ErrorAnswer, Fields, Handover
 
 # Fields of each answer. Answers are for who has the token: no cache may keep them (RFC 9111
@@ -66,25 +66,20 @@ class _Cycle(RequestResponseCycle):
 
         The others have no body, or come in chunks. uvicorn writes those.
         """
-        fields = [*message["headers"], NO_SNIFF]
-        length = None
-        is_kept = False
-        for name, value in message["headers"]:
-            if name == b"content-length":
-                length = int(value)
-            elif name == b"cache-control":
-                is_kept = True
-        if not is_kept:
+        fields = [*self.default_headers, *message["headers"], NO_SNIFF]
+        by_name = dict(fields)
+        if b"cache-control" not in by_name:
             fields.append(NO_STORE)
+        length = by_name.get(b"content-length")
         if length is None:
-            message["headers"] = fields
+            message["headers"] = fields[len(self.default_headers) :]
             return False
         if not self.keep_alive:
             fields.append(_CLOSE)
-        head = _render_head(message["status"], [*self.default_headers, *fields])
+        head = _render_head(message["status"], fields)
         self.response_started = True
         self.waiting_for_100_continue = False
-        self.expected_content_length = length
+        self.expected_content_length = int(length)
         self.chunked_encoding = False
         self.transport.write(head)
         return True
@@ -134,12 +129,10 @@ class UvicornProtocol(HttpToolsProtocol):
 
     def on_message_begin(self) -> None:
         """Begin a request."""
-        self.expect_100_continue = False
         self.headers = []
 
     def start_request(self, request_line: RequestLine) -> None:
         """Start the request whose head is in `headers`."""
-        path = request_line.path
         scope: Any = {
             "type": "http",
             "asgi": {"version": self.asgi_version, "spec_version": "2.3"},
@@ -150,9 +143,9 @@ class UvicornProtocol(HttpToolsProtocol):
             "root_path": "",
             "headers": self.headers,
             "state": self.app_state.copy(),
-            "method": request_line.method.decode(),
-            "raw_path": path,
-            "path": decode_path(path) if b"%" in path else path.decode(),
+            "method": request_line.method,
+            "raw_path": request_line.raw_path,
+            "path": request_line.path,
             "query_string": request_line.query,
         }
         self.headers = []  # what comes now are trailer fields
@@ -166,7 +159,7 @@ class UvicornProtocol(HttpToolsProtocol):
             access_log=False,
             default_headers=self.server_state.default_headers,
             message_event=asyncio.Event(),
-            expect_100_continue=self.expect_100_continue,
+            expect_100_continue=self.framing.expects_continue,
             keep_alive=request_line.version == "1.1" and self.parser.should_keep_alive(),
             on_response=self.on_response_complete,
         )

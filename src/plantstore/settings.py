@@ -178,6 +178,7 @@ class Settings:
             envvar="PLANTSTORE_IDLE_SECONDS",
             min=0.1,
             max=3600,
+            metavar="SECONDS",
             help="How long a connection may be idle between two requests. Behind a proxy, more "
             "than the proxy keeps it.",
         ),

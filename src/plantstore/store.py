@@ -217,8 +217,8 @@ class Maintenance(Protocol):
 
         Raises:
             StoreUnavailableError: the store cannot be read, or the copy is not intact.
-            UsageError: the copy cannot be written, or another program makes the backups of
-                this kind of store.
+            OperationError: the copy cannot be written.
+            UsageError: another program makes the backups of this kind of store.
 
         """
         ...

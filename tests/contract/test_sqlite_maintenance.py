@@ -6,6 +6,7 @@ from pathlib import Path
 import apsw
 import pytest
 
+from plantstore.errors import StoreUnavailableError
 from plantstore.plants import NewPlant, Plant
 from plantstore.storage.migrate import SchemaPolicy, migrations
 from plantstore.storage.sqlite.owner import APPLICATION_ID
@@ -16,6 +17,7 @@ from plantstore.store import (
     Outcome,
     Replacement,
 )
+from plantstore.tokens import TokenRecord
 
 PLANT = NewPlant(1, "Abies balsamea (L.) Mill.", "Abies")
 
@@ -132,3 +134,29 @@ def test_a_backup_is_as_of_one_moment_whatever_is_written_meanwhile(path: Path) 
     assert len(steps) > 20
     with contextlib.closing(SQLiteStore(str(copy))) as copied:
         assert [plant for plants in copied.scan_plants() for plant in plants] == before
+
+
+BAD_UTF8 = "UPDATE tokens SET scopes = CAST(x'ff' AS TEXT)"
+NO_SCOPES = """
+PRAGMA writable_schema = ON;
+UPDATE sqlite_schema SET sql = replace(sql, 'scopes TEXT NOT NULL', 'scopes TEXT         ');
+"""
+
+
+@pytest.mark.parametrize("damage", [[BAD_UTF8], [NO_SCOPES, "UPDATE tokens SET scopes = NULL"]])
+def test_a_damaged_token_makes_the_tokens_unreadable_and_is_found_by_a_check(
+    path: Path, damage: list[str]
+) -> None:
+    store = SQLiteStore(str(path))
+    store.add_token(TokenRecord("a", b"digest", frozenset({"plants:read"}), 1))
+    store.close()
+    for statements in damage:
+        with contextlib.closing(apsw.Connection(str(path))) as connection:
+            connection.execute(statements)
+
+    with contextlib.closing(SQLiteStore(str(path))) as store:
+        with pytest.raises(StoreUnavailableError):
+            store.find_token(b"digest")
+        with pytest.raises(StoreUnavailableError):
+            store.list_tokens()
+        assert store.check().problems

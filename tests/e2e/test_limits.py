@@ -278,3 +278,17 @@ def test_the_memory_of_a_large_plant_is_used_again_for_the_next(service: Service
         "a mebibyte has 256 pages, and is there in many forms"
     )
     client.close()
+
+
+def test_a_plant_is_deleted_only_when_the_whole_request_has_arrived(
+    service: Service, connect: Callable[[], Wire]
+) -> None:
+    token = service.token()
+    with contextlib.closing(service.client(token)) as client:
+        assert client.post(NewPlant(1, "a")).status == 200
+    wire = connect()
+    whole = head(token, b"Content-Length: 10")
+    wire.send(whole.replace(b"POST /plants", b"DELETE /plants/1") + b"abc")
+
+    assert wire.answer()[0] == 408
+    assert 1 in stored_plants(service.database)

@@ -109,6 +109,16 @@ def test_bad_rows_stop_nothing_and_go_to_the_rejects_with_line_and_error(
     }
 
 
+@pytest.mark.parametrize("form", ["csv", "jsonl"])
+def test_bytes_of_a_rejected_row_that_are_not_utf8_are_replaced(tmp_path: Path, form: str) -> None:
+    header = b"id,name\n" if form == "csv" else b""
+    (tmp_path / "plants").write_bytes(header + b"1,\xff\xfe\n")
+
+    run(tmp_path, "import", "plants", "--format", form, "--rejects", "rejects.jsonl")
+
+    assert [record["row"] for record in rejects(tmp_path)] == ["1,\ufffd\ufffd\n"]
+
+
 @pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
 def test_a_rejected_row_is_kept_as_it_is_in_the_file(tmp_path: Path, end: str) -> None:
     rows = ['"1" ;"A";x', '2;"B, ""b""";"9"', '2; "C"; ', "3;D", "2;E;"]
@@ -436,6 +446,38 @@ def test_nothing_is_written_over_the_store(
     assert done.returncode in (1, 2)
     assert done.stderr.count("\n") == 1
     assert {9, 10} <= stored_plants(database).keys()
+
+
+@pytest.mark.engines("sqlite")
+@pytest.mark.parametrize("suffix", ["", "-journal", "-wal", "-shm"])
+@pytest.mark.parametrize("before", [[], [NewPlant(9, "a")]], ids=["new", "closed"])
+def test_rejected_rows_are_not_written_to_a_file_that_the_store_may_create(
+    tmp_path: Path, database: str, suffix: str, before: list[NewPlant]
+) -> None:
+    (tmp_path / "some.csv").write_text("id,name\n1,a\nx,b\n2,c\n", encoding="utf-8")
+    if before:
+        put_in(database, before)
+
+    done = run(tmp_path, "import", "some.csv", "--rejects", f"plants.db{suffix}")
+
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "is a file of the store itself" in done.stderr
+    assert (tmp_path / "plants.db").exists() == bool(before)
+    assert not before or sorted(stored_plants(database)) == [9]
+
+
+@pytest.mark.engines("sqlite")
+def test_an_import_that_cannot_begin_keeps_the_rejects_of_the_one_before(tmp_path: Path) -> None:
+    (tmp_path / "good.csv").write_text(ROWS, encoding="utf-8")
+    (tmp_path / "rejects").write_text("precious", encoding="utf-8")
+
+    done = run(
+        tmp_path,
+        *("import", "good.csv", "--rejects", "rejects", "--database", "sqlite:///no/such/x.db"),
+    )
+
+    assert done.returncode == 1
+    assert (tmp_path / "rejects").read_text(encoding="utf-8") == "precious"
 
 
 def test_a_file_without_a_header_empties_no_other_and_makes_no_store(tmp_path: Path) -> None:

@@ -1,11 +1,13 @@
 """What is counted, as the parser of Prometheus's own client reads it."""
 
+import os
 import re
 import subprocess
 import sys
 import time
 from pathlib import Path
 
+import msgspec
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -13,7 +15,7 @@ from plantstore import __version__
 from plantstore.errors import ErrorCode
 from plantstore.observe import Answered, Committed, RequestRefused, WriterStarted
 from plantstore.store import Outcome
-from plantstore.telemetry.counts import BATCH_CHANGES, COMMIT_SECONDS, REQUEST_SECONDS
+from plantstore.telemetry.counts import BATCH_CHANGES, COMMIT_SECONDS, REQUEST_SECONDS, Counts
 from plantstore.telemetry.metrics import Metrics
 from support.postgres import wait_until
 
@@ -173,7 +175,7 @@ sys.stdin.read()
 
 
 def test_who_is_asked_adds_what_other_workers_counted_also_those_that_died(tmp_path: Path) -> None:
-    ours = Metrics(tmp_path)
+    ours = Metrics(tmp_path, parent_pid=os.getpid())
     ours.observe(Committed([Outcome.STORED], 0.001))
     ours.watch_queue("changes", lambda: 1)
     command = [sys.executable, "-c", WORKER, str(tmp_path)]
@@ -193,6 +195,22 @@ def test_who_is_asked_adds_what_other_workers_counted_also_those_that_died(tmp_p
     assert all_took > value(Metrics(), TOOK)
     assert value(ours, "plantstore_changes_total", outcome="stored") == 2
     assert value(ours, "plantstore_queue_waiting", queue="changes") == 1
+
+
+def test_another_process_that_has_the_id_of_a_worker_that_ended_is_not_taken_for_it(
+    tmp_path: Path,
+) -> None:
+    ended = msgspec.msgpack.encode(Counts(waiting={"changes": 77}, changes={"stored": 1}))
+    ours = Metrics(tmp_path)
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as other:
+        (tmp_path / f"{other.pid}-1").write_bytes(ended)
+        found = [
+            value(ours, "plantstore_queue_waiting", queue="changes"),
+            value(ours, "plantstore_changes_total", outcome="stored"),
+        ]
+        other.kill()
+
+    assert found == [0, 1]
 
 
 def test_what_one_worker_told_another_that_is_asked_next_tells_too(tmp_path: Path) -> None:

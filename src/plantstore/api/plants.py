@@ -94,6 +94,8 @@ class Plants:
         """Delete the plant with this id: 204 once that is on disk."""
         await self._gate.authorize(req, "plants:delete")
         id_ = _read_id(req, id)
+        # A body has no meaning here. But until it has arrived, the request may still be refused.
+        await req.stream.exhaust()
         if await self._writer.submit(Deletion(id_)) is Outcome.NO_SUCH_PLANT:
             raise _no_such_plant(id_)
         resp.status = HTTPStatus.NO_CONTENT

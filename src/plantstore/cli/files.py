@@ -58,9 +58,10 @@ def new_file(target: Path, database: str, *, force: bool, mode: int) -> Iterator
 
 
 def insist_on_other_file(path: Path, database: str) -> None:
-    """Raise UsageError if a path leads to a file of the store."""
-    files = (file for file in database_files(database) if file.exists())
-    if path.exists() and any(path.samefile(file) for file in files):
+    """Raise UsageError if a path leads to a file that the store has, or may create."""
+    files = database_files(database)
+    existing = [file for file in files if file.exists()] if path.exists() else []
+    if path.resolve() in files or any(path.samefile(file) for file in existing):
         raise UsageError(f"{path} is a file of the store itself; name another file")
 
 

@@ -21,7 +21,7 @@ class Rejects:
     """Counts the rejected rows, and writes them to a file, or the first ones to stderr.
 
     Args:
-        path: the file, which is overwritten, or None.
+        path: the file, or None. It is created at once, and emptied by `clear`.
         source: the file that is imported; it must not be overwritten.
         database: the URL of the store; nor must its files be written.
 
@@ -41,7 +41,7 @@ class Rejects:
             insist_on_other_file(path, database)
             if path.exists() and os.path.samestat(path.stat(), os.fstat(source.fileno())):
                 raise UsageError(f"--rejects: {path} is the file that is imported")
-            self._file = path.open("wb", buffering=0)
+            self._file = path.open("ab", buffering=0)
 
     def __enter__(self) -> Self:
         return self
@@ -49,6 +49,12 @@ class Rejects:
     def __exit__(self, *_: object) -> None:
         if self._file is not None:
             self._file.close()
+
+    def clear(self) -> None:
+        """Empty the file. Call this when nothing can fail any more before the first row."""
+        if self._file is not None and self._path is not None and self._path.is_file():
+            with self._writing():
+                self._file.truncate(0)
 
     def add(self, row: Row, error: RequestError) -> None:
         """Count a row, and write it with its error."""

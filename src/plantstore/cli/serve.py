@@ -1,4 +1,4 @@
-"""`plantstore serve`: the only place that connects all parts of the service."""
+"""`plantstore serve`: the sockets and processes of the service. `wiring` connects its parts."""
 
 import contextlib
 import functools

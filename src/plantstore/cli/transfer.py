@@ -99,6 +99,7 @@ def import_plants(
         Rejects(rejects, source, database) as rejected,
         opened_store(database, policy, standbys_min=standbys_min) as store,
     ):
+        rejected.clear()
         stored = there = 0
         size = _size(source)
         try:

@@ -20,6 +20,7 @@ class Row(msgspec.Struct, frozen=True):
     @property
     def text(self) -> str:
         """The row as text. Bytes that are not UTF-8 are replaced."""
-        if isinstance(self.raw, bytes):
-            return self.raw.decode(errors="replace")
-        return self.raw.encode(errors="replace").decode()
+        raw = self.raw
+        if isinstance(raw, str):  # with a surrogate for each byte that is not UTF-8
+            raw = raw.encode(errors="surrogateescape")
+        return raw.decode(errors="replace")

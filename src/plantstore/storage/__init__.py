@@ -3,7 +3,7 @@
 import os
 from pathlib import Path
 
-from plantstore.errors import OperationError, UsageError
+from plantstore.errors import UsageError
 from plantstore.observe import Observer, ignore
 from plantstore.storage.migrate import SchemaPolicy
 from plantstore.storage.sqlite.read_only import ReadOnlySQLite, may_write
@@ -62,11 +62,11 @@ def open_for_maintenance(url: str) -> Maintenance:
 
 
 def database_files(url: str) -> list[Path]:
-    """Return the paths of the files that a store uses; none for a database on a server."""
+    """Return the paths of all files that a store may use; none for a database on a server."""
     if _is_postgres(url):
         return []
     path = os.path.realpath(_sqlite_path(url))
-    return [Path(f"{path}{suffix}") for suffix in ("", "-wal", "-shm")]
+    return [Path(f"{path}{suffix}") for suffix in ("", "-journal", "-wal", "-shm")]
 
 
 def display_url(url: str) -> str:
@@ -90,6 +90,10 @@ def _sqlite_path(url: str) -> str:
             "--database must be sqlite:///FILE, sqlite:////FILE or"
             f" postgresql://USER@HOST:PORT/NAME{_suggest_url(url)}"
         )
+    try:
+        path.encode()
+    except UnicodeEncodeError:
+        raise UsageError("--database must be UTF-8: SQLite takes no other file names") from None
     if path == ":memory:":
         raise UsageError("--database must be a file: a database in memory would lose every plant")
     return path
@@ -112,7 +116,7 @@ def _open_postgres(url: str, policy: SchemaPolicy, standbys_min: int, observe: O
     except ModuleNotFoundError as error:
         if error.name != "psycopg":
             raise
-        raise OperationError(
+        raise UsageError(
             "PostgreSQL support is not installed: run pip install 'plantstore[postgres]'"
         ) from None
     return PostgresStore(url, display_url(url), policy, standbys_min=standbys_min, observe=observe)

@@ -2,13 +2,17 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar, Final, TypeAlias
 
-from plantstore.errors import OperationError
+import msgspec
+
+from plantstore.errors import OperationError, StoreUnavailableError
 from plantstore.tokens import TokenRecord
 
 # In the order of a row.
 _COLUMNS: Final = "name, digest, scopes, created_at, expires_at, revoked_at"
+
+_Row: TypeAlias = tuple[str, bytes, str, int, int | None, int | None]
 
 _SELECT: Final = f"SELECT {_COLUMNS} FROM tokens"
 
@@ -81,5 +85,8 @@ def no_such_token(name: str) -> OperationError:
 
 
 def _from_row(row: Sequence[Any]) -> TokenRecord:
-    name, digest, scopes, created_at, expires_at, revoked_at = row
+    try:
+        name, digest, scopes, created_at, expires_at, revoked_at = msgspec.convert(row, _Row)
+    except msgspec.ValidationError as error:
+        raise StoreUnavailableError("The tokens are damaged", str(error)) from error
     return TokenRecord(name, digest, frozenset(scopes.split()), created_at, expires_at, revoked_at)

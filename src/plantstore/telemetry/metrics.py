@@ -57,7 +57,8 @@ class Metrics(Collector):
 
     """
 
-    def __init__(self, folder: Path | None = None) -> None:
+    def __init__(self, folder: Path | None = None, *, parent_pid: int | None = None) -> None:
+        self._parent_pid = os.getppid() if parent_pid is None else parent_pid
         # A counter that exists from the start shows its first increase (Prometheus,
         # "Instrumentation: Avoid missing metrics").
         self._counts = Counts(
@@ -154,7 +155,8 @@ class Metrics(Collector):
                 continue
             others = msgspec.msgpack.decode(file.read_bytes(), type=Counts)
             pid = int(file.name.partition("-")[0])
-            if _is_alive(pid):
+            # The id of a worker that ended may belong to another process now.
+            if _is_child(pid, self._parent_pid):
                 pids.add(pid)
             else:
                 others.waiting = {}
@@ -185,9 +187,12 @@ def _reason(code: ErrorCode) -> str:
     return code.name.lower()
 
 
-def _is_alive(pid: int) -> bool:
+def _is_child(pid: int, parent_pid: int) -> bool:
+    """Tell whether a process is alive, and is a child of another one."""
     try:
-        os.kill(pid, 0)
-    except OSError:  # There is none, or another user's process has the id now.
+        status = Path(f"/proc/{pid}/stat").read_bytes()
+    except OSError:
         return False
-    return True
+    # The name of the program is in parentheses, and may contain anything (proc_pid_stat(5)).
+    state, parent = status.rpartition(b")")[2].split()[:2]
+    return state != b"Z" and int(parent) == parent_pid

@@ -188,6 +188,7 @@ def errors_as_ours(what: str) -> Iterator[None]:
     except (
         OSError,
         msgspec.DecodeError,  # the file holds damaged data
+        UnicodeDecodeError,
         apsw.BusyError,
         apsw.CantOpenError,
         apsw.CorruptError,

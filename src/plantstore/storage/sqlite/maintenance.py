@@ -25,6 +25,11 @@ SELECT min(id) FROM plants
 WHERE NOT is_text(CAST(name AS BLOB)) OR NOT is_text(CAST(tag AS BLOB))
 """
 
+_COUNT_BAD_TOKENS: Final = """
+SELECT count(*) FROM tokens
+WHERE NOT is_text(CAST(name AS BLOB)) OR NOT is_text(CAST(scopes AS BLOB))
+"""
+
 # The errors of a copy that come from the file that is read, and not from the copy.
 _SOURCE_ERRORS: Final = (apsw.SQLITE_IOERR_READ, apsw.SQLITE_IOERR_SHORT_READ)
 
@@ -61,6 +66,10 @@ def check(connection: apsw.Connection, name: str) -> Condition:
         problems.append(
             f"the name or tag of plant {bad} is not valid UTF-8, or contains U+0000; other plants"
             " may have the same problem"
+        )
+    if many := _try(connection, _COUNT_BAD_TOKENS, problems):
+        problems.append(
+            f"the name or scopes of {many} tokens are not valid UTF-8, or contain U+0000"
         )
     return Condition(version, plants or 0, tokens or 0, problems)
 

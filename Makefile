@@ -1,4 +1,4 @@
-# Everything that one does with the Plant Store. Bare `make` lists it.
+# Commands for the development of the Plant Store. `make` without a target lists them.
 
 PYTHON ?= python3
 CHROMIUM ?= chromium
@@ -17,7 +17,7 @@ UPGRADE ?= --upgrade
 COMPILE := --quiet --universal --python-version 3.11 --no-emit-index-url --no-emit-find-links
 LOCK := $(COMPILE) $(UPGRADE) --generate-hashes --custom-compile-command "make lock" pyproject.toml
 
-# What is tested on other versions than the locked ones. It needs no browser.
+# The tests that also run on other versions than the locked ones. They need no browser.
 PORTABLE := tests/unit tests/api tests/e2e/test_serve.py tests/e2e/test_transfer.py \
 	tests/e2e/test_tokens.py tests/e2e/test_tls.py
 PYTEST := pytest -q --numprocesses auto --maxprocesses 4 --dist worksteal
@@ -34,10 +34,10 @@ setup: $(VENV)/.dev ## install everything that development needs into .venv
 run: $(VENV)/.run ## serve on http://127.0.0.1:8000, storing into plants.db
 	$(BIN)/plantstore serve
 
-postgres: $(VENV)/.postgres ## install what --database postgresql://... needs
+postgres: $(VENV)/.postgres ## install the packages for --database postgresql://...
 
-# BASE names another base image than the Containerfile does, and BUILD_OPTIONS has whatever else the
-# builder is to be told. Of the formats of images, Docker's is the one that has health checks.
+# BASE replaces the base image of the Containerfile, and BUILD_OPTIONS has further options for the
+# builder. Only Docker's image format supports health checks.
 image: ## build the container image (BASE=... for another base)
 	@test -n "$(BUILDER)" || { echo "Install buildah, podman or docker, one of which builds the image" >&2; exit 1; }
 	BUILDAH_FORMAT=docker $(BUILDER) build --file Containerfile --tag $(IMAGE) \
@@ -55,7 +55,7 @@ test-portable: $(VENV)/.dev
 test-minimum: $(MINIMUM)/.dev ## test with the oldest dependencies that pyproject.toml allows
 	$(MINIMUM)/bin/$(PYTEST) $(PORTABLE)
 
-# PYENV_VERSION makes pyenv's commands find their Python; other commands ignore it.
+# pyenv's commands need PYENV_VERSION to find their Python; other commands ignore it.
 test-pythons: $(VENV)/.dev ## test on each supported Python (PYTHONS="3.12 3.13": these)
 	@missing=""; for version in $(PYTHONS); do \
 		python=$$(PYENV_VERSION=$$version python$$version -c 'import sys; print(sys.executable)' 2> /dev/null || \
@@ -85,10 +85,10 @@ format: $(VENV)/.dev javascript ## format the code
 soak: $(VENV)/.soak ## inject faults and attack for twenty minutes
 	$(BIN)/pytest -q tests/long
 
-cluster: $(VENV)/.cluster cluster-programs ## test fail-over with Patroni for an hour (ROUNDS=1: minutes)
+cluster: $(VENV)/.cluster cluster-programs ## test failover with Patroni for an hour (ROUNDS=1: minutes)
 	PYTHONPATH=tests:benchmarks $(BIN)/python -m cluster.play $(if $(ROUNDS),--rounds $(ROUNDS))
 
-# CSV=plants.csv imports that file too.
+# CSV=plants.csv also imports that file.
 bench: $(VENV)/.dev ## measure into benchmarks/results/ (needs wrk and sqlite3)
 	$(BIN)/python benchmarks/creates.py
 	$(BIN)/python benchmarks/capacity.py
@@ -107,7 +107,7 @@ docs: $(VENV)/.dev browser ## write docs/api.md, docs/cli.md and the screenshots
 	$(BIN)/python tools/documents.py
 	PYTHONPATH=tests CHROMIUM=$(CHROMIUM) $(BIN)/python tools/screenshots.py
 
-# UPGRADE= keeps the versions that are locked, and only adds what is new.
+# UPGRADE= keeps the locked versions, and only adds new packages.
 lock: $(VENV)/.dev ## resolve the locked requirements anew
 	$(BIN)/uv pip compile $(LOCK) --group build --output-file requirements/run.txt
 	$(BIN)/uv pip compile $(LOCK) --extra postgres --group build --output-file requirements/postgres.txt
@@ -120,31 +120,31 @@ lock: $(VENV)/.dev ## resolve the locked requirements anew
 	$(BIN)/uv pip compile $(LOCK) --constraint $(VENV)/minimum.txt --extra postgres --group dev \
 		--output-file requirements/minimum.txt
 
-# The tests of the page drive Debian's Chromium, or another one that CHROMIUM names.
+# The tests of the page use Debian's Chromium, or another one that CHROMIUM names.
 browser:
 	@command -v $(CHROMIUM) > /dev/null || { \
 		test "$$(id -u)" = 0 && command -v apt-get > /dev/null || { \
 			echo "The tests need a browser: apt-get install chromium, or make test CHROMIUM=..." >&2; \
 			exit 1; \
 		}; \
-		echo "Installing Chromium, which the tests drive"; \
+		echo "Installing Chromium for the tests"; \
 		apt-get update -qq && apt-get install -qq --no-install-recommends chromium > /dev/null; \
 	}
 
-# What make check runs on the JavaScript of the page.
+# The tools of `make check` for the JavaScript of the page.
 javascript: npm $(JAVASCRIPT)/node_modules/.installed
 
 npm:
 	@command -v npm > /dev/null || { \
 		test "$$(id -u)" = 0 && command -v apt-get > /dev/null || { \
-			echo "The JavaScript is checked with npm's tools: apt-get install npm" >&2; \
+			echo "The check of the JavaScript needs npm: apt-get install npm" >&2; \
 			exit 1; \
 		}; \
-		echo "Installing npm, which installs what checks the JavaScript"; \
+		echo "Installing npm for the check of the JavaScript"; \
 		apt-get update -qq && apt-get install -qq --no-install-recommends npm > /dev/null; \
 	}
 
-# What stands around PostgreSQL in make cluster; PostgreSQL and Patroni come from PyPI.
+# The other programs of `make cluster`. PostgreSQL and Patroni come from PyPI.
 cluster-programs:
 	@missing=""; PATH="$$PATH:/usr/sbin"; for program in etcd haproxy pgbouncer; do \
 		command -v $$program > /dev/null || missing="$$missing $$program"; \
@@ -159,12 +159,12 @@ cluster-programs:
 		apt-get update -qq && apt-get install -qq --no-install-recommends $$packages > /dev/null; \
 	}
 
-clean: ## remove what make made; databases stay
+clean: ## remove everything that make created, except databases
 	rm -rf .venv .venv-* dist benchmarks/peers/node_modules $(JAVASCRIPT)/node_modules
 	rm -rf .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
 
-# The last step writes .made, so an environment without it is half made. It is made anew, and with it
-# everything that depends on .made. The same happens where its Python is gone, as after an upgrade.
+# The last step writes .made, so an environment without it is incomplete. It is created again, and so
+# is everything that depends on .made. The same happens if its Python is missing, as after an upgrade.
 ifneq ($(shell test -x $(BIN)/python || echo gone),)
 .PHONY: $(VENV)/.made
 endif
@@ -179,8 +179,8 @@ $(VENV)/.made:
 	}
 	touch $@
 
-# The package itself is installed editable, with the build backend that the
-# lock file pins rather than one that pip would fetch unpinned.
+# The package itself is installed editable, with the build backend of the lock file. Otherwise pip
+# would download an unpinned one.
 $(VENV)/.run: requirements/run.txt pyproject.toml $(VENV)/.made
 	$(INSTALL) --require-hashes --requirement requirements/run.txt
 	$(INSTALL) --no-deps --no-build-isolation --editable .
@@ -213,8 +213,8 @@ $(PEERS)/.pip: requirements/peers.txt $(VENV)/.made
 	$(PEERS)/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes --requirement $<
 	touch $@
 
-# What JavaScript needs may be missing: then its servers are left out, and the
-# table says so. No stamp is left, so that it is tried again.
+# If npm is missing, the servers in JavaScript are left out, and the table says so. Then no stamp file
+# is written, so the next run tries again.
 $(PEERS)/.npm: benchmarks/peers/package-lock.json | $(PEERS)/.pip
 	if command -v npm > /dev/null; then \
 		npm ci --ignore-scripts --no-audit --no-fund --loglevel=error --prefix benchmarks/peers && \

@@ -2,34 +2,35 @@
 
 Theory of operation
 -------------------
-Handing one request to another thread costs more than most requests do. So requests
-are handed over in batches:
+Handing a request over to another thread takes longer than most requests take to run.
+So requests are handed over in batches:
 
     event loop: submit, submit, submit --batch--> queue --> thread: run
          ^                                                    |
          +------------- one wake-up for all callers ----------+
 
-The event loop collects the requests of one of its turns in a batch, and puts the batch
-into the queue at the end of the turn. The thread takes all batches from the queue, up
-to a limit, runs them in one call, and wakes the event loop once to answer all callers.
-It never waits for a batch to fill. Batches form while the previous call runs, so they
-are small when the service is idle and large when it is busy.
+The event loop collects the requests of one turn in a batch, and puts the batch into the
+queue at the end of the turn. The thread takes all batches from the queue, up to a limit,
+runs them in one call, and wakes the event loop once to answer all callers. It never
+waits for more requests. Requests gather while the previous call runs, so calls are small
+when the service is idle and large when it is busy.
 
 Rule 1: no caller is answered before the call that runs its request has returned. One
-    method answers all batches, with what the call returned.
+    method answers all callers, with the results of the call.
 Rule 2: a caller that is cancelled loses only its own answer. All callers of a batch
     await one future, which cannot be cancelled.
 Rule 3: a full queue refuses a request at once. Waiting would only hide the overload.
     A request counts from `submit` until its answer, in number and in weight.
-Rule 4: a bad request never fails its neighbours. If a call fails for a reason that may
-    lie in one of its requests, or for an unforeseen one, each half of the requests is
-    run again, and so on. Only the requests that cause the error fail.
+Rule 4: a bad request never affects its neighbours. If a call fails, and one of its
+    requests may be the cause or the error is unexpected, each half of its requests is run
+    again, and so on. Only the requests that cause the error fail.
 Rule 5: a failed call fails its callers and nothing else. Only `close` ends the thread.
 Rule 6: `close` refuses new requests, and runs and answers those in the queue.
-Rule 7: a call is bounded in number and in weight, so that no caller waits long for it.
+Rule 7: the number and the weight of the requests in a call are limited, so that no
+    caller waits long for it.
 
-A batch has one owner at a time: the event loop until the batch is in the queue, the
-thread until it is answered. So the queue needs the only lock.
+A batch has one owner at a time: the event loop until the batch is in the queue, then the
+thread until the batch is answered. So only the queue has a lock.
 """
 
 import asyncio
@@ -52,8 +53,8 @@ IDLE_SECONDS: Final = 1.0
 class _Answer(asyncio.Future[Sequence[ResultT | RequestError]]):
     """The future that all callers of a batch await. None of them can cancel it.
 
-    A cancelled task asks the future that it awaits to cancel. This one refuses, so the
-    task is cancelled when the future is done: one call later.
+    asyncio cancels a task by cancelling the future that the task awaits. This future
+    refuses, so the task is cancelled later, when the future is done.
     """
 
     def cancel(self, msg: object = None) -> bool:  # noqa: ARG002 (the signature is asyncio's)
@@ -72,7 +73,7 @@ class _Batch(Generic[RequestT, ResultT]):
 
 
 class Batcher(Generic[RequestT, ResultT]):
-    """Runs requests on a thread of its own, in batches.
+    """Runs requests in batches, on a separate thread.
 
     Its methods must be called on one event loop.
 
@@ -87,8 +88,8 @@ class Batcher(Generic[RequestT, ResultT]):
         batch_max: number of requests in one call.
         batch_weight_max: total weight of the requests in one call, unless a single
             request weighs more.
-        idle: called by the thread when there was no request for IDLE_SECONDS; called
-            again after as long if it returns False.
+        idle: called by the thread when there was no request for IDLE_SECONDS; if it
+            returns False, it is called again after another IDLE_SECONDS.
 
     """
 
@@ -129,11 +130,11 @@ class Batcher(Generic[RequestT, ResultT]):
 
     @property
     def waiting(self) -> int:
-        """The number of requests that wait for their answer."""
+        """The number of requests that are not answered yet."""
         return self._waiting
 
     def is_full(self) -> bool:
-        """Tell whether a request would be refused now."""
+        """Return whether a request would be refused now."""
         return self._waiting >= self._waiting_max or self._weight >= self._weight_max
 
     async def submit(self, request: RequestT, weight: int = 0) -> ResultT:
@@ -170,7 +171,7 @@ class Batcher(Generic[RequestT, ResultT]):
         return result
 
     async def close(self) -> bool:
-        """Refuse new requests, answer all others, and tell whether it was open until now."""
+        """Refuse new requests and answer all others. Return False if already closed."""
         if not self._accepts:
             return False
         self._accepts = False
@@ -242,5 +243,5 @@ class Batcher(Generic[RequestT, ResultT]):
     def _explained(self, error: Exception, requests: int) -> RequestError:
         try:
             return self._explain(error, requests)
-        except Exception:  # noqa: BLE001 (of an observer, say; without this thread all callers would hang)
+        except Exception:  # noqa: BLE001 (observers may raise; without this thread, callers would hang)
             return RequestError(ErrorCode.INTERNAL, "The service met an unexpected error")

@@ -15,7 +15,7 @@ Sizes: TypeAlias = Mapping[int, tuple[int, int | None]]
 
 
 class Difference(NamedTuple):
-    """What a batch changes in a store.
+    """The changes that a batch makes in a store.
 
     Attributes:
         new: plants under ids that were free.

@@ -69,7 +69,7 @@ class PlantStoreError(Exception):
 
 
 class UsageError(PlantStoreError):
-    """A command or a setting is wrong, and stays wrong however often it is tried."""
+    """A command or a setting is wrong, so a retry cannot succeed."""
 
 
 class OperationError(PlantStoreError):
@@ -77,7 +77,7 @@ class OperationError(PlantStoreError):
 
 
 class RequestError(PlantStoreError):
-    """A request cannot be served; `code` is the error number that the client gets."""
+    """A request is refused or failed; `code` is the error number that the client gets."""
 
     def __init__(self, code: ErrorCode, message: str) -> None:
         super().__init__(message)
@@ -85,7 +85,7 @@ class RequestError(PlantStoreError):
 
 
 class InternalError(RequestError):
-    """The service met an error that nobody foresaw; the message is fixed, and tells nothing."""
+    """The service met an unexpected error. The message is fixed, and reveals nothing."""
 
     def __init__(self) -> None:
         super().__init__(ErrorCode.INTERNAL, "The service met an unexpected error")
@@ -134,7 +134,7 @@ class StoreUnavailableError(RequestError):
 
 
 class StoreUnreachableError(StoreUnavailableError):
-    """The store could not be reached, so it has certainly not carried out the operation."""
+    """The store could not be reached, so it has certainly not performed the operation."""
 
 
 class BatchRefusedError(StoreUnavailableError):

@@ -1,4 +1,4 @@
-"""How a failed batch is split, so that a fault of one request does not affect the others."""
+"""Splits a failed batch, so that an error of one request does not affect the others."""
 
 from collections.abc import Callable, Sequence
 from typing import TypeVar
@@ -15,7 +15,7 @@ def run_by_halves(
     requests: Sequence[RequestT],
     explain: Callable[[Exception, int], ErrorT],
 ) -> list[ResultT | ErrorT]:
-    """Run requests in one call. If a single request may be at fault, retry each half.
+    """Run requests in one call. If one of them may have caused an error, run each half again.
 
     Args:
         run: returns a result for each request.

@@ -1,8 +1,8 @@
-"""What happened, as frozen records, for whoever wants to know.
+"""The events of the service, as frozen records, and the interface of their observers.
 
-The service tells; who listens (a log, metrics) is decided where it is wired. An
-observer must not raise, and must not block: it may be called on the event loop,
-or on the writer's or the reader's thread.
+`plantstore.cli.serve` decides which observers (the log, the metrics) get the events. An
+observer must not raise and must not block: it may be called on the event loop, or on the
+writer's or the reader's thread.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -22,17 +22,17 @@ class WriterStarted:
 
 @dataclass(frozen=True, slots=True)
 class Stopping:
-    """The process was told to stop, and is not ready from now on."""
+    """The process got a signal to stop, and is not ready from now on."""
 
 
 @dataclass(frozen=True, slots=True)
 class WriterStopped:
-    """Everything accepted was answered; no more is accepted."""
+    """All accepted changes are answered, and no more are accepted."""
 
 
 @dataclass(frozen=True, slots=True)
 class Committed:
-    """A batch of changes is on disk, `seconds` after the store was given it."""
+    """A batch of changes is on disk. `seconds` is the time that the store took."""
 
     outcomes: Sequence[Outcome]
     seconds: float
@@ -40,7 +40,7 @@ class Committed:
 
 @dataclass(frozen=True, slots=True)
 class CommitFailed:
-    """A transaction failed; its callers were told, and may send again."""
+    """A transaction failed. Its callers got an error, and may retry."""
 
     error: Exception
     changes: int
@@ -48,7 +48,7 @@ class CommitFailed:
 
 @dataclass(frozen=True, slots=True)
 class ReadFailed:
-    """Some reads failed; their callers were told, and may ask again."""
+    """Some reads failed. Their callers got an error, and may retry."""
 
     error: Exception
     reads: int
@@ -56,26 +56,26 @@ class ReadFailed:
 
 @dataclass(frozen=True, slots=True)
 class LookupFailed:
-    """A token could not be looked up; who sent it was told, and may send again."""
+    """A token could not be looked up. The client got an error, and may retry."""
 
     error: Exception
 
 
 @dataclass(frozen=True, slots=True)
 class ReadinessChanged:
-    """The store is ready from now on, or is not, for which `error` is the reason."""
+    """The store is ready from now on if `error` is None, or else not ready because of `error`."""
 
     error: BaseException | None
 
 
 @dataclass(frozen=True, slots=True)
 class ServerChanged:
-    """The primary of the store is another one, or its state has changed.
+    """The store has another primary, or the state of the primary has changed.
 
     Attributes:
         server: host and port; None while there is no primary.
-        timeline: of its log; None where the engine has none.
-        standbys: for how many synchronous standbys its commits wait.
+        timeline: of its log; None if the engine has none.
+        standbys: number of synchronous standbys that its commits wait for.
 
     """
 
@@ -86,21 +86,21 @@ class ServerChanged:
 
 @dataclass(frozen=True, slots=True)
 class DatabaseCreated:
-    """A store was opened whose file did not exist. The file was created."""
+    """The database file did not exist when the store was opened, and was created."""
 
     file: str
 
 
 @dataclass(frozen=True, slots=True)
 class RequestRefused:
-    """A request got an Error record, or did not become one; the code says why."""
+    """A request, or data that is not a valid request, got an Error record with this code."""
 
     code: ErrorCode
 
 
 @dataclass(frozen=True, slots=True)
 class RequestFailed:
-    """A request met an error that nobody foresaw, and was answered with a 500."""
+    """A request caused an unexpected error, and was answered with a 500."""
 
     error: BaseException
     method: str
@@ -108,15 +108,15 @@ class RequestFailed:
     request_id: str
 
 
-# A struct: there is one for each request, and a frozen dataclass takes five times as long to make.
+# A struct, because there is one for each request. A frozen dataclass takes five times as long.
 class Answered(msgspec.Struct, frozen=True, gc=False):
-    """A request has its answer.
+    """A request is answered.
 
     Attributes:
-        request: its scope, as ASGI has it.
-        route: its path, with the names of the fields in it; empty if nothing is there.
-        status: of the answer; 499 if the client went away before it.
-        seconds: since the head had arrived.
+        request: its ASGI scope.
+        route: the template of its path, such as `/plants/{id}`; empty if there is no resource.
+        status: of the response; 499 if the client disconnected before it.
+        seconds: the time since the head arrived.
 
     """
 
@@ -150,7 +150,7 @@ class LastServer:
     value: ServerChanged | None = None
 
     def observe(self, event: Event) -> None:
-        """Remember the event, if it is one of that kind."""
+        """Remember a ServerChanged event."""
         if isinstance(event, ServerChanged):
             self.value = event
 
@@ -160,12 +160,12 @@ def ignore(_event: Event) -> None:
 
 
 def tell_all(*observers: Observer, answers: Sequence[Observer]) -> Observer:
-    """Return an observer that tells each of these.
+    """Return an observer that calls several others.
 
     Args:
-        observers: are told all events but answers.
-        answers: are told of answers, and of nothing else. Since there is one for each request,
-            only those that need them are called.
+        observers: get all events except Answered.
+        answers: get only Answered. Since there is one for each request, only the observers
+            that need it are called.
 
     """
 

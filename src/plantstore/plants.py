@@ -91,7 +91,7 @@ def parse_plant(body: bytes) -> Plant:
 
 
 def make_new_plant(id_: bytes, name: str, tag: str | None) -> NewPlant:
-    """Make a NewPlant of its parts. The id is still text; the strings have no surrogates.
+    """Make a NewPlant from its parts. The id is still text; the strings have no surrogates.
 
     Raises:
         RequestError: INVALID_PLANT or UNSTORABLE_TEXT.
@@ -169,7 +169,7 @@ _NUMBER = re.compile(rb"(-?)(0|[1-9]\d*)(?:\.(\d+))?(?:[eE]([-+]?)(\d+))?")
 # An exponent of more digits is larger than any number of digits that a body can contain.
 _EXPONENT_DIGITS_MAX: Final = 18
 
-# The messages of msgspec about a member, and its names of types in plain English.
+# The messages of msgspec about a member, and the English names of its types.
 _MISSING = re.compile(r"Object missing required field `(\w+)`")
 _WRONG_TYPE = re.compile(r"Expected `(\w+)`, got `(\w+)`(?: - at `\$\.(\w+)`)?")
 _TYPES: Final = {
@@ -206,7 +206,7 @@ def _read(body: bytes, decode: Callable[[bytes], _BodyT]) -> _BodyT:
 
 
 def _describe_invalid(said: str) -> str:
-    """Translate what msgspec says of JSON that is not a plant into a message for people."""
+    """Translate msgspec's message about JSON that is not a plant."""
     if missing := _MISSING.fullmatch(said):
         return f"`{missing[1]}` is missing"
     if wrong := _WRONG_TYPE.fullmatch(said):
@@ -216,7 +216,7 @@ def _describe_invalid(said: str) -> str:
 
 
 def _describe_malformed(said: str) -> str:
-    """Translate what msgspec says of malformed JSON into a message for people."""
+    """Translate msgspec's message about malformed JSON."""
     reason = said.removeprefix("JSON is malformed: ")
     if reason == "Input data was truncated":
         reason = "it ends too early"
@@ -239,9 +239,9 @@ def _contains_nul(member: str) -> RequestError:
 def _holds_lone_surrogate(body: bytes) -> bool:
     """Return whether a text that the decoder refused is JSON apart from lone surrogates.
 
-    The grammar of RFC 8259 allows an escaped lone surrogate; the decoder does not. Each such
-    escape begins with a D. With a 1 in its place it escapes another character, and a text
-    that was not JSON is still not JSON.
+    The grammar of RFC 8259 allows an escaped lone surrogate; the decoder does not. The digits of
+    each such escape begin with D. If 1 replaces the D, the escape means another character, and a
+    text that was not JSON is still not JSON.
     """
     try:
         _skip(body.replace(b"\\ud", b"\\u1").replace(b"\\uD", b"\\u1"))

@@ -1,9 +1,9 @@
-"""Group read: concurrent reads are done in batches, off the event loop.
+"""Group read: concurrent reads are executed in batches, outside of the event loop.
 
-A look-up in the page cache takes microseconds. One that waits for the disk takes
-milliseconds, and on the event loop it would delay all other requests. So reads have threads
-of their own (`plantstore.batcher`). A batch of look-ups is one query. Listings cost more, so
-they have a second thread, and no look-up waits for a listing.
+A look-up in the page cache takes microseconds. A look-up that waits for the disk takes
+milliseconds, and would delay all other requests on the event loop. So reads run on separate
+threads (`plantstore.batcher`). A batch of look-ups is one query. Listings take longer, so they
+have a second thread, and no look-up waits for a listing.
 """
 
 import sys
@@ -16,12 +16,14 @@ from plantstore.observe import Observer, ReadFailed
 from plantstore.plants import NewPlant
 from plantstore.store import Page, PlantStore
 
-# Look-ups in one query. It bounds the plants in memory; larger batches would gain little.
+# Maximum number of look-ups in one query. It limits the plants in memory. Larger batches would
+# hardly be faster.
 BATCH_READS_MAX: Final = 16
 
-# Listings in one batch, and the plants that they may ask for in total, unless a single listing
-# asks for more. Both bound how long the first listing of a batch waits, and how much the event
-# loop has to send in one turn. With 4 listings in a batch, a small one would cost a third more.
+# Maximum number of listings in one batch, and of the plants that they request in total, unless a
+# single listing requests more. Both limit how long the first listing of a batch waits, and how
+# much the event loop has to send in one turn. With 4 listings in a batch, a small listing would
+# cost a third more.
 BATCH_LISTINGS_MAX: Final = 32
 BATCH_LISTED_PLANTS_MAX: Final = 3_200
 
@@ -62,7 +64,7 @@ class GroupRead:
             self._explain,
             name="lister",
             waiting_max=queue_reads_max,
-            weight_max=sys.maxsize,  # their number bounds them
+            weight_max=sys.maxsize,  # the number of listings is the limit
             batch_max=BATCH_LISTINGS_MAX,
             batch_weight_max=BATCH_LISTED_PLANTS_MAX,
         )
@@ -74,22 +76,22 @@ class GroupRead:
 
     @property
     def waiting(self) -> int:
-        """The number of reads that wait for their answer."""
+        """The number of reads that are not answered yet."""
         return self._finder.waiting + self._lister.waiting
 
     async def find_plant(self, id_: int) -> NewPlant | None:
-        """Return the plant with this id, or None. It sees every change answered before.
+        """Return the plant with this id, or None. It sees every change confirmed before.
 
         Raises:
             RequestError: OVERLOADED if too many look-ups wait or the memory is exhausted;
                 STORE_UNAVAILABLE if the store cannot be read or the service is stopping;
-                INTERNAL if the store failed for an unforeseen reason.
+                INTERNAL if the store failed with an unexpected error.
 
         """
         return await self._finder.submit(id_)
 
     async def list_plants(self, listing: Listing) -> Page:
-        """Return a page of plants. It sees every change answered before.
+        """Return a page of plants. It sees every change confirmed before.
 
         Raises:
             RequestError: as `find_plant` does.

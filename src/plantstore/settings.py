@@ -57,7 +57,8 @@ BodyBytesMax: TypeAlias = Annotated[
         min=1 * KIB,
         max=64 * MIB,
         metavar="BYTES",
-        help="Largest request body, and largest row of an import. A usual plant has 100 bytes.",
+        help="Maximum size of a request body, and of a row of an import. A usual plant has 100 "
+        "bytes.",
     ),
 ]
 BODY_BYTES_MAX_DEFAULT: Final = 1 * MIB
@@ -113,7 +114,7 @@ class Settings:
             min=1 * KIB,
             max=1 * MIB,
             metavar="BYTES",
-            help="Largest head of a request: request line and header fields. Browsers send "
+            help="Maximum size of a request's head: request line and header fields. Browsers send "
             "less than 1 KiB.",
         ),
     ] = 32 * KIB
@@ -179,8 +180,8 @@ class Settings:
             min=0.1,
             max=3600,
             metavar="SECONDS",
-            help="How long a connection may be idle between two requests. Behind a proxy, more "
-            "than the proxy keeps it.",
+            help="How long a connection may be idle between two requests. Behind a proxy, it must "
+            "be longer than the idle timeout of the proxy.",
         ),
     ] = 75
 
@@ -226,7 +227,7 @@ class Settings:
             min=1,
             max=10_000,
             metavar="NUMBER",
-            help="Most changes in one transaction. More make each commit slower.",
+            help="Maximum number of changes in one transaction. With more, commits are slower.",
         ),
     ] = 1_000
 
@@ -290,8 +291,8 @@ class Settings:
         Option(
             envvar="PLANTSTORE_TRUSTED_PROXY",
             metavar="NETWORK",
-            help="Address or network of a proxy in front, which may be given several times. From "
-            "it, the client's address, the scheme and the id of a request are taken from "
+            help="Address or network of a proxy in front; it may be given several times. In its "
+            "requests, the client's address, the scheme and the id of a request are taken from "
             "Forwarded, X-Forwarded-For, X-Forwarded-Proto and X-Request-Id.",
         ),
     ] = None

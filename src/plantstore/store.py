@@ -1,4 +1,4 @@
-"""What a store promises. Three protocols, for plants, tokens and maintenance, make up `Store`.
+"""The interface of all stores. `Store` has three protocols: plants, tokens and maintenance.
 
 The tests in tests/contract run against every store and check the promises of these docstrings.
 """
@@ -185,7 +185,7 @@ class TokenStore(Protocol):
 
 
 class Maintenance(Protocol):
-    """What export, check and backup need from a store. Any thread may call any method.
+    """The operations for export, check and backup. Any thread may call any method.
 
     Every method raises StoreUnavailableError if the storage cannot be read.
     """

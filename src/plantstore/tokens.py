@@ -1,7 +1,7 @@
 """Bearer tokens: how they are created, recognised and stored.
 
 A token is `plst_`, 30 random base62 characters (178 bits), and the CRC-32 of these 30
-characters as 6 base62 characters. With prefix and checksum, a secret scanner or this
+characters as 6 base62 characters. By prefix and checksum, a secret scanner or this
 service recognises a token without a database. The store has only the SHA-256 of the
 token: the secret is so random that a slow hash would not protect it better.
 """
@@ -34,7 +34,7 @@ _TOKEN = re.compile(
     f"{PREFIX}([{BASE62}]{{{RANDOM_CHARACTERS}}})([{BASE62}]{{{CHECKSUM_CHARACTERS}}})", re.ASCII
 )
 
-# What may be a token: complete, cut off, or with further characters.
+# Text that may be a token: complete, truncated, or with further characters.
 _SECRET = re.compile(rf"{PREFIX}[^\s/?&=\"'<>]+", re.IGNORECASE)
 
 # A fast check: a text without a match contains no token, not even an encoded one.
@@ -43,7 +43,8 @@ _SUSPECT = re.compile(rf"[%\\]|{PREFIX}", re.IGNORECASE)
 # An escaped character in JSON (RFC 8259 §7).
 _ESCAPED = re.compile(r"\\u([0-9a-fA-F]{4})")
 
-# A text that is encoded more often is hidden without a check: each decoding takes time.
+# Maximum number of decodings, because each takes time. If a text is encoded more often, its
+# encoded parts are hidden without a check.
 _DECODINGS_MAX: Final = 5
 _ENCODED = re.compile(r"[%\\]\S*")
 
@@ -53,7 +54,7 @@ _REDACTED: Final = f"{PREFIX}{_HIDDEN}"
 
 
 class TokenRecord(msgspec.Struct, frozen=True):
-    """What the store has of a token. Times are whole seconds since 1970, UTC."""
+    """The stored data of a token. Times are whole seconds since 1970, UTC."""
 
     name: str
     digest: bytes

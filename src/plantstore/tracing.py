@@ -1,6 +1,6 @@
-"""Request ids: those that a trusted proxy gave, or those of a W3C trace context.
+"""Request ids: the id that a trusted proxy gave, or the trace id of a W3C trace context.
 
-https://www.w3.org/TR/trace-context has the latter.
+https://www.w3.org/TR/trace-context describes trace contexts.
 """
 
 import random
@@ -13,14 +13,14 @@ _TRACEPARENT: Final = re.compile(
     r"(?!ff)([0-9a-f]{2})-(?!0{32})([0-9a-f]{32})-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}(-.*)?"
 )
 
-# The name under which the header fields of a request hold the id that a trusted proxy gave it.
-# No client can send this field: a name has no colon (RFC 9110 §5.1).
+# The service adds this header field to a request for the id that a trusted proxy gave it. No client
+# can send this field, because field names have no colon (RFC 9110 §5.1).
 GIVEN_ID_FIELD: Final = b":request-id"
 
-# Ids as proxies make them: hexadecimal digits, UUIDs, base64, HAProxy's addresses and times.
+# The ids that proxies create: hexadecimal digits, UUIDs, base64, HAProxy's addresses and times.
 _GIVEN_ID: Final = re.compile(r"[\w.~+/=:@-]{1,128}", re.ASCII)
 
-# The header of an answer that has the id of its request.
+# The response header with the id of the request.
 REQUEST_ID_FIELD: Final = "X-Request-Id"
 
 
@@ -40,20 +40,20 @@ def continued_trace(fields: Iterable[tuple[bytes, bytes]]) -> str | None:
 
 
 def parse_given_id(values: Sequence[str]) -> str | None:
-    """Return the id in the `X-Request-Id` fields of a proxy; None if there is no single good one.
+    """Return the id in a proxy's `X-Request-Id`; None unless there is exactly one valid field.
 
-    It has 128 characters at most, and none that means something in a line of a log.
+    A valid id has at most 128 characters, and none with a special meaning in a line of a log.
     """
     return values[0] if len(values) == 1 and _GIVEN_ID.fullmatch(values[0]) else None
 
 
 def known_id(fields: Iterable[tuple[bytes, bytes]]) -> str | None:
-    """Return what a trusted proxy calls a request with these header fields, or else its trace."""
+    """Return the id that a trusted proxy gave a request, or else its trace id, or None."""
     fields = list(fields)
     given = [value.decode("latin-1") for name, value in fields if name == GIVEN_ID_FIELD]
     return given[0] if given else continued_trace(fields)
 
 
 def request_id(fields: Iterable[tuple[bytes, bytes]]) -> str:
-    """Return the id of a request with these headers: the one that it has, or a random one."""
+    """Return the id of a request with these header fields, or a random id if it has none."""
     return known_id(fields) or f"{random.getrandbits(128):032x}"

@@ -3,15 +3,15 @@
 Theory of operation
 -------------------
 A commit waits for the disk, and the disk takes as long for a hundred changes as for
-one. So one thread does all the writing, and commits in one transaction what waits.
-`plantstore.batcher` brings the changes to the thread and the answers back. It becomes a
-group commit because `Store.apply_changes` returns only once the batch is on disk:
+one. So one thread does all the writing, and commits all waiting changes in one
+transaction. `plantstore.batcher` passes the changes to the thread and the outcomes back.
+`Store.apply_changes` returns only when the batch is on disk. This has two consequences:
 
-- No caller is told "stored" before the commit of its change has returned (rule 1 of the
-  batcher). A conflict is an outcome and no error, so it never fails its neighbours.
-- A failed commit fails its callers and nothing else. Whether it took effect may be
-  unknown. Its callers are told so, and that sending again is safe. The next batch
-  succeeds once the cause is gone.
+- No caller gets "stored" before the commit of its change has returned (rule 1 of the
+  batcher). A conflict is an outcome and not an error, so it never affects its neighbours.
+- A failed commit affects only its own callers. If it is unknown whether the commit took
+  effect, their error says so, and that a retry is safe. The next batch succeeds when the
+  cause is gone.
 """
 
 import math
@@ -36,8 +36,8 @@ from plantstore.observe import (
 )
 from plantstore.store import BATCH_CHARACTERS_MAX, Change, Outcome, PlantStore, characters_in
 
-# For how long a failed commit makes the service not ready, unless a later one succeeds. A probe
-# may succeed meanwhile: it needs less room on the disk, for example.
+# How long a failed commit makes the service not ready, unless a later commit succeeds. A probe
+# may succeed in this time, because it needs less disk space, for example.
 FAILURE_SECONDS: Final = 10.0
 
 _IN_DOUBT: Final = "the change may or may not be made, and sending it again is safe"
@@ -45,17 +45,17 @@ _NOT_MADE: Final = RequestError(ErrorCode.INTERNAL, "The change could not be mad
 
 
 class GroupCommit:
-    """Makes changes durably, in batches. Its methods must be called on one event loop.
+    """Applies changes durably, in batches. Its methods must be called on one event loop.
 
     Args:
-        store: its `apply_changes` is called by the writer's thread alone. The caller
-            closes the store after the writer.
+        store: only the writer's thread calls its `apply_changes`. The caller closes the
+            store after the writer.
         queue_plants_max: number of changes that may wait.
-        queue_characters_max: characters of their names and tags that may wait; the
-            change that reaches it is still accepted.
+        queue_characters_max: number of characters in the names and tags of waiting changes;
+            the change that reaches it is still accepted.
         batch_plants_max: number of changes in one transaction.
         observe: gets the events, on either thread.
-        monotonic: a clock in seconds that is never set back.
+        monotonic: a clock in seconds that never goes back.
 
     """
 
@@ -93,11 +93,11 @@ class GroupCommit:
 
     @property
     def waiting(self) -> int:
-        """The number of changes that wait for their answer."""
+        """The number of changes that are not answered yet."""
         return self._batcher.waiting
 
     def is_full(self) -> bool:
-        """Tell whether a change would be refused now."""
+        """Return whether a change would be refused now."""
         return self._batcher.is_full()
 
     def seconds_since_commit(self) -> float:
@@ -110,12 +110,12 @@ class GroupCommit:
         return failure if self._monotonic() - self._failed_at < FAILURE_SECONDS else None
 
     async def submit(self, change: Change) -> Outcome:
-        """Make a change, and return its outcome once the commit is on disk.
+        """Apply a change, and return its outcome once the commit is on disk.
 
         Raises:
             RequestError: OVERLOADED if the queue is full (the change was not made) or the
                 memory is exhausted; STORE_UNAVAILABLE if the commit failed or the service
-                is stopping; INTERNAL if the store failed for an unforeseen reason.
+                is stopping; INTERNAL if the store failed with an unexpected error.
 
         """
         return await self._batcher.submit(change, characters_in(change))

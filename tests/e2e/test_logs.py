@@ -10,7 +10,8 @@ import pytest
 # An error that nobody foresaw, with a secret in a local variable of its frames.
 PROGRAM = """
 from plantstore.observe import RequestFailed
-from plantstore.telemetry.logs import configure_logs, log_events
+from plantstore.telemetry.log_output import configure_logs
+from plantstore.telemetry.logs import log_events
 
 def handle(token):
     raise ZeroDivisionError("nobody foresaw this")

@@ -109,7 +109,7 @@ def test_a_backup_of_a_broken_store_is_not_called_whole(tmp_path: Path) -> None:
     done = run(tmp_path, "backup", "copy.db")
 
     assert done.returncode == 1
-    assert "The copy is not whole" in done.stderr
+    assert "The copy has errors" in done.stderr
     assert not (tmp_path / "copy.db").exists()
 
 

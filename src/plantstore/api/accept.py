@@ -1,4 +1,4 @@
-"""Choice of the media type of an answer, by the Accept field of the request (RFC 9110 §12.5.1)."""
+"""Chooses the media type of a response by the Accept field (RFC 9110 §12.5.1)."""
 
 import re
 from collections.abc import Sequence
@@ -6,15 +6,15 @@ from typing import Final
 
 from falcon import mediatypes
 
-# Characters of an Accept field that are read; a longer field is ignored. Prometheus sends 300.
+# Maximum length of an Accept field. A longer field is ignored. Prometheus sends 300 characters.
 ACCEPT_CHARACTERS_MAX: Final = 2048
 
-# The elements of a list (RFC 9110 §5.6.1). A comma within quotes does not separate two of them;
-# quotes without an end extend to the end of the field.
+# An element of a list (RFC 9110 §5.6.1). A comma within quotes does not separate elements. A
+# quoted string without an end extends to the end of the field.
 _ELEMENT: Final = re.compile(r'(?:[^,"]++|"(?:[^"\\]|\\.?+)*+"?+)+')
 
 # A media range with its parameters and its weight, in lower case. It has no comma, because
-# Falcon splits a field at each of them; no media type of ours has a parameter with one.
+# Falcon splits a field at each comma. None of our media types has a parameter with a comma.
 _WORD: Final = r"[!#$%&'+.^_`|~0-9a-z-]++"
 _WEIGHT: Final = r"q=(?:0(?:\.[0-9]*+)?+|1(?:\.0*+)?+)"
 _PARAMETER: Final = rf'(?!q=){_WORD}=(?:{_WORD}|"(?:[^"\\,]|\\[^,])*+")'
@@ -27,9 +27,9 @@ _MEDIA_RANGE: Final = re.compile(
 def choose_media_type(media_types: Sequence[str], accept: str) -> str:
     """Return the media type that an Accept field prefers, or else the first one.
 
-    The first one is also for a field that accepts none of them, which RFC 9110 §12.4.1 allows.
-    A malformed media range is ignored. So is a parameter that a media type does not have:
-    Prometheus sends `escaping`.
+    If the field accepts none of the media types, the first one is returned, as RFC 9110 §12.4.1
+    allows. A malformed media range is ignored. A parameter that a media type does not have is
+    ignored, too: Prometheus sends `escaping`.
     """
     if len(accept) > ACCEPT_CHARACTERS_MAX:
         return media_types[0]

@@ -1,4 +1,4 @@
-"""The application, composed from what it is given."""
+"""Composes the ASGI application from its parts."""
 
 import asyncio
 import gc
@@ -25,7 +25,7 @@ from plantstore.server.interface import HANDOVER, Handover
 from plantstore.store import Store
 from plantstore.writer import GroupCommit
 
-# Threads for what waits for the store and is neither a change nor a read of plants.
+# Threads for all calls of the store that neither change nor read plants.
 LOOKUP_THREADS_MAX: Final = 4
 
 
@@ -45,17 +45,18 @@ def create_app(
     allow_origins: Collection[str] = (),
     trusted_proxies: Collection[str] = (),
 ) -> ASGIApp:
-    """Compose the ASGI application, with pages for a browser unless they are None.
+    """Compose the ASGI application, with pages for browsers unless `pages` is None.
 
-    When the server starts, it starts writer and reader, leaves the handover to the
-    server's connections, and calls `on_startup`; when the server stops, it closes
-    writer, reader and store.
+    When the server starts, the application starts `writer` and `reader`, gives `handover` to
+    the server's connections, and calls `on_startup`. When the server stops, the application
+    closes `writer`, `reader` and `store`.
 
-    Pages of the origins in `allow_origins` may call it from a browser. Of the proxies in
-    `trusted_proxies`, addresses or networks, it learns who the clients are.
+    Web pages of the origins in `allow_origins` may call the service from a browser.
+    `trusted_proxies` has the addresses or networks of proxies. Their header fields give the
+    addresses of the clients.
 
     Raises:
-        UsageError: one of these is no origin, or no address.
+        UsageError: an origin, an address or a network is malformed.
 
     """
     lifespan = _Lifespan(writer, reader, store, handover, on_startup)
@@ -84,7 +85,7 @@ def create_app(
 
 
 class _Lifespan:
-    """What happens when the server starts and stops."""
+    """Starts the parts of the application with the server, and stops them with it."""
 
     def __init__(
         self,
@@ -102,14 +103,15 @@ class _Lifespan:
 
     async def process_startup(self, scope: Event, event: Event) -> None:  # noqa: ARG002
         scope["state"][HANDOVER] = self._handover
-        # What lives now lives as long as the process. Each full collection would walk it
-        # all again, and make every caller of that moment wait for some ten milliseconds.
+        # The objects that exist now live as long as the process. Each full collection would
+        # visit all of them again, and delay the current requests by some ten milliseconds.
         gc.collect()
         gc.freeze()
-        # Nor does what a request or a connection leaves behind need the collector: nothing of
-        # it refers to itself. It still looks, for what nobody foresaw, but a thirtieth as often.
+        # Requests and connections leave no reference cycles behind, so they do not need the
+        # collector either. It still runs, for unexpected cycles, but a thirtieth as often.
         gc.set_threshold(20_000, 20, 100)
-        # Look-ups of tokens, probes, metrics: short, and serialized by the store anyway.
+        # For look-ups of tokens, probes and metrics. They are short, and the store runs most of
+        # them one after the other anyway.
         executor = ThreadPoolExecutor(LOOKUP_THREADS_MAX, thread_name_prefix="lookup")
         asyncio.get_running_loop().set_default_executor(executor)
         self._reader.start()

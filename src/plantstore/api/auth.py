@@ -17,8 +17,8 @@ from plantstore.observe import LookupFailed, Observer
 from plantstore.store import TokenStore
 from plantstore.tokens import TokenRecord, digest, is_well_formed
 
-# How long a token is cached. A revocation takes effect within this time; the documentation
-# promises twice as much.
+# How long a token is cached. A revocation takes effect within this time. The documentation
+# promises only twice this time.
 CACHE_SECONDS: Final = 1.0
 
 # The number of cached tokens. When it is reached, the cache is emptied.
@@ -30,14 +30,14 @@ _NOT_CACHED: Final = (0.0, None)
 class Gate:
     """Authorizes requests: their token must be valid and have the scope.
 
-    A token is cached for a second after the store was asked. Meanwhile a request with it
-    costs a hash and a dictionary look-up. After that one request asks the store again, and
-    concurrent requests with the same token wait for that answer.
+    A token is cached for CACHE_SECONDS after its look-up in the store. A request with a cached
+    token costs only a hash and a dictionary look-up. When the time is over, one request looks
+    the token up again, and concurrent requests with the same token wait for the result.
 
     Args:
-        store: has the tokens; it is asked on another thread.
+        store: has the tokens; another thread calls it.
         clock: returns seconds since 1970; tokens expire by it.
-        monotonic: a clock in seconds that is never set back.
+        monotonic: a clock in seconds that never goes back.
         rate_limit: counts the uses of each token, by its name.
         observe: gets the events.
 
@@ -60,7 +60,7 @@ class Gate:
         self._lookups: dict[bytes, asyncio.Future[TokenRecord | None]] = {}
 
     async def authorize(self, req: Request, scope: str) -> None:
-        """Return if the token of the request has the scope. The body is not read.
+        """Check that the token of the request is valid and has the scope; read no body.
 
         Raises:
             RequestError: TOKEN_MISSING, TOKEN_INVALID, SCOPE_MISSING or RATE_EXCEEDED.
@@ -88,7 +88,7 @@ class Gate:
             lookup = asyncio.ensure_future(asyncio.to_thread(self._store.find_token, key))
             self._lookups[key] = lookup
             lookup.add_done_callback(lambda done: self._learn(key, asked_at, done))
-        # Shielded: a caller that is cancelled must not cancel the look-up for the others.
+        # The shield keeps a cancelled caller from cancelling the look-up of the others.
         try:
             record = await asyncio.shield(lookup)
         except StoreUnavailableError as error:
@@ -111,14 +111,14 @@ class Gate:
         if error is not None:
             return
         record = lookup.result()
-        if record is not None:  # Unknown tokens would fill the cache.
+        if record is not None:  # unknown tokens could fill the cache
             if len(self._cached) >= CACHED_TOKENS_MAX:
                 self._cached.clear()
             self._cached[key] = (asked_at + CACHE_SECONDS, record)
 
 
 def parse_bearer(authorization: str | None) -> str:
-    """Read `Bearer TOKEN` (RFC 6750 §2.1; the scheme in any case, RFC 9110 §11.1).
+    """Parse `Bearer TOKEN` (RFC 6750 §2.1). The scheme is case-insensitive (RFC 9110 §11.1).
 
     Raises:
         RequestError: TOKEN_MISSING, or TOKEN_INVALID if there is a scheme and no token.

@@ -1,11 +1,11 @@
-"""gzip for large answers to the clients that accept it (RFC 9110 §8.4.1.3, §12.5.3).
+"""Compresses large responses with gzip for clients that accept it (RFC 9110 §8.4.1.3, §12.5.3).
 
-What never changes is compressed once. What is made for a request is compressed on one thread
-of its own, at the fastest level: a page of a thousand plants takes about a millisecond. So the
-event loop does not wait for it, and it takes one core at most.
+Static content is compressed once. Other responses are compressed on one separate thread, at the
+fastest level: a page of a thousand plants takes about a millisecond. So compression does not
+block the event loop, and uses one core at most.
 
-Nothing that is compressed here holds a secret (docs/decisions/0048): the size of a compressed
-answer tells something of its content to those who see it pass.
+No compressed response contains a secret (docs/decisions/0048), because the size of a compressed
+response reveals something about its content to observers of the network.
 """
 
 import asyncio
@@ -18,19 +18,20 @@ from typing import Final
 
 from falcon.asgi import Request, Response
 
-# Smaller answers fit into a few packets, and hardly gain from it.
+# Minimum size of a compressed response. Smaller responses fit into a few packets anyway.
 COMPRESSED_BYTES_MIN: Final = 4 * 1024
 
-# Bytes of answers that may wait to be compressed. Past it, answers are sent as they are, which
-# is always allowed. Compressing so many takes a tenth of a second.
+# Bytes of responses that may wait to be compressed. Above it, responses are sent uncompressed,
+# which is always allowed. Compressing 8 MiB takes a tenth of a second.
 WAITING_BYTES_MAX: Final = 8 * 1024 * 1024
 
-# As much of an Accept-Encoding field as is read. Browsers send 30 characters.
+# Maximum length of an Accept-Encoding field. A longer one is ignored. Browsers send 30
+# characters.
 ACCEPT_ENCODING_CHARACTERS_MAX: Final = 1024
 
 _ENCODING: Final = "gzip"
 
-# An element: a coding with its weight, or nothing.
+# An element of the field: a coding with its weight, or nothing.
 _ELEMENT: Final = re.compile(
     r"(?:([\w!#$%&'*+.^`|~-]+)[ \t]*(?:;[ \t]*q=(0(?:\.\d{0,3})?|1(?:\.0{0,3})?))?)?",
     re.ASCII | re.IGNORECASE,
@@ -42,9 +43,9 @@ _GZIP_WBITS: Final = 16 + 15
 
 @functools.lru_cache(maxsize=64)
 def prefers_gzip(accept_encoding: str | None) -> bool:
-    """Tell whether a client accepts gzip, and likes it at least as much as no coding.
+    """Return whether a client accepts gzip, and prefers it at least as much as no coding.
 
-    A field that is absent, malformed or very long asks for nothing.
+    Return False if the field is absent, malformed or too long.
     """
     if accept_encoding is None or len(accept_encoding) > ACCEPT_ENCODING_CHARACTERS_MAX:
         return False
@@ -55,20 +56,20 @@ def prefers_gzip(accept_encoding: str | None) -> bool:
             return False
         coding, weight = match.groups()
         if coding is not None:
-            # x-gzip is another name of it (§8.4.1.3).
+            # x-gzip is another name of gzip (§8.4.1.3).
             name = coding.lower().removeprefix("x-")
             weights[name] = max(weights.get(name, 0.0), float(weight or 1))
-    # What is not named has the weight of `*`; without one, gzip is not accepted, and no coding
-    # is, but less than whatever is named.
+    # A coding that is not named has the weight of `*`. Without `*`, gzip is not accepted. No
+    # coding (`identity`) is accepted, but preferred less than any named coding.
     gzip_weight = weights.get(_ENCODING, weights.get("*", 0.0))
     return gzip_weight > 0 and gzip_weight >= weights.get("identity", 0.0)
 
 
 class StaticContent:
-    """Content that never changes, and the same compressed.
+    """Content that never changes, with its compressed form.
 
     Attributes:
-        content: as it is.
+        content: the uncompressed form.
 
     """
 
@@ -78,9 +79,9 @@ class StaticContent:
         self._compressed = gzip.compress(content, mtime=0) if is_large else None
 
     def answer(self, req: Request, resp: Response) -> None:
-        """Answer with the form that the client prefers.
+        """Respond with the form that the client prefers.
 
-        Where there is an ETag, each form has its own (RFC 9110 §8.8.3.3).
+        A caller that sets an ETag must use a different one for each form (RFC 9110 §8.8.3.3).
         """
         resp.append_header("Vary", "Accept-Encoding")
         if self.is_compressed_for(req):
@@ -90,12 +91,12 @@ class StaticContent:
             resp.data = self.content
 
     def is_compressed_for(self, req: Request) -> bool:
-        """Tell whether the client gets the compressed form."""
+        """Return whether the client gets the compressed form."""
         return self._compressed is not None and prefers_gzip(req.get_header("Accept-Encoding"))
 
 
 class Compressor:
-    """Compresses answers that are made for their requests."""
+    """Compresses responses that are not static."""
 
     def __init__(self, waiting_bytes_max: int = WAITING_BYTES_MAX) -> None:
         self._waiting_bytes_max = waiting_bytes_max
@@ -103,7 +104,7 @@ class Compressor:
         self._executor = ThreadPoolExecutor(1, thread_name_prefix="compress")
 
     async def answer(self, req: Request, resp: Response, content: bytes) -> None:
-        """Answer with this content, compressed if it is large and the client prefers that."""
+        """Respond with this content, compressed if it is large and the client prefers that."""
         resp.data = content
         if len(content) < COMPRESSED_BYTES_MIN:
             return
@@ -115,7 +116,7 @@ class Compressor:
                 resp.data = compressed
 
     async def compress(self, content: bytes) -> bytes | None:
-        """Return the content compressed, or None if too much waits for that already."""
+        """Return the compressed content, or None if too many bytes wait already."""
         if self._waiting_bytes + len(content) > self._waiting_bytes_max:
             return None
         self._waiting_bytes += len(content)

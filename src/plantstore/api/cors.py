@@ -1,8 +1,8 @@
-"""CORS: which pages of other origins may call the service from a browser.
+"""CORS: allows web pages of other origins to call the service from a browser.
 
 The rules are those of the Fetch standard (https://fetch.spec.whatwg.org/#http-cors-protocol).
-Falcon has a middleware for this. It sends no `Vary`, allows whatever field a page asks for, and
-does not see the answers that are given before or instead of Falcon's: of overload and of a stop.
+Falcon has a middleware for this. But it sends no `Vary`, allows every field that a page requests,
+and does not see responses that bypass Falcon: those about overload and shutdown.
 """
 
 import re
@@ -14,7 +14,7 @@ from plantstore.errors import UsageError
 
 ANY_ORIGIN: Final = "*"
 
-# How long a browser may remember the answer to a preflight. Chromium caps it at two hours.
+# How long a browser may cache the response to a preflight. Chromium's limit is two hours.
 PREFLIGHT_SECONDS: Final = 7200
 
 # Scheme, host and port, as browsers write an origin (RFC 6454 §6.2). A host is a name, an IPv4
@@ -49,13 +49,14 @@ def parse_origin(text: str) -> str:
 
 
 class CrossOrigin:
-    """Lets pages of some origins read the answers, and tells their browsers what they may send.
+    """Allows web pages of some origins to send requests and to read the responses.
 
-    Credentials are never allowed: a token is sent by the page, and not by the browser on its
-    own as a cookie is. So allowing any origin gives a page nothing that it has no token for.
+    Credentials are never allowed. They are not needed: the page itself sends the token, while a
+    browser would send a cookie on its own. So even if all origins are allowed, a page can do
+    nothing without a token.
 
     Args:
-        app: answers the requests.
+        app: handles the requests.
         origins: of the pages; `*` allows all.
 
     """
@@ -66,7 +67,7 @@ class CrossOrigin:
         self._allows_all = ANY_ORIGIN.encode() in self._origins
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve a request, or the life of the server (ASGI 3)."""
+        """Serve a request, or ASGI's lifespan events (ASGI 3)."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
@@ -79,7 +80,7 @@ class CrossOrigin:
         await self._app(scope, receive, send_with_fields)
 
     def _fields(self, scope: Scope, answer: Event) -> list[tuple[bytes, bytes]]:
-        """Return what is added to the header of an answer."""
+        """Return the fields that are added to the header of a response."""
         asked = dict(scope["headers"])
         origin = asked.get(b"origin")
         if origin is None or not (self._allows_all or origin in self._origins):

@@ -1,8 +1,8 @@
-"""From errors to answers: the one table, and the one shape that every failure has.
+"""Renders errors as responses. Only this module knows the HTTP status of an error.
 
-What the domain raises, what the framework raises (404, 405, ...), and what
-nobody foresaw, and what the server refuses before it is a request, all leave here as an
-Error record: `{"error": int32, "message": string}`.
+Errors come from the domain, from the framework (404, 405, ...), from the server (a malformed
+request), or are unexpected. All of them become Error records:
+`{"error": int32, "message": string}`.
 """
 
 import random
@@ -53,23 +53,23 @@ STATUS: Final[Mapping[ErrorCode, HTTPStatus]] = MappingProxyType(
     }
 )
 
-# Whole seconds are the header's unit (RFC 9110 §10.2.3).
+# The header's unit is whole seconds (RFC 9110 §10.2.3).
 RETRY_AFTER_SECONDS: Final = 1
 
-# A full queue has room again in milliseconds, but not for all whom it refuses at once. So
-# they are spread, and those who wait for their answers wait little longer for those who do not.
+# A full queue has room again within milliseconds, but not for all refused clients at once. So
+# their retries are spread over some seconds, and hardly delay the clients that are served.
 RETRY_AFTER_OVERLOAD_SECONDS: Final = range(1, 6)
 
 _CHALLENGE: Final = 'Bearer realm="plantstore"'
 
 _HEADERS: Final[Mapping[ErrorCode, Mapping[str, str]]] = MappingProxyType(
     {
-        # RFC 6750 §3.1: no error attribute for one who did not know that a token is needed.
+        # RFC 6750 §3.1: no error attribute if the request has no token.
         ErrorCode.TOKEN_MISSING: {"WWW-Authenticate": _CHALLENGE},
         ErrorCode.TOKEN_INVALID: {"WWW-Authenticate": f'{_CHALLENGE}, error="invalid_token"'},
         ErrorCode.STORE_UNAVAILABLE: {"Retry-After": str(RETRY_AFTER_SECONDS)},
         ErrorCode.TOO_MANY_CONNECTIONS: {"Retry-After": str(RETRY_AFTER_SECONDS)},
-        # RFC 9110 §15.5.16: tell what would have been taken.
+        # RFC 9110 §15.5.16: name the accepted media type and coding.
         ErrorCode.UNSUPPORTED_MEDIA_TYPE: {"Accept": MEDIA_JSON, "Accept-Encoding": "identity"},
     }
 )
@@ -83,9 +83,9 @@ class Error(msgspec.Struct, frozen=True):
 
 
 def render_error(error: RequestError, request_fields: Fields) -> ErrorAnswer:
-    """Return the answer to an error, for a request with these header fields.
+    """Return the response for an error, for a request with these header fields.
 
-    Each failure is answered with what this returns, whoever noticed it.
+    All error responses of the service are rendered here.
     """
     status = STATUS[error.code].value
     headers = {"Content-Type": MEDIA_JSON, **_headers(error)}
@@ -95,10 +95,10 @@ def render_error(error: RequestError, request_fields: Fields) -> ErrorAnswer:
 
 
 def handle_errors(app: App[Request, Response], observe: Observer) -> None:
-    """Make an application answer every failure with an Error record."""
+    """Make an application respond to every error with an Error record."""
 
     def answer(req: Request, resp: Response, error: RequestError) -> ErrorAnswer:
-        if ANSWERED not in req.scope:  # or the client was told, or is gone
+        if ANSWERED not in req.scope:  # else it has a response already, or the client is gone
             observe(RequestRefused(error.code))
         rendered = render_error(error, req.scope["headers"])
         resp.status = rendered.status
@@ -109,8 +109,8 @@ def handle_errors(app: App[Request, Response], observe: Observer) -> None:
     async def on_foreseen(
         req: Request, resp: Response, error: RequestError, _params: dict[str, Any]
     ) -> None:
-        # Answered here: raised as an HTTPError, it would cost twice as much, and a service
-        # that has too much to do has many to answer.
+        # Answer here: raising an HTTPError would take twice as long, and an overloaded
+        # service sends many errors.
         answer(req, resp, error)
 
     async def on_unforeseen(
@@ -135,12 +135,12 @@ def handle_errors(app: App[Request, Response], observe: Observer) -> None:
 
 
 def nothing_here() -> RequestError:
-    """Return the error for a path that serves nothing."""
+    """Return the error for a path without a resource."""
     return RequestError(ErrorCode.NOT_FOUND, "There is nothing at this path")
 
 
 def _of_framework(req: Request, error: HTTPError) -> RequestError:
-    """Return what stands for an error that Falcon raised by itself."""
+    """Convert an error that Falcon raised itself."""
     match error.status_code:
         case HTTPStatus.NOT_FOUND:
             return nothing_here()

@@ -1,4 +1,4 @@
-"""A request and its answer, at the edges that Falcon leaves open."""
+"""Handles the cases of requests and responses that Falcon does not handle."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
@@ -21,16 +21,16 @@ Receive: TypeAlias = Callable[[], Awaitable[Event]]
 Send: TypeAlias = Callable[[Event], Awaitable[None]]
 ASGIApp: TypeAlias = Callable[[Scope, Receive, Send], Awaitable[None]]
 
-# The key of the route in the scope of a request: a template, or empty if nothing is there.
+# The key of the route in the scope of a request: a template, or empty if there is no resource.
 ROUTE: Final = "plantstore.route"
 
-# The status, by a convention of servers, of who went away before the answer.
+# The status if the client disconnected before the response. It is a convention of servers.
 CLIENT_GONE: Final = 499
 
-# What changes nothing, and so waits for no commit (RFC 9110 §9.2.1).
+# Methods that change nothing, so they do not wait for a commit (RFC 9110 §9.2.1).
 _SAFE_METHODS: Final = frozenset({"GET", "HEAD", "OPTIONS", "TRACE"})
 
-# Made once: a service that has too much to do has many to refuse.
+# Created only once: an overloaded service refuses many requests.
 _OVERLOADED: Final = RequestError(ErrorCode.OVERLOADED, "Too many requests wait; nothing was done")
 _STOPPING: Final = RequestError(
     ErrorCode.STORE_UNAVAILABLE,
@@ -39,7 +39,7 @@ _STOPPING: Final = RequestError(
 
 
 class NoteAnswer:
-    """Middleware that notes the route and the status of each answer, whatever a handler does."""
+    """Middleware that records the route and the status of each response."""
 
     async def process_response(
         self,
@@ -48,7 +48,7 @@ class NoteAnswer:
         resource: object,  # noqa: ARG002 (the signature is Falcon's)
         req_succeeded: bool,  # noqa: ARG002, FBT001
     ) -> None:
-        """Note them in the scope, unless the client was told something else, or is gone."""
+        """Record them in the scope, unless another response was sent or the client is gone."""
         scope = req.scope
         scope[ROUTE] = req.uri_template or ""
         if ANSWERED not in scope:
@@ -56,24 +56,25 @@ class NoteAnswer:
 
 
 class Exchange:
-    """What stands around Falcon.
+    """Wraps Falcon, and changes its behaviour in these cases.
 
-    - Falcon waits for the first piece of the body, and only then routes. Here it is given an
-      empty one, so that a path, a method or a token is refused without the body, and before a
-      client is told to continue (RFC 9110 §10.1.1).
-    - To Falcon, a truncated body is a body that ended. Here it is an error.
-    - Falcon does not catch a cancellation, which is how uvicorn ends the requests that a stop
-      has no more time for. Here they are answered.
-    - To Falcon, `//plants` is `/plants`. Here nothing is there.
-    - Each answer is told to the observer, with the route and the status that `NoteAnswer` left.
+    - Falcon waits for the first piece of the body before it chooses the route. This class gives
+      it an empty piece first. So a wrong path, method or token is refused without the body, and
+      before the client is told to continue (RFC 9110 §10.1.1).
+    - Falcon treats a truncated body as complete. This class raises an error.
+    - Falcon does not catch a cancellation. uvicorn cancels the requests that are unfinished at
+      the end of the shutdown timeout. This class answers them.
+    - Falcon treats `//plants` as `/plants`. This class responds with 404.
+    - This class reports each response to the observer, with the route and the status that
+      `NoteAnswer` recorded.
 
     Args:
-        app: what serves requests. `NoteAnswer` is its middleware.
+        app: the Falcon application. `NoteAnswer` is its middleware.
         router: of the app.
-        is_full: whether a change would be refused now. Then it is refused before its
-            token and its body are looked at, for less than half of what that would
-            cost: clients that are served do not wait for those that are refused.
-        observe: is told of each answer, and of what is refused here.
+        is_full: whether a change would be refused now. If so, changes are refused before
+            their token and body are read. This takes less than half of the time, so refused
+            clients do not delay the others.
+        observe: is called for each response, and for each refusal.
 
     """
 
@@ -91,7 +92,7 @@ class Exchange:
         self._observe = observe
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve a request, or the life of the server (ASGI 3)."""
+        """Serve a request, or ASGI's lifespan events (ASGI 3)."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
@@ -116,7 +117,7 @@ class Exchange:
             event = await receive()
             if event["type"] == "http.disconnect":
                 scope.setdefault(ANSWERED, CLIENT_GONE)
-                raise RequestError(ErrorCode.BAD_REQUEST, "The body broke off")
+                raise RequestError(ErrorCode.BAD_REQUEST, "The body is truncated")
             return event
 
         if scope["method"] == "OPTIONS":
@@ -125,13 +126,13 @@ class Exchange:
             await self._app(scope, receive_after_nothing, send)
         except asyncio.CancelledError:
             await self._refuse(_STOPPING, scope, send)
-        except Exception as error:  # noqa: BLE001 (an answer that cannot be written, say)
+        except Exception as error:  # noqa: BLE001 (for example, a response that cannot be written)
             await self._refuse(InternalError(), scope, send, error)
 
     async def _refuse(
         self, error: RequestError, scope: Scope, send: Send, cause: Exception | None = None
     ) -> None:
-        """Answer a request without Falcon."""
+        """Respond with an error, without Falcon."""
         answer = render_error(error, scope["headers"])
         self._observe(RequestRefused(error.code))
         path = scope["path"]
@@ -147,7 +148,7 @@ class Exchange:
 
 
 def _without_content_type(send: Send) -> Send:
-    """Return what sends a 200 without the content type that Falcon gives even an empty answer."""
+    """Return a `send` that removes the content type that Falcon adds even to an empty 200."""
 
     async def send_rest(event: Event) -> None:
         if event["type"] == "http.response.start" and event["status"] == HTTPStatus.OK:

@@ -1,11 +1,11 @@
-"""Who sent a request that came through a proxy: `Forwarded` (RFC 7239), `X-Forwarded-For`.
+"""Finds the client of a request behind proxies: `Forwarded` (RFC 7239), `X-Forwarded-For`.
 
-Each proxy appends the address that it got the request from, so the lists are read from their
-end. The first address there that is no trusted proxy's is the client's. What stands before it
-was written by the client, or by proxies that nobody trusts, and is not read.
+Each proxy appends the address from which it got the request, so the lists are read from their
+end. The first address that is not a trusted proxy is the client's. Anything before it was
+written by the client, or by proxies that are not trusted, and is not read.
 
-uvicorn has a middleware for this. It does not know `Forwarded`, takes any text for an address,
-and does not hold two scheme fields against the list of addresses.
+uvicorn has a middleware for this. But it does not know `Forwarded`, accepts any text as an
+address, and does not match several schemes to the list of addresses.
 """
 
 import functools
@@ -21,12 +21,12 @@ from plantstore.tracing import GIVEN_ID_FIELD, parse_given_id
 Address: TypeAlias = IPv4Address | IPv6Address
 Network: TypeAlias = IPv4Network | IPv6Network
 
-# Proxies that a request may have come through. More are not looked at.
+# Maximum number of proxies in a list. Entries before them are not read.
 HOPS_MAX: Final = 16
 
 _SCHEMES: Final = frozenset({"http", "https"})
 
-# RFC 9110 §5.6.2 and §5.6.4, without what is escaped: no address and no scheme needs it.
+# RFC 9110 §5.6.2 and §5.6.4, without escaped characters: no address and no scheme needs them.
 _PAIR: Final = re.compile(
     r"""[ \t]*([\w!#$%&'*+.^`|~-]+)=(?:([\w!#$%&'*+.^`|~-]+)|"([^"\\]*)")[ \t]*""", re.ASCII
 )
@@ -38,11 +38,11 @@ _NODE: Final = re.compile(
 
 
 class Hop(NamedTuple):
-    """What a proxy says of who it got a request from.
+    """The entry that a proxy adds about the sender of a request.
 
     Attributes:
-        address: where from; None if it is unknown or hidden.
-        scheme: how: `http` or `https`; None if it does not say.
+        address: of the sender; None if it is unknown or hidden.
+        scheme: `http` or `https`; None if it is not given.
 
     """
 
@@ -51,10 +51,10 @@ class Hop(NamedTuple):
 
 
 def parse_network(text: str) -> Network:
-    """Return the network that a setting names, or that of a single address.
+    """Parse a network, or a single address as a network.
 
     Raises:
-        UsageError: it names none.
+        UsageError: the text is neither.
 
     """
     try:
@@ -67,13 +67,13 @@ def parse_network(text: str) -> Network:
 
 
 class TrustedProxies:
-    """Takes from trusted proxies who the client is, how it came, and what its request is called.
+    """Takes the client's address, the scheme and the request id from trusted proxies.
 
-    From others these fields are ignored: any client can send them.
+    These fields are ignored in requests from others, because any client can send them.
 
     Args:
-        app: answers the requests. It finds the client in the scope, and the id of the request
-            as `plantstore.tracing` does.
+        app: handles the requests. It finds the client in the scope, and the id of the request
+            with `plantstore.tracing`.
         networks: of the proxies.
 
     """
@@ -84,7 +84,7 @@ class TrustedProxies:
         self._trusts_host = functools.lru_cache(maxsize=1024)(self._find_trust)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve a request, or the life of the server (ASGI 3)."""
+        """Serve a request, or ASGI's lifespan events (ASGI 3)."""
         client = scope.get("client")
         if client and scope["type"] == "http" and self._trusts_host(client[0]):
             self._learn(scope)
@@ -102,8 +102,8 @@ class TrustedProxies:
                 )
             ),
         ]
-        # A proxy writes one of the two, and may pass on the other as the client sent it. So
-        # where they differ, neither is believed.
+        # A proxy writes one of the two fields, and may pass on the other one as the client sent
+        # it. So if they differ, neither is used.
         addresses = {origin.address for origin in origins} - {None}
         schemes = {origin.scheme for origin in origins} - {None}
         if len(addresses) == 1:
@@ -115,11 +115,11 @@ class TrustedProxies:
             scope["headers"] = [*scope["headers"], (GIVEN_ID_FIELD, id_.encode())]
 
     def _find_origin(self, hops: Iterable[Hop]) -> Hop:
-        """Return the hop from the client, or else from the farthest proxy that is known."""
+        """Return the hop from the client, or else from the farthest known proxy."""
         origin = Hop(None, None)
         for hop in hops:
             if hop.address is None:
-                # The nearest proxy may tell the scheme alone.
+                # The nearest proxy may give only the scheme.
                 return hop if origin.address is None else origin
             origin = hop
             if not self._trusts(hop.address):
@@ -138,10 +138,10 @@ class TrustedProxies:
 
 
 def parse_forwarded(values: Sequence[str]) -> Iterable[Hop]:
-    """Read `Forwarded` fields from the end (RFC 7239 §4), up to what is malformed.
+    """Parse `Forwarded` fields from the end (RFC 7239 §4), up to a malformed element.
 
-    An element is what stands between two commas, also where these are in quotes. That is safe:
-    no address and no scheme has a comma, and half of a quoted text is malformed.
+    Each comma ends an element, even if the comma is in quotes. That is safe: no address and no
+    scheme has a comma, and half of a quoted text is malformed.
     """
     for element in _from_the_end(values):
         pairs = [_PAIR.fullmatch(pair) for pair in element.split(";")]
@@ -150,15 +150,16 @@ def parse_forwarded(values: Sequence[str]) -> Iterable[Hop]:
             for pair in pairs
             if pair is not None
         }
-        if len(named) < len(pairs):  # malformed, or there twice
+        if len(named) < len(pairs):  # a pair is malformed, or a name is used twice
             return
         yield Hop(_parse_node(named.get("for", "")), _parse_scheme(named.get("proto", "")))
 
 
 def parse_x_forwarded(addresses: Sequence[str], schemes: Sequence[str]) -> Iterable[Hop]:
-    """Read `X-Forwarded-For` and `X-Forwarded-Proto` from the end, up to what is malformed.
+    """Parse `X-Forwarded-For` and `X-Forwarded-Proto` from the end.
 
-    A single scheme is that of the client. Of several, each belongs to the address at its place.
+    A single scheme belongs to the client. Of several schemes, each belongs to the address at the
+    same position.
     """
     nodes, protocols = _from_the_end(addresses), _from_the_end(schemes)
     if len(protocols) == 1:
@@ -171,7 +172,7 @@ def parse_x_forwarded(addresses: Sequence[str], schemes: Sequence[str]) -> Itera
 
 
 def _from_the_end(values: Sequence[str]) -> list[str]:
-    """Return the elements of a list that may stand in several fields, the last one first."""
+    """Return the elements of a list in reverse order. The list may span several fields."""
     return ",".join(values).rsplit(",", HOPS_MAX)[-1 : -HOPS_MAX - 1 : -1] if values else []
 
 
@@ -191,6 +192,6 @@ def _parse_scheme(text: str) -> str | None:
 
 
 def _unmapped(address: Address) -> Address:
-    """Return the IPv4 address of a client that came to an IPv6 socket."""
+    """Return the IPv4 address of a client that connected to an IPv6 socket."""
     mapped = address.ipv4_mapped if isinstance(address, IPv6Address) else None
     return mapped or address

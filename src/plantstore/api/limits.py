@@ -1,4 +1,4 @@
-"""What clients may ask of the service."""
+"""Limits on request bodies and on quoted text."""
 
 import re
 from typing import Final
@@ -7,27 +7,27 @@ from falcon.asgi import Request
 
 from plantstore.errors import ErrorCode, RequestError
 
-# Media types and charsets in any case; a charset may be quoted (RFC 9110 §8.3.1), and a
-# parameter may be empty (§5.6.6). `utf8` is no registered name, but it is what some clients send.
+# Media types and charsets are case-insensitive. A charset may be quoted (RFC 9110 §8.3.1), and a
+# parameter may be empty (§5.6.6). `utf8` is not a registered name, but some clients send it.
 _JSON_MEDIA_TYPE: Final = re.compile(
     r'application/json[ \t]*(?:;[ \t]*(?:charset=(?:utf-?8|"utf-?8")[ \t]*)?)*',
     re.IGNORECASE | re.ASCII,
 )
 
-# As much of a refused header or parameter as an error message quotes.
+# Maximum length of a refused header or parameter in an error message.
 _QUOTED_CHARACTERS_MAX: Final = 40
 
 
 def shorten(text: str) -> str:
-    """Return as much of a text that was sent as an error message quotes."""
+    """Return a client's text, cut to the length that error messages quote."""
     return text if len(text) <= _QUOTED_CHARACTERS_MAX else f"{text[:_QUOTED_CHARACTERS_MAX]}..."
 
 
 async def read_json_body(req: Request, body_bytes_max: int) -> bytes:
-    """Read the body of a request that must be JSON, as far as the bound goes.
+    """Read the body of a request, which must be JSON, up to a limit.
 
-    A body that is announced as too large is not read at all; a chunked one is
-    counted as it arrives.
+    A body whose Content-Length is too large is not read at all. A chunked body is counted as
+    it arrives.
 
     Raises:
         RequestError: UNSUPPORTED_MEDIA_TYPE or BODY_TOO_LARGE.

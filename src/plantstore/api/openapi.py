@@ -1,4 +1,4 @@
-"""The interface document: written by hand, as the contract, and held to by the tests."""
+"""Serves the OpenAPI document. It is written by hand, and tests compare the service with it."""
 
 from importlib import resources
 
@@ -19,7 +19,7 @@ class Document:
         self._document = StaticContent(read_document())
 
     async def on_get(self, req: Request, resp: Response) -> None:
-        """Answer the interface document. No token is needed."""
+        """Respond with the document. No token is needed."""
         self._document.answer(req, resp)
 
     on_head = on_get

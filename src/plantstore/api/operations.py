@@ -18,13 +18,14 @@ from plantstore.observe import Observer, ReadinessChanged, ServerChanged
 from plantstore.store import PlantStore
 from plantstore.writer import GroupCommit
 
-# How long the result of a probe or a commit counts as current. It bounds the cost of probes,
-# however many clients ask.
+# How long the result of a probe or a commit counts as current. This limits the cost of probes,
+# no matter how many requests there are.
 LOOK_SECONDS: Final = 1.0
 
 _OK: Final = b'{"status":"ok"}'
 
-# Functions that render the metrics, by media type, the default one first. They run on a thread.
+# Functions that render the metrics, by media type; the default media type is the first. They run
+# on another thread.
 Renderings: TypeAlias = Mapping[str, Callable[[], bytes]]
 
 
@@ -32,7 +33,7 @@ class Liveness:
     """`/healthz`: whether the process answers. It needs no token."""
 
     async def on_get(self, _req: Request, resp: Response) -> None:
-        """Answer 200."""
+        """Respond with 200."""
         resp.data = _OK
 
     on_head = on_get
@@ -41,7 +42,7 @@ class Liveness:
 class Readiness:
     """`/readyz`: whether a plant would be stored. It needs no token.
 
-    The answer is the result of the last commit. If there was no commit within the last
+    The response shows the result of the last commit. If there was no commit within the last
     second, the store is probed; all requests within a second share one probe. A token with
     the scope `metrics:read` gets details: the primary of the database, and the time since
     the last successful commit.
@@ -73,7 +74,7 @@ class Readiness:
         self._is_stopping = True
 
     async def on_get(self, req: Request, resp: Response) -> None:
-        """Answer 200 if a plant would be stored, or else 503 with an Error."""
+        """Respond with 200 if a plant would be stored, or else with 503 and an Error."""
         if self._is_stopping:
             raise StoreUnavailableError("The service is stopping")
         if failure := self._writer.recent_failure():
@@ -132,7 +133,7 @@ class Measurements:
         self._compressor = compressor
 
     async def on_get(self, req: Request, resp: Response) -> None:
-        """Answer with the metrics in the media type that the client prefers."""
+        """Respond with the metrics in the media type that the client prefers."""
         await self._gate.authorize(req, "metrics:read")
         resp.content_type = choose_media_type(list(self._renderings), req.accept)
         content = await asyncio.to_thread(self._renderings[resp.content_type])

@@ -1,7 +1,7 @@
-"""The page at `/` and the reference of the interface at `/docs`, for a browser.
+"""The page at `/` and the API reference at `/docs`, for browsers.
 
-Both are static files. The address of each asset contains one hash over all assets. So a browser
-may cache them for ever, and never mixes the assets of two versions.
+Both are static files. The address of each asset contains a hash of all assets. So a browser may
+cache the assets forever, and never mixes those of two versions.
 """
 
 import hashlib
@@ -30,9 +30,9 @@ _MEDIA_TYPES: Final = {
 # The files of the reference that come with the package of Swagger UI.
 _SWAGGER_UI_FILES: Final = ("swagger-ui-bundle.js", "swagger-ui.css")
 
-# Everything is loaded from this service, there are no inline scripts or styles, and the document
-# cannot be framed (https://www.w3.org/TR/CSP3/). On the page, text can never become markup
-# (https://www.w3.org/TR/trusted-types/). Swagger UI does make markup, and has data: icons.
+# A document loads everything from this service, has no inline scripts or styles, and cannot be
+# framed (https://www.w3.org/TR/CSP3/). On the page, text can never become markup
+# (https://www.w3.org/TR/trusted-types/). Swagger UI creates markup, and uses `data:` icons.
 _POLICY: Final = (
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'; "
@@ -68,7 +68,7 @@ class Assets:
         self._contents = {name: StaticContent(content) for name, content in files.items()}
 
     async def on_get(self, req: Request, resp: Response, digest: str, name: str) -> None:
-        """Answer a file. No token is needed.
+        """Respond with a file. No token is needed.
 
         Raises:
             RequestError: NOT_FOUND.
@@ -102,7 +102,7 @@ class Page:
         self._fields = _SECURITY_FIELDS | {"Content-Security-Policy": policy}
 
     async def on_get(self, req: Request, resp: Response) -> None:
-        """Answer the document, or 304 if the client has it. No token is needed."""
+        """Respond with the document, or 304 if the client has it. No token is needed."""
         resp.content_type = _MEDIA_TYPES["html"]
         resp.set_headers(self._fields)
         resp.cache_control = ["no-cache"]
@@ -117,11 +117,11 @@ class Page:
 
 
 class Redirect:
-    """Another address of a document.
+    """Redirects to the address of a document.
 
     Args:
-        location: where the document is, relative to this address, so that it holds under
-            whatever prefix a proxy gives the service.
+        location: the address of the document, relative to this one. So it also works if a
+            proxy adds a prefix to the paths of the service.
 
     """
 
@@ -129,7 +129,7 @@ class Redirect:
         self._location = location
 
     async def on_get(self, _req: Request, resp: Response) -> None:
-        """Answer where the document is. No token is needed."""
+        """Respond with the address of the document. No token is needed."""
         resp.status = HTTPStatus.PERMANENT_REDIRECT
         resp.set_header("Location", self._location)
         resp.content_type = _MEDIA_TYPES["html"]

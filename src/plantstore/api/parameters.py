@@ -1,4 +1,4 @@
-"""What a path and a query may say."""
+"""Parses the parameters of paths and queries."""
 
 from collections import Counter
 from typing import Final
@@ -16,20 +16,20 @@ INT32_MAX: Final = 2**31 - 1
 
 LIMIT_DEFAULT: Final = 100
 
-# A limit above it is served as it.
+# A larger limit is treated as this one.
 LIMIT_MAX: Final = 1000
 
 LISTING_PARAMETERS: Final = frozenset({"limit", "after", "tag"})
 
-# What stands for bytes that are not UTF-8, if a client does not send it itself.
+# U+FFFD, percent-encoded. Decoding replaces invalid UTF-8 by U+FFFD; a client may also send it.
 _REPLACEMENT: Final = "%EF%BF%BD"
 
-# More of them than that are not even read.
+# A query with more parameters is refused before it is parsed.
 _PARAMETERS_MAX: Final = 10
 
 
 def parse_id(text: str, what: str = "id") -> int:
-    """Read an id that stands in a path or a query; `what` is its name there.
+    """Parse an id from a path or a query; `what` is its name in messages.
 
     Raises:
         RequestError: INVALID_PARAMETER.
@@ -43,7 +43,7 @@ def parse_id(text: str, what: str = "id") -> int:
 
 
 def parse_listing(parameters: dict[str, str]) -> Listing:
-    """Read the parameters of a listing.
+    """Parse the parameters of a listing.
 
     Raises:
         RequestError: INVALID_PARAMETER, for a value that is out of bounds.
@@ -58,10 +58,10 @@ def parse_listing(parameters: dict[str, str]) -> Listing:
 
 
 def read_query(req: Request, known: frozenset[str]) -> dict[str, str]:
-    """Return the parameters of a query, of which each may be there once.
+    """Return the parameters of a query. Each may be given once.
 
-    A parameter that nobody knows is refused: a filter with a slip in its name
-    would otherwise return everything.
+    An unknown parameter is refused: otherwise a filter with a misspelled name would return
+    everything.
 
     Raises:
         RequestError: INVALID_PARAMETER.
@@ -85,10 +85,10 @@ def read_query(req: Request, known: frozenset[str]) -> dict[str, str]:
 
 
 def _decode(text: str) -> str:
-    """Decode a name or a value; Falcon's way is a hundred times as fast as the standard library's.
+    """Decode a name or a value; Falcon is a hundred times as fast as the standard library.
 
     Raises:
-        RequestError: INVALID_PARAMETER, for what is not UTF-8.
+        RequestError: INVALID_PARAMETER, if it is not UTF-8.
 
     """
     decoded = uri.decode(text)
@@ -98,9 +98,9 @@ def _decode(text: str) -> str:
 
 
 def next_page(parameters: dict[str, str], last_id: int) -> str:
-    """Return the Link field to the page after the one that ends in this id (RFC 8288).
+    """Return the Link field to the page after the one that ends with this id (RFC 8288).
 
-    The reference has no path, so it holds under whatever prefix a proxy gives the service.
+    The link has no path, so it also works if a proxy adds a prefix to the paths of the service.
     """
     query = urlencode(parameters | {"after": str(last_id)}, quote_via=quote)
     return f'<?{query}>; rel="next"'

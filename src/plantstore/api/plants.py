@@ -51,7 +51,7 @@ class Plants:
         self._body_bytes_max = body_bytes_max
 
     async def on_post(self, req: Request, resp: Response) -> None:
-        """Store a plant: 200 once it is on disk, and 200 again for the same record."""
+        """Store a plant: 200 once it is on disk, and again 200 for the same plant."""
         await self._gate.authorize(req, "plants:create")
         read_query(req, _NO_PARAMETERS)
         plant = parse_new_plant(await read_json_body(req, self._body_bytes_max))
@@ -82,7 +82,7 @@ class Plants:
     on_head_one = on_get_one
 
     async def on_put_one(self, req: Request, resp: Response, id: str) -> None:
-        """Replace the plant with this id: 200 once that is on disk. It creates nothing."""
+        """Replace the plant with this id: 200 once it is on disk. No plant is created."""
         await self._gate.authorize(req, "plants:update")
         id_ = _read_id(req, id)
         plant = parse_plant(await read_json_body(req, self._body_bytes_max))
@@ -91,7 +91,7 @@ class Plants:
         resp.data = render_plant(plant)
 
     async def on_delete_one(self, req: Request, resp: Response, id: str) -> None:
-        """Delete the plant with this id: 204 once that is on disk."""
+        """Delete the plant with this id: 204 once the deletion is on disk."""
         await self._gate.authorize(req, "plants:delete")
         id_ = _read_id(req, id)
         # A body has no meaning here. But until it has arrived, the request may still be refused.

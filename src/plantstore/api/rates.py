@@ -18,7 +18,7 @@ class RateLimit(Protocol):
         """Count a use of the token with this name.
 
         Raises:
-            RateExceededError: it was used too often lately.
+            RateExceededError: the token was used too often.
 
         """
         ...

@@ -1,4 +1,4 @@
-"""How the command line reports wrong usage: which command it was, so which help page to read."""
+"""Adds to each usage error the command that prints the right help page."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ from plantstore.errors import UsageError
 
 
 class Commands(TyperGroup):
-    """A group of commands. It notes on each usage error which command raised it."""
+    """A group of commands. It adds to each usage error a note with the command that raised it."""
 
     def invoke(self, ctx: Any) -> Any:  # noqa: ANN401 (Typer exports no types of these)
         """Run the command that the context names."""

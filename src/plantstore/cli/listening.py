@@ -7,7 +7,7 @@ from typing import Final
 
 from plantstore.errors import OperationError, UsageError
 
-# Another process uses the port, or only a privileged process may.
+# Another process uses the port, or only a privileged process may use it.
 _PORT_ERRORS: Final = (errno.EADDRINUSE, errno.EACCES)
 
 
@@ -15,7 +15,7 @@ def listen(host: str, port: int) -> socket.socket:
     """Listen on an address; port 0 chooses a free port.
 
     Raises:
-        UsageError: the host cannot be a name.
+        UsageError: the host is not a valid name.
         OperationError: the host is unknown, or the port is in use.
 
     """

@@ -17,14 +17,14 @@ from plantstore.store import Condition
 
 
 def backup(
-    file: Annotated[Path, typer.Argument(help="The file for the copy, a database itself.")],
+    file: Annotated[Path, typer.Argument(help="The file of the copy. It is a database, too.")],
     *,
     force: Annotated[bool, typer.Option("--force", help="Overwrite an existing file.")] = False,
     database: Database = DATABASE_DEFAULT,
 ) -> None:
     """Copy the database to a file, and check the copy.
 
-    The copy is a consistent snapshot, also while a service uses the database.
+    The copy is a consistent snapshot, even while a service uses the database.
     """
     for log in (Path(f"{file.resolve()}{suffix}") for suffix in ("-wal", "-journal")):
         if log.exists():  # SQLite would apply it to the copy

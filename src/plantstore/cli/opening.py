@@ -1,4 +1,4 @@
-"""How commands open a store."""
+"""Opens a store for a command."""
 
 import contextlib
 from collections.abc import Iterator

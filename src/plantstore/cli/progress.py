@@ -7,7 +7,7 @@ from typing import Protocol
 
 
 class Report(Protocol):
-    """Takes how much is done, the total (None if it is unknown), and the number of plants."""
+    """Takes the amount done, the total amount (None if unknown), and the number of plants."""
 
     def __call__(self, done: int, total: int | None, plants: int | None = None) -> None:
         """Update the progress bar."""

@@ -23,7 +23,7 @@ class Rejects:
     Args:
         path: the file, or None. It is created at once, and emptied by `clear`.
         source: the file that is imported; it must not be overwritten.
-        database: the URL of the store; nor must its files be written.
+        database: the URL of the store; its files must not be overwritten either.
 
     Raises:
         UsageError: `path` is one of these files.

@@ -35,14 +35,15 @@ from plantstore.settings import Settings, terminal_takes_colors
 from plantstore.storage import display_url, open_store
 from plantstore.storage.migrate import SchemaPolicy
 from plantstore.store import Store
-from plantstore.telemetry.logs import configure_logs, log_answers, log_events
+from plantstore.telemetry.log_output import configure_logs
+from plantstore.telemetry.logs import log_answers, log_events
 from plantstore.telemetry.metrics import Metrics
 from plantstore.telemetry.outbox import Outbox
 from plantstore.tokens import SCOPES
 
 
 def run(settings: Settings) -> None:
-    """Serve until a signal."""
+    """Serve until a signal stops the process."""
     # Uvicorn shuts down on a signal, and then raises it again for us.
     signal.signal(signal.SIGTERM, _exit)
     signal.signal(signal.SIGINT, _exit)
@@ -117,7 +118,7 @@ def _build_app(settings: Settings, store: Store, telemetry: _Telemetry) -> ASGIA
 
 
 def uvicorn_config(app_factory: Callable[[], ASGIApp], settings: Settings) -> uvicorn.Config:
-    """Return how uvicorn runs an application with these settings."""
+    """Return uvicorn's configuration for these settings."""
     return server_config(
         app_factory,
         workers=settings.workers,
@@ -141,7 +142,7 @@ def _exit(_signal: int, _frame: object) -> NoReturn:
 
 
 def _check_edge(settings: Settings) -> None:
-    """Raise UsageError if an origin or a proxy is none, before anything is opened."""
+    """Raise UsageError if an origin or a proxy is malformed, before anything is opened."""
     for origin in settings.allow_origin or ():
         parse_origin(origin)
     for network in settings.trusted_proxy or ():
@@ -174,11 +175,12 @@ def _introduce(store: Store, settings: Settings, listener: socket.socket, log: O
     database = display_url(settings.database)
     if address.is_loopback and not store.list_tokens():
         greeting = _GREETING + _INVITATION if settings.page else _GREETING
-        # It fails if another process has created it meanwhile, or if stdout is closed.
+        # This fails if another process has created the token in the meantime, or if stdout is
+        # closed.
         with contextlib.suppress(OperationError):
             show_new_token(store, "first", SCOPES, text=greeting.replace("{url}", url))
     if not store.list_tokens():
-        # The URL of a PostgreSQL is shown without its password, so it cannot be copied.
+        # The URL of a PostgreSQL database is shown without its password, so it cannot be copied.
         option = f" --database {database}" if database.startswith("sqlite") else ""
         log.write(_WARNING.format(option=option))
     log.write(f"Serving {database} on {url}\n")

@@ -48,7 +48,7 @@ def show_new_token(
         OperationError: the name is taken, or stdout cannot be written. No token is created.
 
     """
-    # Without Python's buffer, which would write again at exit what it could not write now.
+    # Bypass Python's buffer: after a failure, it would try to write the secret again at exit.
     stdout = standard_stream(sys.stdout).fileno()
     secret = mint()
     record = TokenRecord(name, digest(secret), frozenset(scopes), int(time.time()), expires_at)
@@ -67,7 +67,7 @@ def show_new_token(
 
 @tokens.command()
 def create(
-    name: Annotated[str, typer.Argument(help="Its name. A name cannot be used again.")],
+    name: Annotated[str, typer.Argument(help="The token's name. It cannot be used again.")],
     scope: Annotated[
         list[str] | None,
         typer.Option(

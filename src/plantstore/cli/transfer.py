@@ -89,7 +89,7 @@ def import_plants(
 ) -> None:
     """Store the plants of a file.
 
-    A row that is not valid is rejected, and the import goes on; the exit status is then 1.
+    A row that is not valid is rejected, and the import continues; the exit status is then 1.
     """
     form = _format_of(file, file_format)
     policy = SchemaPolicy.of(migrate=migrate)
@@ -133,7 +133,7 @@ def export(
 ) -> None:
     """Write all plants to a file, in order of id.
 
-    The file is a consistent snapshot, also while a service uses the database.
+    The file is a consistent snapshot, even while a service uses the database.
     """
     to_stdout = file in (None, _STANDARD_STREAM)
     form = _format_of(Path("plants.jsonl") if file is None else file, file_format)
@@ -210,7 +210,7 @@ def batches(
 ) -> Iterator[tuple[list[Row], list[NewPlant]]]:
     """Yield the rows and the plants of one transaction after the other.
 
-    A batch that has one of the two sizes, or more, is complete.
+    A batch is complete when it reaches one of the two sizes.
     """
     batch: list[Row] = []
     plants: list[NewPlant] = []

@@ -1,6 +1,6 @@
-"""One process of the service, wired from its settings and its store.
+"""Wires one process of the service from its settings and its store.
 
-`serve` runs it. The tests and the benchmarks run it too, with a clock or a writer of their own.
+`serve` runs it. The tests and the benchmarks run it too, with another clock or writer.
 """
 
 import time
@@ -26,7 +26,7 @@ from plantstore.writer import GroupCommit
 
 @dataclass(frozen=True, slots=True)
 class Wired:
-    """The application of one process, and what it stands on."""
+    """The application of one process, and its parts."""
 
     app: ASGIApp
     writer: GroupCommit
@@ -52,14 +52,14 @@ def wire(
 
     Args:
         settings: of the service.
-        store: which the application closes when the server stops.
-        observe: is told what happens.
-        metrics: render what was counted.
+        store: the application closes it when the server stops.
+        observe: gets the events.
+        metrics: the functions that render the metrics.
         server: returns the last server of the database that the store found.
-        clock: the time in seconds since 1970, against which tokens expire.
-        monotonic: a clock in seconds that is never set back.
-        make_writer: makes the writer, from what GroupCommit is made of.
-        make_reader: makes the reader, likewise.
+        clock: returns seconds since 1970; tokens expire by it.
+        monotonic: a clock in seconds that never goes back.
+        make_writer: makes the writer, with the arguments of GroupCommit.
+        make_reader: makes the reader, with the arguments of GroupRead.
 
     """
     writer = make_writer(
@@ -102,10 +102,10 @@ def wire(
 
 
 def rate_limit(settings: Settings) -> RateLimit:
-    """Return what limits the uses of each token.
+    """Return the rate limit for the uses of each token.
 
     Raises:
-        UsageError: the setting is no rate.
+        UsageError: the setting is not a rate.
 
     """
     return Unlimited() if settings.rate_per_token is None else RatePerToken(settings.rate_per_token)

@@ -1,6 +1,6 @@
 """Files of plants: CSV and JSON lines, in UTF-8.
 
-Rows are validated like requests. An export can be imported again without any change; the
+Rows are validated like requests. Importing an export restores exactly the same plants. The
 export fails if a plant cannot be written in the format.
 """
 
@@ -15,12 +15,12 @@ from plantstore.plants import NewPlant
 
 
 class Format(NamedTuple):
-    """How plants are read from a file and written to one.
+    """A file format for plants.
 
-    `read` yields the rows of a file. It takes the file, which it leaves open, the maximum
-    size of a row in bytes or characters, and a function that it calls with each warning.
-    Close the generator if you do not read it to its end. `head` is the beginning of a file;
-    `render` returns plants as rows.
+    `read` yields the rows of a file. Its arguments are the file, which it leaves open, the
+    maximum size of a row in bytes or characters, and a function that it calls with each
+    warning. Close the generator if you do not read it to its end. `head` is the beginning of
+    a file; `render` returns plants as rows.
     """
 
     read: Callable[[BinaryIO, int, Callable[[str], None]], Generator[Row, None, None]]

@@ -1,7 +1,7 @@
 """Plants as CSV (RFC 4180) with a header. An empty cell means no tag.
 
 The page of the service reads CSV by the same rules, in `web/page/csv.js`;
-tests/support/csv_cases.json has the cases that hold for both.
+tests/support/csv_cases.json has the test cases for both.
 """
 
 import contextlib
@@ -15,7 +15,7 @@ from plantstore.errors import ErrorCode, OperationError, RequestError
 from plantstore.formats.rows import Row
 from plantstore.plants import NewPlant, make_new_plant
 
-# A file uses the first of these under which its header names the columns.
+# The possible separators. A file uses the first one with which its header names the columns.
 SEPARATORS: Final = (",", ";", "\t")
 
 COLUMNS: Final = ("id", "name", "tag")
@@ -29,7 +29,7 @@ _QUOTED_CHARACTERS_MAX: Final = 100
 
 
 class _Columns(NamedTuple):
-    """Where the cells of a plant are in a row, and which columns hold nothing of it."""
+    """The number of cells in a row, the positions of the plant's cells, and the other columns."""
 
     number: int
     id: int
@@ -44,8 +44,8 @@ def read_csv(
     """Read the header of a file, and return a generator of its rows. Blank lines are skipped.
 
     The header must name `id` and `name`, and may name `tag`, in any order and any case. Other
-    columns are ignored with a warning. Where a row is not CSV or too large, its first line
-    is an error, and the next line is read as a new row: an open quote costs only its own row.
+    columns are ignored with a warning. If a row is not CSV or is too large, its first line is
+    an error, and the next line is read as a new row. So an open quote affects only its own row.
 
     Raises:
         OperationError: the header is missing, or does not name the columns.
@@ -63,7 +63,7 @@ def render_csv(plants: Sequence[NewPlant]) -> bytes:
     """Return plants as rows.
 
     Raises:
-        OperationError: a plant has an empty tag, which CSV cannot tell from no tag.
+        OperationError: a plant has an empty tag. In CSV, this would mean no tag.
 
     """
     for plant in plants:
@@ -166,7 +166,7 @@ class _RowTooLargeError(csv.Error):
 
 
 class _Lines:
-    """The lines of a CSV file. It bounds the size of a row, which `csv.reader` does not."""
+    """The lines of a CSV file. It limits the size of a row, which `csv.reader` does not."""
 
     def __init__(self, file: BinaryIO, row_characters_max: int) -> None:
         # Bytes that are not UTF-8 become surrogates, so that only their row is an error.

@@ -7,7 +7,7 @@ from plantstore.plants import NewPlant
 
 
 class Row(msgspec.Struct, frozen=True):
-    """A row of a file: the line that it begins on, from 1, what it holds, and its text.
+    """A row of a file: the number of its first line, from 1, its content, and its text.
 
     `content` is the plant of the row, or the error if the row is not a valid plant. `raw` is
     the row exactly as it is in the file, with its line end; a row that is too large is cut.

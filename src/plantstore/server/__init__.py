@@ -1,1 +1,1 @@
-"""What stands between sockets and ASGI: HTTP/1.1 within bounds, and the processes that serve."""
+"""The HTTP/1.1 server between sockets and ASGI: protocol, limits and processes."""

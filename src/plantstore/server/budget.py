@@ -1,34 +1,35 @@
-"""What all connections of a process may hold of its memory together."""
+"""Memory limits for all connections of a process together."""
 
 from collections.abc import Collection
 from typing import Protocol
 
 
 class Reader(Protocol):
-    """A connection whose client has not taken an answer yet."""
+    """A connection with a response that its client has not read yet."""
 
     def unsent_bytes(self) -> int:
-        """Return how many bytes of answers it holds."""
+        """Return how many bytes of responses it holds."""
         ...
 
     def abort(self) -> None:
-        """Close the connection and drop what it holds."""
+        """Close the connection and discard its responses."""
         ...
 
 
 class Budget:
-    """Bounds for the bytes of requests that arrive, and of answers that are not taken.
+    """Limits the memory for unanswered requests and for unread responses.
 
-    It belongs to one event loop. Each connection adds to `incoming_bytes` what it holds of
-    requests without an answer, and subtracts it again.
+    It belongs to one event loop. Each connection adds the bytes of its unanswered requests
+    to `incoming_bytes`, and subtracts them when they are answered.
 
     Args:
-        incoming_bytes_max: bytes of requests without an answer, over all connections. While
-            they are exceeded, a connection may hold its equal share and no more, so that
-            small requests are served beside large ones. In all it is twice the bound at most.
-        unsent_bytes_max: bytes of answers that are not taken. While they are exceeded, the
-            connection that has waited for the longest time is closed.
-        unsent_answers_max: connections with such answers, likewise.
+        incoming_bytes_max: bytes of unanswered requests, over all connections. While it is
+            exceeded, each connection may hold at most an equal share, so that small requests
+            are still served beside large ones. The total is at most twice this limit.
+        unsent_bytes_max: bytes of unread responses. While it is exceeded, the connection
+            that has waited for the longest time is closed.
+        unsent_answers_max: number of connections with unread responses. While it is
+            exceeded, the same is done.
 
     """
 
@@ -39,15 +40,15 @@ class Budget:
         self._unsent_bytes_max = unsent_bytes_max
         self._unsent_answers_max = unsent_answers_max
         self.incoming_bytes = 0
-        # In the order in which they began to wait.
+        # The connection that has waited for the longest time is the first.
         self._readers: dict[Reader, None] = {}
 
     def allows(self, held_bytes: int, connections: Collection[object]) -> bool:
-        """Tell whether one of these connections may hold so much while the bound is exceeded."""
+        """Return whether one of the connections may hold so many bytes above the limit."""
         return held_bytes * len(connections) <= self.incoming_bytes_max
 
     def begin_unsent(self, reader: Reader) -> None:
-        """Add a connection whose client has to take its answer; close the slowest if need be."""
+        """Add a connection with an unread response; close the slowest if a limit is exceeded."""
         self._readers[reader] = None
         excess = sum(each.unsent_bytes() for each in self._readers) - self._unsent_bytes_max
         while len(self._readers) > self._unsent_answers_max or (
@@ -59,5 +60,5 @@ class Budget:
             slowest.abort()
 
     def end_unsent(self, reader: Reader) -> None:
-        """Remove a connection whose client took its answer, or is gone."""
+        """Remove a connection whose response was read, or which was closed."""
         self._readers.pop(reader, None)

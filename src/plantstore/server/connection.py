@@ -1,4 +1,4 @@
-"""What one connection may take of the service: its time and its memory."""
+"""The time and memory limits of one connection."""
 
 import asyncio
 from typing import Any, Final
@@ -12,10 +12,10 @@ _STOP_PART: Final = 0.9
 
 
 class BoundedConnection(HttpProtocol):
-    """HTTP within bounds.
+    """An HTTP connection with limits.
 
-    One timer watches over each connection, however many requests it brings. What is due
-    when it fires is for `plantstore.server.deadlines` to say.
+    Each connection has one timer for all of its requests. When the timer fires,
+    `plantstore.server.deadlines` decides what is done.
     """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:  # noqa: ANN401 (uvicorn's)
@@ -25,11 +25,11 @@ class BoundedConnection(HttpProtocol):
         self._deadlines: Deadlines
         self._timer: asyncio.TimerHandle | None = None
         self._stop: asyncio.TimerHandle | None = None
-        # Bytes of requests without an answer.
+        # Bytes of unanswered requests.
         self._incoming_bytes = 0
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Take a connection, unless there are too many."""
+        """Accept a connection, unless too many are open."""
         super().connection_made(transport)
         bounds = self._bounds
         self._deadlines = Deadlines(
@@ -43,7 +43,7 @@ class BoundedConnection(HttpProtocol):
             self.refuse(RequestError(ErrorCode.TOO_MANY_CONNECTIONS, message))
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Forget the connection."""
+        """Cancel the timers, and release the memory."""
         for timer in (self._timer, self._stop):
             if timer is not None:
                 timer.cancel()
@@ -52,14 +52,14 @@ class BoundedConnection(HttpProtocol):
         self._hold_incoming(0)
 
     def data_received(self, data: bytes) -> None:
-        """Parse what arrived, unless too much of it is held."""
+        """Parse the data, unless too many bytes are held."""
         budget = self._budget
         self._incoming_bytes += len(data)
         budget.incoming_bytes += len(data)
         if budget.incoming_bytes > budget.incoming_bytes_max and not budget.allows(
             self._incoming_bytes, self.connections
         ):
-            message = "Too many bytes of requests are held; nothing was done"
+            message = "The requests in progress use too much memory; nothing was done"
             self.refuse(RequestError(ErrorCode.OVERLOADED, message))
             return
         super().data_received(data)
@@ -77,7 +77,7 @@ class BoundedConnection(HttpProtocol):
             self.refuse(self._head_too_large())
 
     def on_message_begin(self) -> None:
-        """Begin a request."""
+        """Begin a request, and set its deadline."""
         super().on_message_begin()
         self._deadlines.begin_request()
 
@@ -93,31 +93,31 @@ class BoundedConnection(HttpProtocol):
         self._deadlines.end_request()
 
     def on_response_complete(self) -> None:
-        """Wait for the next request; what still comes of this one is dropped."""
+        """Wait for the next request. The rest of this one is discarded when it arrives."""
         super().on_response_complete()
         self._deadlines.end_answer()
         self._hold_incoming(len(self._unparsed))
 
     def pause_writing(self) -> None:
-        """Wait until the client took some of its answer."""
+        """Pause writing until the client has read its response."""
         super().pause_writing()
         self._budget.begin_unsent(self)
 
     def resume_writing(self) -> None:
-        """Go on when it has."""
+        """Resume writing."""
         self._budget.end_unsent(self)
         super().resume_writing()
 
     def unsent_bytes(self) -> int:
-        """Return how many bytes of answers the client has not taken."""
+        """Return how many bytes of responses the client has not read."""
         return self.transport.get_write_buffer_size()
 
     def abort(self) -> None:
-        """Close the connection at once; what was not taken of an answer is dropped."""
+        """Close the connection at once, and discard its unread responses."""
         self.transport.abort()
 
     def shutdown(self) -> None:
-        """Close when what was asked is answered; drop a slow reader before the timeout."""
+        """Close when all requests are answered; drop a slow reader before the timeout."""
         super().shutdown()
         patience = self.config.timeout_graceful_shutdown or 0
         self._stop = self.loop.call_later(_STOP_PART * patience, self._abort_slow_reader)
@@ -134,7 +134,7 @@ class BoundedConnection(HttpProtocol):
         )
         if due is Due.REFUSE:
             seconds = self._bounds.request_seconds
-            message = f"The request did not arrive whole within {seconds:g} seconds"
+            message = f"The request did not arrive completely within {seconds:g} seconds"
             self.refuse(RequestError(ErrorCode.REQUEST_TIMEOUT, message))
         elif due is Due.CLOSE:
             self.transport.close()

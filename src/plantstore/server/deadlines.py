@@ -1,22 +1,22 @@
-"""When the client of a connection is late, and what is done then. Pure: no I/O, no timers.
+"""The deadlines for the client of a connection. Pure: no I/O, no timers.
 
 Theory of operation
 -------------------
-A connection tells what happens: a request begins, it is whole, its answer is complete. Each
-event sets one deadline and what is due at it:
+A connection reports three events: a request begins, a request is complete, and a response is
+complete. Each event sets one deadline, and the action at this deadline:
 
     connected                      CLOSE    after request_seconds
-    a request begins               REFUSE   after request_seconds
-    it is whole, and unanswered    nothing: the service has to answer
-    it is answered, and not whole  CLOSE    after request_seconds: the rest is dropped
-    it is answered, and whole      CLOSE    after idle_seconds
+    the request has begun          REFUSE   after request_seconds
+    complete, but not answered     none: the service has to respond
+    answered, but not complete     CLOSE    after request_seconds: the rest is discarded
+    answered and complete          CLOSE    after idle_seconds
 
-The connection calls `check` at the time `next_check`, and does what it returns. So a
-connection needs one timer, and a request sets none. `next_check` is never further away than the
-shortest timeout, so no deadline that an event sets meanwhile is missed.
+The connection calls `check` at the time `next_check`, and performs the action that it returns.
+So a connection needs one timer, and a request sets none. `next_check` is at most the shortest
+timeout away, so `check` misses no deadline that an event sets in the meantime.
 
-While the client has an answer to take, the deadline does not count. Then it must take
-`TAKEN_BYTES_MIN` in each `request_seconds`, or what is left.
+While the client has a response to read, the deadline does not count. Instead, the client must
+read `TAKEN_BYTES_MIN` in each `request_seconds`, or everything that is left.
 """
 
 import math
@@ -24,7 +24,7 @@ from collections.abc import Callable
 from enum import Enum
 from typing import Final
 
-# Minimum number of bytes of an answer that a client must take per `request_seconds`.
+# Minimum number of bytes of a response that a client must read per `request_seconds`.
 TAKEN_BYTES_MIN: Final = 64 * 1024
 
 # Grace period after a deadline: data may be waiting in the socket if the loop was blocked.
@@ -32,12 +32,12 @@ GRACE_SECONDS: Final = 0.1
 
 
 class Due(Enum):
-    """What is to be done with a connection now."""
+    """The action that is due on a connection."""
 
     NOTHING = "nothing"
-    REFUSE = "refuse"  # answer that the request did not arrive in time, and close
-    CLOSE = "close"  # close, without an answer
-    ABORT = "abort"  # close, and drop what the client did not take
+    REFUSE = "refuse"  # respond that the request did not arrive in time, and close
+    CLOSE = "close"  # close without a response
+    ABORT = "abort"  # close, and discard unread responses
 
 
 # An attribute of an Enum class is looked up slowly before Python 3.12.
@@ -46,15 +46,15 @@ _CLOSE: Final = Due.CLOSE
 
 
 class Deadlines:
-    """The deadlines of one connection, from the moment in which it is made.
+    """The deadlines of one connection, from the moment at which it is opened.
 
     Args:
         request_seconds: see `plantstore.server.interface.Bounds`.
-        idle_seconds: the same.
-        clock: a time in seconds that is never set back.
+        idle_seconds: see there, too.
+        clock: a clock in seconds that never goes back.
 
     Attributes:
-        next_check: when `check` is to be called next, by that clock.
+        next_check: the time of the next call of `check`, by the clock.
 
     """
 
@@ -87,24 +87,24 @@ class Deadlines:
         # The deadline that has passed, while its grace period runs.
         self._in_grace = math.nan
         self._answers = 0
-        # Since when the client has an answer to take, or the last time that it had taken enough
-        # of one; the number of answers before it, and the bytes that were left.
+        # The state at the beginning of the current interval, in which the client must read enough:
+        # the time, the number of complete responses, and the number of unread bytes.
         self._taken: tuple[float, int, int] | None = None
         self.next_check = now + self._interval
 
     def begin_request(self) -> None:
-        """Note the first byte of a request."""
+        """Record the first byte of a request."""
         self._is_arriving = self._is_answering = True
         self._due = _REFUSE
         self._deadline = self._clock() + self._request_seconds
 
     def end_request(self) -> None:
-        """Note the last byte of a request."""
+        """Record the last byte of a request."""
         self._is_arriving = False
         self._deadline = math.inf if self._is_answering else self._clock() + self._idle_seconds
 
     def end_answer(self) -> None:
-        """Note that an answer is complete, whether the client has taken it or not."""
+        """Record that a response is complete. The client may not have read it yet."""
         self._is_answering = False
         self._answers += 1
         self._due = _CLOSE
@@ -115,10 +115,11 @@ class Deadlines:
         """Return what is due now, and set `next_check`.
 
         Args:
-            unsent_bytes: of answers, which the client has not taken.
-            is_closing: whether the connection is being closed, which is over when the client
-                has taken all. Over TLS, the client has to close it, too.
-            may_send: whether the client can send: it is read from, and needs no permission.
+            unsent_bytes: bytes of responses that the client has not read.
+            is_closing: whether the connection is being closed. This ends when the client has
+                read everything. Over TLS, the client must also close the connection.
+            may_send: whether the client can send: the service reads from the socket, and the
+                client does not wait for permission to send a body.
 
         """
         now = self._clock()
@@ -140,9 +141,9 @@ class Deadlines:
         return self._due
 
     def _check_taking(self, now: float, unsent_bytes: int) -> Due:
-        """Return ABORT if the client takes too little of an answer."""
+        """Return ABORT if the client reads too little of its response."""
         if not self._is_arriving and not self._is_answering:
-            self._deadline = now + self._idle_seconds  # it is not idle yet
+            self._deadline = now + self._idle_seconds  # the idle time has not begun yet
         if self._taken is not None:
             since, answers, unsent_before = self._taken
             if now < since + self._request_seconds:

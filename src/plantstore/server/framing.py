@@ -1,11 +1,11 @@
-"""Where a request ends, and what its head must be. Pure: no I/O, no clock.
+"""Finds the end of each request, and checks its head. Pure: no I/O, no clock.
 
 Theory of operation
 -------------------
-The parser does not say where a request ends, so the bytes are cut before it sees them. A
-head ends in an empty line, and so does a chunked body (RFC 9112 §2.1, §7.1): a piece that
-goes no further than the next empty line cannot reach into the next request. A body of a
-known length is cut by its length.
+The parser does not report where a request ends. So the data is split before the parser gets
+it. A head ends with an empty line, and so does a chunked body (RFC 9112 §2.1, §7.1). A piece
+that ends at the next empty line, or before it, therefore belongs to a single request. A body
+of a known length is split by its length.
 """
 
 import re
@@ -28,10 +28,10 @@ _HOST: Final = re.compile(
     rb"(?::[0-9]*)?"
 )
 
-# Fields that say who is asked, where the request ends, and how its body is sent.
+# The fields that name the host, or determine where the request ends and how its body is sent.
 _FRAMING_FIELDS: Final = frozenset({b"host", b"content-length", b"transfer-encoding", b"expect"})
 
-# A percent sign that begins no encoded octet.
+# A percent sign that does not begin an encoded octet.
 _BARE_PERCENT: Final = re.compile(rb"%(?![0-9A-Fa-f]{2})")
 
 
@@ -55,16 +55,15 @@ class RequestLine(msgspec.Struct, frozen=True, gc=False):
 
 
 class Framing:
-    """Cuts what arrives on one connection into pieces, none of which spans two requests.
+    """Splits the data of one connection into pieces. No piece spans two requests.
 
     Attributes:
         is_in_head: whether the next piece belongs to a head.
-        is_chunked: whether it belongs to a chunked body.
+        is_chunked: whether the next piece belongs to a chunked body.
         expects_continue: whether the client sends the body of this request only after a 100
             (RFC 9110 §10.1.1).
-        head_bytes: bytes of pieces since the last part of a request was complete: of a head,
-            of trailer fields, or of what is between two chunks. Who takes a piece of a body
-            sets it to 0.
+        head_bytes: bytes so far of the current head, of the trailer fields, or of the framing
+            between two chunks. The receiver of a piece of a body sets it to 0.
 
     """
 
@@ -85,11 +84,11 @@ class Framing:
         self.head_bytes = 0
         self._request_line = b""
         self._body_left = 0
-        # The last bytes of a piece, in which an empty line may have begun.
+        # The last bytes of the previous piece, in which an empty line may have begun.
         self._line_end = b""
 
     def next_piece(self, data: bytes, start: int, limit: int) -> int:
-        """Return where the piece ends that begins at `start`; at `limit` if nothing ends before."""
+        """Return the end of the piece that begins at `start`; it is at most `limit`."""
         if self._body_left:
             end = min(limit, start + self._body_left)
             self._body_left -= end - start
@@ -102,13 +101,13 @@ class Framing:
         return end
 
     def begin_body(self, fields: Sequence[tuple[bytes, bytes]]) -> RequestLine:
-        """Check the head of a request, and go on behind it.
+        """Check the head of a request, and continue with the body.
 
         Args:
-            fields: of the head, names in lower case, and values.
+            fields: names and values of the head's fields; the names are in lower case.
 
         Returns:
-            Its first line.
+            The request line.
 
         Raises:
             RequestError: BAD_REQUEST or NOT_IMPLEMENTED, by RFC 9112.
@@ -126,7 +125,7 @@ class Framing:
                     raise bad_request("The request must have one Host field")
                 host = value
             elif name == b"content-length":
-                self._body_left = int(value)  # the parser takes one, of digits
+                self._body_left = int(value)  # the parser accepts only one, of digits
             elif name == b"expect":
                 self.expects_continue |= value.lower() == b"100-continue"
             elif coding is not None:
@@ -142,23 +141,23 @@ class Framing:
         return request_line
 
     def head_without(self, name: bytes, fields: Sequence[tuple[bytes, bytes]]) -> bytes:
-        """Return the head as it arrived, but for the fields of a name."""
+        """Return the head as it arrived, without the fields of this name."""
         lines = [b"%b: %b\r\n" % field for field in fields if field[0] != name]
         return b"".join([self._request_line, *lines, b"\r\n"])
 
     def is_between_requests(self) -> bool:
-        """Tell whether nothing of the next request has arrived."""
+        """Return whether no byte of the next request has arrived."""
         return self.is_in_head and not self.head_bytes
 
     def end_request(self) -> None:
-        """Go on with the next request."""
+        """Continue with the next request."""
         self.is_in_head = True
         self.is_chunked = False
         self.head_bytes = 0
         self._request_line = b""
 
     def _search(self, data: bytes, start: int, limit: int) -> int:
-        """Return where the next empty line ends, which may have begun in the piece before."""
+        """Return where the next empty line ends. It may have begun in the previous piece."""
         before = self._line_end
         found = (before + data[start : min(start + 3, limit)]).find(_EMPTY_LINE)
         if found >= 0:
@@ -182,15 +181,15 @@ class Framing:
 
 
 def bad_request(message: str) -> RequestError:
-    """Return the error for what is not HTTP as this service reads it."""
+    """Return the error for a request that violates HTTP."""
     return RequestError(ErrorCode.BAD_REQUEST, message)
 
 
 def decode_path(path: bytes) -> str:
-    """Decode the octets that are percent-encoded in an ASCII path (RFC 3986 §2.1), as UTF-8.
+    """Decode the percent-encoded octets of an ASCII path as UTF-8 (RFC 3986 §2.1).
 
-    What is not UTF-8 becomes U+FFFD, and a percent sign that encodes nothing stays. The standard
-    library takes a hundred times as long, so a path of 32 KiB would take milliseconds.
+    Invalid UTF-8 becomes U+FFFD, and a percent sign that encodes nothing stays. The standard
+    library takes a hundred times as long: milliseconds for a path of 32 KiB.
     """
     escaped = _BARE_PERCENT.sub(b"%25", path).replace(b"\\", b"%5C").replace(b"%", b"\\x")
     return escaped.decode("unicode_escape").encode("latin-1").decode("utf-8", "replace")
@@ -198,9 +197,9 @@ def decode_path(path: bytes) -> str:
 
 @lru_cache(maxsize=16)
 def _parse_request_line(line: bytes) -> RequestLine:
-    """Take three words with one space between them, and a target that is ASCII (RFC 9112 §3)."""
+    """Parse three words with one space between them, and an ASCII target (RFC 9112 §3)."""
     words = line.split(b" ")
-    if len(words) != 3:  # noqa: PLR2004 (the parser takes more spaces)
+    if len(words) != 3:  # noqa: PLR2004 (the parser accepts more spaces)
         raise bad_request("The request line must be three words with one space between them")
     method, target, version = words
     if version not in _VERSIONS:
@@ -211,7 +210,7 @@ def _parse_request_line(line: bytes) -> RequestLine:
         raise bad_request("Only a proxy serves CONNECT")
     if target.startswith(b"/"):
         path, _, query = target.partition(b"?")
-    else:  # an absolute form (§3.2.2), or a name that the parser takes for one
+    else:  # an absolute form (§3.2.2), or a name that the parser accepts as one
         url = httptools.parse_url(target)
         path, query = url.path or b"/", url.query or b""
     decoded = decode_path(path) if b"%" in path else path.decode()
@@ -219,12 +218,12 @@ def _parse_request_line(line: bytes) -> RequestLine:
 
 
 def _check_host(host: bytes | None, *, is_old: bool) -> None:
-    """Let a host and a port pass; HTTP/1.0 needs none (RFC 9112 §3.2)."""
+    """Check the Host field: a host and an optional port. HTTP/1.0 needs none (RFC 9112 §3.2)."""
     if host is None:
         if not is_old:
             raise bad_request("The request must have one Host field")
     elif not _is_host(host):
-        raise bad_request("The Host field must be a host, and a port if need be")
+        raise bad_request("The Host field must be a host with an optional port")
 
 
 @lru_cache(maxsize=64)
@@ -233,7 +232,7 @@ def _is_host(value: bytes) -> bool:
 
 
 def _check_transfer_coding(coding: bytes, *, is_old: bool) -> None:
-    """Let chunked pass, and nothing else (RFC 9112 §6.1)."""
+    """Accept only chunked (RFC 9112 §6.1)."""
     if is_old:
         raise bad_request("A request of HTTP/1.0 must have no Transfer-Encoding")
     if coding.lower() != b"chunked":

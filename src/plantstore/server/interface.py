@@ -1,8 +1,8 @@
-"""What the server and its application know of each other, besides ASGI.
+"""The interface between the server and its application, besides ASGI.
 
-The application leaves a `Handover` in the state that a server carries from its start to each
-connection (the `state` of ASGI's lifespan protocol). So the server gives the application's
-Error records, and imports nothing of it.
+When the server starts, the application puts a `Handover` into the `state` of ASGI's lifespan
+protocol, and the server passes it to each connection. So the server can respond with the
+application's Error records without importing the application.
 """
 
 from collections.abc import Callable, Sequence
@@ -19,8 +19,8 @@ Fields: TypeAlias = Sequence[tuple[bytes, bytes]]
 # The key of the `Handover` in the state.
 HANDOVER: Final = "plantstore.handover"
 
-# The key of the status in the scope of a request, as a plain int. Whoever answers a request
-# first sets it, and nobody sets it again.
+# The key of the status in the scope of a request, as a plain int. It is set by the first
+# response to the request, and then never changed.
 ANSWERED: Final = "plantstore.answered"
 
 
@@ -29,12 +29,12 @@ class Bounds:
     """Limits for connections.
 
     Args:
-        request_seconds: in which a request must arrive whole, a new connection must begin
-            its first one, and a client must take some of an answer.
-        idle_seconds: for which a connection may be idle between two requests.
-        head_bytes_max: of the request line and the header fields, as they arrive.
-        connections_max: that are open at a time.
-        budget: bounds what all of them hold together.
+        request_seconds: the time in which a request must arrive completely, a new connection
+            must begin its first request, and a client must read some of its response.
+        idle_seconds: how long a connection may be idle between two requests.
+        head_bytes_max: the size of the request line and the header fields, as they arrive.
+        connections_max: the number of open connections.
+        budget: limits the memory of all connections together.
 
     """
 
@@ -46,7 +46,7 @@ class Bounds:
 
 
 class ErrorAnswer(NamedTuple):
-    """The answer to a request that failed: all header fields that depend on the error."""
+    """The response to a failed request, with all header fields that depend on the error."""
 
     status: int
     headers: dict[str, str]
@@ -59,18 +59,18 @@ class ErrorAnswer(NamedTuple):
         return fields
 
 
-# Renders the answer to an error, for a request with these header fields.
+# Renders the response for an error, for a request with these header fields.
 RenderError: TypeAlias = Callable[[RequestError, Fields], ErrorAnswer]
 
 
 @dataclass(frozen=True, slots=True)
 class Handover:
-    """What the application gives the server.
+    """The objects that the application gives the server.
 
     Args:
         bounds: limits for connections.
-        render_error: renders what is answered where no request reaches the application.
-        observe: is told what is refused.
+        render_error: renders the response to a request that does not reach the application.
+        observe: is called for each refused request.
 
     """
 

@@ -1,11 +1,11 @@
-"""Accepts connections, and bounds the TLS handshakes that are under way.
+"""Accepts connections, and limits the number of TLS handshakes in progress.
 
-uvloop accepts one connection in a turn of the event loop. A turn lasts as long as one request
-of each connection, so many busy connections would delay a new one behind all that wait to be
-accepted. This accepts many in a turn.
+uvloop accepts one connection per turn of the event loop. A turn may serve one request of each
+open connection. So while many connections are busy, new ones would wait long to be accepted.
+This listener accepts many per turn.
 
-A connection in a TLS handshake costs some 100 kB and is no connection to anybody above. So
-the handshakes are counted here, before the protocol of a connection sees any of it.
+A connection in a TLS handshake takes some 100 kB, and has no protocol yet that could count it.
+So the handshakes are counted here.
 """
 
 import asyncio
@@ -17,22 +17,22 @@ from typing import Any, Final
 
 import uvloop
 
-# Connections accepted in a turn of the event loop. Each costs a tenth of a millisecond.
+# Connections accepted per turn of the event loop. Each takes a tenth of a millisecond.
 ACCEPTED_MAX: Final = 64
 
-# How long a client may take to finish the handshake, and to say goodbye.
+# How long a client may take for the TLS handshake, and for the TLS shutdown.
 HANDSHAKE_SECONDS: Final = 5.0
 
-# Handshakes that may be under way. One more ends the oldest, which a client that is alive
-# has finished long ago: a new connection is served even while all the others hang.
+# Maximum number of handshakes in progress. One more ends the oldest. A working client would
+# have finished it long before, so new connections are served even if all others hang.
 HANDSHAKES_MAX: Final = 256
 
-# How long to wait when no connection can be accepted: too many files are open, say.
+# Pause after a connection could not be accepted (because too many files are open, for example).
 _RETRY_SECONDS: Final = 0.1
 
 
 class Listener:
-    """Accepts connections, and gives each to a protocol: over TLS, once its handshake is done.
+    """Accepts connections, and gives each a protocol. With TLS, the handshake comes first.
 
     Args:
         loop: the running event loop.
@@ -65,7 +65,7 @@ class Listener:
         self._listen()
 
     def close(self) -> None:
-        """Accept no more connections, and drop those that have no protocol yet."""
+        """Accept no more connections, and close those that have no protocol yet."""
         self._loop.remove_reader(self._listener)
         if self._retry is not None:
             self._retry.cancel()
@@ -73,7 +73,7 @@ class Listener:
             task.cancel()
 
     async def wait_closed(self) -> None:
-        """Return when that is done."""
+        """Wait until `close` has taken effect."""
         await asyncio.gather(*self._begun, return_exceptions=True)
 
     def _listen(self) -> None:
@@ -104,15 +104,15 @@ class Listener:
         self._begun.pop(task, None)
 
     async def _connect(self, connection: socket.socket) -> None:
-        with contextlib.suppress(OSError):  # which those of TLS are, too
+        with contextlib.suppress(OSError):  # the base class of TLS errors, too
             await self._loop.connect_accepted_socket(self._make_protocol, connection, **self._tls)
 
 
 class Loop(uvloop.Loop):
-    """The event loop, which accepts connections by a `Listener`."""
+    """An event loop that accepts connections with a `Listener`."""
 
     async def create_server(self, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401 (asyncio's)
-        """Listen, as uvicorn asks for it."""
+        """Listen on uvicorn's socket."""
         [make_protocol] = args
         listener = kwargs["sock"]
         listener.listen(kwargs["backlog"])

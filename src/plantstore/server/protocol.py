@@ -2,10 +2,10 @@
 
 Theory of operation
 -------------------
-The parser is fed one request at a time (`plantstore.server.framing` cuts them). What a client
-sends behind it stays unparsed, and the socket is not read, until the request is answered and
-the client has taken the answer. So requests sent ahead cost their bytes and nothing more,
-and each connection has one request in a turn of the event loop.
+The parser gets one request at a time (`plantstore.server.framing` splits the data). Data behind
+this request stays unparsed, and the socket is not read, until the request is answered and the
+client has read the response. So pipelined requests cost only the memory for their bytes, and a
+turn of the event loop handles at most one request of each connection.
 """
 
 from typing import Any, Final
@@ -18,15 +18,17 @@ from plantstore.server.framing import bad_request
 from plantstore.server.interface import ANSWERED, Fields
 from plantstore.server.uvicorn_parts import UvicornProtocol
 
-# Fields in a head, and in a trailer section. Each takes some 130 bytes beside its text.
+# Maximum number of fields in a head, and in a trailer section. Each takes some 130 bytes
+# besides its text.
 FIELDS_MAX: Final = 100
 
-# How much of a chunked body is parsed in one turn of the event loop. Each chunk costs half a
-# microsecond and may be six bytes long, so this bounds a turn to a millisecond.
+# Bytes of a chunked body that are parsed in one turn of the event loop. A chunk takes half a
+# microsecond and may be only six bytes long, so the parsing takes a millisecond at most.
 CHUNKED_TURN_BYTES: Final = 8 * 1024
 
-# A request may arrive in so many small pieces. After each further one the socket is not read
-# for a while, in which the system gathers what arrives: a piece costs six microseconds here.
+# A request may arrive in this many small pieces. After each further piece, the socket is not
+# read for GATHERING_SECONDS, so that the kernel collects the data: a piece takes six
+# microseconds here.
 SMALL_PIECES_MAX: Final = 16
 SMALL_PIECE_BYTES: Final = 512
 GATHERING_SECONDS: Final = 0.001
@@ -35,13 +37,13 @@ GATHERING_SECONDS: Final = 0.001
 class HttpProtocol(UvicornProtocol):
     """uvicorn's protocol, with these differences.
 
-    - Requests are parsed one after the other, each when the one before it is answered.
-    - What is not HTTP/1.0 or 1.1 gets an Error record, and more of it is noticed, by
-      `plantstore.server.framing`.
-    - Trailer fields are dropped, not taken for header fields (RFC 9110 §6.5.1).
-    - An offer to upgrade the connection is ignored, as a server may (RFC 9110 §7.8):
-      httptools would drop the body of the request that makes it, and every Java
-      HttpClient makes it with its first.
+    - Requests are parsed one after the other, each when the previous one is answered.
+    - Data that is not HTTP/1.0 or 1.1 gets an Error record. `plantstore.server.framing`
+      finds violations that uvicorn accepts.
+    - Trailer fields are discarded. They are not treated as header fields (RFC 9110 §6.5.1).
+    - An offer to upgrade the connection is ignored, as RFC 9110 §7.8 allows. httptools
+      would discard the body of a request with such an offer, and every Java HttpClient
+      sends one with its first request.
     """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:  # noqa: ANN401 (uvicorn's)
@@ -51,12 +53,12 @@ class HttpProtocol(UvicornProtocol):
         self._is_gathering = False
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Forget what was not parsed."""
+        """Discard the unparsed data."""
         self._unparsed = b""
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        """Parse what arrived, up to the end of a request."""
+        """Parse the data up to the end of a request."""
         self._unparsed = self._unparsed + data if self._unparsed else data
         self._parse()
         if len(data) < SMALL_PIECE_BYTES and not self.framing.is_between_requests():
@@ -104,7 +106,7 @@ class HttpProtocol(UvicornProtocol):
         except httptools.HttpParserUpgrade:
             return self._begin_again_without_upgrade()
         except httptools.HttpParserError as error:
-            ours = error.__context__  # what a callback of the parser raised
+            ours = error.__context__  # the error that a callback of the parser raised
             self.refuse(
                 ours
                 if isinstance(ours, RequestError)
@@ -124,7 +126,7 @@ class HttpProtocol(UvicornProtocol):
                 flow.resume_reading()
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """Take a header field, or a trailer field."""
+        """Add a header field, or a trailer field."""
         fields = self.headers
         if len(fields) >= FIELDS_MAX:
             message = f"The head must have no more than {FIELDS_MAX} fields"
@@ -132,20 +134,20 @@ class HttpProtocol(UvicornProtocol):
         fields.append((name.lower(), value))
 
     def on_headers_complete(self) -> None:
-        """Start the request, unless it offers an upgrade and is about to begin again."""
+        """Start the request, unless it offers an upgrade and will be parsed again."""
         request_line = self.framing.begin_body(self.headers)
         if not self.parser.should_upgrade():
             self.start_request(request_line)
 
     def on_message_complete(self) -> None:
-        """End the request, unless it offers an upgrade and is about to begin again."""
+        """End the request, unless it offers an upgrade and will be parsed again."""
         if not self.parser.should_upgrade():
             self.framing.end_request()
             self._small_pieces = 0
             super().on_message_complete()
 
     def on_response_complete(self) -> None:
-        """Go on with what arrived behind the request, in the next turn of the event loop."""
+        """Parse the data behind the request, in the next turn of the event loop."""
         self.is_answered = True
         if self.transport.is_closing():
             return
@@ -155,22 +157,22 @@ class HttpProtocol(UvicornProtocol):
             self.flow.resume_reading()
 
     def resume_writing(self) -> None:
-        """Go on with what arrived before the client took its answer."""
+        """Parse the data that arrived before the client had read its response."""
         super().resume_writing()
         if self._unparsed:
             self.loop.call_soon(self._go_on)
 
     def refuse(self, error: RequestError) -> None:
-        """Answer what did not become a request, and close the connection.
+        """Respond with an error to data that is not a valid request, and close the connection.
 
-        A request that is whole gets its own answer first, and nothing is answered behind it:
-        the client would take this for the answer to that one.
+        If an earlier request still waits for its response, only that response is sent: the
+        client would take the error for the response to that request.
         """
         if self.is_answer_due():
             self.close_after_answer()
             return
         if self.is_answered and not self.framing.is_in_head:
-            self.transport.close()  # the body of a request that has its answer
+            self.transport.close()  # the data is the body of a request that is answered
             return
         self.handover.observe(RequestRefused(error.code))
         scope = self.request_scope
@@ -181,6 +183,6 @@ class HttpProtocol(UvicornProtocol):
         self.write_error(answer)
 
     def _begin_again_without_upgrade(self) -> bool:
-        """Give the head to a new parser, but for the field that offers the upgrade."""
+        """Give the head to a new parser, without the field that offers the upgrade."""
         self.restart_parser()
         return self._feed(self.framing.head_without(b"upgrade", self.headers))

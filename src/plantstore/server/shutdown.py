@@ -1,4 +1,4 @@
-"""How a process that serves stops."""
+"""The shutdown of a serving process."""
 
 import asyncio
 import multiprocessing
@@ -14,15 +14,15 @@ _STOP_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 
 
 class Shutdown:
-    """What a signal to stop does in a process that serves.
+    """Handles the signals that stop a serving process.
 
-    The service is not ready at once, and goes on serving while a load balancer takes
-    note; then uvicorn stops it in good order. A second signal ends the process there
-    and then, which loses nothing that was acknowledged.
+    The service reports at once that it is not ready, and continues to serve while load
+    balancers notice this. Then uvicorn shuts it down gracefully. A second signal ends the
+    process immediately; no acknowledged change is lost.
 
     Args:
-        drain_seconds: how long it goes on serving.
-        on_stop: is called when it is not ready any more.
+        drain_seconds: how long it continues to serve.
+        on_stop: is called at once; from then on, the service is not ready.
 
     """
 
@@ -32,7 +32,7 @@ class Shutdown:
         self._was_told = False
 
     def take_over(self) -> None:
-        """Put this before what uvicorn does with the signals; called on the running event loop."""
+        """Handle signals before uvicorn does. Call this on the running event loop."""
         self._loop = asyncio.get_running_loop()
         self._uvicorn: Any = {number: signal.getsignal(number) for number in _STOP_SIGNALS}
         for number in _STOP_SIGNALS:
@@ -46,7 +46,7 @@ class Shutdown:
         if not self._was_told:
             self._was_told = True
             self._loop.call_soon_threadsafe(self._drain, number, frame)
-        elif not self._is_worker:  # A worker gets a Ctrl-C from the terminal and from its parent.
+        elif not self._is_worker:  # a worker gets one Ctrl-C twice: from terminal and parent
             signal.signal(number, signal.SIG_DFL)
             signal.raise_signal(number)
 
@@ -56,6 +56,6 @@ class Shutdown:
 
 
 def _stop_with(parent: BaseProcess) -> None:
-    """Stop this worker when its parent is gone, or it would hold the port for ever."""
+    """Stop this worker when its parent has ended. Otherwise it would hold the port forever."""
     parent.join()
     os.kill(os.getpid(), signal.SIGTERM)

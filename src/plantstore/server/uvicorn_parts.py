@@ -1,4 +1,4 @@
-"""The parts of uvicorn that it keeps private. No other module uses them.
+"""The only module that uses private parts of uvicorn.
 
 pyproject.toml pins the minor version of uvicorn, and `tests/unit/test_uvicorn_parts.py` fails
 when a part that is used here has changed.
@@ -21,21 +21,21 @@ from plantstore.errors import InternalError
 from plantstore.server.framing import Framing, RequestLine
 from plantstore.server.interface import HANDOVER, ErrorAnswer, Fields, Handover
 
-# Fields of each answer. Answers are for who has the token: no cache may keep them (RFC 9111
-# §5.2.2.5), unless one says otherwise. And no browser may take an answer for something else
-# than what it is declared to be.
+# Fields of each response. Responses are for the owner of the token, so caches must not store
+# them (RFC 9111 §5.2.2.5), unless a response has its own Cache-Control. Browsers must not guess
+# a content type other than the declared one.
 NO_STORE: Final = (b"cache-control", b"no-store")
 NO_SNIFF: Final = (b"x-content-type-options", b"nosniff")
 
 _CLOSE: Final = (b"connection", b"close")
 
-# An answer of more than this many bytes is written at once, and the next request waits until
-# the client has taken it. It bounds what many small answers hold that nobody takes.
+# While more than this many bytes are unread, the next request of the connection waits. A larger
+# response is still written at once. This limits the memory for many small unread responses.
 _UNSENT_BYTES_HIGH: Final = 16 * 1024
 
 
 class _Flow(FlowControl):
-    """uvicorn's flow control, which does not resume reading while this is held."""
+    """uvicorn's flow control, which does not resume reading while `is_held` is true."""
 
     is_held = False
 
@@ -45,15 +45,15 @@ class _Flow(FlowControl):
 
 
 class _Cycle(RequestResponseCycle):
-    """uvicorn's cycle of a request, which writes the head of an answer in its own way.
+    """uvicorn's request cycle, with another way to write the head of a response.
 
-    uvicorn searches each name and each value for characters that they must not have. Here
-    the line ends of the whole head are counted, which costs less than the two fields that
-    are added.
+    uvicorn searches each name and each value for forbidden characters. This class counts the
+    line ends of the whole head instead. This takes less time than uvicorn's search takes for
+    the two added fields alone.
     """
 
     async def send(self, message: Any) -> None:  # noqa: ANN401 (uvicorn's)
-        """Write a part of the answer, as uvicorn does."""
+        """Write a part of the response, as uvicorn does."""
         if not self.response_started:
             if self.flow.write_paused and not self.disconnected:
                 await self.flow.drain()
@@ -62,9 +62,9 @@ class _Cycle(RequestResponseCycle):
         await super().send(message)
 
     def _write_head(self, message: Any) -> bool:  # noqa: ANN401 (uvicorn's)
-        """Add our fields to a head; write it if it has a length, and return whether it has.
+        """Add our fields to a head. Write it and return True if it has a Content-Length.
 
-        The others have no body, or come in chunks. uvicorn writes those.
+        uvicorn writes the other heads: their responses have no body, or are chunked.
         """
         fields = [*self.default_headers, *message["headers"], NO_SNIFF]
         by_name = dict(fields)
@@ -85,7 +85,7 @@ class _Cycle(RequestResponseCycle):
         return True
 
     async def send_500_response(self) -> None:
-        """Answer for an application that raised before it answered."""
+        """Respond for an application that raised an exception before it responded."""
         handover: Handover = self.scope["state"][HANDOVER]
         answer = handover.render_error(InternalError(), list(self.scope["headers"]))
         self.keep_alive = False
@@ -95,17 +95,18 @@ class _Cycle(RequestResponseCycle):
 
 
 class UvicornProtocol(HttpToolsProtocol):
-    """uvicorn's protocol for httptools, which starts requests in its own way.
+    """uvicorn's protocol for httptools, with another way to start requests.
 
-    No timer is armed after an answer: uvicorn's would outlive a connection that is reset.
+    No timer is started after a response: uvicorn's timer would outlive a connection that is
+    reset.
 
     Attributes:
-        framing: finds where a request ends.
-        is_answered: whether the last request, if there was one, has its answer.
+        framing: finds the end of a request.
+        is_answered: whether the last request is answered; true before the first request.
 
     """
 
-    # httptools calls nothing where there is None. The request line is parsed by our framing.
+    # httptools skips a callback that is None. `Framing` parses the request line.
     on_url = None  # type: ignore[assignment]
 
     def __init__(
@@ -122,7 +123,7 @@ class UvicornProtocol(HttpToolsProtocol):
         self.flow: _Flow
 
     def connection_made(self, transport: Any) -> None:  # noqa: ANN401 (uvicorn's)
-        """Begin a connection."""
+        """Begin a connection, with our flow control."""
         super().connection_made(transport)
         self.flow = _Flow(transport)
         transport.set_write_buffer_limits(high=_UNSENT_BYTES_HIGH)
@@ -148,7 +149,7 @@ class UvicornProtocol(HttpToolsProtocol):
             "path": request_line.path,
             "query_string": request_line.query,
         }
-        self.headers = []  # what comes now are trailer fields
+        self.headers = []  # for the trailer fields
         self.is_answered = False
         self.cycle = _Cycle(
             scope=scope,
@@ -166,17 +167,17 @@ class UvicornProtocol(HttpToolsProtocol):
         self._start_asgi_task(self.cycle, self.app)
 
     def restart_parser(self) -> None:
-        """Go on with a new parser."""
+        """Continue with a new parser."""
         self.parser = httptools.HttpRequestParser(self)
         self.parser.set_dangerous_leniencies(lenient_data_after_close=True)
 
     def on_body(self, body: bytes) -> None:
-        """Take a piece of the body, which may be a chunk of a single byte."""
+        """Add a piece of the body, which may be a chunk of a single byte."""
         self.framing.head_bytes = 0
         request = self.cycle
         if request.response_complete:
             return
-        if not request.body:  # or it was told already
+        if not request.body:  # otherwise the event is set already
             request.message_event.set()
         request.body += body
         if len(request.body) > HIGH_WATER_LIMIT:
@@ -190,19 +191,19 @@ class UvicornProtocol(HttpToolsProtocol):
             request.message_event.set()
 
     def is_body_held(self) -> bool:
-        """Tell whether more of a body has arrived than its request has read."""
+        """Return whether too much of a body waits for the application to read it."""
         request: RequestResponseCycle | None = self.cycle
         return request is not None and len(request.body) > HIGH_WATER_LIMIT
 
     def may_send(self) -> bool:
-        """Tell whether the client can send: it is read from, and waits for no 100."""
+        """Return whether the client can send: the socket is read, and no 100 is awaited."""
         request: RequestResponseCycle | None = self.cycle
         return not self.flow.read_paused and not (
             request is not None and request.waiting_for_100_continue
         )
 
     def must_wait(self) -> bool:
-        """Tell whether an answer must be given, or taken, before more is parsed."""
+        """Return whether a response must be sent, or read, before more data is parsed."""
         return (
             (not self.is_answered and not self.cycle.more_body)
             or self.flow.write_paused
@@ -210,20 +211,20 @@ class UvicornProtocol(HttpToolsProtocol):
         )
 
     def is_answer_due(self) -> bool:
-        """Tell whether what is sent now would be taken for the answer to another request."""
+        """Return whether the client would take data sent now for an earlier request's response."""
         return not self.is_answered and (self.cycle.response_started or not self.cycle.more_body)
 
     def close_after_answer(self) -> None:
-        """Close the connection once the answer to the request is written."""
+        """Close the connection after the response to the current request."""
         self.cycle.keep_alive = False
 
     @property
     def request_scope(self) -> dict[str, Any] | None:
-        """The scope of the request that has no answer yet."""
+        """The scope of the current request; None if it is answered."""
         return None if self.is_answered else self.cycle.scope  # type: ignore[return-value]
 
     def write_error(self, answer: ErrorAnswer) -> None:
-        """Answer what did not become a request, and close the connection."""
+        """Send the response to data that is not a valid request, and close the connection."""
         default: Fields = self.server_state.default_headers
         fields = [*default, *answer.fields(), NO_SNIFF, NO_STORE, _CLOSE]
         self.transport.write(_render_head(answer.status, fields) + answer.body)
@@ -231,7 +232,7 @@ class UvicornProtocol(HttpToolsProtocol):
 
 
 def _render_head(status: int, fields: Fields) -> bytes:
-    """Write the head of an answer.
+    """Render the head of a response.
 
     Raises:
         RuntimeError: a field has a line end in it.

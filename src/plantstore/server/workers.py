@@ -17,13 +17,14 @@ from uvicorn.supervisors import Multiprocess
 from plantstore.server import listener
 from plantstore.server.connection import BoundedConnection
 
-# Open files besides connections: of the store, a check or a backup, the log, the listener.
+# Open files besides connections: the store, a check or a backup, the log, the listener.
 OTHER_FILES_MAX: Final = 100
 
 # SQLite and libpq use less than 100 KiB.
 THREAD_STACK_BYTES: Final = 1024 * 1024
 
-# Freed memory that a process keeps: enough for several of the largest plants in all their forms.
+# Freed memory that a process keeps: enough for several of the largest plants, each as request,
+# as object and as response.
 KEPT_BYTES_MAX: Final = 64 * 1024 * 1024
 
 # From malloc.h (https://man7.org/linux/man-pages/man3/mallopt.3.html).
@@ -40,12 +41,12 @@ def server_config(
     tls_certificate: Path | None,
     tls_key: Path | None,
 ) -> uvicorn.Config:
-    """Return how uvicorn runs an application here.
+    """Return uvicorn's configuration.
 
     Args:
         app_factory: makes the application, in each worker.
-        workers: processes that serve.
-        stop_seconds: for which a stop waits for requests that have not arrived whole.
+        workers: number of serving processes.
+        stop_seconds: how long a shutdown waits for incomplete requests.
         tls_certificate: in PEM; None for no TLS.
         tls_key: its private key; None if it is in the same file.
 
@@ -82,10 +83,10 @@ def raise_file_limit() -> int:
 def set_up_memory() -> None:
     """Configure small thread stacks and a single heap. Call it before any thread starts.
 
-    By default, each thread reserves 8 MiB for its stack and 64 MiB for its own heap: with a
-    limit on the address space, a service would fail while it uses a third of it. And glibc
-    would return each large text to the kernel and get the next one page by page, which takes
-    longer than all the processing of the text.
+    By default, each thread reserves 8 MiB for its stack and 64 MiB for its own heap. Under a
+    limit on the address space, the service would then fail while it uses only a third of it.
+    By default, glibc also returns the memory of each large text to the kernel, and gets memory
+    for the next text page by page. This takes longer than processing the text.
     """
     threading.stack_size(THREAD_STACK_BYTES)
     with contextlib.suppress(AttributeError):  # other C libraries have no mallopt
@@ -96,7 +97,7 @@ def set_up_memory() -> None:
 
 
 class Workers(Multiprocess):
-    """The parent of several processes that serve. It replaces a worker that dies or hangs.
+    """The parent of several serving processes. It replaces a worker that dies or hangs.
 
     A second signal ends all of them immediately.
     """
@@ -107,15 +108,15 @@ class Workers(Multiprocess):
         return any(process.exitcode == STARTUP_FAILURE for process in self.processes)
 
     def handle_int(self) -> None:
-        """Stop."""
+        """Stop the workers."""
         self._stop(signal.SIGINT)
 
     def handle_term(self) -> None:
-        """Stop."""
+        """Stop the workers."""
         self._stop(signal.SIGTERM)
 
     def join_all(self) -> None:
-        """Wait for the workers to end, and handle a second signal meanwhile."""
+        """Wait for the workers to end; a second signal ends them immediately."""
         for process in self.processes:
             while process.process.is_alive():
                 process.process.join(0.1)
@@ -125,5 +126,5 @@ class Workers(Multiprocess):
         if self.should_exit.is_set():
             for process in self.processes:
                 process.process.kill()
-            sys.exit(128 + number)  # removes shared resources
+            sys.exit(128 + number)  # a normal exit removes shared resources
         self.should_exit.set()

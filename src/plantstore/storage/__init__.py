@@ -100,7 +100,7 @@ def _sqlite_path(url: str) -> str:
 
 
 def _suggest_url(url: str) -> str:
-    """Return what a message adds about a URL. It quotes nothing that may be a password."""
+    """Return a hint about a URL for a message. It quotes nothing that may be a password."""
     if url.startswith("sqlite:"):
         return f", got {url!r}"
     # A connection string of PostgreSQL has a "=", and any URL with a password has a ":" or "@".

@@ -1,4 +1,4 @@
-"""Schema migrations: numbered SQL files in one folder per engine. There is no way back.
+"""Schema migrations: numbered SQL files in one folder per engine. There are no downgrades.
 
 Each migration runs in one transaction together with the record that it was applied. A lock
 keeps other processes from migrating at the same time. So many processes may start at once,

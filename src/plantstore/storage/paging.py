@@ -6,8 +6,8 @@ from typing import Final
 from plantstore.plants import NewPlant
 from plantstore.store import PAGE_BYTES_MAX, Page
 
-# Plants that a scan yields at a time: enough that most of the time goes into the engine, and few
-# enough for the memory.
+# Number of plants that a scan yields at a time. It is large enough that the engine takes most of
+# the time, and small enough for the memory.
 SCAN_PLANTS_MAX: Final = 1000
 
 

@@ -21,7 +21,7 @@ class TokenTable(ABC):
     """Implements `plantstore.store.TokenStore` for a store with a table of tokens."""
 
     placeholder: ClassVar[str]
-    """How a statement of the engine marks the place of a value."""
+    """The placeholder for a value in a statement of the engine."""
 
     @abstractmethod
     def _read_tokens(self, query: str, *values: object) -> Sequence[Sequence[Any]]:

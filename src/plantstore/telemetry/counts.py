@@ -6,8 +6,8 @@ from typing import Final
 
 import msgspec
 
-# Upper bounds of the buckets in seconds, and the methods that are counted by name: those of
-# OpenTelemetry's semantic conventions for HTTP (`Metric: http.server.request.duration`).
+# The upper bounds of the buckets in seconds, and the methods that are counted by name. Both are
+# from OpenTelemetry's semantic conventions for HTTP (`Metric: http.server.request.duration`).
 REQUEST_SECONDS: Final = (
     0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0,
 )  # fmt: skip

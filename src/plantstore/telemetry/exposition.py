@@ -1,4 +1,4 @@
-"""The counts as the metrics that Prometheus reads."""
+"""Converts the counts to metrics for Prometheus."""
 
 import math
 import platform
@@ -94,7 +94,7 @@ def _fill(
     distribution: Distribution,
     *labels: str,
 ) -> None:
-    """Add a distribution; Prometheus counts in each bucket all values up to its bound."""
+    """Add a distribution. In Prometheus, a bucket counts all values up to its bound."""
     total = 0
     buckets: list[tuple[str, float]] = []
     for bound, count in zip([*bounds, math.inf], distribution.counts, strict=True):

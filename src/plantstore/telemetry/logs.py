@@ -1,12 +1,9 @@
-"""The log on stderr: text on a terminal, JSON lines otherwise."""
+"""The observers that write the log: a line for each event, or for a burst of equal events."""
 
-import logging
-import os
-import sys
 import threading
 from collections.abc import Callable
 from dataclasses import asdict
-from typing import Any, Final, TextIO, TypeAlias, cast
+from typing import Any, Final, TypeAlias
 
 import structlog
 
@@ -27,18 +24,17 @@ from plantstore.observe import (
     WriterStarted,
     WriterStopped,
 )
-from plantstore.telemetry.outbox import Outbox
 from plantstore.tokens import redact
 from plantstore.tracing import known_id
 
-# How long repetitions of a line are only counted.
+# How long repetitions of a line are only counted, and not written.
 QUIET_SECONDS: Final = 1.0
 
-# Characters of a path that a line shows.
+# Maximum length of a path in a line.
 PATH_CHARACTERS_MAX: Final = 1024
 
-# The refusals that are logged: they point to load, to an attack, or to a limit that is too low.
-# The others are mistakes of clients, which are told in the answer.
+# The refusals that are logged: they indicate load, an attack, or a limit that is too low. The
+# others are mistakes of clients, and the response explains them.
 _TOLD_REFUSALS: Final = frozenset(
     {
         ErrorCode.TOKEN_INVALID,
@@ -59,83 +55,12 @@ _LINES: Final[dict[type[Event], str]] = {
     WriterStopped: "stopped",
 }
 
-# Calls a function on another thread, after a number of seconds.
+# Calls a function on another thread after a number of seconds.
 Later: TypeAlias = Callable[[float, Callable[[], None]], None]
 
 
-def configure_logs(*, colors: bool = True) -> Outbox:
-    """Write the log of this process, and the warnings of its libraries, to stderr.
-
-    Args:
-        colors: whether a terminal may be sent colors.
-
-    Returns:
-        The queue of the lines. It is closed when the process exits.
-
-    """
-    is_watched = sys.stderr is not None and sys.stderr.isatty()
-    stamps: list[structlog.typing.Processor] = [
-        structlog.stdlib.add_log_level,
-        structlog.processors.TimeStamper(fmt="iso", utc=True),
-    ]
-    renderers: list[structlog.typing.Processor] = [
-        # By default a traceback includes local variables, which may hold secrets.
-        structlog.processors.format_exc_info
-        if is_watched
-        else structlog.processors.ExceptionRenderer(
-            structlog.tracebacks.ExceptionDictTransformer(show_locals=False)
-        ),
-        _hide_secrets,
-        structlog.dev.ConsoleRenderer(
-            colors=colors, exception_formatter=structlog.dev.plain_traceback
-        )
-        if is_watched
-        else structlog.processors.JSONRenderer(),
-    ]
-    # Lines of the service do not pass through `logging`, which costs more than all the rest.
-    how: dict[str, Any] = {
-        "processors": [*stamps, *renderers],
-        "wrapper_class": structlog.make_filtering_bound_logger(logging.INFO),
-    }
-    rendering = structlog.wrap_logger(structlog.ReturnLogger(), **how)
-    outbox = Outbox(
-        os.open(os.devnull, os.O_WRONLY) if sys.stderr is None else sys.stderr.fileno(),
-        lambda lines: f"{rendering.warning(f'{lines} log lines were dropped')}\n",
-    )
-    structlog.configure(logger_factory=structlog.WriteLoggerFactory(cast("TextIO", outbox)), **how)
-    handler = logging.StreamHandler(outbox)
-    handler.setFormatter(
-        structlog.stdlib.ProcessorFormatter(
-            foreign_pre_chain=stamps,
-            processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, *renderers],
-        )
-    )
-    logging.basicConfig(handlers=[handler], level=logging.WARNING, force=True)
-    # At a lower level uvicorn writes a line for each bad request, so clients could flood the log.
-    logging.getLogger("uvicorn").setLevel(logging.ERROR)
-    return outbox
-
-
-def _hide_secrets(
-    _logger: object, _name: str, line: structlog.typing.EventDict
-) -> structlog.typing.EventDict:
-    return {key: _redacted(value) for key, value in line.items()}
-
-
-def _redacted(value: object) -> object:
-    match value:
-        case str():
-            return redact(value)
-        case list():
-            return [_redacted(each) for each in value]
-        case dict():
-            return {key: _redacted(each) for key, each in value.items()}
-        case _:
-            return value
-
-
 class _Bursts:
-    """Writes the first line of a kind, and later one line with the number of repetitions."""
+    """Writes the first line of a kind, and later a line with the number of repetitions."""
 
     def __init__(self, write: Callable[..., Any], later: Later) -> None:
         self._write = write
@@ -168,7 +93,7 @@ def _on_a_timer(seconds: float, call: Callable[[], None]) -> None:
     timer.daemon = True
     try:
         timer.start()
-    except RuntimeError:  # Too many threads, or the interpreter exits.
+    except RuntimeError:  # too many threads, or the interpreter exits
         call()
 
 
@@ -228,8 +153,8 @@ def _shown_path(path: str) -> str:
 
 
 def log_answers() -> Observer:
-    """Return an observer that writes a line for each answer: the access log."""
-    # Bound once, because binding costs more than a line.
+    """Return an observer that writes the access log: a line for each response."""
+    # Bind only once, because binding takes longer than writing a line.
     log: structlog.typing.FilteringBoundLogger = structlog.get_logger().bind()
 
     def observe(event: Event) -> None:

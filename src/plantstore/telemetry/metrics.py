@@ -1,15 +1,15 @@
-"""Counts of what happens, as metrics for Prometheus.
+"""Counts events, and renders the counts as metrics for Prometheus.
 
 Theory of operation
 -------------------
-Counting must cost a request next to nothing. So an observer only adds to plain lists and
-dictionaries, and the metrics are made when somebody asks for them. Each list and dictionary
-has one thread that adds to it: the event loop counts requests and refusals, the writer's
-thread counts batches. A reader copies it in one step.
+Counting must cost a request almost no time. So the observer only adds to plain lists and
+dictionaries, and the metrics are made when a client requests them. Only one thread adds to
+each list or dictionary: the event loop counts requests and refusals, and the writer's thread
+counts batches. Other threads copy a list or dictionary in one step.
 
-With several workers, each of them answers for all. Every worker writes its counts to a file
-once a second, and the one that is asked adds up all files. The file of a worker that died
-stays, so counters never decrease; only the last second of that worker is missing.
+With several workers, each worker can report the metrics of all. Every worker writes its counts
+to a file once a second. The worker that gets the request adds up all files. The file of a worker
+that died remains, so counters never decrease; only the last second of that worker is missing.
 """
 
 import contextlib
@@ -50,7 +50,7 @@ SHARE_SECONDS: Final = 1.0
 
 
 class Metrics(Collector):
-    """Counts events and answers, and renders the counts.
+    """Counts events, and renders the counts.
 
     Args:
         folder: where the workers of one service share their counts; None for a single worker.
@@ -72,7 +72,7 @@ class Metrics(Collector):
         self._folder = folder
         if folder is not None:
             self._file_lock = threading.Lock()
-            # The time makes the name unique: process ids are used again.
+            # The time makes the name unique: the system reuses process ids.
             self._file = folder / f"{os.getpid()}-{time.monotonic_ns()}"
             threading.Thread(target=self._share, name="metrics", daemon=True).start()
 
@@ -104,11 +104,11 @@ class Metrics(Collector):
         return self._counts.requests.setdefault(series, none_yet(REQUEST_SECONDS))
 
     def watch_queue(self, name: str, depth: Callable[[], int]) -> None:
-        """Include the length of a queue in the metrics from now on."""
+        """Include the length of a queue in the metrics."""
         self._queues[name] = depth
 
     def watch_log(self, dropped: Callable[[], int]) -> None:
-        """Include the number of dropped log lines in the metrics from now on."""
+        """Include the number of dropped log lines in the metrics."""
         self._log_lines_dropped = dropped
 
     @property
@@ -135,7 +135,7 @@ class Metrics(Collector):
             committed_at=ours.committed_at,
             cpu_seconds=time.process_time(),
         )
-        # list() copies in one step, so another thread may add meanwhile.
+        # list() copies in one step, so another thread may add to the dictionary at any time.
         for series, distribution in list(ours.requests.items()):
             copy.requests[series] = none_yet(REQUEST_SECONDS)
             copy.requests[series].merge(distribution)
@@ -147,8 +147,8 @@ class Metrics(Collector):
         pids = {os.getpid()}
         if self._folder is None:
             return self._own_counts(), pids
-        # Written before they are reported: otherwise another worker that is asked next could
-        # report less, and a counter would decrease.
+        # Write the counts before reporting them. Otherwise another worker could get the next
+        # request and report less, and a counter would decrease.
         counts = self._leave()
         for file in self._folder.glob("*[0-9]"):
             if file == self._file:
@@ -169,8 +169,8 @@ class Metrics(Collector):
         draft = self._file.with_name(f"{self._file.name}.draft")
         with self._file_lock:
             counts = self._own_counts()
-            # The service works without this file. The parent may be gone with the folder, or
-            # the disk may be full.
+            # The service works without this file. The parent may have ended and deleted the
+            # folder, or the disk may be full.
             with contextlib.suppress(OSError):
                 draft.write_bytes(msgspec.msgpack.encode(counts))
                 draft.replace(self._file)
@@ -183,7 +183,7 @@ class Metrics(Collector):
 
 
 def _reason(code: ErrorCode) -> str:
-    """Return the name of an error as the log and the documentation write it, too."""
+    """Return the name of an error, as it is in the log and the documentation."""
     return code.name.lower()
 
 

@@ -2,13 +2,13 @@
 
 Theory of operation
 -------------------
-A write to a pipe blocks while nobody reads it, and a write to a full disk fails. So a log line
-is only put into a bounded queue, and a thread writes the queue to the file. Logging never
-blocks: if the queue is full, the line is dropped and counted. After the next successful write,
-a line says how many lines were dropped.
+A write to a full pipe blocks until somebody reads from the pipe, and a write to a full disk
+fails. So a log line is only put into a bounded queue, and a thread writes the queue to the file.
+Logging never blocks: if the queue is full, the line is dropped and counted. After the next
+successful write, a line reports how many lines were dropped.
 
-The thread writes to the file descriptor. Python's own streams have a lock, and an interpreter
-that exits would wait for it.
+The thread writes to the file descriptor. Python's own streams have a lock, and the interpreter
+would wait for this lock when it exits.
 """
 
 import atexit
@@ -34,7 +34,7 @@ class Outbox:
 
     Args:
         descriptor: the file that the lines are written to.
-        notice: renders the line that says how many lines were dropped.
+        notice: renders the line that reports how many lines were dropped.
 
     """
 
@@ -122,7 +122,7 @@ class Outbox:
         while rest:
             try:
                 rest = rest[os.write(self._descriptor, rest) :]
-            except BlockingIOError:  # Another process that has this file open made it non-blocking.
+            except BlockingIOError:  # another process that has this file open made it non-blocking
                 select.select([], [self._descriptor], [])
             except OSError:
                 break

@@ -1,4 +1,4 @@
-"""What the kernel counts of the processes that serve, under the names that Prometheus gives."""
+"""The metrics of the serving processes, from the kernel, with the usual names of Prometheus."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
@@ -8,7 +8,7 @@ from typing import Final
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.process_collector import ProcessCollector
 
-# How the values of several processes become one, and what that is.
+# For each metric: the function that combines the values of several processes, and the help text.
 _GAUGES: Final[Mapping[str, tuple[Callable[[Iterable[float]], float], str]]] = MappingProxyType(
     {
         "process_virtual_memory_bytes": (sum, "Virtual memory size in bytes."),
@@ -27,8 +27,8 @@ def describe_processes(pids: Iterable[int], cpu_seconds: float) -> Iterator[Metr
     """Yield the `process_*` metrics of these processes together.
 
     Args:
-        pids: processes of this user. One that ends meanwhile is left out.
-        cpu_seconds: CPU time of these processes, and of those that served before.
+        pids: processes of this user. A process that ends in the meantime is left out.
+        cpu_seconds: CPU time of these processes, and of workers that have ended.
 
     """
     values: dict[str, list[float]] = {name: [] for name in _GAUGES}

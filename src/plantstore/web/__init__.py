@@ -1,1 +1,1 @@
-"""The files of the page and the reference, and the interface document."""
+"""The files of the page, the files of the API reference, and the OpenAPI document."""

@@ -1,4 +1,4 @@
-"""What is known about the servers of a URL, and which of them may be used. No I/O, no locks.
+"""Decides which servers of a URL may be used. No I/O, no locks.
 
 A cluster manager promotes a standby when the primary fails. The old primary may keep running.
 It still says that it accepts writes, and cannot know that it is outdated. The timeline of the
@@ -21,7 +21,7 @@ class Cluster:
 
     Attributes:
         states: the states of the servers that answered the last check.
-        reasons: why the others did not answer.
+        reasons: why the other servers did not answer.
 
     """
 
@@ -41,7 +41,7 @@ class Cluster:
             self._system = state.system
 
     def learn(self, state: ServerState, now: float) -> bool:
-        """Take note of a server's timeline; tell whether it is newer than all before."""
+        """Record a server's timeline; return whether it is newer than all before."""
         is_ours = state.system in (None, self._system)
         if not (is_ours and state.is_primary and state.timeline > self._timeline):
             return False
@@ -84,13 +84,13 @@ class Cluster:
         )
 
     def fail(self, server: Server, now: float) -> None:
-        """Take note that no connection to a server could be opened."""
+        """Record that no connection to a server could be opened."""
         self._failed_at[server] = now
 
     def lose(self, server: Server, now: float) -> None:
-        """Take note that a connection to a server broke."""
+        """Record that a connection to a server broke."""
         self._lost_at[server] = self._failed_at[server] = now
 
     def is_lost_since(self, server: Server, then: float) -> bool:
-        """Tell whether a connection to the server broke at that time or later."""
+        """Return whether a connection to the server broke at that time or later."""
         return self._lost_at.get(server, -math.inf) >= then

@@ -1,4 +1,4 @@
-"""How connections to PostgreSQL are opened and configured."""
+"""Opens and configures connections to PostgreSQL."""
 
 import re
 from typing import Final
@@ -20,7 +20,7 @@ from plantstore.storage.postgres.url import Server
 CONFIGURE_SECONDS: Final = 5
 PROBE_SECONDS: Final = 3
 
-# Settings of each session. They keep what the operator chose where that is safe.
+# Settings of each session. A setting of the operator is kept if it is safe.
 # enable_bitmapscan: with poor statistics, the planner would read and sort all plants of a tag for
 # each page. tcp_keepalives: a server that does not notice the end of a client would keep the
 # client's locks for hours.
@@ -125,7 +125,7 @@ def _configure(connection: Connection, *, has_timeout: bool) -> None:
     connection.wait_seconds = _seconds(statement_timeout) + GRACE_SECONDS if has_timeout else None
     if fsync == "off":
         raise StoreUnavailableError(
-            "The database runs with fsync = off: a power cut would lose what was answered"
+            "The database runs with fsync = off: a power cut would lose confirmed changes"
         )
     if encoding != "UTF8":
         raise StoreUnavailableError(f"The database's encoding is {encoding}, not UTF8")

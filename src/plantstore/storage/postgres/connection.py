@@ -53,7 +53,7 @@ class Connection(psycopg.Connection[TupleRow]):
         server_state: the state that the server reported when the connection was opened.
         made_at: when the connection was opened, by a clock that never goes back.
         is_abandoned: whether the connection must not be used any more.
-        is_rejected: whether the client closed it because an answer could not be trusted.
+        is_rejected: whether the client closed it because a result could not be trusted.
         standbys_min: minimum number of synchronous standbys that a commit must wait for.
 
     """
@@ -81,8 +81,8 @@ class Connection(psycopg.Connection[TupleRow]):
         except psycopg.OperationalError:
             if self.pgconn.transaction_status == TransactionStatus.ACTIVE:
                 if not self.is_abandoned:
-                    # Without a cancellation, a session that waits for a standby would go on,
-                    # and keep its locks.
+                    # Without a cancellation, a session that waits for a standby would continue
+                    # to wait, and keep its locks.
                     with contextlib.suppress(psycopg.Error):
                         self.cancel_safe(timeout=GRACE_SECONDS)
                 self.pgconn.finish()
@@ -117,7 +117,7 @@ class Connection(psycopg.Connection[TupleRow]):
         if not self.standbys_min:
             cursor = self.execute(query.encode(), bindings, binary=True)
             return cursor.fetchall() if cursor.description else []
-        # The server reads a changed configuration before each statement, so also between these.
+        # The server reads a changed configuration before each statement, even between these two.
         rows, [(names,)] = self._pipelined.execute(Statement(query, bindings), Statement(_STANDBYS))
         self._insist_on_standbys(names)
         return rows
@@ -169,7 +169,7 @@ class Connection(psycopg.Connection[TupleRow]):
                 return state_of(row)
 
     def is_open(self) -> bool:
-        """Tell whether the connection is open on both sides, without a round trip."""
+        """Return whether the connection is open on both sides, without a round trip."""
         poll = select.poll()
         try:
             poll.register(self.pgconn.socket, select.POLLIN)
@@ -180,15 +180,15 @@ class Connection(psycopg.Connection[TupleRow]):
         return self.pgconn.transaction_status == TransactionStatus.IDLE
 
     def check(self) -> None:
-        """Check what the server reported beside its last answers.
+        """Check the warnings and parameters that the server sent with its last results.
 
         If the wait of a commit for the standbys is cancelled, the commit is done on the
         primary alone. PostgreSQL then reports success and a warning. A server that becomes
         read-only also reports this (https://www.postgresql.org/docs/current/libpq-status.html).
-        Another server is the primary then, and the answers of this one may be outdated.
+        Another server is the primary then, and the results of this one may be outdated.
 
         Raises:
-            OperationalError: the answers cannot be trusted. The connection is closed.
+            OperationalError: the results cannot be trusted. The connection is closed.
 
         """
         reason = None

@@ -1,4 +1,4 @@
-"""What the errors of PostgreSQL mean, by their SQLSTATE and never by their message.
+"""Translates the errors of PostgreSQL by their SQLSTATE, never by their message.
 
 The classes are listed at https://www.postgresql.org/docs/current/errcodes-appendix.html. An
 unknown SQLSTATE counts as a fault of the server, because compatible engines have codes of their
@@ -18,11 +18,11 @@ from plantstore.errors import BatchRefusedError, StoreUnavailableError
 
 ResultT = TypeVar("ResultT")
 
-# Maximum length of a reason that an operator is shown.
+# Maximum length of a reason in a message for operators.
 REASON_CHARACTERS_MAX: Final = 200
 
-# How often a transaction is tried that the engine aborts because of concurrent transactions, and
-# the longest pause before the second try. The longest pause doubles with each try.
+# How often a transaction is tried if the engine aborts it because of concurrent transactions, and
+# the longest pause before the second try. The longest pause doubles with each further try.
 TRIES_MAX: Final = 10
 RETRY_SECONDS: Final = 0.002
 

@@ -1,8 +1,8 @@
-"""What an engine supports beyond the minimum, and how a marker gets into its log.
+"""Finds the optional features of an engine, and writes markers to its log.
 
-A transaction that writes nothing does not wait for a standby. But its answer may depend on what
-other transactions wrote: that a plant was deleted, for example. So it writes a marker to the
-log. Its commit then waits until everything before the marker is on the standby, too.
+A transaction that writes nothing does not wait for a standby. But its result may depend on the
+writes of other transactions: on the deletion of a plant, for example. So it writes a marker to
+the log. Its commit then waits until everything before the marker is on the standby, too.
 """
 
 import random
@@ -32,11 +32,11 @@ LOCK: Final = f"{SELECT_SIZES} ORDER BY id FOR UPDATE"
 
 
 class Features(NamedTuple):
-    """What an engine supports beyond the minimum.
+    """The optional features of an engine.
 
     Attributes:
-        has_messages: it can write a message to its log.
-        locks_many: it can lock several rows in one statement.
+        has_messages: whether it can write a message to its log.
+        locks_many: whether it can lock several rows in one statement.
 
     """
 
@@ -45,7 +45,7 @@ class Features(NamedTuple):
 
 
 def find_features(connection: Connection) -> Features:
-    """Find out what an engine supports, by trying it. Nothing is changed."""
+    """Find out which features an engine supports, by trying them. Nothing is changed."""
     return Features(
         has_messages=_works(connection, _WRITE_MESSAGE),
         locks_many=_works(connection, LOCK, list(range(ID_MIN, ID_MIN + 64))),

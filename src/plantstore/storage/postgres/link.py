@@ -19,18 +19,18 @@ FRESH_SECONDS: Final = 1.0
 
 
 class Endpoint(Protocol):
-    """What a link connects to: `plantstore.storage.postgres.servers.Servers`."""
+    """The interface of `plantstore.storage.postgres.servers.Servers` for a link."""
 
     def connect(self, *, for_writes: bool = False) -> Connection:
         """Open a connection."""
         ...
 
     def is_current(self, connection: Connection) -> bool:
-        """Tell whether a connection still leads to the primary."""
+        """Return whether a connection still leads to the primary."""
         ...
 
     def lose(self, connection: Connection) -> None:
-        """Take note that a connection broke."""
+        """Record that a connection broke."""
         ...
 
 
@@ -74,7 +74,7 @@ class Link:
 
         Raises:
             StoreUnreachableError: there is no connection, and nothing was sent.
-            StoreUnavailableError: the server caused an error in the block, or its answers
+            StoreUnavailableError: the server caused an error in the block, or its results
                 cannot be trusted.
 
         """

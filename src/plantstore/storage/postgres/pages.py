@@ -1,4 +1,4 @@
-"""How plants are read: by id, and in pages."""
+"""Reads plants: by id, and in pages."""
 
 from collections.abc import Sequence
 from typing import Final

@@ -1,7 +1,7 @@
-"""Statements that are sent to PostgreSQL in one piece, each a transaction of its own.
+"""Sends several statements to PostgreSQL at once. Each is a transaction of its own.
 
-psycopg has pipelines too. Each use of one waits several times, and each wait lets go of the
-interpreter lock. This one waits for the answers only.
+psycopg has pipelines, too. But each use of one waits several times, and each wait releases the
+interpreter lock. This pipeline waits only for the results.
 https://www.postgresql.org/docs/current/libpq-pipeline-mode.html has the rules.
 """
 
@@ -44,8 +44,8 @@ class Pipeline:
         """Execute statements, one after the other; return the rows of each.
 
         Raises:
-            psycopg.Error: the one of the first statement that failed. Those after it were
-                executed all the same.
+            psycopg.Error: the error of the first statement that failed. The statements after
+                it were executed, too.
 
         """
         transformers: list[abc.Transformer] = [Transformer(self._connection) for _ in statements]
@@ -54,7 +54,7 @@ class Pipeline:
             results = self._connection.wait(self._execute(statements, transformers))
         finally:
             if pgconn.pipeline_status != PipelineStatus.OFF:
-                pgconn.finish()  # Nobody would read the answers that are still to come.
+                pgconn.finish()  # nobody would read the remaining results
         for result in results:
             _insist_on_success(result)
         rows = []

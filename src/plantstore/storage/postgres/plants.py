@@ -1,11 +1,11 @@
-"""How changes of plants are applied.
+"""Applies changes of plants.
 
-A batch of creates is one statement, and so one round trip and one commit. Plants under ids that
-are taken are read after it. Other changes are decided while the rows are locked, in a
+A batch of creates is one statement, and so one round trip and one commit. If ids are taken, the
+stored plants are read after it. Other changes are decided while the rows are locked, in a
 transaction of several statements.
 
-Statements lock rows and keys in order of id, and rows before keys. What needs no further lock is
-written last. So two transactions never wait for each other.
+Statements lock rows and keys in order of id, and rows before keys. Writes that need no further
+lock come last. So two transactions never wait for each other.
 """
 
 import contextlib
@@ -81,7 +81,7 @@ def _create(
 def _compared(
     connection: Connection, creates: Sequence[NewPlant], ids: list[int]
 ) -> dict[int, NewPlant]:
-    """Return what is stored under these ids, as `load_stored` does."""
+    """Return the plants stored under these ids, as `load_stored` does."""
     if not ids:
         return {}
     gone: set[int] = set()

@@ -1,4 +1,4 @@
-"""Whether a connection pooler in front of PostgreSQL keeps one session per connection.
+"""Checks that a connection pooler in front of PostgreSQL keeps one session per connection.
 
 A pooler may assign a session for each transaction or statement instead. Then the settings and
 prepared statements of this service end up in the wrong sessions, and plants would be stored with
@@ -20,7 +20,7 @@ _OTHERS: Final = 4
 
 _WHO: Final = "SELECT pg_backend_pid()"
 _NO_SESSIONS: Final = (
-    "The pooler before the database does not leave each connection its session: set its"
+    "The pooler in front of the database does not keep one session per connection: set its"
     " pool_mode to session"
 )
 

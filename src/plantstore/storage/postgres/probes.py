@@ -10,7 +10,7 @@ from plantstore.storage.postgres.connection import Connection  # noqa: TC001 (ot
 from plantstore.storage.postgres.server_state import ServerState
 from plantstore.storage.postgres.url import Server
 
-# How long to wait for the answers to a round of probes.
+# How long to wait for the results of a round of probes.
 ANSWER_SECONDS: Final = 0.2
 
 # How long a server is not probed after it could not be reached, or refused the probe.
@@ -33,16 +33,16 @@ class Probes:
         self._is_closed = False
 
     def run(self, began_at: float) -> Mapping[Server, ServerState | BaseException | None]:
-        """Probe the servers, and return what has arrived after ANSWER_SECONDS.
+        """Probe the servers, and return the results that have arrived after ANSWER_SECONDS.
 
-        A probe without an answer goes on. A later call returns its result, and does not wait
+        A probe without a result continues. A later call returns its result, and does not wait
         for it.
 
         Args:
             began_at: the time, by a clock that never goes back.
 
         Returns:
-            The state of each server, the error of its probe, or None if there is no answer yet.
+            The state of each server, the error of its probe, or None if there is no result yet.
             A server that refused its last probe a moment ago is left out.
 
         """
@@ -60,7 +60,7 @@ class Probes:
         }
 
     def all_have_answered(self) -> bool:
-        """Tell whether each server has answered a probe, or refused one, at least once."""
+        """Return whether each server has answered a probe, or refused one, at least once."""
         return all(server in self._again_at for server in self._servers)
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""What a PostgreSQL server reports about itself: its role, its cluster and its standbys."""
+"""The state that a PostgreSQL server reports: its role, its cluster and its standbys."""
 
 import re
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""Which server is the primary. All connections of a store share this knowledge.
+"""Finds the primary server, for all connections of a store.
 
 Theory of operation
 -------------------
@@ -6,10 +6,10 @@ A URL may name several servers. A cluster manager promotes one of them when the 
 The old primary may keep running, and a connection to it cannot tell that it is outdated. Only
 its timeline shows that (`plantstore.storage.postgres.cluster`).
 
-A thread checks all servers several times a second. It probes whether they accept writes, and
-their timeline. It probes them in parallel, on connections that it keeps, and does not wait for
-a server that does not answer. When it finds a newer timeline, it abandons all connections to
-older primaries, and their users connect to the new one.
+A thread checks all servers several times a second: whether they accept writes, and which
+timeline they have. It probes them in parallel, on connections that it keeps, and does not wait
+for a server that does not respond. When it finds a newer timeline, it abandons all connections
+to older primaries, and their users connect to the new primary.
 
 Rule 1: a statement is sent to a server only if the last check of all servers began less than
     TRUST_SECONDS ago.
@@ -52,7 +52,7 @@ TRUST_SECONDS: Final = 0.6
 # memory ran out, for example).
 _RETRY_SECONDS: Final = 0.05
 
-# How long to wait for a check. Servers that do not answer take less time.
+# How long to wait for a check. A check takes less time, even if no server responds.
 CHECK_SECONDS_MAX: Final = 10.0
 
 
@@ -138,7 +138,7 @@ class Servers:
         return connection
 
     def is_current(self, connection: Connection) -> bool:
-        """Tell whether a connection still leads to the primary.
+        """Return whether a connection still leads to the primary.
 
         Raises:
             StoreUnreachableError: this is unknown.
@@ -151,7 +151,7 @@ class Servers:
         )
 
     def lose(self, connection: Connection) -> None:
-        """Take note that a connection broke (rule 3)."""
+        """Record that a connection broke (rule 3)."""
         with self._changed:
             self._cluster.lose(connection.server, self._monotonic())
 

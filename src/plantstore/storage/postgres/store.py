@@ -154,7 +154,7 @@ class PostgresStore(TokenTable):
 
     @contextlib.contextmanager
     def _snapshot(self) -> Iterator[Connection]:
-        """Open a connection for the block. The database does not change for it."""
+        """Open a connection for the block. It reads one snapshot of the database."""
         with self._without_timeout() as connection, errors_as_ours(_CANNOT_READ):
             connection.isolation_level = IsolationLevel.REPEATABLE_READ
             with connection.transaction():

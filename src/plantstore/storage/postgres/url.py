@@ -1,4 +1,4 @@
-"""How the URL of a PostgreSQL database is parsed."""
+"""Parses the URLs of PostgreSQL databases."""
 
 import re
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""How a SQLite file is opened and written, and which of its errors mean what.
+"""Opens SQLite files, writes them durably, and translates the errors of SQLite.
 
 Durability: the file is in WAL mode with `synchronous=FULL`. So a commit returns after its part
 of the log is synced. `fullfsync` is on, for platforms whose fsync does not flush the disk's
@@ -22,14 +22,14 @@ from plantstore.errors import StoreUnavailableError
 from plantstore.storage.migrate import SchemaPolicy, prepare
 from plantstore.storage.sqlite.owner import APPLICATION_ID, insist_on_application
 
-# Interval and maximum number of retries while another process holds a lock, about a second in
-# all. The intervals of SQLite's own busy timeout grow to a tenth of a second. A process that
-# commits without pause would hardly ever be found between two commits that way.
+# Interval and maximum number of retries while another process holds a lock: about a second in
+# all. The intervals of SQLite's own busy timeout grow to a tenth of a second. If another process
+# commits without pause, such rare retries would hardly ever fall between two of its commits.
 BUSY_POLL_SECONDS: Final = 0.000_3
 BUSY_POLLS_MAX: Final = 3_000
 
-# Size of the write-ahead log past which it is restarted, and to which its file is then cut. It
-# is four times the size at which SQLite checkpoints by itself.
+# If the write-ahead log is larger than this, it is restarted, and its file is cut to this size.
+# SQLite checkpoints by itself at a quarter of this size.
 LOG_BYTES_MAX: Final = 16 * 1024 * 1024
 
 # Size of the pieces in which `sync_log` writes. SQLite passes sizes modulo 128 KiB to the
@@ -100,7 +100,7 @@ def connect(
 
 
 def sync_log(connection: apsw.Connection) -> None:
-    """Write the log again and sync it, before anybody relies on what a crash left in it.
+    """Write the log again and sync it, before anybody relies on its content after a crash.
 
     SQLite accepts any complete transaction in the log, even if its sync failed or never
     happened. Such data may exist only in the kernel's cache, and the kernel may never try to
@@ -121,7 +121,7 @@ def sync_log(connection: apsw.Connection) -> None:
 
 
 def _retry_while_busy(act: Callable[[], object], wait: Callable[[int], bool]) -> None:
-    """Retry while another process is in the way. SQLite calls no busy handler for some locks."""
+    """Retry while another process holds a lock. SQLite calls no busy handler for some locks."""
     for polls in itertools.count():
         try:
             act()

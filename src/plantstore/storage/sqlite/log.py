@@ -1,4 +1,4 @@
-"""How the write-ahead log is kept short.
+"""Limits the size of the write-ahead log.
 
 SQLite copies the log into the database file by itself (a checkpoint). But it restarts the log
 only when no reader uses it at that moment. If readers overlap all the time, the log would grow
@@ -33,7 +33,7 @@ class Log:
 
     Args:
         connection: the connection that writes.
-        bytes_max: the size of the file past which the log is restarted.
+        bytes_max: the size of the file above which the log is restarted.
         monotonic: a clock in seconds that never goes back.
 
     """
@@ -59,7 +59,7 @@ class Log:
             self._check_at = self._monotonic() + PAUSE_SECONDS
 
     def trim(self) -> bool:
-        """Cut a long log to size 0. Return False if readers are in the way."""
+        """Cut a long log to size 0. Return False if readers prevent this."""
         return not self._is_long() or self._checkpoint(apsw.SQLITE_CHECKPOINT_TRUNCATE)
 
     def _is_long(self) -> bool:

@@ -1,7 +1,7 @@
-"""Whether the write-ahead log of an open database is complete.
+"""Checks that the write-ahead log of an open database is complete.
 
 The log begins with a header. Each page in it is a frame with a header of its own
-(https://sqlite.org/walformat.html). SQLite keeps in shared memory how many frames count, and
+(https://sqlite.org/walformat.html). SQLite keeps the number of valid frames in shared memory, and
 does not notice when the file is truncated or overwritten.
 """
 
@@ -38,7 +38,7 @@ class LogFrames:
         self._log = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
 
     def header(self) -> bytes:
-        """Return the header, which changes when the log is restarted; empty if it is gone."""
+        """Return the header, which changes when the log is restarted; empty if there is none."""
         return os.pread(self._log, _HEADER_BYTES, 0)
 
     def close(self) -> None:
@@ -46,7 +46,7 @@ class LogFrames:
         os.close(self._log)
 
     def are_complete(self, connection: apsw.Connection, log_bytes: int) -> bool:
-        """Tell whether the log holds all frames that count, and their header.
+        """Return whether the log contains all valid frames, and their header.
 
         Another process may restart the log between two steps, so a failed check is repeated.
         """
@@ -68,7 +68,7 @@ class LogFrames:
         raise AssertionError  # pragma: no cover (the loop has no end)
 
     def may_explain(self, connection: apsw.Connection, database_bytes: int) -> bool:
-        """Tell whether all pages that a shorter database file lacks may be in the log.
+        """Return whether all pages that a shorter database file lacks may be in the log.
 
         A VACUUM by another program makes the file shorter, and so does a truncation.
         """
@@ -79,7 +79,7 @@ class LogFrames:
         return connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_NOOP)[0]
 
     def _holds(self, frames: int, log_bytes: int) -> bool:
-        """Tell whether the last frame is there, and has the same salts as the header."""
+        """Return whether the last frame is there, and has the same salts as the header."""
         frame_bytes = _FRAME_HEADER_BYTES + self._page_bytes
         if log_bytes < _HEADER_BYTES + frames * frame_bytes:
             return False

@@ -1,4 +1,4 @@
-"""How a SQLite file is checked, and how it is copied."""
+"""Checks and copies SQLite files."""
 
 import contextlib
 from collections.abc import Callable
@@ -30,7 +30,7 @@ SELECT count(*) FROM tokens
 WHERE NOT is_text(CAST(name AS BLOB)) OR NOT is_text(CAST(scopes AS BLOB))
 """
 
-# The errors of a copy that come from the file that is read, and not from the copy.
+# The errors of a backup that the source causes, and not the copy.
 _SOURCE_ERRORS: Final = (apsw.SQLITE_IOERR_READ, apsw.SQLITE_IOERR_SHORT_READ)
 
 
@@ -80,7 +80,7 @@ def copy_pages(
     progress: Callable[[int, int], None],
     step_pages: int = STEP_PAGES,
 ) -> None:
-    """Copy a database while other processes go on writing it.
+    """Copy a database while other processes write to it.
 
     Args:
         source: a connection with an open snapshot. Without one, SQLite would start the copy
@@ -131,7 +131,7 @@ def open_immutable(path: str) -> apsw.Connection:
 
 
 def _is_text(*values: Any) -> bool:  # noqa: ANN401 (bytes or None; apsw has no such type)
-    """Tell whether a value is NULL, or UTF-8 without U+0000."""
+    """Return whether a value is NULL, or UTF-8 without U+0000."""
     [value] = values
     try:
         return value is None or "\0" not in value.decode()
@@ -147,7 +147,7 @@ def _schema_after(steps: list[str]) -> dict[str, str]:
 
 
 def _try(connection: apsw.Connection, query: str, problems: list[str]) -> int | None:
-    """Return the result of a query, or None if the file is too damaged for it: a problem."""
+    """Return the result of a query. If the file is too damaged, add a problem, return None."""
     try:
         found: int | None = connection.execute(query).get
     except (apsw.CorruptError, apsw.SQLError) as error:

@@ -1,4 +1,4 @@
-"""Which program a database file belongs to. This is checked before SQLite opens the file.
+"""Checks which program a database file belongs to, before SQLite opens the file.
 
 SQLite changes files when it opens or closes them: it replays a journal, builds the index of a
 log, and checkpoints and deletes the log. The database of another program must not be changed.
@@ -70,7 +70,7 @@ def insist_on_ours(path: str, name: str) -> bool:
             return not Path(path).exists()
         candidates = {_Claim.of(page), *(map(_Claim.of, _logged_pages(log)) if log else ())}
         if any(claim.refusal(name) for claim in candidates):
-            # Only the checksums tell which version counts. They take more time.
+            # Only the checksums show which version is valid. Checking them takes more time.
             committed = _committed_page(log) if log else None
             refusal = _Claim.of(committed or page).refusal(name)
             if refusal and (committed or not _was_empty(f"{path}-journal")):
@@ -95,7 +95,7 @@ def insist_on_existing(path: str, name: str) -> None:
 
 
 class _Claim(NamedTuple):
-    """What a version of the first page says about its database."""
+    """The fields of a version of the first page that show which program it belongs to."""
 
     is_database: bool
     is_empty: bool
@@ -183,7 +183,7 @@ def _add(order: str, sums: tuple[int, int], data: bytes) -> tuple[int, int]:
 
 
 def _was_empty(journal: str) -> bool:
-    """Tell whether SQLite will replay a journal that leaves the database empty."""
+    """Return whether SQLite will replay a journal that leaves the database empty."""
     with _opened(journal) as file:
         head = file.read(20) if file else b""
     return head[:8] == _JOURNAL_MAGIC and head[16:20] == b"\0\0\0\0"

@@ -24,7 +24,7 @@ from plantstore.store import PAGE_BYTES_MAX, Change, Outcome, Page
 # The size from which a plant counts as large. A page holds at most sixteen of them.
 LARGE_BYTES: Final = PAGE_BYTES_MAX // 16
 
-# JSON arrays cost half as much as objects, for SQLite and for the decoder. All texts are read
+# JSON arrays take half as long as objects, for SQLite and for the decoder. All texts are read
 # as bytes, because another program may have stored invalid UTF-8.
 _SIZE: Final = "octet_length(name) + coalesce(octet_length(tag), 0)"
 _PLANTS: Final = "json_group_array(json_array(id, name, tag))"

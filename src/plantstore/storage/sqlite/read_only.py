@@ -1,7 +1,7 @@
-"""A SQLite file that this user may read, but not write.
+"""Reads a SQLite file that this user may read, but not write.
 
 To read a file in WAL mode, SQLite locks bytes of its -shm file, and creates this file and the
-log where they are missing (https://sqlite.org/wal.html#readonly). A user who may only read
+log if they are missing (https://sqlite.org/wal.html#readonly). A user who may only read
 cannot create them. So there are two ways to read the file:
 
 - Both files exist: another process uses the database, or has crashed. SQLite reads the database
@@ -37,10 +37,10 @@ _TICK_SECONDS: Final = 0.02
 
 
 def may_write(path: str) -> bool:
-    """Tell whether this user may write the database as SQLite does.
+    """Return whether this user may write the database as SQLite does.
 
     SQLite writes the database file, its log and its -shm file. It creates the last two in the
-    folder if they are missing. The answer is also True if there is no database file.
+    folder if they are missing. The result is also True if there is no database file.
     """
     path = os.path.realpath(path)
     files = [f"{path}{suffix}" for suffix in ("", "-wal", "-shm")]

@@ -1,4 +1,4 @@
-"""What export, check and backup do with a SQLite file: each of them reads one snapshot."""
+"""Export, check and backup of a SQLite file. Each of them reads one snapshot."""
 
 import contextlib
 from abc import ABC, abstractmethod
@@ -26,7 +26,7 @@ class Snapshots(ABC):
 
     @abstractmethod
     def _snapshot(self) -> AbstractContextManager[apsw.Connection]:
-        """Open a connection for the block. The database does not change for it."""
+        """Open a connection for the block. It reads one snapshot of the database."""
 
     def scan_plants(self) -> Generator[list[NewPlant], None, None]:
         with errors_as_ours(CANNOT_READ), self._snapshot() as connection:
@@ -51,6 +51,6 @@ class Snapshots(ABC):
                 found = check(copy, path)
         if found.problems:
             raise StoreUnavailableError(
-                f"The copy is not whole: {'; '.join(found.problems)}; run `plantstore check`"
+                f"The copy has errors: {'; '.join(found.problems)}; run `plantstore check`"
             )
         return found

@@ -1,4 +1,4 @@
-"""Whether all processes that use a database have the same files open.
+"""Checks that all processes that use a database have the same files open.
 
 While a process has a database open in WAL mode, it holds two shared locks: one on the database,
 and one on byte 128 of the -shm file (https://sqlite.org/walformat.html#walidxlocks). If a file
@@ -91,7 +91,7 @@ def _holders(path: str, byte: int) -> set[int]:
 
 
 def _may_have_open(pid: int, file: os.stat_result) -> bool:
-    """Tell whether a process has a file open; True if its open files cannot be read."""
+    """Return whether a process has a file open; True if its open files cannot be read."""
     folder = f"/proc/{pid}/fd"
     try:
         for number in os.listdir(folder):  # noqa: PTH208 (paths are text here)

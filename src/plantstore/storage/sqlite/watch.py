@@ -1,11 +1,11 @@
-"""Whether the files of an open database are intact, and still at the database's path.
+"""Checks that the files of an open database are intact, and still at the database's path.
 
 SQLite keeps its files open, and does not notice when one of them is deleted, moved, replaced or
-truncated. It would go on to commit to files that nobody can find any more. Or another process
-opens the new files, and overwrites these commits. So the files are checked before and after
-each change. The check before a change prevents writes to a log that another process may use
-with a different -shm file. The check after it makes sure that the next start will find the
-change.
+truncated. It would continue to commit to files that no other process can find. Or another
+process would open the new files, and overwrite these commits. So the files are checked before
+and after each change. The check before a change prevents writes to a log that another process
+may use with a different -shm file. The check after it makes sure that the next start will find
+the change.
 
 A full check makes several system calls. Each of them releases the interpreter lock and has to
 wait for the event loop to get it back. So a short check is enough while changes follow each
@@ -41,7 +41,7 @@ _SUFFIXES: Final = ("", "-wal", "-shm")
 
 
 class _State(NamedTuple):
-    """What is wrong with the files."""
+    """A problem with the files."""
 
     problem: str
     is_log_lost: bool = False

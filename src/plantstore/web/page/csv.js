@@ -3,15 +3,15 @@
  *
  * The header names `id` and `name`, and may name `tag`, in any order and any case. Commas,
  * semicolons or tabs separate the cells: the first of these under which the header names the
- * columns. Other columns are ignored with a warning. An empty cell means no tag. Where a row is
- * not CSV, its first line is refused, and the next line is read as a new row.
- * tests/support/csv_cases.json has the cases that hold for both.
+ * columns. Other columns are ignored with a warning. An empty cell means no tag. If a row is not
+ * CSV, its first line is refused, and the next line is read as a new row.
+ * tests/support/csv_cases.json has the test cases for this file and for `plantstore import`.
  */
 
 const SEPARATORS = [",", ";", "\t"];
 const COLUMNS = ["id", "name", "tag"];
 
-/** A longer row has an open quote: the default limit of a request body is 1 MiB. */
+/** A longer row probably has an open quote: the default limit of a request body is 1 MiB. */
 const ROW_CHARACTERS_MAX = 2 ** 20 + 1000;
 
 /** How many ignored columns a warning names, and how many characters of each. */
@@ -35,8 +35,9 @@ const CELLS = new Map(
 const LINE = /[^\r\n]*(?:\r\n|\r|\n|$)/y;
 
 /**
- * A row: the line that it begins on, from 1; its text, and its size in the file in bytes; and
- * its plant, or its problem, or neither. The header may have a warning.
+ * A row: the number of its first line, from 1; its text, and its size in the file in bytes; and
+ * its plant or its problem. The header and blank rows have neither. The header may have a
+ * warning.
  *
  * @typedef {{line: number, text: string, bytes: number,
  *   plant?: import("./client.js").Plant, problem?: string, warning?: string}} Row

@@ -88,8 +88,8 @@ function showError(form, error) {
 /**
  * Show the form of a plant and store the plant.
  *
- * A field that is not edited keeps its value, also where an input cannot hold it: a line break in
- * a name, or an empty tag.
+ * A field that is not edited keeps its value, even if an input cannot hold the value: a line break
+ * in a name, or an empty tag.
  *
  * @param {Plant|undefined} plant the one to change, or undefined to add one
  * @param {(plant: Plant) => Promise<void>} store

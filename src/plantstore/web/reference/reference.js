@@ -1,10 +1,10 @@
 /**
- * Swagger UI reads JSON as JavaScript does, and so rounds whatever is beyond 2^53. Here ids
- * are shown as they came; what is sent goes out as it was typed.
+ * Swagger UI parses JSON as JavaScript does, and so rounds numbers beyond 2^53. This script shows
+ * the numbers of responses exactly. Swagger UI sends request bodies as they were typed.
  */
 
 /**
- * Write a JSON text over several lines, with each number as it is there.
+ * Indent a JSON text, with each number as it was written.
  *
  * @param {string} text
  */
@@ -27,22 +27,22 @@ const keepNumbers = () => ({
         try {
           shown = { content: indent(props.content), contentType: "text/plain" };
         } catch {
-          // It is no JSON, and shown as it came.
+          // The body is not JSON, so it is shown unchanged.
         }
         return React.createElement(Original, { ...props, ...shown });
       },
   },
 });
 
-/** Read the interface, as that of the service which this page is from. */
+/** Load the OpenAPI document, with the address of this service. */
 async function readInterface() {
   const answer = await fetch("openapi.json");
   if (!answer.ok) throw new Error(`${answer.status} ${answer.statusText}`);
-  // Without the bounds of int64: the format says them, and exactly.
+  // Leave out the bounds of int64: they would be rounded, and the format implies them.
   const spec = JSON.parse(await answer.text(), (_key, value) =>
     Number.isInteger(value) && !Number.isSafeInteger(value) ? undefined : value,
   );
-  // A proxy may have it under a path of its own.
+  // A proxy may add a prefix to the paths of the service.
   return { ...spec, servers: [{ url: new URL(".", location.href).href.replace(/\/$/, "") }] };
 }
 
@@ -55,11 +55,11 @@ function show(spec) {
     deepLinking: true,
     displayRequestDuration: true,
     tryItOutEnabled: true,
-    validatorUrl: null, // Nothing is sent to another host.
+    validatorUrl: null, // Send nothing to other hosts.
   });
 }
 
 readInterface().then(show, (error) => {
   const place = document.querySelector("#reference");
-  if (place) place.textContent = `The interface does not load: ${error.message}`;
+  if (place) place.textContent = `The API reference cannot be loaded: ${error.message}`;
 });

@@ -11,6 +11,8 @@ PEERS := .venv-peers
 MINIMUM := .venv-minimum
 JAVASCRIPT := tools/javascript
 PYTHONS ?= 3.11 3.12 3.13
+# Set this to test only the Pythons that are installed.
+INSTALLED_ONLY ?=
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
 UPGRADE ?= --upgrade
@@ -18,7 +20,7 @@ COMPILE := --quiet --universal --python-version 3.11 --no-emit-index-url --no-em
 LOCK := $(COMPILE) $(UPGRADE) --generate-hashes --custom-compile-command "make lock" pyproject.toml
 
 # The tests that also run on other versions than the locked ones. They need no browser.
-PORTABLE := tests/unit tests/api tests/e2e/test_serve.py tests/e2e/test_transfer.py \
+PORTABLE := tests/unit tests/api tests/contract tests/e2e/test_serve.py tests/e2e/test_transfer.py \
 	tests/e2e/test_tokens.py tests/e2e/test_tls.py
 PYTEST := pytest -q --numprocesses auto --maxprocesses 4 --dist worksteal
 
@@ -66,7 +68,7 @@ test-pythons: $(VENV)/.dev ## test on each supported Python (PYTHONS="3.12 3.13"
 	done; \
 	test -z "$$missing" || { \
 		echo "Not installed, so not tested: Python$$missing. Install it, or name the others: PYTHONS=..." >&2; \
-		exit 1; \
+		test -n "$(INSTALLED_ONLY)"; \
 	}
 
 check: $(VENV)/.dev javascript ## lint, types, import rules

@@ -68,8 +68,8 @@ def command_line() -> str:
 
 
 def spell_out(command: Any) -> None:
-    """Have what a command does said in full, also in the list that it stands in."""
-    command.short_help = command.help
+    """Show the first paragraph of each command's help in the list of commands, uncut."""
+    command.short_help = (command.help or "").partition("\n\n")[0]
     for each in getattr(command, "commands", {}).values():
         spell_out(each)
 

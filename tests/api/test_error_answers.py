@@ -37,11 +37,6 @@ MORE = {
 }
 
 
-@pytest.fixture(autouse=True)
-def engine() -> None:
-    """Take the place of the one that runs each test on every store: here it plays no part."""
-
-
 @dataclass
 class Case:
     """A request that is answered with an Error record."""

@@ -15,11 +15,6 @@ DOCUMENT: dict[str, Any] = json.loads(read_document())
 SCHEMAS: dict[str, Any] = DOCUMENT["components"]["schemas"]
 
 
-@pytest.fixture(autouse=True)
-def engine() -> None:
-    """Take the place of the one that runs each test on every store: here is none."""
-
-
 # What is in these has a description.
 DESCRIBED = {
     *("headers", "links", "parameters", "properties", "responses"),

@@ -3,6 +3,7 @@
 A test that is about one of them says so: `@pytest.mark.engines("sqlite")`.
 """
 
+import contextlib
 import itertools
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -13,6 +14,7 @@ from playwright.sync_api import Browser, BrowserContext, Page
 from support.browser import Watch, enter, running_browser
 from support.certificates import make_pair
 from support.service import Service
+from support.wire import Wire
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -62,6 +64,19 @@ def browser() -> Iterator[Browser]:
 def service(tmp_path: Path) -> Iterator[Service]:
     with Service(tmp_path) as running:
         yield running
+
+
+@pytest.fixture
+def connect(service: Service) -> Iterator[Callable[[], Wire]]:
+    """Open connections that are closed after the test."""
+    with contextlib.ExitStack() as stack:
+
+        def open_one() -> Wire:
+            wire = Wire(service.port)
+            stack.callback(wire.close)
+            return wire
+
+        yield open_one
 
 
 @pytest.fixture

@@ -23,18 +23,6 @@ def service(tmp_path: Path) -> Iterator[Service]:
         yield running
 
 
-@pytest.fixture
-def connect(service: Service) -> Iterator[Callable[[], Wire]]:
-    with contextlib.ExitStack() as stack:
-
-        def open_one() -> Wire:
-            wire = Wire(service.port)
-            stack.callback(wire.close)
-            return wire
-
-        yield open_one
-
-
 def peak_memory(service: Service) -> int:
     """Return the most memory that the server had resident, in MiB."""
     lines = Path(f"/proc/{service.process.pid}/status").read_text(encoding="ascii").splitlines()

@@ -20,7 +20,6 @@ from support.wire import Wire, assert_refused, head, send_until_refused, with_le
 pytestmark = pytest.mark.engines("sqlite")
 
 PATIENCE = 0.5
-FIELDS_MAX = 100
 BODY = b'{"id":1,"name":"a"}'
 
 
@@ -29,18 +28,6 @@ def service(tmp_path: Path) -> Iterator[Service]:
     options = ["--request-seconds", str(PATIENCE), "--idle-seconds", str(PATIENCE)]
     with Service(tmp_path, *options) as running:
         yield running
-
-
-@pytest.fixture
-def connect(service: Service) -> Iterator[Callable[[], Wire]]:
-    with contextlib.ExitStack() as stack:
-
-        def open_one() -> Wire:
-            wire = Wire(service.port)
-            stack.callback(wire.close)
-            return wire
-
-        yield open_one
 
 
 @pytest.mark.parametrize("sent", [b"", b"\r\n"])

@@ -1,9 +1,9 @@
 """Group read: concurrent reads are executed in batches, outside of the event loop.
 
-A look-up in the page cache takes microseconds. A look-up that waits for the disk takes
+A lookup in the page cache takes microseconds. A lookup that waits for the disk takes
 milliseconds, and would delay all other requests on the event loop. So reads run on separate
-threads (`plantstore.batcher`). A batch of look-ups is one query. Listings take longer, so they
-have a second thread, and no look-up waits for a listing.
+threads (`plantstore.batcher`). A batch of lookups is one query. Listings take longer, so they
+have a second thread, and no lookup waits for a listing.
 """
 
 import sys
@@ -16,7 +16,7 @@ from plantstore.observe import Observer, ReadFailed
 from plantstore.plants import NewPlant
 from plantstore.store import Page, PlantStore
 
-# Maximum number of look-ups in one query. It limits the plants in memory. Larger batches would
+# Maximum number of lookups in one query. It limits the plants in memory. Larger batches would
 # hardly be faster.
 BATCH_READS_MAX: Final = 16
 
@@ -42,7 +42,7 @@ class GroupRead:
     Args:
         store: its `find_plants` and `list_plants` are each called by one thread. The
             caller closes the store after the reader.
-        queue_reads_max: number of look-ups that may wait, and of listings.
+        queue_reads_max: number of lookups that may wait, and of listings.
         observe: gets the events, on any of the threads.
 
     """
@@ -55,7 +55,7 @@ class GroupRead:
             self._explain,
             name="finder",
             waiting_max=queue_reads_max,
-            weight_max=1,  # look-ups weigh nothing
+            weight_max=1,  # lookups weigh nothing
             batch_max=BATCH_READS_MAX,
             batch_weight_max=1,
         )
@@ -83,7 +83,7 @@ class GroupRead:
         """Return the plant with this id, or None. It sees every change confirmed before.
 
         Raises:
-            RequestError: OVERLOADED if too many look-ups wait or the memory is exhausted;
+            RequestError: OVERLOADED if too many lookups wait or the memory is exhausted;
                 STORE_UNAVAILABLE if the store cannot be read or the service is stopping;
                 INTERNAL if the store failed with an unexpected error.
 

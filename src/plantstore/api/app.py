@@ -110,7 +110,7 @@ class _Lifespan:
         # Requests and connections leave no reference cycles behind, so they do not need the
         # collector either. It still runs, for unexpected cycles, but a thirtieth as often.
         gc.set_threshold(20_000, 20, 100)
-        # For look-ups of tokens, probes and metrics. They are short, and the store runs most of
+        # For lookups of tokens, probes and metrics. They are short, and the store runs most of
         # them one after the other anyway.
         executor = ThreadPoolExecutor(LOOKUP_THREADS_MAX, thread_name_prefix="lookup")
         asyncio.get_running_loop().set_default_executor(executor)

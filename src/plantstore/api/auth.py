@@ -30,8 +30,8 @@ _NOT_CACHED: Final = (0.0, None)
 class Gate:
     """Authorizes requests: their token must be valid and have the scope.
 
-    A token is cached for CACHE_SECONDS after its look-up in the store. A request with a cached
-    token costs only a hash and a dictionary look-up. When the time is over, one request looks
+    A token is cached for CACHE_SECONDS after its lookup in the store. A request with a cached
+    token costs only a hash and a dictionary lookup. When the time is over, one request looks
     the token up again, and concurrent requests with the same token wait for the result.
 
     Args:
@@ -88,7 +88,7 @@ class Gate:
             lookup = asyncio.ensure_future(asyncio.to_thread(self._store.find_token, key))
             self._lookups[key] = lookup
             lookup.add_done_callback(lambda done: self._learn(key, asked_at, done))
-        # The shield keeps a cancelled caller from cancelling the look-up of the others.
+        # The shield keeps a cancelled caller from cancelling the lookup of the others.
         try:
             record = await asyncio.shield(lookup)
         except StoreUnavailableError as error:

@@ -20,7 +20,7 @@ from plantstore.storage.sqlite.file import BUSY_POLL_SECONDS, LOG_BYTES_MAX, wai
 # written at most.
 CHECK_SECONDS: Final = 0.02
 
-# How long the writer waits for readers. A page or a look-up takes less time.
+# How long the writer waits for readers. A page or a lookup takes less time.
 WAIT_SECONDS: Final = 0.05
 
 # How long the writer does not try again after a wait without success (because of an export, for

@@ -1,6 +1,6 @@
-"""What docs/cluster.md tells an operator to do, as far as one server of PostgreSQL shows it.
+"""The commands and files of docs/cluster.md, as far as one PostgreSQL server can test them.
 
-`make cluster` starts a whole cluster from the files of the page.
+`make cluster` starts a whole cluster from the files on the page.
 """
 
 import contextlib
@@ -26,7 +26,7 @@ MOMENT = "2026-11-22 12:00:00+00"
 
 
 def parameters() -> dict[str, Any]:
-    """Return the settings of PostgreSQL that the page has Patroni keep."""
+    """Return the PostgreSQL settings in the Patroni configuration on the page."""
     patroni = yaml.safe_load(block("patroni.yml"))
     found = patroni["bootstrap"]["dcs"]["postgresql"]["parameters"]
     assert isinstance(found, dict)
@@ -38,7 +38,7 @@ def commands_of_backup() -> list[str]:
     return re.findall(r"^\$ (.*)$", section, re.MULTILINE)
 
 
-def test_the_commands_of_the_page_restore_the_plants_of_a_moment(
+def test_the_backup_commands_of_the_cluster_page_restore_a_point_in_time(
     postgres_programs: Programs,
 ) -> None:
     archive, backups = (postgres_programs.folder / name for name in ("archive", "backups"))
@@ -55,7 +55,7 @@ def test_the_commands_of_the_page_restore_the_plants_of_a_moment(
 
     def follow(text: str) -> None:
         if text.startswith("pg_verifybackup "):
-            return  # that of the development package crashes, whatever it is asked
+            return  # pg_verifybackup of the development package always crashes
         for shown, ours in places.items():
             text = text.replace(shown, ours)
         user = {} if text.startswith("plantstore ") else postgres_programs.as_user
@@ -88,7 +88,7 @@ def test_the_commands_of_the_page_restore_the_plants_of_a_moment(
 
 
 @pytest.mark.parametrize(("archived", "status"), [(None, 0), ("same", 0), ("other", 1)])
-def test_a_segment_of_the_log_is_archived_again_only_if_it_is_the_same(
+def test_the_archive_command_accepts_an_archived_segment_only_if_it_is_identical(
     tmp_path: Path, archived: str | None, status: int
 ) -> None:
     (tmp_path / "segment").write_text("same", encoding="utf-8")
@@ -103,7 +103,7 @@ def test_a_segment_of_the_log_is_archived_again_only_if_it_is_the_same(
     assert (tmp_path / "00000001").read_text(encoding="utf-8") == (archived or "same")
 
 
-def test_the_url_of_the_page_finds_the_primary_and_bounds_each_wait(
+def test_the_database_url_of_the_cluster_page_finds_the_primary_and_sets_the_timeouts(
     postgres_programs: Programs,
 ) -> None:
     with Server(postgres_programs, "primary") as server:

@@ -1,4 +1,4 @@
-"""Every command that the README and the tutorial show, run as a reader would."""
+"""Runs every command shown in the README and the tutorial, as a reader would."""
 
 import contextlib
 import os
@@ -20,16 +20,16 @@ from support.service import Service
 
 ROOT = Path(__file__).parent.parent
 
-# What a reader of a page has before the first command.
+# Commands that prepare the files a reader of the page already has.
 BEFORE = {
     "README.md": [r"printf 'id,name,tag\n2,Rosa × damascena,\n' > plants.csv"],
     "docs/getting-started.md": [],
 }
 
-# Programs that are run as they stand there, and what a shell does by itself.
+# Programs and shell builtins that are run exactly as shown.
 RUN_AS_SHOWN = re.compile(r"(curl|plantstore|printf|echo|cat|export) |[A-Z]+=")
 
-# What is different each time, and what it is compared as.
+# Patterns of output that differs in each run, and the text that replaces it for the comparison.
 DIFFERENT = {
     r"127\.0\.0\.1:\d+": "127.0.0.1:8000",
     r"(?m)^date: .+$": "date: Sat, 21 Nov 2026 06:11:13 GMT",
@@ -37,14 +37,14 @@ DIFFERENT = {
     r"(?m)[ \r]+$": "",
 }
 
-# How long the commands of a page may take in all.
+# The maximum duration of all commands of a page together.
 SECONDS_MAX = 120
 
 MARK = "--- the command is done, with the status"
 
 
 class Command(NamedTuple):
-    """A command of a page, and what the page shows beneath it."""
+    """A command of a page, and the output that the page shows below it."""
 
     text: str
     shown: str
@@ -64,7 +64,7 @@ def commands(page: str) -> list[Command]:
 
 
 class Reader:
-    """A reader of a page, with a shell in a folder, and with the service that the page starts."""
+    """A reader of a page: a shell in a folder, and the service that the page starts."""
 
     def __init__(self, folder: Path, new_database: Callable[[], str]) -> None:
         self.folder = folder
@@ -88,7 +88,7 @@ class Reader:
             text=True,
             start_new_session=True,
         )
-        # A command that never ends fails, with all that it started.
+        # A command that does not end is killed with all processes that it started.
         self.watch = threading.Timer(SECONDS_MAX, os.killpg, (self.shell.pid, signal.SIGKILL))
         self.watch.start()
         self.run('curl() { command curl --silent --show-error "$@"; }')
@@ -102,50 +102,50 @@ class Reader:
         self.shell.communicate()
 
     def follow(self, text: str) -> str:
-        """Do what a command of a page says; return what was printed."""
+        """Run a command of a page; return its output."""
         if serve := re.fullmatch(r"make run|plantstore serve(.*)", text):
             return self.start(*shlex.split(re.sub(r"--port[ =]\d+", "", serve[1] or "")))
         if text.startswith("make "):
-            # It installs or measures something, which is not done here; but it can be asked for.
+            # It installs or measures something; check only that the target exists.
             makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
             assert f"\n{text.split()[1]}: " in makefile
             return ""
         if text.startswith("pip install "):
-            # It would install from a network; tests/test_packages.py installs the wheel.
+            # It would install from the network; tests/test_packages.py installs the wheel.
             return ""
         assert RUN_AS_SHOWN.match(text), f"nothing here says how to run this: {text}"
         if re.match(r"export PLANTSTORE_DATABASE=['\"]?postgresql:", text):
-            # The servers of the page are nowhere; one of the tests' stands for them.
+            # The servers named on the page do not exist; a test server replaces them.
             return self.run(f"export PLANTSTORE_DATABASE={shlex.quote(self.new_database())}")
         if self.service is not None:
             text = re.sub(r"127\.0\.0\.1:\d+", f"127.0.0.1:{self.service.port}", text)
         return self.run(text.replace("plst_…", self.token))
 
     def run(self, text: str) -> str:
-        """Run a command in the shell, which goes on from where the last one left it."""
+        """Run a command in the shell, which keeps its state between commands."""
         assert self.shell.stdin is not None
         assert self.shell.stdout is not None
-        # `$?` is the status of the command before, as the reader sees it.
+        # Set `$?` to the status of the previous command, as the reader sees it.
         before, command = f"(exit {self.status})", f"eval {shlex.quote(text)} </dev/null"
         self.shell.stdin.write(f"{before}; {command}; printf '\\n{MARK} %d\\n' $?\n")
         self.shell.stdin.flush()
         printed = ""
         while not (done := re.search(rf"\n{MARK} (\d+)\n$", printed)):
             line = self.shell.stdout.readline()
-            assert line, f"it ended the shell, or did not end itself: {text}"
+            assert line, f"the command ended the shell or did not end: {text}"
             printed += line
         self.status = int(done[1])
         return printed[: done.start()]
 
     def start(self, *options: str) -> str:
-        """Start the service, but on a free port; return what it says."""
+        """Start the service on a free port; return its output."""
         self.stop()
         lines = self.run("env").splitlines()
         settings = dict(line.split("=", 1) for line in lines if line.startswith("PLANTSTORE_"))
         self.service = Service(self.folder, *options)
         self.service.env |= settings
         self.service.__enter__()
-        # What it says of a first token stands in the pipe before it says that it serves.
+        # The service prints the first token to the pipe before it logs that it serves.
         assert self.service.process.stdout is not None
         said = ""
         if select.select([self.service.process.stdout], [], [], 0)[0]:
@@ -161,7 +161,7 @@ class Reader:
 
 
 def is_as_shown(printed: str, shown: str) -> bool:
-    """Tell whether a command printed what a page shows; `…` stands for anything there."""
+    """Return whether a command printed what the page shows, where `…` matches anything."""
     for pattern, replacement in DIFFERENT.items():
         printed, shown = (re.sub(pattern, replacement, text) for text in (printed, shown))
     lines = [
@@ -172,7 +172,7 @@ def is_as_shown(printed: str, shown: str) -> bool:
 
 
 @pytest.mark.parametrize("page", BEFORE)
-def test_the_commands_of_a_page_work_in_their_order_and_print_what_it_shows(
+def test_the_commands_of_a_page_work_in_order_and_print_the_output_it_shows(
     page: str, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
     shown = commands(page)
@@ -186,6 +186,6 @@ def test_the_commands_of_a_page_work_in_their_order_and_print_what_it_shows(
 
             if command.shown:
                 assert is_as_shown(printed, command.shown), f"{command.text} printed {printed}"
-            # What fails is followed by a look at its status, which is compared.
+            # A command may fail only if `echo $?` follows, whose output is compared.
             if following is None or following.text != "echo $?":
                 assert reader.status == 0, f"{command.text} printed {printed}"

@@ -1,4 +1,4 @@
-"""The files that run the service, held against schemas, the settings and each other."""
+"""The deployment files, checked against schemas, the settings and each other."""
 
 import os
 import re
@@ -31,8 +31,8 @@ ROOT = Path(__file__).parent.parent
 UNIT = ROOT / "deploy/plantstore.service"
 PROGRAM = "/opt/plantstore/.venv/bin/plantstore"
 
-# Ten times what `systemd-analyze security` of systemd 252 says: 1.2. Most of what is left is that
-# the service is on the network, and takes any address, for a database or a proxy elsewhere.
+# Ten times the exposure level that `systemd-analyze security` of systemd 252 reports: 1.2. Most of
+# it is due to network access to any address, which a remote database or proxy needs.
 EXPOSURE_MAX = 12
 
 
@@ -47,25 +47,25 @@ def analyze(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
 
 
 def version() -> int:
-    """Return the version of systemd, or 0 where there is none."""
+    """Return the version of systemd, or 0 if it is not installed."""
     if shutil.which("systemd-analyze") is None:
         return 0
     said = re.match(r"systemd (\d+)", analyze("--version").stdout)
     return int(said[1]) if said else 0
 
 
-# The first that looks at a file rather than at a running system.
+# The first version that can analyze a unit file without a running system.
 needs_systemd = pytest.mark.skipif(version() < 250, reason="needs systemd-analyze, 250 or newer")
 
 
 def assigned(name: str) -> list[str]:
-    """Return the values that the unit gives to a name."""
+    """Return the values that the unit assigns to a name."""
     text = UNIT.read_text(encoding="utf-8")
     return re.findall(rf"^{name}=(.*)$", text, re.MULTILINE)
 
 
 @needs_systemd
-def test_systemd_takes_the_unit_without_a_warning(tmp_path: Path) -> None:
+def test_systemd_accepts_the_unit_without_a_warning(tmp_path: Path) -> None:
     unit = tmp_path / UNIT.name
     text = UNIT.read_text(encoding="utf-8")
     unit.write_text(text.replace(f"={PROGRAM} ", "=/bin/true "), encoding="utf-8")
@@ -73,11 +73,11 @@ def test_systemd_takes_the_unit_without_a_warning(tmp_path: Path) -> None:
     result = analyze("verify", "--man=no", "--recursive-errors=no", unit)
 
     assert result.returncode == 0, result.stderr
-    assert UNIT.name not in result.stderr  # of other units of the machine it may say something
+    assert UNIT.name not in result.stderr  # it may contain warnings about other units
 
 
 @needs_systemd
-def test_the_unit_exposes_no_more_than_it_must() -> None:
+def test_the_exposure_of_the_unit_stays_below_its_limit() -> None:
     result = analyze("security", "--offline=true", f"--threshold={EXPOSURE_MAX}", UNIT)
 
     assert result.returncode == 0, result.stdout
@@ -88,22 +88,22 @@ def test_the_unit_runs_the_service() -> None:
 
 
 @pytest.mark.parametrize("file", [UNIT, CONTAINERFILE, COMPOSE, KUBERNETES], ids=lambda f: f.name)
-def test_every_variable_of_ours_is_a_setting(file: Path) -> None:
+def test_every_plantstore_variable_in_a_deployment_file_is_a_setting(file: Path) -> None:
     named = set(re.findall(r"PLANTSTORE_\w+", file.read_text(encoding="utf-8")))
 
     assert named
     assert named <= {f"PLANTSTORE_{field.name.upper()}" for field in fields(Settings)}
 
 
-def test_the_unit_keeps_the_store_in_its_own_folder() -> None:
+def test_the_unit_keeps_the_database_in_its_state_directory() -> None:
     [folder] = assigned("StateDirectory")
 
     assert assigned("Environment") == [f"PLANTSTORE_DATABASE=sqlite:////var/lib/{folder}/plants.db"]
 
 
-def test_everything_that_stops_the_service_waits_longer_than_a_stop_takes() -> None:
-    # What a server that hangs takes of the last commit: the statement_timeout that it is given,
-    # the grace beyond it and for its cancellation, and another try to connect.
+def test_systemd_compose_and_kubernetes_wait_for_the_longest_stop_before_they_kill() -> None:
+    # The maximum duration of the last commit if the database hangs: its statement_timeout, the
+    # grace periods for the statement and for its cancellation, and another attempt to connect.
     commit_seconds = 10 + 2 * GRACE_SECONDS + int(PARAMETERS_DEFAULT["connect_timeout"])
     stop_seconds = Settings().stop_seconds + 2 * commit_seconds
 
@@ -123,7 +123,7 @@ def test_everything_that_stops_the_service_waits_longer_than_a_stop_takes() -> N
     ],
     ids=["compose", "kubernetes"],
 )
-def test_a_file_has_the_form_that_its_schema_asks_for(
+def test_the_compose_and_kubernetes_files_match_their_schemas(
     program: str, options: list[str], file: Path
 ) -> None:
     command = [str(Path(sys.executable).with_name(program)), *options, str(file)]
@@ -133,7 +133,7 @@ def test_a_file_has_the_form_that_its_schema_asks_for(
     assert result.returncode == 0, result.stdout + result.stderr
 
 
-def test_each_file_names_the_image_that_make_builds() -> None:
+def test_each_deployment_file_names_the_image_that_make_builds() -> None:
     made = subprocess.run(
         ["make", "--dry-run", "image", "BUILDER=podman"],
         cwd=ROOT,
@@ -149,7 +149,7 @@ def test_each_file_names_the_image_that_make_builds() -> None:
     assert f" --tag plantstore:{__version__} " in " ".join(made.split())
 
 
-def test_where_nothing_builds_images_make_says_what_to_install() -> None:
+def test_without_an_image_builder_make_says_what_to_install() -> None:
     result = subprocess.run(
         ["make", "image", "BUILDER="], cwd=ROOT, capture_output=True, text=True, check=False
     )
@@ -158,7 +158,7 @@ def test_where_nothing_builds_images_make_says_what_to_install() -> None:
     assert result.stderr.startswith("Install buildah, podman or docker")
 
 
-def test_the_image_is_built_from_files_that_the_builder_sees() -> None:
+def test_the_image_copies_exactly_the_files_that_dockerignore_admits() -> None:
     seen = (ROOT / ".dockerignore").read_text(encoding="utf-8").splitlines()
 
     copied = [each.split()[:-1] for each in instructions("COPY") if "--from" not in each]
@@ -167,7 +167,7 @@ def test_the_image_is_built_from_files_that_the_builder_sees() -> None:
     assert sources == {line[1:] for line in seen if line.startswith("!")}
 
 
-def test_every_container_serves_on_the_port_of_the_service() -> None:
+def test_every_container_uses_the_default_port_of_the_service() -> None:
     port = Settings().port
     [exposed] = instructions("EXPOSE")
     [published] = service()["ports"]
@@ -179,17 +179,17 @@ def test_every_container_serves_on_the_port_of_the_service() -> None:
     assert offered["targetPort"] == in_pod["name"]
 
 
-def test_a_database_that_is_away_makes_an_instance_not_ready_and_restarts_none() -> None:
+def test_an_unavailable_database_makes_an_instance_not_ready_and_restarts_none() -> None:
     [health_check] = instructions("HEALTHCHECK")
     names = ("startup", "liveness", "readiness")
     probes = [container()[f"{name}Probe"]["httpGet"] for name in names]
 
-    assert health_check.endswith('"/opt/plantstore/healthcheck.py"]')  # which asks /healthz
+    assert health_check.endswith('"/opt/plantstore/healthcheck.py"]')  # it requests /healthz
     assert [probe["path"] for probe in probes] == ["/healthz", "/healthz", "/readyz"]
     assert {probe["port"] for probe in probes} == {container()["ports"][0]["name"]}
 
 
-def test_an_instance_serves_until_a_load_balancer_has_noticed_that_it_stops() -> None:
+def test_an_instance_drains_until_its_readiness_probe_has_failed() -> None:
     drain_seconds = int(variables(container())["PLANTSTORE_DRAIN_SECONDS"]["value"])
     readiness = container()["readinessProbe"]
 
@@ -222,15 +222,15 @@ def test_compose_and_the_unit_set_the_same_limits() -> None:
     assert [str(limits["core"])] == assigned("LimitCORE")
 
 
-def test_no_variable_that_kubernetes_makes_is_taken_for_a_setting() -> None:
-    """A Service named plantstore has it set PLANTSTORE_PORT, to the URL of that Service."""
+def test_kubernetes_does_not_set_service_variables_that_would_be_taken_for_settings() -> None:
+    """For a Service named plantstore, Kubernetes sets PLANTSTORE_PORT to the URL of the Service."""
     named = objects()["Service"]["metadata"]["name"]
 
     assert f"{named}_port".upper() == "PLANTSTORE_PORT"
     assert pod()["enableServiceLinks"] is False
 
 
-def test_no_file_has_a_secret_and_none_starts_without_it() -> None:
+def test_no_deployment_file_contains_a_secret_and_none_starts_without_it() -> None:
     password = "${POSTGRES_PASSWORD:?put it into deploy/.env}"
     compose = yaml.safe_load(COMPOSE.read_text(encoding="utf-8"))["services"]
 
@@ -240,7 +240,7 @@ def test_no_file_has_a_secret_and_none_starts_without_it() -> None:
     assert "optional" not in variables(container())["PLANTSTORE_DATABASE"]["valueFrom"]
 
 
-def test_three_instances_are_kept_apart_and_drained_one_by_one() -> None:
+def test_three_instances_are_spread_and_drained_one_at_a_time() -> None:
     deployment, budget = objects()["Deployment"]["spec"], objects()["PodDisruptionBudget"]["spec"]
     selector = deployment["selector"]
     [spread] = pod()["topologySpreadConstraints"]

@@ -1,4 +1,4 @@
-"""The documentation, held against the code."""
+"""The documentation, checked against the code."""
 
 import os
 import re
@@ -22,7 +22,7 @@ PAGES = sorted(
 
 
 def rows(page: str) -> list[list[str]]:
-    """Return the cells of a page's table, without its head."""
+    """Return the cells of a page's table, without the header row."""
     lines = (ROOT / page).read_text(encoding="utf-8").splitlines()
     cells = [[cell.strip() for cell in line.split("|")[1:-1]] for line in lines if line[:1] == "|"]
     return cells[2:]
@@ -49,7 +49,7 @@ def test_every_setting_is_documented_with_its_variable_and_its_default() -> None
     ]
 
 
-def test_every_setting_takes_the_variable_of_its_name_and_says_what_it_is_for() -> None:
+def test_every_setting_has_the_variable_of_its_name_and_a_help_text() -> None:
     for name, hint in get_type_hints(Settings, include_extras=True).items():
         _, option = get_args(hint)
         assert option.envvar == f"PLANTSTORE_{name.upper()}"
@@ -57,20 +57,20 @@ def test_every_setting_takes_the_variable_of_its_name_and_says_what_it_is_for() 
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
-def test_every_link_leads_somewhere(page: Path) -> None:
+def test_every_link_to_a_file_points_to_an_existing_file(page: Path) -> None:
     for target in re.findall(r"\]\(([^)#]+)[^)]*\)", page.read_text(encoding="utf-8")):
         if not target.startswith("https://"):
             assert (page.parent / target).exists(), target
 
 
-def test_the_comparison_shows_what_was_measured() -> None:
+def test_the_comparison_shows_the_measured_results() -> None:
     shown = rows("docs/benchmarks.md")
 
     assert shown
     assert shown == rows("benchmarks/results/peers.md")
 
 
-def test_each_failure_of_a_cluster_is_shown_with_the_seconds_that_were_measured() -> None:
+def test_the_cluster_page_shows_the_measured_seconds_of_each_failure() -> None:
     results = rows("benchmarks/results/cluster.md")
     page = PAGE.read_text(encoding="utf-8")
 
@@ -79,7 +79,7 @@ def test_each_failure_of_a_cluster_is_shown_with_the_seconds_that_were_measured(
     assert with_measured(page, {row[0]: [row[3], row[4], row[6]] for row in results}) == page
 
 
-def test_every_decision_has_its_three_parts_and_stands_in_the_index() -> None:
+def test_every_decision_has_its_three_sections_and_is_in_the_index() -> None:
     index = (ROOT / "docs/decisions/README.md").read_text(encoding="utf-8")
     records = sorted((ROOT / "docs/decisions").glob("0*.md"))
 
@@ -116,7 +116,7 @@ def test_every_test_that_the_pages_name_exists() -> None:
 
 
 @pytest.mark.parametrize("name", ["docs/architecture.md", "docs/architecture.svg"])
-def test_every_file_of_the_code_that_the_architecture_names_exists(name: str) -> None:
+def test_every_source_file_that_the_architecture_names_exists(name: str) -> None:
     named = re.findall(r"[`> ]([a-z_/]+\.py)[`<,]", (ROOT / name).read_text(encoding="utf-8"))
 
     assert named
@@ -125,7 +125,7 @@ def test_every_file_of_the_code_that_the_architecture_names_exists(name: str) ->
 
 
 def commands(program: str) -> list[str]:
-    """Return the commands of a program that stand behind a `$` in the pages."""
+    """Return the commands of a program that the pages show after a `$`."""
     text = "\n".join(page.read_text(encoding="utf-8") for page in PAGES)
     return sorted(set(re.findall(rf"^\$ ({program} [^#\n]*?)\s*(?:#.*)?$", text, re.MULTILINE)))
 
@@ -138,7 +138,7 @@ def test_every_make_command_of_the_pages_exists(command: str) -> None:
 
 
 @pytest.mark.parametrize("path", documents.PAGES, ids=lambda path: str(path.relative_to(ROOT)))
-def test_every_page_that_is_made_from_the_code_is_as_the_code_has_it(path: Path) -> None:
+def test_every_generated_page_matches_the_code(path: Path) -> None:
     made = documents.PAGES[path]()
 
     assert path.read_text(encoding="utf-8") == made, "run this: python tools/documents.py"
@@ -152,7 +152,7 @@ def test_the_help_of_serve_names_every_setting_and_no_other(tmp_path: Path) -> N
     assert named == [*settings, "help"]
 
 
-def test_every_page_stands_in_the_index_of_the_docs() -> None:
+def test_every_page_is_in_the_index_of_the_docs() -> None:
     index = (ROOT / "docs/README.md").read_text(encoding="utf-8")
 
     for page in (ROOT / "docs").glob("*.md"):

@@ -1,4 +1,4 @@
-"""The targets of the Makefile: what they say, and what they do where a program is missing."""
+"""The targets of the Makefile: their output, and their behavior if a program is missing."""
 
 import os
 import re
@@ -13,7 +13,7 @@ from packaging.specifiers import SpecifierSet
 
 ROOT = Path(__file__).parent.parent
 
-# As on Debian without python3-venv: it leaves an environment whose Python has no pip.
+# Acts as Python on Debian without python3-venv: it leaves an environment without pip.
 PYTHON_WITHOUT_VENV = """\
 #!/bin/sh
 case "$*" in
@@ -28,7 +28,7 @@ echo "ensurepip is not available" >&2
 exit 1
 """
 
-# As after python3-venv is installed; what the environment is asked to do is written down.
+# Acts as Python with python3-venv. The Python of the environment writes its arguments to `asked`.
 PYTHON = """\
 #!/bin/sh
 case "$*" in
@@ -46,7 +46,7 @@ chmod +x .venv/bin/python
 def make(folder: Path, *words: str, path: str | None = None) -> subprocess.CompletedProcess[str]:
     program = shutil.which("make")
     assert program is not None
-    # A make that runs the tests passes its own options and variables on.
+    # If make runs the tests, it passes its own options and variables on to this make.
     env = {name: value for name, value in os.environ.items() if "MAKE" not in name}
     return subprocess.run(
         [program, *words],
@@ -61,7 +61,7 @@ def make(folder: Path, *words: str, path: str | None = None) -> subprocess.Compl
 
 @pytest.fixture
 def checkout(tmp_path: Path) -> Path:
-    """Return a folder with what `make run` installs from, and a Python with the module venv."""
+    """Return a folder with the files that `make run` needs, and a Python with the module venv."""
     for name in ("Makefile", "pyproject.toml", "requirements/run.txt"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         shutil.copy(ROOT / name, tmp_path / name)
@@ -75,11 +75,11 @@ def put_python(checkout: Path, script: str) -> None:
 
 
 def install(checkout: Path) -> subprocess.CompletedProcess[str]:
-    """Do what `make run` does before it serves."""
+    """Run the installation that `make run` does before it serves."""
     return make(checkout, ".venv/.run", "PYTHON=./python")
 
 
-def test_without_the_module_venv_make_says_what_to_install_and_works_after_that(
+def test_without_the_module_venv_make_says_what_to_install_and_works_once_it_is_installed(
     checkout: Path,
 ) -> None:
     put_python(checkout, PYTHON_WITHOUT_VENV)
@@ -94,7 +94,7 @@ def test_without_the_module_venv_make_says_what_to_install_and_works_after_that(
     assert "-m pip install" in (checkout / "asked").read_text(encoding="utf-8")
 
 
-def test_a_half_made_environment_is_made_anew(checkout: Path) -> None:
+def test_an_incomplete_environment_is_created_again(checkout: Path) -> None:
     subprocess.run(
         ["sh", "-c", PYTHON_WITHOUT_VENV, "sh", "-m", "venv", "--clear", ".venv"],
         cwd=checkout,
@@ -109,7 +109,7 @@ def test_a_half_made_environment_is_made_anew(checkout: Path) -> None:
     assert (checkout / ".venv/.run").exists()
 
 
-def test_an_environment_whose_python_is_gone_is_made_anew(checkout: Path) -> None:
+def test_an_environment_whose_python_was_removed_is_created_again(checkout: Path) -> None:
     assert install(checkout).returncode == 0
     (checkout / ".venv/bin/python").unlink()
     (checkout / ".venv/bin/python").symlink_to("/nowhere/python3.11")
@@ -121,7 +121,7 @@ def test_an_environment_whose_python_is_gone_is_made_anew(checkout: Path) -> Non
     assert "-m pip install" in (checkout / "asked").read_text(encoding="utf-8")
 
 
-def test_a_whole_environment_is_left_as_it_is(checkout: Path) -> None:
+def test_a_complete_environment_is_left_unchanged(checkout: Path) -> None:
     assert install(checkout).returncode == 0
     (checkout / "asked").unlink()
 
@@ -150,8 +150,8 @@ def test_without_npm_and_apt_get_make_says_what_to_install(tmp_path: Path) -> No
     assert "apt-get install npm" in result.stderr
 
 
-def test_a_version_of_python_that_is_missing_is_named_and_fails() -> None:
-    # .venv/.dev is taken as it is, so that nothing is installed.
+def test_make_fails_and_names_a_python_version_that_is_missing() -> None:
+    # --assume-old prevents the installation of .venv/.dev.
     result = make(ROOT, "test-pythons", "PYTHONS=3.1", "--assume-old=.venv/.dev")
 
     assert result.returncode != 0

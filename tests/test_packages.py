@@ -1,4 +1,4 @@
-"""What `make dist` builds: a source distribution and a wheel, each used without the checkout."""
+"""The source distribution and the wheel of `make dist`, each used without the checkout."""
 
 import email
 import os
@@ -22,7 +22,7 @@ UV = Path(sys.executable).with_name("uv")
 
 
 def run(*command: str | Path, **options: object) -> str:
-    """Run a program that must succeed; return what it printed."""
+    """Run a program that must succeed; return its output."""
     result = subprocess.run(
         [str(word) for word in command],
         capture_output=True,
@@ -37,7 +37,7 @@ def run(*command: str | Path, **options: object) -> str:
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Build as `make dist` does, but without a network; return the folder of the two files."""
+    """Build as `make dist` does, but without a network; return the folder with both files."""
     folder = tmp_path_factory.mktemp("dist")
     options = ("--offline", "--no-build-isolation", "--python", sys.executable)
     run(UV, "build", *options, "--out-dir", folder, ROOT)
@@ -63,8 +63,8 @@ def installed(wheel: Path, tmp_path: Path) -> Path:
     run(sys.executable, "-m", "venv", "--without-pip", environment)
     python = environment / "bin/python"
     run(UV, "pip", "install", "--offline", "--no-deps", "--python", python, wheel)
-    # The dependencies are those of the tests. A .pth file in that folder is not read from here, so
-    # the checkout, which stands in one, is not found.
+    # The dependencies come from the environment of the tests. Python does not read .pth files in a
+    # folder that a .pth file adds, so it does not find the checkout, which one of them names.
     packages = run(python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))").strip()
     Path(packages, "dependencies.pth").write_text(sysconfig.get_path("purelib"), "utf-8")
     return python
@@ -90,7 +90,7 @@ def test_the_source_distribution_has_every_file_of_the_repository(sources: Path)
 
 def test_the_source_distribution_runs_its_own_tests(sources: Path) -> None:
     env = os.environ | {"PYTHONPATH": str(sources / "src")}
-    # All of them are imported and found, so no file is missing; some quick ones are run.
+    # pytest collects all tests, which fails if a file is missing, and runs only a few quick ones.
     options = ("-q", "-p", "no:cacheprovider", "-k", "test_every_link or test_tracing")
 
     said = run(sys.executable, "-m", "pytest", *options, cwd=sources, env=env)
@@ -134,7 +134,7 @@ def test_the_wheel_alone_migrates_postgresql(
     )
 
 
-def test_a_package_index_shows_the_readme_without_broken_links_or_pictures(
+def test_the_readme_on_a_package_index_has_no_broken_links_or_pictures(
     metadata: Message,
 ) -> None:
     renderer = MarkdownIt("commonmark", {"html": True}).enable("table")
@@ -171,7 +171,7 @@ def test_the_changelog_begins_with_the_version_of_the_software() -> None:
     assert re.findall(r"^## (\S+) ", changes, re.MULTILINE)[0] == __version__
 
 
-def test_the_version_names_the_software_and_the_interface(tmp_path: Path) -> None:
+def test_the_version_option_names_the_software_and_the_interface(tmp_path: Path) -> None:
     said = run(sys.executable, "-m", "plantstore", "--version", cwd=tmp_path)
 
     assert said == f"plantstore {__version__}, interface 1.0.0\n"

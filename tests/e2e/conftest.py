@@ -1,6 +1,6 @@
-"""The service and its commands, on each engine that keeps plants for good.
+"""Fixtures that run the service and its commands on each persistent engine.
 
-A test that is about one of them says so: `@pytest.mark.engines("sqlite")`.
+A test of a single engine is marked, for example `@pytest.mark.engines("sqlite")`.
 """
 
 import contextlib
@@ -27,7 +27,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 def database(
     request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> str:
-    """Return the URL of the store that the service and its commands use in the test's folder."""
+    """Return the database URL that the service and its commands use in the test's folder."""
     if request.param == "sqlite":
         return f"sqlite:///{tmp_path}/plants.db"
     url: str = request.getfixturevalue("databases").new()
@@ -39,7 +39,10 @@ def database(
 def new_database(
     request: pytest.FixtureRequest, tmp_path: Path, database: str
 ) -> Callable[[], str]:
-    """Return what makes the URL of another empty database of the test's engine."""
+    """Return a function that creates another empty database of the test's engine.
+
+    The function returns the URL of that database.
+    """
     if database.startswith("sqlite"):
         numbers = itertools.count()
         return lambda: f"sqlite:///{tmp_path}/{next(numbers)}.db"
@@ -49,7 +52,7 @@ def new_database(
 
 @pytest.fixture
 def tls(tmp_path: Path) -> list[str]:
-    """Return the options with which a service speaks TLS."""
+    """Return the options that make a service use TLS."""
     pair = make_pair(tmp_path)
     return ["--tls-certificate", str(pair.certificate), "--tls-key", str(pair.key)]
 
@@ -86,7 +89,7 @@ def watch() -> Watch:
 
 @pytest.fixture
 def context(browser: Browser, watch: Watch) -> Iterator[BrowserContext]:
-    """Return the tabs of one visitor, who in the end has seen no complaint of the browser's."""
+    """Return the browser context of one user. The browser must have reported no problem in it."""
     with browser.new_context() as context:
         context.on("page", watch.watch)
         yield context
@@ -95,7 +98,7 @@ def context(browser: Browser, watch: Watch) -> Iterator[BrowserContext]:
 
 @pytest.fixture
 def page(context: BrowserContext, service: Service) -> Page:
-    """Return a tab whose visitor has given a token that is good for everything."""
+    """Return a tab that is signed in with a token that has all scopes."""
     page = context.new_page()
     enter(page, service, service.token())
     return page

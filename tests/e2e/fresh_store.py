@@ -1,9 +1,8 @@
-"""A hook of Schemathesis: each of its creates finds its id free.
+"""A Schemathesis hook that frees the id of each plant before Schemathesis creates it.
 
-Whether a valid plant is taken depends on what is stored: another one under its
-id is a 400, as the contract wants it. With its id free, every valid plant must
-be taken, and Schemathesis may hold the service to that. What it reads, replaces and
-deletes after a create, it finds as it left it.
+A valid plant is refused with 400 if another plant is stored under its id. With the id
+free, the service must accept every valid plant, and Schemathesis can check that. The
+hook leaves the store unchanged before reads, replacements and deletions.
 """
 
 import os

@@ -1,4 +1,4 @@
-"""How connections are accepted: many in a turn of the event loop, and again when files are free."""
+"""Accepting connections: many per event loop iteration, and after file descriptors ran out."""
 
 import asyncio
 import contextlib
@@ -18,7 +18,7 @@ WAITING = 2 * ACCEPTED_MAX
 
 
 class Turns:
-    """The turns of the event loop in which a connection got its protocol."""
+    """Records in which iteration of the event loop each connection got its protocol."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.loop = loop
@@ -45,7 +45,7 @@ class Turns:
         return Connection()
 
 
-def test_many_connections_are_accepted_in_a_turn() -> None:
+def test_many_connections_are_accepted_per_event_loop_iteration() -> None:
     async def turns_of(listener: socket.socket) -> list[int]:
         loop = asyncio.get_running_loop()
         turns = Turns(loop)
@@ -65,7 +65,9 @@ def test_many_connections_are_accepted_in_a_turn() -> None:
     assert max(made) < 10
 
 
-def test_without_free_files_a_connection_waits_and_the_others_are_served(tmp_path: Path) -> None:
+def test_without_free_file_descriptors_new_connections_wait_and_open_ones_are_served(
+    tmp_path: Path,
+) -> None:
     with Service(tmp_path) as service, contextlib.ExitStack() as stack:
         connected = service.client(None)
         assert connected.send("GET", "/healthz").status == 200

@@ -1,4 +1,4 @@
-"""The log goes to a file that takes no lines: no answer waits for it, and the service stops."""
+"""A log that cannot be written delays no response and does not prevent a stop."""
 
 import contextlib
 import re
@@ -15,7 +15,7 @@ from support.wire import Wire
 
 pytestmark = pytest.mark.engines("sqlite")
 
-# Each makes a line of a kibibyte: a few dozen fill a pipe, and a few thousand the queue.
+# Each request makes a log line of 1 KiB: a few dozen fill a pipe, a few thousand the queue.
 REQUEST = b"GET /%s HTTP/1.1\r\nHost: x\r\n\r\n" % (b"x" * 2000)
 REQUESTS = 6000
 AHEAD = 100
@@ -31,7 +31,7 @@ def send_many(service: Service) -> None:
     wire.close()
 
 
-def test_while_nobody_reads_the_log_all_are_answered_and_what_was_dropped_is_told(
+def test_while_nobody_reads_the_log_all_requests_are_answered_and_dropped_lines_are_counted(
     tmp_path: Path,
 ) -> None:
     with Service(tmp_path, "--access-log") as service:
@@ -46,7 +46,7 @@ def test_while_nobody_reads_the_log_all_are_answered_and_what_was_dropped_is_tol
     assert dropped > 0
     told = re.findall(r'"event": "(\d+) log lines were dropped"', "".join(service.log))
     lines = sum('"path": "/xxx' in line for line in service.log)
-    # The two that ask for the metrics are in the log, or among those that were dropped.
+    # The two requests for the metrics were logged or dropped.
     assert sum(map(int, told)) - dropped in range(3)
     assert lines == REQUESTS - dropped
 
@@ -89,7 +89,9 @@ def is_open(port: int) -> bool:
     return False
 
 
-def test_a_log_on_a_full_disk_costs_no_answer_and_is_counted(tmp_path: Path) -> None:
+def test_a_log_on_a_full_disk_fails_no_request_and_dropped_lines_are_counted(
+    tmp_path: Path,
+) -> None:
     with serving(tmp_path, "/dev/full") as client:
         statuses = [client.send("GET", "/plants").status for _ in range(10)]
         wait_until(lambda: client.total(DROPPED) >= 10)

@@ -1,4 +1,4 @@
-"""Bodies of every kind against the real server; tests/long sends a million more."""
+"""Valid and invalid bodies against the real server; tests/long sends a million more."""
 
 from pathlib import Path
 
@@ -11,7 +11,7 @@ BODIES = 3_000
 
 
 @pytest.mark.engines("sqlite")
-def test_every_body_is_answered_as_a_plain_reading_of_it_says(tmp_path: Path) -> None:
+def test_every_body_is_answered_as_the_reference_parser_predicts(tmp_path: Path) -> None:
     with Service(tmp_path) as service:
         flood = Flood(service, 1_000, BODIES)
 

@@ -1,4 +1,4 @@
-"""No cache keeps an answer: each one of each operation, whichever part of the service gives it."""
+"""Every response of every operation forbids caching, whichever part of the service sends it."""
 
 import contextlib
 import json
@@ -22,7 +22,7 @@ PLANT = '{"id":1,"name":"a"}'
 
 
 def answers_of_operations(client: Client) -> list[Answer]:
-    """Send each operation as it should be, with bad parameters, and with bad bodies."""
+    """Send each operation with a valid request, with bad parameters, and with bad bodies."""
     answers = [client.send("POST", "/plants", PLANT)]
     for method, path in sorted(OPERATIONS, reverse=True):  # DELETE comes last
         answers += [
@@ -36,7 +36,7 @@ def answers_of_operations(client: Client) -> list[Answer]:
     return answers
 
 
-def test_no_cache_may_keep_an_answer_of_any_operation(tmp_path: Path) -> None:
+def test_every_response_of_every_operation_forbids_caching(tmp_path: Path) -> None:
     with Service(tmp_path, "--body-bytes-max", "2048") as service:
         answers = []
         other = service.token("metrics:read", name="other")
@@ -60,7 +60,7 @@ def test_no_cache_may_keep_an_answer_of_any_operation(tmp_path: Path) -> None:
         (["--request-seconds", "0.2"], b"POST /plants HTTP/1.1\r\nHost: x\r\n", 408),
     ],
 )
-def test_no_cache_may_keep_what_is_refused_before_it_is_an_operation(
+def test_refusals_before_routing_forbid_caching(
     tmp_path: Path, options: list[str], data: bytes, status: int
 ) -> None:
     with Service(tmp_path, *options) as service, contextlib.closing(Wire(service.port)) as wire:
@@ -72,7 +72,7 @@ def test_no_cache_may_keep_what_is_refused_before_it_is_an_operation(
     assert headers[b"cache-control"] == b"no-store"
 
 
-def test_no_cache_may_keep_a_refusal_for_too_many_connections_or_uses(tmp_path: Path) -> None:
+def test_refusals_by_connection_and_rate_limits_forbid_caching(tmp_path: Path) -> None:
     limits = ["--connections-max", "1", "--rate-per-token", "1/hour"]
     with Service(tmp_path, *limits) as service:
         client = service.client(service.token())

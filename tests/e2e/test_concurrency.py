@@ -1,4 +1,4 @@
-"""Changes and reads of the same plants, by several processes at once."""
+"""Concurrent changes and reads of the same plants by several processes."""
 
 import multiprocessing
 from concurrent.futures import ProcessPoolExecutor
@@ -14,7 +14,7 @@ CLIENTS = 6
 OPERATIONS = 300
 
 
-def test_some_sequential_order_explains_what_every_client_saw(tmp_path: Path) -> None:
+def test_concurrent_changes_and_reads_are_linearizable(tmp_path: Path) -> None:
     spawn = multiprocessing.get_context("spawn")
     with (
         Service(tmp_path, "--workers", "2") as one,
@@ -40,7 +40,7 @@ def test_some_sequential_order_explains_what_every_client_saw(tmp_path: Path) ->
         assert is_explained(about)
 
 
-def test_each_process_sees_what_another_one_answered(tmp_path: Path) -> None:
+def test_each_process_reads_the_changes_that_another_process_acknowledged(tmp_path: Path) -> None:
     with Service(tmp_path) as one, Service(tmp_path) as another:
         token = one.token()
         writer, reader = one.client(token), another.client(token)

@@ -1,4 +1,4 @@
-"""Who shares a connection, or a moment, with one who misbehaves."""
+"""Requests on a connection with a malformed request, or beside misbehaving clients."""
 
 import contextlib
 import json
@@ -39,7 +39,7 @@ def slow_reader(service: Service, stack: contextlib.ExitStack) -> socket.socket:
     [(b"ZZ\r\n", 400), (b"0\r\n" + b"X: y\r\n" * 10_000, 431)],
     ids=["no chunk", "trailers"],
 )
-def test_a_stored_plant_gets_its_answer_and_not_the_refusal_of_the_body_behind_it(
+def test_a_create_is_answered_before_the_malformed_request_behind_it_is_refused(
     tmp_path: Path, second: bytes, status: int
 ) -> None:
     with Service(tmp_path) as service:
@@ -61,13 +61,13 @@ def test_a_stored_plant_gets_its_answer_and_not_the_refusal_of_the_body_behind_i
         wire.close()
 
 
-def test_a_connection_gets_one_request_in_a_turn(tmp_path: Path) -> None:
+def test_a_thousand_pipelined_requests_do_not_delay_another_connection(tmp_path: Path) -> None:
     with Service(tmp_path, "--access-log") as service:
         greedy, honest = Wire(service.port), Wire(service.port)
         for wire in (greedy, honest):
             wire.send(HEALTH)
             assert wire.answer()[0] == 200
-        service.process.send_signal(signal.SIGSTOP)  # so that all are read together
+        service.process.send_signal(signal.SIGSTOP)  # so that it reads all requests at once
         greedy.send(HEALTH * 1000)
         honest.send(HEALTH.replace(b"healthz", b"honest"))
         service.process.send_signal(signal.SIGCONT)
@@ -82,7 +82,7 @@ def test_a_connection_gets_one_request_in_a_turn(tmp_path: Path) -> None:
     assert paths.index("/honest") < 10
 
 
-def test_a_stop_does_not_wait_for_who_takes_no_answer(tmp_path: Path) -> None:
+def test_a_stop_does_not_wait_for_clients_that_read_no_response(tmp_path: Path) -> None:
     options = ["--request-seconds", "3600", "--stop-seconds", "2"]
     with Service(tmp_path, *options) as service, contextlib.ExitStack() as stack:
         fill(service)
@@ -97,7 +97,7 @@ def test_a_stop_does_not_wait_for_who_takes_no_answer(tmp_path: Path) -> None:
     assert not any("Traceback" in line or "Exception" in line for line in service.log)
 
 
-def test_answers_that_are_ready_in_one_moment_are_bounded_too(tmp_path: Path) -> None:
+def test_unsent_responses_that_become_ready_at_once_are_bounded(tmp_path: Path) -> None:
     options = ["--unsent-answers-max", "2", "--request-seconds", "3600"]
     with Service(tmp_path, *options) as service, contextlib.ExitStack() as stack:
         fill(service)
@@ -117,7 +117,9 @@ def test_answers_that_are_ready_in_one_moment_are_bounded_too(tmp_path: Path) ->
         client.close()
 
 
-def test_clients_that_go_away_leave_no_trace_in_the_log(tmp_path: Path) -> None:
+def test_clients_that_reset_their_connections_cause_no_error_or_refusal_in_the_log(
+    tmp_path: Path,
+) -> None:
     with Service(tmp_path) as service:
         token = service.token()
         length, body = with_length(BODY)
@@ -135,7 +137,7 @@ def test_clients_that_go_away_leave_no_trace_in_the_log(tmp_path: Path) -> None:
     assert stored_plants(service.database).keys() <= {1, 2}
 
 
-def test_who_is_told_408_is_counted_and_logged_as_that_alone(tmp_path: Path) -> None:
+def test_a_request_that_times_out_is_logged_once_as_a_request_timeout(tmp_path: Path) -> None:
     with Service(tmp_path, "--access-log", "--request-seconds", "0.5") as service:
         token = service.token()
         wire = Wire(service.port)
@@ -150,7 +152,9 @@ def test_who_is_told_408_is_counted_and_logged_as_that_alone(tmp_path: Path) -> 
     assert refused == ["request_timeout"]
 
 
-def test_over_tls_too_who_says_nothing_is_hung_up_on_once(tmp_path: Path, tls: list[str]) -> None:
+def test_a_tls_client_with_an_unfinished_request_is_disconnected_once(
+    tmp_path: Path, tls: list[str]
+) -> None:
     with Service(tmp_path, *tls, "--request-seconds", "0.5") as service:
         context = ssl.create_default_context()
         context.check_hostname = False

@@ -1,4 +1,4 @@
-"""What is left after a crash or a stop: all that was acknowledged."""
+"""Every acknowledged change survives a crash or a stop."""
 
 import random
 import signal
@@ -28,7 +28,7 @@ def test_every_acknowledged_plant_survives_kill_9(tmp_path: Path, workers: int) 
         client = service.client(crashes.token)
         sent = sorted(crashes.sent.values(), key=lambda plant: plant.id)
         for plant in random.Random(0).sample(sent, 20):
-            assert client.post(plant).status == 200, "sending again is always safe"
+            assert client.post(plant).status == 200, "sending a plant again was refused"
         client.close()
 
 
@@ -62,7 +62,7 @@ def test_a_stop_under_load_drops_no_accepted_request(
 
     assert status == 0
     assert not load.refused
-    # What was accepted was stored and answered; what was not answered was not accepted.
+    # The service stored and answered every request that it accepted, and no other.
     assert stored_plants(service.database) == load.acknowledged
 
 
@@ -79,7 +79,9 @@ def test_workers_stop_when_their_parent_is_killed(tmp_path: Path) -> None:
     assert stored_plants(service.database) == {1: NewPlant(1, "a")}
 
 
-def test_workers_share_one_file_and_a_conflict_has_one_winner(tmp_path: Path) -> None:
+def test_workers_share_one_file_and_one_of_several_conflicting_creates_succeeds(
+    tmp_path: Path,
+) -> None:
     with Service(tmp_path, "--workers", "2") as service:
         token = service.token()
         won: list[NewPlant] = []

@@ -1,4 +1,4 @@
-"""The settings that are about who is in front of the service, and which pages may call it."""
+"""The settings for trusted proxies and for the web pages that may call the service."""
 
 import json
 from contextlib import closing
@@ -25,7 +25,7 @@ GARDEN, OTHER = "https://garden.example", "https://other.example"
         (["--trusted-proxy", "127.0.0.1", "--trusted-proxy", "lb.example"], "got 'lb.example'"),
     ],
 )
-def test_what_is_no_origin_or_no_proxy_is_one_clear_line_and_no_database(
+def test_an_invalid_origin_or_proxy_is_a_one_line_error_and_creates_no_database(
     tmp_path: Path, options: list[str], said: str
 ) -> None:
     done = run(tmp_path, "serve", "--port", "0", *options)
@@ -54,7 +54,7 @@ def test_several_origins_and_proxies_may_come_from_the_environment(
     assert (line["client"], line["request_id"]) == ("203.0.113.9", "from-the-proxy")
 
 
-def test_the_access_log_has_the_peer_if_it_is_no_trusted_proxy(tmp_path: Path) -> None:
+def test_the_access_log_has_the_peer_unless_it_is_a_trusted_proxy(tmp_path: Path) -> None:
     lies = {"X-Forwarded-For": "203.0.113.9", "X-Request-Id": "mine"}
     with Service(tmp_path, "--access-log", "--trusted-proxy", "10.0.0.0/8") as service:
         client = service.client(service.token())
@@ -67,7 +67,7 @@ def test_the_access_log_has_the_peer_if_it_is_no_trusted_proxy(tmp_path: Path) -
     assert "request_id" not in line
 
 
-def test_no_client_can_send_the_field_that_holds_the_id_of_a_trusted_proxy(tmp_path: Path) -> None:
+def test_a_client_cannot_forge_the_internal_request_id_field(tmp_path: Path) -> None:
     with Service(tmp_path, "--access-log") as service, closing(Wire(service.port)) as wire:
         wire.send(b"GET /plants HTTP/1.1\r\nHost: x\r\n:request-id: mine\r\n\r\n")
 

@@ -1,4 +1,4 @@
-"""Which commands create a database file, and which ones need an existing one."""
+"""Which commands create a database file, and which commands need an existing one."""
 
 import re
 from pathlib import Path
@@ -80,9 +80,7 @@ def test_a_service_that_creates_a_database_names_the_file_once(
     assert not any("database created" in line for line in second.log)
 
 
-def test_rows_from_a_pipe_create_the_database_that_takes_them(
-    tmp_path: Path, database: str
-) -> None:
+def test_an_import_from_a_pipe_creates_the_database(tmp_path: Path, database: str) -> None:
     done = run(tmp_path, "import", "-", "--format", "jsonl", input='{"id":1,"name":"a"}\n')
 
     assert done.returncode == 0

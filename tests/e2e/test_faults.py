@@ -1,4 +1,4 @@
-"""Faults of what the service stands on: its processes, its file, and who else uses it."""
+"""Faults of the worker processes and of the database file, and locks held by other processes."""
 
 import contextlib
 import os
@@ -19,7 +19,7 @@ from support.service import PLANTSTORE, Service, stored_plants
 
 pytestmark = pytest.mark.engines("sqlite")
 
-# Runs a command that no mode lets pass as the superuser (CAP_DAC_OVERRIDE; `man 2 prctl`).
+# Runs a command to which file modes apply even as root: without CAP_DAC_OVERRIDE (prctl(2)).
 WITHOUT_PRIVILEGE = """
 import ctypes, os, sys
 PR_CAPBSET_DROP, CAP_DAC_OVERRIDE = 24, 1
@@ -30,7 +30,7 @@ os.execv(sys.argv[1], sys.argv[1:])
 
 
 def wait_for_workers(service: Service, number: int) -> set[int]:
-    """Return the ids of the workers, once so many have begun to serve in all."""
+    """Return the process ids of the workers once `number` workers have started in total."""
     wait_until(lambda: sum("accepting plants" in line for line in service.log) == number)
     return service.workers()
 
@@ -42,7 +42,7 @@ def is_stopped(pid: int) -> bool:
 
 @contextlib.contextmanager
 def stopped(pid: int) -> Iterator[None]:
-    """Stop a process for as long as the block takes, if it lives that long."""
+    """Suspend a process for the duration of the block, unless the process dies before."""
     os.kill(pid, signal.SIGSTOP)
     try:
         wait_until(lambda: is_stopped(pid))
@@ -85,7 +85,7 @@ def test_a_worker_that_hangs_is_replaced_and_the_others_serve_meanwhile(tmp_path
                 client = service.client(token)
                 assert client.post(NewPlant(id_, "a")).status == 200
                 client.close()
-            assert is_stopped(hung), "it still hangs"
+            assert is_stopped(hung), "the worker no longer hangs"
             replaced = wait_for_workers(service, 3)
 
         assert hung not in replaced
@@ -99,13 +99,13 @@ def test_a_worker_that_hangs_is_replaced_and_the_others_serve_meanwhile(tmp_path
     assert stored_plants(service.database) == before | load.acknowledged
 
 
-def test_who_waited_while_the_server_was_stopped_is_answered_when_it_goes_on(
+def test_requests_sent_while_the_process_is_suspended_are_answered_when_it_resumes(
     tmp_path: Path,
 ) -> None:
     with Service(tmp_path) as service:
         token = service.token()
         clients = [service.client(token) for _ in range(20)]
-        for number, client in enumerate(clients[:10]):  # the others connect while it is stopped
+        for number, client in enumerate(clients[:10]):  # the others connect while it is suspended
             assert client.post(NewPlant(number, "before")).status == 200
 
         with stopped(service.process.pid):
@@ -122,11 +122,13 @@ def test_who_waited_while_the_server_was_stopped_is_answered_when_it_goes_on(
     assert stored_plants(service.database) == before | meanwhile
 
 
-def test_while_another_holds_the_write_lock_the_answer_is_503_and_then_200(tmp_path: Path) -> None:
+def test_a_create_is_503_while_another_process_holds_the_write_lock_and_200_afterwards(
+    tmp_path: Path,
+) -> None:
     plant = NewPlant(1, "a")
     with Service(tmp_path) as service:
         client = service.client(service.token())
-        assert client.send("GET", "/readyz").status == 200  # its store is open by now
+        assert client.send("GET", "/readyz").status == 200  # the service has opened its store
         with contextlib.closing(sqlite3.connect(tmp_path / "plants.db")) as other:
             other.execute("BEGIN IMMEDIATE")
             refused = client.post(plant)
@@ -148,7 +150,7 @@ def test_while_another_holds_the_write_lock_the_answer_is_503_and_then_200(tmp_p
         (0o600, 0o500, "cannot be opened: attempt to write a readonly database"),
     ],
 )
-def test_a_file_or_folder_that_may_not_be_written_is_one_clear_line_and_left_alone(
+def test_an_unwritable_file_or_folder_is_a_one_line_error_and_stays_unchanged(
     tmp_path: Path, mode: int, folder_mode: int, said: str
 ) -> None:
     path = tmp_path / "plants.db"

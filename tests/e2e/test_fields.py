@@ -1,4 +1,4 @@
-"""Header fields hold what a client likes: whatever it is, it is no error of the service."""
+"""Arbitrary header field values cause no server error."""
 
 from collections.abc import Iterator
 
@@ -89,7 +89,7 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
 
 
 @pytest.mark.parametrize("field", FIELDS, ids=bytes.decode)
-def test_garbage_in_a_field_is_no_error_of_the_service(field: bytes, shared: Service) -> None:
+def test_garbage_in_a_header_field_causes_no_server_error(field: bytes, shared: Service) -> None:
     token = shared.token(name=field.decode())
     body = b'{"id":1,"name":"a"}'
     answered: list[tuple[bytes, bytes, int]] = []
@@ -111,5 +111,5 @@ def test_garbage_in_a_field_is_no_error_of_the_service(field: bytes, shared: Ser
             wire.close()
 
     assert len(answered) == len(TARGETS) * len(VALUES)
-    # 501 is for a transfer coding that is not known (RFC 9112 §6.1).
+    # 501 is the status for an unknown transfer coding (RFC 9112 §6.1).
     assert [each for each in answered if not (200 <= each[2] < 500 or each[2] == 501)] == []

@@ -1,4 +1,4 @@
-"""What operators do to the files of a database while it is in use."""
+"""Database files are deleted, moved, replaced or truncated while they are in use."""
 
 import signal
 from pathlib import Path
@@ -12,25 +12,25 @@ from support.service import Service
 
 pytestmark = pytest.mark.engines("sqlite")
 
-# With two workers, tests/long plays all of them.
+# tests/long plays all rows with two workers.
 WITH_WORKERS = [row for row in ROWS if row.fate == "deleted" and row.suffixes != ("-wal",)]
 
 
 @pytest.mark.parametrize("row", ROWS, ids=str)
-def test_what_is_acknowledged_is_there_whatever_befalls_the_files_in_use(
+def test_one_worker_loses_no_acknowledged_plant_unless_its_only_copy_is_destroyed(
     tmp_path: Path, row: Row
 ) -> None:
     play(tmp_path, row, workers=1, end=signal.SIGKILL)
 
 
 @pytest.mark.parametrize("row", WITH_WORKERS, ids=str)
-def test_what_workers_acknowledged_is_there_whatever_befalls_their_files(
+def test_two_workers_lose_no_acknowledged_plant_unless_its_only_copy_is_deleted(
     tmp_path: Path, row: Row
 ) -> None:
     play(tmp_path, row, workers=2, end=signal.SIGTERM)
 
 
-def test_a_second_name_of_a_database_in_use_is_refused_and_no_file_is_made(tmp_path: Path) -> None:
+def test_a_second_name_of_a_database_in_use_is_refused_and_creates_no_file(tmp_path: Path) -> None:
     with Service(tmp_path) as service:
         client = service.client(service.token())
         assert client.post(NewPlant(1, "Rosa")).status == 200

@@ -1,4 +1,4 @@
-"""Files that are not ours, where a command expects a database."""
+"""Files of other programs, and damaged files, where a command expects a Plant Store database."""
 
 import contextlib
 import os
@@ -44,14 +44,14 @@ WAL = "PRAGMA journal_mode = WAL"
 SONGS = "CREATE TABLE songs (title TEXT)"
 EMPTY = [SONGS, "DROP TABLE songs"]
 A_SONG = "INSERT INTO songs VALUES ('Die Forelle')"
-# Enough that some of it is in the file, and the rest in the journal, before it is committed.
+# Enough rows that SQLite writes some of them to the file before the commit, with a journal.
 MANY_SONGS = """
 WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 3000)
 INSERT INTO songs SELECT hex(randomblob(500)) FROM n
 """
 
 
-# Stores a plant and dies, so that the log stays.
+# Stores a plant and kills itself, so that the write-ahead log remains.
 STORE_AND_DIE = """
 import os, signal, sys
 from plantstore.plants import NewPlant
@@ -64,7 +64,7 @@ os.kill(os.getpid(), signal.SIGKILL)
 
 @contextlib.contextmanager
 def other_program(folder: Path, *statements: str) -> Iterator[None]:
-    """Have another program run SQL, and use the database until it is killed."""
+    """Run SQL in another process, which keeps the database open until the block ends."""
     process = subprocess.Popen(
         [sys.executable, "-c", PROGRAM, *statements],
         cwd=folder,
@@ -173,7 +173,9 @@ def assert_refused(folder: Path, said: str, commands: list[list[str]]) -> None:
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_a_file_that_is_not_ours_is_refused_and_left_as_it_is(tmp_path: Path, case: str) -> None:
+def test_a_foreign_or_damaged_file_is_refused_and_stays_unchanged(
+    tmp_path: Path, case: str
+) -> None:
     make, said = CASES[case]
 
     make(tmp_path)
@@ -181,7 +183,7 @@ def test_a_file_that_is_not_ours_is_refused_and_left_as_it_is(tmp_path: Path, ca
     assert_refused(tmp_path, said, [["serve", "--port", "0"], ["export"], ["migrate"]])
 
 
-def test_every_command_refuses_the_database_of_another_program_in_use_or_not(
+def test_every_command_refuses_the_database_of_another_program(
     tmp_path: Path,
 ) -> None:
     with other_program(tmp_path, WAL, SONGS, A_SONG):
@@ -190,11 +192,15 @@ def test_every_command_refuses_the_database_of_another_program_in_use_or_not(
     assert_refused(tmp_path, "another program's", [["check"], ["backup", "copy.db"]])
 
 
-def test_our_database_opens_when_all_of_it_is_in_its_log(tmp_path: Path, database: str) -> None:
+def test_a_database_whose_content_is_all_in_the_write_ahead_log_is_opened(
+    tmp_path: Path, database: str
+) -> None:
     with other_program(tmp_path, *EMPTY, WAL):
         program = [sys.executable, "-c", STORE_AND_DIE, database]
         subprocess.run(program, check=False, timeout=60)
-    assert (tmp_path / "plants.db").read_bytes()[68:72] == bytes(4), "the file does not say whose"
+    assert (tmp_path / "plants.db").read_bytes()[68:72] == bytes(4), (
+        "the file has an application id"
+    )
 
     done = run(tmp_path, "check")
 

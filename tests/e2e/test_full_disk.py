@@ -1,4 +1,4 @@
-"""A server whose disk is really full: it refuses to store, goes on reading, and stores again."""
+"""A service on a disk that is really full: creates fail, reads work, and it recovers."""
 
 import itertools
 import re
@@ -16,7 +16,7 @@ from support.small_disk import SmallDisk, small_disk
 
 pytestmark = pytest.mark.engines("sqlite")
 
-# More than the log has room for in blocks that it already has.
+# More than fits into the blocks that are already allocated to the log.
 LARGE = "x" * 50_000
 
 
@@ -48,7 +48,7 @@ def assert_all_are_read(client: Client, plants: dict[int, NewPlant]) -> None:
     assert (listed.status, len(listed.json)) == (200, 1)
 
 
-def test_on_a_full_disk_what_is_stored_is_read_and_with_room_again_more_is_stored(
+def test_a_full_disk_refuses_creates_and_serves_reads_and_creates_succeed_once_space_is_free(
     tmp_path: Path, disk: SmallDisk, token: str
 ) -> None:
     stored: dict[int, NewPlant] = {}
@@ -89,7 +89,7 @@ def test_on_a_full_disk_what_is_stored_is_read_and_with_room_again_more_is_store
     assert any("commit failed" in line for line in service.log)
 
 
-def test_on_a_full_disk_it_is_not_ready_and_with_room_again_it_is(
+def test_the_service_is_not_ready_while_the_disk_is_full(
     tmp_path: Path, disk: SmallDisk, token: str
 ) -> None:
     with serve(tmp_path, disk) as service:
@@ -109,7 +109,7 @@ def test_on_a_full_disk_it_is_not_ready_and_with_room_again_it_is(
         client.close()
 
 
-def test_after_a_crash_on_a_full_disk_it_starts_and_reads(
+def test_after_a_crash_on_a_full_disk_the_service_starts_and_serves_reads(
     tmp_path: Path, disk: SmallDisk, token: str
 ) -> None:
     plants = {id_: NewPlant(id_, "Abies") for id_ in range(20)}
@@ -123,7 +123,7 @@ def test_after_a_crash_on_a_full_disk_it_starts_and_reads(
     with serve(tmp_path, disk) as service:
         client = service.client(token)
         assert_all_are_read(client, plants)
-        # Some plants fit into blocks that the log already has.
+        # Small plants may fit into blocks that are already allocated to the log.
         assert client.post(NewPlant(100, LARGE * 10)).status == 503
         disk.free()
         assert client.post(NewPlant(100, LARGE * 10)).status == 200

@@ -1,4 +1,4 @@
-"""The size of a head, of its fields and of trailer fields."""
+"""Limits on the size of a request head, on its fields and on trailer fields."""
 
 import contextlib
 from collections.abc import Callable, Iterator
@@ -18,20 +18,20 @@ BODY = b'{"id":1,"name":"a"}'
 
 @pytest.fixture
 def service(tmp_path: Path) -> Iterator[Service]:
-    # No timeout ends what a size is to end.
+    # A long timeout, so that only a size limit can end a request.
     with Service(tmp_path, "--request-seconds", "3600") as running:
         yield running
 
 
 def peak_memory(service: Service) -> int:
-    """Return the most memory that the server had resident, in MiB."""
+    """Return the peak resident memory of the server, in MiB."""
     lines = Path(f"/proc/{service.process.pid}/status").read_text(encoding="ascii").splitlines()
     [kib] = [line.split()[1] for line in lines if line.startswith("VmHWM")]
     return int(kib) // 1024
 
 
 @pytest.mark.parametrize("size", [7, HEAD_BYTES_MAX])
-def test_a_head_of_the_largest_size_is_taken_and_a_larger_one_is_431(
+def test_a_head_of_the_maximum_size_is_accepted_and_a_larger_one_is_431(
     service: Service, connect: Callable[[], Wire], size: int
 ) -> None:
     token = service.token()
@@ -58,21 +58,19 @@ def test_a_head_of_the_largest_size_is_taken_and_a_larger_one_is_431(
     ],
     ids=["target", "fields", "value", "name", "nothing"],
 )
-def test_a_head_without_end_is_refused_before_it_fills_the_memory(
+def test_an_endless_head_is_refused_before_it_fills_the_memory(
     service: Service, connect: Callable[[], Wire], begin: bytes, more: bytes
 ) -> None:
     wire = connect()
     before = peak_memory(service)
     wire.send(begin)
 
-    # What the kernel holds for both sides counts as sent.
+    # Bytes in the socket buffers of both sides count as sent.
     assert send_until_refused(wire, more) < 16 * 1024 * 1024
     assert peak_memory(service) < before + 8
 
 
-def test_trailer_fields_without_end_are_refused(
-    service: Service, connect: Callable[[], Wire]
-) -> None:
+def test_endless_trailer_fields_are_refused(service: Service, connect: Callable[[], Wire]) -> None:
     token = service.token()
     before = peak_memory(service)
     wire = connect()
@@ -94,7 +92,7 @@ def test_ten_thousand_fields_and_a_huge_path_are_431(connect: Callable[[], Wire]
 
 
 @pytest.mark.parametrize(("fields", "status"), [(FIELDS_MAX, 200), (FIELDS_MAX + 1, 431)])
-def test_a_head_has_a_hundred_fields_at_most(
+def test_a_head_with_more_than_a_hundred_fields_is_431(
     connect: Callable[[], Wire], fields: int, status: int
 ) -> None:
     wire = connect()
@@ -104,7 +102,7 @@ def test_a_head_has_a_hundred_fields_at_most(
     assert wire.answer()[0] == status
 
 
-def test_a_body_in_the_smallest_pieces_is_no_head(
+def test_the_framing_of_one_byte_chunks_does_not_count_as_head(
     service: Service, connect: Callable[[], Wire]
 ) -> None:
     token = service.token()

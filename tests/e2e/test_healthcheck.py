@@ -1,4 +1,4 @@
-"""The health check of the container image, against the service outside a container."""
+"""The health check script of the container image, run outside a container."""
 
 import os
 import socket
@@ -26,7 +26,7 @@ def check(port: int, **variables: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_a_service_that_answers_is_healthy_whatever_proxy_is_set(service: Service) -> None:
+def test_the_health_check_ignores_http_proxy_variables(service: Service) -> None:
     result = check(service.port, http_proxy="http://127.0.0.1:9", HTTP_PROXY="http://127.0.0.1:9")
 
     assert (result.returncode, result.stderr) == (0, "")
@@ -52,7 +52,7 @@ def test_a_service_that_is_not_ready_is_healthy(tmp_path: Path) -> None:
     assert (ready.status, result.returncode) == (503, 0)
 
 
-def test_a_port_where_nobody_answers_is_unhealthy_and_one_line_says_so() -> None:
+def test_a_port_without_an_answer_is_unhealthy_and_reported_in_one_line() -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         port = silent.getsockname()[1]
         waited = check(port)

@@ -1,4 +1,4 @@
-"""HTTP/1.1 itself, byte by byte against the real port."""
+"""HTTP/1.1 conformance, tested with raw bytes on the real port."""
 
 import contextlib
 import itertools
@@ -30,13 +30,13 @@ def wire(service: Service) -> Iterator[Wire]:
 UPGRADE = (b"Connection: Upgrade, HTTP2-Settings", b"Upgrade: h2c", b"HTTP2-Settings: AAMAAABk")
 
 
-def test_a_bad_token_is_refused_before_the_body_comes(wire: Wire) -> None:
+def test_a_bad_token_is_refused_before_the_body_arrives(wire: Wire) -> None:
     wire.send(head("x", b"Content-Length: 100"))
 
     assert wire.answer()[0] == 401
 
 
-def test_a_body_announced_as_too_large_is_refused_before_it_comes(
+def test_a_body_announced_as_too_large_is_refused_before_it_arrives(
     service: Service, wire: Wire
 ) -> None:
     wire.send(head(service.token(), b"Content-Length: 2049"))
@@ -44,9 +44,7 @@ def test_a_body_announced_as_too_large_is_refused_before_it_comes(
     assert wire.answer()[0] == 413
 
 
-def test_a_client_is_told_to_continue_only_when_its_body_is_wanted(
-    service: Service, wire: Wire
-) -> None:
+def test_100_continue_is_sent_only_for_an_authorized_request(service: Service, wire: Wire) -> None:
     length, body = with_length(b'{"id":1,"name":"a"}')
     wire.send(head("x", length, b"Expect: 100-continue"))
     assert wire.answer()[0] == 401
@@ -59,12 +57,14 @@ def test_a_client_is_told_to_continue_only_when_its_body_is_wanted(
     other.close()
 
 
-def test_a_chunked_body_is_counted_as_it_comes(service: Service, wire: Wire) -> None:
+def test_a_chunked_body_over_the_limit_is_refused_before_it_ends(
+    service: Service, wire: Wire
+) -> None:
     wire.send(head(service.token(), b"Transfer-Encoding: chunked"))
     for _ in range(5):
         wire.send(b"200\r\n" + b" " * 512 + b"\r\n")
 
-    assert wire.answer()[0] == 413  # and the body has not ended
+    assert wire.answer()[0] == 413  # before the body has ended
 
 
 @pytest.mark.parametrize("size", [7, 1, 10_000])
@@ -90,7 +90,7 @@ def test_an_offer_to_upgrade_is_ignored_and_the_request_served(
     assert stored_plants(service.database) == {1: NewPlant(1, "a"), 2: NewPlant(2, "a")}
 
 
-def test_requests_sent_ahead_are_answered_in_order(service: Service, wire: Wire) -> None:
+def test_pipelined_requests_are_answered_in_order(service: Service, wire: Wire) -> None:
     token = service.token()
     data = b""
     for id_ in range(200):
@@ -135,7 +135,9 @@ NO_HTTP = [
 ]
 
 
-def test_what_is_no_http_is_400_with_an_error_record_and_the_end(service: Service) -> None:
+def test_malformed_http_is_400_with_an_error_record_and_closes_the_connection(
+    service: Service,
+) -> None:
     for data in NO_HTTP:
         with contextlib.closing(Wire(service.port)) as wire:
             wire.send(data)
@@ -149,7 +151,7 @@ def test_what_is_no_http_is_400_with_an_error_record_and_the_end(service: Servic
 
 
 @pytest.mark.parametrize("coding", [b"gzip, chunked", b"identity, chunked"])
-def test_a_transfer_coding_that_is_not_known_is_501(wire: Wire, coding: bytes) -> None:
+def test_an_unknown_transfer_coding_is_501(wire: Wire, coding: bytes) -> None:
     wire.send(head(None, b"Transfer-Encoding: " + coding) + b"0\r\n\r\n")
 
     status, _, body = wire.answer()
@@ -178,12 +180,12 @@ def test_unusual_http_is_served(service: Service) -> None:
             assert wire.answer()[0] == 200, data
 
 
-def test_a_body_that_breaks_off_is_not_stored_even_if_what_came_is_json(
+def test_a_truncated_body_is_not_stored_even_if_it_is_valid_json(
     service: Service, wire: Wire
 ) -> None:
     token = service.token()
     length, body = with_length(b'{"id":1,"name":"a"}')
-    # With the token believed, nothing holds a request up before its body is read.
+    # The service caches the token, so later requests wait for nothing before their body is read.
     wire.send(head(token, length) + body.replace(b"1", b"9"))
     assert wire.answer()[0] == 200
     short = Wire(service.port)
@@ -202,7 +204,7 @@ def test_a_body_that_breaks_off_is_not_stored_even_if_what_came_is_json(
 
 
 @pytest.mark.parametrize("size", [10_000, 5])
-def test_a_trailer_field_is_no_header_field(service: Service, wire: Wire, size: int) -> None:
+def test_a_token_in_a_trailer_field_is_ignored(service: Service, wire: Wire, size: int) -> None:
     trailer = b"Authorization: Bearer " + service.token().encode()
     chunked = b'13\r\n{"id":1,"name":"a"}\r\n0\r\n%s\r\n\r\n' % trailer
     data = head(None, b"Transfer-Encoding: chunked") + chunked
@@ -213,9 +215,7 @@ def test_a_trailer_field_is_no_header_field(service: Service, wire: Wire, size: 
     assert wire.answer()[0] == 401
 
 
-def test_a_request_and_the_garbage_behind_it_get_an_answer_each(
-    service: Service, wire: Wire
-) -> None:
+def test_garbage_behind_a_request_gets_a_response_of_its_own(service: Service, wire: Wire) -> None:
     length, body = with_length(b'{"id":1,"name":"a"}')
 
     wire.send(head(service.token(), length) + body + b"GARBAGE\r\n\r\n")
@@ -224,7 +224,7 @@ def test_a_request_and_the_garbage_behind_it_get_an_answer_each(
     assert wire.is_closed()
 
 
-def test_what_is_wrong_with_the_body_of_a_request_that_was_answered_is_not_answered_again(
+def test_a_malformed_body_after_the_response_gets_no_second_response(
     wire: Wire,
 ) -> None:
     wire.send(head(None, b"Transfer-Encoding: chunked"))
@@ -235,7 +235,7 @@ def test_what_is_wrong_with_the_body_of_a_request_that_was_answered_is_not_answe
     assert wire.is_closed()
 
 
-def test_no_cache_may_keep_data_and_no_browser_may_guess_its_type(service: Service) -> None:
+def test_data_responses_forbid_caching_and_content_sniffing(service: Service) -> None:
     fields = {}
     for token in (service.token(), None):
         client = service.client(token)
@@ -252,7 +252,7 @@ def test_no_cache_may_keep_data_and_no_browser_may_guess_its_type(service: Servi
     assert set(fields.values()) == {("no-store", "nosniff")}
 
 
-def test_no_browser_may_guess_the_type_of_a_page_or_of_what_it_loads(service: Service) -> None:
+def test_pages_and_their_assets_forbid_content_sniffing(service: Service) -> None:
     client = service.client(None)
     documents = [client.send("GET", path) for path in ("/", "/docs")]
     names = [re.findall(rb"(?:src|href)=.(assets/[^\"']+)", page.body) for page in documents]
@@ -266,7 +266,7 @@ def test_no_browser_may_guess_the_type_of_a_page_or_of_what_it_loads(service: Se
     assert all("immutable" in answer.headers["cache-control"] for answer in files)
 
 
-def test_no_cache_may_keep_the_refusal_of_what_is_no_http(wire: Wire) -> None:
+def test_refusals_of_malformed_http_forbid_caching_and_content_sniffing(wire: Wire) -> None:
     wire.send(b"GARBAGE\r\n\r\n")
 
     _, headers, _ = wire.answer()
@@ -275,7 +275,7 @@ def test_no_cache_may_keep_the_refusal_of_what_is_no_http(wire: Wire) -> None:
     assert headers[b"cache-control"] == b"no-store"
 
 
-def test_a_request_that_a_stop_has_no_time_for_is_told_so(tmp_path: Path) -> None:
+def test_a_request_unfinished_at_the_end_of_a_stop_is_503(tmp_path: Path) -> None:
     with Service(tmp_path, "--stop-seconds", "1") as service:
         wire = Wire(service.port)
         wire.send(head(service.token(), b"Content-Length: 100", b"Expect: 100-continue"))
@@ -289,7 +289,7 @@ def test_a_request_that_a_stop_has_no_time_for_is_told_so(tmp_path: Path) -> Non
     assert not any("Traceback" in line for line in service.log)
 
 
-def test_a_client_that_leaves_in_the_middle_stores_nothing_and_harms_nobody(
+def test_a_client_that_disconnects_within_a_body_stores_nothing_and_affects_no_other_client(
     service: Service, wire: Wire
 ) -> None:
     token = service.token()

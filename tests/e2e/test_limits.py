@@ -1,4 +1,4 @@
-"""What one connection may take: time, memory, and its place among the others."""
+"""Limits on one connection: timeouts, memory, and the number of connections."""
 
 import contextlib
 import http.client
@@ -31,14 +31,14 @@ def service(tmp_path: Path) -> Iterator[Service]:
 
 
 @pytest.mark.parametrize("sent", [b"", b"\r\n"])
-def test_who_says_nothing_is_hung_up_on(connect: Callable[[], Wire], sent: bytes) -> None:
+def test_a_connection_without_a_request_is_closed(connect: Callable[[], Wire], sent: bytes) -> None:
     wire = connect()
     wire.send(sent)
 
     assert wire.is_closed()
 
 
-def test_who_idles_after_an_answer_is_hung_up_on(
+def test_a_connection_that_idles_after_a_response_is_closed(
     service: Service, connect: Callable[[], Wire]
 ) -> None:
     token = service.token()
@@ -50,7 +50,7 @@ def test_who_idles_after_an_answer_is_hung_up_on(
     assert wire.is_closed()
 
 
-def test_a_connection_is_kept_between_two_requests_for_longer_than_a_request_may_take(
+def test_the_request_timeout_does_not_close_an_idle_connection(
     tmp_path: Path,
 ) -> None:
     request = b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n"
@@ -60,7 +60,7 @@ def test_a_connection_is_kept_between_two_requests_for_longer_than_a_request_may
         idle.send(request)
         first = idle.answer()[0]
 
-        for sent in (b"", b"GET /"):  # one after the other, each until it is out of time
+        for sent in (b"", b"GET /"):  # one after the other, each until it times out
             late = Wire(service.port)
             late.send(sent)
             late.file.read()
@@ -81,7 +81,7 @@ def test_a_connection_is_kept_between_two_requests_for_longer_than_a_request_may
         head("x", b"Content-Length: 9")[:-2],
     ],
 )
-def test_a_head_that_does_not_arrive_whole_in_time_is_408(
+def test_an_incomplete_head_is_408_after_the_request_timeout(
     connect: Callable[[], Wire], begun: bytes
 ) -> None:
     wire = connect()
@@ -90,7 +90,7 @@ def test_a_head_that_does_not_arrive_whole_in_time_is_408(
     assert_refused(wire, 408, 3007)
 
 
-def test_a_body_in_small_pieces_without_pause_gets_no_more_time_for_it(
+def test_a_body_that_trickles_in_does_not_extend_the_request_timeout(
     service: Service, connect: Callable[[], Wire]
 ) -> None:
     wire = connect()
@@ -103,7 +103,7 @@ def test_a_body_in_small_pieces_without_pause_gets_no_more_time_for_it(
 @pytest.mark.parametrize(
     "field", [b"Content-Length: 100", b"Transfer-Encoding: chunked"], ids=["length", "chunked"]
 )
-def test_a_body_that_does_not_arrive_whole_in_time_is_408_and_not_stored(
+def test_an_incomplete_body_is_408_after_the_request_timeout_and_not_stored(
     service: Service, connect: Callable[[], Wire], field: bytes
 ) -> None:
     token = service.token()
@@ -115,7 +115,7 @@ def test_a_body_that_does_not_arrive_whole_in_time_is_408_and_not_stored(
     assert not stored_plants(service.database)
 
 
-def test_an_answer_that_takes_longer_than_a_request_may_is_given(
+def test_the_request_timeout_does_not_cut_off_a_slow_commit(
     service: Service, connect: Callable[[], Wire]
 ) -> None:
     length, body = with_length(BODY)
@@ -124,12 +124,12 @@ def test_an_answer_that_takes_longer_than_a_request_may_is_given(
         other.execute("BEGIN IMMEDIATE")
         wire = connect()
         wire.send(head(token, length) + body)
-        status, _, body = wire.answer()  # about a second later
+        status, _, body = wire.answer()  # takes about a second
 
     assert (status, json.loads(body)["error"]) == (503, 5003)
 
 
-def test_who_does_not_take_an_answer_is_hung_up_on(service: Service) -> None:
+def test_a_client_that_reads_no_response_is_disconnected(service: Service) -> None:
     with opened(service.database) as store:
         store.apply_changes([NewPlant(1, "x" * 1_000_000)])
     token = service.token()
@@ -147,7 +147,7 @@ def test_who_does_not_take_an_answer_is_hung_up_on(service: Service) -> None:
         wait_until(lambda: service.open_sockets() <= before)
 
 
-def test_of_too_many_who_do_not_take_their_answers_the_slowest_is_hung_up_on(
+def test_over_unsent_answers_max_the_slowest_readers_are_disconnected(
     tmp_path: Path,
 ) -> None:
     options = ["--unsent-answers-max", "2", "--request-seconds", "3600"]
@@ -173,7 +173,7 @@ def test_of_too_many_who_do_not_take_their_answers_the_slowest_is_hung_up_on(
         client.close()
 
 
-def test_who_takes_an_answer_slowly_gets_it_whole(service: Service) -> None:
+def test_a_slow_reader_gets_the_whole_response(service: Service) -> None:
     with opened(service.database) as store:
         store.apply_changes([NewPlant(1, "x" * 1_000_000)])
     request = (
@@ -189,7 +189,7 @@ def test_who_takes_an_answer_slowly_gets_it_whole(service: Service) -> None:
         began = time.monotonic()
         while piece := taker.recv(4096):
             taken += piece
-            # Four times as fast as it must be at least. All of it takes several times PATIENCE.
+            # Four times the minimum rate. The whole response takes several times PATIENCE.
             due = began + len(taken) / 65536 / 4 * PATIENCE
             time.sleep(max(0.0, due - time.monotonic()))
 
@@ -197,7 +197,7 @@ def test_who_takes_an_answer_slowly_gets_it_whole(service: Service) -> None:
     assert len(plant["name"]) == 1_000_000
 
 
-def test_after_a_time_in_which_the_server_was_held_up_no_request_in_time_is_cut_off(
+def test_requests_that_arrive_while_the_process_is_suspended_do_not_time_out(
     service: Service, connect: Callable[[], Wire]
 ) -> None:
     length, body = with_length(BODY)
@@ -209,13 +209,13 @@ def test_after_a_time_in_which_the_server_was_held_up_no_request_in_time_is_cut_
     service.process.send_signal(signal.SIGSTOP)
     for wire in wires[1:]:
         wire.send(head(token, length) + body)
-    time.sleep(PATIENCE + 1.5)  # the time that passes is what the test is about
+    time.sleep(PATIENCE + 1.5)  # longer than the request timeout
     service.process.send_signal(signal.SIGCONT)
 
     assert [wire.answer()[0] for wire in wires[1:]] == [200] * 19
 
 
-def test_past_the_bound_connections_are_refused_and_the_others_are_served(tmp_path: Path) -> None:
+def test_connections_over_connections_max_are_503_and_the_others_are_served(tmp_path: Path) -> None:
     with Service(tmp_path, "--connections-max", "3") as service:
         request = b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n"
         wires = [Wire(service.port) for _ in range(3)]
@@ -247,7 +247,7 @@ def test_past_the_bound_connections_are_refused_and_the_others_are_served(tmp_pa
     assert any("too_many_connections" in line for line in service.log)
 
 
-def test_the_memory_of_a_large_plant_is_used_again_for_the_next(service: Service) -> None:
+def test_the_memory_of_a_large_response_is_reused_for_the_next(service: Service) -> None:
     service.change(NewPlant(1, "é🌱" * 150_000))
     client = service.client(service.token())
 
@@ -262,7 +262,7 @@ def test_the_memory_of_a_large_plant_is_used_again_for_the_next(service: Service
         assert client.send("GET", "/plants").status == 200
 
     assert (page_faults() - before) / 50 < 250, (
-        "a mebibyte has 256 pages, and is there in many forms"
+        "1 MiB has 256 pages, and the service holds several copies of the plant"
     )
     client.close()
 

@@ -1,4 +1,4 @@
-"""The log, in the form that a terminal gets and in the one that a collector gets."""
+"""The log as text on a terminal and as JSON lines elsewhere."""
 
 import os
 import pty
@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-# An error that nobody foresaw, with a secret in a local variable of its frames.
+# An unexpected error, with a secret in a local variable of its stack frames.
 PROGRAM = """
 from plantstore.observe import RequestFailed
 from plantstore.telemetry.log_output import configure_logs
@@ -37,7 +37,7 @@ def log_of(program: str, *, on_a_terminal: bool) -> str:
         try:
             while data := os.read(ours, 4096):
                 output += data
-        except OSError:  # how Linux tells that the other side is closed
+        except OSError:  # Linux raises it when the other side is closed
             pass
         os.close(ours)
     assert process.returncode == 0
@@ -46,7 +46,7 @@ def log_of(program: str, *, on_a_terminal: bool) -> str:
 
 @pytest.mark.engines("sqlite")
 @pytest.mark.parametrize("on_a_terminal", [True, False])
-def test_a_trace_is_in_the_log_and_what_its_frames_held_is_not(on_a_terminal: bool) -> None:  # noqa: FBT001
+def test_the_log_has_the_traceback_of_an_error_without_local_variables(on_a_terminal: bool) -> None:  # noqa: FBT001
     log = log_of(PROGRAM, on_a_terminal=on_a_terminal)
 
     assert "request failed" in log

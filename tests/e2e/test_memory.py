@@ -1,4 +1,4 @@
-"""What clients may make the server hold: by resets, heads, requests sent ahead, and bodies."""
+"""Bounds on the memory that clients can make the server use: resets, heads, pipelining, bodies."""
 
 import contextlib
 import json
@@ -26,7 +26,7 @@ LARGE_HEALTH = (
 
 SMALL = ["--incoming-bytes-max", "65536", "--body-bytes-max", "32768"]
 
-# Without a bound, each of these tests makes the server hold some hundred mebibytes or more.
+# Without a bound, each of these tests makes the server use 100 MiB or more.
 GROWTH_MIB_MAX = 60
 
 
@@ -60,9 +60,7 @@ def assert_healthy(service: Service) -> None:
 
 
 @pytest.mark.parametrize(("request_", "times"), [(HEALTH, 8_000), (LARGE_HEALTH, 2_000)])
-def test_nothing_is_kept_of_connections_that_are_reset(
-    service: Service, request_: bytes, times: int
-) -> None:
+def test_reset_connections_leak_no_memory(service: Service, request_: bytes, times: int) -> None:
     assert_healthy(service)
     before = resident_mib(service)
 
@@ -98,7 +96,7 @@ def test_two_thousand_unfinished_heads_take_little_memory(
 
 
 @pytest.mark.parametrize("begin", [b"", b"large answer"])
-def test_requests_sent_ahead_take_their_bytes_and_no_more(
+def test_pipelined_requests_take_little_memory(
     service: Service, stack: contextlib.ExitStack, begin: bytes
 ) -> None:
     service.change(*(NewPlant(id_, "x" * 1000) for id_ in range(1000)))
@@ -117,11 +115,11 @@ def test_requests_sent_ahead_take_their_bytes_and_no_more(
         connection.sendall((large if begin else HEALTH) + HEALTH * 2_000)
 
     assert_healthy(service)
-    # 100 answers of a mebibyte lie in the server and in the kernel, if there are any.
+    # The 100 responses of 1 MiB, if any, are in the server and in the kernel.
     assert resident_mib(service) < before + GROWTH_MIB_MAX + (100 if begin else 0)
 
 
-def test_bodies_that_do_not_end_are_bounded_together_and_small_requests_are_served(
+def test_unfinished_bodies_are_bounded_in_total_and_small_requests_are_served(
     service: Service, stack: contextlib.ExitStack
 ) -> None:
     token = service.token()
@@ -140,7 +138,7 @@ def test_bodies_that_do_not_end_are_bounded_together_and_small_requests_are_serv
     assert any("overloaded" in line for line in service.log)
 
 
-def test_a_connection_that_holds_more_than_its_share_is_told_503(
+def test_over_incoming_bytes_max_the_largest_request_is_503_and_a_small_one_is_served(
     tmp_path: Path, stack: contextlib.ExitStack
 ) -> None:
     with Service(tmp_path, *SMALL) as service:
@@ -160,7 +158,7 @@ def test_a_connection_that_holds_more_than_its_share_is_told_503(
         assert larger.is_closed()
 
 
-def test_what_is_held_of_requests_is_free_again_when_they_are_answered_or_gone(
+def test_the_memory_budget_of_a_request_is_released_when_it_ends(
     tmp_path: Path,
 ) -> None:
     with Service(tmp_path, *SMALL) as service:
@@ -176,7 +174,7 @@ def test_what_is_held_of_requests_is_free_again_when_they_are_answered_or_gone(
         client.close()
 
 
-def test_in_a_small_address_space_the_answers_are_503_and_the_process_lives(
+def test_the_process_survives_and_recovers_when_its_address_space_is_exhausted(
     service: Service, stack: contextlib.ExitStack
 ) -> None:
     token = service.token()

@@ -1,4 +1,4 @@
-"""What an operator sees of a running service: metrics, lines, ids."""
+"""The metrics and log lines of a running service."""
 
 import json
 import resource
@@ -16,12 +16,12 @@ TRACE = "0af7651916cd43dd8448eb211c80319c"
 
 
 def refusals(service: Service) -> list[dict[str, Any]]:
-    """Return the lines of the log that tell of refusals."""
+    """Return the log lines about refusals."""
     return [json.loads(line) for line in service.log if '"refused"' in line]
 
 
 @pytest.mark.parametrize("workers", ["1", "2"])
-def test_the_metrics_are_those_of_all_workers(tmp_path: Path, workers: str) -> None:
+def test_the_metrics_are_summed_over_all_workers(tmp_path: Path, workers: str) -> None:
     posts = {"http_route": "/plants", "http_request_method": "POST"}
     with Service(tmp_path, "--workers", workers) as service:
         token = service.token()
@@ -43,7 +43,7 @@ def test_the_metrics_are_those_of_all_workers(tmp_path: Path, workers: str) -> N
 
 
 @pytest.mark.engines("sqlite")
-def test_the_access_log_has_each_request_and_its_trace_and_no_secret(tmp_path: Path) -> None:
+def test_the_access_log_has_each_request_and_its_trace_id_and_no_secret(tmp_path: Path) -> None:
     with Service(tmp_path, "--access-log") as service:
         token = service.token()
         client = service.client(token)
@@ -61,7 +61,7 @@ def test_the_access_log_has_each_request_and_its_trace_and_no_secret(tmp_path: P
 
 
 @pytest.mark.engines("sqlite")
-def test_a_burst_of_refusals_is_counted(tmp_path: Path) -> None:
+def test_a_burst_of_refusals_is_counted_in_few_log_lines(tmp_path: Path) -> None:
     with Service(tmp_path, "--rate-per-token", "1/hour") as service:
         client = service.client(service.token())
         for _ in range(50):

@@ -1,4 +1,4 @@
-"""The page, in a real browser: what a person does with plants."""
+"""The page, in a real browser: listing, creating, changing and deleting plants."""
 
 from collections.abc import Callable
 
@@ -14,7 +14,7 @@ pytestmark = pytest.mark.engines("sqlite")
 
 BIG, BESIDE = 9223372036854775807, 9223372036854775806
 
-# What would be a program, markup, another direction, or a picture, if it were not text.
+# Texts that are dangerous unless they are shown as text: scripts, markup, text direction, formulas.
 HOSTILE = [
     "<img src=x onerror=window.hacked=1>",
     "<script>window.hacked=1</script>",
@@ -40,14 +40,14 @@ def row_of(page: Page, id_: int) -> Locator:
 
 
 def go(page: Page, link: str, first_id: int) -> None:
-    """Follow a link, and wait for the page that begins with this plant."""
+    """Follow a link, and wait for the page of plants that begins with `first_id`."""
     page.get_by_role("link", name=link).click()
     expect(page.locator("#plants .id").first).to_have_text(str(first_id))
     expect(page.get_by_role("heading", name="Plants")).to_be_focused()
 
 
 def store(page: Page, **fields: str) -> None:
-    """Fill the open dialog in, and send it."""
+    """Fill in the open dialog and submit it."""
     for label, text in fields.items():
         page.get_by_role("dialog").get_by_role("textbox", name=label.title()).fill(text)
     page.get_by_role("dialog").get_by_role("button", name="Store").click()
@@ -55,7 +55,7 @@ def store(page: Page, **fields: str) -> None:
 
 @pytest.fixture
 def with_plants(context: BrowserContext, service: Service) -> Callable[..., Page]:
-    """Return what opens the page over these plants."""
+    """Return a function that stores plants and opens the page."""
 
     def open_with(*plants: NewPlant) -> Page:
         service.change(*plants)
@@ -66,7 +66,9 @@ def with_plants(context: BrowserContext, service: Service) -> Callable[..., Page
     return open_with
 
 
-def test_plants_are_seen_page_by_page_and_back(with_plants: Callable[..., Page]) -> None:
+def test_plants_are_listed_page_by_page_forwards_and_backwards(
+    with_plants: Callable[..., Page],
+) -> None:
     page = with_plants(*numbered(120))
     assert shown_ids(page) == list(range(1, 51))
 
@@ -86,7 +88,9 @@ def test_plants_are_seen_page_by_page_and_back(with_plants: Callable[..., Page])
     go(page, "First page", 1)
 
 
-def test_a_page_may_be_opened_by_its_address(with_plants: Callable[..., Page]) -> None:
+def test_the_url_of_a_listing_restores_its_tag_and_position(
+    with_plants: Callable[..., Page],
+) -> None:
     page = with_plants(*numbered(60), NewPlant(100, "Rosa × damascena", "Rosa & Co"))
 
     page.goto(f"{page.url}?tag=Rosa+%26+Co&after=50")
@@ -95,7 +99,7 @@ def test_a_page_may_be_opened_by_its_address(with_plants: Callable[..., Page]) -
     assert rows(page) == [["100", "Rosa × damascena", "Rosa & Co"]]
 
 
-def test_plants_are_filtered_by_a_tag_that_is_typed_or_followed(
+def test_plants_are_filtered_by_a_typed_or_clicked_tag(
     with_plants: Callable[..., Page],
 ) -> None:
     page = with_plants(
@@ -119,7 +123,9 @@ def test_plants_are_filtered_by_a_tag_that_is_typed_or_followed(
     expect(page.get_by_text("No plants found")).to_be_visible()
 
 
-def test_a_plant_is_added_with_the_largest_id_whole(page: Page, service: Service) -> None:
+def test_a_plant_with_the_largest_id_is_added_without_rounding(
+    page: Page, service: Service
+) -> None:
     page.get_by_role("button", name="Add a plant").click()
     store(page, id=str(BIG), name="Rosa × damascena", tag="Rosa")
 
@@ -138,7 +144,7 @@ def test_a_plant_is_added_with_the_largest_id_whole(page: Page, service: Service
         ("1.5", "got 1.5"),
     ],
 )
-def test_what_is_wrong_with_a_plant_stands_at_its_field_in_the_words_of_the_service(
+def test_an_invalid_id_shows_the_error_message_of_the_service_at_its_field(
     with_plants: Callable[..., Page], id_: str, message: str
 ) -> None:
     page = with_plants(NewPlant(1, "Abies balsamea"))
@@ -170,7 +176,7 @@ def test_a_plant_is_changed_and_its_neighbour_is_not(
     }
 
 
-def test_what_is_not_touched_stays_even_where_a_field_cannot_hold_it(
+def test_a_change_keeps_unedited_values_that_an_input_field_cannot_represent(
     with_plants: Callable[..., Page], service: Service
 ) -> None:
     page = with_plants(NewPlant(1, "two\nlines", "Abies"), NewPlant(2, "Nameless", ""))
@@ -188,7 +194,7 @@ def test_what_is_not_touched_stays_even_where_a_field_cannot_hold_it(
     }
 
 
-def test_a_plant_that_is_gone_is_not_changed_and_the_dialog_says_so(
+def test_changing_a_deleted_plant_shows_an_error_in_the_dialog(
     with_plants: Callable[..., Page], service: Service
 ) -> None:
     page = with_plants(NewPlant(1, "Abies balsamea"))
@@ -204,7 +210,7 @@ def test_a_plant_that_is_gone_is_not_changed_and_the_dialog_says_so(
     expect(dialog).to_be_hidden()
 
 
-def test_a_plant_is_deleted_after_a_question_and_its_neighbour_is_not(
+def test_a_plant_is_deleted_after_confirmation_and_its_neighbour_is_not(
     with_plants: Callable[..., Page], service: Service
 ) -> None:
     page = with_plants(NewPlant(BESIDE, "Beside"), NewPlant(BIG, "Big"))
@@ -224,7 +230,7 @@ def test_a_plant_is_deleted_after_a_question_and_its_neighbour_is_not(
     assert stored_plants(service.database) == {BESIDE: NewPlant(BESIDE, "Beside")}
 
 
-def test_names_are_data(with_plants: Callable[..., Page]) -> None:
+def test_names_with_markup_are_shown_as_text(with_plants: Callable[..., Page]) -> None:
     page = with_plants(*(NewPlant(id_, text, text) for id_, text in enumerate(HOSTILE)))
 
     assert rows(page) == [[str(id_), text, text] for id_, text in enumerate(HOSTILE)]
@@ -236,7 +242,7 @@ def test_names_are_data(with_plants: Callable[..., Page]) -> None:
     assert page.evaluate("window.hacked") is None
 
 
-def test_the_browser_itself_refuses_to_make_markup_of_text(page: Page, watch: Watch) -> None:
+def test_trusted_types_make_the_browser_refuse_markup_from_text(page: Page, watch: Watch) -> None:
     refusal = page.evaluate(
         "() => { try { document.body.innerHTML = '<b></b>' } catch (error) { return error.name } }"
     )

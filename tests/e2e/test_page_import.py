@@ -1,4 +1,4 @@
-"""The import on the page, in a real browser, beside that of the command line."""
+"""The import on the page, in a real browser, compared with the import on the command line."""
 
 import json
 import re
@@ -21,7 +21,7 @@ from support.service import Service, opened, stored_plants
 
 pytestmark = pytest.mark.engines("sqlite")
 
-# What spreadsheets, people and the hostile write.
+# CSV as spreadsheets, people and attackers write it.
 AWKWARD = {
     "plain": b"id,name,tag\n1,Abies balsamea (L.) Mill.,Abies\n2,Rosa \xc3\x97 damascena,\n",
     "the mark of UTF-8, and carriage returns": b"\xef\xbb\xbfid,name\r\n1,Abies\r\n2,Picea\r\n",
@@ -72,7 +72,7 @@ def rejects_of(page: Page) -> list[dict[str, Any]]:
 def garden(
     tmp_path_factory: pytest.TempPathFactory, browser: Browser
 ) -> Iterator[tuple[Service, Page]]:
-    """Return a service and its page, which many files go through."""
+    """Return a service and its page, shared by many imports."""
     watch = Watch()
     with Service(tmp_path_factory.mktemp("garden")) as service, browser.new_page() as page:
         watch.watch(page)
@@ -82,7 +82,7 @@ def garden(
 
 
 @pytest.mark.parametrize("content", AWKWARD.values(), ids=AWKWARD)
-def test_a_file_comes_in_as_it_does_at_the_command_line(
+def test_the_page_imports_a_file_as_the_command_line_does(
     garden: tuple[Service, Page], tmp_path: Path, content: bytes
 ) -> None:
     service, page = garden
@@ -100,7 +100,7 @@ def test_a_file_comes_in_as_it_does_at_the_command_line(
 
 
 @pytest.mark.parametrize("case", CSV_CASES, ids=lambda case: case.name)
-def test_csv_is_read_by_the_rules_that_the_command_line_has_too(
+def test_the_page_passes_the_csv_cases_it_shares_with_the_command_line(
     garden: tuple[Service, Page], case: Case
 ) -> None:
     service, page = garden
@@ -116,7 +116,7 @@ def test_csv_is_read_by_the_rules_that_the_command_line_has_too(
     expect(page.locator("#import-error")).to_have_text(case.error)
 
 
-def test_its_progress_is_shown_and_what_it_came_to(page: Page, service: Service) -> None:
+def test_an_import_shows_its_progress_and_its_result(page: Page, service: Service) -> None:
     rows = "".join(f"{id_},Plant × {id_},Abies\n" for id_ in range(300))
     content = f"id,name,tag\n{rows}0,Another,\n".encode()
     page.evaluate(
@@ -142,7 +142,7 @@ def test_its_progress_is_shown_and_what_it_came_to(page: Page, service: Service)
     assert len(stored_plants(service.database)) == 300
 
 
-def test_a_row_that_is_too_large_for_the_service_is_refused_in_its_words(
+def test_a_row_over_the_body_limit_is_refused_with_the_message_of_the_service(
     context: BrowserContext, tmp_path: Path
 ) -> None:
     with Service(tmp_path, "--body-bytes-max", "1024") as service:
@@ -171,7 +171,7 @@ def test_a_file_that_is_not_csv_of_plants_is_refused_with_the_reason(
     expect(page.locator("#import-error")).to_contain_text(message)
 
 
-def test_a_file_may_be_chosen_instead(page: Page, service: Service) -> None:
+def test_a_file_can_be_chosen_in_the_file_dialog(page: Page, service: Service) -> None:
     with page.expect_file_chooser() as chooser:
         page.get_by_text("Import CSV").click()
     file = {"name": "p.csv", "mimeType": "text/csv", "buffer": AWKWARD["plain"]}
@@ -181,7 +181,7 @@ def test_a_file_may_be_chosen_instead(page: Page, service: Service) -> None:
     assert set(stored_plants(service.database)) == {1, 2}
 
 
-def test_an_import_goes_on_when_the_service_is_killed_and_started_again(
+def test_an_import_continues_after_the_service_is_killed_and_restarted(
     page: Page, service: Service, watch: Watch
 ) -> None:
     rows = "".join(f"{id_},Plant {id_}\n" for id_ in range(2000))
@@ -199,7 +199,7 @@ def test_an_import_goes_on_when_the_service_is_killed_and_started_again(
     }
 
 
-def test_a_rate_that_is_exceeded_is_waited_for(
+def test_an_import_waits_when_it_exceeds_the_rate_limit(
     context: BrowserContext, tmp_path: Path, watch: Watch
 ) -> None:
     rows = "".join(f"{id_},Plant {id_}\n" for id_ in range(60))
@@ -211,11 +211,12 @@ def test_a_rate_that_is_exceeded_is_waited_for(
         expect(page.locator("#import-counts")).to_contain_text("Waiting: The token may be used")
         expect(page.get_by_text("Import finished: 60 stored, 0 refused.")).to_be_visible()
 
-    # Six at a time are refused and wait for a second: that is not many more than the rows.
+    # The page sends six requests at a time and waits for a second after a refusal, so the
+    # number of requests is not much higher than the number of rows.
     assert len([url for url in watch.requests if url.endswith("/plants")]) < 150
 
 
-def test_of_rows_with_one_id_the_first_is_stored_however_late_it_arrives(
+def test_of_rows_with_the_same_id_the_first_is_stored_however_late_it_arrives(
     page: Page, service: Service
 ) -> None:
     late: list[Route] = []
@@ -237,14 +238,14 @@ def test_of_rows_with_one_id_the_first_is_stored_however_late_it_arrives(
     assert [reject["line"] for reject in rejects_of(page)] == [3, 4]
 
 
-def test_what_was_refused_is_told_of_in_the_order_of_the_file(page: Page) -> None:
+def test_refused_rows_are_listed_in_the_order_of_the_file(page: Page) -> None:
     drop(page, b"id,name\n" + b"none,Abies\nrow\n" * 60)
 
     expect(page.get_by_text("Import finished: 0 stored, 120 refused.")).to_be_visible()
     assert [reject["line"] for reject in rejects_of(page)] == list(range(2, 122))
 
 
-def test_of_very_many_refused_rows_ten_thousand_are_kept_and_all_are_counted(page: Page) -> None:
+def test_at_most_ten_thousand_refused_rows_are_kept_and_all_are_counted(page: Page) -> None:
     drop(page, b"id,name\n" + b"row\n" * 10_050)
 
     expect(page.get_by_text("Import finished: 0 stored, 10,050 refused.")).to_be_visible()
@@ -254,7 +255,7 @@ def test_of_very_many_refused_rows_ten_thousand_are_kept_and_all_are_counted(pag
     expect(page.get_by_role("table", name="Refused rows").get_by_role("row")).to_have_count(101)
 
 
-def test_of_two_files_at_once_none_comes_in(page: Page, service: Service) -> None:
+def test_two_files_chosen_together_are_both_refused(page: Page, service: Service) -> None:
     page.locator("#file").evaluate("file => file.multiple = true")
     files = [
         {"name": f"{name}.csv", "mimeType": "text/csv", "buffer": AWKWARD["plain"]}
@@ -268,7 +269,7 @@ def test_of_two_files_at_once_none_comes_in(page: Page, service: Service) -> Non
     assert not stored_plants(service.database)
 
 
-def test_one_file_comes_in_at_a_time(page: Page, service: Service) -> None:
+def test_a_second_file_is_refused_while_an_import_runs(page: Page, service: Service) -> None:
     rows = "".join(f"{id_},Plant {id_}\n" for id_ in range(100_000))
     drop(page, f"id,name\n{rows}".encode())
     expect(page.get_by_role("button", name="Stop")).to_be_visible()
@@ -282,7 +283,7 @@ def test_one_file_comes_in_at_a_time(page: Page, service: Service) -> None:
     assert -1 not in stored_plants(service.database)
 
 
-def test_the_browser_asks_before_a_tab_is_left_that_imports(page: Page) -> None:
+def test_the_browser_asks_before_a_tab_with_a_running_import_is_closed(page: Page) -> None:
     questions: list[str] = []
 
     def stay(dialog: Dialog) -> None:
@@ -310,11 +311,13 @@ def test_an_import_can_be_stopped(page: Page, service: Service) -> None:
         "Stopped. The plants stored so far remain"
     )
     [counted] = re.findall(r"^(\d+) stored", page.locator("#import-counts").inner_text())
-    # What was on its way may be stored, and is not waited for.
+    # Up to six pending requests may be stored after the stop; the page does not count them.
     assert 0 <= len(stored_plants(service.database)) - int(counted) <= 6
 
 
-def test_an_import_ends_with_the_token(context: BrowserContext, service: Service) -> None:
+def test_an_import_ends_when_its_token_is_revoked(
+    context: BrowserContext, service: Service
+) -> None:
     rows = "".join(f"{id_},Plant {id_}\n" for id_ in range(100_000))
     page = context.new_page()
     enter(page, service, service.token(name="short"))

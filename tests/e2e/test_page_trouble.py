@@ -1,4 +1,4 @@
-"""The page, in a real browser, when answers are late, broken, or another's."""
+"""The page, in a real browser, when responses are late, broken, or from another server."""
 
 import signal
 
@@ -14,12 +14,12 @@ pytestmark = pytest.mark.engines("sqlite")
 
 
 class Held:
-    """Requests that the browser holds back until they are let go."""
+    """Holds back the browser's requests for a URL until they are released."""
 
     def __init__(self, page: Page, url: str) -> None:
         self._routes: list[Route] = []
         self._holds = True
-        page.route(url, lambda route: self._take(route))  # noqa: PLW0108 (it is looked into)
+        page.route(url, lambda route: self._take(route))  # noqa: PLW0108 (Playwright inspects its signature)
 
     def _take(self, route: Route) -> None:
         if self._holds:
@@ -33,7 +33,7 @@ class Held:
             route.continue_()
 
 
-def test_an_answer_that_comes_after_its_dialog_was_left_is_told_of_its_own_plant(
+def test_a_response_after_its_dialog_is_closed_is_reported_for_its_own_plant(
     page: Page, service: Service
 ) -> None:
     service.change(NewPlant(1, "Abies"), NewPlant(2, "Rosa"))
@@ -54,7 +54,9 @@ def test_an_answer_that_comes_after_its_dialog_was_left_is_told_of_its_own_plant
     assert set(stored_plants(service.database)) == {2}
 
 
-def test_what_is_on_its_way_is_sent_once_and_said_to_be(page: Page, watch: Watch) -> None:
+def test_repeated_clicks_send_one_request_and_the_dialog_shows_that_it_waits(
+    page: Page, watch: Watch
+) -> None:
     held = Held(page, "**/plants")
     page.get_by_role("button", name="Add a plant").click()
     page.get_by_role("textbox", name="Id").fill("1")
@@ -70,7 +72,7 @@ def test_what_is_on_its_way_is_sent_once_and_said_to_be(page: Page, watch: Watch
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_axe_finds_nothing_while_answers_are_on_their_way(
+def test_axe_finds_no_violation_while_responses_are_pending(
     page: Page, service: Service, scheme: str
 ) -> None:
     page.emulate_media(color_scheme="dark" if scheme == "dark" else "light")
@@ -92,9 +94,7 @@ def test_axe_finds_nothing_while_answers_are_on_their_way(
     assert len(rows(page)) == 50
 
 
-def test_who_moves_on_while_plants_are_on_their_way_stays_there(
-    page: Page, service: Service
-) -> None:
+def test_a_late_listing_does_not_move_the_focus(page: Page, service: Service) -> None:
     service.change(NewPlant(1, "Abies", "Abies"), NewPlant(2, "Rosa", "Rosa"))
     page.reload()
     assert len(rows(page)) == 2
@@ -110,9 +110,7 @@ def test_who_moves_on_while_plants_are_on_their_way_stays_there(
     expect(page.get_by_role("link", name="Rosa")).to_be_focused()
 
 
-def test_of_two_pages_that_are_asked_for_the_later_one_is_shown(
-    page: Page, service: Service
-) -> None:
+def test_of_two_requested_listings_the_later_one_is_shown(page: Page, service: Service) -> None:
     service.change(*(NewPlant(id_, "Abies", "Abies") for id_ in range(60)), NewPlant(99, "R", "R"))
     page.reload()
     held = Held(page, "**/plants?*after=49*")
@@ -128,9 +126,7 @@ def test_of_two_pages_that_are_asked_for_the_later_one_is_shown(
     expect(page.get_by_role("searchbox", name="Tag")).to_have_value("R")
 
 
-def test_while_plants_are_on_their_way_nobody_says_that_there_are_none(
-    context: BrowserContext, service: Service
-) -> None:
+def test_a_pending_listing_is_not_shown_as_empty(context: BrowserContext, service: Service) -> None:
     service.change(NewPlant(1, "Abies"))
     page = context.new_page()
     held = Held(page, "**/plants?*")
@@ -147,7 +143,9 @@ def test_while_plants_are_on_their_way_nobody_says_that_there_are_none(
     expect(page.get_by_role("button", name="Filter")).to_be_focused()
 
 
-def test_a_service_that_hangs_is_told_of_and_so_is_its_return(page: Page, service: Service) -> None:
+def test_the_page_reports_that_the_service_hangs_and_that_it_recovers(
+    page: Page, service: Service
+) -> None:
     service.change(*(NewPlant(id_, "Abies") for id_ in range(60)))
     page.reload()
     expect(page.get_by_role("link", name="Next")).to_be_visible()
@@ -165,7 +163,7 @@ def test_a_service_that_hangs_is_told_of_and_so_is_its_return(page: Page, servic
 
 @pytest.mark.parametrize("status", [200, 502])
 @pytest.mark.parametrize("body", ["<h1>Sign in</h1>", '{"detail": "Bad gateway"}', "null", ""])
-def test_the_answer_of_another_server_is_told_to_be_that(
+def test_a_response_from_another_server_is_reported_as_such(
     page: Page, status: int, body: str
 ) -> None:
     page.route("**/plants?*", lambda route: route.fulfill(status=status, body=body))
@@ -178,7 +176,7 @@ def test_the_answer_of_another_server_is_told_to_be_that(
     expect(page.locator("#none")).to_be_hidden()
 
 
-def test_it_works_under_a_path_of_a_proxy_and_so_does_the_reference(
+def test_the_page_and_the_reference_work_under_a_path_prefix(
     context: BrowserContext, service: Service, watch: Watch
 ) -> None:
     def strip(route: Route) -> None:
@@ -201,7 +199,7 @@ def test_it_works_under_a_path_of_a_proxy_and_so_does_the_reference(
     assert all(url.startswith(garden) for url in watch.requests)
 
 
-def test_a_change_leaves_the_focus_at_its_plant(page: Page, service: Service) -> None:
+def test_a_change_keeps_the_focus_on_its_plant(page: Page, service: Service) -> None:
     service.change(NewPlant(1, "Abies"), NewPlant(2, "Rosa"))
     page.reload()
 
@@ -214,7 +212,7 @@ def test_a_change_leaves_the_focus_at_its_plant(page: Page, service: Service) ->
     expect(page.get_by_role("button", name="Change plant 2")).to_be_focused()
 
 
-def test_what_was_deleted_elsewhere_is_gone_from_the_page_once_that_is_known(
+def test_a_plant_deleted_elsewhere_disappears_when_its_deletion_fails(
     page: Page, service: Service
 ) -> None:
     service.change(NewPlant(1, "Abies"))
@@ -230,7 +228,7 @@ def test_what_was_deleted_elsewhere_is_gone_from_the_page_once_that_is_known(
     expect(page.get_by_text("No plants found")).to_be_visible()
 
 
-def test_a_tag_too_long_for_an_address_is_no_link(page: Page, service: Service) -> None:
+def test_a_tag_too_long_for_a_url_is_not_a_link(page: Page, service: Service) -> None:
     service.change(NewPlant(1, "Abies", "A" * 40_000), NewPlant(2, "Rosa", "R" * 1000))
 
     page.reload()
@@ -239,7 +237,7 @@ def test_a_tag_too_long_for_an_address_is_no_link(page: Page, service: Service) 
     expect(page.locator("#plants a[href]")).to_have_text("R" * 1000)
 
 
-def test_without_storage_a_token_is_good_until_the_page_is_loaded_anew(
+def test_without_session_storage_a_token_lasts_until_the_page_is_reloaded(
     context: BrowserContext, service: Service
 ) -> None:
     context.add_init_script(
@@ -254,7 +252,7 @@ def test_without_storage_a_token_is_good_until_the_page_is_loaded_anew(
     expect(page.get_by_label("Bearer token")).to_be_visible()
 
 
-def test_a_browser_that_would_round_ids_is_told_to_be_too_old(
+def test_a_browser_that_would_round_ids_is_refused_as_too_old(
     context: BrowserContext, service: Service
 ) -> None:
     context.add_init_script("delete JSON.rawJSON")

@@ -1,4 +1,4 @@
-"""The page, in a real browser: tokens, the state of the service, and who uses it how."""
+"""The page, in a real browser: tokens, the state of the service, and accessibility."""
 
 import re
 from pathlib import Path
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.engines("sqlite")
         ("Zwölf Boxkämpfer €", "The token is malformed: it contains invalid characters"),
     ],
 )
-def test_a_token_that_is_none_is_refused_at_its_field(
+def test_a_malformed_token_is_refused_with_a_message_at_its_field(
     context: BrowserContext, service: Service, token: str, message: str
 ) -> None:
     page = context.new_page()
@@ -35,7 +35,7 @@ def test_a_token_that_is_none_is_refused_at_its_field(
     expect(page.get_by_text("No plants found")).to_be_visible()
 
 
-def test_a_token_is_kept_through_a_reload_and_gone_when_the_tab_closes(
+def test_a_token_survives_a_reload_and_is_forgotten_when_the_tab_closes(
     context: BrowserContext, service: Service
 ) -> None:
     page = context.new_page()
@@ -78,7 +78,7 @@ def test_signing_out_removes_the_token_and_all_plants_from_the_page(
         assert "Abies" not in page.content()
 
 
-def test_a_token_that_is_revoked_meanwhile_is_asked_for_again_with_the_reason(
+def test_after_its_token_is_revoked_the_page_asks_for_a_token_and_shows_the_reason(
     context: BrowserContext, service: Service
 ) -> None:
     page = context.new_page()
@@ -89,7 +89,7 @@ def test_a_token_that_is_revoked_meanwhile_is_asked_for_again_with_the_reason(
 
     reason = page.locator("#token-error:not(:empty)")
 
-    def is_refused() -> bool:  # It may be believed for a second yet.
+    def is_refused() -> bool:  # The service may accept the revoked token for one more second.
         page.reload()
         expect(page.locator("#none:visible, #token-error:visible")).to_be_visible()
         return reason.is_visible()
@@ -98,7 +98,7 @@ def test_a_token_that_is_revoked_meanwhile_is_asked_for_again_with_the_reason(
     expect(reason).to_have_text("The token is revoked")
 
 
-def test_a_token_that_may_only_create_can_and_hears_what_it_lacks(
+def test_with_a_create_only_token_the_page_creates_plants_and_names_the_missing_scopes(
     context: BrowserContext, service: Service
 ) -> None:
     page = context.new_page()
@@ -134,7 +134,7 @@ def test_the_page_shows_the_statistics_of_the_service(page: Page) -> None:
     expect(page.locator("#counts dt")).to_have_text(["Changes: stored", "Refused: invalid plant"])
 
 
-def test_the_page_tells_when_the_store_is_away_and_when_the_service_is(
+def test_the_page_shows_when_the_database_or_the_service_is_unavailable(
     page: Page, service: Service, watch: Watch, tmp_path: Path
 ) -> None:
     health = page.locator("#health")
@@ -150,7 +150,7 @@ def test_the_page_tells_when_the_store_is_away_and_when_the_service_is(
 
 
 def expect_after(page: Page, words: str) -> None:
-    """Expect words of the service's state, at one of the looks that follow."""
+    """Expect these words in the state of the service after one of the next refreshes."""
     health = page.locator("#health")
     for _ in range(20):
         page.clock.fast_forward(5000)
@@ -161,7 +161,7 @@ def expect_after(page: Page, words: str) -> None:
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_axe_finds_nothing(context: BrowserContext, service: Service, scheme: str) -> None:
+def test_axe_finds_no_violation(context: BrowserContext, service: Service, scheme: str) -> None:
     page = context.new_page()
     page.emulate_media(color_scheme="dark" if scheme == "dark" else "light")
     service.change(*(NewPlant(id_, f"Plant {id_}", "Abies") for id_ in range(60)))
@@ -189,7 +189,7 @@ def test_axe_finds_nothing(context: BrowserContext, service: Service, scheme: st
     assert_accessible(page)
 
 
-def test_all_of_it_can_be_done_with_the_keyboard(context: BrowserContext, service: Service) -> None:
+def test_every_operation_works_with_the_keyboard(context: BrowserContext, service: Service) -> None:
     page = context.new_page()
     page.goto(f"http://127.0.0.1:{service.port}")
 
@@ -243,7 +243,7 @@ def test_on_a_phone_nothing_is_wider_than_the_screen(
     expect(page.get_by_role("dialog")).to_be_in_viewport(ratio=1)
 
 
-def test_without_the_page_there_is_none(tmp_path: Path) -> None:
+def test_the_option_no_page_disables_the_page_and_the_reference(tmp_path: Path) -> None:
     with Service(tmp_path, "--no-page") as service:
         client = service.client(None)
         statuses = [client.send("GET", path).status for path in ("/", "/docs", "/openapi.json")]

@@ -1,7 +1,7 @@
-"""Instances of the service before PostgreSQL, which fails over, restarts, hangs and is cut off.
+"""The service on a PostgreSQL server that fails over, restarts, hangs or drops connections.
 
-What must hold: every acknowledged plant is there, no other is than was sent, nobody hears
-anything but 200, 400 and 503, and all goes on by itself when the server is back.
+Every acknowledged plant must be stored, and every stored plant must have been sent. Clients
+must get only 200, 400 and 503. The service must recover by itself when the server is back.
 """
 
 import contextlib
@@ -30,7 +30,7 @@ RECOVERY_SECONDS = 10
 
 @contextlib.contextmanager
 def loaded(*services: Service) -> Iterator[list[Load]]:
-    """Load services, each with plants of its own, until the block ends; they stop then."""
+    """Put load on services, each with its own plants, and stop them when the block ends."""
     token = services[0].token()
     loads = [Load(service, token, n * 100_000_000) for n, service in enumerate(services)]
     try:
@@ -50,7 +50,7 @@ def assert_nothing_is_lost(database: str, loads: list[Load]) -> None:
         assert set(load.refused) <= {503}
         assert load.acknowledged.items() <= stored.items(), "an acknowledged plant is missing"
     sent = {id_: plant for load in loads for id_, plant in load.sent.items()}
-    assert stored.items() <= sent.items(), "a plant is there that nobody sent"
+    assert stored.items() <= sent.items(), "a plant is stored that no client sent"
 
 
 def readiness(service: Service) -> int:
@@ -83,7 +83,7 @@ def test_when_the_primary_dies_the_standby_takes_over_and_nothing_is_lost(
                     load.wait_for_more(seconds=RECOVERY_SECONDS)
                 for service in services:
                     wait_until(lambda service=service: readiness(service) == 200)  # type: ignore[misc]
-                # A new standby in the place of the dead primary, for the next round.
+                # For the next round, a new standby replaces the dead primary.
                 port, primary = primary.port, standby
                 standby = stack.enter_context(primary.standby(f"standby{number}", port))
                 primary.wait_for_standby(f"standby{number}")
@@ -92,7 +92,7 @@ def test_when_the_primary_dies_the_standby_takes_over_and_nothing_is_lost(
         assert all(503 in load.refused for load in loads)
 
 
-def test_the_primary_and_its_standbys_are_in_the_log_the_metrics_and_the_readiness(
+def test_the_log_the_metrics_and_the_readiness_show_the_primary_and_its_standbys(
     tmp_path: Path, postgres_programs: Programs
 ) -> None:
     with contextlib.ExitStack() as stack:
@@ -132,7 +132,7 @@ def test_the_primary_and_its_standbys_are_in_the_log_the_metrics_and_the_readine
 def test_a_plant_that_no_standby_has_is_not_acknowledged_however_often_it_is_sent(
     tmp_path: Path, postgres_programs: Programs
 ) -> None:
-    """A commit whose wait for the standby is cancelled succeeds, on the primary alone."""
+    """Cancelling the wait of a commit for the standby leaves the commit on the primary only."""
     cancel = "SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE wait_event = 'SyncRep'"
     with contextlib.ExitStack() as stack:
         primary = stack.enter_context(Server(postgres_programs, "primary"))
@@ -166,7 +166,7 @@ def test_a_plant_that_no_standby_has_is_not_acknowledged_however_often_it_is_sen
         assert any("wait for the synchronous standby was cancelled" in line for line in service.log)
 
 
-def test_a_server_restarted_under_load_is_found_again_and_nothing_is_lost(
+def test_the_service_reconnects_after_postgresql_restarts_under_load_and_nothing_is_lost(
     tmp_path: Path, postgres_programs: Programs
 ) -> None:
     with (
@@ -182,7 +182,7 @@ def test_a_server_restarted_under_load_is_found_again_and_nothing_is_lost(
         assert_nothing_is_lost(server.url(), loads)
 
 
-def test_connections_cut_under_load_are_made_again_and_nothing_is_lost(
+def test_connections_terminated_under_load_are_reopened_and_nothing_is_lost(
     tmp_path: Path, database: str
 ) -> None:
     cut = """
@@ -198,7 +198,7 @@ def test_connections_cut_under_load_are_made_again_and_nothing_is_lost(
         assert_nothing_is_lost(database, loads)
 
 
-def test_a_server_that_hangs_is_answered_with_503_until_it_goes_on(
+def test_requests_are_503_while_postgresql_hangs_and_succeed_when_it_resumes(
     tmp_path: Path, postgres_programs: Programs
 ) -> None:
     with Server(postgres_programs, "hanging") as server:
@@ -216,7 +216,7 @@ def test_a_server_that_hangs_is_answered_with_503_until_it_goes_on(
 
 
 @pytest.mark.parametrize(("cut", "stored"), [("before", {1}), ("after", {1, 2})])
-def test_a_connection_cut_in_the_middle_of_a_commit_is_503_and_sending_again_is_safe(
+def test_a_connection_lost_during_a_commit_is_503_and_a_retry_is_safe(
     tmp_path: Path,
     postgres_programs: Programs,
     cut: Literal["before", "after"],
@@ -230,7 +230,7 @@ def test_a_connection_cut_in_the_middle_of_a_commit_is_503_and_sending_again_is_
         with Service(tmp_path, database=database) as service:
             client = service.client(service.token())
 
-            # It is the writer that speaks next, unless the token is to be looked up again.
+            # Repeat until the cut hits the writer's commit, not a lookup of the token.
             message = ""
             while "may or may not" not in message:
                 assert client.post(NewPlant(1, "a")).status == 200
@@ -241,14 +241,14 @@ def test_a_connection_cut_in_the_middle_of_a_commit_is_503_and_sending_again_is_
             assert (answer.status, answer.json["error"]) == (503, 5003)
             assert answer.headers["retry-after"] == "1"
             assert "may or may not be made, and sending it again is safe" in answer.json["message"]
-            assert "127.0.0.1" not in answer.json["message"], "where the server is, is no client's"
+            assert "127.0.0.1" not in answer.json["message"], "the message shows the server address"
             assert stored_plants(server.url()).keys() == stored
             assert client.post(NewPlant(2, "b")).status == 200
             client.close()
         assert stored_plants(server.url()) == {1: NewPlant(1, "a"), 2: NewPlant(2, "b")}
 
 
-def test_what_was_never_sent_is_answered_as_surely_not_done(
+def test_a_change_that_never_reached_postgresql_is_reported_as_not_done(
     tmp_path: Path, postgres_programs: Programs
 ) -> None:
     with Server(postgres_programs, "gone") as server:
@@ -264,7 +264,7 @@ def test_what_was_never_sent_is_answered_as_surely_not_done(
         assert any("commit failed" in line for line in service.log)
 
 
-def test_a_worker_that_dies_while_the_server_is_away_is_replaced_when_it_is_back(
+def test_a_worker_that_dies_while_postgresql_is_down_is_replaced_when_it_is_back(
     tmp_path: Path, postgres_programs: Programs
 ) -> None:
     with (
@@ -296,7 +296,7 @@ def test_ten_instances_start_at_once_on_an_empty_database(tmp_path: Path, databa
     assert stored_plants(database).keys() == set(range(10))
 
 
-def test_three_instances_that_take_the_same_ids_store_each_once(
+def test_three_instances_that_create_the_same_ids_store_each_id_once(
     tmp_path: Path, database: str
 ) -> None:
     barrier = threading.Barrier(3)

@@ -1,4 +1,4 @@
-"""The commands on PostgreSQL: what they say when it is missing, not there, or not migrated."""
+"""Error messages of commands when PostgreSQL support, the server or the schema is missing."""
 
 import os
 import subprocess
@@ -15,7 +15,7 @@ from support.service import Service
 pytestmark = pytest.mark.engines("postgres")
 
 
-def test_without_the_extra_it_says_what_to_install(tmp_path: Path) -> None:
+def test_without_the_postgres_extra_the_error_says_what_to_install(tmp_path: Path) -> None:
     program = (
         "import sys; sys.modules['psycopg'] = None\n"
         "from plantstore.cli import main; sys.exit(main())"
@@ -36,7 +36,7 @@ def test_without_the_extra_it_says_what_to_install(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("command", ["serve", "token list", "import plants.csv", "export", "check"])
-def test_a_server_that_is_not_there_is_one_clear_line_without_the_password(
+def test_an_unreachable_server_is_a_one_line_error_without_the_password(
     tmp_path: Path, command: str
 ) -> None:
     (tmp_path / "plants.csv").write_text("id,name\n1,a\n", encoding="utf-8")
@@ -51,10 +51,10 @@ def test_a_server_that_is_not_there_is_one_clear_line_without_the_password(
     assert "secret" not in line
 
 
-def test_a_service_that_may_not_migrate_asks_for_the_command_that_does(
+def test_without_permission_to_migrate_an_empty_database_is_an_error_that_names_the_migrate_command(
     tmp_path: Path, databases: Databases
 ) -> None:
-    """Its password is shown nowhere, though the URL has one."""
+    """No output shows the password in the URL."""
     database = databases.new().replace("postgres@", "postgres:secret@")
     env = os.environ | {"PLANTSTORE_DATABASE": database, "PLANTSTORE_MIGRATE": "false"}
 
@@ -76,7 +76,7 @@ def test_a_service_that_may_not_migrate_asks_for_the_command_that_does(
     assert "secret" not in service.said + "".join(service.log)
 
 
-def test_a_backup_says_which_programs_make_one_and_leaves_no_file(
+def test_the_backup_command_names_pg_dump_and_creates_no_file(
     tmp_path: Path, database: str
 ) -> None:
     run(tmp_path, "migrate")

@@ -1,4 +1,4 @@
-"""Export, check and backup by a user who may read the database, but not write it."""
+"""Export, check and backup by a user who may read the database but not write it."""
 
 import stat
 import subprocess
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.engines("sqlite")
 
 PLANTS = {id_: NewPlant(id_, "Abies", "t") for id_ in range(3)}
 
-# Stores three plants and dies, so that they are only in the log.
+# Stores three plants and kills itself, so that they are only in the write-ahead log.
 STORE_AND_DIE = """
 import os, signal, sys
 from plantstore.plants import NewPlant
@@ -30,7 +30,7 @@ os.kill(os.getpid(), signal.SIGKILL)
 
 @pytest.fixture
 def folder() -> Iterator[Path]:
-    """Return a folder that every user may enter. Other users may not enter pytest's."""
+    """Return a folder that every user may enter; only its owner may enter pytest's `tmp_path`."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         folder.chmod(0o755)
@@ -70,10 +70,10 @@ def assert_all_commands_work(folder: Path, target: Path) -> None:
     assert (copied.stderr, copied.stdout) == ("", f"{summary}The copy has no errors\n")
     assert [checked.returncode, exported.returncode, copied.returncode] == [0, 0, 0]
     assert stored_plants(f"sqlite:///{target}/copy.db") == PLANTS
-    assert state(folder) == before, "the commands left the files of the database as they were"
+    assert state(folder) == before, "a command changed the files of the database"
 
 
-def test_a_database_that_nobody_uses_is_read(folder: Path, target: Path) -> None:
+def test_a_read_only_database_that_is_not_in_use_is_read(folder: Path, target: Path) -> None:
     with opened(f"sqlite:///{folder}/plants.db") as store:
         store.apply_changes([*PLANTS.values()])
     forbid_writes(folder)
@@ -81,7 +81,7 @@ def test_a_database_that_nobody_uses_is_read(folder: Path, target: Path) -> None
     assert_all_commands_work(folder, target)
 
 
-def test_what_a_crash_left_in_the_log_is_read(folder: Path, target: Path) -> None:
+def test_plants_that_a_crash_left_in_a_read_only_log_are_read(folder: Path, target: Path) -> None:
     program = [sys.executable, "-c", STORE_AND_DIE, f"sqlite:///{folder}/plants.db"]
     subprocess.run(program, check=False, timeout=60)
     assert stat.S_ISREG((folder / "plants.db-wal").stat().st_mode)
@@ -90,7 +90,9 @@ def test_what_a_crash_left_in_the_log_is_read(folder: Path, target: Path) -> Non
     assert_all_commands_work(folder, target)
 
 
-def test_a_database_in_use_is_read_and_the_service_goes_on(folder: Path, target: Path) -> None:
+def test_a_read_only_user_reads_a_database_in_use_and_the_service_continues(
+    folder: Path, target: Path
+) -> None:
     with Service(folder, database=f"sqlite:///{folder}/plants.db") as service:
         client = service.client(service.token())
         for plant in PLANTS.values():
@@ -109,7 +111,7 @@ def test_a_database_in_use_is_read_and_the_service_goes_on(folder: Path, target:
     assert stored_plants(f"sqlite:///{target}/copy.db") == PLANTS
 
 
-def test_a_log_without_its_index_is_one_clear_line(folder: Path) -> None:
+def test_a_read_only_log_without_its_shm_file_is_a_one_line_error(folder: Path) -> None:
     program = [sys.executable, "-c", STORE_AND_DIE, f"sqlite:///{folder}/plants.db"]
     subprocess.run(program, check=False, timeout=60)
     (folder / "plants.db-shm").unlink()

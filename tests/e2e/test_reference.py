@@ -1,4 +1,4 @@
-"""The reference of the interface, in a real browser."""
+"""The API reference, in a real browser."""
 
 import re
 
@@ -31,21 +31,21 @@ def authorize(page: Page, token: str) -> None:
 
 
 def operation(page: Page, name: str) -> Locator:
-    """Open an operation, and return it."""
+    """Open an operation and return it."""
     found = page.locator(f"[id$=-{name}]")
     found.locator(".opblock-summary-control").click()
     return found
 
 
 def execute(found: Locator) -> Locator:
-    """Try an operation out, and return what it was answered."""
+    """Try out an operation and return the response that is shown."""
     found.get_by_role("button", name="Execute").click()
     answer = found.locator(".live-responses-table")
     expect(answer).to_be_visible()
     return answer
 
 
-def test_it_is_of_the_whole_interface_and_without_a_warning(reference: Page) -> None:
+def test_the_reference_shows_every_operation_without_a_warning(reference: Page) -> None:
     operations = re.findall(rb'"operationId": "\w+",\n +"summary"', read_document())
 
     expect(reference.locator(".opblock")).to_have_count(len(operations))
@@ -53,7 +53,7 @@ def test_it_is_of_the_whole_interface_and_without_a_warning(reference: Page) -> 
     expect(reference.get_by_text("Warning")).to_be_hidden()
 
 
-def test_a_pattern_means_in_javascript_what_the_document_says(reference: Page) -> None:
+def test_the_pattern_of_the_openapi_document_works_in_javascript(reference: Page) -> None:
     [pattern] = set(re.findall(r'"pattern": "(.*?)"', read_document().decode()))
     matches = f"text => new RegExp('{pattern}', 'u').test(text)"
 
@@ -61,14 +61,14 @@ def test_a_pattern_means_in_javascript_what_the_document_says(reference: Page) -
     assert not reference.evaluate(matches, "a\0b")
 
 
-def test_without_a_token_the_refusal_is_shown(reference: Page) -> None:
+def test_the_reference_shows_the_refusal_of_a_request_without_a_token(reference: Page) -> None:
     answer = execute(operation(reference, "createPlant"))
 
     expect(answer).to_contain_text("401")
     expect(answer).to_contain_text('"message": "A bearer token is needed"')
 
 
-def test_trying_it_out_stores_a_plant_with_the_largest_id_whole(
+def test_the_reference_stores_and_shows_the_largest_id_without_rounding(
     reference: Page, service: Service
 ) -> None:
     authorize(reference, service.token())
@@ -86,7 +86,7 @@ def test_trying_it_out_stores_a_plant_with_the_largest_id_whole(
     expect(execute(show)).to_contain_text(f'"id": {BIG},')
 
 
-def test_an_answer_that_is_no_json_is_shown_as_it_came(reference: Page, service: Service) -> None:
+def test_the_reference_shows_a_response_that_is_not_json(reference: Page, service: Service) -> None:
     authorize(reference, service.token())
 
     answer = execute(operation(reference, "getMetrics"))

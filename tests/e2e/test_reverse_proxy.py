@@ -1,4 +1,4 @@
-"""nginx, HAProxy and Caddy in front of the service, as docs/reverse-proxy.md sets them up."""
+"""nginx, HAProxy and Caddy in front of the service, configured as in docs/reverse-proxy.md."""
 
 import json
 import re
@@ -30,12 +30,12 @@ from support.service import Service
 pytestmark = pytest.mark.engines("sqlite")
 
 
-# How long the service keeps an idle connection, if it is not told otherwise.
+# The default idle timeout of the service.
 IDLE_SECONDS = int(Settings().idle_seconds)
 
 
 def plants_of(name: str, count: int) -> list[NewPlant]:
-    """Return plants that no other test has, with the proxy's name as their tag."""
+    """Return plants with ids of this proxy only, and with its name as their tag."""
     first = 1000 * (1 + list(INSTALLED_BY).index(name))
     return [NewPlant(first + number, f"Abies {number}", name) for number in range(count)]
 
@@ -82,7 +82,7 @@ def test_plants_are_created_and_listed_page_by_page_under_a_prefix(
             assert answer.status == 200
             listed += [plant["id"] for plant in answer.json]
             link = re.fullmatch('<(.*)>; rel="next"', answer.headers.get("link", ""))
-            # As a client resolves it (RFC 8288 §3.1).
+            # A client resolves the link like this (RFC 8288 §3.1).
             url = urljoin(client.url + path, link[1]) if link else ""
             path = url.removeprefix(client.url)
             assert not path or path.startswith(f"{PREFIX}/plants?")
@@ -90,7 +90,7 @@ def test_plants_are_created_and_listed_page_by_page_under_a_prefix(
     assert listed == [plant.id for plant in plants]
 
 
-def test_the_access_log_has_the_client_the_scheme_and_the_id_that_the_proxy_gave(
+def test_the_access_log_has_the_client_the_scheme_and_the_request_id_from_the_proxy(
     running: Running, name: str, service: Service, token: str
 ) -> None:
     path = f"/plants/{plants_of(name, 1)[0].id - 1}"
@@ -112,7 +112,7 @@ def test_the_access_log_has_the_client_the_scheme_and_the_id_that_the_proxy_gave
     assert re.fullmatch("[0-9a-f-]{32,36}", line["request_id"])
 
 
-def test_addresses_without_a_slash_and_with_one_too_many_lead_to_the_page_and_the_reference(
+def test_urls_with_a_missing_or_surplus_slash_redirect_to_the_page_and_the_reference(
     running: Running, token: str
 ) -> None:
     with Through(running, token) as client:
@@ -124,7 +124,7 @@ def test_addresses_without_a_slash_and_with_one_too_many_lead_to_the_page_and_th
             assert client.send("GET", target).headers["content-type"].startswith("text/html")
 
 
-def test_an_old_connection_of_a_client_is_good_after_the_service_closed_its_own(
+def test_a_client_connection_to_the_proxy_survives_a_restart_of_the_service(
     name: str, tmp_path: Path
 ) -> None:
     port, plants = str(free_port()), plants_of(name, 2)
@@ -164,7 +164,7 @@ def test_the_page_works_under_a_prefix(
 
 
 @pytest.mark.parametrize("proxy", INSTALLED_BY)
-def test_each_proxy_of_the_page_closes_idle_connections_before_the_service_does(
+def test_each_documented_proxy_closes_idle_connections_before_the_service_does(
     proxy: str,
 ) -> None:
     shown = re.findall(r"(?:keepalive_timeout|pool-purge-delay|keepalive) (\d+)s", snippet(proxy))

@@ -1,4 +1,4 @@
-"""Schemathesis, a client that nobody here wrote, holds the service to its document."""
+"""Schemathesis checks the service against its OpenAPI document."""
 
 import os
 import subprocess
@@ -8,7 +8,7 @@ from pathlib import Path
 from support.service import Service
 
 
-def test_schemathesis_finds_nothing(tmp_path: Path) -> None:
+def test_schemathesis_finds_no_violation_of_the_openapi_document(tmp_path: Path) -> None:
     with Service(tmp_path) as service:
         command = [
             str(Path(sys.executable).with_name("schemathesis")),

@@ -1,4 +1,4 @@
-"""A token in a place where it does not belong is in no answer and in no line of the log."""
+"""A token in an unexpected part of a request never appears in a response or a log line."""
 
 import json
 from collections.abc import Callable
@@ -11,7 +11,7 @@ from support.service import Service, opened
 
 pytestmark = pytest.mark.engines("sqlite")
 
-# So much of a secret in a row is a leak.
+# This many consecutive characters of a secret are a leak.
 LEAKED_CHARACTERS = 10
 
 
@@ -73,12 +73,12 @@ FIELDS = [
 ]
 
 
-def test_no_answer_and_no_line_of_the_log_holds_a_secret(tmp_path: Path) -> None:
+def test_no_response_and_no_log_line_contains_a_secret(tmp_path: Path) -> None:
     with Service(tmp_path, "--access-log") as service:
         token = service.token()
         client = service.client(token)
         plain = service.client(None)
-        # A quote that is cut in the middle of a token, at each place.
+        # Paddings of different lengths, so that messages truncate the token at different places.
         targets = TARGETS + [f"/plants?after={'7' * length}{{}}" for length in range(20, 41, 4)]
         requests = [
             *(

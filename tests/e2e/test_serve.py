@@ -1,4 +1,4 @@
-"""`plantstore serve` as its operator meets it."""
+"""The output, settings and errors of `plantstore serve`."""
 
 import json
 import re
@@ -16,7 +16,7 @@ PLANT = NewPlant(1, "Abies balsamea (L.) Mill.", "Abies")
 
 
 def refused(folder: Path, *command: str, status: int = 1, env: dict[str, str] | None = None) -> str:
-    """Run a command that must fail; return the one line that it says."""
+    """Run a command that must fail; return the one line that it prints."""
     done = subprocess.run(
         [*PLANTSTORE, *command],
         cwd=folder,
@@ -48,12 +48,12 @@ def test_the_printed_curl_stores_a_plant(tmp_path: Path) -> None:
 
     assert stored_plants(service.database) == {1: PLANT}
     [secret] = set(re.findall(r"plst_\w{36}", printed))
-    assert not any(secret in line for line in service.log), "the log holds no secret"
+    assert not any(secret in line for line in service.log), "the log contains the secret"
     with opened(service.database) as store:
-        assert secret not in repr(store.list_tokens()), "the store knows its hash alone"
+        assert secret not in repr(store.list_tokens()), "the store must have only its hash"
 
 
-def test_a_first_token_is_made_once(tmp_path: Path) -> None:
+def test_the_first_token_is_created_only_once(tmp_path: Path) -> None:
     with Service(tmp_path) as first:
         pass
     with Service(tmp_path) as second:
@@ -64,7 +64,7 @@ def test_a_first_token_is_made_once(tmp_path: Path) -> None:
 
 
 @pytest.mark.engines("sqlite")
-def test_on_another_address_it_says_how_to_make_a_token(tmp_path: Path) -> None:
+def test_a_service_not_on_loopback_logs_how_to_create_a_token(tmp_path: Path) -> None:
     with Service(tmp_path, "--host", "0.0.0.0") as service:
         pass
 
@@ -75,7 +75,7 @@ def test_on_another_address_it_says_how_to_make_a_token(tmp_path: Path) -> None:
     )
 
 
-def test_it_serves_on_ipv6_too(tmp_path: Path) -> None:
+def test_the_service_listens_on_ipv6(tmp_path: Path) -> None:
     with (
         Service(tmp_path, "--host", "::1") as service,
         socket.create_connection(("::1", service.port)) as connection,
@@ -86,7 +86,7 @@ def test_it_serves_on_ipv6_too(tmp_path: Path) -> None:
     assert f"http://[::1]:{service.port}/plants" in service.said
 
 
-def test_a_port_in_use_is_one_clear_line_and_no_database(tmp_path: Path) -> None:
+def test_a_port_in_use_is_a_one_line_error_and_creates_no_database(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
 
@@ -109,7 +109,7 @@ def test_a_port_in_use_is_one_clear_line_and_no_database(tmp_path: Path) -> None
         (["--database", "sqlite:///garbage.db"], "not a database", 1),
     ],
 )
-def test_a_bad_setting_is_one_clear_line(
+def test_a_bad_setting_is_a_one_line_error(
     tmp_path: Path, options: list[str], said: str, status: int
 ) -> None:
     (tmp_path / "garbage.db").write_bytes(b"roses are red " * 1000)
@@ -118,7 +118,7 @@ def test_a_bad_setting_is_one_clear_line(
 
 
 @pytest.mark.engines("sqlite")
-def test_a_setting_may_come_from_the_environment(tmp_path: Path) -> None:
+def test_an_error_in_an_environment_variable_names_the_variable(tmp_path: Path) -> None:
     env = {"PLANTSTORE_PORT": "x", "PATH": "/usr/bin:/bin"}
 
     assert "PLANTSTORE_PORT" in refused(tmp_path, "serve", status=2, env=env)
@@ -137,7 +137,7 @@ def test_a_plant_is_stored_while_its_neighbour_on_the_connection_is_refused(tmp_
     assert stored_plants(service.database) == {1: PLANT, 2: NewPlant(2, "b")}
 
 
-def test_its_log_is_json_lines_where_nobody_watches(tmp_path: Path) -> None:
+def test_the_log_is_json_lines_when_stderr_is_not_a_terminal(tmp_path: Path) -> None:
     with Service(tmp_path) as service:
         client = service.client(None)
         client.send("GET", "/")

@@ -1,4 +1,4 @@
-"""A request in packets of a byte costs a few reads, not one for each."""
+"""A request in one-byte packets costs far fewer reads than packets."""
 
 import asyncio
 import socket
@@ -43,7 +43,7 @@ def send_in_pieces(address: Any) -> bytes:
         return client.recv(15)
 
 
-def test_a_request_in_small_pieces_is_read_in_few() -> None:
+def test_a_request_in_one_byte_packets_is_read_in_few_reads() -> None:
     reads: list[int] = []
 
     class Counted(HttpProtocol):

@@ -1,4 +1,4 @@
-"""How a service stops: not ready, then in good order; at once if it is told twice."""
+"""Stopping the service: drain, graceful stop, and immediate stop after a second signal."""
 
 import os
 import signal
@@ -18,7 +18,7 @@ SIGNALS = [signal.SIGTERM, signal.SIGINT]
 
 
 @pytest.mark.parametrize("with_signal", SIGNALS)
-def test_a_service_that_drains_is_not_ready_and_serves_until_it_is_told_again(
+def test_a_draining_service_is_not_ready_and_serves_until_a_second_signal(
     tmp_path: Path, with_signal: signal.Signals
 ) -> None:
     with Service(tmp_path, "--drain-seconds", "3600") as service:
@@ -42,7 +42,7 @@ def test_a_service_that_drains_is_not_ready_and_serves_until_it_is_told_again(
     assert sum("stopping" in line for line in service.log) == 1
 
 
-def test_the_end_of_the_drain_is_a_stop_in_good_order(tmp_path: Path) -> None:
+def test_the_end_of_the_drain_is_a_graceful_stop(tmp_path: Path) -> None:
     with Service(tmp_path, "--drain-seconds", "1") as service:
         load = Load(service, service.token(), 0)
         load.wait_for_more()
@@ -75,7 +75,7 @@ def test_a_second_signal_ends_a_stop_that_waits_for_a_client(tmp_path: Path, wor
     assert not stored_plants(service.database)
 
 
-def test_ctrl_c_reaches_parent_and_workers_and_they_stop_in_good_order(tmp_path: Path) -> None:
+def test_ctrl_c_stops_the_parent_and_its_workers_gracefully(tmp_path: Path) -> None:
     with Service(tmp_path, "--workers", "2") as service:
         load = Load(service, service.token(), 0)
         load.wait_for_more()

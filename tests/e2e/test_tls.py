@@ -1,4 +1,4 @@
-"""HTTPS, and what is wrong with a certificate."""
+"""HTTPS, TLS handshakes, and errors in certificates and keys."""
 
 import contextlib
 import http.client
@@ -24,7 +24,7 @@ def pair(tmp_path: Path) -> Pair:
 
 
 @pytest.mark.parametrize("workers", ["1", "2"])
-def test_a_plant_is_stored_over_https_and_http_gets_nothing(
+def test_a_plant_is_stored_over_https_and_plain_http_gets_no_response(
     tmp_path: Path, pair: Pair, workers: str
 ) -> None:
     options = ["--tls-certificate", str(pair.certificate), "--tls-key", str(pair.key)]
@@ -47,7 +47,7 @@ def test_a_plant_is_stored_over_https_and_http_gets_nothing(
     assert "curl -i https://" in service.said
 
 
-def test_a_handshake_that_nobody_begins_is_not_waited_for(tmp_path: Path, pair: Pair) -> None:
+def test_a_tls_connection_that_begins_no_handshake_is_closed(tmp_path: Path, pair: Pair) -> None:
     options = ["--tls-certificate", str(pair.certificate), "--tls-key", str(pair.key)]
     with (
         Service(tmp_path, *options) as service,
@@ -56,7 +56,7 @@ def test_a_handshake_that_nobody_begins_is_not_waited_for(tmp_path: Path, pair: 
         assert silent.recv(1) == b""
 
 
-def test_what_cannot_be_served_with_is_said_in_one_line(tmp_path: Path, pair: Pair) -> None:
+def test_an_unusable_certificate_or_key_is_a_one_line_error(tmp_path: Path, pair: Pair) -> None:
     other = make_pair(tmp_path, "other")
     locked = make_pair(tmp_path, "locked", passphrase=True)
     (tmp_path / "garbage").write_bytes(b"\0garbage")
@@ -78,7 +78,7 @@ def test_what_cannot_be_served_with_is_said_in_one_line(tmp_path: Path, pair: Pa
 
 
 @pytest.mark.parametrize("begun", [b"", b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03"])
-def test_handshakes_under_way_are_bounded_and_a_new_one_is_served(
+def test_pending_handshakes_are_bounded_and_a_new_one_is_served(
     tmp_path: Path, pair: Pair, begun: bytes
 ) -> None:
     options = ["--tls-certificate", str(pair.certificate), "--tls-key", str(pair.key)]
@@ -114,7 +114,7 @@ def test_a_stop_does_not_wait_for_a_handshake(tmp_path: Path, pair: Pair) -> Non
     assert not any("Traceback" in line or "rror" in line for line in service.log)
 
 
-def test_a_handshake_that_fails_leaves_no_trace_in_the_log(tmp_path: Path, pair: Pair) -> None:
+def test_a_failed_handshake_causes_no_error_in_the_log(tmp_path: Path, pair: Pair) -> None:
     options = ["--tls-certificate", str(pair.certificate), "--tls-key", str(pair.key)]
     with Service(tmp_path, *options) as service:
         for data in (b"", b"GET / HTTP/1.1\r\n\r\n", b"\x16\x03\x01\x00\x01\xff"):

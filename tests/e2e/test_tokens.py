@@ -1,4 +1,4 @@
-"""`plantstore token`, and that a running service heeds it."""
+"""`plantstore token`, and its effect on a running service."""
 
 import json
 import subprocess
@@ -23,7 +23,7 @@ def token(folder: Path, *options: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_create_prints_the_secret_alone_on_stdout(tmp_path: Path) -> None:
+def test_token_create_prints_only_the_secret_on_stdout(tmp_path: Path) -> None:
     done = token(tmp_path, "create", "garden")
 
     assert done.returncode == 0
@@ -32,7 +32,7 @@ def test_create_prints_the_secret_alone_on_stdout(tmp_path: Path) -> None:
     assert "garden" in done.stderr
 
 
-def test_list_shows_every_token_and_no_secret(tmp_path: Path) -> None:
+def test_token_list_shows_every_token_and_no_secret(tmp_path: Path) -> None:
     secret = token(tmp_path, "create", "garden", "--expires-in", "30d").stdout.strip()
     token(tmp_path, "create", "b", "--scope", "plants:read", "--scope", "plants:delete")
     token(tmp_path, "revoke", "b")
@@ -51,7 +51,7 @@ def test_list_shows_every_token_and_no_secret(tmp_path: Path) -> None:
     assert secret not in table + json.dumps(rows)
 
 
-def test_a_name_is_shown_as_it_is_whatever_it_holds(tmp_path: Path) -> None:
+def test_a_token_name_that_looks_like_markup_is_shown_unchanged(tmp_path: Path) -> None:
     token(tmp_path, "create", "[/][red]x")
 
     listed = token(tmp_path, "list")
@@ -60,7 +60,7 @@ def test_a_name_is_shown_as_it_is_whatever_it_holds(tmp_path: Path) -> None:
     assert "[/][red]x" in listed.stdout
 
 
-def test_revoking_again_says_so(tmp_path: Path) -> None:
+def test_revoking_a_token_again_succeeds_and_says_so(tmp_path: Path) -> None:
     token(tmp_path, "create", "garden")
 
     assert "Revoked the token garden" in token(tmp_path, "revoke", "garden").stderr
@@ -81,7 +81,7 @@ def test_revoking_again_says_so(tmp_path: Path) -> None:
         (["create", "x", "--database", "sqlite:///no/where.db"], "No such file", 1),
     ],
 )
-def test_what_cannot_be_done_is_one_clear_line(
+def test_a_token_command_that_fails_prints_a_one_line_error(
     tmp_path: Path, options: list[str], said: str, status: int
 ) -> None:
     token(tmp_path, "create", "taken")
@@ -93,7 +93,7 @@ def test_what_cannot_be_done_is_one_clear_line(
     assert said in line
 
 
-def test_a_running_service_comes_to_refuse_a_token_that_another_process_revoked(
+def test_a_running_service_refuses_a_token_that_another_process_revoked(
     tmp_path: Path,
 ) -> None:
     with Service(tmp_path) as service:
@@ -102,7 +102,8 @@ def test_a_running_service_comes_to_refuse_a_token_that_another_process_revoked(
         assert client.post(NewPlant(1, "a")).status == 200
 
         token(tmp_path, "revoke", "garden")
-        # How soon, tests/api says, with a clock of its own; here, that it comes at all.
+        # tests/api tests the delay with an injected clock. This test checks only that the
+        # service refuses the token at some time.
         answers = (client.post(NewPlant(1, "a")) for _ in range(100_000))
         refused = next(answer for answer in answers if answer.status != 200)
 
@@ -110,7 +111,7 @@ def test_a_running_service_comes_to_refuse_a_token_that_another_process_revoked(
         client.close()
 
 
-def test_a_running_service_takes_a_new_token_at_once_and_refuses_an_expired_one(
+def test_a_running_service_accepts_a_new_token_at_once_and_refuses_an_expired_one(
     tmp_path: Path,
 ) -> None:
     with Service(tmp_path) as service:

@@ -1,4 +1,4 @@
-"""`plantstore import` and `export`, on real files and beside a real server."""
+"""`plantstore import` and `export`, on real files and beside a running service."""
 
 import contextlib
 import io
@@ -55,12 +55,12 @@ def many(number: int) -> Iterator[NewPlant]:
 
 
 def rejects(folder: Path) -> list[dict[str, Any]]:
-    """Return what an import wrote to rejects.jsonl, in order of line."""
+    """Return the records that an import wrote to rejects.jsonl, ordered by line."""
     lines = (folder / "rejects.jsonl").read_text(encoding="utf-8").splitlines()
     return sorted((json.loads(line) for line in lines), key=lambda record: record["line"])
 
 
-def test_a_file_is_stored_and_storing_it_again_changes_nothing(
+def test_a_file_is_imported_and_importing_it_again_changes_nothing(
     tmp_path: Path, database: str
 ) -> None:
     (tmp_path / "plants.csv").write_text(ROWS, encoding="utf-8")
@@ -71,11 +71,11 @@ def test_a_file_is_stored_and_storing_it_again_changes_nothing(
     assert (again.returncode, again.stdout) == (0, "0 stored, 3 already there, 0 rejected\n")
     created = f"Created the database {tmp_path}/plants.db\n"
     assert first.stderr == (created if database.startswith("sqlite") else "")
-    assert again.stderr == "", "quiet when not on a terminal"
+    assert again.stderr == "", "stderr has output although it is not a terminal"
     assert stored_plants(database) == PLANTS
 
 
-def test_json_lines_come_from_a_pipe(tmp_path: Path, database: str) -> None:
+def test_json_lines_are_imported_from_a_pipe(tmp_path: Path, database: str) -> None:
     lines = "".join(
         json.dumps({"id": plant.id, "name": plant.name, "tag": plant.tag or ""}) + "\n"
         for plant in PLANTS.values()
@@ -87,7 +87,7 @@ def test_json_lines_come_from_a_pipe(tmp_path: Path, database: str) -> None:
     assert stored_plants(database)[2] == NewPlant(2, "Rosa × damascena", "")
 
 
-def test_bad_rows_stop_nothing_and_go_to_the_rejects_with_line_and_error(
+def test_bad_rows_do_not_stop_an_import_and_are_written_to_the_rejects_with_line_and_error(
     tmp_path: Path, database: str
 ) -> None:
     put_in(database, [NewPlant(2, "another")])
@@ -153,7 +153,7 @@ def test_an_ignored_column_is_a_warning_that_names_it(tmp_path: Path, database: 
     assert stored_plants(database) == {1: NewPlant(1, "Abies alba")}
 
 
-def test_without_a_file_for_them_the_first_bad_rows_are_shown(tmp_path: Path) -> None:
+def test_without_a_rejects_file_the_first_ten_bad_rows_are_shown(tmp_path: Path) -> None:
     rows = "".join(f"{number}x,a,b\n" for number in range(30))
     (tmp_path / "plants.csv").write_text("id,name,tag\n" + rows, encoding="utf-8")
 
@@ -165,7 +165,7 @@ def test_without_a_file_for_them_the_first_bad_rows_are_shown(tmp_path: Path) ->
     assert shown[10:] == ["More rows are rejected; --rejects FILE writes all to a file"]
 
 
-def test_an_import_that_was_killed_is_simply_run_again(tmp_path: Path, database: str) -> None:
+def test_a_killed_import_is_completed_by_running_it_again(tmp_path: Path, database: str) -> None:
     plants = list(many(5 * BATCH_PLANTS_MAX))
     rows = csv_of(iter(plants))
     source, sink = os.pipe()
@@ -175,7 +175,7 @@ def test_an_import_that_was_killed_is_simply_run_again(tmp_path: Path, database:
         os.close(source)
         with open(sink, "w", encoding="utf-8") as pipe:  # noqa: PTH123 (a descriptor)
             pipe.write(rows[: len(rows) // 2])
-            pipe.flush()  # what it has not read fits into the pipe: it has stored a batch or two
+            pipe.flush()  # the rest fits into the pipe: the import has stored a batch or two
             killed.kill()
     before = stored_plants(database)
 
@@ -189,7 +189,7 @@ def test_an_import_that_was_killed_is_simply_run_again(tmp_path: Path, database:
     assert stored_plants(database) == {plant.id: plant for plant in plants}
 
 
-def test_an_import_that_is_interrupted_says_what_it_has_done(tmp_path: Path) -> None:
+def test_an_interrupted_import_prints_its_counts(tmp_path: Path) -> None:
     source, sink = os.pipe()
     with subprocess.Popen(
         [*PLANTSTORE, "import", "-", "--format", "csv"],
@@ -226,7 +226,7 @@ def test_a_transaction_of_an_import_is_bounded_in_plants_and_in_characters() -> 
     assert refused == []
 
 
-def test_a_server_and_an_import_share_the_file(tmp_path: Path, database: str) -> None:
+def test_an_import_and_a_service_write_to_the_same_database(tmp_path: Path, database: str) -> None:
     plants = [NewPlant(-plant.id - 1, plant.name, plant.tag) for plant in many(50_000)]
     (tmp_path / "plants.csv").write_text(csv_of(iter(plants)), encoding="utf-8")
     with Service(tmp_path) as service:
@@ -245,13 +245,13 @@ def test_a_server_and_an_import_share_the_file(tmp_path: Path, database: str) ->
     assert stored_plants(database) == expected
 
 
-def test_an_export_under_load_is_as_of_one_moment(tmp_path: Path, database: str) -> None:
+def test_an_export_under_load_is_a_consistent_snapshot(tmp_path: Path, database: str) -> None:
     put_in(database, list(many(30_000)))
     low, high, stop = 0, 29_999, threading.Event()
     with Service(tmp_path) as service:
         client = service.client(service.token())
 
-        def replace() -> None:  # the low one first, so it is never behind the high one
+        def replace() -> None:  # the low id first, so that its number is never the smaller one
             for number in itertools.count():
                 if stop.is_set():
                     return
@@ -274,7 +274,7 @@ def test_an_export_under_load_is_as_of_one_moment(tmp_path: Path, database: str)
         assert [plant["id"] for plant in plants] == list(range(30_000))
         if plants[high]["name"].isdigit():
             assert int(plants[low]["name"]) - int(plants[high]["name"]) in (0, 1)
-    assert exported[-1][high]["name"].isdigit(), "plants were replaced meanwhile"
+    assert exported[-1][high]["name"].isdigit(), "no plant was replaced during the exports"
 
 
 awkward = st.sampled_from(["", '"', ",", "\n", "\r", "\r\n", "×", "🌱", " a ", "\u2028", "\ufeff"])
@@ -288,10 +288,10 @@ plants_by_id = st.dictionaries(
 @settings(
     max_examples=100,
     deadline=None,
-    # Each example makes databases of its own.
+    # Each example creates its own databases.
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
-def test_an_import_of_an_export_gives_the_same_store(
+def test_importing_an_export_restores_the_same_plants(
     new_database: Callable[[], str], records: dict[int, tuple[str, str | None]], form: str
 ) -> None:
     plants = [NewPlant(id_, name, tag) for id_, (name, tag) in records.items()]
@@ -314,7 +314,9 @@ def test_an_import_of_an_export_gives_the_same_store(
         assert stored_plants(another) == {plant.id: plant for plant in plants}
 
 
-def test_an_export_goes_to_stdout_as_json_lines_or_as_asked(tmp_path: Path, database: str) -> None:
+def test_an_export_to_stdout_is_json_lines_or_the_chosen_format(
+    tmp_path: Path, database: str
+) -> None:
     put_in(database, list(PLANTS.values()))
 
     lines = run(tmp_path, "export")
@@ -341,7 +343,7 @@ def test_an_export_overwrites_only_with_force(tmp_path: Path, database: str) -> 
     assert {path.name for path in tmp_path.iterdir()} - {"plants.db"} == {"plants.csv"}
 
 
-def test_a_reader_that_has_seen_enough_is_no_error_to_speak_of(
+def test_an_export_whose_reader_closes_the_pipe_prints_no_error(
     tmp_path: Path, database: str
 ) -> None:
     put_in(database, list(many(30_000)))
@@ -362,7 +364,9 @@ def test_a_reader_that_has_seen_enough_is_no_error_to_speak_of(
 
 
 @pytest.mark.parametrize("form", ["csv", "jsonl"])
-def test_the_largest_plant_that_a_request_stores_comes_in_again(tmp_path: Path, form: str) -> None:
+def test_the_largest_plant_that_a_request_stores_can_be_exported_and_imported(
+    tmp_path: Path, form: str
+) -> None:
     with Service(tmp_path, "--body-bytes-max", "2000000") as service:
         client = service.client(service.token())
         assert client.post(NewPlant(ID_MIN, "a")).status == 200
@@ -382,7 +386,7 @@ def test_the_largest_plant_that_a_request_stores_comes_in_again(tmp_path: Path, 
 
 
 @pytest.mark.parametrize("ending", [signal.SIGTERM, signal.SIGKILL])
-def test_an_export_that_is_ended_leaves_no_file_that_seems_whole(
+def test_a_terminated_export_leaves_no_file_that_looks_complete(
     tmp_path: Path, database: str, ending: signal.Signals
 ) -> None:
     put_in(database, [NewPlant(id_, "x" * 1000) for id_ in range(100_000)])
@@ -399,7 +403,7 @@ def test_an_export_that_is_ended_leaves_no_file_that_seems_whole(
     assert run(tmp_path, "export", "plants.jsonl").returncode == 0
 
 
-def test_an_export_goes_where_a_link_leads_and_to_a_file_of_any_name(
+def test_an_export_follows_a_symlink_and_accepts_any_file_name(
     tmp_path: Path, database: str
 ) -> None:
     put_in(database, list(PLANTS.values()))
@@ -429,7 +433,7 @@ def test_an_export_goes_where_a_link_leads_and_to_a_file_of_any_name(
         ["backup", "plants.db"],
     ],
 )
-def test_nothing_is_written_over_the_store(
+def test_no_command_overwrites_the_database(
     tmp_path: Path, database: str, arguments: list[str]
 ) -> None:
     (tmp_path / "good.csv").write_text(ROWS, encoding="utf-8")
@@ -480,7 +484,9 @@ def test_an_import_that_cannot_begin_keeps_the_rejects_of_the_one_before(tmp_pat
     assert (tmp_path / "rejects").read_text(encoding="utf-8") == "precious"
 
 
-def test_a_file_without_a_header_empties_no_other_and_makes_no_store(tmp_path: Path) -> None:
+def test_an_import_without_a_header_keeps_the_old_rejects_file_and_creates_no_database(
+    tmp_path: Path,
+) -> None:
     (tmp_path / "bad.csv").write_text("number,name\n", encoding="utf-8")
     (tmp_path / "rejects").write_text("precious", encoding="utf-8")
 
@@ -491,7 +497,7 @@ def test_a_file_without_a_header_empties_no_other_and_makes_no_store(tmp_path: P
     assert not (tmp_path / "plants.db").exists()
 
 
-def test_a_message_does_not_steer_the_terminal(tmp_path: Path) -> None:
+def test_messages_contain_no_terminal_escape_sequences(tmp_path: Path) -> None:
     (tmp_path / "plants.csv").write_text("id,name\n\x1b]0;owned\x07,a\n", encoding="utf-8")
 
     done = run(tmp_path, "import", "plants.csv")
@@ -503,7 +509,7 @@ def test_a_message_does_not_steer_the_terminal(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "redirected", ["import - --format csv <&-", "export >&-", "export --format csv - >&-"]
 )
-def test_a_closed_stream_is_said_in_one_line(
+def test_a_closed_standard_stream_is_a_one_line_error(
     tmp_path: Path, database: str, redirected: str
 ) -> None:
     put_in(database, [])
@@ -539,7 +545,7 @@ def test_a_closed_stream_is_said_in_one_line(
         (["export", "no/a.csv", "--database", "sqlite:///other.db"], "no/a.csv cannot be written"),
     ],
 )
-def test_what_cannot_be_is_said_in_one_line(
+def test_a_transfer_that_fails_prints_a_one_line_error(
     tmp_path: Path, arguments: list[str], said: str
 ) -> None:
     (tmp_path / "good.csv").write_text(ROWS, encoding="utf-8")
@@ -556,7 +562,7 @@ def test_what_cannot_be_is_said_in_one_line(
     assert (tmp_path / "good.csv").read_text(encoding="utf-8") == ROWS
 
 
-def test_a_transfer_takes_the_same_memory_whatever_the_size_of_the_file(tmp_path: Path) -> None:
+def test_the_memory_of_a_transfer_does_not_grow_with_the_file(tmp_path: Path) -> None:
     peaks = []
     for number in (2 * BATCH_PLANTS_MAX, 20 * BATCH_PLANTS_MAX):
         (tmp_path / "plants.csv").write_text(csv_of(many(number)), encoding="utf-8")
@@ -569,7 +575,7 @@ def test_a_transfer_takes_the_same_memory_whatever_the_size_of_the_file(tmp_path
 
 
 @pytest.mark.parametrize("arguments", [["import", "plants.csv"], ["export", "plants.jsonl"]])
-def test_on_a_terminal_there_is_a_bar_with_a_rate(
+def test_a_transfer_on_a_terminal_shows_a_progress_bar_with_a_rate(
     tmp_path: Path, database: str, arguments: list[str]
 ) -> None:
     put_in(database, list(PLANTS.values()))

@@ -1,4 +1,4 @@
-"""A token whose secret nobody can be shown is not created."""
+"""No token is created if its secret cannot be printed."""
 
 import os
 import re
@@ -12,12 +12,13 @@ import pytest
 from plantstore.tokens import is_well_formed
 from support.service import PLANTSTORE, Service, opened
 
-# How a shell redirects stdout, and what is said of it. The reader of the last one is gone.
+# A redirection of stdout in the shell, and a part of the error message. The last one is a pipe
+# whose reader has closed it.
 UNWRITABLE = [(">/dev/full", "No space left"), (">&-", "closed"), ("| true", "Broken pipe")]
 
 
 def start(folder: Path, redirection: str, *command: str, database: str) -> subprocess.Popen[str]:
-    """Start a command with its stdout redirected; a pipe is one that nobody reads any more."""
+    """Start a command with its stdout redirected. `| true` stands for a pipe without a reader."""
     env = os.environ | {"PLANTSTORE_DATABASE": database}
     words = shlex.join([*PLANTSTORE, *command])
     reader, writer = os.pipe()
@@ -42,7 +43,7 @@ def token_names(database: str) -> list[str]:
 
 
 @pytest.mark.parametrize(("redirection", "said"), UNWRITABLE)
-def test_create_says_in_one_line_that_it_cannot_show_a_token_and_creates_none(
+def test_token_create_with_an_unwritable_stdout_is_a_one_line_error_and_creates_no_token(
     tmp_path: Path, database: str, redirection: str, said: str
 ) -> None:
     with start(tmp_path, redirection, "token", "create", "a", database=database) as process:
@@ -57,7 +58,7 @@ def test_create_says_in_one_line_that_it_cannot_show_a_token_and_creates_none(
 
 
 @pytest.mark.parametrize(("redirection", "_said"), UNWRITABLE)
-def test_serve_makes_no_first_token_that_it_cannot_show_and_the_next_start_makes_it(
+def test_serve_with_an_unwritable_stdout_leaves_the_first_token_to_the_next_start(
     tmp_path: Path, database: str, redirection: str, _said: str
 ) -> None:
     with start(tmp_path, redirection, "serve", "--port", "0", database=database) as process:

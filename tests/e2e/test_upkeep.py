@@ -1,4 +1,4 @@
-"""`plantstore backup` and `check`, on real files and beside a real server."""
+"""`plantstore backup` and `check`, on real files and beside a running service."""
 
 import os
 import re
@@ -15,12 +15,12 @@ from support.service import Service, opened, stored_plants
 
 
 @pytest.mark.engines("sqlite")
-def test_a_backup_under_load_is_whole_and_holds_what_was_acknowledged_before(
+def test_a_backup_under_load_is_intact_and_has_every_plant_acknowledged_before_it(
     tmp_path: Path,
     database: str,
 ) -> None:
     with opened(database) as store:
-        for start in range(-100_000, 0, 10_000):  # enough that it takes several steps
+        for start in range(-100_000, 0, 10_000):  # enough plants for a backup in several steps
             store.apply_changes([NewPlant(start + n, "x" * 500) for n in range(10_000)])
     with Service(tmp_path) as service:
         load = Load(service, service.token(), 0)
@@ -38,16 +38,16 @@ def test_a_backup_under_load_is_whole_and_holds_what_was_acknowledged_before(
     assert done.returncode == 0, done.stderr
     assert done.stdout.endswith("The copy has no errors\n")
     assert not load.refused
-    copied = stored_plants(f"sqlite:///{tmp_path}/copy.db")  # it checks the integrity
+    copied = stored_plants(f"sqlite:///{tmp_path}/copy.db")  # this also checks the integrity
     assert before.items() <= copied.items()
     assert {id_: plant for id_, plant in copied.items() if id_ >= 0}.items() <= sent.items()
     assert sum(id_ < 0 for id_ in copied) == 100_000
-    assert (tmp_path / "copy.db").stat().st_mode & 0o777 == 0o600, "it holds the tokens too"
-    assert len(before) < during, "the server stored plants while the backup ran"
+    assert (tmp_path / "copy.db").stat().st_mode & 0o777 == 0o600, "the copy contains the tokens"
+    assert len(before) < during, "the service stored no plants while the backup ran"
 
 
 @pytest.mark.engines("sqlite")
-def test_a_backup_serves_in_the_place_of_the_store(tmp_path: Path) -> None:
+def test_a_service_can_run_on_a_backup(tmp_path: Path) -> None:
     with Service(tmp_path) as service:
         token = service.token()
         client = service.client(token)
@@ -82,7 +82,9 @@ def test_a_backup_overwrites_only_with_force(tmp_path: Path, database: str) -> N
 
 
 @pytest.mark.engines("sqlite")
-def test_a_backup_that_finds_no_room_leaves_nothing_behind(tmp_path: Path, database: str) -> None:
+def test_a_backup_that_runs_out_of_space_leaves_no_new_file_and_keeps_the_old_one(
+    tmp_path: Path, database: str
+) -> None:
     with opened(database) as store:
         store.apply_changes([NewPlant(id_, "x" * 100_000) for id_ in range(20)])
     (tmp_path / "copy.db").write_text("precious", encoding="utf-8")
@@ -103,7 +105,7 @@ def test_a_backup_that_finds_no_room_leaves_nothing_behind(tmp_path: Path, datab
 
 
 @pytest.mark.engines("sqlite")
-def test_a_backup_of_a_broken_store_is_not_called_whole(tmp_path: Path) -> None:
+def test_a_backup_of_a_corrupt_database_fails_and_leaves_no_file(tmp_path: Path) -> None:
     break_store(tmp_path / "plants.db")
 
     done = run(tmp_path, "backup", "copy.db")
@@ -121,7 +123,7 @@ def test_a_backup_beside_the_log_of_another_database_is_refused(
     with opened(database):
         pass
     log = tmp_path / f"copy.db{suffix}"
-    log.write_bytes(b"what SQLite would play back into the copy")
+    log.write_bytes(b"changes that SQLite would replay into the copy")
 
     done = run(tmp_path, "backup", "copy.db", "--force")
 
@@ -132,7 +134,7 @@ def test_a_backup_beside_the_log_of_another_database_is_refused(
 
 @pytest.mark.engines("sqlite")
 @pytest.mark.parametrize("target", ["no/copy.db", "."])
-def test_a_backup_to_where_no_file_can_be_says_so(
+def test_a_backup_to_an_impossible_path_is_a_one_line_error(
     tmp_path: Path, database: str, target: str
 ) -> None:
     with opened(database):
@@ -145,7 +147,7 @@ def test_a_backup_to_where_no_file_can_be_says_so(
     assert done.stderr.count("\n") == 1
 
 
-def test_a_check_tells_what_is_there_while_the_server_runs(tmp_path: Path) -> None:
+def test_a_check_counts_plants_and_tokens_while_the_service_runs(tmp_path: Path) -> None:
     with Service(tmp_path) as service:
         client = service.client(service.token())
         for id_ in range(3):
@@ -160,7 +162,7 @@ def test_a_check_tells_what_is_there_while_the_server_runs(tmp_path: Path) -> No
 
 
 def break_store(database: Path) -> None:
-    """Make the root of the index of tags one without entries."""
+    """Overwrite the root page of the index of tags with an empty page."""
     with opened(f"sqlite:///{database}") as store:
         store.apply_changes([NewPlant(id_, "x" * 100, f"{id_}") for id_ in range(1000)])
     connection = apsw.Connection(str(database))
@@ -174,7 +176,7 @@ def break_store(database: Path) -> None:
 
 
 @pytest.mark.engines("sqlite")
-def test_a_check_of_a_broken_store_is_not_zero_and_names_what_is_wrong(tmp_path: Path) -> None:
+def test_a_check_of_a_corrupt_database_fails_and_names_the_corrupt_index(tmp_path: Path) -> None:
     break_store(tmp_path / "plants.db")
 
     done = run(tmp_path, "check")

@@ -1,4 +1,4 @@
-"""The command line for people: help pages, completion, wrong usage, tables and colors."""
+"""The command line as people use it: help pages, completion, wrong usage, tables and colors."""
 
 import os
 import pty
@@ -22,12 +22,12 @@ pytestmark = pytest.mark.engines("sqlite")
 
 NARROW = os.environ | {"COLUMNS": "80"}
 
-# A color of ECMA-48, among the other attributes of a text.
+# An escape sequence that sets a color, alone or with other text attributes (ECMA-48, SGR).
 COLOR = re.compile(r"\x1b\[(?:\d+;)*(?:3|4|9|10)\d")
 
 
 def commands(command: Any, *names: str) -> Iterator[tuple[tuple[str, ...], Any]]:
-    """Yield each command and group of commands, with the words that call it."""
+    """Yield each command and command group with the words that call it."""
     yield names, command
     for name, each in getattr(command, "commands", {}).items():
         yield from commands(each, *names, name)
@@ -38,7 +38,7 @@ COMMANDS = dict(commands(get_command(app)))
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a folder with the files that the wrong commands name."""
+    """Return a folder with the files that are named in the wrong commands."""
     folder = tmp_path_factory.mktemp("usage")
     make_pair(folder).certificate.rename(folder / "good.pem")
     (folder / "bad.pem").write_text("roses are red", encoding="ascii")
@@ -47,7 +47,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def refused(folder: Path, *arguments: str) -> str:
-    """Run a command whose usage is wrong; return the one line that it says."""
+    """Run a command whose usage is wrong; return the one line that it prints."""
     done = run(folder, *arguments)
     assert (done.returncode, done.stdout) == (2, ""), done.stderr
     [line] = done.stderr.splitlines()
@@ -96,7 +96,7 @@ def refused(folder: Path, *arguments: str) -> str:
         ("--nonsense", "--nonsense"),
     ],
 )
-def test_wrong_usage_has_the_status_2_and_leads_to_the_help_of_its_command(
+def test_wrong_usage_exits_with_status_2_and_names_the_help_of_its_command(
     folder: Path, arguments: str, said: str
 ) -> None:
     line = refused(folder, *shlex.split(arguments))
@@ -109,7 +109,7 @@ def test_wrong_usage_has_the_status_2_and_leads_to_the_help_of_its_command(
     assert command.split()[:1] == words[:1]
 
 
-def test_a_wrong_variable_has_the_status_2_too(tmp_path: Path) -> None:
+def test_an_invalid_environment_variable_exits_with_status_2(tmp_path: Path) -> None:
     env = os.environ | {"PLANTSTORE_RATE_PER_TOKEN": "often"}
 
     done = run(tmp_path, "serve", env=env)
@@ -118,13 +118,13 @@ def test_a_wrong_variable_has_the_status_2_too(tmp_path: Path) -> None:
     assert "Try 'plantstore serve --help'" in done.stderr
 
 
-def test_a_url_that_may_hold_a_password_is_not_quoted(tmp_path: Path) -> None:
+def test_an_error_about_a_database_url_does_not_print_its_password(tmp_path: Path) -> None:
     for url in ("mysql://root:secret@localhost", "host=localhost password=secret", "a:secret@b"):
         assert "secret" not in refused(tmp_path, "check", "--database", url)
 
 
 @pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
-def test_a_help_page_cuts_and_breaks_no_word_at_80_columns(
+def test_a_help_page_at_80_columns_truncates_and_breaks_no_word(
     tmp_path: Path, words: tuple[str, ...]
 ) -> None:
     said = run(tmp_path, *words, "--help", env=NARROW).stdout
@@ -140,7 +140,7 @@ def test_a_help_page_cuts_and_breaks_no_word_at_80_columns(
     assert short == said
 
 
-def test_completion_is_shown_and_works_in_bash(tmp_path: Path) -> None:
+def test_shell_completion_works_in_bash(tmp_path: Path) -> None:
     plantstore = Path(sys.executable).with_name("plantstore")
     script = f"""
         eval "$({plantstore} --show-completion)"
@@ -164,7 +164,7 @@ def test_completion_is_shown_and_works_in_bash(tmp_path: Path) -> None:
     assert done.stdout.split() == ["--drain-seconds", "create", "list", "revoke"]
 
 
-def test_each_token_is_one_line_and_its_dates_are_whole(tmp_path: Path) -> None:
+def test_token_list_shows_each_token_on_one_line_with_full_dates(tmp_path: Path) -> None:
     run(tmp_path, "token", "create", "greenhouse", "--expires-in", "30d")
     run(tmp_path, "token", "create", "x" * 100)
     run(tmp_path, "token", "create", "日本", "--scope", "metrics:read")
@@ -180,14 +180,14 @@ def test_each_token_is_one_line_and_its_dates_are_whole(tmp_path: Path) -> None:
     assert len(said) == 4
 
 
-def test_a_token_of_a_usual_name_is_shown_within_80_columns(tmp_path: Path) -> None:
+def test_token_list_fits_80_columns_for_names_of_usual_length(tmp_path: Path) -> None:
     run(tmp_path, "token", "create", "greenhouse-north", "--expires-in", "30d")
 
     assert all(len(line) <= 80 for line in run(tmp_path, "token", "list").stdout.splitlines())
 
 
 def on_terminal(folder: Path, *arguments: str, **env: str) -> str:
-    """Run `plantstore` with stderr on a terminal; return what the terminal gets."""
+    """Run `plantstore` with stderr on a terminal; return the output on the terminal."""
     ours, theirs = pty.openpty()
     base = {name: value for name, value in os.environ.items() if name != "NO_COLOR"}
     with subprocess.Popen(
@@ -203,7 +203,7 @@ def on_terminal(folder: Path, *arguments: str, **env: str) -> str:
         while b"accepting plants" not in shown:
             try:
                 shown += os.read(ours, 100_000)
-            except OSError:  # the end: the process has closed the terminal
+            except OSError:  # end of output: the process has closed the terminal
                 break
         process.terminate()
     os.close(ours)
@@ -219,7 +219,7 @@ def on_terminal(folder: Path, *arguments: str, **env: str) -> str:
         ({"TERM": "dumb"}, False, False),
     ],
 )
-def test_the_log_on_a_terminal_has_colors_only_where_they_are_wanted(
+def test_the_log_on_a_terminal_has_colors_unless_no_color_or_a_dumb_terminal_is_set(
     tmp_path: Path,
     env: dict[str, str],
     colors: bool,  # noqa: FBT001
@@ -236,7 +236,7 @@ def test_the_log_on_a_terminal_has_colors_only_where_they_are_wanted(
     ("env", "colors", "escapes"),
     [({}, True, True), ({"NO_COLOR": "1"}, False, True), ({"TERM": "dumb"}, False, False)],
 )
-def test_a_command_on_a_terminal_has_colors_only_where_they_are_wanted(
+def test_a_command_on_a_terminal_has_colors_unless_no_color_or_a_dumb_terminal_is_set(
     tmp_path: Path,
     env: dict[str, str],
     colors: bool,  # noqa: FBT001

@@ -1,4 +1,4 @@
-"""What the long suite found, as a table: `make soak` leaves it in benchmarks/results/."""
+"""Tables of the results of the long suite; `make soak` writes them to benchmarks/results/."""
 
 import time
 from collections.abc import Iterator
@@ -17,13 +17,13 @@ class Soak:
         self.began = time.monotonic()
 
     def add(self, what: str, *, faults: int, acknowledged: int | None, lost: int | None) -> None:
-        """Add what one test injected and found, before the test asserts that nothing is lost.
+        """Add the row of one test, before the test asserts that nothing is lost.
 
         Args:
             what: the name of the row.
             faults: how many faults or inputs were injected.
             acknowledged: how many changes were acknowledged; None if none were sent.
-            lost: how many of them were missing or wrong, as the test counted; None likewise.
+            lost: how many of them were missing or wrong; None if none were sent.
 
         """
         seconds = time.monotonic() - self.began
@@ -48,13 +48,13 @@ def all_rows(request: pytest.FixtureRequest) -> Iterator[Soak]:
 
 @pytest.fixture
 def soak(all_rows: Soak) -> Soak:
-    """Return what a test adds a row to, whose duration counts from here."""
+    """Return the table to which a test adds a row. The duration of the row starts here."""
     all_rows.began = time.monotonic()
     return all_rows
 
 
 class Findings:
-    """What was measured of attacks, in three tables."""
+    """Three tables of measurements of attacks."""
 
     def __init__(self) -> None:
         self.costs: list[list[str]] = []

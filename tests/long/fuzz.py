@@ -1,9 +1,9 @@
-"""Coverage-guided fuzzing of what reads the bytes of strangers.
+"""Coverage-guided fuzzing of the parsers of untrusted input.
 
     python tests/long/fuzz.py TARGET -runs=100000 -seed=1 -max_len=1024 CORPUS
 
-A process of its own: atheris ends it, with status 0 if it found nothing. What it found
-it prints, and leaves in a file named `crash-...`.
+It runs as a separate process because atheris ends the process: with status 0 if it found
+nothing. It prints a failing input and writes it to a file named `crash-...`.
 """
 
 import re
@@ -44,17 +44,17 @@ with atheris.instrument_imports(include=["plantstore", "support", "urllib"]):
 
 INVALID = {ErrorCode.NOT_JSON, ErrorCode.INVALID_PLANT, ErrorCode.UNSTORABLE_TEXT}
 
-# Parsers stop at different depths, all of them beyond this one.
+# Parsers have different limits on nesting depth, all of them higher than this.
 DEPTH_MAX = 500
 
-# The digits of a token's checksum.
+# The digits in which the checksum of a token is written.
 BASE62 = string.digits + string.ascii_uppercase + string.ascii_lowercase
 
 _T = TypeVar("_T")
 
 
 def accepted(read: Callable[[], _T], *codes: ErrorCode) -> _T | None:
-    """Return what was read, or None if it was refused as it should be."""
+    """Return the result of `read`, or None if the input was refused with one of these codes."""
     try:
         return read()
     except RequestError as refused:
@@ -65,7 +65,7 @@ def accepted(read: Callable[[], _T], *codes: ErrorCode) -> _T | None:
 
 
 def fuzz_plant(body: bytes) -> None:
-    """Hold both parsers to what the standards say, and let them read what they render."""
+    """Compare both parsers with the reference parser, and parse what is rendered again."""
     new = accepted(lambda: parse_new_plant(body), *INVALID)
     plant = accepted(lambda: parse_plant(body), *INVALID)
 
@@ -80,7 +80,7 @@ def fuzz_plant(body: bytes) -> None:
 
 
 def read_without_id(body: bytes) -> Plant | None:
-    """Read a Plant as the NewPlant that it is with an id: of two ids, the last one counts."""
+    """Read a Plant with the reference parser, by adding an id: of two ids, the last one counts."""
     inside = body.strip(b" \t\r\n")
     if not inside.endswith(b"}"):
         return None
@@ -89,7 +89,7 @@ def read_without_id(body: bytes) -> Plant | None:
 
 
 def fuzz_authorization(field: bytes) -> None:
-    """Take a header field, as Falcon decodes it: it has a token if its scheme is Bearer."""
+    """Parse an Authorization field as Falcon decodes it. It has a token if its scheme is Bearer."""
     text = field.decode("latin-1")
     expected = re.fullmatch(r"bearer +(.*[^ ]) *", text, re.IGNORECASE | re.DOTALL)
 
@@ -102,7 +102,7 @@ def fuzz_authorization(field: bytes) -> None:
 
 
 def has_checksum(token: str) -> bool:
-    """Tell whether this is a token, worked out backwards from its checksum."""
+    """Return whether this is a well-formed token, with an independent check of its checksum."""
     body, checksum = token[5:35], token[35:]
     if len(token) != 41 or not token.startswith("plst_") or set(body + checksum) - set(BASE62):
         return False
@@ -111,8 +111,8 @@ def has_checksum(token: str) -> bool:
 
 
 def fuzz_query(query: bytes) -> None:
-    """Read a query as a listing, unless it is refused; the link to the next page reads the same."""
-    text = query.decode("latin-1")  # more than the server lets through, which is ASCII
+    """Parse a query as a listing, unless it is refused; parse the link to the next page as well."""
+    text = query.decode("latin-1")  # the server itself accepts only ASCII
     accepted(lambda: parse_id(text), ErrorCode.INVALID_PARAMETER)
     parameters = accepted(lambda: read(text), ErrorCode.INVALID_PARAMETER)
     if parameters is None:
@@ -131,7 +131,7 @@ def fuzz_query(query: bytes) -> None:
 
 
 def read(query: str) -> dict[str, str]:
-    """Read a query through the one field of a request that is looked at."""
+    """Parse a query through a fake request that has only the query string."""
     request: Any = SimpleNamespace(query_string=query)
     return read_query(request, LISTING_PARAMETERS)
 

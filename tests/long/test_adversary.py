@@ -1,4 +1,4 @@
-"""What the most expensive requests cost, beside a good create of the same size."""
+"""The cost of the most expensive requests, compared with a valid create of the same size."""
 
 import contextlib
 import socket
@@ -14,10 +14,12 @@ from support.attacks import ATTACKS, HEAD_BYTES, KIB, MIB, Attack, batched, get,
 from support.measured import Measured, between, good_create_seconds, resident_bytes
 from support.service import Service
 
-# No request may cost more than so many times a good create of the same bytes, in and out.
+# A request may cost at most COST_MAX times the CPU time of a valid create of the same number
+# of bytes, in and out.
 COST_MAX = 20
 
-# No connection may keep more than so many times the bytes that it sent, and so much beside.
+# A connection may make the server hold at most KEPT_MAX times the bytes that it sent, plus
+# KEPT_SLACK_BYTES.
 KEPT_MAX = 4
 KEPT_SLACK_BYTES = 64 * KIB
 
@@ -50,7 +52,7 @@ def tokens(service: Service) -> dict[str, bytes]:
 def good_seconds(service: Service, tokens: dict[str, bytes]) -> Callable[[int], float]:
     points = []
     for size in SIZES:
-        # Those that are small are committed together, as under load.
+        # Small creates are committed together, as under load.
         connections, times = (32, 30) if size < MIB else (1, 20)
         attack = Attack("good", "create", good(size), times)
         rounds = [
@@ -61,7 +63,7 @@ def good_seconds(service: Service, tokens: dict[str, bytes]) -> Callable[[int], 
 
 
 @pytest.mark.parametrize("attack", ATTACKS, ids=lambda attack: attack.name)
-def test_no_request_costs_many_times_a_good_create_of_its_size(
+def test_no_request_costs_more_than_20_times_a_valid_create_of_its_size(
     service: Service,
     tokens: dict[str, bytes],
     findings: Any,
@@ -86,7 +88,7 @@ def test_no_request_costs_many_times_a_good_create_of_its_size(
     assert times <= COST_MAX
 
 
-def test_a_hundred_thousand_resets_leave_nothing(tmp_path: Path, findings: Any) -> None:
+def test_a_hundred_thousand_resets_leak_no_memory(tmp_path: Path, findings: Any) -> None:
     request = head(b"GET /healthz", b"X: " + b"x" * HEAD_BYTES)
     with Service(tmp_path) as service:
         client = service.client(None)
@@ -117,7 +119,7 @@ def test_a_hundred_thousand_resets_leave_nothing(tmp_path: Path, findings: Any) 
     assert kept < 20 * MIB
 
 
-# What a connection sends and then leaves as it is.
+# The bytes that a connection sends before it waits, and the number of such connections.
 HELD: dict[str, tuple[Callable[[bytes], bytes], int]] = {
     "nothing": (lambda _: b"", 1000),
     "a request that was answered": (get(b"/healthz"), 1000),
@@ -136,7 +138,7 @@ HELD: dict[str, tuple[Callable[[bytes], bytes], int]] = {
 
 
 @pytest.mark.parametrize("what", HELD)
-def test_no_connection_keeps_many_times_what_it_sent(
+def test_no_connection_holds_more_memory_than_4_times_its_bytes_and_64_kib(
     tmp_path: Path, findings: Any, what: str
 ) -> None:
     request, connections = HELD[what]

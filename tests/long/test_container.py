@@ -27,7 +27,7 @@ ROSA = NewPlant(1, "Rosa × damascena")
 
 @pytest.fixture(scope="module")
 def made() -> Iterator[Containers]:
-    """Return containers with the image, on a Debian or on the base that the environment names."""
+    """Build the image on a new Debian base, or on the base in PLANTSTORE_TEST_BASE."""
     with containers() as made:
         made.make_image(os.environ.get("PLANTSTORE_TEST_BASE") or made.make_base())
         yield made
@@ -41,12 +41,12 @@ def running(made: Containers) -> Iterator[Running]:
 
 @pytest.fixture(scope="module")
 def shared(made: Containers) -> Iterator[Running]:
-    """Return a container that tests look at, and do not change."""
+    """Return a container that several tests share and do not change."""
     with made.serving() as running:
         yield running
 
 
-def test_a_stop_ends_in_good_order_and_the_plant_is_there_at_the_next_start(
+def test_a_container_stops_gracefully_and_has_its_plant_after_the_next_start(
     made: Containers, running: Running
 ) -> None:
     stored = running.client.post(ROSA)
@@ -55,7 +55,7 @@ def test_a_stop_ends_in_good_order_and_the_plant_is_there_at_the_next_start(
     unhealthy = made.try_podman("healthcheck", "run", running.name)
     made.podman("start", running.name)
     made.wait_until_healthy(running.name)
-    running.client.close()  # the connection is to the process that was stopped
+    running.client.close()  # its connection belongs to the stopped process
 
     assert stored.status == 200
     assert status == "0\n"
@@ -64,7 +64,7 @@ def test_a_stop_ends_in_good_order_and_the_plant_is_there_at_the_next_start(
     assert running.client.post(NewPlant(1, "Abies")).status == 400
 
 
-def test_the_service_has_no_privileges_and_writes_to_the_volume_alone(
+def test_the_container_has_no_privileges_and_a_read_only_root_file_system(
     made: Containers, shared: Running
 ) -> None:
     said = made.podman("exec", shared.name, "cat", "/proc/1/status")
@@ -78,7 +78,7 @@ def test_the_service_has_no_privileges_and_writes_to_the_volume_alone(
 
 
 @pytest.mark.parametrize("module", ["pip", "hatchling"])
-def test_the_environment_of_the_service_has_nothing_that_only_the_build_needs(
+def test_the_image_contains_no_tool_that_only_the_build_needs(
     made: Containers, shared: Running, module: str
 ) -> None:
     result = made.try_podman("exec", shared.name, "python", "-c", f"import {module}")
@@ -103,10 +103,10 @@ def test_several_workers_serve_in_a_container(made: Containers) -> None:
     assert (answer.status, status) == (200, "0\n")
 
 
-def test_postgresql_takes_the_password_from_a_variable_as_compose_sets_it(
+def test_a_container_connects_to_postgresql_with_the_password_in_pgpassword(
     made: Containers, postgres_programs: Programs
 ) -> None:
-    password = "p@ss/w%rd:"  # a URL would need it encoded
+    password = "p@ss/w%rd:"  # in a URL it would have to be percent-encoded
     with Server(postgres_programs, "with_passwords") as server:
         server.execute(f"CREATE ROLE plantstore LOGIN PASSWORD '{password}'")
         server.execute("CREATE DATABASE plantstore OWNER plantstore")
@@ -136,7 +136,7 @@ def test_a_command_in_a_second_container_works_beside_the_service(
     ("place", "is_noticed"),
     [("the same container", True), ("one that sees its processes", True), ("another one", False)],
 )
-def test_a_command_notices_lost_files_where_it_sees_the_processes_of_the_service(
+def test_a_command_notices_lost_files_only_where_it_sees_the_processes_of_the_service(
     made: Containers, running: Running, place: str, *, is_noticed: bool
 ) -> None:
     command = {
@@ -154,14 +154,14 @@ def test_a_command_notices_lost_files_where_it_sees_the_processes_of_the_service
     assert (answer.status, answer.json["error"]) == (503, 5003)
 
 
-def test_the_commands_of_the_page_work_in_their_order(made: Containers, tmp_path: Path) -> None:
+def test_the_commands_of_the_container_page_work_in_order(made: Containers, tmp_path: Path) -> None:
     shown = [each for each in commands(PAGE) if re.match("podman|curl", each.text)]
     assert shown
 
     with Reader(tmp_path, str) as reader:
         for name, value in made.variables.items():
             reader.run(f"export {name}={value}")
-        # Where there is no systemd, it complains that nothing repeats the health check.
+        # Without systemd, Podman warns that nothing runs the health check periodically.
         reader.run('podman() { command podman --log-level=fatal "$@"; }')
         reader.run(r"printf 'id,name,tag\n2,Rosa × damascena,\n' > plants.csv")
         for command in shown:

@@ -1,4 +1,4 @@
-"""How long an honest client waits beside many greedy ones, and whether the process lives."""
+"""Response times of an honest client beside many greedy clients, and survival of the process."""
 
 import contextlib
 import json
@@ -23,7 +23,7 @@ GREEDY = Path(__file__).parents[1] / "support/greedy.py"
 CONNECTIONS = 200
 SECONDS = 8.0
 
-# How long an honest client may wait at the 99th percentile.
+# The maximum 99th percentile of the response times of the honest client.
 WAIT_MS_MAX = 1000
 
 ADDRESS_SPACE_BYTES = 512 * MIB
@@ -47,7 +47,7 @@ def service(tmp_path: Path) -> Iterator[Service]:
 
 @contextlib.contextmanager
 def greedy(service: Service, names: list[str]) -> Iterator[subprocess.Popen[str]]:
-    """Run greedy connections while the block does, and for a bounded time."""
+    """Run greedy connections in another process, which ends by itself after SECONDS."""
     tokens = {
         client: service.token(*scopes, name=client) if scopes else ""
         for client, scopes in SCOPES.items()
@@ -67,7 +67,7 @@ def greedy(service: Service, names: list[str]) -> Iterator[subprocess.Popen[str]
 
 
 class Honest:
-    """One client that does each operation in turn, and notes how long it waits."""
+    """A client that sends each operation in turn and records the response times."""
 
     def __init__(self, service: Service) -> None:
         self.client = service.client(service.token(name="honest"))
@@ -117,7 +117,7 @@ def test_an_honest_client_waits_less_than_a_second_beside_greedy_ones(
     assert max(waits) < WAIT_MS_MAX, (name, waits)
 
 
-def test_an_honest_client_waits_less_than_a_second_beside_requests_sent_ahead(
+def test_an_honest_client_waits_less_than_a_second_beside_pipelined_requests(
     service: Service, findings: Any
 ) -> None:
     request = b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n"
@@ -139,7 +139,7 @@ def test_an_honest_client_waits_less_than_a_second_beside_requests_sent_ahead(
     assert max(waits) < WAIT_MS_MAX, waits
 
 
-def test_in_a_small_address_space_all_attacks_at_once_cost_503s_at_worst(service: Service) -> None:
+def test_in_a_small_address_space_all_attacks_together_cause_at_most_503s(service: Service) -> None:
     honest = Honest(service)
     honest.work()
     limit = (ADDRESS_SPACE_BYTES, ADDRESS_SPACE_BYTES)

@@ -1,4 +1,4 @@
-"""Whatever operators do to the files of a database that several workers use."""
+"""Database files are deleted, moved, replaced or truncated while two workers use them."""
 
 import signal
 from pathlib import Path
@@ -9,7 +9,7 @@ from support.files_in_use import ROWS, Row, play
 
 
 @pytest.mark.parametrize("row", ROWS, ids=str)
-def test_what_workers_acknowledged_is_there_whatever_befalls_any_file(
+def test_two_workers_lose_no_acknowledged_plant_unless_its_only_copy_is_destroyed(
     tmp_path: Path, row: Row
 ) -> None:
     play(tmp_path, row, workers=2, end=signal.SIGTERM)

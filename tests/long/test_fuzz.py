@@ -1,4 +1,4 @@
-"""What reads the bytes of strangers, fuzzed: it accepts, or refuses, and nothing else."""
+"""Fuzzing of the parsers of untrusted input: each input is parsed or refused with a known error."""
 
 import subprocess
 import sys
@@ -13,7 +13,7 @@ FUZZ = Path(__file__).with_name("fuzz.py")
 
 
 class Start(NamedTuple):
-    """What the fuzzing of a target begins with: inputs, words to put into them, and how often."""
+    """The initial inputs of a fuzzing target, the words to insert, and the number of runs."""
 
     corpus: list[bytes]
     words: list[str]
@@ -47,7 +47,7 @@ STARTS = {
 
 
 @pytest.mark.parametrize("target", STARTS)
-def test_any_bytes_are_accepted_or_refused_and_nothing_else(
+def test_any_input_is_parsed_or_refused_with_a_known_error(
     tmp_path: Path, soak: Any, target: str
 ) -> None:
     start = STARTS[target]

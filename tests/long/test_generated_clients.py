@@ -1,8 +1,8 @@
-"""Clients that generators make of the interface document, against the running service.
+"""Clients that are generated from the OpenAPI document, against the running service.
 
 Each language has a program in the folder `clients`, which creates, shows and lists plants, and
-prints what it found as JSON. openapi-generator makes the clients of Python, Java and PHP, and
-openapi-typescript that of TypeScript.
+prints the results as JSON. openapi-generator generates the clients for Python, Java and PHP;
+openapi-typescript generates the client for TypeScript.
 """
 
 import json
@@ -36,7 +36,7 @@ GUZZLE = Path("/usr/share/php/GuzzleHttp/autoload.php")
 
 
 def run(*command: str | Path, **variables: str) -> str:
-    """Run a program, and return what it prints."""
+    """Run a program and return its output."""
     done = subprocess.run(
         [str(part) for part in command],
         env=os.environ | variables,
@@ -57,7 +57,7 @@ class Generator(NamedTuple):
     document: Path
 
     def make(self, language: str, folder: Path, *options: str) -> Path:
-        """Make the client of a language, and return its folder."""
+        """Generate the client for a language and return its folder."""
         client = folder / "client"
         run(self.java, "-jar", self.jar, "generate",
             "-i", self.document, "-g", language, "-o", client, *options)  # fmt: skip
@@ -87,18 +87,20 @@ def service(tmp_path: Path) -> Iterator[Service]:
 
 
 def found_by(service: Service, *program: str | Path, **variables: str) -> Any:
-    """Return what a client found out about the service."""
+    """Run the program of a client against the service; return the results that it printed."""
     url = f"http://127.0.0.1:{service.port}"
     return json.loads(run(*program, url, service.token(), **variables))
 
 
-def test_the_generator_finds_no_fault_in_the_document(generator: Generator) -> None:
+def test_openapi_generator_finds_no_issue_in_the_document(generator: Generator) -> None:
     said = run(generator.java, "-jar", generator.jar, "validate", "-i", generator.document)
 
     assert "No validation issues detected." in said
 
 
-def test_a_python_client(generator: Generator, service: Service, tmp_path: Path) -> None:
+def test_a_generated_python_client_works(
+    generator: Generator, service: Service, tmp_path: Path
+) -> None:
     client = generator.make("python", tmp_path)
 
     program = (sys.executable, CLIENTS / "plants.py")
@@ -106,7 +108,9 @@ def test_a_python_client(generator: Generator, service: Service, tmp_path: Path)
 
 
 @pytest.mark.skipif(shutil.which("npm") is None, reason="needs Node.js and npm")
-def test_a_typescript_client(document: Path, service: Service, tmp_path: Path) -> None:
+def test_a_generated_typescript_client_works(
+    document: Path, service: Service, tmp_path: Path
+) -> None:
     project = tmp_path / "client"
     project.mkdir()
     for name in ("package.json", "package-lock.json", "plants.ts"):
@@ -130,8 +134,10 @@ def test_a_typescript_client(document: Path, service: Service, tmp_path: Path) -
 
 
 @pytest.mark.skipif(shutil.which("javac") is None, reason="needs a JDK of version 17 or newer")
-def test_a_java_client(generator: Generator, service: Service, tmp_path: Path) -> None:
-    """Jackson, which the client needs, is in the jar of the generator."""
+def test_a_generated_java_client_works(
+    generator: Generator, service: Service, tmp_path: Path
+) -> None:
+    """The client needs Jackson, which is in the jar of the generator."""
     options = ("--library", "native", "--additional-properties", "openApiNullable=false")
     client = generator.make("java", tmp_path, *options)
 
@@ -147,7 +153,9 @@ def test_a_java_client(generator: Generator, service: Service, tmp_path: Path) -
     shutil.which("php") is None or not GUZZLE.exists(),
     reason="needs php-cli, php-curl, php-mbstring and php-guzzlehttp-guzzle of Debian",
 )
-def test_a_php_client(generator: Generator, service: Service, tmp_path: Path) -> None:
+def test_a_generated_php_client_works(
+    generator: Generator, service: Service, tmp_path: Path
+) -> None:
     client = generator.make("php", tmp_path)
 
     assert found_by(service, "php", CLIENTS / "plants.php", client) == EXPECTED

@@ -1,4 +1,4 @@
-"""Requests that come when idle connections between a proxy and the service are about to close."""
+"""Requests that arrive when idle connections between a proxy and the service are about to close."""
 
 import time
 from collections import Counter
@@ -10,7 +10,7 @@ import pytest
 from support.fronts import INSTALLED_BY, PREFIX, Running, Through, front, program
 from support.service import Service
 
-# The service closes an idle connection after so long, and the proxy after half of it.
+# The service closes an idle connection after IDLE_SECONDS, the proxy after half of that.
 IDLE_SECONDS = 2
 IDLE_OPTION = "--idle-seconds"
 SHORTENED = {
@@ -24,7 +24,7 @@ REQUESTS = 10
 
 
 def send_at_the_edge(running: Running, token: str, client_number: int) -> Counter[int]:
-    """Send requests with pauses around both times; return how often each status came."""
+    """Send requests with pauses close to both timeouts; return the count of each status."""
     statuses: Counter[int] = Counter()
     with Through(running, token) as client:
         for number in range(REQUESTS):
@@ -35,7 +35,7 @@ def send_at_the_edge(running: Running, token: str, client_number: int) -> Counte
 
 
 @pytest.mark.parametrize("name", INSTALLED_BY)
-def test_no_request_behind_a_proxy_is_lost_to_a_connection_that_idled(
+def test_no_request_behind_a_proxy_is_lost_on_an_idle_connection_that_closes(
     name: str, tmp_path: Path
 ) -> None:
     if program(name) is None:

@@ -1,4 +1,4 @@
-"""Hundreds of kills at any moment, on a file that another process writes to as well."""
+"""Hundreds of kills at random moments, on a database that another process also writes to."""
 
 from pathlib import Path
 from typing import Any

@@ -1,4 +1,4 @@
-"""Thousands of power cuts, on disks that are well and on disks that refuse to work at times."""
+"""Thousands of power cuts, on disks without faults and on disks that sometimes fail."""
 
 import itertools
 import random
@@ -16,7 +16,7 @@ SEEDS = 20
 CUTS_A_SEED = 150
 FAULTY_SEEDS = 1200
 
-# In all, those after which the power goes again while a store is opened among them.
+# The minimum number of power cuts, including second cuts while the store is opened again.
 CUTS_MIN = 10_000
 
 FAULTS = [
@@ -33,7 +33,7 @@ FAULTS = [
 ]
 
 
-def test_no_power_loss_takes_what_was_acknowledged(tmp_path: Path, soak: Any) -> None:
+def test_acknowledged_changes_survive_power_loss(tmp_path: Path, soak: Any) -> None:
     cuts = acknowledged = 0
     problems: list[str] = []
 
@@ -55,7 +55,7 @@ def test_no_power_loss_takes_what_was_acknowledged(tmp_path: Path, soak: Any) ->
     assert cuts >= CUTS_MIN
 
 
-def test_no_power_loss_takes_it_after_the_disk_was_full_or_broken(
+def test_acknowledged_changes_survive_power_loss_after_a_full_or_broken_disk(
     tmp_path: Path, soak: Any
 ) -> None:
     refused = cuts = acknowledged = 0

@@ -1,4 +1,4 @@
-"""The most expensive requests that each kind of client can make, as far as anybody found."""
+"""The most expensive known requests of each kind of client."""
 
 import json
 from collections.abc import Callable, Iterator
@@ -11,11 +11,12 @@ from plantstore.plants import NewPlant
 KIB: Final = 1024
 MIB: Final = 1024 * KIB
 
-# Bodies and heads keep this far below the bounds of the service.
+# The sizes of large heads and bodies, just below the limits of the service.
 HEAD_BYTES: Final = 31 * KIB
 BODY_BYTES: Final = MIB - 100
 
-# What is stored before: plants of usual size, and plants of a mebibyte under the ids from here.
+# Plants that are stored before the attacks: plants of usual size, and plants of 1 MiB whose ids
+# begin at LARGE_ID.
 USUAL_PLANTS: Final = 5_000
 LARGE_ID: Final = 1_000_000
 LARGE_PLANTS: Final = 64
@@ -23,14 +24,14 @@ LARGE_PLANTS: Final = 64
 
 @dataclass(frozen=True)
 class Attack:
-    """A request that is made again and again.
+    """A request that is sent repeatedly.
 
     Attributes:
-        name: what the table calls it.
-        client: `no token`, `read`, `create` or `change`: what its client may do.
-        request: makes the bytes of one request, of the token's header field.
-        times: how often it is measured.
-        piece_bytes: in pieces of how many bytes it is sent; None for one piece.
+        name: its name in the table of results.
+        client: the permissions of its client: `no token`, `read`, `create` or `change`.
+        request: returns the bytes of one request; its argument is the Authorization field.
+        times: the number of measured requests.
+        piece_bytes: the size of the packets in which it is sent; None to send it at once.
 
     """
 
@@ -42,7 +43,7 @@ class Attack:
 
 
 def stored() -> Iterator[NewPlant]:
-    """Yield the plants that the service holds."""
+    """Yield the plants that are stored before the attacks."""
     for id_ in range(USUAL_PLANTS):
         yield NewPlant(id_, f"Abies balsamea (L.) Mill. {id_}", f"Genus {id_ % 50}")
     for id_ in range(LARGE_PLANTS):
@@ -51,7 +52,7 @@ def stored() -> Iterator[NewPlant]:
 
 
 def batched(plants: Iterator[NewPlant]) -> Iterator[list[NewPlant]]:
-    """Yield plants together that are not too large together."""
+    """Yield plants in batches; a large plant ends its batch."""
     batch: list[NewPlant] = []
     for plant in plants:
         batch.append(plant)
@@ -62,44 +63,44 @@ def batched(plants: Iterator[NewPlant]) -> Iterator[list[NewPlant]]:
 
 
 def get(target: bytes, *fields: bytes) -> Callable[[bytes], bytes]:
-    """Return what makes a GET request."""
+    """Return a function that makes a GET request."""
     return lambda token: head(b"GET " + target, token, *fields)
 
 
 def post(body: bytes, target: bytes = b"/plants") -> Callable[[bytes], bytes]:
-    """Return what makes a POST request."""
+    """Return a function that makes a POST request."""
     length = b"Content-Length: %d" % len(body)
     return lambda token: head(b"POST " + target, token, JSON, length) + body
 
 
 def head(start: bytes, *fields: bytes) -> bytes:
-    """Return the head of a request, without the fields that are empty."""
+    """Return the head of a request; empty fields are left out."""
     lines = [start + b" HTTP/1.1", b"Host: x", *filter(None, fields)]
     return b"\r\n".join([*lines, b"", b""])
 
 
 def put_large(token: bytes) -> bytes:
-    """Return a request that replaces a large plant by one of the same size."""
+    """Return a request that replaces a large plant with one of the same size."""
     body = filled(b'{"name":"', b"x", b'"}')
     target = b"PUT /plants/%d" % (LARGE_ID + LARGE_PLANTS - 1)
     return head(target, token, JSON, b"Content-Length: %d" % len(body)) + body
 
 
 def in_chunks(body: bytes, size: int) -> Callable[[bytes], bytes]:
-    """Return what makes a POST request with a body in chunks."""
+    """Return a function that makes a POST request with a chunked body."""
     pieces = (body[start : start + size] for start in range(0, len(body), size))
     chunked = b"".join(b"%x\r\n%b\r\n" % (len(piece), piece) for piece in pieces) + b"0\r\n\r\n"
     return lambda token: head(b"POST /plants", token, JSON, CHUNKED) + chunked
 
 
 def filled(beginning: bytes, unit: bytes, end: bytes, size: int = BODY_BYTES) -> bytes:
-    """Return a body of a size that repeats a unit."""
+    """Return a body of about this size, in which a unit is repeated."""
     times = (size - len(beginning) - len(end)) // len(unit)
     return beginning + unit * times + end
 
 
 def good(size: int) -> Callable[[bytes], bytes]:
-    """Return what makes a good create of about this size, head and answer included."""
+    """Return a function that makes a valid create; head, body and response have about this size."""
     ids = count(LARGE_ID * 10 + size * 10_000)
     name = "x" * max(1, (size - 330) // 2)
 
@@ -111,7 +112,7 @@ def good(size: int) -> Callable[[bytes], bytes]:
 
 
 def fresh(body: bytes) -> Callable[[bytes], bytes]:
-    """Return what makes creates under ids that are free: `%d` stands for the id."""
+    """Return a function that makes creates with unused ids, which replace `%d` in the body."""
     ids = count(LARGE_ID * 100)
 
     def request(token: bytes) -> bytes:

@@ -1,7 +1,7 @@
-"""Bodies that a client may send: plants, nearly plants, and a plain reading of both.
+"""Random request bodies, valid and invalid, and a reference parser for them.
 
-All is drawn from a seed. The framing is right always, so a connection stays in step;
-what is inside it need not be.
+A seed determines all bodies. The HTTP framing is always valid, so a connection can send
+many requests; the body inside may be invalid.
 """
 
 import json
@@ -19,10 +19,10 @@ OTHER_TYPES = [b"text/plain", b"application/jsonx", b"application/json; charset=
 NAMES = ["Abies balsamea (L.) Mill.", "Rosa × damascena", "🌱", "", "x" * 300, '\t"\\/\x7f\u2028']
 TAGS = ["Abies", "", "×" * 20, "\n", "🌱"]
 
-# Deeper than any parser here goes, and far from where each of them stops.
+# A nesting depth far above the limit of every parser used here.
 DEEP = 3_000
 
-# JSON or not, these stand where a value should.
+# Texts to use as the value of a member, valid JSON or not.
 VALUES = [
     *("null", "true", "false", "0", "-0", "1", "1.5", "[]", "{}", '""', '"1"', '"a"'),
     *("1e3", "120e-1", "1E+2", "01", "+1", "1.", ".5", "--1", "1e", "0x10", "1_0", ""),
@@ -34,7 +34,8 @@ VALUES = [
     *("[" * 50 + "]" * 50, "[" * DEEP + "]" * DEEP, "[" * DEEP, '{"a":' * DEEP + "1" + "}" * DEEP),
 ]
 
-# Bytes that are UTF-8 nowhere: a lone start, a lone rest, too long, a surrogate, too high.
+# Bytes that are invalid in UTF-8: an invalid byte, a lone start byte, a lone continuation byte,
+# an overlong form, a surrogate, and a code point that is too high.
 BAD_BYTES = [b"\xff", b"\xc3", b"\x80", b"\xc0\xaf", b"\xed\xa0\x80", b"\xf4\x90\x80\x80"]
 ODD_BYTES = [
     b"\xef\xbb\xbf",
@@ -50,19 +51,19 @@ ODD_BYTES = [
     b"\xc2\xa0",
 ]
 
-# A member, as its name and its value are written.
+# The members of an object: the text of each name and value.
 Members = list[tuple[str, str]]
 
 
 class Sending(NamedTuple):
-    """A body, and how it is sent: whole if `chunk_bytes` is 0."""
+    """A body with its media type; it is chunked unless `chunk_bytes` is 0."""
 
     body: bytes
     media_type: bytes = JSON_TYPE
     chunk_bytes: int = 0
 
     def request(self, token: str) -> bytes:
-        """Write the request that stores the plant."""
+        """Return the request that creates the plant."""
         head = b"POST /plants HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\n" % token.encode()
         head += b"Content-Type: %s\r\n" % self.media_type
         if not self.chunk_bytes:
@@ -76,17 +77,17 @@ class Sending(NamedTuple):
 
 
 def sendings(seed: int, number: int) -> Iterator[Sending]:
-    """Draw so many sendings; those of another seed have other plants, but for a few."""
+    """Yield `number` random sendings. Only a few plants occur with more than one seed."""
     chance = random.Random(seed)
     for serial in range(number):
         yield _draw(chance, seed * 10_000_000 + serial)
 
 
 def read_plainly(body: bytes) -> NewPlant | None:
-    """Read a NewPlant as RFC 8259 and the schema say, or return None. Speed does not matter.
+    """Parse a NewPlant by RFC 8259 and the schema; return None if it is invalid.
 
-    A number is a Decimal, which is exact and holds `1e999999999`. The parser of the standard
-    library bounds the depth.
+    This is the reference parser; its speed does not matter. A number is a Decimal, which is
+    exact and can represent `1e999999999`. The parser of the standard library limits the depth.
     """
     try:
         record = json.loads(
@@ -100,8 +101,8 @@ def read_plainly(body: bytes) -> NewPlant | None:
         return None
     if not isinstance(record, dict) or not {"id", "name"} <= record.keys():
         return None
-    # Of a member that is repeated, the last one counts (docs/decisions/0004). A name or tag
-    # before it must be a string, too.
+    # If a member is repeated, the last value counts (docs/decisions/0004). The earlier values
+    # of a name or tag must be strings, too.
     id_, names, tags = record["id"][-1], record["name"], record.get("tag", [])
     if not isinstance(id_, Decimal) or not ID_MIN <= id_ <= ID_MAX:
         return None
@@ -126,7 +127,7 @@ def _refuse(constant: str) -> None:
 def _members(pairs: list[tuple[str, Any]]) -> dict[str, list[Any]]:
     found: dict[str, list[Any]] = {}
     for name, value in pairs:
-        # A lone surrogate, in a name or in any string of the value, has no UTF-8.
+        # A lone surrogate in a name or in any string of the value cannot be encoded in UTF-8.
         json.dumps([name, value], ensure_ascii=False, default=str).encode()
         found.setdefault(name, []).append(value)
     return found
@@ -152,7 +153,7 @@ def _draw(chance: random.Random, serial: int) -> Sending:
 
 
 def _valid_members(chance: random.Random, serial: int) -> Members:
-    """Draw a plant, most often one that nobody else has, and how its members are written."""
+    """Return the members of a random plant, usually with a unique id, in random spelling."""
     id_ = chance.choice([serial] * 17 + [-serial, chance.randint(0, 9), ID_MAX - serial])
     spelled = chance.choice(["{}"] * 7 + ["{}.0", "{}0e-1", "{}.000E+0"]).format(id_)
     name = f"{chance.choice(NAMES)} {serial}" if id_ > 9 else "a"
@@ -167,7 +168,7 @@ def _valid_members(chance: random.Random, serial: int) -> Members:
 def _spell(chance: random.Random, text: str) -> str:
     if chance.random() < 0.9:
         return json.dumps(text, ensure_ascii=chance.random() < 0.5)
-    units = text.encode("utf-16-be").hex()  # each character escaped, as a careful client might
+    units = text.encode("utf-16-be").hex()  # each character is escaped
     return '"' + "".join("\\u" + units[at : at + 4] for at in range(0, len(units), 4)) + '"'
 
 

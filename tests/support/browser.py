@@ -1,4 +1,4 @@
-"""A real browser, and what it complains of."""
+"""A real browser, and the errors and warnings that it reports."""
 
 import os
 import re
@@ -12,8 +12,8 @@ from playwright.sync_api import Browser, ConsoleMessage, Page, expect, sync_play
 
 from support.service import Service
 
-# Without these it asks hosts of its maker's for things that no test needs. Its sandbox does
-# not run as root, and the pages that it shows here are ours.
+# Without these options Chromium sends requests to its vendor. Its sandbox does not run as root;
+# the tests open only pages of the service.
 _OPTIONS = [
     "--no-sandbox",
     "--disable-gpu",
@@ -24,7 +24,7 @@ _OPTIONS = [
     "--disable-sync",
 ]
 
-# A browser logs each answer of 400 and above, whatever the page does with it.
+# A browser logs each response with status 400 or above, even if the page handles it.
 _REFUSAL = re.compile(r"Failed to load resource: the server responded with a status of [45]\d\d")
 _OPERATION = re.compile(r"/(plants(/.*)?|readyz|metrics)")
 
@@ -44,7 +44,7 @@ def running_browser() -> Iterator[Browser]:
 
 
 class Watch:
-    """What the tabs of a browser do that no page of ours may."""
+    """Records the console messages, errors and requests of the tabs of a browser."""
 
     def __init__(self) -> None:
         self.problems: list[str] = []
@@ -65,7 +65,7 @@ class Watch:
         self.problems.append(message.text)
 
     def assert_quiet(self) -> None:
-        """Assert that no tab complained, and that none asked another host for anything."""
+        """Assert that no tab reported a problem and that none sent a request to another host."""
         assert not self.problems
         assert self.requests
         hosts = {urlsplit(url.removeprefix("blob:")).hostname for url in self.requests}
@@ -73,20 +73,20 @@ class Watch:
 
 
 def assert_accessible(page: Page) -> None:
-    """Assert that axe-core finds nothing on the page as it stands."""
+    """Assert that axe-core finds no violation on the page in its present state."""
     results = Axe().run(page)
     assert results.violations_count == 0, results.generate_report()
 
 
 def enter(page: Page, service: Service, token: str) -> None:
-    """Open the page of a service, and give it a token."""
+    """Open the page of a service and sign in with a token."""
     page.goto(f"http://127.0.0.1:{service.port}")
     page.get_by_label("Bearer token").fill(token)
     page.get_by_role("button", name="Sign in").click()
 
 
 def rows(page: Page) -> list[list[str]]:
-    """Return id, name and tag of each plant that is shown, once the listing is there."""
+    """Return id, name and tag of each plant that is shown, after the listing has loaded."""
     expect(page.locator("#listing")).to_have_attribute("aria-busy", "false")
     cells: list[list[str]] = page.evaluate(
         "[...document.querySelectorAll('#plants tr')].map("

@@ -1,4 +1,4 @@
-"""Certificates for loopback."""
+"""Certificates for the loopback address."""
 
 import subprocess
 from pathlib import Path
@@ -6,14 +6,14 @@ from typing import NamedTuple
 
 
 class Pair(NamedTuple):
-    """A certificate and its key."""
+    """The files of a certificate and its private key."""
 
     certificate: Path
     key: Path
 
 
 def make_pair(folder: Path, name: str = "tls", *, passphrase: bool = False) -> Pair:
-    """Make a certificate for loopback that signs itself."""
+    """Make a self-signed certificate for the loopback address."""
     pair = Pair(folder / f"{name}.crt", folder / f"{name}.key")
     encrypted = ["-passout", "pass:secret"] if passphrase else ["-noenc"]
     command = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256"]

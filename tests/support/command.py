@@ -11,7 +11,7 @@ from support.service import PLANTSTORE
 
 
 def run(folder: Path, *arguments: str, **options: Any) -> subprocess.CompletedProcess[str]:
-    """Run `plantstore` in a folder, and return what it said, whatever its status."""
+    """Run `plantstore` in a folder; return its status and output."""
     return subprocess.run(
         [*PLANTSTORE, *arguments],
         cwd=folder,
@@ -23,8 +23,8 @@ def run(folder: Path, *arguments: str, **options: Any) -> subprocess.CompletedPr
     )
 
 
-# Runs a command as another user, who may read every file, since the interpreter may be in a
-# private folder, but may write only what its mode allows. No mode keeps root from writing.
+# Runs a command as a user without privileges, because file modes do not prevent root from writing.
+# The user may read every file, because the interpreter may be in a private folder.
 _UNPRIVILEGED = [
     *("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"),
     *("--inh-caps=-all,+dac_read_search", "--ambient-caps=-all,+dac_read_search"),
@@ -33,7 +33,7 @@ _UNPRIVILEGED = [
 
 
 def run_unprivileged(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """Run `plantstore` as `run` does, but not with the rights of root."""
+    """Run `plantstore` as `run` does, but without the privileges of root."""
     return subprocess.run(
         [*(_UNPRIVILEGED if os.geteuid() == 0 else []), *PLANTSTORE, *arguments],
         cwd=folder,
@@ -45,9 +45,9 @@ def run_unprivileged(folder: Path, *arguments: str) -> subprocess.CompletedProce
 
 
 def peak_kib(folder: Path, *arguments: str) -> int:
-    """Run `plantstore` in a folder, and return the most memory that it had resident.
+    """Run `plantstore` in a folder; return its peak resident memory in KiB.
 
-    The kernel counts for the program itself; what `wait4` tells has its parent's in it.
+    The process reads its own VmHWM. The value of `wait4` includes memory of the parent.
     """
     program = (
         "import sys; from plantstore.cli import main; assert main() == 0; "

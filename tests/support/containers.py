@@ -1,4 +1,4 @@
-"""Buildah and Podman with a storage of their own, and a base image that is made of Debian."""
+"""Buildah and Podman with their own storage, and a base image built from Debian packages."""
 
 import contextlib
 import os
@@ -19,7 +19,7 @@ IMAGE: Final = f"plantstore:{__version__}"
 ROOT = Path(__file__).parents[2]
 TOOLS: Final = ("buildah", "podman", "runc", "debootstrap")
 
-# What pip needs where the machine has its own certificates or its own index.
+# Files that pip needs if the machine has its own certificates or its own package index.
 PIP_FILES: Final = ("/etc/ssl/certs", "/etc/pip.conf")
 
 STORAGE: Final = """\
@@ -29,8 +29,8 @@ graphroot = "{folder}/images"
 runroot = "{folder}/run"
 """
 
-# What a machine without systemd and without control groups of its own can do. Containers share the
-# network of the machine, so that a test reaches them on loopback.
+# Settings that work on a machine without systemd and without its own control groups. Containers
+# share the network of the machine, so that a test can reach them on the loopback address.
 SETTINGS: Final = """\
 [containers]
 netns = "host"
@@ -45,10 +45,10 @@ tmp_dir = "{folder}/tmp"
 """
 
 
-# Podman would raise the limits to more than root may have inside of another sandbox.
+# Without these options Podman raises the limits above what root may have inside a sandbox.
 LIMITS: Final = ("--ulimit=nofile=1024:1024", "--ulimit=nproc=1024:1024")
 
-# How docs/container.md runs the service.
+# The options with which docs/container.md runs the service.
 UNPRIVILEGED: Final = (
     "--read-only",
     "--tmpfs=/tmp",
@@ -60,7 +60,7 @@ UNPRIVILEGED: Final = (
 
 
 class Running(NamedTuple):
-    """A container that serves, a client, and how to run a command in another one beside it."""
+    """A running service container, a client, and the Podman options for a container beside it."""
 
     name: str
     client: Client
@@ -68,11 +68,11 @@ class Running(NamedTuple):
 
 
 class Containers:
-    """Images and containers that are kept in a folder."""
+    """Images and containers that are stored in a folder."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.port = free_port()  # of a container that is told no other
+        self.port = free_port()  # the default port of the containers
         for name, text in {"storage.conf": STORAGE, "containers.conf": SETTINGS}.items():
             (folder / name).write_text(text.format(folder=folder, port=self.port), "utf-8")
         self.variables = {
@@ -82,18 +82,18 @@ class Containers:
         }
 
     def podman(self, *arguments: str) -> str:
-        """Run Podman; return what it printed."""
+        """Run Podman, which must succeed; return its output."""
         result = self.try_podman(*arguments)
         assert result.returncode == 0, f"{arguments}: {result.stdout}{result.stderr}"
         return result.stdout
 
     def try_podman(self, *arguments: str) -> subprocess.CompletedProcess[str]:
-        """Run Podman, whatever its status."""
+        """Run Podman; return its status and output."""
         return self._run("podman", *arguments)
 
     @contextlib.contextmanager
     def serving(self, *options: str) -> Iterator[Running]:
-        """Run the service without privileges on a volume of its own, and make a token."""
+        """Run the service without privileges on a new volume, and create a token."""
         name, port = f"plantstore-{uuid.uuid4().hex}", free_port()
         beside = (*UNPRIVILEGED, f"--volume={name}:/data")
         try:
@@ -107,7 +107,7 @@ class Containers:
             self.podman("rm", "--force", "--time=0", name)
 
     def wait_until_healthy(self, name: str) -> None:
-        """Return when the service in a container answers."""
+        """Return when the service in a container is healthy."""
 
         def is_healthy() -> bool:
             state = self.podman("inspect", "--format={{.State.Status}}", name).strip()
@@ -117,12 +117,12 @@ class Containers:
         wait_until(is_healthy)
 
     def log(self, name: str) -> str:
-        """Return what a container has written so far."""
+        """Return the output of a container so far."""
         result = self.try_podman("logs", name)
         return result.stdout + result.stderr
 
     def make_base(self) -> str:
-        """Make an image of a Debian that has Python; return its name."""
+        """Make a base image from Debian with Python; return its name."""
         root = self.folder / "debian"
         packages = "--include=python3-venv,ca-certificates"
         self._make("debootstrap", "--variant=minbase", packages, "bookworm", str(root))
@@ -135,7 +135,7 @@ class Containers:
         return "localhost/debian"
 
     def make_image(self, base: str) -> None:
-        """Build the image as a user does."""
+        """Build the image with `make image`, as a user does."""
         files = [file for file in PIP_FILES if Path(file).exists()]
         options = " ".join(f"--volume {file}:{file}:ro" for file in files)
         self._make("make", "image", f"BASE={base}", f"BUILD_OPTIONS={options}", "BUILDER=buildah")
@@ -165,7 +165,7 @@ def free_port() -> int:
 
 @contextlib.contextmanager
 def containers() -> Iterator[Containers]:
-    """Make a folder for containers; in the end, remove them and it."""
+    """Make a folder for containers; at the end, remove the containers and the folder."""
     with tempfile.TemporaryDirectory(prefix="plantstore-containers-") as folder:
         made = Containers(Path(folder))
         try:

@@ -1,4 +1,4 @@
-"""Rounds of load that end with kill -9, on one file that grows."""
+"""Rounds of load that end with kill -9; all rounds use the same database."""
 
 import contextlib
 import json
@@ -12,17 +12,17 @@ from plantstore.plants import NewPlant
 from support.load import Load
 from support.service import PLANTSTORE, Service, stored_plants
 
-# More than a pipe holds, so that they are all written only once the import reads them;
-# few enough for one transaction.
+# More rows than fit into a pipe, so that all of them are written only after the import has
+# begun to read; few enough for one transaction.
 IMPORTED_ROWS = 3_000
 
 
 class Crashes:
-    """A service that is killed again and again, and what must be there afterwards.
+    """A service that is killed repeatedly, and the plants that must survive.
 
-    `sent` is what may be there, and `acknowledged` what must be; `lost` has the ids of what was
-    acknowledged and was missing or changed after a round. `kills` counts what was killed: a
-    service with its workers, or an import.
+    `sent` has the plants that may be stored, `acknowledged` those that must be stored, and
+    `lost` the ids of acknowledged plants that were missing or changed after a round. `kills`
+    counts the kills: of a service with its workers, or of an import.
     """
 
     def __init__(self, folder: Path, workers: int) -> None:
@@ -37,7 +37,7 @@ class Crashes:
         self._moments = random.Random(workers)
 
     def play_round(self, *, with_import: bool = False) -> None:
-        """Serve under load, kill it at some moment, and look at what is left."""
+        """Run the service under load, kill it at a random moment, and check the database."""
         first_id = self._rounds * 100_000_000
         self._rounds += 1
         with Service(self._folder, "--workers", f"{self._workers}") as service:
@@ -62,7 +62,7 @@ class Crashes:
 
     def _end(self, other: "Import") -> None:
         status = other.wait()
-        assert status in {0, -signal.SIGKILL}, "an import ends well, or is killed"
+        assert status in {0, -signal.SIGKILL}, "the import neither succeeded nor was killed"
         self.kills += status != 0
         self.sent |= other.plants
         if status == 0:
@@ -70,14 +70,14 @@ class Crashes:
 
     def _look_at(self, stored: dict[int, NewPlant], other: "Import | None") -> None:
         self.lost |= {id_ for id_, plant in self.acknowledged.items() if stored.get(id_) != plant}
-        assert stored.items() <= self.sent.items(), "a plant is there that nobody sent"
+        assert stored.items() <= self.sent.items(), "a plant is stored that was not sent"
         if other is not None:
             there = len(other.plants.keys() & stored.keys())
-            assert there in {0, IMPORTED_ROWS}, "a transaction is there in part"
+            assert there in {0, IMPORTED_ROWS}, "a transaction is stored in part"
 
 
 class Import:
-    """`plantstore import` of some rows, in a process of its own, that waits to commit them."""
+    """`plantstore import` in another process, with rows that it commits at the end of its input."""
 
     def __init__(self, folder: Path, first_id: int) -> None:
         ids = range(first_id, first_id + IMPORTED_ROWS)
@@ -96,7 +96,7 @@ class Import:
         self._process.stdin.flush()
 
     def commit(self) -> None:
-        """Tell it that there are no more rows."""
+        """Close the input, so that the import commits its rows."""
         assert self._process.stdin is not None
         self._process.stdin.close()
 
@@ -104,12 +104,12 @@ class Import:
         self._process.kill()
 
     def wait(self) -> int:
-        """Return its exit status, once it has one."""
+        """Wait for the end of the import; return its exit status."""
         return self._process.wait(60)
 
 
 def kill_all(service: Service) -> None:
-    """Kill the server and its workers, the parent first so that it replaces none."""
+    """Kill the server and its workers; the parent first, so that it replaces no worker."""
     for pid in (service.process.pid, *service.children()):
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)

@@ -1,4 +1,4 @@
-"""CSV files, and what each reader of CSV must make of them: the command line and the page."""
+"""CSV files with the results that both CSV readers, command line and page, must produce."""
 
 import json
 from pathlib import Path
@@ -8,7 +8,7 @@ from plantstore.plants import NewPlant
 
 
 class Case(NamedTuple):
-    """A file, and its plants, its refused rows with their lines, its warning, or its error."""
+    """A file with its expected plants, refused rows and their lines, warning, and error."""
 
     name: str
     content: bytes

@@ -1,4 +1,4 @@
-"""What the files for containers say."""
+"""The contents of the container files: Containerfile, Compose and Kubernetes."""
 
 import re
 from pathlib import Path
@@ -13,14 +13,14 @@ KUBERNETES = ROOT / "deploy/kubernetes.yaml"
 
 
 def service() -> dict[str, Any]:
-    """Return how Compose runs the service."""
+    """Return the service `plantstore` of the Compose file."""
     found: dict[str, Any]
     found = yaml.safe_load(COMPOSE.read_text(encoding="utf-8"))["services"]["plantstore"]
     return found
 
 
 def objects() -> dict[str, dict[str, Any]]:
-    """Return the objects of Kubernetes, by their kind."""
+    """Return the Kubernetes objects by their kind."""
     text = KUBERNETES.read_text(encoding="utf-8")
     return {each["kind"]: each for each in yaml.safe_load_all(text)}
 
@@ -41,6 +41,6 @@ def variables(container: dict[str, Any]) -> dict[str, dict[str, Any]]:
 
 
 def instructions(name: str) -> list[str]:
-    """Return what the Containerfile gives to an instruction, without its line breaks."""
+    """Return the arguments of each instruction of this name in the Containerfile, on one line."""
     text = CONTAINERFILE.read_text(encoding="utf-8").replace("\\\n", " ")
     return [" ".join(found.split()) for found in re.findall(rf"^{name} (.*)$", text, re.MULTILINE)]

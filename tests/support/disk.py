@@ -1,14 +1,14 @@
-"""A disk that keeps a history of what SQLite does to it, and may refuse to do its work.
+"""A simulated disk that records every step of SQLite and can inject faults.
 
-It stands between SQLite and real files, as a VFS (https://sqlite.org/vfs.html), and does
-what SQLite asks for, except to sync, which costs time. What the power would leave of the
-files, had it gone after any step of the history, `Platter` tells.
+It is a VFS (https://sqlite.org/vfs.html) between SQLite and real files. It performs every
+operation except sync, which is slow. `Platter` computes the files that remain if the power
+fails after any step of the history.
 
-The index of the log (-shm) is memory to SQLite, and is left out.
+The index of the log (-shm) is shared memory to SQLite, and is not simulated.
 
-An error of a checkpoint that SQLite keeps to itself after a commit, or while it closes, does
-come out of apsw, since it is Python that raised it. So where a commit fails here, it may
-have been made, and closing may raise.
+SQLite hides errors of a checkpoint after a commit or during close. apsw raises them here
+nevertheless, because they are Python exceptions. So a commit that raises may have been made,
+and closing may raise.
 """
 
 # ruff: noqa: N802 (SQLite names the methods of a disk and its files)
@@ -35,9 +35,9 @@ from support.platter import (
 
 
 class Fault(NamedTuple):
-    """A disk is to refuse a step of a kind: the first one (0), or a later one.
+    """A fault: the disk fails step `number` of a kind, counted from 0.
 
-    If that lasts, it refuses those that come after, too, until it is healed.
+    If it lasts, the disk also fails all later steps of that kind until it is healed.
     """
 
     kind: type[Written | Resized | Synced]
@@ -47,13 +47,13 @@ class Fault(NamedTuple):
 
 
 class Disk:
-    """The disk under a database, for whatever opens it while this is entered.
+    """The simulated disk of a database. It is used by every connection opened within the block.
 
     Args:
         path: the database.
-        seed: of what SQLite gets for randomness, so that a history comes out again.
-        history: what happened before. The files are as it left them, synced or not.
-        lies: it says that it syncs, and does not.
+        seed: the seed of the random numbers that SQLite gets, so that a history is repeatable.
+        history: the previous steps. The files begin as these steps left them, synced or not.
+        lies: whether the disk reports syncs as successful without doing them.
 
     """
 
@@ -65,7 +65,7 @@ class Disk:
         self.lies = lies
         self.fault: Fault | None = None
         self.refused = 0
-        """How often the fault was met."""
+        """How many steps failed because of the fault."""
         self._met = 0
         self._chance = random.Random(seed)
 
@@ -74,7 +74,7 @@ class Disk:
         for suffix, content in cached.items():
             Path(f"{self.path}{suffix}").write_bytes(content)
         self._vfs = _VFS(self, set(cached), self._chance)
-        apsw.randomness(0)  # what SQLite has gathered; it now asks this disk for more
+        apsw.randomness(0)  # discard SQLite's random state, so that it asks this disk for bytes
         return self
 
     def __exit__(
@@ -87,15 +87,15 @@ class Disk:
         apsw.randomness(0)
 
     def break_down(self, fault: Fault) -> None:
-        """Refuse, from now on, what a fault says."""
+        """Inject a fault from now on."""
         self.fault, self.refused, self._met = fault, 0, 0
 
     def heal(self) -> None:
-        """Refuse nothing more."""
+        """End the fault."""
         self.fault = None
 
     def refusal(self, kind: type[Step]) -> Exception | None:
-        """Return the error with which a step of this kind, about to be done, is refused."""
+        """Return the error that the next step of this kind must raise, or None."""
         fault = self.fault
         if fault is None or fault.kind is not kind:
             return None
@@ -108,7 +108,7 @@ class Disk:
 
 
 class _VFS(apsw.VFS):
-    """The disk, as SQLite sees it; `there` are the files of the database that are there."""
+    """The disk as a SQLite VFS; `there` has the suffixes of the existing database files."""
 
     def __init__(self, disk: Disk, there: set[str], chance: random.Random) -> None:
         self._disk = disk
@@ -127,7 +127,7 @@ class _VFS(apsw.VFS):
             self._disk.steps.append(Made(suffix))
         return file
 
-    def xDelete(self, filename: str, syncdir: bool) -> None:  # noqa: FBT001 (so SQLite calls it)
+    def xDelete(self, filename: str, syncdir: bool) -> None:  # noqa: FBT001 (SQLite's signature)
         super().xDelete(filename, syncdir)
         suffix = filename.removeprefix(str(self._disk.path))
         if suffix in self._there:
@@ -155,7 +155,7 @@ class _File(apsw.VFSFile):
 
     def xWrite(self, data: Any, offset: int) -> None:
         error = self._disk.refusal(Written)
-        # As a disk does that is full before it has taken all.
+        # Write half of the data, as a disk does that becomes full during a write.
         taken = bytes(data)[: len(bytes(data)) // 2 if error else None]
         super().xWrite(taken, offset)
         self._disk.steps.append(Written(self._suffix, offset, taken))
@@ -168,7 +168,7 @@ class _File(apsw.VFSFile):
         super().xTruncate(newsize)
         self._disk.steps.append(Resized(self._suffix, newsize))
 
-    def xSync(self, flags: int) -> None:  # noqa: ARG002 (SQLite passes how)
+    def xSync(self, flags: int) -> None:  # noqa: ARG002 (SQLite passes the kind of sync)
         if error := self._disk.refusal(Synced):
             self._disk.steps.append(SyncFailed(self._suffix))
             raise error

@@ -1,4 +1,4 @@
-"""What operators do to the files of a database while it is in use, and what must be left."""
+"""Damage to database files that are in use, and the plants that must survive."""
 
 import contextlib
 import http.client
@@ -15,7 +15,7 @@ from support.postgres import wait_until
 from support.service import Client as Connection
 from support.service import Service, stored_plants
 
-# What is there after a restart, of what was acknowledged.
+# Which acknowledged plants are stored after a restart.
 ALL: Final = "all"
 LATER: Final = "what was acknowledged later"  # the operator deleted everything else
 NO_START: Final = "nothing, and it does not start"  # the operator destroyed the only copy
@@ -23,7 +23,7 @@ DESTROYED: Final = "what the log did not hold"  # the operator destroyed the log
 
 
 class Row(NamedTuple):
-    """What is done to which files; what is there afterwards; whether changes are refused."""
+    """The damaged files, the damage, the plants that survive, and whether changes are refused."""
 
     suffixes: tuple[str, ...]
     fate: str
@@ -46,7 +46,7 @@ ROWS = [
     Row(("-shm",), "deleted", ALL),
     Row(("-shm",), "moved", ALL),
     Row(("-shm",), "replaced", ALL),
-    # A process that reads its memory dies; the next one builds the file again from the log.
+    # A process that reads the truncated memory dies; the next one rebuilds the file from the log.
     Row(("-shm",), "truncated", ALL, is_refused=False),
     Row(("-wal", "-shm"), "deleted", ALL),
     Row(("", "-wal", "-shm"), "deleted", LATER, is_refused=False),
@@ -54,7 +54,7 @@ ROWS = [
 
 
 class Client:
-    """Sends plants with new ids, each on a new connection, and knows which were acknowledged."""
+    """Sends plants with new ids, each on a new connection; records the acknowledged ones."""
 
     def __init__(self, service: Service, token: str, ids: Iterator[int]) -> None:
         self.service = service
@@ -63,11 +63,11 @@ class Client:
         self.acknowledged: dict[int, NewPlant] = {}
 
     def send(self, count: int) -> set[int]:
-        """Send plants; return the statuses of the answers. Who gets none gets 0."""
+        """Send plants; return the statuses of the responses, with 0 for no response."""
         return {self._send(NewPlant(next(self.ids), "Rosa")) for _ in range(count)}
 
     def not_ready_message(self) -> str:
-        """Return what the service says when it is not ready."""
+        """Wait until the service is not ready; return its message."""
         messages: list[str] = []
 
         def ask() -> bool:
@@ -91,13 +91,13 @@ class Client:
     @contextlib.contextmanager
     def _connected(self) -> Iterator[Connection]:
         client = self.service.client(self.token)
-        with contextlib.suppress(OSError, http.client.HTTPException):  # it has died
+        with contextlib.suppress(OSError, http.client.HTTPException):  # the process has died
             yield client
         client.close()
 
 
 def befall(folder: Path, row: Row) -> Callable[[], None]:
-    """Do what the row says; return what an operator does about it before the next start."""
+    """Damage the files as the row says; return the repair that an operator does before a start."""
     kept = folder / "kept"
     kept.mkdir()
     for suffix in row.suffixes:
@@ -120,7 +120,7 @@ def befall(folder: Path, row: Row) -> Callable[[], None]:
 
 
 def import_plants(folder: Path, ids: Iterator[int]) -> tuple[dict[int, NewPlant], str]:
-    """Import plants; return those that were acknowledged, and what was said on stderr."""
+    """Import plants; return those that were acknowledged, and the output on stderr."""
     plants = {id_: NewPlant(id_, "Abies") for id_ in itertools.islice(ids, 500)}
     lines = [f'{{"id":{id_},"name":"Abies"}}\n' for id_ in plants]
     (folder / "more.jsonl").write_text("".join(lines), encoding="utf-8")
@@ -129,7 +129,7 @@ def import_plants(folder: Path, ids: Iterator[int]) -> tuple[dict[int, NewPlant]
 
 
 def replace_a_worker(service: Service) -> None:
-    """Kill a worker, and return when another one began to serve, or said why it cannot."""
+    """Kill a worker; return when another one serves or has logged why it cannot."""
 
     def begun() -> int:
         return sum("accepting plants" in line or "plantstore: " in line for line in service.log)
@@ -140,7 +140,7 @@ def replace_a_worker(service: Service) -> None:
 
 
 def play(folder: Path, row: Row, workers: int, end: signal.Signals) -> None:
-    """Do what the row says to a service that is in use, and hold what is left against the row."""
+    """Damage the files of a running service, and compare what is left with the row."""
     ids = itertools.count()
     with Service(folder, "--workers", str(workers)) as service:
         client = Client(service, service.token(), ids)

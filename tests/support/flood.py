@@ -1,4 +1,4 @@
-"""Clients that send many bodies, ahead of the answers, and judge each answer."""
+"""Clients that pipeline many requests and check each response."""
 
 import json
 import re
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
 CONNECTIONS = 16
 
-# Requests that a client sends before it reads the first answer. Their answers must fit
-# into the buffers of a connection, or both ends would wait for each other.
+# Requests that a client sends before it reads the first response. Their responses must fit
+# into the buffers of a connection; otherwise both ends would wait for each other.
 AHEAD = 50
 
 INVALID = {ErrorCode.NOT_JSON, ErrorCode.INVALID_PLANT, ErrorCode.UNSTORABLE_TEXT}
@@ -29,10 +29,11 @@ _LENGTH = re.compile(rb"\r\ncontent-length: (\d+)\r\n", re.IGNORECASE)
 
 
 class Flood:
-    """Bodies of a seed, sent to a service on a few connections that are kept alive.
+    """Sends the bodies of a seed to a service on a few persistent connections.
 
-    `stored` is what must be there by the answers, and `answers` counts them by status
-    and error number. Each answer is held to a plain reading of its body.
+    Each response is compared with the reference parser's result for its body. `stored` has
+    the plants that must be stored by the responses. `answers` counts the responses by status
+    and error number.
     """
 
     def __init__(self, service: Service, seed: int, number: int) -> None:
@@ -48,7 +49,7 @@ class Flood:
             for count in counts:
                 self.answers += count
         for plant in self.taken:
-            assert self.stored[plant.id] != plant, "refused, and yet it is the one that is stored"
+            assert self.stored[plant.id] != plant, "the refused plant equals the stored plant"
 
     def _run(self, seed: int, number: int) -> Counter[tuple[int, int]]:
         bodies = sendings(seed, number)
@@ -64,7 +65,7 @@ class Flood:
                     count[status, body.get("error", 0)] += 1
                     self._judge(sending, status, body)
             connection.shutdown(socket.SHUT_WR)
-            assert answers.read() == b"", "an answer more than requests"
+            assert answers.read() == b"", "there are more responses than requests"
         return count
 
     def _judge(self, sending: Sending, status: int, answer: dict[str, Any]) -> None:
@@ -90,7 +91,7 @@ def _read_answer(answers: BinaryIO) -> tuple[int, dict[str, Any]]:
     head = b""
     while not head.endswith(b"\r\n\r\n"):
         line = answers.readline()
-        assert line, "the server hung up"
+        assert line, "the server closed the connection"
         head += line
     length = _LENGTH.search(head)
     assert length is not None
@@ -99,7 +100,7 @@ def _read_answer(answers: BinaryIO) -> tuple[int, dict[str, Any]]:
 
 
 def peak_mib(service: Service) -> int:
-    """Return the most memory that the server's process has had resident so far."""
+    """Return the peak resident memory of the server process, in MiB."""
     status = Path(f"/proc/{service.process.pid}/status").read_text(encoding="ascii")
     [peak_kib] = re.findall(r"VmHWM:\s*(\d+) kB", status)
     return int(peak_kib) // 1024

@@ -1,4 +1,4 @@
-"""Real reverse proxies, with the configurations that docs/reverse-proxy.md shows."""
+"""Real reverse proxies with the configurations of docs/reverse-proxy.md."""
 
 import contextlib
 import http.client
@@ -22,7 +22,7 @@ from support.service import Answer
 PAGE = Path(__file__).parents[2] / "docs/reverse-proxy.md"
 PREFIX = "/garden"
 
-# The client's address; the proxy's is 127.0.0.1.
+# The address of the client. The proxy has 127.0.0.1.
 CLIENT = "127.0.0.2"
 
 INSTALLED_BY = {
@@ -31,19 +31,19 @@ INSTALLED_BY = {
     "caddy": "make setup",
 }
 
-# Programs of servers and of this environment, which are not on every path.
+# Also searches /usr/sbin and this Python environment, which may not be in PATH.
 _PATH = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"], "/usr/sbin"])
 
 
 class Running(NamedTuple):
-    """A proxy that runs."""
+    """A running proxy."""
 
     port: int
     certificate: Path
 
 
 class Through:
-    """One connection through a proxy that is kept alive."""
+    """One persistent connection through a proxy."""
 
     def __init__(self, running: Running, token: str) -> None:
         context = ssl.create_default_context(cafile=str(running.certificate))
@@ -77,12 +77,12 @@ class Through:
 
 
 def program(name: str) -> str | None:
-    """Return the path of a proxy's program, or None if it is not installed."""
+    """Return the path of the proxy's executable, or None if it is not installed."""
     return shutil.which(name, path=_PATH)
 
 
 def snippet(name: str) -> str:
-    """Return the configuration of a proxy as the page shows it."""
+    """Return the configuration of a proxy in docs/reverse-proxy.md."""
     language = {"caddy": "caddyfile"}.get(name, name)
     [shown] = re.findall(
         rf"^```{language}\n(.*?)^```$", PAGE.read_text("utf-8"), re.MULTILINE | re.DOTALL
@@ -100,13 +100,13 @@ def free_port() -> int:
 def front(
     name: str, folder: Path, service_port: int, changes: dict[str, str] | None = None
 ) -> Iterator[Running]:
-    """Run a proxy in front of a service, as the page shows it, but on ports of this test.
+    """Run a proxy in front of a service, with the configuration of the page but other ports.
 
-    `changes` are made to what the page shows; each must be there.
+    `changes` replaces texts in the configuration; each text must occur in it.
     """
     port = free_port()
     folder.mkdir()
-    # nginx, started by root, works as another user.
+    # If root starts nginx, its workers run as another user.
     folder.chmod(0o755)
     pair = make_pair(folder)
     command, adapted = _CONFIGURATIONS[name](folder, port, pair)

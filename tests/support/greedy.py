@@ -1,10 +1,10 @@
-"""Connections that send the same requests again and again, for a bounded time.
+"""Connections that send the same requests repeatedly, for a limited time.
 
     python tests/support/greedy.py PORT SECONDS CONNECTIONS < JSON
 
-The JSON on stdin has the names of attacks, each with the token that it is sent with; the
-connections are divided among them. On stdout it prints how often each status was answered;
-0 is a connection that was closed.
+The JSON on stdin maps the names of attacks to their tokens; the connections are divided
+among the attacks. On stdout it prints the count of each status; 0 counts connections that
+were closed without a response.
 """
 
 import json
@@ -21,7 +21,7 @@ BY_NAME = {attack.name: attack for attack in ATTACKS}
 
 
 class Greedy:
-    """One connection, which is opened again when it is closed."""
+    """A connection that is reopened when it is closed."""
 
     def __init__(self, port: int, name: str, token: str, events: selectors.BaseSelector) -> None:
         self._port = port
@@ -42,7 +42,7 @@ class Greedy:
         self._answer = bytearray()
 
     def step(self, events: int) -> None:
-        """Write and read what is possible now."""
+        """Write and read as much as is possible without blocking."""
         try:
             if events & selectors.EVENT_WRITE and self._unsent:
                 self._unsent = self._unsent[self._socket.send(self._unsent) :]

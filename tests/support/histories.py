@@ -1,9 +1,9 @@
-"""What clients did to one plant, when, and whether some sequential order explains it.
+"""Histories of concurrent operations on plants, and a check that they are linearizable.
 
-Linearizability (Herlihy and Wing, 1990): each operation seems to take effect at one
-moment between its call and its answer. The search is that of Wing and Gong (1993),
-which tries every operation that may have come next, and remembers, after Lowe (2017),
-what it has tried. Plants are checked one by one: a history is linearizable if that
+Linearizability (Herlihy and Wing, 1990): each operation appears to take effect at one
+moment between its call and its response. The search is that of Wing and Gong (1993), which
+tries every operation that may be the next one. As in Lowe (2017), it remembers the states
+that it has tried. Plants are checked one by one: a history is linearizable if the history
 of each object is.
 """
 
@@ -16,14 +16,14 @@ from typing import NamedTuple, TypeAlias
 
 from support.service import Client
 
-# The plant's name and tag, or None where there is no plant.
+# The name and tag of a plant, or None if the plant does not exist.
 State: TypeAlias = tuple[str, str | None] | None
 
 IMPOSSIBLE = ("impossible", "")
 
 
 class Operation(NamedTuple):
-    """A request about one plant; `wrote` is what it sent, `saw` what a GET showed."""
+    """A request for one plant; `wrote` is the plant it sent, `saw` the plant a GET returned."""
 
     called: float
     answered: float
@@ -35,7 +35,7 @@ class Operation(NamedTuple):
 
 
 def apply(operation: Operation, state: State) -> State:
-    """Return the state after an operation, or IMPOSSIBLE if its answer does not fit this one."""
+    """Return the state after an operation, or IMPOSSIBLE if its response contradicts `state`."""
     there = state is not None
     match operation.method, operation.status:
         case "GET", 200:
@@ -56,7 +56,7 @@ def apply(operation: Operation, state: State) -> State:
 
 
 def is_explained(history: Sequence[Operation], state: State = None) -> bool:
-    """Tell whether some order of the operations on one plant explains all their answers."""
+    """Return whether some order of the operations on one plant explains all responses."""
     operations = sorted(history, key=attrgetter("called"))
     everything = (1 << len(operations)) - 1
     tried: set[tuple[int, State]] = set()
@@ -71,7 +71,7 @@ def is_explained(history: Sequence[Operation], state: State = None) -> bool:
         first_answer = float("inf")
         for number, operation in enumerate(operations):
             if operation.called > first_answer:
-                break  # it began when another, which is not done yet, had been answered
+                break  # called after the response to an operation that is not yet in the order
             if not done >> number & 1:
                 first_answer = min(first_answer, operation.answered)
                 after = apply(operation, now)
@@ -84,13 +84,13 @@ _begin: Barrier
 
 
 def wait_for_the_others(barrier: Barrier) -> None:
-    """Begin this process when all the others are there."""
-    global _begin  # noqa: PLW0603 (how a pool's process learns what cannot be sent to it)
+    """Store the barrier at which the processes of the pool wait before they start."""
+    global _begin  # noqa: PLW0603 (a barrier cannot be an argument of a pool's task)
     _begin = barrier
 
 
 def play(port: int, token: str, seed: int, operations: int) -> list[Operation]:
-    """Send requests of all kinds about a few plants, one after the other."""
+    """Send random requests for a few plants, one after the other; return their history."""
     chance = random.Random(seed)
     client = Client(port, token)
     client.send("GET", "/plants")

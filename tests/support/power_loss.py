@@ -1,4 +1,4 @@
-"""Power cuts, and whether what they leave, opened as the product opens it, is all there."""
+"""Power cuts, and a check that the store opens afterwards with all acknowledged changes."""
 
 import contextlib
 import random
@@ -14,26 +14,26 @@ from support.platter import ALL_LOST, ALL_THERE, SOME_THERE, Platter, Step, step
 
 
 class Cut(NamedTuple):
-    """The power goes after so many steps, and what is in doubt is there with these odds."""
+    """A power cut after `after` steps; `odds` are the odds that uncertain data survives."""
 
     after: int
     odds: tuple[float, ...]
 
 
 def some_cuts(chance: random.Random, first: int, last: int, count: int) -> list[Cut]:
-    """Return so many cuts between a step of a history and another."""
+    """Return `count` random cuts between two steps of a history."""
     odds = [ALL_LOST, SOME_THERE, SOME_THERE, SOME_THERE, ALL_THERE]
     return [Cut(chance.randrange(first, last + 1), chance.choice(odds)) for _ in range(count)]
 
 
 class Survey:
-    """Cuts power, and opens what is left.
+    """Cuts the power, opens the store that is left, and records problems.
 
     Args:
-        folder: where to open it.
-        chance: what is left, of what may be.
-        processes_end: whether, at some of the cuts, only the process ends, and the power
-            goes when another has opened what it left, synced or not.
+        folder: the folder for the files that are left.
+        chance: chooses what is left of the uncertain data.
+        processes_end: whether at some cuts only the process ends. Another process then opens
+            the files it left, synced or not, and the power fails after that.
 
     """
 
@@ -45,7 +45,7 @@ class Survey:
         self._processes_end = processes_end
 
     def cut(self, disk: Disk, ledger: Ledger, cuts: Iterable[Cut], *, again: bool = True) -> None:
-        """Cut the power of a disk, anew each time; and again while what is left is opened."""
+        """Cut the power at each of these cuts, and again while the remaining store is opened."""
         platter, done = Platter(), 0
         for cut in sorted(cuts):
             self.cuts += 1
@@ -59,7 +59,7 @@ class Survey:
     def _open(
         self, event: str, history: Sequence[Step], possible: list[Content], *, again: bool
     ) -> None:
-        """Open what an event left, as the product does; note what is wrong with it."""
+        """Open the store that an event left, as the service does; record its problems."""
         seed = self._chance.getrandbits(64)
         with tempfile.TemporaryDirectory(dir=self._folder) as folder:
             disk = Disk(Path(folder) / "plants.db", seed, history)
@@ -71,7 +71,7 @@ class Survey:
                         problems += ledger.read(store)
                         told = len(disk.steps)
                         problems += store.check().problems
-                except Exception as error:  # noqa: BLE001 (whatever a damaged file leads to)
+                except Exception as error:  # noqa: BLE001 (a damaged file may raise any error)
                     problems.append(repr(error))
         self.problems += [f"{event}: {problem}" for problem in problems]
         if again and not problems:

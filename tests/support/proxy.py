@@ -1,4 +1,4 @@
-"""A proxy on loopback that cuts connections where it is told to."""
+"""A proxy on the loopback address that cuts a connection before or after a request."""
 
 import contextlib
 import select
@@ -10,10 +10,11 @@ BUFFER_BYTES = 65536
 
 
 class Proxy:
-    """Passes on what clients and a server say to each other, until it is told to cut.
+    """Forwards data between clients and a server until a test sets `cut`.
 
-    `cut` is what becomes of the connection of the client that speaks next: it ends
-    before the server hears it, or after the server has answered it, unheard.
+    `cut` applies to the next client that sends data. "before" closes its connection before the
+    data reaches the server; "after" closes it after the server has answered, and discards the
+    answer.
     """
 
     def __init__(self, server_port: int) -> None:
@@ -32,7 +33,7 @@ class Proxy:
         self.listener.close()
         for thread in self.threads:
             thread.join(60)
-            assert not thread.is_alive(), "a client is still there"
+            assert not thread.is_alive(), "a client is still connected"
 
     def accept(self) -> None:
         with contextlib.suppress(OSError):  # closed

@@ -1,4 +1,4 @@
-"""A real server process on a free port, and a client that speaks to it."""
+"""A real server process on a free port, and an HTTP client."""
 
 import contextlib
 import http.client
@@ -27,7 +27,7 @@ PLANTSTORE = [sys.executable, "-m", "plantstore"]
 
 
 class Answer(NamedTuple):
-    """What a server said."""
+    """A response of the server."""
 
     status: int
     headers: dict[str, str]
@@ -39,7 +39,7 @@ class Answer(NamedTuple):
 
 
 class Client:
-    """One connection that is kept alive."""
+    """An HTTP client with one persistent connection."""
 
     def __init__(self, port: int, token: str | None) -> None:
         self.connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
@@ -65,7 +65,7 @@ class Client:
         return self.send(method, path, json.dumps(record))
 
     def total(self, metric: str, **labels: str) -> float:
-        """Return the sum of the samples of a metric that have these labels."""
+        """Return the sum of the samples of a metric with these labels."""
         answer = self.send("GET", "/metrics")
         assert answer.status == 200
         return sum(
@@ -80,7 +80,10 @@ class Client:
 
 
 class Service:
-    """`plantstore serve`, in a folder of its own, or as another command runs it."""
+    """`plantstore serve` in a folder, until the block ends.
+
+    `command` replaces the command that runs `plantstore`.
+    """
 
     def __init__(
         self,
@@ -92,11 +95,11 @@ class Service:
         self.folder = folder
         self.command = command
         self.env = os.environ | ({} if database is None else {"PLANTSTORE_DATABASE": database})
-        # Where commands keep plants without being told.
+        # The default database of the commands.
         self.database = self.env.get("PLANTSTORE_DATABASE") or f"sqlite:///{folder}/plants.db"
         self.options = options
         self.said = ""
-        # While it is not set, nobody reads the log.
+        # While it is not set, the log is not read.
         self.reads_log = threading.Event()
         self.reads_log.set()
 
@@ -136,7 +139,7 @@ class Service:
         self.stop(signal.SIGKILL if error else signal.SIGTERM)
 
     def stop(self, with_signal: signal.Signals = signal.SIGTERM) -> int:
-        """Stop the process, once; return its exit status."""
+        """Send a signal, wait until the process ends, and return its exit status."""
         assert self.process.stdout is not None
         with contextlib.suppress(ProcessLookupError):
             self.process.send_signal(with_signal)
@@ -151,12 +154,12 @@ class Service:
         return status
 
     def children(self) -> list[int]:
-        """Return the ids of the processes that it started, its workers among them."""
+        """Return the process ids of its child processes, which include its workers."""
         tasks = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children")
         return [int(pid) for pid in tasks.read_text(encoding="ascii").split()]
 
     def workers(self) -> set[int]:
-        """Return the ids of the workers; another child keeps account of shared resources."""
+        """Return the process ids of the workers, without Python's resource tracker."""
         found = set()
         for pid in self.children():
             with contextlib.suppress(FileNotFoundError):
@@ -165,7 +168,7 @@ class Service:
         return found
 
     def open_sockets(self) -> int:
-        """Return how many sockets it has open."""
+        """Return the number of open sockets of the process."""
         targets = []
         for file in Path(f"/proc/{self.process.pid}/fd").iterdir():
             with contextlib.suppress(FileNotFoundError):
@@ -173,7 +176,7 @@ class Service:
         return sum(target.startswith("socket:") for target in targets)
 
     def token(self, *scopes: str, name: str = "test", **changes: Any) -> str:
-        """Make a token, as another process would."""
+        """Create a token directly in the database, as another process would."""
         secret = mint()
         record = TokenRecord(name, digest(secret), frozenset(scopes or SCOPES), 0, **changes)
         with opened(self.database) as store:
@@ -181,7 +184,7 @@ class Service:
         return secret
 
     def change(self, *changes: Change) -> None:
-        """Change what is stored, as another process would."""
+        """Change plants directly in the database, as another process would."""
         with opened(self.database) as store:
             store.apply_changes(changes)
 
@@ -190,9 +193,9 @@ class Service:
 
 
 def stored_plants(database: str) -> dict[int, NewPlant]:
-    """Return what is in a database, and assert that it is whole."""
+    """Return the plants in a database, and assert that its integrity check finds no problem."""
     if database.startswith("postgresql"):
-        # What a service that was killed had sent may still be at work.
+        # Statements of a killed service may still be running.
         others = """
             SELECT FROM pg_stat_activity WHERE application_name = 'plantstore' AND state = 'active'
         """

@@ -1,4 +1,4 @@
-"""A small disk of its own, which any user may fill."""
+"""A small disk that a test can fill without privileges."""
 
 import contextlib
 import itertools
@@ -12,8 +12,8 @@ import pytest
 
 DISK_BYTES = 4 * 1024 * 1024
 
-# The mount is visible in its own namespace only, and ends with the last process in it. Where the
-# user is not root, a user namespace lets it mount (`man 7 user_namespaces`).
+# The mount is visible only in its own namespace, and ends with the last process in it. A user who
+# is not root can mount in a user namespace (`man 7 user_namespaces`).
 _MOUNT = 'mount -t tmpfs -o size="$1" plants "$2" && cd "$2" && echo mounted && exec cat'
 
 
@@ -22,7 +22,7 @@ class SmallDisk:
 
     Attributes:
         contents: the folder, as this process reaches it.
-        command: what runs a program with the disk as its working directory.
+        command: the command prefix that runs a program with the disk as its working directory.
 
     """
 
@@ -32,12 +32,12 @@ class SmallDisk:
         self.command = ["nsenter", *namespaces, "--preserve-credentials", f"--target={pid}", "--wd"]
 
     def fill(self) -> None:
-        """Make a file that takes all the space that is left."""
+        """Fill the disk with a file."""
         with self._filler.open("wb", buffering=0) as file, pytest.raises(OSError, match="No space"):
             file.writelines(itertools.repeat(bytes(4096)))
 
     def free(self) -> None:
-        """Give the space back that `fill` took."""
+        """Free the space that `fill` used."""
         self._filler.unlink()
 
     def copy_to(self, folder: Path) -> Path:
@@ -51,7 +51,7 @@ class SmallDisk:
 
 @contextlib.contextmanager
 def small_disk(folder: Path) -> Iterator[SmallDisk]:
-    """Mount a small disk on a folder; skip the test where the user may not."""
+    """Mount a small disk on a folder; skip the test if the user may not mount."""
     namespaces = ["--mount"] if os.geteuid() == 0 else ["--map-root-user", "--mount"]
     command = ["unshare", *namespaces, "sh", "-c", _MOUNT, "sh", str(DISK_BYTES), str(folder)]
     if missing := [tool for tool in ("unshare", "nsenter") if shutil.which(tool) is None]:

@@ -1,4 +1,4 @@
-"""A connection on which a test writes what it likes, byte by byte."""
+"""A TCP connection on which a test writes raw bytes and reads HTTP responses."""
 
 import contextlib
 import json
@@ -6,7 +6,7 @@ import socket
 
 
 class Wire:
-    """A connection on which a test writes what it likes."""
+    """A TCP connection for raw bytes."""
 
     def __init__(self, port: int) -> None:
         self.socket = socket.create_connection(("127.0.0.1", port), timeout=30)
@@ -50,7 +50,7 @@ def assert_refused(wire: Wire, status: int, error: int) -> None:
 
 
 def send_until_refused(wire: Wire, piece: bytes, bytes_max: int = 64 * 1024 * 1024) -> int:
-    """Send a piece again and again until the server hangs up; return how many bytes it took."""
+    """Send a piece repeatedly until the server closes the connection; return the bytes sent."""
     sent = 0
     with contextlib.suppress(OSError):
         while sent < bytes_max:

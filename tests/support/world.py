@@ -1,4 +1,4 @@
-"""The application in this process, with a clock that the test sets."""
+"""The application in the test's process, with a clock that the test sets."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
@@ -33,7 +33,7 @@ SMALL = {
 VALID = b'{"id": 1, "name": "Abies balsamea (L.) Mill.", "tag": "Abies"}'
 
 
-# The forms of the metrics, each of which says no more than which it is.
+# Fake metrics: the content of each format is only the name of the format.
 METRICS: dict[str, Callable[[], bytes]] = {
     "text/plain; version=0.0.4; charset=utf-8": lambda: b"text",
     "application/openmetrics-text; version=1.0.0; charset=utf-8": lambda: b"openmetrics",
@@ -41,7 +41,7 @@ METRICS: dict[str, Callable[[], bytes]] = {
 
 
 class WatchedStore:
-    """A store that counts its look-ups of tokens, and fails them, reads or writes when told to."""
+    """A store that counts token lookups and probes, and can fail lookups, reads or writes."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -82,7 +82,7 @@ class WatchedStore:
 
 
 class World:
-    """The application and all that it stands on: a store in memory, unless another is given."""
+    """The application with its dependencies, and a store in memory unless another is given."""
 
     def __init__(self, store: Store | None = None, **settings: Any) -> None:
         self.store: Any = WatchedStore(MemoryStore() if store is None else store)
@@ -122,7 +122,7 @@ class World:
         return [event for event in self.events if isinstance(event, kind)]
 
     def put_in(self, *plants: NewPlant) -> None:
-        """Store plants, past the service."""
+        """Store plants directly, without the service."""
         self.store.apply_changes(plants)
 
     async def post(
@@ -136,7 +136,7 @@ class World:
     async def send(
         self, method: str, path: str, content: Any = None, token: str | None = None
     ) -> httpx.Response:
-        """Send a request with a good token, or with this one."""
+        """Send a request with a token that has all scopes, or with this token."""
         headers = {"Authorization": f"Bearer {token or self.token}"}
         if content is not None:
             headers |= JSON

@@ -1,7 +1,7 @@
 """How fast are durable creates, compared with the no-op handler and FastAPI with SQLAlchemy?
 
 The servers are measured alternately, and each starts on an empty database. Each ratio is the
-median of the ratios of the rounds: the speed of the machine varies, and what affects both
+median of the ratios of the rounds: the speed of the machine varies, and an effect on both
 servers of a round cancels out.
 """
 

@@ -24,7 +24,7 @@ RESULTS = HERE / "results"
 
 @dataclass(frozen=True)
 class Load:
-    """What wrk measured."""
+    """The measurements of wrk."""
 
     requests: int
     failed: int
@@ -94,7 +94,8 @@ def fill(database: Path, plants: int) -> None:
 def peak_mib(*arguments: str) -> float:
     """Run a `plantstore` command to its end, and return its highest resident memory, in MiB.
 
-    The program reads the value of the kernel itself: that of `wait4` includes its parent's memory.
+    The program reads its own value from the kernel. The value of `wait4` would include the memory
+    of its parent.
     """
     program = (
         "import sys; from plantstore.cli import main; assert main() == 0; "
@@ -128,13 +129,13 @@ def wrk(server: Server, connections: int, seconds: int, **what: str | int) -> Lo
 def loading(
     server: Server, connections: int, seconds: int, **what: str | int
 ) -> Iterator[Callable[[], Load]]:
-    """Load a server while the block runs; give a function that waits for the end of the load.
+    """Load a server while the block runs; yield a function that waits for the end of the load.
 
     Args:
         server: the server to load.
         connections: the number of open connections.
         seconds: the duration of the load.
-        what: what to send: the variables of requests.lua, in lower case.
+        what: the requests to send: the variables of requests.lua, in lower case.
 
     """
     executable = shutil.which("wrk")

@@ -4,8 +4,9 @@ Server, authentication, parsing and response are the same, but nothing waits for
 difference between a create and this handler is the cost of the writer.
 
 By default it answers each create separately. With the argument `together`, it answers all creates
-of one turn of the event loop at the same time, as the group commit does. Separate answers wake
-the client for each response, and cost the server the system calls for this; common ones do not.
+of one turn of the event loop at the same time, as the group commit does. Separate responses wake
+the client for each of them, and the server makes the system calls for this. Responses at the same
+time avoid both.
 """
 
 import asyncio

@@ -59,7 +59,7 @@ MEASURED = [
 
 @contextlib.contextmanager
 def far(server: Server) -> Iterator[int]:
-    """Give the port of a proxy that adds the round-trip time to the server."""
+    """Yield the port of a proxy to the server that adds the round-trip time."""
     port = free_port()
     command = [
         sys.executable,

@@ -1,9 +1,9 @@
-"""What is the latency of accepted requests when ten times as many clients send as can be served?
+"""What is the latency of accepted creates under ten times the load that the service can serve?
 
 The queue of the service holds --queue-plants-max changes. At capacity, that many clients send
 one create after the other. During overload, ten times as many clients do; a client that is
-refused waits for the time in Retry-After. Then the load is as at first again. Only requests with
-status 200 count for the latency. One process runs all clients: it needs a core for itself.
+refused waits for the time in Retry-After. Then the load returns to the capacity. Only requests
+with status 200 count for the latency. One process runs all clients: it needs its own core.
 """
 
 import asyncio
@@ -31,7 +31,7 @@ HEAD: Final = (
 
 @dataclass
 class Seen:
-    """What the clients of one load measured."""
+    """The measurements of the clients of one load."""
 
     accepted_ms: list[float] = field(default_factory=list)
     refused: int = 0
@@ -98,7 +98,7 @@ class Client(asyncio.Protocol):
 
 
 async def load(port: int, token: str, clients: int) -> Seen:
-    """Load the service with this many clients; the first second, while they start, is ignored."""
+    """Load the service with this many clients; ignore the first second, in which they start."""
     seen = Seen()
     loop = asyncio.get_running_loop()
     make = functools.partial(Client, HEAD.format(token).encode(), seen)
@@ -150,7 +150,7 @@ def main() -> None:
     capacity, overload, afterwards = rounds[0]
     p99 = [seen[overload].p99_ms / seen[capacity].p99_ms for seen in rounds]
     after = [seen[afterwards].rate / seen[capacity].rate for seen in rounds]
-    header = [f"queue of {QUEUE} changes", "creates/s", "p99 ms", "refused/s", "other answers"]
+    header = [f"queue of {QUEUE} changes", "creates/s", "p99 ms", "refused/s", "other responses"]
     write_result(
         "overload",
         "# Overload\n\n"

@@ -124,15 +124,15 @@ def chart(seen: dict[Peer, Seen], promised: dict[Peer, Promise]) -> str:
     first, *others = seen
     others.sort(key=lambda peer: -seen[peer].figure("rate"))
     return bars(
-        "Creates a second",
-        f"One plant a request with a token, over {CONNECTIONS} connections. Longer is better.",
+        "Creates per second",
+        f"One plant per request with a token, over {CONNECTIONS} connections. Longer is better.",
         "p99, ms",
         [
             Bar(
                 peer.name,
                 seen[peer].figure("rate"),
                 f"{seen[peer].figure('p99_ms'):,.1f}",
-                "" if promised[peer].kept else "answers before the plant is on the disk",
+                "" if promised[peer].kept else "responds before the plant is on the disk",
             )
             for peer in (first, *others)
         ],
@@ -149,7 +149,7 @@ def main() -> None:
             measure(peer, seen[peer], number)
     text = f"""# Creates, compared with alternatives
 
-![Creates a second of each server](peers.svg)
+![Creates per second of each server](peers.svg)
 
 {speeds(seen)}
 

@@ -1,9 +1,9 @@
 """What do random ids cost, when ten million plants with random ids are stored?
 
-Consecutive ids change a few pages at the end of the B-tree. Each random id changes a page
-of its own, and each page is written to the log and later to the database. SQL fills the
-database, with ids spread evenly over the range of the random ids. The cases are measured
-alternately, as in creates.py.
+Consecutive ids change a few pages at the end of the B-tree. Each random id changes a different
+page, and each page is written to the log and later to the database. SQL fills the database, with
+ids spread evenly over the range of the random ids. The cases are measured alternately, as in
+creates.py.
 """
 
 import tempfile

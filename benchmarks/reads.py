@@ -1,4 +1,4 @@
-"""How fast are reads when ten million plants are stored, and how fast are creates beside them?
+"""How fast are reads when ten million plants are stored, and how fast are creates during reads?
 
 The servers run at the same time and are loaded alternately, so variations of the machine affect
 all of them. The ratios are medians of the ratios of the rounds.
@@ -94,9 +94,9 @@ def creates_beside(server: Server) -> tuple[list[list[str]], list[list[str]]]:
             spread(ratio(beside, alone)),
             "-",
         ],
-        ["CPU of the listings meanwhile, in cores", spread(shares), "-"],
+        ["CPU of these listings, in cores", spread(shares), "-"],
         [
-            "longest latency of a create meanwhile, ms",
+            "longest latency of a create during the listings, ms",
             f"{max(load.max_ms for load in beside):.1f}",
             "≤ 100",
         ],

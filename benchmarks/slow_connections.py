@@ -1,8 +1,8 @@
-"""How much of its rate does a normal client keep beside a thousand slow connections?
+"""How fast is a normal client while the service has a thousand slow connections?
 
 The normal client is wrk, with 64 connections that create plants. It is measured alternately,
 alone and beside each kind of slow client, on the same server. The slow clients also use a part
-of the two cores. So the loss of rate includes both the cost in the server and their own CPU time.
+of the two cores. So the lower rate includes the cost in the server and their own CPU time.
 """
 
 import contextlib
@@ -33,7 +33,7 @@ from plantstore.storage import open_store
 ROUNDS = 3
 SECONDS = 8
 SLOW = 1000
-# Longer than the deadline of the service: it closes the slow connections, and they return.
+# Longer than the deadline of the service: it closes the slow connections, and they reconnect.
 WARM_SECONDS = 12
 ALONE = "none"
 KINDS = ("silent", "head", "body", "reading")

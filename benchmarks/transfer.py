@@ -2,10 +2,10 @@
 
     python benchmarks/transfer.py [plants.csv ...]
 
-Each program in turn imports one million generated plants, and each file that is named, into the
-same kind of empty table: with the schema, the index and the write-ahead log of this service. The
-shell and sqlite-utils validate nothing, and they store an empty tag where this service stores no
-tag. Then ten million plants are exported, and the memory of the export is measured.
+Each program in turn imports one million generated plants, and each given file, into an empty table
+with the schema, the index and the write-ahead log of this service. The shell and sqlite-utils
+validate nothing, and they store an empty tag where this service stores no tag. Then ten million
+plants are exported, and the memory of the export is measured.
 """
 
 import csv
@@ -115,7 +115,7 @@ def main(files: list[Path]) -> None:
         ],
     )
     about = (
-        "These times include the start of the program. Only to start and print the version takes: "
+        "These times include the start of the program. Starting it to print its version takes: "
         f"{starts}."
     )
     write_result("transfer", f"# Import and export\n\n{speeds}\n\n{about}\n\n{memory}")

@@ -1,7 +1,7 @@
-"""The pages that are made from the code: `python tools/documents.py` writes them.
+"""Write the pages that are generated from the code: `python tools/documents.py`.
 
-docs/cli.md is what `--help` says of each command, docs/api.md is the interface document;
-tests/test_docs.py holds them to both.
+docs/cli.md has the `--help` of each command. docs/api.md is the interface document as text.
+tests/test_docs.py compares both pages with the code.
 """
 
 import json
@@ -121,7 +121,7 @@ def describe_operation(name: str, operation: Node, parameters: list[Node]) -> It
 
 
 def body_of(response: Node) -> str:
-    """Return what a body is, or lead to the failure that it tells of."""
+    """Return the type of a body, or a link to the failure that it describes."""
     if "$ref" in response:
         return link_to(response)
     bodies = response.get("content", {}).items()
@@ -129,7 +129,7 @@ def body_of(response: Node) -> str:
 
 
 def details(response: Node) -> list[str]:
-    """Return the header fields and the example of an answer that is described here."""
+    """Return the header fields and the examples of a response."""
     fields = response.get("headers", {}).items()
     said = [f"`{name}`: {resolve(each)['description']}" for name, each in fields]
     bodies = response.get("content", {}).values()
@@ -142,7 +142,7 @@ def members(schema: Node) -> list[str]:
 
 
 def rows_of_members(schema: Node, prefix: str = "") -> Iterator[list[str]]:
-    """Yield a row for each member, followed by those of the members that it has."""
+    """Yield a row for each member, followed by the rows of its own members."""
     for name, each in schema.get("properties", {}).items():
         needed = NEEDED[name in schema["required"]]
         yield [f"`{prefix}{name}`", type_of(each), needed, each.get("description", "")]
@@ -163,7 +163,7 @@ def type_of(schema: Node) -> str:
 
 
 def resolve(node: Node) -> Node:
-    """Return what a reference leads to, or what is none as it is."""
+    """Return the target of a reference, or a node that is no reference unchanged."""
     found = INTERFACE if "$ref" in node else node
     for key in node.get("$ref", "").split("/")[1:]:
         found = found[key]
@@ -175,7 +175,7 @@ def link_to(reference: Node) -> str:
 
 
 def link(heading: str) -> str:
-    """Lead to a heading of the page, by the anchor that GitHub makes of it."""
+    """Return a link to a heading of the page, with the anchor that GitHub generates."""
     return f"[{heading}](#{re.sub(r'[^a-z -]', '', heading.lower()).replace(' ', '-')})"
 
 

@@ -1,4 +1,4 @@
-"""The pictures of the page in docs/: `python tools/screenshots.py` takes them."""
+"""Take the screenshots of the page in docs/: `python tools/screenshots.py`."""
 
 import tempfile
 from pathlib import Path

@@ -1,7 +1,7 @@
-"""A store of each engine, for the tests of the API that are about what is stored.
+"""A store of each engine, for the API tests that check stored plants.
 
-The others run on the store in memory. That all stores keep the same promises is what
-tests/contract/test_store.py shows.
+The other API tests use the store in memory. tests/contract/test_store.py checks that all stores
+keep the same promises.
 """
 
 from collections.abc import Callable, Iterator

@@ -1,4 +1,4 @@
-"""Which tokens may create a plant, in this process: 401, 403 and 503."""
+"""Which tokens may create a plant, tested without a socket: 401, 403 and 503."""
 
 import asyncio
 
@@ -29,7 +29,7 @@ from support.world import JSON, VALID, World, assert_error, run
         ),
     ],
 )
-def test_without_a_good_token_the_answer_is_a_challenge(
+def test_without_a_valid_token_the_response_is_a_401_with_a_challenge(
     headers: dict[str, str], challenge: str, code: ErrorCode
 ) -> None:
     async def test(world: World) -> None:
@@ -42,7 +42,7 @@ def test_without_a_good_token_the_answer_is_a_challenge(
 
 
 @pytest.mark.parametrize("scheme", ["bearer", "BEARER", "Bearer "])
-def test_the_scheme_may_be_written_in_any_case(scheme: str) -> None:
+def test_the_scheme_bearer_may_be_in_upper_or_lower_case(scheme: str) -> None:
     async def test(world: World) -> None:
         answer = await world.post(headers=JSON | {"Authorization": f"{scheme} {world.token}"})
         assert answer.status_code == 200
@@ -50,7 +50,7 @@ def test_the_scheme_may_be_written_in_any_case(scheme: str) -> None:
     run(test)
 
 
-def test_a_token_in_the_query_is_no_token() -> None:
+def test_a_token_in_the_query_is_not_accepted() -> None:
     async def test(world: World) -> None:
         path = f"/plants?access_token={world.token}"
         answer = await world.client.post(path, content=VALID, headers=JSON)
@@ -59,7 +59,7 @@ def test_a_token_in_the_query_is_no_token() -> None:
     run(test)
 
 
-def test_a_token_without_the_scope_is_told_which_one_it_lacks() -> None:
+def test_a_token_without_the_scope_gets_a_403_that_names_the_scope() -> None:
     async def test(world: World) -> None:
         answer = await world.post(token=world.add_token("reader", "plants:read"))
         assert_error(answer, 403, ErrorCode.SCOPE_MISSING)
@@ -95,7 +95,7 @@ def test_a_revoked_token_is_refused_once_its_cache_entry_expires() -> None:
     run(test)
 
 
-def test_a_believed_token_is_not_looked_up_and_many_requests_share_one_look_up() -> None:
+def test_a_cached_token_is_not_looked_up_and_concurrent_requests_share_one_look_up() -> None:
     async def test(world: World) -> None:
         await asyncio.gather(*(world.post() for _ in range(10)))
         assert world.store.lookups == 1
@@ -108,7 +108,7 @@ def test_a_believed_token_is_not_looked_up_and_many_requests_share_one_look_up()
     run(test)
 
 
-def test_when_tokens_cannot_be_looked_up_the_answer_is_503() -> None:
+def test_when_tokens_cannot_be_looked_up_the_response_is_503() -> None:
     async def test(world: World) -> None:
         world.store.failure = StoreUnavailableError("The database cannot be read: disk I/O error")
         answer = await world.post()

@@ -1,4 +1,4 @@
-"""PUT and DELETE /plants/{id}, in this process: every status, and that it is the right one."""
+"""PUT and DELETE /plants/{id}, tested without a socket: every status, and when it is sent."""
 
 import asyncio
 
@@ -26,14 +26,14 @@ def test_a_plant_is_replaced_as_a_whole_and_an_absent_tag_removes_it(
 ) -> None:
     async def test(world: World) -> None:
         world.put_in(FIR)
-        for _ in range(2):  # and again, as a client that lost its answer would
+        for _ in range(2):  # the second time as a retry of a client that got no response
             answer = await world.send("PUT", "/plants/1", body)
             assert (answer.status_code, answer.json()) == (200, answered)
 
     assert run(test, World(store)).store.plants == {1: after}
 
 
-def test_a_replace_creates_nothing() -> None:
+def test_a_replace_of_a_missing_plant_is_404_and_creates_nothing() -> None:
     async def test(world: World) -> None:
         answer = await world.send("PUT", "/plants/1", b'{"name": "a"}')
         assert_error(answer, 404, ErrorCode.NO_SUCH_PLANT)
@@ -56,7 +56,7 @@ def test_a_replace_creates_nothing() -> None:
         (b" " * (BODY_BYTES_MAX + 1), 413, ErrorCode.BODY_TOO_LARGE),
     ],
 )
-def test_a_body_that_is_no_plant_replaces_nothing(
+def test_an_invalid_body_is_refused_and_replaces_nothing(
     body: bytes, status: int, code: ErrorCode
 ) -> None:
     async def test(world: World) -> None:
@@ -106,7 +106,7 @@ def test_each_change_needs_its_own_scope(method: str, scope: str) -> None:
     run(test)
 
 
-def test_changes_that_come_at_once_are_made_one_after_the_other(store: Store) -> None:
+def test_concurrent_changes_of_a_plant_are_made_one_after_the_other(store: Store) -> None:
     async def test(world: World) -> None:
         answers = await asyncio.gather(
             world.post(b'{"id": 1, "name": "a"}'),

@@ -1,4 +1,4 @@
-"""Large answers are compressed for the clients that ask for it."""
+"""Large responses are compressed for the clients that accept it."""
 
 import gzip
 import re
@@ -18,7 +18,7 @@ HUGE = NewPlant(5000, "Rosa " * COMPRESSED_BYTES_MIN)
 async def ask(
     world: World, path: str, accept_encoding: str | None = "gzip", method: str = "GET"
 ) -> httpx.Response:
-    """Send a request; the answer has the bytes as they were sent, and not decompressed."""
+    """Send a request; return the response with its body as it was sent, not decompressed."""
     headers = {"Authorization": f"Bearer {world.token}"}
     request = world.client.build_request(method, path, headers=headers)
     del request.headers["Accept-Encoding"]
@@ -30,14 +30,14 @@ async def ask(
 
 
 def paths(pages: Pages) -> list[str]:
-    """Return the paths of the large answers, each with its content."""
+    """Return the paths of the large responses."""
     files = [
         f"/assets/{pages.assets.digest}/{name}" for name in ("page.css", "swagger-ui-bundle.js")
     ]
     return ["/plants?limit=1000", "/plants/5000", "/openapi.json", "/", *files]
 
 
-def test_a_large_answer_is_compressed_for_who_accepts_it_and_says_on_what_it_depends() -> None:
+def test_a_large_response_is_compressed_on_request_and_varies_by_accept_encoding() -> None:
     pages = Pages()
     sizes: dict[str, tuple[int, int]] = {}
 
@@ -62,7 +62,7 @@ def test_a_large_answer_is_compressed_for_who_accepts_it_and_says_on_what_it_dep
     assert sum(packed for _, packed in sizes.values()) < 500_000
 
 
-def test_a_small_answer_and_an_error_are_sent_as_they_are() -> None:
+def test_small_responses_and_errors_are_not_compressed() -> None:
     async def test(world: World) -> None:
         world.put_in(NewPlant(1, "a"))
         small = ("/plants", "/plants/1", "/healthz", "/metrics", "/docs", "/none", "/plants?x=1")
@@ -75,7 +75,7 @@ def test_a_small_answer_and_an_error_are_sent_as_they_are() -> None:
     run(test, World(page=True))
 
 
-def test_what_a_client_sent_is_not_compressed_when_it_is_repeated() -> None:
+def test_the_response_to_a_create_is_not_compressed() -> None:
     async def test(world: World) -> None:
         body = b'{"id": 1, "name": "%b"}' % (b"Rosa " * 300)
         headers = {"Content-Type": "application/json", "Authorization": f"Bearer {world.token}"}
@@ -87,7 +87,7 @@ def test_what_a_client_sent_is_not_compressed_when_it_is_repeated() -> None:
     run(test)
 
 
-def test_head_has_the_fields_of_get_compressed_or_not() -> None:
+def test_head_has_the_fields_of_get_with_and_without_compression() -> None:
     pages = Pages()
 
     async def test(world: World) -> None:
@@ -104,7 +104,7 @@ def test_head_has_the_fields_of_get_compressed_or_not() -> None:
 
 
 @pytest.mark.parametrize(("held", "other"), [("gzip", "identity"), ("identity", "gzip")])
-def test_a_document_has_another_etag_when_it_is_compressed_and_each_is_asked_for_again(
+def test_a_compressed_document_has_its_own_etag_and_each_form_is_revalidated(
     held: str, other: str
 ) -> None:
     async def test(world: World) -> None:
@@ -125,7 +125,7 @@ def test_a_document_has_another_etag_when_it_is_compressed_and_each_is_asked_for
     run(test, World(page=True))
 
 
-def test_metrics_are_compressed_when_there_are_many(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_large_metrics_are_compressed(monkeypatch: pytest.MonkeyPatch) -> None:
     text = b"# HELP plantstore_x y\n" * COMPRESSED_BYTES_MIN
     monkeypatch.setitem(METRICS, next(iter(METRICS)), lambda: text)
 
@@ -138,8 +138,8 @@ def test_metrics_are_compressed_when_there_are_many(monkeypatch: pytest.MonkeyPa
     run(test)
 
 
-def test_no_token_and_no_field_of_a_request_is_in_what_is_compressed() -> None:
-    """BREACH: a secret beside an attacker's text could be guessed by the size of both."""
+def test_no_compressed_response_has_the_token_or_a_field_of_its_request() -> None:
+    """Otherwise the compressed size could reveal a secret to an attacker (BREACH)."""
     pages = Pages()
     mark = "plst_" + "b" * 36
 

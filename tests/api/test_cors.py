@@ -29,7 +29,9 @@ MAY_SEND = {"allow-headers": "authorization, content-type", "max-age": "7200"}
 
 
 @pytest.mark.parametrize(("allowed", "told"), [(GARDEN, GARDEN), ("*", "*")])
-def test_a_page_of_an_allowed_origin_is_told_what_it_may_send(allowed: str, told: str) -> None:
+def test_a_preflight_tells_an_allowed_origin_its_methods_and_fields(
+    allowed: str, told: str
+) -> None:
     async def test(world: World) -> None:
         for path, methods in (
             ("/plants", {"GET", "HEAD", "POST"}),
@@ -46,7 +48,7 @@ def test_a_page_of_an_allowed_origin_is_told_what_it_may_send(allowed: str, told
     run(test, World(allow_origin=["https://first.example", allowed]))
 
 
-def test_a_page_of_an_allowed_origin_may_read_every_answer_errors_too() -> None:
+def test_an_allowed_origin_may_read_every_response_including_errors() -> None:
     async def test(world: World) -> None:
         headers = JSON | {"Authorization": f"Bearer {world.token}", "Origin": GARDEN}
 
@@ -77,7 +79,7 @@ def test_a_page_of_an_allowed_origin_may_read_every_answer_errors_too() -> None:
     run(test, World(allow_origin=[GARDEN]))
 
 
-def test_a_page_may_read_that_the_service_is_overloaded_and_when_to_come_again() -> None:
+def test_an_allowed_origin_may_read_an_overload_response_and_its_retry_after() -> None:
     async def test(world: World) -> None:
         headers = JSON | {"Authorization": f"Bearer {world.token}", "Origin": GARDEN}
         answer = await world.post(headers=headers)
@@ -89,7 +91,7 @@ def test_a_page_may_read_that_the_service_is_overloaded_and_when_to_come_again()
 
 
 @pytest.mark.parametrize("origin", [*OTHERS, "", f"{GARDEN}.evil.example", f"{GARDEN}, *"])
-def test_a_page_of_another_origin_may_read_nothing_and_send_nothing(origin: str) -> None:
+def test_another_origin_may_not_read_or_send_anything(origin: str) -> None:
     async def test(world: World) -> None:
         for method, path, more in (("GET", "/plants", {}), ("OPTIONS", "/plants", PREFLIGHT)):
             answer = await world.client.request(method, path, headers={"Origin": origin} | more)
@@ -100,7 +102,7 @@ def test_a_page_of_another_origin_may_read_nothing_and_send_nothing(origin: str)
     run(test, World(allow_origin=[GARDEN, "https://second.example"]))
 
 
-def test_by_default_no_page_of_another_origin_may_read_anything() -> None:
+def test_by_default_no_other_origin_may_read_anything() -> None:
     async def test(world: World) -> None:
         answer = await world.client.options("/plants", headers=PREFLIGHT | {"Origin": GARDEN})
 
@@ -111,7 +113,7 @@ def test_by_default_no_page_of_another_origin_may_read_anything() -> None:
     run(test)
 
 
-def test_an_answer_depends_on_the_origin_and_on_the_codings_that_are_accepted() -> None:
+def test_vary_names_accept_encoding_and_origin() -> None:
     async def test(world: World) -> None:
         answer = await world.client.get("/openapi.json", headers={"Origin": GARDEN})
 
@@ -133,7 +135,7 @@ def test_an_answer_depends_on_the_origin_and_on_the_codings_that_are_accepted() 
         ("*", "*"),
     ],
 )
-def test_an_origin_is_read_as_browsers_send_it(text: str, origin: str) -> None:
+def test_an_origin_is_normalized_to_the_form_that_browsers_send(text: str, origin: str) -> None:
     assert parse_origin(text) == origin
 
 
@@ -152,7 +154,7 @@ def test_an_origin_is_read_as_browsers_send_it(text: str, origin: str) -> None:
         f"{GARDEN}\r\nX: y",
     ],
 )
-def test_what_is_no_origin_is_refused_in_one_line(text: str) -> None:
+def test_an_invalid_origin_is_refused_with_a_message_of_one_line(text: str) -> None:
     with pytest.raises(UsageError, match="must be an origin such as") as caught:
         parse_origin(text)
 

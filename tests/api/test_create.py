@@ -1,4 +1,4 @@
-"""POST /plants, in this process: every status, and that it is the right one."""
+"""POST /plants, tested without a socket: every status, and when it is sent."""
 
 from typing import Any
 
@@ -23,7 +23,7 @@ from support.world import BODY_BYTES_MAX, VALID, World, assert_error, run
         (b'{"id":1e3,"name":"x","tag":""}', NewPlant(1000, "x", ""), b'{"name":"x","tag":""}'),
     ],
 )
-def test_a_valid_plant_is_stored_and_answered_without_its_id(
+def test_a_valid_plant_is_stored_and_returned_without_its_id(
     store: Store, body: bytes, plant: NewPlant, answered: bytes
 ) -> None:
     async def test(world: World) -> None:
@@ -36,7 +36,9 @@ def test_a_valid_plant_is_stored_and_answered_without_its_id(
     assert run(test, World(store)).store.plants == {plant.id: plant}
 
 
-def test_the_same_plant_again_is_answered_the_same_and_another_is_refused(store: Store) -> None:
+def test_a_repeated_create_gets_the_same_response_and_a_different_plant_is_refused(
+    store: Store,
+) -> None:
     async def test(world: World) -> None:
         first, again = await world.post(), await world.post()
         assert (again.status_code, again.content) == (200, first.content)
@@ -74,7 +76,7 @@ def test_an_invalid_body_is_refused_with_400() -> None:
         "application/json;;charset=utf-8",
     ],
 )
-def test_json_is_taken_in_any_spelling(media_type: str) -> None:
+def test_the_json_media_type_is_accepted_in_every_spelling(media_type: str) -> None:
     async def test(world: World) -> None:
         headers = {"Content-Type": media_type, "Authorization": f"Bearer {world.token}"}
         assert (await world.post(headers=headers)).status_code == 200
@@ -100,7 +102,7 @@ def test_json_is_taken_in_any_spelling(media_type: str) -> None:
         {"Content-Type": "application/json", "Content-Encoding": "identity"},
     ],
 )
-def test_any_other_media_type_and_any_coding_is_415(headers: dict[str, str]) -> None:
+def test_any_other_media_type_and_any_content_coding_is_415(headers: dict[str, str]) -> None:
     async def test(world: World) -> None:
         bearer = {"Authorization": f"Bearer {world.token}"}
         answer = await world.post(headers=headers | bearer)
@@ -112,7 +114,7 @@ def test_any_other_media_type_and_any_coding_is_415(headers: dict[str, str]) -> 
 
 
 @pytest.mark.parametrize("chunked", [False, True])
-def test_a_body_may_be_as_large_as_the_bound_and_no_larger(chunked: bool) -> None:  # noqa: FBT001
+def test_a_body_may_have_body_bytes_max_bytes_and_no_more(chunked: bool) -> None:  # noqa: FBT001
     def padded(size: int) -> Any:
         body = VALID + b" " * (size - len(VALID))
         if not chunked:
@@ -133,7 +135,7 @@ def test_a_body_may_be_as_large_as_the_bound_and_no_larger(chunked: bool) -> Non
     run(test)
 
 
-def test_an_endless_chunked_body_is_read_no_further_than_the_bound() -> None:
+def test_an_endless_chunked_body_is_read_only_up_to_the_limit() -> None:
     read = 0
 
     async def endless() -> Any:
@@ -149,7 +151,7 @@ def test_an_endless_chunked_body_is_read_no_further_than_the_bound() -> None:
     run(test)
 
 
-def test_a_full_queue_is_answered_with_503_and_when_to_come_again() -> None:
+def test_a_full_queue_is_503_with_retry_after() -> None:
     async def test(world: World) -> None:
         answer = await world.post()
         assert_error(answer, 503, ErrorCode.OVERLOADED)
@@ -159,7 +161,7 @@ def test_a_full_queue_is_answered_with_503_and_when_to_come_again() -> None:
     assert not run(test, World(queue_plants_max=0)).store.plants
 
 
-def test_what_nobody_foresaw_is_answered_with_a_fixed_message_and_told_to_the_observer() -> None:
+def test_an_unexpected_error_is_500_with_a_fixed_message_and_is_reported() -> None:
     error = ZeroDivisionError("a secret of the inside")
     ids: list[str] = []
 
@@ -175,7 +177,7 @@ def test_what_nobody_foresaw_is_answered_with_a_fixed_message_and_told_to_the_ob
     assert [failed.request_id] == ids
 
 
-def test_too_little_memory_is_answered_with_503() -> None:
+def test_running_out_of_memory_is_503() -> None:
     async def test(world: World) -> None:
         world.store.failure = MemoryError()
         answer = await world.post()
@@ -185,7 +187,7 @@ def test_too_little_memory_is_answered_with_503() -> None:
     assert not run(test).told(RequestFailed)
 
 
-def test_other_paths_and_methods_are_404_and_405_with_an_error_record() -> None:
+def test_unknown_paths_and_methods_are_404_and_405_with_an_error_record() -> None:
     async def test(world: World) -> None:
         for path in ("/", "/Plants", "/plants/1/", "/plants/1/2", "/x" * 1000):
             assert_error(await world.client.get(path), 404, ErrorCode.NOT_FOUND)

@@ -1,4 +1,4 @@
-"""Each Error answer, on a socket: whichever layer gives it, it has the documented header fields."""
+"""Error responses, on a socket: each layer sends them with the documented header fields."""
 
 import asyncio
 import json
@@ -24,7 +24,7 @@ from support.world import VALID, World, run
 TRACE = "0af7651916cd43dd8448eb211c80319c"
 TRACEPARENT = f"traceparent: 00-{TRACE}-{'b' * 16}-01"
 ALWAYS = {"content-type", "content-length", "cache-control", "x-content-type-options"}
-# Besides, by status: docs/errors.md.
+# The additional fields of each status, from docs/errors.md.
 MORE = {
     401: {"www-authenticate"},
     403: {"www-authenticate"},
@@ -39,7 +39,7 @@ MORE = {
 
 @dataclass
 class Case:
-    """A request that is answered with an Error record."""
+    """A request whose response is an Error record."""
 
     code: ErrorCode
     method: str = "POST"
@@ -47,7 +47,7 @@ class Case:
     body: bytes = VALID
     fields: tuple[str, ...] = ("Content-Type: application/json",)
     raw: bytes | None = None  # instead of all these
-    is_read: bool = True  # so the answer can continue its trace
+    is_read: bool = True  # then the response can continue the trace of the request
     scopes: tuple[str, ...] = ()
     settings: dict[str, Any] = field(default_factory=dict)
     prepare: Callable[[World], object] = lambda _world: None
@@ -71,7 +71,7 @@ def raising(_app: object) -> Callable[..., Awaitable[None]]:
 
 
 def cancelled(app: Any) -> Callable[..., Awaitable[None]]:
-    """Cancel each request as a stop does that has no more time."""
+    """Cancel each request, as a shutdown does after its timeout."""
 
     async def serve(scope: Any, receive: Any, send: Any) -> None:
         task = asyncio.get_running_loop().create_task(app(scope, receive, send))
@@ -141,7 +141,7 @@ def rendered(case: Case, token: str) -> bytes:
 
 
 async def exchange(world: World, case: Case) -> tuple[int, dict[str, str], bytes]:
-    """Send the request of a case to the server and application of a world; return its answer."""
+    """Send the request of a case to the server and application of a world; return the response."""
     config = uvicorn.Config(case.app(world.app), interface="asgi3", lifespan="off", log_config=None)
     config.load()
     state = ServerState()
@@ -162,7 +162,7 @@ async def exchange(world: World, case: Case) -> tuple[int, dict[str, str], bytes
         while (line := (await reader.readline()).decode().strip()) != "":
             lines.append(line)
         headers = dict(line.lower().split(": ", 1) for line in lines)
-        assert len(headers) == len(lines), "a field is there twice"
+        assert len(headers) == len(lines), "a field was sent twice"
         body = await reader.readexactly(int(headers["content-length"]))
         writer.close()
         await writer.wait_closed()
@@ -176,7 +176,7 @@ def of(answers: Iterable[Case]) -> list[str]:
 
 
 @pytest.mark.parametrize("case", CASES, ids=of(CASES))
-def test_an_error_answer_has_the_documented_fields_whichever_layer_gives_it(case: Case) -> None:
+def test_every_layer_sends_error_responses_with_the_documented_fields(case: Case) -> None:
     answers: list[tuple[int, dict[str, str], bytes]] = []
 
     async def test(world: World) -> None:
@@ -200,5 +200,5 @@ def test_an_error_answer_has_the_documented_fields_whichever_layer_gives_it(case
     )
 
 
-def test_there_is_a_case_for_each_number() -> None:
+def test_there_is_a_case_for_each_error_number() -> None:
     assert {case.code for case in CASES} == set(ErrorCode)

@@ -1,4 +1,4 @@
-"""Who a client is behind proxies that are trusted, and behind those that are not."""
+"""The client's address, scheme and request id behind trusted and untrusted proxies."""
 
 import pytest
 
@@ -14,7 +14,7 @@ TRACE = "0af7651916cd43dd8448eb211c80319c"
 
 
 def seen(fields: list[tuple[str, str]], trusted: list[str]) -> tuple[str, str]:
-    """Return the address of the client and the scheme that an observer is told."""
+    """Return the address and the scheme of the client that are reported to the observer."""
 
     async def test(world: World) -> None:
         assert (await world.client.get("/healthz", headers=fields)).status_code == 200
@@ -46,19 +46,19 @@ def seen(fields: list[tuple[str, str]], trusted: list[str]) -> tuple[str, str]:
         ),
         ([("Forwarded", f"for={CLIENT};proto=https, for=10.1.1.1;proto=http")], CLIENT, "https"),
         ([("X-Forwarded-For", "10.1.1.1, 10.2.2.2")], "10.1.1.1", "http"),
-        # What a client wrote before its proxy did is not read.
+        # Entries that the client sent to its proxy are ignored.
         ([("X-Forwarded-For", f"198.51.100.1, {CLIENT}")], CLIENT, "http"),
         ([("X-Forwarded-For", f"10.9.9.9, {CLIENT}, 10.1.1.1")], CLIENT, "http"),
         ([("X-Forwarded-For", f'", {CLIENT}')], CLIENT, "http"),
         ([("Forwarded", f"for=198.51.100.1;proto=https, for={CLIENT}")], CLIENT, "http"),
         ([("Forwarded", f'for="a, for={CLIENT};proto=https')], CLIENT, "https"),
         ([("Forwarded", f'for={CLIENT};x="a, for=198.51.100.1"')], PROXY, "http"),
-        # Both, from a proxy that writes both; and from one that passes on a lie.
+        # Both fields: the proxy wrote both, or it passed on a forged one.
         ([("X-Forwarded-For", CLIENT), ("Forwarded", f"for={CLIENT}")], CLIENT, "http"),
         ([("X-Forwarded-For", CLIENT), ("Forwarded", "for=198.51.100.1")], PROXY, "http"),
         ([("X-Forwarded-For", CLIENT), ("Forwarded", "garbage")], CLIENT, "http"),
         ([("X-Forwarded-Proto", "https"), ("Forwarded", "proto=http")], PROXY, "http"),
-        # What is unknown, hidden or malformed.
+        # Unknown, obfuscated and malformed values.
         ([("X-Forwarded-For", "unknown")], PROXY, "http"),
         ([("X-Forwarded-For", "unknown, 10.1.1.1")], "10.1.1.1", "http"),
         ([("Forwarded", "for=_hidden;proto=https")], PROXY, "https"),
@@ -77,14 +77,14 @@ def seen(fields: list[tuple[str, str]], trusted: list[str]) -> tuple[str, str]:
         ([], PROXY, "http"),
     ],
 )
-def test_a_trusted_proxy_tells_the_address_of_the_client_and_its_scheme(
+def test_the_address_and_scheme_of_a_client_come_from_its_trusted_proxy(
     fields: list[tuple[str, str]], client: str, scheme: str
 ) -> None:
     assert seen(fields, TRUSTED) == (client, scheme)
 
 
 @pytest.mark.parametrize("trusted", [[], ["10.0.0.0/8"]])
-def test_what_another_peer_says_of_the_client_is_ignored(trusted: list[str]) -> None:
+def test_forwarded_fields_of_an_untrusted_peer_are_ignored(trusted: list[str]) -> None:
     fields = [
         ("X-Forwarded-For", CLIENT),
         ("X-Forwarded-Proto", "https"),
@@ -94,7 +94,7 @@ def test_what_another_peer_says_of_the_client_is_ignored(trusted: list[str]) -> 
     assert seen(fields, trusted) == (PROXY, "http")
 
 
-def test_the_hops_that_are_read_are_bounded() -> None:
+def test_at_most_hops_max_proxies_are_followed() -> None:
     chain = ",".join([CLIENT, *["10.1.1.1"] * HOPS_MAX])
 
     assert seen([("X-Forwarded-For", chain)], TRUSTED) == ("10.1.1.1", "http")
@@ -119,7 +119,7 @@ async def id_of_failure(world: World, fields: list[tuple[str, str]]) -> str:
         "a/b=~.:@-" + "x" * 119,
     ],
 )
-def test_a_failure_has_the_id_that_a_trusted_proxy_gave_its_request(id_: str) -> None:
+def test_a_5xx_response_has_the_request_id_of_the_trusted_proxy(id_: str) -> None:
     async def test(world: World) -> None:
         trace = ("traceparent", f"00-{TRACE}-{'b' * 16}-01")
 
@@ -141,7 +141,9 @@ def test_a_failure_has_the_id_that_a_trusted_proxy_gave_its_request(id_: str) ->
         [("X-Request-Id", "a"), ("X-Request-Id", "a")],
     ],
 )
-def test_an_id_that_is_no_good_one_is_not_taken_over(fields: list[tuple[str, str]]) -> None:
+def test_an_invalid_request_id_of_a_trusted_proxy_is_replaced(
+    fields: list[tuple[str, str]],
+) -> None:
     async def test(world: World) -> None:
         encoded = [(name, value.encode("latin-1")) for name, value in fields]
         id_ = await id_of_failure(world, encoded)  # type: ignore[arg-type]
@@ -153,7 +155,7 @@ def test_an_id_that_is_no_good_one_is_not_taken_over(fields: list[tuple[str, str
 
 
 @pytest.mark.parametrize("trusted", [[], ["10.0.0.0/8"]])
-def test_the_id_that_another_peer_gives_a_request_is_ignored(trusted: list[str]) -> None:
+def test_the_request_id_of_an_untrusted_peer_is_ignored(trusted: list[str]) -> None:
     async def test(world: World) -> None:
         trace = ("traceparent", f"00-{TRACE}-{'b' * 16}-01")
 
@@ -164,6 +166,6 @@ def test_the_id_that_another_peer_gives_a_request_is_ignored(trusted: list[str])
 
 
 @pytest.mark.parametrize("text", ["", "*", "localhost", "10.0.0.1/8", "10.0.0.0/33", "10.0.0"])
-def test_what_is_no_address_and_no_network_is_refused_in_one_line(text: str) -> None:
+def test_a_trusted_proxy_must_be_an_address_or_a_network(text: str) -> None:
     with pytest.raises(UsageError, match="must be an address such as"):
         parse_network(text)

@@ -1,4 +1,4 @@
-"""What a request leaves behind goes by itself, so the collector may look seldom."""
+"""Requests leave no reference cycles, so the garbage collector may run rarely."""
 
 import asyncio
 import gc
@@ -21,7 +21,7 @@ REQUESTS = [
 ]
 
 
-def test_no_request_leaves_anything_for_the_collector() -> None:
+def test_no_request_leaves_a_reference_cycle() -> None:
     world = World()
     statuses: list[int] = []
 
@@ -45,7 +45,7 @@ def test_no_request_leaves_anything_for_the_collector() -> None:
     async def main() -> None:
         world.reader.start()
         world.writer.start()
-        for _ in range(2):  # the second time, nothing is made that stays
+        for _ in range(2):  # the first time, objects are created that stay
             gc.collect()
             gc.disable()
             for token in (world.token, "bad"):

@@ -1,4 +1,4 @@
-"""The interface document, held against the code."""
+"""The interface document, compared with the code."""
 
 import json
 import re
@@ -25,12 +25,12 @@ def validator(schema: str) -> Draft202012Validator:
     return Draft202012Validator({"$ref": f"#/components/schemas/{schema}", **DOCUMENT})
 
 
-def test_it_is_version_1_0_0_under_the_mit_license() -> None:
+def test_the_document_has_version_1_0_0_and_the_mit_license() -> None:
     assert DOCUMENT["info"]["version"] == "1.0.0"
     assert DOCUMENT["info"]["license"]["identifier"] == "MIT"
 
 
-def test_it_declares_every_path_and_method_that_is_routed_and_no_other() -> None:
+def test_the_document_declares_exactly_the_paths_and_methods_that_are_routed() -> None:
     app: Any = World().app
     routed = {
         (route.path, method.method)
@@ -67,8 +67,8 @@ def test_an_operation_declares_every_status_that_it_can_have(path: str, method: 
     assert {int(status) for status in operation["responses"]} == OPERATIONS[path, method]
 
 
-def test_the_contract_is_as_it_was_published() -> None:
-    """POST /plants, NewPlant, Plant and Error: nothing that a client relies on may change."""
+def test_the_published_contract_is_unchanged() -> None:
+    """Clients rely on POST /plants, NewPlant, Plant and Error: they must not change."""
     refs = {
         status: response["$ref"].rsplit("/", 1)[1]
         for status, response in POST["responses"].items()
@@ -111,7 +111,7 @@ def test_the_contract_is_as_it_was_published() -> None:
     assert "parameters" not in POST
 
 
-def test_what_is_not_of_the_contract_is_tagged_as_an_addition() -> None:
+def test_operations_outside_the_contract_are_tagged_as_additions() -> None:
     tags = {
         (path, method): operation["tags"]
         for path, item in DOCUMENT["paths"].items()
@@ -134,7 +134,7 @@ def test_every_error_number_has_a_status_and_is_described_in_the_document() -> N
     assert all(0 < code < 2**31 for code in ErrorCode)
 
 
-def test_every_error_number_stands_in_the_description_of_an_answer_with_its_status() -> None:
+def test_every_error_number_is_in_the_description_of_a_response_with_its_status() -> None:
     named: dict[int, set[int]] = {}
     for path, method in OPERATIONS:
         for status, response in DOCUMENT["paths"][path][method]["responses"].items():
@@ -146,13 +146,13 @@ def test_every_error_number_stands_in_the_description_of_an_answer_with_its_stat
                 )
     expected: dict[int, set[int]] = {}
     for code, status in STATUS.items():
-        if code not in (ErrorCode.NOT_FOUND, ErrorCode.METHOD_NOT_ALLOWED):  # of no operation
+        if code not in (ErrorCode.NOT_FOUND, ErrorCode.METHOD_NOT_ALLOWED):  # no operation has them
             expected.setdefault(status, set()).add(code)
 
     assert named == expected
 
 
-def test_every_failure_is_an_error_record() -> None:
+def test_every_failure_response_has_the_schema_error() -> None:
     for name, response in DOCUMENT["components"]["responses"].items():
         if name == "Options":
             continue
@@ -162,7 +162,7 @@ def test_every_failure_is_an_error_record() -> None:
     validator("Error").validate(json.loads(render_error(InternalError(), ()).body))
 
 
-def test_ids_are_int64_and_scopes_are_those_of_the_tokens() -> None:
+def test_ids_are_int64_and_every_scope_of_a_token_is_described() -> None:
     id_ = SCHEMAS["Id"]
 
     assert (id_["minimum"], id_["maximum"], id_["format"]) == (ID_MIN, ID_MAX, "int64")
@@ -192,7 +192,7 @@ def test_ids_are_int64_and_scopes_are_those_of_the_tokens() -> None:
         1,
     ],
 )
-def test_the_schema_and_the_parser_agree(record: Any) -> None:
+def test_the_schema_and_the_parser_of_a_new_plant_agree(record: Any) -> None:
     try:
         parse_new_plant(json.dumps(record).encode())
         is_taken = True
@@ -217,7 +217,7 @@ def test_the_schema_and_the_parser_agree(record: Any) -> None:
         [],
     ],
 )
-def test_the_schema_of_a_replacement_and_its_parser_agree(record: Any) -> None:
+def test_the_schema_and_the_parser_of_a_replacement_agree(record: Any) -> None:
     try:
         parse_plant(json.dumps(record).encode())
         is_taken = True
@@ -227,7 +227,7 @@ def test_the_schema_of_a_replacement_and_its_parser_agree(record: Any) -> None:
     assert validator("PlantReplacement").is_valid(record) is is_taken
 
 
-def test_the_examples_are_valid() -> None:
+def test_the_examples_are_valid_by_their_schemas() -> None:
     checked = 0
     for path, method in OPERATIONS:
         operation = DOCUMENT["paths"][path][method]

@@ -1,4 +1,4 @@
-"""What readers of the interface document, and generators of clients, need of it."""
+"""The requirements of readers and client generators on the interface document."""
 
 import json
 import re
@@ -15,7 +15,7 @@ DOCUMENT: dict[str, Any] = json.loads(read_document())
 SCHEMAS: dict[str, Any] = DOCUMENT["components"]["schemas"]
 
 
-# What is in these has a description.
+# Each entry of these members needs a description.
 DESCRIBED = {
     *("headers", "links", "parameters", "properties", "responses"),
     *("schemas", "securitySchemes", "servers", "tags"),
@@ -37,7 +37,7 @@ TEXTS = {"": True, "a": True, "line\nbreak\n": True, "×": True, "a\0": False, "
 
 
 @pytest.mark.parametrize("pattern", PATTERNS)
-def test_a_pattern_means_the_same_to_python_and_to_pcre2(pattern: str) -> None:
+def test_a_pattern_matches_the_same_texts_in_python_and_in_pcre2(pattern: str) -> None:
     if pcre2.LIBRARY is None:
         pytest.skip("needs libpcre2-8.so.0 (Debian: libpcre2-8-0)")
 
@@ -61,7 +61,7 @@ def test_no_operation_declares_a_parameter_twice() -> None:
             assert set(re.findall("{(.*?)}", path)) <= set(names)
 
 
-def test_a_client_takes_error_numbers_and_members_that_are_added_later() -> None:
+def test_the_schemas_allow_error_numbers_and_members_that_are_added_later() -> None:
     answers = {"Error", "Health", "Plant", "Readiness", "StoredPlant"}
     schemas = [node for name in answers for _, node in nodes(SCHEMAS[name])]
 
@@ -70,7 +70,7 @@ def test_a_client_takes_error_numbers_and_members_that_are_added_later() -> None
     Draft202012Validator(SCHEMAS["Error"]).validate({"error": 1999, "message": "a", "detail": "b"})
 
 
-def test_everything_has_a_description() -> None:
+def test_every_part_of_the_document_has_a_description() -> None:
     wanted: dict[str, set[str]] = {}
     for path, node in nodes(DOCUMENT):
         _, parent, name = f"//{path}".rsplit("/", 2)
@@ -88,12 +88,12 @@ def test_everything_has_a_description() -> None:
     assert [path for path, keys in wanted.items() if not keys <= found[path].keys()] == []
 
 
-def test_it_names_its_authors_and_no_address_of_theirs_and_its_server_is_its_own() -> None:
+def test_the_document_names_its_authors_without_an_address_and_a_relative_server() -> None:
     assert DOCUMENT["info"]["contact"] == {"name": "The Plant Store authors"}
     assert [server["url"] for server in DOCUMENT["servers"]] == ["/"]
 
 
-def test_it_tells_users_of_javascript_of_large_ids() -> None:
+def test_the_document_warns_users_of_javascript_about_large_ids() -> None:
     texts = [DOCUMENT["info"]["description"], SCHEMAS["Id"]["description"]]
 
     assert all("JavaScript" in text and "2^53" in text for text in texts)

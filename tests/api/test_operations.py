@@ -1,4 +1,4 @@
-"""Health, as a load balancer asks for it."""
+"""Health checks, metrics, and the reports about requests."""
 
 import asyncio
 import re
@@ -24,7 +24,7 @@ def test_health_needs_no_token(path: str) -> None:
     run(test)
 
 
-def test_many_who_ask_within_a_second_share_one_look() -> None:
+def test_all_readiness_checks_within_a_second_share_one_probe() -> None:
     async def test(world: World) -> None:
         await asyncio.gather(*(world.client.get("/readyz") for _ in range(10)))
         await world.client.get("/readyz")
@@ -34,7 +34,7 @@ def test_many_who_ask_within_a_second_share_one_look() -> None:
     run(test)
 
 
-def test_while_commits_fail_the_service_is_not_ready_though_the_probe_is_answered() -> None:
+def test_while_commits_fail_the_service_is_not_ready_even_if_the_probe_succeeds() -> None:
     error = StoreUnavailableError("The database cannot be written: disk full")
 
     async def test(world: World) -> None:
@@ -59,7 +59,7 @@ def test_while_commits_fail_the_service_is_not_ready_though_the_probe_is_answere
     assert [change.error for change in changes] == [error, None, error, None]
 
 
-def test_whoever_may_read_metrics_is_told_more_of_readiness() -> None:
+def test_a_token_with_metrics_read_gets_details_about_readiness() -> None:
     async def test(world: World) -> None:
         async def ask(token: str) -> Any:
             headers = {"Authorization": f"Bearer {token}"}
@@ -97,7 +97,7 @@ def test_no_probe_is_made_while_commits_succeed() -> None:
     run(test)
 
 
-def test_while_the_store_is_away_the_service_is_alive_and_not_ready_and_then_ready_again() -> None:
+def test_while_the_store_is_unreachable_the_service_is_alive_but_not_ready() -> None:
     error = StoreUnavailableError(
         "The database cannot be reached", "connection refused by 10.0.0.1"
     )
@@ -120,7 +120,7 @@ def test_while_the_store_is_away_the_service_is_alive_and_not_ready_and_then_rea
     assert changes == [ReadinessChanged(error), ReadinessChanged(None)]
 
 
-def test_a_service_that_is_stopping_is_alive_and_not_ready_and_still_serves() -> None:
+def test_a_stopping_service_is_alive_but_not_ready_and_still_serves() -> None:
     async def test(world: World) -> None:
         world.readiness.stop()
         answer = await world.client.get("/readyz")
@@ -132,7 +132,7 @@ def test_a_service_that_is_stopping_is_alive_and_not_ready_and_still_serves() ->
     run(test)
 
 
-def test_metrics_are_for_a_token_with_their_scope() -> None:
+def test_metrics_need_a_token_with_the_scope_metrics_read() -> None:
     async def test(world: World) -> None:
         assert_error(await world.client.get("/metrics"), 401, ErrorCode.TOKEN_MISSING)
         token = world.add_token("reader", "plants:read")
@@ -212,7 +212,7 @@ TEXT = [
     [*((each, b"openmetrics") for each in OPENMETRICS), *((each, b"text") for each in TEXT)],
     ids=lambda value: value[:50] if isinstance(value, str) else value.decode(),
 )
-def test_metrics_have_the_form_that_the_client_prefers_and_text_if_it_has_none(
+def test_metrics_have_the_format_that_the_client_prefers_or_else_text(
     accept: str, expected: bytes
 ) -> None:
     async def test(world: World) -> None:
@@ -225,7 +225,7 @@ def test_metrics_have_the_form_that_the_client_prefers_and_text_if_it_has_none(
     run(test)
 
 
-def test_an_answer_is_told_with_its_route_and_its_status() -> None:
+def test_each_response_is_reported_with_its_route_and_its_status() -> None:
     statuses: list[int] = []
 
     async def test(world: World) -> None:
@@ -257,7 +257,7 @@ def test_an_answer_is_told_with_its_route_and_its_status() -> None:
     assert all(0 < answer.seconds < 60 for answer in answers)
 
 
-def test_a_failure_of_the_service_has_an_id_that_continues_the_trace_of_the_request() -> None:
+def test_a_5xx_response_has_the_trace_id_of_its_request_or_a_new_id() -> None:
     trace = "0af7651916cd43dd8448eb211c80319c"
 
     async def test(world: World) -> None:
@@ -274,7 +274,7 @@ def test_a_failure_of_the_service_has_an_id_that_continues_the_trace_of_the_requ
     run(test)
 
 
-def test_a_refusal_is_told_with_its_reason() -> None:
+def test_each_refusal_is_reported_with_its_reason() -> None:
     async def test(world: World) -> None:
         await world.post(b"{}")
         await world.client.get("/nope")
@@ -287,7 +287,7 @@ def test_a_refusal_is_told_with_its_reason() -> None:
     ]
 
 
-def test_a_token_that_cannot_be_looked_up_is_told_to_the_observer_and_nothing_is_done() -> None:
+def test_a_failed_token_look_up_is_reported_and_the_request_is_refused() -> None:
     error = StoreUnavailableError("The database cannot be reached", "connection refused")
 
     async def test(world: World) -> None:

@@ -1,4 +1,4 @@
-"""OPTIONS, the address of the reference, and a query where none is known."""
+"""OPTIONS, the redirect to the reference, and unknown query parameters."""
 
 import pytest
 
@@ -9,7 +9,7 @@ from support.world import JSON, VALID, World, assert_error, run
 @pytest.mark.parametrize(
     "path", ["/plants", "/plants/1", "/openapi.json", "/healthz", "/readyz", "/metrics", "/docs"]
 )
-def test_options_are_answered_with_methods_and_without_a_body_or_its_type(path: str) -> None:
+def test_options_returns_the_methods_without_a_body_or_content_type(path: str) -> None:
     async def test(world: World) -> None:
         answer = await world.client.options(path)
 
@@ -21,7 +21,7 @@ def test_options_are_answered_with_methods_and_without_a_body_or_its_type(path: 
     run(test, World(page=True))
 
 
-def test_options_of_a_path_that_is_none_are_404_with_an_error_record() -> None:
+def test_options_of_an_unknown_path_is_404_with_an_error_record() -> None:
     async def test(world: World) -> None:
         assert_error(await world.client.options("/none"), 404, ErrorCode.NOT_FOUND)
 
@@ -29,12 +29,12 @@ def test_options_of_a_path_that_is_none_are_404_with_an_error_record() -> None:
 
 
 @pytest.mark.parametrize("method", ["GET", "HEAD"])
-def test_the_reference_with_a_slash_leads_to_the_one_without(method: str) -> None:
+def test_the_reference_with_a_trailing_slash_redirects_to_the_one_without(method: str) -> None:
     async def test(world: World) -> None:
         answer = await world.client.request(method, "/docs/")
 
         assert (answer.status_code, answer.content) == (308, b"")
-        # It is relative, so it holds under the prefix of a proxy.
+        # A relative URL is also valid under the prefix of a proxy.
         assert answer.headers["Location"] == "../docs"
         assert (await world.client.request(method, "/docs/", follow_redirects=True)).url.path == (
             "/docs"
@@ -46,14 +46,14 @@ def test_the_reference_with_a_slash_leads_to_the_one_without(method: str) -> Non
     run(test, World(page=True))
 
 
-def test_without_pages_there_is_no_address_that_leads_to_the_reference() -> None:
+def test_without_pages_there_is_no_redirect_to_the_reference() -> None:
     async def test(world: World) -> None:
         assert_error(await world.client.get("/docs/"), 404, ErrorCode.NOT_FOUND)
 
     run(test)
 
 
-def test_a_create_refuses_a_parameter_as_the_other_operations_do_and_stores_nothing() -> None:
+def test_a_create_refuses_a_query_parameter_and_stores_nothing() -> None:
     async def test(world: World) -> None:
         headers = JSON | {"Authorization": f"Bearer {world.token}"}
         answer = await world.client.post("/plants?x=1", content=VALID, headers=headers)

@@ -1,4 +1,4 @@
-"""The page and the reference, as files that are served."""
+"""The files of the page and of the reference, and the header fields that they are sent with."""
 
 import re
 
@@ -13,7 +13,7 @@ DOCUMENTS = ("/", "/docs")
 
 
 def assert_nothing_else_may_happen(answer: httpx.Response) -> None:
-    """Assert that a browser takes the answer for what it is, and lets nobody frame it."""
+    """Assert that a browser lets no other site frame or load the response."""
     assert answer.headers["X-Frame-Options"] == "DENY"
     assert answer.headers["Referrer-Policy"] == "no-referrer"
     assert answer.headers["Cross-Origin-Resource-Policy"] == "same-origin"
@@ -21,7 +21,7 @@ def assert_nothing_else_may_happen(answer: httpx.Response) -> None:
 
 
 @pytest.mark.parametrize("path", DOCUMENTS)
-def test_a_document_may_load_from_here_alone_and_run_nothing_inline(path: str) -> None:
+def test_a_document_may_load_only_from_the_service_and_run_no_inline_code(path: str) -> None:
     async def test(world: World) -> None:
         answer = await world.client.get(path)
 
@@ -43,7 +43,7 @@ def test_a_document_may_load_from_here_alone_and_run_nothing_inline(path: str) -
 
 
 @pytest.mark.parametrize("path", DOCUMENTS)
-def test_what_a_document_loads_may_be_kept_for_ever(path: str) -> None:
+def test_the_files_of_a_document_may_be_cached_forever(path: str) -> None:
     async def test(world: World) -> None:
         document = (await world.client.get(path)).text
         files = set(re.findall(r'(?:href|src)="(assets/[^"]+)"', document))
@@ -59,7 +59,7 @@ def test_what_a_document_loads_may_be_kept_for_ever(path: str) -> None:
 
 
 @pytest.mark.parametrize("path", DOCUMENTS)
-def test_a_document_is_asked_for_again_and_sent_only_if_it_changed(path: str) -> None:
+def test_a_document_is_revalidated_and_sent_only_if_it_changed(path: str) -> None:
     async def test(world: World) -> None:
         first = await world.client.get(path)
 
@@ -74,7 +74,7 @@ def test_a_document_is_asked_for_again_and_sent_only_if_it_changed(path: str) ->
     run(test, World(page=True))
 
 
-def test_the_address_of_the_files_changes_with_any_of_them() -> None:
+def test_the_url_of_the_files_changes_if_one_of_them_changes() -> None:
     pages, others = Pages(), Pages()
     files = dict(others.assets.files)
 
@@ -85,7 +85,7 @@ def test_the_address_of_the_files_changes_with_any_of_them() -> None:
 
 
 @pytest.mark.parametrize("file", ["assets/0000000000000000/app.js", "{assets}/passwd", "{assets}/"])
-def test_a_file_that_is_none_of_these_is_404_with_an_error_record(file: str) -> None:
+def test_an_unknown_file_is_404_with_an_error_record(file: str) -> None:
     pages = Pages()
 
     async def test(world: World) -> None:
@@ -96,7 +96,7 @@ def test_a_file_that_is_none_of_these_is_404_with_an_error_record(file: str) -> 
     run(test, World(page=True))
 
 
-def test_without_pages_their_addresses_are_404() -> None:
+def test_without_pages_their_urls_are_404() -> None:
     pages = Pages()
 
     async def test(world: World) -> None:
@@ -106,7 +106,7 @@ def test_without_pages_their_addresses_are_404() -> None:
     run(test)
 
 
-def test_head_and_other_methods_are_answered_as_everywhere() -> None:
+def test_a_page_supports_head_and_refuses_other_methods() -> None:
     async def test(world: World) -> None:
         full = await world.client.get("/", headers={"Accept-Encoding": "identity"})
         head = await world.client.head("/", headers={"Accept-Encoding": "identity"})
@@ -119,7 +119,7 @@ def test_head_and_other_methods_are_answered_as_everywhere() -> None:
     run(test, World(page=True))
 
 
-def test_files_are_counted_together_and_the_documents_by_their_path() -> None:
+def test_all_files_share_one_route_and_each_document_has_its_own() -> None:
     pages = Pages()
 
     async def test(world: World) -> None:

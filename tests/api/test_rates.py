@@ -1,4 +1,4 @@
-"""How often a token may be used."""
+"""The rate limit of each token."""
 
 import time
 
@@ -24,7 +24,7 @@ def test_a_token_that_is_used_too_often_is_refused_and_others_are_not() -> None:
     run(test, World(rate_per_token="3/hour"))
 
 
-def test_what_is_refused_for_another_reason_counts_for_nothing() -> None:
+def test_requests_that_are_refused_for_other_reasons_do_not_count() -> None:
     async def test(world: World) -> None:
         reader = world.add_token("reader", "plants:read")
         for _ in range(3):
@@ -35,7 +35,7 @@ def test_what_is_refused_for_another_reason_counts_for_nothing() -> None:
     run(test, World(rate_per_token="1/hour"))
 
 
-def test_each_of_several_rates_holds() -> None:
+def test_each_of_several_rates_is_enforced() -> None:
     limit = RatePerToken("2/hour;3/day")
 
     limit.spend("a")
@@ -46,7 +46,7 @@ def test_each_of_several_rates_holds() -> None:
     assert refused.value.message == "The token may be used at most 2 per 1 hour"
 
 
-def test_when_the_time_is_over_the_token_may_be_used_again(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_token_may_be_used_again_after_its_window(monkeypatch: pytest.MonkeyPatch) -> None:
     now = 1_000_000.0
     monkeypatch.setattr(time, "time", lambda: now)
     limit = RatePerToken("1/minute")
@@ -54,7 +54,7 @@ def test_when_the_time_is_over_the_token_may_be_used_again(monkeypatch: pytest.M
     with pytest.raises(RateExceededError) as refused:
         limit.spend("a")
 
-    # Its window slides: of the minute before, so much counts as is left of it.
+    # The window slides: a part of the previous minute still counts.
     now += 60 + refused.value.retry_after
 
     limit.spend("a")
@@ -62,7 +62,7 @@ def test_when_the_time_is_over_the_token_may_be_used_again(monkeypatch: pytest.M
         limit.spend("a")
 
 
-def test_a_clock_that_is_set_back_keeps_nobody_out(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_clock_that_is_set_back_locks_out_no_token(monkeypatch: pytest.MonkeyPatch) -> None:
     now = 1_000_000.0
     monkeypatch.setattr(time, "time", lambda: now)
     limit = RatePerToken("1/minute")
@@ -78,6 +78,6 @@ def test_a_clock_that_is_set_back_keeps_nobody_out(monkeypatch: pytest.MonkeyPat
 @pytest.mark.parametrize(
     "rate", ["", "100", "x/second", "0/second", "-1/second", "1/fortnight", ";"]
 )
-def test_what_is_no_rate_is_refused(rate: str) -> None:
+def test_an_invalid_rate_is_refused(rate: str) -> None:
     with pytest.raises(UsageError, match="as in 100/second"):
         RatePerToken(rate)

@@ -1,4 +1,4 @@
-"""GET /plants and GET /plants/{id}, in this process: every status, and that it is the right one."""
+"""GET /plants and GET /plants/{id}, tested without a socket: every status, and when it is sent."""
 
 import json
 from typing import Any
@@ -23,7 +23,7 @@ def record(plant: NewPlant) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("plant", [FIR, ROSE, UNTITLED])
-def test_a_plant_is_shown_with_its_id_and_without_a_tag_that_it_has_not(plant: NewPlant) -> None:
+def test_a_plant_is_returned_with_its_id_and_with_its_tag_if_it_has_one(plant: NewPlant) -> None:
     async def test(world: World) -> None:
         world.put_in(FIR, ROSE, UNTITLED)
         answer = await world.send("GET", f"/plants/{plant.id}")
@@ -35,7 +35,7 @@ def test_a_plant_is_shown_with_its_id_and_without_a_tag_that_it_has_not(plant: N
     run(test)
 
 
-def test_a_plant_that_is_not_there_is_404_with_a_number_of_its_own() -> None:
+def test_a_missing_plant_is_404_with_its_own_error_number() -> None:
     async def test(world: World) -> None:
         answer = await world.send("GET", "/plants/1")
         assert_error(answer, 404, ErrorCode.NO_SUCH_PLANT)
@@ -48,7 +48,7 @@ def test_a_plant_that_is_not_there_is_404_with_a_number_of_its_own() -> None:
     "text", ["x", "", "1.5", "0x1", "007", "+1", " 1", "1_0", "1e", "٣", "null", str(ID_MAX + 1)]
 )
 @pytest.mark.parametrize("method", ["GET", "HEAD", "PUT", "DELETE"])
-def test_an_id_in_a_path_that_is_no_int64_is_400(method: str, text: str) -> None:
+def test_a_path_whose_id_is_no_int64_is_400(method: str, text: str) -> None:
     async def test(world: World) -> None:
         answer = await world.send(method, f"/plants/{quote(text)}", b'{"name": "a"}')
         assert answer.status_code == 400
@@ -59,7 +59,7 @@ def test_an_id_in_a_path_that_is_no_int64_is_400(method: str, text: str) -> None
 
 
 @pytest.mark.parametrize("id_", [ID_MIN, 2**53 + 1, ID_MAX])
-def test_any_int64_is_an_id_and_is_read_exactly(store: Store, id_: int) -> None:
+def test_every_int64_is_a_valid_id_and_is_read_exactly(store: Store, id_: int) -> None:
     async def test(world: World) -> None:
         world.put_in(NewPlant(id_, "a"))
         for text in (f"{id_}", f"{id_}.0"):
@@ -103,7 +103,7 @@ def test_following_the_links_shows_every_plant_once(store: Store, query: str) ->
     run(test, World(store))
 
 
-def test_after_and_limit_choose_a_page(store: Store) -> None:
+def test_the_parameters_after_and_limit_select_a_page(store: Store) -> None:
     async def test(world: World) -> None:
         world.put_in(*(NewPlant(id_, "a") for id_ in range(1, 1503)))
 
@@ -172,7 +172,7 @@ def test_a_parameter_that_is_wrong_unknown_or_repeated_is_400_and_named(
 
 
 @pytest.mark.parametrize("method", ["GET", "HEAD", "PUT", "DELETE"])
-def test_one_plant_knows_no_parameters(method: str) -> None:
+def test_requests_for_one_plant_refuse_query_parameters(method: str) -> None:
     async def test(world: World) -> None:
         world.put_in(FIR)
         answer = await world.send(method, "/plants/2?tag=Abies", b'{"name": "a"}')
@@ -183,7 +183,7 @@ def test_one_plant_knows_no_parameters(method: str) -> None:
 
 
 @pytest.mark.parametrize("path", ["/plants", "/plants?limit=1", "/plants/2", "/plants/1"])
-def test_head_answers_what_get_does(path: str) -> None:
+def test_head_has_the_status_and_the_fields_of_get(path: str) -> None:
     async def test(world: World) -> None:
         world.put_in(FIR, ROSE)
         head, get = await world.send("HEAD", path), await world.send("GET", path)
@@ -194,7 +194,7 @@ def test_head_answers_what_get_does(path: str) -> None:
 
 
 @pytest.mark.parametrize("path", ["/plants", "/plants/2"])
-def test_reading_needs_the_scope_to_read(path: str) -> None:
+def test_reading_needs_the_scope_plants_read(path: str) -> None:
     async def test(world: World) -> None:
         world.put_in(FIR)
         reader = world.add_token("reader", "plants:read")
@@ -208,7 +208,7 @@ def test_reading_needs_the_scope_to_read(path: str) -> None:
     run(test)
 
 
-def test_when_plants_cannot_be_read_the_answer_is_503_and_then_again_200() -> None:
+def test_while_plants_cannot_be_read_the_response_is_503_and_afterwards_200() -> None:
     error = StoreUnavailableError("The database cannot be read: disk I/O error")
 
     async def test(world: World) -> None:
@@ -222,7 +222,7 @@ def test_when_plants_cannot_be_read_the_answer_is_503_and_then_again_200() -> No
     assert ReadFailed(error, 1) in run(test).events
 
 
-def test_when_too_many_reads_wait_the_answer_is_503_and_creates_go_on() -> None:
+def test_when_too_many_reads_wait_the_response_is_503_and_creates_continue() -> None:
     async def test(world: World) -> None:
         answer = await world.send("GET", "/plants/1")
         assert_error(answer, 503, ErrorCode.OVERLOADED)
@@ -232,7 +232,7 @@ def test_when_too_many_reads_wait_the_answer_is_503_and_creates_go_on() -> None:
     run(test, World(queue_reads_max=0))
 
 
-def test_every_string_is_shown_as_it_was_stored(store: Store) -> None:
+def test_every_string_is_returned_as_it_was_stored(store: Store) -> None:
     names = ['"', "\\", "\n\r\t\x01\x7f", "×", "🌱", "\u2028\ufeff", "</script>", "'; DROP TABLE"]
 
     async def test(world: World) -> None:

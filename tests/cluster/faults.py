@@ -28,7 +28,7 @@ ALONE_SECONDS = 5
 
 @dataclass(frozen=True)
 class Scene:
-    """The cluster and the service to which a fault happens."""
+    """The cluster and the instances of the service that a fault affects."""
 
     cluster: Cluster
     services: list[Service]
@@ -57,7 +57,7 @@ def primary_killed(scene: Scene) -> Iterator[None]:
 
 @contextmanager
 def patroni_killed(scene: Scene) -> Iterator[None]:
-    """Kill only Patroni, so that the old primary does not learn of the promotion."""
+    """Kill only Patroni, so the old primary is not informed of the promotion."""
     old = scene.cluster.leader()
     old.patroni.kill()
     scene.cluster.wait_for_leader(other_than=old)

@@ -15,7 +15,7 @@ from support.postgres import execute, wait_until
 
 @contextlib.contextmanager
 def haproxy(cluster: Cluster) -> Iterator[str]:
-    """Run HAProxy with Patroni's health checks; give the URL that leads through it."""
+    """Run HAProxy with Patroni's health checks; yield the URL through it."""
     port = free_port()
     text = block("haproxy.cfg").replace("127.0.0.1:5000", f"127.0.0.1:{port}")
     for node in cluster.nodes:
@@ -33,7 +33,7 @@ def haproxy(cluster: Cluster) -> Iterator[str]:
 
 @contextlib.contextmanager
 def pgbouncer(cluster: Cluster) -> Iterator[str]:
-    """Run PgBouncer in front of HAProxy; give the URL that leads through both."""
+    """Run PgBouncer in front of HAProxy; yield the URL through both."""
     with haproxy(cluster) as behind:
         port = free_port()
         role = re.search(r"//(\w+):([^@]+)@127\.0\.0\.1:(\d+)/", behind)

@@ -14,7 +14,7 @@ from cluster.page import block, on_loopback
 from cluster.processes import Process, kill_all_in, send_to, working_in
 from support.postgres import Programs
 
-# How long a node may take to answer a request.
+# The default timeout of a request to Patroni.
 ANSWER_SECONDS = 2
 
 # The folder of the archived logs, in the folder of the programs.
@@ -54,7 +54,7 @@ class Node:
             "pgpass": str(programs.folder / f"{self.name}.pgpass"),
             "parameters": {
                 "unix_socket_directories": "",
-                "dynamic_shared_memory_type": "mmap",  # in its folder
+                "dynamic_shared_memory_type": "mmap",  # in the data folder
             },
         }
         return page
@@ -67,7 +67,7 @@ class Node:
         self.kill()
 
     def ask(self, method: str, path: str, body: Any = None, seconds: float = ANSWER_SECONDS) -> Any:
-        """Send a request to Patroni; return status and text, or None if it does not answer."""
+        """Send a request to Patroni; return status and text, or None if there is no response."""
         connection = http.client.HTTPConnection("127.0.0.1", self.rest_port, timeout=seconds)
         with (
             contextlib.closing(connection),

@@ -1,4 +1,4 @@
-"""The configuration in docs/cluster.md, with which the cluster of the tests is started."""
+"""The configuration in docs/cluster.md, which the cluster of the tests uses."""
 
 import re
 from pathlib import Path

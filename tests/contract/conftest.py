@@ -1,4 +1,4 @@
-"""Stores in PostgreSQL, opened and closed."""
+"""Fixtures that open and close stores in PostgreSQL."""
 
 import contextlib
 from collections.abc import Callable, Iterator
@@ -17,7 +17,7 @@ def url(databases: Databases) -> str:
 
 @pytest.fixture
 def opened() -> Iterator[Callable[[str], Store]]:
-    """Return what opens stores, which are closed in the end."""
+    """Return a function that opens stores. They are closed after the test."""
     with contextlib.ExitStack() as stack:
         yield lambda url: stack.enter_context(contextlib.closing(open_store(url)))
 

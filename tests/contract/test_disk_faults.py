@@ -1,4 +1,4 @@
-"""What a store in a file does while its disk is full or broken, and what is there afterwards."""
+"""A SQLite store while its disk is full or broken, and its data afterwards."""
 
 import contextlib
 import itertools
@@ -43,13 +43,13 @@ once_and_lasting = pytest.mark.parametrize("lasts", [False, True], ids=["once", 
 
 
 def count_faults(is_met: Callable[[int], bool]) -> int:
-    """Try a fault at one step after the other, until it is not met; return how often it was."""
+    """Inject a fault at one step after the other; return how many of them were reached."""
     return next(number for number in itertools.count() if not is_met(number))
 
 
 @of_each_kind
 @once_and_lasting
-def test_while_changes_fail_reads_go_on_and_once_it_is_healed_it_stores_again(
+def test_reads_continue_while_changes_fail_and_changes_succeed_on_the_healed_disk(
     tmp_path: Path, kind: Kind, error: int, *, lasts: bool
 ) -> None:
     def is_met(number: int) -> bool:
@@ -69,7 +69,7 @@ def test_while_changes_fail_reads_go_on_and_once_it_is_healed_it_stores_again(
 
 
 def crashed(path: Path) -> tuple[list[Step], Ledger]:
-    """Return what a process left that ended between two changes, and what it promised."""
+    """Return the disk steps and the ledger of a process that crashed between two changes."""
     with Disk(path, 0) as disk:
         ledger = Ledger(disk)
         live(ledger, disk, random.Random(0), 30)
@@ -80,7 +80,7 @@ def crashed(path: Path) -> tuple[list[Step], Ledger]:
 @of_each_kind
 @once_and_lasting
 @pytest.mark.parametrize("is_new", [True, False], ids=["new", "crashed"])
-def test_a_file_that_cannot_be_opened_is_unavailable_and_once_the_disk_is_healed_it_opens(
+def test_a_file_on_a_broken_disk_is_unavailable_and_opens_on_the_healed_disk(
     tmp_path: Path, kind: Kind, error: int, *, lasts: bool, is_new: bool
 ) -> None:
     history, before = crashed(tmp_path / "crashed.db")
@@ -122,7 +122,7 @@ def test_a_file_that_cannot_be_opened_is_unavailable_and_once_the_disk_is_healed
         (Synced, apsw.SQLITE_IOERR_FSYNC, "The backup cannot be written to {}: disk I/O error"),
     ],
 )
-def test_a_backup_that_cannot_be_written_says_why_and_where(
+def test_a_backup_that_cannot_be_written_reports_the_reason_and_the_folder(
     tmp_path: Path, kind: Kind, error: int, said: str
 ) -> None:
     plants = [NewPlant(id_, "x" * 10_000) for id_ in range(20)]
@@ -139,7 +139,7 @@ def test_a_backup_that_cannot_be_written_says_why_and_where(
         assert store.apply_changes([NewPlant(99, "a")]) == [Outcome.STORED]
 
 
-def test_what_a_sync_failed_to_bring_stays_in_doubt_until_it_is_written_again() -> None:
+def test_data_of_a_failed_sync_stays_in_doubt_until_it_is_written_again() -> None:
     steps: list[Step] = [Made(""), Written("", 0, b"old"), Synced(""), FolderSynced()]
     steps += [Written("", 0, b"new"), SyncFailed(""), Synced("")]
     platter = Platter(steps)

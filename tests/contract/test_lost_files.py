@@ -1,4 +1,4 @@
-"""A file of SQLite that is taken away from the store that has it open."""
+"""SQLite files that are moved, replaced, deleted or damaged while a store has them open."""
 
 import contextlib
 import os
@@ -27,7 +27,7 @@ def path(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("suffix", ["", "-wal", "-shm"])
 @pytest.mark.parametrize("fate", ["deleted", "moved", "replaced"])
-def test_what_goes_to_a_file_that_nobody_finds_any_more_is_not_acknowledged(
+def test_a_change_to_a_moved_replaced_or_deleted_file_is_not_acknowledged(
     path: Path, tmp_path: Path, suffix: str, fate: str
 ) -> None:
     store = SQLiteStore(str(path))
@@ -75,17 +75,17 @@ def overwrite(file: Path) -> None:
         ("-shm", unlink),
     ],
 )
-def test_what_befalls_a_file_during_a_commit_keeps_it_from_being_acknowledged(
+def test_a_commit_is_not_acknowledged_if_a_file_is_deleted_or_damaged_during_it(
     path: Path, suffix: str, damage: Callable[[Path], None]
 ) -> None:
     now = 0.0
     store = SQLiteStore(str(path), monotonic=lambda: now)
     store.apply_changes([PLANT])
-    # The folder was not changed lately, so that the look after the commit is only a glance.
+    # The folder has not changed recently, so the check after the commit is only the quick one.
     os.utime(path.parent, (0, 0))
     now += FRESH_SECONDS * 2
 
-    def commit_hook() -> bool:  # after the look before the transaction
+    def commit_hook() -> bool:  # runs after the check that precedes the transaction
         damage(Path(f"{path}{suffix}"))
         return False
 
@@ -117,7 +117,7 @@ def test_a_damaged_file_is_neither_written_nor_checkpointed(
     assert {file: file.read_bytes() for file in path.parent.iterdir()} == before
 
 
-def test_a_token_is_not_made_in_files_that_nobody_finds_any_more(path: Path) -> None:
+def test_no_token_is_created_in_a_deleted_file(path: Path) -> None:
     store = SQLiteStore(str(path))
     Path(f"{path}-shm").unlink()
 
@@ -128,7 +128,9 @@ def test_a_token_is_not_made_in_files_that_nobody_finds_any_more(path: Path) -> 
     store.close()
 
 
-def test_a_lost_log_is_saved_to_the_database_when_it_is_noticed(path: Path, tmp_path: Path) -> None:
+def test_a_deleted_log_is_copied_to_the_database_when_the_loss_is_noticed(
+    path: Path, tmp_path: Path
+) -> None:
     store = SQLiteStore(str(path))
     store.apply_changes([PLANT])
     Path(f"{path}-wal").unlink()
@@ -136,14 +138,14 @@ def test_a_lost_log_is_saved_to_the_database_when_it_is_noticed(path: Path, tmp_
     with pytest.raises(StoreUnavailableError):
         store.probe()
     copy = tmp_path / "copy.db"
-    copy.write_bytes(path.read_bytes())  # as a process that is killed leaves it
+    copy.write_bytes(path.read_bytes())  # the state that a killed process would leave
 
     with contextlib.closing(SQLiteStore(str(copy))) as copied:
         assert copied.find_plants([PLANT.id]) == {PLANT.id: PLANT}
     store.close()
 
 
-def test_no_snapshot_is_taken_of_lost_files_and_no_file_is_made(path: Path) -> None:
+def test_no_snapshot_is_read_from_deleted_files_and_no_file_is_created(path: Path) -> None:
     store = SQLiteStore(str(path))
     Path(f"{path}-wal").unlink()
 
@@ -154,7 +156,9 @@ def test_no_snapshot_is_taken_of_lost_files_and_no_file_is_made(path: Path) -> N
     store.close()
 
 
-def test_a_store_behind_a_symbolic_link_knows_its_files(path: Path, tmp_path: Path) -> None:
+def test_a_store_behind_a_symbolic_link_notices_the_loss_of_its_files(
+    path: Path, tmp_path: Path
+) -> None:
     (tmp_path / "real").mkdir()
     path.symlink_to(tmp_path / "real" / "plants.db")
     store = SQLiteStore(str(path))
@@ -166,7 +170,7 @@ def test_a_store_behind_a_symbolic_link_knows_its_files(path: Path, tmp_path: Pa
     store.close()
 
 
-def test_a_log_that_another_cuts_back_and_a_vacuum_are_no_damage(path: Path) -> None:
+def test_truncation_of_the_log_and_a_vacuum_by_another_connection_are_no_damage(path: Path) -> None:
     store = SQLiteStore(str(path))
     store.apply_changes([NewPlant(id_, "x" * 1000) for id_ in range(2000)])
     store._writes.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)  # noqa: SLF001
@@ -199,10 +203,10 @@ def test_a_log_that_another_cuts_back_and_a_vacuum_are_no_damage(path: Path) -> 
     store.close()
 
 
-def test_a_file_whose_content_is_replaced_is_unavailable_and_no_bug(path: Path) -> None:
+def test_a_file_with_overwritten_content_is_unavailable_and_no_internal_error(path: Path) -> None:
     before = SQLiteStore(str(path))
     before.apply_changes([NewPlant(id_, "x" * 1000) for id_ in range(2000)])
-    before.close()  # which copies all of it from the log to the file
+    before.close()  # this copies everything from the log to the file
     store = SQLiteStore(str(path))
     chance = random.Random(0)
 

@@ -1,4 +1,4 @@
-"""How a connection is used, kept, lost and made again."""
+"""Connections to PostgreSQL: their settings, their failures, and reconnection."""
 
 import contextlib
 import signal
@@ -46,14 +46,14 @@ def setting(connection: Connection, name: str) -> str:
         ("remote_apply", "remote_apply"),
     ],
 )
-def test_no_setting_makes_a_commit_wait_for_less_than_the_disk(
+def test_no_setting_weakens_synchronous_commit_below_on(
     url: str, asked_for: str, used: str
 ) -> None:
     with connected(f"{url}%20-csynchronous_commit%3D{asked_for}") as connection:
         assert setting(connection, "synchronous_commit") == used
 
 
-def test_every_wait_has_an_end_which_the_url_may_move(url: str) -> None:
+def test_every_wait_has_a_timeout_that_the_url_may_change(url: str) -> None:
     with connected(url) as connection:
         assert setting(connection, "statement_timeout") == "10s"
         assert setting(connection, "lock_timeout") == "5s"
@@ -64,7 +64,7 @@ def test_every_wait_has_an_end_which_the_url_may_move(url: str) -> None:
         assert connection.wait_seconds == 3.5
 
 
-def test_what_takes_as_long_as_it_takes_is_not_given_up(url: str) -> None:
+def test_a_connection_without_a_timeout_does_not_cancel_long_statements(url: str) -> None:
     server = server_of(f"{url}%20-cstatement_timeout%3D50")
     for has_timeout in (True, False):
         with contextlib.closing(connect(server, has_timeout=has_timeout)) as connection:
@@ -73,13 +73,13 @@ def test_what_takes_as_long_as_it_takes_is_not_given_up(url: str) -> None:
                 connection.execute("SELECT pg_sleep(0.2)")
 
 
-def test_a_connection_reads_what_is_committed_and_speaks_utf_8(url: str) -> None:
+def test_a_connection_uses_read_committed_and_utf_8(url: str) -> None:
     with connected(f"{url}%20-cdefault_transaction_isolation%3Dserializable") as connection:
         assert setting(connection, "transaction_isolation") == "read committed"
         assert setting(connection, "client_encoding") == "UTF8"
 
 
-def test_a_server_that_does_not_sync_is_refused(postgres_programs: Programs) -> None:
+def test_a_server_with_fsync_off_is_refused(postgres_programs: Programs) -> None:
     with (
         Server(postgres_programs, "unsafe", fsync="off") as server,
         pytest.raises(StoreUnavailableError, match="fsync = off"),
@@ -95,7 +95,7 @@ def test_a_database_of_another_encoding_is_refused(postgres_programs: Programs) 
             open_store(server.url("latin"))
 
 
-def test_a_database_that_cannot_be_reached_is_one_line_that_an_operator_understands() -> None:
+def test_an_unreachable_database_is_reported_in_one_line_without_secrets() -> None:
     with pytest.raises(StoreUnavailableError) as caught:
         open_store("postgresql://ann:secret@127.0.0.1:1,127.0.0.1:2/garden")
 
@@ -105,7 +105,7 @@ def test_a_database_that_cannot_be_reached_is_one_line_that_an_operator_understa
     assert "secret" not in caught.value.explanation
 
 
-def test_a_lock_that_is_never_let_go_is_503_and_the_next_change_is_made(
+def test_a_change_that_waits_too_long_for_a_lock_fails_and_the_next_succeeds(
     url: str, opened: Callable[[str], Store]
 ) -> None:
     store = opened(f"{url}%20-clock_timeout%3D50")
@@ -120,7 +120,7 @@ def test_a_lock_that_is_never_let_go_is_503_and_the_next_change_is_made(
     assert store.apply_changes([Deletion(1)]) == [Outcome.DELETED]
 
 
-def test_a_warning_that_is_about_something_else_fails_nothing(url: str, store: Store) -> None:
+def test_an_unrelated_warning_of_the_server_fails_no_change(url: str, store: Store) -> None:
     execute(
         url,
         """
@@ -133,7 +133,7 @@ def test_a_warning_that_is_about_something_else_fails_nothing(url: str, store: S
     assert store.apply_changes([PLANT]) == [Outcome.STORED]
 
 
-def test_a_table_that_is_not_there_is_the_servers_fault_and_not_ours(
+def test_a_missing_table_is_store_unavailable_and_not_an_internal_error(
     url: str, store: Store
 ) -> None:
     store.apply_changes([PLANT])
@@ -147,7 +147,7 @@ def test_a_table_that_is_not_there_is_the_servers_fault_and_not_ours(
     assert store.apply_changes([PLANT]) == [Outcome.ALREADY_STORED]
 
 
-def test_a_server_that_restarts_is_found_again_and_a_cut_off_change_is_of_unknown_fate(
+def test_a_restarted_server_is_used_again_and_an_interrupted_change_is_in_doubt(
     postgres_programs: Programs,
 ) -> None:
     with (
@@ -179,7 +179,7 @@ def pid(link: Link) -> int:
         return connection.info.backend_pid
 
 
-def test_an_idle_connection_is_kept_and_one_that_was_lost_meanwhile_is_made_again(
+def test_an_idle_connection_is_kept_and_a_lost_one_is_replaced(
     url: str,
 ) -> None:
     now = 0.0
@@ -196,7 +196,7 @@ def test_an_idle_connection_is_kept_and_one_that_was_lost_meanwhile_is_made_agai
     servers.close()
 
 
-def test_what_only_the_statement_is_to_blame_for_costs_no_connection(url: str) -> None:
+def test_an_error_of_a_statement_does_not_close_the_connection(url: str) -> None:
     open_store(url).close()
     servers = Servers(parse_url(f"{url}%20-clock_timeout%3D50"))
     link = Link(servers)
@@ -215,7 +215,9 @@ def test_what_only_the_statement_is_to_blame_for_costs_no_connection(url: str) -
     servers.close()
 
 
-def test_a_server_that_no_longer_takes_writes_is_not_ready(postgres_programs: Programs) -> None:
+def test_a_server_that_becomes_read_only_serves_neither_changes_nor_reads(
+    postgres_programs: Programs,
+) -> None:
     with (
         Server(postgres_programs, "read_only") as server,
         contextlib.closing(open_store(server.url())) as store,
@@ -225,7 +227,7 @@ def test_a_server_that_no_longer_takes_writes_is_not_ready(postgres_programs: Pr
         server.execute("ALTER SYSTEM SET default_transaction_read_only = on")
         server.execute("SELECT pg_reload_conf()")
 
-        # Another server may take the writes now: what this one says may be old.
+        # Another server may be the primary now, so reads from this one may be stale.
         wait_until(lambda: fails(lambda: store.find_plants([1])))
         wait_until(lambda: fails(lambda: store.apply_changes([PLANT])))
         wait_until(lambda: fails(store.probe))
@@ -240,7 +242,9 @@ def test_a_server_that_no_longer_takes_writes_is_not_ready(postgres_programs: Pr
         wait_until(lambda: is_back(store))
 
 
-def test_a_server_that_hangs_is_abandoned_and_found_again(postgres_programs: Programs) -> None:
+def test_a_server_that_hangs_is_given_up_and_used_again_once_it_responds(
+    postgres_programs: Programs,
+) -> None:
     with Server(postgres_programs, "hanging") as server:
         bounds = "?connect_timeout=2&options=-cstatement_timeout%3D100"
         with contextlib.closing(open_store(server.url() + bounds)) as store:

@@ -1,4 +1,4 @@
-"""What a commit waits for, and what a warning of the server's means."""
+"""Commits wait for the synchronous standby. A warning means that the wait was cancelled."""
 
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -28,10 +28,10 @@ def waits_for_the_standby(server: Server) -> bool:
 
 
 @pytest.mark.parametrize("what", ["create", "replace", "delete", "revoke"])
-def test_what_no_standby_has_is_not_acknowledged_when_it_is_asked_for_again(
+def test_a_change_that_no_standby_has_is_not_acknowledged_even_if_it_is_sent_again(
     pair: tuple[Server, Server], opened: Callable[[str], Store], what: str
 ) -> None:
-    """A commit whose wait is cancelled is done, on the primary alone."""
+    """A commit whose wait is cancelled is stored on the primary only."""
     primary, standby = pair
     store = opened(primary.url())
     store.apply_changes([PLANT])
@@ -61,7 +61,7 @@ def test_what_no_standby_has_is_not_acknowledged_when_it_is_asked_for_again(
         asked.result(60)
 
 
-def test_a_commit_that_is_given_up_leaves_no_session_and_no_lock_behind(
+def test_a_commit_that_times_out_leaves_no_waiting_session_and_no_lock(
     pair: tuple[Server, Server], opened: Callable[[str], Store]
 ) -> None:
     primary, standby = pair

@@ -1,6 +1,6 @@
-"""What other engines, other rights and an operator's own rules make of the same statements.
+"""The same statements on other engines, with other rights, and with the operator's own rules.
 
-Functions, triggers and policies bring these rules about on a real PostgreSQL.
+Functions, triggers and policies imitate these on a real PostgreSQL.
 """
 
 import asyncio
@@ -25,7 +25,7 @@ PLANT = NewPlant(1, "Abies balsamea (L.) Mill.", "Abies")
 
 @pytest.fixture
 def owner(url: str) -> Iterator[str]:
-    """Give the URL of a role that owns its schema, whose functions go before the engine's."""
+    """Return the URL of a role that owns its schema. Functions there hide those of the engine."""
     role = f"role_{uuid.uuid4().hex}"
     [[schema]] = execute(url, "SELECT current_schema()")
     execute(url, f"CREATE ROLE {role} LOGIN")
@@ -40,7 +40,7 @@ def add_function(url: str, signature: str, body: str) -> None:
 
 
 def add_rule(url: str, body: str) -> None:
-    """Run a body for each plant that is stored."""
+    """Create a trigger that runs this body for each inserted plant."""
     add_function(url, "rule() RETURNS trigger", f"{body} RETURN NEW;")
     execute(url, "CREATE TRIGGER rule BEFORE INSERT ON plants FOR EACH ROW EXECUTE FUNCTION rule()")
 
@@ -49,8 +49,10 @@ def raising(sqlstate: str) -> str:
     return f"RAISE EXCEPTION 'that is the rule' USING ERRCODE = '{sqlstate}';"
 
 
-def test_rows_are_locked_one_by_one_where_one_statement_may_not_lock_several(owner: str) -> None:
-    """So it is on Citus, whose creates take no lock at all."""
+def test_rows_are_locked_one_by_one_on_an_engine_that_cannot_lock_several_at_once(
+    owner: str,
+) -> None:
+    """Citus is such an engine. Creates take no lock there."""
     there = [NewPlant(id_, "there") for id_ in range(ID_MIN, ID_MIN + 8)]
     with contextlib.closing(open_store(owner)) as store:
         store.apply_changes(there)
@@ -89,7 +91,7 @@ def test_rows_are_locked_one_by_one_where_one_statement_may_not_lock_several(own
 
 
 @pytest.mark.parametrize("sqlstate", ["42883", "42501"], ids=["missing", "not allowed"])
-def test_without_messages_in_the_log_a_row_is_written(owner: str, sqlstate: str) -> None:
+def test_a_row_is_written_on_an_engine_without_logical_messages(owner: str, sqlstate: str) -> None:
     signature = "pg_logical_emit_message(boolean, text, text) RETURNS pg_lsn"
     add_function(owner, signature, raising(sqlstate))
     markers = "SELECT coalesce(sum(number), 0) FROM plantstore_markers"
@@ -119,7 +121,7 @@ def test_a_role_that_may_not_create_plants_is_not_ready(owner: str) -> None:
         assert store.apply_changes([PLANT]) == [Outcome.STORED]
 
 
-def test_what_the_engine_gives_up_for_others_is_made_again(owner: str) -> None:
+def test_a_transaction_with_a_serialization_failure_is_retried(owner: str) -> None:
     with contextlib.closing(open_store(owner)) as store:
         add_rule(owner, f"IF random() < 0.05 THEN {raising('40001')} END IF;")
 
@@ -129,7 +131,7 @@ def test_what_the_engine_gives_up_for_others_is_made_again(owner: str) -> None:
 
 
 @pytest.mark.parametrize("sqlstate", ["CR000", "XX000", "58000", "P0001", "23514"])
-def test_a_fault_of_the_server_is_told_with_its_sqlstate(owner: str, sqlstate: str) -> None:
+def test_an_error_of_the_server_is_reported_with_its_sqlstate(owner: str, sqlstate: str) -> None:
     with contextlib.closing(open_store(owner)) as store:
         add_rule(owner, raising(sqlstate))
 
@@ -140,7 +142,7 @@ def test_a_fault_of_the_server_is_told_with_its_sqlstate(owner: str, sqlstate: s
     assert isinstance(caught.value, BatchRefusedError) == (sqlstate in ("P0001", "23514"))
 
 
-def test_a_fault_of_one_row_fails_none_of_its_neighbours(owner: str) -> None:
+def test_an_error_of_one_row_does_not_fail_its_neighbours(owner: str) -> None:
     async def create_all(writer: GroupCommit) -> list[Outcome | BaseException]:
         writer.start()
         plants = [NewPlant(id_, "a") for id_ in range(20)]
@@ -166,7 +168,9 @@ def test_a_fault_of_one_row_fails_none_of_its_neighbours(owner: str) -> None:
     assert refused.message == "The database cannot be written; nothing was done"
 
 
-def test_a_row_that_is_refused_stops_no_import(owner: str, tmp_path: Path) -> None:
+def test_a_row_that_the_database_refuses_does_not_stop_an_import(
+    owner: str, tmp_path: Path
+) -> None:
     open_store(owner).close()
     execute(owner, "ALTER TABLE plants ADD CHECK (name <> 'refused')")
     rows = ["id,name", *(f"{id_},a" for id_ in range(20)), "20,refused", "21,b"]
@@ -179,7 +183,7 @@ def test_a_row_that_is_refused_stops_no_import(owner: str, tmp_path: Path) -> No
     assert execute(owner, "SELECT count(*), max(id) FROM plants") == [(21, 21)]
 
 
-def test_what_is_done_before_a_row_is_refused_is_not_denied(owner: str) -> None:
+def test_a_batch_that_was_stored_before_an_error_is_not_reported_as_refused(owner: str) -> None:
     with contextlib.closing(open_store(owner)) as store:
         store.apply_changes([PLANT])
         signature = "pg_logical_emit_message(boolean, text, text) RETURNS pg_lsn"
@@ -193,7 +197,7 @@ def test_what_is_done_before_a_row_is_refused_is_not_denied(owner: str) -> None:
 
 
 @pytest.mark.parametrize("sqlstate", ["42883", "0A000", "55000", "XX000"])
-def test_an_engine_without_timelines_is_served(owner: str, sqlstate: str) -> None:
+def test_an_engine_without_timelines_is_supported(owner: str, sqlstate: str) -> None:
     add_function(owner, "pg_current_wal_lsn() RETURNS pg_lsn", raising(sqlstate))
     told: list[Event] = []
 

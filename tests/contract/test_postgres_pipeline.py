@@ -1,4 +1,4 @@
-"""Statements in one round trip: each has its own rows, its own commit and its own fault."""
+"""Statements in one round trip: each has its own rows, its own commit and its own error."""
 
 from concurrent.futures import ThreadPoolExecutor
 
@@ -18,7 +18,7 @@ def _table(url: str) -> None:
     execute(url, "CREATE TABLE numbers (id bigint PRIMARY KEY, name text)")
 
 
-def test_each_statement_has_its_rows_whatever_the_types_of_its_values(url: str) -> None:
+def test_each_statement_returns_its_rows_whatever_the_types_of_its_values(url: str) -> None:
     with connected(url) as connection:
         pipeline = Pipeline(connection)
 
@@ -29,7 +29,7 @@ def test_each_statement_has_its_rows_whatever_the_types_of_its_values(url: str) 
         assert connection.execute("SELECT 1").fetchall() == [(1,)]
 
 
-def test_a_statement_that_fails_undoes_no_other_and_leaves_the_connection_usable(url: str) -> None:
+def test_a_failed_statement_rolls_back_no_other_and_the_connection_stays_usable(url: str) -> None:
     with connected(url) as connection:
         pipeline = Pipeline(connection)
         pipeline.execute(Statement(ADD, (1, "a")))
@@ -54,7 +54,7 @@ def test_a_statement_that_could_not_be_prepared_is_prepared_again(url: str) -> N
         assert pipeline.execute(statement, COUNT) == [[(7,)], [(0,)]]
 
 
-def test_a_connection_that_the_server_ends_tells_why_and_is_closed(url: str) -> None:
+def test_a_connection_that_the_server_terminates_reports_the_reason_and_is_closed(url: str) -> None:
     with connected(url) as connection, ThreadPoolExecutor(1) as pool:
         pid = connection.pgconn.backend_pid
         asked = pool.submit(Pipeline(connection).execute, Statement("SELECT pg_sleep(60)"), COUNT)

@@ -1,4 +1,4 @@
-"""What PostgreSQL is asked of plants: pages, batches, and who waits for whom."""
+"""Plants in PostgreSQL: pages, batches, locks, and the cost of large plants."""
 
 import contextlib
 import hashlib
@@ -20,7 +20,7 @@ from support.postgres import connected, execute, in_the_way, is_waiting, wait_un
 PLANT = NewPlant(1, "Abies balsamea (L.) Mill.", "Abies")
 
 
-def test_long_tags_are_stored_and_listed_by_the_whole_of_them(store: Store) -> None:
+def test_long_tags_are_stored_and_compared_completely(store: Store) -> None:
     tags = ["x" * 5000, "x" * 5000 + "y", "🌱" * 300_000]
     plants = [NewPlant(id_, "a", tag) for id_, tag in enumerate(tags)]
     store.apply_changes(plants)
@@ -29,11 +29,11 @@ def test_long_tags_are_stored_and_listed_by_the_whole_of_them(store: Store) -> N
         assert store.list_plants(after=None, limit=9, tag=plant.tag) == ([plant], True)
 
 
-# Two texts with one MD5 (Marc Stevens, 2024), which is what the index of tags holds.
+# Two texts with the same MD5 (Marc Stevens, 2024). The index of tags consists of MD5 hashes.
 COLLIDING = "TEXTCOLLBYfGiJUETHQ4h{}cKSMd5zYpgqf1YRDhkmxHkhPWptrkoyz28wnI9V0aHeAuaKnak"
 
 
-def test_tags_of_one_hash_are_told_apart(store: Store) -> None:
+def test_tags_with_the_same_hash_are_distinguished(store: Store) -> None:
     tags = [COLLIDING.format(letter) for letter in "AE"]
     assert len({hashlib.md5(tag.encode()).digest() for tag in tags}) == 1
     plants = [NewPlant(id_, "a", tag) for id_, tag in enumerate(tags)]
@@ -43,13 +43,13 @@ def test_tags_of_one_hash_are_told_apart(store: Store) -> None:
         assert store.list_plants(after=None, limit=9, tag=plant.tag) == ([plant], True)
 
 
-def test_a_tag_that_no_plant_can_have_lists_none(store: Store) -> None:
+def test_a_tag_that_no_plant_can_have_lists_no_plants(store: Store) -> None:
     store.apply_changes([PLANT])
 
     assert store.list_plants(after=None, limit=9, tag="a\0") == ([], True)
 
 
-def test_a_page_of_large_plants_is_cut_short_but_never_empty(store: Store) -> None:
+def test_a_page_of_large_plants_is_shortened_but_never_empty(store: Store) -> None:
     plants = [NewPlant(id_, "x" * (PAGE_BYTES_MAX * 2 // 5)) for id_ in range(5)]
     plants.append(NewPlant(5, "x" * 2_000_000))
     store.apply_changes(plants)
@@ -64,7 +64,7 @@ def test_a_page_of_large_plants_is_cut_short_but_never_empty(store: Store) -> No
 @pytest.mark.parametrize("after", [None, 5000])
 @pytest.mark.parametrize("tag", [None, "1"])
 @pytest.mark.parametrize("is_known", [False, True])
-def test_no_listing_scans_whatever_the_planner_knows(
+def test_every_listing_uses_an_index_with_or_without_statistics(
     url: str, store: Store, after: int | None, tag: str | None, *, is_known: bool
 ) -> None:
     store.apply_changes([NewPlant(id_, "a", f"{id_ % 2}") for id_ in range(10_000)])
@@ -99,7 +99,7 @@ def test_no_listing_scans_whatever_the_planner_knows(
         ),
     ],
 )
-def test_a_change_waits_for_another_store_that_takes_the_same_id(
+def test_a_change_waits_for_another_store_that_is_taking_the_same_id(
     url: str, store: Store, changes: Sequence[Change], end: str, outcomes: list[Outcome]
 ) -> None:
     with (
@@ -107,14 +107,14 @@ def test_a_change_waits_for_another_store_that_takes_the_same_id(
         ThreadPoolExecutor(1) as pool,
     ):
         made = pool.submit(store.apply_changes, changes)
-        if outcomes[-1] is not Outcome.DELETED:  # one that comes and goes takes no id
+        if outcomes[-1] is not Outcome.DELETED:  # created and deleted in one batch: it takes no id
             wait_until(lambda: is_waiting(url))
         other.execute(end.encode())
 
         assert made.result(60) == outcomes
 
 
-def test_a_plant_that_comes_and_goes_in_a_batch_takes_no_other_along(
+def test_a_plant_created_and_deleted_in_a_batch_leaves_another_stores_plant_alone(
     url: str, store: Store
 ) -> None:
     changes: list[Change] = [NewPlant(4, "mine"), NewPlant(5, "mine"), Deletion(5)]
@@ -123,7 +123,7 @@ def test_a_plant_that_comes_and_goes_in_a_batch_takes_no_other_along(
         ThreadPoolExecutor(1) as pool,
     ):
         made = pool.submit(store.apply_changes, changes)
-        wait_until(lambda: is_waiting(url))  # it has decided, and not written yet
+        wait_until(lambda: is_waiting(url))  # the batch is decided, and not written yet
         execute(url, "INSERT INTO plants VALUES (5, 'theirs')")
         other.rollback()
 
@@ -131,7 +131,7 @@ def test_a_plant_that_comes_and_goes_in_a_batch_takes_no_other_along(
         assert store.find_plants([5]) == {5: NewPlant(5, "theirs")}
 
 
-def test_ids_are_taken_in_their_order_so_that_nobody_waits_in_a_circle(
+def test_ids_are_locked_in_ascending_order_so_that_there_is_no_deadlock(
     url: str, store: Store
 ) -> None:
     changes = [NewPlant(id_, "mine") for id_ in (3, 2, 1)]
@@ -147,10 +147,10 @@ def test_ids_are_taken_in_their_order_so_that_nobody_waits_in_a_circle(
         assert made.result(60) == [Outcome.ID_TAKEN, Outcome.ID_TAKEN, Outcome.STORED]
 
 
-def test_stores_that_change_the_same_plants_never_wait_for_each_other(
+def test_stores_that_change_the_same_plants_do_not_deadlock(
     url: str, opened: Callable[[str], Store]
 ) -> None:
-    """A circle of waits would end in an error, after a second."""
+    """A deadlock would end in an error after a second."""
 
     def change(number: int) -> set[Outcome]:
         choose = random.Random(number)
@@ -170,7 +170,7 @@ def test_stores_that_change_the_same_plants_never_wait_for_each_other(
     assert seen == set(Outcome)
 
 
-def test_two_stores_on_one_database_take_an_id_once(
+def test_only_one_of_several_stores_on_a_database_gets_an_id(
     url: str, opened: Callable[[str], Store]
 ) -> None:
     barrier = threading.Barrier(3)
@@ -194,7 +194,7 @@ def test_two_stores_on_one_database_take_an_id_once(
 
 
 def blocks_read(url: str, query: str, bindings: Mapping[str, Any] | Sequence[Any]) -> int:
-    """Return how many blocks a query and the sending of its rows look at, TOAST among them."""
+    """Return how many blocks a query and the sending of its rows read, including TOAST."""
     explain = "EXPLAIN (ANALYZE, BUFFERS, SERIALIZE BINARY, FORMAT JSON) "
     with connected(url) as connection:
         [[[found]]] = connection.execute((explain + query).encode(), bindings)
@@ -204,7 +204,7 @@ def blocks_read(url: str, query: str, bindings: Mapping[str, Any] | Sequence[Any
     )
 
 
-def test_of_large_plants_only_those_that_are_returned_are_read(url: str, store: Store) -> None:
+def test_a_listing_reads_only_those_large_plants_that_it_returns(url: str, store: Store) -> None:
     chance = random.Random(0)
     plants = [NewPlant(id_, chance.randbytes(50_000).hex()) for id_ in range(100)]
     store.apply_changes(plants)

@@ -1,4 +1,4 @@
-"""A real PgBouncer before PostgreSQL, in each of its modes."""
+"""A real PgBouncer in front of PostgreSQL, in each of its modes."""
 
 import contextlib
 import shutil
@@ -24,7 +24,7 @@ pytestmark = pytest.mark.skipif(
 
 @contextlib.contextmanager
 def pooler(programs: Programs, url: str, mode: str, ignored: str = "options") -> Iterator[str]:
-    """Run PgBouncer before a database; give the URL through it."""
+    """Run PgBouncer in front of a database; yield the URL through it."""
     server = psycopg.conninfo.conninfo_to_dict(url)
     name = f"pooled_{uuid.uuid4().hex}"
     execute(url, f"CREATE DATABASE {name}")
@@ -67,7 +67,7 @@ def pooler(programs: Programs, url: str, mode: str, ignored: str = "options") ->
 
 
 @pytest.mark.parametrize("mode", ["transaction", "statement"])
-def test_a_pooler_that_does_not_keep_sessions_is_refused_in_one_line(
+def test_a_pooler_in_transaction_or_statement_mode_is_refused(
     postgres_programs: Programs, databases: Databases, mode: str
 ) -> None:
     with (
@@ -77,7 +77,7 @@ def test_a_pooler_that_does_not_keep_sessions_is_refused_in_one_line(
         open_store(through)
 
 
-def test_through_a_pooler_that_keeps_sessions_plants_are_stored(
+def test_plants_are_stored_through_a_pooler_in_session_mode(
     postgres_programs: Programs, databases: Databases
 ) -> None:
     with (
@@ -88,7 +88,7 @@ def test_through_a_pooler_that_keeps_sessions_plants_are_stored(
         store.probe()
 
 
-def test_a_pooler_refuses_sessions_unless_it_is_told_to_ignore_their_options(
+def test_a_pooler_refuses_connections_unless_it_ignores_their_startup_options(
     postgres_programs: Programs, databases: Databases
 ) -> None:
     with (

@@ -1,4 +1,4 @@
-"""The schema of a database, and whether it is as it must be."""
+"""The schema of a PostgreSQL database: migrations, checks, and databases that are refused."""
 
 import contextlib
 import threading
@@ -16,7 +16,7 @@ from support.postgres import Databases, Programs, Server, execute
 PLANT = NewPlant(1, "Abies balsamea (L.) Mill.", "Abies")
 
 
-def test_a_database_of_the_first_schema_is_brought_up_to_date_and_keeps_its_plants(
+def test_a_database_of_the_first_schema_is_migrated_and_keeps_its_plants(
     url: str,
 ) -> None:
     make_first_schema(url)
@@ -55,7 +55,7 @@ def make_first_schema(url: str) -> None:
     execute(url, "INSERT INTO plantstore_migrations VALUES (1)")
 
 
-def test_a_database_of_a_newer_version_is_refused_and_left_alone(url: str) -> None:
+def test_a_database_of_a_newer_version_is_refused(url: str) -> None:
     open_store(url).close()
     execute(url, "INSERT INTO plantstore_migrations VALUES (99)")
 
@@ -64,7 +64,7 @@ def test_a_database_of_a_newer_version_is_refused_and_left_alone(url: str) -> No
             open_store(url, policy)
 
 
-def test_an_empty_database_is_made_only_when_asked_for(url: str) -> None:
+def test_a_schema_is_created_in_an_empty_database_only_by_migrate(url: str) -> None:
     for policy in (SchemaPolicy.UPDATE, SchemaPolicy.REQUIRE, SchemaPolicy.ACCEPT):
         with pytest.raises(StoreUnavailableError, match="is empty"):
             open_store(url, policy)
@@ -73,7 +73,7 @@ def test_an_empty_database_is_made_only_when_asked_for(url: str) -> None:
     assert execute(url, tables) == [(0,)]
 
 
-def test_a_database_of_another_program_is_refused_and_left_alone(url: str) -> None:
+def test_a_database_of_another_program_is_refused_and_not_changed(url: str) -> None:
     execute(url, "CREATE TABLE plants (kilowatts int)")
 
     with pytest.raises(StoreUnavailableError, match="another program's") as caught:
@@ -86,7 +86,9 @@ def test_a_database_of_another_program_is_refused_and_left_alone(url: str) -> No
     ]
 
 
-def test_a_role_that_may_not_make_tables_is_told_so(postgres_programs: Programs) -> None:
+def test_a_role_that_may_not_create_tables_gets_an_error_that_says_so(
+    postgres_programs: Programs,
+) -> None:
     with Server(postgres_programs, "roles") as server:
         server.execute("CREATE ROLE reader LOGIN")
         url = server.url().replace("postgres@", "reader@")
@@ -99,7 +101,7 @@ def test_a_role_that_may_not_make_tables_is_told_so(postgres_programs: Programs)
         assert "no schema has been selected" in caught.value.explanation
 
 
-def test_a_store_in_a_schema_of_any_name_is_whole(databases: Databases) -> None:
+def test_a_store_works_in_a_schema_of_any_name(databases: Databases) -> None:
     execute(databases.url, 'CREATE SCHEMA "a b"')
     try:
         url = f"{databases.url}?options=-csearch_path%3D%22a%5C%20b%22"
@@ -109,7 +111,7 @@ def test_a_store_in_a_schema_of_any_name_is_whole(databases: Databases) -> None:
         execute(databases.url, 'DROP SCHEMA "a b" CASCADE')
 
 
-def test_a_check_names_what_is_not_as_it_must_be(url: str, store: Store) -> None:
+def test_a_check_names_each_difference_from_the_schema(url: str, store: Store) -> None:
     store.apply_changes([PLANT])
     execute(url, "DROP INDEX plants_by_tag")
     execute(url, "ALTER TABLE plants ALTER name DROP NOT NULL")
@@ -130,6 +132,6 @@ def test_a_check_names_what_is_not_as_it_must_be(url: str, store: Store) -> None
     )
 
 
-def test_a_backup_says_which_programs_make_one(store: Store) -> None:
+def test_a_backup_is_refused_and_the_error_names_pg_dump(store: Store) -> None:
     with pytest.raises(OperationError, match="pg_dump"):
         store.back_up("copy", lambda _done, _total: None)

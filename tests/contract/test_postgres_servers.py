@@ -1,4 +1,4 @@
-"""Several servers in a URL: the primary is found, followed, and never confused with an old one."""
+"""Several servers in a URL: the store finds the primary, and follows it to a new server."""
 
 import contextlib
 import signal
@@ -23,7 +23,7 @@ TOKEN = TokenRecord("ann", b"digest", frozenset({"plants:read"}), 0)
 
 @pytest.fixture
 def pair(postgres_programs: Programs) -> Iterator[tuple[Server, Server]]:
-    """Give a primary and its synchronous standby."""
+    """Yield a primary and its synchronous standby."""
     with (
         Server(postgres_programs, "first") as primary,
         primary.standby("second") as standby,
@@ -42,7 +42,7 @@ def promote(standby: Server) -> None:
 
 
 def reads(store: Store) -> list[object]:
-    """Read in all ways that a service does, each on a connection of its own."""
+    """Read in each way that a service reads. Each uses its own connection."""
     return [
         store.find_plants([2]).get(2),
         store.list_plants(after=1, limit=1, tag=None).plants[:1],
@@ -51,7 +51,7 @@ def reads(store: Store) -> list[object]:
 
 
 @pytest.mark.parametrize("is_primary_first", [True, False])
-def test_an_old_primary_that_lives_on_is_left_by_changes_and_reads_alike(
+def test_changes_and_reads_leave_an_old_primary_that_is_still_running(
     pair: tuple[Server, Server], *, is_primary_first: bool
 ) -> None:
     primary, standby = pair
@@ -71,7 +71,7 @@ def test_an_old_primary_that_lives_on_is_left_by_changes_and_reads_alike(
         assert standby.execute("SELECT id FROM plants ORDER BY id") == [(1,), (2,)]
 
 
-def test_what_one_store_changed_on_the_new_primary_is_seen_by_one_that_only_reads(
+def test_a_store_that_only_reads_sees_what_another_changed_on_the_new_primary(
     pair: tuple[Server, Server],
 ) -> None:
     _, standby = pair
@@ -90,11 +90,11 @@ def test_what_one_store_changed_on_the_new_primary_is_seen_by_one_that_only_read
         assert reads(reading) == [plant, [plant], TOKEN]
 
 
-def test_a_primary_that_hangs_is_left_once_another_is_promoted(
+def test_a_hanging_primary_is_left_once_a_standby_is_promoted(
     pair: tuple[Server, Server],
 ) -> None:
     primary, standby = pair
-    # Nothing but the news of a newer timeline ends the wait for the server that hangs.
+    # The timeout is so long that only the newer timeline ends the wait for the hanging server.
     parameters = "?options=-cstatement_timeout%3D10min"
     with contextlib.closing(open_store(url_of(*pair, parameters=parameters))) as store:
         store.apply_changes([PLANT])
@@ -110,7 +110,7 @@ def test_a_primary_that_hangs_is_left_once_another_is_promoted(
         assert reads(store) == [plant, [plant], TOKEN]
 
 
-def test_an_outdated_primary_is_not_connected_to_though_it_is_the_only_one(
+def test_an_outdated_primary_is_not_used_even_if_no_other_server_is_up(
     pair: tuple[Server, Server],
 ) -> None:
     _, standby = pair
@@ -132,7 +132,7 @@ def test_an_outdated_primary_is_not_connected_to_though_it_is_the_only_one(
         assert store.find_plants([2]) == {2: NewPlant(2, "b")}
 
 
-def test_which_server_is_the_primary_is_told_whenever_it_changes(
+def test_each_change_of_the_primary_is_reported(
     pair: tuple[Server, Server],
 ) -> None:
     primary, standby = pair
@@ -150,7 +150,7 @@ def test_which_server_is_the_primary_is_told_whenever_it_changes(
     assert told[-1].server == second.server
 
 
-def test_the_first_change_on_a_newer_timeline_waits_until_no_store_reads_the_older_one(
+def test_the_first_change_on_a_newer_timeline_waits_until_no_store_reads_the_old_one(
     pair: tuple[Server, Server],
 ) -> None:
     """Rule 2 of `Servers`."""
@@ -163,7 +163,7 @@ def test_the_first_change_on_a_newer_timeline_waits_until_no_store_reads_the_old
     )
     with contextlib.closing(servers):
         servers.connect(for_writes=True).close()
-        assert slept == [], "the first timeline is no newer one"
+        assert slept == [], "the first timeline is not a newer one"
 
         promote(standby)
         promoted = ServerChanged(f"127.0.0.1:{standby.port}", 2, 0)
@@ -193,10 +193,10 @@ CHANGES: dict[str, Ask] = {
 
 
 @pytest.mark.parametrize("change", CHANGES)
-def test_a_commit_that_the_manager_lets_go_without_a_standby_is_not_confirmed(
+def test_a_commit_whose_wait_ends_without_a_standby_is_not_acknowledged(
     pair: tuple[Server, Server], change: str
 ) -> None:
-    """Patroni takes a dead standby out of the names: what waited for it is let go."""
+    """Patroni removes a dead standby from synchronous_standby_names, so the waits for it end."""
     primary, standby = pair
     with contextlib.closing(open_store(url_of(primary), standbys_min=1)) as store:
         store.apply_changes([PLANT])
@@ -217,7 +217,7 @@ def test_a_commit_that_the_manager_lets_go_without_a_standby_is_not_confirmed(
 
 
 def let_go_while(primary: Server, ask: Callable[[], object]) -> object:
-    """Ask something, and change the names once it waits for its standby."""
+    """Start a change, and remove the standby from the names once the change waits for it."""
     waiting = "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'SyncRep'"
     with ThreadPoolExecutor(1) as pool:
         asked = pool.submit(ask)
@@ -232,7 +232,7 @@ def sessions(server: Server) -> set[object]:
     return {pid for (pid,) in server.execute(ours)}
 
 
-def test_a_batch_that_is_refused_costs_no_connection(pair: tuple[Server, Server]) -> None:
+def test_a_refused_batch_does_not_close_the_connection(pair: tuple[Server, Server]) -> None:
     primary, _ = pair
     with contextlib.closing(open_store(url_of(primary), standbys_min=1)) as store:
         store.apply_changes([PLANT])
@@ -248,7 +248,7 @@ def test_a_batch_that_is_refused_costs_no_connection(pair: tuple[Server, Server]
         assert store.find_plants([2]) == {}
 
 
-def test_a_commit_that_fails_leaves_the_connection_usable(pair: tuple[Server, Server]) -> None:
+def test_the_connection_stays_usable_after_a_failed_commit(pair: tuple[Server, Server]) -> None:
     primary, _ = pair
     with contextlib.closing(open_store(url_of(primary), standbys_min=1)) as store:
         store.apply_changes([PLANT])
@@ -268,7 +268,7 @@ def test_a_commit_that_fails_leaves_the_connection_usable(pair: tuple[Server, Se
             assert store.apply_changes([NewPlant(id_, "a")]) == [Outcome.STORED]
 
 
-def test_a_connection_that_cannot_be_made_costs_none_that_is_there(
+def test_a_connection_that_cannot_be_opened_closes_none_of_the_others(
     pair: tuple[Server, Server],
 ) -> None:
     primary, _ = pair
@@ -306,7 +306,7 @@ def test_a_server_of_another_cluster_is_not_used(
             assert store.find_plants([1]) == {1: PLANT}
 
 
-def test_an_observer_that_fails_stops_nothing(pair: tuple[Server, Server]) -> None:
+def test_a_failing_observer_does_not_stop_a_failover(pair: tuple[Server, Server]) -> None:
     primary, standby = pair
 
     def fail(_event: Event) -> None:
@@ -319,7 +319,7 @@ def test_an_observer_that_fails_stops_nothing(pair: tuple[Server, Server]) -> No
     assert primary.execute("SELECT id FROM plants WHERE id = 2") == []
 
 
-def test_without_senders_of_the_log_there_is_no_standby(postgres_programs: Programs) -> None:
+def test_a_server_without_wal_senders_has_no_standbys(postgres_programs: Programs) -> None:
     settings = {"max_wal_senders": "0", "synchronous_standby_names": "*", "wal_level": "minimal"}
     with (
         Server(postgres_programs, "alone", **settings) as server,
@@ -329,7 +329,7 @@ def test_without_senders_of_the_log_there_is_no_standby(postgres_programs: Progr
         store.apply_changes([PLANT])
 
 
-def test_without_enough_standbys_reads_are_served_and_a_start_is(
+def test_without_enough_standbys_a_store_opens_and_reads_and_refuses_changes(
     pair: tuple[Server, Server],
 ) -> None:
     primary, _ = pair

@@ -1,4 +1,4 @@
-"""What a store in a file holds after its power went, at any moment and on a disk of any mood."""
+"""The data of a SQLite store after a power loss at any moment, whatever the disk has written."""
 
 import contextlib
 import random
@@ -37,7 +37,7 @@ def lived(
     *,
     lies: bool = False,
 ) -> tuple[Disk, Ledger]:
-    """Return a disk on which a store was used, closed, and used again, and what it promised."""
+    """Use a store, close it, and use it again; return its disk and its ledger."""
     chance = random.Random(seed)
     with Disk(path, seed, lies=lies) as disk:
         ledger = Ledger(disk)
@@ -47,7 +47,7 @@ def lived(
 
 
 def everywhere(disk: Disk, first: int = 0) -> list[Cut]:
-    """Return cuts after each step, with little, some and all that is in doubt."""
+    """Return cuts after each step, with none, some and all of the data that is in doubt."""
     return [
         Cut(after, odds)
         for after in range(first, len(disk.steps) + 1)
@@ -56,7 +56,7 @@ def everywhere(disk: Disk, first: int = 0) -> list[Cut]:
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_all_that_was_acknowledged_is_there_and_nothing_is_half_there(
+def test_after_a_power_loss_all_acknowledged_changes_exist_and_none_in_part(
     path: Path, survey: Survey, seed: int
 ) -> None:
     disk, ledger = lived(path, seed)
@@ -64,11 +64,11 @@ def test_all_that_was_acknowledged_is_there_and_nothing_is_half_there(
     survey.cut(disk, ledger, some_cuts(random.Random(seed), 0, len(disk.steps), CUTS))
 
     assert survey.problems == []
-    assert survey.cuts > 2 * CUTS, "power went again while what was left was opened"
+    assert survey.cuts > 2 * CUTS, "power was also lost during the recovery"
     assert ledger.acknowledged == 200
 
 
-def test_a_history_has_the_moments_that_matter_and_comes_out_again(
+def test_a_history_has_all_critical_moments_and_can_be_reproduced(
     path: Path, tmp_path: Path
 ) -> None:
     disk, ledger = lived(path, 0)
@@ -77,15 +77,15 @@ def test_a_history_has_the_moments_that_matter_and_comes_out_again(
 
     headers = {step.data for step in disk.steps if isinstance(step, Written) and step.offset == 0}
     cut_back = [step for step in disk.steps if isinstance(step, Resized) and step.file == "-wal"]
-    assert len([data for data in headers if len(data) == 32]) > 10, "the log began again often"
+    assert len([data for data in headers if len(data) == 32]) > 10, "the log was restarted often"
     assert cut_back
-    assert Resized("-wal", 0) in disk.steps, "it was trimmed while it was in use"
+    assert Resized("-wal", 0) in disk.steps, "the log was trimmed while it was in use"
     assert Removed("-wal") in disk.steps
     assert again.steps == disk.steps
     assert ledger_again.possible == ledger.possible
 
 
-def test_power_may_go_while_a_new_file_gets_its_schema_and_first_changes(
+def test_a_power_loss_while_a_database_is_created_loses_nothing_acknowledged(
     path: Path, survey: Survey
 ) -> None:
     with Disk(path, 1) as disk:
@@ -99,7 +99,7 @@ def test_power_may_go_while_a_new_file_gets_its_schema_and_first_changes(
 
 
 @pytest.mark.parametrize("journal_mode", ["delete", "wal"])
-def test_power_may_go_while_an_older_schema_is_brought_up_to_date(
+def test_a_power_loss_during_a_migration_loses_no_plants(
     path: Path, survey: Survey, journal_mode: str
 ) -> None:
     plants = {id_: NewPlant(id_, f"Rosa × {id_}", "t" if id_ % 3 else None) for id_ in range(300)}
@@ -121,7 +121,9 @@ def test_power_may_go_while_an_older_schema_is_brought_up_to_date(
     assert survey.problems == []
 
 
-def test_a_survey_finds_what_is_lost_if_commits_are_not_synced(path: Path, survey: Survey) -> None:
+def test_a_survey_detects_lost_changes_if_commits_are_not_synced(
+    path: Path, survey: Survey
+) -> None:
     def sync_less(store: SQLiteStore) -> None:
         store._writes.pragma("synchronous", "NORMAL")  # noqa: SLF001
 
@@ -132,7 +134,7 @@ def test_a_survey_finds_what_is_lost_if_commits_are_not_synced(path: Path, surve
     assert any("missing" in problem for problem in survey.problems)
 
 
-def test_a_survey_finds_damage_if_checkpoints_are_not_synced(path: Path, survey: Survey) -> None:
+def test_a_survey_detects_damage_if_checkpoints_are_not_synced(path: Path, survey: Survey) -> None:
     def never_sync(store: SQLiteStore) -> None:
         store._writes.pragma("synchronous", "OFF")  # noqa: SLF001
 
@@ -144,7 +146,9 @@ def test_a_survey_finds_damage_if_checkpoints_are_not_synced(path: Path, survey:
     assert any("in database main" in problem for problem in survey.problems)
 
 
-def test_a_survey_finds_what_is_lost_on_a_disk_that_lies(path: Path, survey: Survey) -> None:
+def test_a_survey_detects_lost_changes_on_a_disk_that_ignores_syncs(
+    path: Path, survey: Survey
+) -> None:
     disk, ledger = lived(path, 0, lies=True)
 
     survey.cut(disk, ledger, some_cuts(random.Random(0), 0, len(disk.steps), 3 * CUTS), again=False)
@@ -154,4 +158,4 @@ def test_a_survey_finds_what_is_lost_on_a_disk_that_lies(path: Path, survey: Sur
     last = [Cut(len(disk.steps), ALL_LOST)]
     survey.problems.clear()
     survey.cut(disk, Ledger(disk, [NOTHING]), last, again=False)
-    assert survey.problems == [], "and all of it, as if nothing had ever been stored"
+    assert survey.problems == [], "all data may be lost, as if nothing had been stored"

@@ -1,4 +1,4 @@
-"""What a store in a file promises beyond what every store does."""
+"""The promises of a SQLite store beyond those of every store."""
 
 import contextlib
 import os
@@ -30,7 +30,7 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "plants.db"
 
 
-def test_what_was_stored_is_there_when_the_file_is_opened_again(path: Path) -> None:
+def test_stored_plants_exist_when_the_file_is_opened_again(path: Path) -> None:
     first = SQLiteStore(str(path))
     first.apply_changes([PLANT])
     first.close()
@@ -41,7 +41,7 @@ def test_what_was_stored_is_there_when_the_file_is_opened_again(path: Path) -> N
     second.close()
 
 
-def test_the_file_and_its_log_are_readable_to_their_owner_alone(path: Path) -> None:
+def test_only_the_owner_may_read_the_file_and_its_log(path: Path) -> None:
     store = SQLiteStore(str(path))
     store.apply_changes([PLANT])
 
@@ -54,7 +54,7 @@ def test_the_file_and_its_log_are_readable_to_their_owner_alone(path: Path) -> N
 def test_a_commit_is_synced_in_full(path: Path) -> None:
     store = SQLiteStore(str(path))
 
-    # Only the connection itself knows; docs/decisions/0002 says why these.
+    # Only the connection itself knows its settings. docs/decisions/0002 gives the reasons for them.
     for connection in (store._writes, store._reads, store._tokens):  # noqa: SLF001
         assert connection.pragma("journal_mode") == "wal"
         assert connection.pragma("synchronous") == 2
@@ -66,7 +66,7 @@ def test_sqlite_is_new_enough_to_be_free_of_the_wal_reset_bug() -> None:
     assert tuple(map(int, apsw.sqlite_lib_version().split("."))) >= (3, 51, 3)
 
 
-def test_a_probe_writes_and_changes_nothing(path: Path) -> None:
+def test_a_probe_writes_to_the_log_and_changes_no_data(path: Path) -> None:
     with contextlib.closing(SQLiteStore(str(path))) as store:
         log = path.with_name("plants.db-wal")
         before, schema = log.read_bytes(), store.check()
@@ -77,7 +77,7 @@ def test_a_probe_writes_and_changes_nothing(path: Path) -> None:
         assert store.check() == schema
 
 
-def test_while_a_probe_waits_for_another_process_tokens_are_found(path: Path) -> None:
+def test_tokens_are_found_while_a_probe_waits_for_another_process(path: Path) -> None:
     with contextlib.closing(SQLiteStore(str(path))) as store:
         waits, go_on = threading.Event(), threading.Event()
 
@@ -109,7 +109,7 @@ def test_while_a_probe_waits_for_another_process_tokens_are_found(path: Path) ->
         ]
 
 
-def test_two_stores_on_one_file_take_an_id_once(path: Path) -> None:
+def test_only_one_of_two_stores_on_a_file_gets_an_id(path: Path) -> None:
     stores = [SQLiteStore(str(path)) for _ in range(2)]
     outcomes: list[list[Outcome]] = [[], []]
     barrier = threading.Barrier(2)
@@ -148,7 +148,7 @@ def test_many_processes_may_open_a_new_file_at_once(path: Path) -> None:
     assert printed == ["Outcome.ALREADY_STORED"] * 7 + ["Outcome.STORED"]
 
 
-def test_the_wait_for_a_file_that_another_keeps_from_its_log_is_bounded(path: Path) -> None:
+def test_the_wait_to_switch_a_file_in_use_to_wal_mode_is_bounded(path: Path) -> None:
     SQLiteStore(str(path)).close()
     polls: list[int] = []
 
@@ -166,7 +166,7 @@ def test_the_wait_for_a_file_that_another_keeps_from_its_log_is_bounded(path: Pa
     assert polls == list(range(11))
 
 
-def test_a_file_may_be_opened_while_another_checkpoints_it(path: Path) -> None:
+def test_a_file_may_be_opened_while_another_store_checkpoints_it(path: Path) -> None:
     writing = SQLiteStore(str(path))
     writing._writes.pragma("wal_autocheckpoint", 1)  # noqa: SLF001
     stop = threading.Event()
@@ -201,7 +201,7 @@ def test_a_file_that_is_read_only_is_refused() -> None:
         Path(folder).chmod(0o755)
 
         is_root = os.geteuid() == 0
-        if is_root:  # whom no mode keeps from writing
+        if is_root:  # file modes do not restrict root
             os.seteuid(65534)
         try:
             with pytest.raises(StoreUnavailableError, match="read-only"):
@@ -211,7 +211,7 @@ def test_a_file_that_is_read_only_is_refused() -> None:
                 os.seteuid(0)
 
 
-def test_a_folder_that_is_not_there_is_said_so(tmp_path: Path) -> None:
+def test_a_file_in_a_missing_folder_and_a_folder_are_refused(tmp_path: Path) -> None:
     with pytest.raises(StoreUnavailableError, match="No such file or directory"):
         SQLiteStore(str(tmp_path / "nowhere" / "plants.db"))
     with pytest.raises(StoreUnavailableError, match="not a regular file"):

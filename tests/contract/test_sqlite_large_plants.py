@@ -1,4 +1,4 @@
-"""What a store in a file reads of large plants: what it returns or compares, and hardly more."""
+"""A SQLite store reads hardly more of large plants than it returns or compares."""
 
 import contextlib
 from collections.abc import Iterator
@@ -14,7 +14,7 @@ SIZE = 100_000
 COUNT = 200
 TAG = "x" * 30_000
 
-# A look at a plant reads a page of the file for its head, and some of the tree.
+# A look-up of a plant reads one page of the file for its head, and some pages of the tree.
 HEADS_BYTES_MAX = COUNT * 2 * 4096
 
 
@@ -27,7 +27,7 @@ def bytes_read() -> int:
 
 @pytest.fixture
 def store(tmp_path: Path) -> Iterator[SQLiteStore]:
-    """Return a store of large plants that has read nothing of them yet."""
+    """Yield a store with large plants that has not read any of them yet."""
     path = str(tmp_path / "plants.db")
     with contextlib.closing(SQLiteStore(path)) as filling:
         filling.apply_changes([NewPlant(id_, "x" * SIZE) for id_ in range(COUNT)])
@@ -56,7 +56,9 @@ def test_a_page_of_a_long_tag_reads_hardly_more_than_it_returns(store: SQLiteSto
     assert bytes_read() - before < 16 * PAGE_BYTES_MAX
 
 
-def test_creates_whose_ids_large_plants_have_are_refused_unread(store: SQLiteStore) -> None:
+def test_creates_with_the_ids_of_large_plants_are_refused_without_reading_the_plants(
+    store: SQLiteStore,
+) -> None:
     before = bytes_read()
 
     outcomes = store.apply_changes([NewPlant(id_, "other") for id_ in range(COUNT)])
@@ -65,7 +67,7 @@ def test_creates_whose_ids_large_plants_have_are_refused_unread(store: SQLiteSto
     assert bytes_read() - before < HEADS_BYTES_MAX
 
 
-def test_of_large_plants_only_those_of_equal_size_are_read_to_compare_them(
+def test_a_create_is_compared_only_with_a_large_plant_of_equal_size(
     store: SQLiteStore,
 ) -> None:
     creates = [NewPlant(id_, "x" * (SIZE - id_ // 2)) for id_ in range(COUNT)]
@@ -78,7 +80,7 @@ def test_of_large_plants_only_those_of_equal_size_are_read_to_compare_them(
     assert bytes_read() - before < HEADS_BYTES_MAX + 4 * SIZE
 
 
-def test_large_plants_come_out_as_they_are_beside_small_ones(store: SQLiteStore) -> None:
+def test_large_and_small_plants_are_returned_as_they_were_stored(store: SQLiteStore) -> None:
     large = [NewPlant(0, "×" * SIZE, ""), NewPlant(1, "🌱" * 9000), NewPlant(2, "a", "×" * 9000)]
     small = [NewPlant(3, "", ""), NewPlant(4, "b", "×")]
     store.apply_changes([Replacement(id_, Plant("", None)) for id_ in range(5)])

@@ -1,4 +1,4 @@
-"""How long the write-ahead log of a file gets, beside readers that never all end at once."""
+"""The size of the write-ahead log while there is always a reader."""
 
 import contextlib
 import threading
@@ -38,7 +38,7 @@ def write(store: SQLiteStore, id_: int) -> None:
 
 @contextlib.contextmanager
 def reading(path: Path) -> Iterator[None]:
-    """Have a reader hold what it saw first while the block runs."""
+    """Keep a read transaction open while the block runs."""
     with contextlib.closing(apsw.Connection(str(path))) as connection:
         connection.execute("BEGIN; SELECT count(*) FROM tokens").fetchall()
         yield
@@ -46,7 +46,7 @@ def reading(path: Path) -> Iterator[None]:
 
 @contextlib.contextmanager
 def overlapping_reads(path: Path) -> Iterator[None]:
-    """Have readers begin and end while the block runs, each before the one before it ends."""
+    """Run readers while the block runs. Each begins before the previous one ends."""
     begun, stop = threading.Event(), threading.Event()
 
     def read() -> None:
@@ -68,8 +68,8 @@ def overlapping_reads(path: Path) -> Iterator[None]:
         thread.join()
 
 
-def test_beside_readers_that_overlap_the_log_is_bounded(path: Path, store: SQLiteStore) -> None:
-    now = 0.0  # it does not go on while the writer waits for the readers
+def test_the_log_is_bounded_while_readers_overlap(path: Path, store: SQLiteStore) -> None:
+    now = 0.0  # this clock stands still while the writer waits for the readers
     store._log = Log(store._writes, monotonic=lambda: now)  # noqa: SLF001
 
     with overlapping_reads(path):
@@ -82,7 +82,7 @@ def test_beside_readers_that_overlap_the_log_is_bounded(path: Path, store: SQLit
     assert max(sizes) < LOG_BYTES_MAX + 4 * MIB
 
 
-def test_the_writer_waits_a_moment_for_a_long_read_and_then_leaves_it_alone_for_longer(
+def test_the_writer_waits_briefly_for_a_long_read_and_then_pauses_before_the_next_wait(
     path: Path, store: SQLiteStore
 ) -> None:
     now = 0.0
@@ -104,7 +104,7 @@ def test_the_writer_waits_a_moment_for_a_long_read_and_then_leaves_it_alone_for_
         for id_ in range(17, 27):
             now += CHECK_SECONDS
             write(store, id_)
-        assert looks <= 10 < waited, "a look for each commit, and no more waiting"
+        assert looks <= 10 < waited, "one look at the clock for each commit, and no more waiting"
 
     now += PAUSE_SECONDS
     write(store, 27)
@@ -113,7 +113,7 @@ def test_the_writer_waits_a_moment_for_a_long_read_and_then_leaves_it_alone_for_
     assert log_bytes(path) <= LOG_BYTES_MAX
 
 
-def test_a_long_log_is_cut_back_once_nobody_reads_it(path: Path, store: SQLiteStore) -> None:
+def test_a_long_log_is_truncated_once_it_has_no_readers(path: Path, store: SQLiteStore) -> None:
     with reading(path):
         for id_ in range(20):
             write(store, id_)
@@ -126,7 +126,7 @@ def test_a_long_log_is_cut_back_once_nobody_reads_it(path: Path, store: SQLiteSt
     assert len(store.find_plants([*range(21)])) == 21
 
 
-def test_a_short_log_is_left_alone(path: Path, store: SQLiteStore) -> None:
+def test_a_short_log_is_not_truncated(path: Path, store: SQLiteStore) -> None:
     write(store, 1)
 
     assert store.trim()

@@ -37,7 +37,7 @@ def make_file_of_first_schema(path: Path) -> None:
     connection.close()
 
 
-def test_a_database_of_the_first_schema_is_brought_up_to_date_and_keeps_its_plants(
+def test_a_database_of_the_first_schema_is_migrated_and_keeps_its_plants(
     path: Path,
 ) -> None:
     make_file_of_first_schema(path)
@@ -54,7 +54,7 @@ def test_update_migrates_an_older_database(path: Path) -> None:
         assert store.check() == Condition(2, 2, 0, [])
 
 
-def test_a_check_finds_what_does_not_belong_and_what_is_missing(path: Path) -> None:
+def test_a_check_finds_unknown_tables_and_missing_indexes(path: Path) -> None:
     with contextlib.closing(SQLiteStore(str(path))) as store:
         store.apply_changes([PLANT])
         connection = apsw.Connection(str(path))
@@ -73,7 +73,7 @@ def test_a_check_finds_damage(path: Path) -> None:
         root = store._reads.execute(  # noqa: SLF001
             "SELECT rootpage FROM sqlite_schema WHERE name = 'plants_by_tag'"
         ).get
-    with path.open("r+b") as file:  # the root of the index, seemingly empty
+    with path.open("r+b") as file:  # makes the root of the index look empty
         file.seek((root - 1) * 4096)
         file.write(bytes([10, 0, 0, 0, 0, 16, 0, 0]))
 
@@ -84,10 +84,10 @@ def test_a_check_finds_damage(path: Path) -> None:
     assert any("plants_by_tag" in problem for problem in found.problems)
 
 
-def test_what_is_no_utf_8_is_found_by_a_check_and_hides_no_other_plant(path: Path) -> None:
+def test_a_check_finds_invalid_utf_8_which_does_not_hide_other_plants(path: Path) -> None:
     with contextlib.closing(SQLiteStore(str(path))) as store:
         store.apply_changes([NewPlant(1, "a"), NewPlant(3, "c")])
-        other = apsw.Connection(str(path))  # as a shell that imports Latin-1 would
+        other = apsw.Connection(str(path))  # as an import of Latin-1 by the sqlite3 shell does
         other.execute("INSERT INTO plants VALUES (2, CAST(x'66FF' AS TEXT), NULL)")
         other.close()
 
@@ -99,7 +99,7 @@ def test_what_is_no_utf_8_is_found_by_a_check_and_hides_no_other_plant(path: Pat
         assert store.check().problems == []
 
 
-def test_without_leave_to_change_it_an_older_schema_stays_as_it_is(path: Path) -> None:
+def test_an_older_schema_is_not_migrated_without_permission(path: Path) -> None:
     make_file_of_first_schema(path)
 
     with contextlib.closing(SQLiteStore(str(path), SchemaPolicy.ACCEPT)) as store:
@@ -114,7 +114,7 @@ def test_without_leave_to_change_it_an_older_schema_stays_as_it_is(path: Path) -
     connection.close()
 
 
-def test_a_backup_is_as_of_one_moment_whatever_is_written_meanwhile(path: Path) -> None:
+def test_a_backup_is_a_consistent_snapshot_during_writes(path: Path) -> None:
     copy = path.with_name("copy.db")
     steps: list[int] = []
     with (
@@ -125,7 +125,7 @@ def test_a_backup_is_as_of_one_moment_whatever_is_written_meanwhile(path: Path) 
         store.apply_changes(before)
 
         def write(done: int, _total: int) -> None:
-            assert not steps or done > steps[-1], "it began again"
+            assert not steps or done > steps[-1], "the backup began again"
             steps.append(done)
             another.apply_changes([NewPlant(1000 + done, "y" * 1000), Deletion(done)])
 

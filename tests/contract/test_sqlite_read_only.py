@@ -1,4 +1,4 @@
-"""What a read-only database promises while other processes may write it."""
+"""A database that is opened read-only, while other processes may write to it."""
 
 import contextlib
 import os
@@ -43,7 +43,7 @@ def test_no_file_is_created_beside_the_database(path: Path, database: ReadOnlySQ
     assert names(path) == ["plants.db"]
 
 
-def test_a_scan_fails_if_another_process_changes_the_file_meanwhile(
+def test_a_scan_fails_if_another_process_changes_the_file_during_it(
     path: Path, database: ReadOnlySQLite
 ) -> None:
     scan = database.scan_plants()
@@ -56,7 +56,7 @@ def test_a_scan_fails_if_another_process_changes_the_file_meanwhile(
         list(scan)
 
 
-def test_a_scan_beside_a_writer_shows_one_snapshot(path: Path, database: ReadOnlySQLite) -> None:
+def test_a_scan_during_writes_returns_one_snapshot(path: Path, database: ReadOnlySQLite) -> None:
     with contextlib.closing(SQLiteStore(str(path))) as store:
         store.apply_changes([NewPlant(3000, "in the log")])
         scan = database.scan_plants()
@@ -68,7 +68,7 @@ def test_a_scan_beside_a_writer_shows_one_snapshot(path: Path, database: ReadOnl
     assert seen == [*PLANTS, NewPlant(3000, "in the log")]
 
 
-def test_a_database_that_may_not_be_read_says_so() -> None:
+def test_an_unreadable_database_is_refused_with_the_reason() -> None:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "plants.db"
         SQLiteStore(str(path)).close()
@@ -76,7 +76,7 @@ def test_a_database_that_may_not_be_read_says_so() -> None:
         Path(folder).chmod(0o755)
 
         is_root = os.geteuid() == 0
-        if is_root:  # whom no mode keeps from reading
+        if is_root:  # file modes do not restrict root
             os.seteuid(65534)
         try:
             with pytest.raises(StoreUnavailableError, match="cannot be opened: Permission denied"):

@@ -1,4 +1,4 @@
-"""Listings and scans of a SQLite file: what they cost, and what they see of concurrent changes."""
+"""Listings and scans of a SQLite file: their cost, and the concurrent changes that they see."""
 
 import contextlib
 from collections.abc import Callable
@@ -27,7 +27,7 @@ def path(tmp_path: Path) -> Path:
 @pytest.mark.parametrize("after", [None, 5])
 @pytest.mark.parametrize("tag", [None, "Abies"])
 @pytest.mark.parametrize("query", [page_query, sizes_query])
-def test_no_listing_scans(
+def test_every_listing_uses_an_index(
     path: Path,
     query: Callable[[int | None, str | None], str],
     after: int | None,
@@ -47,7 +47,7 @@ def test_no_listing_scans(
     assert "USE TEMP B-TREE FOR ORDER BY" not in steps, "found in order, not sorted"
 
 
-def test_a_page_of_very_long_names_ends_early_and_the_next_goes_on(path: Path) -> None:
+def test_a_page_of_very_long_names_ends_early_and_the_next_page_continues(path: Path) -> None:
     half = PAGE_BYTES_MAX // 2
     plants = [NewPlant(id_, "×" * (half // 2)) for id_ in range(5)]
     plants += [NewPlant(5, "x" * 10 * half), NewPlant(6, "x"), NewPlant(7, "x")]
@@ -69,7 +69,7 @@ def test_a_page_of_very_long_names_ends_early_and_the_next_goes_on(path: Path) -
         assert [plants for plants in store.scan_plants() if len(plants) > 3] == []
 
 
-def test_reads_go_on_while_another_writes_and_see_it_once_it_is_committed(path: Path) -> None:
+def test_reads_continue_during_a_write_and_see_it_once_it_is_committed(path: Path) -> None:
     with contextlib.closing(SQLiteStore(str(path))) as store:
         store.apply_changes([PLANT])
         other = apsw.Connection(str(path))

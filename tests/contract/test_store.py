@@ -1,4 +1,4 @@
-"""What every store promises, one suite for all of them: the docstrings of plantstore.store."""
+"""The promises of every store, from the docstrings of plantstore.store: one suite for all."""
 
 import functools
 from collections.abc import Callable, Iterator
@@ -18,7 +18,7 @@ from plantstore.tokens import TokenRecord
 def open_another(
     request: pytest.FixtureRequest, open_new: Callable[[str], Store]
 ) -> Callable[[], Store]:
-    """Return what opens a new, empty store at each call."""
+    """Return a function that opens a new, empty store at each call."""
     return functools.partial(open_new, request.param)
 
 
@@ -56,7 +56,7 @@ def test_another_record_under_a_stored_id_is_refused(store: Store, other: NewPla
     assert store.apply_changes([plant]) == [Outcome.ALREADY_STORED]
 
 
-def test_a_plant_may_meet_an_earlier_one_of_its_own_batch(store: Store) -> None:
+def test_a_plant_is_compared_with_earlier_plants_of_its_own_batch(store: Store) -> None:
     batch = [NewPlant(1, "a"), NewPlant(1, "b"), NewPlant(1, "a"), NewPlant(0, "b")]
 
     assert store.apply_changes(batch) == [
@@ -67,11 +67,11 @@ def test_a_plant_may_meet_an_earlier_one_of_its_own_batch(store: Store) -> None:
     ]
 
 
-def test_an_empty_batch_is_no_trouble(store: Store) -> None:
+def test_an_empty_batch_has_no_outcomes(store: Store) -> None:
     assert store.apply_changes([]) == []
 
 
-def test_a_replacement_replaces_all_of_a_plant_and_creates_nothing(store: Store) -> None:
+def test_a_replacement_replaces_the_whole_plant_and_creates_nothing(store: Store) -> None:
     store.apply_changes([NewPlant(1, "a", "t")])
 
     assert store.apply_changes(
@@ -93,7 +93,7 @@ def test_a_deleted_plant_is_gone_and_its_id_is_free(store: Store) -> None:
     assert store.apply_changes([NewPlant(1, "c")]) == [Outcome.STORED]
 
 
-def test_changes_of_one_batch_meet_each_other_in_their_order(store: Store) -> None:
+def test_changes_of_one_batch_take_effect_in_their_order(store: Store) -> None:
     batch: list[Change] = [
         NewPlant(1, "a"),
         Replacement(1, Plant("b", "t")),
@@ -116,14 +116,14 @@ def test_changes_of_one_batch_meet_each_other_in_their_order(store: Store) -> No
     assert store.find_plants([1, 2]) == {1: NewPlant(1, "c")}
 
 
-def test_only_those_plants_are_found_that_are_there(store: Store) -> None:
+def test_a_look_up_returns_only_stored_plants(store: Store) -> None:
     store.apply_changes([NewPlant(1, "a"), NewPlant(2, "b", "t")])
 
     assert store.find_plants([2, 3, 2]) == {2: NewPlant(2, "b", "t")}
     assert store.find_plants([]) == {}
 
 
-def test_a_listing_goes_on_after_an_id_and_says_when_it_is_over(store: Store) -> None:
+def test_a_listing_continues_after_an_id_and_marks_the_last_page(store: Store) -> None:
     all_ = [NewPlant(id_, "a", "even" if id_ % 2 == 0 else None) for id_ in range(10)]
     store.apply_changes(all_)
 
@@ -144,7 +144,7 @@ def test_a_listing_goes_on_after_an_id_and_says_when_it_is_over(store: Store) ->
     assert page(None, 9, "") == ([], True)
 
 
-def test_a_scan_shows_all_plants_in_order_as_they_were_when_it_began(store: Store) -> None:
+def test_a_scan_returns_a_snapshot_of_all_plants_in_order_of_id(store: Store) -> None:
     before = [NewPlant(id_, "a", "t") for id_ in range(2500)]
     store.apply_changes(before)
     scan = store.scan_plants()
@@ -157,11 +157,11 @@ def test_a_scan_shows_all_plants_in_order_as_they_were_when_it_began(store: Stor
     assert store.count_plants() == 2500
 
 
-def test_a_scan_of_nothing_shows_nothing(store: Store) -> None:
+def test_a_scan_of_an_empty_store_returns_no_plants(store: Store) -> None:
     assert [plant for plants in store.scan_plants() for plant in plants] == []
 
 
-def test_a_whole_store_has_no_problems(store: Store) -> None:
+def test_a_check_of_an_intact_store_finds_no_problems(store: Store) -> None:
     store.apply_changes([NewPlant(1, "a"), NewPlant(2, "b")])
     store.add_token(record("a"))
 
@@ -181,7 +181,7 @@ changes = st.one_of(
 
 
 def make(change: Change, model: dict[int, NewPlant]) -> Outcome:
-    """Make one change by itself, as a reader of the contract would."""
+    """Apply one change to the model, by the rules of the contract."""
     there = model.get(change.id)
     match change:
         case NewPlant():
@@ -206,7 +206,7 @@ def make(change: Change, model: dict[int, NewPlant]) -> Outcome:
     # Each example opens a store of its own.
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
-def test_every_record_comes_back_as_it_was_and_every_outcome_is_that_of_one_by_one(
+def test_batches_have_the_same_outcomes_and_records_as_single_changes(
     open_another: Callable[[], Store], batches: list[list[Change]]
 ) -> None:
     opened = open_another()
@@ -225,7 +225,7 @@ def test_every_record_comes_back_as_it_was_and_every_outcome_is_that_of_one_by_o
     opened.close()
 
 
-def test_a_token_is_found_by_its_digest_alone(store: Store) -> None:
+def test_a_token_is_found_only_by_its_digest(store: Store) -> None:
     first = record("first", scopes=frozenset({"plants:create", "plants:read"}), expires_at=9)
     second = record("second")
     store.add_token(first)
@@ -243,7 +243,7 @@ def test_tokens_are_listed_oldest_first_and_then_by_name(store: Store) -> None:
     assert [one.name for one in store.list_tokens()] == ["b", "a", "c"]
 
 
-def test_a_name_is_never_used_twice(store: Store) -> None:
+def test_the_name_of_a_token_is_never_used_twice(store: Store) -> None:
     store.add_token(record("a"))
     store.revoke_token("a", 5)
 
@@ -253,7 +253,7 @@ def test_a_name_is_never_used_twice(store: Store) -> None:
     assert [one.digest for one in store.list_tokens()] == [record("a").digest]
 
 
-def test_a_revoked_token_stays_revoked_since_the_first_time(store: Store) -> None:
+def test_a_second_revocation_keeps_the_time_of_the_first(store: Store) -> None:
     store.add_token(record("a"))
 
     assert store.revoke_token("a", 5).revoked_at == 5
@@ -263,7 +263,7 @@ def test_a_revoked_token_stays_revoked_since_the_first_time(store: Store) -> Non
     assert found.revoked_at == 5
 
 
-def test_a_token_that_is_forgotten_was_never_there_and_its_neighbours_are(store: Store) -> None:
+def test_a_forgotten_token_is_removed_completely_and_other_tokens_stay(store: Store) -> None:
     first, second = record("first"), record("second")
     store.add_token(first)
     store.add_token(second)
@@ -277,6 +277,6 @@ def test_a_token_that_is_forgotten_was_never_there_and_its_neighbours_are(store:
     assert store.find_token(first.digest) == first
 
 
-def test_a_token_that_is_not_there_cannot_be_revoked(store: Store) -> None:
+def test_an_unknown_token_cannot_be_revoked(store: Store) -> None:
     with pytest.raises(OperationError, match="'a'"):
         store.revoke_token("a", 5)

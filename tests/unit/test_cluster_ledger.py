@@ -1,10 +1,10 @@
-"""What `make cluster` counts as lost, invented and stale."""
+"""How `make cluster` counts lost changes, invented versions and stale reads."""
 
 import pytest
 
 from cluster.ledger import CREATED, DELETED, REPLACED, Event, Ledger, plant
 
-PLANT = 16  # it lives through all three versions
+PLANT = 16  # this plant goes through all three versions
 
 
 def ledger(*, acknowledged: int, sent: int) -> Ledger:
@@ -26,7 +26,7 @@ def ledger(*, acknowledged: int, sent: int) -> Ledger:
         (DELETED, DELETED, REPLACED, [PLANT]),
     ],
 )
-def test_a_change_is_lost_if_what_is_stored_is_older_than_what_was_acknowledged(
+def test_a_change_is_lost_if_the_stored_version_is_older_than_the_acknowledged_one(
     acknowledged: int, sent: int, stored: int | None, lost: list[int]
 ) -> None:
     made = ledger(acknowledged=acknowledged, sent=sent)
@@ -36,7 +36,7 @@ def test_a_change_is_lost_if_what_is_stored_is_older_than_what_was_acknowledged(
     assert found == lost
 
 
-def test_a_version_that_nobody_sent_is_invented() -> None:
+def test_a_stored_version_that_no_client_sent_is_invented() -> None:
     made = ledger(acknowledged=CREATED, sent=CREATED)
 
     assert made.invented({PLANT: plant(PLANT, CREATED)}) == []
@@ -44,7 +44,7 @@ def test_a_version_that_nobody_sent_is_invented() -> None:
     assert made.invented({PLANT + 1: plant(PLANT + 1, CREATED)}) == [PLANT + 1]
 
 
-def test_the_longest_time_without_a_change_counts_from_the_last_one_before_the_fault() -> None:
+def test_the_longest_time_without_a_change_begins_at_the_last_change_before_the_fault() -> None:
     made = ledger(acknowledged=CREATED, sent=CREATED)
     for ended in (3.0, 11.0, 12.0):
         made.changes.append(Event(0, ended - 0.5, ended))
@@ -55,7 +55,7 @@ def test_the_longest_time_without_a_change_counts_from_the_last_one_before_the_f
     assert made.seconds_without_change(0, since=11.5, until=20.0) == 8
 
 
-def test_a_stale_read_counts_after_the_move_of_its_own_instance_only() -> None:
+def test_a_stale_read_counts_only_after_its_own_instance_moved_to_the_new_primary() -> None:
     made = ledger(acknowledged=CREATED, sent=CREATED)
     made.changes += [Event(0, 9.0, 9.5), Event(0, 10.5, 11.0), Event(1, 14.0, 15.0)]
     made.stale += [Event(0, 10.8, 10.9), Event(0, 12.0, 12.1), Event(1, 12.0, 12.1)]

@@ -1,4 +1,4 @@
-"""Which clients want gzip, by RFC 9110 §12.5.3, and how much may wait to be compressed."""
+"""Accept-Encoding (RFC 9110 §12.5.3), and the limit on data that waits to be compressed."""
 
 import asyncio
 import gzip
@@ -29,7 +29,9 @@ from plantstore.api.compression import COMPRESSED_BYTES_MIN, Compressor, prefers
         "gzip;q=0, x-gzip",
     ],
 )
-def test_a_client_that_accepts_gzip_as_gladly_as_none_gets_it(accept_encoding: str) -> None:
+def test_gzip_is_used_if_the_client_rates_it_at_least_as_high_as_identity(
+    accept_encoding: str,
+) -> None:
     assert prefers_gzip(accept_encoding)
 
 
@@ -64,15 +66,13 @@ def test_a_client_that_accepts_gzip_as_gladly_as_none_gets_it(accept_encoding: s
         "gzip" + ", br" * 1000,
     ],
 )
-def test_a_client_that_does_not_accept_gzip_or_prefers_none_does_not_get_it(
+def test_gzip_is_not_used_if_it_is_refused_malformed_or_rated_below_identity(
     accept_encoding: str | None,
 ) -> None:
     assert not prefers_gzip(accept_encoding)
 
 
-def test_of_many_answers_those_within_the_bound_are_compressed_and_the_others_sent_at_once() -> (
-    None
-):
+def test_responses_beyond_the_limit_of_waiting_bytes_are_sent_uncompressed() -> None:
     data = b"a" * COMPRESSED_BYTES_MIN
 
     async def compress() -> list[bytes | None]:

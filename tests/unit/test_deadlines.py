@@ -1,4 +1,4 @@
-"""When a client is late, without a socket and without waiting: the test sets the clock."""
+"""The deadlines of a connection. There is no socket and no waiting: the tests set the clock."""
 
 import math
 import random
@@ -12,7 +12,7 @@ IDLE_SECONDS = 75.0
 
 
 class Client:
-    """The deadlines of a connection, and what its client does."""
+    """The deadlines of a connection, and the actions of its client."""
 
     def __init__(
         self, *, request_seconds: float = REQUEST_SECONDS, idle_seconds: float = IDLE_SECONDS
@@ -26,7 +26,7 @@ class Client:
         )
 
     def request(self) -> None:
-        """Send a request that is whole, and get its answer."""
+        """Send a complete request, and receive its response."""
         self.deadlines.begin_request()
         self.deadlines.end_request()
         self.deadlines.end_answer()
@@ -37,7 +37,7 @@ class Client:
         )
 
     def wait(self, seconds: float) -> Due:
-        """Let time pass, and check whenever it is due; return the last thing that is due."""
+        """Advance the clock, run each check when it is due, and return the first action due."""
         until = self.now + seconds
         due = Due.NOTHING
         while due is Due.NOTHING and self.deadlines.next_check <= until:
@@ -48,7 +48,7 @@ class Client:
         return due
 
     def late(self) -> tuple[Due, float]:
-        """Return what is due at last, and after how many seconds."""
+        """Return the first action that becomes due, and the seconds until then."""
         began = self.now
         return self.wait(1e6), self.now - began
 
@@ -64,7 +64,7 @@ def test_a_new_connection_that_sends_nothing_is_closed() -> None:
 
 
 @pytest.mark.parametrize("earlier", [0, 2])
-def test_a_request_that_does_not_arrive_whole_is_refused(earlier: int) -> None:
+def test_a_request_that_does_not_arrive_completely_is_refused(earlier: int) -> None:
     client = Client()
     for _ in range(earlier):
         client.request()
@@ -75,7 +75,7 @@ def test_a_request_that_does_not_arrive_whole_is_refused(earlier: int) -> None:
     assert_late(client, Due.REFUSE, REQUEST_SECONDS + GRACE_SECONDS)
 
 
-def test_what_arrives_of_a_request_gives_it_no_more_time() -> None:
+def test_bytes_of_a_request_do_not_extend_its_deadline() -> None:
     client = Client()
     client.deadlines.begin_request()
 
@@ -84,21 +84,21 @@ def test_what_arrives_of_a_request_gives_it_no_more_time() -> None:
     assert_late(client, Due.REFUSE, 1 + GRACE_SECONDS)
 
 
-def test_between_two_requests_a_connection_may_be_idle_for_longer() -> None:
+def test_between_two_requests_a_connection_may_be_idle_for_idle_seconds() -> None:
     client = Client()
     client.request()
 
     assert_late(client, Due.CLOSE, IDLE_SECONDS + GRACE_SECONDS)
 
 
-def test_an_idle_connection_is_closed_in_time_if_idle_seconds_are_fewer() -> None:
+def test_an_idle_connection_is_closed_on_time_even_if_idle_seconds_are_short() -> None:
     client = Client(idle_seconds=2)
     client.request()
 
     assert_late(client, Due.CLOSE, 2 + GRACE_SECONDS)
 
 
-def test_each_answer_begins_the_idle_time_again() -> None:
+def test_each_response_restarts_the_idle_timeout() -> None:
     client = Client()
 
     for _ in range(5):
@@ -107,7 +107,9 @@ def test_each_answer_begins_the_idle_time_again() -> None:
 
 
 @pytest.mark.parametrize("idle_before", [0.0, 1.0, 9.9, 10.0, 63.7, 74.9])
-def test_a_slow_request_on_an_idle_connection_is_refused_in_time(idle_before: float) -> None:
+def test_a_slow_request_on_an_idle_connection_is_refused_after_request_seconds(
+    idle_before: float,
+) -> None:
     client = Client()
     client.request()
     client.wait(idle_before)
@@ -117,7 +119,7 @@ def test_a_slow_request_on_an_idle_connection_is_refused_in_time(idle_before: fl
     assert_late(client, Due.REFUSE, REQUEST_SECONDS + GRACE_SECONDS)
 
 
-def test_the_service_may_take_as_long_as_it_likes_for_an_answer() -> None:
+def test_the_service_has_no_deadline_for_its_response() -> None:
     client = Client()
     client.deadlines.begin_request()
     client.deadlines.end_request()
@@ -125,7 +127,7 @@ def test_the_service_may_take_as_long_as_it_likes_for_an_answer() -> None:
     assert client.wait(10 * IDLE_SECONDS) is Due.NOTHING
 
 
-def test_what_still_comes_of_an_answered_request_is_not_waited_for() -> None:
+def test_the_rest_of_an_answered_request_must_arrive_within_request_seconds() -> None:
     client = Client()
     client.deadlines.begin_request()
     client.wait(3)
@@ -135,7 +137,7 @@ def test_what_still_comes_of_an_answered_request_is_not_waited_for() -> None:
     assert_late(client, Due.CLOSE, REQUEST_SECONDS + GRACE_SECONDS)
 
 
-def test_a_connection_is_idle_once_the_rest_of_an_answered_request_arrived() -> None:
+def test_a_connection_is_idle_once_the_rest_of_an_answered_request_has_arrived() -> None:
     client = Client()
     client.deadlines.begin_request()
     client.deadlines.end_answer()
@@ -156,7 +158,7 @@ def test_bytes_that_are_read_in_the_grace_period_are_in_time() -> None:
     assert client.wait(10 * REQUEST_SECONDS) is Due.NOTHING
 
 
-def test_after_the_loop_was_blocked_there_is_a_grace_period_first() -> None:
+def test_after_a_blocked_event_loop_a_late_client_still_gets_the_grace_period() -> None:
     client = Client()
     client.deadlines.begin_request()
     client.now += 100 * REQUEST_SECONDS
@@ -167,7 +169,7 @@ def test_after_the_loop_was_blocked_there_is_a_grace_period_first() -> None:
     assert_late(client, Due.REFUSE, GRACE_SECONDS)
 
 
-def test_a_client_that_is_not_read_from_is_not_late() -> None:
+def test_a_client_is_not_late_while_the_server_does_not_read_from_it() -> None:
     client = Client()
     client.deadlines.begin_request()
     client.may_send = False
@@ -178,7 +180,7 @@ def test_a_client_that_is_not_read_from_is_not_late() -> None:
     assert client.late()[0] is Due.REFUSE
 
 
-def test_a_client_that_takes_nothing_of_an_answer_is_aborted() -> None:
+def test_a_client_that_reads_nothing_of_a_response_is_aborted() -> None:
     client = Client()
     client.request()
     client.unsent_bytes = 10 * TAKEN_BYTES_MIN
@@ -192,7 +194,7 @@ def test_a_client_that_takes_nothing_of_an_answer_is_aborted() -> None:
 @pytest.mark.parametrize(
     ("taken", "due"), [(TAKEN_BYTES_MIN, Due.NOTHING), (TAKEN_BYTES_MIN - 1, Due.ABORT)]
 )
-def test_a_client_must_take_a_minimum_of_an_answer_in_each_interval(taken: int, due: Due) -> None:
+def test_a_client_must_read_a_minimum_of_a_response_in_each_interval(taken: int, due: Due) -> None:
     client = Client()
     client.request()
     client.unsent_bytes = 10 * TAKEN_BYTES_MIN
@@ -203,7 +205,7 @@ def test_a_client_must_take_a_minimum_of_an_answer_in_each_interval(taken: int, 
     assert client.wait(REQUEST_SECONDS) is due
 
 
-def test_few_idle_seconds_do_not_shorten_the_time_to_take_an_answer() -> None:
+def test_short_idle_seconds_do_not_shorten_the_time_to_read_a_response() -> None:
     client = Client(idle_seconds=1)
     client.request()
     client.unsent_bytes = 10 * TAKEN_BYTES_MIN
@@ -211,7 +213,7 @@ def test_few_idle_seconds_do_not_shorten_the_time_to_take_an_answer() -> None:
     assert client.late()[1] >= REQUEST_SECONDS
 
 
-def test_a_client_that_takes_whole_answers_is_not_slow() -> None:
+def test_a_client_that_reads_complete_responses_is_not_slow() -> None:
     client = Client()
     client.unsent_bytes = TAKEN_BYTES_MIN
 
@@ -220,7 +222,7 @@ def test_a_client_that_takes_whole_answers_is_not_slow() -> None:
         assert client.wait(REQUEST_SECONDS) is Due.NOTHING
 
 
-def test_a_connection_is_idle_only_once_its_answer_is_taken() -> None:
+def test_a_connection_is_idle_only_once_its_response_has_been_read() -> None:
     client = Client()
     client.request()
     client.unsent_bytes = 100 * TAKEN_BYTES_MIN
@@ -234,7 +236,7 @@ def test_a_connection_is_idle_only_once_its_answer_is_taken() -> None:
     assert client.late()[0] is Due.CLOSE
 
 
-def test_a_connection_that_its_client_does_not_close_is_aborted() -> None:
+def test_a_closing_connection_is_aborted_if_its_client_does_not_close_it() -> None:
     client = Client()
     client.is_closing = True
 
@@ -243,7 +245,7 @@ def test_a_connection_that_its_client_does_not_close_is_aborted() -> None:
 
 @pytest.mark.parametrize("seed", range(20))
 def test_no_client_is_late_by_more_than_the_grace_period(seed: int) -> None:
-    """Whatever it did before: from its last event on, its deadline is the one that counts."""
+    """Whatever the client did before, its deadline counts from its last event."""
     choices = random.Random(seed)
     client = Client(idle_seconds=choices.choice([3.0, IDLE_SECONDS]))
     for _ in range(choices.randrange(20)):

@@ -1,11 +1,11 @@
-"""Which stored plants a batch has to be compared with."""
+"""Which stored plants are loaded to decide a batch, and what the batch changes."""
 
 from plantstore.decision import DIFFERENT, Difference, decide, load_stored
 from plantstore.plants import NewPlant, Plant
 from plantstore.store import Change, Deletion, Outcome, Replacement
 
 
-def test_only_plants_of_the_size_of_a_create_are_loaded() -> None:
+def test_only_stored_plants_of_the_same_size_as_the_new_plant_are_loaded() -> None:
     stored = {
         plant.id: plant
         for plant in [
@@ -40,7 +40,7 @@ def test_only_plants_of_the_size_of_a_create_are_loaded() -> None:
     assert decide(changes, known) == decide(changes, stored)
 
 
-def test_nothing_is_loaded_for_a_batch_of_new_plants() -> None:
+def test_a_batch_of_new_plants_loads_no_stored_plants() -> None:
     def load(ids: list[int]) -> dict[int, NewPlant]:
         raise AssertionError(ids)
 
@@ -49,7 +49,7 @@ def test_nothing_is_loaded_for_a_batch_of_new_plants() -> None:
     assert decide([NewPlant(1, "a")], known)[0] == [Outcome.STORED]
 
 
-def test_the_difference_tells_apart_what_is_new_what_is_changed_and_what_is_gone() -> None:
+def test_the_difference_lists_new_changed_and_deleted_plants() -> None:
     stored = {id_: NewPlant(id_, "old") for id_ in range(1, 6)}
     changes: list[Change] = [
         *(NewPlant(1, "old"), NewPlant(2, "other"), Replacement(3, Plant("new")), Deletion(4)),

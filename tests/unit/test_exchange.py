@@ -1,4 +1,4 @@
-"""What is told of an answer: the route and the status that were sent, whatever a handler does."""
+"""Each response is reported with the route and the status that were sent."""
 
 import asyncio
 from typing import Any
@@ -14,7 +14,7 @@ from plantstore.observe import Answered, Event, RequestFailed, RequestRefused
 
 
 class Forgetful:
-    """Answers, and tells nobody."""
+    """Sets a status or fails, and reports nothing."""
 
     async def on_get(self, _req: Request, resp: Response, name: str) -> None:
         resp.status = int(name)
@@ -24,7 +24,7 @@ class Forgetful:
 
 
 class Told:
-    """An application, and what it told and sent."""
+    """An application that records its events and the messages that it sent."""
 
     def __init__(self) -> None:
         self.events: list[Event] = []
@@ -41,7 +41,7 @@ class Told:
         self.sent.append(message)
 
     async def fail_once(self, message: Any) -> None:
-        """Fail to write the first answer, as a field with a line end in it does."""
+        """Fail to send the first message, as happens for a field that contains a line end."""
         self.sent.append(message)
         if len(self.sent) == 1:
             raise RuntimeError("A field of the answer has a line end in it")
@@ -67,7 +67,7 @@ class Told:
         ("GET", "//things/202", "", 404),
     ],
 )
-def test_an_answer_is_told_with_the_route_and_the_status_that_it_has(
+def test_a_response_is_reported_with_its_route_and_the_status_that_was_sent(
     method: str, path: str, route: str, status: int
 ) -> None:
     told = Told()
@@ -79,7 +79,7 @@ def test_an_answer_is_told_with_the_route_and_the_status_that_it_has(
     assert told.sent[0]["status"] == status
 
 
-def test_an_answer_that_cannot_be_written_is_an_error_with_an_id_that_the_log_has_too() -> None:
+def test_a_response_that_cannot_be_sent_becomes_a_500_with_the_request_id_of_the_log() -> None:
     told = Told()
 
     told.serve("GET", "/things/202", told.fail_once)

@@ -1,4 +1,4 @@
-"""Files that commands write: there as a whole, or not at all."""
+"""Output files of commands: each is complete, or does not exist."""
 
 import contextlib
 from pathlib import Path
@@ -19,7 +19,7 @@ def fail_as_sqlite_would(partial: Path) -> None:
 
 
 @pytest.mark.parametrize("force", [False, True])
-def test_a_file_is_there_when_the_block_has_ended_well(
+def test_the_output_file_appears_when_the_block_ends_without_an_error(
     tmp_path: Path,
     force: bool,  # noqa: FBT001
 ) -> None:
@@ -34,7 +34,7 @@ def test_a_file_is_there_when_the_block_has_ended_well(
     assert list(tmp_path.iterdir()) == [target]
 
 
-def test_a_file_that_is_there_is_refused_before_anything_is_written(tmp_path: Path) -> None:
+def test_an_existing_file_is_refused_before_anything_is_written(tmp_path: Path) -> None:
     target = tmp_path / "target"
     target.write_text("precious", encoding="utf-8")
 
@@ -47,7 +47,7 @@ def test_a_file_that_is_there_is_refused_before_anything_is_written(tmp_path: Pa
     assert target.read_text(encoding="utf-8") == "precious"
 
 
-def test_a_file_that_appears_meanwhile_is_not_overwritten(tmp_path: Path) -> None:
+def test_a_file_that_appears_during_the_write_is_not_overwritten(tmp_path: Path) -> None:
     target = tmp_path / "target"
 
     with (
@@ -61,7 +61,7 @@ def test_a_file_that_appears_meanwhile_is_not_overwritten(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("force", [False, True])
-def test_what_fails_leaves_nothing_behind_but_what_was_there(
+def test_a_failed_write_leaves_no_new_file_and_keeps_the_existing_one(
     tmp_path: Path,
     force: bool,  # noqa: FBT001
 ) -> None:
@@ -80,7 +80,7 @@ def test_what_fails_leaves_nothing_behind_but_what_was_there(
     assert not force or target.read_text(encoding="utf-8") == "precious"
 
 
-def test_a_file_of_the_store_is_refused_by_any_of_its_names(tmp_path: Path) -> None:
+def test_a_file_of_the_store_is_refused_as_output_under_any_of_its_names(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/link.db"
     (tmp_path / "link.db").symlink_to("plants.db")
     (tmp_path / "hard.db").touch()

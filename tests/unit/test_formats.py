@@ -1,4 +1,4 @@
-"""Files of plants: an export can be imported again, and an invalid row is an error of its line."""
+"""Files of plants: an export can be imported again, and an invalid row is reported by its line."""
 
 import io
 import tracemalloc
@@ -43,21 +43,23 @@ def written(form: str, some: list[NewPlant]) -> bytes:
 
 
 @given(st.lists(plants))
-def test_json_lines_hold_every_plant(some: list[NewPlant]) -> None:
+def test_every_plant_can_be_written_and_read_as_json_lines(some: list[NewPlant]) -> None:
     assert plants_of(read("jsonl", written("jsonl", some))) == list(enumerate(some, 1))
 
 
 @given(st.lists(of_csv))
-def test_csv_holds_every_plant_but_those_with_an_empty_tag(some: list[NewPlant]) -> None:
+def test_every_plant_without_an_empty_tag_can_be_written_and_read_as_csv(
+    some: list[NewPlant],
+) -> None:
     assert [plant for _, plant in plants_of(read("csv", written("csv", some)))] == some
 
 
-def test_csv_refuses_an_empty_tag_and_says_whose_it_is() -> None:
+def test_csv_refuses_an_empty_tag_and_names_the_plant() -> None:
     with pytest.raises(OperationError, match="plant 7"):
         FORMATS["csv"].render([NewPlant(1, "a"), NewPlant(7, "b", "")])
 
 
-def test_an_empty_cell_of_csv_is_no_tag() -> None:
+def test_an_empty_tag_cell_of_csv_means_no_tag() -> None:
     content = b'id,name,tag\n1,a,\n2,b,""\n3,,c\n'
 
     assert plants_of(read("csv", content)) == [
@@ -77,14 +79,14 @@ def test_an_empty_cell_of_csv_is_no_tag() -> None:
         (b"id,name\r1,a", NewPlant(1, "a")),
     ],
 )
-def test_columns_come_in_any_order_and_others_are_passed_over(
+def test_csv_columns_may_be_in_any_order_and_unknown_columns_are_ignored(
     content: bytes, expected: NewPlant
 ) -> None:
     assert [plant for _, plant in plants_of(read("csv", content))] == [expected]
 
 
 @pytest.mark.parametrize("case", CSV_CASES, ids=lambda case: case.name)
-def test_csv_is_read_by_the_rules_that_the_page_has_too(case: Case) -> None:
+def test_csv_is_read_by_the_same_rules_as_on_the_page(case: Case) -> None:
     warnings: list[str] = []
 
     if case.error:
@@ -104,7 +106,7 @@ def test_csv_is_read_by_the_rules_that_the_page_has_too(case: Case) -> None:
 @pytest.mark.parametrize(
     "header", [b"", b"id", b"name,tag", b"id,name,id", b'"id', b"\0", b"x" * 3_000_000]
 )
-def test_a_header_that_does_not_name_the_columns_is_refused(header: bytes) -> None:
+def test_a_csv_header_without_the_columns_id_and_name_is_refused(header: bytes) -> None:
     with pytest.raises(OperationError, match=r"columns id and name|empty"):
         read("csv", header)
 
@@ -128,7 +130,7 @@ def test_a_header_that_does_not_name_the_columns_is_refused(header: bytes) -> No
         (b"1," + b"a" * ROW_CHARACTERS_MAX + b",", ErrorCode.BODY_TOO_LARGE),
     ],
 )
-def test_a_bad_row_of_csv_is_told_of_its_line_and_the_next_is_read(
+def test_an_invalid_csv_row_is_reported_by_its_line_and_the_next_row_is_read(
     row: bytes, code: ErrorCode
 ) -> None:
     rows = read("csv", b'id,name,tag\n0,"two\nlines",\n\n' + row + b"\n2,b,\n")
@@ -141,8 +143,8 @@ def test_a_bad_row_of_csv_is_told_of_its_line_and_the_next_is_read(
 
 
 @pytest.mark.parametrize("rows", [5, 200_000])
-def test_an_open_quote_costs_its_own_row_alone(rows: int) -> None:
-    """Whether the file ends in it, or it grows too large to be held."""
+def test_an_unclosed_quote_invalidates_only_its_own_row(rows: int) -> None:
+    """Whether the file ends inside the quote, or the row gets too large."""
     good = [NewPlant(id_, "b") for id_ in range(rows)]
     content = b'id,name,tag\n1,"oops,\n' + FORMATS["csv"].render(good)
 
@@ -154,7 +156,7 @@ def test_an_open_quote_costs_its_own_row_alone(rows: int) -> None:
 
 
 @pytest.mark.parametrize("line", ["x" * (ROW_CHARACTERS_MAX - 1) + "\n", "y" * 3_000_000 + "\n"])
-def test_a_line_that_is_too_long_within_an_open_quote_is_read_as_one_again(line: str) -> None:
+def test_a_line_that_is_too_long_after_an_unclosed_quote_is_one_invalid_row(line: str) -> None:
     content = f'id,name,tag\n1,"oops,\n{line}2,b,\n'.encode()
 
     rows = read("csv", content)
@@ -163,7 +165,7 @@ def test_a_line_that_is_too_long_within_an_open_quote_is_read_as_one_again(line:
     assert plants_of(rows) == [(4, NewPlant(2, "b"))]
 
 
-def test_json_lines_may_begin_with_the_mark_of_utf_8() -> None:
+def test_json_lines_may_begin_with_a_byte_order_mark() -> None:
     content = b'\xef\xbb\xbf{"id": 1, "name": "a"}\n'
 
     assert plants_of(read("jsonl", content)) == [(1, NewPlant(1, "a"))]
@@ -179,7 +181,7 @@ def test_json_lines_may_begin_with_the_mark_of_utf_8() -> None:
         (b'{"id": 1, "name": "' + b"a" * ROW_CHARACTERS_MAX + b'"}', ErrorCode.BODY_TOO_LARGE),
     ],
 )
-def test_a_bad_json_line_is_told_of_its_line_and_the_next_is_read(
+def test_an_invalid_json_line_is_reported_by_its_line_and_the_next_line_is_read(
     row: bytes, code: ErrorCode
 ) -> None:
     good = b'{"id": 2, "name": "b", "more": null}'
@@ -200,7 +202,7 @@ def test_a_bad_json_line_is_told_of_its_line_and_the_next_is_read(
     ],
     ids=["open quote", "open row", "open line", "open json"],
 )
-def test_a_row_without_end_does_not_fill_the_memory(
+def test_a_row_without_an_end_takes_a_limited_amount_of_memory(
     form: str, content: bytes, tmp_path: Path
 ) -> None:
     path = tmp_path / "endless"

@@ -1,4 +1,4 @@
-"""Where a request ends, without a socket and without a parser."""
+"""Where each request ends. These tests use no socket and no parser."""
 
 from itertools import pairwise
 from urllib.parse import unquote
@@ -39,7 +39,7 @@ def fields_of(head: bytes) -> list[tuple[bytes, bytes]]:
 
 
 class Reader:
-    """Stands for the parser: it is given pieces, and notes where each request ends."""
+    """Replaces the parser: it reports the end of each head and of each request."""
 
     def __init__(self, requests: list[bytes]) -> None:
         self.framing = Framing()
@@ -72,7 +72,7 @@ class Reader:
 
 
 @given(st.lists(REQUESTS, min_size=1, max_size=4), st.lists(st.integers(0, 400), max_size=20))
-def test_no_piece_reaches_into_the_next_request_however_the_bytes_arrive(
+def test_no_piece_contains_bytes_of_two_requests_however_the_data_is_split(
     requests: list[bytes], cuts: list[int]
 ) -> None:
     data = b"".join(requests)
@@ -114,7 +114,7 @@ def test_the_bytes_of_a_head_are_counted_until_it_is_complete() -> None:
         ),
     ],
 )
-def test_a_head_that_rfc_9112_refuses_is_refused(
+def test_a_head_that_rfc_9112_forbids_is_refused(
     line: bytes, fields: list[tuple[bytes, bytes]], code: ErrorCode
 ) -> None:
     framing = Framing()
@@ -146,12 +146,12 @@ def test_a_target_is_split_into_path_and_query(
     assert (line.raw_path, line.path, line.query) == (raw_path, path, query)
 
 
-def test_a_long_host_is_judged_in_linear_time() -> None:
+def test_a_long_host_field_is_validated_in_linear_time() -> None:
     framing = Framing()
     head = b"GET / HTTP/1.1\r\n\r\n"
     framing.next_piece(head, 0, len(head))
 
-    with pytest.raises(RequestError):  # it does not end in this century otherwise
+    with pytest.raises(RequestError):  # backtracking would take longer than anyone can wait
         framing.begin_body([(b"host", b"a" * 30_000 + b"!" * 100 + b" ")])
 
 
@@ -161,5 +161,5 @@ def test_a_long_host_is_judged_in_linear_time() -> None:
         | st.sampled_from(["%C3%A9", "%c3", "%F0%9F%8C%B1", "%5C", "%ED%A0%80"])
     ).map("".join)
 )
-def test_a_path_is_decoded_as_the_standard_library_does(path: str) -> None:
+def test_a_path_is_decoded_as_by_the_standard_library(path: str) -> None:
     assert decode_path(path.encode()) == unquote(path)

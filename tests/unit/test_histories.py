@@ -1,4 +1,4 @@
-"""The check that some sequential order explains a history: it must know when none does."""
+"""The check that a sequential order explains a history. It must reject a history without one."""
 
 import pytest
 
@@ -25,7 +25,7 @@ def op(called: float, answered: float, method: str, status: int, value: object =
         [op(0, 9, "POST", 400, A), op(0, 9, "POST", 200, B)],
     ],
 )
-def test_a_history_that_some_order_explains_is_explained(history: list[Operation]) -> None:
+def test_a_history_with_a_valid_sequential_order_is_accepted(history: list[Operation]) -> None:
     assert is_explained(history)
 
 
@@ -45,5 +45,5 @@ def test_a_history_that_some_order_explains_is_explained(history: list[Operation
         [op(0, 9, "POST", 200, A), op(1, 2, "GET", 200, A), op(3, 4, "GET", 404)],
     ],
 )
-def test_a_history_that_no_order_explains_is_not(history: list[Operation]) -> None:
+def test_a_history_without_a_valid_sequential_order_is_rejected(history: list[Operation]) -> None:
     assert not is_explained(history)

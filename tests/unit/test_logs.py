@@ -1,4 +1,4 @@
-"""What the log tells: each thing once, and how often what repeats."""
+"""Log lines: the first failure of a kind is logged at once, and its repetitions are counted."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -41,7 +41,7 @@ GET = {
 
 
 class Log:
-    """The lines that an observer writes, and the ends of bursts, which come when told to."""
+    """The lines that an observer writes. The test decides when a burst ends."""
 
     def __init__(self, told: list[Any]) -> None:
         self.told: list[dict[str, Any]] = told
@@ -64,7 +64,7 @@ def log() -> Iterator[Log]:
         yield Log(told)
 
 
-def test_a_failure_that_repeats_is_told_at_once_and_then_counted(log: Log) -> None:
+def test_a_repeated_failure_is_logged_at_once_and_then_counted(log: Log) -> None:
     for _ in range(3):
         log.observe(CommitFailed(AWAY, 2))
     log.observe(LookupFailed(AWAY))
@@ -85,7 +85,7 @@ def test_a_failure_that_repeats_is_told_at_once_and_then_counted(log: Log) -> No
     ]
 
 
-def test_refusals_that_tell_of_load_or_of_an_attack_are_counted_by_reason(log: Log) -> None:
+def test_refusals_for_overload_or_an_invalid_token_are_counted_by_reason(log: Log) -> None:
     for code in (ErrorCode.OVERLOADED, ErrorCode.TOKEN_INVALID, ErrorCode.INVALID_PLANT):
         for _ in range(10_000):
             log.observe(RequestRefused(code))
@@ -99,7 +99,7 @@ def test_refusals_that_tell_of_load_or_of_an_attack_are_counted_by_reason(log: L
     ]
 
 
-def test_what_nobody_foresaw_is_told_with_its_trace_once_for_each_kind_of_error(log: Log) -> None:
+def test_an_unexpected_error_is_logged_with_its_traceback_once_for_each_type(log: Log) -> None:
     for error in (ZeroDivisionError(), KeyError(), ZeroDivisionError()):
         log.observe(CommitFailed(error, 1))
     log.end_bursts()
@@ -109,7 +109,7 @@ def test_what_nobody_foresaw_is_told_with_its_trace_once_for_each_kind_of_error(
     assert all("exc_info" in line for line in log.told)
 
 
-def test_the_life_of_the_service_is_told(log: Log) -> None:
+def test_changes_of_readiness_and_the_stop_are_logged(log: Log) -> None:
     for event in (ReadinessChanged(AWAY), ReadinessChanged(None), Stopping()):
         log.observe(event)
     log.observe(Committed([Outcome.STORED], 0.1))
@@ -117,7 +117,7 @@ def test_the_life_of_the_service_is_told(log: Log) -> None:
     assert [line[0] for line in log.lines] == ["not ready", "ready again", "stopping"]
 
 
-def test_the_access_log_has_a_line_for_each_answer(log: Log) -> None:
+def test_the_access_log_has_a_line_for_each_response(log: Log) -> None:
     observe = log_answers()
 
     observe(Answered(POST, "/plants", 200, 0.00123456))
@@ -139,7 +139,7 @@ def test_the_access_log_has_a_line_for_each_answer(log: Log) -> None:
         ("/" + "x" * PATH_CHARACTERS_MAX, "/" + "x" * (PATH_CHARACTERS_MAX - 1) + "..."),
     ],
 )
-def test_a_path_is_shown_on_one_line_without_a_secret_and_not_at_any_length(
+def test_a_logged_path_is_one_line_of_limited_length_without_a_secret(
     log: Log, path: str, shown: str
 ) -> None:
     log_answers()(Answered(GET | {"raw_path": path.encode()}, "", 404, 1.0))

@@ -1,4 +1,4 @@
-"""Found by fuzzing: what a message quotes must not break it into lines."""
+"""An error message is one line, even if it quotes input with line breaks (found by fuzzing)."""
 
 from types import SimpleNamespace
 from typing import Any

@@ -1,4 +1,4 @@
-"""What is counted, as the parser of Prometheus's own client reads it."""
+"""The metrics, as the parser of Prometheus's own client reads them."""
 
 import os
 import re
@@ -51,7 +51,7 @@ def value(metrics: Metrics, name: str, **labels: str) -> float:
     return samples(metrics).get((name, frozenset(labels.items())), 0)
 
 
-def test_the_duration_of_a_request_falls_into_the_buckets_of_opentelemetry() -> None:
+def test_request_durations_are_counted_in_the_buckets_of_opentelemetry() -> None:
     metrics = Metrics()
     for seconds in (0.004, 0.005, 0.006, 99):
         answered(metrics, seconds)
@@ -66,7 +66,7 @@ def test_the_duration_of_a_request_falls_into_the_buckets_of_opentelemetry() -> 
     assert value(metrics, f"{REQUESTS}_sum", **LABELS) == pytest.approx(99.015)
 
 
-def test_methods_that_nobody_knows_are_one_series_however_many_they_are() -> None:
+def test_all_unknown_methods_share_one_series() -> None:
     metrics = Metrics()
     for number in range(100):
         answered(metrics, 0.1, f"BREW{number}")
@@ -90,7 +90,7 @@ def test_a_batch_is_counted_by_its_size_its_duration_and_its_outcomes() -> None:
     assert value(metrics, "plantstore_changes_total", outcome="id_taken") == 1
 
 
-def test_refusals_queues_and_what_is_running_are_told() -> None:
+def test_metrics_show_refusals_queue_lengths_and_versions() -> None:
     metrics = Metrics()
     metrics.observe(RequestRefused(ErrorCode.OVERLOADED))
     metrics.observe(WriterStarted())
@@ -103,7 +103,7 @@ def test_refusals_queues_and_what_is_running_are_told() -> None:
     assert value(metrics, "plantstore_build_info", version=__version__, python=python) == 1
 
 
-def test_what_can_be_counted_is_there_from_the_start_and_0() -> None:
+def test_every_counter_exists_from_the_start_with_the_value_0() -> None:
     before = {key: value for key, value in samples(Metrics()).items() if "_total" in key[0]}
 
     assert {
@@ -114,7 +114,7 @@ def test_what_can_be_counted_is_there_from_the_start_and_0() -> None:
     } == dict.fromkeys((frozenset({("reason", code.name.lower())}) for code in ErrorCode), 0)
 
 
-def test_label_values_are_written_in_one_way() -> None:
+def test_label_values_are_lower_case_words_with_underscores() -> None:
     words = [
         text
         for (name, labels) in samples(Metrics())
@@ -126,7 +126,7 @@ def test_label_values_are_written_in_one_way() -> None:
     assert all(re.fullmatch("[a-z]+(_[a-z]+)*", word) for word in words)
 
 
-def test_the_process_is_measured_as_prometheus_names_it() -> None:
+def test_process_metrics_have_the_names_that_prometheus_uses() -> None:
     before = time.process_time()
     found = {name: value for (name, labels), value in samples(Metrics()).items() if not labels}
     resident = found["process_resident_memory_bytes"]
@@ -138,7 +138,7 @@ def test_the_process_is_measured_as_prometheus_names_it() -> None:
     assert found["process_start_time_seconds"] < time.time()
 
 
-def test_openmetrics_is_rendered_too() -> None:
+def test_metrics_are_also_rendered_as_openmetrics() -> None:
     _, media_type = Metrics().renderings
 
     text = Metrics().renderings[media_type]()
@@ -147,19 +147,19 @@ def test_openmetrics_is_rendered_too() -> None:
     assert text.endswith(b"# EOF\n")
 
 
-def test_lines_of_the_log_that_were_dropped_are_counted() -> None:
+def test_dropped_log_lines_are_counted() -> None:
     metrics = Metrics()
     metrics.watch_log(lambda: 7)
 
     assert value(metrics, "plantstore_log_lines_dropped_total") == 7
 
 
-def test_the_bounds_are_in_order() -> None:
+def test_the_bounds_of_the_buckets_are_in_ascending_order() -> None:
     for bounds in (REQUEST_SECONDS, COMMIT_SECONDS, BATCH_CHANGES):
         assert list(bounds) == sorted(set(bounds))
 
 
-# A worker that counts, leaves what it counted, and waits.
+# A worker that counts a commit, publishes its numbers, and waits.
 WORKER = """
 import sys
 from pathlib import Path
@@ -174,7 +174,7 @@ sys.stdin.read()
 """
 
 
-def test_who_is_asked_adds_what_other_workers_counted_also_those_that_died(tmp_path: Path) -> None:
+def test_metrics_include_the_counts_of_other_workers_even_of_dead_ones(tmp_path: Path) -> None:
     ours = Metrics(tmp_path, parent_pid=os.getpid())
     ours.observe(Committed([Outcome.STORED], 0.001))
     ours.watch_queue("changes", lambda: 1)
@@ -197,7 +197,7 @@ def test_who_is_asked_adds_what_other_workers_counted_also_those_that_died(tmp_p
     assert value(ours, "plantstore_queue_waiting", queue="changes") == 1
 
 
-def test_another_process_that_has_the_id_of_a_worker_that_ended_is_not_taken_for_it(
+def test_another_process_with_the_id_of_a_dead_worker_is_not_counted(
     tmp_path: Path,
 ) -> None:
     ended = msgspec.msgpack.encode(Counts(waiting={"changes": 77}, changes={"stored": 1}))
@@ -213,7 +213,7 @@ def test_another_process_that_has_the_id_of_a_worker_that_ended_is_not_taken_for
     assert found == [0, 1]
 
 
-def test_what_one_worker_told_another_that_is_asked_next_tells_too(tmp_path: Path) -> None:
+def test_two_workers_report_the_same_count(tmp_path: Path) -> None:
     one, other = Metrics(tmp_path), Metrics(tmp_path)
     one.observe(Committed([Outcome.STORED], 0.001))
 

@@ -1,4 +1,4 @@
-"""Lines of the log on their way to a file that takes them, or does not."""
+"""The queue of log lines, with files that accept the lines and files that do not."""
 
 import contextlib
 import os
@@ -11,7 +11,7 @@ import pytest
 from plantstore.telemetry.outbox import OUTBOX_BYTES_MAX, OUTBOX_LINES_MAX, Outbox
 from support.postgres import wait_until
 
-# More than a pipe holds, so that a write waits for a reader.
+# More than fits into a pipe, so a write waits for a reader.
 LONG = f"{'x' * 200_000}\n"
 
 
@@ -31,7 +31,7 @@ def read_all(descriptor: int) -> str:
 
 
 def drop_some(outbox: Outbox, line: str) -> int:
-    """Write lines until some are dropped; return how many are not."""
+    """Write lines until ten are dropped; return how many were accepted."""
     taken = 0
     while not outbox.dropped:
         taken += 1
@@ -41,7 +41,7 @@ def drop_some(outbox: Outbox, line: str) -> int:
     return taken - 1
 
 
-def test_lines_are_written_in_order_and_those_that_wait_before_the_end() -> None:
+def test_lines_are_written_in_order_and_close_writes_the_queued_lines() -> None:
     reader, writer = os.pipe()
     with outbox_of(writer) as outbox:
         for number in range(1000):
@@ -52,7 +52,7 @@ def test_lines_are_written_in_order_and_those_that_wait_before_the_end() -> None
 
 
 @pytest.mark.parametrize("line", ["a\n", "a" * 100_000 + "\n"])
-def test_where_nobody_reads_the_queue_is_bounded_and_what_was_dropped_is_told_once_it_flows(
+def test_without_a_reader_the_queue_is_bounded_and_dropped_lines_are_reported_later(
     line: str,
 ) -> None:
     reader, writer = os.pipe()
@@ -71,7 +71,7 @@ def test_where_nobody_reads_the_queue_is_bounded_and_what_was_dropped_is_told_on
     assert "10 dropped" in said[0].splitlines()
 
 
-def test_the_end_does_not_wait_for_ever_for_a_reader() -> None:
+def test_close_does_not_wait_forever_for_a_reader() -> None:
     reader, writer = os.pipe()
     with outbox_of(os.dup(writer)) as outbox:
         outbox.write(LONG)
@@ -83,7 +83,9 @@ def test_the_end_does_not_wait_for_ever_for_a_reader() -> None:
     os.close(writer)
 
 
-def test_lines_that_a_full_disk_refuses_are_told_when_there_is_room_again(tmp_path: Path) -> None:
+def test_lines_dropped_on_a_full_disk_are_reported_once_there_is_space_again(
+    tmp_path: Path,
+) -> None:
     descriptor = os.open("/dev/full", os.O_WRONLY)
     with outbox_of(descriptor) as outbox:
         for number in range(1, 4):
@@ -96,7 +98,7 @@ def test_lines_that_a_full_disk_refuses_are_told_when_there_is_room_again(tmp_pa
     assert (tmp_path / "log").read_text(encoding="ascii") == "kept\n3 dropped\n"
 
 
-def test_a_line_that_was_cut_short_is_not_mixed_with_the_next_one(tmp_path: Path) -> None:
+def test_a_truncated_line_is_not_joined_with_the_next_line(tmp_path: Path) -> None:
     reader, writer = os.pipe()
     with outbox_of(writer) as outbox:
         outbox.write(LONG)
@@ -110,7 +112,7 @@ def test_a_line_that_was_cut_short_is_not_mixed_with_the_next_one(tmp_path: Path
     assert (tmp_path / "log").read_text(encoding="ascii") == "\nwhole\n1 dropped\n"
 
 
-def test_a_file_that_somebody_made_non_blocking_is_waited_for() -> None:
+def test_a_write_to_a_non_blocking_file_waits_until_it_is_complete() -> None:
     reader, writer = os.pipe()
     os.set_blocking(writer, False)
     said: list[str] = []

@@ -1,4 +1,4 @@
-"""The parser, compared with the plain reference of support/bodies.py."""
+"""The parser of plants, compared with the simple reference in support/bodies.py."""
 
 import json
 import tracemalloc
@@ -13,7 +13,7 @@ from support.bodies import read_plainly
 
 
 def possible_codes(body: bytes) -> set[ErrorCode]:
-    """Return the numbers of which a refused body gets one, as the standard library reads it."""
+    """Return the possible error numbers of a refused body, by the standard library's parser."""
 
     def refuse(constant: str) -> None:
         raise ValueError(constant)
@@ -21,7 +21,7 @@ def possible_codes(body: bytes) -> set[ErrorCode]:
     try:
         json.loads(body.decode(), parse_constant=refuse)
     except ValueError:
-        # What is wrong before the place where it is no JSON may be told first.
+        # An invalid member before the syntax error may be reported first.
         return {ErrorCode.NOT_JSON, ErrorCode.INVALID_PLANT}
     return {ErrorCode.INVALID_PLANT, ErrorCode.UNSTORABLE_TEXT}
 
@@ -68,7 +68,7 @@ names = st.sampled_from(["id", "name", "tag"]) | texts
 
 @st.composite
 def bodies(draw: st.DrawFn) -> bytes:
-    """Draw a body that is nearly right: members of every type, some twice, some not quite JSON."""
+    """Draw a nearly valid body: members of every type, some twice, some not quite JSON."""
     members = draw(
         st.lists(
             st.tuples(st.just("id"), number_texts)
@@ -96,13 +96,13 @@ def bodies(draw: st.DrawFn) -> bytes:
 @example(b'{"id":1,"name":1,"name":"b"}')
 @example(b'\xef\xbb\xbf{"id":1,"name":"a"}')
 @settings(max_examples=2_000, deadline=None)
-def test_the_verdict_on_a_nearly_right_body_is_that_of_the_reference(body: bytes) -> None:
+def test_the_parser_and_the_reference_agree_on_nearly_valid_bodies(body: bytes) -> None:
     assert_same_verdict(body)
 
 
 @given(st.binary() | st.text().map(str.encode) | values.map(json.dumps).map(str.encode))
 @settings(max_examples=1_000, deadline=None)
-def test_the_verdict_on_any_bytes_is_that_of_the_reference(body: bytes) -> None:
+def test_the_parser_and_the_reference_agree_on_arbitrary_bytes(body: bytes) -> None:
     assert_same_verdict(body)
 
 
@@ -148,7 +148,7 @@ def test_an_integer_is_read_exactly_however_it_is_written(text: str, id_: int) -
         "9" * 100_000,
     ],
 )
-def test_what_is_no_int64_is_refused_and_the_message_says_what_came(text: str) -> None:
+def test_an_id_that_is_no_int64_is_refused_and_quoted_in_the_message(text: str) -> None:
     with pytest.raises(RequestError) as refused:
         _parse_id(text)
 
@@ -205,7 +205,9 @@ def test_what_is_no_int64_is_refused_and_the_message_says_what_came(text: str) -
         (b'{"id":1,"name":"a","x":"\\ud800","y":NaN}', ErrorCode.NOT_JSON, "is not JSON"),
     ],
 )
-def test_a_refusal_says_what_is_wrong(body: bytes, code: ErrorCode, said: str) -> None:
+def test_the_message_of_a_refused_body_says_what_is_wrong(
+    body: bytes, code: ErrorCode, said: str
+) -> None:
     with pytest.raises(RequestError) as refused:
         parse_new_plant(body)
 
@@ -234,10 +236,10 @@ LARGE = 1024 * 1024
         ('{"name":"a","id":"', "x", '"}'),
     ],
 )
-def test_to_refuse_a_large_body_takes_little_more_memory_than_the_body(
+def test_refusing_a_large_body_takes_less_than_six_times_its_size_in_memory(
     head: str, filling: str, tail: str
 ) -> None:
-    # What is made of a body takes time as it takes memory, and the time of all who wait.
+    # Memory stands for time here: a body that is slow to parse delays all other requests.
     body = (head + filling * (LARGE // len(filling)) + tail).encode()
     tracemalloc.start()
 
@@ -258,7 +260,7 @@ def test_unknown_members_are_ignored_whatever_they_hold() -> None:
     assert parse_new_plant(body) == NewPlant(1, "a")
 
 
-def test_an_answer_holds_name_and_tag_and_nothing_else() -> None:
+def test_a_rendered_plant_has_only_its_name_and_its_tag() -> None:
     assert render_plant(NewPlant(1, "×", "")) == '{"name":"×","tag":""}'.encode()
     assert render_plant(NewPlant(1, "a")) == b'{"name":"a"}'
 

@@ -1,4 +1,4 @@
-"""When a lost server is tried again, and what a URL may say."""
+"""When a lost server is tried again, and which URLs are accepted."""
 
 from typing import Any, cast
 
@@ -19,7 +19,7 @@ from plantstore.storage.postgres.url import Server, parse_url, servers_of
 
 
 class FakeConnection:
-    """Answers what a link asks of a connection."""
+    """Has the members of a connection that a link uses."""
 
     def __init__(self) -> None:
         self.closed = False
@@ -43,7 +43,7 @@ class FakeConnection:
 
 
 class FakeServer:
-    """Gives connections, or fails to, and sets the clock."""
+    """Returns connections or fails, and sets the clock."""
 
     def __init__(self) -> None:
         self.now = 1000.0
@@ -72,7 +72,7 @@ class FakeServer:
             return connection
 
 
-def test_a_connection_is_made_when_it_is_used_and_kept() -> None:
+def test_a_connection_is_opened_at_its_first_use_and_kept() -> None:
     server = FakeServer()
     assert server.attempts == 0
 
@@ -81,7 +81,7 @@ def test_a_connection_is_made_when_it_is_used_and_kept() -> None:
     assert server.attempts == 1
 
 
-def test_a_lost_server_is_tried_again_after_a_while_that_doubles_up_to_a_bound() -> None:
+def test_a_lost_server_is_retried_with_exponential_backoff_up_to_a_maximum() -> None:
     server = FakeServer()
     server.is_up = False
     waits = []
@@ -102,7 +102,7 @@ def test_a_lost_server_is_tried_again_after_a_while_that_doubles_up_to_a_bound()
     assert waits[-1] == pytest.approx(BACKOFF_SECONDS_MAX, abs=0.02)
 
 
-def test_when_the_server_is_back_the_next_loss_begins_with_a_short_wait_again() -> None:
+def test_a_successful_connection_resets_the_backoff() -> None:
     server = FakeServer()
     server.is_up = False
     for _ in range(8):
@@ -122,7 +122,7 @@ def test_when_the_server_is_back_the_next_loss_begins_with_a_short_wait_again() 
     assert server.use() is server.connections[1]
 
 
-def test_a_connection_that_was_idle_is_looked_at_and_replaced_if_it_is_lost() -> None:
+def test_an_idle_connection_is_checked_before_its_use_and_replaced_if_it_is_lost() -> None:
     server = FakeServer()
     first = server.use()
     server.now += FRESH_SECONDS / 2
@@ -139,7 +139,7 @@ def test_a_connection_that_was_idle_is_looked_at_and_replaced_if_it_is_lost() ->
     assert first.closed
 
 
-def test_what_must_not_be_relied_upon_failed_and_may_have_taken_effect() -> None:
+def test_a_statement_whose_connection_fails_its_check_may_have_taken_effect() -> None:
     server = FakeServer()
     server.use()
     server.connections[0].is_reliable = False
@@ -152,7 +152,7 @@ def test_what_must_not_be_relied_upon_failed_and_may_have_taken_effect() -> None
     assert server.use() is server.connections[1]
 
 
-def test_a_lost_connection_is_told_and_one_to_an_outdated_server_is_made_again() -> None:
+def test_a_lost_connection_is_reported_and_one_to_an_outdated_server_is_replaced() -> None:
     server = FakeServer()
     server.use()
     server.connections[0].is_reliable = False
@@ -167,7 +167,7 @@ def test_a_lost_connection_is_told_and_one_to_an_outdated_server_is_made_again()
     assert server.connections[1].closed
 
 
-def test_a_link_that_was_closed_connects_no_more() -> None:
+def test_a_closed_link_does_not_connect_again() -> None:
     server = FakeServer()
     server.use()
 
@@ -206,7 +206,7 @@ def test_a_url_is_shown_without_its_secrets(url: str, shown: str) -> None:
         "host=h password=secret",
     ],
 )
-def test_a_url_that_is_none_of_ours_is_not_quoted(url: str) -> None:
+def test_the_error_for_an_unsupported_url_does_not_quote_it(url: str) -> None:
     with pytest.raises(UsageError) as caught:
         open_store(url)
 
@@ -223,7 +223,7 @@ def test_a_url_that_is_none_of_ours_is_not_quoted(url: str) -> None:
         "postgresql://ann:%se@h/d",
     ],
 )
-def test_a_url_that_cannot_be_read_is_refused_and_not_quoted(url: str) -> None:
+def test_a_malformed_url_is_refused_and_not_quoted(url: str) -> None:
     with pytest.raises(UsageError) as caught:
         parse_url(url)
 
@@ -232,7 +232,7 @@ def test_a_url_that_cannot_be_read_is_refused_and_not_quoted(url: str) -> None:
     assert caught.value.__suppress_context__ or caught.value.__context__ is None
 
 
-def test_each_server_of_a_url_has_a_connection_string_of_its_own() -> None:
+def test_each_server_of_a_url_has_its_own_connection_string() -> None:
     def named(url: str) -> list[str]:
         return [server.name for server in servers_of(parse_url(url))]
 
@@ -261,11 +261,13 @@ def test_each_server_of_a_url_has_a_connection_string_of_its_own() -> None:
         ('"2 (a)"', 1),
     ],
 )
-def test_standbys_are_counted_as_the_server_does(names: str, standbys: int) -> None:
+def test_synchronous_standbys_are_counted_as_postgresql_counts_them(
+    names: str, standbys: int
+) -> None:
     assert standbys_in(names) == standbys
 
 
-def test_what_a_url_leaves_out_is_filled_in_and_what_it_says_is_kept() -> None:
+def test_a_url_gets_default_parameters_and_keeps_its_own() -> None:
     plain, full = (
         parse_url(f"postgresql://h/d{query}")
         for query in ("", "?connect_timeout=9&target_session_attrs=any&sslmode=verify-full")

@@ -1,4 +1,4 @@
-"""The group read, with stores that put it to the test."""
+"""The group read, with stores that block or fail."""
 
 import asyncio
 import threading
@@ -18,7 +18,7 @@ EVERYTHING = Listing(after=None, limit=10, tag=None)
 
 
 class WatchedStore(MemoryStore):
-    """Holds plants 0 to 9, holds each read until it is let go, and fails what it is told to."""
+    """Has plants 0 to 9, blocks each read until the test releases it, and can fail."""
 
     def __init__(self, failure: Exception | None = None) -> None:
         super().__init__()
@@ -66,7 +66,7 @@ def run(
     return events
 
 
-def test_look_ups_that_wait_are_one_query_up_to_a_bound() -> None:
+def test_waiting_look_ups_are_joined_into_one_query_up_to_a_limit() -> None:
     store = WatchedStore()
 
     async def test(reader: GroupRead) -> None:
@@ -86,7 +86,7 @@ def test_look_ups_that_wait_are_one_query_up_to_a_bound() -> None:
     assert store.asked == [[1], [*range(2, 2 + BATCH_READS_MAX)], [18, 19]]
 
 
-def test_neither_look_ups_nor_listings_wait_for_the_others() -> None:
+def test_look_ups_and_listings_do_not_wait_for_each_other() -> None:
     store = WatchedStore()
 
     async def test(reader: GroupRead) -> None:
@@ -108,7 +108,7 @@ def test_neither_look_ups_nor_listings_wait_for_the_others() -> None:
     run(store, test)
 
 
-def test_a_few_listings_are_answered_before_the_next_ones_are_read() -> None:
+def test_each_batch_of_listings_is_answered_before_the_next_batch_is_read() -> None:
     store = WatchedStore()
 
     async def test(reader: GroupRead) -> None:
@@ -125,7 +125,7 @@ def test_a_few_listings_are_answered_before_the_next_ones_are_read() -> None:
     run(store, test)
 
 
-def test_a_read_that_finds_no_memory_is_overload_and_is_not_tried_again() -> None:
+def test_a_read_that_runs_out_of_memory_is_refused_as_overload_and_not_retried() -> None:
     store = WatchedStore(MemoryError())
     store.let_go.release(1000)
 
@@ -140,7 +140,7 @@ def test_a_read_that_finds_no_memory_is_overload_and_is_not_tried_again() -> Non
     assert store.asked == [[7, 1]]
 
 
-def test_an_unforeseen_error_fails_only_the_read_that_brings_it_about() -> None:
+def test_an_unexpected_error_fails_only_the_read_that_causes_it() -> None:
     error = ZeroDivisionError()
     store = WatchedStore(error)
     store.let_go.release(1000)
@@ -156,7 +156,7 @@ def test_an_unforeseen_error_fails_only_the_read_that_brings_it_about() -> None:
     assert run(store, test) == [ReadFailed(error, reads=1)]
 
 
-def test_a_store_that_cannot_be_read_fails_its_callers_and_the_next_read_succeeds() -> None:
+def test_a_failed_read_fails_all_its_callers_and_the_next_read_succeeds() -> None:
     error = StoreUnavailableError("The database cannot be read: disk I/O error")
     store = WatchedStore(error)
     store.let_go.release(1000)
@@ -172,7 +172,7 @@ def test_a_store_that_cannot_be_read_fails_its_callers_and_the_next_read_succeed
     assert run(store, test) == [ReadFailed(error, reads=2)]
 
 
-def test_a_full_queue_refuses_and_so_does_a_closed_reader() -> None:
+def test_a_full_queue_and_a_closed_reader_refuse_reads() -> None:
     store = WatchedStore()
 
     async def test(reader: GroupRead) -> None:
@@ -182,7 +182,7 @@ def test_a_full_queue_refuses_and_so_does_a_closed_reader() -> None:
             await reader.find_plant(3)
         assert refused.value.code is ErrorCode.OVERLOADED
         store.let_listing_go.release()
-        assert await reader.list_plants(EVERYTHING), "listings have a bound of their own"
+        assert await reader.list_plants(EVERYTHING), "listings have their own limit"
         store.let_go.release(1000)
         await asyncio.gather(*waiting)
         await reader.close()

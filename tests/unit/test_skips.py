@@ -1,4 +1,4 @@
-"""What a run of the tests says about those that did not run."""
+"""The list of skipped tests at the end of a test run."""
 
 import os
 import subprocess
@@ -18,7 +18,9 @@ def test_that_runs(): ...
 """
 
 
-def test_a_quiet_run_says_at_its_end_which_tests_did_not_run_and_why(tmp_path: Path) -> None:
+def test_a_quiet_run_ends_with_a_list_of_the_skipped_tests_and_their_reasons(
+    tmp_path: Path,
+) -> None:
     (tmp_path / "test_it.py").write_text(TESTS, encoding="utf-8")
     (tmp_path / "pytest.ini").write_text("[pytest]\n", encoding="utf-8")
 

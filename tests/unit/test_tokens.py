@@ -1,4 +1,4 @@
-"""Tokens: their form, and what is remembered of them."""
+"""Tokens: their format, their digest, their state, and their removal from texts."""
 
 import functools
 import re
@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from plantstore.tokens import BASE62, TokenRecord, digest, is_well_formed, mint, redact
 
 
-def test_a_new_token_is_well_formed_and_never_the_same() -> None:
+def test_new_tokens_are_well_formed_and_all_different() -> None:
     tokens = {mint() for _ in range(1000)}
 
     assert len(tokens) == 1000
@@ -21,7 +21,7 @@ def test_a_new_token_is_well_formed_and_never_the_same() -> None:
     assert all(map(is_well_formed, tokens))
 
 
-def test_the_last_six_characters_are_the_crc_32_of_the_thirty_before() -> None:
+def test_the_last_six_characters_are_the_crc_32_of_the_thirty_before_them() -> None:
     token = mint()
 
     number = 0
@@ -39,7 +39,7 @@ def test_a_mistyped_character_breaks_the_checksum(position: int, character: str)
 
 
 @given(st.text())
-def test_any_other_text_is_refused(text: str) -> None:
+def test_arbitrary_text_is_not_a_well_formed_token(text: str) -> None:
     assert not is_well_formed(text)
     assert not is_well_formed("plst_" + text)
 
@@ -57,7 +57,7 @@ def test_a_digest_is_the_sha_256_of_the_whole_token() -> None:
         (None, None, 1e12, "active"),
         (100, None, 99.9, "active"),
         (100, None, 100.0, "expired"),
-        (None, 50, 0.0, "revoked"),  # a clock set back un-revokes nothing
+        (None, 50, 0.0, "revoked"),  # a clock that is set back does not undo a revocation
         (100, 50, 200.0, "revoked"),
     ],
 )
@@ -69,7 +69,7 @@ def test_a_token_is_active_until_it_expires_or_is_revoked(
     assert record.state(now) == state
 
 
-def test_a_token_is_taken_out_of_a_text_wherever_it_stands() -> None:
+def test_a_token_is_redacted_at_every_place_of_a_text() -> None:
     token = mint()
 
     assert redact(f"/plants/{token}?x={token}") == "/plants/plst_...?x=plst_..."
@@ -78,12 +78,12 @@ def test_a_token_is_taken_out_of_a_text_wherever_it_stands() -> None:
 
 
 def percent(text: str) -> str:
-    """Encode each character."""
+    """Percent-encode each character."""
     return "".join(f"%{ord(character):02X}" for character in text)
 
 
 def escaped(text: str) -> str:
-    """Encode each character, as JSON may."""
+    """Escape each character, as JSON allows."""
     return "".join(f"\\u{ord(character):04x}" for character in text)
 
 
@@ -107,7 +107,7 @@ ENCODINGS: dict[str, Callable[[str], str]] = {
 
 
 @pytest.mark.parametrize("encode", ENCODINGS.values(), ids=ENCODINGS)
-def test_no_encoding_hides_a_token(encode: Callable[[str], str]) -> None:
+def test_a_token_is_redacted_in_every_encoding(encode: Callable[[str], str]) -> None:
     token = mint()
 
     shown = redact(f"got {encode(token)} - at `id`")
@@ -123,5 +123,5 @@ def test_a_text_without_a_token_stays_as_it_is(text: str) -> None:
 
 
 @given(st.text(alphabet="%\\\\u0257pFlst_ a/5f", max_size=60))
-def test_to_redact_twice_changes_nothing_more(text: str) -> None:
+def test_redacting_a_second_time_changes_nothing(text: str) -> None:
     assert redact(redact(text)) == redact(text)

@@ -14,7 +14,7 @@ PARENT = "b7ad6b7169203331"
     "traceparent",
     [f"00-{TRACE}-{PARENT}-01", f"00-{TRACE}-{PARENT}-00", f"01-{TRACE}-{PARENT}-01-what-comes"],
 )
-def test_a_good_one_is_continued(traceparent: str) -> None:
+def test_the_trace_id_of_a_valid_traceparent_is_used(traceparent: str) -> None:
     assert parse_trace_id(traceparent) == TRACE
 
 
@@ -36,11 +36,11 @@ def test_a_good_one_is_continued(traceparent: str) -> None:
         "\u0660" * 55,
     ],
 )
-def test_a_bad_one_is_ignored(traceparent: str) -> None:
+def test_an_invalid_traceparent_is_ignored(traceparent: str) -> None:
     assert parse_trace_id(traceparent) is None
 
 
-def test_a_request_is_called_what_its_trace_is_or_by_a_new_id() -> None:
+def test_the_id_of_a_request_is_its_trace_id_or_else_a_new_id() -> None:
     good = (b"traceparent", f"00-{TRACE}-{PARENT}-01".encode())
 
     assert request_id([(b"host", b"x"), good]) == TRACE

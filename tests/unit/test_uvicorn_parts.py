@@ -1,4 +1,4 @@
-"""The private parts of uvicorn that this service builds on, as they were when it was tested."""
+"""The private parts of uvicorn that the service uses. These tests fail if they have changed."""
 
 import asyncio
 import inspect
@@ -15,7 +15,7 @@ from uvicorn.supervisors import Multiprocess
 
 SOURCE = Path(__file__).parents[2] / "src/plantstore"
 
-# What is overridden or called, with its parameters.
+# The methods that are overridden or called, with their parameters.
 METHODS: dict[type, dict[str, str]] = {
     HttpToolsProtocol: {
         "__init__": "self, config, server_state, app_state, _loop",
@@ -61,7 +61,7 @@ METHODS: dict[type, dict[str, str]] = {
     },
 }
 
-# What is read or set of an object.
+# The attributes that are read or set.
 ATTRIBUTES: dict[type, str] = {
     HttpToolsProtocol: "access_logger app app_state asgi_version client config connections cycle "
     "expect_100_continue flow headers logger loop parser scheme server server_state tasks "
@@ -75,13 +75,13 @@ ATTRIBUTES: dict[type, str] = {
 }
 
 CHANGED = (
-    f"uvicorn {uvicorn.__version__}: {{}} is not what it was. Compare uvicorn's source with that of"
-    " the version before, adapt plantstore/server/uvicorn_parts.py, and then this table."
+    f"uvicorn {uvicorn.__version__}: {{}} has changed. Compare uvicorn's source with that of the"
+    " previous version, adapt plantstore/server/uvicorn_parts.py, and then this table."
 )
 
 
 @pytest.mark.parametrize("part", METHODS, ids=lambda part: part.__name__)
-def test_the_methods_that_we_build_on_are_those_of_the_version_that_was_tested(part: type) -> None:
+def test_the_methods_of_uvicorn_that_we_use_are_unchanged(part: type) -> None:
     found = {
         name: ", ".join(inspect.signature(getattr(part, name)).parameters)
         if hasattr(part, name)
@@ -94,7 +94,7 @@ def test_the_methods_that_we_build_on_are_those_of_the_version_that_was_tested(p
 
 
 @pytest.mark.parametrize("part", ATTRIBUTES, ids=lambda part: part.__name__)
-def test_the_attributes_that_we_build_on_are_those_of_the_version_that_was_tested(
+def test_the_attributes_of_uvicorn_that_we_use_still_exist(
     part: type,
 ) -> None:
     set_by_it = set(re.findall(r"self\.(\w+)(?:: [^=\n]+)? = ", inspect.getsource(part)))
@@ -103,7 +103,7 @@ def test_the_attributes_that_we_build_on_are_those_of_the_version_that_was_teste
     assert not missing, CHANGED.format([f"{part.__name__}.{name}" for name in missing])
 
 
-def test_the_state_of_the_server_reaches_each_connection() -> None:
+def test_uvicorn_gives_the_state_of_the_application_to_each_connection() -> None:
     async def made() -> Any:
         config = uvicorn.Config(lambda: None, lifespan="off", log_config=None)
         return HttpToolsProtocol(config, ServerState(), {"key": "value"}, asyncio.get_event_loop())
@@ -111,7 +111,7 @@ def test_the_state_of_the_server_reaches_each_connection() -> None:
     assert asyncio.run(made()).app_state == {"key": "value"}
 
 
-def test_only_one_module_uses_what_uvicorn_keeps_private() -> None:
+def test_only_one_module_uses_the_private_parts_of_uvicorn() -> None:
     users = {
         str(path.relative_to(SOURCE))
         for path in SOURCE.rglob("*.py")

@@ -1,4 +1,4 @@
-"""The rules of the group commit, each with a store that puts it to the test."""
+"""The rules of the group commit, with stores that block or fail."""
 
 import asyncio
 import math
@@ -18,7 +18,7 @@ from plantstore.writer import FAILURE_SECONDS, GroupCommit
 
 
 class GatedStore(MemoryStore):
-    """Holds each commit until it is let go, and remembers the batches."""
+    """Blocks each commit until the test releases it, and records the batches."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -34,7 +34,7 @@ class GatedStore(MemoryStore):
 
 
 class FailingStore(MemoryStore):
-    """Raises what it is told to, for batches that hold the plant with id 13."""
+    """Raises the given error for each batch that has the plant with the id 13."""
 
     def __init__(self, error: Exception) -> None:
         super().__init__()
@@ -55,7 +55,7 @@ def run(
     batch_plants_max: int = 100,
     monotonic: Callable[[], float] = time.monotonic,
 ) -> list[Event]:
-    """Run a test with a writer; return what was observed."""
+    """Run a test with a writer; return the events that it reported."""
     events: list[Event] = []
     writer = GroupCommit(
         store,
@@ -80,10 +80,10 @@ def plant(id_: int, name: str = "a") -> NewPlant:
 
 
 async def submitted(writer: GroupCommit, *plants: NewPlant) -> list[asyncio.Task[Outcome]]:
-    """Submit plants in one turn of the event loop, and hand them over."""
+    """Submit plants in one turn of the event loop, which makes them one batch of the writer."""
     tasks = [asyncio.create_task(writer.submit(one)) for one in plants]
     await asyncio.sleep(0)  # the tasks run up to their await
-    await asyncio.sleep(0)  # the batch is handed over
+    await asyncio.sleep(0)  # the writer gets the batch
     return tasks
 
 
@@ -102,7 +102,7 @@ def test_no_caller_is_answered_before_its_commit() -> None:
     run(store, test)
 
 
-def test_what_waits_during_a_commit_is_stored_in_one_transaction_after_it() -> None:
+def test_changes_that_wait_during_a_commit_are_stored_in_one_transaction_after_it() -> None:
     store = GatedStore()
 
     async def test(writer: GroupCommit) -> None:
@@ -119,7 +119,7 @@ def test_what_waits_during_a_commit_is_stored_in_one_transaction_after_it() -> N
 
 
 @pytest.mark.parametrize("at_once", [True, False])
-def test_a_transaction_holds_no_more_than_its_bound(at_once: bool) -> None:  # noqa: FBT001
+def test_a_transaction_has_at_most_batch_plants_max_changes(at_once: bool) -> None:  # noqa: FBT001
     store = GatedStore()
     plants = [plant(id_) for id_ in range(10)]
 
@@ -141,7 +141,7 @@ def test_a_transaction_holds_no_more_than_its_bound(at_once: bool) -> None:  # n
 
 
 @pytest.mark.parametrize("at_once", [True, False])
-def test_a_transaction_holds_few_characters_or_a_single_change(at_once: bool) -> None:  # noqa: FBT001
+def test_a_transaction_is_limited_in_characters_except_for_one_large_change(at_once: bool) -> None:  # noqa: FBT001
     store = GatedStore()
     half = plant(1, "x" * (BATCH_CHARACTERS_MAX // 2))
     large = plant(2, "x" * (2 * BATCH_CHARACTERS_MAX))
@@ -163,7 +163,7 @@ def test_a_transaction_holds_few_characters_or_a_single_change(at_once: bool) ->
     assert store.batches[1:] == [plants[:3], [half], [large], plants[5:]]
 
 
-def test_who_runs_out_of_memory_is_told_to_come_again_and_nothing_is_tried_again() -> None:
+def test_a_commit_that_runs_out_of_memory_is_refused_as_overload_and_not_retried() -> None:
     store = FailingStore(MemoryError())
 
     async def test(writer: GroupCommit) -> None:
@@ -178,7 +178,7 @@ def test_who_runs_out_of_memory_is_told_to_come_again_and_nothing_is_tried_again
     assert store.plants == {}
 
 
-def test_once_no_changes_come_the_store_may_give_back_its_space_until_it_is_done() -> None:
+def test_an_idle_writer_lets_the_store_trim_its_files_until_it_is_done() -> None:
     trims: list[bool] = []
     trimmed = threading.Event()
 
@@ -198,7 +198,7 @@ def test_once_no_changes_come_the_store_may_give_back_its_space_until_it_is_done
     assert trims == [False, True]
 
 
-def test_the_last_commit_is_remembered_and_its_failure_for_a_while() -> None:
+def test_a_failure_is_remembered_for_failure_seconds_or_until_a_commit_succeeds() -> None:
     error = StoreUnavailableError("The database cannot be written: disk full")
     store = FailingStore(error)
     now = 100.0
@@ -222,7 +222,7 @@ def test_the_last_commit_is_remembered_and_its_failure_for_a_while() -> None:
     run(store, test, monotonic=lambda: now)
 
 
-def test_a_full_queue_refuses_at_once_and_takes_again_when_there_is_room() -> None:
+def test_a_full_queue_refuses_changes_at_once_and_accepts_them_when_there_is_room() -> None:
     store = GatedStore()
 
     async def test(writer: GroupCommit) -> None:
@@ -240,7 +240,7 @@ def test_a_full_queue_refuses_at_once_and_takes_again_when_there_is_room() -> No
     assert sorted(store.plants) == [1, 2, 3, 5]
 
 
-def test_the_queue_is_bounded_in_characters_too() -> None:
+def test_the_number_of_characters_in_the_queue_is_bounded_too() -> None:
     store = GatedStore()
 
     async def test(writer: GroupCommit) -> None:
@@ -256,7 +256,7 @@ def test_the_queue_is_bounded_in_characters_too() -> None:
     run(store, test, queue_characters_max=100)
 
 
-def test_a_caller_that_goes_away_loses_its_answer_and_its_neighbours_keep_theirs() -> None:
+def test_a_cancelled_caller_does_not_affect_the_other_callers_of_its_batch() -> None:
     store = GatedStore()
 
     async def test(writer: GroupCommit) -> None:
@@ -294,7 +294,7 @@ def test_a_conflicting_plant_is_refused_and_its_neighbours_are_stored() -> None:
     assert store.plants == {1: plant(1), 2: plant(2)}
 
 
-def test_each_batch_of_a_transaction_gets_its_own_outcomes() -> None:
+def test_each_caller_of_a_shared_transaction_gets_its_own_outcome() -> None:
     store = GatedStore()
 
     async def test(writer: GroupCommit) -> None:
@@ -334,7 +334,7 @@ def test_a_failed_commit_fails_its_callers_and_the_next_one_succeeds() -> None:
     assert CommitFailed(error, changes=2) in events
 
 
-def test_an_unforeseen_error_fails_only_the_plant_that_brings_it_about() -> None:
+def test_an_unexpected_error_fails_only_the_plant_that_causes_it() -> None:
     error = ZeroDivisionError()
     store = FailingStore(error)
 
@@ -356,7 +356,7 @@ def test_an_unforeseen_error_fails_only_the_plant_that_brings_it_about() -> None
     ]
 
 
-def test_not_even_an_observer_that_raises_stops_the_writer() -> None:
+def test_an_observer_that_raises_does_not_stop_the_writer() -> None:
     store = FailingStore(ZeroDivisionError())
 
     def observe(event: Event) -> None:
@@ -373,7 +373,7 @@ def test_not_even_an_observer_that_raises_stops_the_writer() -> None:
     run(store, test)
 
 
-def test_closing_stores_and_answers_what_came_and_refuses_what_comes() -> None:
+def test_close_stores_the_submitted_changes_and_refuses_new_ones() -> None:
     store = GatedStore()
 
     async def test(writer: GroupCommit) -> None:
@@ -382,7 +382,7 @@ def test_closing_stores_and_answers_what_came_and_refuses_what_comes() -> None:
         tasks += await submitted(writer, plant(2))
         tasks.append(asyncio.create_task(writer.submit(plant(3))))
         closing = asyncio.create_task(writer.close())
-        await asyncio.sleep(0)  # both run: the plant is in a batch that is not handed over yet
+        await asyncio.sleep(0)  # both run: the writer does not have the batch of this plant yet
         with pytest.raises(StoreUnavailableError):
             await writer.submit(plant(4))
         store.let_go.release(3)

@@ -63,39 +63,40 @@ class Findings:
 
     def as_text(self) -> str:
         costs = table(
-            ["request", "client", "bytes in", "in and out", "CPU µs", "ns a byte", "times"],
+            ["request", "client", "bytes in", "in and out", "CPU µs", "ns per byte", "ratio"],
             self.costs,
         )
-        kept = table(["sent", "connections", "bytes sent", "bytes kept", "a byte"], self.kept)
+        kept = table(["sent", "connections", "bytes sent", "bytes kept", "kept per byte"], self.kept)
         waits = table(["200 connections send", *OPERATIONS], self.waits)
         return _FINDINGS.format(costs=costs, kept=kept, waits=waits)
 
 
 _FINDINGS = """\
-# What attacks cost
+# Costs of attacks
 
 ## CPU
 
-The CPU time of the server, all threads, for one request; and how many times that of a good create
-of as many bytes, in and out. The bound is 20. A request in many packets counts with their headers.
+The CPU time that all threads of the server need for one request. The last column is its ratio to
+the CPU time of a valid create with the same number of bytes, in and out. The limit is 20. If a
+request is sent in many packets, the headers of the packets count as bytes too.
 
 {costs}
 
 ## Memory
 
-What the server keeps of a connection that sends this and waits. The bound is 4 times the bytes
-sent, and 64 KiB.
+The memory that the server keeps for a connection that sends this and then waits. The limit is 4
+times the bytes sent, plus 64 KiB.
 
 {kept}
 
 ## Fairness
 
-How long one honest client waits for each operation, beside 200 connections that send the same
-request again and again: the 99th percentile, in ms. The bound is 1,000.
+The 99th percentile of the time that one normal client waits for each operation, in ms, beside 200
+connections that send the same request repeatedly. The limit is 1,000.
 
 {waits}
 
-`make soak` repeats it."""
+`make soak` measures this again."""
 
 
 @pytest.fixture(scope="session")

@@ -66,7 +66,9 @@ class Findings:
             ["request", "client", "bytes in", "in and out", "CPU µs", "ns per byte", "ratio"],
             self.costs,
         )
-        kept = table(["sent", "connections", "bytes sent", "bytes kept", "kept per byte"], self.kept)
+        kept = table(
+            ["sent", "connections", "bytes sent", "bytes kept", "kept per byte"], self.kept
+        )
         waits = table(["200 connections send", *OPERATIONS], self.waits)
         return _FINDINGS.format(costs=costs, kept=kept, waits=waits)
 

@@ -72,6 +72,10 @@ class UsageError(PlantStoreError):
     """A command or a setting is wrong, so a retry cannot succeed."""
 
 
+class UnsupportedError(UsageError):
+    """This installation, or this kind of store, cannot do what a command asks for."""
+
+
 class OperationError(PlantStoreError):
     """A command is correct, but cannot be carried out now: a name is taken, a file exists."""
 

@@ -218,7 +218,7 @@ class Maintenance(Protocol):
         Raises:
             StoreUnavailableError: the store cannot be read, or the copy is not intact.
             OperationError: the copy cannot be written.
-            UsageError: another program makes the backups of this kind of store.
+            UnsupportedError: another program makes the backups of this kind of store.
 
         """
         ...

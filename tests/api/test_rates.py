@@ -36,14 +36,14 @@ def test_requests_that_are_refused_for_other_reasons_do_not_count() -> None:
 
 
 def test_each_of_several_rates_is_enforced() -> None:
-    limit = RatePerToken("2/hour;3/day")
-
-    limit.spend("a")
-    limit.spend("a")
-    with pytest.raises(RateExceededError) as refused:
+    for rates in ("2/hour;3/day", "3/minute;2/hour"):
+        limit = RatePerToken(rates)
         limit.spend("a")
+        limit.spend("a")
+        with pytest.raises(RateExceededError) as refused:
+            limit.spend("a")
 
-    assert refused.value.message == "The token may be used at most 2 per 1 hour"
+        assert refused.value.message == "The token may be used at most 2 per 1 hour"
 
 
 def test_a_token_may_be_used_again_after_its_window(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from plantstore.errors import OperationError, StoreUnavailableError
+from plantstore.errors import StoreUnavailableError, UnsupportedError
 from plantstore.plants import NewPlant
 from plantstore.storage import open_store
 from plantstore.storage.migrate import SchemaPolicy, migrations
@@ -133,5 +133,5 @@ def test_a_check_names_each_difference_from_the_schema(url: str, store: Store) -
 
 
 def test_a_backup_is_refused_and_the_error_names_pg_dump(store: Store) -> None:
-    with pytest.raises(OperationError, match="pg_dump"):
+    with pytest.raises(UnsupportedError, match="pg_dump"):
         store.back_up("copy", lambda _done, _total: None)

@@ -29,7 +29,7 @@ def test_without_the_postgres_extra_the_error_says_what_to_install(tmp_path: Pat
         check=False,
     )
 
-    assert (done.returncode, done.stdout) == (1, "")
+    assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == (
         "plantstore: PostgreSQL support is not installed: run pip install 'plantstore[postgres]'\n"
     )
@@ -76,15 +76,12 @@ def test_without_permission_to_migrate_an_empty_database_is_an_error_that_names_
     assert "secret" not in service.said + "".join(service.log)
 
 
-def test_the_backup_command_names_pg_dump_and_creates_no_file(
-    tmp_path: Path, database: str
-) -> None:
+def test_the_backup_command_names_pg_dump_and_creates_no_file(tmp_path: Path) -> None:
     run(tmp_path, "migrate")
 
     done = run(tmp_path, "backup", "copy.db")
 
-    assert done.returncode == 1
+    assert done.returncode == 2
     assert "pg_dump" in done.stderr
     assert done.stderr.count("\n") == 1
     assert not list(tmp_path.iterdir())
-    assert database

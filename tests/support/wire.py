@@ -52,7 +52,7 @@ def assert_refused(wire: Wire, status: int, error: int) -> None:
 def send_until_refused(wire: Wire, piece: bytes, bytes_max: int = 64 * 1024 * 1024) -> int:
     """Send a piece repeatedly until the server closes the connection; return the bytes sent."""
     sent = 0
-    with contextlib.suppress(OSError):
+    with contextlib.suppress(ConnectionError):
         while sent < bytes_max:
             wire.send(piece)
             sent += len(piece)

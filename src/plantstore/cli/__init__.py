@@ -24,7 +24,7 @@ from plantstore.cli.commands import Commands, with_hint
 from plantstore.cli.maintenance import backup, check, migrate
 from plantstore.cli.tokens import tokens
 from plantstore.cli.transfer import export, import_plants
-from plantstore.errors import PlantStoreError, UsageError
+from plantstore.errors import PlantStoreError, UnsupportedError, UsageError
 from plantstore.settings import Settings
 
 app = typer.Typer(
@@ -108,6 +108,8 @@ def main() -> int:
     try:
         arguments = sys.argv[1:] or ["--help"]
         return app(arguments, prog_name="plantstore", standalone_mode=False) or 0
+    except UnsupportedError as error:  # the help does not help
+        message, status = error.explanation, 2
     except UsageError as error:
         message, status = with_hint(error.explanation, error), 2
     except PlantStoreError as error:

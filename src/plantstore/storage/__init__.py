@@ -3,7 +3,7 @@
 import os
 from pathlib import Path
 
-from plantstore.errors import UsageError
+from plantstore.errors import UnsupportedError, UsageError
 from plantstore.observe import Observer, ignore
 from plantstore.storage.migrate import SchemaPolicy
 from plantstore.storage.sqlite.read_only import ReadOnlySQLite, may_write
@@ -116,7 +116,7 @@ def _open_postgres(url: str, policy: SchemaPolicy, standbys_min: int, observe: O
     except ModuleNotFoundError as error:
         if error.name != "psycopg":
             raise
-        raise UsageError(
+        raise UnsupportedError(
             "PostgreSQL support is not installed: run pip install 'plantstore[postgres]'"
         ) from None
     return PostgresStore(url, display_url(url), policy, standbys_min=standbys_min, observe=observe)

@@ -7,7 +7,7 @@ from operator import attrgetter
 import msgspec
 
 from plantstore.decision import decide
-from plantstore.errors import UsageError
+from plantstore.errors import UnsupportedError
 from plantstore.plants import NewPlant
 from plantstore.storage.tokens import in_order, name_taken, no_such_token
 from plantstore.store import Change, Condition, Outcome, Page
@@ -53,7 +53,7 @@ class MemoryStore:
         return Condition(0, len(self.plants), len(self._tokens), [])
 
     def back_up(self, path: str, progress: Callable[[int, int], None]) -> Condition:  # noqa: ARG002
-        raise UsageError("A store in memory cannot be backed up")
+        raise UnsupportedError("A store in memory cannot be backed up")
 
     def close(self) -> None:
         pass

@@ -17,7 +17,7 @@ from typing import ClassVar, Final
 from psycopg import IsolationLevel
 from psycopg.rows import TupleRow
 
-from plantstore.errors import StoreUnavailableError, UsageError
+from plantstore.errors import StoreUnavailableError, UnsupportedError
 from plantstore.observe import Observer, ignore
 from plantstore.plants import NewPlant
 from plantstore.storage.migrate import SchemaPolicy, prepare
@@ -127,7 +127,7 @@ class PostgresStore(TokenTable):
             return check(connection, self._database)
 
     def back_up(self, path: str, progress: Callable[[int, int], None]) -> Condition:  # noqa: ARG002
-        raise UsageError(
+        raise UnsupportedError(
             "plantstore cannot back up PostgreSQL; use pg_dump for this database, or pg_basebackup"
             " for the whole server"
         )

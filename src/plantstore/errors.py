@@ -73,7 +73,7 @@ class UsageError(PlantStoreError):
 
 
 class UnsupportedError(UsageError):
-    """This installation, or this kind of store, cannot do what a command asks for."""
+    """A command asks for what this installation, or this kind of store, cannot do."""
 
 
 class OperationError(PlantStoreError):

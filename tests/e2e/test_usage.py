@@ -82,6 +82,7 @@ def refused(folder: Path, *arguments: str) -> str:
         ("export plants.txt", "give --format"),
         ("backup copy.db --database plants.db", "give sqlite:///plants.db"),
         ("check --database mysql://x", "--database must be"),
+        ("check --database sqlite:///\udcff.db", "--database must be UTF-8"),
         ("migrate --database mysql://x", "--database must be"),
         ("token", "Missing command"),
         ("token nonsense", "nonsense"),

@@ -97,6 +97,7 @@ bench: $(VENV)/.dev ## measure into benchmarks/results/ (needs wrk and sqlite3)
 	$(BIN)/python benchmarks/random_ids.py
 	$(BIN)/python benchmarks/reads.py
 	$(BIN)/python benchmarks/transfer.py $(CSV)
+	$(BIN)/python benchmarks/imports.py
 	PYTHONPATH=tests $(BIN)/python benchmarks/on_postgres.py
 	$(BIN)/python benchmarks/observation.py
 	$(BIN)/python benchmarks/overload.py

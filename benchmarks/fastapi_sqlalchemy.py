@@ -1,7 +1,8 @@
 """A typical implementation of the same service: FastAPI, SQLAlchemy and SQLite.
 
 It follows their tutorials, and is as durable as our service: WAL and a full sync, one
-commit per request.
+commit per request. `POST /plants/many` takes a JSON array, as PostgREST does, and inserts it with
+one `executemany`.
 """
 
 import sys
@@ -12,7 +13,7 @@ import uvicorn
 from fastapi import Depends, FastAPI, HTTPException
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 from pydantic import BaseModel
-from sqlalchemy import BigInteger, String, create_engine, event
+from sqlalchemy import BigInteger, String, create_engine, event, insert
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column, sessionmaker
 
 DATABASE, PORT, TOKEN = sys.argv[1:]
@@ -74,6 +75,12 @@ def create_plant(plant: NewPlant, db: Annotated[Session, Depends(session)]) -> P
     db.add(PlantRow(**plant.model_dump()))
     db.commit()
     return Plant(name=plant.name, tag=plant.tag)
+
+
+@app.post("/plants/many", dependencies=[Depends(check_token)], status_code=201)
+def create_plants(plants: list[NewPlant], db: Annotated[Session, Depends(session)]) -> None:
+    db.execute(insert(PlantRow), [plant.model_dump() for plant in plants])
+    db.commit()
 
 
 if __name__ == "__main__":

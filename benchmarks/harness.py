@@ -20,6 +20,7 @@ from plantstore.storage import open_store
 
 HERE = Path(__file__).parent
 RESULTS = HERE / "results"
+TICKS = os.sysconf("SC_CLK_TCK")
 
 
 @dataclass(frozen=True)
@@ -49,9 +50,19 @@ class Server:
 
     def resident_mib(self) -> float:
         """Return the resident memory of the process, in MiB."""
-        status = Path(f"/proc/{self.process.pid}/status").read_text(encoding="ascii")
-        [kib] = [line.split()[1] for line in status.splitlines() if line.startswith("VmRSS")]
-        return int(kib) / 1024
+        return _mib(self._proc("status"), "VmRSS")
+
+    def peak_mib(self) -> float:
+        """Return the highest resident memory that the process had so far, in MiB."""
+        return _mib(self._proc("status"), "VmHWM")
+
+    def cpu_seconds(self) -> float:
+        """Return the CPU time that the process has used so far."""
+        fields = self._proc("stat").split()
+        return (int(fields[13]) + int(fields[14])) / TICKS
+
+    def _proc(self, name: str) -> str:
+        return Path(f"/proc/{self.process.pid}/{name}").read_text(encoding="ascii")
 
 
 def plantstore(database: Path | str, port: int) -> list[str]:
@@ -103,7 +114,11 @@ def peak_mib(*arguments: str) -> float:
     )
     command = [sys.executable, "-c", program, *arguments]
     said = subprocess.run(command, check=True, capture_output=True, text=True).stdout
-    [kib] = [line.split()[1] for line in said.splitlines() if line.startswith("VmHWM")]
+    return _mib(said, "VmHWM")
+
+
+def _mib(status: str, name: str) -> float:
+    [kib] = [line.split()[1] for line in status.splitlines() if line.startswith(name)]
     return int(kib) / 1024
 
 
@@ -144,7 +159,7 @@ def loading(
     command = [executable, "-t1", f"-c{connections}", f"-d{seconds}s"]
     command += ["-s", str(HERE / "requests.lua"), f"http://127.0.0.1:{server.port}"]
     env = {"SEND": "create", "FIRST_ID": "0", "IDS": "sequential", "PLANTS": "0"}
-    env |= {"TARGET": "/plants", "BODY": "%s"}
+    env |= {"TARGET": "/plants", "BODY": "%s", "ROWS": "1"}
     env |= {name.upper(): str(value) for name, value in what.items()} | {"TOKEN": server.token}
     with subprocess.Popen(
         command, stdout=subprocess.PIPE, text=True, env=os.environ | env

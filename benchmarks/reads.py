@@ -5,7 +5,6 @@ all of them. The ratios are medians of the ratios of the rounds.
 """
 
 import contextlib
-import os
 import tempfile
 from pathlib import Path
 from statistics import median
@@ -31,13 +30,6 @@ SECONDS = 5
 CONNECTIONS = 64
 LISTERS = 16
 FEW, MANY = 1_000, 10_000_000
-TICKS = os.sysconf("SC_CLK_TCK")
-
-
-def cpu_seconds(server: Server) -> float:
-    """Return the CPU time that a server has used so far."""
-    fields = Path(f"/proc/{server.process.pid}/stat").read_text(encoding="ascii").split()
-    return (int(fields[13]) + int(fields[14])) / TICKS
 
 
 def row(name: str, loads: list[Load]) -> list[str]:
@@ -80,9 +72,9 @@ def creates_beside(server: Server) -> tuple[list[list[str]], list[list[str]]]:
     for number in range(ROUNDS):
         first_id = 10**12 + number * 10**9
         alone.append(wrk(server, CONNECTIONS, SECONDS, first_id=first_id))
-        before = cpu_seconds(server)
+        before = server.cpu_seconds()
         listing = wrk(server, LISTERS, SECONDS, send="list", plants=MANY)
-        page_cpu = (cpu_seconds(server) - before) / listing.requests
+        page_cpu = (server.cpu_seconds() - before) / listing.requests
         pages_alone.append(listing)
         with loading(server, LISTERS, SECONDS + 2, send="list", plants=MANY) as listed:
             beside.append(wrk(server, CONNECTIONS, SECONDS, first_id=first_id + 10**8))

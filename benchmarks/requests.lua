@@ -5,6 +5,7 @@
 --             list:   GET /plants?limit=100, after a random id, with a full page to follow
 --   FIRST_ID, IDS (sequential or random)   for create
 --   TARGET, BODY   for create: where it goes, and its form, in which %s is the plant
+--   ROWS      for create: how many plants a request has, with commas between them
 --   PLANTS    how many are stored, from 1 on   for find and list
 
 local threads = 0
@@ -26,7 +27,10 @@ function init()
     wrk.method = "POST"
     wrk.headers["Content-Type"] = "application/json"
     target = os.getenv("TARGET")
-    plant = os.getenv("BODY"):format('{"id":%d,"name":"Abies balsamea (L.) Mill. %d","tag":"Abies"}')
+    local plant = '{"id":%d,"name":"Abies balsamea (L.) Mill. %d","tag":"Abies"}'
+    rows = tonumber(os.getenv("ROWS"))
+    body = os.getenv("BODY"):format(plant:rep(rows, ","))
+    ids = {}
   end
 end
 
@@ -36,9 +40,12 @@ function request()
   elseif send == "list" then
     return wrk.format(nil, "/plants?limit=" .. page .. "&after=" .. math.random(0, plants - page))
   end
-  id = id + 1
-  local this = random and math.random(0, 4503599627370496) or id
-  return wrk.format(nil, target, nil, plant:format(this, this))
+  for row = 1, 2 * rows, 2 do
+    id = id + 1
+    local this = random and math.random(0, 4503599627370496) or id
+    ids[row], ids[row + 1] = this, this
+  end
+  return wrk.format(nil, target, nil, body:format(unpack(ids)))
 end
 
 function done(summary, latency)

@@ -25,11 +25,11 @@ EXPORTED = 10_000_000
 PROGRAMS = ("plantstore import", "sqlite3 .import", "sqlite-utils insert --csv")
 
 
-def generate(file: Path) -> None:
+def generate(file: Path, plants: int = PLANTS) -> None:
     with file.open("w", encoding="utf-8", newline="") as lines:
         rows = csv.writer(lines, lineterminator="\n")
         rows.writerow(["id", "name", "tag"])
-        for id_ in range(1, PLANTS + 1):
+        for id_ in range(1, plants + 1):
             tag = "" if id_ % 3 == 0 else f"Genus {id_ % 500}"
             rows.writerow([id_, f"Abies balsamea (L.) Mill. × {id_}", tag])
 

@@ -107,10 +107,10 @@ def describe_operation(name: str, operation: Node, parameters: list[Node]) -> It
     ]
     yield from table(["parameter", "in", "type", "what it is"], rows)
     if "requestBody" in operation:
-        [(media_type, body)] = operation["requestBody"]["content"].items()
-        yield from (f"The body, `{media_type}`, is {type_of(body['schema'])}:", "")
-        yield from members(resolve(body["schema"]))
-        yield from block(*(example["value"] for example in body["examples"].values()))
+        for media_type, body in operation["requestBody"]["content"].items():
+            yield from (f"The body, `{media_type}`, is {type_of(body['schema'])}:", "")
+            yield from members(resolve(body["schema"]))
+            yield from block(*examples(body))
     responses = operation["responses"]
     rows = [
         [status, resolve(each)["description"], body_of(each)] for status, each in responses.items()
@@ -134,7 +134,13 @@ def details(response: Node) -> list[str]:
     said = [f"`{name}`: {resolve(each)['description']}" for name, each in fields]
     bodies = response.get("content", {}).values()
     lines = [line for sentence in said for line in (sentence, "")]
-    return lines + block(*(body["example"] for body in bodies if "example" in body))
+    return lines + block(*(example for body in bodies for example in examples(body)))
+
+
+def examples(body: Node) -> list[Any]:
+    """Return the examples of a body."""
+    named = [example["value"] for example in body.get("examples", {}).values()]
+    return named + ([body["example"]] if "example" in body else [])
 
 
 def members(schema: Node) -> list[str]:
@@ -153,10 +159,13 @@ def type_of(schema: Node) -> str:
     """Return a type in words, with its bounds."""
     if "$ref" in schema:
         return link_to(schema)
+    if "anyOf" in schema:
+        return " or ".join(map(type_of, schema["anyOf"]))
     if "const" in schema:
         return f"`{schema['const']}`"
     of = f" of {type_of(schema['items'])}" if "items" in schema else ""
-    bounds = [text.format(**schema) for key, text in BOUNDS.items() if key in schema]
+    bounded = {"maximum": "…", **schema}
+    bounds = [text.format(**bounded) for key, text in BOUNDS.items() if key in schema]
     types = schema["type"]
     name = " or ".join(types) if isinstance(types, list) else types
     return ", ".join([f"{name}{of}", *bounds])
@@ -180,8 +189,16 @@ def link(heading: str) -> str:
 
 
 def block(*values: Any) -> list[str]:
-    texts = [json.dumps(value, ensure_ascii=False) for value in values]
-    return ["```json", *texts, "```", ""] if texts else []
+    """Show examples: JSON in one block, and each text in one of its own."""
+    objects = [json.dumps(value, ensure_ascii=False) for value in values if not is_text(value)]
+    lines = ["```json", *objects, "```", ""] if objects else []
+    for text in filter(is_text, values):
+        lines += ["```text", *text.splitlines(), "```", ""]
+    return lines
+
+
+def is_text(value: Any) -> bool:
+    return isinstance(value, str)
 
 
 def table(head: list[str], rows: list[list[str]]) -> list[str]:

@@ -118,6 +118,11 @@ class Batcher(Generic[RequestT, ResultT]):
         self._queue: SimpleQueue[_Batch[RequestT, ResultT] | None] = SimpleQueue()
         self._open: _Batch[RequestT, ResultT] | None = None
         self._accepts = False
+        # Held by the caller of `submit_all` whose batch is in the queue, and the size of the batch.
+        self._turn = asyncio.Lock()
+        self._submitted = 0
+        self._many = 0
+        self._many_weight = 0
         self._waiting = 0
         self._weight = 0
         self._is_idle = True
@@ -133,9 +138,17 @@ class Batcher(Generic[RequestT, ResultT]):
         """The number of requests that are not answered yet."""
         return self._waiting
 
+    @property
+    def submitted(self) -> int:
+        """The number of requests so far that were accepted by `submit`. Any thread may read it."""
+        return self._submitted
+
     def is_full(self) -> bool:
-        """Return whether a request would be refused now."""
-        return self._waiting >= self._waiting_max or self._weight >= self._weight_max
+        """Return whether a request would be refused now. Those of `submit_all` do not count."""
+        return (
+            self._waiting - self._many >= self._waiting_max
+            or self._weight - self._many_weight >= self._weight_max
+        )
 
     async def submit(self, request: RequestT, weight: int = 0) -> ResultT:
         """Return the result of a request.
@@ -159,6 +172,7 @@ class Batcher(Generic[RequestT, ResultT]):
         position = len(batch.requests)
         batch.requests.append(request)
         batch.weight += weight
+        self._submitted += 1
         self._waiting += 1
         self._weight += weight
         if position + 1 >= self._batch_max:
@@ -169,6 +183,33 @@ class Batcher(Generic[RequestT, ResultT]):
             # A new error for each caller: each raise adds its own traceback.
             raise RequestError(result.code, result.message)
         return result
+
+    async def submit_all(
+        self, requests: Sequence[RequestT], weight: int
+    ) -> Sequence[ResultT | RequestError]:
+        """Return the results of many requests, which are run together.
+
+        They wait their turn: the queue has one such batch at a time, however many callers there
+        are, so that single requests never wait for more than one of them.
+
+        Raises:
+            StoreUnavailableError: the queue is closed; the requests were not run.
+
+        """
+        async with self._turn:
+            if not self._accepts:
+                raise StoreUnavailableError("The service is stopping; nothing was done")
+            batch: _Batch[RequestT, ResultT] = _Batch(self._loop)
+            batch.requests.extend(requests)
+            batch.weight = weight
+            self._many, self._many_weight = len(requests), weight
+            self._waiting += len(requests)
+            self._weight += weight
+            self._queue.put(batch)
+            try:
+                return await batch.answer
+            finally:
+                self._many = self._many_weight = 0
 
     async def close(self) -> bool:
         """Refuse new requests and answer all others. Return False if already closed."""

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final, NamedTuple, TypeAlias
 
 from plantstore.plants import NewPlant
-from plantstore.store import Change, Outcome, Replacement
+from plantstore.store import Change, Deletion, Outcome, Upsert
 
 # A placeholder for a stored plant that differs from every create of the batch. It equals no
 # valid plant, because its name is U+0000.
@@ -37,8 +37,8 @@ def load_stored(
     """Return the stored plants that `decide` needs. It reads no more data than the batch holds.
 
     A small change may name the id of a large plant, which need not be read in most cases.
-    Replacements and deletions need only the id. A create must be compared with the stored
-    plant, but only a plant of the same size can be equal.
+    Replacements and deletions need only the id. Creates and upserts must be compared with the
+    stored plant, but only a plant of the same size can be equal.
 
     Args:
         changes: the batch.
@@ -51,12 +51,13 @@ def load_stored(
     """
     if not sizes:
         return {}
-    equal_sizes = {
-        change.id
+    compared = (
+        change.plant if isinstance(change, Upsert) else change
         for change in changes
-        if isinstance(change, NewPlant)
-        and change.id in sizes
-        and sizes[change.id] == (_bytes(change.name), _bytes(change.tag))
+        if isinstance(change, NewPlant | Upsert) and change.id in sizes
+    )
+    equal_sizes = {
+        plant.id for plant in compared if sizes[plant.id] == (_bytes(plant.name), _bytes(plant.tag))
     }
     loaded = load(sorted(equal_sizes)) if equal_sizes else {}
     return dict.fromkeys(sizes, DIFFERENT) | loaded
@@ -92,19 +93,25 @@ def decide(
             else:
                 outcomes.append(Outcome.ID_TAKEN)
             continue
-        if change.id not in stored:
+        before = stored.get(change.id)
+        if isinstance(change, Upsert) and before in (None, change.plant):
+            if before is None:
+                stored[change.id] = states[change.id] = change.plant
+            outcomes.append(Outcome.STORED if before is None else Outcome.ALREADY_STORED)
+            continue
+        if before is None:
             outcomes.append(Outcome.NO_SUCH_PLANT)
             continue
         if change.id not in states:
             stored_before.add(change.id)
-        if isinstance(change, Replacement):
-            plant = NewPlant(change.id, change.plant.name, change.plant.tag)
-            stored[change.id] = states[change.id] = plant
-            outcomes.append(Outcome.REPLACED)
-        else:
+        if isinstance(change, Deletion):
             del stored[change.id]
             states[change.id] = None
             outcomes.append(Outcome.DELETED)
+        else:
+            plant = NewPlant(change.id, change.plant.name, change.plant.tag)
+            stored[change.id] = states[change.id] = plant
+            outcomes.append(Outcome.REPLACED)
     return outcomes, _difference(states, stored_before)
 
 

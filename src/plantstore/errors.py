@@ -4,6 +4,7 @@ A number never changes its meaning; docs/errors.md lists all of them. The HTTP s
 of each number is in `plantstore.api.errors`.
 """
 
+from collections.abc import Sequence
 from enum import IntEnum
 
 from plantstore.tokens import redact
@@ -35,6 +36,7 @@ class ErrorCode(IntEnum):
     REQUEST_TIMEOUT = 3007
     HEAD_TOO_LARGE = 3008
     NOT_IMPLEMENTED = 3009
+    NOT_ACCEPTABLE = 3010
 
     # 5xxx: the service.
     INTERNAL = 5001
@@ -81,7 +83,13 @@ class OperationError(PlantStoreError):
 
 
 class RequestError(PlantStoreError):
-    """A request is refused or failed; `code` is the error number that the client gets."""
+    """A request is refused or failed; `code` is the error number that the client gets.
+
+    `lines_stored_through` is set if an import failed: the rows up to this line are stored; 0 if
+    none is known to be.
+    """
+
+    lines_stored_through: int | None = None
 
     def __init__(self, code: ErrorCode, message: str) -> None:
         super().__init__(message)
@@ -101,6 +109,24 @@ class ScopeMissingError(RequestError):
     def __init__(self, scope: str) -> None:
         super().__init__(ErrorCode.SCOPE_MISSING, f"The token lacks the scope {scope}")
         self.scope = scope
+
+
+class UnsupportedMediaTypeError(RequestError):
+    """The body has another media type, or another coding, than the resource accepts.
+
+    Args:
+        message: says which field is wrong.
+        media_types: that the resource accepts.
+        codings: that it accepts for this media type, such as `gzip`; none if empty.
+
+    """
+
+    def __init__(
+        self, message: str, media_types: Sequence[str], codings: Sequence[str] = ()
+    ) -> None:
+        super().__init__(ErrorCode.UNSUPPORTED_MEDIA_TYPE, message)
+        self.media_types = media_types
+        self.codings = codings
 
 
 class RateExceededError(RequestError):

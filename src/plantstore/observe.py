@@ -108,6 +108,14 @@ class RequestFailed:
     request_id: str
 
 
+@dataclass(frozen=True, slots=True)
+class Imported:
+    """An import ended. `counts` has what became of its rows, also if it failed half-way."""
+
+    media_type: str
+    counts: Mapping[str, int]
+
+
 # A struct, because there is one for each request. A frozen dataclass takes five times as long.
 class Answered(msgspec.Struct, frozen=True, gc=False):
     """A request is answered.
@@ -139,6 +147,7 @@ Event: TypeAlias = (
     | DatabaseCreated
     | RequestRefused
     | RequestFailed
+    | Imported
     | Answered
 )
 Observer: TypeAlias = Callable[[Event], None]

@@ -307,6 +307,27 @@ class Settings:
         ),
     ] = None
 
+    import_bytes_per_second_min: Annotated[
+        int,
+        Option(
+            envvar="PLANTSTORE_IMPORT_BYTES_PER_SECOND_MIN",
+            min=1,
+            metavar="NUMBER",
+            help="How fast the body of an import must arrive, on average. A slower client gets "
+            "408.",
+        ),
+    ] = 1 * KIB
+
+    export_seconds_max: Annotated[
+        float,
+        Option(
+            envvar="PLANTSTORE_EXPORT_SECONDS_MAX",
+            min=1,
+            metavar="SECONDS",
+            help="Maximum duration of an export. Its snapshot keeps disk space in use.",
+        ),
+    ] = 600
+
     access_log: Annotated[
         bool,
         Option(

@@ -30,14 +30,25 @@ class Replacement(msgspec.Struct, frozen=True, gc=False):
     plant: Plant
 
 
+class Upsert(msgspec.Struct, frozen=True, gc=False):
+    """Store a plant, and replace the one that has its id, if any."""
+
+    plant: NewPlant
+
+    @property
+    def id(self) -> int:
+        """The id of the plant."""
+        return self.plant.id
+
+
 class Deletion(msgspec.Struct, frozen=True, gc=False):
     """Delete the plant that has this id."""
 
     id: int
 
 
-# To create a plant, replace one, or delete one.
-Change: TypeAlias = NewPlant | Replacement | Deletion
+# To create a plant, create or replace one, replace one, or delete one.
+Change: TypeAlias = NewPlant | Upsert | Replacement | Deletion
 
 
 class Outcome(Enum):
@@ -190,8 +201,10 @@ class Maintenance(Protocol):
     Every method raises StoreUnavailableError if the storage cannot be read.
     """
 
-    def scan_plants(self) -> Generator[list[NewPlant], None, None]:
-        """Yield all plants of one snapshot in order of id, in lists of limited length.
+    def scan_plants(self, *, tag: str | None = None) -> Generator[list[NewPlant], None, None]:
+        """Yield the plants of one snapshot in order of id, in lists of limited length.
+
+        With a tag, only plants that have exactly this tag.
 
         Close the generator if you stop early: an open snapshot may take space on disk.
         """
@@ -236,5 +249,5 @@ def characters_in(change: Change) -> int:
     """Return the number of characters of name and tag in a change."""
     if isinstance(change, Deletion):
         return 0
-    plant = change.plant if isinstance(change, Replacement) else change
+    plant = change if isinstance(change, NewPlant) else change.plant
     return len(plant.name) + len(plant.tag or "")

@@ -100,6 +100,11 @@ class GroupCommit:
         """Return whether a change would be refused now."""
         return self._batcher.is_full()
 
+    @property
+    def submitted(self) -> int:
+        """The number of single changes that were accepted so far. Any thread may read it."""
+        return self._batcher.submitted
+
     def seconds_since_commit(self) -> float:
         """Return the seconds since the last successful commit; infinity if there was none."""
         return self._monotonic() - self._committed_at
@@ -120,6 +125,19 @@ class GroupCommit:
         """
         return await self._batcher.submit(change, characters_in(change))
 
+    async def submit_all(self, changes: Sequence[Change]) -> Sequence[Outcome | RequestError]:
+        """Make many changes in few transactions, and return their outcomes once they are on disk.
+
+        Single changes go first: one such batch is in the queue at a time, and it takes no room in
+        the queue from them.
+
+        Raises:
+            StoreUnavailableError: the service is stopping; nothing was done.
+
+        """
+        weight = sum(map(characters_in, changes))
+        return await self._batcher.submit_all(changes, weight)
+
     async def close(self) -> None:
         """Refuse new changes; return when all accepted ones are committed."""
         if await self._batcher.close():
@@ -139,7 +157,7 @@ class GroupCommit:
             self._failure = error
         self._observe(CommitFailed(error, changes))
         if isinstance(error, StoreUnreachableError | BatchRefusedError):
-            return StoreUnavailableError(f"{error.message}; nothing was done")
+            return type(error)(f"{error.message}; nothing was done")
         if isinstance(error, StoreUnavailableError):
             return StoreUnavailableError(f"{error.message}; {_IN_DOUBT}")
         if isinstance(error, MemoryError):

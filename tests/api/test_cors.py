@@ -24,8 +24,13 @@ def fields_of_cors(answer: httpx.Response) -> dict[str, str]:
     }
 
 
-READABLE = {"expose-headers": "Link, X-Request-Id, Retry-After"}
-MAY_SEND = {"allow-headers": "authorization, content-type", "max-age": "7200"}
+READABLE = {
+    "expose-headers": "Content-Disposition, Link, Preference-Applied, Retry-After, X-Request-Id"
+}
+MAY_SEND = {
+    "allow-headers": "authorization, content-encoding, content-type, prefer",
+    "max-age": "7200",
+}
 
 
 @pytest.mark.parametrize(("allowed", "told"), [(GARDEN, GARDEN), ("*", "*")])

@@ -114,6 +114,12 @@ CASES = [
     Case(ErrorCode.HEAD_TOO_LARGE, fields=("X: " + "x" * 40_000,)),
     Case(ErrorCode.HEAD_TOO_LARGE, fields=("X: x",) * 100),
     Case(ErrorCode.NOT_IMPLEMENTED, fields=("Transfer-Encoding: gzip",), body=b""),
+    Case(
+        ErrorCode.NOT_ACCEPTABLE,
+        *("GET", "/plants", b""),
+        fields=("Accept: text/csv",),
+        prepare=lambda world: world.put_in(NewPlant(1, "a", "")),
+    ),
     Case(ErrorCode.INTERNAL, prepare=failing(ZeroDivisionError())),
     Case(ErrorCode.INTERNAL, app=raising),
     Case(ErrorCode.OVERLOADED, settings={"queue_plants_max": 0}),

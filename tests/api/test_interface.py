@@ -12,6 +12,8 @@ from plantstore.api.errors import STATUS, render_error
 from plantstore.api.openapi import read_document
 from plantstore.api.parameters import INT32_MAX, LIMIT_DEFAULT, LIMIT_MAX
 from plantstore.errors import ErrorCode, InternalError, RequestError
+from plantstore.formats import MEDIA_TYPES
+from plantstore.imports import LISTED_ERRORS_MAX, Conflict, ImportResult, RowError
 from plantstore.plants import ID_MAX, ID_MIN, parse_new_plant, parse_plant
 from plantstore.tokens import SCOPES
 from support.world import World
@@ -40,7 +42,7 @@ def test_the_document_declares_exactly_the_paths_and_methods_that_are_routed() -
     }
     methods = {"get", "head", "options", "post", "put", "delete", "patch", "trace"}
     declared = {
-        (path, method.upper())
+        (path.removesuffix("#file"), method.upper())
         for path, item in DOCUMENT["paths"].items()
         for method in methods & set(item)
     }
@@ -53,6 +55,8 @@ OPERATIONS = {
     ("/plants", "post"): {200, 413, 415} | ANY,
     ("/plants", "get"): {200} | ANY,
     ("/plants", "head"): {200} | ANY,
+    ("/plants#file", "post"): {200, 413, 415} | ANY,
+    ("/plants#file", "get"): {200, 406} | ANY,
     ("/plants/{id}", "get"): {200, 404} | ANY,
     ("/plants/{id}", "head"): {200, 404} | ANY,
     ("/plants/{id}", "put"): {200, 404, 413, 415} | ANY,
@@ -240,12 +244,29 @@ def test_the_examples_are_valid_by_their_schemas() -> None:
                     Draft202012Validator(schema).validate(example)
                     checked += 1
 
-    assert checked == 8
+    assert checked == 15
 
 
 def test_the_limits_of_a_listing_are_those_of_the_document() -> None:
     limit = DOCUMENT["components"]["parameters"]["Limit"]["schema"]
-    [listed] = DOCUMENT["paths"]["/plants"]["get"]["responses"]["200"]["content"].values()
+    content = DOCUMENT["paths"]["/plants"]["get"]["responses"]["200"]["content"]
 
     assert (limit["default"], limit["maximum"]) == (LIMIT_DEFAULT, INT32_MAX)
-    assert listed["schema"]["maxItems"] == LIMIT_MAX
+    assert content["application/json"]["schema"]["maxItems"] == LIMIT_MAX
+
+
+def test_the_media_types_of_files_and_their_bounds_are_those_of_the_document() -> None:
+    files = DOCUMENT["paths"]["/plants#file"]
+    into = files["post"]["requestBody"]["content"]
+    out = files["get"]["responses"]["200"]["content"]
+    [conflict] = [
+        each
+        for each in DOCUMENT["components"]["parameters"].values()
+        if each["name"] == "on-conflict"
+    ]
+
+    assert into.keys() == out.keys() == set(MEDIA_TYPES)
+    assert conflict["schema"]["enum"] == [each.value for each in Conflict]
+    assert SCHEMAS["ImportResult"]["properties"]["errors"]["maxItems"] == LISTED_ERRORS_MAX
+    assert SCHEMAS["ImportResult"]["properties"].keys() == set(ImportResult.__struct_fields__)
+    assert SCHEMAS["RowError"]["properties"].keys() == set(RowError.__struct_fields__)

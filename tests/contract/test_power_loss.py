@@ -13,6 +13,7 @@ from plantstore.storage.migrate import migrations
 from plantstore.storage.sqlite.owner import APPLICATION_ID
 from plantstore.storage.sqlite.store import SQLiteStore
 from support.disk import Disk
+from support.imported_batches import around_syncs, import_files
 from support.ledger import NOTHING, Content, Ledger, live
 from support.platter import ALL_LOST, ALL_THERE, SOME_THERE, Removed, Resized, Written, steps_to
 from support.power_loss import Cut, Survey, some_cuts
@@ -53,6 +54,18 @@ def everywhere(disk: Disk, first: int = 0) -> list[Cut]:
         for after in range(first, len(disk.steps) + 1)
         for odds in (ALL_LOST, SOME_THERE, ALL_THERE)
     ]
+
+
+def test_after_a_power_loss_all_acknowledged_batches_of_imports_exist_and_none_in_part(
+    path: Path, survey: Survey
+) -> None:
+    disk, chance = Disk(path, 0), random.Random(0)
+    ledger = import_files(disk, chance, 2)
+
+    survey.cut(disk, ledger, around_syncs(disk, chance, 12))
+
+    assert survey.problems == []
+    assert ledger.acknowledged > 10
 
 
 @pytest.mark.parametrize("seed", range(3))

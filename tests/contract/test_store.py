@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from plantstore.errors import OperationError
 from plantstore.plants import ID_MAX, ID_MIN, NewPlant, Plant
-from plantstore.store import Change, Deletion, Outcome, Replacement, Store
+from plantstore.store import Change, Deletion, Outcome, Replacement, Store, Upsert
 from plantstore.tokens import TokenRecord
 
 
@@ -175,6 +175,7 @@ tags = st.none() | st.sampled_from(["a", "b"]) | texts
 ids = st.sampled_from([ID_MIN, -1, 0, 1, 2**53 + 1, ID_MAX]) | st.integers(ID_MIN, ID_MAX)
 changes = st.one_of(
     st.builds(NewPlant, ids, texts, tags),
+    st.builds(Upsert, st.builds(NewPlant, ids, texts, tags)),
     st.builds(Replacement, ids, st.builds(Plant, texts, tags)),
     st.builds(Deletion, ids),
 )
@@ -189,6 +190,10 @@ def make(change: Change, model: dict[int, NewPlant]) -> Outcome:
                 return Outcome.ALREADY_STORED if there == change else Outcome.ID_TAKEN
             model[change.id] = change
             return Outcome.STORED
+        case Upsert(plant=plant):
+            outcome = make(plant, model)
+            model[change.id] = plant
+            return Outcome.REPLACED if outcome is Outcome.ID_TAKEN else outcome
         case Replacement(plant=plant) if there is not None:
             model[change.id] = NewPlant(change.id, plant.name, plant.tag)
             return Outcome.REPLACED

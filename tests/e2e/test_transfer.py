@@ -19,9 +19,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from plantstore.cli.transfer import BATCH_PLANTS_MAX, batches, export, import_plants
+from plantstore.cli import app
+from plantstore.cli.importing import BATCH_PLANTS_MAX
 from plantstore.errors import OperationError
-from plantstore.formats.rows import Row
 from plantstore.plants import ID_MAX, ID_MIN, NewPlant
 from support.command import peak_kib, run
 from support.load import Load
@@ -47,6 +47,11 @@ def put_in(database: str, plants: list[NewPlant]) -> None:
 def csv_of(plants: Iterator[NewPlant]) -> str:
     rows = (f"{plant.id},{plant.name},{plant.tag or ''}\n" for plant in plants)
     return "id,name,tag\n" + "".join(rows)
+
+
+def call(*arguments: str) -> None:
+    """Run a command in this process."""
+    app(arguments, standalone_mode=False)
 
 
 def many(number: int) -> Iterator[NewPlant]:
@@ -212,20 +217,6 @@ def test_an_interrupted_import_prints_its_counts(tmp_path: Path) -> None:
     assert "Traceback" not in complained
 
 
-@pytest.mark.engines("sqlite")
-def test_a_transaction_of_an_import_is_bounded_in_plants_and_in_characters() -> None:
-    names = ["a"] * 9 + ["b" * 60, "c" * 60, "d" * 200, "e"]
-    rows = [Row(line, NewPlant(line, name), name) for line, name in enumerate(names)]
-    refused: list[object] = []
-
-    made = list(batches(rows, lambda *row: refused.append(row), plants_max=4, characters_max=100))
-
-    assert [len(plants) for _, plants in made] == [4, 4, 3, 1, 1]
-    assert [row for batch, _ in made for row in batch] == rows
-    assert [plant for _, plants in made for plant in plants] == [row.content for row in rows]
-    assert refused == []
-
-
 def test_an_import_and_a_service_write_to_the_same_database(tmp_path: Path, database: str) -> None:
     plants = [NewPlant(-plant.id - 1, plant.name, plant.tag) for plant in many(50_000)]
     (tmp_path / "plants.csv").write_text(csv_of(iter(plants)), encoding="utf-8")
@@ -305,11 +296,11 @@ def test_importing_an_export_restores_the_same_plants(
         ):
             if form == "csv" and any(plant.tag == "" for plant in plants):
                 with pytest.raises(OperationError, match="tag is empty"):
-                    export(file, database=one)
+                    call("export", str(file), "--database", one)
                 assert not list(Path(folder).glob("*plants*"))
                 return
-            export(file, database=one)
-            import_plants(file, database=another)
+            call("export", str(file), "--database", one)
+            call("import", str(file), "--database", another)
 
         assert stored_plants(another) == {plant.id: plant for plant in plants}
 

@@ -2,6 +2,7 @@
 
 import time
 from collections import Counter
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import pytest
 
 from support.fronts import INSTALLED_BY, PREFIX, Running, Through, front, program
 from support.service import Service
+from support.streams import NDJSON, line
 
 # The service closes an idle connection after IDLE_SECONDS, the proxy after half of that.
 IDLE_SECONDS = 2
@@ -17,6 +19,19 @@ SHORTENED = {
     "nginx": {"keepalive_timeout 60s": "keepalive_timeout 1s"},
     "haproxy": {"pool-purge-delay 5s": "pool-purge-delay 500ms"},
     "caddy": {"keepalive 60s": "keepalive 1s"},
+}
+
+# The timeouts of the proxies: a second instead of a minute. Caddy has none.
+TIMEOUTS = {
+    "nginx": {
+        "proxy_buffering off;": "proxy_buffering off; client_body_timeout 1s;"
+        " proxy_send_timeout 1s; proxy_read_timeout 1s;"
+    },
+    "haproxy": {
+        "timeout client 60s": "timeout client 1s",
+        "timeout server 60s": "timeout server 1s",
+    },
+    "caddy": {},
 }
 
 CLIENTS = 16
@@ -50,3 +65,25 @@ def test_no_request_behind_a_proxy_is_lost_on_an_idle_connection_that_closes(
         statuses = sum((each.result() for each in sent), Counter())
 
     assert statuses == {200: CLIENTS * REQUESTS}
+
+
+@pytest.mark.parametrize("name", INSTALLED_BY)
+def test_an_import_through_a_proxy_may_take_longer_than_the_timeouts_of_the_proxy(
+    name: str, tmp_path: Path
+) -> None:
+    if program(name) is None:
+        pytest.skip(f"{name} is not installed: {INSTALLED_BY[name]}")
+
+    def rows() -> Iterator[bytes]:
+        for id_ in range(40):
+            yield line(id_)
+            time.sleep(0.1)
+
+    with (
+        Service(tmp_path) as service,
+        front(name, tmp_path / name, service.port, TIMEOUTS[name]) as running,
+        Through(running, service.token()) as client,
+    ):
+        answer = client.send("POST", f"{PREFIX}/plants", rows(), {"Content-Type": NDJSON})
+
+    assert (answer.status, answer.json["stored"]) == (200, 40)

@@ -8,6 +8,7 @@ from typing import Any
 import apsw
 
 from support.disk import Disk, Fault
+from support.imported_batches import around_syncs, import_files
 from support.ledger import Ledger, live, live_with_a_fault
 from support.platter import Resized, Synced, Written
 from support.power_loss import Survey, some_cuts
@@ -15,6 +16,9 @@ from support.power_loss import Survey, some_cuts
 SEEDS = 20
 CUTS_A_SEED = 150
 FAULTY_SEEDS = 1200
+IMPORT_SEEDS = 3
+SYNCS_A_SEED = 50
+IMPORT_CUTS_MIN = 1_000
 
 # The minimum number of power cuts, including second cuts while the store is opened again.
 CUTS_MIN = 10_000
@@ -53,6 +57,27 @@ def test_acknowledged_changes_survive_power_loss(tmp_path: Path, soak: Any) -> N
     soak.add(name, faults=cuts, acknowledged=acknowledged, lost=len(problems))
     assert problems == []
     assert cuts >= CUTS_MIN
+
+
+def test_acknowledged_batches_of_imports_survive_power_loss_around_syncs(
+    tmp_path: Path, soak: Any
+) -> None:
+    cuts = acknowledged = 0
+    problems: list[str] = []
+
+    for seed in range(IMPORT_SEEDS):
+        chance = random.Random(seed)
+        disk, survey = Disk(tmp_path / f"{seed}.db", seed), Survey(tmp_path, chance)
+        ledger = import_files(disk, chance, 2)
+        survey.cut(disk, ledger, around_syncs(disk, chance, SYNCS_A_SEED))
+        problems += (f"seed {seed}: {problem}" for problem in survey.problems)
+        cuts += survey.cuts
+        acknowledged += ledger.acknowledged
+
+    name = "power loss during imports: points of interruption"
+    soak.add(name, faults=cuts, acknowledged=acknowledged, lost=len(problems))
+    assert problems == []
+    assert cuts >= IMPORT_CUTS_MIN
 
 
 def test_acknowledged_changes_survive_power_loss_after_a_full_or_broken_disk(

@@ -3,8 +3,10 @@
 import os
 import re
 import shutil
+from base64 import b64encode
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Literal
 from urllib.parse import urlsplit
 
 from axe_playwright_python.sync_playwright import Axe
@@ -83,6 +85,38 @@ def enter(page: Page, service: Service, token: str) -> None:
     page.goto(f"http://127.0.0.1:{service.port}")
     page.get_by_label("Bearer token").fill(token)
     page.get_by_role("button", name="Sign in").click()
+
+
+def drop(page: Page, content: bytes, name: str = "plants.csv") -> None:
+    """Drop a file on the page, as a file manager would."""
+    page.evaluate(
+        """([text, name]) => {
+            const bytes = Uint8Array.from(atob(text), (char) => char.charCodeAt(0));
+            const dataTransfer = new DataTransfer();
+            dataTransfer.items.add(new File([bytes], name));
+            for (const kind of ["dragover", "drop"]) {
+                const options = { dataTransfer, bubbles: true, cancelable: true };
+                document.body.dispatchEvent(new DragEvent(kind, options));
+            }
+        }""",
+        [b64encode(content).decode(), name],
+    )
+
+
+def save(page: Page, role: Literal["link", "button"], name: str) -> tuple[str, bytes]:
+    """Click on a link or a button that saves a file; return the name and the content."""
+    with page.expect_download() as download:
+        page.get_by_role(role, name=name).click()
+    return download.value.suggested_filename, download.value.path().read_bytes()
+
+
+def listed_errors(page: Page) -> list[list[str]]:
+    """Return line, reason and text of each refused row that the page shows."""
+    lines = page.get_by_role("table", name="Refused rows").locator("tbody tr")
+    cells: list[list[str]] = lines.evaluate_all(
+        "rows => rows.map(row => [...row.querySelectorAll('th, td')].map(cell => cell.textContent))"
+    )
+    return cells
 
 
 def rows(page: Page) -> list[list[str]]:

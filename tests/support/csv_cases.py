@@ -1,4 +1,4 @@
-"""CSV files with the results that both CSV readers, command line and page, must produce."""
+"""CSV files with the results that the command, the service and the page must produce."""
 
 import json
 from pathlib import Path

@@ -12,7 +12,7 @@ import subprocess
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 from plantstore.plants import NewPlant
 from support.certificates import Pair, make_pair
@@ -60,7 +60,7 @@ class Through:
         self.connection.close()
 
     def send(
-        self, method: str, path: str, body: str | None = None, headers: dict[str, str] | None = None
+        self, method: str, path: str, body: Any = None, headers: dict[str, str] | None = None
     ) -> Answer:
         self.connection.request(method, path, body, self.headers | (headers or {}))
         answer = self.connection.getresponse()
@@ -106,8 +106,6 @@ def front(
     """
     port = free_port()
     folder.mkdir()
-    # If root starts nginx, its workers run as another user.
-    folder.chmod(0o755)
     pair = make_pair(folder)
     command, adapted = _CONFIGURATIONS[name](folder, port, pair)
     text = replaced(
@@ -157,7 +155,9 @@ def _write(name: str, folder: Path, text: str) -> None:
 
 
 def _nginx(folder: Path, port: int, pair: Pair) -> tuple[list[str], dict[str, str]]:
-    directives = f"daemon off; pid {folder}/pid; error_log stderr;"
+    # Otherwise its workers could not write into the folder of the test.
+    user = "user root;" if os.geteuid() == 0 else ""
+    directives = f"daemon off; pid {folder}/pid; error_log stderr; {user}"
     return ["-p", str(folder), "-c", "configuration", "-e", "stderr", "-g", directives], {
         "listen 443": f"listen 127.0.0.1:{port}",
         "/etc/ssl/garden.example.crt": str(pair.certificate),

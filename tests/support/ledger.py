@@ -19,7 +19,7 @@ from plantstore.plants import NewPlant, Plant
 from plantstore.storage.paging import scan
 from plantstore.storage.sqlite.log import Log
 from plantstore.storage.sqlite.store import SQLiteStore
-from plantstore.store import Change, Deletion, Outcome, Replacement
+from plantstore.store import Change, Deletion, Outcome, Replacement, Upsert
 from plantstore.tokens import SCOPES, TokenRecord, digest
 from support.disk import Disk, Fault
 
@@ -143,8 +143,9 @@ def _change(chance: random.Random) -> Change:
     size = chance.randrange(2_000, 20_000) if chance.random() < 0.08 else chance.randrange(40)
     plant = Plant(f"Rosa × {chance.getrandbits(32)}{'x' * size}", chance.choice(["a", "b", None]))
     kind = chance.random()
-    if kind < 0.5:
-        return NewPlant(id_, plant.name, plant.tag)
+    if kind < 0.6:
+        new = NewPlant(id_, plant.name, plant.tag)
+        return new if kind < 0.4 else Upsert(new)
     return Replacement(id_, plant) if kind < 0.8 else Deletion(id_)
 
 

@@ -1,4 +1,4 @@
-"""A proxy on the loopback address that cuts a connection before or after a request."""
+"""A proxy on the loopback address that cuts a connection, or holds a request back."""
 
 import contextlib
 import select
@@ -15,11 +15,17 @@ class Proxy:
     `cut` applies to the next client that sends data. "before" closes its connection before the
     data reaches the server; "after" closes it after the server has answered, and discards the
     answer.
+
+    `hold_after` is a number of bytes. Once a client has sent so many, no more is read from it until
+    `release`.
     """
 
     def __init__(self, server_port: int) -> None:
         self.server_port = server_port
         self.cut: Literal["before", "after"] | None = None
+        self.hold_after: int | None = None
+        self.is_holding = threading.Event()
+        self.released, self.releaser = socket.socketpair()
         self.listener = socket.create_server(("127.0.0.1", 0))
         self.port: int = self.listener.getsockname()[1]
         self.threads = [threading.Thread(target=self.accept, daemon=True)]
@@ -34,6 +40,13 @@ class Proxy:
         for thread in self.threads:
             thread.join(60)
             assert not thread.is_alive(), "a client is still connected"
+        self.released.close()
+        self.releaser.close()
+
+    def release(self) -> None:
+        """Continue with the clients that are held. This works once."""
+        self.hold_after = None
+        self.releaser.send(b".")
 
     def accept(self) -> None:
         with contextlib.suppress(OSError):  # closed
@@ -50,12 +63,18 @@ class Proxy:
             contextlib.suppress(ConnectionError),
             socket.create_connection(("127.0.0.1", self.server_port)) as server,
         ):
+            forwarded = 0
             while True:
-                ready, _, _ = select.select([client, server], [], [])
+                waiting = client if self.readable(forwarded) else self.released
+                ready, _, _ = select.select([waiting, server], [], [])
                 for speaker, listener in ((client, server), (server, client)):
                     if speaker not in ready:
                         continue
-                    said = speaker.recv(BUFFER_BYTES)
+                    # `hold_after` may have been set since.
+                    bytes_max = self.readable(forwarded) if speaker is client else BUFFER_BYTES
+                    if not bytes_max:
+                        continue
+                    said = speaker.recv(bytes_max)
                     if speaker is client and said and self.cut:
                         cut, self.cut = self.cut, None
                         if cut == "after":
@@ -65,3 +84,13 @@ class Proxy:
                     if not said:
                         return
                     listener.sendall(said)
+                    forwarded += len(said) if speaker is client else 0
+
+    def readable(self, forwarded: int) -> int:
+        """Return how many bytes may be read of a client that has sent so many; 0 if it is held."""
+        hold_after = self.hold_after
+        if hold_after is None:
+            return BUFFER_BYTES
+        if forwarded >= hold_after:
+            self.is_holding.set()
+        return max(0, min(BUFFER_BYTES, hold_after - forwarded))

@@ -222,6 +222,16 @@ def test_a_client_that_reads_complete_responses_is_not_slow() -> None:
         assert client.wait(REQUEST_SECONDS) is Due.NOTHING
 
 
+def test_a_client_that_reads_all_of_a_response_that_goes_on_is_not_slow() -> None:
+    client = Client()
+    client.request()
+    client.unsent_bytes = TAKEN_BYTES_MIN
+
+    for _ in range(10):
+        client.deadlines.drain()
+        assert client.wait(REQUEST_SECONDS) is Due.NOTHING
+
+
 def test_a_connection_is_idle_only_once_its_response_has_been_read() -> None:
     client = Client()
     client.request()

@@ -2,7 +2,7 @@
 
 from plantstore.decision import DIFFERENT, Difference, decide, load_stored
 from plantstore.plants import NewPlant, Plant
-from plantstore.store import Change, Deletion, Outcome, Replacement
+from plantstore.store import Change, Deletion, Outcome, Replacement, Upsert
 
 
 def test_only_stored_plants_of_the_same_size_as_the_new_plant_are_loaded() -> None:
@@ -16,12 +16,15 @@ def test_only_stored_plants_of_the_same_size_as_the_new_plant_are_loaded() -> No
             NewPlant(5, "×"),
             NewPlant(6, "gone"),
             NewPlant(7, "replaced"),
+            NewPlant(9, "equal"),
+            NewPlant(10, "long"),
         ]
     }
     changes: list[Change] = [
         *(NewPlant(1, "equal", "tag"), NewPlant(2, "OTHER", "tag"), NewPlant(3, "long")),
         *(NewPlant(4, "a", ""), NewPlant(5, "ab"), Deletion(6), NewPlant(6, "new")),
         *(Replacement(7, Plant("b")), NewPlant(7, "b"), NewPlant(8, "new")),
+        *(Upsert(NewPlant(9, "equal")), Upsert(NewPlant(10, "longer"))),
     ]
     loaded: list[int] = []
 
@@ -35,7 +38,7 @@ def test_only_stored_plants_of_the_same_size_as_the_new_plant_are_loaded() -> No
     }
     known = load_stored(changes, sizes, load)
 
-    assert loaded == [1, 2, 5]
+    assert loaded == [1, 2, 5, 9]
     assert known == dict.fromkeys(stored, DIFFERENT) | {id_: stored[id_] for id_ in loaded}
     assert decide(changes, known) == decide(changes, stored)
 
@@ -64,4 +67,20 @@ def test_the_difference_lists_new_changed_and_deleted_plants() -> None:
         new=[NewPlant(6, "b"), NewPlant(8, "c")],
         changed=[NewPlant(3, "new"), NewPlant(5, "again")],
         gone=[4],
+    )
+
+
+def test_an_upsert_stores_a_plant_and_replaces_a_different_one() -> None:
+    stored = {1: NewPlant(1, "same"), 2: NewPlant(2, "old"), 3: NewPlant(3, "gone")}
+    plants = [NewPlant(1, "same"), NewPlant(2, "new"), NewPlant(4, "a"), NewPlant(4, "b")]
+    changes: list[Change] = [*map(Upsert, plants), Deletion(3), Upsert(NewPlant(3, "again"))]
+
+    outcomes, difference = decide(changes, stored)
+
+    assert outcomes == [
+        *(Outcome.ALREADY_STORED, Outcome.REPLACED, Outcome.STORED, Outcome.REPLACED),
+        *(Outcome.DELETED, Outcome.STORED),
+    ]
+    assert difference == Difference(
+        new=[NewPlant(4, "b")], changed=[NewPlant(2, "new"), NewPlant(3, "again")], gone=[]
     )

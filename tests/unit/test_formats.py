@@ -86,7 +86,7 @@ def test_csv_columns_may_be_in_any_order_and_unknown_columns_are_ignored(
 
 
 @pytest.mark.parametrize("case", CSV_CASES, ids=lambda case: case.name)
-def test_csv_is_read_by_the_same_rules_as_on_the_page(case: Case) -> None:
+def test_csv_is_read_by_the_rules_for_spreadsheets(case: Case) -> None:
     warnings: list[str] = []
 
     if case.error:
@@ -153,6 +153,18 @@ def test_an_unclosed_quote_invalidates_only_its_own_row(rows: int) -> None:
     assert errors([first]) in ([(2, ErrorCode.INVALID_PLANT)], [(2, ErrorCode.BODY_TOO_LARGE)])
     assert first.text == '1,"oops,\n'
     assert plants_of(others) == list(enumerate(good, 3))
+
+
+def test_lines_that_each_open_a_quote_are_read_again_a_limited_number_of_times() -> None:
+    """Each row is refused only when it has its maximum size, so its lines are read again."""
+    lines = 10_000
+    content = b"id,name\n" + b'a","c\n' * lines + b"x,y\n"
+
+    rows = list(FORMATS["csv"].read(io.BytesIO(content), 1_000, print))
+
+    assert {type(row.content) for row in rows} == {RequestError}
+    assert "".join(row.text for row in rows).encode() == content.removeprefix(b"id,name\n")
+    assert len(rows) < lines / 10
 
 
 @pytest.mark.parametrize("line", ["x" * (ROW_CHARACTERS_MAX - 1) + "\n", "y" * 3_000_000 + "\n"])

@@ -13,7 +13,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from plantstore import __version__
 from plantstore.errors import ErrorCode
-from plantstore.observe import Answered, Committed, RequestRefused, WriterStarted
+from plantstore.observe import Answered, Committed, Imported, RequestRefused, WriterStarted
 from plantstore.store import Outcome
 from plantstore.telemetry.counts import BATCH_CHANGES, COMMIT_SECONDS, REQUEST_SECONDS, Counts
 from plantstore.telemetry.metrics import Metrics
@@ -26,6 +26,7 @@ LABELS = {
 }
 REQUESTS = "http_server_request_duration_seconds"
 CHANGES = "plantstore_changes_total"
+IMPORTED = "plantstore_imported_rows_total"
 REFUSED = "plantstore_refused_total"
 STARTED = "process_start_time_seconds"
 OPEN = "process_open_fds"
@@ -88,6 +89,16 @@ def test_a_batch_is_counted_by_its_size_its_duration_and_its_outcomes() -> None:
     assert value(metrics, "plantstore_commit_duration_seconds_bucket", le="0.001") == 0
     assert value(metrics, "plantstore_changes_total", outcome="stored") == 2
     assert value(metrics, "plantstore_changes_total", outcome="id_taken") == 1
+
+
+def test_rows_of_imports_are_counted_by_media_type_and_outcome() -> None:
+    metrics = Metrics()
+    for _ in range(2):
+        metrics.observe(Imported("text/csv", {"stored": 3, "refused": 1}))
+
+    assert value(metrics, IMPORTED, media_type="text/csv", outcome="stored") == 6
+    assert value(metrics, IMPORTED, media_type="text/csv", outcome="refused") == 2
+    assert value(metrics, IMPORTED, media_type="application/jsonl", outcome="stored") == 0
 
 
 def test_metrics_show_refusals_queue_lengths_and_versions() -> None:

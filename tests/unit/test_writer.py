@@ -256,6 +256,25 @@ def test_the_number_of_characters_in_the_queue_is_bounded_too() -> None:
     run(store, test, queue_characters_max=100)
 
 
+def test_batches_of_imports_take_turns_and_take_no_room_from_single_changes() -> None:
+    store = GatedStore()
+
+    async def test(writer: GroupCommit) -> None:
+        many = [
+            asyncio.create_task(writer.submit_all([plant(id_), plant(id_ + 1, "x" * 90)]))
+            for id_ in (1, 3, 5)
+        ]
+        await asyncio.to_thread(store.entered.acquire)
+        one = await submitted(writer, plant(7))
+        store.let_go.release(4)
+        assert await asyncio.gather(*one) == [Outcome.STORED]
+        assert await asyncio.gather(*many) == [[Outcome.STORED] * 2] * 3
+
+    run(store, test, queue_plants_max=2, queue_characters_max=50)
+
+    assert [change.id for batch in store.batches for change in batch] == [1, 2, 7, 3, 4, 5, 6]
+
+
 def test_a_cancelled_caller_does_not_affect_the_other_callers_of_its_batch() -> None:
     store = GatedStore()
 

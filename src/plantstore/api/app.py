@@ -14,7 +14,9 @@ from plantstore.api.compression import Compressor
 from plantstore.api.cors import CrossOrigin
 from plantstore.api.errors import handle_errors
 from plantstore.api.exchange import ASGIApp, Event, Exchange, NoteAnswer
+from plantstore.api.exports import Exports
 from plantstore.api.forwarded import TrustedProxies
+from plantstore.api.imports import Imports
 from plantstore.api.openapi import Document
 from plantstore.api.operations import Liveness, Measurements, Readiness, Renderings
 from plantstore.api.pages import ASSETS_TEMPLATE, Pages, Redirect
@@ -38,6 +40,8 @@ def create_app(
     readiness: Readiness,
     metrics: Renderings,
     handover: Handover,
+    imports: Imports,
+    exports: Exports,
     body_bytes_max: int,
     pages: Pages | None,
     observe: Observer,
@@ -59,12 +63,28 @@ def create_app(
         UsageError: an origin, an address or a network is malformed.
 
     """
-    lifespan = _Lifespan(writer, reader, store, handover, on_startup)
+    lifespan = _Lifespan(
+        writer=writer,
+        reader=reader,
+        imports=imports,
+        exports=exports,
+        store=store,
+        handover=handover,
+        on_startup=on_startup,
+    )
     router = CompiledRouter()
     app: App[Request, Response] = App(middleware=[lifespan, NoteAnswer()], router=router)
     handle_errors(app, observe)
     compressor = Compressor()
-    plants = Plants(gate, writer, reader, compressor, body_bytes_max)
+    plants = Plants(
+        gate=gate,
+        writer=writer,
+        reader=reader,
+        compressor=compressor,
+        imports=imports,
+        exports=exports,
+        body_bytes_max=body_bytes_max,
+    )
     resources = {
         "/plants": plants,
         "/openapi.json": Document(),
@@ -89,14 +109,19 @@ class _Lifespan:
 
     def __init__(
         self,
+        *,
         writer: GroupCommit,
         reader: GroupRead,
+        imports: Imports,
+        exports: Exports,
         store: Store,
         handover: Handover,
         on_startup: Callable[[], None],
     ) -> None:
         self._writer = writer
         self._reader = reader
+        self._imports = imports
+        self._exports = exports
         self._store = store
         self._handover = handover
         self._on_startup = on_startup
@@ -121,4 +146,6 @@ class _Lifespan:
     async def process_shutdown(self, scope: Event, event: Event) -> None:  # noqa: ARG002
         await self._reader.close()
         await self._writer.close()
+        await self._imports.close()
+        await self._exports.close()
         self._store.close()

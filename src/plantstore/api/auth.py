@@ -60,10 +60,22 @@ class Gate:
         self._lookups: dict[bytes, asyncio.Future[TokenRecord | None]] = {}
 
     async def authorize(self, req: Request, scope: str) -> None:
-        """Check that the token of the request is valid and has the scope; read no body.
+        """Check that the token of the request is valid and has the scope, and count a use of it.
 
         Raises:
-            RequestError: TOKEN_MISSING, TOKEN_INVALID, SCOPE_MISSING or RATE_EXCEEDED.
+            RequestError: as `admit` does; or RATE_EXCEEDED.
+            StoreUnavailableError: the token cannot be looked up.
+
+        """
+        self._rate_limit.spend(await self.admit(req, scope))
+
+    async def admit(self, req: Request, scope: str) -> str:
+        """Return the name of the token of the request if it is valid and has the scope.
+
+        No use of the token is counted. No body is read.
+
+        Raises:
+            RequestError: TOKEN_MISSING, TOKEN_INVALID or SCOPE_MISSING.
             StoreUnavailableError: the token cannot be looked up.
 
         """
@@ -77,7 +89,21 @@ class Gate:
             raise _invalid(f"The token is {state}")
         if scope not in record.scopes:
             raise ScopeMissingError(scope)
-        self._rate_limit.spend(record.name)
+        return record.name
+
+    @property
+    def burst_max(self) -> int | None:
+        """The most uses of a token that can be counted at once; None if there is no limit."""
+        return self._rate_limit.burst_max
+
+    def spend(self, token: str, uses: int) -> None:
+        """Count uses of the token with this name.
+
+        Raises:
+            RateExceededError: it was used too often lately.
+
+        """
+        self._rate_limit.spend(token, uses)
 
     async def _look_up(self, token: str, key: bytes) -> TokenRecord:
         if not is_well_formed(token):

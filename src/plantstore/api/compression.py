@@ -38,7 +38,7 @@ _ELEMENT: Final = re.compile(
 )
 
 # For zlib: a window of 2^15 bytes, in the format of gzip.
-_GZIP_WBITS: Final = 16 + 15
+GZIP_WBITS: Final = 16 + 15
 
 
 @functools.lru_cache(maxsize=64)
@@ -128,4 +128,4 @@ class Compressor:
 
 
 def _compress(content: bytes) -> bytes:
-    return zlib.compress(content, zlib.Z_BEST_SPEED, _GZIP_WBITS)
+    return zlib.compress(content, zlib.Z_BEST_SPEED, GZIP_WBITS)

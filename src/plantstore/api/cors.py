@@ -23,10 +23,13 @@ _ORIGIN: Final = re.compile(r"[a-z][a-z0-9+.-]*://([a-z0-9._-]+|\[[0-9a-f:.]+\])
 
 _VARY: Final = (b"vary", b"Origin")
 _PREFLIGHT_FIELDS: Final = [
-    (b"access-control-allow-headers", b"authorization, content-type"),
+    (b"access-control-allow-headers", b"authorization, content-encoding, content-type, prefer"),
     (b"access-control-max-age", b"%d" % PREFLIGHT_SECONDS),
 ]
-_EXPOSED: Final = (b"access-control-expose-headers", b"Link, X-Request-Id, Retry-After")
+_EXPOSED: Final = (
+    b"access-control-expose-headers",
+    b"Content-Disposition, Link, Preference-Applied, Retry-After, X-Request-Id",
+)
 
 
 def parse_origin(text: str) -> str:

@@ -21,6 +21,7 @@ from plantstore.errors import (
     RateExceededError,
     RequestError,
     ScopeMissingError,
+    UnsupportedMediaTypeError,
 )
 from plantstore.observe import Observer, RequestFailed, RequestRefused
 from plantstore.server.interface import ANSWERED, ErrorAnswer, Fields
@@ -46,6 +47,7 @@ STATUS: Final[Mapping[ErrorCode, HTTPStatus]] = MappingProxyType(
         ErrorCode.REQUEST_TIMEOUT: HTTPStatus.REQUEST_TIMEOUT,
         ErrorCode.HEAD_TOO_LARGE: HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE,
         ErrorCode.NOT_IMPLEMENTED: HTTPStatus.NOT_IMPLEMENTED,
+        ErrorCode.NOT_ACCEPTABLE: HTTPStatus.NOT_ACCEPTABLE,
         ErrorCode.INTERNAL: HTTPStatus.INTERNAL_SERVER_ERROR,
         ErrorCode.OVERLOADED: HTTPStatus.SERVICE_UNAVAILABLE,
         ErrorCode.STORE_UNAVAILABLE: HTTPStatus.SERVICE_UNAVAILABLE,
@@ -69,17 +71,16 @@ _HEADERS: Final[Mapping[ErrorCode, Mapping[str, str]]] = MappingProxyType(
         ErrorCode.TOKEN_INVALID: {"WWW-Authenticate": f'{_CHALLENGE}, error="invalid_token"'},
         ErrorCode.STORE_UNAVAILABLE: {"Retry-After": str(RETRY_AFTER_SECONDS)},
         ErrorCode.TOO_MANY_CONNECTIONS: {"Retry-After": str(RETRY_AFTER_SECONDS)},
-        # RFC 9110 §15.5.16: name the accepted media type and coding.
-        ErrorCode.UNSUPPORTED_MEDIA_TYPE: {"Accept": MEDIA_JSON, "Accept-Encoding": "identity"},
     }
 )
 
 
-class Error(msgspec.Struct, frozen=True):
+class Error(msgspec.Struct, frozen=True, omit_defaults=True):
     """The Error record of the interface."""
 
     error: int
     message: str
+    lines_stored_through: int | None = None
 
 
 def render_error(error: RequestError, request_fields: Fields) -> ErrorAnswer:
@@ -91,7 +92,8 @@ def render_error(error: RequestError, request_fields: Fields) -> ErrorAnswer:
     headers = {"Content-Type": MEDIA_JSON, **_headers(error)}
     if status >= HTTPStatus.INTERNAL_SERVER_ERROR:
         headers[REQUEST_ID_FIELD] = request_id(request_fields)
-    return ErrorAnswer(status, headers, msgspec.json.encode(Error(error.code, error.message)))
+    record = Error(error.code, error.message, error.lines_stored_through)
+    return ErrorAnswer(status, headers, msgspec.json.encode(record))
 
 
 def handle_errors(app: App[Request, Response], observe: Observer) -> None:
@@ -159,6 +161,12 @@ def _headers(error: RequestError) -> Mapping[str, str]:
         case ScopeMissingError(scope=scope):
             challenge = f'{_CHALLENGE}, error="insufficient_scope", scope="{scope}"'
             return {"WWW-Authenticate": challenge}
+        case UnsupportedMediaTypeError(media_types=types, codings=codings):
+            # RFC 9110 §15.5.16: name the accepted media types and codings.
+            return {
+                "Accept": ", ".join(types),
+                "Accept-Encoding": ", ".join(codings or ["identity"]),
+            }
         case RateExceededError(retry_after=seconds):
             return {"Retry-After": str(seconds)}
         case RequestError(code=ErrorCode.OVERLOADED):

@@ -11,8 +11,8 @@ from falcon.routing import CompiledRouter
 
 from plantstore.api.errors import nothing_here, render_error
 from plantstore.errors import ErrorCode, InternalError, RequestError
-from plantstore.observe import Answered, Observer, RequestFailed, RequestRefused
-from plantstore.server.interface import ANSWERED
+from plantstore.observe import Answered, Observer, ReadFailed, RequestFailed, RequestRefused
+from plantstore.server.interface import ABORT, ANSWERED
 from plantstore.tracing import REQUEST_ID_FIELD
 
 Scope: TypeAlias = dict[str, Any]
@@ -23,6 +23,9 @@ ASGIApp: TypeAlias = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 # The key of the route in the scope of a request: a template, or empty if there is no resource.
 ROUTE: Final = "plantstore.route"
+
+# An export adds this key to the scope. Its response may have begun, and cannot become an error.
+EXPORTED: Final = "plantstore.exported"
 
 # The status if the client disconnected before the response. It is a convention of servers.
 CLIENT_GONE: Final = 499
@@ -124,9 +127,22 @@ class Exchange:
             send = _without_content_type(send)
         try:
             await self._app(scope, receive_after_nothing, send)
-        except asyncio.CancelledError:
+        except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001 (see below)
+            await self._end_failed(error, scope, send)
+
+    async def _end_failed(
+        self, error: Exception | asyncio.CancelledError, scope: Scope, send: Send
+    ) -> None:
+        """End a request after an error that Falcon did not answer."""
+        if isinstance(error, ConnectionResetError):  # the client did not wait for the response
+            return
+        if EXPORTED in scope:
+            if isinstance(error, Exception):
+                self._observe(ReadFailed(error, 1))
+            await send(ABORT)
+        elif isinstance(error, asyncio.CancelledError):
             await self._refuse(_STOPPING, scope, send)
-        except Exception as error:  # noqa: BLE001 (for example, a response that cannot be written)
+        else:  # for example, a response that cannot be written
             await self._refuse(InternalError(), scope, send, error)
 
     async def _refuse(

@@ -1,11 +1,13 @@
 """Limits on request bodies and on quoted text."""
 
 import re
+from collections.abc import Sequence
 from typing import Final
 
+from falcon import MEDIA_JSON
 from falcon.asgi import Request
 
-from plantstore.errors import ErrorCode, RequestError
+from plantstore.errors import ErrorCode, RequestError, UnsupportedMediaTypeError
 
 # Media types and charsets are case-insensitive. A charset may be quoted (RFC 9110 §8.3.1), and a
 # parameter may be empty (§5.6.6). `utf8` is not a registered name, but some clients send it.
@@ -23,22 +25,29 @@ def shorten(text: str) -> str:
     return text if len(text) <= _QUOTED_CHARACTERS_MAX else f"{text[:_QUOTED_CHARACTERS_MAX]}..."
 
 
-async def read_json_body(req: Request, body_bytes_max: int) -> bytes:
+async def read_json_body(
+    req: Request, body_bytes_max: int, media_types: Sequence[str] = (MEDIA_JSON,)
+) -> bytes:
     """Read the body of a request, which must be JSON, up to a limit.
 
     A body whose Content-Length is too large is not read at all. A chunked body is counted as
-    it arrives.
+    it arrives. `media_types` are all those that the resource accepts.
 
     Raises:
         RequestError: UNSUPPORTED_MEDIA_TYPE or BODY_TOO_LARGE.
 
     """
     media_type = req.content_type
-    if media_type != "application/json" and not _JSON_MEDIA_TYPE.fullmatch(media_type or ""):
-        raise _unsupported("Content-Type must be application/json", media_type)
+    if media_type != MEDIA_JSON and not _JSON_MEDIA_TYPE.fullmatch(media_type or ""):
+        raise UnsupportedMediaTypeError(
+            f"Content-Type must be {' or '.join(media_types)}, got {_shown(media_type)}",
+            media_types,
+        )
     coding = req.get_header("Content-Encoding")
     if coding is not None:
-        raise _unsupported("Content-Encoding must be absent", coding)
+        raise UnsupportedMediaTypeError(
+            f"Content-Encoding must be absent, got {_shown(coding)}", media_types
+        )
     announced = req.content_length
     if announced is None:
         body: bytes = await req.stream.read(body_bytes_max + 1)
@@ -51,8 +60,5 @@ async def read_json_body(req: Request, body_bytes_max: int) -> bytes:
     return body
 
 
-def _unsupported(expected: str, came: str | None) -> RequestError:
-    return RequestError(
-        ErrorCode.UNSUPPORTED_MEDIA_TYPE,
-        f"{expected}, got {shorten(came) if came else 'none'}",
-    )
+def _shown(field: str | None) -> str:
+    return shorten(field) if field else "none"

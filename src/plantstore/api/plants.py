@@ -3,12 +3,16 @@
 from http import HTTPStatus
 from typing import Final
 
+from falcon import MEDIA_JSON
 from falcon.asgi import Request, Response
 
 from plantstore.api.auth import Gate
 from plantstore.api.compression import Compressor
+from plantstore.api.exports import Exports, export_type
+from plantstore.api.imports import Imports, import_type
 from plantstore.api.limits import read_json_body
 from plantstore.api.parameters import (
+    EXPORT_PARAMETERS,
     LISTING_PARAMETERS,
     next_page,
     parse_id,
@@ -16,6 +20,7 @@ from plantstore.api.parameters import (
     read_query,
 )
 from plantstore.errors import ErrorCode, IdTakenError, RequestError
+from plantstore.formats import MEDIA_TYPES
 from plantstore.plants import (
     parse_new_plant,
     parse_plant,
@@ -26,6 +31,12 @@ from plantstore.plants import (
 from plantstore.reader import GroupRead
 from plantstore.store import Deletion, Outcome, Replacement
 from plantstore.writer import GroupCommit
+
+# Accept fields that ask for no file. Most clients send one of them.
+_ANY: Final = frozenset({"*/*", MEDIA_JSON})
+
+# The media types of the body of a create.
+_MEDIA_TYPES: Final = (MEDIA_JSON, *MEDIA_TYPES)
 
 _NO_PARAMETERS: frozenset[str] = frozenset()
 
@@ -38,30 +49,43 @@ class Plants:
 
     def __init__(
         self,
+        *,
         gate: Gate,
         writer: GroupCommit,
         reader: GroupRead,
         compressor: Compressor,
+        imports: Imports,
+        exports: Exports,
         body_bytes_max: int,
     ) -> None:
         self._gate = gate
         self._writer = writer
         self._reader = reader
         self._compressor = compressor
+        self._imports = imports
+        self._exports = exports
         self._body_bytes_max = body_bytes_max
 
     async def on_post(self, req: Request, resp: Response) -> None:
-        """Store a plant: 200 once it is on disk, and again 200 for the same plant."""
+        """Store a plant, or many: 200 once they are on disk, and again 200 for the same plants."""
+        content_type = req.content_type
+        if content_type != MEDIA_JSON and (media_type := import_type(content_type)):
+            await self._imports.run(req, resp, media_type)
+            return
         await self._gate.authorize(req, "plants:create")
         read_query(req, _NO_PARAMETERS)
-        plant = parse_new_plant(await read_json_body(req, self._body_bytes_max))
+        plant = parse_new_plant(await read_json_body(req, self._body_bytes_max, _MEDIA_TYPES))
         if await self._writer.submit(plant) is _ID_TAKEN:
             raise IdTakenError(plant.id)
         resp.data = render_plant(plant)
 
     async def on_get(self, req: Request, resp: Response) -> None:
-        """List plants in order of id, and link to the next page if there is one."""
+        """List plants in order of id, and link to the next page; or export all of them."""
         await self._gate.authorize(req, "plants:read")
+        if (accept := req.accept) not in _ANY and (media_type := export_type(accept)):
+            parameters = read_query(req, EXPORT_PARAMETERS)
+            await self._exports.run(req, resp, media_type, parameters.get("tag"))
+            return
         parameters = read_query(req, LISTING_PARAMETERS)
         page = await self._reader.list_plants(parse_listing(parameters))
         if not page.is_last:

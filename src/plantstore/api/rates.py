@@ -14,8 +14,13 @@ from plantstore.errors import RateExceededError, UsageError
 class RateLimit(Protocol):
     """Counts the uses of tokens."""
 
-    def spend(self, token: str) -> None:
-        """Count a use of the token with this name.
+    @property
+    def burst_max(self) -> int | None:
+        """The most uses that can be counted at once; None if there is no limit."""
+        ...
+
+    def spend(self, token: str, uses: int = 1) -> None:
+        """Count uses of the token with this name.
 
         Raises:
             RateExceededError: the token was used too often.
@@ -27,7 +32,9 @@ class RateLimit(Protocol):
 class Unlimited:
     """No rate limit."""
 
-    def spend(self, token: str) -> None:
+    burst_max = None
+
+    def spend(self, token: str, uses: int = 1) -> None:
         """Accept every use."""
 
 
@@ -52,11 +59,14 @@ class RatePerToken:
             raise UsageError(
                 f"--rate-per-token must be a number and a time, as in 100/second; got {rate!r}"
             )
+        self.burst_max: int | None = min(each.amount for each in self._rates)
         self._limiter = SlidingWindowCounterRateLimiter(MemoryStorage())
 
-    def spend(self, token: str) -> None:
-        """Count a use, as `RateLimit.spend` promises."""
+    def spend(self, token: str, uses: int = 1) -> None:
+        """Count uses, as `RateLimit.spend` promises."""
         for rate in self._rates:
-            if not self._limiter.hit(rate, token):
+            if not self._limiter.test(rate, token, cost=uses):
                 reset = self._limiter.get_window_stats(rate, token).reset_time
                 raise RateExceededError(str(rate), max(1, math.ceil(reset - time.time())))
+        for rate in self._rates:
+            self._limiter.hit(rate, token, cost=uses)

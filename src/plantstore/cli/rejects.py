@@ -10,8 +10,9 @@ import msgspec
 import typer
 
 from plantstore.cli.files import insist_on_other_file
-from plantstore.errors import OperationError, RequestError, UsageError
+from plantstore.errors import OperationError, UsageError
 from plantstore.formats.rows import Row
+from plantstore.imports import RowError
 
 # How many rejected rows are shown without --rejects.
 SHOWN_REJECTS_MAX: Final = 10
@@ -56,20 +57,15 @@ class Rejects:
             with self._writing():
                 self._file.truncate(0)
 
-    def add(self, row: Row, error: RequestError) -> None:
+    def add(self, error: RowError, row: Row) -> None:
         """Count a row, and write it with its error."""
         self.count += 1
         if self._file is not None:
-            record = {
-                "line": row.line,
-                "error": error.code,
-                "message": error.message,
-                "row": row.text,
-            }
+            record = msgspec.structs.asdict(error) | {"row": row.text}
             with self._writing():
                 self._file.write(msgspec.json.encode(record) + b"\n")
         elif self.count <= SHOWN_REJECTS_MAX:
-            typer.echo(f"Line {row.line}: {error.message}", err=True)
+            typer.echo(f"Line {error.line}: {error.message}", err=True)
         elif self.count == SHOWN_REJECTS_MAX + 1:
             typer.echo("More rows are rejected; --rejects FILE writes all to a file", err=True)
 

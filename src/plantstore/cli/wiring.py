@@ -11,9 +11,12 @@ from plantstore.api.app import create_app
 from plantstore.api.auth import Gate
 from plantstore.api.errors import render_error
 from plantstore.api.exchange import ASGIApp
+from plantstore.api.exports import Exports
+from plantstore.api.imports import Imports
 from plantstore.api.operations import Readiness, Renderings
 from plantstore.api.pages import Pages
 from plantstore.api.rates import RateLimit, RatePerToken, Unlimited
+from plantstore.imports import ROW_SLACK_BYTES
 from plantstore.observe import Observer, ServerChanged, Stopping
 from plantstore.reader import GroupRead
 from plantstore.server.budget import Budget
@@ -82,6 +85,17 @@ def wire(
         readiness.stop()
         observe(Stopping())
 
+    imports = Imports(
+        gate,
+        writer,
+        row_bytes_max=settings.body_bytes_max + ROW_SLACK_BYTES,
+        batch_plants_max=settings.batch_plants_max,
+        bytes_per_second_min=settings.import_bytes_per_second_min,
+        patience_seconds=settings.request_seconds,
+        observe=observe,
+        monotonic=monotonic,
+    )
+    exports = Exports(gate, store, seconds_max=settings.export_seconds_max, monotonic=monotonic)
     handover = Handover(_bounds(settings), render_error, observe)
     app = create_app(
         store=store,
@@ -91,6 +105,8 @@ def wire(
         readiness=readiness,
         metrics=metrics,
         handover=handover,
+        imports=imports,
+        exports=exports,
         body_bytes_max=settings.body_bytes_max,
         pages=Pages() if settings.page else None,
         observe=observe,

@@ -34,3 +34,8 @@ FORMATS: Final[Mapping[str, Format]] = MappingProxyType(
         "jsonl": Format(read_json_lines, b"", render_json_lines),
     }
 )
+
+# The format of each media type. Both names of JSON lines are in use; neither is registered.
+MEDIA_TYPES: Final[Mapping[str, str]] = MappingProxyType(
+    {"application/x-ndjson": "jsonl", "application/jsonl": "jsonl", "text/csv": "csv"}
+)

@@ -1,8 +1,4 @@
-"""Plants as CSV (RFC 4180) with a header. An empty cell means no tag.
-
-The page of the service reads CSV by the same rules, in `web/page/csv.js`;
-tests/support/csv_cases.json has the test cases for both.
-"""
+"""Plants as CSV (RFC 4180) with a header. An empty cell means no tag."""
 
 import contextlib
 import csv
@@ -23,6 +19,11 @@ COLUMNS: Final = ("id", "name", "tag")
 # How many ignored columns a warning names, and how many characters of each.
 _NAMED_COLUMNS_MAX: Final = 5
 _NAMED_CHARACTERS_MAX: Final = 40
+
+# The lines of a row that is not CSV are read again: in total, at most so many times the characters
+# of the file, and so many times the maximum size of a row. Without this limit, a file
+# in which each line opens a quote would take a time that grows with the square of its size.
+_AGAIN_MAX: Final = 4
 
 # How much of an invalid header an error message quotes.
 _QUOTED_CHARACTERS_MAX: Final = 100
@@ -46,6 +47,7 @@ def read_csv(
     The header must name `id` and `name`, and may name `tag`, in any order and any case. Other
     columns are ignored with a warning. If a row is not CSV or is too large, its first line is
     an error, and the next line is read as a new row. So an open quote affects only its own row.
+    But in a file with very many such rows, all lines of a row may be one error.
 
     Raises:
         OperationError: the header is missing, or does not name the columns.
@@ -128,14 +130,14 @@ def _read_rows(
         while True:
             try:
                 for cells in reader:
-                    line, text = lines.end_row()
+                    line, text, count = lines.end_row()
                     if cells:
-                        yield Row(line, parse(cells), text)
+                        yield Row(line, parse(cells), text, count)
             except csv.Error as error:
                 too_large = isinstance(error, _RowTooLargeError)
                 code = ErrorCode.BODY_TOO_LARGE if too_large else ErrorCode.INVALID_PLANT
-                line, text = lines.give_up_row()
-                yield Row(line, RequestError(code, f"The row is not CSV: {error}"), text)
+                line, text, count = lines.give_up_row()
+                yield Row(line, RequestError(code, f"The row is not CSV: {error}"), text, count)
             else:
                 return
 
@@ -178,6 +180,8 @@ class _Lines:
         self._row: list[str] = []
         self._characters = 0
         self._again: deque[str] = deque()  # lines to return once more
+        # How many more characters may be returned once more.
+        self._again_characters = _AGAIN_MAX * row_characters_max
 
     def __iter__(self) -> Self:
         return self
@@ -198,19 +202,27 @@ class _Lines:
             raise _RowTooLargeError(f"it is larger than {self._row_characters_max} characters")
         return line
 
-    def end_row(self) -> tuple[int, str]:
-        """Return the number of the first line of the row that was just read, and its text."""
+    def end_row(self) -> tuple[int, str, int]:
+        """End a row. Return the number of its first line, its text, and its number of lines."""
         began, row = self._begins, self._row
         self._begins += len(row)
         self._row = []
+        self._again_characters += _AGAIN_MAX * self._characters
         self._characters = 0
-        return began, row[0] if len(row) == 1 else "".join(row)
+        return began, row[0] if len(row) == 1 else "".join(row), len(row)
 
-    def give_up_row(self) -> tuple[int, str]:
-        """Return the first line of the row, and its number; return the other lines once more."""
+    def give_up_row(self) -> tuple[int, str, int]:
+        """End the row with its first line, and return the other lines once more.
+
+        If the limit for rereading is reached, the row has all of its lines.
+        """
         first, *others = self._row
-        self._row = [first]
-        self._again.extendleft(reversed(others))
+        characters = sum(map(len, others))
+        if characters <= self._again_characters:
+            self._again_characters -= characters
+            self._again.extendleft(reversed(others))
+            self._row = [first]
+            self._characters = len(first)
         return self.end_row()
 
     def rewind(self) -> str:

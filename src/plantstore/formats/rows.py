@@ -11,11 +11,13 @@ class Row(msgspec.Struct, frozen=True):
 
     `content` is the plant of the row, or the error if the row is not a valid plant. `raw` is
     the row exactly as it is in the file, with its line end; a row that is too large is cut.
+    `lines` is the number of its lines, as the format counts them.
     """
 
     line: int
     content: NewPlant | RequestError
     raw: str | bytes
+    lines: int = 1
 
     @property
     def text(self) -> str:

@@ -59,12 +59,15 @@ class BoundedConnection(HttpProtocol):
         if budget.incoming_bytes > budget.incoming_bytes_max and not budget.allows(
             self._incoming_bytes, self.connections
         ):
-            message = "The requests in progress use too much memory; nothing was done"
+            done = "rows may be stored" if self.is_streamed() else "nothing was done"
+            message = f"The requests in progress use too much memory; {done}"
             self.refuse(RequestError(ErrorCode.OVERLOADED, message))
             return
         super().data_received(data)
         if self.is_answered:
             self._hold_incoming(len(self._unparsed) + self.framing.head_bytes)
+        elif self.is_streamed():
+            self._hold_incoming(len(self._unparsed) + len(self.cycle.body))
         if self.framing.head_bytes > self._bounds.head_bytes_max:
             self._refuse_head()
 
@@ -106,6 +109,7 @@ class BoundedConnection(HttpProtocol):
     def resume_writing(self) -> None:
         """Resume writing."""
         self._budget.end_unsent(self)
+        self._deadlines.drain()
         super().resume_writing()
 
     def unsent_bytes(self) -> int:
@@ -132,7 +136,9 @@ class BoundedConnection(HttpProtocol):
             is_closing=self.transport.is_closing(),
             may_send=self._is_gathering or self.may_send(),
         )
-        if due is Due.REFUSE:
+        if due is Due.REFUSE and self.is_streamed():
+            self._deadlines.stream_request()
+        elif due is Due.REFUSE:
             seconds = self._bounds.request_seconds
             message = f"The request did not arrive completely within {seconds:g} seconds"
             self.refuse(RequestError(ErrorCode.REQUEST_TIMEOUT, message))

@@ -7,6 +7,7 @@ complete. Each event sets one deadline, and the action at this deadline:
 
     connected                      CLOSE    after request_seconds
     the request has begun          REFUSE   after request_seconds
+    it is read as a stream         none: the application limits its time
     complete, but not answered     none: the service has to respond
     answered, but not complete     CLOSE    after request_seconds: the rest is discarded
     answered and complete          CLOSE    after idle_seconds
@@ -16,7 +17,7 @@ So a connection needs one timer, and a request sets none. `next_check` is at mos
 timeout away, so `check` misses no deadline that an event sets in the meantime.
 
 While the client has a response to read, the deadline does not count. Instead, the client must
-read `TAKEN_BYTES_MIN` in each `request_seconds`, or everything that is left.
+read `TAKEN_BYTES_MIN` in each `request_seconds`, or nearly everything that was sent so far.
 """
 
 import math
@@ -59,9 +60,9 @@ class Deadlines:
     """
 
     __slots__ = (
-        "_answers",
         "_clock",
         "_deadline",
+        "_drains",
         "_due",
         "_idle_seconds",
         "_in_grace",
@@ -86,9 +87,10 @@ class Deadlines:
         self._deadline = now + request_seconds
         # The deadline that has passed, while its grace period runs.
         self._in_grace = math.nan
-        self._answers = 0
+        # How often a response was complete, or the client had read nearly all of it.
+        self._drains = 0
         # The state at the beginning of the current interval, in which the client must read enough:
-        # the time, the number of complete responses, and the number of unread bytes.
+        # the time, the number of drains, and the number of unread bytes.
         self._taken: tuple[float, int, int] | None = None
         self.next_check = now + self._interval
 
@@ -98,6 +100,10 @@ class Deadlines:
         self._due = _REFUSE
         self._deadline = self._clock() + self._request_seconds
 
+    def stream_request(self) -> None:
+        """Note that the request that arrives is a stream, which may take any time."""
+        self._deadline = math.inf
+
     def end_request(self) -> None:
         """Record the last byte of a request."""
         self._is_arriving = False
@@ -106,10 +112,14 @@ class Deadlines:
     def end_answer(self) -> None:
         """Record that a response is complete. The client may not have read it yet."""
         self._is_answering = False
-        self._answers += 1
+        self._drains += 1
         self._due = _CLOSE
         seconds = self._request_seconds if self._is_arriving else self._idle_seconds
         self._deadline = self._clock() + seconds
+
+    def drain(self) -> None:
+        """Record that the client has read nearly all of what was sent, and more is written."""
+        self._drains += 1
 
     def check(self, *, unsent_bytes: int, is_closing: bool, may_send: bool) -> Due:
         """Return what is due now, and set `next_check`.
@@ -145,11 +155,11 @@ class Deadlines:
         if not self._is_arriving and not self._is_answering:
             self._deadline = now + self._idle_seconds  # the idle time has not begun yet
         if self._taken is not None:
-            since, answers, unsent_before = self._taken
+            since, drains, unsent_before = self._taken
             if now < since + self._request_seconds:
                 self.next_check = min(self.next_check, since + self._request_seconds)
                 return Due.NOTHING
-            if answers == self._answers and unsent_bytes > unsent_before - TAKEN_BYTES_MIN:
+            if drains == self._drains and unsent_bytes > unsent_before - TAKEN_BYTES_MIN:
                 return Due.ABORT
-        self._taken = (now, self._answers, unsent_bytes)
+        self._taken = (now, self._drains, unsent_bytes)
         return Due.NOTHING

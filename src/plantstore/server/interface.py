@@ -23,6 +23,15 @@ HANDOVER: Final = "plantstore.handover"
 # response to the request, and then never changed.
 ANSWERED: Final = "plantstore.answered"
 
+# The application adds this key to the scope of a request whose body it reads as a stream. Then the
+# body may have any length and take any time, and only what is held of it counts against the
+# bounds. The application has to refuse a client that is too slow.
+STREAMED: Final = "plantstore.streamed"
+
+# A message to `send`: close the connection at once. The response that has begun is incomplete, and
+# its client must notice.
+ABORT: Final = {"type": "plantstore.abort"}
+
 
 @dataclass(frozen=True, slots=True)
 class Bounds:

@@ -19,7 +19,7 @@ from uvicorn.server import ServerState
 
 from plantstore.errors import InternalError
 from plantstore.server.framing import Framing, RequestLine
-from plantstore.server.interface import HANDOVER, ErrorAnswer, Fields, Handover
+from plantstore.server.interface import ABORT, HANDOVER, STREAMED, ErrorAnswer, Fields, Handover
 
 # Fields of each response. Responses are for the owner of the token, so caches must not store
 # them (RFC 9111 §5.2.2.5), unless a response has its own Cache-Control. Browsers must not guess
@@ -45,7 +45,7 @@ class _Flow(FlowControl):
 
 
 class _Cycle(RequestResponseCycle):
-    """uvicorn's request cycle, with another way to write the head of a response.
+    """uvicorn's request cycle, which can abort a response, and writes heads in another way.
 
     uvicorn searches each name and each value for forbidden characters. This class counts the
     line ends of the whole head instead. This takes less time than uvicorn's search takes for
@@ -53,7 +53,19 @@ class _Cycle(RequestResponseCycle):
     """
 
     async def send(self, message: Any) -> None:  # noqa: ANN401 (uvicorn's)
-        """Write a part of the response, as uvicorn does."""
+        """Write a part of the response, as uvicorn does.
+
+        Raises:
+            ConnectionResetError: the client disconnected before the end of a response of
+                several parts.
+
+        """
+        if message is ABORT:
+            self.disconnected = True
+            self.transport.abort()
+            return
+        if self.disconnected and message.get("more_body"):
+            raise ConnectionResetError("The client disconnected")
         if not self.response_started:
             if self.flow.write_paused and not self.disconnected:
                 await self.flow.drain()
@@ -190,10 +202,14 @@ class UvicornProtocol(HttpToolsProtocol):
             request.more_body = False
             request.message_event.set()
 
+    def is_streamed(self) -> bool:
+        """Tell whether the application reads the body of the request as a stream."""
+        request: RequestResponseCycle | None = self.cycle
+        return request is not None and not self.is_answered and STREAMED in request.scope
+
     def is_body_held(self) -> bool:
         """Return whether too much of a body waits for the application to read it."""
-        request: RequestResponseCycle | None = self.cycle
-        return request is not None and len(request.body) > HIGH_WATER_LIMIT
+        return not self.is_answered and len(self.cycle.body) > HIGH_WATER_LIMIT
 
     def may_send(self) -> bool:
         """Return whether the client can send: the socket is read, and no 100 is awaited."""

@@ -43,8 +43,9 @@ class MemoryStore:
     def probe(self) -> None:
         pass
 
-    def scan_plants(self) -> Generator[list[NewPlant], None, None]:
-        yield self._sorted()  # plants are immutable, so this list is a snapshot
+    def scan_plants(self, *, tag: str | None = None) -> Generator[list[NewPlant], None, None]:
+        # Plants are immutable, so this list is a snapshot.
+        yield [plant for plant in self._sorted() if tag is None or plant.tag == tag]
 
     def count_plants(self) -> int:
         return len(self.plants)

@@ -1,8 +1,8 @@
 """The counts of one process, or the sum of those of several."""
 
 from bisect import bisect_left
-from collections.abc import Sequence
-from typing import Final
+from collections.abc import Mapping, Sequence
+from typing import Final, TypeVar
 
 import msgspec
 
@@ -20,6 +20,9 @@ METHODS: Final = frozenset(
 COMMIT_SECONDS: Final = (0.0005, 0.001, 0.0025, *REQUEST_SECONDS)
 
 BATCH_CHANGES: Final = (1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0, 1000.0)
+
+
+NameT = TypeVar("NameT")
 
 
 class Distribution(msgspec.Struct):
@@ -57,6 +60,8 @@ class Counts(msgspec.Struct):
     changes: dict[str, int] = msgspec.field(default_factory=dict)
     refused: dict[str, int] = msgspec.field(default_factory=dict)
     waiting: dict[str, int] = msgspec.field(default_factory=dict)
+    # Rows of imports, by media type and outcome.
+    imported: dict[tuple[str, str], int] = msgspec.field(default_factory=dict)
     log_lines_dropped: int = 0
     # Number of synchronous standbys, by primary and its timeline.
     standbys: dict[tuple[str, str], int] = msgspec.field(default_factory=dict)
@@ -73,13 +78,14 @@ class Counts(msgspec.Struct):
         add(self.changes, other.changes)
         add(self.refused, other.refused)
         add(self.waiting, other.waiting)
+        add(self.imported, other.imported)
         self.log_lines_dropped += other.log_lines_dropped
         self.standbys |= other.standbys
         self.committed_at = max(self.committed_at, other.committed_at)
         self.cpu_seconds += other.cpu_seconds
 
 
-def add(counts: dict[str, int], others: dict[str, int]) -> None:
+def add(counts: dict[NameT, int], others: Mapping[NameT, int]) -> None:
     """Add other counts to these, by name."""
     for name, count in others.items():
         counts[name] = counts.get(name, 0) + count

@@ -26,6 +26,7 @@ def describe_counts(counts: Counts) -> Iterator[Metric]:
     """Yield each metric of the service."""
     yield from _histograms(counts)
     yield from _totals_and_queues(counts)
+    yield _imports(counts)
     yield CounterMetricFamily(
         "plantstore_log_lines_dropped",
         "Lines of the log that could not be written.",
@@ -86,6 +87,17 @@ def _totals_and_queues(counts: Counts) -> Iterator[Metric]:
         for label, value in values.items():
             family.add_metric([label], value)
         yield family
+
+
+def _imports(counts: Counts) -> Metric:
+    imported = CounterMetricFamily(
+        "plantstore_imported_rows",
+        "Rows of imports over HTTP.",
+        labels=["media_type", "outcome"],
+    )
+    for labels, rows in counts.imported.items():
+        imported.add_metric(labels, rows)
+    return imported
 
 
 def _fill(

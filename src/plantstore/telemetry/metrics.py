@@ -19,6 +19,7 @@ import time
 from bisect import bisect_left
 from collections.abc import Callable, Iterator
 from functools import partial
+from itertools import product
 from pathlib import Path
 from typing import Final
 
@@ -30,7 +31,9 @@ from prometheus_client.openmetrics import exposition as openmetrics
 from prometheus_client.registry import Collector
 
 from plantstore.errors import ErrorCode
-from plantstore.observe import Answered, Committed, Event, RequestRefused, ServerChanged
+from plantstore.formats import MEDIA_TYPES
+from plantstore.imports import Counts as RowCounts
+from plantstore.observe import Answered, Committed, Event, Imported, RequestRefused, ServerChanged
 from plantstore.store import Outcome
 from plantstore.telemetry.counts import (
     BATCH_CHANGES,
@@ -64,6 +67,7 @@ class Metrics(Collector):
         self._counts = Counts(
             changes={outcome.value: 0 for outcome in Outcome},
             refused={_reason(code): 0 for code in ErrorCode},
+            imported=dict.fromkeys(product(MEDIA_TYPES, RowCounts.__struct_fields__), 0),
         )
         self._queues: dict[str, Callable[[], int]] = {}
         self._log_lines_dropped: Callable[[], int] = int
@@ -97,6 +101,11 @@ class Metrics(Collector):
             )
         elif isinstance(event, RequestRefused):
             add(counts.refused, {_reason(event.code): 1})
+        elif isinstance(event, Imported):
+            add(
+                counts.imported,
+                {(event.media_type, outcome): rows for outcome, rows in event.counts.items()},
+            )
 
     def _find(self, series: tuple[str, str, int]) -> Distribution:
         route, method, status = series
@@ -139,7 +148,15 @@ class Metrics(Collector):
         for series, distribution in list(ours.requests.items()):
             copy.requests[series] = none_yet(REQUEST_SECONDS)
             copy.requests[series].merge(distribution)
-        copy.merge(Counts({}, ours.batches, ours.commits, dict(ours.changes), dict(ours.refused)))
+        copy.merge(
+            Counts(
+                batches=ours.batches,
+                commits=ours.commits,
+                changes=dict(ours.changes),
+                refused=dict(ours.refused),
+                imported=dict(ours.imported),
+            )
+        )
         return copy
 
     def _all_counts(self) -> tuple[Counts, set[int]]:

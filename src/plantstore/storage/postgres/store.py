@@ -105,9 +105,9 @@ class PostgresStore(TokenTable):
         with self._pages.using(_CANNOT_READ) as connection:
             return retried(lambda: select_page(connection, after, limit, tag))
 
-    def scan_plants(self) -> Generator[list[NewPlant], None, None]:
+    def scan_plants(self, *, tag: str | None = None) -> Generator[list[NewPlant], None, None]:
         with self._snapshot() as connection:
-            yield from scan(lambda after: select_page(connection, after, SCAN_PLANTS_MAX, None))
+            yield from scan(lambda after: select_page(connection, after, SCAN_PLANTS_MAX, tag))
 
     def count_plants(self) -> int:
         with self._snapshot() as connection:

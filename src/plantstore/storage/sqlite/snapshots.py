@@ -28,9 +28,9 @@ class Snapshots(ABC):
     def _snapshot(self) -> AbstractContextManager[apsw.Connection]:
         """Open a connection for the block. It reads one snapshot of the database."""
 
-    def scan_plants(self) -> Generator[list[NewPlant], None, None]:
+    def scan_plants(self, *, tag: str | None = None) -> Generator[list[NewPlant], None, None]:
         with errors_as_ours(CANNOT_READ), self._snapshot() as connection:
-            yield from scan(lambda after: select_page(connection, after, SCAN_PLANTS_MAX, None))
+            yield from scan(lambda after: select_page(connection, after, SCAN_PLANTS_MAX, tag))
 
     def count_plants(self) -> int:
         with errors_as_ours(CANNOT_READ), self._snapshot() as connection:

@@ -3,9 +3,11 @@
 import { Catalogue } from "./catalogue.js";
 import { Client, KEEPS_IDS } from "./client.js";
 import { deletePlant, editPlant } from "./dialogs.js";
-import { Dropping } from "./dropping.js";
+import { watchFiles } from "./dropping.js";
 import { element } from "./elements.js";
+import { Exporting } from "./exporting.js";
 import { showCounts, watchHealth } from "./health.js";
+import { Importing } from "./importing.js";
 
 /** The keys in the session storage of the tab: the token, or the reason for the sign-out. */
 const TOKEN = "plantstore.token";
@@ -14,7 +16,8 @@ const REFUSAL = "plantstore.refusal";
 const tab = findStorage();
 const client = new Client();
 const catalogue = new Catalogue(client, act);
-const dropping = new Dropping(client, () => catalogue.show());
+const importing = new Importing(client, () => catalogue.show());
+const exporting = new Exporting(client);
 client.onrefusal = ({ message }) => leave(message);
 
 /** Return the session storage. Without it, the token is kept until the page is reloaded. */
@@ -67,7 +70,7 @@ function enter(token) {
 function leave(message) {
   tab?.removeItem(TOKEN);
   tab?.setItem(REFUSAL, message);
-  dropping.stop(); // otherwise the browser would ask before leaving the page
+  importing.stop(); // otherwise the browser would ask before leaving the page
   location.replace(location.pathname);
 }
 
@@ -99,6 +102,8 @@ element("token-form").onsubmit = (event) => {
 };
 element("forget").onclick = () => leave("");
 element("add").onclick = () => act("add");
+element("export").onclick = () => exporting.run();
+watchFiles({ isOpen: () => client.token !== "", take: (files) => importing.take(files) });
 window.onpageshow = ({ persisted }) => {
   // The back button would restore a page with plants after the sign-out.
   if (persisted) location.reload();

@@ -1,7 +1,7 @@
 /** The list of plants, in pages. The address has the page and the tag of the filter. */
 
-import { ApiError } from "./client.js";
 import { copyTemplate, element, within } from "./elements.js";
+import { ApiError } from "./requests.js";
 
 /** @typedef {import("./client.js").Plant} Plant */
 
@@ -143,6 +143,7 @@ export class Catalogue {
   #go(query, trail) {
     if (query !== (location.search || "?")) history.pushState({ trail }, "", query);
     element("said").textContent = "";
+    element("export-error").textContent = "";
     element("plants-title").focus();
     this.show();
   }

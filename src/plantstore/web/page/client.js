@@ -5,49 +5,18 @@
  * the page would change another plant than the one it shows.
  *
  * @typedef {{id: string, name: string, tag?: string}} Plant
- * @typedef {Parameters<typeof JSON.parse>[1]} Reviver
+ * @typedef {{line: number, error: number, message: string}} RowError
+ * @typedef {{stored: number, already_stored: number, replaced: number, refused: number,
+ *   errors: RowError[], warnings?: string[]}} ImportResult of which `errors` has only the first
  */
+
+import { ApiError, parse, patience, readText, send, upload } from "./requests.js";
 
 /** A number in JSON (RFC 8259 §6). */
 const NUMBER = /^-?(0|[1-9]\d*)(\.\d+)?([eE][-+]?\d+)?$/;
 
 /** Whether this browser gives access to the text of numbers in JSON, to read ids exactly. */
 export const KEEPS_IDS = "rawJSON" in JSON;
-
-/** A response that is an error, or no response at all. */
-export class ApiError extends Error {
-  /**
-   * @param {number} status of the response; 0 if there was none
-   * @param {number} error the number of the Error record; 0 if there was no such record
-   * @param {string} message
-   * @param {number} retryAfter seconds to wait before the next try
-   */
-  constructor(status, error, message, retryAfter) {
-    super(message);
-    this.status = status;
-    this.error = error;
-    this.retryAfter = retryAfter;
-  }
-
-  /** Whether the same request may succeed later. */
-  get passes() {
-    return [0, 408, 429, 502, 503, 504].includes(this.status);
-  }
-
-  /** The member of the plant that the message is about, or "". */
-  get member() {
-    return /^`(id|name|tag)` /.exec(this.message)?.[1] ?? "";
-  }
-}
-
-/**
- * Return what to say about something that was thrown.
- *
- * @param {unknown} error
- */
-export function messageOf(error) {
-  return error instanceof Error ? error.message : String(error);
-}
 
 /** The timeouts of requests. */
 const READ_SECONDS = 10;
@@ -70,105 +39,97 @@ export class Client {
     if (tag !== null) query.set("tag", tag);
     if (after !== null) query.set("after", after);
     const either = AbortSignal.any([signal, patience(READ_SECONDS)]);
-    const { answer, text } = await this.#send("GET", `plants?${query}`, undefined, either);
-    /** @type {Reviver} */
+    const options = { method: "GET", signal: either };
+    const { answer, body } = await this.#send(`plants?${query}`, options, readText);
+    /** @type {import("./requests.js").Reviver} */
     const keepId = (key, value, { source }) => (key === "id" ? source : value);
-    const plants = parse(answer, text, Array.isArray, keepId);
+    const plants = parse(answer, body, Array.isArray, keepId);
     const link = /<[^>?]*\?([^>]*)>; rel="next"/.exec(answer.headers.get("Link") ?? "");
     return { plants, next: link && new URLSearchParams(link[1]).get("after") };
   }
 
-  /** @param {Plant} plant @param {AbortSignal} [signal] */
-  async create({ id, name, tag }, signal = new AbortController().signal) {
+  /** @param {Plant} plant */
+  async create({ id, name, tag }) {
     // An id that is not a number is sent as a string, and the service refuses it.
     const number = NUMBER.test(id) ? id : JSON.stringify(id);
     const members = JSON.stringify({ name, tag }).slice(1);
-    const either = AbortSignal.any([signal, patience(CHANGE_SECONDS)]);
-    await this.#send("POST", "plants", `{"id":${number},${members}`, either);
+    await this.#change("POST", "plants", `{"id":${number},${members}`);
   }
 
   /** @param {Plant} plant */
   async replace({ id, name, tag }) {
-    const body = JSON.stringify({ name, tag });
-    await this.#send("PUT", `plants/${id}`, body, patience(CHANGE_SECONDS));
+    await this.#change("PUT", `plants/${id}`, JSON.stringify({ name, tag }));
   }
 
   /** @param {string} id */
   async delete(id) {
-    await this.#send("DELETE", `plants/${id}`, undefined, patience(CHANGE_SECONDS));
+    await this.#change("DELETE", `plants/${id}`);
+  }
+
+  /**
+   * Store the plants of a CSV file, in one request. It takes as long as it takes.
+   *
+   * @param {Blob} file
+   * @param {boolean} replaces whether a plant of the file replaces one that has its id
+   * @param {(bytes: number) => void} onsent is called with the number of bytes sent so far
+   * @param {AbortSignal} signal
+   * @returns {Promise<ImportResult>}
+   */
+  async import(file, replaces, onsent, signal) {
+    const path = replaces ? "plants?on-conflict=replace" : "plants";
+    const headers = { ...this.#authorization, "Content-Type": "text/csv" };
+    const answer = await upload(path, headers, file, onsent, signal);
+    return parse(answer, answer.responseText, (value) => Array.isArray(value?.errors));
+  }
+
+  /**
+   * @param {?string} tag of the plants; null means all plants
+   * @param {AbortSignal} signal
+   * @returns {Promise<Blob>} a CSV file
+   */
+  async export(tag, signal) {
+    const query = tag === null ? "" : `?${new URLSearchParams({ tag })}`;
+    const options = { method: "GET", headers: { Accept: "text/csv" }, signal };
+    return (await this.#send(`plants${query}`, options, (answer) => answer.blob())).body;
   }
 
   /** @returns {Promise<string>} the metrics, in the text format of Prometheus */
   async metrics() {
-    return (await this.#send("GET", "metrics", undefined, patience(READ_SECONDS))).text;
+    const options = { method: "GET", signal: patience(READ_SECONDS) };
+    return (await this.#send("metrics", options, readText)).body;
+  }
+
+  /** @param {string} method @param {string} path @param {string} [body] */
+  async #change(method, path, body) {
+    /** @type {Record<string, string>} */
+    const headers = body === undefined ? {} : { "Content-Type": "application/json" };
+    const options = { method, headers, body, signal: patience(CHANGE_SECONDS) };
+    await this.#send(path, options, readText);
   }
 
   /**
-   * @param {string} method
+   * @template T
    * @param {string} path
-   * @param {string|undefined} body
-   * @param {AbortSignal} signal
+   * @param {{method: string, headers?: Record<string, string>, body?: string,
+   *   signal: AbortSignal}} options
+   * @param {(answer: Response) => Promise<T>} read
    */
-  async #send(method, path, body, signal) {
-    /** @type {Record<string, string>} */
-    const headers = { Authorization: `Bearer ${this.token}` };
-    if (body !== undefined) headers["Content-Type"] = "application/json";
+  async #send(path, options, read) {
+    const headers = { ...this.#authorization, ...options.headers };
     try {
-      return await send(path, { method, headers, body, signal, cache: "no-store" });
+      return await send(path, { ...options, headers, cache: "no-store" }, read);
     } catch (error) {
       if (error instanceof ApiError && error.status === 401) this.onrefusal(error);
       throw error;
     }
   }
+
+  get #authorization() {
+    return { Authorization: `Bearer ${this.token}` };
+  }
 }
 
 /** Throw ApiError if the service is not ready. */
 export async function probe() {
-  await send("readyz", { cache: "no-store", signal: patience(READ_SECONDS) });
-}
-
-/** @param {number} seconds */
-function patience(seconds) {
-  return AbortSignal.timeout(seconds * 1000);
-}
-
-/**
- * Return a response and its text; throw ApiError, or the reason if the request was aborted.
- *
- * @param {string} path
- * @param {RequestInit & {signal: AbortSignal}} options
- */
-async function send(path, options) {
-  let answer;
-  let text;
-  try {
-    answer = await fetch(path, options);
-    text = await answer.text();
-  } catch (error) {
-    if (options.signal.aborted && options.signal.reason.name !== "TimeoutError") throw error;
-    throw new ApiError(0, 0, "The service does not respond", 2);
-  }
-  if (answer.ok) return { answer, text };
-  const record = parse(answer, text, (value) => typeof value?.message === "string");
-  const retryAfter = Number(answer.headers.get("Retry-After")) || 1;
-  throw new ApiError(answer.status, record.error, record.message, retryAfter);
-}
-
-/**
- * Parse the JSON of a response. A response of another form comes from a proxy.
- *
- * @param {Response} answer
- * @param {string} text
- * @param {(value: any) => boolean} isExpected
- * @param {Reviver} [reviver]
- */
-function parse(answer, text, isExpected, reviver) {
-  try {
-    const value = JSON.parse(text, reviver);
-    if (isExpected(value)) return value;
-  } catch {
-    // It is not JSON.
-  }
-  const message = `The response is not from the Plant Store: ${answer.status} ${answer.statusText}`;
-  throw new ApiError(answer.status, 0, message.trim(), 2);
+  await send("readyz", { cache: "no-store", signal: patience(READ_SECONDS) }, readText);
 }

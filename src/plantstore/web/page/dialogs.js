@@ -1,7 +1,7 @@
 /** The dialogs: add or change a plant, and confirm that one is deleted. */
 
-import { ApiError } from "./client.js";
 import { element, within } from "./elements.js";
+import { ApiError } from "./requests.js";
 
 /**
  * @typedef {import("./client.js").Plant} Plant

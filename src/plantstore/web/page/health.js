@@ -1,7 +1,8 @@
 /** The state of the service: whether it is ready, and its statistics. */
 
-import { messageOf, probe } from "./client.js";
+import { probe } from "./client.js";
 import { element, within } from "./elements.js";
+import { messageOf } from "./requests.js";
 
 const LOOK_SECONDS = 5;
 

@@ -1,150 +1,181 @@
-/** The import of a file: one request for each plant, several at a time. */
+/** The import on the page: one request sends a file, and its progress and result are shown. */
 
-import { ApiError } from "./client.js";
-import { readPlants } from "./csv.js";
+import { element } from "./elements.js";
+import { hideRefused, showRefused } from "./refused.js";
+import { ApiError, messageOf } from "./requests.js";
 
-/** Browsers open six connections to a host; more requests would only wait for one. */
-const REQUESTS_AT_A_TIME = 6;
+const SAFE = "Importing the same file again is safe.";
 
-/** How many refused rows are kept; all are counted. */
-const REJECTS_KEPT_MAX = 10_000;
+export class Importing {
+  #client;
+  #ended;
 
-/** @typedef {import("./csv.js").Row & {plant: import("./client.js").Plant}} PlantRow */
+  /** Stops the import that runs. @type {?AbortController} */
+  #running = null;
 
-/** A limit on waiting: a timer of more than 24 days would end at once. */
-const SLEEP_SECONDS_MAX = 600;
-
-/**
- * The progress of an import. `waits` is the reason for waiting, or ""; `isOver` is true at the
- * end of the file, but not if the import stops before.
- */
-export class Progress {
-  bytes = 0;
-  stored = 0;
-  refused = 0;
-  waits = "";
-  warning = "";
-  isOver = false;
-  /** The refused rows. @type {{line: number, message: string, record: Blob}[]} */
-  rejects = [];
+  /** The last file. @type {?File} */
+  #file = null;
 
   /**
-   * @param {import("./csv.js").Row} row
-   * @param {number} error
-   * @param {string} message
+   * @param {import("./client.js").Client} client
+   * @param {() => void} ended is called when an import ends
    */
-  refuse({ line, text }, error, message) {
-    this.refused += 1;
-    if (this.rejects.length === REJECTS_KEPT_MAX) return;
-    // Not a string: it would keep the whole piece of the file that it is cut from in memory.
-    const record = new Blob([JSON.stringify({ line, error, message, row: text }), "\n"]);
-    this.rejects.push({ line, message, record });
+  constructor(client, ended) {
+    this.#client = client;
+    this.#ended = ended;
+    element("import-stop").onclick = () => this.stop();
+    element("import-again").onclick = () => this.#file && this.#import(this.#file);
+    window.onbeforeunload = (event) => {
+      if (this.#running && !this.#running.signal.aborted) event.preventDefault();
+    };
   }
-}
 
-/**
- * Store the plants of a file. A plant that is stored already, with the same values, counts too.
- *
- * @param {File} file
- * @param {import("./client.js").Client} client
- * @param {Progress} progress is updated
- * @param {AbortSignal} signal
- * @throws {FileError|ApiError|DOMException} the plants stored so far remain
- */
-export async function importFile(file, client, progress, signal) {
-  const rows = readPlants(file);
-  const failure = new AbortController();
-  const either = AbortSignal.any([signal, failure.signal]);
-
-  const turns = new Map();
-
-  async function storeRows() {
-    for (let next = await rows.next(); !next.done; next = await rows.next()) {
-      const row = next.value;
-      if (row.warning) progress.warning = row.warning;
-      if (row.problem) progress.refuse(row, 1002, row.problem);
-      else if (hasPlant(row)) await storeInTurn(row);
-      progress.bytes += row.bytes;
-      either.throwIfAborted();
-    }
+  /** Stop the import, if one runs. Stored plants remain. */
+  stop() {
+    this.#running?.abort();
   }
 
   /**
-   * Store rows with the same id one after the other, so that the first one is stored.
+   * Import a file, unless an import runs.
    *
-   * @param {PlantRow} row
+   * @param {File[]} files
    */
-  async function storeInTurn(row) {
-    // Equal for all spellings of an id. Ids beyond 2^53 may share it, which only costs time.
-    const id = Number(row.plant.id);
-    const turn = Promise.resolve(turns.get(id)).then(() => storeRow(row, client, progress, either));
-    turns.set(id, turn);
-    await turn;
-    if (turns.get(id) === turn) turns.delete(id);
-  }
-
-  const workers = Array.from({ length: REQUESTS_AT_A_TIME }, () =>
-    storeRows().catch((error) => failure.abort(error)),
-  );
-  await Promise.all(workers);
-  await rows.return(undefined);
-  either.throwIfAborted();
-  progress.isOver = true;
-}
-
-/**
- * @param {import("./csv.js").Row} row
- * @returns {row is PlantRow}
- */
-function hasPlant(row) {
-  return row.plant !== undefined;
-}
-
-/**
- * Store one plant, with as many tries as it takes.
- *
- * @param {PlantRow} row
- * @param {import("./client.js").Client} client
- * @param {Progress} progress
- * @param {AbortSignal} signal
- */
-async function storeRow(row, client, progress, signal) {
-  for (;;) {
-    try {
-      await client.create(row.plant, signal);
-      progress.stored += 1;
-      progress.waits = "";
-      return;
-    } catch (error) {
-      if (!(error instanceof ApiError)) throw error;
-      if (error.status === 400 || error.status === 413) {
-        progress.refuse(row, error.error, error.message);
-        return;
-      }
-      // Trying again is safe: the same plant under the same id is stored once.
-      if (!error.passes) throw error;
-      progress.waits = error.message;
-      await sleep(error.retryAfter, signal);
+  take(files) {
+    const [file] = files;
+    element("import").hidden = false;
+    if (this.#running || !file || files.length > 1) {
+      element("import-error").textContent = "Import one file at a time";
+    } else {
+      this.#import(file);
     }
   }
+
+  /** @param {File} file */
+  async #import(file) {
+    const running = new AbortController();
+    this.#running = running;
+    this.#file = file;
+    begin(file);
+    try {
+      const replaces = element("update", HTMLInputElement).checked;
+      /** @param {number} bytes */
+      const onsent = (bytes) => showSent(bytes, file.size);
+      const result = await this.#client.import(file, replaces, onsent, running.signal);
+      await showRefused(file, result.errors, result.refused);
+      running.signal.throwIfAborted();
+      end(describe(result), "", false);
+      element("import-warning").textContent = (result.warnings ?? []).join(". ");
+    } catch (error) {
+      if (running.signal.aborted) {
+        end("", `Stopped. Rows that were sent may be stored. ${SAFE}`, true);
+      } else if (await isReadable(file)) {
+        end("", explain(error), !(error instanceof ApiError && error.status === 400));
+      } else {
+        end("", "The file cannot be read: it is a folder, or was changed or removed", false);
+      }
+    }
+    this.#running = null;
+    this.#ended();
+  }
+}
+
+/** @param {File} file */
+function begin(file) {
+  element("import-file").textContent = file.name;
+  for (const id of ["import-error", "import-warning", "import-said"]) element(id).textContent = "";
+  hideRefused();
+  element("import-again").hidden = true;
+  element("import-stop").hidden = false;
+  element("progress").hidden = false;
+  showSent(0, file.size);
+  element("import-title").focus();
 }
 
 /**
- * @param {number} seconds
- * @param {AbortSignal} signal
- * @returns {Promise<void>}
+ * Show how much of a file was sent.
+ *
+ * @param {number} bytes
+ * @param {number} size
  */
-function sleep(seconds, signal) {
-  return new Promise((resolve, reject) => {
-    const stop = () => {
-      clearTimeout(timer);
-      reject(signal.reason);
-    };
-    const wake = () => {
-      signal.removeEventListener("abort", stop);
-      resolve();
-    };
-    const timer = setTimeout(wake, Math.min(seconds, SLEEP_SECONDS_MAX) * 1000);
-    signal.addEventListener("abort", stop);
-  });
+function showSent(bytes, size) {
+  const progress = element("progress", HTMLProgressElement);
+  if (bytes < size) {
+    progress.max = size;
+    progress.value = bytes;
+    const isSmall = size < 1e6;
+    const [sent, all] = [bytes, size].map((each) => round(each / (isSmall ? 1e3 : 1e6)));
+    element("import-sent").textContent = `${sent} of ${all} ${isSmall ? "kB" : "MB"} sent`;
+  } else if (progress.position >= 0) {
+    progress.removeAttribute("value"); // It moves, but shows no progress.
+    element("import-sent").textContent = "";
+    element("import-said").textContent = "The file is sent. The service is storing the plants…";
+  }
+}
+
+/** @param {number} quantity */
+function round(quantity) {
+  const digits = { minimumFractionDigits: 1, maximumFractionDigits: 1 };
+  return quantity.toLocaleString("en", digits);
+}
+
+/**
+ * Show the end of an import.
+ *
+ * @param {string} result
+ * @param {string} problem
+ * @param {boolean} isWorthAnotherTry
+ */
+function end(result, problem, isWorthAnotherTry) {
+  const wasFocused = document.activeElement === element("import-stop");
+  element("import-stop").hidden = true;
+  element("import-again").hidden = !isWorthAnotherTry;
+  element("progress").hidden = true;
+  element("import-sent").textContent = "";
+  // Screen readers announce each change of these.
+  element("import-said").textContent = result;
+  element("import-error").textContent = problem;
+  // The focus would get lost with the button.
+  if (wasFocused) element(isWorthAnotherTry ? "import-again" : "import-title").focus();
+}
+
+/** @param {import("./client.js").ImportResult} result */
+function describe({ stored, already_stored, replaced, refused }) {
+  const counts = /** @type {[number, string][]} */ ([
+    [stored, "stored"],
+    [already_stored, "already there"],
+    [replaced, "updated"],
+    [refused, "refused"],
+  ])
+    .filter(([count, what]) => count > 0 || what === "stored")
+    .map(([count, what]) => `${count.toLocaleString("en")} ${what}`);
+  return `Import finished: ${counts.join(", ")}.`;
+}
+
+/**
+ * Say why an import failed, and what is stored.
+ *
+ * @param {unknown} error
+ */
+function explain(error) {
+  const message = messageOf(error);
+  if (!(error instanceof ApiError)) return message;
+  const { status, linesStoredThrough = 0 } = error;
+  if (linesStoredThrough > 0) {
+    const line = linesStoredThrough.toLocaleString("en");
+    const stored = `Rows up to line ${line} are stored, unless they were refused`;
+    return `${message}. ${stored}; later rows may be stored, too. ${SAFE}`;
+  }
+  const isUnknown = error.error === 0 || status === 500 || error.linesStoredThrough === 0;
+  if (status === 400 || !isUnknown) return message;
+  return `${message}. Rows that were sent may be stored. ${SAFE}`;
+}
+
+/** @param {File} file */
+async function isReadable(file) {
+  try {
+    await file.slice(0, 1).arrayBuffer();
+    return true;
+  } catch {
+    return false;
+  }
 }

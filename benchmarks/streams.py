@@ -1,0 +1,149 @@
+"""Files of plants, and a client that sends and receives them over HTTP on one connection."""
+
+import csv
+import gzip
+import http.client
+import json
+import shutil
+import threading
+import time
+import zlib
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Self
+
+from harness import Server
+from measurements import Transfer
+
+CSV = "text/csv"
+NDJSON = "application/x-ndjson"
+
+BLOCK_BYTES = 256 * 1024
+BLOCK_PLANTS = 1_000
+LINE = b'{"id":%d,"name":"Abies balsamea (L.) Mill. %d","tag":"Abies"}\n'
+
+
+def as_json_lines(file: Path, into: Path) -> None:
+    """Write the plants of a CSV file as JSON lines."""
+    with (
+        file.open(encoding="utf-8", newline="") as rows,
+        into.open("w", encoding="utf-8", newline="") as written,
+    ):
+        for row in csv.DictReader(rows):
+            plant = {"id": int(row["id"]), "name": row["name"]}
+            plant |= {"tag": row["tag"]} if row["tag"] else {}
+            written.write(json.dumps(plant, ensure_ascii=False, separators=(",", ":")) + "\n")
+
+
+def compress(file: Path, into: Path) -> None:
+    """Compress a file with gzip, at the level of its command."""
+    with file.open("rb") as content, gzip.open(into, "wb", compresslevel=6) as compressed:
+        shutil.copyfileobj(content, compressed)
+
+
+def lines(is_over: Callable[[int], bool]) -> Iterator[bytes]:
+    """Yield plants as JSON lines, until enough bytes were made."""
+    first_id, made = 1, 0
+    while not is_over(made):
+        block = b"".join([LINE % (id_, id_) for id_ in range(first_id, first_id + BLOCK_PLANTS)])
+        first_id += BLOCK_PLANTS
+        made += len(block)
+        yield block
+
+
+def send_file(server: Server, file: Path, media_type: str, coding: str | None) -> Transfer:
+    """Send a file, whose length the service is told."""
+    fields = {"Content-Length": str(file.stat().st_size), "Content-Type": media_type}
+    if coding is not None:
+        fields["Content-Encoding"] = coding
+    with file.open("rb") as body:
+        return send(server, body, fields)
+
+
+def send(server: Server, body: Iterable[bytes], fields: dict[str, str] | None = None) -> Transfer:
+    """Send plants: as NDJSON in chunks, or as the fields say.
+
+    Raises:
+        RuntimeError: not every plant was stored.
+
+    """
+    fields = {"Content-Type": NDJSON} if fields is None else fields
+    fields |= {"Authorization": f"Bearer {server.token}"}
+    cpu_seconds = server.cpu_seconds()
+    began = time.perf_counter()
+    connection = _connect(server)
+    connection.request("POST", "/plants", body, fields)
+    answer = connection.getresponse()
+    said = answer.read()
+    connection.close()
+    seconds = time.perf_counter() - began
+    counts = json.loads(said)
+    stored = counts.pop("stored", 0)
+    if answer.status != http.client.OK or any(counts.values()):
+        raise RuntimeError(f"a stream was answered with {answer.status}: {said[:1000]!r}")
+    return Transfer(stored, seconds, server.cpu_seconds() - cpu_seconds)
+
+
+def receive(server: Server, media_type: str, coding: str, expected: int) -> Transfer:
+    """Receive all plants, and count them.
+
+    Raises:
+        RuntimeError: the response is an error, or has another number of plants.
+
+    """
+    fields = {
+        "Authorization": f"Bearer {server.token}",
+        "Accept": media_type,
+        "Accept-Encoding": coding,
+    }
+    inflate = zlib.decompressobj(16 + zlib.MAX_WBITS)
+    line_ends = 0
+    cpu_seconds = server.cpu_seconds()
+    began = time.perf_counter()
+    connection = _connect(server)
+    connection.request("GET", "/plants", headers=fields)
+    answer = connection.getresponse()
+    while block := answer.read1(BLOCK_BYTES):
+        line_ends += (inflate.decompress(block) if coding == "gzip" else block).count(b"\n")
+    connection.close()
+    seconds = time.perf_counter() - began
+    if line_ends - (media_type == CSV) != expected:
+        raise RuntimeError(f"an export had {line_ends:,} lines, with the status {answer.status}")
+    return Transfer(expected, seconds, server.cpu_seconds() - cpu_seconds)
+
+
+class Stream:
+    """A stream of plants that another thread sends while the block runs."""
+
+    def __init__(self, server: Server) -> None:
+        self._server = server
+        self._is_over = threading.Event()
+        self._thread = threading.Thread(target=self._send)
+        self._sent: Transfer | None = None
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._is_over.set()
+        self._thread.join()
+
+    @property
+    def sent(self) -> Transfer:
+        """What was sent; it is known after the block.
+
+        Raises:
+            RuntimeError: the stream failed.
+
+        """
+        if self._sent is None:
+            raise RuntimeError("the stream failed")
+        return self._sent
+
+    def _send(self) -> None:
+        self._sent = send(self._server, lines(lambda _made: self._is_over.is_set()))
+
+
+def _connect(server: Server) -> http.client.HTTPConnection:
+    return http.client.HTTPConnection("127.0.0.1", server.port, timeout=600, blocksize=BLOCK_BYTES)

@@ -1,0 +1,216 @@
+"""All plants in one response: `GET /plants` with a media type of files in `Accept`.
+
+The plants are those of one snapshot of the store. A thread reads a page of them whenever the client
+has taken the page before, so the memory is bounded, however many plants there are. A snapshot may
+keep disk space in use, so its age is bounded.
+"""
+
+import asyncio
+import contextlib
+import time
+import zlib
+from collections.abc import AsyncIterator, Callable, Generator
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import Any, Final, TypeVar
+
+from falcon import MEDIA_JSON
+from falcon.asgi import Request, Response
+
+from plantstore.api.accept import choose_media_type
+from plantstore.api.auth import Gate
+from plantstore.api.compression import GZIP_WBITS, prefers_gzip
+from plantstore.api.exchange import EXPORTED
+from plantstore.api.places import Places
+from plantstore.errors import ErrorCode, OperationError, RequestError, StoreUnavailableError
+from plantstore.formats import FORMATS, MEDIA_TYPES, Format
+from plantstore.plants import NewPlant
+from plantstore.store import Maintenance
+
+# Exports that run at a time. Each has a snapshot, and so a connection to the database.
+EXPORTS_MAX: Final = 16
+
+# Threads that read pages.
+_THREADS_MAX: Final = 4
+
+_FILE_NAMES: Final = {"jsonl": "plants.jsonl", "csv": "plants.csv"}
+
+ResultT = TypeVar("ResultT")
+
+
+def export_type(accept: str) -> str | None:
+    """Return the media type of an export that an Accept field prefers to JSON, or None."""
+    chosen = choose_media_type([MEDIA_JSON, *MEDIA_TYPES], accept)
+    return None if chosen == MEDIA_JSON else chosen
+
+
+class Exports:
+    """Answers with all plants.
+
+    Args:
+        gate: knows the tokens.
+        store: its snapshots are read.
+        seconds_max: maximum age of a snapshot. An export that takes longer is cut off.
+        monotonic: a clock in seconds that is never set back.
+
+    """
+
+    def __init__(
+        self,
+        gate: Gate,
+        store: Maintenance,
+        *,
+        seconds_max: float,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._gate = gate
+        self._store = store
+        self._seconds_max = seconds_max
+        self._monotonic = monotonic
+        self._threads = ThreadPoolExecutor(_THREADS_MAX, thread_name_prefix="export")
+        self._places = Places(EXPORTS_MAX, "exports")
+
+    async def run(self, req: Request, resp: Response, media_type: str, tag: str | None) -> None:
+        """Answer with all plants, or with those of a tag.
+
+        Raises:
+            RequestError: too many exports run, the store cannot be read, or the format cannot
+                hold a plant of the first page.
+
+        """
+        if req.scope["http_version"] == "1.0":  # its clients know no chunks (RFC 9112 §7.1)
+            raise RequestError(ErrorCode.BAD_REQUEST, "An export needs HTTP/1.1")
+        name = MEDIA_TYPES[media_type]
+        is_compressed = prefers_gzip(req.get_header("Accept-Encoding"))
+        # Falcon does not read a stream to answer HEAD. But it must know that there is one.
+        resp.stream = (
+            _nothing()
+            if req.method == "HEAD"
+            else await self._begin(req, FORMATS[name], tag, is_compressed=is_compressed)
+        )
+        resp.content_type = media_type
+        resp.append_header("Vary", "Accept, Accept-Encoding")
+        resp.set_header("Content-Disposition", f'attachment; filename="{_FILE_NAMES[name]}"')
+        if is_compressed:
+            resp.set_header("Content-Encoding", "gzip")
+
+    async def close(self) -> None:
+        """Return when all threads have ended. Call this when no export runs any more."""
+        await asyncio.to_thread(self._threads.shutdown)
+
+    async def in_thread(self, function: Callable[[], ResultT]) -> ResultT:
+        """Run a function on a thread, and return its result."""
+        return await asyncio.get_running_loop().run_in_executor(self._threads, function)
+
+    async def admit(self, req: Request) -> str:
+        """Return the name of the token if it is still valid."""
+        return await self._gate.admit(req, "plants:read")
+
+    def end(self, token: str) -> None:
+        """Free the place of an export."""
+        self._places.leave(token)
+
+    async def _begin(
+        self, req: Request, form: Format, tag: str | None, *, is_compressed: bool
+    ) -> Any:  # noqa: ANN401 (Falcon takes any object that has a `read`)
+        token = await self.admit(req)
+        self._places.take(token)
+        ends_at = self._monotonic() + self._seconds_max
+        pieces = _pieces(self._store, form, tag, is_compressed=is_compressed)
+        export = _Export(self, req, token, pieces, lambda: self._monotonic() > ends_at)
+        try:
+            await export.begin()
+        except BaseException:
+            await export.close()
+            raise
+        req.scope[EXPORTED] = True
+        return export
+
+
+class _Export:
+    """One export, as Falcon reads a file."""
+
+    def __init__(
+        self,
+        exports: Exports,
+        req: Request,
+        token: str,
+        pieces: Generator[bytes, None, None],
+        is_over: Callable[[], bool],
+    ) -> None:
+        self._exports = exports
+        self._req = req
+        self._token = token
+        self._pieces = pieces
+        self._is_over = is_over
+        self._first: bytes | None = None
+        self._reading: asyncio.Future[bytes]
+
+    async def begin(self) -> None:
+        """Read the first piece. So an error of the store is answered as one."""
+        self._first = await self._next()
+
+    async def read(self, n: int | None = None, /) -> bytes:  # noqa: ARG002 (the signature is Falcon's)
+        """Return the next piece, whatever its size; empty at the end."""
+        if self._is_over():
+            raise StoreUnavailableError("The export took too long")
+        await self._exports.admit(self._req)  # the token may have been revoked in the meantime
+        if self._first is not None:
+            first, self._first = self._first, None
+            return first
+        return await self._next()
+
+    async def close(self) -> None:
+        """Close the snapshot, when the thread that reads a piece of it is done."""
+        try:
+            await asyncio.wait([self._reading])
+            await asyncio.shield(self._exports.in_thread(self._pieces.close))
+        finally:
+            self._exports.end(self._token)
+
+    async def _next(self) -> bytes:
+        self._reading = asyncio.ensure_future(
+            self._exports.in_thread(partial(next, self._pieces, b""))
+        )
+        return await asyncio.shield(self._reading)
+
+
+async def _nothing() -> AsyncIterator[bytes]:
+    pieces: tuple[bytes, ...] = ()
+    for piece in pieces:
+        yield piece
+
+
+def _pieces(
+    store: Maintenance, form: Format, tag: str | None, *, is_compressed: bool
+) -> Generator[bytes, None, None]:
+    """Yield the bytes of a file of plants.
+
+    Raises:
+        RequestError: NOT_ACCEPTABLE if the format cannot hold a plant.
+
+    """
+    deflate: Any = zlib.compressobj(zlib.Z_BEST_SPEED, zlib.DEFLATED, GZIP_WBITS)
+    # CSV cannot hold a plant with an empty tag. It must be found before the first piece.
+    if not tag:
+        with contextlib.closing(store.scan_plants(tag="")) as scan:
+            _render(form, next(scan, []))
+    pending = form.head
+    with contextlib.closing(store.scan_plants(tag=tag)) as scan:
+        for plants in scan:
+            pending += _render(form, plants)
+            piece = deflate.compress(pending) if is_compressed else pending
+            pending = b""
+            if piece:
+                yield piece
+    if is_compressed:
+        yield deflate.compress(pending) + deflate.flush()
+    elif pending:
+        yield pending
+
+
+def _render(form: Format, plants: list[NewPlant]) -> bytes:
+    try:
+        return form.render(plants)
+    except OperationError as error:
+        raise RequestError(ErrorCode.NOT_ACCEPTABLE, error.message) from error

@@ -1,0 +1,382 @@
+"""`POST /plants` with many plants in the body, against the real server."""
+
+import contextlib
+import gzip
+import json
+import signal
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from plantstore.api.imports import IMPORTS_MAX
+from plantstore.errors import ErrorCode
+from plantstore.plants import NewPlant
+from support.flood import peak_mib
+from support.postgres import wait_until
+from support.service import Answer, Client, Service, opened, stored_plants
+from support.streams import NDJSON, NONE, chunk, line, lines, send, streaming_head
+from support.wire import Wire, send_until_refused
+
+
+@pytest.fixture
+def service(tmp_path: Path) -> Iterator[Service]:
+    with Service(tmp_path, "--request-seconds", "1") as running:
+        yield running
+
+
+@pytest.fixture
+def client(service: Service) -> Iterator[Client]:
+    with contextlib.closing(service.client(service.token())) as opened:
+        yield opened
+
+
+def test_each_row_of_a_stream_has_an_outcome(service: Service, client: Client) -> None:
+    client.post(NewPlant(1, "there"))
+    client.post(NewPlant(2, "other"))
+    rows = [line(1, "there"), line(2), line(3, tag="t"), b"\n", b"{}\n", b'{"id":4,"name":"b"}']
+
+    answer = send(client, b"".join(rows))
+
+    assert (answer.status, answer.headers["content-type"]) == (200, "application/json")
+    errors = answer.json["errors"]
+    counts = {"stored": 2, "already_stored": 1, "refused": 2}
+    assert answer.json == NONE | counts | {"errors": errors}
+    assert [(each["line"], each["error"]) for each in errors] == [(2, 1004), (5, 1002)]
+    assert stored_plants(service.database) == {
+        1: NewPlant(1, "there"),
+        2: NewPlant(2, "other"),
+        3: NewPlant(3, "a", "t"),
+        4: NewPlant(4, "b"),
+    }
+
+
+@pytest.mark.engines("sqlite")
+@pytest.mark.parametrize(
+    ("media_type", "body"),
+    [
+        ("application/jsonl", line(1, "×")),
+        ("Application/X-NDJSON; charset=utf-8", line(1, "×")),
+        ("text/csv", "id,name\r\n1,×\r\n".encode()),
+        ('text/csv; charset="UTF-8"; header=present', "\ufeffNAME;ID;TAG\n×;1;\n".encode()),
+        ("text/csv", "tag\tid\tname\n\t1\t×".encode()),
+    ],
+)
+def test_every_media_type_and_separator_is_read(
+    service: Service, client: Client, media_type: str, body: bytes
+) -> None:
+    answer = send(client, body, media_type)
+
+    assert (answer.status, answer.json) == (200, NONE | {"stored": 1, "errors": []})
+    assert stored_plants(service.database) == {1: NewPlant(1, "×")}
+
+
+@pytest.mark.parametrize(
+    ("query", "counts", "name"),
+    [
+        ("", {"refused": 1}, "old"),
+        ("?on-conflict=refuse", {"refused": 1}, "old"),
+        ("?on-conflict=skip", {"skipped": 1}, "old"),
+        ("?on-conflict=replace", {"replaced": 1}, "new"),
+    ],
+)
+def test_a_row_whose_id_a_different_plant_has_is_refused_skipped_or_replaces_it(
+    service: Service, client: Client, query: str, counts: dict[str, int], name: str
+) -> None:
+    client.post(NewPlant(1, "old"))
+    client.post(NewPlant(2, "same"))
+    rows = line(1, "new") + line(2, "same") + line(3)
+
+    answer = send(client, rows, query=query, Prefer="return=minimal")
+
+    assert answer.headers["preference-applied"] == "return=minimal"
+    assert (answer.status, answer.json) == (200, NONE | {"stored": 1, "already_stored": 1} | counts)
+    assert stored_plants(service.database)[1] == NewPlant(1, name)
+
+
+@pytest.mark.engines("sqlite")
+def test_the_first_thousand_errors_are_listed_and_all_are_counted(client: Client) -> None:
+    answer = send(client, b"{}\n" * 1_500 + line(1))
+
+    assert (answer.json["stored"], answer.json["refused"]) == (1, 1_500)
+    assert [each["line"] for each in answer.json["errors"]] == list(range(1, 1_001))
+
+
+@pytest.mark.engines("sqlite")
+def test_to_replace_plants_a_token_needs_both_scopes(service: Service) -> None:
+    with contextlib.closing(service.client(service.token("plants:create"))) as client:
+        assert send(client, line(1)).status == 200
+        refused = send(client, line(1, "b"), query="?on-conflict=replace")
+
+    assert (refused.status, refused.json["error"]) == (403, ErrorCode.SCOPE_MISSING)
+    assert stored_plants(service.database) == {1: NewPlant(1, "a")}
+
+
+@pytest.mark.engines("sqlite")
+@pytest.mark.parametrize(
+    ("refused", "status", "error"),
+    [
+        ({"media_type": "text/csv"}, 400, ErrorCode.INVALID_PLANT),
+        ({"query": "?on-conflict=merge"}, 400, ErrorCode.INVALID_PARAMETER),
+        ({"query": "?onconflict=skip"}, 400, ErrorCode.INVALID_PARAMETER),
+        ({"Content_Encoding": "br"}, 415, ErrorCode.UNSUPPORTED_MEDIA_TYPE),
+        ({"Authorization": "Bearer x"}, 401, ErrorCode.TOKEN_INVALID),
+        ({"media_type": f"{NDJSON}; charset=latin-1"}, 415, ErrorCode.UNSUPPORTED_MEDIA_TYPE),
+        ({"media_type": "text/csv; header=absent"}, 415, ErrorCode.UNSUPPORTED_MEDIA_TYPE),
+    ],
+)
+def test_a_stream_that_is_refused_before_its_first_row_stores_nothing(
+    service: Service, client: Client, refused: dict[str, str], status: int, error: int
+) -> None:
+    answer = send(client, line(1), **refused)
+
+    assert (answer.status, answer.json["error"]) == (status, error)
+    assert stored_plants(service.database) == {}
+
+
+@pytest.mark.engines("sqlite")
+def test_a_refused_coding_of_a_stream_is_answered_with_the_accepted_one(client: Client) -> None:
+    answer = send(client, line(1), Content_Encoding="br")
+
+    assert (answer.status, answer.headers["accept-encoding"]) == (415, "gzip")
+
+
+@pytest.mark.engines("sqlite")
+def test_a_compressed_stream_is_stored(service: Service, client: Client) -> None:
+    answer = send(client, gzip.compress(lines(1, 5_000)), Content_Encoding="gzip")
+
+    assert answer.json == NONE | {"stored": 5_000, "errors": []}
+    assert len(stored_plants(service.database)) == 5_000
+
+
+@pytest.mark.engines("sqlite")
+@pytest.mark.parametrize(
+    ("body", "status", "error"),
+    [
+        (gzip.compress(lines(1, 3_000) + b" " * 100_000_000), 413, ErrorCode.BODY_TOO_LARGE),
+        (gzip.compress(lines(1, 3_000))[:-9], 400, ErrorCode.BAD_REQUEST),
+        (gzip.compress(lines(1, 3_000)) + b"junk", 400, ErrorCode.BAD_REQUEST),
+        (lines(1, 3_000), 400, ErrorCode.BAD_REQUEST),
+    ],
+    ids=["bomb", "truncated", "junk", "plain"],
+)
+def test_of_a_stream_that_is_not_decompressed_whole_the_batches_before_stay(
+    service: Service, client: Client, body: bytes, status: int, error: int
+) -> None:
+    answer = send(client, body, Content_Encoding="gzip")
+
+    assert (answer.status, answer.json["error"]) == (status, error)
+    through = answer.json["lines_stored_through"]
+    assert through % 1_000 == 0
+    assert stored_plants(service.database).keys() == set(range(1, through + 1))
+
+
+def test_a_client_that_stops_sending_gets_408_and_how_far_it_came(
+    service: Service, connect: Callable[[], Wire]
+) -> None:
+    wire = connect()
+    wire.send(streaming_head(service.token()) + chunk(lines(1, 2_500)))
+
+    status, _, body = wire.answer()
+
+    assert (status, json.loads(body)["error"]) == (408, ErrorCode.REQUEST_TIMEOUT)
+    assert json.loads(body)["lines_stored_through"] == 1_000
+    assert len(stored_plants(service.database)) == 1_000
+
+
+@pytest.mark.engines("sqlite")
+def test_a_stream_may_take_longer_than_a_request(
+    service: Service, connect: Callable[[], Wire]
+) -> None:
+    wire = connect()
+    wire.send(streaming_head(service.token()))
+    began = time.monotonic()
+    sent = 0
+    while time.monotonic() < began + 3:
+        sent += 1
+        wire.send(chunk(line(sent, "a" * 10_000)))
+        time.sleep(0.1)
+    wire.send(b"0\r\n\r\n")
+
+    assert json.loads(wire.answer()[2])["stored"] == sent
+
+
+def test_a_stream_whose_client_disconnects_leaves_whole_batches(
+    service: Service, connect: Callable[[], Wire]
+) -> None:
+    wire = connect()
+    wire.send(streaming_head(service.token()) + chunk(lines(1, 3_500)))
+    wait_until(lambda: len(stored_plants(service.database)) == 3_000)
+
+    wire.close()
+
+    with contextlib.closing(service.client(service.token(name="other"))) as client:
+        assert send(client, lines(1, 3_500)).json["stored"] == 500
+
+
+def test_batches_grow_until_there_is_a_single_change(tmp_path: Path) -> None:
+    with Service(tmp_path) as service:
+        wire, client = Wire(service.port), service.client(service.token())
+        wire.send(streaming_head(service.token(name="stream")) + chunk(lines(1, 2_999)))
+        wait_until(lambda: len(stored_plants(service.database)) == 1_000)
+        client.post(NewPlant(10_000, "single"))
+        before = len(stored_plants(service.database))
+
+        wire.send(chunk(lines(3_000, 4_000)))
+
+        wait_until(lambda: len(stored_plants(service.database)) == 4_001)
+        wire.close()
+        client.close()
+    assert before == 1_001
+
+
+@pytest.mark.engines("sqlite")
+def test_after_a_100_a_stream_is_sent_and_the_connection_is_kept(
+    service: Service, connect: Callable[[], Wire]
+) -> None:
+    wire = connect()
+    token = service.token()
+    wire.send(streaming_head(token, b"Expect: 100-continue"))
+    assert wire.file.readline() == b"HTTP/1.1 100 Continue\r\n"
+    assert wire.file.readline() == b"\r\n"
+    wire.send(chunk(line(1)) + b"0\r\n\r\n")
+    assert wire.answer()[0] == 200
+
+    wire.send(streaming_head(token) + chunk(line(2)) + b"0\r\n\r\n")
+
+    assert json.loads(wire.answer()[2])["stored"] == 1
+
+
+@pytest.mark.engines("sqlite")
+def test_imports_over_the_limit_are_503_and_a_place_is_free_after_one_ends(tmp_path: Path) -> None:
+    with Service(tmp_path) as service, contextlib.ExitStack() as stack:
+        first, second, third = (service.token(name=name) for name in "abc")
+
+        def begin_import(token: str) -> Wire:
+            wire = Wire(service.port)
+            stack.callback(wire.close)
+            wire.send(streaming_head(token, b"Expect: 100-continue"))
+            assert wire.file.readline() == b"HTTP/1.1 100 Continue\r\n"
+            assert wire.file.readline() == b"\r\n"
+            return wire
+
+        def import_one(token: str) -> Answer:
+            with contextlib.closing(service.client(token)) as client:
+                return send(client, line(1))
+
+        of_first = [begin_import(first) for _ in range(IMPORTS_MAX * 3 // 4)]
+        too_many_of_first = import_one(first)
+        for _ in range(IMPORTS_MAX - len(of_first)):
+            begin_import(second)
+        too_many = import_one(third)
+        with contextlib.closing(service.client(third)) as client:
+            single = client.post(NewPlant(2, "a"))
+        of_first[0].send(b"0\r\n\r\n")
+        assert of_first[0].answer()[0] == 200
+        accepted = import_one(third)
+
+    for refused in (too_many_of_first, too_many):
+        assert (refused.status, refused.json["error"]) == (503, ErrorCode.OVERLOADED)
+    assert (single.status, accepted.status) == (200, 200)
+
+
+@pytest.mark.engines("sqlite")
+def test_a_stream_ends_when_its_token_is_revoked(
+    service: Service, connect: Callable[[], Wire]
+) -> None:
+    wire = connect()
+    wire.send(streaming_head(service.token(name="lost")) + chunk(lines(1, 1_500)))
+    wait_until(lambda: len(stored_plants(service.database)) == 1_000)
+    with opened(service.database) as store:
+        store.revoke_token("lost", 1)
+
+    send_until_refused(wire, chunk(lines(1_501, 2_500)))
+
+    status, _, body = wire.answer()
+    assert (status, json.loads(body)["error"]) == (401, ErrorCode.TOKEN_INVALID)
+    assert json.loads(body)["lines_stored_through"] >= 1_000
+
+
+@pytest.mark.engines("sqlite")
+def test_every_plant_of_a_stream_counts_against_the_rate_of_its_token(tmp_path: Path) -> None:
+    with Service(tmp_path, "--rate-per-token", "1500/hour;700/minute") as service:
+        client = service.client(service.token())
+        first = send(client, lines(1, 600))
+        second = send(client, lines(601, 1_000))
+        client.close()
+
+    assert (first.status, second.status) == (200, 429)
+    assert second.json["lines_stored_through"] == 0
+    assert len(stored_plants(service.database)) == 600
+
+
+@pytest.mark.engines("sqlite")
+def test_rows_that_are_not_valid_count_as_one_use_of_the_token(tmp_path: Path) -> None:
+    with Service(tmp_path, "--rate-per-token", "2/hour") as service:
+        client = service.client(service.token())
+        statuses = [send(client, b"{}\n").status for _ in range(3)]
+        client.close()
+
+    assert statuses == [200, 200, 429]
+
+
+def test_the_last_row_with_an_id_is_stored(service: Service, client: Client) -> None:
+    rows = b"".join(line(7, f"{number}") for number in range(5_001))
+
+    send(client, rows, query="?on-conflict=replace")
+
+    assert stored_plants(service.database) == {7: NewPlant(7, "5000")}
+
+
+@pytest.mark.engines("sqlite")
+def test_rows_up_to_the_size_of_a_body_are_stored_one_after_the_other(
+    client: Client,
+) -> None:
+    answer = send(client, lines(1, 30, 900_000) + line(31, "a" * 1_100_000) + line(32))
+
+    assert (answer.json["stored"], answer.json["refused"]) == (31, 1)
+    assert answer.json["errors"][0]["error"] == ErrorCode.BODY_TOO_LARGE
+
+
+@pytest.mark.engines("sqlite")
+def test_the_setting_for_batches_limits_the_transactions_of_a_stream(
+    tmp_path: Path,
+) -> None:
+    with Service(tmp_path, "--batch-plants-max", "10") as service:
+        wire = Wire(service.port)
+        wire.send(streaming_head(service.token()) + chunk(lines(1, 29)))
+        wait_until(lambda: len(stored_plants(service.database)) == 10)
+
+        wire.send(chunk(lines(30, 69)))
+
+        wait_until(lambda: len(stored_plants(service.database)) == 30)
+        wire.send(b"0\r\n\r\n")
+        assert json.loads(wire.answer()[2])["stored"] == 69
+        wire.close()
+
+
+def test_a_stop_in_the_middle_of_a_stream_says_how_far_it_came(tmp_path: Path) -> None:
+    with Service(tmp_path, "--stop-seconds", "1") as service:
+        wire = Wire(service.port)
+        wire.send(streaming_head(service.token()) + chunk(lines(1, 1_500)))
+        wait_until(lambda: len(stored_plants(service.database)) == 1_000)
+        service.process.send_signal(signal.SIGTERM)
+
+        status, _, body = wire.answer()
+        wire.close()
+
+    assert (status, json.loads(body)["error"]) == (503, ErrorCode.STORE_UNAVAILABLE)
+    assert json.loads(body)["lines_stored_through"] == 1_000
+    assert len(stored_plants(service.database)) == 1_000
+
+
+@pytest.mark.engines("sqlite")
+def test_a_stream_of_any_length_takes_bounded_memory(service: Service, client: Client) -> None:
+    send(client, lines(1, 2_000, 1_000))
+    before = peak_mib(service)
+
+    answer = send(client, (lines(1, 2_000, 1_000) for _ in range(30)))
+
+    assert answer.json["already_stored"] == 60_000
+    assert peak_mib(service) - before < 30

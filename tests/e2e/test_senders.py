@@ -1,0 +1,90 @@
+"""Imports and exports by HTTP clients that are not ours: curl and httpx."""
+
+import gzip
+import json
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from plantstore.plants import NewPlant
+from support.service import Service, stored_plants
+from support.streams import HARD_PLANTS, MEDIA_TYPES, NDJSON, NONE, rendered
+
+pytestmark = pytest.mark.engines("sqlite")
+
+PLANTS = sorted(
+    [*HARD_PLANTS, *(NewPlant(id_, f"Rosa × {id_}") for id_ in range(100, 20_000))],
+    key=lambda plant: plant.id,
+)
+STORED = NONE | {"stored": len(PLANTS), "errors": []}
+
+
+def curl(folder: Path, token: str, *arguments: str, **options: Any) -> bytes:
+    """Run curl in a folder; return its output. An error status is an error of curl."""
+    done: subprocess.CompletedProcess[bytes] = subprocess.run(
+        [
+            *("curl", "--silent", "--show-error", "--fail-with-body", "--max-time", "60"),
+            *("-H", f"Authorization: Bearer {token}", *arguments),
+        ],
+        cwd=folder,
+        capture_output=True,
+        timeout=120,
+        check=True,
+        **options,
+    )
+    return done.stdout
+
+
+@pytest.mark.skipif(shutil.which("curl") is None, reason="needs curl: apt-get install curl")
+@pytest.mark.parametrize(
+    ("form", "arguments"),
+    [
+        ("jsonl", ["--data-binary", "@file"]),
+        ("csv", ["--data-binary", "@file"]),
+        ("csv", ["--request", "POST", "-T", "file"]),
+        ("jsonl", ["--request", "POST", "-T", "-"]),
+        ("csv", ["--request", "POST", "-T", "-", "-H", "Expect: 100-continue"]),
+        ("jsonl", ["--data-binary", "@file", "-H", "Expect: 100-continue"]),
+        ("jsonl", ["--data-binary", "@file.gz", "-H", "Content-Encoding: gzip"]),
+        ("csv", ["--data-binary", "@file.gz", "-H", "Content-Encoding: gzip", "--http1.0"]),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else value,
+)
+def test_curl_imports_a_file_and_exports_it(
+    service: Service, tmp_path: Path, form: str, arguments: list[str]
+) -> None:
+    content, url = rendered(form, PLANTS), f"http://127.0.0.1:{service.port}/plants"
+    (tmp_path / "file").write_bytes(content)
+    (tmp_path / "file.gz").write_bytes(gzip.compress(content))
+    token = service.token()
+
+    media_type = ("-H", f"Content-Type: {MEDIA_TYPES[form]}")
+    said = curl(tmp_path, token, url, *media_type, *arguments, input=content)
+    curl(tmp_path, token, url, "-H", f"Accept: {MEDIA_TYPES[form]}", "--compressed", "-OJ")
+
+    assert json.loads(said) == STORED
+    assert stored_plants(service.database) == {plant.id: plant for plant in PLANTS}
+    assert (tmp_path / f"plants.{form}").read_bytes() == content
+
+
+def test_httpx_imports_a_generator_and_exports_a_stream(service: Service) -> None:
+    content = rendered("jsonl", PLANTS)
+    url = f"http://127.0.0.1:{service.port}/plants"
+    token = {"Authorization": f"Bearer {service.token()}"}
+
+    def pieces() -> Iterator[bytes]:
+        for start in range(0, len(content), 10_000):
+            yield content[start : start + 10_000]
+
+    with httpx.Client(headers=token) as client:
+        answer = client.post(url, content=pieces(), headers={"Content-Type": NDJSON})
+        with client.stream("GET", url, headers={"Accept": NDJSON}) as export:
+            exported = b"".join(export.iter_bytes())
+
+    assert (answer.status_code, answer.json()) == (200, STORED)
+    assert exported == content

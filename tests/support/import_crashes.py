@@ -1,0 +1,116 @@
+"""Imports over HTTP in which the service is killed with kill -9, on one database."""
+
+import random
+from collections.abc import Iterator
+from pathlib import Path
+
+from plantstore.plants import NewPlant
+from plantstore.settings import Settings
+from support.crashes import kill_all
+from support.load import Load
+from support.service import Service, stored_plants
+from support.streams import MEDIA_TYPES, NONE, Stream, import_once, rendered
+
+# A transaction has this number of rows, or a multiple of it.
+BATCH_ROWS = Settings().batch_plants_max
+
+# Several transactions, and an incomplete one.
+ROWS = 10 * BATCH_ROWS + 500
+
+PIECE_BYTES = 10_000
+
+
+class ImportCrashes:
+    """A service that is killed during imports, and the plants that must survive.
+
+    Each round starts the service, sends the file of the round before again, and sends a new file,
+    and single plants beside it. Then it kills the service.
+
+    Attributes:
+        kept: of each killed import, how many of its rows were stored.
+        acknowledged: the plants that must be stored.
+        lost: the ids of acknowledged plants that were missing or changed after a round.
+
+    """
+
+    def __init__(self, folder: Path, seed: int = 0) -> None:
+        self.kept: list[int] = []
+        self.acknowledged: dict[int, NewPlant] = {}
+        self.lost: set[int] = set()
+        self._folder = folder
+        self._moments = random.Random(seed)
+        self._token = ""
+        self._sent: dict[int, NewPlant] = {}
+        self._killed: _File | None = None
+
+    def play_round(self) -> None:
+        """Import a file, kill the service at a random moment, and check the database."""
+        rounds = len(self.kept)
+        file = _File(rounds, "csv" if rounds % 2 else "jsonl")
+        with Service(self._folder) as service:
+            self._token = self._token or service.token()
+            self._complete(service)
+            load = Load(service, self._token, -(rounds + 1) * 100_000_000)
+            stream = Stream(service, self._token, file.pieces(), MEDIA_TYPES[file.form])
+            load.wait_for_more(self._moments.randrange(1, 600))
+            if self._moments.random() < 0.3:
+                # The service may be killed after the last commit, or after the response.
+                stream.finish()
+                load.wait_for_more(self._moments.randrange(50))
+            kill_all(service)
+            stream.finish()
+            load.join()
+            answer = stream.join()
+        self._sent |= load.sent | file.plants
+        self.acknowledged |= load.acknowledged
+        if answer is not None:
+            assert answer.json == NONE | {"stored": ROWS, "errors": []}
+            self.acknowledged |= file.plants
+        self._look_at(stored_plants(service.database), file)
+
+    def end(self) -> None:
+        """Complete the last file."""
+        with Service(self._folder) as service:
+            self._complete(service)
+        self._look_at(stored_plants(service.database), None)
+
+    def _complete(self, service: Service) -> None:
+        """Send the file of the killed import again: now all of it must be stored."""
+        file = self._killed
+        if file is None:
+            return
+        answer = import_once(service, self._token, file.content, MEDIA_TYPES[file.form])
+        there = self.kept[-1]
+        counts = {"stored": ROWS - there, "already_stored": there}
+        assert (answer.status, answer.json) == (200, NONE | counts | {"errors": []})
+        self.acknowledged |= file.plants
+
+    def _look_at(self, stored: dict[int, NewPlant], file: "_File | None") -> None:
+        self.lost |= {id_ for id_, plant in self.acknowledged.items() if stored.get(id_) != plant}
+        assert stored.items() <= self._sent.items(), "a plant is stored that was not sent"
+        self._killed = file
+        if file is None:
+            return
+        ids = list(file.plants)
+        there = len(file.plants.keys() & stored.keys())
+        assert stored.keys().isdisjoint(ids[there:]), "a row is stored, but one before it is not"
+        assert there == ROWS or there % BATCH_ROWS == 0, "a transaction is stored in part"
+        self.kept.append(there)
+
+
+class _File:
+    """A file of plants with new ids."""
+
+    def __init__(self, number: int, form: str) -> None:
+        first = number * 1_000_000
+        self.form = form
+        self.plants = {
+            id_: NewPlant(id_, f'"×"\n{"é" * (id_ % 90)}{id_}', f"{id_ % 7}" if id_ % 3 else None)
+            for id_ in range(first, first + ROWS)
+        }
+        self.content = rendered(form, list(self.plants.values()))
+
+    def pieces(self) -> Iterator[bytes]:
+        """Yield the content in pieces."""
+        for start in range(0, len(self.content), PIECE_BYTES):
+            yield self.content[start : start + PIECE_BYTES]

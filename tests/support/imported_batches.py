@@ -1,0 +1,88 @@
+"""Imports through a group commit, on a store whose disk may lose its power."""
+
+import asyncio
+import contextlib
+import random
+import threading
+from collections.abc import Coroutine, Iterator, Sequence
+from typing import Any, cast
+
+from plantstore.formats.rows import Row
+from plantstore.imports import Conflict, Import
+from plantstore.plants import NewPlant
+from plantstore.storage.sqlite.store import SQLiteStore
+from plantstore.store import Change, Outcome, PlantStore
+from plantstore.writer import GroupCommit
+from support.disk import Disk
+from support.ledger import Ledger, tune
+from support.platter import ALL_LOST, ALL_THERE, SOME_THERE, Synced
+from support.power_loss import Cut
+
+
+class _Committed:
+    """A store whose changes go through a group commit, as those of imports and requests do."""
+
+    def __init__(self, store: PlantStore) -> None:
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever)
+        self._thread.start()
+        self._writer = GroupCommit(
+            store,
+            queue_plants_max=10_000,
+            queue_characters_max=10**9,
+            batch_plants_max=1_000,
+            observe=lambda _: None,
+        )
+        self._loop.call_soon_threadsafe(self._writer.start)
+
+    def apply_changes(self, changes: Sequence[Change]) -> list[Outcome]:
+        """Submit a batch of an import, or a single change; return when it is acknowledged."""
+        if len(changes) == 1:
+            return [self._run(self._writer.submit(changes[0]))]
+        return list(self._run(self._writer.submit_all(changes)))
+
+    def close(self) -> None:
+        self._run(self._writer.close())
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+    def _run(self, coroutine: Coroutine[Any, Any, Any]) -> Any:
+        return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result(60)
+
+
+def import_files(disk: Disk, chance: random.Random, files: int) -> Ledger:
+    """Import files into the store of a disk, with single changes between their batches."""
+    ledger = Ledger(disk)
+    with (
+        disk,
+        contextlib.closing(SQLiteStore(str(disk.path))) as store,
+        contextlib.closing(_Committed(store)) as committed,
+    ):
+        tune(store, chance)
+        for number in range(files):
+            conflict = chance.choice(list(Conflict))
+            run = Import(conflict, lambda *_: None, batch_plants_max=chance.randrange(20, 400))
+            for batch in run.batches(_rows(chance)):
+                assert ledger.do(cast("SQLiteStore", committed), batch.changes)
+                single: list[Change] = [NewPlant(-number, f"{chance.getrandbits(32)}")]
+                assert ledger.do(cast("SQLiteStore", committed), single)
+    return ledger
+
+
+def _rows(chance: random.Random) -> Iterator[Row]:
+    for line in range(1_000):
+        size = chance.randrange(2_000, 20_000) if chance.random() < 0.01 else chance.randrange(40)
+        name = f"Rosa × {chance.getrandbits(32)}{'x' * size}"
+        yield Row(line, NewPlant(chance.randrange(3_000), name, chance.choice(["a", None])), name)
+
+
+def around_syncs(disk: Disk, chance: random.Random, count: int) -> list[Cut]:
+    """Return cuts before and after `count` syncs, with none, some and all of the data in doubt."""
+    syncs = [number for number, step in enumerate(disk.steps) if isinstance(step, Synced)]
+    return [
+        Cut(after, odds)
+        for number in chance.sample(syncs, min(count, len(syncs)))
+        for after in (number, number + 1)
+        for odds in (ALL_LOST, SOME_THERE, ALL_THERE)
+    ]

@@ -1,0 +1,48 @@
+"""Schemathesis hooks: they prepare the store, and make files of plants.
+
+A valid plant is refused with 400 if another plant is stored under its id. With the id free, the
+service must accept every valid plant, and Schemathesis can check that. So the id of each plant is
+freed before Schemathesis creates it. The store stays unchanged before reads, replacements and
+deletions.
+
+Schemathesis knows no files of plants. The service must accept every file of JSON lines, and every
+CSV file with a header, and refuse single rows. So there are no invalid files here.
+"""
+
+import os
+from typing import Any
+
+import schemathesis
+from hypothesis import strategies as st
+
+from plantstore.formats import FORMATS
+from plantstore.plants import NewPlant
+from plantstore.storage import open_store
+from plantstore.store import Deletion
+
+FILES = "/plants#file"
+
+store = open_store(os.environ["PLANTS"])
+
+texts = st.text(st.characters(exclude_categories=["Cs"]))
+plants = st.builds(NewPlant, st.integers(-(2**63), 2**63 - 1), texts, st.none() | texts)
+rows = st.binary() | st.lists(plants).map(FORMATS["jsonl"].render)
+
+schemathesis.openapi.media_type("application/x-ndjson", rows)
+schemathesis.openapi.media_type("application/jsonl", rows)
+schemathesis.openapi.media_type("text/csv", rows.map(lambda some: FORMATS["csv"].head + some))
+
+
+@schemathesis.hook
+def before_load_schema(_context: Any, document: Any) -> None:
+    """Remove the examples of files, which are texts: a strategy must make bytes."""
+    for content in document["paths"][FILES]["post"]["requestBody"]["content"].values():
+        del content["example"]
+
+
+@schemathesis.hook
+def before_call(_context: Any, case: Any, _kwargs: Any) -> None:
+    creates = case.method == "POST" and isinstance(case.body, dict)
+    id_ = case.body.get("id") if creates else None
+    if isinstance(id_, int | float) and -(2**63) <= id_ < 2**63:
+        store.apply_changes([Deletion(int(id_))])

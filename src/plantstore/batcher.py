@@ -122,7 +122,6 @@ class Batcher(Generic[RequestT, ResultT]):
         self._turn = asyncio.Lock()
         self._submitted = 0
         self._many = 0
-        self._many_weight = 0
         self._waiting = 0
         self._weight = 0
         self._is_idle = True
@@ -145,10 +144,7 @@ class Batcher(Generic[RequestT, ResultT]):
 
     def is_full(self) -> bool:
         """Return whether a request would be refused now. Those of `submit_all` do not count."""
-        return (
-            self._waiting - self._many >= self._waiting_max
-            or self._weight - self._many_weight >= self._weight_max
-        )
+        return self._waiting - self._many >= self._waiting_max or self._weight >= self._weight_max
 
     async def submit(self, request: RequestT, weight: int = 0) -> ResultT:
         """Return the result of a request.
@@ -184,10 +180,8 @@ class Batcher(Generic[RequestT, ResultT]):
             raise RequestError(result.code, result.message)
         return result
 
-    async def submit_all(
-        self, requests: Sequence[RequestT], weight: int
-    ) -> Sequence[ResultT | RequestError]:
-        """Return the results of many requests, which are run together.
+    async def submit_all(self, requests: Sequence[RequestT]) -> Sequence[ResultT | RequestError]:
+        """Return the results of many requests, which are run together. Their weight counts as 0.
 
         They wait their turn: the queue has one such batch at a time, however many callers there
         are, so that single requests never wait for more than one of them.
@@ -201,15 +195,13 @@ class Batcher(Generic[RequestT, ResultT]):
                 raise StoreUnavailableError("The service is stopping; nothing was done")
             batch: _Batch[RequestT, ResultT] = _Batch(self._loop)
             batch.requests.extend(requests)
-            batch.weight = weight
-            self._many, self._many_weight = len(requests), weight
+            self._many = len(requests)
             self._waiting += len(requests)
-            self._weight += weight
             self._queue.put(batch)
             try:
                 return await batch.answer
             finally:
-                self._many = self._many_weight = 0
+                self._many = 0
 
     async def close(self) -> bool:
         """Refuse new requests and answer all others. Return False if already closed."""

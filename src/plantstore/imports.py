@@ -12,6 +12,7 @@ import msgspec
 
 from plantstore.errors import BatchRefusedError, IdTakenError, RequestError
 from plantstore.formats.rows import Row
+from plantstore.plants import NewPlant
 from plantstore.store import BATCH_CHARACTERS_MAX, Change, Outcome, Upsert
 
 # A row may be larger than a request body by this much, since the body of a PUT has no id.
@@ -134,22 +135,20 @@ class Import:
         A batch is complete when it has `batch_plants_max` rows, or `batch_characters_max`
         characters.
         """
-        batch = Batch([], [])
+        batch: list[Row] = []
         characters = 0
         for row in rows:
-            plant = row.content
-            if isinstance(plant, RequestError):
-                self._refuse(row, plant)
+            if isinstance(row.content, RequestError):
+                self._refuse(row, row.content)
                 continue
-            batch.rows.append(row)
-            batch.changes.append(Upsert(plant) if self._conflict is Conflict.REPLACE else plant)
+            batch.append(row)
             characters += len(row.raw)
-            if len(batch.rows) >= self.batch_plants_max or characters >= self._batch_characters_max:
-                yield batch
-                batch = Batch([], [])
+            if len(batch) >= self.batch_plants_max or characters >= self._batch_characters_max:
+                yield Batch(batch, self._changes(batch))
+                batch = []
                 characters = 0
-        if batch.rows:
-            yield batch
+        if batch:
+            yield Batch(batch, self._changes(batch))
 
     def settle(self, batch: Batch, outcomes: Sequence[Outcome | RequestError]) -> None:
         """Count the outcomes of a batch, after its commit.
@@ -158,10 +157,13 @@ class Import:
             RequestError: the batch was not stored, for a reason that lies in none of its rows.
 
         """
-        for row, change, outcome in zip(*batch, outcomes, strict=True):
+        stored = outcomes.count(Outcome.STORED)
+        self.counts.stored += stored
+        others = () if stored == len(outcomes) else zip(*batch, outcomes, strict=True)
+        for row, change, outcome in others:
             match outcome:
                 case Outcome.STORED:
-                    self.counts.stored += 1
+                    pass
                 case Outcome.ALREADY_STORED:
                     self.counts.already_stored += 1
                 case Outcome.REPLACED:
@@ -183,6 +185,10 @@ class Import:
         for error in result.errors or ():
             row = rows[error.line - 1]
             self._reject(RowError(row.line, error.error, error.message), row)
+
+    def _changes(self, rows: Sequence[Row]) -> list[Change]:
+        plants = (row.content for row in rows if isinstance(row.content, NewPlant))
+        return [*map(Upsert, plants)] if self._conflict is Conflict.REPLACE else [*plants]
 
     def _refuse(self, row: Row, error: RequestError) -> None:
         self.counts.refused += 1

@@ -5,8 +5,8 @@ defines JSON. docs/decisions/0004 records our choices where these standards allo
 """
 
 import re
-from collections.abc import Callable, Sequence
-from typing import Final, TypeVar
+from collections.abc import Callable, Iterable, Sequence
+from typing import Annotated, Final, TypeVar
 
 import msgspec
 
@@ -25,7 +25,7 @@ _QUOTED_BYTES_MAX: Final = 40
 class NewPlant(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     """A plant with its id, an int64. `tag` is None if the plant has no tag."""
 
-    id: int
+    id: Annotated[int, msgspec.Meta(ge=ID_MIN, le=ID_MAX)]
     name: str
     tag: str | None = None
 
@@ -56,6 +56,8 @@ _BodyT = TypeVar("_BodyT")
 
 _decode_plant = msgspec.json.Decoder(_PlantBody).decode
 _decode_new_plant = msgspec.json.Decoder(_NewPlantBody).decode
+# It refuses ids like `1.0`, and accepts null as a tag.
+_decode_usual = msgspec.json.Decoder(NewPlant).decode
 _encode = msgspec.json.Encoder().encode
 
 # Checks the syntax of a JSON text without building a value.
@@ -72,9 +74,32 @@ def parse_new_plant(body: bytes) -> NewPlant:
             member, what it must be, and what was given.
 
     """
+    usual = parse_usual_plants(body, [body])
+    if usual is not None:
+        return usual[0]
     members = _read(body, _decode_new_plant)
     tag = None if members.tag is msgspec.UNSET else members.tag
     return make_new_plant(bytes(members.id), members.name, tag)
+
+
+def parse_usual_plants(text: bytes, bodies: Iterable[bytes]) -> list[NewPlant] | None:
+    """Parse NewPlants of the usual form, which takes a third of the time; None if one is not.
+
+    Then `parse_new_plant` parses each of them, or finds its error.
+
+    Args:
+        text: all bodies together.
+        bodies: the JSON text of each NewPlant.
+
+    """
+    # The decoder accepts null as a tag, and U+0000, which JSON has to escape.
+    if b"null" in text or b"\\u0000" in text:
+        return None
+    try:
+        _check_utf8(text)
+        return [*map(_decode_usual, bodies)]
+    except (UnicodeDecodeError, msgspec.DecodeError, RecursionError):
+        return None
 
 
 def parse_plant(body: bytes) -> Plant:
@@ -184,9 +209,7 @@ _TYPES: Final = {
 
 def _read(body: bytes, decode: Callable[[bytes], _BodyT]) -> _BodyT:
     try:
-        # RFC 8259 §8.1 requires UTF-8. The decoder does not check it in members that it skips.
-        if not body.isascii():
-            body.decode()
+        _check_utf8(body)
         return decode(body)
     except UnicodeDecodeError as error:
         raise RequestError(
@@ -203,6 +226,12 @@ def _read(body: bytes, decode: Callable[[bytes], _BodyT]) -> _BodyT:
         raise RequestError(ErrorCode.NOT_JSON, _describe_malformed(str(error))) from None
     except RecursionError:
         raise RequestError(ErrorCode.NOT_JSON, "The JSON is nested too deeply") from None
+
+
+def _check_utf8(text: bytes) -> None:
+    # RFC 8259 §8.1 requires UTF-8. The decoder does not check it in members that it skips.
+    if not text.isascii():
+        text.decode()
 
 
 def _describe_invalid(said: str) -> str:

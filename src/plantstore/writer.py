@@ -129,14 +129,13 @@ class GroupCommit:
         """Make many changes in few transactions, and return their outcomes once they are on disk.
 
         Single changes go first: one such batch is in the queue at a time, and it takes no room in
-        the queue from them.
+        the queue from them. The caller limits the characters of the batch.
 
         Raises:
             StoreUnavailableError: the service is stopping; nothing was done.
 
         """
-        weight = sum(map(characters_in, changes))
-        return await self._batcher.submit_all(changes, weight)
+        return await self._batcher.submit_all(changes)
 
     async def close(self) -> None:
         """Refuse new changes; return when all accepted ones are committed."""

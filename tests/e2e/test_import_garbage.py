@@ -98,7 +98,7 @@ FILES = {
     "empty": ("jsonl", File(b"", {}, [])),
     "only blank lines": ("jsonl", File(b"\n \r\n\n", {}, [])),
     "byte order mark": ("jsonl", File(b'\xef\xbb\xbf{"id":1,"name":"a"}', {"stored": 1}, [])),
-    "only a byte order mark": ("jsonl", File(b"\xef\xbb\xbf", {"refused": 1}, [1])),
+    "only a byte order mark": ("jsonl", File(b"\xef\xbb\xbf", {}, [])),
     "byte order mark in line 2": (
         "jsonl",
         File(

@@ -4,6 +4,7 @@ import io
 import tracemalloc
 from pathlib import Path
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -27,7 +28,9 @@ of_csv = st.builds(NewPlant, st.integers(ID_MIN, ID_MAX), names, st.none() | nam
 
 def read(form: str, content: bytes, warnings: list[str] | None = None) -> list[Row]:
     warn = ([] if warnings is None else warnings).append
-    return list(FORMATS[form].read(io.BytesIO(content), ROW_CHARACTERS_MAX, warn))
+    return list(
+        FORMATS[form].read(io.BufferedReader(io.BytesIO(content)), ROW_CHARACTERS_MAX, warn)
+    )
 
 
 def plants_of(rows: list[Row]) -> list[tuple[int, NewPlant]]:
@@ -155,12 +158,49 @@ def test_an_unclosed_quote_invalidates_only_its_own_row(rows: int) -> None:
     assert plants_of(others) == list(enumerate(good, 3))
 
 
+@given(
+    st.lists(
+        st.sampled_from(
+            [
+                b'{"id":1,"name":"a"}\n',
+                b'{"id":2,"name":"null","tag":"b"}\r\n',
+                b'{"id":3.0,"name":"c"}\n',
+                b'{"id":4,"name":"d","tag":null}\n',
+                b'{"id":5,"name":"\\u0000"}\n',
+                b'{"id":6,"name":"f","x":"\xff"}\n',
+                b'{"id":7,"name":"g"} {"id":8,"name":"h"}\n',
+                b'{"id":9,\n',
+                b'"name":"i"}\n',
+                b'{"id":10,"name":"%b"}\n' % (b"j" * 200),
+                b" \n",
+            ]
+        )
+    ),
+    st.integers(1, 1_000),
+)
+def test_the_rows_do_not_depend_on_the_lines_in_the_buffer(lines: list[bytes], size: int) -> None:
+    file = io.BufferedReader(io.BytesIO(b"".join(lines)), size)
+
+    rows = list(FORMATS["jsonl"].read(file, 100, print))
+
+    alone = [
+        msgspec.structs.replace(row, line=number)
+        for number, line in enumerate(lines, 1)
+        for row in FORMATS["jsonl"].read(io.BufferedReader(io.BytesIO(line)), 100, print)
+    ]
+    assert [described(row) for row in rows] == [described(row) for row in alone]
+
+
+def described(row: Row) -> tuple[int, str, str | bytes, int]:
+    return row.line, repr(row.content), row.raw, row.lines
+
+
 def test_lines_that_each_open_a_quote_are_read_again_a_limited_number_of_times() -> None:
     """Each row is refused only when it has its maximum size, so its lines are read again."""
     lines = 10_000
     content = b"id,name\n" + b'a","c\n' * lines + b"x,y\n"
 
-    rows = list(FORMATS["csv"].read(io.BytesIO(content), 1_000, print))
+    rows = list(FORMATS["csv"].read(io.BufferedReader(io.BytesIO(content)), 1_000, print))
 
     assert {type(row.content) for row in rows} == {RequestError}
     assert "".join(row.text for row in rows).encode() == content.removeprefix(b"id,name\n")

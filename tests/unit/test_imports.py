@@ -99,7 +99,7 @@ def test_a_batch_that_was_not_stored_is_an_error_and_the_lines_before_it_stay_st
 )
 def test_a_row_is_stored_through_its_last_line(form: str, content: bytes, last: int) -> None:
     run = Import(Conflict.REFUSE, Refused().add, batch_plants_max=1)
-    [batch] = run.batches(FORMATS[form].read(io.BytesIO(content), 1000, print))
+    [batch] = run.batches(FORMATS[form].read(io.BufferedReader(io.BytesIO(content)), 1000, print))
 
     run.settle(batch, [Outcome.STORED])
 

@@ -12,7 +12,7 @@ import contextlib
 import io
 from collections.abc import Callable, Coroutine, Sequence
 from concurrent.futures import Future
-from typing import Any, BinaryIO, Final, TypeAlias, cast
+from typing import Any, Final, TypeAlias
 
 import msgspec
 
@@ -68,7 +68,7 @@ class ImportJob:
         single_changes: Callable[[], int],
     ) -> None:
         self._form = form
-        self._file = cast("BinaryIO", io.BufferedReader(body, PIECE_BYTES))
+        self._file = io.BufferedReader(body, PIECE_BYTES)
         self._row_bytes_max = row_bytes_max
         self._batch_plants_max = batch_plants_max
         self._shared_batch_plants_max = shared_batch_plants_max

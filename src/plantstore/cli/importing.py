@@ -23,6 +23,7 @@ from plantstore.cli.options import (
 from plantstore.cli.progress import progress
 from plantstore.cli.rejects import Rejects
 from plantstore.errors import BatchRefusedError, OperationError, one_line
+from plantstore.formats.rows import Source
 from plantstore.halving import run_by_halves
 from plantstore.imports import ROW_SLACK_BYTES, Batch, Conflict, Counts, Import
 from plantstore.settings import (
@@ -163,9 +164,10 @@ def _warn(message: str) -> None:
 
 
 @contextlib.contextmanager
-def _reading(file: Path) -> Iterator[BinaryIO]:
+def _reading(file: Path) -> Iterator[Source]:
     if file == _STDIN:
-        yield standard_stream(sys.stdin)
+        with os.fdopen(standard_stream(sys.stdin).fileno(), "rb", closefd=False) as stdin:
+            yield stdin
         return
     try:
         source = file.open("rb")

@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from http import HTTPStatus
 from pathlib import Path
-from typing import BinaryIO, Final, TypeVar, cast
+from typing import Final, TypeVar, cast
 
 import msgspec
 import typer
@@ -176,7 +176,7 @@ class RemoteService:
         return rows, result
 
     def _plants(self, response: http.client.HTTPResponse) -> Generator[list[NewPlant], None, None]:
-        file = cast("BinaryIO", io.BufferedReader(cast("io.RawIOBase", response), 64 * KIB))
+        file = io.BufferedReader(cast("io.RawIOBase", response), 64 * KIB)
         with self._interruptible():
             rows = FORMATS["jsonl"].read(file, _ROW_BYTES_MAX, lambda _: None)
             page: list[NewPlant] = []

@@ -6,11 +6,11 @@ export fails if a plant cannot be written in the format.
 
 from collections.abc import Callable, Generator, Mapping, Sequence
 from types import MappingProxyType
-from typing import BinaryIO, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from plantstore.formats.comma_separated import read_csv, render_csv
 from plantstore.formats.json_lines import read_json_lines, render_json_lines
-from plantstore.formats.rows import Row
+from plantstore.formats.rows import Row, Source
 from plantstore.plants import NewPlant
 
 
@@ -23,7 +23,7 @@ class Format(NamedTuple):
     a file; `render` returns plants as rows.
     """
 
-    read: Callable[[BinaryIO, int, Callable[[str], None]], Generator[Row, None, None]]
+    read: Callable[[Source, int, Callable[[str], None]], Generator[Row, None, None]]
     head: bytes
     render: Callable[[Sequence[NewPlant]], bytes]
 

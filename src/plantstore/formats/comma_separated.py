@@ -5,10 +5,10 @@ import csv
 import io
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from typing import BinaryIO, Final, NamedTuple, Self
+from typing import Final, NamedTuple, Self
 
 from plantstore.errors import ErrorCode, OperationError, RequestError
-from plantstore.formats.rows import Row
+from plantstore.formats.rows import Row, Source
 from plantstore.plants import NewPlant, make_new_plant
 
 # The possible separators. A file uses the first one with which its header names the columns.
@@ -40,7 +40,7 @@ class _Columns(NamedTuple):
 
 
 def read_csv(
-    file: BinaryIO, row_characters_max: int, warn: Callable[[str], None]
+    file: Source, row_characters_max: int, warn: Callable[[str], None]
 ) -> Generator[Row, None, None]:
     """Read the header of a file, and return a generator of its rows. Blank lines are skipped.
 
@@ -170,7 +170,7 @@ class _RowTooLargeError(csv.Error):
 class _Lines:
     """The lines of a CSV file. It limits the size of a row, which `csv.reader` does not."""
 
-    def __init__(self, file: BinaryIO, row_characters_max: int) -> None:
+    def __init__(self, file: Source, row_characters_max: int) -> None:
         # Bytes that are not UTF-8 become surrogates, so that only their row is an error.
         self._text = io.TextIOWrapper(
             file, encoding="utf-8-sig", errors="surrogateescape", newline=""

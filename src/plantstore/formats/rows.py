@@ -1,12 +1,20 @@
 """Rows of files of plants."""
 
+from typing import TYPE_CHECKING, Any, TypeAlias
+
 import msgspec
 
 from plantstore.errors import RequestError
 from plantstore.plants import NewPlant
 
+if TYPE_CHECKING:
+    import io
 
-class Row(msgspec.Struct, frozen=True):
+# A file of rows. Parsers use its buffer. (The class takes its argument only in type stubs.)
+Source: TypeAlias = "io.BufferedReader[Any]"
+
+
+class Row(msgspec.Struct, frozen=True, gc=False):
     """A row of a file: the number of its first line, from 1, its content, and its text.
 
     `content` is the plant of the row, or the error if the row is not a valid plant. `raw` is

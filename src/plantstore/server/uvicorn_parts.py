@@ -49,8 +49,11 @@ class _Cycle(RequestResponseCycle):
 
     uvicorn searches each name and each value for forbidden characters. This class counts the
     line ends of the whole head instead. This takes less time than uvicorn's search takes for
-    the two added fields alone.
+    the two added fields alone. The head is written together with the first piece of the body,
+    since each write is a system call.
     """
+
+    _unsent_head = b""
 
     async def send(self, message: Any) -> None:  # noqa: ANN401 (uvicorn's)
         """Write a part of the response, as uvicorn does.
@@ -69,12 +72,19 @@ class _Cycle(RequestResponseCycle):
         if not self.response_started:
             if self.flow.write_paused and not self.disconnected:
                 await self.flow.drain()
-            if self.disconnected or self._write_head(message):
+            if self.disconnected or self._begin_response(message):
                 return
+        elif self._unsent_head:
+            head, self._unsent_head = self._unsent_head, b""
+            if self.scope["method"] == "HEAD":
+                self.transport.write(head)
+            else:
+                self.expected_content_length += len(head)
+                message = {**message, "body": head + message.get("body", b"")}
         await super().send(message)
 
-    def _write_head(self, message: Any) -> bool:  # noqa: ANN401 (uvicorn's)
-        """Add our fields to a head. Write it and return True if it has a Content-Length.
+    def _begin_response(self, message: Any) -> bool:  # noqa: ANN401 (uvicorn's)
+        """Add our fields to a head. Render it and return True if it has a Content-Length.
 
         uvicorn writes the other heads: their responses have no body, or are chunked.
         """
@@ -88,12 +98,11 @@ class _Cycle(RequestResponseCycle):
             return False
         if not self.keep_alive:
             fields.append(_CLOSE)
-        head = _render_head(message["status"], fields)
+        self._unsent_head = _render_head(message["status"], fields)
         self.response_started = True
         self.waiting_for_100_continue = False
         self.expected_content_length = int(length)
         self.chunked_encoding = False
-        self.transport.write(head)
         return True
 
     async def send_500_response(self) -> None:

@@ -36,8 +36,9 @@ _LOCK_ONE: Final = f"{SELECT_SIZES.replace('= ANY(%b::bigint[])', '= %b')} FOR U
 
 _TOO_MANY_OTHERS: Final = "Too many others change the same plants"
 
-# How often a batch is decided again because other transactions took one of its ids first.
-DECISIONS_MAX: Final = 10
+# How often a batch is decided again because other transactions took one of its ids first. Each
+# time, at least one of the others has committed.
+DECISIONS_MAX: Final = 100
 
 
 def apply_changes(

@@ -29,7 +29,6 @@ BUSY_POLL_SECONDS: Final = 0.000_3
 BUSY_POLLS_MAX: Final = 3_000
 
 # If the write-ahead log is larger than this, it is restarted, and its file is cut to this size.
-# SQLite checkpoints by itself at a quarter of this size.
 LOG_BYTES_MAX: Final = 16 * 1024 * 1024
 
 # Size of the pieces in which `sync_log` writes. SQLite passes sizes modulo 128 KiB to the

@@ -16,6 +16,10 @@ import apsw
 
 from plantstore.storage.sqlite.file import BUSY_POLL_SECONDS, LOG_BYTES_MAX, wait_for_another
 
+# SQLite checkpoints by itself whenever it has appended so much. A larger checkpoint writes a page
+# that changed often less often.
+CHECKPOINT_BYTES: Final = LOG_BYTES_MAX // 2
+
 # Minimum time between two checks of the size of the log. In this time, some mebibytes are
 # written at most.
 CHECK_SECONDS: Final = 0.02
@@ -48,6 +52,7 @@ class Log:
         self._bytes_max = bytes_max
         self._monotonic = monotonic
         self._check_at = -math.inf
+        connection.wal_autocheckpoint(CHECKPOINT_BYTES // connection.pragma("page_size"))
 
     def bound(self) -> None:
         """Restart the log if it is long. Call this after each commit."""

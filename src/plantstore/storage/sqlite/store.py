@@ -38,6 +38,10 @@ from plantstore.storage.sqlite.watch import Watch
 from plantstore.storage.tokens import TokenTable
 from plantstore.store import Change, Outcome, Page
 
+# Pages in the memory of the connection that writes. A large batch of plants with many tags changes
+# more than the 2 MiB that SQLite keeps by default. It would write these pages several times.
+CACHE_KIB: Final = 8 * 1024
+
 _CANNOT_WRITE: Final = "The database cannot be written"
 
 
@@ -87,6 +91,7 @@ class SQLiteStore(Snapshots, TokenTable):
 
     def _open(self, policy: SchemaPolicy, monotonic: Callable[[], float]) -> None:
         self._writes = connect(self._path, self.name, policy)
+        self._writes.pragma("cache_size", -CACHE_KIB)
         sync_log(self._writes)
         self._reads, self._pages, self._tokens, self._probes = (
             connect(self._path, self.name, policy) for _ in range(4)

@@ -132,11 +132,10 @@ class GroupCommit:
         the queue from them.
 
         Raises:
-            StoreUnavailableError: the service is stopping; nothing was done.
+            StoreUnavailableError: the service is stopping; nothing was done, or only a part.
 
         """
-        weight = sum(map(characters_in, changes))
-        return await self._batcher.submit_all(changes, weight)
+        return await self._batcher.submit_all(changes, characters_in)
 
     async def close(self) -> None:
         """Refuse new changes; return when all accepted ones are committed."""

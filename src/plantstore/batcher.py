@@ -23,7 +23,8 @@ Rule 3: a full queue refuses a request at once. Waiting would only hide the over
     A request counts from `submit` until its answer, in number and in weight.
 Rule 4: a bad request never affects its neighbours. If a call fails, and one of its
     requests may be the cause or the error is unexpected, each half of its requests is run
-    again, and so on. Only the requests that cause the error fail.
+    again, and so on. Only the requests that cause the error fail. Between the halves of a
+    long call of `submit_all`, the requests that wait are run.
 Rule 5: a failed call fails its callers and nothing else. Only `close` ends the thread.
 Rule 6: `close` refuses new requests, and runs and answers those in the queue.
 Rule 7: the number and the weight of the requests in a call are limited, so that no
@@ -41,13 +42,17 @@ from queue import Empty, SimpleQueue
 from typing import Final, Generic, TypeVar
 
 from plantstore.errors import ErrorCode, RequestError, StoreUnavailableError
-from plantstore.halving import run_by_halves
+from plantstore.halving import run_by_halves, run_once
 
 RequestT = TypeVar("RequestT")
 ResultT = TypeVar("ResultT")
 
 # How long the queue must be empty before the thread counts as idle.
 IDLE_SECONDS: Final = 1.0
+
+# A failed call of `submit_all` with at most so many requests is halved at once. With more requests,
+# each half waits for its turn. Without this limit, the turns would take most of the time.
+HALVED_AT_ONCE_MAX: Final = 16
 
 
 class _Answer(asyncio.Future[Sequence[ResultT | RequestError]]):
@@ -62,11 +67,16 @@ class _Answer(asyncio.Future[Sequence[ResultT | RequestError]]):
 
 
 class _Batch(Generic[RequestT, ResultT]):
-    """Requests that are answered together, and the future that their callers await."""
+    """Requests that are answered together, and the future that their callers await.
 
-    __slots__ = ("answer", "requests", "weight")
+    If `is_many`, they are those of `submit_all`. The answer is empty if each half of them must be
+    run again.
+    """
 
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+    __slots__ = ("answer", "is_many", "requests", "weight")
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, *, is_many: bool = False) -> None:
+        self.is_many = is_many
         self.requests: list[RequestT] = []
         self.weight = 0
         self.answer: _Answer[ResultT] = _Answer(loop=loop)
@@ -124,7 +134,7 @@ class Batcher(Generic[RequestT, ResultT]):
         self._many = 0
         self._waiting = 0
         self._weight = 0
-        self._is_idle = True
+        self._is_idle = False  # a crash may have left work for `idle`
 
     def start(self) -> None:
         """Start to accept requests, on the running event loop."""
@@ -184,16 +194,27 @@ class Batcher(Generic[RequestT, ResultT]):
         """Return the results of many requests, which are run together. Their weight counts as 0.
 
         They wait their turn: the queue has one such batch at a time, however many callers there
-        are, so that single requests never wait for more than one of them.
+        are, so that single requests never wait for more than one of them. If the call fails and
+        one of the requests may be the cause, each half of them waits for a turn of its own.
 
         Raises:
-            StoreUnavailableError: the queue is closed; the requests were not run.
+            StoreUnavailableError: the queue is closed; the requests were not run, or only some.
 
         """
+        results = await self._submit_together(requests)
+        if results or not requests:
+            return results
+        half = len(requests) // 2
+        first = await self.submit_all(requests[:half])
+        return [*first, *await self.submit_all(requests[half:])]
+
+    async def _submit_together(
+        self, requests: Sequence[RequestT]
+    ) -> Sequence[ResultT | RequestError]:
         async with self._turn:
             if not self._accepts:
                 raise StoreUnavailableError("The service is stopping; nothing was done")
-            batch: _Batch[RequestT, ResultT] = _Batch(self._loop)
+            batch: _Batch[RequestT, ResultT] = _Batch(self._loop, is_many=True)
             batch.requests.extend(requests)
             self._many = len(requests)
             self._waiting += len(requests)
@@ -237,7 +258,9 @@ class Batcher(Generic[RequestT, ResultT]):
     def _serve(self) -> None:
         for batches in self._calls():
             requests = [request for batch in batches for request in batch.requests]
-            results = run_by_halves(self._run, requests, self._explained)
+            is_long = batches[0].is_many and len(requests) > HALVED_AT_ONCE_MAX
+            run = run_once if is_long else run_by_halves
+            results = run(self._run, requests, self._explained)
             self._loop.call_soon_threadsafe(self._answer, batches, results)
             self._is_idle = False
 
@@ -252,6 +275,8 @@ class Batcher(Generic[RequestT, ResultT]):
             batch = self._next_batch()
             if taken and (
                 batch is None
+                or batch.is_many
+                or taken[0].is_many
                 or requests + len(batch.requests) > self._batch_max
                 or weight + batch.weight > self._batch_weight_max
             ):

@@ -27,15 +27,32 @@ def run_by_halves(
         A result for each request.
 
     """
+    results = run_once(run, requests, explain)
+    if results or not requests:
+        return results
+    half = len(requests) // 2
+    return [
+        *run_by_halves(run, requests[:half], explain),
+        *run_by_halves(run, requests[half:], explain),
+    ]
+
+
+def run_once(
+    run: Callable[[Sequence[RequestT]], Sequence[ResultT]],
+    requests: Sequence[RequestT],
+    explain: Callable[[Exception, int], ErrorT],
+) -> list[ResultT | ErrorT]:
+    """Run requests in one call. The arguments are those of `run_by_halves`.
+
+    Returns:
+        A result for each request; none if the call failed, and each half must be run again.
+
+    """
     try:
         return [*run(requests)]
     except Exception as error:  # noqa: BLE001 (`explain` decides)
         if len(requests) > 1 and _may_lie_in_one(error):
-            half = len(requests) // 2
-            return [
-                *run_by_halves(run, requests[:half], explain),
-                *run_by_halves(run, requests[half:], explain),
-            ]
+            return []
         return [explain(error, len(requests))] * len(requests)
 
 

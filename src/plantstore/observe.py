@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from plantstore.errors import ErrorCode
+from plantstore.errors import ErrorCode, RequestError
 from plantstore.store import Outcome
 
 
@@ -52,6 +52,13 @@ class ReadFailed:
 
     error: Exception
     reads: int
+
+
+@dataclass(frozen=True, slots=True)
+class ExportCutOff:
+    """An export was ended before its last plant, because its request is not allowed any more."""
+
+    error: RequestError
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,6 +148,7 @@ Event: TypeAlias = (
     | Committed
     | CommitFailed
     | ReadFailed
+    | ExportCutOff
     | LookupFailed
     | ReadinessChanged
     | ServerChanged

@@ -210,6 +210,14 @@ class Maintenance(Protocol):
         """
         ...
 
+    def has_room_for_export(self) -> bool:
+        """Return whether a service may begin another export.
+
+        It may not while open snapshots keep the store from freeing much space on disk. So
+        exports that overlap cannot fill the disk.
+        """
+        ...
+
     def count_plants(self) -> int:
         """Return the number of plants."""
         ...

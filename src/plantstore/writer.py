@@ -132,7 +132,7 @@ class GroupCommit:
         the queue from them. The caller limits the characters of the batch.
 
         Raises:
-            StoreUnavailableError: the service is stopping; nothing was done.
+            StoreUnavailableError: the service is stopping; nothing was done, or only a part.
 
         """
         return await self._batcher.submit_all(changes)

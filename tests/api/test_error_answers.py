@@ -29,6 +29,7 @@ MORE = {
     401: {"www-authenticate"},
     403: {"www-authenticate"},
     405: {"allow"},
+    406: {"vary"},
     415: {"accept", "accept-encoding"},
     429: {"retry-after"},
     500: {"x-request-id"},

@@ -6,11 +6,12 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from plantstore.errors import ErrorCode, StoreUnavailableError
+from plantstore.errors import ErrorCode, RequestError, StoreUnavailableError
 from plantstore.observe import (
     Answered,
     CommitFailed,
     Committed,
+    ExportCutOff,
     LookupFailed,
     Observer,
     ReadinessChanged,
@@ -62,6 +63,18 @@ class Log:
 def log() -> Iterator[Log]:
     with capture_logs() as told:
         yield Log(told)
+
+
+def test_an_export_that_is_cut_off_is_a_warning_with_its_reason(log: Log) -> None:
+    for _ in range(2):
+        log.observe(ExportCutOff(RequestError(ErrorCode.TOKEN_INVALID, "The token is revoked")))
+    log.end_bursts()
+
+    assert log.lines == [
+        ("export cut off", "The token is revoked", None),
+        ("export cut off", "The token is revoked", 1),
+    ]
+    assert {line["log_level"] for line in log.told} == {"warning"}
 
 
 def test_a_repeated_failure_is_logged_at_once_and_then_counted(log: Log) -> None:

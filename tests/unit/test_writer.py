@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from plantstore.errors import ErrorCode, RequestError, StoreUnavailableError
+from plantstore.batcher import HALVED_AT_ONCE_MAX
+from plantstore.errors import BatchRefusedError, ErrorCode, RequestError, StoreUnavailableError
 from plantstore.observe import CommitFailed, Committed, Event, WriterStarted, WriterStopped
 from plantstore.plants import NewPlant
 from plantstore.storage.memory import MemoryStore
@@ -273,6 +274,44 @@ def test_batches_of_imports_take_turns_and_take_no_room_from_single_changes() ->
     run(store, test, queue_plants_max=2, queue_characters_max=50)
 
     assert [change.id for batch in store.batches for change in batch] == [1, 2, 7, 3, 4, 5, 6]
+
+
+def test_single_changes_are_stored_between_the_halves_of_a_batch_that_is_refused() -> None:
+    class Refusing(GatedStore):
+        """Refuses each batch with a plant that is called "bad"."""
+
+        def apply_changes(self, changes: Sequence[Change]) -> list[Outcome]:
+            outcomes = super().apply_changes(changes)
+            if any(isinstance(one, NewPlant) and one.name == "bad" for one in changes):
+                for change in changes:
+                    self.plants.pop(change.id)
+                raise BatchRefusedError("refused by a trigger")
+            return outcomes
+
+    store = Refusing()
+    plants = [plant(id_, "bad" if id_ in (1, 40) else "a") for id_ in range(1, 65)]
+
+    async def test(writer: GroupCommit) -> None:
+        many = asyncio.create_task(writer.submit_all(plants))
+        singles: list[asyncio.Task[Outcome]] = []
+        while not all(task.done() for task in (many, *singles)):
+            if not await asyncio.to_thread(store.entered.acquire, timeout=0.1):
+                continue
+            if len(store.batches[-1]) > HALVED_AT_ONCE_MAX:
+                singles += await submitted(writer, plant(100 + len(singles)))
+            store.let_go.release()
+        assert await asyncio.gather(*singles) == [Outcome.STORED] * len(singles)
+        outcomes = await many
+        refused = [id_ for id_, one in enumerate(outcomes, 1) if one is not Outcome.STORED]
+        assert refused == [1, 40]
+        assert all(isinstance(outcomes[id_ - 1], BatchRefusedError) for id_ in refused)
+
+    events = run(store, test)
+
+    ranges = [(batch[0].id, batch[-1].id) for batch in store.batches]
+    assert ranges[:5] == [(1, 64), (100, 100), (1, 32), (101, 101), (1, 16)]
+    assert ranges[-12:-8] == [(33, 64), (102, 102), (33, 48), (33, 40)]
+    assert sum(isinstance(event, CommitFailed) for event in events) == 2
 
 
 def test_a_cancelled_caller_does_not_affect_the_other_callers_of_its_batch() -> None:

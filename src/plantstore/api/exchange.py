@@ -10,8 +10,20 @@ from falcon.asgi import App, Request, Response
 from falcon.routing import CompiledRouter
 
 from plantstore.api.errors import nothing_here, render_error
-from plantstore.errors import ErrorCode, InternalError, RequestError
-from plantstore.observe import Answered, Observer, ReadFailed, RequestFailed, RequestRefused
+from plantstore.errors import (
+    ErrorCode,
+    InternalError,
+    RequestError,
+    StoreUnavailableError,
+)
+from plantstore.observe import (
+    Answered,
+    ExportCutOff,
+    Observer,
+    ReadFailed,
+    RequestFailed,
+    RequestRefused,
+)
 from plantstore.server.interface import ABORT, ANSWERED
 from plantstore.tracing import REQUEST_ID_FIELD
 
@@ -24,7 +36,8 @@ ASGIApp: TypeAlias = Callable[[Scope, Receive, Send], Awaitable[None]]
 # The key of the route in the scope of a request: a template, or empty if there is no resource.
 ROUTE: Final = "plantstore.route"
 
-# An export adds this key to the scope. Its response may have begun, and cannot become an error.
+# An export adds itself to the scope with this key. Its response may have begun, and cannot become
+# an error.
 EXPORTED: Final = "plantstore.exported"
 
 # The status if the client disconnected before the response. It is a convention of servers.
@@ -134,16 +147,27 @@ class Exchange:
         self, error: Exception | asyncio.CancelledError, scope: Scope, send: Send
     ) -> None:
         """End a request after an error that Falcon did not answer."""
-        if isinstance(error, ConnectionResetError):  # the client did not wait for the response
-            return
         if EXPORTED in scope:
-            if isinstance(error, Exception):
-                self._observe(ReadFailed(error, 1))
-            await send(ABORT)
+            await self._end_export(error, scope, send)
+        elif isinstance(error, ConnectionResetError):  # the client did not wait for the response
+            return
         elif isinstance(error, asyncio.CancelledError):
             await self._refuse(_STOPPING, scope, send)
         else:  # for example, a response that cannot be written
             await self._refuse(InternalError(), scope, send, error)
+
+    async def _end_export(
+        self, error: Exception | asyncio.CancelledError, scope: Scope, send: Send
+    ) -> None:
+        """Cut an export off. Its client learns that it is incomplete."""
+        if isinstance(error, RequestError) and not isinstance(error, StoreUnavailableError):
+            self._observe(ExportCutOff(error))
+        elif not isinstance(error, asyncio.CancelledError | ConnectionResetError):
+            self._observe(ReadFailed(error, 1))
+        try:
+            await send(ABORT)
+        finally:
+            await scope[EXPORTED].close()
 
     async def _refuse(
         self, error: RequestError, scope: Scope, send: Send, cause: Exception | None = None

@@ -22,7 +22,7 @@ from plantstore.api.auth import Gate
 from plantstore.api.compression import GZIP_WBITS, prefers_gzip
 from plantstore.api.exchange import EXPORTED
 from plantstore.api.places import Places
-from plantstore.errors import ErrorCode, OperationError, RequestError, StoreUnavailableError
+from plantstore.errors import ErrorCode, OperationError, RequestError
 from plantstore.formats import FORMATS, MEDIA_TYPES, Format
 from plantstore.plants import NewPlant
 from plantstore.store import Maintenance
@@ -31,7 +31,7 @@ from plantstore.store import Maintenance
 EXPORTS_MAX: Final = 16
 
 # Threads that read pages.
-_THREADS_MAX: Final = 4
+THREADS_MAX: Final = 4
 
 _FILE_NAMES: Final = {"jsonl": "plants.jsonl", "csv": "plants.csv"}
 
@@ -67,7 +67,7 @@ class Exports:
         self._store = store
         self._seconds_max = seconds_max
         self._monotonic = monotonic
-        self._threads = ThreadPoolExecutor(_THREADS_MAX, thread_name_prefix="export")
+        self._threads = ThreadPoolExecutor(THREADS_MAX, thread_name_prefix="export")
         self._places = Places(EXPORTS_MAX, "exports")
 
     async def run(self, req: Request, resp: Response, media_type: str, tag: str | None) -> None:
@@ -95,8 +95,8 @@ class Exports:
             resp.set_header("Content-Encoding", "gzip")
 
     async def close(self) -> None:
-        """Return when all threads have ended. Call this when no export runs any more."""
-        await asyncio.to_thread(self._threads.shutdown)
+        """Return when all threads have ended. The exports that still run are cut off."""
+        await asyncio.to_thread(partial(self._threads.shutdown, cancel_futures=True))
 
     async def in_thread(self, function: Callable[[], ResultT]) -> ResultT:
         """Run a function on a thread, and return its result."""
@@ -123,7 +123,7 @@ class Exports:
         except BaseException:
             await export.close()
             raise
-        req.scope[EXPORTED] = True
+        req.scope[EXPORTED] = export
         return export
 
 
@@ -144,6 +144,7 @@ class _Export:
         self._pieces = pieces
         self._is_over = is_over
         self._first: bytes | None = None
+        self._is_closed = False
         self._reading: asyncio.Future[bytes]
 
     async def begin(self) -> None:
@@ -153,7 +154,7 @@ class _Export:
     async def read(self, n: int | None = None, /) -> bytes:  # noqa: ARG002 (the signature is Falcon's)
         """Return the next piece, whatever its size; empty at the end."""
         if self._is_over():
-            raise StoreUnavailableError("The export took too long")
+            raise RequestError(ErrorCode.REQUEST_TIMEOUT, "The export took too long")
         await self._exports.admit(self._req)  # the token may have been revoked in the meantime
         if self._first is not None:
             first, self._first = self._first, None
@@ -161,10 +162,17 @@ class _Export:
         return await self._next()
 
     async def close(self) -> None:
-        """Close the snapshot, when the thread that reads a piece of it is done."""
+        """Close the snapshot, when the thread that reads a piece of it is done.
+
+        Falcon calls this, unless the request is cancelled before the first piece is sent.
+        """
+        if self._is_closed:
+            return
+        self._is_closed = True
         try:
             await asyncio.wait([self._reading])
-            await asyncio.shield(self._exports.in_thread(self._pieces.close))
+            with contextlib.suppress(RuntimeError):  # the service stops, and its threads have ended
+                await asyncio.shield(self._exports.in_thread(self._pieces.close))
         finally:
             self._exports.end(self._token)
 
@@ -187,9 +195,13 @@ def _pieces(
     """Yield the bytes of a file of plants.
 
     Raises:
-        RequestError: NOT_ACCEPTABLE if the format cannot hold a plant.
+        RequestError: NOT_ACCEPTABLE if the format cannot hold a plant; OVERLOADED if older
+            exports keep the store from freeing space.
 
     """
+    if not store.has_room_for_export():
+        message = "The log of the database is too long for another export; nothing was done"
+        raise RequestError(ErrorCode.OVERLOADED, message)
     deflate: Any = zlib.compressobj(zlib.Z_BEST_SPEED, zlib.DEFLATED, GZIP_WBITS)
     # CSV cannot hold a plant with an empty tag. It must be found before the first piece.
     if not tag:

@@ -135,6 +135,7 @@ class Measurements:
     async def on_get(self, req: Request, resp: Response) -> None:
         """Respond with the metrics in the media type that the client prefers."""
         await self._gate.authorize(req, "metrics:read")
+        resp.append_header("Vary", "Accept")
         resp.content_type = choose_media_type(list(self._renderings), req.accept)
         content = await asyncio.to_thread(self._renderings[resp.content_type])
         await self._compressor.answer(req, resp, content)

@@ -88,6 +88,7 @@ class Plants:
             return
         parameters = read_query(req, LISTING_PARAMETERS)
         page = await self._reader.list_plants(parse_listing(parameters))
+        resp.append_header("Vary", "Accept")
         if not page.is_last:
             resp.set_header("Link", next_page(parameters, page.plants[-1].id))
         await self._compressor.answer(req, resp, render_stored_plants(page.plants))

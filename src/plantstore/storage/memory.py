@@ -47,6 +47,9 @@ class MemoryStore:
         # Plants are immutable, so this list is a snapshot.
         yield [plant for plant in self._sorted() if tag is None or plant.tag == tag]
 
+    def has_room_for_export(self) -> bool:
+        return True
+
     def count_plants(self) -> int:
         return len(self.plants)
 

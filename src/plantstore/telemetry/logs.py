@@ -13,6 +13,7 @@ from plantstore.observe import (
     CommitFailed,
     DatabaseCreated,
     Event,
+    ExportCutOff,
     LookupFailed,
     Observer,
     ReadFailed,
@@ -113,6 +114,8 @@ def log_events(later: Later = _on_a_timer) -> Observer:
             if event.code in _TOLD_REFUSALS:
                 reason = event.code.name.lower()
                 refusals.tell("refused", reason, reason=reason)
+        elif isinstance(event, ExportCutOff):
+            refusals.tell("export cut off", event.error.message, reason=event.error.message)
         elif failure := _failure(event):
             told, error, what = failure
             if isinstance(error, StoreUnavailableError):

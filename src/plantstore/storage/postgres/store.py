@@ -14,7 +14,6 @@ import threading
 from collections.abc import Callable, Generator, Iterator, Sequence
 from typing import ClassVar, Final
 
-from psycopg import IsolationLevel
 from psycopg.rows import TupleRow
 
 from plantstore.errors import StoreUnavailableError, UnsupportedError
@@ -76,7 +75,7 @@ class PostgresStore(TokenTable):
         self._servers = Servers(parse_url(url), observe=observe, standbys_min=standbys_min)
         try:
             with (
-                self._without_timeout() as connection,
+                contextlib.closing(self._servers.connect(has_timeout=False)) as connection,
                 errors_as_ours(f"{database} cannot be opened"),
             ):
                 insist_on_sessions(connection)
@@ -106,8 +105,15 @@ class PostgresStore(TokenTable):
             return retried(lambda: select_page(connection, after, limit, tag))
 
     def scan_plants(self, *, tag: str | None = None) -> Generator[list[NewPlant], None, None]:
-        with self._snapshot() as connection:
+        # A page takes no longer than one of `list_plants`. A server that hangs must not keep the
+        # thread forever.
+        with self._snapshot(has_timeout=True) as connection:
             yield from scan(lambda after: select_page(connection, after, SCAN_PLANTS_MAX, tag))
+
+    def has_room_for_export(self) -> bool:
+        # The age of a snapshot is limited, and with it what the server must keep, however many
+        # snapshots there are.
+        return True
 
     def count_plants(self) -> int:
         with self._snapshot() as connection:
@@ -147,15 +153,18 @@ class PostgresStore(TokenTable):
             return retried(lambda: connection.execute_durably(statement, values))
 
     @contextlib.contextmanager
-    def _without_timeout(self) -> Iterator[Connection]:
-        """Open a connection for the block, without a time limit for its statements."""
-        with contextlib.closing(self._servers.connect(has_timeout=False)) as connection:
-            yield connection
+    def _snapshot(self, *, has_timeout: bool = False) -> Iterator[Connection]:
+        """Open a connection for the block. It reads one snapshot of the database.
 
-    @contextlib.contextmanager
-    def _snapshot(self) -> Iterator[Connection]:
-        """Open a connection for the block. It reads one snapshot of the database."""
-        with self._without_timeout() as connection, errors_as_ours(_CANNOT_READ):
-            connection.isolation_level = IsolationLevel.REPEATABLE_READ
-            with connection.transaction():
-                yield connection
+        Args:
+            has_timeout: whether statements have a time limit.
+
+        """
+        with (
+            contextlib.closing(self._servers.connect(has_timeout=has_timeout)) as connection,
+            errors_as_ours(_CANNOT_READ),
+        ):
+            # The transaction ends when the connection is closed. A ROLLBACK would wait for a
+            # server that hangs.
+            connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ")
+            yield connection

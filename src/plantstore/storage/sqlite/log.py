@@ -20,6 +20,10 @@ from plantstore.storage.sqlite.file import BUSY_POLL_SECONDS, LOG_BYTES_MAX, wai
 # that changed often less often.
 CHECKPOINT_BYTES: Final = LOG_BYTES_MAX // 2
 
+# No export over HTTP begins while the log is longer than this. Without long reads, the log hardly
+# becomes longer than LOG_BYTES_MAX.
+EXPORT_LOG_BYTES_MAX: Final = 4 * LOG_BYTES_MAX
+
 # Minimum time between two checks of the size of the log. In this time, some mebibytes are
 # written at most.
 CHECK_SECONDS: Final = 0.02
@@ -30,6 +34,14 @@ WAIT_SECONDS: Final = 0.05
 # How long the writer does not try again after a wait without success (because of an export, for
 # example). So it spends at most a twentieth of its time on waiting.
 PAUSE_SECONDS: Final = 1.0
+
+
+def log_bytes(path: str) -> int:
+    """Return the size of a log; 0 if there is none."""
+    try:
+        return os.stat(path).st_size  # noqa: PTH116
+    except FileNotFoundError:
+        return 0
 
 
 class Log:
@@ -68,10 +80,7 @@ class Log:
         return not self._is_long() or self._checkpoint(apsw.SQLITE_CHECKPOINT_TRUNCATE)
 
     def _is_long(self) -> bool:
-        try:
-            return os.stat(self._connection.filename_wal).st_size > self._bytes_max  # noqa: PTH116
-        except FileNotFoundError:
-            return False
+        return log_bytes(self._connection.filename_wal) > self._bytes_max
 
     def _checkpoint(self, mode: int) -> bool:
         """Try a checkpoint, and return whether it succeeded.

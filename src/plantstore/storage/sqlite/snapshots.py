@@ -11,6 +11,7 @@ from plantstore.errors import StoreUnavailableError
 from plantstore.plants import NewPlant
 from plantstore.storage.paging import SCAN_PLANTS_MAX, scan
 from plantstore.storage.sqlite.file import errors_as_ours
+from plantstore.storage.sqlite.log import EXPORT_LOG_BYTES_MAX, log_bytes
 from plantstore.storage.sqlite.maintenance import STEP_PAGES, check, copy_pages, open_immutable
 from plantstore.storage.sqlite.plants import select_page
 from plantstore.store import Condition
@@ -24,6 +25,8 @@ class Snapshots(ABC):
     name: str
     """The name of the database in messages."""
 
+    _path: str
+
     @abstractmethod
     def _snapshot(self) -> AbstractContextManager[apsw.Connection]:
         """Open a connection for the block. It reads one snapshot of the database."""
@@ -31,6 +34,12 @@ class Snapshots(ABC):
     def scan_plants(self, *, tag: str | None = None) -> Generator[list[NewPlant], None, None]:
         with errors_as_ours(CANNOT_READ), self._snapshot() as connection:
             yield from scan(lambda after: select_page(connection, after, SCAN_PLANTS_MAX, tag))
+
+    def has_room_for_export(self) -> bool:
+        # Open snapshots keep SQLite from restarting the log. If exports overlapped without a gap,
+        # the log would grow without end.
+        with errors_as_ours(CANNOT_READ):
+            return log_bytes(f"{self._path}-wal") <= EXPORT_LOG_BYTES_MAX
 
     def count_plants(self) -> int:
         with errors_as_ours(CANNOT_READ), self._snapshot() as connection:

@@ -40,6 +40,7 @@ from collections.abc import Callable, Iterator, Sequence
 from queue import Empty, SimpleQueue
 from typing import Final, Generic, TypeVar
 
+from plantstore.batches import Batch, Load
 from plantstore.errors import ErrorCode, RequestError, StoreUnavailableError
 from plantstore.halving import run_by_halves
 
@@ -48,28 +49,6 @@ ResultT = TypeVar("ResultT")
 
 # How long the queue must be empty before the thread counts as idle.
 IDLE_SECONDS: Final = 1.0
-
-
-class _Answer(asyncio.Future[Sequence[ResultT | RequestError]]):
-    """The future that all callers of a batch await. None of them can cancel it.
-
-    asyncio cancels a task by cancelling the future that the task awaits. This future
-    refuses, so the task is cancelled later, when the future is done.
-    """
-
-    def cancel(self, msg: object = None) -> bool:  # noqa: ARG002 (the signature is asyncio's)
-        return False
-
-
-class _Batch(Generic[RequestT, ResultT]):
-    """Requests that are answered together, and the future that their callers await."""
-
-    __slots__ = ("answer", "requests", "weight")
-
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self.requests: list[RequestT] = []
-        self.weight = 0
-        self.answer: _Answer[ResultT] = _Answer(loop=loop)
 
 
 class Batcher(Generic[RequestT, ResultT]):
@@ -115,16 +94,15 @@ class Batcher(Generic[RequestT, ResultT]):
 
         self._loop: asyncio.AbstractEventLoop
         self._thread = threading.Thread(target=self._serve, name=name, daemon=True)
-        self._queue: SimpleQueue[_Batch[RequestT, ResultT] | None] = SimpleQueue()
-        self._open: _Batch[RequestT, ResultT] | None = None
+        self._queue: SimpleQueue[Batch[RequestT, ResultT] | None] = SimpleQueue()
+        self._open: Batch[RequestT, ResultT] | None = None
         self._accepts = False
-        # Held by the caller of `submit_all` whose batch is in the queue, and the size of the batch.
+        self._singles_accepted = 0
+        # What is not answered yet. Only the requests of `submit` count against the limits.
+        self._singles = Load()
+        self._groups = Load()
+        # Held by the caller of `submit_all` whose batch is in the queue.
         self._turn = asyncio.Lock()
-        self._submitted = 0
-        self._many = 0
-        self._many_weight = 0
-        self._waiting = 0
-        self._weight = 0
         self._is_idle = True
 
     def start(self) -> None:
@@ -136,18 +114,17 @@ class Batcher(Generic[RequestT, ResultT]):
     @property
     def waiting(self) -> int:
         """The number of requests that are not answered yet."""
-        return self._waiting
+        return self._singles.requests + self._groups.requests
 
     @property
-    def submitted(self) -> int:
-        """The number of requests so far that were accepted by `submit`. Any thread may read it."""
-        return self._submitted
+    def singles_accepted(self) -> int:
+        """The number of requests so far that `submit` accepted. Any thread may read it."""
+        return self._singles_accepted
 
     def is_full(self) -> bool:
         """Return whether a request would be refused now. Those of `submit_all` do not count."""
         return (
-            self._waiting - self._many >= self._waiting_max
-            or self._weight - self._many_weight >= self._weight_max
+            self._singles.requests >= self._waiting_max or self._singles.weight >= self._weight_max
         )
 
     async def submit(self, request: RequestT, weight: int = 0) -> ResultT:
@@ -167,14 +144,13 @@ class Batcher(Generic[RequestT, ResultT]):
             self._hand_over()
             batch = None
         if batch is None:
-            batch = self._open = _Batch(self._loop)
+            batch = self._open = Batch(self._loop, self._singles)
             self._loop.call_soon(self._hand_over)
         position = len(batch.requests)
         batch.requests.append(request)
         batch.weight += weight
-        self._submitted += 1
-        self._waiting += 1
-        self._weight += weight
+        self._singles_accepted += 1
+        self._singles.add(1, weight)
         if position + 1 >= self._batch_max:
             self._hand_over()
 
@@ -199,17 +175,12 @@ class Batcher(Generic[RequestT, ResultT]):
         async with self._turn:
             if not self._accepts:
                 raise StoreUnavailableError("The service is stopping; nothing was done")
-            batch: _Batch[RequestT, ResultT] = _Batch(self._loop)
+            batch: Batch[RequestT, ResultT] = Batch(self._loop, self._groups)
             batch.requests.extend(requests)
             batch.weight = weight
-            self._many, self._many_weight = len(requests), weight
-            self._waiting += len(requests)
-            self._weight += weight
+            self._groups.add(len(requests), weight)
             self._queue.put(batch)
-            try:
-                return await batch.answer
-            finally:
-                self._many = self._many_weight = 0
+            return await batch.answer
 
     async def close(self) -> bool:
         """Refuse new requests and answer all others. Return False if already closed."""
@@ -228,15 +199,14 @@ class Batcher(Generic[RequestT, ResultT]):
 
     def _answer(
         self,
-        batches: list[_Batch[RequestT, ResultT]],
+        batches: list[Batch[RequestT, ResultT]],
         results: Sequence[ResultT | RequestError],
     ) -> None:
         """Answer the callers of one call, on the event loop."""
         start = 0
         for batch in batches:
             end = start + len(batch.requests)
-            self._waiting -= len(batch.requests)
-            self._weight -= batch.weight
+            batch.load.add(-len(batch.requests), -batch.weight)
             batch.answer.set_result(results[start:end])
             start = end
 
@@ -249,9 +219,9 @@ class Batcher(Generic[RequestT, ResultT]):
             self._loop.call_soon_threadsafe(self._answer, batches, results)
             self._is_idle = False
 
-    def _calls(self) -> Iterator[list[_Batch[RequestT, ResultT]]]:
+    def _calls(self) -> Iterator[list[Batch[RequestT, ResultT]]]:
         """Yield the batches for each call, until closed."""
-        taken: list[_Batch[RequestT, ResultT]] = []
+        taken: list[Batch[RequestT, ResultT]] = []
         requests = weight = 0
         while True:
             if taken and self._queue.empty():
@@ -271,7 +241,7 @@ class Batcher(Generic[RequestT, ResultT]):
             requests += len(batch.requests)
             weight += batch.weight
 
-    def _next_batch(self) -> _Batch[RequestT, ResultT] | None:
+    def _next_batch(self) -> Batch[RequestT, ResultT] | None:
         while not self._is_idle:
             try:
                 return self._queue.get(timeout=IDLE_SECONDS)

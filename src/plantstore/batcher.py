@@ -41,6 +41,7 @@ from collections.abc import Callable, Iterator, Sequence
 from queue import Empty, SimpleQueue
 from typing import Final, Generic, TypeVar
 
+from plantstore.batches import Batch
 from plantstore.errors import ErrorCode, RequestError, StoreUnavailableError
 from plantstore.halving import run_by_halves, run_once
 
@@ -53,33 +54,6 @@ IDLE_SECONDS: Final = 1.0
 # A failed call of `submit_all` with at most so many requests is halved at once. With more requests,
 # each half waits for its turn. Without this limit, the turns would take most of the time.
 HALVED_AT_ONCE_MAX: Final = 16
-
-
-class _Answer(asyncio.Future[Sequence[ResultT | RequestError]]):
-    """The future that all callers of a batch await. None of them can cancel it.
-
-    asyncio cancels a task by cancelling the future that the task awaits. This future
-    refuses, so the task is cancelled later, when the future is done.
-    """
-
-    def cancel(self, msg: object = None) -> bool:  # noqa: ARG002 (the signature is asyncio's)
-        return False
-
-
-class _Batch(Generic[RequestT, ResultT]):
-    """Requests that are answered together, and the future that their callers await.
-
-    If `is_many`, they are those of `submit_all`. The answer is empty if each half of them must be
-    run again.
-    """
-
-    __slots__ = ("answer", "is_many", "requests", "weight")
-
-    def __init__(self, loop: asyncio.AbstractEventLoop, *, is_many: bool = False) -> None:
-        self.is_many = is_many
-        self.requests: list[RequestT] = []
-        self.weight = 0
-        self.answer: _Answer[ResultT] = _Answer(loop=loop)
 
 
 class Batcher(Generic[RequestT, ResultT]):
@@ -125,15 +99,16 @@ class Batcher(Generic[RequestT, ResultT]):
 
         self._loop: asyncio.AbstractEventLoop
         self._thread = threading.Thread(target=self._serve, name=name, daemon=True)
-        self._queue: SimpleQueue[_Batch[RequestT, ResultT] | None] = SimpleQueue()
-        self._open: _Batch[RequestT, ResultT] | None = None
+        self._queue: SimpleQueue[Batch[RequestT, ResultT] | None] = SimpleQueue()
+        self._open: Batch[RequestT, ResultT] | None = None
         self._accepts = False
-        # Held by the caller of `submit_all` whose batch is in the queue, and the size of the batch.
+        # Held by the caller of `submit_all` whose batch is in the queue.
         self._turn = asyncio.Lock()
-        self._submitted = 0
-        self._many = 0
+        self._singles_accepted = 0
+        # Requests without an answer yet: those of `submit`, their weight, those of `submit_all`.
         self._waiting = 0
         self._weight = 0
+        self._waiting_together = 0
         self._is_idle = False  # a crash may have left work for `idle`
 
     def start(self) -> None:
@@ -145,16 +120,16 @@ class Batcher(Generic[RequestT, ResultT]):
     @property
     def waiting(self) -> int:
         """The number of requests that are not answered yet."""
-        return self._waiting
+        return self._waiting + self._waiting_together
 
     @property
-    def submitted(self) -> int:
-        """The number of requests so far that were accepted by `submit`. Any thread may read it."""
-        return self._submitted
+    def singles_accepted(self) -> int:
+        """The number of requests so far that `submit` accepted. Any thread may read it."""
+        return self._singles_accepted
 
     def is_full(self) -> bool:
         """Return whether a request would be refused now. Those of `submit_all` do not count."""
-        return self._waiting - self._many >= self._waiting_max or self._weight >= self._weight_max
+        return self._waiting >= self._waiting_max or self._weight >= self._weight_max
 
     async def submit(self, request: RequestT, weight: int = 0) -> ResultT:
         """Return the result of a request.
@@ -173,12 +148,12 @@ class Batcher(Generic[RequestT, ResultT]):
             self._hand_over()
             batch = None
         if batch is None:
-            batch = self._open = _Batch(self._loop)
+            batch = self._open = Batch(self._loop)
             self._loop.call_soon(self._hand_over)
         position = len(batch.requests)
         batch.requests.append(request)
         batch.weight += weight
-        self._submitted += 1
+        self._singles_accepted += 1
         self._waiting += 1
         self._weight += weight
         if position + 1 >= self._batch_max:
@@ -214,15 +189,14 @@ class Batcher(Generic[RequestT, ResultT]):
         async with self._turn:
             if not self._accepts:
                 raise StoreUnavailableError("The service is stopping; nothing was done")
-            batch: _Batch[RequestT, ResultT] = _Batch(self._loop, is_many=True)
+            batch: Batch[RequestT, ResultT] = Batch(self._loop, is_many=True)
             batch.requests.extend(requests)
-            self._many = len(requests)
-            self._waiting += len(requests)
+            self._waiting_together = len(requests)
             self._queue.put(batch)
             try:
                 return await batch.answer
             finally:
-                self._many = 0
+                self._waiting_together = 0
 
     async def close(self) -> bool:
         """Refuse new requests and answer all others. Return False if already closed."""
@@ -241,15 +215,16 @@ class Batcher(Generic[RequestT, ResultT]):
 
     def _answer(
         self,
-        batches: list[_Batch[RequestT, ResultT]],
+        batches: list[Batch[RequestT, ResultT]],
         results: Sequence[ResultT | RequestError],
     ) -> None:
         """Answer the callers of one call, on the event loop."""
         start = 0
         for batch in batches:
             end = start + len(batch.requests)
-            self._waiting -= len(batch.requests)
-            self._weight -= batch.weight
+            if not batch.is_many:
+                self._waiting -= len(batch.requests)
+                self._weight -= batch.weight
             batch.answer.set_result(results[start:end])
             start = end
 
@@ -264,9 +239,9 @@ class Batcher(Generic[RequestT, ResultT]):
             self._loop.call_soon_threadsafe(self._answer, batches, results)
             self._is_idle = False
 
-    def _calls(self) -> Iterator[list[_Batch[RequestT, ResultT]]]:
+    def _calls(self) -> Iterator[list[Batch[RequestT, ResultT]]]:
         """Yield the batches for each call, until closed."""
-        taken: list[_Batch[RequestT, ResultT]] = []
+        taken: list[Batch[RequestT, ResultT]] = []
         requests = weight = 0
         while True:
             if taken and self._queue.empty():
@@ -288,7 +263,7 @@ class Batcher(Generic[RequestT, ResultT]):
             requests += len(batch.requests)
             weight += batch.weight
 
-    def _next_batch(self) -> _Batch[RequestT, ResultT] | None:
+    def _next_batch(self) -> Batch[RequestT, ResultT] | None:
         while not self._is_idle:
             try:
                 return self._queue.get(timeout=IDLE_SECONDS)

@@ -37,7 +37,7 @@ class Batch(NamedTuple):
     changes: list[Change]
 
 
-class Counts(msgspec.Struct):
+class RowCounts(msgspec.Struct):
     """What became of the rows of an import.
 
     Attributes:
@@ -55,7 +55,7 @@ class Counts(msgspec.Struct):
     skipped: int = 0
     refused: int = 0
 
-    def add(self, more: "Counts") -> None:
+    def add(self, more: "RowCounts") -> None:
         """Add the counts of another part of the import."""
         self.stored += more.stored
         self.already_stored += more.already_stored
@@ -84,7 +84,7 @@ class RowError(msgspec.Struct, frozen=True):
 Reject: TypeAlias = Callable[[RowError, Row], None]
 
 
-class ImportResult(Counts):
+class ImportResult(RowCounts):
     """The answer of a service to an import.
 
     Attributes:
@@ -126,7 +126,7 @@ class Import:
         self._reject = reject
         self.batch_plants_max = batch_plants_max
         self._batch_characters_max = batch_characters_max
-        self.counts = Counts()
+        self.counts = RowCounts()
         self.lines_stored_through = 0
 
     def batches(self, rows: Iterable[Row]) -> Iterator[Batch]:
@@ -179,7 +179,7 @@ class Import:
         last = batch.rows[-1]
         self.lines_stored_through = last.line + last.lines - 1
 
-    def add(self, rows: Sequence[Row], result: ImportResult) -> None:
+    def add_result(self, rows: Sequence[Row], result: ImportResult) -> None:
         """Add the result of a service that stored these rows, each as one line."""
         self.counts.add(result)
         for error in result.errors or ():

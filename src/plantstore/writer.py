@@ -101,9 +101,9 @@ class GroupCommit:
         return self._batcher.is_full()
 
     @property
-    def submitted(self) -> int:
+    def singles_accepted(self) -> int:
         """The number of single changes that were accepted so far. Any thread may read it."""
-        return self._batcher.submitted
+        return self._batcher.singles_accepted
 
     def seconds_since_commit(self) -> float:
         """Return the seconds since the last successful commit; infinity if there was none."""

@@ -46,6 +46,19 @@ def test_each_of_several_rates_is_enforced() -> None:
         assert refused.value.message == "The token may be used at most 2 per 1 hour"
 
 
+def test_uses_that_one_rate_refuses_are_not_counted_for_another() -> None:
+    limit = RatePerToken("4/day;3/2 days")
+    limit.spend("a", 2)
+    with pytest.raises(RateExceededError):
+        limit.spend("a", 2)
+
+    limit.spend("a", 1)
+
+    assert limit.burst_max == 3
+    with pytest.raises(RateExceededError):
+        limit.spend("a", 1)
+
+
 def test_a_token_may_be_used_again_after_its_window(monkeypatch: pytest.MonkeyPatch) -> None:
     now = 1_000_000.0
     monkeypatch.setattr(time, "time", lambda: now)

@@ -15,6 +15,7 @@ from plantstore.errors import ErrorCode
 from plantstore.plants import NewPlant
 from plantstore.store import Upsert
 from support.command import run
+from support.measured import open_logs
 from support.postgres import wait_until
 from support.service import Client, Service, opened, stored_plants
 from support.streams import HARD_PLANTS, MEDIA_TYPES, import_once
@@ -187,13 +188,15 @@ def test_a_client_that_reads_slower_than_the_service_gets_the_whole_export(
 
 
 @pytest.mark.engines("sqlite")
-def test_an_export_that_is_running_at_the_end_of_a_stop_is_cut_off(tmp_path: Path) -> None:
+def test_a_stop_cuts_off_an_export_whose_client_reads_slowly(tmp_path: Path) -> None:
     with Service(tmp_path, "--stop-seconds", "1") as service:
         service.change(*(NewPlant(number, "x" * 100_000) for number in range(400)))
         wire = Wire(service.port)
         wire.send(export_head(service.token()))
         assert wire.file.readline() == b"HTTP/1.1 200 OK\r\n"
+
         service.process.send_signal(signal.SIGTERM)
+
         received = b""
         with contextlib.suppress(ConnectionResetError):
             while piece := wire.file.read1(100_000):
@@ -273,12 +276,3 @@ def export_head(token: str) -> bytes:
         b"GET /plants HTTP/1.1\r\nHost: x\r\nAccept: application/x-ndjson\r\n"
         b"Authorization: Bearer " + token.encode() + b"\r\n\r\n"
     )
-
-
-def open_logs(service: Service) -> int:
-    """Return how many connections to the database have its log open."""
-    count = 0
-    for file in Path(f"/proc/{service.process.pid}/fd").iterdir():
-        with contextlib.suppress(FileNotFoundError):
-            count += str(file.readlink()).endswith("-wal")
-    return count

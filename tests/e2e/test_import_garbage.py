@@ -109,6 +109,14 @@ FILES = {
     ),
     "UTF-16": ("jsonl", File('{"id":1,"name":"a"}\n'.encode("utf-16"), {"refused": 2}, [1, 2])),
     "CSV": ("jsonl", File(b"id,name\r\n1,a\r\n", {"refused": 2}, [1, 2])),
+    "CRLF": (
+        "jsonl",
+        File(b'{"id":1,"name":"a"}\r\n\r\n{"id":2}\r\n', {"stored": 1, "refused": 1}, [3]),
+    ),
+    "lines that end with CR": (
+        "jsonl",
+        File(b'{"id":1,"name":"a"}\r{"id":2,"name":"b"}\r', {"refused": 1}, [1]),
+    ),
     "only a header": ("csv", File(b"id,name,tag\r\n", {}, [])),
     "only CR": ("csv", File(b"id,name\r1,a\r2,b\r", {"stored": 2}, [])),
     "header with byte order mark": ("csv", File(b"\xef\xbb\xbfid,name\n1,a\n", {"stored": 1}, [])),

@@ -1,9 +1,7 @@
 """`plantstore import --url` and `plantstore export --url`, against a running service."""
 
 import json
-import socket
 import subprocess
-import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -14,6 +12,7 @@ from plantstore.cli.remote import RemoteService
 from plantstore.plants import NewPlant
 from support.certificates import make_pair
 from support.command import run
+from support.first_answer import FirstAnswer
 from support.service import PLANTSTORE, Service, stored_plants
 
 pytestmark = pytest.mark.engines("sqlite")
@@ -66,27 +65,6 @@ def begin(home: Path) -> Iterator[Callable[..., subprocess.Popen[str]]]:
     for process in begun:
         process.kill()
         process.communicate()
-
-
-class FirstAnswer:
-    """Takes one request, answers it with some bytes, and closes the port for another server."""
-
-    def __init__(self, answer: bytes) -> None:
-        self.listener = socket.create_server(("127.0.0.1", 0))
-        self.port: int = self.listener.getsockname()[1]
-        self.answer = answer
-        self.thread = threading.Thread(target=self.run)
-        self.thread.start()
-
-    def run(self) -> None:
-        with self.listener, self.listener.accept()[0] as client:
-            client.settimeout(60)
-            while b"\r\n\r\n" not in client.recv(65536):
-                pass
-            client.sendall(self.answer)
-            client.shutdown(socket.SHUT_WR)
-            while client.recv(65536):
-                pass
 
 
 def test_a_file_is_imported_into_a_service_and_importing_it_again_changes_nothing(
@@ -160,7 +138,7 @@ def test_an_import_continues_when_the_service_is_back(
     with Service(tmp_path) as service:
         options = with_token(service, home)
     busy = b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 0\r\nConnection: close\r\n\r\n"
-    first = FirstAnswer(busy)
+    first = FirstAnswer([busy])
     options[1] = f"http://127.0.0.1:{first.port}"
 
     importing = begin("import", "plants.csv", *options)
@@ -180,7 +158,7 @@ def test_an_interrupted_export_is_repeated_and_has_each_plant_once(
         options = with_token(service, home)
         service.change(*PLANTS.values())
     chunk = b"%x\r\n%b\r\n" % (len(cut), cut) if cut else b""
-    first = FirstAnswer(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" + chunk)
+    first = FirstAnswer([b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n", chunk])
     options[1] = f"http://127.0.0.1:{first.port}"
 
     exporting = begin("export", "plants.jsonl", *options)
@@ -196,7 +174,7 @@ def test_an_interrupted_export_to_stdout_is_an_error(
     service: Service, options: list[str], begin: Callable[..., subprocess.Popen[str]]
 ) -> None:
     chunk = b'14\r\n{"id":9,"name":"xy"}\n\r\n'
-    first = FirstAnswer(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" + chunk)
+    first = FirstAnswer([b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n", chunk])
     options[1] = f"http://127.0.0.1:{first.port}"
 
     exporting = begin("export", *options)
@@ -213,7 +191,7 @@ def test_a_truncated_response_is_not_taken_for_a_complete_one(
 ) -> None:
     with Service(tmp_path) as service:
         options = with_token(service, home)
-    first = FirstAnswer(b'HTTP/1.1 200 OK\r\nContent-Length: 99\r\n\r\n{"stored":3}')
+    first = FirstAnswer([b'HTTP/1.1 200 OK\r\nContent-Length: 99\r\n\r\n{"stored":3}'])
     options[1] = f"http://127.0.0.1:{first.port}"
 
     importing = begin("import", "plants.csv", *options)
@@ -250,7 +228,7 @@ def test_requests_are_as_small_as_the_rate_of_the_token_demands(
         options = with_token(service, home)
     body = b'{"error":2004,"message":"Too often","lines_stored_through":1}'
     head = b"HTTP/1.1 429 Too Many Requests\r\nContent-Length: %d\r\n\r\n" % len(body)
-    first = FirstAnswer(head + body)
+    first = FirstAnswer([head + body])
     options[1] = f"http://127.0.0.1:{first.port}"
 
     importing = begin("import", "plants.csv", *options)
@@ -305,7 +283,7 @@ def test_an_error_of_the_service_is_one_line(home: Path, options: list[str]) -> 
 def test_another_server_is_not_taken_for_a_plant_store(home: Path, content: bytes) -> None:
     (home / "token").write_text("t", encoding="ascii")
     page = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%b" % (len(content), content)
-    servers = [FirstAnswer(page), FirstAnswer(page)]
+    servers = [FirstAnswer([page]), FirstAnswer([page])]
     urls = [f"http://127.0.0.1:{server.port}" for server in servers]
 
     imported = run(home, "import", "plants.csv", "--url", urls[0], "--token-file", "token")

@@ -6,22 +6,42 @@ import resource
 import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from itertools import count
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from plantstore.api.imports import IMPORTS_MAX
 from plantstore.plants import NewPlant
-from support.attacks import ATTACKS, MIB, batched, stored
-from support.measured import OPERATIONS, resident_bytes
+from support.attacks import (
+    ATTACKS,
+    HOLDS,
+    LARGE_PLANTS,
+    MIB,
+    USUAL_PLANTS,
+    batched,
+    stored,
+)
+from support.flood import peak_mib
+from support.load import Load
+from support.measured import OPERATIONS, open_logs, resident_bytes
+from support.postgres import wait_until
 from support.service import Client, Service
+from support.streams import import_once, line
 
 GREEDY = Path(__file__).parents[1] / "support/greedy.py"
 CONNECTIONS = 200
 SECONDS = 8.0
+
+# As many connections as these clients have places, so that none of them is refused; and the part
+# of the rate of creates that must be left beside them. Their process uses a CPU, too.
+HOLDING = 36
+CREATES_PART_MIN = 0.2
 
 # The maximum 99th percentile of the response times of the honest client.
 WAIT_MS_MAX = 1000
@@ -34,7 +54,9 @@ SCOPES = {
     "create": ["plants:create"],
     "change": ["plants:update", "plants:delete"],
 }
-KINDS = {attack.name: attack.client for attack in ATTACKS if attack.piece_bytes is None}
+KINDS = {attack.name: attack.client for attack in ATTACKS if attack.piece_bytes is None} | {
+    hold.name: hold.client for hold in HOLDS
+}
 
 
 @pytest.fixture
@@ -46,13 +68,15 @@ def service(tmp_path: Path) -> Iterator[Service]:
 
 
 @contextlib.contextmanager
-def greedy(service: Service, names: list[str]) -> Iterator[subprocess.Popen[str]]:
+def greedy(
+    service: Service, names: list[str], connections: int = CONNECTIONS
+) -> Iterator[subprocess.Popen[str]]:
     """Run greedy connections in another process, which ends by itself after SECONDS."""
     tokens = {
         client: service.token(*scopes, name=client) if scopes else ""
         for client, scopes in SCOPES.items()
     }
-    command = [sys.executable, str(GREEDY), str(service.port), str(SECONDS), str(CONNECTIONS)]
+    command = [sys.executable, str(GREEDY), str(service.port), str(SECONDS), str(connections)]
     with subprocess.Popen(
         command,
         stdin=subprocess.PIPE,
@@ -155,3 +179,65 @@ def test_in_a_small_address_space_all_attacks_together_cause_at_most_503s(servic
     assert honest.statuses <= {200, 204, 404, 503}
     assert not any("Traceback" in line or "MemoryError" in line for line in service.log)
     assert resident_bytes(service) < ADDRESS_SPACE_BYTES
+
+
+def test_clients_that_hold_imports_and_exports_slow_creates_little_and_leave_nothing_behind(
+    tmp_path: Path,
+) -> None:
+    """The service cuts off most of them, because a request has two seconds."""
+    with Service(tmp_path, "--request-seconds", "2") as service:
+        for plants in batched(stored()):
+            service.change(*plants)
+        token = service.token(name="honest")
+        load = Load(service, token, -1_000_000_000)
+        load.wait_for_more()
+        sockets, logs = service.open_sockets(), open_logs(service)
+        alone = created_in(SECONDS / 4, load)
+
+        with greedy(service, [hold.name for hold in HOLDS], HOLDING) as process:
+            beside = created_in(SECONDS / 2, load) / 2
+            assert process.stdout is not None
+            statuses = json.loads(process.stdout.read())
+
+        wait_until(lambda: service.open_sockets() <= sockets and open_logs(service) <= logs)
+        load.stop()
+        imported = import_together(service, token)
+        exported = export_all(service, token)
+        peak = peak_mib(service)
+
+    assert load.refused == []
+    assert statuses.keys() == {"408"}
+    assert beside > alone * CREATES_PART_MIN, (beside, alone)
+    assert imported == [200] * (IMPORTS_MAX * 3 // 4)
+    assert exported == len(load.acknowledged) + USUAL_PLANTS + LARGE_PLANTS
+    assert peak < 512
+
+
+def created_in(seconds: float, load: Load) -> int:
+    """Return how many plants are created in this time."""
+    before = len(load.acknowledged)
+    time.sleep(seconds)
+    return len(load.acknowledged) - before
+
+
+def import_together(service: Service, token: str) -> list[int]:
+    """Use each place that a token may have for an import, at once; return the statuses."""
+    places = IMPORTS_MAX * 3 // 4
+    barrier = threading.Barrier(places)
+
+    def pieces(number: int) -> Iterator[bytes]:
+        yield line(number)
+        barrier.wait(60)
+
+    with ThreadPoolExecutor(places) as pool:
+        answers = pool.map(
+            lambda number: import_once(service, token, pieces(number)), range(places)
+        )
+        return [answer.status for answer in answers]
+
+
+def export_all(service: Service, token: str) -> int:
+    """Return the number of plants in an export."""
+    with contextlib.closing(service.client(token)) as client:
+        answer = client.send("GET", "/plants", headers={"Accept": "application/x-ndjson"})
+    return answer.body.count(b"\n")

@@ -7,6 +7,7 @@ from itertools import count
 from typing import Final
 
 from plantstore.plants import NewPlant
+from plantstore.settings import Settings
 
 KIB: Final = 1024
 MIB: Final = 1024 * KIB
@@ -40,6 +41,24 @@ class Attack:
     request: Callable[[bytes], bytes]
     times: int = 200
     piece_bytes: int | None = None
+
+
+@dataclass(frozen=True)
+class Hold:
+    """A request that does not end: its client sends or reads as little as it may.
+
+    Attributes:
+        name: its name in the table of results.
+        client: the permissions of its client, as those of an `Attack`.
+        request: returns the beginning of the request; its argument is the Authorization field.
+        piece: what is sent each second after the beginning.
+
+    """
+
+    name: str
+    client: str
+    request: Callable[[bytes], bytes]
+    piece: bytes = b""
 
 
 def stored() -> Iterator[NewPlant]:
@@ -238,4 +257,27 @@ ATTACKS: Final = [
         lambda token: head(b"DELETE /plants/-1", token),
     ),
     Attack("a plant of a mebibyte in the place of another", "change", put_large),
+]
+
+# As many bytes as an import must send per second. The row is in the store after the first time.
+SLOW_ROWS: Final = filled(
+    b'{"id":-1000,"name":"', b"x", b'"}\n', Settings().import_bytes_per_second_min
+)
+NDJSON: Final = b"application/x-ndjson"
+
+
+def begin_import(token: bytes) -> bytes:
+    """Return the head of an import that is sent in chunks."""
+    return head(b"POST /plants", token, b"Content-Type: " + NDJSON, CHUNKED)
+
+
+HOLDS: Final = [
+    Hold(
+        "an import that arrives as slowly as it may",
+        "create",
+        begin_import,
+        b"%x\r\n%b\r\n" % (len(SLOW_ROWS), SLOW_ROWS),
+    ),
+    Hold("an import that never arrives", "create", begin_import),
+    Hold("an export that is not read", "read", get(b"/plants", b"Accept: " + NDJSON)),
 ]

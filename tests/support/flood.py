@@ -101,6 +101,11 @@ def _read_answer(answers: BinaryIO) -> tuple[int, dict[str, Any]]:
 
 def peak_mib(service: Service) -> int:
     """Return the peak resident memory of the server process, in MiB."""
-    status = Path(f"/proc/{service.process.pid}/status").read_text(encoding="ascii")
+    return peak_mib_of(service.process.pid)
+
+
+def peak_mib_of(pid: int) -> int:
+    """Return the peak resident memory of a process, in MiB."""
+    status = Path(f"/proc/{pid}/status").read_text(encoding="ascii")
     [peak_kib] = re.findall(r"VmHWM:\s*(\d+) kB", status)
     return int(peak_kib) // 1024

@@ -2,30 +2,41 @@
 
     python tests/support/greedy.py PORT SECONDS CONNECTIONS < JSON
 
-The JSON on stdin maps the names of attacks to their tokens; the connections are divided
-among the attacks. On stdout it prints the count of each status; 0 counts connections that
-were closed without a response.
+The JSON on stdin maps the names of attacks and holds to their tokens; the connections are
+divided among them. On stdout it prints the count of each status; 0 counts connections that were
+closed without a response. A response that its client does not read is not counted.
 """
 
+import itertools
 import json
 import selectors
 import socket
 import sys
 import time
 from collections import Counter
+from collections.abc import Callable
 
-from support.attacks import ATTACKS, MIB
+from support.attacks import ATTACKS, HOLDS, MIB
 from support.measured import is_whole
 
-BY_NAME = {attack.name: attack for attack in ATTACKS}
+ATTACKS_BY_NAME = {attack.name: attack for attack in ATTACKS}
+HOLDS_BY_NAME = {hold.name: hold for hold in HOLDS}
 
 
 class Greedy:
     """A connection that is reopened when it is closed."""
 
-    def __init__(self, port: int, name: str, token: str, events: selectors.BaseSelector) -> None:
+    keeps_connection = True
+
+    def __init__(
+        self,
+        port: int,
+        request: Callable[[bytes], bytes],
+        token: str,
+        events: selectors.BaseSelector,
+    ) -> None:
         self._port = port
-        self._attack = BY_NAME[name]
+        self._request = request
         self._token = f"Authorization: Bearer {token}".encode() if token else b""
         self._events = events
         self.statuses: Counter[int] = Counter()
@@ -38,7 +49,7 @@ class Greedy:
         self._events.register(self._socket, selectors.EVENT_READ | selectors.EVENT_WRITE, self)
 
     def _begin(self) -> None:
-        self._unsent = memoryview(self._attack.request(self._token))
+        self._unsent = memoryview(self._request(self._token))
         self._answer = bytearray()
 
     def step(self, events: int) -> None:
@@ -60,10 +71,11 @@ class Greedy:
             self._close()
         elif is_whole(self._answer):
             self.statuses[int(self._answer[9:12])] += 1
-            if b"\r\nconnection: close\r\n" in self._answer[:1000].lower():
-                self._close(is_answered=True)
-            else:
+            is_last = b"\r\nconnection: close\r\n" in self._answer[:1000].lower()
+            if self.keeps_connection and not is_last:
                 self._begin()
+            else:
+                self._close(is_answered=True)
 
     def _close(self, *, is_answered: bool = False) -> None:
         self.statuses[0] += not is_answered
@@ -72,14 +84,53 @@ class Greedy:
         self._open()
 
 
+class Holding(Greedy):
+    """A connection whose request does not end. It reads only responses that are refusals."""
+
+    keeps_connection = False  # what it sends next would belong to the refused request
+
+    def __init__(
+        self,
+        port: int,
+        request: Callable[[bytes], bytes],
+        token: str,
+        events: selectors.BaseSelector,
+        piece: bytes,
+    ) -> None:
+        self._piece = piece
+        super().__init__(port, request, token, events)
+
+    def _begin(self) -> None:
+        super()._begin()
+        self._next_piece_at = time.monotonic() + 1
+
+    def step(self, events: int) -> None:
+        """Send the next piece if it is due, and read as much as it does."""
+        if not self._unsent and time.monotonic() >= self._next_piece_at:
+            self._unsent = memoryview(self._piece)
+            self._next_piece_at += 1
+        super().step(events)
+
+    def _read(self) -> None:
+        if self._answer or self._socket.recv(12, socket.MSG_PEEK) != b"HTTP/1.1 200":
+            super()._read()
+
+
+def connect(port: int, name: str, token: str, events: selectors.BaseSelector) -> Greedy:
+    """Return a connection for the attack or the hold with this name."""
+    hold = HOLDS_BY_NAME.get(name)
+    if hold is not None:
+        return Holding(port, hold.request, token, events, hold.piece)
+    return Greedy(port, ATTACKS_BY_NAME[name].request, token, events)
+
+
 def main() -> None:
     port, seconds, connections = int(sys.argv[1]), float(sys.argv[2]), int(sys.argv[3])
     attacks: dict[str, str] = json.load(sys.stdin)
     events = selectors.DefaultSelector()
-    names = list(attacks)
+    names = itertools.cycle(attacks)
     greedy = [
-        Greedy(port, names[number % len(names)], attacks[names[number % len(names)]], events)
-        for number in range(connections)
+        connect(port, name, attacks[name], events) for name in itertools.islice(names, connections)
     ]
     ends = time.monotonic() + seconds
     while time.monotonic() < ends:

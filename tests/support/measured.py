@@ -35,6 +35,15 @@ def resident_bytes(service: Service) -> int:
     return int(kib) * 1024
 
 
+def open_logs(service: Service) -> int:
+    """Return how many connections to its SQLite database have the log open."""
+    count = 0
+    for file in Path(f"/proc/{service.process.pid}/fd").iterdir():
+        with contextlib.suppress(FileNotFoundError):
+            count += str(file.readlink()).endswith("-wal")
+    return count
+
+
 class Channel:
     """A connection that is reopened after the server closed it."""
 

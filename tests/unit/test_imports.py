@@ -7,7 +7,7 @@ import pytest
 from plantstore.errors import BatchRefusedError, ErrorCode, RequestError
 from plantstore.formats import FORMATS
 from plantstore.formats.rows import Row
-from plantstore.imports import Conflict, Counts, Import, ImportResult, RowError
+from plantstore.imports import Conflict, Import, ImportResult, RowCounts, RowError
 from plantstore.plants import NewPlant
 from plantstore.store import BATCH_CHARACTERS_MAX, Outcome, Upsert
 
@@ -47,7 +47,7 @@ def test_rows_that_are_not_valid_are_refused_and_are_in_no_batch() -> None:
 
     assert batch.changes == [Upsert(NewPlant(1, "a")), Upsert(NewPlant(3, "a"))]
     assert refused.rows == [(2, ErrorCode.INVALID_PLANT)]
-    assert run.counts == Counts(refused=1)
+    assert run.counts == RowCounts(refused=1)
 
 
 @pytest.mark.parametrize("conflict", Conflict)
@@ -68,7 +68,7 @@ def test_each_outcome_is_counted(conflict: Conflict) -> None:
     )
 
     is_skipped = conflict is Conflict.SKIP
-    assert run.counts == Counts(1, 1, 1, int(is_skipped), 2 - is_skipped)
+    assert run.counts == RowCounts(1, 1, 1, int(is_skipped), 2 - is_skipped)
     taken = [] if is_skipped else [(4, ErrorCode.ID_TAKEN)]
     assert refused.rows == [*taken, (5, ErrorCode.STORE_UNAVAILABLE)]
 
@@ -111,8 +111,8 @@ def test_the_result_of_a_service_is_added_with_the_lines_of_the_file() -> None:
     run = Import(Conflict.REFUSE, refused.add, batch_plants_max=10)
     first = ImportResult(stored=1, refused=1, errors=[RowError(2, 1004, "taken")])
 
-    run.add([plain(7), plain(9)], first)
-    run.add([plain(11)], ImportResult(already_stored=1))
+    run.add_result([plain(7), plain(9)], first)
+    run.add_result([plain(11)], ImportResult(already_stored=1))
 
-    assert run.counts == Counts(stored=1, already_stored=1, refused=1)
+    assert run.counts == RowCounts(stored=1, already_stored=1, refused=1)
     assert refused.rows == [(9, 1004)]

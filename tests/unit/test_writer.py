@@ -314,6 +314,21 @@ def test_single_changes_are_stored_between_the_halves_of_a_batch_that_is_refused
     assert sum(isinstance(event, CommitFailed) for event in events) == 2
 
 
+def test_a_batch_of_an_import_makes_no_room_for_single_changes_when_it_is_stored() -> None:
+    store = GatedStore()
+
+    async def test(writer: GroupCommit) -> None:
+        store.let_go.release(10)
+        await writer.submit_all([plant(1), plant(2), plant(3)])
+        assert writer.waiting == 0
+        tasks = await submitted(writer, plant(4), plant(5), plant(6))
+        results = await asyncio.gather(*tasks, return_exceptions=True)
+        assert results[:2] == [Outcome.STORED] * 2
+        assert isinstance(results[2], RequestError)
+
+    run(store, test, queue_plants_max=2)
+
+
 def test_a_cancelled_caller_does_not_affect_the_other_callers_of_its_batch() -> None:
     store = GatedStore()
 

@@ -12,6 +12,7 @@ import contextlib
 import io
 from collections.abc import Callable, Coroutine, Sequence
 from concurrent.futures import Future
+from operator import attrgetter
 from typing import Any, Final, TypeAlias
 
 import msgspec
@@ -78,7 +79,7 @@ class ImportJob:
         self._loop = asyncio.get_running_loop()
         self.progress = Import(
             conflict,
-            self.reject,
+            self._reject,
             batch_plants_max=batch_plants_max,
             batch_characters_max=BATCH_CHARACTERS_MAX,
         )
@@ -110,7 +111,7 @@ class ImportJob:
                     return
                 pending = storing
 
-    def reject(self, error: RowError, _row: Row) -> None:
+    def _reject(self, error: RowError, _row: Row) -> None:
         """List a row that was refused."""
         if len(self._errors) < LISTED_ERRORS_MAX:
             self._errors.append(error)
@@ -119,7 +120,7 @@ class ImportJob:
         """Return the answer."""
         return ImportResult(
             **msgspec.structs.asdict(self.progress.counts),
-            errors=msgspec.UNSET if is_minimal else sorted(self._errors, key=_line),
+            errors=msgspec.UNSET if is_minimal else sorted(self._errors, key=attrgetter("line")),
             warnings=self._warnings or msgspec.UNSET,
         )
 
@@ -138,7 +139,3 @@ class ImportJob:
         if pending is not None:
             batch, outcomes = pending
             self.progress.settle(batch, outcomes.result())
-
-
-def _line(error: RowError) -> int:
-    return error.line

@@ -123,7 +123,7 @@ class Imports:
             batch_plants_max=self._batch_plants_max,
             shared_batch_plants_max=self._shared_batch_plants_max,
             store=sink.store,
-            single_changes=lambda: self._writer.submitted,
+            single_changes=lambda: self._writer.singles_accepted,
         )
         self._places.take(token)
         req.scope[STREAMED] = True

@@ -25,7 +25,7 @@ from plantstore.cli.rejects import Rejects
 from plantstore.errors import BatchRefusedError, OperationError, one_line
 from plantstore.formats.rows import Source
 from plantstore.halving import run_by_halves
-from plantstore.imports import ROW_SLACK_BYTES, Batch, Conflict, Counts, Import
+from plantstore.imports import ROW_SLACK_BYTES, Batch, Conflict, Import, RowCounts
 from plantstore.settings import (
     BODY_BYTES_MAX_DEFAULT,
     DATABASE_DEFAULT,
@@ -142,12 +142,12 @@ def _connected(
 
         def settle(run: Import, batch: Batch) -> None:
             for rows, result in service.store(batch.rows, on_conflict):
-                run.add(rows, result)
+                run.add_result(rows, result)
 
         yield _Target(REQUEST_ROWS_MAX, REQUEST_CHARACTERS_MAX, settle)
 
 
-def _describe(counts: Counts) -> str:
+def _describe(counts: RowCounts) -> str:
     parts = {
         "stored": counts.stored,
         "already there": counts.already_stored,

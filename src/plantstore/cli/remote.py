@@ -7,20 +7,17 @@ need no further package.
 import contextlib
 import http.client
 import io
-import math
-import random
 import re
 import ssl
-import time
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from http import HTTPStatus
 from pathlib import Path
 from typing import Final, TypeVar, cast
 
 import msgspec
-import typer
 
 from plantstore.cli.address import connection_to, parse_url, read_token
+from plantstore.cli.retries import InterruptedRequestError, with_retries
 from plantstore.errors import OperationError, one_line
 from plantstore.formats import FORMATS
 from plantstore.formats.rows import Row
@@ -33,12 +30,6 @@ REQUEST_ROWS_MAX: Final = LISTED_ERRORS_MAX
 
 # Characters in one request, and in a page of an export, unless a single row has more.
 REQUEST_CHARACTERS_MAX: Final = 512 * 1024
-
-# How long a failing request is repeated.
-RETRY_SECONDS_MAX: Final = 120
-
-# The longest pause between two tries, unless the service asks for a longer one.
-_PAUSE_SECONDS_MAX: Final = 10
 
 # Larger than any answer to an import, and any row that a service can send.
 _ANSWER_BYTES_MAX: Final = 16 * MIB
@@ -56,14 +47,6 @@ _TRANSIENT: Final = frozenset(
 )
 
 ResultT = TypeVar("ResultT")
-
-
-class _InterruptedError(Exception):
-    """A request failed, and may succeed later; `pause` is the shortest useful pause in seconds."""
-
-    def __init__(self, reason: str, pause: float = 0) -> None:
-        super().__init__(one_line(reason))
-        self.pause = pause
 
 
 class _ErrorAnswer(msgspec.Struct):
@@ -137,23 +120,15 @@ class RemoteService:
             OperationError: there was no success for RETRY_SECONDS_MAX after an interruption.
 
         """
-        gives_up_at = math.inf
-        pause = 0.1
-        while True:
+
+        def run_once() -> ResultT:
             try:
                 return run()
-            except _InterruptedError as error:
+            except InterruptedRequestError:
                 self._connection.close()
-                gives_up_at = min(gives_up_at, time.monotonic() + RETRY_SECONDS_MAX)
-                seconds = max(error.pause, random.uniform(pause / 2, pause))  # noqa: S311 (no secret)
-                if time.monotonic() + seconds > gives_up_at:
-                    raise OperationError(
-                        f"{self._url} failed for {RETRY_SECONDS_MAX} seconds, now with: {error}"
-                    ) from error
-                if pause > 1:
-                    typer.echo(f"Warning: {error}; trying again", err=True)
-                time.sleep(seconds)
-                pause = min(2 * pause, _PAUSE_SECONDS_MAX)
+                raise
+
+        return with_retries(run_once, self._url)
 
     def _store_once(
         self, rows: Sequence[Row], conflict: Conflict
@@ -225,11 +200,12 @@ class RemoteService:
             # The token allows this number of rows at once.
             self._rows_max = min(self._rows_max, error.lines_stored_through)
         pause = response.getheader("Retry-After", "")
-        return _InterruptedError(message, int(pause) if re.fullmatch("[0-9]{1,6}", pause) else 0)
+        pause_seconds = int(pause) if re.fullmatch("[0-9]{1,6}", pause) else 0
+        return InterruptedRequestError(message, pause_seconds)
 
     @contextlib.contextmanager
     def _interruptible(self) -> Iterator[None]:
-        """Raise _InterruptedError for errors of the connection in this block."""
+        """Raise InterruptedRequestError for errors of the connection in this block."""
         try:
             yield
         except ssl.SSLCertVerificationError as error:
@@ -237,10 +213,10 @@ class RemoteService:
                 f"The certificate of {self._url} is not trusted: {error.verify_message}"
             ) from error
         except OSError as error:
-            raise _InterruptedError(f"{self._url}: {error.strerror or error}") from error
+            raise InterruptedRequestError(f"{self._url}: {error.strerror or error}") from error
         except http.client.HTTPException as error:
             reason = str(error) or type(error).__name__
-            raise _InterruptedError(f"{self._url}: {reason}") from error
+            raise InterruptedRequestError(f"{self._url}: {reason}") from error
 
     def _not_a_service(self) -> OperationError:
         return OperationError(f"{self._url} sent something else; is it a plant store?")

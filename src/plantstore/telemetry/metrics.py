@@ -32,7 +32,7 @@ from prometheus_client.registry import Collector
 
 from plantstore.errors import ErrorCode
 from plantstore.formats import MEDIA_TYPES
-from plantstore.imports import Counts as RowCounts
+from plantstore.imports import RowCounts
 from plantstore.observe import Answered, Committed, Event, Imported, RequestRefused, ServerChanged
 from plantstore.store import Outcome
 from plantstore.telemetry.counts import (

@@ -29,7 +29,7 @@ from plantstore.server.workers import (
     Workers,
     raise_file_limit,
     server_config,
-    set_up_threads,
+    set_up_memory,
 )
 from plantstore.settings import Settings, terminal_takes_colors
 from plantstore.storage import display_url, open_store
@@ -47,7 +47,7 @@ def run(settings: Settings) -> None:
     # Uvicorn shuts down on a signal, and then raises it again for us.
     signal.signal(signal.SIGTERM, _exit)
     signal.signal(signal.SIGINT, _exit)
-    set_up_threads()
+    set_up_memory()
     log = configure_logs(colors=terminal_takes_colors())
     rate_limit(settings)
     _check_edge(settings)
@@ -75,7 +75,7 @@ def run(settings: Settings) -> None:
 
 def _build_worker(settings: Settings, metrics_folder: Path) -> ASGIApp:
     """Build the application of one of several processes, which opens its own store."""
-    set_up_threads()
+    set_up_memory()
     log = configure_logs(colors=terminal_takes_colors())
     telemetry = _Telemetry(log, settings, metrics_folder)
     try:

@@ -23,10 +23,6 @@ OTHER_FILES_MAX: Final = 100
 # SQLite and libpq use less than 100 KiB.
 THREAD_STACK_BYTES: Final = 1024 * 1024
 
-# How long a thread that needs the interpreter waits for one that computes. By default, it is 5 ms,
-# longer than a commit: beside an import, the event loop and the writer would mostly wait.
-SWITCH_SECONDS: Final = 0.000_5
-
 # Freed memory that a process keeps: enough for several of the largest plants, each as request,
 # as object and as response.
 KEPT_BYTES_MAX: Final = 64 * 1024 * 1024
@@ -84,15 +80,14 @@ def raise_file_limit() -> int:
     return hard
 
 
-def set_up_threads() -> None:
-    """Configure how threads share the interpreter and the memory, before any thread starts.
+def set_up_memory() -> None:
+    """Configure small thread stacks and a single heap. Call it before any thread starts.
 
     By default, each thread reserves 8 MiB for its stack and 64 MiB for its own heap. Under a
     limit on the address space, the service would then fail while it uses only a third of it.
     By default, glibc also returns the memory of each large text to the kernel, and gets memory
     for the next text page by page. This takes longer than processing the text.
     """
-    sys.setswitchinterval(SWITCH_SECONDS)
     threading.stack_size(THREAD_STACK_BYTES)
     with contextlib.suppress(AttributeError):  # other C libraries have no mallopt
         mallopt = ctypes.CDLL(None).mallopt

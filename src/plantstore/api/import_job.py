@@ -34,7 +34,7 @@ from plantstore.store import Change, Outcome
 Outcomes: TypeAlias = Sequence[Outcome | RequestError]
 
 # Characters in one transaction. Each import holds about two transactions in memory, and a character
-# may take four bytes. Four thousand rows of usual size have fewer.
+# may take four bytes. Eight thousand rows of usual size have about as many.
 BATCH_CHARACTERS_MAX: Final = 512 * 1024
 
 # A batch that is being stored.

@@ -22,6 +22,11 @@ class Places:
         self._what = what
         self._taken: Counter[str] = Counter()
 
+    @property
+    def taken(self) -> int:
+        """The number of places that are taken."""
+        return self._taken.total()
+
     def take(self, token: str) -> None:
         """Take a place for a request with the token of this name.
 
@@ -29,7 +34,7 @@ class Places:
             RequestError: OVERLOADED.
 
         """
-        if self._taken.total() >= self._places_max:
+        if self.taken >= self._places_max:
             raise RequestError(ErrorCode.OVERLOADED, f"Too many {self._what} run; nothing was done")
         if self._taken[token] >= self._per_token_max:
             message = f"Too many {self._what} with this token run; nothing was done"

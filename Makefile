@@ -91,13 +91,14 @@ cluster: $(VENV)/.cluster cluster-programs ## test failover with Patroni for an 
 	PYTHONPATH=tests:benchmarks $(BIN)/python -m cluster.play $(if $(ROUNDS),--rounds $(ROUNDS))
 
 # CSV=plants.csv also imports that file.
-bench: $(VENV)/.dev ## measure into benchmarks/results/ (needs wrk and sqlite3)
+bench: $(VENV)/.dev browser ## measure into benchmarks/results/ (needs wrk and sqlite3)
 	$(BIN)/python benchmarks/creates.py
 	$(BIN)/python benchmarks/capacity.py
 	$(BIN)/python benchmarks/random_ids.py
 	$(BIN)/python benchmarks/reads.py
 	$(BIN)/python benchmarks/transfer.py $(CSV)
 	$(BIN)/python benchmarks/imports.py
+	PYTHONPATH=tests CHROMIUM=$(CHROMIUM) $(BIN)/python benchmarks/page.py
 	PYTHONPATH=tests $(BIN)/python benchmarks/on_postgres.py
 	$(BIN)/python benchmarks/observation.py
 	$(BIN)/python benchmarks/overload.py

@@ -48,8 +48,10 @@ from plantstore.halving import run_by_halves, run_once
 RequestT = TypeVar("RequestT")
 ResultT = TypeVar("ResultT")
 
-# How long the queue must be empty before the thread counts as idle.
+# How long the queue must be empty before the thread counts as idle, and how often it then looks
+# whether other processes have left work for `idle`.
 IDLE_SECONDS: Final = 1.0
+IDLE_AGAIN_SECONDS: Final = 5.0
 
 # A failed call of `submit_all` with at most so many requests is halved at once. With more requests,
 # each half waits for its turn. Without this limit, the turns would take most of the time.
@@ -72,8 +74,8 @@ class Batcher(Generic[RequestT, ResultT]):
         batch_max: number of requests in one call.
         batch_weight_max: total weight of the requests in one call, unless a single
             request weighs more.
-        idle: called by the thread when there was no request for IDLE_SECONDS; if it
-            returns False, it is called again after another IDLE_SECONDS.
+        idle: called by the thread when there was no request for IDLE_SECONDS, and again
+            after another IDLE_SECONDS if it returns False, or after IDLE_AGAIN_SECONDS.
 
     """
 
@@ -188,7 +190,9 @@ class Batcher(Generic[RequestT, ResultT]):
     ) -> Sequence[ResultT | RequestError]:
         async with self._turn:
             if not self._accepts:
-                raise StoreUnavailableError("The service is stopping; nothing was done")
+                raise StoreUnavailableError(
+                    "The service is stopping; sending the plants again is safe"
+                )
             batch: Batch[RequestT, ResultT] = Batch(self._loop, is_many=True)
             batch.requests.extend(requests)
             self._waiting_together = len(requests)
@@ -264,14 +268,14 @@ class Batcher(Generic[RequestT, ResultT]):
             weight += batch.weight
 
     def _next_batch(self) -> Batch[RequestT, ResultT] | None:
-        while not self._is_idle:
+        while True:
+            seconds = IDLE_AGAIN_SECONDS if self._is_idle else IDLE_SECONDS
             try:
-                return self._queue.get(timeout=IDLE_SECONDS)
+                return self._queue.get(timeout=seconds)
             except Empty:
                 self._is_idle = True
                 with contextlib.suppress(Exception):  # rule 5
                     self._is_idle = self._idle()
-        return self._queue.get()
 
     def _explained(self, error: Exception, requests: int) -> RequestError:
         try:

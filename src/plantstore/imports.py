@@ -159,7 +159,7 @@ class Import:
         """
         stored = outcomes.count(Outcome.STORED)
         self.counts.stored += stored
-        others = () if stored == len(outcomes) else zip(*batch, outcomes, strict=True)
+        others = () if stored == len(batch.rows) else zip(*batch, outcomes, strict=True)
         for row, change, outcome in others:
             match outcome:
                 case Outcome.STORED:

@@ -56,7 +56,7 @@ class ReadFailed:
 
 @dataclass(frozen=True, slots=True)
 class ExportCutOff:
-    """An export was ended before its last plant, because its request is not allowed any more."""
+    """An export was ended before its last plant, for a reason that does not lie in the store."""
 
     error: RequestError
 

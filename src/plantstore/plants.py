@@ -83,13 +83,15 @@ def parse_new_plant(body: bytes) -> NewPlant:
 
 
 def parse_usual_plants(text: bytes, bodies: Iterable[bytes]) -> list[NewPlant] | None:
-    """Parse NewPlants of the usual form, which takes a third of the time; None if one is not.
-
-    Then `parse_new_plant` parses each of them, or finds its error.
+    """Parse NewPlants of the usual form, in a third of the time.
 
     Args:
         text: all bodies together.
         bodies: the JSON text of each NewPlant.
+
+    Returns:
+        The plants. None if one of them is not valid, or has an unusual form: the caller then
+        calls `parse_new_plant` for each.
 
     """
     # The decoder accepts null as a tag, and U+0000, which JSON has to escape.

@@ -7,6 +7,8 @@ from collections.abc import Callable, Generator, Sequence
 from typing import Any
 
 import pytest
+from falcon.asgi import Response
+from falcon.testing import create_asgi_req
 
 from plantstore.api.exports import EXPORTS_MAX, THREADS_MAX, Exports
 from plantstore.errors import ErrorCode
@@ -166,6 +168,38 @@ def test_a_stop_waits_for_the_reads_that_have_begun_and_for_no_others() -> None:
         assert await asyncio.gather(*reads[:THREADS_MAX]) == [True] * THREADS_MAX
 
     run(test)
+
+
+def test_an_export_that_ends_when_no_thread_is_free_at_a_stop_closes_its_snapshot() -> None:
+    store, world = paged_world()
+    begun, let_go = threading.Semaphore(0), threading.Event()
+
+    def read() -> bool:
+        begun.release()
+        return let_go.wait(30)
+
+    async def test(world: World) -> None:
+        exports = Exports(world.gate, world.store, seconds_max=1)
+        resp = Response()
+        headers = {"Authorization": f"Bearer {world.token}"}
+        await exports.run(create_asgi_req(headers=headers), resp, NDJSON, None)
+        export: Any = resp.stream
+        reads = [asyncio.ensure_future(exports.in_thread(read)) for _ in range(THREADS_MAX)]
+        for _ in range(THREADS_MAX):
+            await asyncio.to_thread(begun.acquire)
+        ending = asyncio.ensure_future(export.close())
+        for _ in range(10):
+            await asyncio.sleep(0)  # it waits for a thread
+
+        stopping = asyncio.ensure_future(exports.close())
+        await ending
+
+        assert store.open_snapshots == 0
+        let_go.set()
+        await stopping
+        await asyncio.gather(*reads)
+
+    run(test, world)
 
 
 @pytest.mark.parametrize(

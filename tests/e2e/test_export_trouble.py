@@ -80,7 +80,7 @@ def test_no_export_begins_while_older_ones_keep_the_log_long(tmp_path: Path) -> 
                 refused = export(client)
                 page = client.send("GET", "/plants?limit=1")
                 first_is_whole = is_whole(first)
-            client.post(SMALL)
+            # Another process wrote, and the service gets no change.
             wait_until(lambda: log.stat().st_size < 16 * MIB)
             accepted = export(client)
 
@@ -133,7 +133,7 @@ def test_exports_are_cut_off_while_postgresql_hangs_and_run_again_when_it_resume
 
 
 @pytest.mark.engines("postgres")
-def test_a_stop_waits_for_no_export_while_postgresql_hangs(
+def test_a_stop_ends_while_exports_wait_for_a_postgresql_that_hangs(
     tmp_path: Path, postgres_programs: Programs
 ) -> None:
     with (

@@ -223,9 +223,9 @@ def test_batches_grow_until_there_is_a_single_change(tmp_path: Path) -> None:
         client.post(NewPlant(10_000, "single"))
         before = len(stored_plants(service.database))
 
-        wire.send(chunk(lines(3_000, 4_000)))
+        wire.send(chunk(lines(3_000, 3_500)))
 
-        wait_until(lambda: len(stored_plants(service.database)) == 4_001)
+        wait_until(lambda: len(stored_plants(service.database)) == 3_501)
         wire.close()
         client.close()
     assert before == 1_001

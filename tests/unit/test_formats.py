@@ -1,7 +1,9 @@
 """Files of plants: an export can be imported again, and an invalid row is reported by its line."""
 
+import gc
 import io
 import tracemalloc
+import weakref
 from pathlib import Path
 
 import msgspec
@@ -156,6 +158,22 @@ def test_an_unclosed_quote_invalidates_only_its_own_row(rows: int) -> None:
     assert errors([first]) in ([(2, ErrorCode.INVALID_PLANT)], [(2, ErrorCode.BODY_TOO_LARGE)])
     assert first.text == '1,"oops,\n'
     assert plants_of(others) == list(enumerate(good, 3))
+
+
+@pytest.mark.parametrize("form", ["csv", "jsonl"])
+def test_an_invalid_row_is_freed_without_the_garbage_collector(form: str) -> None:
+    """Its error must not keep the frames of the parser alive, and with them all lines."""
+    content = b"id,name\n1,a\nx,b\n" if form == "csv" else b'{"id":1,"name":"a"}\nx\n'
+    gc.disable()
+    try:
+        rows = read(form, content)
+        error = weakref.ref(rows[1].content)
+        assert isinstance(error(), RequestError)
+        del rows
+
+        assert error() is None
+    finally:
+        gc.enable()
 
 
 @given(

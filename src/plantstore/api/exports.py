@@ -171,8 +171,10 @@ class _Export:
         self._is_closed = True
         try:
             await asyncio.wait([self._reading])
-            with contextlib.suppress(RuntimeError):  # the service stops, and its threads have ended
-                await asyncio.shield(self._exports.in_thread(self._pieces.close))
+            closing = asyncio.ensure_future(self._exports.in_thread(self._pieces.close))
+            await asyncio.wait([closing])
+            if closing.cancelled() or closing.exception():  # the service stops without its threads
+                self._pieces.close()
         finally:
             self._exports.end(self._token)
 

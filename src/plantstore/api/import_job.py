@@ -75,12 +75,12 @@ class ImportJob:
         self._shared_batch_plants_max = shared_batch_plants_max
         self._store = store
         self._single_changes = single_changes
-        self._single_changes_before = -1
+        self._single_changes_before = single_changes()
         self._loop = asyncio.get_running_loop()
         self.progress = Import(
             conflict,
             self._reject,
-            batch_plants_max=batch_plants_max,
+            batch_plants_max=shared_batch_plants_max,
             batch_characters_max=BATCH_CHARACTERS_MAX,
         )
         self._errors: list[RowError] = []

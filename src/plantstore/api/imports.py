@@ -68,7 +68,7 @@ class Imports:
         gate: knows the tokens.
         writer: stores the plants.
         row_bytes_max: size of a row.
-        batch_plants_max: number of rows in a transaction beside single changes.
+        batch_plants_max: number of rows in the first transaction.
         bytes_per_second_min: how fast a client must send, on average.
         patience_seconds: how long it may send nothing.
         observe: is told of each import.
@@ -96,7 +96,7 @@ class Imports:
         self._observe = observe
         self._monotonic = monotonic
         self._batch_plants_max = BATCH_GROWTH_MAX * batch_plants_max
-        self._shared_batch_plants_max = batch_plants_max
+        self._shared_batch_plants_max = max(1, batch_plants_max // 2)
         if gate.burst_max is not None:
             # Batches of half the rate can be stored beside other uses of the token.
             limit = max(1, gate.burst_max // 2)

@@ -1,4 +1,4 @@
-"""Repeats what a service that cannot be reached, or is busy, has interrupted."""
+"""Repeats requests that fail because the service is unreachable or busy."""
 
 import math
 import random

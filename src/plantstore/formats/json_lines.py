@@ -9,7 +9,7 @@ import msgspec
 
 from plantstore.errors import ErrorCode, RequestError
 from plantstore.formats.rows import Row, Source
-from plantstore.plants import NewPlant, parse_new_plant, parse_usual_plants
+from plantstore.plants import parse_new_plant, parse_usual_plants
 
 render_json_lines = msgspec.json.Encoder().encode_lines
 
@@ -54,12 +54,15 @@ def _skip_line(file: Source, bytes_max: int) -> None:
 
 def _parse_each(first: int, lines: list[bytes]) -> Iterator[Row]:
     for number, line in enumerate(lines, first):
-        if not line.isspace():
-            try:
-                content: NewPlant | RequestError = parse_new_plant(line)
-            except RequestError as error:
-                content = error
-            yield Row(number, content, line)
+        if line.isspace():
+            continue
+        # A variable for the error would keep this frame alive, and with it the lines.
+        try:
+            plant = parse_new_plant(line)
+        except RequestError as error:
+            yield Row(number, error, line)
+        else:
+            yield Row(number, plant, line)
 
 
 def _too_large(number: int, line: bytes, row_bytes_max: int) -> Row:

@@ -33,6 +33,9 @@ _CLOSE: Final = (b"connection", b"close")
 # response is still written at once. This limits the memory for many small unread responses.
 _UNSENT_BYTES_HIGH: Final = 16 * 1024
 
+# A larger body is not copied to write it together with its head.
+_JOINED_BYTES_MAX: Final = 16 * 1024
+
 
 class _Flow(FlowControl):
     """uvicorn's flow control, which does not resume reading while `is_held` is true."""
@@ -49,8 +52,8 @@ class _Cycle(RequestResponseCycle):
 
     uvicorn searches each name and each value for forbidden characters. This class counts the
     line ends of the whole head instead. This takes less time than uvicorn's search takes for
-    the two added fields alone. The head is written together with the first piece of the body,
-    since each write is a system call.
+    the two added fields alone. The head is written together with a small body, since each write
+    takes a system call.
     """
 
     _unsent_head = b""
@@ -76,11 +79,12 @@ class _Cycle(RequestResponseCycle):
                 return
         elif self._unsent_head:
             head, self._unsent_head = self._unsent_head, b""
-            if self.scope["method"] == "HEAD":
+            body = message.get("body", b"")
+            if self.scope["method"] == "HEAD" or len(body) > _JOINED_BYTES_MAX:
                 self.transport.write(head)
             else:
                 self.expected_content_length += len(head)
-                message = {**message, "body": head + message.get("body", b"")}
+                message = {**message, "body": head + body}
         await super().send(message)
 
     def _begin_response(self, message: Any) -> bool:  # noqa: ANN401 (uvicorn's)

@@ -115,7 +115,7 @@ def log_events(later: Later = _on_a_timer) -> Observer:
                 reason = event.code.name.lower()
                 refusals.tell("refused", reason, reason=reason)
         elif isinstance(event, ExportCutOff):
-            refusals.tell("export cut off", event.error.message, reason=event.error.message)
+            refusals.tell("export cut off", event.error.code.name, reason=event.error.message)
         elif failure := _failure(event):
             told, error, what = failure
             if isinstance(error, StoreUnavailableError):

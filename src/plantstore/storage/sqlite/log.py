@@ -16,8 +16,8 @@ import apsw
 
 from plantstore.storage.sqlite.file import BUSY_POLL_SECONDS, LOG_BYTES_MAX, wait_for_another
 
-# SQLite checkpoints by itself whenever it has appended so much. A larger checkpoint writes a page
-# that changed often less often.
+# SQLite checkpoints by itself after a commit that leaves the log longer than this. A larger
+# checkpoint writes a page that changed several times only once.
 CHECKPOINT_BYTES: Final = LOG_BYTES_MAX // 2
 
 # No export over HTTP begins while the log is longer than this. Without long reads, the log hardly

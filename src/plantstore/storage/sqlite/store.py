@@ -38,8 +38,8 @@ from plantstore.storage.sqlite.watch import Watch
 from plantstore.storage.tokens import TokenTable
 from plantstore.store import Change, Outcome, Page
 
-# Pages in the memory of the connection that writes. A large batch of plants with many tags changes
-# more than the 2 MiB that SQLite keeps by default. It would write these pages several times.
+# Size of the page cache of the connection that writes. A large batch of plants with many tags
+# changes more pages than fit into the 2 MiB of SQLite's default. It would write them several times.
 CACHE_KIB: Final = 8 * 1024
 
 _CANNOT_WRITE: Final = "The database cannot be written"

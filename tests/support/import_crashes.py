@@ -12,10 +12,10 @@ from support.service import Service, stored_plants
 from support.streams import MEDIA_TYPES, NONE, Stream, import_once, rendered
 
 # A transaction has this number of rows, or a multiple of it.
-BATCH_ROWS = Settings().batch_plants_max
+BATCH_ROWS = Settings().batch_plants_max // 2
 
 # Several transactions, and an incomplete one.
-ROWS = 10 * BATCH_ROWS + 500
+ROWS = 20 * BATCH_ROWS + 250
 
 PIECE_BYTES = 10_000
 

@@ -114,7 +114,7 @@ def _open_postgres(url: str, policy: SchemaPolicy, standbys_min: int, observe: O
         # psycopg is an optional dependency.
         from plantstore.storage.postgres.store import PostgresStore  # noqa: PLC0415
     except ModuleNotFoundError as error:
-        if error.name != "psycopg":
+        if (error.name or "").partition(".")[0] != "psycopg":
             raise
         raise UnsupportedError(
             "PostgreSQL support is not installed: run pip install 'plantstore[postgres]'"

@@ -35,23 +35,16 @@ thread until the batch is answered. So only the queue has a lock.
 """
 
 import asyncio
-import contextlib
 import threading
-from collections.abc import Callable, Iterator, Sequence
-from queue import Empty, SimpleQueue
+from collections.abc import Callable, Sequence
 from typing import Final, Generic, TypeVar
 
-from plantstore.batches import Batch
+from plantstore.batches import Batch, BatchQueue
 from plantstore.errors import ErrorCode, RequestError, StoreUnavailableError
 from plantstore.halving import run_by_halves, run_once
 
 RequestT = TypeVar("RequestT")
 ResultT = TypeVar("ResultT")
-
-# How long the queue must be empty before the thread counts as idle, and how often it then looks
-# whether other processes have left work for `idle`.
-IDLE_SECONDS: Final = 1.0
-IDLE_AGAIN_SECONDS: Final = 5.0
 
 # A failed call of `submit_all` with at most so many requests is halved at once. With more requests,
 # each half waits for its turn. Without this limit, the turns would take most of the time.
@@ -74,8 +67,7 @@ class Batcher(Generic[RequestT, ResultT]):
         batch_max: number of requests in one call.
         batch_weight_max: total weight of the requests in one call, unless a single
             request weighs more.
-        idle: called by the thread when there was no request for IDLE_SECONDS, and again
-            after another IDLE_SECONDS if it returns False, or after IDLE_AGAIN_SECONDS.
+        idle: called by the thread while there are no requests (see `BatchQueue`).
 
     """
 
@@ -93,15 +85,14 @@ class Batcher(Generic[RequestT, ResultT]):
     ) -> None:
         self._run = run
         self._explain = explain
-        self._idle = idle
         self._waiting_max = waiting_max
         self._weight_max = weight_max
         self._batch_max = batch_max
         self._batch_weight_max = batch_weight_max
+        self._queue: BatchQueue[RequestT, ResultT] = BatchQueue(batch_max, batch_weight_max, idle)
 
         self._loop: asyncio.AbstractEventLoop
         self._thread = threading.Thread(target=self._serve, name=name, daemon=True)
-        self._queue: SimpleQueue[Batch[RequestT, ResultT] | None] = SimpleQueue()
         self._open: Batch[RequestT, ResultT] | None = None
         self._accepts = False
         # Held by the caller of `submit_all` whose batch is in the queue.
@@ -111,7 +102,6 @@ class Batcher(Generic[RequestT, ResultT]):
         self._waiting = 0
         self._weight = 0
         self._waiting_together = 0
-        self._is_idle = False  # a crash may have left work for `idle`
 
     def start(self) -> None:
         """Start to accept requests, on the running event loop."""
@@ -208,7 +198,7 @@ class Batcher(Generic[RequestT, ResultT]):
             return False
         self._accepts = False
         self._hand_over()
-        self._queue.put(None)
+        self._queue.close()
         await asyncio.to_thread(self._thread.join)
         return True
 
@@ -235,47 +225,12 @@ class Batcher(Generic[RequestT, ResultT]):
     # The methods below run on the thread.
 
     def _serve(self) -> None:
-        for batches in self._calls():
+        for batches in self._queue.calls():
             requests = [request for batch in batches for request in batch.requests]
             is_long = batches[0].is_many and len(requests) > HALVED_AT_ONCE_MAX
             run = run_once if is_long else run_by_halves
             results = run(self._run, requests, self._explained)
             self._loop.call_soon_threadsafe(self._answer, batches, results)
-            self._is_idle = False
-
-    def _calls(self) -> Iterator[list[Batch[RequestT, ResultT]]]:
-        """Yield the batches for each call, until closed."""
-        taken: list[Batch[RequestT, ResultT]] = []
-        requests = weight = 0
-        while True:
-            if taken and self._queue.empty():
-                yield taken
-                taken, requests, weight = [], 0, 0
-            batch = self._next_batch()
-            if taken and (
-                batch is None
-                or batch.is_many
-                or taken[0].is_many
-                or requests + len(batch.requests) > self._batch_max
-                or weight + batch.weight > self._batch_weight_max
-            ):
-                yield taken
-                taken, requests, weight = [], 0, 0
-            if batch is None:
-                return
-            taken.append(batch)
-            requests += len(batch.requests)
-            weight += batch.weight
-
-    def _next_batch(self) -> Batch[RequestT, ResultT] | None:
-        while True:
-            seconds = IDLE_AGAIN_SECONDS if self._is_idle else IDLE_SECONDS
-            try:
-                return self._queue.get(timeout=seconds)
-            except Empty:
-                self._is_idle = True
-                with contextlib.suppress(Exception):  # rule 5
-                    self._is_idle = self._idle()
 
     def _explained(self, error: Exception, requests: int) -> RequestError:
         try:

@@ -1,13 +1,20 @@
-"""The batches that the batcher passes to its thread."""
+"""The batches that the batcher passes to its thread, and their queue."""
 
 import asyncio
-from collections.abc import Sequence
-from typing import Generic, TypeVar
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
+from queue import Empty, SimpleQueue
+from typing import Final, Generic, TypeVar
 
 from plantstore.errors import RequestError
 
 RequestT = TypeVar("RequestT")
 ResultT = TypeVar("ResultT")
+
+# How long the queue must be empty before the thread counts as idle, and how often it then looks
+# whether other processes have left work for `idle`.
+IDLE_SECONDS: Final = 1.0
+IDLE_AGAIN_SECONDS: Final = 5.0
 
 
 class _Answer(asyncio.Future[Sequence[ResultT | RequestError]]):
@@ -40,3 +47,66 @@ class Batch(Generic[RequestT, ResultT]):
         self.weight = 0
         self.is_many = is_many
         self.answer: _Answer[ResultT] = _Answer(loop=loop)
+
+
+class BatchQueue(Generic[RequestT, ResultT]):
+    """Passes batches to a thread, which takes several of them for one call.
+
+    Args:
+        requests_max: number of requests in one call.
+        weight_max: total weight of the requests in one call, unless a single batch weighs more.
+        idle: called by the thread when there was no batch for IDLE_SECONDS, and again after
+            another IDLE_SECONDS if it returns False, or after IDLE_AGAIN_SECONDS. Its errors
+            are ignored.
+
+    """
+
+    def __init__(self, requests_max: int, weight_max: int, idle: Callable[[], bool]) -> None:
+        self._requests_max = requests_max
+        self._weight_max = weight_max
+        self._idle = idle
+        self._is_idle = False  # a crash may have left work for `idle`
+        self._queue: SimpleQueue[Batch[RequestT, ResultT] | None] = SimpleQueue()
+
+    def put(self, batch: Batch[RequestT, ResultT]) -> None:
+        """Add a batch."""
+        self._queue.put(batch)
+
+    def close(self) -> None:
+        """End `calls` after the batches that are in the queue."""
+        self._queue.put(None)
+
+    def calls(self) -> Iterator[list[Batch[RequestT, ResultT]]]:
+        """Yield the batches for each call. A batch of `is_many` has a call of its own."""
+        taken: list[Batch[RequestT, ResultT]] = []
+        requests = weight = 0
+        while True:
+            if taken and self._queue.empty():
+                yield taken
+                taken, requests, weight = [], 0, 0
+            batch = self._next()
+            if taken and (
+                batch is None
+                or batch.is_many
+                or taken[0].is_many
+                or requests + len(batch.requests) > self._requests_max
+                or weight + batch.weight > self._weight_max
+            ):
+                yield taken
+                taken, requests, weight = [], 0, 0
+            if batch is None:
+                return
+            self._is_idle = False
+            taken.append(batch)
+            requests += len(batch.requests)
+            weight += batch.weight
+
+    def _next(self) -> Batch[RequestT, ResultT] | None:
+        while True:
+            seconds = IDLE_AGAIN_SECONDS if self._is_idle else IDLE_SECONDS
+            try:
+                return self._queue.get(timeout=seconds)
+            except Empty:
+                self._is_idle = True
+                with contextlib.suppress(Exception):
+                    self._is_idle = self._idle()

@@ -9,7 +9,7 @@ from falcon.asgi import Request
 
 from plantstore.api.limits import shorten
 from plantstore.errors import ErrorCode, RequestError
-from plantstore.plants import describe_not_integer, parse_int64
+from plantstore.integers import describe_not_integer, parse_int64
 from plantstore.reader import Listing
 
 INT32_MAX: Final = 2**31 - 1

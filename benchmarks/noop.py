@@ -17,6 +17,7 @@ from collections.abc import Callable
 import uvicorn
 
 from plantstore.api.exchange import ASGIApp
+from plantstore.changes import Change, Outcome
 from plantstore.cli.serve import uvicorn_config
 from plantstore.cli.wiring import wire
 from plantstore.observe import ignore
@@ -24,7 +25,6 @@ from plantstore.plants import NewPlant
 from plantstore.reader import GroupRead
 from plantstore.settings import Settings
 from plantstore.storage import open_store
-from plantstore.store import Change, Outcome
 from plantstore.writer import GroupCommit
 
 

@@ -3,8 +3,8 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final, NamedTuple, TypeAlias
 
+from plantstore.changes import Change, Deletion, Outcome, Upsert
 from plantstore.plants import NewPlant
-from plantstore.store import Change, Deletion, Outcome, Upsert
 
 # A placeholder for a stored plant that differs from every create of the batch. It equals no
 # valid plant, because its name is U+0000.

@@ -10,10 +10,10 @@ from typing import Final, NamedTuple, TypeAlias
 
 import msgspec
 
+from plantstore.changes import BATCH_CHARACTERS_MAX, Change, Outcome, Upsert
 from plantstore.errors import BatchRefusedError, IdTakenError, RequestError
 from plantstore.formats.rows import Row
 from plantstore.plants import NewPlant
-from plantstore.store import BATCH_CHARACTERS_MAX, Change, Outcome, Upsert
 
 # A row may be larger than a request body by this much, since the body of a PUT has no id.
 ROW_SLACK_BYTES: Final = 1024

@@ -11,8 +11,8 @@ from typing import Any, TypeAlias
 
 import msgspec
 
+from plantstore.changes import Outcome
 from plantstore.errors import ErrorCode, RequestError
-from plantstore.store import Outcome
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,6 +20,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from plantstore.batcher import Batcher
+from plantstore.changes import BATCH_CHARACTERS_MAX, Change, Outcome, characters_in
 from plantstore.errors import (
     BatchRefusedError,
     ErrorCode,
@@ -34,7 +35,7 @@ from plantstore.observe import (
     WriterStarted,
     WriterStopped,
 )
-from plantstore.store import BATCH_CHARACTERS_MAX, Change, Outcome, PlantStore, characters_in
+from plantstore.store import PlantStore
 
 # How long a failed commit makes the service not ready, unless a later commit succeeds. A probe
 # may succeed in this time, because it needs less disk space, for example.

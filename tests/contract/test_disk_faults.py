@@ -9,10 +9,10 @@ from pathlib import Path
 import apsw
 import pytest
 
+from plantstore.changes import Outcome
 from plantstore.errors import OperationError, StoreUnavailableError
 from plantstore.plants import NewPlant
 from plantstore.storage.sqlite.store import SQLiteStore
-from plantstore.store import Outcome
 from support.disk import Disk, Fault
 from support.ledger import Ledger, acts, live, live_with_a_fault
 from support.platter import (

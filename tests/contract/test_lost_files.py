@@ -10,11 +10,11 @@ from pathlib import Path
 import apsw
 import pytest
 
+from plantstore.changes import Deletion, Outcome
 from plantstore.errors import StoreUnavailableError
 from plantstore.plants import NewPlant
 from plantstore.storage.sqlite.store import SQLiteStore
 from plantstore.storage.sqlite.watch import FRESH_SECONDS
-from plantstore.store import Deletion, Outcome
 from plantstore.tokens import SCOPES, TokenRecord, digest
 
 PLANT = NewPlant(1, "Abies balsamea (L.) Mill.", "Abies")

@@ -7,6 +7,7 @@ from collections.abc import Callable
 import psycopg
 import pytest
 
+from plantstore.changes import Deletion, Outcome
 from plantstore.errors import StoreUnavailableError, StoreUnreachableError
 from plantstore.plants import NewPlant
 from plantstore.storage import open_store
@@ -15,7 +16,7 @@ from plantstore.storage.postgres.connection import Connection
 from plantstore.storage.postgres.link import Link
 from plantstore.storage.postgres.servers import Servers
 from plantstore.storage.postgres.url import parse_url
-from plantstore.store import Deletion, Outcome, Store
+from plantstore.store import Store
 from support.postgres import (
     Programs,
     Server,

@@ -5,9 +5,10 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from plantstore.changes import Deletion, Replacement
 from plantstore.errors import StoreUnavailableError
 from plantstore.plants import NewPlant, Plant
-from plantstore.store import Deletion, Replacement, Store
+from plantstore.store import Store
 from plantstore.tokens import TokenRecord
 from support.postgres import Programs, Server, is_back, wait_until
 

@@ -10,11 +10,12 @@ from typing import Any
 
 import pytest
 
+from plantstore.changes import Change, Deletion, Outcome, Replacement
 from plantstore.plants import NewPlant, Plant
 from plantstore.storage import open_store
 from plantstore.storage.postgres.features import SELECT_SIZES
 from plantstore.storage.postgres.pages import page_query
-from plantstore.store import PAGE_BYTES_MAX, Change, Deletion, Outcome, Replacement, Store
+from plantstore.store import PAGE_BYTES_MAX, Store
 from support.postgres import connected, execute, in_the_way, is_waiting, wait_until
 
 PLANT = NewPlant(1, "Abies balsamea (L.) Mill.", "Abies")

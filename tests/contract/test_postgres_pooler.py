@@ -10,10 +10,10 @@ from collections.abc import Iterator
 import psycopg
 import pytest
 
+from plantstore.changes import Outcome
 from plantstore.errors import StoreUnavailableError
 from plantstore.plants import NewPlant
 from plantstore.storage import open_store
-from plantstore.store import Outcome
 from support.postgres import Databases, Programs, execute, wait_until
 
 pytestmark = pytest.mark.skipif(

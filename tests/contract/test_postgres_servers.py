@@ -7,13 +7,14 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from plantstore.changes import Outcome
 from plantstore.errors import BatchRefusedError, StoreUnavailableError
 from plantstore.observe import Event, ServerChanged
 from plantstore.plants import NewPlant
 from plantstore.storage import open_store
 from plantstore.storage.postgres.servers import TRUST_SECONDS, Servers
 from plantstore.storage.postgres.url import parse_url
-from plantstore.store import Outcome, Store
+from plantstore.store import Store
 from plantstore.tokens import TokenRecord
 from support.postgres import Programs, Server, fails, is_back, wait_until
 

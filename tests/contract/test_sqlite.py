@@ -11,6 +11,7 @@ from pathlib import Path
 import apsw
 import pytest
 
+from plantstore.changes import Outcome
 from plantstore.errors import StoreUnavailableError, UsageError
 from plantstore.observe import DatabaseCreated, Event
 from plantstore.plants import NewPlant
@@ -18,9 +19,6 @@ from plantstore.storage import open_store
 from plantstore.storage.migrate import SchemaPolicy
 from plantstore.storage.sqlite.file import connect
 from plantstore.storage.sqlite.store import SQLiteStore
-from plantstore.store import (
-    Outcome,
-)
 
 PLANT = NewPlant(1, "Abies balsamea (L.) Mill.", "Abies")
 

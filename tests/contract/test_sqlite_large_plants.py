@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from plantstore.changes import Deletion, Outcome, Replacement
 from plantstore.plants import NewPlant, Plant
 from plantstore.storage.sqlite.store import SQLiteStore
-from plantstore.store import PAGE_BYTES_MAX, Deletion, Outcome, Replacement
+from plantstore.store import PAGE_BYTES_MAX
 
 SIZE = 100_000
 COUNT = 200

@@ -6,17 +6,13 @@ from pathlib import Path
 import apsw
 import pytest
 
+from plantstore.changes import Deletion, Outcome, Replacement
 from plantstore.errors import StoreUnavailableError
 from plantstore.plants import NewPlant, Plant
 from plantstore.storage.migrate import SchemaPolicy, migrations
 from plantstore.storage.sqlite.owner import APPLICATION_ID
 from plantstore.storage.sqlite.store import SQLiteStore
-from plantstore.store import (
-    Condition,
-    Deletion,
-    Outcome,
-    Replacement,
-)
+from plantstore.store import Condition
 from plantstore.tokens import TokenRecord
 
 PLANT = NewPlant(1, "Abies balsamea (L.) Mill.", "Abies")

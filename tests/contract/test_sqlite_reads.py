@@ -7,14 +7,11 @@ from pathlib import Path
 import apsw
 import pytest
 
+from plantstore.changes import Outcome
 from plantstore.plants import NewPlant
 from plantstore.storage.sqlite.plants import page_query, sizes_query
 from plantstore.storage.sqlite.store import SQLiteStore
-from plantstore.store import (
-    PAGE_BYTES_MAX,
-    Outcome,
-    Page,
-)
+from plantstore.store import PAGE_BYTES_MAX, Page
 
 PLANT = NewPlant(1, "Abies balsamea (L.) Mill.", "Abies")
 

@@ -8,9 +8,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from plantstore.changes import Change, Deletion, Outcome, Replacement, Upsert
 from plantstore.errors import OperationError
 from plantstore.plants import ID_MAX, ID_MIN, NewPlant, Plant
-from plantstore.store import Change, Deletion, Outcome, Replacement, Store, Upsert
+from plantstore.store import Store
 from plantstore.tokens import TokenRecord
 
 

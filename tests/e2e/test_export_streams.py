@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from plantstore.api.exports import EXPORTS_MAX
+from plantstore.changes import Upsert
 from plantstore.errors import ErrorCode
 from plantstore.plants import NewPlant
-from plantstore.store import Upsert
 from support.command import run
 from support.measured import open_logs
 from support.postgres import wait_until

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from plantstore.changes import Upsert
 from plantstore.errors import ErrorCode
 from plantstore.plants import NewPlant
-from plantstore.store import Upsert
 from support.postgres import Programs, Server, wait_until
 from support.service import Answer, Client, Service, opened
 from support.wire import Wire

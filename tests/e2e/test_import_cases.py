@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from plantstore.store import Deletion
+from plantstore.changes import Deletion
 from support.csv_cases import CSV_CASES, Case
 from support.service import Client, Service, stored_plants
 

@@ -6,9 +6,9 @@ from typing import NamedTuple
 
 import pytest
 
+from plantstore.changes import Deletion
 from plantstore.errors import ErrorCode
 from plantstore.plants import NewPlant
-from plantstore.store import Deletion
 from support.flood import peak_mib
 from support.service import Client, Service, stored_plants
 from support.streams import MEDIA_TYPES, NONE, rendered, send

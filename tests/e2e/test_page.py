@@ -5,8 +5,8 @@ from collections.abc import Callable
 import pytest
 from playwright.sync_api import BrowserContext, Locator, Page, expect
 
+from plantstore.changes import Deletion
 from plantstore.plants import NewPlant
-from plantstore.store import Deletion
 from support.browser import Watch, enter, rows
 from support.service import Service, stored_plants
 

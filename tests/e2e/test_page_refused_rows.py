@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, expect
 
-from plantstore.store import Deletion
+from plantstore.changes import Deletion
 from support.browser import Watch, drop, enter, listed_errors, save
 from support.csv_cases import CSV_CASES, Case
 from support.service import Service, stored_plants

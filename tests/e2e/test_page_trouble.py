@@ -5,8 +5,8 @@ import signal
 import pytest
 from playwright.sync_api import BrowserContext, Page, Route, expect
 
+from plantstore.changes import Deletion
 from plantstore.plants import NewPlant
-from plantstore.store import Deletion
 from support.browser import Watch, assert_accessible, enter, rows
 from support.service import Service, stored_plants
 

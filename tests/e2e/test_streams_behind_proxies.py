@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from plantstore.changes import Deletion
 from plantstore.errors import ErrorCode
 from plantstore.plants import NewPlant
-from plantstore.store import Deletion
 from support.command import run
 from support.fronts import INSTALLED_BY, PREFIX, Running, Through, front, program
 from support.service import Answer, Service, stored_plants

@@ -7,11 +7,12 @@ import threading
 from collections.abc import Coroutine, Iterator, Sequence
 from typing import Any, cast
 
+from plantstore.changes import Change, Outcome
 from plantstore.formats.rows import Row
 from plantstore.imports import Conflict, Import
 from plantstore.plants import NewPlant
 from plantstore.storage.sqlite.store import SQLiteStore
-from plantstore.store import Change, Outcome, PlantStore
+from plantstore.store import PlantStore
 from plantstore.writer import GroupCommit
 from support.disk import Disk
 from support.ledger import Ledger, tune

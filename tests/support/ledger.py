@@ -13,13 +13,13 @@ import random
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple, TypeAlias
 
+from plantstore.changes import Change, Deletion, Outcome, Replacement, Upsert
 from plantstore.decision import decide
 from plantstore.errors import StoreUnavailableError
 from plantstore.plants import NewPlant, Plant
 from plantstore.storage.paging import scan
 from plantstore.storage.sqlite.log import Log
 from plantstore.storage.sqlite.store import SQLiteStore
-from plantstore.store import Change, Deletion, Outcome, Replacement, Upsert
 from plantstore.tokens import SCOPES, TokenRecord, digest
 from support.disk import Disk, Fault
 

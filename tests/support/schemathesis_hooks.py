@@ -15,10 +15,10 @@ from typing import Any
 import schemathesis
 from hypothesis import strategies as st
 
+from plantstore.changes import Deletion
 from plantstore.formats import FORMATS
 from plantstore.plants import NewPlant
 from plantstore.storage import open_store
-from plantstore.store import Deletion
 
 FILES = "/plants#file"
 

@@ -17,9 +17,10 @@ from typing import Any, NamedTuple, Self
 
 from prometheus_client.parser import text_string_to_metric_families
 
+from plantstore.changes import Change
 from plantstore.plants import NewPlant
 from plantstore.storage import open_store
-from plantstore.store import Change, Store
+from plantstore.store import Store
 from plantstore.tokens import SCOPES, TokenRecord, digest, mint
 from support.postgres import execute, wait_until
 

@@ -6,13 +6,14 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import httpx
 
+from plantstore.changes import Change, Outcome
 from plantstore.cli.wiring import wire
 from plantstore.errors import ErrorCode
 from plantstore.observe import Answered
 from plantstore.plants import NewPlant
 from plantstore.settings import Settings
 from plantstore.storage.memory import MemoryStore
-from plantstore.store import Change, Outcome, Page, Store
+from plantstore.store import Page, Store
 from plantstore.tokens import SCOPES, TokenRecord, digest, mint
 
 if TYPE_CHECKING:

@@ -1,8 +1,8 @@
 """Which stored plants are loaded to decide a batch, and what the batch changes."""
 
+from plantstore.changes import Change, Deletion, Outcome, Replacement, Upsert
 from plantstore.decision import DIFFERENT, Difference, decide, load_stored
 from plantstore.plants import NewPlant, Plant
-from plantstore.store import Change, Deletion, Outcome, Replacement, Upsert
 
 
 def test_only_stored_plants_of_the_same_size_as_the_new_plant_are_loaded() -> None:

@@ -4,12 +4,12 @@ import io
 
 import pytest
 
+from plantstore.changes import BATCH_CHARACTERS_MAX, Outcome, Upsert
 from plantstore.errors import BatchRefusedError, ErrorCode, RequestError
 from plantstore.formats import FORMATS
 from plantstore.formats.rows import Row
 from plantstore.imports import Conflict, Import, ImportResult, RowCounts, RowError
 from plantstore.plants import NewPlant
-from plantstore.store import BATCH_CHARACTERS_MAX, Outcome, Upsert
 
 BAD = RequestError(ErrorCode.INVALID_PLANT, "bad")
 

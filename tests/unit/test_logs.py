@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
+from plantstore.changes import Outcome
 from plantstore.errors import ErrorCode, RequestError, StoreUnavailableError
 from plantstore.observe import (
     Answered,
@@ -19,7 +20,6 @@ from plantstore.observe import (
     RequestRefused,
     Stopping,
 )
-from plantstore.store import Outcome
 from plantstore.telemetry.logs import PATH_CHARACTERS_MAX, log_answers, log_events
 
 AWAY = StoreUnavailableError("The database cannot be reached", "connection refused")

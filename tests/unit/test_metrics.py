@@ -12,9 +12,9 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from plantstore import __version__
+from plantstore.changes import Outcome
 from plantstore.errors import ErrorCode
 from plantstore.observe import Answered, Committed, Imported, RequestRefused, WriterStarted
-from plantstore.store import Outcome
 from plantstore.telemetry.counts import BATCH_CHANGES, COMMIT_SECONDS, REQUEST_SECONDS, Counts
 from plantstore.telemetry.metrics import Metrics
 from support.postgres import wait_until
@@ -175,7 +175,7 @@ WORKER = """
 import sys
 from pathlib import Path
 from plantstore.observe import Committed
-from plantstore.store import Outcome
+from plantstore.changes import Outcome
 from plantstore.telemetry.metrics import Metrics
 
 metrics = Metrics(Path(sys.argv[1]))

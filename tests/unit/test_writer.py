@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from plantstore.batcher import HALVED_AT_ONCE_MAX
+from plantstore.changes import BATCH_CHARACTERS_MAX, Change, Outcome
 from plantstore.errors import BatchRefusedError, ErrorCode, RequestError, StoreUnavailableError
 from plantstore.observe import CommitFailed, Committed, Event, WriterStarted, WriterStopped
 from plantstore.plants import NewPlant
 from plantstore.storage.memory import MemoryStore
-from plantstore.store import BATCH_CHARACTERS_MAX, Change, Outcome
 from plantstore.writer import FAILURE_SECONDS, GroupCommit
 
 

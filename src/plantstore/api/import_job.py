@@ -18,6 +18,7 @@ from typing import Any, Final, TypeAlias
 import msgspec
 
 from plantstore.api.streams import PIECE_BYTES
+from plantstore.changes import Change, Outcome
 from plantstore.errors import ErrorCode, OperationError, RequestError
 from plantstore.formats import Format
 from plantstore.formats.rows import Row
@@ -29,7 +30,6 @@ from plantstore.imports import (
     ImportResult,
     RowError,
 )
-from plantstore.store import Change, Outcome
 
 Outcomes: TypeAlias = Sequence[Outcome | RequestError]
 

@@ -22,6 +22,7 @@ from plantstore.api.limits import shorten
 from plantstore.api.parameters import read_query
 from plantstore.api.places import Places
 from plantstore.api.streams import ArrivingFile, InflatedFile, Pace
+from plantstore.changes import Change
 from plantstore.errors import (
     ErrorCode,
     RequestError,
@@ -31,7 +32,6 @@ from plantstore.formats import FORMATS, MEDIA_TYPES
 from plantstore.imports import Conflict
 from plantstore.observe import Imported, Observer
 from plantstore.server.interface import STREAMED
-from plantstore.store import Change
 from plantstore.writer import GroupCommit
 
 # Imports that run at a time. Each has a thread.

@@ -19,6 +19,7 @@ from plantstore.api.parameters import (
     parse_listing,
     read_query,
 )
+from plantstore.changes import Deletion, Outcome, Replacement
 from plantstore.errors import ErrorCode, IdTakenError, RequestError
 from plantstore.formats import MEDIA_TYPES
 from plantstore.plants import (
@@ -29,7 +30,6 @@ from plantstore.plants import (
     render_stored_plants,
 )
 from plantstore.reader import GroupRead
-from plantstore.store import Deletion, Outcome, Replacement
 from plantstore.writer import GroupCommit
 
 # Accept fields that ask for no file. Most clients send one of them.

@@ -10,6 +10,7 @@ from typing import Annotated, BinaryIO, Final, NamedTuple
 
 import typer
 
+from plantstore.changes import BATCH_CHARACTERS_MAX, Change, Outcome
 from plantstore.cli.files import standard_stream
 from plantstore.cli.opening import opened_store
 from plantstore.cli.options import (
@@ -37,7 +38,7 @@ from plantstore.settings import (
     StandbysMin,
 )
 from plantstore.storage.migrate import SchemaPolicy
-from plantstore.store import BATCH_CHARACTERS_MAX, Change, Outcome, PlantStore
+from plantstore.store import PlantStore
 
 # The size of a transaction, in plants and in characters of their rows. A service that uses the
 # same database waits for it: about 25 milliseconds.

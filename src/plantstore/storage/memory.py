@@ -6,11 +6,12 @@ from operator import attrgetter
 
 import msgspec
 
+from plantstore.changes import Change, Outcome
 from plantstore.decision import decide
 from plantstore.errors import UnsupportedError
 from plantstore.plants import NewPlant
 from plantstore.storage.tokens import in_order, name_taken, no_such_token
-from plantstore.store import Change, Condition, Outcome, Page
+from plantstore.store import Condition, Page
 from plantstore.tokens import TokenRecord
 
 

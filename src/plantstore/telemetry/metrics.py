@@ -30,11 +30,11 @@ from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, generate_late
 from prometheus_client.openmetrics import exposition as openmetrics
 from prometheus_client.registry import Collector
 
+from plantstore.changes import Outcome
 from plantstore.errors import ErrorCode
 from plantstore.formats import MEDIA_TYPES
 from plantstore.imports import RowCounts
 from plantstore.observe import Answered, Committed, Event, Imported, RequestRefused, ServerChanged
-from plantstore.store import Outcome
 from plantstore.telemetry.counts import (
     BATCH_CHANGES,
     COMMIT_SECONDS,

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import Any, Final
 
+from plantstore.changes import Change, Outcome
 from plantstore.decision import decide, load_stored
 from plantstore.errors import StoreUnavailableError
 from plantstore.plants import NewPlant
@@ -20,7 +21,6 @@ from plantstore.storage.postgres.connection import Connection
 from plantstore.storage.postgres.faults import after_a_commit, retried
 from plantstore.storage.postgres.features import LOCK, SELECT_SIZES, Features, marker
 from plantstore.storage.postgres.pages import select_by_id
-from plantstore.store import Change, Outcome
 
 _GIVEN: Final = "unnest(%b::bigint[], %b::text[], %b::text[])"
 _CREATE: Final = f"""

@@ -16,6 +16,7 @@ from typing import ClassVar, Final
 
 from psycopg.rows import TupleRow
 
+from plantstore.changes import Change, Outcome
 from plantstore.errors import StoreUnavailableError, UnsupportedError
 from plantstore.observe import Observer, ignore
 from plantstore.plants import NewPlant
@@ -32,7 +33,7 @@ from plantstore.storage.postgres.pooler import insist_on_sessions
 from plantstore.storage.postgres.servers import Servers
 from plantstore.storage.postgres.url import parse_url
 from plantstore.storage.tokens import TokenTable
-from plantstore.store import Change, Condition, Outcome, Page
+from plantstore.store import Condition, Page
 
 _MAY_CREATE: Final = """
 SELECT has_table_privilege('plants', 'SELECT') AND has_table_privilege('plants', 'INSERT')

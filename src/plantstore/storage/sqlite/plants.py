@@ -16,10 +16,11 @@ from typing import Final
 import apsw
 import msgspec
 
+from plantstore.changes import Change, Outcome
 from plantstore.decision import decide, load_stored
 from plantstore.plants import ID_MIN, NewPlant
 from plantstore.storage.paging import page_plants_max
-from plantstore.store import PAGE_BYTES_MAX, Change, Outcome, Page
+from plantstore.store import PAGE_BYTES_MAX, Page
 
 # The size from which a plant counts as large. A page holds at most sixteen of them.
 LARGE_BYTES: Final = PAGE_BYTES_MAX // 16

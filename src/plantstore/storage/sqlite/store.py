@@ -17,6 +17,7 @@ from typing import Any, ClassVar, Final
 
 import apsw
 
+from plantstore.changes import Change, Outcome
 from plantstore.errors import StoreUnavailableError
 from plantstore.observe import DatabaseCreated, Observer, ignore
 from plantstore.plants import NewPlant
@@ -36,7 +37,7 @@ from plantstore.storage.sqlite.snapshots import CANNOT_READ, Snapshots
 from plantstore.storage.sqlite.users import insist_on_shared_files
 from plantstore.storage.sqlite.watch import Watch
 from plantstore.storage.tokens import TokenTable
-from plantstore.store import Change, Outcome, Page
+from plantstore.store import Page
 
 # Size of the page cache of the connection that writes. A large batch of plants with many tags
 # changes more pages than fit into the 2 MiB of SQLite's default. It would write them several times.

@@ -11,6 +11,7 @@ import re
 import secrets
 import string
 import zlib
+from datetime import UTC, datetime
 from typing import Final
 from urllib.parse import unquote
 
@@ -70,6 +71,14 @@ class TokenRecord(msgspec.Struct, frozen=True):
         if self.expires_at is not None and self.expires_at <= now:
             return "expired"
         return "active"
+
+
+def render_time(seconds: int) -> str:
+    """Return a time of a token as text: `2026-11-21T06:11:13Z` (RFC 3339 §5.6).
+
+    `datetime` has no dates after the year 9999, so no token may expire later.
+    """
+    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%SZ}"
 
 
 def mint() -> str:

@@ -10,6 +10,7 @@ from jsonschema import Draft202012Validator
 
 from plantstore.api.errors import STATUS, render_error
 from plantstore.api.openapi import read_document
+from plantstore.api.own_token import TokenDescription
 from plantstore.api.parameters import INT32_MAX, LIMIT_DEFAULT, LIMIT_MAX
 from plantstore.errors import ErrorCode, InternalError, RequestError
 from plantstore.formats import MEDIA_TYPES
@@ -21,6 +22,7 @@ from support.world import World
 DOCUMENT: dict[str, Any] = json.loads(read_document())
 SCHEMAS: dict[str, Any] = DOCUMENT["components"]["schemas"]
 POST = DOCUMENT["paths"]["/plants"]["post"]
+METHODS = {"get", "head", "options", "post", "put", "delete", "patch", "trace"}
 
 
 def validator(schema: str) -> Draft202012Validator:
@@ -40,11 +42,10 @@ def test_the_document_declares_exactly_the_paths_and_methods_that_are_routed() -
         for method in route.methods
         if "method_not_allowed" not in method.function_name
     }
-    methods = {"get", "head", "options", "post", "put", "delete", "patch", "trace"}
     declared = {
         (path.removesuffix("#file"), method.upper())
         for path, item in DOCUMENT["paths"].items()
-        for method in methods & set(item)
+        for method in METHODS & set(item)
     }
 
     assert routed == declared
@@ -233,8 +234,10 @@ def test_the_schema_and_the_parser_of_a_replacement_agree(record: Any) -> None:
 
 def test_the_examples_are_valid_by_their_schemas() -> None:
     checked = 0
-    for path, method in OPERATIONS:
-        operation = DOCUMENT["paths"][path][method]
+    described = [
+        item[method] for item in DOCUMENT["paths"].values() for method in METHODS & set(item)
+    ]
+    for operation in described:
         for part in (operation.get("requestBody", {}), *operation["responses"].values()):
             for content in part.get("content", {}).values():
                 schema = {**content["schema"], **DOCUMENT}
@@ -244,7 +247,11 @@ def test_the_examples_are_valid_by_their_schemas() -> None:
                     Draft202012Validator(schema).validate(example)
                     checked += 1
 
-    assert checked == 15
+    assert checked == 17
+
+
+def test_the_members_of_a_described_token_are_those_of_the_document() -> None:
+    assert tuple(SCHEMAS["Token"]["properties"]) == TokenDescription.__struct_fields__
 
 
 def test_the_limits_of_a_listing_are_those_of_the_document() -> None:

@@ -7,7 +7,8 @@ from support.world import JSON, VALID, World, assert_error, run
 
 
 @pytest.mark.parametrize(
-    "path", ["/plants", "/plants/1", "/openapi.json", "/healthz", "/readyz", "/metrics", "/docs"]
+    "path",
+    ["/plants", "/plants/1", "/openapi.json", "/healthz", "/readyz", "/metrics", "/docs", "/token"],
 )
 def test_options_returns_the_methods_without_a_body_or_content_type(path: str) -> None:
     async def test(world: World) -> None:

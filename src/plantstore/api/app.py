@@ -19,6 +19,7 @@ from plantstore.api.forwarded import TrustedProxies
 from plantstore.api.imports import Imports
 from plantstore.api.openapi import Document
 from plantstore.api.operations import Liveness, Measurements, Readiness, Renderings
+from plantstore.api.own_token import OwnToken
 from plantstore.api.pages import ASSETS_TEMPLATE, Pages, Redirect
 from plantstore.api.plants import Plants
 from plantstore.observe import Observer
@@ -87,6 +88,7 @@ def create_app(
     )
     resources = {
         "/plants": plants,
+        "/token": OwnToken(gate),
         "/openapi.json": Document(),
         "/healthz": Liveness(),
         "/readyz": readiness,

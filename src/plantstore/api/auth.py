@@ -79,6 +79,21 @@ class Gate:
             StoreUnavailableError: the token cannot be looked up.
 
         """
+        record = await self.identify(req)
+        if scope not in record.scopes:
+            raise ScopeMissingError(scope)
+        return record.name
+
+    async def identify(self, req: Request) -> TokenRecord:
+        """Return the token of the request if it is valid, whatever its scopes are.
+
+        No use of the token is counted. No body is read.
+
+        Raises:
+            RequestError: TOKEN_MISSING or TOKEN_INVALID.
+            StoreUnavailableError: the token cannot be looked up.
+
+        """
         token = parse_bearer(req.get_header("Authorization"))
         key = digest(token)
         until, record = self._cached.get(key, _NOT_CACHED)
@@ -87,9 +102,7 @@ class Gate:
         state = record.state(self._clock())
         if state != "active":
             raise _invalid(f"The token is {state}")
-        if scope not in record.scopes:
-            raise ScopeMissingError(scope)
-        return record.name
+        return record
 
     @property
     def burst_max(self) -> int | None:

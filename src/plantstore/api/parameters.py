@@ -21,6 +21,7 @@ LIMIT_MAX: Final = 1000
 
 LISTING_PARAMETERS: Final = frozenset({"limit", "after", "tag"})
 EXPORT_PARAMETERS: Final = frozenset({"tag"})
+NO_PARAMETERS: Final[frozenset[str]] = frozenset()
 
 # U+FFFD, percent-encoded. Decoding replaces invalid UTF-8 by U+FFFD; a client may also send it.
 _REPLACEMENT: Final = "%EF%BF%BD"

@@ -14,6 +14,7 @@ from plantstore.api.limits import read_json_body
 from plantstore.api.parameters import (
     EXPORT_PARAMETERS,
     LISTING_PARAMETERS,
+    NO_PARAMETERS,
     next_page,
     parse_id,
     parse_listing,
@@ -37,8 +38,6 @@ _ANY: Final = frozenset({"*/*", MEDIA_JSON})
 
 # The media types of the body of a create.
 _MEDIA_TYPES: Final = (MEDIA_JSON, *MEDIA_TYPES)
-
-_NO_PARAMETERS: frozenset[str] = frozenset()
 
 # An attribute of an Enum class is looked up slowly before Python 3.12.
 _ID_TAKEN: Final = Outcome.ID_TAKEN
@@ -73,7 +72,7 @@ class Plants:
             await self._imports.run(req, resp, media_type)
             return
         await self._gate.authorize(req, "plants:create")
-        read_query(req, _NO_PARAMETERS)
+        read_query(req, NO_PARAMETERS)
         plant = parse_new_plant(await read_json_body(req, self._body_bytes_max, _MEDIA_TYPES))
         if await self._writer.submit(plant) is _ID_TAKEN:
             raise IdTakenError(plant.id)
@@ -127,7 +126,7 @@ class Plants:
 
 
 def _read_id(req: Request, text: str) -> int:
-    read_query(req, _NO_PARAMETERS)
+    read_query(req, NO_PARAMETERS)
     return parse_id(text)
 
 

@@ -5,7 +5,6 @@ import re
 import sys
 import time
 from collections.abc import Iterable, Iterator
-from datetime import UTC, datetime
 from typing import Annotated, Final
 
 import msgspec
@@ -25,7 +24,7 @@ from plantstore.settings import (
 )
 from plantstore.storage.migrate import SchemaPolicy
 from plantstore.store import TokenStore
-from plantstore.tokens import DEFAULT_SCOPES, SCOPES, TokenRecord, digest, mint
+from plantstore.tokens import DEFAULT_SCOPES, SCOPES, TokenRecord, digest, mint, render_time
 
 tokens = typer.Typer(help="Create, list and revoke tokens.", cls=Commands)
 
@@ -188,7 +187,7 @@ def _describe(record: TokenRecord, now: float) -> dict[str, str | None]:
 
 
 def _date(seconds: int | None) -> str | None:
-    return None if seconds is None else f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%SZ}"
+    return None if seconds is None else render_time(seconds)
 
 
 def _day(seconds: int | None) -> str:

@@ -19,6 +19,7 @@ class ErrorCode(IntEnum):
     UNSTORABLE_TEXT = 1003
     ID_TAKEN = 1004
     NO_SUCH_PLANT = 1005
+    IDS_EXHAUSTED = 1006
 
     # 2xxx: the token.
     TOKEN_MISSING = 2001

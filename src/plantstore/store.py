@@ -37,7 +37,7 @@ class PlantStore(Protocol):
 
     Threads: at most one thread at a time may call `apply_changes` and `trim`, one
     `find_plants`, and one `list_plants`. These may be different threads. Any thread may
-    call `probe` at any time.
+    call `hand_out_ids` and `probe` at any time.
 
     A read sees every change that any process completed before the read began. Reads never
     block changes.
@@ -87,6 +87,22 @@ class PlantStore(Protocol):
             after: only plants with larger ids; all plants if None.
             limit: maximum number of plants; at least 1.
             tag: only plants with exactly this tag; all plants if None.
+
+        """
+        ...
+
+    def hand_out_ids(self, count: int) -> range:
+        """Return `count` consecutive ids that nobody else gets.
+
+        They are greater than 0, than the id of every plant that is stored when the call begins,
+        and than all ids handed out before, by any process. This is durable when the method
+        returns: after a crash or a power cut, none of them is handed out again.
+
+        The ids are not reserved: a plant may be created under any id.
+
+        Raises:
+            OperationError: fewer ids are left up to 2^63 - 1. None was handed out.
+            StoreUnreachableError: none was handed out.
 
         """
         ...

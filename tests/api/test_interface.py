@@ -9,6 +9,7 @@ from falcon.inspect import inspect_app
 from jsonschema import Draft202012Validator
 
 from plantstore.api.errors import STATUS, render_error
+from plantstore.api.ids import IDS_MAX, HandedOut
 from plantstore.api.openapi import read_document
 from plantstore.api.own_token import TokenDescription
 from plantstore.api.parameters import INT32_MAX, LIMIT_DEFAULT, LIMIT_MAX
@@ -62,6 +63,7 @@ OPERATIONS = {
     ("/plants/{id}", "head"): {200, 404} | ANY,
     ("/plants/{id}", "put"): {200, 404, 413, 415} | ANY,
     ("/plants/{id}", "delete"): {204, 404} | ANY,
+    ("/ids", "post"): {200, 409} | ANY,
 }
 
 
@@ -247,11 +249,18 @@ def test_the_examples_are_valid_by_their_schemas() -> None:
                     Draft202012Validator(schema).validate(example)
                     checked += 1
 
-    assert checked == 17
+    assert checked == 19
 
 
 def test_the_members_of_a_described_token_are_those_of_the_document() -> None:
     assert tuple(SCHEMAS["Token"]["properties"]) == TokenDescription.__struct_fields__
+
+
+def test_the_count_of_ids_and_the_members_of_its_response_are_those_of_the_document() -> None:
+    count = DOCUMENT["components"]["parameters"]["Count"]["schema"]
+
+    assert (count["minimum"], count["maximum"], count["default"]) == (1, IDS_MAX, 1)
+    assert tuple(SCHEMAS["Ids"]["properties"]) == HandedOut.__struct_fields__
 
 
 def test_the_limits_of_a_listing_are_those_of_the_document() -> None:

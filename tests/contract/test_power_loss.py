@@ -2,6 +2,7 @@
 
 import contextlib
 import random
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -14,8 +15,17 @@ from plantstore.storage.sqlite.owner import APPLICATION_ID
 from plantstore.storage.sqlite.store import SQLiteStore
 from support.disk import Disk
 from support.imported_batches import around_syncs, import_files
-from support.ledger import NOTHING, Content, Ledger, live
-from support.platter import ALL_LOST, ALL_THERE, SOME_THERE, Removed, Resized, Written, steps_to
+from support.ledger import NOTHING, Content, Ledger, live, tune
+from support.platter import (
+    ALL_LOST,
+    ALL_THERE,
+    SOME_THERE,
+    Platter,
+    Removed,
+    Resized,
+    Written,
+    steps_to,
+)
 from support.power_loss import Cut, Survey, some_cuts
 
 CUTS = 100
@@ -79,6 +89,33 @@ def test_after_a_power_loss_all_acknowledged_changes_exist_and_none_in_part(
     assert survey.problems == []
     assert survey.cuts > 2 * CUTS, "power was also lost during the recovery"
     assert ledger.acknowledged == 200
+
+
+def test_after_a_power_loss_no_id_that_was_handed_out_is_handed_out_again(
+    path: Path, tmp_path: Path
+) -> None:
+    chance = random.Random(0)
+    told = [(0, 0)]  # the number of steps after an answer, and the last id in it
+    with Disk(path, 0) as disk, contextlib.closing(SQLiteStore(str(path))) as store:
+        tune(store, chance)
+        for number in range(60):
+            ids = store.hand_out_ids(chance.randrange(1, 9))
+            told.append((len(disk.steps), ids[-1]))
+            if number % 3:
+                assert store.apply_changes([NewPlant(ids[0], "x" * chance.randrange(9000))])
+    platter, done, again = Platter(), 0, []
+    for cut in sorted(some_cuts(chance, 0, len(disk.steps), CUTS)):
+        platter.follow(disk.steps[done : cut.after])
+        done = cut.after
+        left = steps_to(platter.left(chance, cut.odds))
+        with tempfile.TemporaryDirectory(dir=tmp_path) as folder:
+            file = Path(folder) / "plants.db"
+            with Disk(file, 0, left), contextlib.closing(SQLiteStore(str(file))) as store:
+                last = max(id_ for steps, id_ in told if steps <= cut.after)
+                again += [cut] if store.hand_out_ids(1)[0] <= last else []
+
+    assert again == []
+    assert told[-1][1] > 200
 
 
 def test_a_history_has_all_critical_moments_and_can_be_reproduced(

@@ -101,6 +101,7 @@ class World:
             monotonic=lambda: self.now,
         )
         self.app, self.writer, self.reader = wired.app, wired.writer, wired.reader
+        self.ids = wired.ids
         self.gate, self.readiness, self.handover = wired.gate, wired.readiness, wired.handover
         transport = httpx.ASGITransport(app=self.app)  # type: ignore[arg-type]
         self.client = httpx.AsyncClient(transport=transport, base_url="http://plants")
@@ -150,8 +151,10 @@ def run(test: Callable[[World], Awaitable[None]], world: World | None = None) ->
     async def main() -> None:
         world.reader.start()
         world.writer.start()
+        world.ids.start()
         async with world.client:
             await test(world)
+        await world.ids.close()
         await world.writer.close()
         await world.reader.close()
 

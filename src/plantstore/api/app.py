@@ -16,6 +16,7 @@ from plantstore.api.errors import handle_errors
 from plantstore.api.exchange import ASGIApp, Event, Exchange, NoteAnswer
 from plantstore.api.exports import Exports
 from plantstore.api.forwarded import TrustedProxies
+from plantstore.api.ids import Ids
 from plantstore.api.imports import Imports
 from plantstore.api.openapi import Document
 from plantstore.api.operations import Liveness, Measurements, Readiness, Renderings
@@ -41,6 +42,7 @@ def create_app(
     readiness: Readiness,
     metrics: Renderings,
     handover: Handover,
+    ids: Ids,
     imports: Imports,
     exports: Exports,
     body_bytes_max: int,
@@ -52,9 +54,9 @@ def create_app(
 ) -> ASGIApp:
     """Compose the ASGI application, with pages for browsers unless `pages` is None.
 
-    When the server starts, the application starts `writer` and `reader`, gives `handover` to
-    the server's connections, and calls `on_startup`. When the server stops, the application
-    closes `writer`, `reader` and `store`.
+    When the server starts, the application starts `writer`, `reader` and `ids`, gives `handover`
+    to the server's connections, and calls `on_startup`. When the server stops, the application
+    closes them and `store`.
 
     Web pages of the origins in `allow_origins` may call the service from a browser.
     `trusted_proxies` has the addresses or networks of proxies. Their header fields give the
@@ -67,6 +69,7 @@ def create_app(
     lifespan = _Lifespan(
         writer=writer,
         reader=reader,
+        ids=ids,
         imports=imports,
         exports=exports,
         store=store,
@@ -88,6 +91,7 @@ def create_app(
     )
     resources = {
         "/plants": plants,
+        "/ids": ids,
         "/token": OwnToken(gate),
         "/openapi.json": Document(),
         "/healthz": Liveness(),
@@ -114,6 +118,7 @@ class _Lifespan:
         *,
         writer: GroupCommit,
         reader: GroupRead,
+        ids: Ids,
         imports: Imports,
         exports: Exports,
         store: Store,
@@ -122,6 +127,7 @@ class _Lifespan:
     ) -> None:
         self._writer = writer
         self._reader = reader
+        self._ids = ids
         self._imports = imports
         self._exports = exports
         self._store = store
@@ -143,11 +149,13 @@ class _Lifespan:
         asyncio.get_running_loop().set_default_executor(executor)
         self._reader.start()
         self._writer.start()
+        self._ids.start()
         self._on_startup()
 
     async def process_shutdown(self, scope: Event, event: Event) -> None:  # noqa: ARG002
         await self._reader.close()
         await self._writer.close()
+        await self._ids.close()
         await self._imports.close()
         await self._exports.close()
         self._store.close()

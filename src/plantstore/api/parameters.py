@@ -20,6 +20,7 @@ LIMIT_DEFAULT: Final = 100
 LIMIT_MAX: Final = 1000
 
 LISTING_PARAMETERS: Final = frozenset({"limit", "after", "tag"})
+IDS_PARAMETERS: Final = frozenset({"count"})
 EXPORT_PARAMETERS: Final = frozenset({"tag"})
 NO_PARAMETERS: Final[frozenset[str]] = frozenset()
 
@@ -51,12 +52,23 @@ def parse_listing(parameters: dict[str, str]) -> Listing:
         RequestError: INVALID_PARAMETER, for a value that is out of bounds.
 
     """
-    text = parameters.get("limit", str(LIMIT_DEFAULT))
-    limit = parse_int64(text.encode())
-    if limit is None or not 1 <= limit <= INT32_MAX:
-        raise _invalid(describe_not_integer("limit", text.encode(), 1, INT32_MAX))
+    limit = parse_number(parameters, "limit", LIMIT_DEFAULT, INT32_MAX)
     after = parse_id(parameters["after"], "after") if "after" in parameters else None
     return Listing(after, min(limit, LIMIT_MAX), parameters.get("tag"))
+
+
+def parse_number(parameters: dict[str, str], name: str, default: int, maximum: int) -> int:
+    """Parse a parameter that is a number from 1 to a maximum.
+
+    Raises:
+        RequestError: INVALID_PARAMETER.
+
+    """
+    value = parameters.get(name, str(default)).encode(errors="replace")
+    number = parse_int64(value)
+    if number is None or not 1 <= number <= maximum:
+        raise _invalid(describe_not_integer(name, value, 1, maximum))
+    return number
 
 
 def read_query(req: Request, known: frozenset[str]) -> dict[str, str]:

@@ -12,6 +12,7 @@ from plantstore.api.auth import Gate
 from plantstore.api.errors import render_error
 from plantstore.api.exchange import ASGIApp
 from plantstore.api.exports import Exports
+from plantstore.api.ids import Ids
 from plantstore.api.imports import Imports
 from plantstore.api.operations import Readiness, Renderings
 from plantstore.api.pages import Pages
@@ -34,6 +35,7 @@ class Wired:
     app: ASGIApp
     writer: GroupCommit
     reader: GroupRead
+    ids: Ids
     gate: Gate
     readiness: Readiness
     handover: Handover
@@ -85,6 +87,7 @@ def wire(
         readiness.stop()
         observe(Stopping())
 
+    ids = Ids(gate, store, observe=observe)
     imports = Imports(
         gate,
         writer,
@@ -105,6 +108,7 @@ def wire(
         readiness=readiness,
         metrics=metrics,
         handover=handover,
+        ids=ids,
         imports=imports,
         exports=exports,
         body_bytes_max=settings.body_bytes_max,
@@ -114,7 +118,7 @@ def wire(
         allow_origins=settings.allow_origin or (),
         trusted_proxies=settings.trusted_proxy or (),
     )
-    return Wired(app, writer, reader, gate, readiness, handover)
+    return Wired(app, writer, reader, ids, gate, readiness, handover)
 
 
 def rate_limit(settings: Settings) -> RateLimit:

@@ -9,7 +9,8 @@ import msgspec
 from plantstore.changes import Change, Outcome
 from plantstore.decision import decide
 from plantstore.errors import UnsupportedError
-from plantstore.plants import NewPlant
+from plantstore.plants import ID_MAX, NewPlant
+from plantstore.storage.ids import ids_exhausted
 from plantstore.storage.tokens import in_order, name_taken, no_such_token
 from plantstore.store import Condition, Page
 from plantstore.tokens import TokenRecord
@@ -21,6 +22,7 @@ class MemoryStore:
     def __init__(self) -> None:
         self.plants: dict[int, NewPlant] = {}
         self._tokens: dict[str, TokenRecord] = {}
+        self._last_id = 0
         self._lock = threading.Lock()
 
     def apply_changes(self, changes: Sequence[Change]) -> list[Outcome]:
@@ -40,6 +42,14 @@ class MemoryStore:
             if (after is None or plant.id > after) and (tag is None or plant.tag == tag)
         ]
         return Page(rest[:limit], is_last=len(rest) <= limit)
+
+    def hand_out_ids(self, count: int) -> range:
+        with self._lock:
+            last_id = max(self._last_id, max(self.plants, default=0))
+            if last_id > ID_MAX - count:
+                raise ids_exhausted(count)
+            self._last_id = last_id + count
+            return range(last_id + 1, self._last_id + 1)
 
     def probe(self) -> None:
         pass

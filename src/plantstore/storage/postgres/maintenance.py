@@ -15,7 +15,10 @@ from plantstore.store import Condition
 # The key of the advisory lock that a process holds while it migrates.
 LOCK: Final = int.from_bytes(b"plst")
 
-_TABLES: Final = ("plants", "tokens", "plantstore_migrations", "plantstore_markers")
+_TABLES: Final = (
+    *("plants", "tokens", "handed_out_ids"),
+    *("plantstore_migrations", "plantstore_markers"),
+)
 
 # This reads the catalog itself. A session's cache of it (to_regclass) may be older than its wait
 # for the lock.

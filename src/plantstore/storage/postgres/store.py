@@ -1,10 +1,10 @@
 """The store in a PostgreSQL database, or in a compatible one.
 
 The store has five connections. Three are used by one thread each: one applies changes, one
-looks plants up, and one lists them. The other two, for tokens and for probes, are each behind a
-lock. Each connection is opened when it is first used, and again after it breaks. One more
-connection per server of the URL is used to find the primary. A scan or a check opens a
-connection of its own, because it takes long.
+looks plants up, and one lists them. The other two are each behind a lock: one for tokens, and
+one for probes and ids. Each connection is opened when it is first used, and again after it
+breaks. One more connection per server of the URL is used to find the primary. A scan or a check
+opens a connection of its own, because it takes long.
 
 Any number of stores, in any number of processes, may use one database: a store caches nothing.
 """
@@ -20,6 +20,7 @@ from plantstore.changes import Change, Outcome
 from plantstore.errors import StoreUnavailableError, UnsupportedError
 from plantstore.observe import Observer, ignore
 from plantstore.plants import NewPlant
+from plantstore.storage.ids import hand_out_query, hand_out_values, ids_through
 from plantstore.storage.migrate import SchemaPolicy, prepare
 from plantstore.storage.paging import SCAN_PLANTS_MAX, scan
 from plantstore.storage.postgres.connection import Connection
@@ -38,6 +39,8 @@ from plantstore.store import Condition, Page
 _MAY_CREATE: Final = """
 SELECT has_table_privilege('plants', 'SELECT') AND has_table_privilege('plants', 'INSERT')
 """
+
+HAND_OUT: Final = hand_out_query("%s", "greatest")
 
 _CANNOT_READ: Final = "The database cannot be read"
 _CANNOT_WRITE: Final = "The database cannot be written"
@@ -120,6 +123,11 @@ class PostgresStore(TokenTable):
         with self._snapshot() as connection:
             [[count]] = connection.execute("SELECT count(*) FROM plants")
             return int(count)
+
+    def hand_out_ids(self, count: int) -> range:
+        with self._probes_lock, self._probes.using(_CANNOT_WRITE) as connection:
+            rows = retried(lambda: connection.execute_durably(HAND_OUT, hand_out_values(count)))
+        return ids_through(rows, count)
 
     def probe(self) -> None:
         with self._probes_lock, self._probes.using(_CANNOT_WRITE) as connection:

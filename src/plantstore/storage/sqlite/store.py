@@ -1,8 +1,9 @@
 """The store in one SQLite file.
 
 The store has five connections. Three are used by one thread each: one applies changes, one
-looks plants up, and one lists them. The other two, for tokens and for probes, are each behind a
-lock. An export, a check or a backup opens a connection of its own, because it takes long.
+looks plants up, and one lists them. The other two are each behind a lock: one for tokens, and
+one for probes and ids. An export, a check or a backup opens a connection of its own, because it
+takes long.
 
 Every write transaction begins with BEGIN IMMEDIATE. So it waits for the write lock at its
 beginning, and does not fail in the middle because of another process.
@@ -21,6 +22,7 @@ from plantstore.changes import Change, Outcome
 from plantstore.errors import StoreUnavailableError
 from plantstore.observe import DatabaseCreated, Observer, ignore
 from plantstore.plants import NewPlant
+from plantstore.storage.ids import hand_out_query, hand_out_values, ids_through
 from plantstore.storage.migrate import SchemaPolicy
 from plantstore.storage.sqlite.file import (
     connect,
@@ -44,6 +46,8 @@ from plantstore.store import Page
 CACHE_KIB: Final = 8 * 1024
 
 _CANNOT_WRITE: Final = "The database cannot be written"
+
+HAND_OUT: Final = hand_out_query("?", "max")
 
 
 class SQLiteStore(Snapshots, TokenTable):
@@ -125,13 +129,13 @@ class SQLiteStore(Snapshots, TokenTable):
         with errors_as_ours(CANNOT_READ):
             return select_page(self._pages, after, limit, tag)
 
+    def hand_out_ids(self, count: int) -> range:
+        with self._probing():
+            rows = self._probes.execute(HAND_OUT, hand_out_values(count)).fetchall()
+        return ids_through(rows, count)
+
     def probe(self) -> None:
-        with (
-            errors_as_ours(_CANNOT_WRITE),
-            self._probes_lock,
-            self._watch.over(self._probes),
-            transaction(self._probes),
-        ):
+        with self._probing():
             # SQLite writes the page even though the value stays the same. The schema is
             # unchanged.
             self._probes.pragma("user_version", self._probes.pragma("user_version"))
@@ -140,6 +144,16 @@ class SQLiteStore(Snapshots, TokenTable):
         connections = [self._writes, self._reads, self._pages, self._tokens]
         with self._probes_lock:
             self._watch.close([*connections, self._probes])
+
+    @contextlib.contextmanager
+    def _probing(self) -> Iterator[None]:
+        with (
+            errors_as_ours(_CANNOT_WRITE),
+            self._probes_lock,
+            self._watch.over(self._probes),
+            transaction(self._probes),
+        ):
+            yield
 
     @contextlib.contextmanager
     def _snapshot(self) -> Iterator[apsw.Connection]:

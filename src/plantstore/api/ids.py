@@ -1,0 +1,102 @@
+"""`/ids`: ids for new plants.
+
+A thread hands them out, with a commit for all requests that wait (`plantstore.batcher`). So
+clients that ask at the same time share the wait for the disk.
+"""
+
+from collections.abc import Sequence
+from itertools import accumulate
+from typing import Final
+
+import msgspec
+from falcon.asgi import Request, Response
+
+from plantstore.api.auth import Gate
+from plantstore.api.parameters import IDS_PARAMETERS, parse_number, read_query
+from plantstore.batcher import Batcher
+from plantstore.errors import (
+    ErrorCode,
+    OperationError,
+    RequestError,
+    StoreUnavailableError,
+    StoreUnreachableError,
+)
+from plantstore.observe import CommitFailed, Observer
+from plantstore.store import PlantStore
+
+# Maximum number of ids in one response. A client that loses it leaves no larger gap.
+IDS_MAX: Final = 1000
+
+# Maximum number of requests that may wait. One commit answers all of them.
+WAITING_MAX: Final = 1000
+
+
+class HandedOut(msgspec.Struct, frozen=True):
+    """The Ids record of the interface: all ids from the first to the last one."""
+
+    first: int
+    last: int
+
+
+class Ids:
+    """Hands out ids. Its methods must be called on one event loop.
+
+    Args:
+        gate: knows the tokens.
+        store: one thread calls its `hand_out_ids`. The caller closes it after this object.
+        observe: gets the events, on that thread.
+
+    """
+
+    def __init__(self, gate: Gate, store: PlantStore, *, observe: Observer) -> None:
+        self._gate = gate
+        self._store = store
+        self._observe = observe
+        self._batcher: Batcher[int, range] = Batcher(
+            self._hand_out,
+            self._explain,
+            name="ids",
+            waiting_max=WAITING_MAX,
+            weight_max=1,  # requests weigh nothing
+            batch_max=WAITING_MAX,
+            batch_weight_max=1,
+        )
+
+    def start(self) -> None:
+        """Start to accept requests, on the running event loop."""
+        self._batcher.start()
+
+    @property
+    def waiting(self) -> int:
+        """The number of requests that are not answered yet."""
+        return self._batcher.waiting
+
+    async def on_post(self, req: Request, resp: Response) -> None:
+        """Hand out ids: 200 once it is on disk that they are handed out."""
+        await self._gate.authorize(req, "plants:create")
+        count = parse_number(read_query(req, IDS_PARAMETERS), "count", 1, IDS_MAX)
+        # A body has no meaning here. But until it has arrived, the request may still be refused.
+        await req.stream.exhaust()
+        ids = await self._batcher.submit(count)
+        resp.data = msgspec.json.encode(HandedOut(ids[0], ids[-1]))
+
+    async def close(self) -> None:
+        """Refuse new requests; return when all accepted ones are answered."""
+        await self._batcher.close()
+
+    # The methods below run on the thread.
+
+    def _hand_out(self, counts: Sequence[int]) -> list[range]:
+        ids = self._store.hand_out_ids(sum(counts))
+        ends = accumulate(counts)
+        return [ids[end - count : end] for end, count in zip(ends, counts, strict=True)]
+
+    def _explain(self, error: Exception, requests: int) -> RequestError:
+        if isinstance(error, OperationError):
+            return RequestError(ErrorCode.IDS_EXHAUSTED, error.message)
+        self._observe(CommitFailed(error, requests))
+        if isinstance(error, StoreUnreachableError):
+            return StoreUnreachableError(f"{error.message}; no id was handed out")
+        if isinstance(error, StoreUnavailableError):
+            return StoreUnavailableError(f"{error.message}; sending the request again is safe")
+        return RequestError(ErrorCode.INTERNAL, "The ids could not be handed out")

@@ -10,6 +10,8 @@ BIN := $(VENV)/bin
 PEERS := .venv-peers
 MINIMUM := .venv-minimum
 JAVASCRIPT := tools/javascript
+SWAGGER_UI := src/plantstore/web/swagger-ui
+SWAGGER_UI_FILES := LICENSE NOTICE swagger-ui-bundle.js swagger-ui-bundle.js.LICENSE.txt swagger-ui.css
 PYTHONS ?= 3.11 3.12 3.13
 # Set this to test only the Pythons that are installed.
 INSTALLED_ONLY ?=
@@ -26,7 +28,7 @@ PYTEST := pytest -q --numprocesses auto --maxprocesses 4 --dist worksteal
 
 .DEFAULT_GOAL := help
 .PHONY: help setup run postgres image dist test test-portable test-minimum test-pythons browser \
-	check javascript npm format docs soak cluster cluster-programs bench bench-peers lock clean
+	check javascript npm vendor format docs soak cluster cluster-programs bench bench-peers lock clean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -78,11 +80,15 @@ check: $(VENV)/.dev javascript ## lint, types, import rules
 	$(BIN)/lint-imports --no-logo
 	$(JAVASCRIPT)/node_modules/.bin/biome check --error-on-warnings --config-path=$(JAVASCRIPT) src/plantstore/web
 	$(JAVASCRIPT)/node_modules/.bin/tsc --project $(JAVASCRIPT)
+	cd $(SWAGGER_UI) && for file in *; do cmp $$file $(CURDIR)/$(JAVASCRIPT)/node_modules/swagger-ui-dist/$$file || exit 1; done
 
 format: $(VENV)/.dev javascript ## format the code
 	$(BIN)/ruff format
 	$(BIN)/ruff check --fix
 	$(JAVASCRIPT)/node_modules/.bin/biome check --write --config-path=$(JAVASCRIPT) src/plantstore/web
+
+vendor: javascript ## copy the locked version of Swagger UI into src/plantstore/web
+	cp $(addprefix $(JAVASCRIPT)/node_modules/swagger-ui-dist/,$(SWAGGER_UI_FILES)) $(SWAGGER_UI)
 
 soak: $(VENV)/.soak ## inject faults and attack for twenty minutes
 	$(BIN)/pytest -q tests/long

@@ -1,8 +1,12 @@
 """The API reference, in a real browser."""
 
+import json
 import re
+from pathlib import Path
+from typing import Literal
 
 import pytest
+from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import BrowserContext, Locator, Page, expect
 
 from plantstore.api.openapi import read_document
@@ -11,11 +15,17 @@ from support.service import Service, stored_plants
 
 pytestmark = pytest.mark.engines("sqlite")
 
+METHODS = ("get", "post", "put", "patch", "delete")
 BIG = 9223372036854775807
+LOCK = Path(__file__).parents[2] / "tools/javascript/package-lock.json"
 
 
 @pytest.fixture
 def reference(context: BrowserContext, service: Service) -> Page:
+    return open_reference(context, service)
+
+
+def open_reference(context: BrowserContext, service: Service) -> Page:
     page = context.new_page()
     page.goto(f"http://127.0.0.1:{service.port}/docs")
     expect(page.get_by_role("heading", name="Plant Store")).to_be_visible()
@@ -45,12 +55,26 @@ def execute(found: Locator) -> Locator:
     return answer
 
 
-def test_the_reference_shows_every_operation_without_a_warning(reference: Page) -> None:
-    operations = re.findall(rb'"operationId": "\w+",\n +"summary"', read_document())
+def test_the_reference_shows_every_operation_but_head_and_options_without_a_warning(
+    reference: Page,
+) -> None:
+    paths = json.loads(read_document())["paths"].values()
+    methods = sorted(method for path in paths for method in path if method in METHODS)
 
-    expect(reference.locator(".opblock")).to_have_count(len(operations))
+    shown = reference.locator(".opblock-summary-method")
+
+    expect(shown).to_have_count(len(methods))
+    assert sorted(map(str.lower, shown.all_text_contents())) == methods
     expect(reference.get_by_text("OAS 3.1")).to_be_visible()
     expect(reference.get_by_text("Warning")).to_be_hidden()
+
+
+def test_the_copy_of_swagger_ui_has_the_version_in_the_lock_file(reference: Page) -> None:
+    packages = json.loads(LOCK.read_bytes())["packages"]
+
+    version = reference.evaluate("versions.swaggerUI.version")
+
+    assert version == packages["node_modules/swagger-ui-dist"]["version"]
 
 
 def test_the_pattern_of_the_openapi_document_works_in_javascript(reference: Page) -> None:
@@ -92,3 +116,133 @@ def test_the_reference_shows_a_response_that_is_not_json(reference: Page, servic
     answer = execute(operation(reference, "getMetrics"))
 
     expect(answer).to_contain_text("# HELP http_server_request_duration_seconds")
+
+
+def test_a_token_of_the_page_is_used_by_the_reference(page: Page) -> None:
+    page.get_by_role("link", name="API reference").click()
+
+    answer = execute(operation(page, "listPlants"))
+
+    expect(answer).to_contain_text("200")
+
+
+def test_a_token_of_the_reference_is_used_by_the_page_until_it_is_removed(
+    reference: Page, service: Service
+) -> None:
+    authorize(reference, f" {service.token()} ")
+    reference.locator("header").get_by_role("link").click()
+    expect(reference.get_by_text("No plants found")).to_be_visible()
+    reference.get_by_role("link", name="API reference").click()
+
+    reference.get_by_role("button", name="Authorize").first.click()
+    reference.get_by_role("button", name="Remove authorization").click()
+    reference.get_by_role("button", name="Close", exact=True).click()
+
+    expect(execute(operation(reference, "listPlants"))).to_contain_text("401")
+    reference.locator("header").get_by_role("link").click()
+    expect(reference.get_by_label("Bearer token")).to_be_visible()
+
+
+def test_signing_out_on_the_page_removes_the_token_of_the_reference(page: Page) -> None:
+    page.get_by_role("link", name="API reference").click()
+    expect(page.locator(".authorize.locked")).to_be_visible()
+    page.go_back()
+    page.get_by_role("button", name="Sign out").click()
+    page.get_by_role("link", name="API reference").click()
+
+    answer = execute(operation(page, "listPlants"))
+
+    expect(answer).to_contain_text("401")
+
+
+def test_without_session_storage_the_reference_keeps_a_token_until_it_is_reloaded(
+    context: BrowserContext, service: Service
+) -> None:
+    context.add_init_script(
+        "Object.defineProperty(window, 'sessionStorage', { get() { throw new Error('shut') } })"
+    )
+    page = open_reference(context, service)
+
+    authorize(page, service.token())
+
+    expect(execute(operation(page, "listPlants"))).to_contain_text("200")
+
+
+def test_the_reference_follows_the_color_scheme_of_the_browser(
+    context: BrowserContext, service: Service
+) -> None:
+    page = context.new_page()
+    page.emulate_media(color_scheme="dark")
+    page.goto(f"http://127.0.0.1:{service.port}/docs")
+    title = page.get_by_role("heading", name="Plant Store")
+    expect(title).to_be_visible()
+    dark = colors(page)
+
+    page.emulate_media(color_scheme="light")
+
+    expect(title).not_to_have_css("color", dark[0])
+    light = colors(page)
+    assert brightness(dark[0]) > brightness(light[0])
+    assert brightness(dark[1]) < brightness(light[1])
+
+
+def colors(page: Page) -> list[str]:
+    """Return the colors of the title and of the page behind it."""
+    found: list[str] = page.evaluate(
+        "[getComputedStyle(document.querySelector('.title')).color,"
+        " getComputedStyle(document.documentElement).backgroundColor]"
+    )
+    return found
+
+
+def brightness(color: str) -> int:
+    return sum(map(int, re.findall(r"\d+", color)))
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_axe_finds_only_that_swagger_ui_nests_links_in_buttons(
+    context: BrowserContext, service: Service, scheme: Literal["light", "dark"]
+) -> None:
+    page = open_reference(context, service)
+    page.emulate_media(color_scheme=scheme)
+    expect(page.locator("html.dark-mode")).to_have_count(int(scheme == "dark"))
+
+    assert violations(page) == {"nested-interactive"}
+    execute(operation(page, "createPlant"))
+    assert violations(page) == {"nested-interactive"}
+    page.get_by_role("button", name="Authorize").first.click()
+    assert violations(page) == {"nested-interactive"}
+
+
+def violations(page: Page) -> set[str]:
+    """Return the rules of axe with serious or critical violations."""
+    found = Axe().run(page).response["violations"]
+    return {each["id"] for each in found if each["impact"] in {"serious", "critical"}}
+
+
+def test_the_reference_does_not_move_while_it_loads(
+    context: BrowserContext, service: Service
+) -> None:
+    context.add_init_script(
+        "window.moved = 0; new PerformanceObserver((list) => {"
+        "  for (const shift of list.getEntries()) window.moved += shift.value;"
+        "}).observe({ type: 'layout-shift', buffered: true })"
+    )
+    page = open_reference(context, service)
+    expect(page.get_by_role("heading", name="Schemas")).to_be_visible()
+
+    assert page.evaluate("window.moved") < 0.1
+
+
+def test_the_reference_loads_half_a_megabyte_once_and_nothing_big_again(
+    reference: Page,
+) -> None:
+    sizes = "performance.getEntriesByType('resource').map(each => each.transferSize)"
+
+    first: list[int] = reference.evaluate(sizes)
+    reference.reload()
+    expect(reference.locator(".opblock").first).to_be_visible()
+    again: list[int] = reference.evaluate(sizes)
+
+    assert 400_000 < sum(first) < 550_000
+    assert sum(again) < 20_000

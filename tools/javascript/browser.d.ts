@@ -5,5 +5,7 @@ interface JSON {
   rawJSON(text: string): unknown;
 }
 
-// Swagger UI's script, which the reference loads before its own.
-declare const SwaggerUIBundle: (options: object) => void;
+// Swagger UI's script, which the reference loads after its own.
+declare const SwaggerUIBundle: (options: object) => {
+  preauthorizeApiKey(scheme: string, token: string): void;
+};

@@ -9,8 +9,6 @@ from collections.abc import Mapping
 from http import HTTPStatus
 from importlib import resources
 from importlib.resources.abc import Traversable
-from importlib.util import find_spec
-from pathlib import Path
 from typing import Final
 
 from falcon.asgi import Request, Response
@@ -26,9 +24,6 @@ _MEDIA_TYPES: Final = {
     "js": "text/javascript; charset=utf-8",
     "svg": "image/svg+xml",
 }
-
-# The files of the reference that come with the package of Swagger UI.
-_SWAGGER_UI_FILES: Final = ("swagger-ui-bundle.js", "swagger-ui.css")
 
 # A document loads everything from this service, has no inline scripts or styles, and cannot be
 # framed (https://www.w3.org/TR/CSP3/). On the page, text can never become markup
@@ -77,7 +72,7 @@ class Assets:
         content = self._contents.get(name)
         if digest != self.digest or content is None:
             raise RequestError(ErrorCode.NOT_FOUND, "There is no such file")
-        resp.content_type = _MEDIA_TYPES[name.rpartition(".")[2]]
+        resp.content_type = _MEDIA_TYPES[_suffix(name)]
         resp.set_headers(_SECURITY_FIELDS)
         resp.cache_control = ["public", "max-age=31536000", "immutable"]
         content.answer(req, resp)
@@ -147,9 +142,9 @@ class Pages:
     """
 
     def __init__(self) -> None:
-        files = _read(resources.files("plantstore.web") / "page")
-        files |= _read(resources.files("plantstore.web") / "reference")
-        files |= _read_swagger_ui()
+        files: dict[str, bytes] = {}
+        for folder in ("page", "reference", "swagger-ui"):
+            files |= _read(resources.files("plantstore.web") / folder)
         page, reference = files.pop("index.html"), files.pop("reference.html")
         self.assets = Assets(files)
         self.documents = {
@@ -159,13 +154,9 @@ class Pages:
 
 
 def _read(folder: Traversable) -> dict[str, bytes]:
-    return {file.name: file.read_bytes() for file in folder.iterdir()}
+    files = (file for file in folder.iterdir() if _suffix(file.name) in _MEDIA_TYPES)
+    return {file.name: file.read_bytes() for file in files}
 
 
-def _read_swagger_ui() -> dict[str, bytes]:
-    # Importing the package would load its support for several web frameworks.
-    package = find_spec("swagger_ui")
-    if package is None or package.origin is None:
-        raise ModuleNotFoundError("swagger-ui-py is not installed")
-    folder = Path(package.origin).parent / "static"
-    return {name: (folder / name).read_bytes() for name in _SWAGGER_UI_FILES}
+def _suffix(name: str) -> str:
+    return name.rpartition(".")[2]

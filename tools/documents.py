@@ -150,7 +150,7 @@ def members(schema: Node) -> list[str]:
 def rows_of_members(schema: Node, prefix: str = "") -> Iterator[list[str]]:
     """Yield a row for each member, followed by the rows of its own members."""
     for name, each in schema.get("properties", {}).items():
-        needed = NEEDED[name in schema["required"]]
+        needed = NEEDED[name in schema.get("required", ())]
         yield [f"`{prefix}{name}`", type_of(each), needed, each.get("description", "")]
         yield from rows_of_members(each, f"{prefix}{name}.")
 

@@ -1,11 +1,12 @@
-"""The changes of plants, and their outcomes."""
+"""The changes of plants, and their results."""
 
 from enum import Enum
 from typing import Final, TypeAlias
 
 import msgspec
 
-from plantstore.plants import NewPlant, Plant
+from plantstore.conditions import Precondition
+from plantstore.plants import NewPlant, Plant, PlantPatch
 
 # Maximum number of characters of names and tags in one transaction, unless a single plant has
 # more. It limits how long other changes wait for the transaction. It also limits memory: a batch
@@ -37,8 +38,35 @@ class Deletion(msgspec.Struct, frozen=True, gc=False):
     id: int
 
 
-# To create a plant, create or replace one, replace one, or delete one.
-Change: TypeAlias = NewPlant | Upsert | Replacement | Deletion
+class Patch(msgspec.Struct, frozen=True, gc=False):
+    """Change single members of the plant that has this id."""
+
+    id: int
+    patch: PlantPatch
+
+
+# To create a plant, create or replace one, replace one, change its members, or delete it.
+UnconditionalChange: TypeAlias = NewPlant | Upsert | Replacement | Patch | Deletion
+
+
+class Conditional(msgspec.Struct, frozen=True, gc=False):
+    """Make a change if the plant with its id fulfils a condition when the change is made.
+
+    If a request with If-Match is repeated after a lost response, the plant may differ from the
+    condition, but be what the change would make of it. The change then counts as made (RFC 9110
+    §13.1.1).
+    """
+
+    change: UnconditionalChange
+    precondition: Precondition
+
+    @property
+    def id(self) -> int:
+        """The id of the plant."""
+        return self.change.id
+
+
+Change: TypeAlias = UnconditionalChange | Conditional
 
 
 class Outcome(Enum):
@@ -62,10 +90,33 @@ class Outcome(Enum):
     NO_SUCH_PLANT = "no_such_plant"
     """No plant has the id. Nothing changed."""
 
+    PRECONDITION_FAILED = "precondition_failed"
+    """The condition of the change is false. Nothing changed."""
+
+
+class PlantOutcome(msgspec.Struct, frozen=True, gc=False):
+    """An outcome with the plant that has the id afterwards; None if there is none.
+
+    A patch has such a result if there is a plant, and a change whose condition is false.
+    """
+
+    outcome: Outcome
+    plant: NewPlant | None
+
+
+Result: TypeAlias = Outcome | PlantOutcome
+
 
 def characters_in(change: Change) -> int:
-    """Return the number of characters of name and tag in a change."""
-    if isinstance(change, Deletion):
-        return 0
-    plant = change if isinstance(change, NewPlant) else change.plant
-    return len(plant.name) + len(plant.tag or "")
+    """Return the number of characters in a change: of name, tag, and condition."""
+    if isinstance(change, NewPlant):  # the most frequent change
+        return len(change.name) + len(change.tag or "")
+    match change:
+        case Upsert(plant=plant) | Replacement(plant=plant):
+            return len(plant.name) + len(plant.tag or "")
+        case Patch(patch=patch):
+            return len(patch.name or "") + len(patch.tag or "")
+        case Deletion():
+            return 0
+        case Conditional():
+            return characters_in(change.change) + change.precondition.characters()

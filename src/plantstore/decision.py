@@ -1,13 +1,29 @@
 """The rules that decide the outcome of each change of a batch. All stores use them."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final, NamedTuple, TypeAlias
 
-from plantstore.changes import Change, Deletion, Outcome, Upsert
-from plantstore.plants import NewPlant
+import msgspec
 
-# A placeholder for a stored plant that differs from every create of the batch. It equals no
-# valid plant, because its name is U+0000.
+from plantstore.changes import (
+    BATCH_CHARACTERS_MAX,
+    Change,
+    Conditional,
+    Deletion,
+    Outcome,
+    Patch,
+    PlantOutcome,
+    Replacement,
+    Result,
+    UnconditionalChange,
+    Upsert,
+)
+from plantstore.conditions import entity_tag
+from plantstore.errors import BatchRefusedError
+from plantstore.plants import NewPlant, PlantPatch
+
+# A placeholder for a stored plant that differs from every create of the batch, and whose content
+# does not matter. It equals no valid plant, because its name is U+0000.
 DIFFERENT: Final = NewPlant(0, "\0")
 
 # By id: the size of a stored plant's name, and of its tag (None without a tag), in bytes.
@@ -34,11 +50,12 @@ def load_stored(
     sizes: Sizes,
     load: Callable[[list[int]], dict[int, NewPlant]],
 ) -> dict[int, NewPlant]:
-    """Return the stored plants that `decide` needs. It reads no more data than the batch holds.
+    """Return the stored plants that `decide` needs. The size of what it reads is limited.
 
     A small change may name the id of a large plant, which need not be read in most cases.
     Replacements and deletions need only the id. Creates and upserts must be compared with the
-    stored plant, but only a plant of the same size can be equal.
+    stored plant, but only a plant of the same size can be equal. Patches and conditions need the
+    plant. They may read as much as a batch may hold, or a single plant that is larger.
 
     Args:
         changes: the batch.
@@ -48,24 +65,35 @@ def load_stored(
     Returns:
         By id, the stored plant, or DIFFERENT for one that was not loaded.
 
+    Raises:
+        BatchRefusedError: patches and conditions would read too much. The batch has at least two
+            changes, and its caller runs each half of it.
+
     """
     if not sizes:
         return {}
+    needed = {
+        change.id
+        for change in changes
+        if isinstance(change, Patch | Conditional) and change.id in sizes
+    }
+    if len(needed) > 1 and _bytes_of(needed, sizes) > BATCH_CHARACTERS_MAX:
+        raise BatchRefusedError("The plants of the batch are too large")
     compared = (
         change.plant if isinstance(change, Upsert) else change
         for change in changes
         if isinstance(change, NewPlant | Upsert) and change.id in sizes
     )
-    equal_sizes = {
+    needed |= {
         plant.id for plant in compared if sizes[plant.id] == (_bytes(plant.name), _bytes(plant.tag))
     }
-    loaded = load(sorted(equal_sizes)) if equal_sizes else {}
+    loaded = load(sorted(needed)) if needed else {}
     return dict.fromkeys(sizes, DIFFERENT) | loaded
 
 
 def decide(
     changes: Sequence[Change], stored: dict[int, NewPlant]
-) -> tuple[list[Outcome], Difference]:
+) -> tuple[list[Result], Difference]:
     """Decide a batch, one change after the other.
 
     Args:
@@ -74,45 +102,101 @@ def decide(
             The function updates it to the state after the batch.
 
     Returns:
-        An outcome for each change, and what the batch changes in the store.
+        A result for each change, and what the batch changes in the store.
 
     """
-    outcomes: list[Outcome] = []
+    results: list[Result] = []
     # By id, the new state; None if no plant is there afterwards.
     states: dict[int, NewPlant | None] = {}
     # The ids in `states` that were stored before the batch.
     stored_before: set[int] = set()
+    tags = _EntityTags()
     for change in changes:
-        if isinstance(change, NewPlant):
-            plant = stored.get(change.id)
-            if plant is None:
-                stored[change.id] = states[change.id] = change
-                outcomes.append(Outcome.STORED)
-            elif plant == change:
-                outcomes.append(Outcome.ALREADY_STORED)
-            else:
-                outcomes.append(Outcome.ID_TAKEN)
-            continue
         before = stored.get(change.id)
-        if isinstance(change, Upsert) and before in (None, change.plant):
+        if isinstance(change, NewPlant):
             if before is None:
-                stored[change.id] = states[change.id] = change.plant
-            outcomes.append(Outcome.STORED if before is None else Outcome.ALREADY_STORED)
+                stored[change.id] = states[change.id] = change
+                results.append(Outcome.STORED)
+            elif before == change:
+                results.append(Outcome.ALREADY_STORED)
+            else:
+                results.append(Outcome.ID_TAKEN)
             continue
-        if before is None:
-            outcomes.append(Outcome.NO_SUCH_PLANT)
-            continue
-        if change.id not in states:
-            stored_before.add(change.id)
-        if isinstance(change, Deletion):
-            del stored[change.id]
-            states[change.id] = None
-            outcomes.append(Outcome.DELETED)
+        if isinstance(change, Conditional):
+            result, after = _make_if(change, before, tags.of(before))
         else:
-            plant = NewPlant(change.id, change.plant.name, change.plant.tag)
-            stored[change.id] = states[change.id] = plant
-            outcomes.append(Outcome.REPLACED)
-    return outcomes, _difference(states, stored_before)
+            result, after = _make(change, before)
+        results.append(result)
+        if after is before:
+            continue
+        if before is not None and change.id not in states:
+            stored_before.add(change.id)
+        states[change.id] = after
+        if after is None:
+            del stored[change.id]
+        else:
+            stored[change.id] = after
+    return results, _difference(states, stored_before)
+
+
+def _make(change: UnconditionalChange, before: NewPlant | None) -> tuple[Result, NewPlant | None]:
+    """Return the result of a change, and the plant afterwards: the same object if unchanged."""
+    if isinstance(change, NewPlant | Upsert):
+        return _store(change, before)
+    if before is None:
+        return Outcome.NO_SUCH_PLANT, None
+    if isinstance(change, Deletion):
+        return Outcome.DELETED, None
+    if isinstance(change, Replacement):
+        return Outcome.REPLACED, NewPlant(change.id, change.plant.name, change.plant.tag)
+    return _patched(change.patch, before)
+
+
+def _store(change: NewPlant | Upsert, before: NewPlant | None) -> tuple[Result, NewPlant]:
+    plant = change.plant if isinstance(change, Upsert) else change
+    if before is None:
+        return Outcome.STORED, plant
+    if before == plant:
+        return Outcome.ALREADY_STORED, before
+    return (Outcome.ID_TAKEN, before) if plant is change else (Outcome.REPLACED, plant)
+
+
+def _patched(patch: PlantPatch, before: NewPlant) -> tuple[Result, NewPlant]:
+    name = before.name if patch.name is msgspec.UNSET else patch.name
+    tag = before.tag if patch.tag is msgspec.UNSET else patch.tag
+    after = NewPlant(before.id, name, tag)
+    if after == before:
+        return PlantOutcome(Outcome.ALREADY_STORED, before), before
+    return PlantOutcome(Outcome.REPLACED, after), after
+
+
+def _make_if(
+    conditional: Conditional, before: NewPlant | None, present: str | None
+) -> tuple[Result, NewPlant | None]:
+    """Make a change if its condition is true for the entity tag `present` (RFC 9110 §13.2.2)."""
+    precondition = conditional.precondition
+    result, after = _make(conditional.change, before)
+    if precondition.none_matches(present):
+        if precondition.matches(present):
+            return result, after
+        if before is not None and after == before:
+            return result, before  # the change was made before
+    return PlantOutcome(Outcome.PRECONDITION_FAILED, before), before
+
+
+class _EntityTags:
+    """The entity tags of plants. That of a large plant is computed once for many conditions."""
+
+    def __init__(self) -> None:
+        self._known: dict[int, tuple[NewPlant, str]] = {}
+
+    def of(self, plant: NewPlant | None) -> str | None:
+        if plant is None:
+            return None
+        known = self._known.get(plant.id)
+        if known is None or known[0] is not plant:
+            known = self._known[plant.id] = plant, entity_tag(plant.name, plant.tag)
+        return known[1]
 
 
 def _difference(states: Mapping[int, NewPlant | None], stored_before: set[int]) -> Difference:
@@ -121,6 +205,10 @@ def _difference(states: Mapping[int, NewPlant | None], stored_before: set[int]) 
     changed = [plant for _, plant in before if plant]
     gone = [id_ for id_, plant in before if not plant]
     return Difference(new, changed, gone)
+
+
+def _bytes_of(ids: Iterable[int], sizes: Sizes) -> int:
+    return sum(name + (tag or 0) for name, tag in map(sizes.__getitem__, ids))
 
 
 def _bytes(text: str | None) -> int | None:

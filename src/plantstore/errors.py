@@ -38,6 +38,7 @@ class ErrorCode(IntEnum):
     HEAD_TOO_LARGE = 3008
     NOT_IMPLEMENTED = 3009
     NOT_ACCEPTABLE = 3010
+    PRECONDITION_FAILED = 3011
 
     # 5xxx: the service.
     INTERNAL = 5001
@@ -145,6 +146,19 @@ class IdTakenError(RequestError):
         super().__init__(
             ErrorCode.ID_TAKEN, f"`id` is taken: another plant is stored under the id {id_}"
         )
+
+
+class PreconditionFailedError(RequestError):
+    """The condition of a request is false; nothing was done.
+
+    `etag` is the present entity tag of the plant, or None if there is no plant.
+    """
+
+    def __init__(self, id_: int, etag: str | None) -> None:
+        found = f"another plant than expected is stored under the id {id_}"
+        message = found if etag else f"no plant is stored under the id {id_}"
+        super().__init__(ErrorCode.PRECONDITION_FAILED, f"The condition is false: {message}")
+        self.etag = etag
 
 
 class StoreUnavailableError(RequestError):

@@ -10,7 +10,7 @@ from typing import Final, NamedTuple, TypeAlias
 
 import msgspec
 
-from plantstore.changes import BATCH_CHARACTERS_MAX, Change, Outcome, Upsert
+from plantstore.changes import BATCH_CHARACTERS_MAX, Change, Outcome, Result, Upsert
 from plantstore.errors import BatchRefusedError, IdTakenError, RequestError
 from plantstore.formats.rows import Row
 from plantstore.plants import NewPlant
@@ -150,7 +150,7 @@ class Import:
         if batch:
             yield Batch(batch, self._changes(batch))
 
-    def settle(self, batch: Batch, outcomes: Sequence[Outcome | RequestError]) -> None:
+    def settle(self, batch: Batch, outcomes: Sequence[Result | RequestError]) -> None:
         """Count the outcomes of a batch, after its commit.
 
         Raises:

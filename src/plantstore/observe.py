@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from plantstore.changes import Outcome
+from plantstore.changes import Result
 from plantstore.errors import ErrorCode, RequestError
 
 
@@ -32,9 +32,12 @@ class WriterStopped:
 
 @dataclass(frozen=True, slots=True)
 class Committed:
-    """A batch of changes is on disk. `seconds` is the time that the store took."""
+    """A batch of changes is on disk. `outcomes` has the result of each.
 
-    outcomes: Sequence[Outcome]
+    `seconds` is the time that the store took.
+    """
+
+    outcomes: Sequence[Result]
     seconds: float
 
 
@@ -99,6 +102,14 @@ class DatabaseCreated:
 
 
 @dataclass(frozen=True, slots=True)
+class NamesIndexed:
+    """A store of an older version gets its index of words: so many plants are in it, of so many."""
+
+    plants: int
+    total: int
+
+
+@dataclass(frozen=True, slots=True)
 class RequestRefused:
     """A request, or data that is not a valid request, got an Error record with this code."""
 
@@ -153,6 +164,7 @@ Event: TypeAlias = (
     | ReadinessChanged
     | ServerChanged
     | DatabaseCreated
+    | NamesIndexed
     | RequestRefused
     | RequestFailed
     | Imported

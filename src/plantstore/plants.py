@@ -32,6 +32,13 @@ class Plant(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     tag: str | None = None
 
 
+class PlantPatch(msgspec.Struct, frozen=True, gc=False):
+    """New values of members of a plant; UNSET for those that stay. The tag None removes the tag."""
+
+    name: str | msgspec.UnsetType = msgspec.UNSET
+    tag: str | msgspec.UnsetType | None = msgspec.UNSET
+
+
 class _PlantBody(msgspec.Struct, gc=False):
     """The members of a Plant that are read."""
 
@@ -51,6 +58,7 @@ _BodyT = TypeVar("_BodyT")
 
 _decode_plant = msgspec.json.Decoder(_PlantBody).decode
 _decode_new_plant = msgspec.json.Decoder(_NewPlantBody).decode
+_decode_patch = msgspec.json.Decoder(PlantPatch).decode
 # It refuses ids like `1.0`, and accepts null as a tag.
 _decode_usual = msgspec.json.Decoder(NewPlant).decode
 _encode = msgspec.json.Encoder().encode
@@ -112,6 +120,21 @@ def parse_plant(body: bytes) -> Plant:
     return Plant(members.name, tag)
 
 
+def parse_patch(body: bytes) -> PlantPatch:
+    """Parse a JSON merge patch of a plant (RFC 7396), as `parse_new_plant` does.
+
+    A name cannot be removed, so null is not allowed. A patch that is not an object would replace
+    the whole plant, and is not allowed either.
+
+    Raises:
+        RequestError: the same.
+
+    """
+    patch = _read(body, _decode_patch)
+    _check_storable(patch.name or "", patch.tag or None)
+    return patch
+
+
 def make_new_plant(id_: bytes, name: str, tag: str | None) -> NewPlant:
     """Make a NewPlant from its parts. The id is still text; the strings have no surrogates.
 
@@ -143,9 +166,10 @@ def render_stored_plants(plants: Sequence[NewPlant]) -> bytes:
 
 # The messages of msgspec about a member, and the English names of its types.
 _MISSING = re.compile(r"Object missing required field `(\w+)`")
-_WRONG_TYPE = re.compile(r"Expected `(\w+)`, got `(\w+)`(?: - at `\$\.(\w+)`)?")
+_WRONG_TYPE = re.compile(r"Expected `([\w |]+)`, got `(\w+)`(?: - at `\$\.(\w+)`)?")
 _TYPES: Final = {
     "str": "a string",
+    "str | null": "a string or null",
     "int": "a number",
     "float": "a number",
     "bool": "a boolean",

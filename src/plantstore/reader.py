@@ -8,13 +8,14 @@ have a second thread, and no lookup waits for a listing.
 
 import sys
 from collections.abc import Sequence
-from typing import Final, NamedTuple
+from typing import Final
 
 from plantstore.batcher import Batcher
 from plantstore.errors import ErrorCode, RequestError, StoreUnavailableError
+from plantstore.listings import Listing, Page
 from plantstore.observe import Observer, ReadFailed
 from plantstore.plants import NewPlant
-from plantstore.store import Page, PlantStore
+from plantstore.store import PlantStore
 
 # Maximum number of lookups in one query. It limits the plants in memory. Larger batches would
 # hardly be faster.
@@ -26,14 +27,6 @@ BATCH_READS_MAX: Final = 16
 # cost a third more.
 BATCH_LISTINGS_MAX: Final = 32
 BATCH_LISTED_PLANTS_MAX: Final = 3_200
-
-
-class Listing(NamedTuple):
-    """The arguments of `Store.list_plants`."""
-
-    after: int | None
-    limit: int
-    tag: str | None
 
 
 class GroupRead:
@@ -109,7 +102,7 @@ class GroupRead:
         return [found.get(id_) for id_ in ids]
 
     def _list(self, listings: Sequence[Listing]) -> list[Page]:
-        return [self._store.list_plants(**listing._asdict()) for listing in listings]
+        return [self._store.list_plants(listing) for listing in listings]
 
     def _explain(self, error: Exception, reads: int) -> RequestError:
         self._observe(ReadFailed(error, reads))

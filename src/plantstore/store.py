@@ -4,23 +4,12 @@ The tests in tests/contract run against every store and check the promises of th
 """
 
 from collections.abc import Callable, Generator, Sequence
-from typing import Final, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
-from plantstore.changes import Change, Outcome
+from plantstore.changes import Change, Result
+from plantstore.listings import EVERYTHING, Listing, Page
 from plantstore.plants import NewPlant
 from plantstore.tokens import TokenRecord
-
-# Maximum size of the names and tags in a page of several plants, in bytes of UTF-8. It limits
-# the cost of one page, and so how long other requests wait for it. It is large enough for a
-# thousand plants of usual size.
-PAGE_BYTES_MAX: Final = 128 * 1024
-
-
-class Page(NamedTuple):
-    """Plants in order of id; `is_last` is true if no plants follow."""
-
-    plants: list[NewPlant]
-    is_last: bool
 
 
 class Condition(NamedTuple):
@@ -46,10 +35,10 @@ class PlantStore(Protocol):
     later call may succeed.
     """
 
-    def apply_changes(self, changes: Sequence[Change]) -> list[Outcome]:
+    def apply_changes(self, changes: Sequence[Change]) -> list[Result]:
         """Apply a batch of changes durably, in one transaction.
 
-        When this method returns, the changes survive a crash and a power cut. The outcomes
+        When this method returns, the changes survive a crash and a power cut. The results
         are in the order of the changes. They are the same as if each change had been applied
         alone, one after the other: a change sees the earlier changes of its own batch. Other
         processes may apply changes at the same time; the result is always that of some
@@ -57,6 +46,8 @@ class PlantStore(Protocol):
 
         Raises:
             StoreUnreachableError: no change was applied.
+            BatchRefusedError: no change was applied, because one of several was refused, or
+                their conditions and patches read too much. Apply each half of the batch.
             StoreUnavailableError: each change was applied completely or not at all. Which
                 ones were applied is unknown until the storage is available again.
 
@@ -76,18 +67,16 @@ class PlantStore(Protocol):
         """Return the stored plants among these ids, by id."""
         ...
 
-    def list_plants(self, *, after: int | None, limit: int, tag: str | None) -> Page:
-        """Return the next plants in order of id.
+    def list_plants(self, listing: Listing) -> Page:
+        """Return the next plants of a listing.
 
         The cost depends on the size of the page, hardly on where it begins. A page may hold
         fewer plants than `limit`, so that plants with very long names do not fill the memory
-        (PAGE_BYTES_MAX). It holds at least one plant if any is left.
+        (PAGE_BYTES_MAX), and so that a search ends soon. Unless the listing has words, it holds
+        at least one plant if any is left.
 
-        Args:
-            after: only plants with larger ids; all plants if None.
-            limit: maximum number of plants; at least 1.
-            tag: only plants with exactly this tag; all plants if None.
-
+        Plants and total are of one snapshot. The total of all plants is exact. One of plants with
+        a tag or with words is exact up to COUNT_MAX; with both, it may be a lower bound before.
         """
         ...
 
@@ -160,10 +149,10 @@ class Maintenance(Protocol):
     Every method raises StoreUnavailableError if the storage cannot be read.
     """
 
-    def scan_plants(self, *, tag: str | None = None) -> Generator[list[NewPlant], None, None]:
+    def scan_plants(self, listing: Listing = EVERYTHING) -> Generator[list[NewPlant], None, None]:
         """Yield the plants of one snapshot in order of id, in lists of limited length.
 
-        With a tag, only plants that have exactly this tag.
+        The limit of the listing does not matter.
 
         Close the generator if you stop early: an open snapshot may take space on disk.
         """
@@ -178,7 +167,7 @@ class Maintenance(Protocol):
         ...
 
     def count_plants(self) -> int:
-        """Return the number of plants."""
+        """Return the number of plants, in constant time."""
         ...
 
     def check(self) -> Condition:

@@ -20,7 +20,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from plantstore.batcher import Batcher
-from plantstore.changes import BATCH_CHARACTERS_MAX, Change, Outcome, characters_in
+from plantstore.changes import BATCH_CHARACTERS_MAX, Change, Result, characters_in
 from plantstore.errors import (
     BatchRefusedError,
     ErrorCode,
@@ -76,7 +76,7 @@ class GroupCommit:
         self._committed_at = -math.inf
         self._failed_at = -math.inf
         self._failure: StoreUnavailableError | None = None
-        self._batcher: Batcher[Change, Outcome] = Batcher(
+        self._batcher: Batcher[Change, Result] = Batcher(
             self._apply,
             self._explain,
             name="writer",
@@ -115,7 +115,7 @@ class GroupCommit:
         failure = self._failure
         return failure if self._monotonic() - self._failed_at < FAILURE_SECONDS else None
 
-    async def submit(self, change: Change) -> Outcome:
+    async def submit(self, change: Change) -> Result:
         """Apply a change, and return its outcome once the commit is on disk.
 
         Raises:
@@ -126,7 +126,7 @@ class GroupCommit:
         """
         return await self._batcher.submit(change, characters_in(change))
 
-    async def submit_all(self, changes: Sequence[Change]) -> Sequence[Outcome | RequestError]:
+    async def submit_all(self, changes: Sequence[Change]) -> Sequence[Result | RequestError]:
         """Make many changes in few transactions, and return their outcomes once they are on disk.
 
         Single changes go first: one such batch is in the queue at a time, and it takes no room in
@@ -143,7 +143,7 @@ class GroupCommit:
         if await self._batcher.close():
             self._observe(WriterStopped())
 
-    def _apply(self, changes: Sequence[Change]) -> list[Outcome]:
+    def _apply(self, changes: Sequence[Change]) -> list[Result]:
         began = time.perf_counter()
         outcomes = self._store.apply_changes(changes)
         self._committed_at = self._monotonic()

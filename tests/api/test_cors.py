@@ -25,10 +25,15 @@ def fields_of_cors(answer: httpx.Response) -> dict[str, str]:
 
 
 READABLE = {
-    "expose-headers": "Content-Disposition, Link, Preference-Applied, Retry-After, X-Request-Id"
+    "expose-headers": (
+        "Content-Disposition, ETag, Link, Preference-Applied, Retry-After, Total-Count,"
+        " X-Request-Id"
+    )
 }
 MAY_SEND = {
-    "allow-headers": "authorization, content-encoding, content-type, prefer",
+    "allow-headers": (
+        "authorization, content-encoding, content-type, if-match, if-none-match, prefer"
+    ),
     "max-age": "7200",
 }
 
@@ -40,7 +45,7 @@ def test_a_preflight_tells_an_allowed_origin_its_methods_and_fields(
     async def test(world: World) -> None:
         for path, methods in (
             ("/plants", {"GET", "HEAD", "POST"}),
-            ("/plants/1", {"GET", "HEAD", "PUT", "DELETE"}),
+            ("/plants/1", {"GET", "HEAD", "PUT", "PATCH", "DELETE"}),
             ("/token", {"GET", "HEAD"}),
             ("/ids", {"POST"}),
         ):

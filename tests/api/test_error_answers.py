@@ -14,7 +14,7 @@ from uvicorn.server import ServerState
 
 from plantstore.errors import ErrorCode, StoreUnavailableError
 from plantstore.observe import RequestRefused
-from plantstore.plants import NewPlant
+from plantstore.plants import ID_MAX, NewPlant
 from plantstore.server.budget import Budget
 from plantstore.server.connection import BoundedConnection
 from plantstore.server.interface import HANDOVER, Handover
@@ -90,6 +90,11 @@ CASES = [
     Case(ErrorCode.UNSTORABLE_TEXT, body=b'{"id":1,"name":"\\u0000"}'),
     Case(ErrorCode.ID_TAKEN, prepare=lambda world: world.put_in(NewPlant(1, "another"))),
     Case(ErrorCode.NO_SUCH_PLANT, "GET", "/plants/1", b""),
+    Case(
+        ErrorCode.IDS_EXHAUSTED,
+        path="/ids",
+        prepare=lambda world: world.put_in(NewPlant(ID_MAX, "the last one")),
+    ),
     Case(ErrorCode.TOKEN_MISSING, fields=("Authorization: Basic x",)),
     Case(ErrorCode.TOKEN_INVALID, fields=("Authorization: Bearer plst_x",)),
     Case(ErrorCode.SCOPE_MISSING, scopes=("plants:read",)),
@@ -121,6 +126,7 @@ CASES = [
         fields=("Accept: text/csv",),
         prepare=lambda world: world.put_in(NewPlant(1, "a", "")),
     ),
+    Case(ErrorCode.PRECONDITION_FAILED, "DELETE", "/plants/1", b"", ("If-Match: *",)),
     Case(ErrorCode.INTERNAL, prepare=failing(ZeroDivisionError())),
     Case(ErrorCode.INTERNAL, app=raising),
     Case(ErrorCode.OVERLOADED, settings={"queue_plants_max": 0}),

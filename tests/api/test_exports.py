@@ -12,6 +12,7 @@ from falcon.testing import create_asgi_req
 
 from plantstore.api.exports import EXPORTS_MAX, THREADS_MAX, Exports
 from plantstore.errors import ErrorCode
+from plantstore.listings import EVERYTHING, Listing
 from plantstore.observe import ExportCutOff, ReadFailed
 from plantstore.plants import NewPlant
 from plantstore.storage.memory import MemoryStore
@@ -27,10 +28,11 @@ class PagedStore(MemoryStore):
         super().__init__()
         self.open_snapshots = 0
 
-    def scan_plants(self, *, tag: str | None = None) -> Generator[list[NewPlant], None, None]:
+    def scan_plants(self, listing: Listing = EVERYTHING) -> Generator[list[NewPlant], None, None]:
         self.open_snapshots += 1
         try:
-            yield from ([plant] for plants in super().scan_plants(tag=tag) for plant in plants)
+            plants = super().scan_plants(listing)
+            yield from ([plant] for some in plants for plant in some)
         finally:
             self.open_snapshots -= 1
 
@@ -182,7 +184,7 @@ def test_an_export_that_ends_when_no_thread_is_free_at_a_stop_closes_its_snapsho
         exports = Exports(world.gate, world.store, seconds_max=1)
         resp = Response()
         headers = {"Authorization": f"Bearer {world.token}"}
-        await exports.run(create_asgi_req(headers=headers), resp, NDJSON, None)
+        await exports.run(create_asgi_req(headers=headers), resp, NDJSON, EVERYTHING)
         export: Any = resp.stream
         reads = [asyncio.ensure_future(exports.in_thread(read)) for _ in range(THREADS_MAX)]
         for _ in range(THREADS_MAX):

@@ -49,7 +49,7 @@ def test_a_pattern_matches_the_same_texts_in_python_and_in_pcre2(pattern: str) -
 
 def test_no_operation_declares_a_parameter_twice() -> None:
     for path, item in DOCUMENT["paths"].items():
-        for method in {"get", "head", "options", "post", "put", "delete"} & set(item):
+        for method in {"get", "head", "options", "post", "put", "patch", "delete"} & set(item):
             parameters = [*item.get("parameters", []), *item[method].get("parameters", [])]
             names = [
                 DOCUMENT["components"]["parameters"][each["$ref"].rpartition("/")[2]]["name"]

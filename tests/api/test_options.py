@@ -22,6 +22,20 @@ def test_options_returns_the_methods_without_a_body_or_content_type(path: str) -
     run(test, World(page=True))
 
 
+def test_options_of_a_plant_lists_the_same_methods_as_405_and_the_media_type_of_patches() -> None:
+    async def test(world: World) -> None:
+        options = await world.client.options("/plants/1")
+        refused = await world.send("POST", "/plants/1")
+
+        assert options.headers["Accept-Patch"] == "application/merge-patch+json"
+        assert refused.status_code == 405
+        assert set(options.headers["Allow"].split(", ")) == set(
+            refused.headers["Allow"].split(", ")
+        )
+
+    run(test)
+
+
 def test_options_of_an_unknown_path_is_404_with_an_error_record() -> None:
     async def test(world: World) -> None:
         assert_error(await world.client.options("/none"), 404, ErrorCode.NOT_FOUND)

@@ -1,6 +1,7 @@
-"""Fixtures that open and close stores in PostgreSQL."""
+"""Fixtures that open and close stores."""
 
 import contextlib
+import functools
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -8,6 +9,14 @@ import pytest
 from plantstore.storage import open_store
 from plantstore.store import Store
 from support.postgres import Databases
+
+
+@pytest.fixture(params=["memory", "sqlite", "postgres"])
+def open_another(
+    request: pytest.FixtureRequest, open_new: Callable[[str], Store]
+) -> Callable[[], Store]:
+    """Return a function that opens a new, empty store at each call."""
+    return functools.partial(open_new, request.param)
 
 
 @pytest.fixture

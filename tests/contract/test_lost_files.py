@@ -12,6 +12,7 @@ import pytest
 
 from plantstore.changes import Deletion, Outcome
 from plantstore.errors import StoreUnavailableError
+from plantstore.listings import Listing
 from plantstore.plants import NewPlant
 from plantstore.storage.sqlite.store import SQLiteStore
 from plantstore.storage.sqlite.watch import FRESH_SECONDS
@@ -214,7 +215,7 @@ def test_a_file_with_overwritten_content_is_unavailable_and_no_internal_error(pa
         path.write_bytes(chance.randbytes(path.stat().st_size))
         for act in (
             lambda: store.apply_changes([NewPlant(chance.randrange(3000), "y")]),
-            lambda: store.list_plants(after=chance.randrange(2000), limit=100, tag=None),
+            lambda: store.list_plants(Listing(after=chance.randrange(2000), limit=100)),
             lambda: store.find_plants([chance.randrange(2000)]),
         ):
             with pytest.raises(StoreUnavailableError, match="malformed"):

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from plantstore.changes import Change, Deletion, Outcome, Replacement
+from plantstore.changes import Change, Deletion, Outcome, Replacement, Result
 from plantstore.errors import BatchRefusedError, RequestError, StoreUnavailableError
 from plantstore.observe import Event, ServerChanged, ignore
 from plantstore.plants import ID_MIN, NewPlant, Plant
@@ -143,7 +143,7 @@ def test_an_error_of_the_server_is_reported_with_its_sqlstate(owner: str, sqlsta
 
 
 def test_an_error_of_one_row_does_not_fail_its_neighbours(owner: str) -> None:
-    async def create_all(writer: GroupCommit) -> list[Outcome | BaseException]:
+    async def create_all(writer: GroupCommit) -> list[Result | BaseException]:
         writer.start()
         plants = [NewPlant(id_, "a") for id_ in range(20)]
         outcomes = await asyncio.gather(*map(writer.submit, plants), return_exceptions=True)

@@ -10,12 +10,23 @@ from typing import Any
 
 import pytest
 
-from plantstore.changes import Change, Deletion, Outcome, Replacement
-from plantstore.plants import NewPlant, Plant
+from plantstore.changes import (
+    Change,
+    Conditional,
+    Deletion,
+    Outcome,
+    Patch,
+    PlantOutcome,
+    Replacement,
+    Result,
+)
+from plantstore.conditions import ANY, Precondition
+from plantstore.listings import PAGE_BYTES_MAX, Listing, Page
+from plantstore.plants import NewPlant, Plant, PlantPatch
 from plantstore.storage import open_store
 from plantstore.storage.postgres.features import SELECT_SIZES
-from plantstore.storage.postgres.pages import page_query
-from plantstore.store import PAGE_BYTES_MAX, Store
+from plantstore.storage.postgres.pages import PLAN_OF_SEARCH, page_query, search_query
+from plantstore.store import Store
 from support.postgres import connected, execute, in_the_way, is_waiting, wait_until
 
 PLANT = NewPlant(1, "Abies balsamea (L.) Mill.", "Abies")
@@ -27,7 +38,7 @@ def test_long_tags_are_stored_and_compared_completely(store: Store) -> None:
     store.apply_changes(plants)
 
     for plant in plants:
-        assert store.list_plants(after=None, limit=9, tag=plant.tag) == ([plant], True)
+        assert store.list_plants(Listing(limit=9, tag=plant.tag)) == Page([plant], is_last=True)
 
 
 # Two texts with the same MD5 (Marc Stevens, 2024). The index of tags consists of MD5 hashes.
@@ -41,13 +52,13 @@ def test_tags_with_the_same_hash_are_distinguished(store: Store) -> None:
     store.apply_changes(plants)
 
     for plant in plants:
-        assert store.list_plants(after=None, limit=9, tag=plant.tag) == ([plant], True)
+        assert store.list_plants(Listing(limit=9, tag=plant.tag)) == Page([plant], is_last=True)
 
 
 def test_a_tag_that_no_plant_can_have_lists_no_plants(store: Store) -> None:
     store.apply_changes([PLANT])
 
-    assert store.list_plants(after=None, limit=9, tag="a\0") == ([], True)
+    assert store.list_plants(Listing(limit=9, tag="a\0")) == Page([], is_last=True)
 
 
 def test_a_page_of_large_plants_is_shortened_but_never_empty(store: Store) -> None:
@@ -55,10 +66,10 @@ def test_a_page_of_large_plants_is_shortened_but_never_empty(store: Store) -> No
     plants.append(NewPlant(5, "x" * 2_000_000))
     store.apply_changes(plants)
 
-    assert store.list_plants(after=None, limit=9, tag=None) == (plants[:2], False)
-    assert store.list_plants(after=1, limit=2, tag=None) == (plants[2:4], False)
-    assert store.list_plants(after=3, limit=9, tag=None) == (plants[4:5], False)
-    assert store.list_plants(after=4, limit=9, tag=None) == (plants[5:], True)
+    assert store.list_plants(Listing(limit=9)) == Page(plants[:2], is_last=False)
+    assert store.list_plants(Listing(after=1, limit=2)) == Page(plants[2:4], is_last=False)
+    assert store.list_plants(Listing(after=3, limit=9)) == Page(plants[4:5], is_last=False)
+    assert store.list_plants(Listing(after=4, limit=9)) == Page(plants[5:], is_last=True)
     assert [plant for plants in store.scan_plants() for plant in plants] == plants
 
 
@@ -74,12 +85,38 @@ def test_every_listing_uses_an_index_with_or_without_statistics(
     with connected(url) as connection:
         if is_known:
             connection.execute("ANALYZE plants")
-        explain = "EXPLAIN " + page_query(after, tag).replace(")b", ")s")
+        explain = "EXPLAIN " + page_query(Listing(after=after, tag=tag)).replace(")b", ")s")
         plan = "\n".join(line for (line,) in connection.execute(explain.encode(), bindings))
 
     assert f"Index Scan using {'plants_by_tag' if tag else 'plants_pkey'}" in plan
     assert "Seq Scan" not in plan
     assert "Sort" not in plan
+
+
+@pytest.mark.parametrize("tag", [None, "1"])
+def test_no_search_scans_the_table(url: str, store: Store, tag: str | None) -> None:
+    store.apply_changes([NewPlant(id_, f"rosa {id_}", f"{id_ % 2}") for id_ in range(20_000)])
+    listing = Listing(tag=tag, words=("rosa",))
+    bindings = {"after": 0, "tag": tag, "limit": 101, "bytes_max": 10**6, "examined_max": 10_000}
+    near, far = page_query(listing), search_query(listing)
+
+    with connected(url) as connection:
+        connection.execute("SET enable_bitmapscan = off")  # as connections of the store do
+        connection.execute("ANALYZE plants")
+
+        def plan(query: str, word: str) -> str:
+            explain = f"EXPLAIN {query}".replace(")b", ")s")
+            values = bindings | {"words": f"'{word}':*"}
+            return "\n".join(line for (line,) in connection.execute(explain.encode(), values))
+
+        examined = plan(near, "rosa")
+        with connection.transaction():
+            connection.execute(PLAN_OF_SEARCH)
+            found = plan(far, "19999")
+
+    assert f"Index Scan using {'plants_by_tag' if tag else 'plants_pkey'}" in examined
+    assert "Bitmap Index Scan on plants_by_word" in found
+    assert "Seq Scan" not in examined + found
 
 
 @pytest.mark.parametrize(
@@ -101,7 +138,7 @@ def test_every_listing_uses_an_index_with_or_without_statistics(
     ],
 )
 def test_a_change_waits_for_another_store_that_is_taking_the_same_id(
-    url: str, store: Store, changes: Sequence[Change], end: str, outcomes: list[Outcome]
+    url: str, store: Store, changes: Sequence[Change], end: str, outcomes: list[Result]
 ) -> None:
     with (
         contextlib.closing(in_the_way(url, "INSERT INTO plants VALUES (5, 'theirs')")) as other,
@@ -152,17 +189,24 @@ def test_stores_that_change_the_same_plants_do_not_deadlock(
     url: str, opened: Callable[[str], Store]
 ) -> None:
     """A deadlock would end in an error after a second."""
+    if_none = Precondition(if_none_match=ANY)
 
     def change(number: int) -> set[Outcome]:
         choose = random.Random(number)
-        store, outcomes = opened(url), set()
+        store, outcomes = opened(url), set[Outcome]()
         for _ in range(300):
             changes: list[Change] = []
             for id_ in choose.sample(range(30), 8):
                 new = NewPlant(id_, f"{number}")
-                others: list[Change] = [Replacement(id_, Plant(f"{number}")), Deletion(id_)]
+                others: list[Change] = [
+                    *(Replacement(id_, Plant(f"{number}")), Deletion(id_)),
+                    *(Patch(id_, PlantPatch(tag=f"{number}")), Conditional(new, if_none)),
+                ]
                 changes.append(choose.choice([new, new, new, *others]))
-            outcomes |= set(store.apply_changes(changes))
+            outcomes |= {
+                result.outcome if isinstance(result, PlantOutcome) else result
+                for result in store.apply_changes(changes)
+            }
         return outcomes
 
     with contextlib.closing(open_store(url)), ThreadPoolExecutor(4) as pool:
@@ -176,7 +220,7 @@ def test_only_one_of_several_stores_on_a_database_gets_an_id(
 ) -> None:
     barrier = threading.Barrier(3)
 
-    def create(number: int) -> list[Outcome]:
+    def create(number: int) -> list[Result]:
         store = opened(url)
         barrier.wait()
         return [
@@ -210,13 +254,13 @@ def test_a_listing_reads_only_those_large_plants_that_it_returns(url: str, store
     plants = [NewPlant(id_, chance.randbytes(50_000).hex()) for id_ in range(100)]
     store.apply_changes(plants)
     bindings = {"after": 0, "tag": None, "limit": 1001, "bytes_max": PAGE_BYTES_MAX}
-    query = page_query(None, None).replace(")b", ")s")
+    query = page_query(Listing()).replace(")b", ")s")
 
     page = blocks_read(url, query, bindings)
     everything = blocks_read(url, query, bindings | {"bytes_max": 10**9})
     lock = blocks_read(url, SELECT_SIZES.replace("%b", "%s"), (list(range(100)),))
 
-    assert store.list_plants(after=None, limit=1000, tag=None) == (plants[:1], False)
+    assert store.list_plants(Listing(limit=1000)) == Page(plants[:1], is_last=False)
     assert everything > 100 * 10
     assert page < 100
     assert lock < 300

@@ -23,13 +23,13 @@ def test_a_database_of_the_first_schema_is_migrated_and_keeps_its_plants(
     execute(url, "INSERT INTO plants VALUES (1, 'a', 't')")
 
     with pytest.raises(
-        StoreUnavailableError, match="schema has version 1, and this Plant Store needs 4; run"
+        StoreUnavailableError, match="schema has version 1, and this Plant Store needs 5; run"
     ):
         open_store(url, SchemaPolicy.REQUIRE)
     with contextlib.closing(open_store(url, SchemaPolicy.ACCEPT)) as store:
         assert store.check() == (1, 1, 0, [])
     with contextlib.closing(open_store(url)) as store:
-        assert store.check() == (4, 1, 0, [])
+        assert store.check() == (5, 1, 0, [])
     open_store(url, SchemaPolicy.REQUIRE).close()
 
 
@@ -48,6 +48,7 @@ def test_many_stores_may_be_opened_on_a_new_database_at_once(url: str) -> None:
         (2,),
         (3,),
         (4,),
+        (5,),
     ]
 
 
@@ -107,7 +108,7 @@ def test_a_store_works_in_a_schema_of_any_name(databases: Databases) -> None:
     try:
         url = f"{databases.url}?options=-csearch_path%3D%22a%5C%20b%22"
         with contextlib.closing(open_store(url)) as store:
-            assert store.check() == (4, 0, 0, [])
+            assert store.check() == (5, 0, 0, [])
     finally:
         execute(databases.url, 'DROP SCHEMA "a b" CASCADE')
 
@@ -120,7 +121,7 @@ def test_a_check_names_each_difference_from_the_schema(url: str, store: Store) -
     execute(url, "CREATE INDEX of_the_operator ON plants (name)")
 
     assert store.check() == (
-        4,
+        5,
         1,
         0,
         [

@@ -9,6 +9,7 @@ import pytest
 
 from plantstore.changes import Outcome
 from plantstore.errors import BatchRefusedError, StoreUnavailableError
+from plantstore.listings import Listing
 from plantstore.observe import Event, ServerChanged
 from plantstore.plants import NewPlant
 from plantstore.storage import open_store
@@ -46,7 +47,7 @@ def reads(store: Store) -> list[object]:
     """Read in each way that a service reads. Each uses its own connection."""
     return [
         store.find_plants([2]).get(2),
-        store.list_plants(after=1, limit=1, tag=None).plants[:1],
+        store.list_plants(Listing(after=1, limit=1)).plants[:1],
         store.find_token(TOKEN.digest),
     ]
 

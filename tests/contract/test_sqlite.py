@@ -11,7 +11,7 @@ from pathlib import Path
 import apsw
 import pytest
 
-from plantstore.changes import Outcome
+from plantstore.changes import Outcome, Result
 from plantstore.errors import StoreUnavailableError, UsageError
 from plantstore.observe import DatabaseCreated, Event
 from plantstore.plants import NewPlant
@@ -109,7 +109,7 @@ def test_tokens_are_found_while_a_probe_waits_for_another_process(path: Path) ->
 
 def test_only_one_of_two_stores_on_a_file_gets_an_id(path: Path) -> None:
     stores = [SQLiteStore(str(path)) for _ in range(2)]
-    outcomes: list[list[Outcome]] = [[], []]
+    outcomes: list[list[Result]] = [[], []]
     barrier = threading.Barrier(2)
 
     def create(number: int) -> None:

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from plantstore.changes import Deletion, Outcome, Replacement
+from plantstore.listings import PAGE_BYTES_MAX, Listing
 from plantstore.plants import NewPlant, Plant
 from plantstore.storage.sqlite.store import SQLiteStore
-from plantstore.store import PAGE_BYTES_MAX
 
 SIZE = 100_000
 COUNT = 200
@@ -40,7 +40,7 @@ def store(tmp_path: Path) -> Iterator[SQLiteStore]:
 def test_a_page_of_large_plants_reads_hardly_more_than_it_returns(store: SQLiteStore) -> None:
     before = bytes_read()
 
-    page = store.list_plants(after=None, limit=1000, tag=None)
+    page = store.list_plants(Listing(limit=1000))
 
     assert (len(page.plants), page.is_last) == (1, False)
     assert bytes_read() - before < HEADS_BYTES_MAX + 2 * PAGE_BYTES_MAX
@@ -49,7 +49,7 @@ def test_a_page_of_large_plants_reads_hardly_more_than_it_returns(store: SQLiteS
 def test_a_page_of_a_long_tag_reads_hardly_more_than_it_returns(store: SQLiteStore) -> None:
     before = bytes_read()
 
-    page = store.list_plants(after=None, limit=1000, tag=TAG)
+    page = store.list_plants(Listing(limit=1000, tag=TAG))
 
     assert [plant.id for plant in page.plants] == [*range(COUNT, COUNT + 4)]
     assert not page.is_last
@@ -89,7 +89,7 @@ def test_large_and_small_plants_are_returned_as_they_were_stored(store: SQLiteSt
     assert store.apply_changes([*large, *small]) == [Outcome.STORED] * 5
 
     assert store.find_plants([*range(5)]) == {plant.id: plant for plant in large + small}
-    assert store.list_plants(after=None, limit=5, tag=None).plants == large[:1]
-    assert store.list_plants(after=0, limit=2, tag=None).plants == large[1:]
-    assert store.list_plants(after=0, limit=4, tag=None).plants == large[1:] + small
+    assert store.list_plants(Listing(limit=5)).plants == large[:1]
+    assert store.list_plants(Listing(after=0, limit=2)).plants == large[1:]
+    assert store.list_plants(Listing(after=0, limit=4)).plants == large[1:] + small
     assert store.apply_changes([*large, *small]) == [Outcome.ALREADY_STORED] * 5

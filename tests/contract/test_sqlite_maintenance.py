@@ -8,6 +8,7 @@ import pytest
 
 from plantstore.changes import Deletion, Outcome, Replacement
 from plantstore.errors import StoreUnavailableError
+from plantstore.listings import Count, Listing
 from plantstore.plants import NewPlant, Plant
 from plantstore.storage.migrate import SchemaPolicy, migrations
 from plantstore.storage.sqlite.owner import APPLICATION_ID
@@ -39,7 +40,7 @@ def test_a_database_of_the_first_schema_is_migrated_and_keeps_its_plants(
     make_file_of_first_schema(path)
 
     with contextlib.closing(SQLiteStore(str(path))) as store:
-        assert store.list_plants(after=None, limit=9, tag="t").plants == [NewPlant(1, "a", "t")]
+        assert store.list_plants(Listing(limit=9, tag="t")).plants == [NewPlant(1, "a", "t")]
         assert store.check() == Condition(len(migrations("sqlite")), 2, 0, [])
 
 
@@ -48,6 +49,8 @@ def test_update_migrates_an_older_database(path: Path) -> None:
 
     with contextlib.closing(SQLiteStore(str(path), SchemaPolicy.UPDATE)) as store:
         assert store.check() == Condition(len(migrations("sqlite")), 2, 0, [])
+        assert store.list_plants(Listing(words=("a",))).plants == [NewPlant(1, "a", "t")]
+        assert store.list_plants(Listing(has_total=True)).total == Count(2)
 
 
 def test_a_check_finds_unknown_tables_and_missing_indexes(path: Path) -> None:
@@ -89,10 +92,11 @@ def test_a_check_finds_invalid_utf_8_which_does_not_hide_other_plants(path: Path
 
         assert any("plant 2" in problem for problem in store.check().problems)
         shown = [NewPlant(1, "a"), NewPlant(2, "f\ufffd"), NewPlant(3, "c")]
-        assert store.list_plants(after=None, limit=9, tag=None).plants == shown
+        assert store.list_plants(Listing(limit=9)).plants == shown
         assert store.find_plants([2]) == {2: shown[1]}
         assert store.apply_changes([Replacement(2, Plant("b"))]) == [Outcome.REPLACED]
-        assert store.check().problems == []
+        # The other program has not counted its plant.
+        assert store.check().problems == ["the recorded number of plants is 2"]
 
 
 def test_an_older_schema_is_not_migrated_without_permission(path: Path) -> None:
@@ -100,7 +104,7 @@ def test_an_older_schema_is_not_migrated_without_permission(path: Path) -> None:
 
     with contextlib.closing(SQLiteStore(str(path), SchemaPolicy.ACCEPT)) as store:
         assert store.check() == Condition(1, 2, 0, [])
-        assert store.list_plants(after=None, limit=9, tag="t").plants == [NewPlant(1, "a", "t")]
+        assert store.list_plants(Listing(limit=9, tag="t")).plants == [NewPlant(1, "a", "t")]
         assert [len(plants) for plants in store.scan_plants()] == [2]
         copy = path.with_name("copy.db")
         assert store.back_up(str(copy), lambda _done, _total: None).schema == 1
@@ -156,3 +160,30 @@ def test_a_damaged_token_makes_the_tokens_unreadable_and_is_found_by_a_check(
         with pytest.raises(StoreUnavailableError):
             store.list_tokens()
         assert store.check().problems
+
+
+@pytest.mark.parametrize(
+    ("damage", "problem"),
+    [
+        ("UPDATE plants SET name = 'rosa'", "the index of words differs from the names"),
+        (
+            "INSERT INTO plant_words (plant_words, rowid, words) VALUES ('delete', 1, 'abies')",
+            "the index of words differs from the names",
+        ),
+        ("INSERT INTO plant_words (rowid, words) VALUES (2, 'abies')", "the index of words"),
+        ("UPDATE totals SET plants = 7", "the recorded number of plants is 7"),
+    ],
+)
+def test_a_check_compares_the_index_of_words_and_the_number_of_plants(
+    path: Path, damage: str, problem: str
+) -> None:
+    with contextlib.closing(SQLiteStore(str(path))) as store:
+        store.apply_changes([NewPlant(1, "Abies alba")])
+        assert store.check().problems == []
+        with contextlib.closing(apsw.Connection(str(path))) as other:
+            other.execute(damage)
+
+        problems = store.check().problems
+
+        assert len(problems) == 1
+        assert problem in problems[0]

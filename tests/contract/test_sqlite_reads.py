@@ -8,10 +8,11 @@ import apsw
 import pytest
 
 from plantstore.changes import Outcome
+from plantstore.listings import PAGE_BYTES_MAX, Listing, Page
 from plantstore.plants import NewPlant
-from plantstore.storage.sqlite.plants import page_query, sizes_query
+from plantstore.storage.sqlite.pages import page_query, sizes_query
+from plantstore.storage.sqlite.search import candidates_query
 from plantstore.storage.sqlite.store import SQLiteStore
-from plantstore.store import PAGE_BYTES_MAX, Page
 
 PLANT = NewPlant(1, "Abies balsamea (L.) Mill.", "Abies")
 
@@ -26,7 +27,7 @@ def path(tmp_path: Path) -> Path:
 @pytest.mark.parametrize("query", [page_query, sizes_query])
 def test_every_listing_uses_an_index(
     path: Path,
-    query: Callable[[int | None, str | None], str],
+    query: Callable[[Listing], str],
     after: int | None,
     tag: str | None,
 ) -> None:
@@ -34,13 +35,27 @@ def test_every_listing_uses_an_index(
     if tag is not None:
         index = "INDEX plants_by_tag (tag=? AND rowid>?)"
     with contextlib.closing(SQLiteStore(str(path))) as store:
-        explain = f"EXPLAIN QUERY PLAN {query(after, tag)}"
+        explain = f"EXPLAIN QUERY PLAN {query(Listing(after=after, tag=tag))}"
         bindings = {"after": after, "tag": tag, "limit": 100}
 
         steps = [row[3] for row in store._reads.execute(explain, bindings)]  # noqa: SLF001
 
     assert f"SEARCH plants USING {index}" in steps
     assert "SCAN plants" not in steps
+    assert "USE TEMP B-TREE FOR ORDER BY" not in steps, "found in order, not sorted"
+
+
+@pytest.mark.parametrize("order", ["rowid", "rowid DESC"])
+def test_a_search_reads_the_index_of_words_in_order(path: Path, order: str) -> None:
+    query = candidates_query(is_descending=order != "rowid", is_first=False)
+    with contextlib.closing(SQLiteStore(str(path))) as store:
+        explain = f"EXPLAIN QUERY PLAN {query}"
+        bindings = {"match": '"rosa" *', "after": 1, "limit": 100}
+
+        steps = [row[3] for row in store._reads.execute(explain, bindings)]  # noqa: SLF001
+
+    # FTS5 describes its plan by a string: M is MATCH, and > or < a bound of the rowid.
+    assert any("VIRTUAL TABLE INDEX" in step and "M" in step for step in steps), steps
     assert "USE TEMP B-TREE FOR ORDER BY" not in steps, "found in order, not sorted"
 
 
@@ -54,7 +69,7 @@ def test_a_page_of_very_long_names_ends_early_and_the_next_page_continues(path: 
         sizes, seen, page = [], [], Page([], is_last=False)
         while not page.is_last:
             after = page.plants[-1].id if page.plants else None
-            page = store.list_plants(after=after, limit=1000, tag=None)
+            page = store.list_plants(Listing(after=after, limit=1000))
             sizes.append(sum(len(plant.name.encode()) for plant in page.plants))
             seen += page.plants
 
@@ -73,7 +88,7 @@ def test_reads_continue_during_a_write_and_see_it_once_it_is_committed(path: Pat
         other.execute("BEGIN IMMEDIATE; DELETE FROM plants")
 
         assert store.find_plants([1]) == {1: PLANT}
-        assert store.list_plants(after=None, limit=1, tag="Abies").plants == [PLANT]
+        assert store.list_plants(Listing(limit=1, tag="Abies")).plants == [PLANT]
         other.execute("COMMIT")
         assert store.find_plants([1]) == {}
         other.close()

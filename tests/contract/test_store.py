@@ -1,26 +1,26 @@
 """The promises of every store, from the docstrings of plantstore.store: one suite for all."""
 
-import functools
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
-from plantstore.changes import Change, Deletion, Outcome, Replacement, Upsert
-from plantstore.errors import OperationError
-from plantstore.plants import ID_MAX, ID_MIN, NewPlant, Plant
+from plantstore.changes import (
+    BATCH_CHARACTERS_MAX,
+    Change,
+    Conditional,
+    Deletion,
+    Outcome,
+    Patch,
+    PlantOutcome,
+    Replacement,
+)
+from plantstore.conditions import ANY, Precondition, entity_tag
+from plantstore.errors import BatchRefusedError, OperationError
+from plantstore.listings import Listing
+from plantstore.plants import ID_MAX, ID_MIN, NewPlant, Plant, PlantPatch
 from plantstore.store import Store
 from plantstore.tokens import TokenRecord
-
-
-@pytest.fixture(params=["memory", "sqlite", "postgres"])
-def open_another(
-    request: pytest.FixtureRequest, open_new: Callable[[str], Store]
-) -> Callable[[], Store]:
-    """Return a function that opens a new, empty store at each call."""
-    return functools.partial(open_new, request.param)
 
 
 @pytest.fixture
@@ -117,6 +117,85 @@ def test_changes_of_one_batch_take_effect_in_their_order(store: Store) -> None:
     assert store.find_plants([1, 2]) == {1: NewPlant(1, "c")}
 
 
+def test_a_condition_sees_the_earlier_changes_of_its_batch(store: Store) -> None:
+    store.apply_changes([NewPlant(1, "a")])
+    if_a = Precondition(if_match=frozenset({entity_tag("a", None)}))
+    if_none = Precondition(if_none_match=ANY)
+    batch: list[Change] = [
+        Conditional(Replacement(1, Plant("b")), if_a),
+        Conditional(Replacement(1, Plant("c")), if_a),
+        Conditional(Deletion(2), if_a),
+        Conditional(NewPlant(2, "a"), if_none),
+        Conditional(NewPlant(2, "a"), if_none),
+        Conditional(Deletion(2), if_a),
+    ]
+
+    assert store.apply_changes(batch) == [
+        Outcome.REPLACED,
+        PlantOutcome(Outcome.PRECONDITION_FAILED, NewPlant(1, "b")),
+        PlantOutcome(Outcome.PRECONDITION_FAILED, None),
+        Outcome.STORED,
+        PlantOutcome(Outcome.PRECONDITION_FAILED, NewPlant(2, "a")),
+        Outcome.DELETED,
+    ]
+    assert store.find_plants([1, 2]) == {1: NewPlant(1, "b")}
+
+
+def test_a_repeated_change_with_if_match_counts_as_made(store: Store) -> None:
+    store.apply_changes([NewPlant(1, "a")])
+    if_a = Precondition(if_match=frozenset({entity_tag("a", None)}))
+    changes: list[Change] = [
+        Conditional(Replacement(1, Plant("b", "t")), if_a),
+        Conditional(Patch(1, PlantPatch("b", "t")), if_a),
+    ]
+
+    assert store.apply_changes([changes[0]]) == [Outcome.REPLACED]
+    assert store.apply_changes([changes[0]]) == [Outcome.REPLACED]
+    assert store.apply_changes([changes[1]]) == [
+        PlantOutcome(Outcome.ALREADY_STORED, NewPlant(1, "b", "t"))
+    ]
+
+
+def test_patches_of_different_members_both_hold(store: Store) -> None:
+    store.apply_changes([NewPlant(1, "a", "s")])
+    batch: list[Change] = [
+        *(Patch(1, PlantPatch(name="b")), Patch(1, PlantPatch(tag="t"))),
+        *(Patch(1, PlantPatch(tag=None)), Patch(1, PlantPatch()), Patch(2, PlantPatch("x"))),
+    ]
+
+    assert store.apply_changes(batch) == [
+        PlantOutcome(Outcome.REPLACED, NewPlant(1, "b", "s")),
+        PlantOutcome(Outcome.REPLACED, NewPlant(1, "b", "t")),
+        PlantOutcome(Outcome.REPLACED, NewPlant(1, "b")),
+        PlantOutcome(Outcome.ALREADY_STORED, NewPlant(1, "b")),
+        Outcome.NO_SUCH_PLANT,
+    ]
+    assert store.find_plants([1, 2]) == {1: NewPlant(1, "b")}
+
+
+@pytest.mark.parametrize("engine", ["sqlite", "postgres"])  # the store in memory reads nothing
+def test_a_batch_whose_conditions_would_read_too_much_changes_nothing(
+    engine: str, open_new: Callable[[str], Store]
+) -> None:
+    store = open_new(engine)
+    large = [NewPlant(id_, "x" * (BATCH_CHARACTERS_MAX // 2), "t") for id_ in (1, 2)]
+    for plant in large:
+        store.apply_changes([plant])
+    if_any = Precondition(if_match=ANY)
+    batch: list[Change] = [
+        NewPlant(3, "a"),
+        *(Conditional(Deletion(id_), if_any) for id_ in (1, 2)),
+    ]
+
+    with pytest.raises(BatchRefusedError):
+        store.apply_changes(batch)
+
+    assert store.count_plants() == 2
+    assert store.apply_changes(batch[:2]) == [Outcome.STORED, Outcome.DELETED]
+    assert store.apply_changes(batch[2:]) == [Outcome.DELETED]
+    store.close()
+
+
 def test_a_look_up_returns_only_stored_plants(store: Store) -> None:
     store.apply_changes([NewPlant(1, "a"), NewPlant(2, "b", "t")])
 
@@ -129,8 +208,8 @@ def test_a_listing_continues_after_an_id_and_marks_the_last_page(store: Store) -
     store.apply_changes(all_)
 
     def page(after: int | None, limit: int, tag: str | None = None) -> tuple[list[int], bool]:
-        plants, is_last = store.list_plants(after=after, limit=limit, tag=tag)
-        return [plant.id for plant in plants], is_last
+        page = store.list_plants(Listing(after=after, limit=limit, tag=tag))
+        return [plant.id for plant in page.plants], page.is_last
 
     assert page(None, 3) == ([0, 1, 2], False)
     assert page(2, 3) == ([3, 4, 5], False)
@@ -169,66 +248,6 @@ def test_a_check_of_an_intact_store_finds_no_problems(store: Store) -> None:
     found = store.check()
 
     assert (found.plants, found.tokens, found.problems) == (2, 1, [])
-
-
-texts = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]))
-tags = st.none() | st.sampled_from(["a", "b"]) | texts
-ids = st.sampled_from([ID_MIN, -1, 0, 1, 2**53 + 1, ID_MAX]) | st.integers(ID_MIN, ID_MAX)
-changes = st.one_of(
-    st.builds(NewPlant, ids, texts, tags),
-    st.builds(Upsert, st.builds(NewPlant, ids, texts, tags)),
-    st.builds(Replacement, ids, st.builds(Plant, texts, tags)),
-    st.builds(Deletion, ids),
-)
-
-
-def make(change: Change, model: dict[int, NewPlant]) -> Outcome:
-    """Apply one change to the model, by the rules of the contract."""
-    there = model.get(change.id)
-    match change:
-        case NewPlant():
-            if there is not None:
-                return Outcome.ALREADY_STORED if there == change else Outcome.ID_TAKEN
-            model[change.id] = change
-            return Outcome.STORED
-        case Upsert(plant=plant):
-            outcome = make(plant, model)
-            model[change.id] = plant
-            return Outcome.REPLACED if outcome is Outcome.ID_TAKEN else outcome
-        case Replacement(plant=plant) if there is not None:
-            model[change.id] = NewPlant(change.id, plant.name, plant.tag)
-            return Outcome.REPLACED
-        case Deletion() if there is not None:
-            del model[change.id]
-            return Outcome.DELETED
-        case _:
-            return Outcome.NO_SUCH_PLANT
-
-
-@given(st.lists(st.lists(changes, max_size=8), max_size=4))
-@settings(
-    max_examples=200,
-    deadline=None,
-    # Each example opens a store of its own.
-    suppress_health_check=[HealthCheck.function_scoped_fixture],
-)
-def test_batches_have_the_same_outcomes_and_records_as_single_changes(
-    open_another: Callable[[], Store], batches: list[list[Change]]
-) -> None:
-    opened = open_another()
-    model: dict[int, NewPlant] = {}
-
-    for batch in batches:
-        assert opened.apply_changes(batch) == [make(change, model) for change in batch]
-
-    everything = [model[id_] for id_ in sorted(model)]
-    assert opened.list_plants(after=None, limit=100, tag=None) == (everything, True)
-    assert opened.find_plants(list(model)) == model
-    assert [plant for plants in opened.scan_plants() for plant in plants] == everything
-    for tag in {plant.tag for plant in everything} - {None}:
-        tagged = [plant for plant in everything if plant.tag == tag]
-        assert opened.list_plants(after=None, limit=100, tag=tag) == (tagged, True)
-    opened.close()
 
 
 def test_a_token_is_found_only_by_its_digest(store: Store) -> None:

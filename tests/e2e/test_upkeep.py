@@ -75,7 +75,7 @@ def test_a_backup_overwrites_only_with_force(tmp_path: Path, database: str) -> N
     forced = run(tmp_path, "backup", "copy.db", "--force")
     assert (forced.returncode, forced.stdout) == (
         0,
-        "Plants: 1, tokens: 0, schema: 2\nThe copy has no errors\n",
+        "Plants: 1, tokens: 0, schema: 4\nThe copy has no errors\n",
     )
     assert stored_plants(f"sqlite:///{tmp_path}/copy.db") == {1: NewPlant(1, "a")}
     assert sorted(path.name for path in tmp_path.iterdir()) == ["copy.db", "plants.db"]
@@ -154,8 +154,10 @@ def test_a_check_counts_plants_and_tokens_while_the_service_runs(tmp_path: Path)
             assert client.post(NewPlant(id_, "a")).status == 200
 
         done = run(tmp_path, "check")
+        counted = run(tmp_path, "stats")
         client.close()
 
+    assert (counted.returncode, counted.stdout, counted.stderr) == (0, "Plants: 3\n", "")
     assert (done.returncode, done.stderr) == (0, "")
     told = re.fullmatch(r"Plants: 3, tokens: 2, schema: \d\nNo errors found\n", done.stdout)
     assert told is not None
@@ -182,5 +184,5 @@ def test_a_check_of_a_corrupt_database_fails_and_names_the_corrupt_index(tmp_pat
     done = run(tmp_path, "check")
 
     assert done.returncode == 1
-    assert done.stdout == "Plants: 1,000, tokens: 0, schema: 2\n"
+    assert done.stdout == "Plants: 1,000, tokens: 0, schema: 4\n"
     assert "plants_by_tag" in done.stderr

@@ -22,17 +22,14 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 with atheris.instrument_imports(include=["plantstore", "support", "urllib"]):
     from plantstore.api.auth import parse_bearer
-    from plantstore.api.parameters import (
-        LISTING_PARAMETERS,
-        next_page,
-        parse_id,
-        parse_listing,
-        read_query,
-    )
+    from plantstore.api.listings import LISTING_PARAMETERS, links_to_pages, parse_page_request
+    from plantstore.api.parameters import parse_id, read_query
     from plantstore.errors import ErrorCode, RequestError
+    from plantstore.listings import Page
     from plantstore.plants import (
         ID_MAX,
         ID_MIN,
+        NewPlant,
         Plant,
         parse_new_plant,
         parse_plant,
@@ -118,16 +115,23 @@ def fuzz_query(query: bytes) -> None:
     if parameters is None:
         return
     assert parameters.keys() <= LISTING_PARAMETERS
-    listing = accepted(lambda: parse_listing(parameters), ErrorCode.INVALID_PARAMETER)
-    if listing is None:
+    request = accepted(lambda: parse_page_request(parameters), ErrorCode.INVALID_PARAMETER)
+    if request is None:
         return
+    listing = request.listing
     assert listing.after is None or ID_MIN <= listing.after <= ID_MAX
     assert 1 <= listing.limit <= 1000
     assert listing.tag == parameters.get("tag")
-    link = next_page(parameters, ID_MIN)
+    assert (listing.words is None) == ("q" not in parameters)
+    page = Page([NewPlant(ID_MIN, "a")], is_last=request.is_before)
+    link = links_to_pages(request, page)
     assert link.isascii()
     target = urlsplit(link.partition(">")[0].removeprefix("<"))
-    assert read(target.query) == parameters | {"after": str(ID_MIN)}
+    assert read(target.query) == {
+        name: value
+        for name, value in parameters.items()
+        if name != "before" or request.until is not None
+    } | {"after": str(ID_MIN)}
 
 
 def read(query: str) -> dict[str, str]:

@@ -7,23 +7,41 @@ that it has tried. Plants are checked one by one: a history is linearizable if t
 of each object is.
 """
 
+import json
 import random
 import time
 from collections.abc import Sequence
+from itertools import product
 from multiprocessing.synchronize import Barrier
 from operator import attrgetter
 from typing import NamedTuple, TypeAlias
 
-from support.service import Client
+from plantstore.conditions import entity_tag
+from support.service import Answer, Client
 
 # The name and tag of a plant, or None if the plant does not exist.
 State: TypeAlias = tuple[str, str | None] | None
 
+# The members of a patch.
+Patch: TypeAlias = tuple[tuple[str, str | None], ...]
+
 IMPOSSIBLE = ("impossible", "")
+
+# The conditions of requests: none, or `If-None-Match: *`. Other states stand for `If-Match` with
+# the entity tag of that state.
+ALWAYS = ("always", "")
+IF_ABSENT = None
+
+# All plants that clients send.
+PLANTS = [*product("ab", ["t", None])]
 
 
 class Operation(NamedTuple):
-    """A request for one plant; `wrote` is the plant it sent, `saw` the plant a GET returned."""
+    """A request for one plant.
+
+    `wrote` is the plant that it sent, and `patch` the members. `saw` is the plant that a GET or a
+    PATCH returned, or that a 412 named by its entity tag.
+    """
 
     called: float
     answered: float
@@ -32,27 +50,53 @@ class Operation(NamedTuple):
     status: int
     wrote: State = None
     saw: State = None
+    patch: Patch = ()
+    condition: State = ALWAYS
 
 
 def apply(operation: Operation, state: State) -> State:
     """Return the state after an operation, or IMPOSSIBLE if its response contradicts `state`."""
     there = state is not None
+    made = patched(state, operation.patch) if operation.method == "PATCH" else operation.wrote
+    permitted = is_permitted(operation.condition, state, made)
     match operation.method, operation.status:
+        case _, 412:
+            return state if not permitted and state == operation.saw else IMPOSSIBLE
         case "GET", 200:
             fits, after = there and state == operation.saw, state
-        case "GET" | "PUT" | "DELETE", 404:
+        case "GET" | "PUT" | "PATCH" | "DELETE", 404:
             fits, after = not there, None
         case "PUT", 200:
-            fits, after = there, operation.wrote
+            fits, after = there, made
+        case "PUT", 201:
+            fits, after = not there and operation.condition is IF_ABSENT, made
+        case "PATCH", 200:
+            fits, after = there and made == operation.saw, made
         case "DELETE", 204:
             fits, after = there, None
         case "POST", 200:
-            fits, after = not there or state == operation.wrote, operation.wrote
+            fits, after = not there or state == made, made
         case "POST", 400:
-            fits, after = there and state != operation.wrote, state
+            fits, after = there and state != made, state
         case _:
             fits = False
-    return after if fits else IMPOSSIBLE
+    return after if fits and permitted else IMPOSSIBLE
+
+
+def patched(state: State, patch: Patch) -> State:
+    if state is None:
+        return None
+    members = dict(patch)
+    return members.get("name") or state[0], members.get("tag", state[1])
+
+
+def is_permitted(condition: State, state: State, made: State) -> bool:
+    """Return whether a condition is true, or the change was made before (RFC 9110 §13.1.1)."""
+    if condition == ALWAYS:
+        return True
+    if condition is IF_ABSENT:
+        return state is None
+    return state is not None and state in (condition, made)
 
 
 def is_explained(history: Sequence[Operation], state: State = None) -> bool:
@@ -97,29 +141,60 @@ def play(port: int, token: str, seed: int, operations: int) -> list[Operation]:
     history = []
     _begin.wait(60)
     for _ in range(operations):
-        id_ = chance.randrange(3)
-        method = chance.choice(["POST", "PUT", "DELETE", "GET"])
-        wrote = (chance.choice("ab"), chance.choice(["t", None]))
+        request = draw(chance)
         called = time.monotonic()
-        match method:
-            case "POST":
-                answer = client.send_record(method, "/plants", *wrote, id=id_)
-            case "PUT":
-                answer = client.send_record(method, f"/plants/{id_}", *wrote)
-            case _:
-                answer = client.send(method, f"/plants/{id_}")
+        answer = send(client, request)
         answered = time.monotonic()
-        shown = answer.json if (method, answer.status) == ("GET", 200) else None
         history.append(
-            Operation(
-                called,
-                answered,
-                id_,
-                method,
-                answer.status,
-                wrote if method in ("POST", "PUT") else None,
-                (shown["name"], shown.get("tag")) if shown else None,
+            request._replace(
+                called=called,
+                answered=answered,
+                status=answer.status,
+                saw=seen(request.method, answer),
             )
         )
     client.close()
     return history
+
+
+def draw(chance: random.Random) -> Operation:
+    """Return a random request, as an operation without a response."""
+    method = chance.choice(["POST", "PUT", "PATCH", "DELETE", "GET"])
+    wrote = chance.choice(PLANTS) if method in ("POST", "PUT") else None
+    member = chance.choice([("name", "a"), ("name", "b"), ("tag", "t"), ("tag", None)])
+    conditions: list[State] = [ALWAYS]
+    if method in ("PUT", "PATCH", "DELETE"):
+        conditions += chance.sample(PLANTS, 2)
+    if method == "PUT":
+        conditions.append(IF_ABSENT)
+    patch = (member,) if method == "PATCH" else ()
+    condition = chance.choice(conditions)
+    return Operation(0, 0, chance.randrange(3), method, 0, wrote, None, patch, condition)
+
+
+def send(client: Client, request: Operation) -> Answer:
+    path = f"/plants/{request.id}"
+    fields = {}
+    if request.condition is IF_ABSENT:
+        fields["If-None-Match"] = "*"
+    elif request.condition != ALWAYS:
+        fields["If-Match"] = entity_tag(*request.condition)
+    if request.method == "PATCH":
+        fields["Content-Type"] = "application/merge-patch+json"
+        return client.send("PATCH", path, json.dumps(dict(request.patch)), fields)
+    if request.wrote is None:
+        return client.send(request.method, path, headers=fields)
+    name, tag = request.wrote
+    record = {"id": request.id, "name": name} | ({} if tag is None else {"tag": tag})
+    path = "/plants" if request.method == "POST" else path
+    return client.send(request.method, path, json.dumps(record), fields)
+
+
+def seen(method: str, answer: Answer) -> State:
+    """Return the plant that a response shows or names."""
+    if answer.status == 412:
+        tags = {entity_tag(*plant): plant for plant in PLANTS}
+        return tags[answer.headers["etag"]] if "etag" in answer.headers else None
+    if (method, answer.status) in (("GET", 200), ("PATCH", 200)):
+        return answer.json["name"], answer.json.get("tag")
+    return None

@@ -13,10 +13,21 @@ import random
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple, TypeAlias
 
-from plantstore.changes import Change, Deletion, Outcome, Replacement, Upsert
+from plantstore.changes import (
+    Change,
+    Conditional,
+    Deletion,
+    Patch,
+    Replacement,
+    Result,
+    UnconditionalChange,
+    Upsert,
+)
+from plantstore.conditions import ANY, Precondition
 from plantstore.decision import decide
 from plantstore.errors import StoreUnavailableError
-from plantstore.plants import NewPlant, Plant
+from plantstore.listings import Listing
+from plantstore.plants import NewPlant, Plant, PlantPatch
 from plantstore.storage.paging import scan
 from plantstore.storage.sqlite.log import Log
 from plantstore.storage.sqlite.store import SQLiteStore
@@ -25,6 +36,9 @@ from support.disk import Disk, Fault
 
 # The size limit of the log: room for a few batches.
 LOG_BYTES = 32_768
+
+# Most changes have no condition.
+CONDITIONS = [*[None] * 8, Precondition(if_match=ANY), Precondition(if_none_match=ANY)]
 
 Act: TypeAlias = list[Change] | TokenRecord
 
@@ -63,7 +77,7 @@ class Ledger:
         results = [_after(content, act) for content in self.possible]
         begun = len(self._disk.steps)
         self._may_be([*self.possible, *(content for content, _ in results)])
-        told: list[Outcome] = []
+        told: list[Result] = []
         try:
             if isinstance(act, TokenRecord):
                 store.add_token(act)
@@ -83,7 +97,7 @@ class Ledger:
         """Read the whole store, which must keep this content; return the problems found."""
         plants = {
             plant.id: plant
-            for page in scan(lambda after: store.list_plants(after=after, limit=1000, tag=None))
+            for page in scan(store.list_plants, Listing(limit=1000))
             for plant in page
         }
         content = Content(plants, {record.name: record for record in store.list_tokens()})
@@ -103,7 +117,7 @@ class Ledger:
         self._marks.append((len(self._disk.steps), self.possible))
 
 
-def _after(content: Content, act: Act) -> tuple[Content, list[Outcome]]:
+def _after(content: Content, act: Act) -> tuple[Content, list[Result]]:
     """Return the content after an act, and its outcomes."""
     if isinstance(act, TokenRecord):
         return content._replace(tokens=content.tokens | {act.name: act}), []
@@ -140,13 +154,20 @@ def acts(chance: random.Random, count: int) -> Iterator[Act]:
 
 def _change(chance: random.Random) -> Change:
     id_ = chance.randrange(60)
+    patch = PlantPatch(tag=chance.choice(["a", "b", None]))
     size = chance.randrange(2_000, 20_000) if chance.random() < 0.08 else chance.randrange(40)
     plant = Plant(f"Rosa × {chance.getrandbits(32)}{'x' * size}", chance.choice(["a", "b", None]))
-    kind = chance.random()
-    if kind < 0.6:
-        new = NewPlant(id_, plant.name, plant.tag)
-        return new if kind < 0.4 else Upsert(new)
-    return Replacement(id_, plant) if kind < 0.8 else Deletion(id_)
+    new = NewPlant(id_, plant.name, plant.tag)
+    kinds: list[UnconditionalChange] = [
+        new,
+        Upsert(new),
+        Replacement(id_, plant),
+        Deletion(id_),
+        Patch(id_, patch),
+    ]
+    [change] = chance.choices(kinds, [4, 2, 2, 2, 1])
+    condition = chance.choice(CONDITIONS)
+    return change if condition is None else Conditional(change, condition)
 
 
 def tune(store: SQLiteStore, chance: random.Random) -> None:

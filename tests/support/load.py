@@ -1,14 +1,17 @@
 """Clients that create or change plants until the server stops."""
 
 import http.client
+import json
 import random
 import threading
 from collections.abc import Callable
 
+from plantstore.conditions import entity_tag
 from plantstore.plants import NewPlant
 from support.service import Client, Service
 
 CLIENTS = 8
+MERGE_PATCH = {"Content-Type": "application/merge-patch+json"}
 
 
 class Load:
@@ -68,7 +71,7 @@ class Load:
 
 
 class ChangingLoad:
-    """Clients that each create, replace and delete their own few plants until the server stops.
+    """Clients that each create, change and delete their own few plants until the server stops.
 
     `acknowledged` has the plants that are stored by the last responses. `possible` has, for each
     request without a response, the plant that may be stored instead, or None for a deletion.
@@ -96,6 +99,12 @@ class ChangingLoad:
                 if there is None:
                     self.possible[id_] = wanted
                     assert client.post(wanted).status == 200
+                elif chance.random() < 0.5:
+                    self.possible[id_] = wanted
+                    body = json.dumps({"name": wanted.name, "tag": wanted.tag})
+                    fields = {"If-Match": entity_tag(there.name, there.tag)} | MERGE_PATCH
+                    answer = client.send("PATCH", f"/plants/{id_}", body, fields)
+                    assert answer.status == 200
                 elif chance.random() < 0.5:
                     self.possible[id_] = wanted
                     path = f"/plants/{id_}"

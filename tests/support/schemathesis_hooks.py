@@ -7,6 +7,8 @@ deletions.
 
 Schemathesis knows no files of plants. The service must accept every file of JSON lines, and every
 CSV file with a header, and refuse single rows. So there are no invalid files here.
+
+It does not know the grammar of If-Match and If-None-Match either, so a malformed field is replaced.
 """
 
 import os
@@ -16,6 +18,8 @@ import schemathesis
 from hypothesis import strategies as st
 
 from plantstore.changes import Deletion
+from plantstore.conditions import entity_tag, parse_precondition
+from plantstore.errors import RequestError
 from plantstore.formats import FORMATS
 from plantstore.plants import NewPlant
 from plantstore.storage import open_store
@@ -35,13 +39,23 @@ schemathesis.openapi.media_type("text/csv", rows.map(lambda some: FORMATS["csv"]
 
 @schemathesis.hook
 def before_load_schema(_context: Any, document: Any) -> None:
-    """Remove the examples of files, which are texts: a strategy must make bytes."""
+    """Remove the examples of files, which are texts: a strategy must make bytes.
+
+    Add examples of conditions. The document has none, because the reference would send them.
+    """
+    for name in ("IfMatch", "IfNoneMatch"):
+        document["components"]["parameters"][name]["example"] = entity_tag("a", None)
     for content in document["paths"][FILES]["post"]["requestBody"]["content"].values():
         del content["example"]
 
 
 @schemathesis.hook
 def before_call(_context: Any, case: Any, _kwargs: Any) -> None:
+    for name in {"If-Match", "If-None-Match"} & set(case.headers or ()):
+        try:
+            parse_precondition(case.headers[name], None)
+        except RequestError:
+            case.headers[name] = entity_tag("not stored", None)
     creates = case.method == "POST" and isinstance(case.body, dict)
     id_ = case.body.get("id") if creates else None
     if isinstance(id_, int | float) and -(2**63) <= id_ < 2**63:

@@ -6,14 +6,15 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import httpx
 
-from plantstore.changes import Change, Outcome
+from plantstore.changes import Change, Result
 from plantstore.cli.wiring import wire
 from plantstore.errors import ErrorCode
+from plantstore.listings import Listing, Page
 from plantstore.observe import Answered
 from plantstore.plants import NewPlant
 from plantstore.settings import Settings
 from plantstore.storage.memory import MemoryStore
-from plantstore.store import Page, Store
+from plantstore.store import Store
 from plantstore.tokens import SCOPES, TokenRecord, digest, mint
 
 if TYPE_CHECKING:
@@ -23,6 +24,7 @@ EventT = TypeVar("EventT", bound="Event")
 
 BODY_BYTES_MAX = 2048
 JSON = {"Content-Type": "application/json"}
+PATCHED = {"Content-Type": "application/merge-patch+json"}
 SMALL = {
     "body_bytes_max": BODY_BYTES_MAX,
     "queue_plants_max": 100,
@@ -65,15 +67,15 @@ class WatchedStore:
             raise self.failure
         return self._store.find_token(digest)
 
-    def apply_changes(self, changes: Sequence[Change]) -> list[Outcome]:
+    def apply_changes(self, changes: Sequence[Change]) -> list[Result]:
         if self.write_failure is not None:
             raise self.write_failure
         return self._store.apply_changes(changes)
 
-    def list_plants(self, *, after: int | None, limit: int, tag: str | None) -> Page:
+    def list_plants(self, listing: Listing) -> Page:
         if self.read_failure is not None:
             raise self.read_failure
-        return self._store.list_plants(after=after, limit=limit, tag=tag)
+        return self._store.list_plants(listing)
 
     def probe(self) -> None:
         self.probes += 1
@@ -136,12 +138,18 @@ class World:
         )
 
     async def send(
-        self, method: str, path: str, content: Any = None, token: str | None = None
+        self,
+        method: str,
+        path: str,
+        content: Any = None,
+        token: str | None = None,
+        fields: dict[str, str] | None = None,
     ) -> httpx.Response:
-        """Send a request with a token that has all scopes, or with this token."""
+        """Send a request with a token that has all scopes, or with this token; and with fields."""
         headers = {"Authorization": f"Bearer {token or self.token}"}
         if content is not None:
-            headers |= JSON
+            headers |= PATCHED if method == "PATCH" else JSON
+        headers |= fields or {}
         return await self.client.request(method, path, content=content, headers=headers)
 
 

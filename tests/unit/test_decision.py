@@ -1,8 +1,23 @@
 """Which stored plants are loaded to decide a batch, and what the batch changes."""
 
-from plantstore.changes import Change, Deletion, Outcome, Replacement, Upsert
+import pytest
+
+from plantstore.changes import (
+    BATCH_CHARACTERS_MAX,
+    Change,
+    Conditional,
+    Deletion,
+    Outcome,
+    Patch,
+    PlantOutcome,
+    Replacement,
+    Upsert,
+    characters_in,
+)
+from plantstore.conditions import ANY, Precondition, entity_tag
 from plantstore.decision import DIFFERENT, Difference, decide, load_stored
-from plantstore.plants import NewPlant, Plant
+from plantstore.errors import BatchRefusedError
+from plantstore.plants import NewPlant, Plant, PlantPatch
 
 
 def test_only_stored_plants_of_the_same_size_as_the_new_plant_are_loaded() -> None:
@@ -84,3 +99,83 @@ def test_an_upsert_stores_a_plant_and_replaces_a_different_one() -> None:
     assert difference == Difference(
         new=[NewPlant(4, "b")], changed=[NewPlant(2, "new"), NewPlant(3, "again")], gone=[]
     )
+
+
+def test_patches_and_conditions_load_their_plants_once_whatever_the_size() -> None:
+    loaded: list[int] = []
+
+    def load(ids: list[int]) -> dict[int, NewPlant]:
+        loaded.extend(ids)
+        return {id_: NewPlant(id_, "stored") for id_ in ids}
+
+    if_any = Precondition(if_match=ANY)
+    changes: list[Change] = [
+        *(Patch(1, PlantPatch("a")), Conditional(Deletion(2), if_any), Patch(2, PlantPatch("b"))),
+        *(Deletion(3), Conditional(Deletion(4), if_any)),
+    ]
+
+    known = load_stored(changes, {1: (6, None), 2: (6, None), 3: (6, None)}, load)
+
+    assert loaded == [1, 2]
+    assert known == {1: NewPlant(1, "stored"), 2: NewPlant(2, "stored"), 3: DIFFERENT}
+
+
+def test_a_batch_whose_conditions_would_read_too_much_is_refused_unless_it_has_one_plant() -> None:
+    def load(ids: list[int]) -> dict[int, NewPlant]:
+        return {id_: NewPlant(id_, "stored") for id_ in ids}
+
+    half = BATCH_CHARACTERS_MAX // 2
+    changes: list[Change] = [Patch(1, PlantPatch("a")), Patch(2, PlantPatch("a")), Deletion(3)]
+
+    with pytest.raises(BatchRefusedError):
+        load_stored(changes, {1: (half, None), 2: (half, 1)}, load)
+    assert load_stored(changes, {1: (half, None), 2: (half, None), 3: (half, None)}, load)
+    assert load_stored([changes[0]] * 2, {1: (half, 2 * half)}, load)
+
+
+def test_a_condition_is_evaluated_when_the_change_is_made() -> None:
+    stored = {1: NewPlant(1, "a")}
+    if_a = Precondition(if_match=frozenset({entity_tag("a", None)}))
+    changes: list[Change] = [
+        *(Conditional(Patch(1, PlantPatch(tag="t")), if_a), Conditional(Deletion(1), if_a)),
+        *(Replacement(1, Plant("a")), Conditional(Deletion(1), if_a), NewPlant(1, "new")),
+    ]
+
+    outcomes, difference = decide(changes, stored)
+
+    assert outcomes == [
+        PlantOutcome(Outcome.REPLACED, NewPlant(1, "a", "t")),
+        PlantOutcome(Outcome.PRECONDITION_FAILED, NewPlant(1, "a", "t")),
+        *(Outcome.REPLACED, Outcome.DELETED, Outcome.STORED),
+    ]
+    assert difference == Difference(new=[], changed=[NewPlant(1, "new")], gone=[])
+
+
+def test_changes_that_are_refused_or_made_already_write_nothing() -> None:
+    stored = {1: NewPlant(1, "a", "t")}
+    none = Precondition(if_none_match=ANY)
+    stale = Precondition(if_match=frozenset({entity_tag("old", None)}))
+    changes: list[Change] = [
+        *(Conditional(NewPlant(1, "a", "t"), none), Patch(1, PlantPatch(tag="t"))),
+        *(Conditional(Replacement(1, Plant("a", "t")), stale), Conditional(Deletion(1), stale)),
+        Conditional(Patch(1, PlantPatch("a")), Precondition(stale.if_match, ANY)),
+    ]
+
+    outcomes, difference = decide(changes, stored)
+
+    refused = PlantOutcome(Outcome.PRECONDITION_FAILED, NewPlant(1, "a", "t"))
+    made = PlantOutcome(Outcome.ALREADY_STORED, NewPlant(1, "a", "t"))
+    assert outcomes == [refused, made, Outcome.REPLACED, refused, refused]
+    assert difference == Difference([], [], [])
+
+
+def test_a_change_counts_the_characters_of_its_name_its_tag_and_its_entity_tags() -> None:
+    condition = Precondition(frozenset({entity_tag("a", None)}), ANY)
+
+    assert characters_in(NewPlant(1, "abc", "de")) == 5
+    assert characters_in(Upsert(NewPlant(1, "abc"))) == 3
+    assert characters_in(Replacement(1, Plant("abc", "de"))) == 5
+    assert characters_in(Patch(1, PlantPatch("abc"))) == 3
+    assert characters_in(Patch(1, PlantPatch(tag="de"))) == 2
+    assert characters_in(Deletion(1)) == 0
+    assert characters_in(Conditional(Patch(1, PlantPatch("abc")), condition)) >= 3 + 34

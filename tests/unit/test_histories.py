@@ -1,16 +1,32 @@
 """The check that a sequential order explains a history. It must reject a history without one."""
 
+from typing import Any
+
 import pytest
 
-from support.histories import Operation, is_explained
+from support.histories import ALWAYS, IF_ABSENT, Operation, State, is_explained
 
-A, B = ("a", None), ("b", "t")
+A, B, C = ("a", None), ("b", "t"), ("c", None)
 
 
-def op(called: float, answered: float, method: str, status: int, value: object = None) -> Operation:
+def op(
+    called: float, answered: float, method: str, status: int, value: State = None, **more: Any
+) -> Operation:
     wrote = value if method in ("POST", "PUT") else None
-    saw = value if method == "GET" else None
-    return Operation(called, answered, 1, method, status, wrote, saw)  # type: ignore[arg-type]
+    seen = {} if wrote else {"saw": value}
+    return Operation(called, answered, 1, method, status, wrote, **(seen | more))
+
+
+def put(called: float, status: int, value: State, condition: State, saw: State = None) -> Operation:
+    return op(called, called + 5, "PUT", status, value, condition=condition, saw=saw)
+
+
+def delete(called: float, status: int, condition: State) -> Operation:
+    return op(called, called + 5, "DELETE", status, condition=condition)
+
+
+def patch(called: float, saw: State, name: str, value: str | None) -> Operation:
+    return op(called, called + 5, "PATCH", 200, saw, patch=((name, value),))
 
 
 @pytest.mark.parametrize(
@@ -23,6 +39,12 @@ def op(called: float, answered: float, method: str, status: int, value: object =
         [op(0, 9, "POST", 200, A), op(1, 2, "GET", 404), op(3, 4, "GET", 200, A)],
         [op(0, 9, "POST", 200, A), op(0, 9, "POST", 200, B), op(0, 9, "DELETE", 204)],
         [op(0, 9, "POST", 400, A), op(0, 9, "POST", 200, B)],
+        [put(0, 201, A, IF_ABSENT), put(6, 412, B, IF_ABSENT, A)],
+        [put(0, 201, A, IF_ABSENT), put(6, 200, B, A), op(12, 13, "GET", 200, B)],
+        [op(0, 1, "POST", 200, B), put(2, 200, B, A), delete(8, 204, B)],
+        [delete(0, 412, A), op(6, 7, "DELETE", 404)],
+        [op(0, 1, "POST", 200, A), patch(2, ("b", None), "name", "b")],
+        [op(0, 1, "POST", 200, B), patch(2, ("b", None), "tag", None)],
     ],
 )
 def test_a_history_with_a_valid_sequential_order_is_accepted(history: list[Operation]) -> None:
@@ -41,6 +63,16 @@ def test_a_history_with_a_valid_sequential_order_is_accepted(history: list[Opera
         [op(0, 1, "PUT", 200, A)],
         [op(0, 1, "POST", 200, A), op(2, 3, "PUT", 200, B), op(4, 5, "GET", 200, A)],
         [op(0, 1, "POST", 200, A), op(2, 9, "DELETE", 204), op(2, 9, "DELETE", 204)],
+        [op(0, 1, "POST", 200, A), put(2, 201, B, IF_ABSENT)],
+        [op(0, 1, "POST", 200, A), put(2, 412, B, A, A)],
+        [op(0, 1, "POST", 200, A), put(2, 412, B, C)],
+        [op(0, 1, "POST", 200, A), put(2, 200, B, C)],
+        [put(0, 201, A, ALWAYS)],
+        [delete(0, 204, A)],
+        # A lost update: two changes that expect the same plant are both made.
+        [op(0, 1, "POST", 200, A), put(2, 200, B, A), put(2, 200, C, A)],
+        # The second one of two patches undid the first one.
+        [op(0, 1, "POST", 200, A), patch(2, C, "name", "c"), patch(2, ("a", "t"), "tag", "t")],
         # A read that saw the plant is followed by one that did not.
         [op(0, 9, "POST", 200, A), op(1, 2, "GET", 200, A), op(3, 4, "GET", 404)],
     ],

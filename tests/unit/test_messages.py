@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from plantstore.api.parameters import LISTING_PARAMETERS, parse_id, parse_listing, read_query
+from plantstore.api.listings import LISTING_PARAMETERS, parse_page_request
+from plantstore.api.parameters import parse_id, read_query
 from plantstore.errors import RequestError
 from plantstore.plants import parse_new_plant
 
@@ -15,8 +16,9 @@ from plantstore.plants import parse_new_plant
     [
         lambda: parse_new_plant(b'{"id":[1,\n2],"name":"a"}'),
         lambda: parse_id("1\n2"),
-        lambda: parse_listing({"limit": "1\n2"}),
-        lambda: parse_listing({"after": "1\r2"}),
+        lambda: parse_page_request({"limit": "1\n2"}),
+        lambda: parse_page_request({"after": "1\r2"}),
+        lambda: parse_page_request({"order": "i\nd"}),
         lambda: read_query(_request("a%0Ab=1"), LISTING_PARAMETERS),
     ],
 )

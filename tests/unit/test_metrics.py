@@ -12,9 +12,10 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from plantstore import __version__
-from plantstore.changes import Outcome
+from plantstore.changes import Outcome, PlantOutcome
 from plantstore.errors import ErrorCode
 from plantstore.observe import Answered, Committed, Imported, RequestRefused, WriterStarted
+from plantstore.plants import NewPlant
 from plantstore.telemetry.counts import BATCH_CHANGES, COMMIT_SECONDS, REQUEST_SECONDS, Counts
 from plantstore.telemetry.metrics import Metrics
 from support.postgres import wait_until
@@ -89,6 +90,19 @@ def test_a_batch_is_counted_by_its_size_its_duration_and_its_outcomes() -> None:
     assert value(metrics, "plantstore_commit_duration_seconds_bucket", le="0.001") == 0
     assert value(metrics, "plantstore_changes_total", outcome="stored") == 2
     assert value(metrics, "plantstore_changes_total", outcome="id_taken") == 1
+
+
+def test_results_with_a_plant_are_counted_by_their_outcomes() -> None:
+    refused, patched = (
+        PlantOutcome(outcome, NewPlant(1, "a"))
+        for outcome in (Outcome.PRECONDITION_FAILED, Outcome.REPLACED)
+    )
+    metrics = Metrics()
+    metrics.observe(Committed([refused, Outcome.REPLACED, patched, refused], 0.002))
+
+    assert value(metrics, "plantstore_changes_total", outcome="precondition_failed") == 2
+    assert value(metrics, "plantstore_changes_total", outcome="replaced") == 2
+    assert value(metrics, "plantstore_changes_total", outcome="stored") == 0
 
 
 def test_rows_of_imports_are_counted_by_media_type_and_outcome() -> None:
@@ -175,7 +189,7 @@ WORKER = """
 import sys
 from pathlib import Path
 from plantstore.observe import Committed
-from plantstore.changes import Outcome
+from plantstore.changes import Outcome, PlantOutcome
 from plantstore.telemetry.metrics import Metrics
 
 metrics = Metrics(Path(sys.argv[1]))

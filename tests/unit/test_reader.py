@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from plantstore.errors import ErrorCode, RequestError, StoreUnavailableError
+from plantstore.listings import Listing, Page
 from plantstore.observe import Event, ReadFailed
 from plantstore.plants import NewPlant
-from plantstore.reader import BATCH_LISTINGS_MAX, BATCH_READS_MAX, GroupRead, Listing
+from plantstore.reader import BATCH_LISTINGS_MAX, BATCH_READS_MAX, GroupRead
 from plantstore.storage.memory import MemoryStore
-from plantstore.store import Page
 
 EVERYTHING = Listing(after=None, limit=10, tag=None)
 
@@ -30,10 +30,10 @@ class WatchedStore(MemoryStore):
         self.listing_entered = threading.Semaphore(0)
         self.let_listing_go = threading.Semaphore(0)
 
-    def list_plants(self, *, after: int | None, limit: int, tag: str | None) -> Page:
+    def list_plants(self, listing: Listing) -> Page:
         self.listing_entered.release()
         self.let_listing_go.acquire()
-        return super().list_plants(after=after, limit=limit, tag=tag)
+        return super().list_plants(listing)
 
     def find_plants(self, ids: Sequence[int]) -> dict[int, NewPlant]:
         self.asked.append(list(ids))

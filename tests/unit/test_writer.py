@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from plantstore.batcher import HALVED_AT_ONCE_MAX
-from plantstore.changes import BATCH_CHARACTERS_MAX, Change, Outcome
+from plantstore.changes import BATCH_CHARACTERS_MAX, Change, Outcome, Result
 from plantstore.errors import BatchRefusedError, ErrorCode, RequestError, StoreUnavailableError
 from plantstore.observe import CommitFailed, Committed, Event, WriterStarted, WriterStopped
 from plantstore.plants import NewPlant
@@ -27,7 +27,7 @@ class GatedStore(MemoryStore):
         self.entered = threading.Semaphore(0)
         self.let_go = threading.Semaphore(0)
 
-    def apply_changes(self, changes: Sequence[Change]) -> list[Outcome]:
+    def apply_changes(self, changes: Sequence[Change]) -> list[Result]:
         self.batches.append(list(changes))
         self.entered.release()
         self.let_go.acquire()
@@ -41,7 +41,7 @@ class FailingStore(MemoryStore):
         super().__init__()
         self.error: Exception | None = error
 
-    def apply_changes(self, changes: Sequence[Change]) -> list[Outcome]:
+    def apply_changes(self, changes: Sequence[Change]) -> list[Result]:
         if self.error is not None and any(change.id == 13 for change in changes):
             raise self.error
         return super().apply_changes(changes)
@@ -80,7 +80,7 @@ def plant(id_: int, name: str = "a") -> NewPlant:
     return NewPlant(id_, name)
 
 
-async def submitted(writer: GroupCommit, *plants: NewPlant) -> list[asyncio.Task[Outcome]]:
+async def submitted(writer: GroupCommit, *plants: NewPlant) -> list[asyncio.Task[Result]]:
     """Submit plants in one turn of the event loop, which makes them one batch of the writer."""
     tasks = [asyncio.create_task(writer.submit(one)) for one in plants]
     await asyncio.sleep(0)  # the tasks run up to their await
@@ -280,7 +280,7 @@ def test_single_changes_are_stored_between_the_halves_of_a_batch_that_is_refused
     class Refusing(GatedStore):
         """Refuses each batch with a plant that is called "bad"."""
 
-        def apply_changes(self, changes: Sequence[Change]) -> list[Outcome]:
+        def apply_changes(self, changes: Sequence[Change]) -> list[Result]:
             outcomes = super().apply_changes(changes)
             if any(isinstance(one, NewPlant) and one.name == "bad" for one in changes):
                 for change in changes:
@@ -293,7 +293,7 @@ def test_single_changes_are_stored_between_the_halves_of_a_batch_that_is_refused
 
     async def test(writer: GroupCommit) -> None:
         many = asyncio.create_task(writer.submit_all(plants))
-        singles: list[asyncio.Task[Outcome]] = []
+        singles: list[asyncio.Task[Result]] = []
         while not all(task.done() for task in (many, *singles)):
             if not await asyncio.to_thread(store.entered.acquire, timeout=0.1):
                 continue

@@ -18,6 +18,7 @@ from plantstore.api.exports import Exports
 from plantstore.api.forwarded import TrustedProxies
 from plantstore.api.ids import Ids
 from plantstore.api.imports import Imports
+from plantstore.api.one_plant import OnePlant
 from plantstore.api.openapi import Document
 from plantstore.api.operations import Liveness, Measurements, Readiness, Renderings
 from plantstore.api.own_token import OwnToken
@@ -98,7 +99,8 @@ def create_app(
         "/readyz": readiness,
         "/metrics": Measurements(gate, metrics, compressor),
     }
-    app.add_route("/plants/{id}", plants, suffix="one")
+    one = OnePlant(gate=gate, writer=writer, reader=reader, body_bytes_max=body_bytes_max)
+    app.add_route("/plants/{id}", one)
     if pages is not None:
         resources |= pages.documents | {"/docs/": Redirect("../docs")}
         app.add_route(ASSETS_TEMPLATE, pages.assets)

@@ -23,12 +23,15 @@ _ORIGIN: Final = re.compile(r"[a-z][a-z0-9+.-]*://([a-z0-9._-]+|\[[0-9a-f:.]+\])
 
 _VARY: Final = (b"vary", b"Origin")
 _PREFLIGHT_FIELDS: Final = [
-    (b"access-control-allow-headers", b"authorization, content-encoding, content-type, prefer"),
+    (
+        b"access-control-allow-headers",
+        b"authorization, content-encoding, content-type, if-match, if-none-match, prefer",
+    ),
     (b"access-control-max-age", b"%d" % PREFLIGHT_SECONDS),
 ]
 _EXPOSED: Final = (
     b"access-control-expose-headers",
-    b"Content-Disposition, Link, Preference-Applied, Retry-After, X-Request-Id",
+    b"Content-Disposition, ETag, Link, Preference-Applied, Retry-After, Total-Count, X-Request-Id",
 )
 
 

@@ -15,9 +15,11 @@ import msgspec
 from falcon import MEDIA_JSON, HTTPError
 from falcon.asgi import App, Request, Response
 
+from plantstore.api.limits import MERGE_PATCH
 from plantstore.errors import (
     ErrorCode,
     InternalError,
+    PreconditionFailedError,
     RateExceededError,
     RequestError,
     ScopeMissingError,
@@ -49,6 +51,7 @@ STATUS: Final[Mapping[ErrorCode, HTTPStatus]] = MappingProxyType(
         ErrorCode.HEAD_TOO_LARGE: HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE,
         ErrorCode.NOT_IMPLEMENTED: HTTPStatus.NOT_IMPLEMENTED,
         ErrorCode.NOT_ACCEPTABLE: HTTPStatus.NOT_ACCEPTABLE,
+        ErrorCode.PRECONDITION_FAILED: HTTPStatus.PRECONDITION_FAILED,
         ErrorCode.INTERNAL: HTTPStatus.INTERNAL_SERVER_ERROR,
         ErrorCode.OVERLOADED: HTTPStatus.SERVICE_UNAVAILABLE,
         ErrorCode.STORE_UNAVAILABLE: HTTPStatus.SERVICE_UNAVAILABLE,
@@ -165,10 +168,14 @@ def _headers(error: RequestError) -> Mapping[str, str]:
             return {"WWW-Authenticate": challenge}
         case UnsupportedMediaTypeError(media_types=types, codings=codings):
             # RFC 9110 §15.5.16: name the accepted media types and codings.
-            return {
+            fields = {
                 "Accept": ", ".join(types),
                 "Accept-Encoding": ", ".join(codings or ["identity"]),
             }
+            # RFC 5789 §2.2 has a field of its own for PATCH.
+            return fields | ({"Accept-Patch": MERGE_PATCH} if MERGE_PATCH in types else {})
+        case PreconditionFailedError(etag=str() as etag):
+            return {"ETag": etag}
         case RateExceededError(retry_after=seconds):
             return {"Retry-After": str(seconds)}
         case RequestError(code=ErrorCode.OVERLOADED):

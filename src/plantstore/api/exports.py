@@ -24,6 +24,7 @@ from plantstore.api.exchange import EXPORTED
 from plantstore.api.places import Places
 from plantstore.errors import ErrorCode, OperationError, RequestError
 from plantstore.formats import FORMATS, MEDIA_TYPES, Format
+from plantstore.listings import Listing
 from plantstore.plants import NewPlant
 from plantstore.store import Maintenance
 
@@ -70,8 +71,8 @@ class Exports:
         self._threads = ThreadPoolExecutor(THREADS_MAX, thread_name_prefix="export")
         self._places = Places(EXPORTS_MAX, "exports")
 
-    async def run(self, req: Request, resp: Response, media_type: str, tag: str | None) -> None:
-        """Answer with all plants, or with those of a tag.
+    async def run(self, req: Request, resp: Response, media_type: str, listing: Listing) -> None:
+        """Answer with all plants of a listing.
 
         Raises:
             RequestError: too many exports run, the store cannot be read, or the format cannot
@@ -86,7 +87,7 @@ class Exports:
         resp.stream = (
             _nothing()
             if req.method == "HEAD"
-            else await self._begin(req, FORMATS[name], tag, is_compressed=is_compressed)
+            else await self._begin(req, FORMATS[name], listing, is_compressed=is_compressed)
         )
         resp.content_type = media_type
         resp.append_header("Vary", "Accept, Accept-Encoding")
@@ -111,12 +112,12 @@ class Exports:
         self._places.leave(token)
 
     async def _begin(
-        self, req: Request, form: Format, tag: str | None, *, is_compressed: bool
+        self, req: Request, form: Format, listing: Listing, *, is_compressed: bool
     ) -> Any:  # noqa: ANN401 (Falcon takes any object that has a `read`)
         token = await self.admit(req)
         self._places.take(token)
         ends_at = self._monotonic() + self._seconds_max
-        pieces = _pieces(self._store, form, tag, is_compressed=is_compressed)
+        pieces = _pieces(self._store, form, listing, is_compressed=is_compressed)
         export = _Export(self, req, token, pieces, lambda: self._monotonic() > ends_at)
         try:
             await export.begin()
@@ -192,7 +193,7 @@ async def _nothing() -> AsyncIterator[bytes]:
 
 
 def _pieces(
-    store: Maintenance, form: Format, tag: str | None, *, is_compressed: bool
+    store: Maintenance, form: Format, listing: Listing, *, is_compressed: bool
 ) -> Generator[bytes, None, None]:
     """Yield the bytes of a file of plants.
 
@@ -206,11 +207,11 @@ def _pieces(
         raise RequestError(ErrorCode.OVERLOADED, message)
     deflate: Any = zlib.compressobj(zlib.Z_BEST_SPEED, zlib.DEFLATED, GZIP_WBITS)
     # CSV cannot hold a plant with an empty tag. It must be found before the first piece.
-    if not tag:
-        with contextlib.closing(store.scan_plants(tag="")) as scan:
+    if not listing.tag:
+        with contextlib.closing(store.scan_plants(listing._replace(tag=""))) as scan:
             _render(form, next(scan, []))
     pending = form.head
-    with contextlib.closing(store.scan_plants(tag=tag)) as scan:
+    with contextlib.closing(store.scan_plants(listing)) as scan:
         for plants in scan:
             pending += _render(form, plants)
             piece = deflate.compress(pending) if is_compressed else pending

@@ -18,7 +18,7 @@ from typing import Any, Final, TypeAlias
 import msgspec
 
 from plantstore.api.streams import PIECE_BYTES
-from plantstore.changes import Change, Outcome
+from plantstore.changes import Change, Result
 from plantstore.errors import ErrorCode, OperationError, RequestError
 from plantstore.formats import Format
 from plantstore.formats.rows import Row
@@ -31,7 +31,7 @@ from plantstore.imports import (
     RowError,
 )
 
-Outcomes: TypeAlias = Sequence[Outcome | RequestError]
+Outcomes: TypeAlias = Sequence[Result | RequestError]
 
 # Characters in one transaction. Each import holds about two transactions in memory, and a character
 # may take four bytes. Eight thousand rows of usual size have about as many.

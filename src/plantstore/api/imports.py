@@ -21,6 +21,7 @@ from plantstore.api.import_job import ImportJob, Outcomes
 from plantstore.api.limits import shorten
 from plantstore.api.parameters import read_query
 from plantstore.api.places import Places
+from plantstore.api.preferences import has_preference
 from plantstore.api.streams import ArrivingFile, InflatedFile, Pace
 from plantstore.changes import Change
 from plantstore.errors import (
@@ -47,9 +48,6 @@ SWITCH_SECONDS: Final = 0.000_5
 _MEDIA_TYPE: Final = re.compile(
     r'([!-+\--:<-~]+)[ \t]*(?:;[ \t]*(?:(?:charset=(?:utf-?8|"utf-?8")|header=present)[ \t]*)?)*',
     re.IGNORECASE | re.ASCII,
-)
-_RETURN_MINIMAL: Final = re.compile(
-    r'(?:^|,)[ \t]*return[ \t]*=[ \t]*(?:minimal|"minimal")[ \t]*(?:$|[,;])', re.IGNORECASE
 )
 _PARAMETERS: Final = frozenset({"on-conflict"})
 
@@ -144,7 +142,7 @@ class Imports:
             if not self._places.taken:
                 sys.setswitchinterval(self._usual_switch_seconds)
             self._observe(Imported(media_type, msgspec.structs.asdict(job.progress.counts)))
-        is_minimal = _RETURN_MINIMAL.search(req.get_header("Prefer") or "") is not None
+        is_minimal = has_preference(req, "return=minimal")
         if is_minimal:
             resp.set_header("Preference-Applied", "return=minimal")
         resp.data = msgspec.json.encode(job.result(is_minimal=is_minimal))

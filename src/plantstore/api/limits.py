@@ -9,12 +9,16 @@ from falcon.asgi import Request
 
 from plantstore.errors import ErrorCode, RequestError, UnsupportedMediaTypeError
 
+# The media type of a merge patch (RFC 7396 §4).
+MERGE_PATCH: Final = "application/merge-patch+json"
+
 # Media types and charsets are case-insensitive. A charset may be quoted (RFC 9110 §8.3.1), and a
 # parameter may be empty (§5.6.6). `utf8` is not a registered name, but some clients send it.
-_JSON_MEDIA_TYPE: Final = re.compile(
-    r'application/json[ \t]*(?:;[ \t]*(?:charset=(?:utf-?8|"utf-?8")[ \t]*)?)*',
-    re.IGNORECASE | re.ASCII,
-)
+_PARAMETERS: Final = r'[ \t]*(?:;[ \t]*(?:charset=(?:utf-?8|"utf-?8")[ \t]*)?)*'
+_MEDIA_TYPES: Final = {
+    media_type: re.compile(re.escape(media_type) + _PARAMETERS, re.IGNORECASE | re.ASCII)
+    for media_type in (MEDIA_JSON, MERGE_PATCH)
+}
 
 # Maximum length of a refused header or parameter in an error message.
 _QUOTED_CHARACTERS_MAX: Final = 40
@@ -28,17 +32,19 @@ def shorten(text: str) -> str:
 async def read_json_body(
     req: Request, body_bytes_max: int, media_types: Sequence[str] = (MEDIA_JSON,)
 ) -> bytes:
-    """Read the body of a request, which must be JSON, up to a limit.
+    """Read the body of a request, which must be JSON or a merge patch, up to a limit.
 
     A body whose Content-Length is too large is not read at all. A chunked body is counted as
-    it arrives. `media_types` are all those that the resource accepts.
+    it arrives. `media_types` are all those that the operation accepts; the body must have the
+    first one.
 
     Raises:
         RequestError: UNSUPPORTED_MEDIA_TYPE or BODY_TOO_LARGE.
 
     """
     media_type = req.content_type
-    if media_type != MEDIA_JSON and not _JSON_MEDIA_TYPE.fullmatch(media_type or ""):
+    wanted = media_types[0]
+    if media_type != wanted and not _MEDIA_TYPES[wanted].fullmatch(media_type or ""):
         raise UnsupportedMediaTypeError(
             f"Content-Type must be {' or '.join(media_types)}, got {_shown(media_type)}",
             media_types,

@@ -2,7 +2,6 @@
 
 from collections import Counter
 from typing import Final
-from urllib.parse import quote, urlencode
 
 from falcon import uri
 from falcon.asgi import Request
@@ -10,18 +9,10 @@ from falcon.asgi import Request
 from plantstore.api.limits import shorten
 from plantstore.errors import ErrorCode, RequestError
 from plantstore.integers import describe_not_integer, parse_int64
-from plantstore.reader import Listing
 
 INT32_MAX: Final = 2**31 - 1
 
-LIMIT_DEFAULT: Final = 100
-
-# A larger limit is treated as this one.
-LIMIT_MAX: Final = 1000
-
-LISTING_PARAMETERS: Final = frozenset({"limit", "after", "tag"})
 IDS_PARAMETERS: Final = frozenset({"count"})
-EXPORT_PARAMETERS: Final = frozenset({"tag"})
 NO_PARAMETERS: Final[frozenset[str]] = frozenset()
 
 # U+FFFD, percent-encoded. Decoding replaces invalid UTF-8 by U+FFFD; a client may also send it.
@@ -41,20 +32,8 @@ def parse_id(text: str, what: str = "id") -> int:
     value = text.encode(errors="replace")
     id_ = parse_int64(value)
     if id_ is None:
-        raise _invalid(describe_not_integer(what, value))
+        raise invalid(describe_not_integer(what, value))
     return id_
-
-
-def parse_listing(parameters: dict[str, str]) -> Listing:
-    """Parse the parameters of a listing.
-
-    Raises:
-        RequestError: INVALID_PARAMETER, for a value that is out of bounds.
-
-    """
-    limit = parse_number(parameters, "limit", LIMIT_DEFAULT, INT32_MAX)
-    after = parse_id(parameters["after"], "after") if "after" in parameters else None
-    return Listing(after, min(limit, LIMIT_MAX), parameters.get("tag"))
 
 
 def parse_number(parameters: dict[str, str], name: str, default: int, maximum: int) -> int:
@@ -67,7 +46,7 @@ def parse_number(parameters: dict[str, str], name: str, default: int, maximum: i
     value = parameters.get(name, str(default)).encode(errors="replace")
     number = parse_int64(value)
     if number is None or not 1 <= number <= maximum:
-        raise _invalid(describe_not_integer(name, value, 1, maximum))
+        raise invalid(describe_not_integer(name, value, 1, maximum))
     return number
 
 
@@ -85,16 +64,16 @@ def read_query(req: Request, known: frozenset[str]) -> dict[str, str]:
         return {}
     fields = req.query_string.split("&", _PARAMETERS_MAX)
     if len(fields) > _PARAMETERS_MAX:
-        raise _invalid(f"The query must have at most {_PARAMETERS_MAX} parameters")
+        raise invalid(f"The query must have at most {_PARAMETERS_MAX} parameters")
     pairs = [
         (_decode(name), _decode(value))
         for name, _, value in (field.partition("=") for field in fields if field)
     ]
     for name, times in Counter(name for name, _ in pairs).items():
         if name not in known:
-            raise _invalid(f"The parameter `{shorten(name)}` is unknown")
+            raise invalid(f"The parameter `{shorten(name)}` is unknown")
         if times > 1:
-            raise _invalid(f"The parameter `{name}` must be given once, got {times}")
+            raise invalid(f"The parameter `{name}` must be given once, got {times}")
     return dict(pairs)
 
 
@@ -107,18 +86,10 @@ def _decode(text: str) -> str:
     """
     decoded = uri.decode(text)
     if decoded.count("\ufffd") > text.upper().count(_REPLACEMENT):
-        raise _invalid("The query is not UTF-8")
+        raise invalid("The query is not UTF-8")
     return decoded
 
 
-def next_page(parameters: dict[str, str], last_id: int) -> str:
-    """Return the Link field to the page after the one that ends with this id (RFC 8288).
-
-    The link has no path, so it also works if a proxy adds a prefix to the paths of the service.
-    """
-    query = urlencode(parameters | {"after": str(last_id)}, quote_via=quote)
-    return f'<?{query}>; rel="next"'
-
-
-def _invalid(message: str) -> RequestError:
+def invalid(message: str) -> RequestError:
+    """Return the error of a parameter."""
     return RequestError(ErrorCode.INVALID_PARAMETER, message)

@@ -1,6 +1,5 @@
-"""The operations on plants."""
+"""The operations on all plants: `/plants`."""
 
-from http import HTTPStatus
 from typing import Final
 
 from falcon import MEDIA_JSON
@@ -11,23 +10,22 @@ from plantstore.api.compression import Compressor
 from plantstore.api.exports import Exports, export_type
 from plantstore.api.imports import Imports, import_type
 from plantstore.api.limits import read_json_body
-from plantstore.api.parameters import (
+from plantstore.api.listings import (
     EXPORT_PARAMETERS,
     LISTING_PARAMETERS,
-    NO_PARAMETERS,
-    next_page,
-    parse_id,
-    parse_listing,
-    read_query,
+    describe_page,
+    parse_page_request,
+    parse_words,
+    wants_total,
 )
-from plantstore.changes import Deletion, Outcome, Replacement
-from plantstore.errors import ErrorCode, IdTakenError, RequestError
+from plantstore.api.parameters import NO_PARAMETERS, read_query
+from plantstore.changes import Outcome
+from plantstore.errors import IdTakenError
 from plantstore.formats import MEDIA_TYPES
+from plantstore.listings import Listing
 from plantstore.plants import (
     parse_new_plant,
-    parse_plant,
     render_plant,
-    render_stored_plant,
     render_stored_plants,
 )
 from plantstore.reader import GroupRead
@@ -44,7 +42,7 @@ _ID_TAKEN: Final = Outcome.ID_TAKEN
 
 
 class Plants:
-    """`/plants`, and with the suffix `one`, `/plants/{id}`."""
+    """`/plants`: creates plants, lists them, imports and exports them."""
 
     def __init__(
         self,
@@ -79,56 +77,18 @@ class Plants:
         resp.data = render_plant(plant)
 
     async def on_get(self, req: Request, resp: Response) -> None:
-        """List plants in order of id, and link to the next page; or export all of them."""
+        """List plants in order of id, and link to other pages; or export all of them."""
         await self._gate.authorize(req, "plants:read")
         if (accept := req.accept) not in _ANY and (media_type := export_type(accept)):
             parameters = read_query(req, EXPORT_PARAMETERS)
-            await self._exports.run(req, resp, media_type, parameters.get("tag"))
+            listing = Listing(tag=parameters.get("tag"), words=parse_words(parameters))
+            await self._exports.run(req, resp, media_type, listing)
             return
         parameters = read_query(req, LISTING_PARAMETERS)
-        page = await self._reader.list_plants(parse_listing(parameters))
+        request = parse_page_request(parameters, has_total=wants_total(req))
+        page = await self._reader.list_plants(request.listing)
         resp.append_header("Vary", "Accept")
-        if not page.is_last:
-            resp.set_header("Link", next_page(parameters, page.plants[-1].id))
-        await self._compressor.answer(req, resp, render_stored_plants(page.plants))
+        plants = describe_page(resp, request, page)
+        await self._compressor.answer(req, resp, render_stored_plants(plants))
 
     on_head = on_get
-
-    async def on_get_one(self, req: Request, resp: Response, id: str) -> None:
-        """Return the plant with this id."""
-        await self._gate.authorize(req, "plants:read")
-        id_ = _read_id(req, id)
-        plant = await self._reader.find_plant(id_)
-        if plant is None:
-            raise _no_such_plant(id_)
-        await self._compressor.answer(req, resp, render_stored_plant(plant))
-
-    on_head_one = on_get_one
-
-    async def on_put_one(self, req: Request, resp: Response, id: str) -> None:
-        """Replace the plant with this id: 200 once it is on disk. No plant is created."""
-        await self._gate.authorize(req, "plants:update")
-        id_ = _read_id(req, id)
-        plant = parse_plant(await read_json_body(req, self._body_bytes_max))
-        if await self._writer.submit(Replacement(id_, plant)) is Outcome.NO_SUCH_PLANT:
-            raise _no_such_plant(id_)
-        resp.data = render_plant(plant)
-
-    async def on_delete_one(self, req: Request, resp: Response, id: str) -> None:
-        """Delete the plant with this id: 204 once the deletion is on disk."""
-        await self._gate.authorize(req, "plants:delete")
-        id_ = _read_id(req, id)
-        # A body has no meaning here. But until it has arrived, the request may still be refused.
-        await req.stream.exhaust()
-        if await self._writer.submit(Deletion(id_)) is Outcome.NO_SUCH_PLANT:
-            raise _no_such_plant(id_)
-        resp.status = HTTPStatus.NO_CONTENT
-
-
-def _read_id(req: Request, text: str) -> int:
-    read_query(req, NO_PARAMETERS)
-    return parse_id(text)
-
-
-def _no_such_plant(id_: int) -> RequestError:
-    return RequestError(ErrorCode.NO_SUCH_PLANT, f"No plant is stored under the id {id_}")

@@ -23,7 +23,7 @@ from plantstore import __version__
 from plantstore.cli.commands import Commands, with_hint
 from plantstore.cli.exporting import export
 from plantstore.cli.importing import import_plants
-from plantstore.cli.maintenance import backup, check, migrate
+from plantstore.cli.maintenance import backup, check, migrate, stats
 from plantstore.cli.tokens import tokens
 from plantstore.errors import PlantStoreError, UnsupportedError, UsageError
 from plantstore.settings import Settings
@@ -64,6 +64,7 @@ app.command("import")(import_plants)
 app.command()(export)
 app.command()(backup)
 app.command()(check)
+app.command()(stats)
 app.command()(migrate)
 
 

@@ -10,7 +10,7 @@ from typing import Annotated, BinaryIO, Final, NamedTuple
 
 import typer
 
-from plantstore.changes import BATCH_CHARACTERS_MAX, Change, Outcome
+from plantstore.changes import BATCH_CHARACTERS_MAX, Change, Result
 from plantstore.cli.files import standard_stream
 from plantstore.cli.opening import opened_store
 from plantstore.cli.options import (
@@ -184,7 +184,7 @@ def _size(source: BinaryIO) -> int | None:
     return status.st_size if stat.S_ISREG(status.st_mode) else None
 
 
-def _store(store: PlantStore, changes: Sequence[Change]) -> list[Outcome | BatchRefusedError]:
+def _store(store: PlantStore, changes: Sequence[Change]) -> list[Result | BatchRefusedError]:
     """Store plants. A plant that the store refuses does not affect the others."""
 
     def explain(error: Exception, _changes: int) -> BatchRefusedError:

@@ -1,4 +1,4 @@
-"""`plantstore backup`, `plantstore check` and `plantstore migrate`."""
+"""`plantstore backup`, `check`, `stats` and `migrate`."""
 
 import contextlib
 from pathlib import Path
@@ -54,6 +54,12 @@ def check(database: Database = DATABASE_DEFAULT) -> None:
     if found.problems:
         raise typer.Exit(1)
     typer.echo("No errors found")
+
+
+def stats(database: Database = DATABASE_DEFAULT) -> None:
+    """Show the number of plants."""
+    with contextlib.closing(open_for_maintenance(database)) as store:
+        typer.echo(f"Plants: {store.count_plants():,}")
 
 
 def migrate(database: Database = DATABASE_DEFAULT) -> None:

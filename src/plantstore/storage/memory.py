@@ -6,14 +6,16 @@ from operator import attrgetter
 
 import msgspec
 
-from plantstore.changes import Change, Outcome
+from plantstore.changes import Change, Result
 from plantstore.decision import decide
 from plantstore.errors import UnsupportedError
+from plantstore.listings import EVERYTHING, Count, Listing, Page
 from plantstore.plants import ID_MAX, NewPlant
 from plantstore.storage.ids import ids_exhausted
 from plantstore.storage.tokens import in_order, name_taken, no_such_token
-from plantstore.store import Condition, Page
+from plantstore.store import Condition
 from plantstore.tokens import TokenRecord
+from plantstore.words import has_words
 
 
 class MemoryStore:
@@ -25,7 +27,7 @@ class MemoryStore:
         self._last_id = 0
         self._lock = threading.Lock()
 
-    def apply_changes(self, changes: Sequence[Change]) -> list[Outcome]:
+    def apply_changes(self, changes: Sequence[Change]) -> list[Result]:
         outcomes, _ = decide(changes, self.plants)
         return outcomes
 
@@ -35,13 +37,20 @@ class MemoryStore:
     def find_plants(self, ids: Sequence[int]) -> dict[int, NewPlant]:
         return {id_: self.plants[id_] for id_ in ids if id_ in self.plants}
 
-    def list_plants(self, *, after: int | None, limit: int, tag: str | None) -> Page:
-        rest = [
+    def list_plants(self, listing: Listing) -> Page:
+        after = listing.after
+        found = [
             plant
-            for plant in self._sorted()
-            if (after is None or plant.id > after) and (tag is None or plant.tag == tag)
+            for plant in self._sorted(listing.tag, listing.words)
+            if after is None or (plant.id < after if listing.is_descending else plant.id > after)
         ]
-        return Page(rest[:limit], is_last=len(rest) <= limit)
+        if listing.is_descending:
+            found.reverse()
+        total = None
+        if listing.has_total:
+            plants = len(self._sorted(listing.tag, listing.words))
+            total = Count(plants) if listing.is_everything else Count.up_to_max(plants)
+        return Page(found[: listing.limit], is_last=len(found) <= listing.limit, total=total)
 
     def hand_out_ids(self, count: int) -> range:
         with self._lock:
@@ -54,9 +63,9 @@ class MemoryStore:
     def probe(self) -> None:
         pass
 
-    def scan_plants(self, *, tag: str | None = None) -> Generator[list[NewPlant], None, None]:
+    def scan_plants(self, listing: Listing = EVERYTHING) -> Generator[list[NewPlant], None, None]:
         # Plants are immutable, so this list is a snapshot.
-        yield [plant for plant in self._sorted() if tag is None or plant.tag == tag]
+        yield self._sorted(listing.tag, listing.words)
 
     def has_room_for_export(self) -> bool:
         return True
@@ -101,5 +110,10 @@ class MemoryStore:
             for name in [r.name for r in self._tokens.values() if r.digest == digest]:
                 del self._tokens[name]
 
-    def _sorted(self) -> list[NewPlant]:
-        return sorted(self.plants.values(), key=attrgetter("id"))
+    def _sorted(self, tag: str | None, words: tuple[str, ...] | None) -> list[NewPlant]:
+        return [
+            plant
+            for plant in sorted(self.plants.values(), key=attrgetter("id"))
+            if (tag is None or plant.tag == tag)
+            and (words is None or (words and has_words(plant.name, words)))
+        ]

@@ -3,14 +3,22 @@
 Each migration runs in one transaction together with the record that it was applied. A lock
 keeps other processes from migrating at the same time. So many processes may start at once,
 and a process that dies leaves a complete schema behind.
+
+An index that the program itself maintains is filled afterwards, in many transactions. Each of
+them records how far it came. So a large database needs little memory, and a process that dies
+loses little work.
 """
 
 from contextlib import AbstractContextManager
 from enum import Enum
 from importlib import resources
-from typing import Protocol, Self
+from typing import Final, Protocol, Self
 
 from plantstore.errors import StoreUnavailableError
+from plantstore.observe import NamesIndexed, Observer, ignore
+
+# How many plants are indexed between two reports of the progress.
+REPORTED_PLANTS: Final = 500_000
 
 
 class SchemaPolicy(Enum):
@@ -65,6 +73,18 @@ class Schema(Protocol):
         """Run the SQL of one migration, and record the new version."""
         ...
 
+    def is_complete(self) -> bool:
+        """Return whether the index of words has all plants. The schema is up to date."""
+        ...
+
+    def index_next(self) -> int:
+        """Index the words of more plants, in a transaction; return how many plants."""
+        ...
+
+    def count_plants(self) -> int:
+        """Return the number of plants, in constant time."""
+        ...
+
 
 def migrations(engine: str) -> list[str]:
     """Return the SQL of all migrations of an engine, in order."""
@@ -73,8 +93,10 @@ def migrations(engine: str) -> list[str]:
     return [file.read_text(encoding="utf-8") for file in files if file.name.endswith(".sql")]
 
 
-def prepare(schema: Schema, policy: SchemaPolicy) -> None:
+def prepare(schema: Schema, policy: SchemaPolicy, observe: Observer = ignore) -> None:
     """Check the schema of a database that is being opened; apply migrations if the policy says so.
+
+    `observe` gets the progress of the index that a new version needs.
 
     Raises:
         StoreUnavailableError: the policy refuses the schema, it is of a newer version, or
@@ -93,6 +115,11 @@ def prepare(schema: Schema, policy: SchemaPolicy) -> None:
             f"The database {schema.database} is out of date: its schema has version {version}, and"
             f" this Plant Store needs {len(steps)}; run `plantstore migrate`"
         )
+    if policy is SchemaPolicy.REQUIRE and not schema.is_complete():
+        raise StoreUnavailableError(
+            f"The index of names of the database {schema.database} is not complete; run"
+            " `plantstore migrate`"
+        )
     if policy not in (SchemaPolicy.MIGRATE, SchemaPolicy.UPDATE):
         return
     while version < len(steps):
@@ -101,6 +128,18 @@ def prepare(schema: Schema, policy: SchemaPolicy) -> None:
             version = known_version(schema)
             if version < len(steps):
                 schema.apply(steps[version], version + 1)
+    if not schema.is_complete():
+        _complete(schema, observe)
+
+
+def _complete(schema: Schema, observe: Observer) -> None:
+    total = schema.count_plants()
+    plants = 0
+    while not schema.is_complete():
+        indexed = schema.index_next()
+        plants += indexed
+        if plants % REPORTED_PLANTS < indexed:
+            observe(NamesIndexed(plants, total))
 
 
 def known_version(schema: Schema) -> int:

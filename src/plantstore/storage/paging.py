@@ -3,8 +3,8 @@
 from collections.abc import Callable, Generator
 from typing import Final
 
+from plantstore.listings import PAGE_BYTES_MAX, Listing, Page
 from plantstore.plants import NewPlant
-from plantstore.store import PAGE_BYTES_MAX, Page
 
 # Number of plants that a scan yields at a time. It is large enough that the engine takes most of
 # the time, and small enough for the memory.
@@ -18,14 +18,19 @@ def page_plants_max(limit: int, tag: str | None) -> int:
     return max(1, min(limit, PAGE_BYTES_MAX // len(tag.encode())))
 
 
-def scan(page_after: Callable[[int | None], Page]) -> Generator[list[NewPlant], None, None]:
-    """Yield the plants of all pages.
+def scan(
+    page_of: Callable[[Listing], Page], listing: Listing
+) -> Generator[list[NewPlant], None, None]:
+    """Yield the plants of all pages of a listing.
 
     Args:
-        page_after: returns the page after an id; the first page for None.
+        page_of: returns a page.
+        listing: its first page.
 
     """
-    page = Page([], is_last=False)
-    while not page.is_last:
-        page = page_after(page.plants[-1].id if page.plants else None)
+    while True:
+        page = page_of(listing)
         yield page.plants
+        if page.is_last:
+            return
+        listing = listing._replace(after=page.end)

@@ -6,6 +6,8 @@ from typing import Final, TypeVar
 
 import msgspec
 
+from plantstore.changes import Outcome, PlantOutcome, Result
+
 # The upper bounds of the buckets in seconds, and the methods that are counted by name. Both are
 # from OpenTelemetry's semantic conventions for HTTP (`Metric: http.server.request.duration`).
 REQUEST_SECONDS: Final = (
@@ -89,3 +91,19 @@ def add(counts: dict[NameT, int], others: Mapping[NameT, int]) -> None:
     """Add other counts to these, by name."""
     for name, count in others.items():
         counts[name] = counts.get(name, 0) + count
+
+
+def count_outcomes(results: Sequence[Result]) -> dict[str, int]:
+    """Return how many results have each outcome, by its name. Most batches have few of them."""
+    counts: dict[str, int] = {}
+    left = len(results)
+    for outcome in Outcome:
+        if many := results.count(outcome):
+            counts[outcome.value] = many
+            left -= many
+        if not left:
+            return counts
+    for result in results:
+        if isinstance(result, PlantOutcome):
+            add(counts, {result.outcome.value: 1})
+    return counts

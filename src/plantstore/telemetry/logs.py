@@ -15,6 +15,7 @@ from plantstore.observe import (
     Event,
     ExportCutOff,
     LookupFailed,
+    NamesIndexed,
     Observer,
     ReadFailed,
     ReadinessChanged,
@@ -54,6 +55,9 @@ _LINES: Final[dict[type[Event], str]] = {
     ReadinessChanged: "ready again",
     Stopping: "stopping",
     WriterStopped: "stopped",
+    ServerChanged: "database server",
+    DatabaseCreated: "database created",
+    NamesIndexed: "names indexed",
 }
 
 # Calls a function on another thread after a number of seconds.
@@ -122,10 +126,8 @@ def log_events(later: Later = _on_a_timer) -> Observer:
                 failures.tell(told, error.explanation, **what, reason=error.explanation)
             else:
                 failures.tell(told, repr(type(error)), **what, exc_info=error)
-        elif isinstance(event, ServerChanged):
-            log.info("database server", **asdict(event))
-        elif isinstance(event, DatabaseCreated):
-            log.info("database created", file=event.file)
+        elif isinstance(event, ServerChanged | DatabaseCreated | NamesIndexed):
+            log.info(_LINES[type(event)], **asdict(event))
         elif line := _LINES.get(type(event)):
             log.info(line)
 

@@ -43,6 +43,7 @@ from plantstore.telemetry.counts import (
     Counts,
     Distribution,
     add,
+    count_outcomes,
     none_yet,
 )
 from plantstore.telemetry.exposition import describe_counts
@@ -92,9 +93,7 @@ class Metrics(Collector):
             counts.batches.add(BATCH_CHANGES, len(event.outcomes))
             counts.commits.add(COMMIT_SECONDS, event.seconds)
             counts.committed_at = time.time()
-            for outcome in Outcome:
-                if many := event.outcomes.count(outcome):
-                    add(counts.changes, {outcome.value: many})
+            add(counts.changes, count_outcomes(event.outcomes))
         elif isinstance(event, ServerChanged):
             counts.standbys = (
                 {(event.server, str(event.timeline or "")): event.standbys} if event.server else {}

@@ -21,7 +21,8 @@ INSERT INTO plantstore_markers (slot, number) VALUES (%s, 1)
 ON CONFLICT (slot) DO UPDATE SET number = plantstore_markers.number + 1
 """
 
-# The number of these rows. Transactions that update the same row wait for each other.
+# The number of these rows, and of those that count plants. Transactions that update the same row
+# wait for each other.
 _ROWS: Final = 64
 
 # The server knows the size of a text without reading it.
@@ -32,16 +33,18 @@ LOCK: Final = f"{SELECT_SIZES} ORDER BY id FOR UPDATE"
 
 
 class Features(NamedTuple):
-    """The optional features of an engine.
+    """The optional features of an engine, and what a store chose.
 
     Attributes:
         has_messages: whether it can write a message to its log.
         locks_many: whether it can lock several rows in one statement.
+        slot: of the row that the store adds to, to count plants.
 
     """
 
     has_messages: bool
     locks_many: bool
+    slot: int
 
 
 def find_features(connection: Connection) -> Features:
@@ -49,6 +52,7 @@ def find_features(connection: Connection) -> Features:
     return Features(
         has_messages=_works(connection, _WRITE_MESSAGE),
         locks_many=_works(connection, LOCK, list(range(ID_MIN, ID_MIN + 64))),
+        slot=random.randrange(_ROWS),  # noqa: S311
     )
 
 

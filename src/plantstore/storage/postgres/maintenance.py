@@ -10,13 +10,14 @@ from psycopg import errors
 from plantstore.errors import StoreUnavailableError
 from plantstore.storage.migrate import known_version, migrations
 from plantstore.storage.postgres.connection import Connection
+from plantstore.storage.postgres.word_index import first_with_other_words, index_next
 from plantstore.store import Condition
 
 # The key of the advisory lock that a process holds while it migrates.
 LOCK: Final = int.from_bytes(b"plst")
 
 _TABLES: Final = (
-    *("plants", "tokens", "handed_out_ids"),
+    *("plants", "tokens", "handed_out_ids", "totals"),
     *("plantstore_migrations", "plantstore_markers"),
 )
 
@@ -40,6 +41,11 @@ SELECT pg_class.relname,
     indisvalid || regexp_replace(pg_get_indexdef(indexrelid), ' ON .* USING ', ' USING ')
 FROM pg_index JOIN ours ON ours.oid = indrelid JOIN pg_class ON pg_class.oid = indexrelid
 """
+
+_TOTAL: Final = "SELECT coalesce(sum(plants), 0)::bigint FROM totals"
+
+# The version of the schema before it had words.
+_VERSION_BEFORE_WORDS: Final = 4
 
 # The server has to read a text to count its characters.
 _READ_ALL: Final = {
@@ -88,6 +94,15 @@ class PostgresSchema:
             "INSERT INTO plantstore_migrations (version) VALUES (%s)", (version,)
         )
 
+    def is_complete(self) -> bool:
+        return not _one(self._connection, "SELECT EXISTS (SELECT FROM plants WHERE words IS NULL)")
+
+    def index_next(self) -> int:
+        return index_next(self._connection)
+
+    def count_plants(self) -> int:
+        return int(str(_one(self._connection, _TOTAL)))
+
 
 def check(connection: Connection, database: str) -> Condition:
     """Check the schema, and that everything stored can be read.
@@ -108,7 +123,28 @@ def check(connection: Connection, database: str) -> Condition:
                 [[counts[table], *_]] = connection.execute(query)
         except psycopg.ProgrammingError as error:  # a table or a column is missing
             problems.append(f"{table} cannot be read: {error.diag.message_primary}")
+    if version > _VERSION_BEFORE_WORDS and not problems:
+        problems += _word_problems(connection, counts["plants"])
     return Condition(version, counts["plants"], counts["tokens"], problems)
+
+
+def count_plants(connection: Connection, database: str) -> int:
+    """Return the number of plants: in constant time, unless the schema is of an older version."""
+    has_totals = known_version(PostgresSchema(connection, database)) > _VERSION_BEFORE_WORDS
+    return int(str(_one(connection, _TOTAL if has_totals else "SELECT count(*) FROM plants")))
+
+
+def _word_problems(connection: Connection, plants: int) -> list[str]:
+    problems = []
+    total = _one(connection, _TOTAL)
+    if total != plants:
+        problems.append(f"the recorded number of plants is {total}")
+    different = first_with_other_words(connection)
+    if different is not None:
+        problems.append(
+            f"the words of plant {different} are not those of its name; searches may be wrong"
+        )
+    return problems
 
 
 def _expected_schema(connection: Connection, version: int) -> dict[str, str]:

@@ -1,15 +1,32 @@
-"""Reads plants: by id, and in pages."""
+"""Reads plants: by id, and in pages.
+
+A search first examines the next plants in order of id. If many plants have the words, this fills
+the page. Otherwise few plants have them, and the index of words (GIN) finds all of them. It has no
+order, so it would be slow for words that many plants have.
+"""
 
 from collections.abc import Sequence
-from typing import Final
+from typing import Any, Final
 
-from plantstore.plants import ID_MIN, NewPlant
+from psycopg.rows import TupleRow
+
+from plantstore.listings import COUNT_MAX, PAGE_BYTES_MAX, Count, Listing, Page
+from plantstore.plants import ID_MAX, ID_MIN, NewPlant
 from plantstore.storage.paging import page_plants_max
 from plantstore.storage.postgres.connection import Connection
-from plantstore.store import PAGE_BYTES_MAX, Page
+
+# Number of plants that a search examines before it uses the index of words.
+EXAMINED_MAX: Final = 10_000
+
+# Only a bitmap scan can use the index of words. Connections have turned it off, for other queries.
+PLAN_OF_SEARCH: Final = "SET LOCAL enable_bitmapscan = on; SET LOCAL enable_seqscan = off"
+_PLAN_OF_COUNT: Final = "SET LOCAL enable_bitmapscan = on; SET LOCAL enable_seqscan = on"
 
 _BYTES: Final = "octet_length(name) + coalesce(octet_length(tag), 0)"
 _SELECT: Final = "SELECT id, name, tag FROM plants WHERE id = ANY(%b::bigint[])"
+
+_HAS_TAG: Final = "md5(tag)::uuid = md5(%(tag)b)::uuid AND tag = %(tag)b"
+_HAS_WORDS: Final = "words @@ %(words)b::text::tsquery"
 
 
 def select_by_id(connection: Connection, ids: Sequence[int]) -> dict[int, NewPlant]:
@@ -18,36 +35,121 @@ def select_by_id(connection: Connection, ids: Sequence[int]) -> dict[int, NewPla
     return {row[0]: NewPlant(*row) for row in rows}
 
 
-def select_page(connection: Connection, after: int | None, limit: int, tag: str | None) -> Page:
-    """Return the next plants in order of id, as `PlantStore.list_plants` does."""
-    if tag is not None and "\0" in tag:  # PostgreSQL refuses U+0000 in a text
-        return Page([], is_last=True)
-    limit = page_plants_max(limit, tag)
-    values = {
-        "after": ID_MIN if after is None else after,
-        "tag": tag,
+def select_page(connection: Connection, listing: Listing) -> Page:
+    """Return the next plants, as `PlantStore.list_plants` does."""
+    # PostgreSQL refuses U+0000 in a text.
+    if listing.words == () or (listing.tag is not None and "\0" in listing.tag):
+        return Page([], is_last=True, total=Count(0) if listing.has_total else None)
+    limit = page_plants_max(listing.limit, listing.tag)
+    first = ID_MAX if listing.is_descending else ID_MIN
+    values: dict[str, Any] = {
+        "after": first if listing.after is None else listing.after,
+        "tag": listing.tag,
+        "words": " & ".join(f"'{word}':*" for word in listing.words or ()),
         "limit": limit + 1,  # one more than asked for, to learn whether this is the last page
         "bytes_max": PAGE_BYTES_MAX,
+        "examined_max": EXAMINED_MAX,
+        "count_max": COUNT_MAX + 1,
     }
-    rows = connection.execute(page_query(after, tag), values, binary=True).fetchall()
-    found = rows[0][-1] if rows else 0
-    plants = [NewPlant(id_, name, tag) for id_, name, tag, _ in rows[:limit]]
+    if listing.words is None:
+        rows = connection.execute(page_query(listing), values, binary=True).fetchall()
+        total = rows[0][-1] if listing.has_total else 0
+        page = _page_of(rows, limit)
+    elif not listing.has_total:
+        return _search(connection, listing, values)
+    else:
+        with connection.transaction():
+            connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+            page = _search(connection, listing, values)
+            connection.execute(_PLAN_OF_COUNT)
+            [(total,)] = connection.execute(_count(listing), values, binary=True)
+    if not listing.has_total:
+        return page
+    return page._replace(total=Count(total) if listing.is_everything else Count.up_to_max(total))
+
+
+def _search(connection: Connection, listing: Listing, values: dict[str, Any]) -> Page:
+    rows = connection.execute(page_query(listing), values, binary=True).fetchall()
+    if not rows or rows[0][3] != values["limit"]:
+        with connection.transaction():
+            connection.execute(PLAN_OF_SEARCH)
+            rows = connection.execute(search_query(listing), values, binary=True).fetchall()
+    return _page_of(rows, values["limit"] - 1)
+
+
+def _page_of(rows: list[TupleRow], limit: int) -> Page:
+    found = rows[0][3] if rows else 0
+    plants = [NewPlant(id_, name, tag) for id_, name, tag, _, _ in rows[:limit] if found]
     return Page(plants, is_last=len(plants) == found)
 
 
-def page_query(after: int | None, tag: str | None) -> str:
+def page_query(listing: Listing) -> str:
     """Return the SQL of a page. The key or the index of tags finds the rows.
 
-    Each row is a plant and the number of plants found. Plants that would make the page too
-    large are left out, but never the first one.
+    Each row is a plant, the number of plants found, and the total that the listing asks for, or
+    else NULL. With a total, there is a row even if no plants are found. Plants that would make
+    the page too large are left out, but never the first one.
+
+    For a listing with words, the query examines EXAMINED_MAX plants, and has no total.
     """
-    where = "id >= %(after)b" if after is None else "id > %(after)b"
-    if tag is not None:
-        where = f"md5(tag)::uuid = md5(%(tag)b)::uuid AND tag = %(tag)b AND {where}"
-    return f"""
-SELECT id, name, tag, found FROM (
-    SELECT id, name, tag, count(*) OVER () AS found, row_number() OVER (ORDER BY id) AS number,
-        sum({_BYTES}) OVER (ORDER BY id) AS bytes
-    FROM (SELECT id, name, tag FROM plants WHERE {where} ORDER BY id LIMIT %(limit)b) AS next
-) AS page WHERE number = 1 OR bytes <= %(bytes_max)b ORDER BY id
+    where, order = _where(listing), _order(listing)
+    if listing.words is None:
+        return _page_from(
+            f"SELECT id, name, tag FROM plants WHERE {where} {order} LIMIT %(limit)b", listing
+        )
+    examined = f"SELECT * FROM plants WHERE {where} {order} LIMIT %(examined_max)b"
+    return _page_from(
+        f"SELECT id, name, tag FROM ({examined}) AS examined WHERE {_HAS_WORDS} {order}"
+        " LIMIT %(limit)b",
+        listing,
+    )
+
+
+def search_query(listing: Listing) -> str:
+    """Return the SQL of a page of a search, as `page_query` does. The index of words finds it."""
+    found = f"SELECT id FROM plants WHERE {_HAS_WORDS} AND {_where(listing)}"
+    return _page_from(
+        f"""
+WITH found AS MATERIALIZED ({found})
+SELECT id, name, tag FROM (SELECT id FROM found {_order(listing)} LIMIT %(limit)b) AS first
+JOIN plants USING (id)
+""",
+        listing,
+    )
+
+
+def _page_from(plants: str, listing: Listing) -> str:
+    order = _order(listing)
+    page = f"""
+SELECT id, name, tag, found, NULL::bigint AS total FROM (
+    SELECT id, name, tag, count(*) OVER () AS found, row_number() OVER ({order}) AS number,
+        sum({_BYTES}) OVER ({order}) AS bytes
+    FROM ({plants}) AS next
+) AS page WHERE number = 1 OR bytes <= %(bytes_max)b {order}
 """
+    if not listing.has_total or listing.words is not None:
+        return page
+    return f"""
+SELECT id, name, tag, coalesce(found, 0), counted.total
+FROM ({_count(listing)}) AS counted LEFT JOIN ({page}) AS page ON true {order}
+"""
+
+
+def _count(listing: Listing) -> str:
+    if listing.is_everything:
+        return "SELECT coalesce(sum(plants), 0)::bigint AS total FROM totals"
+    conditions = [_HAS_TAG] if listing.tag is not None else []
+    conditions += [_HAS_WORDS] if listing.words is not None else []
+    bounded = f"SELECT FROM plants WHERE {' AND '.join(conditions)} LIMIT %(count_max)b"
+    return f"SELECT count(*) AS total FROM ({bounded}) AS bounded"
+
+
+def _where(listing: Listing) -> str:
+    comparison = "<" if listing.is_descending else ">"
+    equal = "=" if listing.after is None else ""
+    where = f"id {comparison}{equal} %(after)b"
+    return where if listing.tag is None else f"{_HAS_TAG} AND {where}"
+
+
+def _order(listing: Listing) -> str:
+    return "ORDER BY id DESC" if listing.is_descending else "ORDER BY id"

@@ -6,14 +6,17 @@ transaction of several statements.
 
 Statements lock rows and keys in order of id, and rows before keys. Writes that need no further
 lock come last. So two transactions never wait for each other.
+
+The number of plants is the sum of many rows. Each store adds to one of them, so that stores
+hardly ever wait for each other to count.
 """
 
 import contextlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import Any, Final
 
-from plantstore.changes import Change, Outcome
+from plantstore.changes import Change, Result
 from plantstore.decision import decide, load_stored
 from plantstore.errors import StoreUnavailableError
 from plantstore.plants import NewPlant
@@ -21,17 +24,30 @@ from plantstore.storage.postgres.connection import Connection
 from plantstore.storage.postgres.faults import after_a_commit, retried
 from plantstore.storage.postgres.features import LOCK, SELECT_SIZES, Features, marker
 from plantstore.storage.postgres.pages import select_by_id
+from plantstore.storage.postgres.word_index import WORDS, documents
 
-_GIVEN: Final = "unnest(%b::bigint[], %b::text[], %b::text[])"
+_GIVEN: Final = """
+unnest(%b::bigint[], %b::text[], %b::text[], %b::text[]) AS given (id, name, tag, words)
+"""
+_ADD_TO_TOTAL: Final = """
+ON CONFLICT (slot) DO UPDATE SET plants = totals.plants + excluded.plants
+"""
 _CREATE: Final = f"""
-INSERT INTO plants (id, name, tag) SELECT * FROM {_GIVEN} ORDER BY 1
-ON CONFLICT (id) DO NOTHING RETURNING id
+WITH created AS (
+    INSERT INTO plants (id, name, tag, words) SELECT id, name, tag, {WORDS} FROM {_GIVEN}
+    ORDER BY id ON CONFLICT (id) DO NOTHING RETURNING id
+), counted AS (
+    INSERT INTO totals (slot, plants) SELECT %b::bigint, count(*) FROM created
+    HAVING count(*) > 0 {_ADD_TO_TOTAL}
+)
+SELECT id FROM created
 """
 _UPDATE: Final = f"""
-UPDATE plants SET name = given.name, tag = given.tag
-FROM {_GIVEN} AS given (id, name, tag) WHERE plants.id = given.id
+UPDATE plants SET name = given.name, tag = given.tag, words = {WORDS}
+FROM {_GIVEN} WHERE plants.id = given.id
 """
 _DELETE: Final = "DELETE FROM plants WHERE id = ANY(%b::bigint[])"
+_COUNT: Final = f"INSERT INTO totals (slot, plants) VALUES (%b, %b) {_ADD_TO_TOTAL}"
 _LOCK_ONE: Final = f"{SELECT_SIZES.replace('= ANY(%b::bigint[])', '= %b')} FOR UPDATE"
 
 _TOO_MANY_OTHERS: Final = "Too many others change the same plants"
@@ -43,7 +59,7 @@ DECISIONS_MAX: Final = 100
 
 def apply_changes(
     connection: Connection, changes: Sequence[Change], features: Features
-) -> list[Outcome]:
+) -> list[Result]:
     """Apply a batch of changes, as `PlantStore.apply_changes` does."""
     creates = [change for change in changes if isinstance(change, NewPlant)]
     if len(creates) == len(changes):
@@ -53,15 +69,16 @@ def apply_changes(
 
 def _create(
     connection: Connection, creates: Sequence[NewPlant], features: Features
-) -> list[Outcome]:
+) -> list[Result]:
     """Store plants under free ids, and compare the others with the stored plants."""
     first_by_id = {plant.id: plant for plant in reversed(creates)}
     free = sorted(first_by_id)
     stored: dict[int, NewPlant] = {}
     for number in range(DECISIONS_MAX):
         plants = [first_by_id[id_] for id_ in free]
+        values = (*_arrays(plants), features.slot)
         with after_a_commit() if number else contextlib.nullcontext():
-            rows = retried(partial(connection.execute_durably, _CREATE, _arrays(plants)))
+            rows = retried(partial(connection.execute_durably, _CREATE, values))
         created = {id_ for (id_,) in rows}
         taken = [id_ for id_ in free if id_ not in created]
         stored |= retried(partial(_compared, connection, creates, taken))
@@ -103,7 +120,7 @@ class _TakenMeanwhileError(Exception):
 
 def _apply_under_locks(
     connection: Connection, changes: Sequence[Change], features: Features
-) -> list[Outcome]:
+) -> list[Result]:
     for _ in range(DECISIONS_MAX):
         try:
             outcomes = retried(partial(_decide_under_locks, connection, changes, features))
@@ -116,7 +133,7 @@ def _apply_under_locks(
 
 def _decide_under_locks(
     connection: Connection, changes: Sequence[Change], features: Features
-) -> list[Outcome]:
+) -> list[Result]:
     """Apply changes in one transaction that locks the stored plants.
 
     Raises:
@@ -129,13 +146,14 @@ def _decide_under_locks(
         stored = load_stored(changes, sizes, lambda ids: select_by_id(connection, ids))
         outcomes, (new, changed, gone) = decide(changes, stored)
         if new:
-            created = connection.execute(_CREATE, _arrays(new))
+            created = connection.execute(_CREATE, (*_arrays(new), features.slot))
             if created.rowcount < len(new):
                 raise _TakenMeanwhileError
         if changed:
             connection.execute(_UPDATE, _arrays(changed))
         if gone:
             connection.execute(_DELETE, (gone,))
+            connection.execute(_COUNT, (features.slot, -len(gone)))
         if not sizes and not new:
             statement, values = marker(features)
             connection.execute(statement.encode(), values)
@@ -153,9 +171,12 @@ def _lock(connection: Connection, ids: list[int], features: Features) -> dict[in
     return {id_: (name, tag) for id_, name, tag in rows}
 
 
-def _arrays(plants: Iterable[NewPlant]) -> tuple[list[int], list[str], list[str | None]]:
+def _arrays(
+    plants: Sequence[NewPlant],
+) -> tuple[list[int], list[str], list[str | None], list[str]]:
     return (
         [plant.id for plant in plants],
         [plant.name for plant in plants],
         [plant.tag for plant in plants],
+        documents(plant.name for plant in plants),
     )

@@ -12,12 +12,14 @@ Any number of stores, in any number of processes, may use one database: a store 
 import contextlib
 import threading
 from collections.abc import Callable, Generator, Iterator, Sequence
+from functools import partial
 from typing import ClassVar, Final
 
 from psycopg.rows import TupleRow
 
-from plantstore.changes import Change, Outcome
+from plantstore.changes import Change, Result
 from plantstore.errors import StoreUnavailableError, UnsupportedError
+from plantstore.listings import EVERYTHING, Listing, Page
 from plantstore.observe import Observer, ignore
 from plantstore.plants import NewPlant
 from plantstore.storage.ids import hand_out_query, hand_out_values, ids_through
@@ -27,14 +29,14 @@ from plantstore.storage.postgres.connection import Connection
 from plantstore.storage.postgres.faults import MISSING, errors_as_ours, retried
 from plantstore.storage.postgres.features import find_features, marker
 from plantstore.storage.postgres.link import Link
-from plantstore.storage.postgres.maintenance import PostgresSchema, check
+from plantstore.storage.postgres.maintenance import PostgresSchema, check, count_plants
 from plantstore.storage.postgres.pages import select_by_id, select_page
 from plantstore.storage.postgres.plants import apply_changes
 from plantstore.storage.postgres.pooler import insist_on_sessions
 from plantstore.storage.postgres.servers import Servers
 from plantstore.storage.postgres.url import parse_url
 from plantstore.storage.tokens import TokenTable
-from plantstore.store import Condition, Page
+from plantstore.store import Condition
 
 _MAY_CREATE: Final = """
 SELECT has_table_privilege('plants', 'SELECT') AND has_table_privilege('plants', 'INSERT')
@@ -83,7 +85,7 @@ class PostgresStore(TokenTable):
                 errors_as_ours(f"{database} cannot be opened"),
             ):
                 insist_on_sessions(connection)
-                prepare(PostgresSchema(connection, database), policy)
+                prepare(PostgresSchema(connection, database), policy, observe)
                 self._features = find_features(connection)
         except BaseException:
             self._servers.close()
@@ -93,7 +95,7 @@ class PostgresStore(TokenTable):
         self._tokens_lock = threading.Lock()
         self._probes_lock = threading.Lock()
 
-    def apply_changes(self, changes: Sequence[Change]) -> list[Outcome]:
+    def apply_changes(self, changes: Sequence[Change]) -> list[Result]:
         with self._writes.using(_CANNOT_WRITE) as connection:
             return apply_changes(connection, changes, self._features)
 
@@ -104,15 +106,16 @@ class PostgresStore(TokenTable):
         with self._reads.using(_CANNOT_READ) as connection:
             return retried(lambda: select_by_id(connection, ids))
 
-    def list_plants(self, *, after: int | None, limit: int, tag: str | None) -> Page:
+    def list_plants(self, listing: Listing) -> Page:
         with self._pages.using(_CANNOT_READ) as connection:
-            return retried(lambda: select_page(connection, after, limit, tag))
+            return retried(lambda: select_page(connection, listing))
 
-    def scan_plants(self, *, tag: str | None = None) -> Generator[list[NewPlant], None, None]:
+    def scan_plants(self, listing: Listing = EVERYTHING) -> Generator[list[NewPlant], None, None]:
+        listing = listing._replace(limit=SCAN_PLANTS_MAX)
         # A page takes no longer than one of `list_plants`. A server that hangs must not keep the
         # thread forever.
         with self._snapshot(has_timeout=True) as connection:
-            yield from scan(lambda after: select_page(connection, after, SCAN_PLANTS_MAX, tag))
+            yield from scan(partial(select_page, connection), listing)
 
     def has_room_for_export(self) -> bool:
         # The age of a snapshot is limited, and with it what the server must keep, however many
@@ -121,8 +124,7 @@ class PostgresStore(TokenTable):
 
     def count_plants(self) -> int:
         with self._snapshot() as connection:
-            [[count]] = connection.execute("SELECT count(*) FROM plants")
-            return int(count)
+            return count_plants(connection, self._database)
 
     def hand_out_ids(self, count: int) -> range:
         with self._probes_lock, self._probes.using(_CANNOT_WRITE) as connection:

@@ -19,8 +19,10 @@ import apsw
 import msgspec
 
 from plantstore.errors import StoreUnavailableError
+from plantstore.observe import Observer, ignore
 from plantstore.storage.migrate import SchemaPolicy, prepare
 from plantstore.storage.sqlite.owner import APPLICATION_ID, insist_on_application
+from plantstore.storage.sqlite.word_index import count_plants, index_next, is_complete
 
 # Interval and maximum number of retries while another process holds a lock: about a second in
 # all. The intervals of SQLite's own busy timeout grow to a tenth of a second. If another process
@@ -61,6 +63,7 @@ def connect(
     policy: SchemaPolicy = SchemaPolicy.ACCEPT,
     *,
     wait: Callable[[int], bool] = wait_for_another,
+    observe: Observer = ignore,
 ) -> apsw.Connection:
     """Open a connection to the database file.
 
@@ -69,6 +72,7 @@ def connect(
         name: of the database in messages.
         policy: what to do about the schema.
         wait: the busy handler.
+        observe: gets the progress of an index that is created.
 
     Raises:
         StoreUnavailableError: the file is read-only, or `prepare` refuses its schema. The
@@ -89,7 +93,7 @@ def connect(
     ):
         connection.pragma(*pragma.split(" = "))
     # This checks that the database is ours. Nothing before it may change the file.
-    prepare(SQLiteSchema(connection, name), policy)
+    prepare(SQLiteSchema(connection, name), policy, observe)
     connection.set_busy_handler(None)  # `_retry_while_busy` waits instead
     _retry_while_busy(functools.partial(connection.pragma, "journal_mode", "WAL"), wait)
     connection.set_busy_handler(wait)
@@ -155,6 +159,16 @@ class SQLiteSchema:
         self._connection.execute(step)
         self._connection.pragma("application_id", APPLICATION_ID)
         self._connection.pragma("user_version", version)
+
+    def is_complete(self) -> bool:
+        return is_complete(self._connection)
+
+    def index_next(self) -> int:
+        with transaction(self._connection):
+            return index_next(self._connection)
+
+    def count_plants(self) -> int:
+        return count_plants(self._connection)
 
 
 @contextlib.contextmanager

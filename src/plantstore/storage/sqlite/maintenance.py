@@ -10,6 +10,7 @@ import apsw
 from plantstore.errors import OperationError
 from plantstore.storage.migrate import known_version, migrations
 from plantstore.storage.sqlite.file import SQLiteSchema
+from plantstore.storage.sqlite.word_index import differs, is_complete
 from plantstore.store import Condition
 
 # Pages to copy between two calls of `progress`: 16 MiB, which takes a fraction of a second.
@@ -29,6 +30,9 @@ _COUNT_BAD_TOKENS: Final = """
 SELECT count(*) FROM tokens
 WHERE NOT is_text(CAST(name AS BLOB)) OR NOT is_text(CAST(scopes AS BLOB))
 """
+
+# The version of the schema before it had an index of words.
+_VERSION_BEFORE_WORDS: Final = 3
 
 # The errors of a backup that the source causes, and not the copy.
 _SOURCE_ERRORS: Final = (apsw.SQLITE_IOERR_READ, apsw.SQLITE_IOERR_SHORT_READ)
@@ -71,7 +75,30 @@ def check(connection: apsw.Connection, name: str) -> Condition:
         problems.append(
             f"the name or scopes of {many} tokens are not valid UTF-8, or contain U+0000"
         )
+    if version > _VERSION_BEFORE_WORDS:
+        problems += _word_problems(connection, plants)
     return Condition(version, plants or 0, tokens or 0, problems)
+
+
+def _word_problems(connection: apsw.Connection, plants: int | None) -> list[str]:
+    problems: list[str] = []
+    total = _try(connection, "SELECT plants FROM totals", problems)
+    if total != plants:
+        problems.append(f"the recorded number of plants is {total}")
+    try:
+        if is_complete(connection) and differs(connection):
+            problems.append("the index of words differs from the names; searches may be wrong")
+    except (apsw.CorruptError, apsw.SQLError) as error:
+        problems.append(f"the index of words cannot be read: {error}")
+    return problems
+
+
+def count_plants(connection: apsw.Connection, name: str) -> int:
+    """Return the number of plants: in constant time, unless the schema is of an older version."""
+    has_totals = known_version(SQLiteSchema(connection, name)) > _VERSION_BEFORE_WORDS
+    query = "SELECT plants FROM totals" if has_totals else "SELECT count(*) FROM plants"
+    plants: int = connection.execute(query).get
+    return plants
 
 
 def copy_pages(

@@ -4,16 +4,24 @@ import contextlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator
 from contextlib import AbstractContextManager
+from functools import partial
 
 import apsw
 
 from plantstore.errors import StoreUnavailableError
+from plantstore.listings import EVERYTHING, Listing
 from plantstore.plants import NewPlant
 from plantstore.storage.paging import SCAN_PLANTS_MAX, scan
 from plantstore.storage.sqlite.file import errors_as_ours
 from plantstore.storage.sqlite.log import EXPORT_LOG_BYTES_MAX, log_bytes
-from plantstore.storage.sqlite.maintenance import STEP_PAGES, check, copy_pages, open_immutable
-from plantstore.storage.sqlite.plants import select_page
+from plantstore.storage.sqlite.maintenance import (
+    STEP_PAGES,
+    check,
+    copy_pages,
+    count_plants,
+    open_immutable,
+)
+from plantstore.storage.sqlite.pages import select_page
 from plantstore.store import Condition
 
 CANNOT_READ = "The database cannot be read"
@@ -31,9 +39,10 @@ class Snapshots(ABC):
     def _snapshot(self) -> AbstractContextManager[apsw.Connection]:
         """Open a connection for the block. It reads one snapshot of the database."""
 
-    def scan_plants(self, *, tag: str | None = None) -> Generator[list[NewPlant], None, None]:
+    def scan_plants(self, listing: Listing = EVERYTHING) -> Generator[list[NewPlant], None, None]:
+        listing = listing._replace(limit=SCAN_PLANTS_MAX)
         with errors_as_ours(CANNOT_READ), self._snapshot() as connection:
-            yield from scan(lambda after: select_page(connection, after, SCAN_PLANTS_MAX, tag))
+            yield from scan(partial(select_page, connection), listing)
 
     def has_room_for_export(self) -> bool:
         # Open snapshots keep SQLite from restarting the log. If exports overlapped without a gap,
@@ -43,8 +52,7 @@ class Snapshots(ABC):
 
     def count_plants(self) -> int:
         with errors_as_ours(CANNOT_READ), self._snapshot() as connection:
-            count: int = connection.execute("SELECT count(*) FROM plants").get
-            return count
+            return count_plants(connection, self.name)
 
     def check(self) -> Condition:
         with errors_as_ours(CANNOT_READ), self._snapshot() as connection:

@@ -18,8 +18,9 @@ from typing import Any, ClassVar, Final
 
 import apsw
 
-from plantstore.changes import Change, Outcome
+from plantstore.changes import Change, Result
 from plantstore.errors import StoreUnavailableError
+from plantstore.listings import Listing, Page
 from plantstore.observe import DatabaseCreated, Observer, ignore
 from plantstore.plants import NewPlant
 from plantstore.storage.ids import hand_out_query, hand_out_values, ids_through
@@ -34,12 +35,13 @@ from plantstore.storage.sqlite.file import (
 )
 from plantstore.storage.sqlite.log import Log
 from plantstore.storage.sqlite.owner import insist_on_existing, insist_on_ours
-from plantstore.storage.sqlite.plants import apply_changes, select_by_id, select_page
+from plantstore.storage.sqlite.pages import select_page
+from plantstore.storage.sqlite.plants import apply_changes
+from plantstore.storage.sqlite.rows import select_by_id
 from plantstore.storage.sqlite.snapshots import CANNOT_READ, Snapshots
 from plantstore.storage.sqlite.users import insist_on_shared_files
 from plantstore.storage.sqlite.watch import Watch
 from plantstore.storage.tokens import TokenTable
-from plantstore.store import Page
 
 # Size of the page cache of the connection that writes. A large batch of plants with many tags
 # changes more pages than fit into the 2 MiB of SQLite's default. It would write them several times.
@@ -90,12 +92,14 @@ class SQLiteStore(Snapshots, TokenTable):
                 is_new = make_file(self._path)
             else:
                 insist_on_existing(self._path, path)
-            self._open(policy, monotonic)
+            self._open(policy, monotonic, observe)
         if is_new:
             observe(DatabaseCreated(self._path))
 
-    def _open(self, policy: SchemaPolicy, monotonic: Callable[[], float]) -> None:
-        self._writes = connect(self._path, self.name, policy)
+    def _open(
+        self, policy: SchemaPolicy, monotonic: Callable[[], float], observe: Observer
+    ) -> None:
+        self._writes = connect(self._path, self.name, policy, observe=observe)
         self._writes.pragma("cache_size", -CACHE_KIB)
         sync_log(self._writes)
         self._reads, self._pages, self._tokens, self._probes = (
@@ -106,7 +110,7 @@ class SQLiteStore(Snapshots, TokenTable):
         self._watch = Watch(self._path, self._writes, wait_for_another, monotonic)
         self._log = Log(self._writes)
 
-    def apply_changes(self, changes: Sequence[Change]) -> list[Outcome]:
+    def apply_changes(self, changes: Sequence[Change]) -> list[Result]:
         with errors_as_ours(_CANNOT_WRITE):
             with self._watch.over(self._writes), transaction(self._writes):
                 outcomes = apply_changes(self._writes, changes)
@@ -125,9 +129,9 @@ class SQLiteStore(Snapshots, TokenTable):
         with errors_as_ours(CANNOT_READ):
             return select_by_id(self._reads, ids)
 
-    def list_plants(self, *, after: int | None, limit: int, tag: str | None) -> Page:
+    def list_plants(self, listing: Listing) -> Page:
         with errors_as_ours(CANNOT_READ):
-            return select_page(self._pages, after, limit, tag)
+            return select_page(self._pages, listing)
 
     def hand_out_ids(self, count: int) -> range:
         with self._probing():

@@ -1,0 +1,83 @@
+"""A listing of plants, and its pages."""
+
+from typing import Final, NamedTuple, Self
+
+from plantstore.plants import NewPlant
+
+# Maximum size of the names and tags in a page of several plants, in bytes of UTF-8. It limits
+# the cost of one page, and so how long other requests wait for it. It is large enough for a
+# thousand plants of usual size.
+PAGE_BYTES_MAX: Final = 128 * 1024
+
+
+# Plants of a search or of a tag are counted up to this number.
+COUNT_MAX: Final = 10_000
+
+
+class Listing(NamedTuple):
+    """Which plants a page has.
+
+    Attributes:
+        after: only plants that come after this id in the order; all plants if None.
+        limit: maximum number of plants; at least 1.
+        tag: only plants with exactly this tag; all plants if None.
+        words: only plants whose name has, for each of these, a word that begins with it
+            (`plantstore.words`); no plants if it is empty, all plants if None.
+        is_descending: whether the plants are in descending order of id.
+        has_total: whether the page has the number of plants on all pages.
+
+    """
+
+    after: int | None = None
+    limit: int = 100
+    tag: str | None = None
+    words: tuple[str, ...] | None = None
+    is_descending: bool = False
+    has_total: bool = False
+
+    @property
+    def is_everything(self) -> bool:
+        """Whether the pages have all plants of the store."""
+        return self.tag is None and self.words is None
+
+
+EVERYTHING: Final = Listing()
+
+
+class Count(NamedTuple):
+    """A number of plants. If `is_exact` is false, there are more of them."""
+
+    plants: int
+    is_exact: bool = True
+
+    @classmethod
+    def up_to_max(cls, plants: int) -> Self:
+        """Return the count of so many plants, or of COUNT_MAX and more."""
+        return cls(min(plants, COUNT_MAX), is_exact=plants <= COUNT_MAX)
+
+
+class Page(NamedTuple):
+    """Plants in the order of a listing.
+
+    Attributes:
+        plants: of the page. A page of a search may be empty even if others follow.
+        is_last: whether no plants follow.
+        searched_through: the id after which the next page begins, if it is not the id of the
+            last plant.
+        total: the number of plants on all pages, if the listing asks for it.
+
+    """
+
+    plants: list[NewPlant]
+    is_last: bool
+    searched_through: int | None = None
+    total: Count | None = None
+
+    @property
+    def end(self) -> int | None:
+        """The id after which the next page begins. None if this page is the last one."""
+        if self.is_last:
+            return None
+        if self.searched_through is not None:
+            return self.searched_through
+        return self.plants[-1].id

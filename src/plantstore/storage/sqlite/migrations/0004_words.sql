@@ -1,0 +1,12 @@
+-- The words of the plants' names (plantstore.words). The table is only an index: it has no texts.
+CREATE VIRTUAL TABLE plant_words USING fts5(
+    words, content='', columnsize=0, detail=none, prefix='1 2 3', tokenize='ascii'
+);
+
+-- While it has a row, plants from this id on are not in the index yet.
+CREATE TABLE plants_to_index (first INTEGER NOT NULL) STRICT;
+INSERT INTO plants_to_index SELECT id FROM plants ORDER BY id LIMIT 1;
+
+-- One row: the number of plants.
+CREATE TABLE totals (plants INTEGER NOT NULL) STRICT;
+INSERT INTO totals SELECT count(*) FROM plants;

@@ -1,0 +1,60 @@
+"""The words of a text, by which plants are found. Pure: no I/O, no clock, no settings.
+
+Case and accents make no difference: the words of "Ålesund" and of "ALESUND" are the same. All
+stores index the words that this module finds, so that they find the same plants
+(docs/decisions/0057).
+"""
+
+import itertools
+import re
+import unicodedata
+from collections.abc import Iterable
+from typing import Final
+
+# The beginning of a text that is searched. It limits the work for a very long name.
+SEARCHED_CHARACTERS_MAX: Final = 10_000
+
+# The beginning of a word that is compared. It limits the size of an entry of an index.
+WORD_CHARACTERS_MAX: Final = 255
+
+_ASCII_WORD: Final = re.compile("[0-9a-z]+")
+
+
+def words_of(text: str) -> list[str]:
+    """Return the words of a text, each once, in order of their first occurrence.
+
+    The text is brought into the form NFKD, case-folded, and brought into the form NFKD again
+    (Unicode §3.11, §3.13). Combining marks (General_Category M) are removed. The words are then
+    the runs of characters for which `str.isalnum` holds.
+    """
+    text = text[:SEARCHED_CHARACTERS_MAX]
+    if text.isascii():
+        words = _ASCII_WORD.findall(text.lower())
+    else:
+        folded = unicodedata.normalize("NFKD", unicodedata.normalize("NFKD", text).casefold())
+        words = "".join(map(_as_word, folded)).split()
+    return list(dict.fromkeys(word[:WORD_CHARACTERS_MAX] for word in words))
+
+
+def words_to_find(query: str) -> tuple[str, ...]:
+    """Return the words of a query that a plant must have, in order of the alphabet.
+
+    A word with which another word of the query begins is left out: each plant that has the
+    longer word has the shorter one.
+    """
+    words = sorted(words_of(query))
+    neighbours = itertools.pairwise([*words, ""])
+    return tuple(word for word, following in neighbours if not following.startswith(word))
+
+
+def has_words(text: str, beginnings: Iterable[str]) -> bool:
+    """Return whether each of the beginnings is the beginning of a word of the text."""
+    words = words_of(text)
+    return all(any(word.startswith(beginning) for word in words) for beginning in beginnings)
+
+
+def _as_word(character: str) -> str:
+    """Return a character of a word as it is, nothing for a combining mark, or else a space."""
+    if character.isalnum():
+        return character
+    return "" if unicodedata.category(character).startswith("M") else " "

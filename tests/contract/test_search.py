@@ -1,0 +1,227 @@
+"""Searches by the words of names: the same in every store."""
+
+import itertools
+import unicodedata
+from collections.abc import Callable, Iterator
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from plantstore.changes import Change, Deletion, Replacement, Upsert
+from plantstore.listings import COUNT_MAX, Count, Listing
+from plantstore.plants import ID_MAX, ID_MIN, NewPlant, Plant
+from plantstore.store import Store
+from plantstore.words import words_to_find
+
+TREES = [
+    NewPlant(-5, "Quercus alba L.", "Quercus"),
+    NewPlant(1, "Quercus robur", "Quercus"),
+    NewPlant(2, "Ålesund-Eiche"),
+    NewPlant(3, "alba quercina", "Rosa"),
+    NewPlant(ID_MAX, "QUERCUS albanica"),
+]
+
+
+@pytest.fixture
+def store(open_another: Callable[[], Store]) -> Iterator[Store]:
+    opened = open_another()
+    yield opened
+    opened.close()
+
+
+def found(store: Store, query: str, **listing: object) -> list[int]:
+    """Return the ids of the plants on all pages of a search."""
+    wanted = Listing(words=words_to_find(query))._replace(**listing)  # type: ignore[arg-type]
+    ids: list[int] = []
+    while True:
+        page = store.list_plants(wanted)
+        assert len(page.plants) <= wanted.limit
+        ids += [plant.id for plant in page.plants]
+        if page.is_last:
+            return ids
+        wanted = wanted._replace(after=page.end)
+
+
+@pytest.mark.parametrize(
+    ("query", "ids"),
+    [
+        ("quer alb", [-5, 3, ID_MAX]),
+        ("ALBA", [-5, 3, ID_MAX]),
+        ("Ale", [2]),
+        ("alé eich", [2]),
+        ("quercus robur x", []),
+        ("q", [-5, 1, 3, ID_MAX]),
+        ("uercus", []),
+        ("l", [-5]),
+        ("-", []),
+    ],
+)
+@pytest.mark.parametrize("limit", [1, 2, 100])
+def test_a_search_finds_plants_with_words_that_begin_so(
+    store: Store, query: str, ids: list[int], limit: int
+) -> None:
+    store.apply_changes(TREES)
+
+    assert found(store, query, limit=limit) == ids
+    assert found(store, query, limit=limit, is_descending=True) == ids[::-1]
+
+
+def test_a_search_may_be_limited_to_a_tag_and_to_ids_after_one(store: Store) -> None:
+    store.apply_changes(TREES)
+
+    assert found(store, "alb", tag="Quercus") == [-5]
+    assert found(store, "quer", tag="Quercus", after=-5) == [1]
+    assert found(store, "quer", tag="Quercus", after=1, is_descending=True) == [-5]
+    assert found(store, "quer", tag="quercus") == []
+
+
+def test_a_scan_may_be_a_search(store: Store) -> None:
+    store.apply_changes(TREES)
+
+    scan = store.scan_plants(Listing(words=("alb",), tag="Rosa"))
+
+    assert list(itertools.chain.from_iterable(scan)) == [TREES[3]]
+
+
+def test_a_search_sees_each_change_at_once(store: Store) -> None:
+    store.apply_changes([NewPlant(1, "rosa"), NewPlant(2, "rosa"), NewPlant(3, "rosa")])
+
+    store.apply_changes([Replacement(1, Plant("abies")), Deletion(2), NewPlant(2, "acer")])
+    store.apply_changes([Upsert(NewPlant(3, "rosa", "t")), Deletion(1), NewPlant(4, "rosa")])
+
+    assert [found(store, query) for query in ("rosa", "abies", "acer")] == [[3, 4], [], [2]]
+    assert store.check().problems == []
+
+
+@pytest.mark.parametrize("word", ["common", "co"])
+def test_a_word_that_many_plants_have_fills_pages_in_order(store: Store, word: str) -> None:
+    store.apply_changes([NewPlant(id_, f"common {id_}") for id_ in range(2_500)])
+
+    assert found(store, word, limit=1_000) == [*range(2_500)]
+    assert found(store, f"{word} 2499") == [2_499]
+
+
+def test_a_beginning_with_very_many_words_finds_them_all(store: Store) -> None:
+    plants = [NewPlant(id_, f"abcd{id_}", f"{id_ % 3}") for id_ in range(11_000)]
+    plants += [NewPlant(20_000 + id_, f"abce{id_}", "0") for id_ in range(50)]
+    store.apply_changes(plants)
+
+    assert found(store, "abce", limit=20) == [20_000 + id_ for id_ in range(50)]
+    assert found(store, "abce", limit=20, tag="1") == []
+    assert len(found(store, "abcd", limit=1_000)) == 11_000
+    assert found(store, "abcd1", tag="1", limit=7, is_descending=True)[:2] == [10_999, 10_996]
+
+
+def test_a_very_long_name_is_searched_from_its_beginning(store: Store) -> None:
+    hangul = [chr(code) for code in range(0xAC00, 0xD7A4)]
+    many = NewPlant(1, " ".join(hangul))
+    store.apply_changes([many, NewPlant(2, "x" * 1_000_000), NewPlant(3, "\ufdfa" * 20_000)])
+
+    assert found(store, hangul[0]) == found(store, hangul[4_999]) == [1]
+    assert found(store, hangul[5_000]) == []
+    assert found(store, "x" * 90) == [2]
+    store.apply_changes([Replacement(1, Plant("rosa")), Deletion(2), Deletion(3)])
+    assert found(store, hangul[0]) == found(store, "x") == []
+    assert store.check().problems == []
+
+
+def test_totals_are_exact_up_to_a_bound(store: Store) -> None:
+    def total(**listing: object) -> Count | None:
+        wanted = Listing(limit=1, has_total=True)._replace(**listing)  # type: ignore[arg-type]
+        return store.list_plants(wanted).total
+
+    assert total() == Count(0)
+    plants = [NewPlant(id_, f"rosa {id_}", "many") for id_ in range(COUNT_MAX)]
+    store.apply_changes([*plants, NewPlant(-1, "acer")])
+
+    assert total() == total(after=ID_MAX) == Count(COUNT_MAX + 1)
+    assert total(tag="many") == total(words=("rosa",)) == total(words=("ro",)) == Count(COUNT_MAX)
+    assert total(words=("acer",), tag="many") == total(words=()) == Count(0)
+    store.apply_changes([Upsert(NewPlant(-1, "rosa", "many"))])
+    more = Count(COUNT_MAX, is_exact=False)
+    assert total(tag="many") == total(words=("rosa",)) == total(words=("ro",)) == more
+    store.apply_changes([Deletion(-1), Deletion(5), Deletion(5)])
+    assert total() == Count(COUNT_MAX - 1)
+    assert store.list_plants(Listing()).total is None
+    assert store.check().problems == []
+
+
+PIECES = [
+    *("Quercus", "quer", "Ålesund", "ale", "ﬁg", "fi", "STRASSE", "straße", "İris", "iri", "ΣΊΣ"),
+    *(
+        "σίς",
+        "e\u0301",
+        "é",
+        "日本",
+        "日",
+        "🌱",
+        "×",
+        "Ⅳ",
+        "iv",
+        "²",
+        "a-b",
+        "हि",
+        "\ufe0f",
+        "\u200d",
+    ),
+]
+texts = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), max_size=8)
+names = st.lists(st.sampled_from(PIECES) | texts, max_size=4).flatmap(
+    lambda pieces: st.sampled_from(["", " ", "-"]).map(lambda separator: separator.join(pieces))
+)
+ids = st.sampled_from([ID_MIN, -1, 0, 1, 2, 3, ID_MAX])
+plants = st.builds(NewPlant, ids, names, st.none() | st.sampled_from(["a", "b"]))
+changes = st.one_of(
+    plants,
+    st.builds(Upsert, plants),
+    st.builds(Replacement, ids, st.builds(Plant, names)),
+    st.builds(Deletion, ids),
+)
+
+
+def plain_words(text: str) -> set[str]:
+    """Return the words of a text, by their definition."""
+    text = unicodedata.normalize("NFKD", text).casefold()
+    text = unicodedata.normalize("NFKD", text)
+    kept = [c for c in text if not unicodedata.category(c).startswith("M")]
+    runs = itertools.groupby(kept, str.isalnum)
+    return {"".join(run) for is_word, run in runs if is_word}
+
+
+@given(
+    st.lists(st.lists(changes, max_size=6), max_size=3),
+    st.lists(names, min_size=1, max_size=4),
+    st.none() | st.just("a"),
+)
+@settings(
+    max_examples=150,
+    deadline=None,
+    # Each example opens a store of its own.
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
+def test_every_store_finds_the_same_plants(
+    open_another: Callable[[], Store],
+    batches: list[list[Change]],
+    queries: list[str],
+    tag: str | None,
+) -> None:
+    opened = open_another()
+    for batch in batches:
+        opened.apply_changes(batch)
+    stored = [plant for some in opened.scan_plants() for plant in some]
+
+    for query in queries:
+        wanted = plain_words(query)
+        expected = [
+            plant.id
+            for plant in stored
+            if wanted
+            and (tag is None or plant.tag == tag)
+            and all(any(w.startswith(b) for w in plain_words(plant.name)) for b in wanted)
+        ]
+        assert found(opened, query, tag=tag, limit=2) == expected
+
+    assert opened.list_plants(Listing(has_total=True)).total == Count(len(stored))
+    assert opened.check().problems == []
+    opened.close()

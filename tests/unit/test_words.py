@@ -1,0 +1,53 @@
+"""The words of a text."""
+
+import pytest
+
+from plantstore.words import (
+    SEARCHED_CHARACTERS_MAX,
+    WORD_CHARACTERS_MAX,
+    has_words,
+    words_of,
+    words_to_find,
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("Quercus alba L.", ["quercus", "alba", "l"]),
+        ("×Calammophila don-hensonii", ["calammophila", "don", "hensonii"]),
+        ("Ålesund", ["alesund"]),
+        ("e\u0301tude \u00e9tude", ["etude"]),
+        ("Straße STRASSE", ["strasse"]),
+        ("ﬁcus", ["ficus"]),
+        ("İris", ["iris"]),
+        ("ΣΊΣΥΦΟΣ σίσυφος", ["σισυφοσ"]),
+        ("日本 桜🌸x²", ["日本", "桜", "x2"]),
+        ("हिन्दी", ["हनद"]),
+        ("a_b'c", ["a", "b", "c"]),
+        (" .,-", []),
+        ("", []),
+    ],
+)
+def test_case_accents_and_forms_of_characters_make_no_difference(
+    text: str, words: list[str]
+) -> None:
+    assert words_of(text) == words
+
+
+def test_a_query_needs_no_word_with_which_another_of_its_words_begins() -> None:
+    assert words_to_find("quercus quer ALBA alb") == ("alba", "quercus")
+    assert words_to_find("- !") == ()
+
+
+def test_each_beginning_must_begin_some_word() -> None:
+    assert has_words("Quercus alba L.", ["alb", "quer"])
+    assert not has_words("Quercus alba L.", ["alb", "uercus"])
+
+
+def test_very_long_texts_and_words_are_cut() -> None:
+    long = "x" * (WORD_CHARACTERS_MAX + 1)
+
+    assert words_of(long) == [long[:-1]]
+    assert words_of("a " * SEARCHED_CHARACTERS_MAX + "b") == ["a"]
+    assert words_of("é " * SEARCHED_CHARACTERS_MAX + "b") == ["e"]

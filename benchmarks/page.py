@@ -52,7 +52,7 @@ def by_page(browser: Browser, file: Path) -> float:
         browser.new_page() as page,
     ):
         enter(page, service, service.token())
-        expect(page.get_by_text("No plants found")).to_be_visible()
+        expect(page.get_by_text("no plants yet")).to_be_visible()
         page.evaluate(_NOTE_TIMES)
         page.locator("#file").set_input_files(file)
         expect(page.get_by_text("Import finished")).to_be_visible()

@@ -62,7 +62,7 @@ def held(context: BrowserContext, tmp_path: Path, options: list[str]) -> Iterato
         page.goto(f"http://127.0.0.1:{proxy.port}")
         page.get_by_label("Bearer token").fill(service.token())
         page.keyboard.press("Enter")
-        expect(page.get_by_text("No plants found")).to_be_visible()
+        expect(page.get_by_text("no plants yet")).to_be_visible()
         proxy.hold_after = HELD_BYTES
         yield Held(page, service, proxy)
         page.close()
@@ -186,7 +186,7 @@ def test_the_browser_asks_before_a_tab_with_a_running_import_is_closed(held: Hel
     held.begin()
 
     held.page.close(run_before_unload=True)
-    wait_until(lambda: held.page.title() == "Plant Store" and bool(questions))
+    wait_until(lambda: held.page.title() == "Plants · Plant Store" and bool(questions))
 
     assert questions == ["beforeunload"]
 

@@ -135,7 +135,7 @@ def test_a_token_of_the_reference_is_used_by_the_page_until_it_is_removed(
 ) -> None:
     authorize(reference, f" {service.token()} ")
     reference.locator("header").get_by_role("link").click()
-    expect(reference.get_by_text("No plants found")).to_be_visible()
+    expect(reference.get_by_text("no plants yet")).to_be_visible()
     reference.get_by_role("link", name="API reference").click()
 
     reference.get_by_role("button", name="Authorize").first.click()

@@ -28,7 +28,7 @@ _OPTIONS = [
 
 # A browser logs each response with status 400 or above, even if the page handles it.
 _REFUSAL = re.compile(r"Failed to load resource: the server responded with a status of [45]\d\d")
-_OPERATION = re.compile(r"/(plants(/.*)?|readyz|metrics)")
+_OPERATION = re.compile(r"/(plants(/.*)?|ids|token|readyz|metrics)")
 
 
 @contextmanager
@@ -87,6 +87,19 @@ def enter(page: Page, service: Service, token: str) -> None:
     page.get_by_role("button", name="Sign in").click()
 
 
+def choose(page: Page, what: Literal["Change", "Delete"], id_: int) -> None:
+    """Choose an action in the menu of a plant's row."""
+    page.get_by_role("button", name=f"Actions for plant {id_}", exact=True).click()
+    page.get_by_role("button", name=f"{what} plant {id_}", exact=True).click()
+
+
+def store(page: Page, **fields: str) -> None:
+    """Fill in the open dialog and submit it."""
+    for label, text in fields.items():
+        page.get_by_role("dialog").get_by_role("textbox", name=label.title()).fill(text)
+    page.get_by_role("dialog").get_by_role("button", name="Store", exact=True).click()
+
+
 def drop(page: Page, content: bytes, name: str = "plants.csv") -> None:
     """Drop a file on the page, as a file manager would."""
     page.evaluate(
@@ -124,6 +137,6 @@ def rows(page: Page) -> list[list[str]]:
     expect(page.locator("#listing")).to_have_attribute("aria-busy", "false")
     cells: list[list[str]] = page.evaluate(
         "[...document.querySelectorAll('#plants tr')].map("
-        "  row => [...row.querySelectorAll('td, th')].slice(0, 3).map(cell => cell.textContent))"
+        "  row => [...row.querySelectorAll('.id, .name, .tag')].map(cell => cell.textContent))"
     )
     return cells

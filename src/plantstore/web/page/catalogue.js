@@ -1,57 +1,90 @@
-/** The list of plants, in pages. The address has the page and the tag of the filter. */
+/** The list of plants, in pages. The address has the page, and the text or the tag searched for. */
 
-import { copyTemplate, element, within } from "./elements.js";
+import { copyTemplate, countPlants, element, entitle, fill, within } from "./elements.js";
 import { ApiError } from "./requests.js";
+import { settle } from "./toast.js";
 
 /** @typedef {import("./client.js").Plant} Plant */
 
 const PLANTS_A_PAGE = 50;
 
+/** How long nothing must be typed before the search begins. */
+const TYPING_SECONDS = 0.12;
+
 /** A longer tag is not a link: the address would be too long for the service. */
 const LINKED_CHARACTERS_MAX = 1000;
 
+const PARAMETERS = ["q", "tag", "after", "before", "order"];
+
 export class Catalogue {
+  /** Whether the service was away when the list was to be loaded. */
+  isStale = false;
+
   #client;
-  #act;
+  #menu;
+  #selection;
   #loading = new AbortController();
+  #typing = 0;
 
   /**
    * @param {import("./client.js").Client} client
-   * @param {(act: "change"|"delete", plant: Plant) => void} act is called
-   *   when a button is pressed
+   * @param {import("./menu.js").RowMenu} menu of each row
+   * @param {import("./selection.js").Selection} selection of rows
    */
-  constructor(client, act) {
+  constructor(client, menu, selection) {
     this.#client = client;
-    this.#act = act;
-    element("filter").onsubmit = (event) => this.#filter(event);
+    this.#menu = menu;
+    this.#selection = selection;
+    element("search").oninput = () => {
+      this.#loading.abort();
+      clearTimeout(this.#typing);
+      this.#typing = setTimeout(() => this.#search(), TYPING_SECONDS * 1000);
+    };
+    element("search-form").onsubmit = (event) => {
+      event.preventDefault();
+      this.#search();
+    };
     element("catalogue").onclick = (event) => this.#follow(event);
-    window.onpopstate = () => this.show();
+  }
+
+  /** The query of the address. */
+  get query() {
+    const query = new URLSearchParams(location.search);
+    return new URLSearchParams([...query].filter(([key]) => PARAMETERS.includes(key)));
   }
 
   /** Load and show the page of the address. */
   async show() {
+    clearTimeout(this.#typing);
     this.#loading.abort();
     this.#loading = new AbortController();
     const { signal } = this.#loading;
-    const query = new URLSearchParams(location.search);
-    const [tag, after] = [query.get("tag"), query.get("after")];
-    element("filter-tag", HTMLInputElement).value = tag ?? "";
+    const { query } = this;
+    const search = element("search", HTMLInputElement);
+    const text = describe(query);
+    if (String(parseSearch(search.value)) !== String(parseSearch(text))) search.value = text;
+    if (!document.querySelector("dialog[open]")) entitle(text || "Plants");
     element("listing").ariaBusy = "true";
-    /** @type {{plants: Plant[], next: ?string}} */
-    let page = { plants: [], next: null };
+    /** @type {?import("./client.js").Listing} */
+    let page = null;
     let problem = "";
+    this.isStale = false;
     try {
-      page = await this.#client.list({ tag, after, limit: PLANTS_A_PAGE }, signal);
+      page = await this.#client.list(query, PLANTS_A_PAGE, signal);
     } catch (error) {
       if (signal.aborted) return; // Another page is loading.
       if (!(error instanceof ApiError)) throw error;
       problem = error.message;
+      this.isStale = error.status === 0 || error.status >= 500;
     }
     element("listing").ariaBusy = "false";
     element("listing-error").textContent = problem;
-    element("none").hidden = page.plants.length > 0 || problem !== "";
-    this.#lay(page.plants);
-    this.#lead(tag, after, page.next);
+    element("by-tag").hidden = true;
+    this.#lay(page?.plants ?? []);
+    lead(page?.links ?? new Map(), query);
+    sumUp(page, query);
+    element("catalogue").classList.add("loaded");
+    if (page && query.has("q")) this.#suggest(query.get("q") ?? "", page.plants, signal);
   }
 
   /**
@@ -60,13 +93,17 @@ export class Catalogue {
    * @param {Plant[]} plants
    */
   #lay(plants) {
-    const focused = document.activeElement?.closest("#plants :is(button, a)");
+    const focused = document.activeElement?.closest("#plants :is(td, th)");
     const id = focused?.closest("tr")?.dataset.id;
+    this.#selection.clear();
     element("plants").replaceChildren(...plants.map((plant) => this.#makeRow(plant)));
+    element("listing").classList.toggle(
+      "wide",
+      plants.some((plant) => plant.id.length > 10),
+    );
     if (!focused) return;
-    const value = focused.getAttribute("value");
-    const kind = value ? `button[value="${value}"]` : "a[href]";
-    const same = document.querySelector(`#plants tr[data-id="${id}"] ${kind}`);
+    const place = `#plants tr[data-id="${id}"] .${focused.className} :is(a[href], button, input)`;
+    const same = document.querySelector(place);
     (same instanceof HTMLElement ? same : element("plants-title")).focus();
   }
 
@@ -75,6 +112,7 @@ export class Catalogue {
     const row = copyTemplate("row");
     within(row, "tr").dataset.id = plant.id;
     within(row, ".id").textContent = plant.id;
+    within(row, ".name a", HTMLAnchorElement).href = `#/plants/${plant.id}`;
     fill(within(row, ".name bdi"), plant.name);
     const tag = within(row, ".tag a", HTMLAnchorElement);
     if (plant.tag === undefined) tag.remove();
@@ -84,41 +122,42 @@ export class Catalogue {
         tag.href = `?${new URLSearchParams({ tag: plant.tag })}`;
       }
     }
-    for (const act of /** @type {const} */ (["change", "delete"])) {
-      const button = within(row, `button[value=${act}]`);
-      within(button, ".unseen").textContent = ` plant ${plant.id}`;
-      button.onclick = () => this.#act(act, plant);
-    }
+    this.#menu.attach(within(row, ".acts button", HTMLButtonElement), plant);
+    this.#selection.attach(within(row, ".pick input", HTMLInputElement), plant);
     return row;
   }
 
   /**
-   * Show the links to the other pages.
+   * Offer the plants of a tag, if the text that was searched in the names is also a tag.
    *
-   * @param {?string} tag
-   * @param {?string} after
-   * @param {?string} next
+   * @param {string} text
+   * @param {Plant[]} found
+   * @param {AbortSignal} signal
    */
-  #lead(tag, after, next) {
-    /** @param {Record<string, string>} query */
-    const way = (query) => `?${new URLSearchParams(tag === null ? query : { tag, ...query })}`;
-    /** @param {string} id @param {string} href @param {boolean} isShown */
-    const lay = (id, href, isShown) => {
-      element(id).hidden = !isShown;
-      element(id, HTMLAnchorElement).href = href;
-    };
-    const trail = history.state?.trail ?? [];
-    element("all").hidden = tag === null;
-    lay("first", way({}), after !== null);
-    lay("previous", trail.at(-1) ?? "?", after !== null && trail.length > 0);
-    lay("next", way({ after: next ?? "" }), next !== null);
+  async #suggest(text, found, signal) {
+    const typed = text.trim().toLowerCase();
+    const tag = found.find((plant) => plant.tag?.toLowerCase() === typed)?.tag ?? text.trim();
+    const query = new URLSearchParams({ tag });
+    try {
+      const { total, isExact } = await this.#client.list(query, 1, signal);
+      const many = countPlants(total, isExact ? "" : " or more");
+      element("by-tag", HTMLAnchorElement).href = `?${query}`;
+      fill(within(element("by-tag"), "bdi"), tag);
+      within(element("by-tag"), "span").textContent = many;
+      element("by-tag").hidden = total === 0;
+    } catch (error) {
+      if (!signal.aborted && !(error instanceof ApiError)) throw error;
+    }
   }
 
-  /** @param {SubmitEvent} event */
-  #filter(event) {
-    event.preventDefault();
-    const tag = element("filter-tag", HTMLInputElement).value;
-    this.#go(tag === "" ? "?" : `?${new URLSearchParams({ tag })}`, []);
+  /** Search for what is typed. All of it is one step in the history of the tab. */
+  #search() {
+    const query = parseSearch(element("search", HTMLInputElement).value);
+    const order = this.query.get("order");
+    if (order) query.set("order", order);
+    const isTyping = history.state?.isTyping;
+    history[isTyping ? "replaceState" : "pushState"]({ isTyping: true }, "", `?${query}`);
+    this.#move();
   }
 
   /**
@@ -131,31 +170,75 @@ export class Catalogue {
     if (!(link instanceof HTMLAnchorElement)) return;
     if (event.ctrlKey || event.metaKey || event.shiftKey) return;
     event.preventDefault();
-    const trail = history.state?.trail ?? [];
-    if (link.rel === "next") this.#go(link.search, [...trail, location.search || "?"]);
-    else this.#go(link.search || "?", link.rel === "prev" ? trail.slice(0, -1) : []);
+    const query = link.search || "?";
+    if (query !== (location.search || "?")) history.pushState({}, "", query);
+    element("plants-title").focus();
+    this.#move();
   }
 
-  /**
-   * @param {string} query of the page to show
-   * @param {string[]} trail the queries of the pages before it
-   */
-  #go(query, trail) {
-    if (query !== (location.search || "?")) history.pushState({ trail }, "", query);
-    element("said").textContent = "";
+  #move() {
+    settle();
     element("export-error").textContent = "";
-    element("plants-title").focus();
     this.show();
   }
 }
 
 /**
- * Show a text, or "(empty)" for an empty one.
+ * Return the query of a text that was typed: `tag:Rosa`, or words of names.
  *
- * @param {HTMLElement} place
  * @param {string} text
  */
-function fill(place, text) {
-  place.textContent = text || "(empty)";
-  place.classList.toggle("empty", text === "");
+function parseSearch(text) {
+  const tag = /^\s*tag:(.*)$/is.exec(text)?.[1];
+  if (tag !== undefined) return new URLSearchParams({ tag: tag.trim() });
+  return new URLSearchParams(text.trim() === "" ? {} : { q: text.trim() });
+}
+
+/**
+ * Return the text that stands for a query in the search box.
+ *
+ * @param {URLSearchParams} query
+ */
+function describe(query) {
+  const tag = query.get("tag");
+  return tag === null ? (query.get("q") ?? "") : `tag:${tag}`;
+}
+
+/**
+ * Show the links to the other pages, above and below the list, and to the other order.
+ *
+ * @param {Map<string, string>} links
+ * @param {URLSearchParams} query
+ */
+function lead(links, query) {
+  /** @type {NodeListOf<HTMLAnchorElement>} */
+  const places = document.querySelectorAll(".pages a");
+  for (const place of places) {
+    const page = links.get(place.rel);
+    place.hidden = page === undefined;
+    place.href = page ?? "?";
+  }
+  const isDescending = query.get("order") === "-id";
+  const other = new URLSearchParams([...query].filter(([key]) => key === "q" || key === "tag"));
+  if (!isDescending) other.set("order", "-id");
+  element("order", HTMLAnchorElement).href = `?${other}`;
+  const column = element("order").closest("th");
+  if (column) column.ariaSort = isDescending ? "descending" : "ascending";
+}
+
+/**
+ * Show how many plants there are, and what can be done if there are none.
+ *
+ * @param {?import("./client.js").Listing} page
+ * @param {URLSearchParams} query
+ */
+function sumUp(page, query) {
+  element("count").textContent = page
+    ? countPlants(page.total, page.isExact ? "" : " or more")
+    : "";
+  const isEmpty = page?.plants.length === 0;
+  const isAll = [...query.keys()].every((key) => key === "order");
+  element("none").hidden = !isEmpty || isAll;
+  element("start").hidden = !isEmpty || !isAll;
+  element("table").hidden = isEmpty;
 }

@@ -5,6 +5,9 @@
  * the page would change another plant than the one it shows.
  *
  * @typedef {{id: string, name: string, tag?: string}} Plant
+ * @typedef {{plants: Plant[], links: Map<string, string>, total: number, isExact: boolean}} Listing a
+ *   page, the queries of the pages beside it, and the number of plants on all pages or a lower bound
+ * @typedef {{plant: Plant, etag: string}} Read
  * @typedef {{line: number, error: number, message: string}} RowError
  * @typedef {{stored: number, already_stored: number, replaced: number, refused: number,
  *   errors: RowError[], warnings?: string[]}} ImportResult of which `errors` has only the first
@@ -15,12 +18,21 @@ import { ApiError, parse, patience, readText, send, upload } from "./requests.js
 /** A number in JSON (RFC 8259 §6). */
 const NUMBER = /^-?(0|[1-9]\d*)(\.\d+)?([eE][-+]?\d+)?$/;
 
+/** A link of a listing (RFC 8288). */
+const LINK = /<\?([^>]*)>; rel="(\w+)"/g;
+
+/** The members that are ids. */
+const IDS = ["id", "first"];
+
 /** Whether this browser gives access to the text of numbers in JSON, to read ids exactly. */
 export const KEEPS_IDS = "rawJSON" in JSON;
 
 /** The timeouts of requests. */
 const READ_SECONDS = 10;
 const CHANGE_SECONDS = 60;
+
+/** @type {import("./requests.js").Reviver} */
+const keepId = (key, value, { source }) => (IDS.includes(key) ? source : value);
 
 export class Client {
   /** The bearer token. */
@@ -30,22 +42,51 @@ export class Client {
   onrefusal = () => {};
 
   /**
-   * @param {{tag: ?string, after: ?string, limit: number}} which
+   * @param {URLSearchParams} query of the listing
+   * @param {number} limit
    * @param {AbortSignal} signal
-   * @returns {Promise<{plants: Plant[], next: ?string}>} `next` is `after` of the next page
+   * @returns {Promise<Listing>}
    */
-  async list({ tag, after, limit }, signal) {
-    const query = new URLSearchParams({ limit: String(limit) });
-    if (tag !== null) query.set("tag", tag);
-    if (after !== null) query.set("after", after);
+  async list(query, limit, signal) {
+    const limited = new URLSearchParams(query);
+    limited.set("limit", String(limit));
     const either = AbortSignal.any([signal, patience(READ_SECONDS)]);
-    const options = { method: "GET", signal: either };
-    const { answer, body } = await this.#send(`plants?${query}`, options, readText);
-    /** @type {import("./requests.js").Reviver} */
-    const keepId = (key, value, { source }) => (key === "id" ? source : value);
+    const options = { method: "GET", headers: { Prefer: "count=exact" }, signal: either };
+    const { answer, body } = await this.#send(`plants?${limited}`, options, readText);
     const plants = parse(answer, body, Array.isArray, keepId);
-    const link = /<[^>?]*\?([^>]*)>; rel="next"/.exec(answer.headers.get("Link") ?? "");
-    return { plants, next: link && new URLSearchParams(link[1]).get("after") };
+    const links = new Map();
+    for (const [, text, relation] of (answer.headers.get("Link") ?? "").matchAll(LINK)) {
+      const page = new URLSearchParams(text);
+      page.delete("limit");
+      links.set(relation, `?${page}`);
+    }
+    const isExact = answer.headers.get("Preference-Applied") === "count=exact";
+    return { plants, links, total: Number(answer.headers.get("Total-Count")), isExact };
+  }
+
+  /**
+   * @param {string} id
+   * @returns {Promise<Read>}
+   */
+  async read(id) {
+    const options = { method: "GET", signal: patience(READ_SECONDS) };
+    const { answer, body } = await this.#send(`plants/${id}`, options, readText);
+    const plant = parse(answer, body, (value) => typeof value?.name === "string", keepId);
+    return { plant, etag: answer.headers.get("ETag") ?? "" };
+  }
+
+  /** @returns {Promise<string>} an id that no plant has, and that nobody else gets */
+  async takeId() {
+    const options = { method: "POST", signal: patience(READ_SECONDS) };
+    const { answer, body } = await this.#send("ids", options, readText);
+    return parse(answer, body, (value) => typeof value?.first === "string", keepId).first;
+  }
+
+  /** @returns {Promise<string[]>} the scopes of the token */
+  async readScopes() {
+    const options = { method: "GET", signal: patience(READ_SECONDS) };
+    const { answer, body } = await this.#send("token", options, readText);
+    return parse(answer, body, (value) => Array.isArray(value?.scopes)).scopes;
   }
 
   /** @param {Plant} plant */
@@ -53,17 +94,35 @@ export class Client {
     // An id that is not a number is sent as a string, and the service refuses it.
     const number = NUMBER.test(id) ? id : JSON.stringify(id);
     const members = JSON.stringify({ name, tag }).slice(1);
-    await this.#change("POST", "plants", `{"id":${number},${members}`);
+    await this.#change("POST", "plants", { body: `{"id":${number},${members}` });
   }
 
-  /** @param {Plant} plant */
-  async replace({ id, name, tag }) {
-    await this.#change("PUT", `plants/${id}`, JSON.stringify({ name, tag }));
+  /**
+   * @param {Plant} plant
+   * @param {string} etag of the plant that is replaced; if it has another one, the status is 412
+   */
+  async replace({ id, name, tag }, etag) {
+    const body = JSON.stringify({ name, tag });
+    await this.#change("PUT", `plants/${id}`, { body, headers: { "If-Match": etag } });
   }
 
-  /** @param {string} id */
-  async delete(id) {
-    await this.#change("DELETE", `plants/${id}`);
+  /**
+   * Set or remove the tag of a plant.
+   *
+   * @param {string} id
+   * @param {?string} tag
+   */
+  async setTag(id, tag) {
+    const headers = { "Content-Type": "application/merge-patch+json" };
+    await this.#change("PATCH", `plants/${id}`, { body: JSON.stringify({ tag }), headers });
+  }
+
+  /**
+   * @param {string} id
+   * @param {string} etag of the plant that is deleted; if it has another one, the status is 412
+   */
+  async delete(id, etag) {
+    await this.#change("DELETE", `plants/${id}`, { headers: { "If-Match": etag } });
   }
 
   /**
@@ -83,14 +142,14 @@ export class Client {
   }
 
   /**
-   * @param {?string} tag of the plants; null means all plants
+   * @param {URLSearchParams} query of the plants
    * @param {AbortSignal} signal
    * @returns {Promise<Blob>} a CSV file
    */
-  async export(tag, signal) {
-    const query = tag === null ? "" : `?${new URLSearchParams({ tag })}`;
+  async export(query, signal) {
+    const path = query.size === 0 ? "plants" : `plants?${query}`;
     const options = { method: "GET", headers: { Accept: "text/csv" }, signal };
-    return (await this.#send(`plants${query}`, options, (answer) => answer.blob())).body;
+    return (await this.#send(path, options, (answer) => answer.blob())).body;
   }
 
   /** @returns {Promise<string>} the metrics, in the text format of Prometheus */
@@ -99,12 +158,16 @@ export class Client {
     return (await this.#send("metrics", options, readText)).body;
   }
 
-  /** @param {string} method @param {string} path @param {string} [body] */
-  async #change(method, path, body) {
+  /**
+   * @param {string} method
+   * @param {string} path
+   * @param {{body?: string, headers?: Record<string, string>}} content
+   */
+  async #change(method, path, { body, headers }) {
     /** @type {Record<string, string>} */
-    const headers = body === undefined ? {} : { "Content-Type": "application/json" };
-    const options = { method, headers, body, signal: patience(CHANGE_SECONDS) };
-    await this.#send(path, options, readText);
+    const type = body === undefined ? {} : { "Content-Type": "application/json" };
+    const options = { method, headers: { ...type, ...headers }, body };
+    await this.#send(path, { ...options, signal: patience(CHANGE_SECONDS) }, readText);
   }
 
   /**

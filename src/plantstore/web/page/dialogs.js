@@ -1,39 +1,55 @@
-/** The dialogs: add or change a plant, and confirm that one is deleted. */
+/** Dialogs: they show what goes wrong, and ask before typed text is lost. */
 
-import { element, within } from "./elements.js";
+import { element, entitle, fill, within } from "./elements.js";
 import { ApiError } from "./requests.js";
 
 /**
- * @typedef {import("./client.js").Plant} Plant
  * @typedef {"done"|"failed"|"left"} Outcome of the last try to do what a dialog is for
+ * @typedef {{title: string, text?: string, yes: string, no: string, danger?: boolean,
+ *   versions?: [string, string|undefined, string|undefined][]}} Question with the names, their
+ *   values and my values of what differs
  */
 
 /** How long a request may take before the dialog says that it is waiting. */
 const WAIT_SECONDS = 1;
 
+const DISCARD = {
+  title: "Discard what you typed?",
+  text: "It is not stored yet.",
+  yes: "Discard",
+  no: "Keep typing",
+  danger: true,
+};
+
 /**
  * Show a dialog until its action succeeds, or it is closed.
  *
  * @param {HTMLDialogElement} dialog
- * @param {() => Promise<void>} submit the action; if it throws ApiError, the dialog shows it
+ * @param {(button: string, signal: AbortSignal) => Promise<?string|void>} submit the action, for
+ *   the value of the button that was pressed. The dialog stays open if it returns a text, which is
+ *   then shown, or throws an ApiError. Once the signal is aborted, the dialog may show something else.
  * @returns {Promise<Outcome>} the outcome of the last try, also if the dialog is
  *   closed before the try ends; "left" if there was none
  */
-async function run(dialog, submit) {
+export async function run(dialog, submit) {
   const form = within(dialog, "form", HTMLFormElement);
   const closing = new AbortController();
   const { signal } = closing; // It ends our listeners before the dialog is used again.
+  const { promise: closed, resolve } = Promise.withResolvers();
   /** @type {Outcome|Promise<Outcome>} */
   let outcome = "left";
 
-  /** @returns {Promise<Outcome>} */
-  async function attempt() {
+  /** @param {string} button @returns {Promise<Outcome>} */
+  async function attempt(button) {
     const wait = setTimeout(() => say("Waiting for the service…"), WAIT_SECONDS * 1000);
     form.ariaBusy = "true";
+    showError(form, null);
+    let said = "";
     try {
-      await submit();
-      if (!signal.aborted) dialog.close();
-      return "done";
+      const text = await submit(button, signal);
+      if (typeof text === "string") said = text;
+      else close();
+      return typeof text === "string" ? "failed" : "done";
     } catch (error) {
       if (!(error instanceof ApiError)) throw error;
       if (!signal.aborted) showError(form, error);
@@ -41,7 +57,7 @@ async function run(dialog, submit) {
     } finally {
       clearTimeout(wait);
       if (!signal.aborted) form.ariaBusy = "false";
-      if (!signal.aborted) say("");
+      say(said);
     }
   }
 
@@ -50,20 +66,111 @@ async function run(dialog, submit) {
     if (!signal.aborted) within(form, "[role=status]").textContent = text;
   }
 
+  function close() {
+    if (signal.aborted) return;
+    dialog.close();
+    closing.abort();
+    resolve(null);
+  }
+
+  async function leave() {
+    const isTyped = [...form.querySelectorAll("input")].some(
+      (input) => input.value !== input.defaultValue,
+    );
+    if (!isTyped || (await ask(DISCARD)) === "yes") close();
+  }
+
   /** @param {SubmitEvent} event */
   const submitted = (event) => {
     event.preventDefault();
-    if (form.ariaBusy !== "true") outcome = attempt();
+    const button = event.submitter?.getAttribute("value") ?? "";
+    if (form.ariaBusy !== "true") outcome = attempt(button);
   };
   form.addEventListener("submit", submitted, { signal });
-  within(form, "[value=cancel]").addEventListener("click", () => dialog.close(), { signal });
+  within(form, "[value=cancel]").addEventListener("click", leave, { signal });
+  onEscape(dialog, leave, signal);
   say("");
   showError(form, null);
   form.ariaBusy = "false";
+  const title = document.title;
+  entitle(within(form, "h2").textContent);
   dialog.showModal();
-  await new Promise((resolve) => dialog.addEventListener("close", resolve, { once: true }));
-  closing.abort();
+  await closed;
+  document.title = title;
   return outcome;
+}
+
+/**
+ * Ask a question.
+ *
+ * @param {Question} question
+ * @returns {Promise<string>} "yes" or "no"; or "" if the question was left with Escape
+ */
+export async function ask({ title, text = "", yes, no, danger = false, versions = [] }) {
+  const dialog = element("ask", HTMLDialogElement);
+  dismiss(); // A dialog asks one question at a time.
+  const closing = new AbortController();
+  const { promise, resolve } = Promise.withResolvers();
+  /** @param {string} answer */
+  const settle = (answer) => {
+    dialog.close();
+    closing.abort();
+    resolve(answer);
+  };
+  dismiss = () => settle("");
+  element("ask-title").textContent = title;
+  element("ask-text").textContent = text;
+  element("versions").hidden = versions.length === 0;
+  within(dialog, "tbody").replaceChildren(...versions.map(makeVersion));
+  for (const [value, label] of Object.entries({ no, yes })) {
+    const button = within(dialog, `[value=${value}]`);
+    button.textContent = label;
+    button.onclick = () => settle(value);
+  }
+  within(dialog, "[value=yes]").className = danger ? "danger" : "primary";
+  onEscape(dialog, dismiss, closing.signal);
+  dialog.showModal();
+  return promise;
+}
+
+/** Close the open question. */
+let dismiss = () => {};
+
+/** @param {[string, string|undefined, string|undefined]} version */
+function makeVersion([name, theirs, mine]) {
+  const row = document.createElement("tr");
+  const head = document.createElement("th");
+  head.scope = "row";
+  head.textContent = name;
+  const cells = [theirs, mine].map((value) => {
+    const [cell, text] = [document.createElement("td"), document.createElement("bdi")];
+    fill(text, value, "(none)");
+    cell.append(text);
+    return cell;
+  });
+  row.classList.toggle("differs", theirs !== mine);
+  row.append(head, ...cells);
+  return row;
+}
+
+/**
+ * Call a function when a dialog is to be closed with Escape, or with the gesture of a phone. The
+ * key is handled here, because a browser may close a dialog at the second Escape without asking.
+ *
+ * @param {HTMLDialogElement} dialog
+ * @param {() => void} leave
+ * @param {AbortSignal} signal ends it
+ */
+function onEscape(dialog, leave, signal) {
+  /** @param {Event} event */
+  const listen = (event) => {
+    if (event instanceof KeyboardEvent && (event.key !== "Escape" || event.isComposing)) return;
+    if (event.target !== dialog && event.type === "cancel") return;
+    event.preventDefault();
+    leave();
+  };
+  dialog.addEventListener("keydown", listen, { signal });
+  dialog.addEventListener("cancel", listen, { signal });
 }
 
 /**
@@ -83,60 +190,4 @@ function showError(form, error) {
   }
   for (const input of inputs) input.ariaInvalid = String(input === about);
   about?.focus();
-}
-
-/**
- * Show the form of a plant and store the plant.
- *
- * A field that is not edited keeps its value, even if an input cannot hold the value: a line break
- * in a name, or an empty tag.
- *
- * @param {Plant|undefined} plant the one to change, or undefined to add one
- * @param {(plant: Plant) => Promise<void>} store
- * @returns {Promise<Outcome>}
- */
-export async function editPlant(plant, store) {
-  const dialog = element("plant", HTMLDialogElement);
-  const id = within(dialog, "[name=id]", HTMLInputElement);
-  const name = within(dialog, "[name=name]", HTMLInputElement);
-  const readId = fill(id, plant?.id ?? "");
-  const readName = fill(name, plant?.name ?? "");
-  const readTag = fill(within(dialog, "[name=tag]", HTMLInputElement), plant?.tag);
-  id.readOnly = plant !== undefined;
-  element("plant-id-hint").hidden = plant !== undefined;
-  element("plant-title").textContent = plant ? "Change a plant" : "Add a plant";
-  const done = run(dialog, () => {
-    const tag = readTag();
-    const untagged = tag === "" && plant?.tag !== "";
-    return store({ id: readId().trim(), name: readName(), tag: untagged ? undefined : tag });
-  });
-  (plant ? name : id).focus();
-  return done;
-}
-
-/**
- * Show a value in a field; return a function that reads the field. An unchanged value stays as it
- * was.
- *
- * @template {string|undefined} T
- * @param {HTMLInputElement} field
- * @param {T} was
- * @returns {() => T|string}
- */
-function fill(field, was) {
-  field.value = was ?? "";
-  const shown = field.value;
-  return () => (field.value === shown ? was : field.value);
-}
-
-/**
- * Delete a plant, after a confirmation.
- *
- * @param {Plant} plant
- * @param {() => Promise<void>} remove
- * @returns {Promise<Outcome>}
- */
-export function deletePlant(plant, remove) {
-  element("question-plant").textContent = `${plant.id}: ${plant.name}`;
-  return run(element("question", HTMLDialogElement), remove);
 }

@@ -37,3 +37,25 @@ export function within(place, selector, type) {
 export function copyTemplate(id) {
   return /** @type {DocumentFragment} */ (element(id, HTMLTemplateElement).content.cloneNode(true));
 }
+
+/**
+ * Show a text, or other words for an empty or a missing one.
+ *
+ * @param {HTMLElement} place
+ * @param {string|undefined} text
+ * @param {string} [missing]
+ */
+export function fill(place, text, missing = "") {
+  place.textContent = text || (text === undefined ? missing : "(empty)");
+  place.classList.toggle("empty", !text);
+}
+
+/** @param {string} text what the window shows */
+export function entitle(text) {
+  document.title = `${text} · Plant Store`;
+}
+
+/** @param {number} number @param {string} [more] stands before the noun */
+export function countPlants(number, more = "") {
+  return `${number.toLocaleString("en")}${more} ${number === 1 ? "plant" : "plants"}`;
+}

@@ -1,7 +1,8 @@
-/** The export on the page: the plants of the filter are saved as a CSV file. */
+/** The export on the page: the plants of the list are saved as a CSV file. */
 
 import { element } from "./elements.js";
 import { ApiError } from "./requests.js";
+import { toast } from "./toast.js";
 
 /** The error number of an export whose format cannot hold a plant. */
 const NOT_ACCEPTABLE = 3010;
@@ -18,25 +19,29 @@ export class Exporting {
     this.#client = client;
   }
 
-  /** Save all plants, or those of the tag of the filter. A second call replaces the first. */
-  async run() {
+  /**
+   * Save the plants of a listing, of all its pages. A second call replaces the first.
+   *
+   * @param {URLSearchParams} query of the listing
+   */
+  async run(query) {
     this.#loading.abort();
     this.#loading = new AbortController();
     const { signal } = this.#loading;
-    const tag = new URLSearchParams(location.search).get("tag");
-    const name = nameFile(tag);
+    const which = new URLSearchParams([...query].filter(([key]) => key === "q" || key === "tag"));
+    const name = nameFile(which.get("tag") ?? which.get("q"));
     element("export-error").textContent = "";
-    element("said").textContent = "Exporting…";
+    toast("Exporting…");
     let said = "";
     try {
-      this.#save(await this.#client.export(tag, signal), name);
+      this.#save(await this.#client.export(which, signal), name);
       said = `Exported: ${name}`;
     } catch (error) {
       if (signal.aborted) return;
       if (!(error instanceof ApiError)) throw error;
       element("export-error").textContent = describe(error);
     }
-    element("said").textContent = said;
+    toast(said);
   }
 
   /** @param {Blob} file @param {string} name */
@@ -51,10 +56,10 @@ export class Exporting {
 /**
  * Return a name for the file that every file system allows.
  *
- * @param {?string} tag
+ * @param {?string} text that was searched
  */
-function nameFile(tag) {
-  const words = (tag ?? "").match(/[\p{L}\p{M}\p{N}]+/gu) ?? [];
+function nameFile(text) {
+  const words = (text ?? "").match(/[\p{L}\p{M}\p{N}]+/gu) ?? [];
   return `${["plants", ...words].join("-").slice(0, NAMED_CHARACTERS_MAX)}.csv`;
 }
 

@@ -13,13 +13,18 @@ const COUNTS = [
   ["plantstore_queue_waiting", "Waiting"],
 ];
 
-/** Check the service now, and repeatedly while the page is visible. */
-export async function watchHealth() {
+/**
+ * Check the service now, and repeatedly while the page is visible.
+ *
+ * @param {() => void} onready is called each time that it is ready
+ */
+export async function watchHealth(onready) {
   const health = element("health");
   for (;;) {
     try {
       await probe();
       say(health, "ready", "Ready");
+      onready();
     } catch (error) {
       say(health, "away", messageOf(error));
     }

@@ -104,6 +104,7 @@ bench: $(VENV)/.dev browser ## measure into benchmarks/results/ (needs wrk and s
 	$(BIN)/python benchmarks/reads.py
 	$(BIN)/python benchmarks/transfer.py $(CSV)
 	$(BIN)/python benchmarks/imports.py
+	$(BIN)/python benchmarks/searches.py $(CSV)
 	PYTHONPATH=tests CHROMIUM=$(CHROMIUM) $(BIN)/python benchmarks/page.py
 	PYTHONPATH=tests $(BIN)/python benchmarks/on_postgres.py
 	$(BIN)/python benchmarks/observation.py

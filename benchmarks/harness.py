@@ -100,6 +100,8 @@ def fill(database: Path, plants: int) -> None:
             " SELECT id, 'Abies balsamea (L.) Mill. ' || id, 'Genus ' || id % 500 FROM ids",
             (plants,),
         )
+        connection.execute("INSERT INTO plant_words (rowid, words) SELECT id, name FROM plants")
+        connection.execute("UPDATE totals SET plants = ?", (plants,))
 
 
 def peak_mib(*arguments: str) -> float:
@@ -160,6 +162,7 @@ def loading(
     command += ["-s", str(HERE / "requests.lua"), f"http://127.0.0.1:{server.port}"]
     env = {"SEND": "create", "FIRST_ID": "0", "IDS": "sequential", "PLANTS": "0"}
     env |= {"TARGET": "/plants", "BODY": "%s", "ROWS": "1"}
+    env |= {"NAMES": "", "TARGETS": "", "PREFER": ""}
     env |= {name.upper(): str(value) for name, value in what.items()} | {"TOKEN": server.token}
     with subprocess.Popen(
         command, stdout=subprocess.PIPE, text=True, env=os.environ | env

@@ -92,7 +92,7 @@ def make_if(precondition: Precondition, change: Change, model: dict[int, NewPlan
 
 @given(st.lists(st.lists(changes, max_size=8), max_size=4))
 @settings(
-    max_examples=200,
+    max_examples=100,
     deadline=None,
     # Each example opens a store of its own.
     suppress_health_check=[HealthCheck.function_scoped_fixture],

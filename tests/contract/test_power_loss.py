@@ -28,7 +28,7 @@ from support.platter import (
 )
 from support.power_loss import Cut, Survey, some_cuts
 
-CUTS = 100
+CUTS = 50  # tests/long has thousands
 
 
 @pytest.fixture

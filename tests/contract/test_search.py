@@ -195,7 +195,7 @@ def plain_words(text: str) -> set[str]:
     st.none() | st.just("a"),
 )
 @settings(
-    max_examples=150,
+    max_examples=100,
     deadline=None,
     # Each example opens a store of its own.
     suppress_health_check=[HealthCheck.function_scoped_fixture],

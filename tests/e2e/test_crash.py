@@ -12,7 +12,7 @@ from support.crashes import Crashes, kill_all
 from support.load import ChangingLoad, Load
 from support.service import Service, stored_plants
 
-ROUNDS = 20
+ROUNDS = 10
 
 
 @pytest.mark.parametrize("workers", [1, 2])
@@ -37,7 +37,7 @@ def test_every_acknowledged_replace_and_delete_survives_kill_9(tmp_path: Path) -
     stored: dict[int, NewPlant] = {}
     token = ""
 
-    for _ in range(10):
+    for _ in range(6):
         with Service(tmp_path) as service:
             token = token or service.token()
             load = ChangingLoad(service, token, stored)

@@ -1,10 +1,10 @@
-"""The page, in a real browser: a link to one plant, what a token permits, and special displays."""
+"""The page, in a real browser: links, what a token permits, and special displays."""
 
 import pytest
-from playwright.sync_api import BrowserContext, Page, expect
+from playwright.sync_api import BrowserContext, Page, Route, expect
 
 from plantstore.plants import NewPlant
-from support.browser import Watch, assert_accessible, enter, rows
+from support.browser import Watch, assert_accessible, choose, enter, rows
 from support.service import Service
 
 pytestmark = pytest.mark.engines("sqlite")
@@ -83,6 +83,52 @@ def test_an_empty_store_offers_to_add_the_first_plant_or_to_import_a_file(page: 
 
     expect(page.locator("#count")).to_have_text("1 plant")
     expect(page.locator("#start")).to_be_hidden()
+
+
+def test_the_page_and_the_reference_work_under_a_path_prefix(
+    context: BrowserContext, service: Service, watch: Watch
+) -> None:
+    def strip(route: Route) -> None:
+        route.fulfill(response=route.fetch(url=route.request.url.replace("/garden/", "/")))
+
+    context.route("**/garden/**", strip)
+    garden = f"http://127.0.0.1:{service.port}/garden/"
+    page = context.new_page()
+    page.goto(garden)
+    page.get_by_label("Bearer token").fill(service.token())
+    page.keyboard.press("Enter")
+    expect(page.get_by_text("no plants yet")).to_be_visible()
+
+    page.get_by_role("link", name="API reference").click()
+    page.locator("[id$=-getReadiness] .opblock-summary-control").click()
+    page.locator("[id$=-getReadiness]").get_by_role("button", name="Execute").click()
+    expect(page.locator(".live-responses-table")).to_contain_text("200")
+
+    assert f"{garden}readyz" in watch.requests
+    assert all(url.startswith(garden) for url in watch.requests)
+
+
+def test_a_tag_too_long_for_a_url_is_not_a_link(page: Page, service: Service) -> None:
+    service.change(NewPlant(1, "Abies", "A" * 40_000), NewPlant(2, "Rosa", "R" * 1000))
+
+    page.reload()
+
+    expect(page.locator("#plants tr")).to_have_count(2)
+    expect(page.locator("#plants .tag a[href]")).to_have_text("R" * 1000)
+
+
+def test_on_a_phone_nothing_is_wider_than_the_screen(
+    context: BrowserContext, service: Service
+) -> None:
+    service.change(NewPlant(-(2**63), "Unbroken" * 100, "Tag" * 100), NewPlant(1, "Abies"))
+    page = context.new_page()
+    page.set_viewport_size({"width": 320, "height": 640})
+    enter(page, service, service.token())
+    assert len(rows(page)) == 2
+
+    assert page.evaluate("document.documentElement.scrollWidth") <= 320
+    choose(page, "Change", 1)
+    expect(page.get_by_role("dialog")).to_be_in_viewport(ratio=1)
 
 
 def test_states_are_visible_in_forced_colours_and_texts_from_right_to_left_in_dialogs(

@@ -177,29 +177,6 @@ def test_a_response_from_another_server_is_reported_as_such(
     expect(page.locator("#none")).to_be_hidden()
 
 
-def test_the_page_and_the_reference_work_under_a_path_prefix(
-    context: BrowserContext, service: Service, watch: Watch
-) -> None:
-    def strip(route: Route) -> None:
-        route.fulfill(response=route.fetch(url=route.request.url.replace("/garden/", "/")))
-
-    context.route("**/garden/**", strip)
-    garden = f"http://127.0.0.1:{service.port}/garden/"
-    page = context.new_page()
-    page.goto(garden)
-    page.get_by_label("Bearer token").fill(service.token())
-    page.keyboard.press("Enter")
-    expect(page.get_by_text("no plants yet")).to_be_visible()
-
-    page.get_by_role("link", name="API reference").click()
-    page.locator("[id$=-getReadiness] .opblock-summary-control").click()
-    page.locator("[id$=-getReadiness]").get_by_role("button", name="Execute").click()
-    expect(page.locator(".live-responses-table")).to_contain_text("200")
-
-    assert f"{garden}readyz" in watch.requests
-    assert all(url.startswith(garden) for url in watch.requests)
-
-
 def test_a_change_keeps_the_focus_on_its_plant(page: Page, service: Service) -> None:
     service.change(NewPlant(1, "Abies"), NewPlant(2, "Rosa"))
     page.reload()
@@ -226,15 +203,6 @@ def test_a_plant_deleted_elsewhere_disappears_when_its_deletion_fails(
     page.keyboard.press("Escape")
 
     expect(page.get_by_text("no plants yet")).to_be_visible()
-
-
-def test_a_tag_too_long_for_a_url_is_not_a_link(page: Page, service: Service) -> None:
-    service.change(NewPlant(1, "Abies", "A" * 40_000), NewPlant(2, "Rosa", "R" * 1000))
-
-    page.reload()
-
-    expect(page.locator("#plants tr")).to_have_count(2)
-    expect(page.locator("#plants .tag a[href]")).to_have_text("R" * 1000)
 
 
 def test_without_session_storage_a_token_lasts_until_the_page_is_reloaded(

@@ -233,20 +233,6 @@ def test_every_operation_works_with_the_keyboard(context: BrowserContext, servic
     expect(page.get_by_role("heading", name="Plants")).to_be_focused()
 
 
-def test_on_a_phone_nothing_is_wider_than_the_screen(
-    context: BrowserContext, service: Service
-) -> None:
-    service.change(NewPlant(-(2**63), "Unbroken" * 100, "Tag" * 100), NewPlant(1, "Abies"))
-    page = context.new_page()
-    page.set_viewport_size({"width": 320, "height": 640})
-    enter(page, service, service.token())
-    assert len(rows(page)) == 2
-
-    assert page.evaluate("document.documentElement.scrollWidth") <= 320
-    choose(page, "Change", 1)
-    expect(page.get_by_role("dialog")).to_be_in_viewport(ratio=1)
-
-
 def test_the_option_no_page_disables_the_page_and_the_reference(tmp_path: Path) -> None:
     with Service(tmp_path, "--no-page") as service:
         client = service.client(None)

@@ -81,7 +81,7 @@ def test_plants_are_created_and_listed_page_by_page_under_a_prefix(
             answer = client.send("GET", path)
             assert answer.status == 200
             listed += [plant["id"] for plant in answer.json]
-            link = re.fullmatch('<(.*)>; rel="next"', answer.headers.get("link", ""))
+            link = re.search('<([^>]*)>; rel="next"', answer.headers.get("link", ""))
             # A client resolves the link like this (RFC 8288 §3.1).
             url = urljoin(client.url + path, link[1]) if link else ""
             path = url.removeprefix(client.url)

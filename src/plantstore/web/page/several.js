@@ -9,6 +9,9 @@ import { ApiError } from "./requests.js";
  * @typedef {import("./client.js").Client} Client
  */
 
+/** The status of a change whose `If-Match` does not hold. */
+const PRECONDITION_FAILED = 412;
+
 /** How many plants a question names. */
 const NAMED_MAX = 5;
 
@@ -24,14 +27,20 @@ export async function deletePlants(client, plants) {
   const deleted = [];
   let left = plants;
 
-  /** @param {Plant} plant */
+  /** @param {Plant} plant @returns {Promise<void>} */
   async function remove(plant) {
     const { plant: present, etag } = await client.read(plant.id);
     if (present.name !== plant.name || present.tag !== plant.tag) {
       left = left.map((each) => (each === plant ? present : each));
       throw new ApiError(0, 0, "Somebody else has changed what you want to delete. Look again");
     }
-    await client.delete(plant.id, etag);
+    try {
+      await client.delete(plant.id, etag);
+    } catch (error) {
+      const isChanged = error instanceof ApiError && error.status === PRECONDITION_FAILED;
+      if (isChanged) return await remove(plant);
+      throw error;
+    }
     deleted.push(plant);
     left = left.filter((each) => each !== plant);
   }

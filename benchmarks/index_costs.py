@@ -1,0 +1,131 @@
+"""What the index of words costs: imports and creates with it and without it.
+
+Both are the same code: `unindexed.py` is the command `plantstore` without the index.
+"""
+
+import contextlib
+import resource
+import secrets
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+
+import apsw
+
+from harness import HERE, Server, free_port, make_token, plantstore, running, spread
+from loads import Loads, Requests
+from transfer import command as import_command
+
+CONNECTIONS = 64
+WITH, WITHOUT = "with the index", "without it"
+EMPTY, FULL = "empty", "full"
+
+
+@dataclass(frozen=True)
+class Import:
+    """The times of an import."""
+
+    seconds: float
+    cpu_seconds: float
+
+
+@contextlib.contextmanager
+def serving(database: Path, how: str = WITH) -> Iterator[Server]:
+    """Run the service on a file until the block ends."""
+    port = free_port()
+    scopes = [f"--scope=plants:{action}" for action in ("create", "read", "update")]
+    token = make_token(database, secrets.token_hex(), *scopes)
+    with running(_command(plantstore(database, port), how), port, token) as server:
+        yield server
+
+
+def imports(databases: dict[str, Path], file: Path, plants: int, rounds: int) -> list[list[str]]:
+    """Import a file into both databases in turn, each time anew; return rows for the result."""
+    measured: dict[str, list[Import]] = {how: [] for how in databases}
+    for _ in range(rounds):
+        for how, database in databases.items():
+            measured[how].append(_import(file, database, plants, how))
+            print(f"import {how}: {measured[how][-1]}", file=sys.stderr)
+    pairs = list(zip(measured[WITH], measured[WITHOUT], strict=True))
+    seconds, cpu = (
+        ", ".join(
+            f"{median([getattr(each, figure) for each in seen]):.1f} s"
+            for seen in measured.values()
+        )
+        for figure in ("seconds", "cpu_seconds")
+    )
+    figure = f"import of {plants:,} plants {WITH} ÷ {WITHOUT}"
+    ratio = spread([b.seconds / a.seconds for a, b in pairs])
+    return [
+        [f"{figure} ({seconds})", ratio, "≥ 0.6"],
+        [
+            f"CPU time of the imports ({cpu})",
+            spread([a.cpu_seconds / b.cpu_seconds for a, b in pairs]),
+            "-",
+        ],
+    ]
+
+
+def creates(
+    loads: Loads, databases: dict[str, Path], names: Path, stored: int, rounds: int
+) -> list[list[str]]:
+    """Create plants in empty and in full databases in turn; return rows for the result."""
+    for number in range(rounds):
+        for kind in (EMPTY, FULL):
+            for how, full in databases.items():
+                with tempfile.TemporaryDirectory() as folder:
+                    database = full if kind == FULL else Path(folder) / "empty.db"
+                    with serving(database, how) as server:
+                        first_id = (number + 1) * 10**12
+                        what: Requests = {"names": str(names), "first_id": first_id}
+                        warm_up = what | {"first_id": first_id + 10**11}
+                        loads.measure(_load(kind, how), server, CONNECTIONS, what, warm_up)
+    return [
+        [
+            f"creates/s {WITH} ÷ {WITHOUT}, {size}",
+            loads.ratio(_load(kind, WITH), _load(kind, WITHOUT)),
+            "≥ 0.85",
+        ]
+        for kind, size in ((EMPTY, "empty"), (FULL, f"{stored:,} plants"))
+    ]
+
+
+def _load(kind: str, how: str) -> str:
+    return f"creates, {kind} database, {how}"
+
+
+def _command(command: list[str], how: str) -> list[str]:
+    """Return a command `python -m plantstore ...`, with the index or without it."""
+    return command if how == WITH else [command[0], str(HERE / "unindexed.py"), *command[3:]]
+
+
+def _import(file: Path, database: Path, plants: int, how: str) -> Import:
+    """Import a file into a new database.
+
+    Raises:
+        RuntimeError: plants are missing, or there is an index without reason or none.
+
+    """
+    for old in database.parent.glob(f"{database.name}*"):
+        old.unlink()
+    make_token(database)
+    cpu_seconds, began = _cpu_of_children(), time.perf_counter()
+    command = _command(import_command("plantstore import", database, file), how)
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    measured = Import(time.perf_counter() - began, _cpu_of_children() - cpu_seconds)
+    with contextlib.closing(apsw.Connection(str(database))) as connection:
+        stored = connection.execute("SELECT plants FROM totals").get
+        has_words = bool(connection.execute("SELECT count(*) FROM plant_words_idx").get)
+    if stored != plants or has_words is not (how == WITH):
+        raise RuntimeError(f"an import {how}: {stored=}, {has_words=}")
+    return measured
+
+
+def _cpu_of_children() -> float:
+    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return usage.ru_utime + usage.ru_stime

@@ -55,7 +55,8 @@ def load_stored(
     A small change may name the id of a large plant, which need not be read in most cases.
     Replacements and deletions need only the id. Creates and upserts must be compared with the
     stored plant, but only a plant of the same size can be equal. Patches and conditions need the
-    plant. They may read as much as a batch may hold, or a single plant that is larger.
+    plant. They may read as much as a batch may hold, or a single one of them may read more. A plant
+    counts once for each of them, since each may make a new plant of it.
 
     Args:
         changes: the batch.
@@ -72,12 +73,13 @@ def load_stored(
     """
     if not sizes:
         return {}
-    needed = {
+    reading = [
         change.id
         for change in changes
         if isinstance(change, Patch | Conditional) and change.id in sizes
-    }
-    if len(needed) > 1 and _bytes_of(needed, sizes) > BATCH_CHARACTERS_MAX:
+    ]
+    needed = set(reading)
+    if len(reading) > 1 and _bytes_of(reading, sizes) > BATCH_CHARACTERS_MAX:
         raise BatchRefusedError("The plants of the batch are too large")
     compared = (
         change.plant if isinstance(change, Upsert) else change

@@ -90,7 +90,10 @@ class GroupRead:
             RequestError: as `find_plant` does.
 
         """
-        return await self._lister.submit(listing, listing.limit)
+        weight = listing.limit
+        if listing.words is not None or listing.has_total:
+            weight = max(weight, BATCH_LISTED_PLANTS_MAX // 4)  # it examines more than it lists
+        return await self._lister.submit(listing, weight)
 
     async def close(self) -> None:
         """Refuse new reads; return when all accepted ones are answered."""

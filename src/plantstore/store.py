@@ -76,7 +76,7 @@ class PlantStore(Protocol):
         at least one plant if any is left.
 
         Plants and total are of one snapshot. The total of all plants is exact. One of plants with
-        a tag or with words is exact up to COUNT_MAX; with both, it may be a lower bound before.
+        a tag or with words is exact up to COUNT_MAX, or up to the plants that a search may examine.
         """
         ...
 

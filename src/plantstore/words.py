@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from typing import Final
 
 # The beginning of a text that is searched. It limits the work for a very long name.
-SEARCHED_CHARACTERS_MAX: Final = 10_000
+SEARCHED_CHARACTERS_MAX: Final = 1_000
 
 # The beginning of a word that is compared. It limits the size of an entry of an index.
 WORD_CHARACTERS_MAX: Final = 255

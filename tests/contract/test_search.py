@@ -113,13 +113,26 @@ def test_a_beginning_with_very_many_words_finds_them_all(store: Store) -> None:
     assert found(store, "abcd1", tag="1", limit=7, is_descending=True)[:2] == [10_999, 10_996]
 
 
+def test_a_search_for_words_of_a_later_part_continues_until_it_finds_them(store: Store) -> None:
+    acers = [NewPlant(id_, f"acer {id_}") for id_ in range(11_000)]
+    betulas = [NewPlant(20_000 + id_, f"betula {id_}", "t") for id_ in range(21_000)]
+    store.apply_changes(acers)
+    store.apply_changes(betulas)
+    expected = [plant.id for plant in betulas]
+
+    assert found(store, "betula", limit=1_000) == expected
+    assert found(store, "betula", limit=1_000, tag="t", is_descending=True) == expected[::-1]
+    scan = store.scan_plants(Listing(words=("betula",)))
+    assert list(itertools.chain.from_iterable(scan)) == betulas
+
+
 def test_a_very_long_name_is_searched_from_its_beginning(store: Store) -> None:
     hangul = [chr(code) for code in range(0xAC00, 0xD7A4)]
     many = NewPlant(1, " ".join(hangul))
     store.apply_changes([many, NewPlant(2, "x" * 1_000_000), NewPlant(3, "\ufdfa" * 20_000)])
 
-    assert found(store, hangul[0]) == found(store, hangul[4_999]) == [1]
-    assert found(store, hangul[5_000]) == []
+    assert found(store, hangul[0]) == found(store, hangul[499]) == [1]
+    assert found(store, hangul[500]) == []
     assert found(store, "x" * 90) == [2]
     store.apply_changes([Replacement(1, Plant("rosa")), Deletion(2), Deletion(3)])
     assert found(store, hangul[0]) == found(store, "x") == []

@@ -7,7 +7,7 @@ import apsw
 import pytest
 
 from plantstore.changes import Deletion, Outcome, Replacement
-from plantstore.errors import StoreUnavailableError
+from plantstore.errors import BatchRefusedError, StoreUnavailableError
 from plantstore.listings import Count, Listing
 from plantstore.plants import NewPlant, Plant
 from plantstore.storage.migrate import SchemaPolicy, migrations
@@ -187,3 +187,15 @@ def test_a_check_compares_the_index_of_words_and_the_number_of_plants(
 
         assert len(problems) == 1
         assert problem in problems[0]
+
+
+def test_a_plant_that_another_program_stored_does_not_fail_other_changes(path: Path) -> None:
+    with contextlib.closing(SQLiteStore(str(path))) as store:
+        with contextlib.closing(apsw.Connection(str(path))) as other:
+            other.execute("INSERT INTO plants VALUES (1, 'rosa alba', NULL)")
+
+        # FTS5 refuses to remove words of which it never got any.
+        with pytest.raises(BatchRefusedError):
+            store.apply_changes([Deletion(1), NewPlant(2, "acer")])
+        assert store.apply_changes([NewPlant(2, "acer")]) == [Outcome.STORED]
+        assert store.find_plants([1, 2]).keys() == {1, 2}

@@ -120,7 +120,7 @@ def test_patches_and_conditions_load_their_plants_once_whatever_the_size() -> No
     assert known == {1: NewPlant(1, "stored"), 2: NewPlant(2, "stored"), 3: DIFFERENT}
 
 
-def test_a_batch_whose_conditions_would_read_too_much_is_refused_unless_it_has_one_plant() -> None:
+def test_a_batch_whose_conditions_would_read_too_much_is_refused_unless_one_change_reads() -> None:
     def load(ids: list[int]) -> dict[int, NewPlant]:
         return {id_: NewPlant(id_, "stored") for id_ in ids}
 
@@ -130,7 +130,9 @@ def test_a_batch_whose_conditions_would_read_too_much_is_refused_unless_it_has_o
     with pytest.raises(BatchRefusedError):
         load_stored(changes, {1: (half, None), 2: (half, 1)}, load)
     assert load_stored(changes, {1: (half, None), 2: (half, None), 3: (half, None)}, load)
-    assert load_stored([changes[0]] * 2, {1: (half, 2 * half)}, load)
+    assert load_stored([changes[0], Deletion(1)], {1: (half, 2 * half)}, load)
+    with pytest.raises(BatchRefusedError):
+        load_stored([changes[0]] * 3, {1: (half, None)}, load)
 
 
 def test_a_condition_is_evaluated_when_the_change_is_made() -> None:

@@ -34,6 +34,11 @@ def choose_media_type(media_types: Sequence[str], accept: str) -> str:
     if len(accept) > ACCEPT_CHARACTERS_MAX:
         return media_types[0]
     # Media types are case-insensitive (§8.3.1), and ours are in lower case.
-    elements = [element.strip(" \t") for element in _ELEMENT.findall(accept.lower())]
+    elements = [element.strip(" \t") for element in elements_of(accept.lower())]
     ranges = ",".join(filter(_MEDIA_RANGE.fullmatch, elements))
     return (ranges and mediatypes.best_match(media_types, ranges)) or media_types[0]
+
+
+def elements_of(field: str) -> list[str]:
+    """Return the elements of a field that is a list (RFC 9110 §5.6.1)."""
+    return _ELEMENT.findall(field)

@@ -209,7 +209,7 @@ def _pieces(
     # CSV cannot hold a plant with an empty tag. It must be found before the first piece.
     if not listing.tag:
         with contextlib.closing(store.scan_plants(listing._replace(tag=""))) as scan:
-            _render(form, next(scan, []))
+            _render(form, next(filter(None, scan), []))
     pending = form.head
     with contextlib.closing(store.scan_plants(listing)) as scan:
         for plants in scan:

@@ -115,8 +115,10 @@ def links_to_pages(request: PageRequest, page: Page) -> str:
 
     links = []
     if request.is_before:
-        # Plants from the bound on follow. Before them, there may be none.
-        links.append(link("next", after=page.plants[0].id) if page.plants else link("next"))
+        # The plants of the page are in the opposite order. If there are none up to the beginning,
+        # the next page is the first one.
+        start = page.plants[0].id if page.plants else page.end
+        links.append(link("next") if start is None else link("next", after=start))
         if page.end is not None:
             links.append(link("prev", before=page.end))
     else:
@@ -130,8 +132,12 @@ def links_to_pages(request: PageRequest, page: Page) -> str:
 
 
 def _cut(page: Page, until: int, *, is_descending: bool) -> Page:
-    """Return the plants of a page that come before an id."""
-    plants = [
-        plant for plant in page.plants if (plant.id > until if is_descending else plant.id < until)
-    ]
-    return page if len(plants) == len(page.plants) else page._replace(plants=plants, is_last=True)
+    """Return a page without the plants from an id on."""
+
+    def is_before(id_: int) -> bool:
+        return id_ > until if is_descending else id_ < until
+
+    if page.end is not None and is_before(page.end):
+        return page
+    plants = [plant for plant in page.plants if is_before(plant.id)]
+    return page._replace(plants=plants, is_last=True)

@@ -1,19 +1,18 @@
 """The preferences of a request (RFC 7240)."""
 
-import re
-from typing import Final
-
 from falcon.asgi import Request
 
-_PREFERENCE: Final = re.compile(
-    r'(?:^|,)[ \t]*([a-z]+)[ \t]*=[ \t]*(?:([a-z]+)|"([a-z]+)")[ \t]*(?=$|[,;])', re.IGNORECASE
-)
+from plantstore.api.accept import elements_of
 
 
 def has_preference(req: Request, preference: str) -> bool:
-    """Return whether a request has a preference, such as `return=minimal`."""
-    field = req.get_header("Prefer")
-    return field is not None and any(
-        f"{name}={value or quoted}".lower() == preference
-        for name, value, quoted in _PREFERENCE.findall(field)
-    )
+    """Return whether a request has a preference, such as `return=minimal`.
+
+    If a preference is given several times, the first one counts (RFC 7240 §2).
+    """
+    wanted, _, wanted_value = preference.partition("=")
+    for element in elements_of(req.get_header("Prefer") or ""):
+        name, _, value = element.lower().partition(";")[0].partition("=")
+        if name.strip() == wanted:
+            return value.strip().strip('"') == wanted_value
+    return False

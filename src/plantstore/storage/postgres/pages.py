@@ -1,8 +1,8 @@
 """Reads plants: by id, and in pages.
 
-A search first examines the next plants in order of id. If many plants have the words, this fills
-the page. Otherwise few plants have them, and the index of words (GIN) finds all of them. It has no
-order, so it would be slow for words that many plants have.
+A search first examines the next plants in order of id. If this does not fill the page, the index
+of words (GIN) finds all plants, if they are not too many: it has no order. Otherwise the page has
+the plants that were found among the examined ones, and the next page continues after these.
 """
 
 from collections.abc import Sequence
@@ -17,6 +17,9 @@ from plantstore.storage.postgres.connection import Connection
 
 # Number of plants that a search examines before it uses the index of words.
 EXAMINED_MAX: Final = 10_000
+
+# Maximum number of plants that the index of words may find for one page.
+FOUND_MAX: Final = 20_000
 
 # Only a bitmap scan can use the index of words. Connections have turned it off, for other queries.
 PLAN_OF_SEARCH: Final = "SET LOCAL enable_bitmapscan = on; SET LOCAL enable_seqscan = off"
@@ -35,8 +38,11 @@ def select_by_id(connection: Connection, ids: Sequence[int]) -> dict[int, NewPla
     return {row[0]: NewPlant(*row) for row in rows}
 
 
-def select_page(connection: Connection, listing: Listing) -> Page:
-    """Return the next plants, as `PlantStore.list_plants` does."""
+def select_page(connection: Connection, listing: Listing, *, is_scan: bool = False) -> Page:
+    """Return the next plants, as `PlantStore.list_plants` does.
+
+    A scan reads all pages. So it only examines plants, and does not use the index of words.
+    """
     # PostgreSQL refuses U+0000 in a text.
     if listing.words == () or (listing.tag is not None and "\0" in listing.tag):
         return Page([], is_last=True, total=Count(0) if listing.has_total else None)
@@ -56,11 +62,11 @@ def select_page(connection: Connection, listing: Listing) -> Page:
         total = rows[0][-1] if listing.has_total else 0
         page = _page_of(rows, limit)
     elif not listing.has_total:
-        return _search(connection, listing, values)
+        return _search(connection, listing, values, is_scan=is_scan)
     else:
         with connection.transaction():
             connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
-            page = _search(connection, listing, values)
+            page = _search(connection, listing, values, is_scan=False)
             connection.execute(_PLAN_OF_COUNT)
             [(total,)] = connection.execute(_count(listing), values, binary=True)
     if not listing.has_total:
@@ -68,13 +74,24 @@ def select_page(connection: Connection, listing: Listing) -> Page:
     return page._replace(total=Count(total) if listing.is_everything else Count.up_to_max(total))
 
 
-def _search(connection: Connection, listing: Listing, values: dict[str, Any]) -> Page:
+def _search(
+    connection: Connection, listing: Listing, values: dict[str, Any], *, is_scan: bool
+) -> Page:
+    limit = values["limit"] - 1
     rows = connection.execute(page_query(listing), values, binary=True).fetchall()
-    if not rows or rows[0][3] != values["limit"]:
+    examined = _page_of(rows, limit)
+    if not examined.is_last:
+        return examined
+    ends = connection.execute(_end_query(listing), values, binary=True).fetchall()
+    if not ends:
+        return examined
+    if not is_scan:
         with connection.transaction():
             connection.execute(PLAN_OF_SEARCH)
             rows = connection.execute(search_query(listing), values, binary=True).fetchall()
-    return _page_of(rows, values["limit"] - 1)
+        if not rows or rows[0][-1] <= FOUND_MAX:
+            return _page_of(rows, limit)
+    return examined._replace(is_last=False, searched_through=ends[0][0])
 
 
 def _page_of(rows: list[TupleRow], limit: int) -> Page:
@@ -106,22 +123,28 @@ def page_query(listing: Listing) -> str:
 
 
 def search_query(listing: Listing) -> str:
-    """Return the SQL of a page of a search, as `page_query` does. The index of words finds it."""
-    found = f"SELECT id FROM plants WHERE {_HAS_WORDS} AND {_where(listing)}"
-    return _page_from(
-        f"""
-WITH found AS MATERIALIZED ({found})
-SELECT id, name, tag FROM (SELECT id FROM found {_order(listing)} LIMIT %(limit)b) AS first
-JOIN plants USING (id)
-""",
-        listing,
-    )
+    """Return the SQL of a page of a search. The index of words finds the plants.
+
+    The rows are those of `page_query`; the last value is the number of plants found, at most
+    FOUND_MAX + 1.
+    """
+    found = f"SELECT id FROM plants WHERE {_HAS_WORDS} AND {_where(listing)} LIMIT {FOUND_MAX + 1}"
+    first = f"SELECT id FROM found {_order(listing)} LIMIT %(limit)b"
+    plants = f"SELECT id, name, tag FROM ({first}) AS first JOIN plants USING (id)"
+    page = _page_from(plants, listing, "(SELECT count(*) FROM found)")
+    return f"WITH found AS MATERIALIZED ({found}) {page}"
 
 
-def _page_from(plants: str, listing: Listing) -> str:
+def _end_query(listing: Listing) -> str:
+    """Return the SQL for the id of the last plant that `page_query` examines, if any follow."""
+    where, order = _where(listing), _order(listing)
+    return f"SELECT id FROM plants WHERE {where} {order} OFFSET %(examined_max)b - 1 LIMIT 1"
+
+
+def _page_from(plants: str, listing: Listing, total: str = "NULL::bigint") -> str:
     order = _order(listing)
     page = f"""
-SELECT id, name, tag, found, NULL::bigint AS total FROM (
+SELECT id, name, tag, found, {total} AS total FROM (
     SELECT id, name, tag, count(*) OVER () AS found, row_number() OVER ({order}) AS number,
         sum({_BYTES}) OVER ({order}) AS bytes
     FROM ({plants}) AS next

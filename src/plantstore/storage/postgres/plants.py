@@ -5,10 +5,11 @@ stored plants are read after it. Other changes are decided while the rows are lo
 transaction of several statements.
 
 Statements lock rows and keys in order of id, and rows before keys. Writes that need no further
-lock come last. So two transactions never wait for each other.
+lock come last. So two transactions never wait for each other in a circle.
 
 The number of plants is the sum of many rows. Each store adds to one of them, so that stores
-hardly ever wait for each other to count.
+hardly ever wait for each other to count. The row is locked after all keys, and whoever has locked
+it waits for nobody.
 """
 
 import contextlib

@@ -115,7 +115,7 @@ class PostgresStore(TokenTable):
         # A page takes no longer than one of `list_plants`. A server that hangs must not keep the
         # thread forever.
         with self._snapshot(has_timeout=True) as connection:
-            yield from scan(partial(select_page, connection), listing)
+            yield from scan(partial(select_page, connection, is_scan=True), listing)
 
     def has_room_for_export(self) -> bool:
         # The age of a snapshot is limited, and with it what the server must keep, however many

@@ -92,11 +92,12 @@ def _count(connection: apsw.Connection, listing: Listing) -> Count:
 @contextlib.contextmanager
 def _snapshot(connection: apsw.Connection) -> Iterator[None]:
     """Read one snapshot during the block."""
-    if connection.in_transaction:  # an export has one already
+    if not connection.getautocommit():  # an export has one already
         yield
         return
     connection.execute("BEGIN")
     try:
         yield
     finally:
-        connection.execute("COMMIT")
+        if not connection.getautocommit():  # SQLite ends it by itself after some errors
+            connection.execute("COMMIT")

@@ -24,8 +24,10 @@ from plantstore.words import SEARCHED_CHARACTERS_MAX, has_words
 # Maximum number of plants that a search examines for one page.
 EXAMINED_MAX: Final = COUNT_MAX
 
-# Number of plants that are examined at a time. It limits the memory for long names.
-_EXAMINED_AT_ONCE: Final = 1_000
+# Number of plants that are examined at a time, and of bytes after which a search ends. They limit
+# the memory and the time for long names.
+_EXAMINED_AT_ONCE: Final = 250
+EXAMINED_BYTES_MAX: Final = 512 * 1024
 
 # Beginnings of up to this length have entries of their own. It is the largest of `prefix` in the
 # migration that creates the table.
@@ -132,15 +134,18 @@ def _find(
     at_once = _EXAMINED_AT_ONCE if needs_check else number
     found: list[tuple[int, int]] = []
     after = listing.after
+    examined_bytes = 0
     for _ in range(EXAMINED_MAX // _EXAMINED_AT_ONCE):
         bindings = {"match": query.match, "after": after, "limit": at_once}
         query_of_ids = candidates_query(is_descending=listing.is_descending, is_first=after is None)
         ids = decode_integers(connection.execute(query_of_ids, bindings).get)
-        found += _matching(connection, ids, query, listing)
+        matching, read_bytes = _matching(connection, ids, query, listing)
+        found += matching
+        examined_bytes += read_bytes
         if len(ids) < at_once:
             return found, None
         after = ids[-1]
-        if len(found) >= number:
+        if len(found) >= number or examined_bytes > EXAMINED_BYTES_MAX:
             break
     return found, after
 
@@ -159,8 +164,11 @@ SELECT json_group_array(id) FROM (
 
 def _matching(
     connection: apsw.Connection, ids: list[int], query: _Query, listing: Listing
-) -> list[tuple[int, int]]:
-    """Return the ids and sizes of the plants among these that the listing has, in order."""
+) -> tuple[list[tuple[int, int]], int]:
+    """Return the ids and sizes of the plants among these that the listing has, in order.
+
+    The second value is the size of the names that were compared.
+    """
     bindings = {"ids": to_json(ids), "tag": listing.tag, "has_names": not query.is_exact}
     text = connection.execute(_MATCHING, bindings).get
     try:
@@ -169,4 +177,4 @@ def _matching(
         rows = _decode_matching(text.decode(errors="replace"))
     words = () if query.is_exact else listing.words or ()
     found = [(id_, size) for id_, size, name in rows if not words or has_words(name, words)]
-    return sorted(found, reverse=listing.is_descending)
+    return sorted(found, reverse=listing.is_descending), len(text) if words else 0

@@ -19,6 +19,7 @@ import apsw
 import msgspec
 
 from plantstore.decision import Difference
+from plantstore.errors import BatchRefusedError
 from plantstore.plants import ID_MIN
 from plantstore.storage.sqlite.rows import WITH_IDS, to_json
 from plantstore.words import SEARCHED_CHARACTERS_MAX, WORD_CHARACTERS_MAX, words_of
@@ -121,8 +122,14 @@ _Entry = tuple[str | None, int, str]
 
 def _write(connection: apsw.Connection, entries: Iterable[_Entry]) -> None:
     in_order = sorted((entry for entry in entries if entry[2]), key=_by_id)
-    if in_order:
+    if not in_order:
+        return
+    try:
         connection.execute(_INDEX, (to_json(in_order),))
+    except apsw.CorruptError as error:
+        # FTS5 may refuse to remove words that it never got, because another program stored the
+        # plant. The other changes of the batch must not fail.
+        raise BatchRefusedError("The index of words cannot be changed", str(error)) from error
 
 
 def _by_id(entry: _Entry) -> int:

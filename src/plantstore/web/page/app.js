@@ -76,7 +76,8 @@ async function enter(token) {
   const shown = catalogue.show();
   await offer();
   element("catalogue").hidden = false;
-  if (!isAgain) element("plants-title").focus();
+  // Meanwhile, a file may have been dropped, which moves the focus.
+  if (!isAgain && document.activeElement === document.body) element("plants-title").focus();
   await shown;
   if (!isAgain) openLinked();
 }

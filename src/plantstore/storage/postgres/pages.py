@@ -59,16 +59,17 @@ def select_page(connection: Connection, listing: Listing, *, is_scan: bool = Fal
     }
     if listing.words is None:
         rows = connection.execute(page_query(listing), values, binary=True).fetchall()
-        total = rows[0][-1] if listing.has_total else 0
         page = _page_of(rows, limit)
-    elif not listing.has_total:
-        return _search(connection, listing, values, is_scan=is_scan)
+        total = rows[0][-1] if listing.has_total else 0
+    elif is_scan:  # it has a snapshot already
+        return _search(connection, listing, values, is_scan=True)
     else:
         with connection.transaction():
             connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
             page = _search(connection, listing, values, is_scan=False)
-            connection.execute(_PLAN_OF_COUNT)
-            [(total,)] = connection.execute(_count(listing), values, binary=True)
+            if listing.has_total:
+                connection.execute(_PLAN_OF_COUNT)
+                [(total,)] = connection.execute(_count(listing), values, binary=True)
     if not listing.has_total:
         return page
     return page._replace(total=Count(total) if listing.is_everything else Count.up_to_max(total))

@@ -9,10 +9,11 @@ import plantstore.storage.sqlite.plants
 from plantstore.cli import main
 
 
-def index_nothing(_connection: object, _difference: object) -> None:
-    """Take the place of `index_words`."""
+def index_nothing(*_arguments: object) -> None:
+    """Take the place of the functions that index words."""
 
 
 if __name__ == "__main__":
-    plantstore.storage.sqlite.plants.__dict__["index_words"] = index_nothing
+    for function in ("index_new_plants", "index_words"):
+        plantstore.storage.sqlite.plants.__dict__[function] = index_nothing
     sys.exit(main())

@@ -39,7 +39,7 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Final, Generic, TypeVar
 
-from plantstore.batches import Batch, BatchQueue
+from plantstore.batches import IDLE_SECONDS, Batch, BatchQueue
 from plantstore.errors import ErrorCode, RequestError, StoreUnavailableError
 from plantstore.halving import run_by_halves, run_once
 
@@ -81,7 +81,7 @@ class Batcher(Generic[RequestT, ResultT]):
         weight_max: int,
         batch_max: int,
         batch_weight_max: int,
-        idle: Callable[[], bool] = lambda: True,
+        idle: Callable[[], float] = lambda: IDLE_SECONDS,
     ) -> None:
         self._run = run
         self._explain = explain

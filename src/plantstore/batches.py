@@ -11,10 +11,8 @@ from plantstore.errors import RequestError
 RequestT = TypeVar("RequestT")
 ResultT = TypeVar("ResultT")
 
-# How long the queue must be empty before the thread counts as idle, and how often it then looks
-# whether other processes have left work for `idle`.
+# How long the queue must be empty before the thread counts as idle.
 IDLE_SECONDS: Final = 1.0
-IDLE_AGAIN_SECONDS: Final = 5.0
 
 
 class _Answer(asyncio.Future[Sequence[ResultT | RequestError]]):
@@ -55,17 +53,16 @@ class BatchQueue(Generic[RequestT, ResultT]):
     Args:
         requests_max: number of requests in one call.
         weight_max: total weight of the requests in one call, unless a single batch weighs more.
-        idle: called by the thread when there was no batch for IDLE_SECONDS, and again after
-            another IDLE_SECONDS if it returns False, or after IDLE_AGAIN_SECONDS. Its errors
-            are ignored.
+        idle: called by the thread when there was no batch for IDLE_SECONDS. It returns after how
+            many more of such seconds it is called again. Its errors are ignored.
 
     """
 
-    def __init__(self, requests_max: int, weight_max: int, idle: Callable[[], bool]) -> None:
+    def __init__(self, requests_max: int, weight_max: int, idle: Callable[[], float]) -> None:
         self._requests_max = requests_max
         self._weight_max = weight_max
         self._idle = idle
-        self._is_idle = False  # a crash may have left work for `idle`
+        self._patience = IDLE_SECONDS  # a crash may have left work for `idle`
         self._queue: SimpleQueue[Batch[RequestT, ResultT] | None] = SimpleQueue()
 
     def put(self, batch: Batch[RequestT, ResultT]) -> None:
@@ -96,17 +93,16 @@ class BatchQueue(Generic[RequestT, ResultT]):
                 taken, requests, weight = [], 0, 0
             if batch is None:
                 return
-            self._is_idle = False
+            self._patience = IDLE_SECONDS
             taken.append(batch)
             requests += len(batch.requests)
             weight += batch.weight
 
     def _next(self) -> Batch[RequestT, ResultT] | None:
         while True:
-            seconds = IDLE_AGAIN_SECONDS if self._is_idle else IDLE_SECONDS
             try:
-                return self._queue.get(timeout=seconds)
+                return self._queue.get(timeout=self._patience)
             except Empty:
-                self._is_idle = True
+                self._patience = IDLE_SECONDS
                 with contextlib.suppress(Exception):
-                    self._is_idle = self._idle()
+                    self._patience = self._idle()

@@ -40,6 +40,10 @@ class Listing(NamedTuple):
         """Whether the pages have all plants of the store."""
         return self.tag is None and self.words is None
 
+    def total_of(self, plants: int) -> "Count":
+        """Return the total for a number of plants, which counts COUNT_MAX + 1 of them or all."""
+        return Count(plants) if self.is_everything else Count.up_to_max(plants)
+
 
 EVERYTHING: Final = Listing()
 

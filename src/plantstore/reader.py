@@ -3,7 +3,7 @@
 A lookup in the page cache takes microseconds. A lookup that waits for the disk takes
 milliseconds, and would delay all other requests on the event loop. So reads run on separate
 threads (`plantstore.batcher`). A batch of lookups is one query. Listings take longer, so they
-have a second thread, and no lookup waits for a listing.
+have threads of their own, and no lookup waits for a listing.
 """
 
 import sys
@@ -15,7 +15,7 @@ from plantstore.errors import ErrorCode, RequestError, StoreUnavailableError
 from plantstore.listings import Listing, Page
 from plantstore.observe import Observer, ReadFailed
 from plantstore.plants import NewPlant
-from plantstore.store import PlantStore
+from plantstore.store import LISTING_THREADS, PlantStore
 
 # Maximum number of lookups in one query. It limits the plants in memory. Larger batches would
 # hardly be faster.
@@ -33,8 +33,8 @@ class GroupRead:
     """Reads plants in batches. Its methods must be called on one event loop.
 
     Args:
-        store: its `find_plants` and `list_plants` are each called by one thread. The
-            caller closes the store after the reader.
+        store: its `find_plants` is called by one thread, and its `list_plants` by
+            LISTING_THREADS. The caller closes the store after the reader.
         queue_reads_max: number of lookups that may wait, and of listings.
         observe: gets the events, on any of the threads.
 
@@ -52,25 +52,29 @@ class GroupRead:
             batch_max=BATCH_READS_MAX,
             batch_weight_max=1,
         )
-        self._lister: Batcher[Listing, Page] = Batcher(
-            self._list,
-            self._explain,
-            name="lister",
-            waiting_max=queue_reads_max,
-            weight_max=sys.maxsize,  # the number of listings is the limit
-            batch_max=BATCH_LISTINGS_MAX,
-            batch_weight_max=BATCH_LISTED_PLANTS_MAX,
-        )
+        self._listers: list[Batcher[Listing, Page]] = [
+            Batcher(
+                self._list,
+                self._explain,
+                name=f"lister-{number}",
+                waiting_max=queue_reads_max // LISTING_THREADS,
+                weight_max=sys.maxsize,  # the number of listings is the limit
+                batch_max=BATCH_LISTINGS_MAX,
+                batch_weight_max=BATCH_LISTED_PLANTS_MAX,
+            )
+            for number in range(1, LISTING_THREADS + 1)
+        ]
 
     def start(self) -> None:
         """Start to accept reads, on the running event loop."""
         self._finder.start()
-        self._lister.start()
+        for lister in self._listers:
+            lister.start()
 
     @property
     def waiting(self) -> int:
         """The number of reads that are not answered yet."""
-        return self._finder.waiting + self._lister.waiting
+        return self._finder.waiting + sum(lister.waiting for lister in self._listers)
 
     async def find_plant(self, id_: int) -> NewPlant | None:
         """Return the plant with this id, or None. It sees every change confirmed before.
@@ -90,15 +94,17 @@ class GroupRead:
             RequestError: as `find_plant` does.
 
         """
-        weight = listing.limit
-        if listing.words is not None or listing.has_total:
-            weight = max(weight, BATCH_LISTED_PLANTS_MAX // 4)  # it examines more than it lists
-        return await self._lister.submit(listing, weight)
+        # A search and a count examine more plants than they list.
+        is_long = listing.words is not None or (listing.has_total and listing.tag is not None)
+        weight = BATCH_LISTED_PLANTS_MAX if is_long else listing.limit
+        lister = min(self._listers, key=_waiting)
+        return await lister.submit(listing, weight)
 
     async def close(self) -> None:
         """Refuse new reads; return when all accepted ones are answered."""
         await self._finder.close()
-        await self._lister.close()
+        for lister in self._listers:
+            await lister.close()
 
     def _find(self, ids: Sequence[int]) -> list[NewPlant | None]:
         found = self._store.find_plants(ids)
@@ -114,3 +120,7 @@ class GroupRead:
         if isinstance(error, MemoryError):
             return RequestError(ErrorCode.OVERLOADED, "The service is out of memory for this read")
         return RequestError(ErrorCode.INTERNAL, "The plants could not be read")
+
+
+def _waiting(batcher: Batcher[Listing, Page]) -> int:
+    return batcher.waiting

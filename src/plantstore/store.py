@@ -4,12 +4,20 @@ The tests in tests/contract run against every store and check the promises of th
 """
 
 from collections.abc import Callable, Generator, Sequence
-from typing import NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from plantstore.changes import Change, Result
 from plantstore.listings import EVERYTHING, Listing, Page
 from plantstore.plants import NewPlant
 from plantstore.tokens import TokenRecord
+
+# Number of listings that a store reads at once. The engine needs no interpreter lock for most of
+# its work, so that two searches use two cores.
+LISTING_THREADS: Final = 2
+
+# How long an idle store is left alone after `tidy`, and after a `tidy` that something prevented.
+TIDY_SECONDS: Final = 5.0
+TIDY_SOON_SECONDS: Final = 1.0
 
 
 class Condition(NamedTuple):
@@ -24,9 +32,9 @@ class Condition(NamedTuple):
 class PlantStore(Protocol):
     """The plants of a store.
 
-    Threads: at most one thread at a time may call `apply_changes` and `trim`, one
-    `find_plants`, and one `list_plants`. These may be different threads. Any thread may
-    call `hand_out_ids` and `probe` at any time.
+    Threads: at most one thread at a time may call `apply_changes` and `tidy`, and one
+    `find_plants`. These may be different threads. Any thread may call the other methods at any
+    time. LISTING_THREADS calls of `list_plants` run at once.
 
     A read sees every change that any process completed before the read began. Reads never
     block changes.
@@ -54,11 +62,11 @@ class PlantStore(Protocol):
         """
         ...
 
-    def trim(self) -> bool:
-        """Free disk space that is no longer needed. It is called while the service is idle.
+    def tidy(self) -> float:
+        """Do a little work that makes reads faster or frees disk space. Call this while idle.
 
         Returns:
-            False if readers were in the way and the call should be repeated later.
+            The seconds after which it should be called again; 0 if there is more to do now.
 
         """
         ...

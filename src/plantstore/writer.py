@@ -84,7 +84,7 @@ class GroupCommit:
             weight_max=queue_characters_max,
             batch_max=batch_plants_max,
             batch_weight_max=BATCH_CHARACTERS_MAX,
-            idle=store.trim,
+            idle=store.tidy,
         )
 
     def start(self) -> None:

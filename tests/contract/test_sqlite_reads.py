@@ -1,17 +1,16 @@
 """Listings and scans of a SQLite file: their cost, and the concurrent changes that they see."""
 
 import contextlib
-from collections.abc import Callable
 from pathlib import Path
 
 import apsw
 import pytest
 
-from plantstore.changes import Outcome
+from plantstore.changes import Deletion, Outcome
 from plantstore.listings import PAGE_BYTES_MAX, Listing, Page
 from plantstore.plants import NewPlant
-from plantstore.storage.sqlite.pages import page_query, sizes_query
-from plantstore.storage.sqlite.search import candidates_query
+from plantstore.storage.sqlite.pages import page_query
+from plantstore.storage.sqlite.search import examine_query
 from plantstore.storage.sqlite.store import SQLiteStore
 
 PLANT = NewPlant(1, "Abies balsamea (L.) Mill.", "Abies")
@@ -24,10 +23,8 @@ def path(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("after", [None, 5])
 @pytest.mark.parametrize("tag", [None, "Abies"])
-@pytest.mark.parametrize("query", [page_query, sizes_query])
 def test_every_listing_uses_an_index(
     path: Path,
-    query: Callable[[Listing], str],
     after: int | None,
     tag: str | None,
 ) -> None:
@@ -35,7 +32,7 @@ def test_every_listing_uses_an_index(
     if tag is not None:
         index = "INDEX plants_by_tag (tag=? AND rowid>?)"
     with contextlib.closing(SQLiteStore(str(path))) as store:
-        explain = f"EXPLAIN QUERY PLAN {query(Listing(after=after, tag=tag))}"
+        explain = f"EXPLAIN QUERY PLAN {page_query(Listing(after=after, tag=tag))}"
         bindings = {"after": after, "tag": tag, "limit": 100}
 
         steps = [row[3] for row in store._reads.execute(explain, bindings)]  # noqa: SLF001
@@ -47,10 +44,10 @@ def test_every_listing_uses_an_index(
 
 @pytest.mark.parametrize("order", ["rowid", "rowid DESC"])
 def test_a_search_reads_the_index_of_words_in_order(path: Path, order: str) -> None:
-    query = candidates_query(is_descending=order != "rowid", is_first=False)
+    query = examine_query(is_descending=order != "rowid", is_first=False)
     with contextlib.closing(SQLiteStore(str(path))) as store:
         explain = f"EXPLAIN QUERY PLAN {query}"
-        bindings = {"match": '"rosa" *', "after": 1, "limit": 100}
+        bindings = {"match": '"rosa" *', "after": 1, "limit": 100, "tag": None, "has_names": True}
 
         steps = [row[3] for row in store._reads.execute(explain, bindings)]  # noqa: SLF001
 
@@ -102,3 +99,26 @@ def test_a_scan_never_makes_a_change_wait(path: Path) -> None:
 
         assert store.apply_changes([NewPlant(5000, "b")]) == [Outcome.STORED]
         assert sum(len(plants) for plants in scan) == 2000
+
+
+def test_an_idle_store_merges_the_segments_of_the_index_of_words(path: Path) -> None:
+    with contextlib.closing(SQLiteStore(str(path))) as store:
+        for id_ in range(100):
+            store.apply_changes([NewPlant(id_, f"Abies alba {id_}")])
+        store.apply_changes([Deletion(7)])
+        before = segments(store)
+
+        while store.tidy() == 0:
+            pass
+
+        assert segments(store) <= 2 < before
+        found = store.list_plants(Listing(words=("abies",))).plants
+        assert [plant.id for plant in found] == [id_ for id_ in range(100) if id_ != 7]
+        assert store.check().problems == []
+
+
+def segments(store: SQLiteStore) -> int:
+    """Return the number of segments that a search has to read."""
+    query = "SELECT count(DISTINCT segid) FROM plant_words_idx"
+    number: int = store._reads.execute(query).get  # noqa: SLF001
+    return number

@@ -195,7 +195,7 @@ def live(
             ledger.do(store, act)
             if chance.random() < 0.05:
                 reads.close()
-                store.trim()
+                store.tidy()
             elif chance.random() < 0.05:
                 # During this read the log cannot be reset or checkpointed past the read.
                 next(reads.enter_context(contextlib.closing(store.scan_plants())))
@@ -215,7 +215,7 @@ def live_with_a_fault(ledger: Ledger, disk: Disk, chance: random.Random, fault: 
         for act in acts(chance, 8):
             ledger.do(store, act)
             ledger.read(store)
-            store.trim()
+            store.tidy()
         disk.heal()
         for act in acts(chance, 3):
             assert ledger.do(store, act), "the store does not recover after the fault"

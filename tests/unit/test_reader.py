@@ -13,6 +13,7 @@ from plantstore.observe import Event, ReadFailed
 from plantstore.plants import NewPlant
 from plantstore.reader import BATCH_LISTINGS_MAX, BATCH_READS_MAX, GroupRead
 from plantstore.storage.memory import MemoryStore
+from plantstore.store import LISTING_THREADS
 
 EVERYTHING = Listing(after=None, limit=10, tag=None)
 
@@ -108,7 +109,24 @@ def test_look_ups_and_listings_do_not_wait_for_each_other() -> None:
     run(store, test)
 
 
-def test_each_batch_of_listings_is_answered_before_the_next_batch_is_read() -> None:
+def test_several_listings_are_read_at_once() -> None:
+    store = WatchedStore()
+
+    async def test(reader: GroupRead) -> None:
+        async with asyncio.TaskGroup() as listings:
+            for _ in range(LISTING_THREADS):
+                listings.create_task(reader.list_plants(EVERYTHING))
+            for _ in range(LISTING_THREADS):
+                assert await asyncio.to_thread(store.listing_entered.acquire, timeout=10)
+            store.let_listing_go.release(LISTING_THREADS)
+
+    run(store, test)
+
+
+def test_each_batch_of_listings_is_answered_before_the_next_batch_is_read(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("plantstore.reader.LISTING_THREADS", 1)
     store = WatchedStore()
 
     async def test(reader: GroupRead) -> None:

@@ -15,6 +15,7 @@ from plantstore.errors import BatchRefusedError, ErrorCode, RequestError, StoreU
 from plantstore.observe import CommitFailed, Committed, Event, WriterStarted, WriterStopped
 from plantstore.plants import NewPlant
 from plantstore.storage.memory import MemoryStore
+from plantstore.store import TIDY_SECONDS
 from plantstore.writer import FAILURE_SECONDS, GroupCommit
 
 
@@ -179,24 +180,26 @@ def test_a_commit_that_runs_out_of_memory_is_refused_as_overload_and_not_retried
     assert store.plants == {}
 
 
-def test_an_idle_writer_lets_the_store_trim_its_files_until_it_is_done() -> None:
-    trims: list[bool] = []
-    trimmed = threading.Event()
+def test_an_idle_writer_lets_the_store_tidy_up_until_it_is_done() -> None:
+    calls = 0
+    is_tidy = threading.Event()
 
     class Store(MemoryStore):
-        def trim(self) -> bool:
-            trims.append(len(trims) == 1)
-            if trims[-1]:
-                trimmed.set()
-            return trims[-1]
+        def tidy(self) -> float:
+            nonlocal calls
+            calls += 1
+            if calls < 3:
+                return 0
+            is_tidy.set()
+            return TIDY_SECONDS
 
     async def test(writer: GroupCommit) -> None:
         await writer.submit(plant(1))
-        assert await asyncio.to_thread(trimmed.wait, 30)
+        assert await asyncio.to_thread(is_tidy.wait, 30)
 
     run(Store(), test)
 
-    assert trims == [False, True]
+    assert calls == 3
 
 
 def test_a_failure_is_remembered_for_failure_seconds_or_until_a_commit_succeeds() -> None:

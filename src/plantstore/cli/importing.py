@@ -126,6 +126,8 @@ def _opened(database: str, policy: SchemaPolicy, standbys_min: int) -> Iterator[
             run.settle(batch, _store(store, batch.changes))
 
         yield _Target(BATCH_PLANTS_MAX, BATCH_CHARACTERS_MAX, settle)
+        while store.tidy() == 0:  # so that searches are fast at once
+            pass
 
 
 @contextlib.contextmanager

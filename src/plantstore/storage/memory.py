@@ -9,11 +9,11 @@ import msgspec
 from plantstore.changes import Change, Result
 from plantstore.decision import decide
 from plantstore.errors import UnsupportedError
-from plantstore.listings import EVERYTHING, Count, Listing, Page
+from plantstore.listings import EVERYTHING, Listing, Page
 from plantstore.plants import ID_MAX, NewPlant
 from plantstore.storage.ids import ids_exhausted
 from plantstore.storage.tokens import in_order, name_taken, no_such_token
-from plantstore.store import Condition
+from plantstore.store import TIDY_SECONDS, Condition
 from plantstore.tokens import TokenRecord
 from plantstore.words import has_words
 
@@ -31,8 +31,8 @@ class MemoryStore:
         outcomes, _ = decide(changes, self.plants)
         return outcomes
 
-    def trim(self) -> bool:
-        return True
+    def tidy(self) -> float:
+        return TIDY_SECONDS
 
     def find_plants(self, ids: Sequence[int]) -> dict[int, NewPlant]:
         return {id_: self.plants[id_] for id_ in ids if id_ in self.plants}
@@ -49,7 +49,7 @@ class MemoryStore:
         total = None
         if listing.has_total:
             plants = len(self._sorted(listing.tag, listing.words))
-            total = Count(plants) if listing.is_everything else Count.up_to_max(plants)
+            total = listing.total_of(plants)
         return Page(found[: listing.limit], is_last=len(found) <= listing.limit, total=total)
 
     def hand_out_ids(self, count: int) -> range:

@@ -72,7 +72,7 @@ def select_page(connection: Connection, listing: Listing, *, is_scan: bool = Fal
                 [(total,)] = connection.execute(_count(listing), values, binary=True)
     if not listing.has_total:
         return page
-    return page._replace(total=Count(total) if listing.is_everything else Count.up_to_max(total))
+    return page._replace(total=listing.total_of(total))
 
 
 def _search(

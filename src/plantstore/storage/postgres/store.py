@@ -25,6 +25,7 @@ from plantstore.plants import NewPlant
 from plantstore.storage.ids import hand_out_query, hand_out_values, ids_through
 from plantstore.storage.migrate import SchemaPolicy, prepare
 from plantstore.storage.paging import SCAN_PLANTS_MAX, scan
+from plantstore.storage.pool import Pool
 from plantstore.storage.postgres.connection import Connection
 from plantstore.storage.postgres.faults import MISSING, errors_as_ours, retried
 from plantstore.storage.postgres.features import find_features, marker
@@ -36,7 +37,7 @@ from plantstore.storage.postgres.pooler import insist_on_sessions
 from plantstore.storage.postgres.servers import Servers
 from plantstore.storage.postgres.url import parse_url
 from plantstore.storage.tokens import TokenTable
-from plantstore.store import Condition
+from plantstore.store import LISTING_THREADS, TIDY_SECONDS, Condition
 
 _MAY_CREATE: Final = """
 SELECT has_table_privilege('plants', 'SELECT') AND has_table_privilege('plants', 'INSERT')
@@ -91,7 +92,8 @@ class PostgresStore(TokenTable):
             self._servers.close()
             raise
         self._writes, self._probes = (Link(self._servers, for_writes=True) for _ in range(2))
-        self._reads, self._pages, self._tokens = (Link(self._servers) for _ in range(3))
+        self._reads, self._tokens = (Link(self._servers) for _ in range(2))
+        self._pages = Pool([Link(self._servers) for _ in range(LISTING_THREADS)])
         self._tokens_lock = threading.Lock()
         self._probes_lock = threading.Lock()
 
@@ -99,15 +101,15 @@ class PostgresStore(TokenTable):
         with self._writes.using(_CANNOT_WRITE) as connection:
             return apply_changes(connection, changes, self._features)
 
-    def trim(self) -> bool:
-        return True
+    def tidy(self) -> float:
+        return TIDY_SECONDS
 
     def find_plants(self, ids: Sequence[int]) -> dict[int, NewPlant]:
         with self._reads.using(_CANNOT_READ) as connection:
             return retried(lambda: select_by_id(connection, ids))
 
     def list_plants(self, listing: Listing) -> Page:
-        with self._pages.using(_CANNOT_READ) as connection:
+        with self._pages.using() as link, link.using(_CANNOT_READ) as connection:
             return retried(lambda: select_page(connection, listing))
 
     def scan_plants(self, listing: Listing = EVERYTHING) -> Generator[list[NewPlant], None, None]:
@@ -151,7 +153,8 @@ class PostgresStore(TokenTable):
 
     def close(self) -> None:
         with self._tokens_lock, self._probes_lock:
-            for link in (self._writes, self._reads, self._pages, self._tokens, self._probes):
+            single = (self._writes, self._reads, self._tokens, self._probes)
+            for link in (*single, *self._pages.members):
                 link.close()
         self._servers.close()
 

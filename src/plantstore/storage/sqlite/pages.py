@@ -1,92 +1,81 @@
 """Reads pages of plants.
 
-A page takes two statements: one reads the sizes of the plants, and one reads as many plants as
-fit. A total or a search takes more, and all of them read one snapshot.
+A page is one statement, unless some of its plants are large. A search takes more. If a page takes
+several statements, they read one snapshot.
 """
 
 import contextlib
-from collections.abc import Iterator
-from itertools import accumulate
+from collections.abc import Iterator, Sequence
+from typing import Final
 
 import apsw
 
-from plantstore.listings import COUNT_MAX, PAGE_BYTES_MAX, Count, Listing, Page
+from plantstore.listings import COUNT_MAX, Listing, Page
 from plantstore.plants import ID_MAX, ID_MIN
 from plantstore.storage.paging import page_plants_max
 from plantstore.storage.sqlite.rows import (
-    LARGE_BYTES,
-    PLANTS,
-    ROW,
-    SIZE,
-    decode_integers,
-    plants_from_json,
-    plants_from_rows,
+    LISTED,
+    LISTED_BYTES_MAX,
+    Listed,
+    fitting,
+    listed_columns,
+    select_listed,
 )
-from plantstore.storage.sqlite.search import count_found, select_found
+from plantstore.storage.sqlite.search import select_found
+
+_COUNT_TAGGED: Final = (
+    f"SELECT count(*) FROM (SELECT 1 FROM plants WHERE tag = :tag LIMIT {COUNT_MAX + 1})"
+)
 
 
 def select_page(connection: apsw.Connection, listing: Listing) -> Page:
     """Return the next plants, as `PlantStore.list_plants` does."""
-    if listing.words is None and not listing.has_total:
-        return _select_next(connection, listing)
+    if listing.words is None:
+        rows, total = _next(connection, listing)
+        if all(row.size <= LISTED_BYTES_MAX for row in rows):
+            return _page(connection, listing, rows, total)
     with _snapshot(connection):
-        page = (_select_next if listing.words is None else select_found)(connection, listing)
-        return page._replace(total=_count(connection, listing)) if listing.has_total else page
+        if listing.words is not None:
+            return select_found(connection, listing)
+        return _page(connection, listing, *_next(connection, listing))
 
 
-def _select_next(connection: apsw.Connection, listing: Listing) -> Page:
-    limit = page_plants_max(listing.limit, listing.tag)
+def _next(connection: apsw.Connection, listing: Listing) -> tuple[list[Listed], int | None]:
+    """Return the next plants, one more than the page may have, and the total if requested."""
     first = ID_MAX if listing.is_descending else ID_MIN
-    count = limit + 1  # one more than asked for, to learn whether this is the last page
     bindings = {
         "after": first if listing.after is None else listing.after,
         "tag": listing.tag,
-        "limit": count,
+        "limit": page_plants_max(listing.limit, listing.tag) + 1,
     }
-    sizes = decode_integers(connection.execute(sizes_query(listing), bindings).get)
-    fitting = sum(total <= PAGE_BYTES_MAX for total in accumulate(sizes))
-    if fitting < len(sizes):
-        count = max(1, fitting)
-        del sizes[count:]
-    bindings["limit"] = count
-    if sizes and sum(sizes) >= LARGE_BYTES * len(sizes):
-        plants = plants_from_rows(connection.execute(_select(ROW, listing), bindings))
-    else:
-        plants = plants_from_json(connection.execute(page_query(listing), bindings).get)
-    # Other processes may have changed the plants after the sizes were read. Even so, the page is
-    # the last one if it holds fewer plants than requested.
-    return Page(plants[:limit], is_last=len(plants) < count)
+    [(text, total)] = connection.execute(page_query(listing), bindings)
+    return Listed.all_from(text), total
 
 
-def sizes_query(listing: Listing) -> str:
-    """Return the SQL for the sizes of the plants of a page. It does not read their texts."""
-    return f"SELECT json_group_array(size) FROM ({_select(f'{SIZE} AS size', listing)})"
+def _page(
+    connection: apsw.Connection, listing: Listing, rows: Sequence[Listed], total: int | None
+) -> Page:
+    on_page = fitting(rows[: page_plants_max(listing.limit, listing.tag)])
+    plants = select_listed(connection, on_page)
+    count = None if total is None else listing.total_of(total)
+    return Page(plants, is_last=len(on_page) == len(rows), total=count)
 
 
 def page_query(listing: Listing) -> str:
-    """Return the SQL for the plants of a page."""
-    return f"SELECT CAST({PLANTS} AS BLOB) FROM ({_select('id, name, tag', listing)})"
-
-
-def _select(columns: str, listing: Listing) -> str:
-    """Return the SQL for some columns of a page. The key or the index of tags finds the rows."""
+    """Return the SQL for the plants of a page, and for the total. An index finds the plants."""
     comparison = "<" if listing.is_descending else ">"
     equal = "=" if listing.after is None else ""
     where = f"id {comparison}{equal} :after"
+    total = "NULL"
     if listing.tag is not None:
         where = f"tag = :tag AND {where}"
+    if listing.has_total:
+        total = "SELECT plants FROM totals" if listing.tag is None else _COUNT_TAGGED
     order = "id DESC" if listing.is_descending else "id"
-    return f"SELECT {columns} FROM plants WHERE {where} ORDER BY {order} LIMIT :limit"
-
-
-def _count(connection: apsw.Connection, listing: Listing) -> Count:
-    if listing.words is not None:
-        return count_found(connection, listing)
-    if listing.tag is None:
-        return Count(connection.execute("SELECT plants FROM totals").get)
-    query = "SELECT count(*) FROM (SELECT 1 FROM plants WHERE tag = ? LIMIT ?)"
-    plants = connection.execute(query, (listing.tag, COUNT_MAX + 1)).get
-    return Count.up_to_max(plants)
+    return f"""
+SELECT CAST({LISTED} AS BLOB), ({total})
+FROM (SELECT {listed_columns()} FROM plants WHERE {where} ORDER BY {order} LIMIT :limit)
+"""
 
 
 @contextlib.contextmanager

@@ -10,15 +10,21 @@ Such a search examines a limited number of plants for a page. The page may then 
 than requested, and the next page continues.
 """
 
-from itertools import accumulate
-from typing import Final, NamedTuple
+from collections.abc import Iterable
+from typing import Any, Final, NamedTuple
 
 import apsw
 import msgspec
 
-from plantstore.listings import COUNT_MAX, PAGE_BYTES_MAX, Count, Listing, Page
-from plantstore.storage.sqlite.rows import SIZE, WITH_IDS, decode_integers, select_by_id, to_json
-from plantstore.storage.sqlite.word_index import MAKE_VOCABULARY
+from plantstore.listings import COUNT_MAX, Count, Listing, Page
+from plantstore.storage.sqlite.rows import (
+    LISTED,
+    Listed,
+    fitting,
+    listed_columns,
+    select_listed,
+    to_json,
+)
 from plantstore.words import SEARCHED_CHARACTERS_MAX, has_words
 
 # Maximum number of plants that a search examines for one page.
@@ -36,19 +42,39 @@ _PREFIX_CHARACTERS_MAX: Final = 3
 # Maximum number of words that replace the beginning of a word.
 _WORDS_MAX: Final = 32
 
-_NEXT_WORD: Final = "SELECT term FROM temp.vocabulary WHERE term >= ? AND term < ? LIMIT 1"
+# A virtual table that lists the words of the index.
+MAKE_VOCABULARY: Final = """
+CREATE VIRTUAL TABLE IF NOT EXISTS temp.vocabulary USING fts5vocab(main, plant_words, instance)
+"""
+
+# For each beginning, the words of the index with it, at most one more than _WORDS_MAX. Each step
+# finds one word: the table would list each word once for each plant that has it. No word has
+# U+0001, which comes before all characters of words.
+_WORDS: Final = f"""
+WITH RECURSIVE found (beginning, number, word) AS (
+    SELECT value, 0, (
+        SELECT term FROM temp.vocabulary WHERE term >= value AND term < value || :last LIMIT 1
+    )
+    FROM json_each(:beginnings)
+    UNION ALL
+    SELECT beginning, number + 1, (
+        SELECT term FROM temp.vocabulary
+        WHERE term >= word || char(1) AND term < beginning || :last LIMIT 1
+    )
+    FROM found WHERE word IS NOT NULL AND number < {_WORDS_MAX}
+)
+SELECT json_group_array(json_array(beginning, word)) FROM found WHERE word IS NOT NULL
+"""
+_LAST_CHARACTER: Final = "\U0010ffff"
 
 _COUNT: Final = """
 SELECT count(*) FROM (SELECT 1 FROM plant_words WHERE plant_words MATCH ? LIMIT ?)
 """
-_MATCHING: Final = f"""
-SELECT CAST(json_group_array(
-    json_array(id, {SIZE}, iif(:has_names, substr(name, 1, {SEARCHED_CHARACTERS_MAX}), ''))
-) AS BLOB)
-{WITH_IDS.replace("?", ":ids")} AND (:tag IS NULL OR tag = :tag)
-"""
 
-_decode_matching = msgspec.json.Decoder(list[tuple[int, int, str]]).decode
+_BEGINNING_OF_NAME: Final = f"iif(:has_names, substr(name, 1, {SEARCHED_CHARACTERS_MAX}), '')"
+_IS_WANTED: Final = "name IS NOT NULL AND (:tag IS NULL OR tag = :tag) AS is_wanted"
+
+_decode_words = msgspec.json.Decoder(list[tuple[str, str]]).decode
 
 
 class _Query(NamedTuple):
@@ -58,123 +84,113 @@ class _Query(NamedTuple):
     is_exact: bool
 
 
+def prepare_searches(connection: apsw.Connection) -> None:
+    """Prepare a connection for searches."""
+    connection.execute(MAKE_VOCABULARY)
+
+
 def select_found(connection: apsw.Connection, listing: Listing) -> Page:
     """Return the next plants of a listing with words, as `PlantStore.list_plants` does."""
     query = _query(connection, listing.words or ())
     if query is None:
-        return Page([], is_last=True)
+        return Page([], is_last=True, total=Count(0) if listing.has_total else None)
     found, end = _find(connection, query, listing, listing.limit + 1)
-    totals = accumulate(size for _, size in found[: listing.limit])
-    fitting = sum(total <= PAGE_BYTES_MAX for total in totals)
-    page = [id_ for id_, _ in found[: max(1, fitting)]]
-    plants = select_by_id(connection, page)
-    in_order = [plants[id_] for id_ in page if id_ in plants]
-    if len(page) < len(found):
-        return Page(in_order, is_last=False, searched_through=page[-1])
-    return Page(in_order, is_last=end is None, searched_through=end)
+    total = _count(connection, query, listing) if listing.has_total else None
+    on_page = fitting(found[: listing.limit])
+    plants = select_listed(connection, on_page)
+    if len(on_page) < len(found):
+        return Page(plants, is_last=False, searched_through=on_page[-1].id, total=total)
+    return Page(plants, is_last=end is None, searched_through=end, total=total)
 
 
-def count_found(connection: apsw.Connection, listing: Listing) -> Count:
-    """Return the number of plants of a listing with words."""
-    query = _query(connection, listing.words or ())
-    if query is None:
-        return Count(0)
+def _count(connection: apsw.Connection, query: _Query, listing: Listing) -> Count:
     if query.is_exact and listing.tag is None:
-        plants = connection.execute(_COUNT, (query.match, COUNT_MAX + 1)).get
-        return Count.up_to_max(plants)
+        return Count.up_to_max(connection.execute(_COUNT, (query.match, COUNT_MAX + 1)).get)
     found, end = _find(connection, query, listing._replace(after=None), EXAMINED_MAX)
     return Count(len(found), is_exact=end is None)
 
 
 def _query(connection: apsw.Connection, beginnings: tuple[str, ...]) -> _Query | None:
     """Return the query for plants that have all words. None if there are no such plants."""
+    words = _words(connection, [each for each in beginnings if len(each) > _PREFIX_CHARACTERS_MAX])
     parts = []
     is_exact = True
     for beginning in beginnings:
-        if len(beginning) <= _PREFIX_CHARACTERS_MAX:
+        alternatives = words.get(beginning)
+        if alternatives is None:
             parts.append(f'"{beginning}" *')
-            continue
-        words = _words_from(connection, beginning)
-        if not words:
+        elif not alternatives:
             return None
-        if len(words) <= _WORDS_MAX:
-            alternatives = " OR ".join(f'"{word}"' for word in words)
-            parts.append(f"({alternatives})")
+        elif len(alternatives) <= _WORDS_MAX:
+            quoted = " OR ".join(f'"{word}"' for word in alternatives)
+            parts.append(f"({quoted})")
         else:
             parts.append(f'"{beginning[:_PREFIX_CHARACTERS_MAX]}" *')
             is_exact = False
     return _Query(" AND ".join(parts), is_exact) if parts else None
 
 
-def _words_from(connection: apsw.Connection, beginning: str) -> list[str]:
-    """Return the words of the index with this beginning, at most one more than _WORDS_MAX."""
-    connection.execute(MAKE_VOCABULARY)
-    words: list[str] = []
-    next_word = beginning
-    while len(words) <= _WORDS_MAX:
-        word = connection.execute(_NEXT_WORD, (next_word, f"{beginning}\U0010ffff")).get
-        if word is None:
-            break
-        words.append(word)
-        next_word = f"{word}\0"
+def _words(connection: apsw.Connection, beginnings: Iterable[str]) -> dict[str, list[str]]:
+    """Return the words of the index with these beginnings, at most one more than _WORDS_MAX."""
+    words: dict[str, list[str]] = {beginning: [] for beginning in beginnings}
+    if words:
+        bindings = {"beginnings": to_json(list(words)), "last": _LAST_CHARACTER}
+        for beginning, word in _decode_words(connection.execute(_WORDS, bindings).get):
+            words[beginning].append(word)
     return words
 
 
 def _find(
     connection: apsw.Connection, query: _Query, listing: Listing, number: int
-) -> tuple[list[tuple[int, int]], int | None]:
+) -> tuple[list[Listed], int | None]:
     """Find the next plants of a listing.
 
     Returns:
-        The ids and sizes of `number` plants or more, or of fewer if there are no more or too
-        many were examined; and the id of the last plant examined, or None if there are no more.
+        `number` plants or more, or fewer if there are no more or too many were examined; and
+        the id of the last plant examined, or None if there are no more.
 
     """
+    words = () if query.is_exact else listing.words or ()
     needs_check = not query.is_exact or listing.tag is not None
-    at_once = _EXAMINED_AT_ONCE if needs_check else number
-    found: list[tuple[int, int]] = []
-    after = listing.after
+    bindings: dict[str, Any] = {
+        "match": query.match,
+        "tag": listing.tag,
+        "has_names": bool(words),
+        "after": listing.after,
+        "limit": _EXAMINED_AT_ONCE if needs_check else number,
+    }
+    found: list[Listed] = []
     examined_bytes = 0
     for _ in range(EXAMINED_MAX // _EXAMINED_AT_ONCE):
-        bindings = {"match": query.match, "after": after, "limit": at_once}
-        query_of_ids = candidates_query(is_descending=listing.is_descending, is_first=after is None)
-        ids = decode_integers(connection.execute(query_of_ids, bindings).get)
-        matching, read_bytes = _matching(connection, ids, query, listing)
-        found += matching
-        examined_bytes += read_bytes
-        if len(ids) < at_once:
+        statement = examine_query(
+            is_descending=listing.is_descending, is_first=bindings["after"] is None
+        )
+        [(examined, last, text)] = connection.execute(statement, bindings)
+        rows = Listed.all_from(text)
+        found += [row for row in rows if has_words(row.name, words)] if words else rows
+        if examined < bindings["limit"]:
             return found, None
-        after = ids[-1]
+        bindings["after"] = last
+        examined_bytes += len(text) if words else 0
         if len(found) >= number or examined_bytes > EXAMINED_BYTES_MAX:
             break
-    return found, after
+    return found, bindings["after"]
 
 
-def candidates_query(*, is_descending: bool, is_first: bool) -> str:
-    """Return the SQL for the ids of the next plants that a query of FTS5 finds."""
-    comparison, order = ("<", "rowid DESC") if is_descending else (">", "rowid")
+def examine_query(*, is_descending: bool, is_first: bool) -> str:
+    """Return the SQL for the next plants that a query of FTS5 finds.
+
+    The row has their number, the last id, and those that have the tag.
+    """
+    comparison, order, last = ("<", "DESC", "min") if is_descending else (">", "ASC", "max")
     where = "" if is_first else f"AND rowid {comparison} :after"
     return f"""
-SELECT json_group_array(id) FROM (
-    SELECT rowid AS id FROM plant_words WHERE plant_words MATCH :match {where}
-    ORDER BY {order} LIMIT :limit
+SELECT count(*), {last}(listed_id), CAST({LISTED} FILTER (WHERE is_wanted) AS BLOB)
+FROM (
+    SELECT {listed_columns(_BEGINNING_OF_NAME)}, {_IS_WANTED}
+    FROM (
+        SELECT rowid AS id FROM plant_words WHERE plant_words MATCH :match {where}
+        ORDER BY rowid {order} LIMIT :limit
+    ) LEFT JOIN plants USING (id)
 )
 """
-
-
-def _matching(
-    connection: apsw.Connection, ids: list[int], query: _Query, listing: Listing
-) -> tuple[list[tuple[int, int]], int]:
-    """Return the ids and sizes of the plants among these that the listing has, in order.
-
-    The second value is the size of the names that were compared.
-    """
-    bindings = {"ids": to_json(ids), "tag": listing.tag, "has_names": not query.is_exact}
-    text = connection.execute(_MATCHING, bindings).get
-    try:
-        rows = _decode_matching(text)
-    except UnicodeDecodeError:  # stored by another program
-        rows = _decode_matching(text.decode(errors="replace"))
-    words = () if query.is_exact else listing.words or ()
-    found = [(id_, size) for id_, size, name in rows if not words or has_words(name, words)]
-    return sorted(found, reverse=listing.is_descending), len(text) if words else 0

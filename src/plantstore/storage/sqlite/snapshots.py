@@ -22,6 +22,7 @@ from plantstore.storage.sqlite.maintenance import (
     open_immutable,
 )
 from plantstore.storage.sqlite.pages import select_page
+from plantstore.storage.sqlite.search import prepare_searches
 from plantstore.store import Condition
 
 CANNOT_READ = "The database cannot be read"
@@ -42,6 +43,8 @@ class Snapshots(ABC):
     def scan_plants(self, listing: Listing = EVERYTHING) -> Generator[list[NewPlant], None, None]:
         listing = listing._replace(limit=SCAN_PLANTS_MAX)
         with errors_as_ours(CANNOT_READ), self._snapshot() as connection:
+            if listing.words is not None:
+                prepare_searches(connection)
             yield from scan(partial(select_page, connection), listing)
 
     def has_room_for_export(self) -> bool:

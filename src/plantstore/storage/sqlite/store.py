@@ -1,8 +1,8 @@
 """The store in one SQLite file.
 
-The store has five connections. Three are used by one thread each: one applies changes, one
-looks plants up, and one lists them. The other two are each behind a lock: one for tokens, and
-one for probes and ids. An export, a check or a backup opens a connection of its own, because it
+Two connections are used by one thread each: one applies changes, and one looks plants up. Each
+thread that lists plants has one. Two are each behind a lock: one for tokens, and one for probes
+and ids. An export, a check or a backup opens a connection of its own, because it
 takes long.
 
 Every write transaction begins with BEGIN IMMEDIATE. So it waits for the write lock at its
@@ -25,6 +25,7 @@ from plantstore.observe import DatabaseCreated, Observer, ignore
 from plantstore.plants import NewPlant
 from plantstore.storage.ids import hand_out_query, hand_out_values, ids_through
 from plantstore.storage.migrate import SchemaPolicy
+from plantstore.storage.pool import Pool
 from plantstore.storage.sqlite.file import (
     connect,
     errors_as_ours,
@@ -38,10 +39,13 @@ from plantstore.storage.sqlite.owner import insist_on_existing, insist_on_ours
 from plantstore.storage.sqlite.pages import select_page
 from plantstore.storage.sqlite.plants import apply_changes
 from plantstore.storage.sqlite.rows import select_by_id
+from plantstore.storage.sqlite.search import prepare_searches
 from plantstore.storage.sqlite.snapshots import CANNOT_READ, Snapshots
 from plantstore.storage.sqlite.users import insist_on_shared_files
 from plantstore.storage.sqlite.watch import Watch
+from plantstore.storage.sqlite.word_index import merge_words
 from plantstore.storage.tokens import TokenTable
+from plantstore.store import LISTING_THREADS, TIDY_SECONDS, TIDY_SOON_SECONDS
 
 # Size of the page cache of the connection that writes. A large batch of plants with many tags
 # changes more pages than fit into the 2 MiB of SQLite's default. It would write them several times.
@@ -102,9 +106,12 @@ class SQLiteStore(Snapshots, TokenTable):
         self._writes = connect(self._path, self.name, policy, observe=observe)
         self._writes.pragma("cache_size", -CACHE_KIB)
         sync_log(self._writes)
-        self._reads, self._pages, self._tokens, self._probes = (
-            connect(self._path, self.name, policy) for _ in range(4)
+        self._reads, self._tokens, self._probes, *pages = (
+            connect(self._path, self.name, policy) for _ in range(3 + LISTING_THREADS)
         )
+        for connection in pages:
+            prepare_searches(connection)
+        self._pages = Pool(pages)
         # Checked again: a file may have been deleted while the connections were opened.
         insist_on_shared_files(self._path, self.name)
         self._watch = Watch(self._path, self._writes, wait_for_another, monotonic)
@@ -117,21 +124,25 @@ class SQLiteStore(Snapshots, TokenTable):
             self._log.bound()
         return outcomes
 
-    def trim(self) -> bool:
+    def tidy(self) -> float:
         try:
             with errors_as_ours(_CANNOT_WRITE):
-                self._watch.insist(self._writes)
+                with self._watch.over(self._writes), transaction(self._writes):
+                    is_merged = merge_words(self._writes)
+                if is_merged:
+                    self._log.bound()
+                    return 0
         except StoreUnavailableError:
-            return False
-        return self._log.trim()
+            return TIDY_SOON_SECONDS
+        return TIDY_SECONDS if self._log.trim() else TIDY_SOON_SECONDS
 
     def find_plants(self, ids: Sequence[int]) -> dict[int, NewPlant]:
         with errors_as_ours(CANNOT_READ):
             return select_by_id(self._reads, ids)
 
     def list_plants(self, listing: Listing) -> Page:
-        with errors_as_ours(CANNOT_READ):
-            return select_page(self._pages, listing)
+        with errors_as_ours(CANNOT_READ), self._pages.using() as connection:
+            return select_page(connection, listing)
 
     def hand_out_ids(self, count: int) -> range:
         with self._probing():
@@ -145,7 +156,7 @@ class SQLiteStore(Snapshots, TokenTable):
             self._probes.pragma("user_version", self._probes.pragma("user_version"))
 
     def close(self) -> None:
-        connections = [self._writes, self._reads, self._pages, self._tokens]
+        connections = [self._writes, self._reads, *self._pages.members, self._tokens]
         with self._probes_lock:
             self._watch.close([*connections, self._probes])
 

@@ -20,19 +20,28 @@ import msgspec
 
 from plantstore.decision import Difference
 from plantstore.errors import BatchRefusedError
-from plantstore.plants import ID_MIN
+from plantstore.plants import ID_MIN, NewPlant
 from plantstore.storage.sqlite.rows import WITH_IDS, to_json
+from plantstore.storage.sqlite.search import MAKE_VOCABULARY
 from plantstore.words import SEARCHED_CHARACTERS_MAX, WORD_CHARACTERS_MAX, words_of
 
 # Number of plants whose names are read or indexed in one statement. It limits the memory for
 # long names.
 PLANTS_MAX: Final = 1_000
 
+# Number of pages of the index that one merge writes. It takes some milliseconds.
+_MERGED_PAGES: Final = 64
+
 # The first value is 'delete' to remove an entry, and NULL to add one.
 _INDEX: Final = """
 INSERT INTO plant_words (plant_words, rowid, words)
 SELECT value->>0, value->>1, value->>2 FROM jsonb_each(?)
 """
+_INDEX_PLANTS: Final = """
+INSERT INTO plant_words (rowid, words)
+SELECT value->>'id', value->>'name' FROM jsonb_each(?) ORDER BY value->>'id'
+"""
+_MERGE: Final = "INSERT INTO plant_words (plant_words, rank) VALUES ('merge', ?)"
 _NAMES: Final = (
     f"CAST(json_group_array(json_array(id, substr(name, 1, {SEARCHED_CHARACTERS_MAX}))) AS BLOB)"
 )
@@ -40,20 +49,20 @@ _NAMES_FROM: Final = f"""
 SELECT {_NAMES} FROM (SELECT id, name FROM plants WHERE id >= ? ORDER BY id LIMIT ?)
 """
 
-# A virtual table that lists the words of the index.
-MAKE_VOCABULARY: Final = """
-CREATE VIRTUAL TABLE IF NOT EXISTS temp.vocabulary USING fts5vocab(main, plant_words, instance)
-"""
-
 _decode_names = msgspec.json.Decoder(list[tuple[int, str]]).decode
+
+
+def index_new_plants(connection: apsw.Connection, plants: Sequence[NewPlant], as_json: str) -> None:
+    """Add plants to the index. `as_json` is what `to_json` returns for them."""
+    if all(len(plant.name) <= WORD_CHARACTERS_MAX for plant in plants) and as_json.isascii():
+        connection.execute(_INDEX_PLANTS, (as_json,))
+    else:
+        _write(connection, [(None, plant.id, _document(plant.name)) for plant in plants])
 
 
 def index_words(connection: apsw.Connection, difference: Difference) -> None:
     """Update the index for a batch. The plants must not have been written yet."""
     new, changed, gone = difference
-    if not changed and not gone:
-        _write(connection, [(None, plant.id, _document(plant.name)) for plant in new])
-        return
     names = {plant.id: plant.name for plant in new + changed}
     stored = {plant.id for plant in changed} | set(gone)
     ids = sorted(names.keys() | stored)
@@ -66,6 +75,21 @@ def index_words(connection: apsw.Connection, difference: Difference) -> None:
             if before != after:
                 entries += ("delete", id_, before), (None, id_, after)
         _write(connection, entries)
+
+
+def merge_words(connection: apsw.Connection) -> bool:
+    """Merge a few pages of the index's segments, in a transaction that the caller has begun.
+
+    Each transaction adds a segment. Searches read all segments. FTS5 merges some of them while
+    plants are stored, and this function merges the others.
+
+    Returns:
+        Whether something was merged, and so there may be more.
+
+    """
+    before = connection.total_changes()
+    connection.execute(_MERGE, (_MERGED_PAGES,))
+    return connection.total_changes() - before > 1  # 1 is the statement itself
 
 
 def is_complete(connection: apsw.Connection) -> bool:

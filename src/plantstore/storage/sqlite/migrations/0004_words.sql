@@ -2,6 +2,8 @@
 CREATE VIRTUAL TABLE plant_words USING fts5(
     words, content='', columnsize=0, detail=none, prefix='1 2 3', tokenize='ascii'
 );
+-- Segments are merged also if there are only two of one size.
+INSERT INTO plant_words (plant_words, rank) VALUES ('usermerge', 2);
 
 -- While it has a row, plants from this id on are not in the index yet.
 CREATE TABLE plants_to_index (first INTEGER NOT NULL) STRICT;

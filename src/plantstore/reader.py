@@ -3,7 +3,8 @@
 A lookup in the page cache takes microseconds. A lookup that waits for the disk takes
 milliseconds, and would delay all other requests on the event loop. So reads run on separate
 threads (`plantstore.batcher`). A batch of lookups is one query. Listings take longer, so they
-have threads of their own, and no lookup waits for a listing.
+have a second thread, and no lookup waits for a listing. Searches take even longer, and have
+threads of their own.
 """
 
 import sys
@@ -15,7 +16,7 @@ from plantstore.errors import ErrorCode, RequestError, StoreUnavailableError
 from plantstore.listings import Listing, Page
 from plantstore.observe import Observer, ReadFailed
 from plantstore.plants import NewPlant
-from plantstore.store import LISTING_THREADS, PlantStore
+from plantstore.store import SEARCH_THREADS, PlantStore
 
 # Maximum number of lookups in one query. It limits the plants in memory. Larger batches would
 # hardly be faster.
@@ -33,8 +34,8 @@ class GroupRead:
     """Reads plants in batches. Its methods must be called on one event loop.
 
     Args:
-        store: its `find_plants` is called by one thread, and its `list_plants` by
-            LISTING_THREADS. The caller closes the store after the reader.
+        store: one thread calls its `find_plants`, and several its `list_plants`. The caller
+            closes the store after the reader.
         queue_reads_max: number of lookups that may wait, and of listings.
         observe: gets the events, on any of the threads.
 
@@ -52,29 +53,23 @@ class GroupRead:
             batch_max=BATCH_READS_MAX,
             batch_weight_max=1,
         )
-        self._listers: list[Batcher[Listing, Page]] = [
-            Batcher(
-                self._list,
-                self._explain,
-                name=f"lister-{number}",
-                waiting_max=queue_reads_max // LISTING_THREADS,
-                weight_max=sys.maxsize,  # the number of listings is the limit
-                batch_max=BATCH_LISTINGS_MAX,
-                batch_weight_max=BATCH_LISTED_PLANTS_MAX,
-            )
-            for number in range(1, LISTING_THREADS + 1)
+        self._lister = self._make_lister("lister", queue_reads_max)
+        self._searchers = [
+            self._make_lister(f"searcher-{number}", queue_reads_max // SEARCH_THREADS)
+            for number in range(1, SEARCH_THREADS + 1)
         ]
 
     def start(self) -> None:
         """Start to accept reads, on the running event loop."""
         self._finder.start()
-        for lister in self._listers:
+        for lister in (self._lister, *self._searchers):
             lister.start()
 
     @property
     def waiting(self) -> int:
         """The number of reads that are not answered yet."""
-        return self._finder.waiting + sum(lister.waiting for lister in self._listers)
+        listers = (self._lister, *self._searchers)
+        return self._finder.waiting + sum(lister.waiting for lister in listers)
 
     async def find_plant(self, id_: int) -> NewPlant | None:
         """Return the plant with this id, or None. It sees every change confirmed before.
@@ -94,17 +89,26 @@ class GroupRead:
             RequestError: as `find_plant` does.
 
         """
-        # A search and a count examine more plants than they list.
-        is_long = listing.words is not None or (listing.has_total and listing.tag is not None)
-        weight = BATCH_LISTED_PLANTS_MAX if is_long else listing.limit
-        lister = min(self._listers, key=_waiting)
-        return await lister.submit(listing, weight)
+        if listing.words is None:
+            return await self._lister.submit(listing, listing.limit)
+        return await min(self._searchers, key=_waiting).submit(listing, BATCH_LISTED_PLANTS_MAX)
 
     async def close(self) -> None:
         """Refuse new reads; return when all accepted ones are answered."""
         await self._finder.close()
-        for lister in self._listers:
+        for lister in (self._lister, *self._searchers):
             await lister.close()
+
+    def _make_lister(self, name: str, waiting_max: int) -> "Batcher[Listing, Page]":
+        return Batcher(
+            self._list,
+            self._explain,
+            name=name,
+            waiting_max=waiting_max,
+            weight_max=sys.maxsize,  # the number of listings is the limit
+            batch_max=BATCH_LISTINGS_MAX,
+            batch_weight_max=BATCH_LISTED_PLANTS_MAX,
+        )
 
     def _find(self, ids: Sequence[int]) -> list[NewPlant | None]:
         found = self._store.find_plants(ids)

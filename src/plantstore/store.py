@@ -11,9 +11,11 @@ from plantstore.listings import EVERYTHING, Listing, Page
 from plantstore.plants import NewPlant
 from plantstore.tokens import TokenRecord
 
-# Number of listings that a store reads at once. The engine needs no interpreter lock for most of
-# its work, so that two searches use two cores.
-LISTING_THREADS: Final = 2
+# Number of searches that a store reads at once, besides other listings. During most of a search,
+# the engine needs no interpreter lock, so that two searches use two cores. Two threads for other
+# listings would mostly wait for that lock, and be slower than one.
+SEARCH_THREADS: Final = 2
+LISTINGS_AT_ONCE: Final = 1 + SEARCH_THREADS
 
 # How long an idle store is left alone after `tidy`, and after a `tidy` that something prevented.
 TIDY_SECONDS: Final = 5.0
@@ -34,7 +36,7 @@ class PlantStore(Protocol):
 
     Threads: at most one thread at a time may call `apply_changes` and `tidy`, and one
     `find_plants`. These may be different threads. Any thread may call the other methods at any
-    time. LISTING_THREADS calls of `list_plants` run at once.
+    time. LISTINGS_AT_ONCE calls of `list_plants` run at once.
 
     A read sees every change that any process completed before the read began. Reads never
     block changes.

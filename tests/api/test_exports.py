@@ -147,6 +147,28 @@ def test_an_export_that_is_not_allowed_any_more_is_cut_off_and_no_failure(
     assert store.open_snapshots == 0
 
 
+@pytest.mark.parametrize(("end", "status"), [(revoke, 401), (wait_too_long, 408)])
+def test_an_export_that_finds_nothing_for_a_long_time_is_refused_when_it_is_not_allowed_any_more(
+    end: Callable[[World], None], status: int
+) -> None:
+    class EmptyPages(MemoryStore):
+        def scan_plants(self, _listing: Listing = EVERYTHING) -> Generator[list[NewPlant]]:
+            yield []
+            end(world)
+            while True:
+                yield []
+
+    world = World(EmptyPages())
+    sent: list[Any] = []
+
+    async def test(world: World) -> None:
+        sent.extend(await export(world))
+
+    run(test, world)
+
+    assert sent[0]["status"] == status
+
+
 def test_a_stop_waits_for_the_reads_that_have_begun_and_for_no_others() -> None:
     begun, let_go = threading.Semaphore(0), threading.Event()
 

@@ -13,7 +13,7 @@ from plantstore.observe import Event, ReadFailed
 from plantstore.plants import NewPlant
 from plantstore.reader import BATCH_LISTINGS_MAX, BATCH_READS_MAX, GroupRead
 from plantstore.storage.memory import MemoryStore
-from plantstore.store import LISTING_THREADS
+from plantstore.store import LISTINGS_AT_ONCE, SEARCH_THREADS
 
 EVERYTHING = Listing(after=None, limit=10, tag=None)
 
@@ -109,24 +109,22 @@ def test_look_ups_and_listings_do_not_wait_for_each_other() -> None:
     run(store, test)
 
 
-def test_several_listings_are_read_at_once() -> None:
+def test_several_searches_and_another_listing_are_read_at_once() -> None:
     store = WatchedStore()
 
     async def test(reader: GroupRead) -> None:
         async with asyncio.TaskGroup() as listings:
-            for _ in range(LISTING_THREADS):
-                listings.create_task(reader.list_plants(EVERYTHING))
-            for _ in range(LISTING_THREADS):
+            for _ in range(SEARCH_THREADS):
+                listings.create_task(reader.list_plants(Listing(words=("a",))))
+            listings.create_task(reader.list_plants(EVERYTHING))
+            for _ in range(LISTINGS_AT_ONCE):
                 assert await asyncio.to_thread(store.listing_entered.acquire, timeout=10)
-            store.let_listing_go.release(LISTING_THREADS)
+            store.let_listing_go.release(LISTINGS_AT_ONCE)
 
     run(store, test)
 
 
-def test_each_batch_of_listings_is_answered_before_the_next_batch_is_read(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr("plantstore.reader.LISTING_THREADS", 1)
+def test_each_batch_of_listings_is_answered_before_the_next_batch_is_read() -> None:
     store = WatchedStore()
 
     async def test(reader: GroupRead) -> None:

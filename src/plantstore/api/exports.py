@@ -146,21 +146,18 @@ class _Export:
         self._is_over = is_over
         self._first: bytes | None = None
         self._is_closed = False
-        self._reading: asyncio.Future[bytes]
+        self._reading: asyncio.Future[bytes | None] | None = None
 
     async def begin(self) -> None:
         """Read the first piece. So an error of the store is answered as one."""
-        self._first = await self._next()
+        self._first = await self._piece()
 
     async def read(self, n: int | None = None, /) -> bytes:  # noqa: ARG002 (the signature is Falcon's)
         """Return the next piece, whatever its size; empty at the end."""
-        if self._is_over():
-            raise RequestError(ErrorCode.REQUEST_TIMEOUT, "The export took too long")
-        await self._exports.admit(self._req)  # the token may have been revoked in the meantime
-        if self._first is not None:
-            first, self._first = self._first, None
-            return first
-        return await self._next()
+        if self._first is None:
+            return await self._piece()
+        first, self._first = self._first, None
+        return first
 
     async def close(self) -> None:
         """Close the snapshot, when the thread that reads a piece of it is done.
@@ -171,7 +168,8 @@ class _Export:
             return
         self._is_closed = True
         try:
-            await asyncio.wait([self._reading])
+            if self._reading is not None:
+                await asyncio.wait([self._reading])
             closing = asyncio.ensure_future(self._exports.in_thread(self._pieces.close))
             await asyncio.wait([closing])
             if closing.cancelled() or closing.exception():  # the service stops without its threads
@@ -179,11 +177,19 @@ class _Export:
         finally:
             self._exports.end(self._token)
 
-    async def _next(self) -> bytes:
-        self._reading = asyncio.ensure_future(
-            self._exports.in_thread(partial(next, self._pieces, b""))
-        )
-        return await asyncio.shield(self._reading)
+    async def _piece(self) -> bytes:
+        while True:
+            if self._is_over():
+                raise RequestError(ErrorCode.REQUEST_TIMEOUT, "The export took too long")
+            await self._exports.admit(self._req)  # the token may have been revoked in the meantime
+            self._reading = asyncio.ensure_future(
+                self._exports.in_thread(partial(next, self._pieces, None))
+            )
+            piece = await asyncio.shield(self._reading)
+            if piece is None:
+                return b""
+            if piece:
+                return piece
 
 
 async def _nothing() -> AsyncIterator[bytes]:
@@ -195,7 +201,7 @@ async def _nothing() -> AsyncIterator[bytes]:
 def _pieces(
     store: Maintenance, form: Format, listing: Listing, *, is_compressed: bool
 ) -> Generator[bytes, None, None]:
-    """Yield the bytes of a file of plants.
+    """Yield the bytes of a file of plants. A piece is empty if no bytes are ready yet.
 
     Raises:
         RequestError: NOT_ACCEPTABLE if the format cannot hold a plant; OVERLOADED if older
@@ -209,15 +215,17 @@ def _pieces(
     # CSV cannot hold a plant with an empty tag. It must be found before the first piece.
     if not listing.tag:
         with contextlib.closing(store.scan_plants(listing._replace(tag=""))) as scan:
-            _render(form, next(filter(None, scan), []))
+            for plants in scan:
+                _render(form, plants)
+                if plants:
+                    break
+                yield b""
     pending = form.head
     with contextlib.closing(store.scan_plants(listing)) as scan:
         for plants in scan:
             pending += _render(form, plants)
-            piece = deflate.compress(pending) if is_compressed else pending
+            yield deflate.compress(pending) if is_compressed else pending
             pending = b""
-            if piece:
-                yield piece
     if is_compressed:
         yield deflate.compress(pending) + deflate.flush()
     elif pending:

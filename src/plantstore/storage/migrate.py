@@ -78,7 +78,10 @@ class Schema(Protocol):
         ...
 
     def index_next(self) -> int:
-        """Index the words of more plants, in a transaction; return how many plants."""
+        """Index the words of more plants, in a transaction; return how many plants.
+
+        It continues after the plants of the call before, and returns 0 when it was at the end.
+        """
         ...
 
     def count_plants(self) -> int:
@@ -136,10 +139,10 @@ def _complete(schema: Schema, observe: Observer) -> None:
     total = schema.count_plants()
     plants = 0
     while not schema.is_complete():
-        indexed = schema.index_next()
-        plants += indexed
-        if plants % REPORTED_PLANTS < indexed:
-            observe(NamesIndexed(plants, total))
+        while indexed := schema.index_next():
+            plants += indexed
+            if plants % REPORTED_PLANTS < indexed:
+                observe(NamesIndexed(plants, total))
 
 
 def known_version(schema: Schema) -> int:

@@ -8,6 +8,7 @@ import psycopg
 from psycopg import errors
 
 from plantstore.errors import StoreUnavailableError
+from plantstore.plants import ID_MAX, ID_MIN
 from plantstore.storage.migrate import known_version, migrations
 from plantstore.storage.postgres.connection import Connection
 from plantstore.storage.postgres.word_index import first_with_other_words, index_next
@@ -62,6 +63,9 @@ class PostgresSchema:
     def __init__(self, connection: Connection, database: str) -> None:
         self.database = database
         self._connection = connection
+        # Where `index_next` continues. Entries of the index before this id may be dead, and each
+        # search from the first entry on would read them again.
+        self._first_to_index = ID_MIN
 
     def version(self) -> int:
         if not _one(self._connection, _COUNT_RECORD_TABLES):
@@ -98,7 +102,9 @@ class PostgresSchema:
         return not _one(self._connection, "SELECT EXISTS (SELECT FROM plants WHERE words IS NULL)")
 
     def index_next(self) -> int:
-        return index_next(self._connection)
+        ids = index_next(self._connection, self._first_to_index)
+        self._first_to_index = ids[-1] + 1 if ids and ids[-1] < ID_MAX else ID_MIN
+        return len(ids)
 
     def count_plants(self) -> int:
         return int(str(_one(self._connection, _TOTAL)))

@@ -37,7 +37,7 @@ from plantstore.storage.postgres.pooler import insist_on_sessions
 from plantstore.storage.postgres.servers import Servers
 from plantstore.storage.postgres.url import parse_url
 from plantstore.storage.tokens import TokenTable
-from plantstore.store import LISTING_THREADS, TIDY_SECONDS, Condition
+from plantstore.store import LISTINGS_AT_ONCE, TIDY_SECONDS, Condition
 
 _MAY_CREATE: Final = """
 SELECT has_table_privilege('plants', 'SELECT') AND has_table_privilege('plants', 'INSERT')
@@ -93,7 +93,7 @@ class PostgresStore(TokenTable):
             raise
         self._writes, self._probes = (Link(self._servers, for_writes=True) for _ in range(2))
         self._reads, self._tokens = (Link(self._servers) for _ in range(2))
-        self._pages = Pool([Link(self._servers) for _ in range(LISTING_THREADS)])
+        self._pages = Pool([Link(self._servers) for _ in range(LISTINGS_AT_ONCE)])
         self._tokens_lock = threading.Lock()
         self._probes_lock = threading.Lock()
 

@@ -18,7 +18,8 @@ PLANTS_MAX: Final = 1_000
 WORDS: Final = "array_to_tsvector(string_to_array(given.words, ' '))"
 
 _NEXT: Final = """
-SELECT id, left(name, %b) FROM plants WHERE words IS NULL ORDER BY id LIMIT %b FOR UPDATE
+SELECT id, left(name, %b) FROM plants
+WHERE words IS NULL AND id >= %b ORDER BY id LIMIT %b FOR UPDATE
 """
 _INDEX: Final = f"""
 UPDATE plants SET words = {WORDS}
@@ -36,13 +37,18 @@ def documents(names: Iterable[str]) -> list[str]:
     return [" ".join(words_of(name)) for name in names]
 
 
-def index_next(connection: Connection) -> int:
-    """Index more of the plants that were stored without words; return how many."""
+def index_next(connection: Connection, first_id: int) -> list[int]:
+    """Index more of the plants that were stored without words, from an id on.
+
+    Returns:
+        The ids of the plants, in order; empty if there are no more.
+
+    """
     with connection.transaction():
-        rows = connection.execute(_NEXT, (SEARCHED_CHARACTERS_MAX, PLANTS_MAX), binary=True)
-        names: dict[int, str] = dict(rows.fetchall())
+        values = (SEARCHED_CHARACTERS_MAX, first_id, PLANTS_MAX)
+        names: dict[int, str] = dict(connection.execute(_NEXT, values, binary=True).fetchall())
         connection.execute(_INDEX, (list(names), documents(names.values())))
-    return len(names)
+    return list(names)
 
 
 def first_with_other_words(connection: Connection) -> int | None:

@@ -45,7 +45,7 @@ from plantstore.storage.sqlite.users import insist_on_shared_files
 from plantstore.storage.sqlite.watch import Watch
 from plantstore.storage.sqlite.word_index import merge_words
 from plantstore.storage.tokens import TokenTable
-from plantstore.store import LISTING_THREADS, TIDY_SECONDS, TIDY_SOON_SECONDS
+from plantstore.store import LISTINGS_AT_ONCE, TIDY_SECONDS, TIDY_SOON_SECONDS
 
 # Size of the page cache of the connection that writes. A large batch of plants with many tags
 # changes more pages than fit into the 2 MiB of SQLite's default. It would write them several times.
@@ -107,7 +107,7 @@ class SQLiteStore(Snapshots, TokenTable):
         self._writes.pragma("cache_size", -CACHE_KIB)
         sync_log(self._writes)
         self._reads, self._tokens, self._probes, *pages = (
-            connect(self._path, self.name, policy) for _ in range(3 + LISTING_THREADS)
+            connect(self._path, self.name, policy) for _ in range(3 + LISTINGS_AT_ONCE)
         )
         for connection in pages:
             prepare_searches(connection)

@@ -102,15 +102,16 @@ def test_a_word_that_many_plants_have_fills_pages_in_order(store: Store, word: s
     assert found(store, f"{word} 2499") == [2_499]
 
 
-def test_a_beginning_with_very_many_words_finds_them_all(store: Store) -> None:
-    plants = [NewPlant(id_, f"abcd{id_}", f"{id_ % 3}") for id_ in range(11_000)]
-    plants += [NewPlant(20_000 + id_, f"abce{id_}", "0") for id_ in range(50)]
+@pytest.mark.parametrize(("many", "few"), [("ab", "ac"), ("abcde", "abcdf")])
+def test_a_beginning_with_very_many_words_finds_them_all(store: Store, many: str, few: str) -> None:
+    plants = [NewPlant(id_, f"{many}{id_}", f"{id_ % 3}") for id_ in range(11_000)]
+    plants += [NewPlant(20_000 + id_, f"{few}{id_}", "0") for id_ in range(50)]
     store.apply_changes(plants)
 
-    assert found(store, "abce", limit=20) == [20_000 + id_ for id_ in range(50)]
-    assert found(store, "abce", limit=20, tag="1") == []
-    assert len(found(store, "abcd", limit=1_000)) == 11_000
-    assert found(store, "abcd1", tag="1", limit=7, is_descending=True)[:2] == [10_999, 10_996]
+    assert found(store, few, limit=20) == [20_000 + id_ for id_ in range(50)]
+    assert found(store, few, limit=20, tag="1") == []
+    assert len(found(store, many, limit=1_000)) == 11_000
+    assert found(store, f"{many}1", tag="1", limit=7, is_descending=True)[:2] == [10_999, 10_996]
 
 
 def test_a_search_for_words_of_a_later_part_continues_until_it_finds_them(store: Store) -> None:

@@ -1,10 +1,11 @@
 """Finds plants by the beginnings of the words of their names.
 
-FTS5 has an entry for each word, and one for each of its first one, two and three characters. It
-reads an entry lazily, in order of id. So a search for up to three characters costs as much as the
-page that it fills. A longer beginning is replaced by the words of the index that begin with it.
-If there are too many of these words, the search uses only the first three characters, and the
-names that it finds are compared with the whole beginning. A tag is compared in the same way.
+FTS5 has an entry for each word, and one for each of its first one, three and four characters. It
+reads an entry lazily, in order of id. So a search for a beginning of such a length costs as much
+as the page that it fills. Another beginning is replaced by the words of the index that begin with
+it. If there are too many of these words, the search uses only as many of the first characters as
+have an entry, and the names that it finds are compared with the whole beginning. A tag is compared
+in the same way.
 
 Such a search examines a limited number of plants for a page. The page may then have fewer plants
 than requested, and the next page continues.
@@ -35,9 +36,9 @@ EXAMINED_MAX: Final = COUNT_MAX
 _EXAMINED_AT_ONCE: Final = 250
 EXAMINED_BYTES_MAX: Final = 512 * 1024
 
-# Beginnings of up to this length have entries of their own. It is the largest of `prefix` in the
+# The lengths of beginnings that have entries of their own. They are those of `prefix` in the
 # migration that creates the table.
-_PREFIX_CHARACTERS_MAX: Final = 3
+_INDEXED_LENGTHS: Final = (1, 3, 4)
 
 # Maximum number of words that replace the beginning of a word.
 _WORDS_MAX: Final = 32
@@ -112,7 +113,7 @@ def _count(connection: apsw.Connection, query: _Query, listing: Listing) -> Coun
 
 def _query(connection: apsw.Connection, beginnings: tuple[str, ...]) -> _Query | None:
     """Return the query for plants that have all words. None if there are no such plants."""
-    words = _words(connection, [each for each in beginnings if len(each) > _PREFIX_CHARACTERS_MAX])
+    words = _words(connection, [each for each in beginnings if len(each) not in _INDEXED_LENGTHS])
     parts = []
     is_exact = True
     for beginning in beginnings:
@@ -125,7 +126,8 @@ def _query(connection: apsw.Connection, beginnings: tuple[str, ...]) -> _Query |
             quoted = " OR ".join(f'"{word}"' for word in alternatives)
             parts.append(f"({quoted})")
         else:
-            parts.append(f'"{beginning[:_PREFIX_CHARACTERS_MAX]}" *')
+            indexed = max(length for length in _INDEXED_LENGTHS if length < len(beginning))
+            parts.append(f'"{beginning[:indexed]}" *')
             is_exact = False
     return _Query(" AND ".join(parts), is_exact) if parts else None
 

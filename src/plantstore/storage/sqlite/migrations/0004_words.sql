@@ -1,6 +1,6 @@
 -- The words of the plants' names (plantstore.words). The table is only an index: it has no texts.
 CREATE VIRTUAL TABLE plant_words USING fts5(
-    words, content='', columnsize=0, detail=none, prefix='1 2 3', tokenize='ascii'
+    words, content='', columnsize=0, detail=none, prefix='1 3 4', tokenize='ascii'
 );
 -- Segments are merged also if there are only two of one size.
 INSERT INTO plant_words (plant_words, rank) VALUES ('usermerge', 2);

@@ -183,7 +183,7 @@ class Batcher(Generic[RequestT, ResultT]):
                 raise StoreUnavailableError(
                     "The service is stopping; sending the plants again is safe"
                 )
-            batch: Batch[RequestT, ResultT] = Batch(self._loop, is_many=True)
+            batch: Batch[RequestT, ResultT] = Batch(self._loop, is_from_one_caller=True)
             batch.requests.extend(requests)
             self._waiting_together = len(requests)
             self._queue.put(batch)
@@ -216,7 +216,7 @@ class Batcher(Generic[RequestT, ResultT]):
         start = 0
         for batch in batches:
             end = start + len(batch.requests)
-            if not batch.is_many:
+            if not batch.is_from_one_caller:
                 self._waiting -= len(batch.requests)
                 self._weight -= batch.weight
             batch.answer.set_result(results[start:end])
@@ -227,7 +227,7 @@ class Batcher(Generic[RequestT, ResultT]):
     def _serve(self) -> None:
         for batches in self._queue.calls():
             requests = [request for batch in batches for request in batch.requests]
-            is_long = batches[0].is_many and len(requests) > HALVED_AT_ONCE_MAX
+            is_long = batches[0].is_from_one_caller and len(requests) > HALVED_AT_ONCE_MAX
             run = run_once if is_long else run_by_halves
             results = run(self._run, requests, self._explained)
             self._loop.call_soon_threadsafe(self._answer, batches, results)

@@ -32,18 +32,20 @@ class Batch(Generic[RequestT, ResultT]):
     Attributes:
         requests: what the thread runs.
         weight: of all of them.
-        is_many: whether one caller submitted them all.
-        answer: the future that their callers await. The answer to `is_many` is empty if each half
-            of the requests must be run again.
+        is_from_one_caller: whether one caller submitted them all.
+        answer: the future that their callers await. If one caller submitted them, the answer is
+            empty if each half of the requests must be run again.
 
     """
 
-    __slots__ = ("answer", "is_many", "requests", "weight")
+    __slots__ = ("answer", "is_from_one_caller", "requests", "weight")
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, *, is_many: bool = False) -> None:
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, *, is_from_one_caller: bool = False
+    ) -> None:
         self.requests: list[RequestT] = []
         self.weight = 0
-        self.is_many = is_many
+        self.is_from_one_caller = is_from_one_caller
         self.answer: _Answer[ResultT] = _Answer(loop=loop)
 
 
@@ -74,7 +76,7 @@ class BatchQueue(Generic[RequestT, ResultT]):
         self._queue.put(None)
 
     def calls(self) -> Iterator[list[Batch[RequestT, ResultT]]]:
-        """Yield the batches for each call. A batch of `is_many` has a call of its own."""
+        """Yield the batches for each call. A batch from one caller has a call of its own."""
         taken: list[Batch[RequestT, ResultT]] = []
         requests = weight = 0
         while True:
@@ -84,8 +86,8 @@ class BatchQueue(Generic[RequestT, ResultT]):
             batch = self._next()
             if taken and (
                 batch is None
-                or batch.is_many
-                or taken[0].is_many
+                or batch.is_from_one_caller
+                or taken[0].is_from_one_caller
                 or requests + len(batch.requests) > self._requests_max
                 or weight + batch.weight > self._weight_max
             ):

@@ -1,4 +1,4 @@
-"""The events of the service, as frozen records, and the interface of their observers.
+"""The events of the service, as frozen structs, and the interface of their observers.
 
 `plantstore.cli.serve` decides which observers (the log, the metrics) get the events. An
 observer must not raise and must not block: it may be called on the event loop, or on the
@@ -6,7 +6,6 @@ writer's or the reader's thread.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import msgspec
@@ -15,23 +14,19 @@ from plantstore.changes import Result
 from plantstore.errors import ErrorCode, RequestError
 
 
-@dataclass(frozen=True, slots=True)
-class WriterStarted:
+class WriterStarted(msgspec.Struct, frozen=True):
     """From now on, this process accepts changes."""
 
 
-@dataclass(frozen=True, slots=True)
-class Stopping:
+class Stopping(msgspec.Struct, frozen=True):
     """The process got a signal to stop, and is not ready from now on."""
 
 
-@dataclass(frozen=True, slots=True)
-class WriterStopped:
+class WriterStopped(msgspec.Struct, frozen=True):
     """All accepted changes are answered, and no more are accepted."""
 
 
-@dataclass(frozen=True, slots=True)
-class Committed:
+class Committed(msgspec.Struct, frozen=True):
     """A batch of changes is on disk. `outcomes` has the result of each.
 
     `seconds` is the time that the store took.
@@ -41,45 +36,39 @@ class Committed:
     seconds: float
 
 
-@dataclass(frozen=True, slots=True)
-class CommitFailed:
+class CommitFailed(msgspec.Struct, frozen=True):
     """A transaction failed. Its callers got an error, and may retry."""
 
     error: Exception
     changes: int
 
 
-@dataclass(frozen=True, slots=True)
-class ReadFailed:
+class ReadFailed(msgspec.Struct, frozen=True):
     """Some reads failed. Their callers got an error, and may retry."""
 
     error: Exception
     reads: int
 
 
-@dataclass(frozen=True, slots=True)
-class ExportCutOff:
+class ExportCutOff(msgspec.Struct, frozen=True):
     """An export was ended before its last plant, for a reason that does not lie in the store."""
 
     error: RequestError
 
 
-@dataclass(frozen=True, slots=True)
-class LookupFailed:
+class LookupFailed(msgspec.Struct, frozen=True):
     """A token could not be looked up. The client got an error, and may retry."""
 
     error: Exception
 
 
-@dataclass(frozen=True, slots=True)
-class ReadinessChanged:
+class ReadinessChanged(msgspec.Struct, frozen=True):
     """The store is ready from now on if `error` is None, or else not ready because of `error`."""
 
     error: BaseException | None
 
 
-@dataclass(frozen=True, slots=True)
-class ServerChanged:
+class ServerChanged(msgspec.Struct, frozen=True):
     """The store has another primary, or the state of the primary has changed.
 
     Attributes:
@@ -94,30 +83,26 @@ class ServerChanged:
     standbys: int
 
 
-@dataclass(frozen=True, slots=True)
-class DatabaseCreated:
+class DatabaseCreated(msgspec.Struct, frozen=True):
     """The database file did not exist when the store was opened, and was created."""
 
     file: str
 
 
-@dataclass(frozen=True, slots=True)
-class NamesIndexed:
+class NamesIndexed(msgspec.Struct, frozen=True):
     """A store of an older version gets its index of words: so many plants are in it, of so many."""
 
     plants: int
     total: int
 
 
-@dataclass(frozen=True, slots=True)
-class RequestRefused:
+class RequestRefused(msgspec.Struct, frozen=True):
     """A request, or data that is not a valid request, got an Error record with this code."""
 
     code: ErrorCode
 
 
-@dataclass(frozen=True, slots=True)
-class RequestFailed:
+class RequestFailed(msgspec.Struct, frozen=True):
     """A request caused an unexpected error, and was answered with a 500."""
 
     error: BaseException
@@ -126,15 +111,13 @@ class RequestFailed:
     request_id: str
 
 
-@dataclass(frozen=True, slots=True)
-class Imported:
+class Imported(msgspec.Struct, frozen=True):
     """An import ended. `counts` has what became of its rows, also if it failed half-way."""
 
     media_type: str
     counts: Mapping[str, int]
 
 
-# A struct, because there is one for each request. A frozen dataclass takes five times as long.
 class Answered(msgspec.Struct, frozen=True, gc=False):
     """A request is answered.
 

@@ -13,8 +13,9 @@ from falcon.testing import create_asgi_req
 from plantstore.api.exports import EXPORTS_MAX, THREADS_MAX, Exports
 from plantstore.errors import ErrorCode
 from plantstore.listings import EVERYTHING, Listing
-from plantstore.observe import ExportCutOff, ReadFailed
+from plantstore.observe import ExportCutOff, ReadFailed, RequestFailed
 from plantstore.plants import NewPlant
+from plantstore.server.interface import ABORT
 from plantstore.storage.memory import MemoryStore
 from support.world import World, run
 
@@ -167,6 +168,34 @@ def test_an_export_that_finds_nothing_for_a_long_time_is_refused_when_it_is_not_
     run(test, world)
 
     assert sent[0]["status"] == status
+
+
+def test_an_export_that_is_running_at_the_end_of_a_stop_is_aborted() -> None:
+    sent: list[Any] = []
+
+    async def test(world: World) -> None:
+        world.put_in(NewPlant(1, "a"))
+        has_begun = asyncio.Event()
+
+        async def send(event: Any) -> None:
+            sent.append(event)
+            if event["type"] == "http.response.body":
+                has_begun.set()
+                await asyncio.Event().wait()  # the client reads nothing
+
+        serving = asyncio.ensure_future(world.app(scope_of(world), receive, send))
+        await has_begun.wait()
+        serving.cancel()  # as uvicorn does
+        await asyncio.wait([serving])
+        assert not serving.cancelled()
+        assert serving.exception() is None
+
+    world = run(test)
+
+    assert [event["type"] for event in sent[:-1]] == ["http.response.start", "http.response.body"]
+    assert sent[-1] is ABORT
+    assert world.told(ReadFailed) == []
+    assert world.told(RequestFailed) == []
 
 
 def test_a_stop_waits_for_the_reads_that_have_begun_and_for_no_others() -> None:

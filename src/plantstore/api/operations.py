@@ -4,11 +4,11 @@ import asyncio
 import math
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import asdict
 from typing import Any, Final, TypeAlias
 
 import msgspec
 from falcon.asgi import Request, Response
+from msgspec.structs import asdict
 
 from plantstore.api.accept import choose_media_type
 from plantstore.api.auth import Gate

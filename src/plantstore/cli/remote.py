@@ -121,14 +121,14 @@ class RemoteService:
 
         """
 
-        def run_once() -> ResultT:
+        def attempt() -> ResultT:
             try:
                 return run()
             except InterruptedRequestError:
                 self._connection.close()
                 raise
 
-        return with_retries(run_once, self._url)
+        return with_retries(attempt, self._url)
 
     def _store_once(
         self, rows: Sequence[Row], conflict: Conflict

@@ -2,10 +2,10 @@
 
 import threading
 from collections.abc import Callable
-from dataclasses import asdict
 from typing import Any, Final, TypeAlias
 
 import structlog
+from msgspec.structs import asdict
 
 from plantstore.errors import ErrorCode, StoreUnavailableError, one_line
 from plantstore.observe import (

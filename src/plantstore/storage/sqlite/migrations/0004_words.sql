@@ -2,8 +2,9 @@
 CREATE VIRTUAL TABLE plant_words USING fts5(
     words, content='', columnsize=0, detail=none, prefix='1 3 4', tokenize='ascii'
 );
--- Segments are merged also if there are only two of one size.
-INSERT INTO plant_words (plant_words, rank) VALUES ('usermerge', 2);
+-- While plants are stored, segments are merged if there are eight of one size. An idle service merges
+-- them also if there are two.
+INSERT INTO plant_words (plant_words, rank) VALUES ('automerge', 8), ('usermerge', 2);
 
 -- While it has a row, plants from this id on are not in the index yet.
 CREATE TABLE plants_to_index (first INTEGER NOT NULL) STRICT;

@@ -10,8 +10,12 @@ BIN := $(VENV)/bin
 PEERS := .venv-peers
 MINIMUM := .venv-minimum
 JAVASCRIPT := tools/javascript
-SWAGGER_UI := src/plantstore/web/swagger-ui
-SWAGGER_UI_FILES := LICENSE NOTICE swagger-ui-bundle.js swagger-ui-bundle.js.LICENSE.txt swagger-ui.css
+WEB := src/plantstore/web
+# The copies in $(WEB), each with the file of an npm package that it equals.
+SWAGGER_UI := LICENSE NOTICE swagger-ui-bundle.js swagger-ui-bundle.js.LICENSE.txt swagger-ui.css
+VENDORED := $(foreach file,$(SWAGGER_UI),swagger-ui/$(file)=swagger-ui-dist/$(file)) \
+	preact/LICENSE=preact/LICENSE preact/preact.mjs=preact/dist/preact.mjs \
+	htm/LICENSE=htm/LICENSE htm/htm.mjs=htm/dist/htm.mjs
 PYTHONS ?= 3.11 3.12 3.13
 # Set this to test only the Pythons that are installed.
 INSTALLED_ONLY ?=
@@ -80,15 +84,15 @@ check: $(VENV)/.dev javascript ## lint, types, import rules
 	$(BIN)/lint-imports --no-logo
 	$(JAVASCRIPT)/node_modules/.bin/biome check --error-on-warnings --config-path=$(JAVASCRIPT) src/plantstore/web
 	$(JAVASCRIPT)/node_modules/.bin/tsc --project $(JAVASCRIPT)
-	cd $(SWAGGER_UI) && for file in *; do cmp $$file $(CURDIR)/$(JAVASCRIPT)/node_modules/swagger-ui-dist/$$file || exit 1; done
+	for file in $(VENDORED); do cmp $(WEB)/$${file%=*} $(JAVASCRIPT)/node_modules/$${file#*=} || exit 1; done
 
 format: $(VENV)/.dev javascript ## format the code
 	$(BIN)/ruff format
 	$(BIN)/ruff check --fix
 	$(JAVASCRIPT)/node_modules/.bin/biome check --write --config-path=$(JAVASCRIPT) src/plantstore/web
 
-vendor: javascript ## copy the locked version of Swagger UI into src/plantstore/web
-	cp $(addprefix $(JAVASCRIPT)/node_modules/swagger-ui-dist/,$(SWAGGER_UI_FILES)) $(SWAGGER_UI)
+vendor: javascript ## copy the locked versions of preact, htm and Swagger UI into src/plantstore/web
+	for file in $(VENDORED); do cp $(JAVASCRIPT)/node_modules/$${file#*=} $(WEB)/$${file%=*} || exit 1; done
 
 soak: $(VENV)/.soak ## inject faults and attack for twenty minutes
 	$(BIN)/pytest -q tests/long

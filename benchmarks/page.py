@@ -38,7 +38,7 @@ _NOTE_TIMES = """() => {
     document.getElementById("file").addEventListener("change", note, {capture: true});
     const said = document.getElementById("import-said");
     new MutationObserver(() => said.textContent.startsWith("Import finished") && note())
-        .observe(said, {childList: true});
+        .observe(said, {childList: true, characterData: true, subtree: true});
 }"""
 
 

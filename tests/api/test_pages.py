@@ -1,6 +1,7 @@
 """The files of the page and of the reference, and the header fields that they are sent with."""
 
 import re
+from importlib import resources
 
 import httpx
 import pytest
@@ -56,6 +57,17 @@ def test_the_files_of_a_document_may_be_cached_forever(path: str) -> None:
             assert_nothing_else_may_happen(answer)
 
     run(test, World(page=True))
+
+
+def test_the_page_preloads_each_of_its_modules() -> None:
+    web = resources.files("plantstore.web")
+    folders = [web / name for name in ("page", "preact", "htm")]
+    files = {file.name for folder in folders for file in folder.iterdir()}
+
+    document = (web / "page" / "index.html").read_text(encoding="utf-8")
+
+    loaded = re.findall(r'"{assets}/([\w.]+js)"', document)
+    assert sorted(loaded) == sorted(file for file in files if file.endswith("js"))
 
 
 @pytest.mark.parametrize("path", DOCUMENTS)

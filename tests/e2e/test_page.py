@@ -144,6 +144,7 @@ def test_an_invalid_id_shows_the_error_message_of_the_service_at_its_field(
     field = page.get_by_role("textbox", name="Id")
 
     page.get_by_role("button", name="Add a plant").click()
+    expect(field).not_to_have_value("")  # the free id
     store(page, id=id_, name="Another")
 
     expect(page.locator("#plant-id-error")).to_contain_text(message)

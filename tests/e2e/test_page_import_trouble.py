@@ -79,7 +79,7 @@ def test_an_import_shows_how_much_was_sent_and_then_that_the_service_stores(
         """said => {
             window.said = [];
             new MutationObserver(() => window.said.push(said.textContent))
-                .observe(said, { childList: true });
+                .observe(said, { childList: true, characterData: true, subtree: true });
         }"""
     )
 

@@ -9,3 +9,14 @@ interface JSON {
 declare const SwaggerUIBundle: (options: object) => {
   preauthorizeApiKey(scheme: string, token: string): void;
 };
+
+// The libraries of the page. The service serves them beside its modules.
+declare module "*/preact.mjs" {
+  export * from "preact";
+}
+declare module "*/htm.mjs" {
+  export { default } from "htm";
+}
+
+// An event, at the element whose handler it calls.
+type On<Target, Kind = Event> = Kind & { currentTarget: Target };

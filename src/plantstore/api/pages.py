@@ -22,6 +22,7 @@ _MEDIA_TYPES: Final = {
     "css": "text/css; charset=utf-8",
     "html": "text/html; charset=utf-8",
     "js": "text/javascript; charset=utf-8",
+    "mjs": "text/javascript; charset=utf-8",
     "svg": "image/svg+xml",
 }
 
@@ -143,7 +144,7 @@ class Pages:
 
     def __init__(self) -> None:
         files: dict[str, bytes] = {}
-        for folder in ("page", "reference", "swagger-ui"):
+        for folder in ("page", "reference", "swagger-ui", "preact", "htm"):
             files |= _read(resources.files("plantstore.web") / folder)
         page, reference = files.pop("index.html"), files.pop("reference.html")
         self.assets = Assets(files)

@@ -1,244 +1,132 @@
-/** The list of plants, in pages. The address has the page, and the text or the tag searched for. */
+/** The catalogue: the list of plants, and what can be done with it. */
 
-import { copyTemplate, countPlants, element, entitle, fill, within } from "./elements.js";
-import { ApiError } from "./requests.js";
-import { settle } from "./toast.js";
+import { countPlants, PlantText } from "./elements.js";
+import { exportPlants } from "./exporting.js";
+import { html } from "./html.js";
+import { chooseFile, Importing } from "./importing.js";
+import { search, type } from "./listing.js";
+import { addPlants } from "./plant.js";
+import { Statistics } from "./service.js";
+import { deletePlants, tagPlants } from "./several.js";
+import { state, update } from "./state.js";
+import { Table } from "./table.js";
 
-/** @typedef {import("./client.js").Plant} Plant */
+/** The links to other pages of plants, by their relation. */
+const PAGES = Object.entries({ first: "First page", prev: "Previous", next: "Next" });
 
-const PLANTS_A_PAGE = 50;
-
-/** How long nothing must be typed before the search begins. */
-const TYPING_SECONDS = 0.12;
-
-/** A longer tag is not a link: the address would be too long for the service. */
-const LINKED_CHARACTERS_MAX = 1000;
-
-const PARAMETERS = ["q", "tag", "after", "before", "order"];
-
-export class Catalogue {
-  /** Whether the service was away when the list was to be loaded. */
-  isStale = false;
-
-  #client;
-  #menu;
-  #selection;
-  #loading = new AbortController();
-  #typing = 0;
-
-  /**
-   * @param {import("./client.js").Client} client
-   * @param {import("./menu.js").RowMenu} menu of each row
-   * @param {import("./selection.js").Selection} selection of rows
-   */
-  constructor(client, menu, selection) {
-    this.#client = client;
-    this.#menu = menu;
-    this.#selection = selection;
-    element("search").oninput = () => {
-      this.#loading.abort();
-      clearTimeout(this.#typing);
-      this.#typing = setTimeout(() => this.#search(), TYPING_SECONDS * 1000);
-    };
-    element("search-form").onsubmit = (event) => {
-      event.preventDefault();
-      this.#search();
-    };
-    element("catalogue").onclick = (event) => this.#follow(event);
-  }
-
-  /** The query of the address. */
-  get query() {
-    const query = new URLSearchParams(location.search);
-    return new URLSearchParams([...query].filter(([key]) => PARAMETERS.includes(key)));
-  }
-
-  /** Load and show the page of the address. */
-  async show() {
-    clearTimeout(this.#typing);
-    this.#loading.abort();
-    this.#loading = new AbortController();
-    const { signal } = this.#loading;
-    const { query } = this;
-    const search = element("search", HTMLInputElement);
-    const text = describe(query);
-    if (String(parseSearch(search.value)) !== String(parseSearch(text))) search.value = text;
-    if (!document.querySelector("dialog[open]")) entitle(text || "Plants");
-    element("listing").ariaBusy = "true";
-    /** @type {?import("./client.js").Listing} */
-    let page = null;
-    let problem = "";
-    this.isStale = false;
-    try {
-      page = await this.#client.list(query, PLANTS_A_PAGE, signal);
-    } catch (error) {
-      if (signal.aborted) return; // Another page is loading.
-      if (!(error instanceof ApiError)) throw error;
-      problem = error.message;
-      this.isStale = error.status === 0 || error.status >= 500;
-    }
-    element("listing").ariaBusy = "false";
-    element("listing-error").textContent = problem;
-    element("by-tag").hidden = true;
-    this.#lay(page?.plants ?? []);
-    lead(page?.links ?? new Map(), query);
-    sumUp(page, query);
-    element("catalogue").classList.add("loaded");
-    if (page && query.has("q")) this.#suggest(query.get("q") ?? "", page.plants, signal);
-  }
-
-  /**
-   * Show the rows of plants, and keep the focus at the same plant.
-   *
-   * @param {Plant[]} plants
-   */
-  #lay(plants) {
-    const focused = document.activeElement?.closest("#plants :is(td, th)");
-    const id = focused?.closest("tr")?.dataset.id;
-    this.#selection.clear();
-    element("plants").replaceChildren(...plants.map((plant) => this.#makeRow(plant)));
-    element("listing").classList.toggle(
-      "wide",
-      plants.some((plant) => plant.id.length > 10),
-    );
-    if (!focused) return;
-    const place = `#plants tr[data-id="${id}"] .${focused.className} :is(a[href], button, input)`;
-    const same = document.querySelector(place);
-    (same instanceof HTMLElement ? same : element("plants-title")).focus();
-  }
-
-  /** @param {Plant} plant */
-  #makeRow(plant) {
-    const row = copyTemplate("row");
-    within(row, "tr").dataset.id = plant.id;
-    within(row, ".id").textContent = plant.id;
-    within(row, ".name a", HTMLAnchorElement).href = `#/plants/${plant.id}`;
-    fill(within(row, ".name bdi"), plant.name);
-    const tag = within(row, ".tag a", HTMLAnchorElement);
-    if (plant.tag === undefined) tag.remove();
-    else {
-      fill(within(tag, "bdi"), plant.tag);
-      if (plant.tag.length <= LINKED_CHARACTERS_MAX) {
-        tag.href = `?${new URLSearchParams({ tag: plant.tag })}`;
-      }
-    }
-    this.#menu.attach(within(row, ".acts button", HTMLButtonElement), plant);
-    this.#selection.attach(within(row, ".pick input", HTMLInputElement), plant);
-    return row;
-  }
-
-  /**
-   * Offer the plants of a tag, if the text that was searched in the names is also a tag.
-   *
-   * @param {string} text
-   * @param {Plant[]} found
-   * @param {AbortSignal} signal
-   */
-  async #suggest(text, found, signal) {
-    const typed = text.trim().toLowerCase();
-    const tag = found.find((plant) => plant.tag?.toLowerCase() === typed)?.tag ?? text.trim();
-    const query = new URLSearchParams({ tag });
-    try {
-      const { total, isExact } = await this.#client.list(query, 1, signal);
-      const many = countPlants(total, isExact ? "" : " or more");
-      element("by-tag", HTMLAnchorElement).href = `?${query}`;
-      fill(within(element("by-tag"), "bdi"), tag);
-      within(element("by-tag"), "span").textContent = many;
-      element("by-tag").hidden = total === 0;
-    } catch (error) {
-      if (!signal.aborted && !(error instanceof ApiError)) throw error;
-    }
-  }
-
-  /** Search for what is typed. All of it is one step in the history of the tab. */
-  #search() {
-    const query = parseSearch(element("search", HTMLInputElement).value);
-    const order = this.query.get("order");
-    if (order) query.set("order", order);
-    const isTyping = history.state?.isTyping;
-    history[isTyping ? "replaceState" : "pushState"]({ isTyping: true }, "", `?${query}`);
-    this.#move();
-  }
-
-  /**
-   * Follow a link to a page of plants without reloading the document.
-   *
-   * @param {MouseEvent} event
-   */
-  #follow(event) {
-    const link = event.target instanceof Element && event.target.closest("a[href^='?']");
-    if (!(link instanceof HTMLAnchorElement)) return;
-    if (event.ctrlKey || event.metaKey || event.shiftKey) return;
-    event.preventDefault();
-    const query = link.search || "?";
-    if (query !== (location.search || "?")) history.pushState({}, "", query);
-    element("plants-title").focus();
-    this.#move();
-  }
-
-  #move() {
-    settle();
-    element("export-error").textContent = "";
-    this.show();
-  }
+export function Catalogue() {
+  const { listing, problem, exportError } = state;
+  // What is below the list appears with the first rows: they would move it.
+  const isLoaded = listing !== null || problem !== null;
+  const isEmpty = listing?.plants.length === 0;
+  return html`
+    <${Importing} />
+    <section aria-labelledby="plants-title">
+      <h2 id="plants-title" class="unseen" tabindex="-1">Plants</h2>
+      <${Tools} />
+      <p id="export-error" class="error" role="alert">${exportError}</p>
+      <p id="listing-error" class="error" role="alert">${problem?.message}</p>
+      <div data-needs="plants:read">
+        <${Summary} />
+        <div id="table" hidden=${isEmpty}><${Table} /></div>
+        ${isEmpty && html`<${Nothing} />`}
+        <${Pages} label="Pages, below" />
+      </div>
+      <p class="hint" data-needs="plants:create" hidden=${!isLoaded}>
+        You can drop a CSV file with the columns <code>id</code>, <code>name</code> and${" "}
+        <code>tag</code> anywhere on this page.
+      </p>
+    </section>
+    ${isLoaded && html`<${Statistics} data-needs="metrics:read" />`}
+  `;
 }
 
-/**
- * Return the query of a text that was typed: `tag:Rosa`, or words of names.
- *
- * @param {string} text
- */
-function parseSearch(text) {
-  const tag = /^\s*tag:(.*)$/is.exec(text)?.[1];
-  if (tag !== undefined) return new URLSearchParams({ tag: tag.trim() });
-  return new URLSearchParams(text.trim() === "" ? {} : { q: text.trim() });
+function Tools() {
+  const choose = () => update({ replaces: !state.replaces });
+  return html`
+    <div class="tools">
+      <form id="search-form" role="search" autocomplete="off" novalidate onsubmit=${search}
+          data-needs="plants:read">
+        <label for="search" class="unseen">Search by name, or by tag:</label>
+        <input id="search" type="search" spellcheck=${false} placeholder="Search names, or tag:Rosa"
+          value=${state.search} oninput=${type} />
+      </form>
+      <span class="making" data-needs="plants:create">
+        <button id="add" type="button" class="primary" onclick=${addPlants}>Add a plant</button>
+        <label class="button">
+          Import CSV <input id="file" type="file" accept=".csv,text/csv" onchange=${chooseFile} />
+        </label>
+        <label class="choice" data-needs="plants:update">
+          <input type="checkbox" checked=${state.replaces} onchange=${choose} />
+          ${" "}Update plants that exist
+        </label>
+      </span>
+      <button id="export" type="button" data-needs="plants:read" onclick=${exportPlants}>
+        Export as CSV
+      </button>
+    </div>
+  `;
 }
 
-/**
- * Return the text that stands for a query in the search box.
- *
- * @param {URLSearchParams} query
- */
-function describe(query) {
-  const tag = query.get("tag");
-  return tag === null ? (query.get("q") ?? "") : `tag:${tag}`;
+function Summary() {
+  const { listing } = state;
+  return html`
+    <div class="line">
+      <p id="count" role="status">${listing && countPlants(listing.total, listing.isExact)}</p>
+      <${Suggestion} />
+      <${Selected} />
+      <${Pages} label="Pages, above" />
+    </div>
+  `;
 }
 
-/**
- * Show the links to the other pages, above and below the list, and to the other order.
- *
- * @param {Map<string, string>} links
- * @param {URLSearchParams} query
- */
-function lead(links, query) {
-  /** @type {NodeListOf<HTMLAnchorElement>} */
-  const places = document.querySelectorAll(".pages a");
-  for (const place of places) {
-    const page = links.get(place.rel);
-    place.hidden = page === undefined;
-    place.href = page ?? "?";
+function Selected() {
+  const plants = state.listing?.plants.filter(({ id }) => state.selected.has(id)) ?? [];
+  if (plants.length === 0) return null;
+  return html`
+    <div id="selected" class="tools" role="group" aria-label="Selected plants">
+      <span>${plants.length} selected</span>
+      <button type="button" data-needs="plants:update" onclick=${() => tagPlants(plants)}>
+        Set tag
+      </button>
+      <button type="button" data-needs="plants:delete" onclick=${() => deletePlants(plants)}>
+        Delete
+      </button>
+    </div>
+  `;
+}
+
+function Suggestion() {
+  if (!state.suggestion) return null;
+  const { tag, total, isExact } = state.suggestion;
+  return html`
+    <a id="by-tag" href="?${new URLSearchParams({ tag })}">
+      ${countPlants(total, isExact)} with the tag <${PlantText} text=${tag} />
+    </a>
+  `;
+}
+
+/** @param {{label: string}} props */
+function Pages({ label }) {
+  const links = PAGES.map(([relation, text]) => {
+    const href = state.listing?.links.get(relation);
+    return href && html`<a key=${relation} rel=${relation} href=${href}>${text}</a>`;
+  });
+  return html`<nav class="pages" aria-label=${label}>${links}</nav>`;
+}
+
+function Nothing() {
+  const chooseImport = () => document.getElementById("file")?.click();
+  if ([...state.shownQuery.keys()].some((key) => key !== "order")) {
+    return html`<p id="none" class="nothing">No plants found. <a href="?">Show all plants</a></p>`;
   }
-  const isDescending = query.get("order") === "-id";
-  const other = new URLSearchParams([...query].filter(([key]) => key === "q" || key === "tag"));
-  if (!isDescending) other.set("order", "-id");
-  element("order", HTMLAnchorElement).href = `?${other}`;
-  const column = element("order").closest("th");
-  if (column) column.ariaSort = isDescending ? "descending" : "ascending";
-}
-
-/**
- * Show how many plants there are, and what can be done if there are none.
- *
- * @param {?import("./client.js").Listing} page
- * @param {URLSearchParams} query
- */
-function sumUp(page, query) {
-  element("count").textContent = page
-    ? countPlants(page.total, page.isExact ? "" : " or more")
-    : "";
-  const isEmpty = page?.plants.length === 0;
-  const isAll = [...query.keys()].every((key) => key === "order");
-  element("none").hidden = !isEmpty || isAll;
-  element("start").hidden = !isEmpty || !isAll;
-  element("table").hidden = isEmpty;
+  return html`
+    <div id="start" class="nothing">
+      <p>There are no plants yet.</p>
+      <p class="tools" data-needs="plants:create">
+        <button type="button" onclick=${addPlants}>Add the first plant</button>
+        <button type="button" onclick=${chooseImport}>Import a CSV file</button>
+      </p>
+    </div>
+  `;
 }

@@ -1,14 +1,21 @@
-/** Dialogs: they show what goes wrong, and ask before typed text is lost. */
-
-import { element, entitle, fill, within } from "./elements.js";
-import { ApiError } from "./requests.js";
-
 /**
- * @typedef {"done"|"failed"|"left"} Outcome of the last try to do what a dialog is for
- * @typedef {{title: string, text?: string, yes: string, no: string, danger?: boolean,
- *   versions?: [string, string|undefined, string|undefined][]}} Question with the names, their
- *   values and my values of what differs
+ * Dialogs: they show what goes wrong, and ask before typed text is lost.
+ *
+ * @typedef {(typed: Partial<Record<string, string>>, button: HTMLButtonElement) =>
+ *   Promise<string|void>} Act is called with what was typed into the fields, by their names. The
+ *   dialog stays open if it returns a text, which is then shown, or throws an ApiError.
+ * @typedef {{View: (content: any) => any, title: string, content: object, act: Act,
+ *   isBusy?: boolean, error?: ?ApiError, said?: string}} Dialog
+ * @typedef {{title: string, text: string, yes: string, no: string, look?: string,
+ *   versions?: Version[], answer?: (answer: string) => void}} Question
+ * @typedef {[name: string, theirs: string|undefined, mine: string|undefined]} Version
  */
+
+import { focus, PlantText } from "./elements.js";
+import { html } from "./html.js";
+import { load } from "./listing.js";
+import { ApiError } from "./requests.js";
+import { state, update } from "./state.js";
 
 /** How long a request may take before the dialog says that it is waiting. */
 const WAIT_SECONDS = 1;
@@ -18,176 +25,178 @@ const DISCARD = {
   text: "It is not stored yet.",
   yes: "Discard",
   no: "Keep typing",
-  danger: true,
+  look: "danger",
 };
 
 /**
- * Show a dialog until its action succeeds, or it is closed.
+ * A modal dialog. It is open as long as it is rendered. It handles the Escape key, because a
+ * browser may close a dialog at the second Escape without asking. On a phone, a gesture cancels it.
  *
- * @param {HTMLDialogElement} dialog
- * @param {(button: string, signal: AbortSignal) => Promise<?string|void>} submit the action, for
- *   the value of the button that was pressed. The dialog stays open if it returns a text, which is
- *   then shown, or throws an ApiError. Once the signal is aborted, the dialog may show something else.
- * @returns {Promise<Outcome>} the outcome of the last try, also if the dialog is
- *   closed before the try ends; "left" if there was none
+ * @param {{leave: () => void, children: any}} props and the attributes of the dialog
  */
-export async function run(dialog, submit) {
-  const form = within(dialog, "form", HTMLFormElement);
-  const closing = new AbortController();
-  const { signal } = closing; // It ends our listeners before the dialog is used again.
-  const { promise: closed, resolve } = Promise.withResolvers();
-  /** @type {Outcome|Promise<Outcome>} */
-  let outcome = "left";
-
-  /** @param {string} button @returns {Promise<Outcome>} */
-  async function attempt(button) {
-    const wait = setTimeout(() => say("Waiting for the service…"), WAIT_SECONDS * 1000);
-    form.ariaBusy = "true";
-    showError(form, null);
-    let said = "";
-    try {
-      const text = await submit(button, signal);
-      if (typeof text === "string") said = text;
-      else close();
-      return typeof text === "string" ? "failed" : "done";
-    } catch (error) {
-      if (!(error instanceof ApiError)) throw error;
-      if (!signal.aborted) showError(form, error);
-      return "failed";
-    } finally {
-      clearTimeout(wait);
-      if (!signal.aborted) form.ariaBusy = "false";
-      say(said);
-    }
-  }
-
-  /** @param {string} text */
-  function say(text) {
-    if (!signal.aborted) within(form, "[role=status]").textContent = text;
-  }
-
-  function close() {
-    if (signal.aborted) return;
-    dialog.close();
-    closing.abort();
-    resolve(null);
-  }
-
-  async function leave() {
-    const isTyped = [...form.querySelectorAll("input")].some(
-      (input) => input.value !== input.defaultValue,
-    );
-    if (!isTyped || (await ask(DISCARD)) === "yes") close();
-  }
-
-  /** @param {SubmitEvent} event */
-  const submitted = (event) => {
-    event.preventDefault();
-    const button = event.submitter?.getAttribute("value") ?? "";
-    if (form.ariaBusy !== "true") outcome = attempt(button);
-  };
-  form.addEventListener("submit", submitted, { signal });
-  within(form, "[value=cancel]").addEventListener("click", leave, { signal });
-  onEscape(dialog, leave, signal);
-  say("");
-  showError(form, null);
-  form.ariaBusy = "false";
-  const title = document.title;
-  entitle(within(form, "h2").textContent);
-  dialog.showModal();
-  await closed;
-  document.title = title;
-  return outcome;
-}
-
-/**
- * Ask a question.
- *
- * @param {Question} question
- * @returns {Promise<string>} "yes" or "no"; or "" if the question was left with Escape
- */
-export async function ask({ title, text = "", yes, no, danger = false, versions = [] }) {
-  const dialog = element("ask", HTMLDialogElement);
-  dismiss(); // A dialog asks one question at a time.
-  const closing = new AbortController();
-  const { promise, resolve } = Promise.withResolvers();
-  /** @param {string} answer */
-  const settle = (answer) => {
-    dialog.close();
-    closing.abort();
-    resolve(answer);
-  };
-  dismiss = () => settle("");
-  element("ask-title").textContent = title;
-  element("ask-text").textContent = text;
-  element("versions").hidden = versions.length === 0;
-  within(dialog, "tbody").replaceChildren(...versions.map(makeVersion));
-  for (const [value, label] of Object.entries({ no, yes })) {
-    const button = within(dialog, `[value=${value}]`);
-    button.textContent = label;
-    button.onclick = () => settle(value);
-  }
-  within(dialog, "[value=yes]").className = danger ? "danger" : "primary";
-  onEscape(dialog, dismiss, closing.signal);
-  dialog.showModal();
-  return promise;
-}
-
-/** Close the open question. */
-let dismiss = () => {};
-
-/** @param {[string, string|undefined, string|undefined]} version */
-function makeVersion([name, theirs, mine]) {
-  const row = document.createElement("tr");
-  const head = document.createElement("th");
-  head.scope = "row";
-  head.textContent = name;
-  const cells = [theirs, mine].map((value) => {
-    const [cell, text] = [document.createElement("td"), document.createElement("bdi")];
-    fill(text, value, "(none)");
-    cell.append(text);
-    return cell;
-  });
-  row.classList.toggle("differs", theirs !== mine);
-  row.append(head, ...cells);
-  return row;
-}
-
-/**
- * Call a function when a dialog is to be closed with Escape, or with the gesture of a phone. The
- * key is handled here, because a browser may close a dialog at the second Escape without asking.
- *
- * @param {HTMLDialogElement} dialog
- * @param {() => void} leave
- * @param {AbortSignal} signal ends it
- */
-function onEscape(dialog, leave, signal) {
-  /** @param {Event} event */
-  const listen = (event) => {
+export function Modal({ leave, children, ...attributes }) {
+  const listen = (/** @type {Event} */ event) => {
     if (event instanceof KeyboardEvent && (event.key !== "Escape" || event.isComposing)) return;
-    if (event.target !== dialog && event.type === "cancel") return;
     event.preventDefault();
     leave();
   };
-  dialog.addEventListener("keydown", listen, { signal });
-  dialog.addEventListener("cancel", listen, { signal });
+  return html`
+    <dialog ref=${showModal} onkeydown=${listen} oncancel=${listen} ...${attributes}>
+      ${children}
+    </dialog>
+  `;
+}
+
+/** @param {HTMLDialogElement} dialog */
+function showModal(dialog) {
+  dialog.showModal();
+  return () => dialog.close(); // The focus returns to where it was.
+}
+
+/** @param {Dialog} dialog */
+function close(dialog) {
+  if (state.dialog !== dialog) return; // It was closed before its action ended.
+  update({ dialog: null });
+  history.replaceState(history.state, "", location.pathname + location.search);
+}
+
+/** Return what was typed into the fields of the form that is open, by their names. */
+function readTyped() {
+  /** @type {NodeListOf<HTMLInputElement>} */
+  const fields = document.querySelectorAll("form[aria-busy] input");
+  const typed = [...fields].filter(({ value, defaultValue }) => value !== defaultValue);
+  return Object.fromEntries(typed.map(({ name, value }) => [name, value]));
+}
+
+/** @param {Dialog} dialog @param {HTMLButtonElement} button */
+async function attempt(dialog, button) {
+  const change = (/** @type {Partial<Dialog>} */ changes) => {
+    Object.assign(dialog, changes);
+    update();
+  };
+  const wait = () => change({ said: "Waiting for the service…" });
+  const timer = setTimeout(wait, WAIT_SECONDS * 1000);
+  change({ isBusy: true, error: null, said: "" });
+  let said = "";
+  try {
+    const text = await dialog.act(readTyped(), button);
+    if (text === undefined) close(dialog);
+    else said = text;
+  } catch (error) {
+    if (!(error instanceof ApiError)) throw error;
+    change({ error });
+    focus("dialog [aria-invalid=true]");
+  } finally {
+    clearTimeout(timer);
+    change({ isBusy: false, said });
+  }
+  if (!state.signIn) load();
 }
 
 /**
- * Show an error at its field, or at the end of the form.
+ * The dialog that is open: title, form, errors and buttons. The fields show the errors about them.
  *
- * @param {HTMLFormElement} form
- * @param {?ApiError} error
+ * @param {{id: string, fields?: string[], cancel?: string, buttons: Button[], children: any}} props
+ *   the names of the fields, and the label of the button that closes the dialog; the attributes
+ * @typedef {[value: string, label: string, look?: string]} Button
  */
-function showError(form, error) {
-  const inputs = [...form.querySelectorAll("input")];
-  const about = inputs.find((input) => input.name === error?.member);
-  const member = about?.name ?? "";
-  /** @type {NodeListOf<HTMLElement>} */
-  const places = form.querySelectorAll("[data-of]");
-  for (const place of places) {
-    place.textContent = error && place.dataset.of === member ? error.message : "";
-  }
-  for (const input of inputs) input.ariaInvalid = String(input === about);
-  about?.focus();
+export function Frame({ id, fields = [], cancel = "Cancel", buttons, children, ...attributes }) {
+  const dialog = /** @type {Dialog} */ (state.dialog);
+  const { title, error, isBusy = false, said } = dialog;
+  const isOfField = error && fields.includes(error.member);
+  const leave = async () => {
+    const isTyped = Object.keys(readTyped()).length > 0;
+    if (!isTyped || (await ask(DISCARD)) === "yes") close(dialog);
+  };
+  const submit = (/** @type {SubmitEvent} */ event) => {
+    event.preventDefault();
+    if (!dialog.isBusy) attempt(dialog, /** @type {HTMLButtonElement} */ (event.submitter));
+  };
+  const makeButton = (/** @type {Button} */ [value, label, look]) =>
+    html`<li><button class=${look} value=${value}>${label}</button></li>`;
+  return html`
+    <${Modal} id=${id} aria-labelledby="${id}-title" leave=${leave} ...${attributes}>
+      <form autocomplete="off" novalidate aria-busy=${isBusy} onsubmit=${submit}>
+        <h2 id="${id}-title">${title}</h2>
+        ${children}
+        <p class="error" role="alert">${isOfField ? "" : error?.message}</p>
+        <p class="hint" role="status">${said}</p>
+        <menu>
+          <li>
+            <button type="button" autofocus=${fields.length === 0} onclick=${leave}>
+              ${cancel}
+            </button>
+          </li>
+          ${buttons.map(makeButton)}
+        </menu>
+      </form>
+    <//>
+  `;
+}
+
+/**
+ * A field of the dialog that is open. Its value is what it has until something else is typed.
+ *
+ * @param {{id: string, name: string, label: any, value?: string, hint?: string}} props
+ */
+export function Field({ id, name, label, value = "", hint = "", ...attributes }) {
+  const error = state.dialog?.error;
+  const message = error?.member === name ? error.message : "";
+  return html`
+    <label for=${id}>${label}</label>
+    <input id=${id} name=${name} defaultValue=${value.replace(/[\r\n]/g, "")} spellcheck=${false}
+      aria-invalid=${message !== ""} aria-describedby="${id}-hint ${id}-error" ...${attributes} />
+    <p id="${id}-hint" class="hint" hidden=${!hint}>${hint}</p>
+    <p id="${id}-error" class="error" role="alert">${message}</p>
+  `;
+}
+
+/**
+ * Ask a question, also above another dialog. The answer is "yes" or "no", or "" after Escape.
+ *
+ * @param {Question} question
+ * @returns {Promise<string>}
+ */
+export function ask(question) {
+  state.question?.answer?.(""); // There is one question at a time.
+  return new Promise((resolve) => {
+    const answer = (/** @type {string} */ text) => {
+      update({ question: null });
+      resolve(text);
+    };
+    update({ question: { ...question, answer } });
+  });
+}
+
+/** @param {Required<Question>} question */
+export function QuestionView({ title, text, yes, no, look = "primary", versions, answer }) {
+  return html`
+    <${Modal} id="ask" aria-labelledby="ask-title" aria-describedby="ask-text"
+        leave=${() => answer("")}>
+      <h2 id="ask-title">${title}</h2>
+      <p id="ask-text">${text}</p>
+      ${versions && html`<${Versions} versions=${versions} />`}
+      <menu>
+        <li><button type="button" autofocus onclick=${() => answer("no")}>${no}</button></li>
+        <li><button type="button" class=${look} onclick=${() => answer("yes")}>${yes}</button></li>
+      </menu>
+    <//>
+  `;
+}
+
+/** @param {{versions: Version[]}} props */
+function Versions({ versions }) {
+  const makeRow = (/** @type {Version} */ [name, theirs, mine]) => html`
+    <tr class=${theirs === mine ? undefined : "differs"}>
+      <th scope="row">${name}</th>
+      <td><${PlantText} text=${theirs} missing="(none)" /></td>
+      <td><${PlantText} text=${mine} missing="(none)" /></td>
+    </tr>
+  `;
+  return html`
+    <table id="versions">
+      <thead><tr><td></td><th scope="col">Theirs</th><th scope="col">Mine</th></tr></thead>
+      <tbody>${versions.map(makeRow)}</tbody>
+    </table>
+  `;
 }

@@ -1,61 +1,52 @@
-/** The elements of the page, each looked up with the type that it has. */
+/** Small elements of the page, texts, and the focus. */
+
+import { html } from "./html.js";
+import { state, update } from "./state.js";
 
 /**
- * Return an element by its id.
+ * A text of a plant, in its own direction; or other words for an empty or a missing one.
  *
- * @template {HTMLElement} [T=HTMLElement]
- * @param {string} id
- * @param {new () => T} [type] if the caller needs more than any element has
- * @returns {T}
- * @throws {TypeError} if there is none of this type
+ * @param {{text: string|undefined, missing?: string}} props
  */
-export function element(id, type) {
-  return within(document, `#${id}`, type);
+export function PlantText({ text, missing = "" }) {
+  const shown = text || (text === undefined ? missing : "(empty)");
+  return html`<bdi class=${text ? undefined : "empty"}>${shown}</bdi>`;
 }
 
-/**
- * Return the first element within another one that a selector matches.
- *
- * @template {HTMLElement} [T=HTMLElement]
- * @param {ParentNode} place
- * @param {string} selector
- * @param {new () => T} [type] if the caller needs more than any element has
- * @returns {T}
- * @throws {TypeError} if there is none of this type
- */
-export function within(place, selector, type) {
-  const found = place.querySelector(selector);
-  if (found instanceof (type ?? HTMLElement)) return /** @type {T} */ (found);
-  throw new TypeError(`The page has no such element: ${selector}`);
+/** The feedback at the edge of the window, and a button that undoes what was done. */
+export function Toast() {
+  const { text, undo } = state.toast;
+  const runUndo = () => {
+    say("");
+    undo?.();
+  };
+  return html`
+    <div id="toast" role="status">
+      <span id="said">${text}</span>
+      ${undo && html`<button type="button" onclick=${runUndo}>Undo</button>`}
+      <button id="dismiss" type="button" aria-label="Close this message" hidden=${text === ""}
+        onclick=${() => say("")}>×</button>
+    </div>
+  `;
 }
 
-/**
- * Return a copy of what a template holds.
- *
- * @param {string} id
- */
-export function copyTemplate(id) {
-  return /** @type {DocumentFragment} */ (element(id, HTMLTemplateElement).content.cloneNode(true));
+/** Show a text until the next one comes. @param {string} text @param {() => void} [undo] */
+export function say(text, undo) {
+  update({ toast: { text, undo } });
 }
 
-/**
- * Show a text, or other words for an empty or a missing one.
- *
- * @param {HTMLElement} place
- * @param {string|undefined} text
- * @param {string} [missing]
- */
-export function fill(place, text, missing = "") {
-  place.textContent = text || (text === undefined ? missing : "(empty)");
-  place.classList.toggle("empty", !text);
-}
-
-/** @param {string} text what the window shows */
-export function entitle(text) {
-  document.title = `${text} · Plant Store`;
-}
-
-/** @param {number} number @param {string} [more] stands before the noun */
-export function countPlants(number, more = "") {
+/** @param {number} number @param {boolean} [isExact] otherwise it is a lower bound */
+export function countPlants(number, isExact = true) {
+  const more = isExact ? "" : " or more";
   return `${number.toLocaleString("en")}${more} ${number === 1 ? "plant" : "plants"}`;
+}
+
+/** @param {import("./client.js").Plant[]} plants */
+export function nameThem(plants) {
+  return plants.length === 1 ? plants[0].id : countPlants(plants.length);
+}
+
+/** @param {string} selector of the element that gets the focus */
+export function focus(selector) {
+  /** @type {?HTMLElement} */ (document.querySelector(selector))?.focus();
 }

@@ -1,181 +1,147 @@
-/** The import on the page: one request sends a file, and its progress and result are shown. */
+/**
+ * The import on the page: one request sends a file, and its progress and result are shown.
+ *
+ * @typedef {{file?: File, sent?: number, said?: string, warning?: string, problem?: string,
+ *   canRetry?: boolean, refused?: import("./refused.js").Refused}} Import has the number of bytes
+ *   sent while it runs, and its result or problem when it has ended
+ */
 
-import { element } from "./elements.js";
-import { hideRefused, showRefused } from "./refused.js";
-import { ApiError, messageOf } from "./requests.js";
+import { client } from "./client.js";
+import { focus } from "./elements.js";
+import { html } from "./html.js";
+import { load } from "./listing.js";
+import { RefusedRows, readRefused } from "./refused.js";
+import { ApiError } from "./requests.js";
+import { may, state, update } from "./state.js";
 
+const STORING = "The file is sent. The service is storing the plants…";
+const MAYBE = "Rows that were sent may be stored.";
 const SAFE = "Importing the same file again is safe.";
 
-export class Importing {
-  #client;
-  #ended;
+/** Stops the import that runs. @type {?AbortController} */
+let running = null;
 
-  /** Stops the import that runs. @type {?AbortController} */
-  #running = null;
+/** Stop the import, if one runs. Stored plants remain. */
+export function stopImport() {
+  running?.abort();
+}
 
-  /** The last file. @type {?File} */
-  #file = null;
+/** @param {On<HTMLInputElement>} event */
+export function chooseFile({ currentTarget }) {
+  take(currentTarget.files);
+  currentTarget.value = ""; // The same file may be chosen again.
+}
 
-  /**
-   * @param {import("./client.js").Client} client
-   * @param {() => void} ended is called when an import ends
-   */
-  constructor(client, ended) {
-    this.#client = client;
-    this.#ended = ended;
-    element("import-stop").onclick = () => this.stop();
-    element("import-again").onclick = () => this.#file && this.#import(this.#file);
-    window.onbeforeunload = (event) => {
-      if (this.#running && !this.#running.signal.aborted) event.preventDefault();
-    };
-  }
+/** Take files that are dropped on the page. The browser asks before an import is lost. */
+export function watchFiles() {
+  const takesFiles = () => state.isSignedIn && may("plants:create");
+  document.ondragover = document.ondrop = (event) => {
+    if (!event.dataTransfer?.types.includes("Files")) return;
+    event.preventDefault(); // otherwise the browser would open the file
+    update({ isDropping: event.type === "dragover" && takesFiles() });
+    if (event.type === "drop" && takesFiles()) take(event.dataTransfer.files);
+  };
+  document.ondragleave = () => update({ isDropping: false });
+  window.onbeforeunload = (event) => {
+    if (running && !running.signal.aborted) event.preventDefault();
+  };
+}
 
-  /** Stop the import, if one runs. Stored plants remain. */
-  stop() {
-    this.#running?.abort();
-  }
-
-  /**
-   * Import a file, unless an import runs.
-   *
-   * @param {File[]} files
-   */
-  take(files) {
-    const [file] = files;
-    element("import").hidden = false;
-    if (this.#running || !file || files.length > 1) {
-      element("import-error").textContent = "Import one file at a time";
-    } else {
-      this.#import(file);
-    }
-  }
-
-  /** @param {File} file */
-  async #import(file) {
-    const running = new AbortController();
-    this.#running = running;
-    this.#file = file;
-    begin(file);
-    try {
-      const replaces = element("update", HTMLInputElement).checked;
-      /** @param {number} bytes */
-      const onsent = (bytes) => showSent(bytes, file.size);
-      const result = await this.#client.import(file, replaces, onsent, running.signal);
-      await showRefused(file, result.errors, result.refused);
-      running.signal.throwIfAborted();
-      end(describe(result), "", false);
-      element("import-warning").textContent = (result.warnings ?? []).join(". ");
-    } catch (error) {
-      if (running.signal.aborted) {
-        end("", `Stopped. Rows that were sent may be stored. ${SAFE}`, true);
-      } else if (await isReadable(file)) {
-        end("", explain(error), !(error instanceof ApiError && error.status === 400));
-      } else {
-        end("", "The file cannot be read: it is a folder, or was changed or removed", false);
-      }
-    }
-    this.#running = null;
-    this.#ended();
-  }
+/** Import a file, unless an import runs. @param {?FileList} files */
+function take(files) {
+  if (!running && files?.length === 1) importFile(files[0]);
+  else update({ importing: { ...state.importing, problem: "Import one file at a time" } });
 }
 
 /** @param {File} file */
-function begin(file) {
-  element("import-file").textContent = file.name;
-  for (const id of ["import-error", "import-warning", "import-said"]) element(id).textContent = "";
-  hideRefused();
-  element("import-again").hidden = true;
-  element("import-stop").hidden = false;
-  element("progress").hidden = false;
-  showSent(0, file.size);
-  element("import-title").focus();
+async function importFile(file) {
+  running = new AbortController();
+  URL.revokeObjectURL(state.importing.refused?.url ?? "");
+  update({ importing: { file, sent: 0 } });
+  focus("#import-title");
+  const end = await send(file, running.signal);
+  running = null;
+  update({ importing: { file, ...end } });
+  load();
 }
 
-/**
- * Show how much of a file was sent.
- *
- * @param {number} bytes
- * @param {number} size
- */
-function showSent(bytes, size) {
-  const progress = element("progress", HTMLProgressElement);
-  if (bytes < size) {
-    progress.max = size;
-    progress.value = bytes;
-    const isSmall = size < 1e6;
-    const [sent, all] = [bytes, size].map((each) => round(each / (isSmall ? 1e3 : 1e6)));
-    element("import-sent").textContent = `${sent} of ${all} ${isSmall ? "kB" : "MB"} sent`;
-  } else if (progress.position >= 0) {
-    progress.removeAttribute("value"); // It moves, but shows no progress.
-    element("import-sent").textContent = "";
-    element("import-said").textContent = "The file is sent. The service is storing the plants…";
+/** Return how the import of a file ended. @param {File} file @param {AbortSignal} signal */
+async function send(file, signal) {
+  const onsent = (/** @type {number} */ sent) =>
+    update({ importing: { ...state.importing, sent } });
+  try {
+    const result = await client.import(file, state.replaces, signal, onsent);
+    const refused = await readRefused(file, result);
+    signal.throwIfAborted();
+    return { said: describe(result), warning: result.warnings?.join(". "), refused };
+  } catch (error) {
+    if (signal.aborted) return { problem: `Stopped. ${MAYBE} ${SAFE}`, canRetry: true };
+    if (!(await isReadable(file))) {
+      return { problem: "The file cannot be read: it is a folder, or was changed or removed" };
+    }
+    if (!(error instanceof ApiError)) throw error;
+    return { problem: explain(error), canRetry: error.status !== 400 };
   }
 }
 
-/** @param {number} quantity */
-function round(quantity) {
-  const digits = { minimumFractionDigits: 1, maximumFractionDigits: 1 };
-  return quantity.toLocaleString("en", digits);
+/** Screen readers announce only changes of elements that exist, so these always do. */
+export function Importing() {
+  const { file, sent = -1, said, warning, problem, canRetry, refused } = state.importing;
+  const [size, isRunning] = [file?.size ?? 0, sent >= 0];
+  const isSent = sent >= size;
+  const act = isRunning ? stopImport : () => file && importFile(file);
+  const name = isRunning ? "Stop" : "Try again";
+  return html`
+    <section id="import" aria-labelledby="import-title" hidden=${!file && !problem}>
+      <h2 id="import-title" tabindex="-1">Import</h2>
+      <label for="progress" id="import-file">${file?.name}</label>
+      <progress id="progress" key=${isSent} hidden=${!isRunning} max=${size}
+        value=${isSent ? undefined : sent} />
+      <p id="import-sent" class="hint">${isRunning && !isSent && measure(sent, size)}</p>
+      <p id="import-said" role="status">${isSent ? STORING : said}</p>
+      <p id="import-warning" class="hint" role="status">${warning}</p>
+      <p id="import-error" class="error" role="alert">${problem}</p>
+      <div class="tools">
+        ${(isRunning || canRetry) && html`<button type="button" onclick=${act}>${name}</button>`}
+        <a class="button" href=${refused?.url} download=${refused?.name} hidden=${!refused}>
+          Save the refused rows
+        </a>
+      </div>
+      ${refused && html`<${RefusedRows} ...${refused} />`}
+    </section>
+  `;
 }
 
-/**
- * Show the end of an import.
- *
- * @param {string} result
- * @param {string} problem
- * @param {boolean} isWorthAnotherTry
- */
-function end(result, problem, isWorthAnotherTry) {
-  const wasFocused = document.activeElement === element("import-stop");
-  element("import-stop").hidden = true;
-  element("import-again").hidden = !isWorthAnotherTry;
-  element("progress").hidden = true;
-  element("import-sent").textContent = "";
-  // Screen readers announce each change of these.
-  element("import-said").textContent = result;
-  element("import-error").textContent = problem;
-  // The focus would get lost with the button.
-  if (wasFocused) element(isWorthAnotherTry ? "import-again" : "import-title").focus();
+/** @param {number} bytes @param {number} size */
+function measure(bytes, size) {
+  const [unit, name] = size < 1e6 ? [1e3, "kB"] : [1e6, "MB"];
+  const digits = { minimumFractionDigits: 1, maximumFractionDigits: 1 };
+  const [sent, all] = [bytes, size].map((each) => (each / unit).toLocaleString("en", digits));
+  return `${sent} of ${all} ${name} sent`;
 }
 
 /** @param {import("./client.js").ImportResult} result */
 function describe({ stored, already_stored, replaced, refused }) {
-  const counts = /** @type {[number, string][]} */ ([
-    [stored, "stored"],
-    [already_stored, "already there"],
-    [replaced, "updated"],
-    [refused, "refused"],
-  ])
-    .filter(([count, what]) => count > 0 || what === "stored")
-    .map(([count, what]) => `${count.toLocaleString("en")} ${what}`);
-  return `Import finished: ${counts.join(", ")}.`;
+  const counts = { stored, "already there": already_stored, updated: replaced, refused };
+  const parts = Object.entries(counts)
+    .filter(([what, count]) => count > 0 || what === "stored")
+    .map(([what, count]) => `${count.toLocaleString("en")} ${what}`);
+  return `Import finished: ${parts.join(", ")}.`;
 }
 
-/**
- * Say why an import failed, and what is stored.
- *
- * @param {unknown} error
- */
-function explain(error) {
-  const message = messageOf(error);
-  if (!(error instanceof ApiError)) return message;
-  const { status, linesStoredThrough = 0 } = error;
-  if (linesStoredThrough > 0) {
+/** Say why an import failed, and what is stored. @param {ApiError} error */
+function explain({ message, status, error, linesStoredThrough }) {
+  if (linesStoredThrough) {
     const line = linesStoredThrough.toLocaleString("en");
     const stored = `Rows up to line ${line} are stored, unless they were refused`;
     return `${message}. ${stored}; later rows may be stored, too. ${SAFE}`;
   }
-  const isUnknown = error.error === 0 || status === 500 || error.linesStoredThrough === 0;
-  if (status === 400 || !isUnknown) return message;
-  return `${message}. Rows that were sent may be stored. ${SAFE}`;
+  const isUnknown = error === 0 || status === 500 || linesStoredThrough === 0;
+  return status === 400 || !isUnknown ? message : `${message}. ${MAYBE} ${SAFE}`;
 }
 
 /** @param {File} file */
-async function isReadable(file) {
-  try {
-    await file.slice(0, 1).arrayBuffer();
-    return true;
-  } catch {
-    return false;
-  }
+function isReadable(file) {
+  const start = file.slice(0, 1).arrayBuffer();
+  return start.then(Boolean, () => false);
 }

@@ -1,22 +1,21 @@
-/**
- * Requests to the service, and their errors.
- *
- * @typedef {Parameters<typeof JSON.parse>[1]} Reviver
- */
+/** Requests to the service, and their errors. */
 
-/** A response that is an error, or no response at all. */
+export const NOT_FOUND = 404;
+
+/** The status of a change whose `If-Match` does not hold. */
+export const PRECONDITION_FAILED = 412;
+
+/** The members that are ids. */
+const IDS = ["id", "first"];
+
+/** A response that is an error, or no response at all; then `status` is 0. */
 export class ApiError extends Error {
-  /**
-   * @param {number} status of the response; 0 if there was none
-   * @param {number} error the number of the Error record; 0 if there was no such record
-   * @param {string} message
-   * @param {number} [linesStoredThrough] the last line of a file that is surely stored
-   */
-  constructor(status, error, message, linesStoredThrough) {
+  /** @param {string} message @param {{error?: number, lines_stored_through?: number}} [record] */
+  constructor(message, status = 0, record = {}) {
     super(message);
     this.status = status;
-    this.error = error;
-    this.linesStoredThrough = linesStoredThrough;
+    this.error = record.error ?? 0;
+    this.linesStoredThrough = record.lines_stored_through;
   }
 
   /** The member of the plant that the message is about, or "". */
@@ -25,81 +24,67 @@ export class ApiError extends Error {
   }
 }
 
-/**
- * Return what to say about something that was thrown.
- *
- * @param {unknown} error
- */
+/** Return what to say about an ApiError; throw any other error. @param {unknown} error */
 export function messageOf(error) {
-  return error instanceof Error ? error.message : String(error);
+  if (error instanceof ApiError) return error.message;
+  throw error;
 }
 
-/** @param {number} seconds */
-export function patience(seconds) {
-  return AbortSignal.timeout(seconds * 1000);
-}
-
-/** @param {Response} answer */
-export function readText(answer) {
-  return answer.text();
+/** @param {unknown} error @param {number} status */
+export function hasStatus(error, status) {
+  return error instanceof ApiError && error.status === status;
 }
 
 /**
  * Return a response and its body; throw ApiError, or the reason if the request was aborted.
  *
- * @template T
  * @param {string} path
  * @param {RequestInit & {signal: AbortSignal}} options
- * @param {(answer: Response) => Promise<T>} read
+ * @param {"text"|"blob"} [kind] of the body that is returned
+ * @returns {Promise<{answer: Response, body: any}>}
  */
-export async function send(path, options, read) {
+export async function send(path, options, kind = "text") {
   let answer;
-  let text;
+  let body;
   try {
-    answer = await fetch(path, options);
-    if (answer.ok) return { answer, body: await read(answer) };
-    text = await answer.text();
+    answer = await fetch(path, { ...options, cache: "no-store" });
+    body = await answer[answer.ok ? kind : "text"]();
   } catch (error) {
     if (options.signal.aborted && options.signal.reason.name !== "TimeoutError") throw error;
-    throw new ApiError(0, 0, answer ? "The response broke off" : "The service does not respond");
+    throw new ApiError(answer ? "The response broke off" : "The service does not respond");
   }
-  throw makeError(answer, text);
+  if (!answer.ok) throw makeError(answer, String(body));
+  return { answer, body };
 }
 
 /**
- * Send a file; return the response, or throw as `send` does. `fetch` does not report how much of
- * a body was sent.
+ * Send a file, and call `onsent` with the number of bytes sent so far, which `fetch` does not
+ * report; return the response, or throw as `send` does.
  *
  * @param {string} path
- * @param {Record<string, string>} headers
- * @param {Blob} file
+ * @param {RequestInit & {headers: Record<string, string>, body: Blob, signal: AbortSignal}} options
  * @param {(bytes: number) => void} onsent
- * @param {AbortSignal} signal
- * @returns {Promise<XMLHttpRequest>}
  */
-export async function upload(path, headers, file, onsent, signal) {
+export async function upload(path, { headers, body, signal }, onsent) {
   const request = new XMLHttpRequest();
   request.open("POST", path);
   for (const [name, value] of Object.entries(headers)) request.setRequestHeader(name, value);
   request.upload.onprogress = ({ loaded }) => onsent(loaded);
   await new Promise((resolve, reject) => {
     request.onload = resolve;
-    request.onerror = () => reject(new ApiError(0, 0, "The connection to the service broke off"));
+    request.onerror = () => reject(new ApiError("The connection to the service broke off"));
     request.onabort = () => reject(signal.reason);
     signal.addEventListener("abort", () => request.abort());
-    request.send(file);
+    request.send(body);
   });
   if (request.status !== 200) throw makeError(request, request.responseText);
   return request;
 }
 
-/**
- * @param {{status: number, statusText: string}} answer
- * @param {string} text
- */
+/** @param {{status: number, statusText: string}} answer @param {string} text */
 function makeError(answer, text) {
   const record = parse(answer, text, (value) => typeof value?.message === "string");
-  return new ApiError(answer.status, record.error, record.message, record.lines_stored_through);
+  return new ApiError(record.message, answer.status, record);
 }
 
 /**
@@ -108,15 +93,16 @@ function makeError(answer, text) {
  * @param {{status: number, statusText: string}} answer
  * @param {string} text
  * @param {(value: any) => boolean} isExpected
- * @param {Reviver} [reviver]
  */
-export function parse(answer, text, isExpected, reviver) {
+export function parse({ status, statusText }, text, isExpected) {
   try {
-    const value = JSON.parse(text, reviver);
+    const value = JSON.parse(text, (key, value, { source }) =>
+      IDS.includes(key) ? source : value,
+    );
     if (isExpected(value)) return value;
   } catch {
     // It is not JSON.
   }
-  const message = `The response is not from the Plant Store: ${answer.status} ${answer.statusText}`;
-  throw new ApiError(answer.status, 0, message.trim());
+  const message = `The response is not from the Plant Store: ${status} ${statusText}`;
+  throw new ApiError(message.trim(), status);
 }

@@ -1,0 +1,112 @@
+/** Signing in with a token, and signing out. */
+
+import { client } from "./client.js";
+import { Modal } from "./dialogs.js";
+import { focus } from "./elements.js";
+import { html } from "./html.js";
+import { stopImport } from "./importing.js";
+import { load } from "./listing.js";
+import { openLinkedPlant } from "./plant.js";
+import { messageOf } from "./requests.js";
+import { state, update } from "./state.js";
+
+/** The keys in the session storage of the tab: the token, or the reason for the sign-out. */
+const TOKEN = "plantstore.token";
+const REFUSAL = "plantstore.refusal";
+
+const tab = findStorage();
+
+/** Return the session storage. Without it, the token is kept until the page is reloaded. */
+function findStorage() {
+  try {
+    return window.sessionStorage;
+  } catch {
+    return null;
+  }
+}
+
+/** Sign in with the token of the tab, or ask for one. */
+export function start() {
+  const token = tab?.getItem(TOKEN);
+  if (token) enter(token);
+  else ask(tab?.getItem(REFUSAL) ?? "");
+  tab?.removeItem(REFUSAL);
+}
+
+/** @param {string} message why the last token was refused @param {boolean} [isAgain] */
+function ask(message, isAgain = false) {
+  update({ signIn: { message, isAgain } });
+  focus("#token");
+}
+
+/** @param {string} token */
+async function enter(token) {
+  const isAgain = state.signIn?.isAgain;
+  // A browser cannot send it in a header field, so the service cannot refuse it.
+  if (/[^\x21-\x7e]/.test(token)) {
+    ask("The token is malformed: it contains invalid characters", isAgain);
+    return;
+  }
+  tab?.setItem(TOKEN, token);
+  client.token = token;
+  update({ signIn: null, isSignedIn: true });
+  const loaded = load();
+  const scopes = await client.readScopes().catch((error) => {
+    messageOf(error);
+    return null; // The service refuses what the token does not permit.
+  });
+  update({ scopes, isOpen: true });
+  if (isAgain) return;
+  // Meanwhile, a file may have been dropped, which moves the focus.
+  if (document.activeElement === document.body) focus("#plants-title");
+  await loaded;
+  openLinkedPlant();
+}
+
+client.onrefusal = ({ message }) => (state.dialog ? ask(message, true) : signOut(message));
+
+/**
+ * Remove the token and all plants from the page, by reloading it.
+ *
+ * @param {string} message why the service refused the token; its user may want to come back here
+ */
+function signOut(message) {
+  tab?.removeItem(TOKEN);
+  tab?.setItem(REFUSAL, message);
+  stopImport(); // otherwise the browser would ask before leaving the page
+  if (message) location.reload();
+  else location.replace(location.pathname);
+}
+
+export function SignOut() {
+  return html`<button type="button" onclick=${() => signOut("")}>Sign out</button>`;
+}
+
+/** The form that asks for a token. If a dialog is open, it is above it, and the dialog remains. */
+export function SignIn() {
+  if (!state.signIn) return null;
+  const { message, isAgain } = state.signIn;
+  const submit = (/** @type {On<HTMLFormElement>} */ event) => {
+    event.preventDefault();
+    enter(String(new FormData(event.currentTarget).get("token")).trim());
+  };
+  const form = html`
+    <section id="entry" aria-labelledby="entry-title">
+      <h2 id="entry-title">Sign in</h2>
+      <form autocomplete="off" novalidate onsubmit=${submit}>
+        <label for="token">Bearer token</label>
+        <input id="token" name="token" type="password" autocomplete="off" spellcheck=${false}
+          aria-invalid=${message !== ""} aria-describedby="token-hint token-error" />
+        <p id="token-error" class="error" role="alert">${message}</p>
+        <button class="primary">Sign in</button>
+      </form>
+      <p id="token-hint" class="hint">
+        Only this tab keeps the token, until you close it. The operator of the service creates
+        tokens: <code>plantstore token create NAME</code>
+      </p>
+    </section>
+  `;
+  const leave = () => update({ signIn: null });
+  if (!isAgain) return form;
+  return html`<${Modal} id="again" aria-labelledby="entry-title" leave=${leave}>${form}<//>`;
+}

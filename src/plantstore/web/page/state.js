@@ -1,0 +1,60 @@
+/** The state of the page: all that it shows, except what is typed into the fields of forms. */
+
+/** @typedef {import("./client.js").Plant} Plant */
+
+export const state = {
+  health: { look: "", text: "" },
+  /** The form that asks for a token; `isAgain` if a dialog is open, which must remain. */
+  signIn: /** @type {?{message: string, isAgain: boolean}} */ (null),
+  isSignedIn: false,
+  /** What the token permits; null if that is not known. */
+  scopes: /** @type {?string[]} */ (null),
+  /** Whether the catalogue is shown. */
+  isOpen: false,
+  /** What is typed into the search box, and the query of the address. */
+  search: "",
+  query: new URLSearchParams(),
+  isLoading: false,
+  /** The page of plants that is shown and its query, or why there is none. */
+  listing: /** @type {?import("./client.js").Listing} */ (null),
+  shownQuery: new URLSearchParams(),
+  problem: /** @type {?import("./requests.js").ApiError} */ (null),
+  /** The tag that has the same text as the search. */
+  suggestion: /** @type {?{tag: string, total: number, isExact: boolean}} */ (null),
+  /** The ids of the selected plants. */
+  selected: /** @type {Set<string>} */ (new Set()),
+  /** The plant whose menu is open, and the place of the menu. */
+  menu: /** @type {?{plant: Plant, left: number, top: number, isUpwards: boolean}} */ (null),
+  exportError: "",
+  importing: /** @type {import("./importing.js").Import} */ ({}),
+  /** Whether an import updates plants that exist. */
+  replaces: false,
+  /** Whether a file is dragged over the page. */
+  isDropping: false,
+  statistics: { entries: /** @type {string[][]} */ ([]), problem: "" },
+  /** An id from the service that no plant has yet. */
+  spareId: "",
+  toast: /** @type {{text: string, undo?: () => void}} */ ({ text: "" }),
+  dialog: /** @type {?import("./dialogs.js").Dialog} */ (null),
+  /** The question above the dialog. */
+  question: /** @type {?import("./dialogs.js").Question} */ (null),
+};
+
+let show = () => {};
+
+/** Show the state now, and after each change. @param {() => void} listener shows it */
+export function onUpdate(listener) {
+  show = listener;
+  show();
+}
+
+/** Change the state. The change is shown at once. @param {Partial<typeof state>} [changes] */
+export function update(changes) {
+  Object.assign(state, changes);
+  show();
+}
+
+/** Return whether the token permits something, or may permit it. @param {string} [scope] */
+export function may(scope) {
+  return scope === undefined || (state.scopes?.includes(scope) ?? true);
+}

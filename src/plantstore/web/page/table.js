@@ -1,0 +1,110 @@
+/** The table of plants, and the menu of its rows: one menu, which opens at the button pressed. */
+
+import { PlantText } from "./elements.js";
+import { html } from "./html.js";
+import { SEARCHED, select } from "./listing.js";
+import { openPlant } from "./plant.js";
+import { deletePlants } from "./several.js";
+import { may, state, update } from "./state.js";
+
+/** @typedef {import("./client.js").Plant} Plant */
+
+/** A longer tag is not a link: the address would be too long for the service. */
+const LINKED_CHARACTERS_MAX = 1000;
+
+/** A longer id makes the column wider. */
+const NARROW_CHARACTERS_MAX = 10;
+
+export function Table() {
+  const plants = state.listing?.plants ?? [];
+  const isPlain = !may("plants:update") && !may("plants:delete");
+  const isWide = plants.some(({ id }) => id.length > NARROW_CHARACTERS_MAX);
+  return html`
+    <table id="listing" role="table" aria-labelledby="plants-title" aria-busy=${state.isLoading}
+        class="${isPlain ? "plain" : ""} ${isWide ? "wide" : ""}">
+      <thead role="rowgroup"><${Head} ids=${plants.map(({ id }) => id)} /></thead>
+      <tbody id="plants" role="rowgroup">
+        ${plants.map((plant) => html`<${Row} key=${plant.id} plant=${plant} />`)}
+      </tbody>
+    </table>
+  `;
+}
+
+/** @param {{ids: string[]}} props */
+function Head({ ids }) {
+  const many = state.selected.size;
+  const isAll = many > 0 && many === ids.length;
+  const selectAll = () => update({ selected: new Set(isAll ? [] : ids) });
+  const isDescending = state.shownQuery.get("order") === "-id";
+  const other = select(state.shownQuery, SEARCHED);
+  if (!isDescending) other.set("order", "-id");
+  return html`
+    <tr role="row">
+      <th role="columnheader" scope="col" class="pick">
+        <input type="checkbox" aria-label="Select all of this page" checked=${isAll}
+          indeterminate=${many > 0 && !isAll} onchange=${selectAll} />
+      </th>
+      <th role="columnheader" scope="col" class="id"
+          aria-sort=${isDescending ? "descending" : "ascending"}>
+        <a id="order" href="?${other}">Id<span class="unseen">, other order</span></a>
+      </th>
+      <th role="columnheader" scope="col" class="name">Name</th>
+      <th role="columnheader" scope="col" class="tag">Tag</th>
+      <th role="columnheader" scope="col" class="acts"><span class="unseen">Actions</span></th>
+    </tr>
+  `;
+}
+
+/** @param {{plant: Plant}} props */
+function Row({ plant }) {
+  const { id, name, tag = "" } = plant;
+  const pick = () => update({ selected: state.selected.symmetricDifference(new Set([id])) });
+  const isLinked = tag.length <= LINKED_CHARACTERS_MAX;
+  const href = isLinked ? `?${new URLSearchParams({ tag })}` : undefined;
+  return html`
+    <tr role="row" data-id=${id}>
+      <td role="cell" class="pick">
+        <input type="checkbox" aria-label="Select plant ${id}" checked=${state.selected.has(id)}
+          onchange=${pick} />
+      </td>
+      <td role="cell" class="id">${id}</td>
+      <th role="rowheader" scope="row" class="name">
+        <a href="#/plants/${id}"><${PlantText} text=${name} /></a>
+      </th>
+      <td role="cell" class="tag">
+        ${plant.tag !== undefined && html`<a href=${href}><${PlantText} text=${tag} /></a>`}
+      </td>
+      <td role="cell" class="acts">
+        <button type="button" aria-label="Actions for plant ${id}" popovertarget="actions"
+          onclick=${(/** @type {On<Element>} */ event) => placeMenu(event, plant)}>⋯</button>
+      </td>
+    </tr>
+  `;
+}
+
+/** Place the menu at the button that opens it. @param {On<Element>} event @param {Plant} plant */
+function placeMenu({ currentTarget }, plant) {
+  const { right, top, bottom } = currentTarget.getBoundingClientRect();
+  const isUpwards = bottom > window.innerHeight * 0.75;
+  const edge = (isUpwards ? top : bottom) + window.scrollY;
+  update({ menu: { plant, left: right + window.scrollX, top: edge, isUpwards } });
+}
+
+export function RowMenu() {
+  if (!state.menu) return html`<div id="actions" popover></div>`;
+  const { plant, left, top, isUpwards } = state.menu;
+  const choose = (/** @type {() => void} */ act) => {
+    document.getElementById("actions")?.hidePopover(); // The focus returns to the row.
+    act();
+  };
+  const name = html`<span class="unseen"> plant ${plant.id}</span>`;
+  return html`
+    <div id="actions" popover class=${isUpwards ? "upwards" : undefined}
+        style=${{ left: `${left}px`, top: `${top}px` }}>
+      <button type="button" autofocus data-needs="plants:update"
+        onclick=${() => choose(() => openPlant(`#/plants/${plant.id}`))}>Change${name}</button>
+      <button type="button" data-needs="plants:delete"
+        onclick=${() => choose(() => deletePlants([plant]))}>Delete${name}</button>
+    </div>
+  `;
+}

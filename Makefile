@@ -91,7 +91,7 @@ format: $(VENV)/.dev javascript ## format the code
 	$(BIN)/ruff check --fix
 	$(JAVASCRIPT)/node_modules/.bin/biome check --write --config-path=$(JAVASCRIPT) src/plantstore/web
 
-vendor: javascript ## copy the locked versions of preact, htm and Swagger UI into src/plantstore/web
+vendor: javascript ## copy the locked JavaScript libraries into src/plantstore/web
 	for file in $(VENDORED); do cp $(JAVASCRIPT)/node_modules/$${file#*=} $(WEB)/$${file%=*} || exit 1; done
 
 soak: $(VENV)/.soak ## inject faults and attack for twenty minutes

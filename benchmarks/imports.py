@@ -29,6 +29,7 @@ from harness import (
 from measurements import Seen, Transfer
 from peer import Peer
 from python_peers import DATASETTE, FASTAPI, PLANTSTORE
+from search_peer import SEARCHED_DATASETTE
 from streams import (
     CSV,
     NDJSON,
@@ -99,6 +100,10 @@ class Arrays:
 FASTAPI_ARRAYS = Arrays(dataclasses.replace(FASTAPI, target="/plants/many", body="[%s]"), 1_000)
 # By default, Datasette takes at most 100 rows.
 DATASETTE_ARRAYS = Arrays(dataclasses.replace(DATASETTE, body='{"rows":[%s]}'), 100)
+# Our plants always have an index of words.
+SEARCHED_ARRAYS = dataclasses.replace(
+    DATASETTE_ARRAYS, peer=dataclasses.replace(SEARCHED_DATASETTE, body='{"rows":[%s]}')
+)
 
 
 def import_round(seen: Seen, folder: Path) -> None:
@@ -201,6 +206,7 @@ def ratios(seen: Seen) -> list[list[str]]:
             (STREAM_SAME, CREATES, "≥ 5"),
             (STREAM_SAME, FASTAPI_ARRAYS.name, "≥ 3"),
             (STREAM_SAME, DATASETTE_ARRAYS.name, "≥ 20"),
+            (STREAM_SAME, SEARCHED_ARRAYS.name, "-"),
             (EXPORT, EXPORT_COMMAND, "-"),
         )
         if to in seen.transfers
@@ -210,7 +216,8 @@ def ratios(seen: Seen) -> list[list[str]]:
 
 
 def main() -> None:
-    arrays = [each for each in (FASTAPI_ARRAYS, DATASETTE_ARRAYS) if each.peer.program.exists()]
+    peers = (FASTAPI_ARRAYS, DATASETTE_ARRAYS, SEARCHED_ARRAYS)
+    arrays = [each for each in peers if each.peer.program.exists()]
     seen = Seen()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)

@@ -1,6 +1,7 @@
 """Datasette with the rows of a database of this service, and with its full-text search."""
 
 import contextlib
+import dataclasses
 import http.client
 import json
 import sqlite3
@@ -55,8 +56,23 @@ def _copy(database: Path, into: Path) -> None:
         connection.execute("ATTACH ? AS ours", (str(database),))
         connection.execute("INSERT INTO plants SELECT id, name, tag FROM ours.plants")
         connection.commit()
+    _index_words(into)
+
+
+def _prepare(folder: Path) -> str:
+    token = DATASETTE.prepare(folder)
+    _index_words(folder / DATABASE)
+    return token
+
+
+def _index_words(database: Path) -> None:
     tool = str(PYTHON.with_name("sqlite-utils"))
-    said(tool, "enable-fts", str(into), "plants", "name", "--fts5", "--create-triggers")
+    said(tool, "enable-fts", str(database), "plants", "name", "--fts5", "--create-triggers")
+
+
+SEARCHED_DATASETTE = dataclasses.replace(
+    DATASETTE, name="Datasette with its full-text index", prepare=_prepare
+)
 
 
 def _get(server: Server, target: str) -> Any:  # noqa: ANN401 (what JSON holds)

@@ -79,20 +79,13 @@ class StaticContent:
         self._compressed = gzip.compress(content, mtime=0) if is_large else None
 
     def answer(self, req: Request, resp: Response) -> None:
-        """Respond with the form that the client prefers.
-
-        A caller that sets an ETag must use a different one for each form (RFC 9110 §8.8.3.3).
-        """
+        """Respond with the form that the client prefers."""
         resp.append_header("Vary", "Accept-Encoding")
-        if self.is_compressed_for(req):
+        if self._compressed is not None and prefers_gzip(req.get_header("Accept-Encoding")):
             resp.set_header("Content-Encoding", _ENCODING)
             resp.data = self._compressed
         else:
             resp.data = self.content
-
-    def is_compressed_for(self, req: Request) -> bool:
-        """Return whether the client gets the compressed form."""
-        return self._compressed is not None and prefers_gzip(req.get_header("Accept-Encoding"))
 
 
 class Compressor:

@@ -82,7 +82,7 @@ class Assets:
 
 
 class Page:
-    """An HTML document at a stable address.
+    """A small HTML document at a stable address. It is not compressed, so it has one ETag.
 
     Args:
         document: the HTML, in which `{assets}` is replaced by the address of the assets.
@@ -92,9 +92,8 @@ class Page:
     """
 
     def __init__(self, document: bytes, assets: Assets, policy: str) -> None:
-        content = document.replace(b"{assets}", f"assets/{assets.digest}".encode())
-        self._content = StaticContent(content)
-        self._etag = hashlib.sha256(content).hexdigest()[:16]
+        self._content = document.replace(b"{assets}", f"assets/{assets.digest}".encode())
+        self._etag = hashlib.sha256(self._content).hexdigest()[:16]
         self._fields = _SECURITY_FIELDS | {"Content-Security-Policy": policy}
 
     async def on_get(self, req: Request, resp: Response) -> None:
@@ -102,12 +101,10 @@ class Page:
         resp.content_type = _MEDIA_TYPES["html"]
         resp.set_headers(self._fields)
         resp.cache_control = ["no-cache"]
-        self._content.answer(req, resp)
-        etag = f"{self._etag}-gzip" if self._content.is_compressed_for(req) else self._etag
-        resp.etag = etag
-        if not {"*", etag}.isdisjoint(req.if_none_match or ()):
+        resp.data = self._content
+        resp.etag = self._etag
+        if not {"*", self._etag}.isdisjoint(req.if_none_match or ()):
             resp.status = HTTPStatus.NOT_MODIFIED
-            resp.delete_header("Content-Encoding")
 
     on_head = on_get
 

@@ -36,7 +36,7 @@ class GroupRead:
     Args:
         store: one thread calls its `find_plants`, and several its `list_plants`. The caller
             closes the store after the reader.
-        queue_reads_max: number of lookups that may wait, and of listings.
+        queue_reads_max: number of lookups that may wait, of searches, and of other listings.
         observe: gets the events, on any of the threads.
 
     """
@@ -55,7 +55,7 @@ class GroupRead:
         )
         self._lister = self._make_lister("lister", queue_reads_max)
         self._searchers = [
-            self._make_lister(f"searcher-{number}", queue_reads_max // SEARCH_THREADS)
+            self._make_lister(f"searcher-{number}", max(1, queue_reads_max // SEARCH_THREADS))
             for number in range(1, SEARCH_THREADS + 1)
         ]
 

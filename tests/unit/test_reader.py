@@ -124,6 +124,16 @@ def test_several_searches_and_another_listing_are_read_at_once() -> None:
     run(store, test)
 
 
+def test_a_queue_of_one_read_accepts_a_search() -> None:
+    store = WatchedStore()
+    store.let_listing_go.release()
+
+    async def test(reader: GroupRead) -> None:
+        assert (await reader.list_plants(Listing(words=("1",)))).plants == [NewPlant(1, "1")]
+
+    run(store, test, queue_reads_max=1)
+
+
 def test_each_batch_of_listings_is_answered_before_the_next_batch_is_read() -> None:
     store = WatchedStore()
 

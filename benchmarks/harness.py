@@ -56,13 +56,17 @@ class Server:
         """Return the highest resident memory that the process had so far, in MiB."""
         return _mib(self._proc("status"), "VmHWM")
 
-    def cpu_seconds(self) -> float:
-        """Return the CPU time that the process has used so far."""
-        fields = self._proc("stat").split()
+    def cpu_seconds(self, pid: int | None = None) -> float:
+        """Return the CPU time that the process, or a child of it, has used so far."""
+        fields = self._proc("stat", pid).split()
         return (int(fields[13]) + int(fields[14])) / TICKS
 
-    def _proc(self, name: str) -> str:
-        return Path(f"/proc/{self.process.pid}/{name}").read_text(encoding="ascii")
+    def children(self) -> list[int]:
+        """Return the ids of the processes that it has started, the oldest first."""
+        return [int(pid) for pid in self._proc(f"task/{self.process.pid}/children").split()]
+
+    def _proc(self, name: str, pid: int | None = None) -> str:
+        return Path(f"/proc/{pid or self.process.pid}/{name}").read_text(encoding="ascii")
 
 
 def plantstore(database: Path | str, port: int) -> list[str]:

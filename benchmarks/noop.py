@@ -18,7 +18,7 @@ import uvicorn
 
 from plantstore.api.exchange import ASGIApp
 from plantstore.changes import Change, Outcome
-from plantstore.cli.serve import uvicorn_config
+from plantstore.cli.process import uvicorn_config
 from plantstore.cli.wiring import wire
 from plantstore.observe import ignore
 from plantstore.plants import NewPlant

@@ -11,6 +11,7 @@ from plantstore.storage import open_store
 from plantstore.storage.memory import MemoryStore
 from plantstore.store import Store
 from support.postgres import Databases, Programs, Server, programs
+from support.shared_writer import StoreOfWorker
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
@@ -51,7 +52,10 @@ def databases(postgres_url: str) -> Iterator[Databases]:
 
 @pytest.fixture
 def open_new(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[str], Store]:
-    """Return what opens a new, empty store of an engine: memory, sqlite or postgres."""
+    """Return what opens a new, empty store of an engine: memory, sqlite, shared or postgres.
+
+    `shared` is SQLite with the process that writes for several workers.
+    """
     numbers = itertools.count()
 
     def open_one(engine: str) -> Store:
@@ -59,6 +63,8 @@ def open_new(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[str], 
             return MemoryStore()
         if engine == "sqlite":
             return open_store(f"sqlite:///{tmp_path}/{next(numbers)}.db")
+        if engine == "shared":
+            return StoreOfWorker(tmp_path / f"{next(numbers)}.db")
         databases: Databases = request.getfixturevalue("databases")
         return open_store(databases.new())
 

@@ -59,7 +59,7 @@ class Batcher(Generic[RequestT, ResultT]):
     Args:
         run: returns a result for each request; only the thread calls it.
         explain: takes the error of a call and the number of its requests, and returns
-            the error for their callers; only the thread calls it.
+            the error or the result for their callers; only the thread calls it.
         name: of the thread.
         waiting_max: number of requests that may wait.
         weight_max: total weight of the requests that may wait; the request that reaches
@@ -74,7 +74,7 @@ class Batcher(Generic[RequestT, ResultT]):
     def __init__(
         self,
         run: Callable[[Sequence[RequestT]], Sequence[ResultT]],
-        explain: Callable[[Exception, int], RequestError],
+        explain: Callable[[Exception, int], RequestError | ResultT],
         *,
         name: str,
         waiting_max: int,
@@ -232,7 +232,7 @@ class Batcher(Generic[RequestT, ResultT]):
             results = run(self._run, requests, self._explained)
             self._loop.call_soon_threadsafe(self._answer, batches, results)
 
-    def _explained(self, error: Exception, requests: int) -> RequestError:
+    def _explained(self, error: Exception, requests: int) -> RequestError | ResultT:
         try:
             return self._explain(error, requests)
         except Exception:  # noqa: BLE001 (observers may raise; without this thread, callers would hang)

@@ -14,14 +14,14 @@ from plantstore.plants import NewPlant, Plant, PlantPatch
 BATCH_CHARACTERS_MAX: Final = 4 * 1024 * 1024
 
 
-class Replacement(msgspec.Struct, frozen=True, gc=False):
+class Replacement(msgspec.Struct, frozen=True, gc=False, tag=True):
     """Replace the plant that has this id."""
 
     id: int
     plant: Plant
 
 
-class Upsert(msgspec.Struct, frozen=True, gc=False):
+class Upsert(msgspec.Struct, frozen=True, gc=False, tag=True):
     """Store a plant, and replace the one that has its id, if any."""
 
     plant: NewPlant
@@ -32,24 +32,24 @@ class Upsert(msgspec.Struct, frozen=True, gc=False):
         return self.plant.id
 
 
-class Deletion(msgspec.Struct, frozen=True, gc=False):
+class Deletion(msgspec.Struct, frozen=True, gc=False, tag=True):
     """Delete the plant that has this id."""
 
     id: int
 
 
-class Patch(msgspec.Struct, frozen=True, gc=False):
+class Patch(msgspec.Struct, frozen=True, gc=False, tag=True):
     """Change single members of the plant that has this id."""
 
     id: int
     patch: PlantPatch
 
 
-# To create a plant, create or replace one, replace one, change its members, or delete it.
-UnconditionalChange: TypeAlias = NewPlant | Upsert | Replacement | Patch | Deletion
+# To create or replace a plant, replace one, change its members, or delete it.
+UnconditionalChange: TypeAlias = Upsert | Replacement | Patch | Deletion
 
 
-class Conditional(msgspec.Struct, frozen=True, gc=False):
+class Conditional(msgspec.Struct, frozen=True, gc=False, tag=True):
     """Make a change if the plant with its id fulfils a condition when the change is made.
 
     If a request with If-Match is repeated after a lost response, the plant may differ from the
@@ -66,7 +66,8 @@ class Conditional(msgspec.Struct, frozen=True, gc=False):
         return self.change.id
 
 
-Change: TypeAlias = UnconditionalChange | Conditional
+# To create a plant, or to make one of the other changes.
+Change: TypeAlias = NewPlant | UnconditionalChange | Conditional
 
 
 class Outcome(Enum):

@@ -98,4 +98,4 @@ def _parse(field: str, value: str | None, ignored: str) -> frozenset[str] | None
 
 
 def _is_in(present: str | None, tags: frozenset[str]) -> bool:
-    return present is not None and (tags is ANY or present in tags)
+    return present is not None and (tags == ANY or present in tags)

@@ -143,8 +143,8 @@ def decide(
 
 def _make(change: UnconditionalChange, before: NewPlant | None) -> tuple[Result, NewPlant | None]:
     """Return the result of a change, and the plant afterwards: the same object if unchanged."""
-    if isinstance(change, NewPlant | Upsert):
-        return _store(change, before)
+    if isinstance(change, Upsert):
+        return _store(change.plant, before)
     if before is None:
         return Outcome.NO_SUCH_PLANT, None
     if isinstance(change, Deletion):
@@ -154,13 +154,12 @@ def _make(change: UnconditionalChange, before: NewPlant | None) -> tuple[Result,
     return _patched(change.patch, before)
 
 
-def _store(change: NewPlant | Upsert, before: NewPlant | None) -> tuple[Result, NewPlant]:
-    plant = change.plant if isinstance(change, Upsert) else change
+def _store(plant: NewPlant, before: NewPlant | None) -> tuple[Result, NewPlant]:
     if before is None:
         return Outcome.STORED, plant
     if before == plant:
         return Outcome.ALREADY_STORED, before
-    return (Outcome.ID_TAKEN, before) if plant is change else (Outcome.REPLACED, plant)
+    return Outcome.REPLACED, plant
 
 
 def _patched(patch: PlantPatch, before: NewPlant) -> tuple[Result, NewPlant]:

@@ -1,6 +1,6 @@
 """The events of the service, as frozen structs, and the interface of their observers.
 
-`plantstore.cli.serve` decides which observers (the log, the metrics) get the events. An
+`plantstore.cli.process` decides which observers (the log, the metrics) get the events. An
 observer must not raise and must not block: it may be called on the event loop, or on the
 writer's or the reader's thread.
 """
@@ -16,6 +16,10 @@ from plantstore.errors import ErrorCode, RequestError
 
 class WriterStarted(msgspec.Struct, frozen=True):
     """From now on, this process accepts changes."""
+
+
+class SharedWriterStarted(msgspec.Struct, frozen=True):
+    """From now on, this process writes the changes of all workers."""
 
 
 class Stopping(msgspec.Struct, frozen=True):
@@ -137,6 +141,7 @@ class Answered(msgspec.Struct, frozen=True, gc=False):
 
 Event: TypeAlias = (
     WriterStarted
+    | SharedWriterStarted
     | Stopping
     | WriterStopped
     | Committed

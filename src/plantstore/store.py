@@ -1,5 +1,7 @@
 """The interface of all stores. `Store` has three protocols: plants, tokens and maintenance.
 
+`PlantWrites` is the part of the plants that another process may have (`plantstore.shared_writer`).
+
 The tests in tests/contract run against every store and check the promises of these docstrings.
 """
 
@@ -31,17 +33,13 @@ class Condition(NamedTuple):
     problems: list[str]
 
 
-class PlantStore(Protocol):
-    """The plants of a store.
+class PlantWrites(Protocol):
+    """What writes the plants of a store.
 
-    Threads: at most one thread at a time may call `apply_changes` and `tidy`, and one
-    `find_plants`. These may be different threads. Any thread may call the other methods at any
-    time. LISTINGS_AT_ONCE calls of `list_plants` run at once.
+    Threads: at most one thread at a time may call `apply_changes` and `tidy`. Any thread may call
+    the other methods at any time.
 
-    A read sees every change that any process completed before the read began. Reads never
-    block changes.
-
-    Every method raises StoreUnavailableError if the storage cannot be read or written. A
+    Every method except `tidy` raises StoreUnavailableError if the storage cannot be written. A
     later call may succeed.
     """
 
@@ -73,23 +71,6 @@ class PlantStore(Protocol):
         """
         ...
 
-    def find_plants(self, ids: Sequence[int]) -> dict[int, NewPlant]:
-        """Return the stored plants among these ids, by id."""
-        ...
-
-    def list_plants(self, listing: Listing) -> Page:
-        """Return the next plants of a listing.
-
-        The cost depends on the size of the page, hardly on where it begins. A page may hold
-        fewer plants than `limit`, so that plants with very long names do not fill the memory
-        (PAGE_BYTES_MAX), and so that a search ends soon. Unless the listing has words, it holds
-        at least one plant if any is left.
-
-        Plants and total are of one snapshot. The total of all plants is exact. One of plants with
-        a tag or with words is exact up to COUNT_MAX, or up to the plants that a search may examine.
-        """
-        ...
-
     def hand_out_ids(self, count: int) -> range:
         """Return `count` consecutive ids that nobody else gets.
 
@@ -108,6 +89,37 @@ class PlantStore(Protocol):
 
     def probe(self) -> None:
         """Check that plants can be read and written: write something small, and sync it."""
+        ...
+
+
+class PlantStore(PlantWrites, Protocol):
+    """The plants of a store.
+
+    Threads: at most one thread at a time may call `find_plants`. It may be another one than the
+    thread of `apply_changes`. LISTINGS_AT_ONCE calls of `list_plants` run at once.
+
+    A read sees every change that any process completed before the read began. Reads never
+    block changes.
+
+    Every method raises StoreUnavailableError if the storage cannot be read. A later call may
+    succeed.
+    """
+
+    def find_plants(self, ids: Sequence[int]) -> dict[int, NewPlant]:
+        """Return the stored plants among these ids, by id."""
+        ...
+
+    def list_plants(self, listing: Listing) -> Page:
+        """Return the next plants of a listing.
+
+        The cost depends on the size of the page, hardly on where it begins. A page may hold
+        fewer plants than `limit`, so that plants with very long names do not fill the memory
+        (PAGE_BYTES_MAX), and so that a search ends soon. Unless the listing has words, it holds
+        at least one plant if any is left.
+
+        Plants and total are of one snapshot. The total of all plants is exact. One of plants with
+        a tag or with words is exact up to COUNT_MAX, or up to the plants that a search may examine.
+        """
         ...
 
 

@@ -35,7 +35,7 @@ from plantstore.observe import (
     WriterStarted,
     WriterStopped,
 )
-from plantstore.store import PlantStore
+from plantstore.store import PlantWrites
 
 # How long a failed commit makes the service not ready, unless a later commit succeeds. A probe
 # may succeed in this time, because it needs less disk space, for example.
@@ -62,7 +62,7 @@ class GroupCommit:
 
     def __init__(
         self,
-        store: PlantStore,
+        store: PlantWrites,
         *,
         queue_plants_max: int,
         queue_characters_max: int,

@@ -27,18 +27,17 @@ names = st.sampled_from(["a", "b"]) | texts
 tags = st.none() | st.sampled_from(["a", "b"]) | texts
 ids = st.sampled_from([ID_MIN, -1, 0, 1, 2**53 + 1, ID_MAX]) | st.integers(ID_MIN, ID_MAX)
 patches = st.builds(PlantPatch, st.just(msgspec.UNSET) | names, st.just(msgspec.UNSET) | tags)
+creates = st.builds(NewPlant, ids, names, tags)
 unconditional = st.one_of(
-    st.builds(NewPlant, ids, names, tags),
-    st.builds(Upsert, st.builds(NewPlant, ids, names, tags)),
+    st.builds(Upsert, creates),
     st.builds(Replacement, ids, st.builds(Plant, names, tags)),
     st.builds(Patch, ids, patches),
     st.builds(Deletion, ids),
 )
 etags = st.builds(entity_tag, names, tags)
 fields = st.none() | st.just(ANY) | st.frozensets(etags, max_size=3)
-changes = unconditional | st.builds(
-    Conditional, unconditional, st.builds(Precondition, fields, fields)
-)
+conditional = st.builds(Conditional, unconditional, st.builds(Precondition, fields, fields))
+changes = creates | unconditional | conditional
 
 
 def make(change: Change, model: dict[int, NewPlant]) -> Result:

@@ -19,6 +19,7 @@ from plantstore.changes import (
     PlantOutcome,
     Replacement,
     Result,
+    Upsert,
 )
 from plantstore.conditions import ANY, Precondition
 from plantstore.listings import PAGE_BYTES_MAX, Listing, Page
@@ -200,7 +201,7 @@ def test_stores_that_change_the_same_plants_do_not_deadlock(
                 new = NewPlant(id_, f"{number}")
                 others: list[Change] = [
                     *(Replacement(id_, Plant(f"{number}")), Deletion(id_)),
-                    *(Patch(id_, PlantPatch(tag=f"{number}")), Conditional(new, if_none)),
+                    *(Patch(id_, PlantPatch(tag=f"{number}")), Conditional(Upsert(new), if_none)),
                 ]
                 changes.append(choose.choice([new, new, new, *others]))
             outcomes |= {

@@ -14,6 +14,7 @@ from plantstore.changes import (
     Patch,
     PlantOutcome,
     Replacement,
+    Upsert,
 )
 from plantstore.conditions import ANY, Precondition, entity_tag
 from plantstore.errors import BatchRefusedError, OperationError
@@ -125,8 +126,8 @@ def test_a_condition_sees_the_earlier_changes_of_its_batch(store: Store) -> None
         Conditional(Replacement(1, Plant("b")), if_a),
         Conditional(Replacement(1, Plant("c")), if_a),
         Conditional(Deletion(2), if_a),
-        Conditional(NewPlant(2, "a"), if_none),
-        Conditional(NewPlant(2, "a"), if_none),
+        Conditional(Upsert(NewPlant(2, "a")), if_none),
+        Conditional(Upsert(NewPlant(2, "a")), if_none),
         Conditional(Deletion(2), if_a),
     ]
 

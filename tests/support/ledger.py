@@ -158,7 +158,7 @@ def _change(chance: random.Random) -> Change:
     size = chance.randrange(2_000, 20_000) if chance.random() < 0.08 else chance.randrange(40)
     plant = Plant(f"Rosa × {chance.getrandbits(32)}{'x' * size}", chance.choice(["a", "b", None]))
     new = NewPlant(id_, plant.name, plant.tag)
-    kinds: list[UnconditionalChange] = [
+    kinds: list[NewPlant | UnconditionalChange] = [
         new,
         Upsert(new),
         Replacement(id_, plant),
@@ -167,7 +167,9 @@ def _change(chance: random.Random) -> Change:
     ]
     [change] = chance.choices(kinds, [4, 2, 2, 2, 1])
     condition = chance.choice(CONDITIONS)
-    return change if condition is None else Conditional(change, condition)
+    if condition is None:
+        return change
+    return Conditional(Upsert(new) if isinstance(change, NewPlant) else change, condition)
 
 
 def tune(store: SQLiteStore, chance: random.Random) -> None:

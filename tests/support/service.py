@@ -156,16 +156,24 @@ class Service:
 
     def children(self) -> list[int]:
         """Return the process ids of its child processes, which include its workers."""
-        tasks = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children")
-        return [int(pid) for pid in tasks.read_text(encoding="ascii").split()]
+        lists = Path(f"/proc/{self.process.pid}/task").glob("*/children")
+        return [int(pid) for pids in lists for pid in pids.read_text(encoding="ascii").split()]
 
     def workers(self) -> set[int]:
         """Return the process ids of the workers, without Python's resource tracker."""
-        found = set()
+        return {pid for pid in self.spawned() if not _has_socket(pid, "/writer")}
+
+    def writer(self) -> int | None:
+        """Return the process id of the process that writes for the workers, once it is ready."""
+        return next((pid for pid in self.spawned() if _has_socket(pid, "/writer")), None)
+
+    def spawned(self) -> list[int]:
+        """Return the process ids of its children, without Python's resource tracker."""
+        found = []
         for pid in self.children():
             with contextlib.suppress(FileNotFoundError):
                 command = Path(f"/proc/{pid}/cmdline").read_bytes()
-                found |= {pid} if b"spawn_main" in command else set()
+                found += [pid] if b"spawn_main" in command else []
         return found
 
     def open_sockets(self) -> int:
@@ -211,3 +219,13 @@ def opened(database: str) -> Iterator[Store]:
     """Open the store of a database, as another process would."""
     with contextlib.closing(open_store(database)) as store:
         yield store
+
+
+def _has_socket(pid: int, name: str) -> bool:
+    """Return whether a process has a Unix socket with an address that ends with a name."""
+    sockets = Path("/proc/net/unix").read_text(encoding="utf-8").splitlines()
+    inodes = {line.split()[6] for line in sockets if line.endswith(name)}
+    with contextlib.suppress(FileNotFoundError):
+        files = [str(file.readlink()) for file in Path(f"/proc/{pid}/fd").iterdir()]
+        return not inodes.isdisjoint(file.strip("socket:[]") for file in files)
+    return False

@@ -158,7 +158,7 @@ def test_changes_that_are_refused_or_made_already_write_nothing() -> None:
     none = Precondition(if_none_match=ANY)
     stale = Precondition(if_match=frozenset({entity_tag("old", None)}))
     changes: list[Change] = [
-        *(Conditional(NewPlant(1, "a", "t"), none), Patch(1, PlantPatch(tag="t"))),
+        *(Conditional(Upsert(NewPlant(1, "a", "t")), none), Patch(1, PlantPatch(tag="t"))),
         *(Conditional(Replacement(1, Plant("a", "t")), stale), Conditional(Deletion(1), stale)),
         Conditional(Patch(1, PlantPatch("a")), Precondition(stale.if_match, ANY)),
     ]

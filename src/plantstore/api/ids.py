@@ -22,7 +22,7 @@ from plantstore.errors import (
     StoreUnreachableError,
 )
 from plantstore.observe import CommitFailed, Observer
-from plantstore.store import PlantStore
+from plantstore.store import PlantWrites
 
 # Maximum number of ids in one response. A client that loses it leaves no larger gap.
 IDS_MAX: Final = 1000
@@ -48,7 +48,7 @@ class Ids:
 
     """
 
-    def __init__(self, gate: Gate, store: PlantStore, *, observe: Observer) -> None:
+    def __init__(self, gate: Gate, store: PlantWrites, *, observe: Observer) -> None:
         self._gate = gate
         self._store = store
         self._observe = observe

@@ -19,6 +19,7 @@ from plantstore.changes import (
     PlantOutcome,
     Replacement,
     UnconditionalChange,
+    Upsert,
 )
 from plantstore.conditions import Precondition, entity_tag, parse_precondition
 from plantstore.errors import ErrorCode, PreconditionFailedError, RequestError
@@ -81,7 +82,7 @@ class OnePlant:
         precondition = _read_precondition(req)
         plant = parse_plant(await read_json_body(req, self._body_bytes_max))
         if creates:
-            await self._make(NewPlant(id_, plant.name, plant.tag), precondition)
+            await self._make(Upsert(NewPlant(id_, plant.name, plant.tag)), precondition)
             resp.status = HTTPStatus.CREATED
         else:
             await self._make(Replacement(id_, plant), precondition)

@@ -15,7 +15,7 @@ from plantstore.api.auth import Gate
 from plantstore.api.compression import Compressor
 from plantstore.errors import StoreUnavailableError
 from plantstore.observe import Observer, ReadinessChanged, ServerChanged
-from plantstore.store import PlantStore
+from plantstore.store import PlantWrites
 from plantstore.writer import GroupCommit
 
 # How long the result of a probe or a commit counts as current. This limits the cost of probes,
@@ -50,7 +50,7 @@ class Readiness:
 
     def __init__(
         self,
-        store: PlantStore,
+        store: PlantWrites,
         writer: GroupCommit,
         *,
         gate: Gate,

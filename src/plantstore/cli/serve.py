@@ -1,4 +1,4 @@
-"""`plantstore serve`: the sockets and processes of the service. `wiring` connects its parts."""
+"""`plantstore serve`: checks the settings, and starts the processes of the service."""
 
 import contextlib
 import functools
@@ -7,37 +7,25 @@ import signal
 import socket
 import ssl
 import sys
-import tempfile
-from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 from typing import NoReturn
 
 import typer
 import uvicorn
 
 from plantstore.api.cors import parse_origin
-from plantstore.api.exchange import ASGIApp
 from plantstore.api.forwarded import parse_network
 from plantstore.cli.listening import listen
+from plantstore.cli.process import Telemetry, build_app, open_store_of, uvicorn_config
 from plantstore.cli.tokens import show_new_token
-from plantstore.cli.wiring import rate_limit, wire
-from plantstore.errors import OperationError, PlantStoreError, UsageError
-from plantstore.observe import LastServer, Observer, tell_all
-from plantstore.server.workers import (
-    OTHER_FILES_MAX,
-    Workers,
-    raise_file_limit,
-    server_config,
-    set_up_memory,
-)
+from plantstore.cli.wiring import rate_limit
+from plantstore.cli.workers import run_workers
+from plantstore.errors import OperationError, UsageError
+from plantstore.server.workers import OTHER_FILES_MAX, raise_file_limit, set_up_memory
 from plantstore.settings import Settings, terminal_takes_colors
-from plantstore.storage import display_url, open_store
-from plantstore.storage.migrate import SchemaPolicy
+from plantstore.storage import display_url
 from plantstore.store import Store
 from plantstore.telemetry.log_output import configure_logs
-from plantstore.telemetry.logs import log_answers, log_events
-from plantstore.telemetry.metrics import Metrics
 from plantstore.telemetry.outbox import Outbox
 from plantstore.tokens import SCOPES
 
@@ -57,84 +45,16 @@ def run(settings: Settings) -> None:
     with contextlib.ExitStack() as stack:
         listener = stack.enter_context(listen(settings.host, settings.port))
         with contextlib.ExitStack() as opened:
-            telemetry = _Telemetry(log, settings)
-            store = opened.enter_context(contextlib.closing(_open_store(settings, telemetry)))
+            telemetry = Telemetry(log, settings)
+            store = opened.enter_context(contextlib.closing(open_store_of(settings, telemetry)))
             _introduce(store, settings, listener, log)
             if settings.workers == 1:
                 opened.pop_all()  # the application closes the store
-                build_app = functools.partial(_build_app, settings, store, telemetry)
-                uvicorn.Server(uvicorn_config(build_app, settings)).run(sockets=[listener])
+                build = functools.partial(build_app, settings, store, telemetry)
+                uvicorn.Server(uvicorn_config(build, settings)).run(sockets=[listener])
                 return
-        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="plantstore-")))
-        build_worker = functools.partial(_build_worker, settings, folder)
-        workers = Workers(uvicorn_config(build_worker, settings), sockets=[listener])
-        workers.run()
-        if workers.could_not_start:
+        if not run_workers(settings, listener):
             raise typer.Exit(1)
-
-
-def _build_worker(settings: Settings, metrics_folder: Path) -> ASGIApp:
-    """Build the application of one of several processes, which opens its own store."""
-    set_up_memory()
-    log = configure_logs(colors=terminal_takes_colors())
-    telemetry = _Telemetry(log, settings, metrics_folder)
-    try:
-        store = _open_store(settings, telemetry)
-    except PlantStoreError as error:
-        log.write(f"plantstore: {error.explanation}\n")
-        # With any status except STARTUP_FAILURE, uvicorn's parent process tries again. The parent
-        # opened the store before, so the failure is new; the other workers continue meanwhile.
-        sys.exit(1)
-    return _build_app(settings, store, telemetry)
-
-
-class _Telemetry:
-    """The log and the metrics of a process, and the server of its database."""
-
-    def __init__(self, log: Outbox, settings: Settings, folder: Path | None = None) -> None:
-        self.metrics = Metrics(folder)
-        self.metrics.watch_log(lambda: log.dropped)
-        self.server = LastServer()
-        answers: list[Observer] = [self.metrics.observe]
-        if settings.access_log:
-            answers.append(log_answers())
-        self.observe = tell_all(
-            log_events(), self.metrics.observe, self.server.observe, answers=answers
-        )
-
-
-def _build_app(settings: Settings, store: Store, telemetry: _Telemetry) -> ASGIApp:
-    """Wire one process, with the store that it has opened."""
-    wired = wire(
-        settings,
-        store,
-        observe=telemetry.observe,
-        metrics=telemetry.metrics.renderings,
-        server=lambda: telemetry.server.value,
-    )
-    telemetry.metrics.watch_queue("changes", lambda: wired.writer.waiting)
-    telemetry.metrics.watch_queue("reads", lambda: wired.reader.waiting)
-    return wired.app
-
-
-def uvicorn_config(app_factory: Callable[[], ASGIApp], settings: Settings) -> uvicorn.Config:
-    """Return uvicorn's configuration for these settings."""
-    return server_config(
-        app_factory,
-        workers=settings.workers,
-        stop_seconds=settings.stop_seconds,
-        tls_certificate=settings.tls_certificate,
-        tls_key=settings.tls_key,
-    )
-
-
-def _open_store(settings: Settings, telemetry: _Telemetry) -> Store:
-    return open_store(
-        settings.database,
-        SchemaPolicy.of(migrate=settings.migrate),
-        standbys_min=settings.standbys_min,
-        observe=telemetry.observe,
-    )
 
 
 def _exit(_signal: int, _frame: object) -> NoReturn:

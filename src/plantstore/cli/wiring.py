@@ -24,7 +24,7 @@ from plantstore.server.budget import Budget
 from plantstore.server.interface import Bounds, Handover
 from plantstore.server.shutdown import Shutdown
 from plantstore.settings import Settings
-from plantstore.store import Store
+from plantstore.store import PlantWrites, Store
 from plantstore.writer import GroupCommit
 
 
@@ -50,6 +50,7 @@ def wire(
     server: Callable[[], ServerChanged | None] = lambda: None,
     clock: Callable[[], float] = time.time,
     monotonic: Callable[[], float] = time.monotonic,
+    writes: PlantWrites | None = None,
     make_writer: Callable[..., GroupCommit] = GroupCommit,
     make_reader: Callable[..., GroupRead] = GroupRead,
 ) -> Wired:
@@ -63,12 +64,14 @@ def wire(
         server: returns the last server of the database that the store found.
         clock: returns seconds since 1970; tokens expire by it.
         monotonic: a clock in seconds that never goes back.
+        writes: what writes the plants, if it is not the store.
         make_writer: makes the writer, with the arguments of GroupCommit.
         make_reader: makes the reader, with the arguments of GroupRead.
 
     """
+    writes = store if writes is None else writes
     writer = make_writer(
-        store,
+        writes,
         queue_plants_max=settings.queue_plants_max,
         queue_characters_max=settings.queue_characters_max,
         batch_plants_max=settings.batch_plants_max,
@@ -80,14 +83,14 @@ def wire(
         store, clock=clock, monotonic=monotonic, rate_limit=rate_limit(settings), observe=observe
     )
     readiness = Readiness(
-        store, writer, gate=gate, observe=observe, server=server, monotonic=monotonic
+        writes, writer, gate=gate, observe=observe, server=server, monotonic=monotonic
     )
 
     def on_stop() -> None:
         readiness.stop()
         observe(Stopping())
 
-    ids = Ids(gate, store, observe=observe)
+    ids = Ids(gate, writes, observe=observe)
     imports = Imports(
         gate,
         writer,

@@ -8,6 +8,7 @@ import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
+from socket import socket
 from typing import Any, Final
 
 import uvicorn
@@ -16,6 +17,7 @@ from uvicorn.supervisors import Multiprocess
 
 from plantstore.server import listener
 from plantstore.server.connection import BoundedConnection
+from plantstore.server.kept_process import KeptProcess
 
 # Open files besides connections: the store, a check or a backup, the log, the listener.
 OTHER_FILES_MAX: Final = 100
@@ -100,7 +102,20 @@ class Workers(Multiprocess):
     """The parent of several serving processes. It replaces a worker that dies or hangs.
 
     A second signal ends all of them immediately.
+
+    Args:
+        config: of the workers.
+        sockets: on which they accept connections.
+        writer: the process that writes for them; None if each writes by itself. It is stopped
+            after the workers.
+
     """
+
+    def __init__(
+        self, config: uvicorn.Config, sockets: list[socket], writer: KeptProcess | None
+    ) -> None:
+        super().__init__(config, sockets)
+        self._writer = writer
 
     @property
     def could_not_start(self) -> bool:
@@ -121,10 +136,16 @@ class Workers(Multiprocess):
             while process.process.is_alive():
                 process.process.join(0.1)
                 self.handle_signals()
+        if self._writer is not None:
+            self._writer.stop()
+            while not self._writer.join(0.1):
+                self.handle_signals()
 
     def _stop(self, number: int) -> None:
         if self.should_exit.is_set():
             for process in self.processes:
                 process.process.kill()
+            if self._writer is not None:
+                self._writer.kill()
             sys.exit(128 + number)  # a normal exit removes shared resources
         self.should_exit.set()

@@ -61,6 +61,11 @@ def open_for_maintenance(url: str) -> Maintenance:
     return SQLiteStore(path, SchemaPolicy.ACCEPT) if may_write(path) else ReadOnlySQLite(path)
 
 
+def has_one_writer(url: str) -> bool:
+    """Return whether one process at a time can write, so that others only wait for it."""
+    return not _is_postgres(url)
+
+
 def database_files(url: str) -> list[Path]:
     """Return the paths of all files that a store may use; none for a database on a server."""
     if _is_postgres(url):

@@ -22,6 +22,7 @@ from plantstore.observe import (
     RequestFailed,
     RequestRefused,
     ServerChanged,
+    SharedWriterStarted,
     Stopping,
     WriterStarted,
     WriterStopped,
@@ -52,6 +53,7 @@ _TOLD_REFUSALS: Final = frozenset(
 
 _LINES: Final[dict[type[Event], str]] = {
     WriterStarted: "accepting plants",
+    SharedWriterStarted: "writing for all workers",
     ReadinessChanged: "ready again",
     Stopping: "stopping",
     WriterStopped: "stopped",

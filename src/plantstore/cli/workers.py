@@ -1,0 +1,97 @@
+"""The processes of a service with several workers.
+
+The parent starts and replaces the workers, which serve HTTP. On SQLite it also keeps one process
+that writes for all of them (`plantstore.shared_writer`).
+"""
+
+import asyncio
+import contextlib
+import functools
+import signal
+import socket
+import sys
+import tempfile
+from collections.abc import Iterator
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Final
+
+from plantstore.api.exchange import ASGIApp
+from plantstore.cli.process import Telemetry, build_app, open_store_of, uvicorn_config
+from plantstore.errors import PlantStoreError
+from plantstore.observe import Committed, Event, Observer
+from plantstore.server.kept_process import KeptProcess, answer_checks
+from plantstore.server.listener import Loop
+from plantstore.server.workers import Workers, set_up_memory
+from plantstore.settings import Settings, terminal_takes_colors
+from plantstore.shared_writer.remote import RemoteWriter
+from plantstore.shared_writer.service import WriterService
+from plantstore.storage import has_one_writer
+from plantstore.telemetry.log_output import configure_logs
+
+# The name of the socket of the process that writes, in the folder of the processes.
+_SOCKET: Final = "writer"
+
+
+def run_workers(settings: Settings, listener: socket.socket) -> bool:
+    """Serve with several processes until a signal. Return whether the workers could start."""
+    with contextlib.ExitStack() as stack:
+        # Only this user may enter the folder.
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="plantstore-")))
+        writer = None
+        if has_one_writer(settings.database):
+            writes = stack.enter_context(socket.socket(socket.AF_UNIX))
+            writes.bind(str(folder / _SOCKET))
+            writes.listen()
+            writer = KeptProcess(_write, settings, folder, writes)
+        build = functools.partial(_build_worker, settings, folder)
+        workers = Workers(uvicorn_config(build, settings), [listener], writer)
+        workers.run()
+        return not workers.could_not_start
+
+
+def _build_worker(settings: Settings, folder: Path) -> ASGIApp:
+    """Build the application of a worker, which opens the store for itself."""
+    with _process(settings, folder) as telemetry:
+        store = open_store_of(settings, telemetry)
+        if not has_one_writer(settings.database):
+            return build_app(settings, store, telemetry)
+        writes = RemoteWriter(folder / _SOCKET)
+        telemetry.observe = _without_commits(telemetry.observe)
+        return build_app(settings, store, telemetry, writes)
+
+
+def _write(checks: Connection, settings: Settings, folder: Path, listener: socket.socket) -> None:
+    """Write for all workers, until a signal."""
+    with _process(settings, folder) as telemetry:
+        store = open_store_of(settings, telemetry)
+    with contextlib.closing(store), asyncio.Runner(loop_factory=Loop) as runner:
+        service = WriterService(store, telemetry.observe)
+        for number in (signal.SIGINT, signal.SIGTERM):
+            runner.get_loop().add_signal_handler(number, service.stop)
+        answer_checks(checks)
+        runner.run(service.serve(listener))
+
+
+@contextlib.contextmanager
+def _process(settings: Settings, folder: Path) -> Iterator[Telemetry]:
+    """Set up a process, and end it if its store cannot be opened."""
+    set_up_memory()
+    log = configure_logs(colors=terminal_takes_colors())
+    try:
+        yield Telemetry(log, settings, folder)
+    except PlantStoreError as error:
+        log.write(f"plantstore: {error.explanation}\n")
+        # With any status except STARTUP_FAILURE, the parent tries again. The parent opened the
+        # store before, so the failure is new; the other processes continue meanwhile.
+        sys.exit(1)
+
+
+def _without_commits(observe: Observer) -> Observer:
+    """Return an observer that ignores commits: the process that writes observes them."""
+
+    def tell(event: Event) -> None:
+        if not isinstance(event, Committed):
+            observe(event)
+
+    return tell

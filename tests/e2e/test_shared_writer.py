@@ -1,0 +1,131 @@
+"""Several workers on SQLite, and the process that writes for them: its end and its replacement."""
+
+import os
+import signal
+import socket
+import stat
+from pathlib import Path
+
+import pytest
+
+from plantstore.plants import NewPlant
+from support.load import Load
+from support.postgres import wait_until
+from support.service import Service, stored_plants
+
+pytestmark = pytest.mark.engines("sqlite")
+
+
+def wait_for_writer(service: Service, other_than: int | None = None) -> int:
+    """Return the process id of the process that writes, once it accepts connections."""
+    wait_until(lambda: service.writer() not in {None, other_than})
+    pid = service.writer()
+    assert pid is not None
+    return pid
+
+
+def socket_of(pid: int) -> Path:
+    """Return the address on which a process listens."""
+    links = [str(file.readlink()) for file in Path(f"/proc/{pid}/fd").iterdir()]
+    lines = Path("/proc/net/unix").read_text(encoding="utf-8").splitlines()
+    [path] = {
+        line.split()[7]
+        for line in lines
+        if line.endswith("/writer") and f"socket:[{line.split()[6]}]" in links
+    }
+    return Path(path)
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP])
+def test_a_writer_that_is_killed_or_hangs_is_replaced_and_nothing_acknowledged_is_lost(
+    tmp_path: Path, number: signal.Signals
+) -> None:
+    with Service(tmp_path, "--workers", "2") as service:
+        token = service.token()
+        load = Load(service, token, 0)
+        load.wait_for_more(200)
+        writer = wait_for_writer(service)
+
+        os.kill(writer, number)
+
+        wait_for_writer(service, writer)
+        load.wait_for_more(200)
+        client = service.client(token)
+        assert client.send("GET", "/readyz").status == 200
+        client.close()
+        service.stop()
+        load.join()
+
+    # What was on its way when the writer ended may be stored, and all else was answered.
+    assert set(load.refused) <= {503}
+    assert len(load.refused) <= 8
+    stored = stored_plants(service.database)
+    assert load.acknowledged.items() <= stored.items()
+    assert stored.items() <= load.sent.items()
+
+
+def test_requests_wait_while_the_writer_is_replaced(tmp_path: Path) -> None:
+    with Service(tmp_path, "--workers", "2") as service:
+        client = service.client(service.token())
+        assert client.post(NewPlant(1, "a")).status == 200
+        writer = wait_for_writer(service)
+
+        os.kill(writer, signal.SIGKILL)
+        wait_until(lambda: not Path(f"/proc/{writer}").exists())  # its connections are closed
+        answers = [client.post(NewPlant(id_, "a")).status for id_ in range(2, 20)]
+
+        assert answers == [200] * 18
+        client.close()
+
+
+def test_the_writer_continues_when_it_is_told_to_stop_before_the_workers(tmp_path: Path) -> None:
+    with Service(tmp_path, "--workers", "2") as service:
+        load = Load(service, service.token(), 0)
+        load.wait_for_more(100)
+        for _ in range(2):
+            os.kill(wait_for_writer(service), signal.SIGTERM)
+        load.wait_for_more(500)
+        status = service.stop()
+        load.join()
+
+    assert status == 0
+    assert not load.refused
+    assert stored_plants(service.database) == load.acknowledged
+
+
+def test_the_commits_of_all_workers_are_counted_once(tmp_path: Path) -> None:
+    with Service(tmp_path, "--workers", "2") as service:
+        token = service.token()
+        load = Load(service, token, 0)
+        load.wait_for_more(300)
+        load.stop()
+        client = service.client(token)
+        stored = len(load.acknowledged)
+        wait_until(lambda: client.total("plantstore_changes_total", outcome="stored") == stored)
+        assert client.total("plantstore_batch_changes_sum") == stored
+        assert client.send("POST", "/ids?count=2").json == {
+            "first": max(load.acknowledged) + 1,
+            "last": max(load.acknowledged) + 2,
+        }
+        client.close()
+
+
+def test_other_users_cannot_reach_the_writer_and_it_ends_malformed_connections(
+    tmp_path: Path,
+) -> None:
+    with Service(tmp_path, "--workers", "2") as service:
+        client = service.client(service.token())
+        address = socket_of(wait_for_writer(service))
+        assert stat.S_IMODE(address.parent.stat().st_mode) == 0o700
+
+        for malformed in (b"\xff" * 100, b"\0\0\0\3abc", b"\0\0\0\1", b""):
+            with socket.socket(socket.AF_UNIX) as connection:
+                connection.settimeout(30)
+                connection.connect(str(address))
+                connection.sendall(malformed)
+                connection.shutdown(socket.SHUT_WR)
+                while connection.recv(100):
+                    pass
+            assert client.post(NewPlant(1, "a")).status == 200
+        client.close()
+    assert not address.parent.exists()

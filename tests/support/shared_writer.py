@@ -1,0 +1,66 @@
+"""The writer of several workers, on a thread of the test."""
+
+import asyncio
+import contextlib
+import shutil
+import socket
+import tempfile
+import threading
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from plantstore.changes import Change, Result
+from plantstore.observe import Observer, ignore
+from plantstore.shared_writer.remote import RemoteWriter
+from plantstore.shared_writer.service import WriterService
+from plantstore.storage.sqlite.store import SQLiteStore
+from plantstore.store import PlantWrites
+
+
+@contextlib.contextmanager
+def writing(store: PlantWrites, address: Path, observe: Observer = ignore) -> Iterator[None]:
+    """Write for the connections to a socket while the block runs, and until they are closed."""
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(address))
+        listener.listen()
+        loop = asyncio.new_event_loop()
+        service = WriterService(store, observe)
+        thread = threading.Thread(
+            target=loop.run_until_complete, args=(service.serve(listener),), daemon=True
+        )
+        thread.start()
+        try:
+            yield
+        finally:
+            loop.call_soon_threadsafe(service.stop)
+            thread.join()
+            loop.close()
+
+
+class StoreOfWorker(SQLiteStore):
+    """A store that reads by itself, and writes through another store of the same file."""
+
+    def __init__(self, file: Path) -> None:
+        self._opened = contextlib.ExitStack()
+        # The path of a socket has at most 107 bytes.
+        folder = Path(tempfile.mkdtemp(prefix="plantstore-test-"))
+        self._opened.callback(shutil.rmtree, folder)
+        store = self._opened.enter_context(contextlib.closing(SQLiteStore(str(file))))
+        self._opened.enter_context(writing(store, folder / "writer"))
+        self._remote = self._opened.enter_context(
+            contextlib.closing(RemoteWriter(folder / "writer"))
+        )
+        super().__init__(str(file))
+
+    def apply_changes(self, changes: Sequence[Change]) -> list[Result]:
+        return self._remote.apply_changes(changes)
+
+    def hand_out_ids(self, count: int) -> range:
+        return self._remote.hand_out_ids(count)
+
+    def probe(self) -> None:
+        self._remote.probe()
+
+    def close(self) -> None:
+        super().close()
+        self._opened.close()

@@ -25,7 +25,7 @@ from harness import (
     wrk,
 )
 
-ROUNDS = 5
+ROUNDS = 3
 SECONDS = 5
 CONNECTIONS = (64, 256)
 WORKERS = (1, 2)

@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Final, TypeAlias
 
-from typer import Option
+from typer import BadParameter, Option
 
+from plantstore.cores import usable_cores
 from plantstore.errors import UsageError
 
 KIB: Final = 1024
@@ -63,6 +64,22 @@ BodyBytesMax: TypeAlias = Annotated[
 ]
 BODY_BYTES_MAX_DEFAULT: Final = 1 * MIB
 
+WORKERS_MAX: Final = 64
+
+
+def parse_workers(text: str | int) -> int:
+    """Return the number of workers that an option or a variable stands for.
+
+    Raises:
+        BadParameter: it is no number in the range, and not `auto`.
+
+    """
+    if text == "auto":
+        return min(usable_cores(), WORKERS_MAX)
+    if str(text).isascii() and str(text).isdecimal() and 1 <= int(text) <= WORKERS_MAX:
+        return int(text)
+    raise BadParameter(f"must be auto or a number from 1 to {WORKERS_MAX}, got {text!r}")
+
 
 @dataclass(frozen=True, slots=True)
 class Settings:
@@ -98,10 +115,10 @@ class Settings:
         int,
         Option(
             envvar="PLANTSTORE_WORKERS",
-            min=1,
-            max=64,
+            parser=parse_workers,
             metavar="NUMBER",
-            help="Number of processes. Each uses one core; SQLite allows one writer at a time.",
+            help="Number of processes that serve, from 1 to 64; auto is one for each core. Each "
+            "uses one core. On SQLite, one more process writes for all of them.",
         ),
     ] = 1
 

@@ -18,7 +18,7 @@ from typing import Any, Final
 import uvloop
 
 # Connections accepted per turn of the event loop. Each takes a tenth of a millisecond.
-ACCEPTED_MAX: Final = 64
+ACCEPTED_MAX: Final = 8
 
 # How long a client may take for the TLS handshake, and for the TLS shutdown.
 HANDSHAKE_SECONDS: Final = 5.0

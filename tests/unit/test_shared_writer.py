@@ -1,0 +1,250 @@
+"""The messages between a worker and the process that writes, and its transactions."""
+
+import contextlib
+import socket
+import struct
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from plantstore.changes import (
+    Change,
+    Conditional,
+    Deletion,
+    Outcome,
+    Patch,
+    Replacement,
+    Result,
+    Upsert,
+)
+from plantstore.conditions import ANY, Precondition
+from plantstore.errors import (
+    BatchRefusedError,
+    OperationError,
+    StoreUnavailableError,
+    StoreUnreachableError,
+)
+from plantstore.observe import Committed, Event
+from plantstore.plants import NewPlant, Plant, PlantPatch
+from plantstore.shared_writer.messages import (
+    LENGTH_BYTES,
+    MESSAGE_BYTES_MAX,
+    Apply,
+    Failed,
+    ProtocolError,
+    Ready,
+    apply_message,
+    length_of,
+    parse_request,
+    parse_response,
+    to_bytes,
+)
+from plantstore.shared_writer.remote import RemoteWriter
+from plantstore.storage.memory import MemoryStore
+from support.shared_writer import writing
+
+BATCH: list[Change] = [
+    Deletion(1),
+    NewPlant(-(2**63), "a", "t"),
+    Upsert(NewPlant(2, "Rosa ×")),
+    NewPlant(2**63 - 1, "\U0001f33f"),
+    Conditional(Patch(3, PlantPatch(tag=None)), Precondition(ANY, frozenset({'"0a"'}))),
+    Replacement(4, Plant("b")),
+]
+
+
+class SlowStore(MemoryStore):
+    """Keeps the batches that it got. `apply_changes` waits until it may go on."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.batches: list[int] = []
+        self.has_begun = threading.Event()
+        self.may_go_on = threading.Event()
+        self.may_go_on.set()
+
+    def apply_changes(self, changes: Sequence[Change]) -> list[Result]:
+        self.has_begun.set()
+        assert self.may_go_on.wait(30)
+        self.batches.append(len(changes))
+        return super().apply_changes(changes)
+
+
+def test_a_batch_is_the_same_after_it_was_sent() -> None:
+    sent = parse_request(to_bytes(apply_message(BATCH))[LENGTH_BYTES:])
+
+    assert isinstance(sent, Apply)
+    assert sent.changes == BATCH
+
+
+@pytest.mark.parametrize(
+    "others", [[(0, Deletion(1)), (0, Deletion(2))], [(5, Deletion(1))], [(-1, Deletion(1))]]
+)
+def test_a_batch_without_a_change_for_each_position_is_malformed(
+    others: list[tuple[int, Deletion]],
+) -> None:
+    with pytest.raises(ProtocolError):
+        Apply([NewPlant(1, "a")], list(others)).changes  # noqa: B018 (a property)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [b"", b"\x91", b"\xc0", b"\x91\x09", b"\x91\x03\x00", b"\x91\xa1\xff", b"\x91" * 9999],
+)
+def test_bytes_that_are_no_message_are_a_protocol_error(body: bytes) -> None:
+    for parse in (parse_request, parse_response):
+        with pytest.raises(ProtocolError):
+            parse(body)
+
+
+def test_an_id_outside_int64_is_a_protocol_error() -> None:
+    body = msgspec.msgpack.encode([1, [{"id": 2**63, "name": "a"}], []])
+
+    with pytest.raises(ProtocolError):
+        parse_request(body)
+
+
+def test_a_message_over_the_limit_is_refused_by_its_length() -> None:
+    assert length_of(struct.pack("!I", MESSAGE_BYTES_MAX)) == MESSAGE_BYTES_MAX
+    with pytest.raises(ProtocolError):
+        length_of(struct.pack("!I", MESSAGE_BYTES_MAX + 1))
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        StoreUnavailableError("in doubt", "why"),
+        StoreUnreachableError("nothing done", "why"),
+        BatchRefusedError("refused", "why"),
+        OperationError("no ids are left"),
+        MemoryError("no memory"),
+    ],
+)
+def test_an_error_of_the_store_reaches_the_worker(error: Exception) -> None:
+    sent = parse_response(to_bytes(Failed.of(error))[LENGTH_BYTES:])
+
+    assert isinstance(sent, Failed)
+    assert type(sent.error) is type(error)
+    assert str(sent.error) == str(error)
+    assert getattr(sent.error, "reason", "") == getattr(error, "reason", "")
+
+
+def test_an_unexpected_error_is_named_for_the_operator() -> None:
+    assert str(Failed.of(ZeroDivisionError("by zero")).error) == "ZeroDivisionError: by zero"
+
+
+def test_the_batches_of_several_workers_share_a_transaction(tmp_path: Path) -> None:
+    store, events = SlowStore(), list[Event]()
+    with writing(store, tmp_path / "writer", events.append):
+        workers = [RemoteWriter(tmp_path / "writer") for _ in range(4)]
+        results: dict[int, list[Result]] = {}
+
+        def apply(number: int) -> None:
+            plants = [NewPlant(10 * number + each, "a") for each in range(number + 1)]
+            results[number] = workers[number].apply_changes(plants)
+
+        threads = [threading.Thread(target=apply, args=(number,)) for number in range(4)]
+        store.may_go_on.clear()
+        threads[0].start()
+        assert store.has_begun.wait(30)
+        for thread in threads[1:]:
+            thread.start()
+        # A probe is answered on the same loop, after the requests that have arrived before.
+        for _ in range(20):
+            workers[0].probe()
+        store.may_go_on.set()
+        for thread in threads:
+            thread.join()
+        for worker in workers:
+            worker.close()
+
+    assert results == {number: [Outcome.STORED] * (number + 1) for number in range(4)}
+    assert sum(store.batches) == 10
+    committed = [event for event in events if isinstance(event, Committed)]
+    assert [len(event.outcomes) for event in committed] == store.batches
+    assert len(store.batches) < 4
+
+
+def test_a_batch_that_the_store_refuses_does_not_affect_other_workers(tmp_path: Path) -> None:
+    class Refusing(MemoryStore):
+        def apply_changes(self, changes: Sequence[Change]) -> list[Result]:
+            if any(change.id == 13 for change in changes):
+                raise BatchRefusedError("refused", "unlucky")
+            return super().apply_changes(changes)
+
+    with writing(Refusing(), tmp_path / "writer"):
+        good, bad = RemoteWriter(tmp_path / "writer"), RemoteWriter(tmp_path / "writer")
+        refused: list[str] = []
+
+        def apply() -> None:
+            for _ in range(50):
+                try:
+                    bad.apply_changes([NewPlant(13, "a"), NewPlant(14, "a")])
+                except BatchRefusedError as error:
+                    refused.append(error.reason)
+
+        thread = threading.Thread(target=apply)
+        thread.start()
+        for id_ in range(100, 150):
+            assert good.apply_changes([NewPlant(id_, "a")]) == [Outcome.STORED]
+        thread.join()
+        good.close()
+        bad.close()
+
+    assert refused == ["unlucky"] * 50
+
+
+class EndingWriter:
+    """Greets a worker on both of its connections, receives one request, and ends."""
+
+    def __init__(self, listener: socket.socket) -> None:
+        self._listener = listener
+        self.thread = threading.Thread(target=self._run)
+        self.thread.start()
+
+    def _run(self) -> None:
+        with contextlib.ExitStack() as stack:
+            changes, _others = (stack.enter_context(self._greeted()) for _ in range(2))
+            assert changes.recv(1_000_000)
+
+    def _greeted(self) -> socket.socket:
+        connection, _ = self._listener.accept()
+        connection.sendall(to_bytes(Ready()))
+        return connection
+
+
+def test_a_change_is_in_doubt_if_the_writer_ends_before_its_response(tmp_path: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(tmp_path / "writer"))
+        listener.listen()
+        ending = EndingWriter(listener)
+        worker = RemoteWriter(tmp_path / "writer")
+
+        with pytest.raises(StoreUnavailableError) as caught:
+            worker.apply_changes([NewPlant(1, "a")])
+
+        ending.thread.join()
+        assert not isinstance(caught.value, StoreUnreachableError)
+        worker.close()
+
+
+def test_a_worker_connects_again_to_the_next_writer(tmp_path: Path) -> None:
+    address = tmp_path / "writer"
+    with writing(MemoryStore(), address):
+        worker = RemoteWriter(address)
+        assert worker.apply_changes([NewPlant(1, "a")]) == [Outcome.STORED]
+        worker.close()
+    address.unlink()
+    with writing(MemoryStore(), address):
+        assert worker.apply_changes([NewPlant(1, "b")]) == [Outcome.STORED]
+        assert worker.hand_out_ids(2) == range(2, 4)
+        worker.probe()
+        worker.close()
+
+
+def test_nothing_was_done_if_no_writer_accepts_connections(tmp_path: Path) -> None:
+    with pytest.raises(StoreUnreachableError):
+        RemoteWriter(tmp_path / "writer")

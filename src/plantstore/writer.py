@@ -16,8 +16,8 @@ transaction. `plantstore.batcher` passes the changes to the thread and the outco
 
 import math
 import time
-from collections.abc import Callable, Sequence
-from typing import Final
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any, Final
 
 from plantstore.batcher import Batcher
 from plantstore.changes import BATCH_CHARACTERS_MAX, Change, Result, characters_in
@@ -115,8 +115,8 @@ class GroupCommit:
         failure = self._failure
         return failure if self._monotonic() - self._failed_at < FAILURE_SECONDS else None
 
-    async def submit(self, change: Change) -> Result:
-        """Apply a change, and return its outcome once the commit is on disk.
+    def submit(self, change: Change) -> Coroutine[Any, Any, Result]:
+        """Apply a change. Await its outcome; the commit is on disk then.
 
         Raises:
             RequestError: OVERLOADED if the queue is full (the change was not made) or the
@@ -124,7 +124,7 @@ class GroupCommit:
                 is stopping; INTERNAL if the store failed with an unexpected error.
 
         """
-        return await self._batcher.submit(change, characters_in(change))
+        return self._batcher.submit(change, characters_in(change))
 
     async def submit_all(self, changes: Sequence[Change]) -> Sequence[Result | RequestError]:
         """Make many changes in few transactions, and return their outcomes once they are on disk.

@@ -80,11 +80,11 @@ class _Cycle(RequestResponseCycle):
         elif self._unsent_head:
             head, self._unsent_head = self._unsent_head, b""
             body = message.get("body", b"")
-            if self.scope["method"] == "HEAD" or len(body) > _JOINED_BYTES_MAX:
-                self.transport.write(head)
-            else:
-                self.expected_content_length += len(head)
-                message = {**message, "body": head + body}
+            is_whole = len(body) == self.expected_content_length and not message.get("more_body")
+            if is_whole and len(body) <= _JOINED_BYTES_MAX:
+                self._end_response(head + body)
+                return
+            self.transport.write(head)
         await super().send(message)
 
     def _begin_response(self, message: Any) -> bool:  # noqa: ANN401 (uvicorn's)
@@ -108,6 +108,16 @@ class _Cycle(RequestResponseCycle):
         self.expected_content_length = int(length)
         self.chunked_encoding = False
         return True
+
+    def _end_response(self, head_and_body: bytes) -> None:
+        """Write a whole response, and end the request as uvicorn's `send` does."""
+        if not self.disconnected:
+            self.transport.write(head_and_body)
+            self.response_complete = True
+            self.message_event.set()
+            if not self.keep_alive:
+                self.transport.close()
+            self.on_response()
 
     async def send_500_response(self) -> None:
         """Respond for an application that raised an exception before it responded."""

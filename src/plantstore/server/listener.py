@@ -17,8 +17,8 @@ from typing import Any, Final
 
 import uvloop
 
-# Connections accepted per turn of the event loop. Each takes a tenth of a millisecond. With a larger
-# number, one of several workers would accept all connections of a client that opens many at once.
+# Connections accepted per turn of the event loop. Each takes a tenth of a millisecond. With more,
+# one of several workers would accept all connections of a client that opens many at once.
 ACCEPTED_MAX: Final = 16
 
 # How long a client may take for the TLS handshake, and for the TLS shutdown.

@@ -25,7 +25,7 @@ from harness import (
     wrk,
 )
 
-ROUNDS = 3
+ROUNDS = 5
 SECONDS = 5
 CONNECTIONS = (64, 256)
 WORKERS = (1, 2)

@@ -119,7 +119,7 @@ def test_the_wheel_alone_serves_the_page_the_reference_and_plants(
     assert len(assets) >= 5
     assert set(assets.values()) == {200}
     assert stored.status == 200
-    assert "schema: 4\n" in run(*program, "check", cwd=tmp_path)
+    assert "schema: 5\n" in run(*program, "check", cwd=tmp_path)
 
 
 def test_the_wheel_alone_migrates_postgresql(

@@ -114,8 +114,8 @@ class PlantStore(PlantWrites, Protocol):
 
         The cost depends on the size of the page, hardly on where it begins. A page may hold
         fewer plants than `limit`, so that plants with very long names do not fill the memory
-        (PAGE_BYTES_MAX), and so that a search ends soon. Unless the listing has words, it holds
-        at least one plant if any is left.
+        (PAGE_BYTES_MAX), and so that a search ends soon. Unless the listing has words or a tag, it
+        holds at least one plant if any is left.
 
         Plants and total are of one snapshot. The total of all plants is exact. One of plants with
         a tag or with words is exact up to COUNT_MAX, or up to the plants that a search may examine.

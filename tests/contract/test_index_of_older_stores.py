@@ -23,18 +23,20 @@ if TYPE_CHECKING:
 PLANTS = 2_500
 NAMES = "generate_series(1, 2500) AS i"
 
+# The version of the schema of SQLite that has an index of words.
+VERSION_OF_WORDS = 4
+
 
 def begin_sqlite(path: Path) -> str:
     """Make a file of the schema before the words, with plants, and index some of them."""
     make_file(str(path))
     with contextlib.closing(apsw.Connection(str(path))) as connection:
         schema = SQLiteSchema(connection, "old")
-        *older, newest = migrations("sqlite")
-        for version, step in enumerate(older, 1):
+        for version, step in enumerate(migrations("sqlite"), 1):
+            if version == VERSION_OF_WORDS:
+                rows = [(id_, f"Rosa × {id_}", "Rosa") for id_ in range(1, PLANTS + 1)]
+                connection.executemany("INSERT INTO plants VALUES (?, ?, ?)", rows)
             schema.apply(step, version)
-        rows = [(id_, f"Rosa × {id_}", None) for id_ in range(1, PLANTS + 1)]
-        connection.executemany("INSERT INTO plants VALUES (?, ?, ?)", rows)
-        schema.apply(newest, len(older) + 1)
         assert schema.index_next() < PLANTS
     return f"sqlite:///{path}"
 
@@ -48,7 +50,9 @@ def begin_postgres(url: str) -> str:
         with connection.transaction():
             for version, step in enumerate(older, 1):
                 schema.apply(step, version)
-            connection.execute(f"INSERT INTO plants SELECT i, 'Rosa × ' || i FROM {NAMES}".encode())
+            connection.execute(
+                f"INSERT INTO plants SELECT i, 'Rosa × ' || i, 'Rosa' FROM {NAMES}".encode()
+            )
             schema.apply(newest, len(older) + 1)
         assert schema.index_next() < PLANTS
     return url
@@ -68,11 +72,12 @@ def test_the_index_of_an_older_store_is_continued_where_it_ended(begun: str) -> 
     assert "is not complete; run `plantstore migrate`" in caught.value.explanation
 
     with contextlib.closing(open_store(begun)) as store:
-        found = store.list_plants(Listing(words=("2499",))).plants
+        found = store.list_plants(Listing(tag="Rosa", words=("2499",))).plants
+        tagged = store.list_plants(Listing(tag="Rosa", has_total=True)).total
         total = store.list_plants(Listing(has_total=True)).total
         problems = store.check().problems
 
-    assert found == [NewPlant(2_499, "Rosa × 2499")]
-    assert total == Count(PLANTS)
+    assert found == [NewPlant(2_499, "Rosa × 2499", "Rosa")]
+    assert (total, tagged) == (Count(PLANTS), Count(PLANTS))
     assert problems == []
     open_store(begun, SchemaPolicy.REQUIRE).close()

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from plantstore.changes import Change, Deletion, Replacement, Upsert
+from plantstore.changes import Change, Deletion, Patch, Replacement, Upsert
 from plantstore.listings import COUNT_MAX, Count, Listing
-from plantstore.plants import ID_MAX, ID_MIN, NewPlant, Plant
+from plantstore.plants import ID_MAX, ID_MIN, NewPlant, Plant, PlantPatch
 from plantstore.store import Store
 from plantstore.words import words_to_find
 
@@ -74,6 +74,33 @@ def test_a_search_may_be_limited_to_a_tag_and_to_ids_after_one(store: Store) -> 
     assert found(store, "quer", tag="Quercus", after=-5) == [1]
     assert found(store, "quer", tag="Quercus", after=1, is_descending=True) == [-5]
     assert found(store, "quer", tag="quercus") == []
+
+
+def test_long_tags_with_the_same_beginning_are_distinguished(store: Store) -> None:
+    tags = ["x" * 1000, "x" * 1000 + "y", "x" * 1000 + "z", "×" * 5000]
+    store.apply_changes([NewPlant(id_, "rosa", tags[id_ % 4]) for id_ in range(1200)])
+
+    for number, tag in enumerate(tags):
+        ids = [*range(number, 1200, 4)]
+        listing = Listing(tag=tag, words=("rosa",), limit=1000, has_total=True)
+        for words in (None, ("rosa",)):
+            plants = itertools.chain.from_iterable(store.scan_plants(listing._replace(words=words)))
+            assert [plant.id for plant in plants] == ids
+            total = store.list_plants(listing._replace(words=words)).total
+            assert total == Count(300)
+
+
+def test_a_tag_is_found_after_each_change_of_it(store: Store) -> None:
+    def tagged(tag: str) -> list[int]:
+        return [plant.id for plant in store.list_plants(Listing(tag=tag)).plants]
+
+    store.apply_changes([NewPlant(id_, "rosa", "t") for id_ in range(4)])
+    store.apply_changes([Replacement(0, Plant("rosa", "")), Replacement(1, Plant("rosa"))])
+    store.apply_changes([Patch(2, PlantPatch(tag="Ü")), Deletion(3), NewPlant(4, "×", "t")])
+
+    assert [tagged(tag) for tag in ("t", "", "Ü", "T", "u")] == [[4], [0], [2], [], []]
+    assert store.list_plants(Listing(words=("t",))).plants == []
+    assert store.check().problems == []
 
 
 def test_a_scan_may_be_a_search(store: Store) -> None:

@@ -53,7 +53,7 @@ def test_a_page_of_a_long_tag_reads_hardly_more_than_it_returns(store: SQLiteSto
 
     assert [plant.id for plant in page.plants] == [*range(COUNT, COUNT + 4)]
     assert not page.is_last
-    # The index has the tags too. Each of two queries compares some to find the first one.
+    # The tags of the plants that are examined are compared, too.
     assert bytes_read() - before < 16 * PAGE_BYTES_MAX
 
 

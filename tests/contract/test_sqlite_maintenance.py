@@ -40,7 +40,7 @@ def test_a_database_of_the_first_schema_is_migrated_and_keeps_its_plants(
     make_file_of_first_schema(path)
 
     with contextlib.closing(SQLiteStore(str(path))) as store:
-        assert store.list_plants(Listing(limit=9, tag="t")).plants == [NewPlant(1, "a", "t")]
+        assert store.list_plants(Listing(limit=1)).plants == [NewPlant(1, "a", "t")]
         assert store.check() == Condition(len(migrations("sqlite")), 2, 0, [])
 
 
@@ -57,11 +57,11 @@ def test_a_check_finds_unknown_tables_and_missing_indexes(path: Path) -> None:
     with contextlib.closing(SQLiteStore(str(path))) as store:
         store.apply_changes([PLANT])
         connection = apsw.Connection(str(path))
-        connection.execute("DROP INDEX plants_by_tag; CREATE TABLE songs (title TEXT)")
+        connection.execute("DROP TABLE handed_out_ids; CREATE TABLE songs (title TEXT)")
         connection.close()
 
         assert store.check().problems == [
-            "plants_by_tag differs from the schema",
+            "handed_out_ids differs from the schema",
             "songs differs from the schema",
         ]
 
@@ -70,17 +70,17 @@ def test_a_check_finds_damage(path: Path) -> None:
     with contextlib.closing(SQLiteStore(str(path))) as store:
         store.apply_changes([NewPlant(id_, "x" * 100, f"{id_}") for id_ in range(1000)])
         root = store._reads.execute(  # noqa: SLF001
-            "SELECT rootpage FROM sqlite_schema WHERE name = 'plants_by_tag'"
+            "SELECT rootpage FROM sqlite_schema WHERE name = 'plant_words_data'"
         ).get
-    with path.open("r+b") as file:  # makes the root of the index look empty
+    with path.open("r+b") as file:  # makes the root of the table look empty
         file.seek((root - 1) * 4096)
-        file.write(bytes([10, 0, 0, 0, 0, 16, 0, 0]))
+        file.write(bytes([13, 0, 0, 0, 0, 16, 0, 0]))
 
     with contextlib.closing(SQLiteStore(str(path))) as store:
         found = store.check()
 
     assert found.plants == 1000
-    assert any("plants_by_tag" in problem for problem in found.problems)
+    assert any("plant_words" in problem for problem in found.problems)
 
 
 def test_a_check_finds_invalid_utf_8_which_does_not_hide_other_plants(path: Path) -> None:
@@ -104,7 +104,7 @@ def test_an_older_schema_is_not_migrated_without_permission(path: Path) -> None:
 
     with contextlib.closing(SQLiteStore(str(path), SchemaPolicy.ACCEPT)) as store:
         assert store.check() == Condition(1, 2, 0, [])
-        assert store.list_plants(Listing(limit=9, tag="t")).plants == [NewPlant(1, "a", "t")]
+        assert store.list_plants(Listing(limit=1)).plants == [NewPlant(1, "a", "t")]
         assert [len(plants) for plants in store.scan_plants()] == [2]
         copy = path.with_name("copy.db")
         assert store.back_up(str(copy), lambda _done, _total: None).schema == 1

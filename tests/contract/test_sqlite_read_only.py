@@ -39,7 +39,7 @@ def test_no_file_is_created_beside_the_database(path: Path, database: ReadOnlySQ
 
     assert scanned == PLANTS
     assert database.count_plants() == 2500
-    assert database.check() == (4, 2500, 0, [])
+    assert database.check() == (5, 2500, 0, [])
     assert names(path) == ["plants.db"]
 
 

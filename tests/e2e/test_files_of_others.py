@@ -206,6 +206,6 @@ def test_a_database_whose_content_is_all_in_the_write_ahead_log_is_opened(
 
     assert (done.returncode, done.stdout) == (
         0,
-        "Plants: 1, tokens: 0, schema: 4\nNo errors found\n",
+        "Plants: 1, tokens: 0, schema: 5\nNo errors found\n",
     )
     assert stored_plants(database) == {1: NewPlant(1, "Rosa")}

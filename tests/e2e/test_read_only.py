@@ -63,7 +63,7 @@ def assert_all_commands_work(folder: Path, target: Path) -> None:
     exported = run_unprivileged(folder, "export")
     copied = run_unprivileged(folder, "backup", str(target / "copy.db"))
 
-    summary = "Plants: 3, tokens: 0, schema: 4\n"
+    summary = "Plants: 3, tokens: 0, schema: 5\n"
     assert (checked.stderr, checked.stdout) == ("", f"{summary}No errors found\n")
     assert exported.stderr == "Exported 3 plants\n"
     assert exported.stdout.count("Abies") == 3

@@ -75,7 +75,7 @@ def test_a_backup_overwrites_only_with_force(tmp_path: Path, database: str) -> N
     forced = run(tmp_path, "backup", "copy.db", "--force")
     assert (forced.returncode, forced.stdout) == (
         0,
-        "Plants: 1, tokens: 0, schema: 4\nThe copy has no errors\n",
+        "Plants: 1, tokens: 0, schema: 5\nThe copy has no errors\n",
     )
     assert stored_plants(f"sqlite:///{tmp_path}/copy.db") == {1: NewPlant(1, "a")}
     assert sorted(path.name for path in tmp_path.iterdir()) == ["copy.db", "plants.db"]
@@ -164,15 +164,16 @@ def test_a_check_counts_plants_and_tokens_while_the_service_runs(tmp_path: Path)
 
 
 def break_store(database: Path) -> None:
-    """Overwrite the root page of the index of tags with an empty page."""
+    """Overwrite the root page of a part of the index of words with an empty page."""
     with opened(f"sqlite:///{database}") as store:
         store.apply_changes([NewPlant(id_, "x" * 100, f"{id_}") for id_ in range(1000)])
     connection = apsw.Connection(str(database))
-    root = connection.execute("SELECT rootpage FROM sqlite_schema WHERE name = 'plants_by_tag'").get
+    query = "SELECT rootpage FROM sqlite_schema WHERE name = 'plant_words_data'"
+    root = connection.execute(query).get
     connection.close()
     with database.open("r+b") as file:
         file.seek((root - 1) * 4096)
-        file.write(bytes([10, 0, 0, 0, 0, 16, 0, 0]))
+        file.write(bytes([13, 0, 0, 0, 0, 16, 0, 0]))
         file.flush()
         os.fsync(file.fileno())
 
@@ -184,5 +185,5 @@ def test_a_check_of_a_corrupt_database_fails_and_names_the_corrupt_index(tmp_pat
     done = run(tmp_path, "check")
 
     assert done.returncode == 1
-    assert done.stdout == "Plants: 1,000, tokens: 0, schema: 4\n"
-    assert "plants_by_tag" in done.stderr
+    assert done.stdout == "Plants: 1,000, tokens: 0, schema: 5\n"
+    assert "plant_words" in done.stderr

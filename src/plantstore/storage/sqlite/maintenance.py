@@ -34,6 +34,9 @@ WHERE NOT is_text(CAST(name AS BLOB)) OR NOT is_text(CAST(scopes AS BLOB))
 # The version of the schema before it had an index of words.
 _VERSION_BEFORE_WORDS: Final = 3
 
+# The version of the schema before the index of words had the tags.
+_VERSION_BEFORE_TAGS: Final = 4
+
 # The errors of a backup that the source causes, and not the copy.
 _SOURCE_ERRORS: Final = (apsw.SQLITE_IOERR_READ, apsw.SQLITE_IOERR_SHORT_READ)
 
@@ -76,18 +79,21 @@ def check(connection: apsw.Connection, name: str) -> Condition:
             f"the name or scopes of {many} tokens are not valid UTF-8, or contain U+0000"
         )
     if version > _VERSION_BEFORE_WORDS:
-        problems += _word_problems(connection, plants)
+        problems += _word_problems(connection, plants, version)
     return Condition(version, plants or 0, tokens or 0, problems)
 
 
-def _word_problems(connection: apsw.Connection, plants: int | None) -> list[str]:
+def _word_problems(connection: apsw.Connection, plants: int | None, version: int) -> list[str]:
     problems: list[str] = []
     total = _try(connection, "SELECT plants FROM totals", problems)
     if total != plants:
         problems.append(f"the recorded number of plants is {total}")
     try:
-        if is_complete(connection) and differs(connection):
-            problems.append("the index of words differs from the names; searches may be wrong")
+        has_tags = version > _VERSION_BEFORE_TAGS
+        if has_tags and is_complete(connection) and differs(connection):
+            problems.append(
+                "the index of words differs from the names and tags; searches may be wrong"
+            )
     except (apsw.CorruptError, apsw.SQLError) as error:
         problems.append(f"the index of words cannot be read: {error}")
     return problems

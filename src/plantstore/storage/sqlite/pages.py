@@ -1,18 +1,16 @@
 """Reads pages of plants.
 
-A page is one statement, unless some of its plants are large. A search takes more. If a page takes
-several statements, they read one snapshot.
+A page of all plants is one statement, unless some of them are large. A page of a tag or of a search
+takes more (`search`). If a page takes several statements, they read one snapshot.
 """
 
 import contextlib
 from collections.abc import Iterator, Sequence
-from typing import Final
 
 import apsw
 
-from plantstore.listings import COUNT_MAX, Listing, Page
+from plantstore.listings import Listing, Page
 from plantstore.plants import ID_MAX, ID_MIN
-from plantstore.storage.paging import page_plants_max
 from plantstore.storage.sqlite.rows import (
     LISTED,
     LISTED_BYTES_MAX,
@@ -23,21 +21,17 @@ from plantstore.storage.sqlite.rows import (
 )
 from plantstore.storage.sqlite.search import select_found
 
-_COUNT_TAGGED: Final = (
-    f"SELECT count(*) FROM (SELECT 1 FROM plants WHERE tag = :tag LIMIT {COUNT_MAX + 1})"
-)
-
 
 def select_page(connection: apsw.Connection, listing: Listing) -> Page:
     """Return the next plants, as `PlantStore.list_plants` does."""
-    if listing.words is None:
+    if listing.is_everything:
         rows, total = _next(connection, listing)
         if all(row.size <= LISTED_BYTES_MAX for row in rows):
             return _page(connection, listing, rows, total)
     with _snapshot(connection):
-        if listing.words is not None:
-            return select_found(connection, listing)
-        return _page(connection, listing, *_next(connection, listing))
+        if listing.is_everything:
+            return _page(connection, listing, *_next(connection, listing))
+        return select_found(connection, listing)
 
 
 def _next(connection: apsw.Connection, listing: Listing) -> tuple[list[Listed], int | None]:
@@ -45,8 +39,7 @@ def _next(connection: apsw.Connection, listing: Listing) -> tuple[list[Listed], 
     first = ID_MAX if listing.is_descending else ID_MIN
     bindings = {
         "after": first if listing.after is None else listing.after,
-        "tag": listing.tag,
-        "limit": page_plants_max(listing.limit, listing.tag) + 1,
+        "limit": listing.limit + 1,
     }
     [(text, total)] = connection.execute(page_query(listing), bindings)
     return Listed.all_from(text), total
@@ -55,22 +48,18 @@ def _next(connection: apsw.Connection, listing: Listing) -> tuple[list[Listed], 
 def _page(
     connection: apsw.Connection, listing: Listing, rows: Sequence[Listed], total: int | None
 ) -> Page:
-    on_page = fitting(rows[: page_plants_max(listing.limit, listing.tag)])
+    on_page = fitting(rows[: listing.limit])
     plants = select_listed(connection, on_page)
     count = None if total is None else listing.total_of(total)
     return Page(plants, is_last=len(on_page) == len(rows), total=count)
 
 
 def page_query(listing: Listing) -> str:
-    """Return the SQL for the plants of a page, and for the total. An index finds the plants."""
+    """Return the SQL for a page of all plants, and for the total. An index finds the plants."""
     comparison = "<" if listing.is_descending else ">"
     equal = "=" if listing.after is None else ""
     where = f"id {comparison}{equal} :after"
-    total = "NULL"
-    if listing.tag is not None:
-        where = f"tag = :tag AND {where}"
-    if listing.has_total:
-        total = "SELECT plants FROM totals" if listing.tag is None else _COUNT_TAGGED
+    total = "SELECT plants FROM totals" if listing.has_total else "NULL"
     order = "id DESC" if listing.is_descending else "id"
     return f"""
 SELECT CAST({LISTED} AS BLOB), ({total})

@@ -9,7 +9,7 @@ import msgspec
 from plantstore.changes import Change, Result
 from plantstore.decision import decide, load_stored
 from plantstore.storage.sqlite.rows import WITH_IDS, select_by_id, to_json
-from plantstore.storage.sqlite.word_index import index_new_plants, index_words
+from plantstore.storage.sqlite.word_index import index_words
 
 _SIZES: Final = "json_group_array(json_array(id, octet_length(name), octet_length(tag)))"
 _UPSERT: Final = """
@@ -33,13 +33,9 @@ def apply_changes(connection: apsw.Connection, changes: Sequence[Change]) -> lis
         lambda ids: select_by_id(connection, ids),
     )
     outcomes, difference = decide(changes, stored)
-    written = to_json(difference.new + difference.changed)
-    if difference.changed or difference.gone:
-        index_words(connection, difference)
-    elif difference.new:
-        index_new_plants(connection, difference.new, written)
+    index_words(connection, difference)
     if difference.new or difference.changed:
-        connection.execute(_UPSERT, (written,))
+        connection.execute(_UPSERT, (to_json(difference.new + difference.changed),))
     if difference.gone:
         connection.execute(_DELETE, (to_json(difference.gone),))
     if growth := len(difference.new) - len(difference.gone):

@@ -1,23 +1,28 @@
-"""Finds plants by the beginnings of the words of their names.
+"""Finds plants by their tags, and by the beginnings of the words of their names.
 
 FTS5 has an entry for each word, and one for each of its first one, three and four characters. It
 reads an entry lazily, in order of id. So a search for a beginning of such a length costs as much
 as the page that it fills. Another beginning is replaced by the words of the index that begin with
 it. If there are too many of these words, the search uses only as many of the first characters as
-have an entry, and the names that it finds are compared with the whole beginning. A tag is compared
-in the same way.
+have an entry, and the names that it finds are compared with the whole beginning.
+
+A tag is a word of the index, too. Plants that are found by it are compared with the tag, because
+two tags that begin with the same thousand characters have the same word.
 
 Such a search examines a limited number of plants for a page. The page may then have fewer plants
 than requested, and the next page continues.
 """
 
+import hashlib
 from collections.abc import Iterable
+from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
 import apsw
 import msgspec
 
 from plantstore.listings import COUNT_MAX, Count, Listing, Page
+from plantstore.storage.paging import page_plants_max
 from plantstore.storage.sqlite.rows import (
     LISTED,
     Listed,
@@ -75,14 +80,27 @@ SELECT count(*) FROM (SELECT 1 FROM plant_words WHERE plant_words MATCH ? LIMIT 
 _BEGINNING_OF_NAME: Final = f"iif(:has_names, substr(name, 1, {SEARCHED_CHARACTERS_MAX}), '')"
 _IS_WANTED: Final = "name IS NOT NULL AND (:tag IS NULL OR tag = :tag) AS is_wanted"
 
+# The first character of the words of tags. It is for private use (Unicode §23.5), so no name has
+# a word with it.
+_TAG_MARK: Final = "\ue000"
+_TAG_DIGITS: Final = 32
+
 _decode_words = msgspec.json.Decoder(list[tuple[str, str]]).decode
 
 
 class _Query(NamedTuple):
-    """A query of FTS5. The names that it finds must be checked if it is not exact."""
+    """A query of FTS5.
+
+    Attributes:
+        match: the query.
+        has_exact_words: whether the names that it finds need not be checked.
+        has_exact_tag: whether no other tag has the same word.
+
+    """
 
     match: str
-    is_exact: bool
+    has_exact_words: bool
+    has_exact_tag: bool
 
 
 def prepare_searches(connection: apsw.Connection) -> None:
@@ -90,14 +108,26 @@ def prepare_searches(connection: apsw.Connection) -> None:
     connection.execute(MAKE_VOCABULARY)
 
 
+def tag_word(tag: str) -> str:
+    """Return the word of the index for a tag: a mark and the first 128 bits of a SHA-256."""
+    return _tag_word(tag[:SEARCHED_CHARACTERS_MAX])
+
+
+@lru_cache(maxsize=1024)
+def _tag_word(beginning: str) -> str:
+    digest = hashlib.sha256(beginning.encode())
+    return _TAG_MARK + digest.hexdigest()[:_TAG_DIGITS]
+
+
 def select_found(connection: apsw.Connection, listing: Listing) -> Page:
-    """Return the next plants of a listing with words, as `PlantStore.list_plants` does."""
-    query = _query(connection, listing.words or ())
+    """Return the next plants of a listing with words or a tag, as `PlantStore.list_plants` does."""
+    query = _query(connection, listing)
     if query is None:
         return Page([], is_last=True, total=Count(0) if listing.has_total else None)
-    found, end = _find(connection, query, listing, listing.limit + 1)
+    limit = page_plants_max(listing.limit, listing.tag)
+    found, end = _find(connection, query, listing, limit + 1)
     total = _count(connection, query, listing) if listing.has_total else None
-    on_page = fitting(found[: listing.limit])
+    on_page = fitting(found[:limit])
     plants = select_listed(connection, on_page)
     if len(on_page) < len(found):
         return Page(plants, is_last=False, searched_through=on_page[-1].id, total=total)
@@ -105,16 +135,20 @@ def select_found(connection: apsw.Connection, listing: Listing) -> Page:
 
 
 def _count(connection: apsw.Connection, query: _Query, listing: Listing) -> Count:
-    if query.is_exact and listing.tag is None:
+    if query.has_exact_words and query.has_exact_tag:
         return Count.up_to_max(connection.execute(_COUNT, (query.match, COUNT_MAX + 1)).get)
     found, end = _find(connection, query, listing._replace(after=None), EXAMINED_MAX)
     return Count(len(found), is_exact=end is None)
 
 
-def _query(connection: apsw.Connection, beginnings: tuple[str, ...]) -> _Query | None:
-    """Return the query for plants that have all words. None if there are no such plants."""
+def _query(connection: apsw.Connection, listing: Listing) -> _Query | None:
+    """Return the query for plants that have the tag and all words. None if there are none."""
+    beginnings, tag = listing.words, listing.tag
+    if beginnings == ():
+        return None
+    beginnings = beginnings or ()
     words = _words(connection, [each for each in beginnings if len(each) not in _INDEXED_LENGTHS])
-    parts = []
+    parts = [] if tag is None else [f'"{tag_word(tag)}"']
     is_exact = True
     for beginning in beginnings:
         alternatives = words.get(beginning)
@@ -129,7 +163,8 @@ def _query(connection: apsw.Connection, beginnings: tuple[str, ...]) -> _Query |
             indexed = max(length for length in _INDEXED_LENGTHS if length < len(beginning))
             parts.append(f'"{beginning[:indexed]}" *')
             is_exact = False
-    return _Query(" AND ".join(parts), is_exact) if parts else None
+    has_exact_tag = tag is None or len(tag) < SEARCHED_CHARACTERS_MAX
+    return _Query(" AND ".join(parts), is_exact, has_exact_tag)
 
 
 def _words(connection: apsw.Connection, beginnings: Iterable[str]) -> dict[str, list[str]]:
@@ -152,14 +187,18 @@ def _find(
         the id of the last plant examined, or None if there are no more.
 
     """
-    words = () if query.is_exact else listing.words or ()
-    needs_check = not query.is_exact or listing.tag is not None
+    words = () if query.has_exact_words else listing.words or ()
+    limit = number
+    if words:
+        limit = _EXAMINED_AT_ONCE  # most of the plants may have other words
+    elif not query.has_exact_tag:
+        limit = min(number, _EXAMINED_AT_ONCE)
     bindings: dict[str, Any] = {
         "match": query.match,
         "tag": listing.tag,
         "has_names": bool(words),
         "after": listing.after,
-        "limit": _EXAMINED_AT_ONCE if needs_check else number,
+        "limit": limit,
     }
     found: list[Listed] = []
     examined_bytes = 0
@@ -170,7 +209,7 @@ def _find(
         [(examined, last, text)] = connection.execute(statement, bindings)
         rows = Listed.all_from(text)
         found += [row for row in rows if has_words(row.name, words)] if words else rows
-        if examined < bindings["limit"]:
+        if examined < limit:
             return found, None
         bindings["after"] = last
         examined_bytes += len(text) if words else 0

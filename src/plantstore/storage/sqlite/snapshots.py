@@ -43,7 +43,7 @@ class Snapshots(ABC):
     def scan_plants(self, listing: Listing = EVERYTHING) -> Generator[list[NewPlant], None, None]:
         listing = listing._replace(limit=SCAN_PLANTS_MAX)
         with errors_as_ours(CANNOT_READ), self._snapshot() as connection:
-            if listing.words is not None:
+            if not listing.is_everything:
                 prepare_searches(connection)
             yield from scan(partial(select_page, connection), listing)
 

@@ -1,12 +1,12 @@
-"""The index of the words of all names: the FTS5 table `plant_words`.
+"""The index of the words of all names, and of all tags: the FTS5 table `plant_words`.
 
-FTS5 splits a text into words at each ASCII character that is neither a letter nor a digit, and
-ignores the case of ASCII letters. It treats all other characters as parts of words. So a short
-ASCII text is indexed as it is. The words of other texts are found by `plantstore.words`, and are
-indexed with spaces between them.
+A tag is one word (`tag_word`), which no name has. FTS5 splits a text into words at each ASCII
+character that is neither a letter nor a digit, and ignores the case of ASCII letters. It treats all
+other characters as parts of words. So a short ASCII name is indexed as it is. The words of other
+names are found by `plantstore.words`, and are indexed with spaces between them.
 
 The table holds no texts (https://sqlite.org/fts5.html#contentless_tables). To remove a plant, FTS5
-must be given the words that were indexed, so they are found again in the old name.
+must be given the words that were indexed, so they are found again in the old name and tag.
 
 FTS5 collects entries in memory, and writes them to the file when the transaction ends. It does
 so earlier if an id is smaller than the one before. So entries are passed in order of id.
@@ -20,13 +20,13 @@ import msgspec
 
 from plantstore.decision import Difference
 from plantstore.errors import BatchRefusedError
-from plantstore.plants import ID_MIN, NewPlant
+from plantstore.plants import ID_MIN
 from plantstore.storage.sqlite.rows import WITH_IDS, to_json
-from plantstore.storage.sqlite.search import MAKE_VOCABULARY
+from plantstore.storage.sqlite.search import MAKE_VOCABULARY, tag_word
 from plantstore.words import SEARCHED_CHARACTERS_MAX, WORD_CHARACTERS_MAX, words_of
 
-# Number of plants whose names are read or indexed in one statement. It limits the memory for
-# long names.
+# Number of plants whose texts are read or indexed in one statement. It limits the memory for
+# long names and tags.
 PLANTS_MAX: Final = 1_000
 
 # Number of pages of the index that one merge writes. It takes some milliseconds.
@@ -37,41 +37,33 @@ _INDEX: Final = """
 INSERT INTO plant_words (plant_words, rowid, words)
 SELECT value->>0, value->>1, value->>2 FROM jsonb_each(?)
 """
-_INDEX_PLANTS: Final = """
-INSERT INTO plant_words (rowid, words)
-SELECT value->>'id', value->>'name' FROM jsonb_each(?) ORDER BY value->>'id'
-"""
 _MERGE: Final = "INSERT INTO plant_words (plant_words, rank) VALUES ('merge', ?)"
-_NAMES: Final = (
-    f"CAST(json_group_array(json_array(id, substr(name, 1, {SEARCHED_CHARACTERS_MAX}))) AS BLOB)"
+_BEGINNINGS: Final = (
+    f"substr(name, 1, {SEARCHED_CHARACTERS_MAX}), substr(tag, 1, {SEARCHED_CHARACTERS_MAX})"
 )
-_NAMES_FROM: Final = f"""
-SELECT {_NAMES} FROM (SELECT id, name FROM plants WHERE id >= ? ORDER BY id LIMIT ?)
+_TEXTS: Final = f"CAST(json_group_array(json_array(id, {_BEGINNINGS})) AS BLOB)"
+_TEXTS_FROM: Final = f"""
+SELECT {_TEXTS} FROM (SELECT id, name, tag FROM plants WHERE id >= ? ORDER BY id LIMIT ?)
 """
 
-_decode_names = msgspec.json.Decoder(list[tuple[int, str]]).decode
-
-
-def index_new_plants(connection: apsw.Connection, plants: Sequence[NewPlant], as_json: str) -> None:
-    """Add plants to the index. `as_json` is what `to_json` returns for them."""
-    if all(len(plant.name) <= WORD_CHARACTERS_MAX for plant in plants) and as_json.isascii():
-        connection.execute(_INDEX_PLANTS, (as_json,))
-    else:
-        _write(connection, [(None, plant.id, _document(plant.name)) for plant in plants])
+_decode_texts = msgspec.json.Decoder(list[tuple[int, str, str | None]]).decode
 
 
 def index_words(connection: apsw.Connection, difference: Difference) -> None:
     """Update the index for a batch. The plants must not have been written yet."""
     new, changed, gone = difference
-    names = {plant.id: plant.name for plant in new + changed}
+    if not changed and not gone:  # the most frequent batch
+        _write(connection, [(None, plant.id, _document(plant.name, plant.tag)) for plant in new])
+        return
+    documents = {plant.id: _document(plant.name, plant.tag) for plant in new + changed}
     stored = {plant.id for plant in changed} | set(gone)
-    ids = sorted(names.keys() | stored)
+    ids = sorted(documents.keys() | stored)
     for part in (ids[start : start + PLANTS_MAX] for start in range(0, len(ids), PLANTS_MAX)):
-        old = _stored_names(connection, [id_ for id_ in part if id_ in stored])
+        old = _stored_documents(connection, [id_ for id_ in part if id_ in stored])
         entries: list[_Entry] = []
         for id_ in part:
-            before = _document(old.get(id_, ""))
-            after = _document(names.get(id_, ""))
+            before = old.get(id_, "")
+            after = documents.get(id_, "")
             if before != after:
                 entries += ("delete", id_, before), (None, id_, after)
         _write(connection, entries)
@@ -113,8 +105,8 @@ def index_next(connection: apsw.Connection) -> int:
     first = connection.execute("SELECT first FROM plants_to_index").get
     if first is None:
         return 0
-    rows = _from_json(connection.execute(_NAMES_FROM, (first, PLANTS_MAX + 1)).get)
-    _write(connection, [(None, id_, _document(name)) for id_, name in rows[:PLANTS_MAX]])
+    rows = _from_json(connection.execute(_TEXTS_FROM, (first, PLANTS_MAX + 1)).get)
+    _write(connection, [(None, id_, _document(name, tag)) for id_, name, tag in rows[:PLANTS_MAX]])
     if len(rows) > PLANTS_MAX:
         connection.execute("UPDATE plants_to_index SET first = ?", (rows[PLANTS_MAX][0],))
     else:
@@ -123,21 +115,21 @@ def index_next(connection: apsw.Connection) -> int:
 
 
 def differs(connection: apsw.Connection) -> bool:
-    """Return whether the index has other words than the names. It reads all of both.
+    """Return whether the index has other words than the names and tags. It reads all of both.
 
     The entries are compared by a sum of their hashes, which needs no memory for them.
     """
     connection.execute(MAKE_VOCABULARY)
     indexed = sum(map(hash, connection.execute("SELECT doc, term FROM temp.vocabulary")))
-    named = 0
+    stored = 0
     first: int | None = ID_MIN
     while first is not None:
-        rows = _from_json(connection.execute(_NAMES_FROM, (first, PLANTS_MAX + 1)).get)
-        named += sum(
-            hash((id_, word)) for id_, name in rows[:PLANTS_MAX] for word in words_of(name)
-        )
+        rows = _from_json(connection.execute(_TEXTS_FROM, (first, PLANTS_MAX + 1)).get)
+        for id_, name, tag in rows[:PLANTS_MAX]:
+            stored += sum(hash((id_, word)) for word in words_of(name))
+            stored += 0 if tag is None else hash((id_, tag_word(tag)))
         first = rows[PLANTS_MAX][0] if len(rows) > PLANTS_MAX else None
-    return indexed != named
+    return indexed != stored
 
 
 # A command ('delete' or None), an id, and its words.
@@ -160,21 +152,22 @@ def _by_id(entry: _Entry) -> int:
     return entry[1]
 
 
-def _document(name: str) -> str:
-    """Return a text that FTS5 splits into the words of a name."""
-    if len(name) <= WORD_CHARACTERS_MAX and name.isascii():
-        return name
-    return " ".join(words_of(name))
+def _document(name: str, tag: str | None) -> str:
+    """Return a text that FTS5 splits into the words of a name, and the word of a tag."""
+    is_usual = len(name) <= WORD_CHARACTERS_MAX and name.isascii()
+    words = name if is_usual else " ".join(words_of(name))
+    return words if tag is None else f"{words} {tag_word(tag)}"
 
 
-def _stored_names(connection: apsw.Connection, ids: Sequence[int]) -> dict[int, str]:
+def _stored_documents(connection: apsw.Connection, ids: Sequence[int]) -> dict[int, str]:
     if not ids:
         return {}
-    return dict(_from_json(connection.execute(f"SELECT {_NAMES} {WITH_IDS}", (to_json(ids),)).get))
+    rows = _from_json(connection.execute(f"SELECT {_TEXTS} {WITH_IDS}", (to_json(ids),)).get)
+    return {id_: _document(name, tag) for id_, name, tag in rows}
 
 
-def _from_json(text: bytes) -> list[tuple[int, str]]:
+def _from_json(text: bytes) -> list[tuple[int, str, str | None]]:
     try:
-        return _decode_names(text)
+        return _decode_texts(text)
     except UnicodeDecodeError:  # stored by another program
-        return _decode_names(text.decode(errors="replace"))
+        return _decode_texts(text.decode(errors="replace"))

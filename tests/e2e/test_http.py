@@ -180,6 +180,17 @@ def test_unusual_http_is_served(service: Service) -> None:
             assert wire.answer()[0] == 200, data
 
 
+@pytest.mark.parametrize("path", [b"//plants", b"/healthz", b"/nothing", b"/plants", b"/"])
+def test_a_response_to_head_has_no_body(wire: Wire, path: bytes) -> None:
+    request = b"%b %b HTTP/1.1\r\nHost: plants\r\n\r\n"
+    wire.send(request % (b"HEAD", path) + request % (b"GET", path))
+
+    while wire.file.readline() != b"\r\n":
+        pass
+
+    assert wire.file.peek(9).startswith(b"HTTP/1.1 ")
+
+
 def test_a_truncated_body_is_not_stored_even_if_it_is_valid_json(
     service: Service, wire: Wire
 ) -> None:

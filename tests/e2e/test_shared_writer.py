@@ -1,5 +1,6 @@
 """Several workers on SQLite, and the process that writes for them: its end and its replacement."""
 
+import contextlib
 import os
 import signal
 import socket
@@ -9,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from plantstore.plants import NewPlant
+from support.command import run
 from support.load import Load
 from support.postgres import wait_until
 from support.service import Service, stored_plants
@@ -62,6 +64,33 @@ def test_a_writer_that_is_killed_or_hangs_is_replaced_and_nothing_acknowledged_i
     stored = stored_plants(service.database)
     assert load.acknowledged.items() <= stored.items()
     assert stored.items() <= load.sent.items()
+
+
+def test_a_writer_that_hangs_at_its_start_does_not_prevent_a_stop(tmp_path: Path) -> None:
+    with Service(tmp_path, "--workers", "2") as service:
+        wait_until(lambda: len(service.spawned()) == 3)
+        before = set(service.spawned())
+        os.kill(wait_for_writer(service), signal.SIGKILL)
+        wait_until(lambda: bool(set(service.spawned()) - before))
+        [hung] = set(service.spawned()) - before
+        os.kill(hung, signal.SIGSTOP)
+        try:
+            assert service.stop() == 0
+            assert not Path(f"/proc/{hung}").exists()
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(hung, signal.SIGKILL)
+
+
+def test_a_folder_for_temporary_files_with_a_long_path_is_a_one_line_error(tmp_path: Path) -> None:
+    folder = tmp_path / ("x" * 100)
+    folder.mkdir()
+
+    env = os.environ | {"TMPDIR": str(folder)}
+    done = run(tmp_path, "serve", "--port", "0", "--workers", "2", env=env)
+
+    assert done.returncode == 1
+    assert f"is too long: {folder}; name another folder with TMPDIR" in done.stderr
 
 
 def test_requests_wait_while_the_writer_is_replaced(tmp_path: Path) -> None:

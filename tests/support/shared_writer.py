@@ -18,7 +18,9 @@ from plantstore.store import PlantWrites
 
 
 @contextlib.contextmanager
-def writing(store: PlantWrites, address: Path, observe: Observer = ignore) -> Iterator[None]:
+def writing(
+    store: PlantWrites, address: Path, observe: Observer = ignore
+) -> Iterator[WriterService]:
     """Write for the connections to a socket while the block runs, and until they are closed."""
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(str(address))
@@ -30,7 +32,7 @@ def writing(store: PlantWrites, address: Path, observe: Observer = ignore) -> It
         )
         thread.start()
         try:
-            yield
+            yield service
         finally:
             loop.call_soon_threadsafe(service.stop)
             thread.join()

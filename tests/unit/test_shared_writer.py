@@ -29,6 +29,7 @@ from plantstore.errors import (
 )
 from plantstore.observe import Committed, Event
 from plantstore.plants import NewPlant, Plant, PlantPatch
+from plantstore.shared_writer import remote
 from plantstore.shared_writer.messages import (
     LENGTH_BYTES,
     MESSAGE_BYTES_MAX,
@@ -44,6 +45,7 @@ from plantstore.shared_writer.messages import (
 )
 from plantstore.shared_writer.remote import RemoteWriter
 from plantstore.storage.memory import MemoryStore
+from support.postgres import wait_until
 from support.shared_writer import writing
 
 BATCH: list[Change] = [
@@ -138,8 +140,12 @@ def test_an_unexpected_error_is_named_for_the_operator() -> None:
 
 def test_the_batches_of_several_workers_share_a_transaction(tmp_path: Path) -> None:
     store, events = SlowStore(), list[Event]()
-    with writing(store, tmp_path / "writer", events.append):
-        workers = [RemoteWriter(tmp_path / "writer") for _ in range(4)]
+    with contextlib.ExitStack() as opened:
+        service = opened.enter_context(writing(store, tmp_path / "writer", events.append))
+        workers = [
+            opened.enter_context(contextlib.closing(RemoteWriter(tmp_path / "writer")))
+            for _ in range(4)
+        ]
         results: dict[int, list[Result]] = {}
 
         def apply(number: int) -> None:
@@ -152,20 +158,17 @@ def test_the_batches_of_several_workers_share_a_transaction(tmp_path: Path) -> N
         assert store.has_begun.wait(30)
         for thread in threads[1:]:
             thread.start()
-        # A probe is answered on the same loop, after the requests that have arrived before.
-        for _ in range(20):
-            workers[0].probe()
+        wait_until(lambda: service.waiting == 4)
         store.may_go_on.set()
         for thread in threads:
             thread.join()
-        for worker in workers:
-            worker.close()
 
     assert results == {number: [Outcome.STORED] * (number + 1) for number in range(4)}
     assert sum(store.batches) == 10
     committed = [event for event in events if isinstance(event, Committed)]
     assert [len(event.outcomes) for event in committed] == store.batches
-    assert len(store.batches) < 4
+    assert store.batches[0] == 1
+    assert len(store.batches) == 2
 
 
 def test_a_batch_that_the_store_refuses_does_not_affect_other_workers(tmp_path: Path) -> None:
@@ -175,8 +178,12 @@ def test_a_batch_that_the_store_refuses_does_not_affect_other_workers(tmp_path: 
                 raise BatchRefusedError("refused", "unlucky")
             return super().apply_changes(changes)
 
-    with writing(Refusing(), tmp_path / "writer"):
-        good, bad = RemoteWriter(tmp_path / "writer"), RemoteWriter(tmp_path / "writer")
+    with contextlib.ExitStack() as opened:
+        opened.enter_context(writing(Refusing(), tmp_path / "writer"))
+        good, bad = (
+            opened.enter_context(contextlib.closing(RemoteWriter(tmp_path / "writer")))
+            for _ in range(2)
+        )
         refused: list[str] = []
 
         def apply() -> None:
@@ -191,8 +198,6 @@ def test_a_batch_that_the_store_refuses_does_not_affect_other_workers(tmp_path: 
         for id_ in range(100, 150):
             assert good.apply_changes([NewPlant(id_, "a")]) == [Outcome.STORED]
         thread.join()
-        good.close()
-        bad.close()
 
     assert refused == ["unlucky"] * 50
 
@@ -237,12 +242,31 @@ def test_a_worker_connects_again_to_the_next_writer(tmp_path: Path) -> None:
         worker = RemoteWriter(address)
         assert worker.apply_changes([NewPlant(1, "a")]) == [Outcome.STORED]
         worker.close()
-    address.unlink()
+    address.unlink()  # the parent of a service keeps the listening socket instead
     with writing(MemoryStore(), address):
         assert worker.apply_changes([NewPlant(1, "b")]) == [Outcome.STORED]
         assert worker.hand_out_ids(2) == range(2, 4)
         worker.probe()
         worker.close()
+
+
+def test_a_response_is_not_taken_for_that_of_a_later_request(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def exhausted(_body: bytes) -> None:
+        raise MemoryError
+
+    with (
+        writing(MemoryStore(), tmp_path / "writer"),
+        contextlib.closing(RemoteWriter(tmp_path / "writer")) as worker,
+    ):
+        with monkeypatch.context() as patched:
+            patched.setattr(remote, "length_of", exhausted)
+            with pytest.raises(MemoryError):
+                worker.apply_changes([NewPlant(1, "a")])
+
+        assert worker.apply_changes([Deletion(9)]) == [Outcome.NO_SUCH_PLANT]
+        assert worker.apply_changes([NewPlant(1, "a")]) == [Outcome.ALREADY_STORED]
 
 
 def test_nothing_was_done_if_no_writer_accepts_connections(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ that writes for all of them (`plantstore.shared_writer`).
 import asyncio
 import contextlib
 import functools
+import os
 import signal
 import socket
 import sys
@@ -18,7 +19,7 @@ from typing import Final
 
 from plantstore.api.exchange import ASGIApp
 from plantstore.cli.process import Telemetry, build_app, open_store_of, uvicorn_config
-from plantstore.errors import PlantStoreError
+from plantstore.errors import OperationError, PlantStoreError
 from plantstore.observe import Committed, Event, Observer
 from plantstore.server.kept_process import KeptProcess, answer_checks
 from plantstore.server.listener import Loop
@@ -32,6 +33,9 @@ from plantstore.telemetry.log_output import configure_logs
 # The name of the socket of the process that writes, in the folder of the processes.
 _SOCKET: Final = "writer"
 
+# Maximum length of its address: 108 bytes with the zero at the end (unix(7)), 104 on macOS.
+_ADDRESS_BYTES_MAX: Final = 103
+
 
 def run_workers(settings: Settings, listener: socket.socket) -> bool:
     """Serve with several processes until a signal. Return whether the workers could start."""
@@ -40,14 +44,26 @@ def run_workers(settings: Settings, listener: socket.socket) -> bool:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="plantstore-")))
         writer = None
         if has_one_writer(settings.database):
-            writes = stack.enter_context(socket.socket(socket.AF_UNIX))
-            writes.bind(str(folder / _SOCKET))
-            writes.listen()
-            writer = KeptProcess(_write, settings, folder, writes)
+            writer = KeptProcess(_write, settings, folder, stack.enter_context(_listen(folder)))
+            stack.callback(writer.kill)
         build = functools.partial(_build_worker, settings, folder)
         workers = Workers(uvicorn_config(build, settings), [listener], writer)
         workers.run()
         return not workers.could_not_start
+
+
+def _listen(folder: Path) -> socket.socket:
+    """Return the socket on which the process that writes accepts the workers."""
+    address = str(folder / _SOCKET)
+    if len(os.fsencode(address)) > _ADDRESS_BYTES_MAX:
+        raise OperationError(
+            f"The path of the folder for temporary files is too long: {folder.parent}; name another"
+            " folder with TMPDIR"
+        )
+    listener = socket.socket(socket.AF_UNIX)
+    listener.bind(address)
+    listener.listen()
+    return listener
 
 
 def _build_worker(settings: Settings, folder: Path) -> ASGIApp:
@@ -65,12 +81,16 @@ def _write(checks: Connection, settings: Settings, folder: Path, listener: socke
     """Write for all workers, until a signal."""
     with _process(settings, folder) as telemetry:
         store = open_store_of(settings, telemetry)
-    with contextlib.closing(store), asyncio.Runner(loop_factory=Loop) as runner:
-        service = WriterService(store, telemetry.observe)
+    service = WriterService(store, telemetry.observe)
+
+    async def serve() -> None:
         for number in (signal.SIGINT, signal.SIGTERM):
-            runner.get_loop().add_signal_handler(number, service.stop)
+            asyncio.get_running_loop().add_signal_handler(number, service.stop)
         answer_checks(checks)
-        runner.run(service.serve(listener))
+        await service.serve(listener)
+
+    with contextlib.closing(store), asyncio.Runner(loop_factory=Loop) as runner:
+        runner.run(serve())
 
 
 @contextlib.contextmanager

@@ -13,6 +13,9 @@ from typing import Final
 CHECK_SECONDS: Final = 1.0
 HANG_SECONDS: Final = 5.0
 
+# How long the process may take to start.
+START_SECONDS: Final = 60.0
+
 # Pause before a process that could not start is started again.
 RESTART_SECONDS: Final = 0.5
 
@@ -53,16 +56,18 @@ class KeptProcess:
     def _start(self) -> None:
         # A forked process would have copies of locks that no thread of it releases.
         spawn = multiprocessing.get_context("spawn")
-        self._checks, theirs = spawn.Pipe()
+        checks, theirs = spawn.Pipe()
         with theirs:
-            self._process = spawn.Process(target=self._target, args=(theirs, *self._args))
-            self._process.start()
+            # If this process ends without `stop`, it ends its daemons.
+            process = spawn.Process(target=self._target, args=(theirs, *self._args), daemon=True)
+            process.start()
+        self._checks, self._process = checks, process
 
     # The methods below run on the thread.
 
     def _keep(self) -> None:
         while not self._stopped.is_set():
-            could_start = self._answers(None)
+            could_start = self._answers(START_SECONDS)
             while self._answers(HANG_SECONDS):
                 self.join(CHECK_SECONDS)
             with self._checks:
@@ -70,12 +75,13 @@ class KeptProcess:
                 self._process.join()
             if not could_start:
                 self._stopped.wait(RESTART_SECONDS)
-            with self._lock:
+            # If the system cannot start a process now, the next turn tries again.
+            with self._lock, contextlib.suppress(OSError):
                 if not self._stopped.is_set():
                     self._start()
 
-    def _answers(self, seconds: float | None) -> bool:
-        """Return whether the process answers in time; None stands for no limit."""
+    def _answers(self, seconds: float) -> bool:
+        """Return whether the process answers in time."""
         with contextlib.suppress(OSError, EOFError):
             self._checks.send_bytes(b"?")
             if self._checks in wait([self._checks, self._process.sentinel], seconds):

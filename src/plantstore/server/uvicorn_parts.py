@@ -81,7 +81,8 @@ class _Cycle(RequestResponseCycle):
             head, self._unsent_head = self._unsent_head, b""
             body = message.get("body", b"")
             is_whole = len(body) == self.expected_content_length and not message.get("more_body")
-            if is_whole and len(body) <= _JOINED_BYTES_MAX:
+            is_sent = self.scope["method"] != "HEAD"
+            if is_sent and is_whole and len(body) <= _JOINED_BYTES_MAX:
                 self._end_response(head + body)
                 return
             self.transport.write(head)

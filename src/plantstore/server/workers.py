@@ -22,6 +22,9 @@ from plantstore.server.kept_process import KeptProcess
 # Open files besides connections: the store, a check or a backup, the log, the listener.
 OTHER_FILES_MAX: Final = 100
 
+# How long the process that writes may take to end after the workers.
+WRITER_STOP_SECONDS: Final = 10.0
+
 # SQLite and libpq use less than 100 KiB.
 THREAD_STACK_BYTES: Final = 1024 * 1024
 
@@ -138,8 +141,8 @@ class Workers(Multiprocess):
                 self.handle_signals()
         if self._writer is not None:
             self._writer.stop()
-            while not self._writer.join(0.1):
-                self.handle_signals()
+            if not self._writer.join(WRITER_STOP_SECONDS):
+                self._writer.kill()  # all that was acknowledged is on disk
 
     def _stop(self, number: int) -> None:
         if self.should_exit.is_set():

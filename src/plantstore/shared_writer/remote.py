@@ -7,6 +7,7 @@ belongs to the parent. Only what the process had received, and not answered, is 
 import contextlib
 import socket
 import threading
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final, TypeVar
@@ -62,7 +63,7 @@ class RemoteWriter:
         """Apply a batch of changes, together with those of other workers."""
         applied = self._changes.ask(apply_message(changes), Applied)
         if len(applied.results) != len(changes):
-            raise ProtocolError("A result is missing")
+            raise StoreUnavailableError("The process that writes has not sent all results")
         return applied.results
 
     def tidy(self) -> float:
@@ -79,7 +80,7 @@ class RemoteWriter:
         self._others.ask(Probe(), Ready)
 
     def close(self) -> None:
-        """Close the connections."""
+        """Close the connections, so that the other process may end."""
         self._changes.close()
         self._others.close()
 
@@ -106,13 +107,15 @@ class _Channel:
             self._send(message)
             try:
                 response = self._receive()
-            except (OSError, ProtocolError) as error:
-                self.close()
-                raise StoreUnavailableError(_ENDED, str(error)) from error
+                if not isinstance(response, expected | Failed):
+                    raise ProtocolError(f"Another response than {expected.__name__}")  # noqa: TRY301
+            except BaseException as error:
+                self.close()  # a later request must not get this response
+                if isinstance(error, OSError | ProtocolError):
+                    raise StoreUnavailableError(_ENDED, str(error)) from error
+                raise
         if isinstance(response, Failed):
             raise response.error
-        if not isinstance(response, expected):
-            raise ProtocolError(f"Another response than {expected.__name__}")
         return response
 
     def close(self) -> None:
@@ -135,16 +138,25 @@ class _Channel:
                 raise StoreUnreachableError(_NOT_REACHED, str(error)) from error
 
     def _connect(self) -> None:
+        """Connect, and wait for the greeting. Repeat this if a process ends meanwhile."""
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while not self._is_greeted(deadline):
+            pass
+
+    def _is_greeted(self, deadline: float) -> bool:
         self._socket = socket.socket(socket.AF_UNIX)
         self._responses = self._socket.makefile("rb")
         try:
-            self._socket.settimeout(PATIENCE_SECONDS)
+            self._socket.settimeout(max(0.001, deadline - time.monotonic()))
             self._socket.connect(str(self._address))
             self._receive()
             self._socket.settimeout(None)
         except (OSError, ProtocolError) as error:
             self.close()
+            if isinstance(error, ConnectionResetError) and time.monotonic() < deadline:
+                return False
             raise StoreUnreachableError(_NOT_REACHED, str(error)) from error
+        return True
 
     def _receive(self) -> Response:
         head = self._responses.read(LENGTH_BYTES)

@@ -8,10 +8,11 @@ one worker, that worker gets the error, and sends each half of its batch again.
 
 import asyncio
 import socket
+import sys
 import time
 from collections.abc import Sequence
 from itertools import islice
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from plantstore.batcher import Batcher
 from plantstore.changes import Change
@@ -61,7 +62,7 @@ class WriterService:
             lambda error, _batches: Failed.of(error),
             name="writer",
             waiting_max=BATCHES_MAX,
-            weight_max=BATCHES_MAX * TRANSACTION_BYTES_MAX,
+            weight_max=sys.maxsize,  # the number of workers is the limit
             batch_max=BATCHES_MAX,
             batch_weight_max=TRANSACTION_BYTES_MAX,
             idle=store.tidy,
@@ -79,10 +80,17 @@ class WriterService:
         """
         self._batcher.start()
         self._observe(SharedWriterStarted())
-        server = await asyncio.start_unix_server(self._converse, sock=listener)
+        # From Python 3.13, a server deletes its address when it is closed.
+        options: dict[str, Any] = {"cleanup_socket": False} if sys.version_info >= (3, 13) else {}
+        server = await asyncio.start_unix_server(self._converse, sock=listener, **options)
         await self._ended.wait()
         server.close()
         await self._batcher.close()
+
+    @property
+    def waiting(self) -> int:
+        """The number of batches that are not answered yet."""
+        return self._batcher.waiting
 
     def stop(self) -> None:
         """End once no worker is connected. Until then, the workers may finish their requests."""

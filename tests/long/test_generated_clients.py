@@ -1,8 +1,8 @@
 """Clients that are generated from the OpenAPI document, against the running service.
 
-Each language has a program in the folder `clients`, which creates, shows and lists plants, and
-prints the results as JSON. openapi-generator generates the clients for Python, Java and PHP;
-openapi-typescript generates the client for TypeScript.
+Each language has a program in the folder `clients`, which creates, shows, lists and patches
+plants, and prints the results as JSON. openapi-generator generates the clients for Python, Java
+and PHP; openapi-typescript generates the client for TypeScript.
 """
 
 import json
@@ -27,7 +27,8 @@ EXPECTED = {
     "got": ["9007199254740993", "Abies", None],
     "everything": ["-7", "9007199254740993"],
     "some": ["-7"],
-    "refused": [[400, 1004], [404, 1005], [401, 2002]],
+    "patched": [["Rosa alba", "Rosa"], ["Rosa alba", None]],
+    "refused": [[400, 1004], [404, 1005], [412, 3011], [401, 2002]],
     "later": 1999,
 }
 

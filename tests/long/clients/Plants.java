@@ -1,3 +1,4 @@
+import com.fasterxml.jackson.annotation.JsonInclude;
 import com.fasterxml.jackson.databind.ObjectMapper;
 import java.util.Arrays;
 import java.util.LinkedHashMap;
@@ -10,6 +11,7 @@ import org.openapitools.client.api.PlantsApi;
 import org.openapitools.client.model.Error;
 import org.openapitools.client.model.NewPlant;
 import org.openapitools.client.model.Plant;
+import org.openapitools.client.model.PlantPatch;
 import org.openapitools.client.model.StoredPlant;
 
 /** A program on the Java client that openapi-generator makes: java Plants URL TOKEN. */
@@ -21,6 +23,15 @@ public class Plants {
     Object run() throws ApiException;
   }
 
+  /** A patch with "tag": null, which this client leaves out: openApiNullable is false. */
+  private static class WithoutTag extends PlantPatch {
+    @Override
+    @JsonInclude(JsonInclude.Include.ALWAYS)
+    public String getTag() {
+      return null;
+    }
+  }
+
   public static void main(String[] args) throws Exception {
     ApiClient client = client(args[0], args[1]);
     PlantsApi plants = new PlantsApi(client);
@@ -29,22 +40,24 @@ public class Plants {
 
     Plant rosa = plants.createPlant(new NewPlant().id(-7L).name("Rosa × damascena").tag("Rosa"));
     Plant abies = plants.createPlant(new NewPlant().id(BIG).name("Abies"));
-    StoredPlant big = additions.getPlant(BIG);
+    StoredPlant big = get(additions, BIG);
     Map<String, Object> found = new LinkedHashMap<>();
-    found.put(
-        "created",
-        List.of(
-            Arrays.asList(rosa.getName(), rosa.getTag()),
-            Arrays.asList(abies.getName(), abies.getTag())));
+    found.put("created", List.of(nameAndTag(rosa), nameAndTag(abies)));
     found.put("got", Arrays.asList(String.valueOf(big.getId()), big.getName(), big.getTag()));
-    found.put("everything", ids(additions.listPlants(null, null, null)));
-    found.put("some", ids(additions.listPlants(1, -8L, "Rosa")));
+    found.put("everything", ids(list(additions, null, null, null)));
+    found.put("some", ids(list(additions, 1, -8L, "Rosa")));
+    found.put(
+        "patched",
+        List.of(
+            nameAndTag(patch(additions, new PlantPatch().name("Rosa alba"), null)),
+            nameAndTag(patch(additions, new WithoutTag(), null))));
     found.put(
         "refused",
         List.of(
             refusal(() -> plants.createPlant(new NewPlant().id(-7L).name("Abies"))),
-            refusal(() -> additions.getPlant(2L)),
-            refusal(() -> stranger.listPlants(null, null, null))));
+            refusal(() -> get(additions, 2L)),
+            refusal(() -> patch(additions, new PlantPatch().name("Abies"), "\"old\"")),
+            refusal(() -> list(stranger, null, null, null))));
     found.put("later", error("{\"error\": 1999, \"message\": \"a\", \"detail\": \"b\"}"));
     System.out.println(new ObjectMapper().writeValueAsString(found));
   }
@@ -55,6 +68,26 @@ public class Plants {
     client.setRequestInterceptor(
         request -> request.header("Authorization", "Bearer " + token));
     return client;
+  }
+
+  // Java has no optional parameters: the methods of the client need a value for each.
+
+  private static StoredPlant get(AdditionsApi api, long id) throws ApiException {
+    return api.getPlant(id, null, null);
+  }
+
+  private static List<StoredPlant> list(AdditionsApi api, Integer limit, Long after, String tag)
+      throws ApiException {
+    return api.listPlants(limit, after, null, null, tag, null, null);
+  }
+
+  private static Plant patch(AdditionsApi api, PlantPatch patch, String ifMatch)
+      throws ApiException {
+    return api.patchPlant(-7L, patch, ifMatch, null);
+  }
+
+  private static List<String> nameAndTag(Plant plant) {
+    return Arrays.asList(plant.getName(), plant.getTag());
   }
 
   private static List<String> ids(List<StoredPlant> plants) {

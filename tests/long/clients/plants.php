@@ -7,6 +7,7 @@ use OpenAPI\Client\ApiException;
 use OpenAPI\Client\Configuration;
 use OpenAPI\Client\Model\Error;
 use OpenAPI\Client\Model\NewPlant;
+use OpenAPI\Client\Model\PlantPatch;
 use OpenAPI\Client\ObjectSerializer;
 
 [, $folder, $url, $token] = $argv;
@@ -31,6 +32,11 @@ function ids($plants)
     return array_map(fn($plant) => (string) $plant->getId(), $plants);
 }
 
+function name_and_tag($plant)
+{
+    return [$plant->getName(), $plant->getTag()];
+}
+
 function refusal($call)
 {
     try {
@@ -50,16 +56,22 @@ $rosa = $plants->createPlant(new NewPlant(['id' => -7, 'name' => 'Rosa × damasc
 $new = (new NewPlant())->setId($big_id)->setName('Abies'); // which holds the name to the pattern
 $abies = $plants->createPlant($new);
 $big = $additions->getPlant($big_id);
+$to_abies = new PlantPatch(['name' => 'Abies']);
 $later = ObjectSerializer::deserialize('{"error": 1999, "message": "a", "detail": "b"}', Error::class);
 
 echo json_encode([
-    'created' => [[$rosa->getName(), $rosa->getTag()], [$abies->getName(), $abies->getTag()]],
+    'created' => [name_and_tag($rosa), name_and_tag($abies)],
     'got' => [(string) $big->getId(), $big->getName(), $big->getTag()],
     'everything' => ids($additions->listPlants()),
-    'some' => ids($additions->listPlants(1, -8, 'Rosa')),
+    'some' => ids($additions->listPlants(limit: 1, after: -8, tag: 'Rosa')),
+    'patched' => [
+        name_and_tag($additions->patchPlant(-7, new PlantPatch(['name' => 'Rosa alba']))),
+        name_and_tag($additions->patchPlant(-7, new PlantPatch(['tag' => null]))),
+    ],
     'refused' => [
         refusal(fn() => $plants->createPlant(new NewPlant(['id' => -7, 'name' => 'Abies']))),
         refusal(fn() => $additions->getPlant(2)),
+        refusal(fn() => $additions->patchPlant(-7, $to_abies, if_match: '"old"')),
         refusal(fn() => $stranger->listPlants()),
     ],
     'later' => $later->getError(),

@@ -12,6 +12,7 @@ from openapi_client import (
     Configuration,
     Error,
     NewPlant,
+    PlantPatch,
     PlantsApi,
 )
 
@@ -35,15 +36,19 @@ abies = plants.create_plant(NewPlant(id=BIG, name="Abies"))
 big = additions.get_plant(BIG)
 everything = additions.list_plants()
 some = additions.list_plants(limit=1, after=-8, tag="Rosa")
+renamed = additions.patch_plant(-7, PlantPatch(name="Rosa alba"))
+untagged = additions.patch_plant(-7, PlantPatch(tag=None))
 later = Error.from_json('{"error": 1999, "message": "a", "detail": "b"}')
 found = {
     "created": [[rosa.name, rosa.tag], [abies.name, abies.tag]],
     "got": [str(big.id), big.name, big.tag],
     "everything": [str(plant.id) for plant in everything],
     "some": [str(plant.id) for plant in some],
+    "patched": [[renamed.name, renamed.tag], [untagged.name, untagged.tag]],
     "refused": [
         refusal(lambda: plants.create_plant(NewPlant(id=-7, name="Abies"))),
         refusal(lambda: additions.get_plant(2)),
+        refusal(lambda: additions.patch_plant(-7, PlantPatch(name="Abies"), if_match='"old"')),
         refusal(lambda: AdditionsApi(stranger).list_plants()),
     ],
     "later": later.error,

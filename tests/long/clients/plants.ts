@@ -30,8 +30,20 @@ const big = await client.GET("/plants/{id}", {
 });
 const everything = await client.GET("/plants", { parseAs: "text" });
 const some = await client.GET("/plants", { params: { query: { limit: 1, after: -8, tag: "Rosa" } } });
+const patched = {
+  params: { path: { id: -7 } },
+  // openapi-fetch sends application/json, whatever the document says.
+  headers: { "Content-Type": "application/merge-patch+json" },
+};
+const renamed = await client.PATCH("/plants/{id}", { ...patched, body: { name: "Rosa alba" } });
+const untagged = await client.PATCH("/plants/{id}", { ...patched, body: { tag: null } });
 const taken = await client.POST("/plants", { body: { id: -7, name: "Abies" } });
 const missing = await client.GET("/plants/{id}", { params: { path: { id: 2 } } });
+const changed = await client.PATCH("/plants/{id}", {
+  ...patched,
+  params: { path: { id: -7 }, header: { "If-Match": '"old"' } },
+  body: { name: "Abies" },
+});
 const unknown = await stranger.GET("/plants");
 const later: components["schemas"]["Error"] = { error: 1999, message: "a" };
 
@@ -45,7 +57,11 @@ console.log(
     got: [ids(big.data)[0], plant.name, plant.tag ?? null],
     everything: ids(everything.data),
     some: some.data?.map(({ id }) => String(id)),
-    refused: [refusal(taken), refusal(missing), refusal(unknown)],
+    patched: [
+      [renamed.data?.name, renamed.data?.tag ?? null],
+      [untagged.data?.name, untagged.data?.tag ?? null],
+    ],
+    refused: [taken, missing, changed, unknown].map(refusal),
     later: later.error,
   }),
 );

@@ -178,11 +178,7 @@ class Service:
 
     def open_sockets(self) -> int:
         """Return the number of open sockets of the process."""
-        targets = []
-        for file in Path(f"/proc/{self.process.pid}/fd").iterdir():
-            with contextlib.suppress(FileNotFoundError):
-                targets.append(str(file.readlink()))
-        return sum(target.startswith("socket:") for target in targets)
+        return sum(file.startswith("socket:") for file in _open_files(self.process.pid))
 
     def token(self, *scopes: str, name: str = "test", **changes: Any) -> str:
         """Create a token directly in the database, as another process would."""
@@ -225,7 +221,15 @@ def _has_socket(pid: int, name: str) -> bool:
     """Return whether a process has a Unix socket with an address that ends with a name."""
     sockets = Path("/proc/net/unix").read_text(encoding="utf-8").splitlines()
     inodes = {line.split()[6] for line in sockets if line.endswith(name)}
-    with contextlib.suppress(FileNotFoundError):
-        files = [str(file.readlink()) for file in Path(f"/proc/{pid}/fd").iterdir()]
-        return not inodes.isdisjoint(file.strip("socket:[]") for file in files)
+    with contextlib.suppress(FileNotFoundError):  # the process has ended
+        return not _open_files(pid).isdisjoint(f"socket:[{inode}]" for inode in inodes)
     return False
+
+
+def _open_files(pid: int) -> set[str]:
+    """Return what the open files of a process are."""
+    files = set()
+    for file in Path(f"/proc/{pid}/fd").iterdir():
+        with contextlib.suppress(FileNotFoundError):  # it was closed meanwhile
+            files.add(str(file.readlink()))
+    return files

@@ -42,6 +42,7 @@ STORED_ALONE = 400_000
 SQLITE = "SQLite"
 POSTGRES = "PostgreSQL"
 TWO = "PostgreSQL, two instances"
+WORKERS = "PostgreSQL, --workers 2"
 FAR = f"PostgreSQL, {ROUND_TRIP_MS} ms away"
 REPLICATED = "PostgreSQL, a synchronous standby"
 INSISTING = f"{REPLICATED}, --standbys-min 1"
@@ -52,8 +53,8 @@ EACH = {
     "one commit per request, pool of 16, threads": ("thread", "16"),
 }
 MEASURED = [
-    *((64, server) for server in (SQLITE, POSTGRES, TWO, *EACH, REPLICATED, INSISTING)),
-    *((256, server) for server in (SQLITE, POSTGRES, FAR)),
+    *((64, server) for server in (SQLITE, POSTGRES, TWO, WORKERS, *EACH, REPLICATED, INSISTING)),
+    *((256, server) for server in (SQLITE, POSTGRES, WORKERS, FAR)),
 ]
 
 
@@ -102,6 +103,8 @@ def measure(name: str, connections: int, databases: Databases, far_port: int) ->
             near_port = databases.url.rsplit(":", 1)[1].partition("/")[0]
             database = str(database).replace(f":{near_port}/", f":{far_port}/")
         command = plantstore(database, port)
+        if name == WORKERS:
+            command += ["--workers", "2"]
         if name == INSISTING:
             command += ["--standbys-min", "1"]
         if name in EACH:
@@ -202,6 +205,15 @@ def main() -> None:
             ["PostgreSQL ÷ SQLite", "64", ratio(POSTGRES, SQLITE, 64), "≥ 0.75"],
             *([f"PostgreSQL ÷ {each}", "64", ratio(POSTGRES, each, 64), "≥ 4"] for each in EACH),
             ["two instances ÷ one instance", "64", ratio(TWO, POSTGRES, 64), "-"],
+            *(
+                [
+                    "--workers 2 ÷ one worker",
+                    str(connections),
+                    ratio(WORKERS, POSTGRES, connections),
+                    "-",
+                ]
+                for connections in (64, 256)
+            ),
             [
                 f"with {ROUND_TRIP_MS} ms between service and server ÷ without",
                 "256",

@@ -1,6 +1,5 @@
 """The writer of several workers, on a thread of the test."""
 
-import asyncio
 import contextlib
 import shutil
 import socket
@@ -18,25 +17,19 @@ from plantstore.store import PlantWrites
 
 
 @contextlib.contextmanager
-def writing(
-    store: PlantWrites, address: Path, observe: Observer = ignore
-) -> Iterator[WriterService]:
+def writing(store: PlantWrites, address: Path, observe: Observer = ignore) -> Iterator[None]:
     """Write for the connections to a socket while the block runs, and until they are closed."""
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(str(address))
         listener.listen()
-        loop = asyncio.new_event_loop()
         service = WriterService(store, observe)
-        thread = threading.Thread(
-            target=loop.run_until_complete, args=(service.serve(listener),), daemon=True
-        )
+        thread = threading.Thread(target=service.serve, args=(listener,), daemon=True)
         thread.start()
         try:
-            yield service
+            yield
         finally:
-            loop.call_soon_threadsafe(service.stop)
+            service.stop()
             thread.join()
-            loop.close()
 
 
 class StoreOfWorker(SQLiteStore):

@@ -4,7 +4,7 @@ import contextlib
 import socket
 import struct
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import msgspec
@@ -29,14 +29,16 @@ from plantstore.errors import (
 )
 from plantstore.observe import Committed, Event
 from plantstore.plants import NewPlant, Plant, PlantPatch
-from plantstore.shared_writer import remote
+from plantstore.shared_writer import remote, service
 from plantstore.shared_writer.messages import (
     LENGTH_BYTES,
     MESSAGE_BYTES_MAX,
+    Applied,
     Apply,
     Failed,
     ProtocolError,
     Ready,
+    Response,
     apply_message,
     length_of,
     parse_request,
@@ -45,7 +47,6 @@ from plantstore.shared_writer.messages import (
 )
 from plantstore.shared_writer.remote import RemoteWriter
 from plantstore.storage.memory import MemoryStore
-from support.postgres import wait_until
 from support.shared_writer import writing
 
 BATCH: list[Change] = [
@@ -138,37 +139,93 @@ def test_an_unexpected_error_is_named_for_the_operator() -> None:
     assert str(Failed.of(ZeroDivisionError("by zero")).error) == "ZeroDivisionError: by zero"
 
 
+@contextlib.contextmanager
+def connected(address: Path) -> Iterator[socket.socket]:
+    """Connect to a writer as a worker does, and receive its greeting."""
+    with socket.socket(socket.AF_UNIX) as worker:
+        worker.settimeout(30)
+        worker.connect(str(address))
+        assert receive(worker) == Ready()
+        yield worker
+
+
+def receive(worker: socket.socket) -> Response:
+    with worker.makefile("rb", buffering=0) as responses:
+        length = length_of(responses.read(LENGTH_BYTES))
+        body = b""
+        while len(body) < length:
+            body += responses.read(length - len(body))
+    return parse_response(body)
+
+
 def test_the_batches_of_several_workers_share_a_transaction(tmp_path: Path) -> None:
     store, events = SlowStore(), list[Event]()
+    batches = [[NewPlant(10 * at + each, "a") for each in range(at + 1)] for at in range(4)]
     with contextlib.ExitStack() as opened:
-        service = opened.enter_context(writing(store, tmp_path / "writer", events.append))
-        workers = [
-            opened.enter_context(contextlib.closing(RemoteWriter(tmp_path / "writer")))
-            for _ in range(4)
-        ]
-        results: dict[int, list[Result]] = {}
-
-        def apply(number: int) -> None:
-            plants = [NewPlant(10 * number + each, "a") for each in range(number + 1)]
-            results[number] = workers[number].apply_changes(plants)
-
-        threads = [threading.Thread(target=apply, args=(number,)) for number in range(4)]
+        opened.enter_context(writing(store, tmp_path / "writer", events.append))
+        workers = [opened.enter_context(connected(tmp_path / "writer")) for _ in batches]
         store.may_go_on.clear()
-        threads[0].start()
+        workers[0].sendall(to_bytes(apply_message(batches[0])))
         assert store.has_begun.wait(30)
-        for thread in threads[1:]:
-            thread.start()
-        wait_until(lambda: service.waiting == 4)
+        for worker, batch in zip(workers[1:], batches[1:], strict=True):
+            worker.sendall(to_bytes(apply_message(batch)))
         store.may_go_on.set()
-        for thread in threads:
-            thread.join()
+        responses = [receive(worker) for worker in workers]
 
-    assert results == {number: [Outcome.STORED] * (number + 1) for number in range(4)}
-    assert sum(store.batches) == 10
+    assert responses == [Applied([Outcome.STORED] * len(batch)) for batch in batches]
+    assert store.batches == [1, 9]
     committed = [event for event in events if isinstance(event, Committed)]
-    assert [len(event.outcomes) for event in committed] == store.batches
-    assert store.batches[0] == 1
-    assert len(store.batches) == 2
+    assert [len(event.outcomes) for event in committed] == [1, 9]
+
+
+def test_long_batches_do_not_share_a_transaction(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(service, "TRANSACTION_BYTES_MAX", 1000)
+    store = SlowStore()
+    with contextlib.ExitStack() as opened:
+        opened.enter_context(writing(store, tmp_path / "writer"))
+        workers = [opened.enter_context(connected(tmp_path / "writer")) for _ in range(5)]
+        store.may_go_on.clear()
+        for id_, (worker, length) in enumerate(zip(workers, [1, 400, 400, 400, 2000], strict=True)):
+            worker.sendall(to_bytes(apply_message([NewPlant(id_, "a" * length)])))
+            assert store.has_begun.wait(30)
+        store.may_go_on.set()
+        responses = [receive(worker) for worker in workers]
+
+    assert responses == [Applied([Outcome.STORED])] * 5
+    assert sorted(store.batches) == [1, 1, 1, 2]
+
+
+def test_a_worker_that_does_not_read_its_response_does_not_block_others(tmp_path: Path) -> None:
+    batch = [NewPlant(id_, "a") for id_ in range(1_000_000)]
+    with contextlib.ExitStack() as opened:
+        opened.enter_context(writing(MemoryStore(), tmp_path / "writer"))
+        silent, other = (opened.enter_context(connected(tmp_path / "writer")) for _ in range(2))
+        silent.sendall(to_bytes(apply_message(batch)))
+
+        other.sendall(to_bytes(apply_message([NewPlant(-1, "a")])))
+        assert receive(other) == Applied([Outcome.STORED])
+
+        response = receive(silent)
+        assert isinstance(response, Applied)
+        assert response.results == [Outcome.STORED] * len(batch)
+
+
+def test_a_worker_that_sends_a_request_too_early_is_disconnected(tmp_path: Path) -> None:
+    store = SlowStore()
+    request = to_bytes(apply_message([NewPlant(1, "a")]))
+    with contextlib.ExitStack() as opened:
+        opened.enter_context(writing(store, tmp_path / "writer"))
+        hasty, slow = (opened.enter_context(connected(tmp_path / "writer")) for _ in range(2))
+        hasty.sendall(request + request)
+        assert hasty.recv(1) == b""
+
+        store.may_go_on.clear()
+        slow.sendall(request)
+        assert store.has_begun.wait(30)
+        store.may_go_on.set()
+        assert receive(slow) == Applied([Outcome.STORED])
 
 
 def test_a_batch_that_the_store_refuses_does_not_affect_other_workers(tmp_path: Path) -> None:

@@ -4,7 +4,6 @@ The parent starts and replaces the workers, which serve HTTP. On SQLite it also 
 that writes for all of them (`plantstore.shared_writer`).
 """
 
-import asyncio
 import contextlib
 import functools
 import os
@@ -22,7 +21,6 @@ from plantstore.cli.process import Telemetry, build_app, open_store_of, uvicorn_
 from plantstore.errors import OperationError, PlantStoreError
 from plantstore.observe import Committed, Event, Observer
 from plantstore.server.kept_process import KeptProcess, answer_checks
-from plantstore.server.listener import Loop
 from plantstore.server.workers import Workers, set_up_memory
 from plantstore.settings import Settings, terminal_takes_colors
 from plantstore.shared_writer.remote import RemoteWriter
@@ -81,16 +79,12 @@ def _write(checks: Connection, settings: Settings, folder: Path, listener: socke
     """Write for all workers, until a signal."""
     with _process(settings, folder) as telemetry:
         store = open_store_of(settings, telemetry)
-    service = WriterService(store, telemetry.observe)
-
-    async def serve() -> None:
+    with contextlib.closing(store):
+        service = WriterService(store, telemetry.observe)
         for number in (signal.SIGINT, signal.SIGTERM):
-            asyncio.get_running_loop().add_signal_handler(number, service.stop)
+            signal.signal(number, lambda _signal, _frame: service.stop())
         answer_checks(checks)
-        await service.serve(listener)
-
-    with contextlib.closing(store), asyncio.Runner(loop_factory=Loop) as runner:
-        runner.run(serve())
+        service.serve(listener)
 
 
 @contextlib.contextmanager

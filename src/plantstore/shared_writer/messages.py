@@ -154,7 +154,7 @@ def to_bytes(message: Request | Response) -> bytes:
     return _LENGTH.pack(len(body)) + body
 
 
-def length_of(head: bytes) -> int:
+def length_of(head: bytes | bytearray) -> int:
     """Return the length of the message that follows.
 
     Raises:

@@ -1,37 +1,39 @@
 """The process that writes: it commits what all workers send, together.
 
-`plantstore.batcher` passes the batches of the workers to the thread that writes. The thread
-concatenates all that wait, and applies them in one transaction. If the store refuses them, each
-batch is applied again by itself, so that no worker affects another one. If it refuses the batch of
-one worker, that worker gets the error, and sends each half of its batch again.
+One thread does everything. While it commits, further batches arrive in the buffers of the sockets;
+then it reads them all, and applies them in one transaction. Two threads would take the interpreter
+lock from each other several times per transaction.
+
+If the store refuses joined batches, each half of them is applied again, so that no worker affects
+another one. If it refuses the batch of one worker, that worker gets the error, and sends each half
+of its batch again.
 """
 
-import asyncio
+import contextlib
+import selectors
 import socket
-import sys
 import time
+from collections import deque
 from collections.abc import Sequence
 from itertools import islice
-from typing import Any, Final, TypeAlias
+from typing import Final, NamedTuple
 
-from plantstore.batcher import Batcher
+from plantstore.batches import IDLE_SECONDS
 from plantstore.changes import Change
+from plantstore.halving import run_by_halves
 from plantstore.observe import Committed, Observer, SharedWriterStarted
+from plantstore.shared_writer.connection import Connection
 from plantstore.shared_writer.messages import (
-    LENGTH_BYTES,
     Applied,
     Apply,
     Failed,
     HandedOut,
     HandOut,
-    Probe,
     ProtocolError,
     Ready,
     Request,
     Response,
-    length_of,
     parse_request,
-    to_bytes,
 )
 from plantstore.store import PlantWrites
 
@@ -39,108 +41,152 @@ from plantstore.store import PlantWrites
 # create has 40 bytes. This limits how long a worker waits for the batches of the others.
 TRANSACTION_BYTES_MAX: Final = 1024 * 1024
 
-# Each worker has one batch at a time, so this number of batches never waits.
-BATCHES_MAX: Final = 1024
 
-_Batch: TypeAlias = Sequence[Change]
+class _Batch(NamedTuple):
+    """The changes that a worker has sent, and their length in bytes."""
+
+    connection: Connection
+    changes: Sequence[Change]
+    length: int
 
 
 class WriterService:
     """Serves the connections of the workers, until it is told to stop and no connection is left.
 
     Args:
-        store: only one thread calls its `apply_changes`. The caller closes it afterwards.
-        observe: gets the events, on either thread.
+        store: where the changes go. The caller closes it afterwards.
+        observe: gets the events.
 
     """
 
     def __init__(self, store: PlantWrites, observe: Observer) -> None:
         self._store = store
         self._observe = observe
-        self._batcher: Batcher[_Batch, Applied | Failed] = Batcher(
-            self._apply,
-            lambda error, _batches: Failed.of(error),
-            name="writer",
-            waiting_max=BATCHES_MAX,
-            weight_max=sys.maxsize,  # the number of workers is the limit
-            batch_max=BATCHES_MAX,
-            batch_weight_max=TRANSACTION_BYTES_MAX,
-            idle=store.tidy,
-        )
-        self._connections = 0
+        self._selector = selectors.DefaultSelector()
+        self._connections: set[Connection] = set()
+        self._batches: deque[_Batch] = deque()
+        self._patience = IDLE_SECONDS  # a crash may have left work for `tidy`
         self._is_stopping = False
-        self._ended = asyncio.Event()
+        self._alarm, self._alarmed = socket.socketpair()
 
-    async def serve(self, listener: socket.socket) -> None:
+    def serve(self, listener: socket.socket) -> None:
         """Serve connections.
 
         Args:
             listener: the socket; it listens already, and its owner closes it.
 
         """
-        self._batcher.start()
-        self._observe(SharedWriterStarted())
-        # From Python 3.13, a server deletes its address when it is closed.
-        options: dict[str, Any] = {"cleanup_socket": False} if sys.version_info >= (3, 13) else {}
-        server = await asyncio.start_unix_server(self._converse, sock=listener, **options)
-        await self._ended.wait()
-        server.close()
-        await self._batcher.close()
-
-    @property
-    def waiting(self) -> int:
-        """The number of batches that are not answered yet."""
-        return self._batcher.waiting
+        listener.settimeout(0)
+        with self._selector, self._alarm, self._alarmed:
+            self._selector.register(listener, selectors.EVENT_READ)
+            self._selector.register(self._alarmed, selectors.EVENT_READ)
+            self._observe(SharedWriterStarted())
+            while self._connections or not self._is_stopping:
+                self._take_turn(listener)
 
     def stop(self) -> None:
-        """End once no worker is connected. Until then, the workers may finish their requests."""
+        """End once no worker is connected. Until then, the workers may finish their requests.
+
+        Any thread and any signal handler may call this.
+        """
         self._is_stopping = True
-        self._end_if_idle()
+        with contextlib.suppress(OSError):  # it has ended
+            self._alarm.send(b"!")
 
-    def _end_if_idle(self) -> None:
-        if self._is_stopping and not self._connections:
-            self._ended.set()
+    def _take_turn(self, listener: socket.socket) -> None:
+        """Read what has arrived, and commit; or tidy, if nothing arrives."""
+        ready = self._selector.select(0 if self._batches else self._patience)
+        if not ready and not self._batches:
+            self._tidy()
+            return
+        self._patience = IDLE_SECONDS
+        for key, _ in ready:
+            if key.fileobj is listener:
+                self._accept(listener)
+            elif key.fileobj is self._alarmed:
+                self._alarmed.recv(1)
+            else:
+                self._continue(key.data)
+        if self._batches:
+            self._commit()
 
-    async def _converse(
-        self, requests: asyncio.StreamReader, responses: asyncio.StreamWriter
-    ) -> None:
-        self._connections += 1
+    def _tidy(self) -> None:
+        self._patience = IDLE_SECONDS
+        with contextlib.suppress(Exception):
+            self._patience = self._store.tidy()
+
+    def _accept(self, listener: socket.socket) -> None:
+        with contextlib.suppress(OSError):  # the worker has ended
+            connection = Connection(listener.accept()[0])
+            self._connections.add(connection)
+            self._selector.register(connection.socket, selectors.EVENT_READ, connection)
+            self._send(connection, Ready())
+
+    def _continue(self, connection: Connection) -> None:
+        """Send the rest of a response, or receive more of a request."""
         try:
-            responses.write(to_bytes(Ready()))
-            while True:
-                length = length_of(await requests.readexactly(LENGTH_BYTES))
-                body = await requests.readexactly(length)
-                responses.write(to_bytes(await self._respond(parse_request(body), length)))
-                await responses.drain()
-        except (OSError, asyncio.IncompleteReadError, ProtocolError):
-            pass  # the worker has ended
-        finally:
-            responses.close()
-            self._connections -= 1
-            self._end_if_idle()
+            if connection.is_sending:
+                connection.flush()
+                self._wait_for(connection)
+                return
+            body = connection.receive()
+            if body is not None:
+                self._run(connection, parse_request(body), len(body))
+        except (OSError, ProtocolError, MemoryError):
+            self._end(connection)
 
-    async def _respond(self, request: Request, length: int) -> Response:
+    def _run(self, connection: Connection, request: Request, length: int) -> None:
+        """Run a request; a batch only waits for the commit."""
+        if isinstance(request, Apply):
+            self._batches.append(_Batch(connection, request.changes, length))
+            return
         try:
-            match request:
-                case Apply():
-                    return await self._batcher.submit(request.changes, length)
-                case HandOut(count=count):
-                    ids = await asyncio.to_thread(self._store.hand_out_ids, count)
-                    return HandedOut(ids[0], ids[-1])
-                case Probe():
-                    await asyncio.to_thread(self._store.probe)
-                    return Ready()
-        except ProtocolError:
-            raise
+            if isinstance(request, HandOut):
+                ids = self._store.hand_out_ids(request.count)
+                response: Response = HandedOut(ids[0], ids[-1])
+            else:
+                self._store.probe()
+                response = Ready()
         except Exception as error:  # noqa: BLE001 (the worker decides)
-            return Failed.of(error)
+            response = Failed.of(error)
+        self._send(connection, response)
 
-    # The method below runs on the thread.
+    def _commit(self) -> None:
+        """Apply the batches that were sent first, and send the results."""
+        batches: list[_Batch] = []
+        length = 0
+        while self._batches and (
+            not batches or length + self._batches[0].length <= TRANSACTION_BYTES_MAX
+        ):
+            batches.append(self._batches.popleft())
+            length += batches[-1].length
+        results = run_by_halves(self._apply, batches, lambda error, _batches: Failed.of(error))
+        for batch, result in zip(batches, results, strict=True):
+            self._send(batch.connection, result)
 
-    def _apply(self, batches: Sequence[_Batch]) -> list[Applied | Failed]:
-        changes = [change for batch in batches for change in batch]
+    def _apply(self, batches: Sequence[_Batch]) -> list[Applied]:
+        changes = [change for batch in batches for change in batch.changes]
         began = time.perf_counter()
         outcomes = self._store.apply_changes(changes)
         self._observe(Committed(outcomes, time.perf_counter() - began))
         rest = iter(outcomes)
-        return [Applied([*islice(rest, len(batch))]) for batch in batches]
+        return [Applied([*islice(rest, len(batch.changes))]) for batch in batches]
+
+    def _send(self, connection: Connection, message: Response) -> None:
+        try:
+            connection.send(message)
+            if connection.is_sending:
+                self._wait_for(connection)
+        except OSError:
+            self._end(connection)
+
+    def _wait_for(self, connection: Connection) -> None:
+        """Wait until more can be sent to the worker, or for its next request."""
+        event = selectors.EVENT_WRITE if connection.is_sending else selectors.EVENT_READ
+        self._selector.modify(connection.socket, event, connection)
+
+    def _end(self, connection: Connection) -> None:
+        if connection in self._connections:
+            self._connections.remove(connection)
+            self._selector.unregister(connection.socket)
+            connection.socket.close()

@@ -30,6 +30,10 @@ PORTABLE := tests/unit tests/api tests/contract tests/e2e/test_serve.py tests/e2
 	tests/e2e/test_tokens.py tests/e2e/test_tls.py
 PYTEST := pytest -q --numprocesses auto --maxprocesses 4 --dist worksteal
 
+# The tests start thousands of processes. Without the files of compiled modules, which this variable
+# forbids, each process would compile every module.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
 .PHONY: help setup run postgres image dist test test-portable test-minimum test-pythons browser \
 	check javascript npm vendor format docs soak cluster cluster-programs bench bench-peers lock clean

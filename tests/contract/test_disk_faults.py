@@ -1,20 +1,19 @@
 """A SQLite store while its disk is full or broken, and its data afterwards."""
 
 import contextlib
-import itertools
+import functools
 import random
-from collections.abc import Callable
 from pathlib import Path
 
 import apsw
 import pytest
 
 from plantstore.changes import Outcome
-from plantstore.errors import OperationError, StoreUnavailableError
+from plantstore.errors import OperationError
 from plantstore.plants import NewPlant
 from plantstore.storage.sqlite.store import SQLiteStore
+from support.broken_disks import REFUSALS, Kind, change_and_heal, count_faults, open_and_heal
 from support.disk import Disk, Fault
-from support.ledger import Ledger, acts, live, live_with_a_fault
 from support.platter import (
     ALL_LOST,
     ALL_THERE,
@@ -27,24 +26,12 @@ from support.platter import (
     SyncFailed,
     Written,
 )
-from support.power_loss import Survey, some_cuts
 
-Kind = type[Written | Resized | Synced]
-
-REFUSALS = {
-    "no room": (Written, apsw.SQLITE_FULL),
-    "no writes": (Written, apsw.SQLITE_IOERR_WRITE),
-    "no room at a sync": (Synced, apsw.SQLITE_FULL),
-    "no syncs": (Synced, apsw.SQLITE_IOERR_FSYNC),
-    "no other size": (Resized, apsw.SQLITE_IOERR_TRUNCATE),
-}
 of_each_kind = pytest.mark.parametrize(("kind", "error"), REFUSALS.values(), ids=REFUSALS)
 once_and_lasting = pytest.mark.parametrize("lasts", [False, True], ids=["once", "until healed"])
 
-
-def count_faults(is_met: Callable[[int], bool]) -> int:
-    """Inject a fault at one step after the other; return how many of them were reached."""
-    return next(number for number in itertools.count() if not is_met(number))
+# A new file is written some hundred times. tests/long injects a fault at each step.
+EVERY = {Written: 6, Synced: 1, Resized: 1}
 
 
 @of_each_kind
@@ -52,29 +39,9 @@ def count_faults(is_met: Callable[[int], bool]) -> int:
 def test_reads_continue_while_changes_fail_and_changes_succeed_on_the_healed_disk(
     tmp_path: Path, kind: Kind, error: int, *, lasts: bool
 ) -> None:
-    def is_met(number: int) -> bool:
-        chance = random.Random(number)
-        disk = Disk(tmp_path / f"{number}.db", number)
-        ledger = Ledger(disk)
+    meets = functools.partial(change_and_heal, tmp_path)
 
-        before = live_with_a_fault(ledger, disk, chance, Fault(kind, number, error, lasts))
-
-        survey = Survey(tmp_path, chance)
-        survey.cut(disk, ledger, some_cuts(chance, before, len(disk.steps), 1))
-        assert ledger.problems == []
-        assert survey.problems == []
-        return disk.refused > 0
-
-    assert count_faults(is_met) >= 3
-
-
-def crashed(path: Path) -> tuple[list[Step], Ledger]:
-    """Return the disk steps and the ledger of a process that crashed between two changes."""
-    with Disk(path, 0) as disk:
-        ledger = Ledger(disk)
-        live(ledger, disk, random.Random(0), 30)
-    logs = [after for after, step in enumerate(disk.steps, 1) if step == Synced("-wal")]
-    return disk.steps[: logs[-10]], ledger
+    assert count_faults(meets, Fault(kind, 0, error, lasts), EVERY[kind]) >= 3
 
 
 @of_each_kind
@@ -83,33 +50,9 @@ def crashed(path: Path) -> tuple[list[Step], Ledger]:
 def test_a_file_on_a_broken_disk_is_unavailable_and_opens_on_the_healed_disk(
     tmp_path: Path, kind: Kind, error: int, *, lasts: bool, is_new: bool
 ) -> None:
-    history, before = crashed(tmp_path / "crashed.db")
+    meets = functools.partial(open_and_heal, tmp_path, is_new=is_new)
 
-    def is_met(number: int) -> bool:
-        chance = random.Random(number)
-        disk = Disk(tmp_path / f"{number}.db", number, [] if is_new else history)
-        ledger = Ledger(disk) if is_new else Ledger(disk, before.at(len(history)))
-        began = len(disk.steps)
-        disk.break_down(Fault(kind, number, error, lasts))
-        with disk:
-            try:
-                store = SQLiteStore(str(disk.path))
-            except StoreUnavailableError:
-                disk.heal()
-                store = SQLiteStore(str(disk.path))
-            disk.heal()
-
-            with contextlib.closing(store):
-                assert ledger.read(store) == []
-                assert all(ledger.do(store, act) for act in acts(chance, 3))
-                assert store.check().problems == []
-
-        survey = Survey(tmp_path, chance)
-        survey.cut(disk, ledger, some_cuts(chance, began, len(disk.steps), 2))
-        assert survey.problems == []
-        return disk.refused > 0
-
-    count = count_faults(is_met)
+    count = count_faults(meets, Fault(kind, 0, error, lasts), EVERY[kind])
 
     assert count > 0 or kind is Resized
 

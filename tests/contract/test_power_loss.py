@@ -6,20 +6,16 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-import apsw
 import pytest
 
 from plantstore.plants import NewPlant
-from plantstore.storage.migrate import migrations
-from plantstore.storage.sqlite.owner import APPLICATION_ID
 from plantstore.storage.sqlite.store import SQLiteStore
 from support.disk import Disk
 from support.imported_batches import around_syncs, import_files
-from support.ledger import NOTHING, Content, Ledger, live, tune
+from support.ledger import NOTHING, Ledger, live, tune
+from support.openings import created, migrated
 from support.platter import (
     ALL_LOST,
-    ALL_THERE,
-    SOME_THERE,
     Platter,
     Removed,
     Resized,
@@ -55,15 +51,6 @@ def lived(
         live(ledger, disk, chance, 150, prepare)
         live(ledger, disk, chance, 50, prepare)
     return disk, ledger
-
-
-def everywhere(disk: Disk, first: int = 0) -> list[Cut]:
-    """Return cuts after each step, with none, some and all of the data that is in doubt."""
-    return [
-        Cut(after, odds)
-        for after in range(first, len(disk.steps) + 1)
-        for odds in (ALL_LOST, SOME_THERE, ALL_THERE)
-    ]
 
 
 def test_after_a_power_loss_all_acknowledged_batches_of_imports_exist_and_none_in_part(
@@ -138,12 +125,10 @@ def test_a_history_has_all_critical_moments_and_can_be_reproduced(
 def test_a_power_loss_while_a_database_is_created_loses_nothing_acknowledged(
     path: Path, survey: Survey
 ) -> None:
-    with Disk(path, 1) as disk:
-        ledger = Ledger(disk)
-        live(ledger, disk, random.Random(22), 6)
+    disk, ledger = created(path)
     assert len(ledger.possible[0].tokens) == 1
 
-    survey.cut(disk, ledger, everywhere(disk))
+    survey.cut(disk, ledger, some_cuts(random.Random(0), 0, len(disk.steps), CUTS))
 
     assert survey.problems == []
 
@@ -152,21 +137,9 @@ def test_a_power_loss_while_a_database_is_created_loses_nothing_acknowledged(
 def test_a_power_loss_during_a_migration_loses_no_plants(
     path: Path, survey: Survey, journal_mode: str
 ) -> None:
-    plants = {id_: NewPlant(id_, f"Rosa × {id_}", "t" if id_ % 3 else None) for id_ in range(300)}
-    first, *_ = migrations("sqlite")
-    with contextlib.closing(apsw.Connection(str(path))) as connection:
-        connection.execute(first)
-        rows = [(plant.id, plant.name, plant.tag) for plant in plants.values()]
-        connection.executemany("INSERT INTO plants VALUES (?, ?, ?)", rows)
-        connection.pragma("application_id", APPLICATION_ID)
-        connection.pragma("user_version", 1)
-        connection.pragma("journal_mode", journal_mode)
-    history = steps_to({"": path.read_bytes()})
+    disk, ledger, first = migrated(path, journal_mode)
 
-    with Disk(path, 1, history) as disk:
-        ledger = Ledger(disk, [Content(plants, {})])
-        SQLiteStore(str(path)).close()
-    survey.cut(disk, ledger, everywhere(disk, len(history)))
+    survey.cut(disk, ledger, some_cuts(random.Random(0), first, len(disk.steps), CUTS))
 
     assert survey.problems == []
 

@@ -12,7 +12,7 @@ from support.crashes import Crashes, kill_all
 from support.load import ChangingLoad, Load
 from support.service import Service, stored_plants
 
-ROUNDS = 10
+ROUNDS = 5
 
 
 @pytest.mark.parametrize("workers", [1, 2])

@@ -1,5 +1,6 @@
 """Thousands of power cuts, on disks without faults and on disks that sometimes fail."""
 
+import functools
 import itertools
 import random
 from pathlib import Path
@@ -7,11 +8,13 @@ from typing import Any
 
 import apsw
 
+from support.broken_disks import REFUSALS, change_and_heal, count_faults, open_and_heal
 from support.disk import Disk, Fault
 from support.imported_batches import around_syncs, import_files
 from support.ledger import Ledger, live, live_with_a_fault
-from support.platter import Resized, Synced, Written
-from support.power_loss import Survey, some_cuts
+from support.openings import created, migrated
+from support.platter import ALL_LOST, ALL_THERE, SOME_THERE, Resized, Synced, Written
+from support.power_loss import Cut, Survey, some_cuts
 
 SEEDS = 20
 CUTS_A_SEED = 150
@@ -57,6 +60,52 @@ def test_acknowledged_changes_survive_power_loss(tmp_path: Path, soak: Any) -> N
     soak.add(name, faults=cuts, acknowledged=acknowledged, lost=len(problems))
     assert problems == []
     assert cuts >= CUTS_MIN
+
+
+def everywhere(disk: Disk, first: int = 0) -> list[Cut]:
+    """Return cuts after each step, with none, some and all of the data that is in doubt."""
+    return [
+        Cut(after, odds)
+        for after in range(first, len(disk.steps) + 1)
+        for odds in (ALL_LOST, SOME_THERE, ALL_THERE)
+    ]
+
+
+def test_a_power_loss_at_any_step_of_the_first_start_loses_nothing(
+    tmp_path: Path, soak: Any
+) -> None:
+    survey = Survey(tmp_path, random.Random(0))
+    disk, ledger = created(tmp_path / "new.db")
+    survey.cut(disk, ledger, everywhere(disk))
+    for journal_mode in ("delete", "wal"):
+        disk, older, first = migrated(tmp_path / f"{journal_mode}.db", journal_mode)
+        survey.cut(disk, older, everywhere(disk, first))
+
+    name = "power loss while a store is created or migrated: points of interruption"
+    lost = len(survey.problems)
+    soak.add(name, faults=survey.cuts, acknowledged=ledger.acknowledged, lost=lost)
+    assert survey.problems == []
+
+
+def test_a_disk_that_fails_at_any_step_loses_nothing_and_the_healed_disk_is_used(
+    tmp_path: Path, soak: Any
+) -> None:
+    checks = (
+        functools.partial(change_and_heal),
+        functools.partial(open_and_heal, is_new=True),
+        functools.partial(open_and_heal, is_new=False),
+    )
+    faults = 0
+    for number, (check, (kind, error), lasts) in enumerate(
+        itertools.product(checks, REFUSALS.values(), [False, True])
+    ):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        fault = Fault(kind, 0, error, lasts)
+        faults += count_faults(functools.partial(check, folder), fault, every=1)
+
+    name = "a full or broken disk at each step: failed writes, syncs and resizes"
+    soak.add(name, faults=faults, acknowledged=None, lost=None)
 
 
 def test_acknowledged_batches_of_imports_survive_power_loss_around_syncs(

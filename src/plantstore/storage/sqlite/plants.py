@@ -32,8 +32,8 @@ def apply_changes(connection: apsw.Connection, changes: Sequence[Change]) -> lis
         {id_: (name, tag) for id_, name, tag in sizes},
         lambda ids: select_by_id(connection, ids),
     )
-    outcomes, difference = decide(changes, stored)
-    index_words(connection, difference)
+    outcomes, difference = decide(changes, dict(stored))
+    index_words(connection, difference, stored)
     if difference.new or difference.changed:
         connection.execute(_UPSERT, (to_json(difference.new + difference.changed),))
     if difference.gone:

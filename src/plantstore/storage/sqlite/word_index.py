@@ -12,15 +12,15 @@ FTS5 collects entries in memory, and writes them to the file when the transactio
 so earlier if an id is smaller than the one before. So entries are passed in order of id.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 import apsw
 import msgspec
 
-from plantstore.decision import Difference
+from plantstore.decision import DIFFERENT, Difference
 from plantstore.errors import BatchRefusedError
-from plantstore.plants import ID_MIN
+from plantstore.plants import ID_MIN, NewPlant
 from plantstore.storage.sqlite.rows import WITH_IDS, to_json
 from plantstore.storage.sqlite.search import MAKE_VOCABULARY, tag_word
 from plantstore.words import SEARCHED_CHARACTERS_MAX, WORD_CHARACTERS_MAX, words_of
@@ -49,17 +49,26 @@ SELECT {_TEXTS} FROM (SELECT id, name, tag FROM plants WHERE id >= ? ORDER BY id
 _decode_texts = msgspec.json.Decoder(list[tuple[int, str, str | None]]).decode
 
 
-def index_words(connection: apsw.Connection, difference: Difference) -> None:
-    """Update the index for a batch. The plants must not have been written yet."""
+def index_words(
+    connection: apsw.Connection, difference: Difference, stored: Mapping[int, NewPlant]
+) -> None:
+    """Update the index for a batch, before its plants are written.
+
+    Args:
+        connection: in the transaction of the batch.
+        difference: what the batch changes.
+        stored: the plants before the batch, or DIFFERENT in the place of those that were not read.
+
+    """
     new, changed, gone = difference
     if not changed and not gone:  # the most frequent batch
         _write(connection, [(None, plant.id, _document(plant.name, plant.tag)) for plant in new])
         return
     documents = {plant.id: _document(plant.name, plant.tag) for plant in new + changed}
-    stored = {plant.id for plant in changed} | set(gone)
-    ids = sorted(documents.keys() | stored)
+    replaced = {plant.id for plant in changed} | set(gone)
+    ids = sorted(documents.keys() | replaced)
     for part in (ids[start : start + PLANTS_MAX] for start in range(0, len(ids), PLANTS_MAX)):
-        old = _stored_documents(connection, [id_ for id_ in part if id_ in stored])
+        old = _stored_documents(connection, {id_: stored[id_] for id_ in part if id_ in replaced})
         entries: list[_Entry] = []
         for id_ in part:
             before = old.get(id_, "")
@@ -159,10 +168,14 @@ def _document(name: str, tag: str | None) -> str:
     return words if tag is None else f"{words} {tag_word(tag)}"
 
 
-def _stored_documents(connection: apsw.Connection, ids: Sequence[int]) -> dict[int, str]:
-    if not ids:
-        return {}
-    rows = _from_json(connection.execute(f"SELECT {_TEXTS} {WITH_IDS}", (to_json(ids),)).get)
+def _stored_documents(
+    connection: apsw.Connection, stored: Mapping[int, NewPlant]
+) -> dict[int, str]:
+    """Return what is indexed of these plants, by id. Those that are DIFFERENT are read."""
+    rows = [(id_, plant.name, plant.tag) for id_, plant in stored.items() if plant is not DIFFERENT]
+    if len(rows) < len(stored):
+        ids = to_json([id_ for id_, plant in stored.items() if plant is DIFFERENT])
+        rows += _from_json(connection.execute(f"SELECT {_TEXTS} {WITH_IDS}", (ids,)).get)
     return {id_: _document(name, tag) for id_, name, tag in rows}
 
 

@@ -28,7 +28,9 @@ LOCK := $(COMPILE) $(UPGRADE) --generate-hashes --custom-compile-command "make l
 # The tests that also run on other versions than the locked ones. They need no browser.
 PORTABLE := tests/unit tests/api tests/contract tests/e2e/test_serve.py tests/e2e/test_transfer.py \
 	tests/e2e/test_tokens.py tests/e2e/test_tls.py
-PYTEST := pytest -q --numprocesses auto --maxprocesses 4 --dist worksteal
+# A test waits for a part of its time, so one more process than cores is busy.
+PROCESSES := $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
+PYTEST := pytest -q --numprocesses $(PROCESSES) --maxprocesses 4 --dist worksteal
 
 # The tests start thousands of processes. Without the files of compiled modules, which this variable
 # forbids, each process would compile every module.

@@ -23,6 +23,7 @@ from plantstore.cli.wiring import wire
 from plantstore.observe import ignore
 from plantstore.plants import NewPlant
 from plantstore.reader import GroupRead
+from plantstore.server.workers import set_up_memory
 from plantstore.settings import Settings
 from plantstore.storage import open_store
 from plantstore.writer import GroupCommit
@@ -76,6 +77,7 @@ def serve(
             make_reader=make_reader,
         ).app
 
+    set_up_memory()
     with socket.create_server((settings.host, settings.port)) as listener:
         uvicorn.Server(uvicorn_config(build_app, settings)).run(sockets=[listener])
 

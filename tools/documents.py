@@ -10,9 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from typer import Context
-from typer.cli import get_docs_for_click
-from typer.main import get_command
+from click import Command, Context, Group
 
 from plantstore.cli import app
 
@@ -21,12 +19,17 @@ Node: TypeAlias = dict[str, Any]
 ROOT = Path(__file__).parent.parent
 INTERFACE = json.loads((ROOT / "src/plantstore/web/openapi.json").read_text("utf-8"))
 
+# Of the help of a command, and its options.
+WIDTH = 90
+HELP = ["-h", "--help"]
+
 NOTE = "<!-- Made by `python tools/documents.py`, and held to the code by a test. -->"
 
 ABOUT_THE_COMMAND_LINE = """
 An option takes precedence over its environment variable, and the variable over the default.
 [Settings](settings.md) has the reasons for the defaults. `-h` or `--help` after any command
-describes it; `plantstore --install-completion` completes commands and options in your shell.
+describes it. To complete commands and options in your shell, add this to its start-up file, with
+`bash`, `zsh` or `fish`: `eval "$(plantstore --show-completion bash)"`.
 
 The exit status is 0 for success and 2 for wrong usage: an unknown option, or a setting that
 cannot work. It is 1 for any other error, if `check` finds errors, and if `import` rejects a row.
@@ -58,20 +61,20 @@ ABOUT_FAILURES = (
 
 
 def command_line() -> str:
-    root = get_command(app)
-    spell_out(root)
-    text = get_docs_for_click(
-        obj=root, ctx=Context(root), name="plantstore", title="The command line"
-    )
-    title, rest = text.split("\n", 1)
-    return f"{title}\n\n{NOTE}\n{ABOUT_THE_COMMAND_LINE}{rest.rstrip()}\n"
+    lines = ["# The command line", "", NOTE, ABOUT_THE_COMMAND_LINE]
+    for name, command in commands("plantstore", app):
+        context = Context(command, info_name=name, terminal_width=WIDTH, help_option_names=HELP)
+        said = command.get_help(context)
+        lines += [f"## `{name}`", "", "```text", *said.splitlines(), "```", ""]
+    return "\n".join(lines)
 
 
-def spell_out(command: Any) -> None:
-    """Show the first paragraph of each command's help in the list of commands, uncut."""
-    command.short_help = (command.help or "").partition("\n\n")[0]
-    for each in getattr(command, "commands", {}).values():
-        spell_out(each)
+def commands(name: str, command: Command) -> Iterator[tuple[str, Command]]:
+    """Yield a command and the commands in it, with the words that call them."""
+    yield name, command
+    if isinstance(command, Group):
+        for word, each in command.commands.items():
+            yield from commands(f"{name} {word}", each)
 
 
 def interface() -> str:

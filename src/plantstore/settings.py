@@ -1,68 +1,21 @@
-"""Every setting: its type, default, environment variable, bounds and help text.
+"""Every setting: its type, default, bounds and help text.
 
-The options of the command line are generated from here, and a test compares docs/settings.md.
-An option takes precedence over its `PLANTSTORE_` variable, and the variable over the default.
+The options of the command line are generated from here, and a test compares docs/settings.md. For
+example, `port` is the option `--port` and the variable `PLANTSTORE_PORT`. An option takes
+precedence over its variable, and the variable over the default.
 """
 
 import os
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Final, TypeAlias
-
-from typer import BadParameter, Option
+from typing import Annotated, Any, Final
 
 from plantstore.cores import usable_cores
 from plantstore.errors import UsageError
 
 KIB: Final = 1024
 MIB: Final = 1024 * KIB
-
-Database: TypeAlias = Annotated[
-    str,
-    Option(
-        envvar="PLANTSTORE_DATABASE",
-        metavar="URL",
-        help="The database: sqlite:///FILE with a relative path, sqlite:////FILE with an "
-        "absolute path, or postgresql://USER@HOST:PORT/NAME.",
-    ),
-]
-DATABASE_DEFAULT: Final = "sqlite:///plants.db"
-
-Migrate: TypeAlias = Annotated[
-    bool,
-    Option(
-        envvar="PLANTSTORE_MIGRATE",
-        show_default="on",
-        help="Create the store or update its schema if necessary. With --no-migrate, run "
-        "plantstore migrate before.",
-    ),
-]
-MIGRATE_DEFAULT: Final = True
-
-StandbysMin: TypeAlias = Annotated[
-    int,
-    Option(
-        envvar="PLANTSTORE_STANDBYS_MIN",
-        min=0,
-        metavar="NUMBER",
-        help="Synchronous standbys of PostgreSQL that must have a change, besides the primary. "
-        "With fewer standbys, changes get 503.",
-    ),
-]
-STANDBYS_MIN_DEFAULT: Final = 0
-
-BodyBytesMax: TypeAlias = Annotated[
-    int,
-    Option(
-        envvar="PLANTSTORE_BODY_BYTES_MAX",
-        min=1 * KIB,
-        max=64 * MIB,
-        metavar="BYTES",
-        help="Maximum size of a request body, and of a row of an import. A usual plant has 100 "
-        "bytes.",
-    ),
-]
-BODY_BYTES_MAX_DEFAULT: Final = 1 * MIB
 
 WORKERS_MAX: Final = 64
 
@@ -71,14 +24,36 @@ def parse_workers(text: str | int) -> int:
     """Return the number of workers that an option or a variable stands for.
 
     Raises:
-        BadParameter: it is no number in the range, and not `auto`.
+        ValueError: it is no number in the range, and not `auto`.
 
     """
     if text == "auto":
         return min(usable_cores(), WORKERS_MAX)
     if str(text).isascii() and str(text).isdecimal() and 1 <= int(text) <= WORKERS_MAX:
         return int(text)
-    raise BadParameter(f"must be auto or a number from 1 to {WORKERS_MAX}, got {text!r}")
+    raise ValueError(f"must be auto or a number from 1 to {WORKERS_MAX}, got {text!r}")
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """How a setting is given on the command line.
+
+    Attributes:
+        help: the text that describes it.
+        metavar: the name of its value in the help.
+        min: the smallest number; None for no limit.
+        max: the largest number; None for no limit.
+        shown_default: in the help, if not the default itself.
+        parse: returns the value for a text, or raises ValueError; None for that of the type.
+
+    """
+
+    help: str
+    metavar: str | None = None
+    min: float | None = None
+    max: float | None = None
+    shown_default: str | None = None
+    parse: Callable[[str], Any] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +63,6 @@ class Settings:
     host: Annotated[
         str,
         Option(
-            envvar="PLANTSTORE_HOST",
             metavar="ADDRESS",
             help="Address to listen on. The default accepts connections of this machine only.",
         ),
@@ -97,7 +71,6 @@ class Settings:
     port: Annotated[
         int,
         Option(
-            envvar="PLANTSTORE_PORT",
             min=0,
             max=65535,
             metavar="NUMBER",
@@ -105,29 +78,58 @@ class Settings:
         ),
     ] = 8000
 
-    database: Database = DATABASE_DEFAULT
+    database: Annotated[
+        str,
+        Option(
+            metavar="URL",
+            help="The database: sqlite:///FILE with a relative path, sqlite:////FILE with an "
+            "absolute path, or postgresql://USER@HOST:PORT/NAME.",
+        ),
+    ] = "sqlite:///plants.db"
 
-    migrate: Migrate = MIGRATE_DEFAULT
+    migrate: Annotated[
+        bool,
+        Option(
+            shown_default="on",
+            help="Create the store or update its schema if necessary. With --no-migrate, run "
+            "plantstore migrate before.",
+        ),
+    ] = True
 
-    standbys_min: StandbysMin = STANDBYS_MIN_DEFAULT
+    standbys_min: Annotated[
+        int,
+        Option(
+            min=0,
+            metavar="NUMBER",
+            help="Synchronous standbys of PostgreSQL that must have a change, besides the primary. "
+            "With fewer standbys, changes get 503.",
+        ),
+    ] = 0
 
     workers: Annotated[
         int,
         Option(
-            envvar="PLANTSTORE_WORKERS",
-            parser=parse_workers,
-            metavar="NUMBER",
+            parse=parse_workers,
+            metavar="NUMBER|auto",
             help="Number of processes that serve, from 1 to 64; auto is one for each core. Each "
             "uses one core. On SQLite, one more process writes for all of them.",
         ),
     ] = 1
 
-    body_bytes_max: BodyBytesMax = BODY_BYTES_MAX_DEFAULT
+    body_bytes_max: Annotated[
+        int,
+        Option(
+            min=1 * KIB,
+            max=64 * MIB,
+            metavar="BYTES",
+            help="Maximum size of a request body, and of a row of an import. A usual plant has 100 "
+            "bytes.",
+        ),
+    ] = 1 * MIB
 
     head_bytes_max: Annotated[
         int,
         Option(
-            envvar="PLANTSTORE_HEAD_BYTES_MAX",
             min=1 * KIB,
             max=1 * MIB,
             metavar="BYTES",
@@ -139,7 +141,6 @@ class Settings:
     request_seconds: Annotated[
         float,
         Option(
-            envvar="PLANTSTORE_REQUEST_SECONDS",
             min=0.1,
             max=3600,
             metavar="SECONDS",
@@ -150,7 +151,6 @@ class Settings:
     connections_max: Annotated[
         int,
         Option(
-            envvar="PLANTSTORE_CONNECTIONS_MAX",
             min=1,
             metavar="NUMBER",
             help="Open connections of each worker. Further connections get 503.",
@@ -160,7 +160,6 @@ class Settings:
     incoming_bytes_max: Annotated[
         int,
         Option(
-            envvar="PLANTSTORE_INCOMING_BYTES_MAX",
             min=64 * KIB,
             metavar="BYTES",
             help="Total size of the requests in progress, in each worker. Above it, connections "
@@ -171,7 +170,6 @@ class Settings:
     unsent_bytes_max: Annotated[
         int,
         Option(
-            envvar="PLANTSTORE_UNSENT_BYTES_MAX",
             min=64 * KIB,
             metavar="BYTES",
             help="Total size of the responses that clients have not read yet, in each worker. "
@@ -182,7 +180,6 @@ class Settings:
     unsent_answers_max: Annotated[
         int,
         Option(
-            envvar="PLANTSTORE_UNSENT_ANSWERS_MAX",
             min=1,
             metavar="NUMBER",
             help="Large responses that clients have not read yet, in each worker. Above it, the "
@@ -193,7 +190,6 @@ class Settings:
     idle_seconds: Annotated[
         float,
         Option(
-            envvar="PLANTSTORE_IDLE_SECONDS",
             min=0.1,
             max=3600,
             metavar="SECONDS",
@@ -205,7 +201,6 @@ class Settings:
     rate_per_token: Annotated[
         str | None,
         Option(
-            envvar="PLANTSTORE_RATE_PER_TOKEN",
             metavar="RATE",
             help="How often a token may be used, in each worker, such as 100/second or "
             "100/second;5000/hour. Further requests get 429. Default: no limit.",
@@ -215,7 +210,6 @@ class Settings:
     queue_plants_max: Annotated[
         int,
         Option(
-            envvar="PLANTSTORE_QUEUE_PLANTS_MAX",
             min=1,
             metavar="NUMBER",
             help="Changes in the queue for a commit, in each worker. Further changes get 503. "
@@ -226,7 +220,6 @@ class Settings:
     queue_characters_max: Annotated[
         int,
         Option(
-            envvar="PLANTSTORE_QUEUE_CHARACTERS_MAX",
             min=1 * KIB,
             # A batch is one JSON text, in which a character may need six bytes. The limit of
             # SQLite is a text of 1,000,000,000 bytes.
@@ -240,7 +233,6 @@ class Settings:
     batch_plants_max: Annotated[
         int,
         Option(
-            envvar="PLANTSTORE_BATCH_PLANTS_MAX",
             min=1,
             max=10_000,
             metavar="NUMBER",
@@ -251,7 +243,6 @@ class Settings:
     queue_reads_max: Annotated[
         int,
         Option(
-            envvar="PLANTSTORE_QUEUE_READS_MAX",
             min=1,
             metavar="NUMBER",
             help="Reads of single plants in the queue, and listings in the queue, in each "
@@ -262,7 +253,6 @@ class Settings:
     stop_seconds: Annotated[
         int,
         Option(
-            envvar="PLANTSTORE_STOP_SECONDS",
             min=1,
             metavar="SECONDS",
             help="How long a shutdown waits for requests that are still arriving.",
@@ -272,7 +262,6 @@ class Settings:
     drain_seconds: Annotated[
         int,
         Option(
-            envvar="PLANTSTORE_DRAIN_SECONDS",
             min=0,
             max=3600,
             metavar="SECONDS",
@@ -284,9 +273,6 @@ class Settings:
     tls_certificate: Annotated[
         Path | None,
         Option(
-            envvar="PLANTSTORE_TLS_CERTIFICATE",
-            exists=True,
-            dir_okay=False,
             metavar="FILE",
             help="Serve HTTPS with this certificate and its chain, in PEM.",
         ),
@@ -295,9 +281,6 @@ class Settings:
     tls_key: Annotated[
         Path | None,
         Option(
-            envvar="PLANTSTORE_TLS_KEY",
-            exists=True,
-            dir_okay=False,
             metavar="FILE",
             help="The private key of the certificate, in PEM, if it is in a file of its own.",
         ),
@@ -306,7 +289,6 @@ class Settings:
     trusted_proxy: Annotated[
         list[str] | None,
         Option(
-            envvar="PLANTSTORE_TRUSTED_PROXY",
             metavar="NETWORK",
             help="Address or network of a proxy in front; it may be given several times. In its "
             "requests, the client's address, the scheme and the id of a request are taken from "
@@ -317,7 +299,6 @@ class Settings:
     allow_origin: Annotated[
         list[str] | None,
         Option(
-            envvar="PLANTSTORE_ALLOW_ORIGIN",
             metavar="ORIGIN",
             help="Origin of pages that may call the service from a browser, such as "
             "https://app.example; it may be given several times. * allows all.",
@@ -327,7 +308,6 @@ class Settings:
     import_bytes_per_second_min: Annotated[
         int,
         Option(
-            envvar="PLANTSTORE_IMPORT_BYTES_PER_SECOND_MIN",
             min=1,
             metavar="NUMBER",
             help="How fast the body of an import must arrive, on average. A slower client gets "
@@ -338,7 +318,6 @@ class Settings:
     export_seconds_max: Annotated[
         float,
         Option(
-            envvar="PLANTSTORE_EXPORT_SECONDS_MAX",
             min=1,
             metavar="SECONDS",
             help="Maximum duration of an export. Its snapshot keeps disk space in use.",
@@ -348,8 +327,7 @@ class Settings:
     access_log: Annotated[
         bool,
         Option(
-            envvar="PLANTSTORE_ACCESS_LOG",
-            show_default="off",
+            shown_default="off",
             help="Log each request.",
         ),
     ] = False
@@ -357,8 +335,7 @@ class Settings:
     page: Annotated[
         bool,
         Option(
-            envvar="PLANTSTORE_PAGE",
-            show_default="on",
+            shown_default="on",
             help="Serve a page for browsers at /, and the API reference at /docs.",
         ),
     ] = True

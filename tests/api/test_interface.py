@@ -11,7 +11,6 @@ from jsonschema import Draft202012Validator
 from plantstore.api.errors import STATUS, render_error
 from plantstore.api.ids import IDS_MAX, HandedOut
 from plantstore.api.listings import LIMIT_DEFAULT, LIMIT_MAX
-from plantstore.api.openapi import read_document
 from plantstore.api.own_token import TokenDescription
 from plantstore.api.parameters import INT32_MAX
 from plantstore.errors import ErrorCode, InternalError, RequestError
@@ -19,6 +18,7 @@ from plantstore.formats import MEDIA_TYPES
 from plantstore.imports import LISTED_ERRORS_MAX, Conflict, ImportResult, RowError
 from plantstore.plants import ID_MAX, ID_MIN, parse_new_plant, parse_patch, parse_plant
 from plantstore.tokens import SCOPES
+from plantstore.web import read_document
 from support.world import World
 
 DOCUMENT: dict[str, Any] = json.loads(read_document())

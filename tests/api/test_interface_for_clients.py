@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator
 
-from plantstore.api.openapi import read_document
+from plantstore.web import read_document
 from support import pcre2
 
 DOCUMENT: dict[str, Any] = json.loads(read_document())

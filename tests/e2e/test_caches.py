@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from plantstore.api.openapi import read_document
+from plantstore.web import read_document
 from support.service import Answer, Client, Service
 from support.wire import Wire
 

@@ -9,8 +9,8 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import BrowserContext, Locator, Page, expect
 
-from plantstore.api.openapi import read_document
 from plantstore.plants import NewPlant
+from plantstore.web import read_document
 from support.service import Service, stored_plants
 
 pytestmark = pytest.mark.engines("sqlite")

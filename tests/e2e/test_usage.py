@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.main import get_command
 
 from plantstore.cli import app
 from support.certificates import make_pair
@@ -33,7 +32,7 @@ def commands(command: Any, *names: str) -> Iterator[tuple[tuple[str, ...], Any]]
         yield from commands(each, *names, name)
 
 
-COMMANDS = dict(commands(get_command(app)))
+COMMANDS = dict(commands(app))
 
 
 @pytest.fixture(scope="module")
@@ -74,7 +73,7 @@ def refused(folder: Path, *arguments: str) -> str:
         ("serve --prt 8000", "--port"),
         ("serve --body-bytes-max 33554432", "--incoming-bytes-max must be at least twice"),
         (f"serve --host {'x' * 64}.invalid", "--host must be an address"),
-        ("import", "'file'"),
+        ("import", "'FILE'"),
         ("import plants.txt", "name the file .csv or .jsonl, or give --format"),
         ("import - --database sqlite:///a.db", "give --format"),
         ("import good.csv --rejects good.csv", "good.csv is the file that is imported"),
@@ -86,7 +85,7 @@ def refused(folder: Path, *arguments: str) -> str:
         ("migrate --database mysql://x", "--database must be"),
         ("token", "Missing command"),
         ("token nonsense", "nonsense"),
-        ("token create", "'name'"),
+        ("token create", "'NAME'"),
         ("token create ' '", "not blank"),
         ("token create x --scope plants:eat", "plants:eat"),
         ("token create x --expires-in soon", "soon"),
@@ -144,11 +143,11 @@ def test_a_help_page_at_80_columns_truncates_and_breaks_no_word(
 def test_shell_completion_works_in_bash(tmp_path: Path) -> None:
     plantstore = Path(sys.executable).with_name("plantstore")
     script = f"""
-        eval "$({plantstore} --show-completion)"
+        eval "$({plantstore} --show-completion bash)"
         COMP_WORDS=({plantstore} serve --drain) COMP_CWORD=2
         _plantstore_completion {plantstore}
         printf '%s\\n' "${{COMPREPLY[@]}}"
-        COMP_WORDS=({plantstore} token '') COMP_CWORD=2
+        COMPREPLY=() COMP_WORDS=({plantstore} token '') COMP_CWORD=2
         _plantstore_completion {plantstore}
         printf '%s\\n' "${{COMPREPLY[@]}}"
     """

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from plantstore.api.openapi import read_document
+from plantstore.web import read_document
 from support.service import Service
 
 CLIENTS = Path(__file__).parent / "clients"

@@ -11,7 +11,7 @@ from decimal import Decimal, InvalidOperation
 from typing import Any, NamedTuple
 
 from plantstore.plants import ID_MAX, ID_MIN, NewPlant
-from plantstore.settings import BODY_BYTES_MAX_DEFAULT
+from plantstore.settings import Settings
 
 JSON_TYPE = b"application/json"
 OTHER_TYPES = [b"text/plain", b"application/jsonx", b"application/json; charset=latin-1", b""]
@@ -144,7 +144,7 @@ def _draw(chance: random.Random, serial: int) -> Sending:
         for _ in range(chance.randint(1, 2)):
             body = chance.choice(BYTE_MUTATIONS)(chance, body)
     if kind > 0.9998:
-        body += b" " * BODY_BYTES_MAX_DEFAULT
+        body += b" " * Settings().body_bytes_max
     media_type = chance.choice(OTHER_TYPES) if chance.random() < 0.01 else JSON_TYPE
     chunk_bytes = (
         chance.randint(len(body) // 50 + 1, len(body) + 2) if chance.random() < 0.05 else 0

@@ -1,15 +1,9 @@
 """Serves the OpenAPI document. It is written by hand, and tests compare the service with it."""
 
-from importlib import resources
-
 from falcon.asgi import Request, Response
 
 from plantstore.api.compression import StaticContent
-
-
-def read_document() -> bytes:
-    """Return the OpenAPI 3.1 document, as JSON text."""
-    return (resources.files("plantstore.web") / "openapi.json").read_bytes()
+from plantstore.web import read_document
 
 
 class Document:

@@ -4,93 +4,90 @@ Each error is one line on stderr. The exit status is 2 if the usage is wrong, so
 service manager does not try again, and 1 for any other error.
 """
 
-import functools
-import inspect
 import json
 import logging
 import os
 import signal
 import sys
 import threading
-import typing
-from collections.abc import Callable
 from types import FrameType
-from typing import Annotated, Any
+from typing import Any, Final
 
-import typer
+import click
 
 from plantstore import __version__
 from plantstore.cli.commands import Commands, with_hint
 from plantstore.cli.exporting import export
 from plantstore.cli.importing import import_plants
 from plantstore.cli.maintenance import backup, check, migrate, stats
+from plantstore.cli.options import settings
 from plantstore.cli.tokens import tokens
 from plantstore.errors import PlantStoreError, UnsupportedError, UsageError
 from plantstore.settings import Settings
+from plantstore.web import read_document
 
-app = typer.Typer(
-    name="plantstore",
-    help="A small HTTP service that stores plants durably before it answers.",
+_PROGRAM: Final = "plantstore"
+
+# Set by the scripts that complete commands in a shell.
+_COMPLETION_VARIABLE: Final = "_PLANTSTORE_COMPLETE"
+
+
+def _print_version(context: click.Context, _parameter: click.Parameter, asked: bool) -> None:  # noqa: FBT001 (click calls it so)
+    if asked:
+        interface = json.loads(read_document())["info"]["version"]
+        click.echo(f"plantstore {__version__}, interface {interface}")
+        context.exit()
+
+
+def _show_completion(
+    context: click.Context, _parameter: click.Parameter, shell: str | None
+) -> None:
+    if shell is None:
+        return
+    from click.shell_completion import get_completion_class  # noqa: PLC0415 (rarely used)
+
+    if complete := get_completion_class(shell):
+        click.echo(complete(app, {}, _PROGRAM, _COMPLETION_VARIABLE).source())
+        context.exit()
+
+
+@click.group(
     cls=Commands,
     context_settings={"help_option_names": ["-h", "--help"]},
-    rich_markup_mode=None,  # its tables would cut option names at 80 columns
+    help="A small HTTP service that stores plants durably before it answers.",
 )
-
-
-def _with_settings(run: Callable[[Settings], None]) -> Callable[..., None]:
-    """Return a command whose options are the fields of Settings."""
-
-    @functools.wraps(run)
-    def command(**values: Any) -> None:  # noqa: ANN401 (the fields of Settings)
-        run(Settings(**values))
-
-    command.__annotations__ = typing.get_type_hints(Settings, include_extras=True)
-    command.__signature__ = inspect.signature(Settings)  # type: ignore[attr-defined]
-    return command
+@click.option(
+    "--version",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_print_version,
+    help="Print the versions of the software and of the interface, and exit.",
+)
+@click.option(
+    "--show-completion",
+    type=click.Choice(["bash", "zsh", "fish"]),
+    is_eager=True,
+    expose_value=False,
+    callback=_show_completion,
+    help="Print the script that completes commands and options in this shell, and exit.",
+)
+def app() -> None:
+    """Declare the options that are given before a command."""
 
 
 @app.command()
-@_with_settings
-def serve(settings: Settings) -> None:
+@settings()
+def serve(**values: Any) -> None:  # noqa: ANN401 (the fields of Settings)
     """Serve plants over HTTP until SIGTERM or Ctrl-C."""
     # Imported late: loading the server takes longer than most other commands take.
     from plantstore.cli.serve import run  # noqa: PLC0415
 
-    run(settings)
+    run(Settings(**values))
 
 
-app.add_typer(tokens, name="token")
-app.command("import")(import_plants)
-app.command()(export)
-app.command()(backup)
-app.command()(check)
-app.command()(stats)
-app.command()(migrate)
-
-
-def _print_version(asked: bool) -> None:  # noqa: FBT001 (Typer calls it so)
-    if asked:
-        from plantstore.api.openapi import read_document  # noqa: PLC0415 (it loads Falcon)
-
-        interface = json.loads(read_document())["info"]["version"]
-        typer.echo(f"plantstore {__version__}, interface {interface}")
-        raise typer.Exit
-
-
-@app.callback()
-def common(
-    *,
-    version: Annotated[
-        bool,
-        typer.Option(
-            "--version",
-            help="Print the versions of the software and of the interface, and exit.",
-            is_eager=True,
-            callback=_print_version,
-        ),
-    ] = False,
-) -> None:
-    """Declare the options that are given before a command."""
+for command in (import_plants, export, backup, check, stats, migrate, tokens):
+    app.add_command(command)
 
 
 def _exit(number: int, frame: FrameType | None) -> None:
@@ -109,7 +106,7 @@ def main() -> int:
     logging.lastResort = None  # warnings of libraries are not for users of commands
     try:
         arguments = sys.argv[1:] or ["--help"]
-        return app(arguments, prog_name="plantstore", standalone_mode=False) or 0
+        return app(arguments, _PROGRAM, _COMPLETION_VARIABLE, standalone_mode=False) or 0
     except UnsupportedError as error:  # the help does not help
         message, status = error.explanation, 2
     except UsageError as error:
@@ -118,7 +115,9 @@ def main() -> int:
         message, status = error.explanation, 1
     except OSError as error:
         message, status = f"{error.filename or 'input or output'}: {error.strerror}", 1
-    except typer.TyperException as error:
+    except click.Abort:  # Ctrl-C
+        message, status = "Interrupted", 130
+    except click.ClickException as error:
         message, status = with_hint(error.format_message(), error), error.exit_code
-    typer.echo(f"plantstore: {message}", err=True)
+    click.echo(f"plantstore: {message}", err=True)
     return status

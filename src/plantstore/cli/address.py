@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import SplitResult, urlsplit
 
-import typer
+import click
 
 from plantstore.errors import OperationError, UsageError
 from plantstore.settings import KIB
@@ -45,7 +45,7 @@ def parse_url(url: str) -> SplitResult:
             f"--url must be the URL of a service, such as https://garden.example, got {url!r}"
         )
     if parts.scheme == "http" and not _is_this_machine(parts.hostname or ""):
-        typer.echo(f"Warning: the token is sent to {url} without encryption", err=True)
+        click.echo(f"Warning: the token is sent to {url} without encryption", err=True)
     return parts
 
 

@@ -2,20 +2,23 @@
 
 from typing import Any
 
-import typer
-from typer.core import TyperGroup
+import click
 
 from plantstore.errors import UsageError
 
 
-class Commands(TyperGroup):
+class Commands(click.Group):
     """A group of commands. It adds to each usage error a note with the command that raised it."""
 
-    def invoke(self, ctx: Any) -> Any:  # noqa: ANN401 (Typer exports no types of these)
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 (as click declares it)
+        """Return the names of the commands in the order in which they were added."""
+        return [*self.commands]
+
+    def invoke(self, ctx: click.Context) -> Any:  # noqa: ANN401 (as click declares it)
         """Run the command that the context names."""
         try:
             return super().invoke(ctx)
-        except (UsageError, typer.TyperException) as error:
+        except (UsageError, click.ClickException) as error:
             error.add_note(" ".join(filter(None, (ctx.command_path, ctx.invoked_subcommand))))
             raise
 

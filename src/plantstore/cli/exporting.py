@@ -4,17 +4,23 @@ import contextlib
 import sys
 from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
-from typing import Annotated, BinaryIO, Final, NamedTuple
+from typing import BinaryIO, Final, NamedTuple
 
-import typer
+import click
 
 from plantstore.cli.files import new_file, standard_stream
-from plantstore.cli.options import Ca, FileFormat, TokenFile, Url, format_of, refuse_contradictions
+from plantstore.cli.options import (
+    FILE,
+    file_format,
+    format_of,
+    refuse_contradictions,
+    settings,
+    transfers,
+)
 from plantstore.cli.progress import Report, progress
 from plantstore.errors import OperationError
 from plantstore.formats import Format
 from plantstore.plants import NewPlant
-from plantstore.settings import DATABASE_DEFAULT, Database
 from plantstore.storage import open_for_maintenance
 
 _STDOUT: Final = Path("-")
@@ -32,19 +38,25 @@ class _Source(NamedTuple):
     run: Callable[[Callable[[], int]], int]
 
 
+@click.command()
+@click.argument(
+    "file", type=FILE, required=False, help="A .csv or .jsonl file. Default: stdout, as JSON lines."
+)
+@file_format
+@click.option("--force", is_flag=True, help="Overwrite an existing file.")
+@settings("database")
+@transfers
+@click.pass_context
 def export(
-    context: typer.Context,
-    file: Annotated[
-        Path | None,
-        typer.Argument(help="A .csv or .jsonl file. Default: stdout, as JSON lines."),
-    ] = None,
-    file_format: FileFormat = None,
+    context: click.Context,
     *,
-    force: Annotated[bool, typer.Option("--force", help="Overwrite an existing file.")] = False,
-    database: Database = DATABASE_DEFAULT,
-    url: Url = None,
-    token_file: TokenFile = None,
-    ca: Ca = None,
+    file: Path | None,
+    file_format: str | None,
+    database: str,
+    url: str | None,
+    token_file: Path | None,
+    ca: Path | None,
+    force: bool,
 ) -> None:
     """Write all plants to a file, in order of id.
 
@@ -72,7 +84,7 @@ def export(
             return _write_all(plants, source.total, form, target, report)
 
         exported = source.run(write)
-    typer.echo(f"Exported {exported:,} plants", err=True)
+    click.echo(f"Exported {exported:,} plants", err=True)
 
 
 @contextlib.contextmanager

@@ -6,20 +6,20 @@ import stat
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Annotated, BinaryIO, Final, NamedTuple
+from typing import BinaryIO, Final, NamedTuple
 
-import typer
+import click
 
 from plantstore.changes import BATCH_CHARACTERS_MAX, Change, Result
 from plantstore.cli.files import standard_stream
 from plantstore.cli.opening import opened_store
 from plantstore.cli.options import (
-    Ca,
-    FileFormat,
-    TokenFile,
-    Url,
+    FILE,
+    file_format,
     format_of,
     refuse_contradictions,
+    settings,
+    transfers,
 )
 from plantstore.cli.progress import progress
 from plantstore.cli.rejects import Rejects
@@ -27,16 +27,6 @@ from plantstore.errors import BatchRefusedError, OperationError, one_line
 from plantstore.formats.rows import Source
 from plantstore.halving import run_by_halves
 from plantstore.imports import ROW_SLACK_BYTES, Batch, Conflict, Import, RowCounts
-from plantstore.settings import (
-    BODY_BYTES_MAX_DEFAULT,
-    DATABASE_DEFAULT,
-    MIGRATE_DEFAULT,
-    STANDBYS_MIN_DEFAULT,
-    BodyBytesMax,
-    Database,
-    Migrate,
-    StandbysMin,
-)
 from plantstore.storage.migrate import SchemaPolicy
 from plantstore.store import PlantStore
 
@@ -55,34 +45,43 @@ class _Target(NamedTuple):
     store: Callable[[Import, Batch], None]
 
 
+@click.command("import")
+@click.argument(
+    "file",
+    type=FILE,
+    help="A .csv file with a header, or a .jsonl file. - reads stdin; then give --format.",
+)
+@file_format
+@click.option(
+    "--rejects",
+    type=FILE,
+    metavar="FILE",
+    help="Write rejected rows to this file: JSON lines with line, error, message and row.",
+)
+@click.option(
+    "--on-conflict",
+    type=click.Choice([each.value for each in Conflict]),
+    default=Conflict.REFUSE.value,
+    show_default=True,
+    help="What to do with a row if a different plant has its id.",
+)
+@settings("body_bytes_max", "database", "migrate", "standbys_min")
+@transfers
+@click.pass_context
 def import_plants(
-    context: typer.Context,
-    file: Annotated[
-        Path,
-        typer.Argument(
-            help="A .csv file with a header, or a .jsonl file. - reads stdin; then give --format."
-        ),
-    ],
-    file_format: FileFormat = None,
-    rejects: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE",
-            help="Write rejected rows to this file: JSON lines with line, error, message and row.",
-        ),
-    ] = None,
+    context: click.Context,
     *,
-    on_conflict: Annotated[
-        Conflict,
-        typer.Option(help="What to do with a row if a different plant has its id."),
-    ] = Conflict.REFUSE,
-    body_bytes_max: BodyBytesMax = BODY_BYTES_MAX_DEFAULT,
-    database: Database = DATABASE_DEFAULT,
-    migrate: Migrate = MIGRATE_DEFAULT,
-    standbys_min: StandbysMin = STANDBYS_MIN_DEFAULT,
-    url: Url = None,
-    token_file: TokenFile = None,
-    ca: Ca = None,
+    file: Path,
+    file_format: str | None,
+    rejects: Path | None,
+    on_conflict: str,
+    body_bytes_max: int,
+    database: str,
+    standbys_min: int,
+    url: str | None,
+    token_file: Path | None,
+    ca: Path | None,
+    migrate: bool,
 ) -> None:
     """Store the plants of a file.
 
@@ -91,17 +90,18 @@ def import_plants(
     form = format_of(file, file_format)
     refuse_contradictions(context, only_local={"database", "migrate", "standbys_min"})
     policy = SchemaPolicy.of(migrate=migrate)
+    conflict = Conflict(on_conflict)
     with (
         _reading(file) as source,
         contextlib.closing(form.read(source, body_bytes_max + ROW_SLACK_BYTES, _warn)) as rows,
         Rejects(rejects, source, database) as rejected,
         _opened(database, policy, standbys_min)
         if url is None
-        else _connected(url, token_file, ca, on_conflict) as target,
+        else _connected(url, token_file, ca, conflict) as target,
     ):
         rejected.clear()
         run = Import(
-            on_conflict,
+            conflict,
             rejected.add,
             batch_plants_max=target.batch_plants_max,
             batch_characters_max=target.batch_characters_max,
@@ -113,9 +113,9 @@ def import_plants(
                     target.store(run, batch)
                     report(source.tell() if size else 0, size, run.counts.done())
         finally:
-            typer.echo(_describe(run.counts))
+            click.echo(_describe(run.counts))
     if rejected.count:
-        raise typer.Exit(1)
+        raise click.exceptions.Exit(1)
 
 
 @contextlib.contextmanager
@@ -163,7 +163,7 @@ def _describe(counts: RowCounts) -> str:
 
 
 def _warn(message: str) -> None:
-    typer.echo(f"Warning: {one_line(message)}", err=True)
+    click.echo(f"Warning: {one_line(message)}", err=True)
 
 
 @contextlib.contextmanager

@@ -2,26 +2,24 @@
 
 import contextlib
 from pathlib import Path
-from typing import Annotated
 
-import typer
+import click
 
 from plantstore.cli.files import new_file
 from plantstore.cli.opening import opened_store
+from plantstore.cli.options import FILE, settings
 from plantstore.cli.progress import progress
 from plantstore.errors import OperationError
-from plantstore.settings import DATABASE_DEFAULT, Database
 from plantstore.storage import display_url, open_for_maintenance
 from plantstore.storage.migrate import SchemaPolicy
 from plantstore.store import Condition
 
 
-def backup(
-    file: Annotated[Path, typer.Argument(help="The file of the copy. It is a database, too.")],
-    *,
-    force: Annotated[bool, typer.Option("--force", help="Overwrite an existing file.")] = False,
-    database: Database = DATABASE_DEFAULT,
-) -> None:
+@click.command()
+@click.argument("file", type=FILE, help="The file of the copy. It is a database, too.")
+@click.option("--force", is_flag=True, help="Overwrite an existing file.")
+@settings("database")
+def backup(file: Path, database: str, *, force: bool) -> None:
     """Copy the database to a file, and check the copy.
 
     The copy is a consistent snapshot, even while a service uses the database.
@@ -37,38 +35,44 @@ def backup(
         progress("Backing up") as report,
     ):
         copy = store.back_up(str(partial), report)
-    typer.echo(_describe(copy))
-    typer.echo("The copy has no errors")
+    click.echo(_describe(copy))
+    click.echo("The copy has no errors")
 
 
-def check(database: Database = DATABASE_DEFAULT) -> None:
+@click.command()
+@settings("database")
+def check(database: str) -> None:
     """Check the database for errors.
 
     The exit status is 1 if there are any.
     """
     with contextlib.closing(open_for_maintenance(database)) as store:
         found = store.check()
-    typer.echo(_describe(found))
+    click.echo(_describe(found))
     for problem in found.problems:
-        typer.echo(problem, err=True)
+        click.echo(problem, err=True)
     if found.problems:
-        raise typer.Exit(1)
-    typer.echo("No errors found")
+        raise click.exceptions.Exit(1)
+    click.echo("No errors found")
 
 
-def stats(database: Database = DATABASE_DEFAULT) -> None:
+@click.command()
+@settings("database")
+def stats(database: str) -> None:
     """Show the number of plants."""
     with contextlib.closing(open_for_maintenance(database)) as store:
-        typer.echo(f"Plants: {store.count_plants():,}")
+        click.echo(f"Plants: {store.count_plants():,}")
 
 
-def migrate(database: Database = DATABASE_DEFAULT) -> None:
+@click.command()
+@settings("database")
+def migrate(database: str) -> None:
     """Create the database, or update its schema.
 
     Afterwards, serve --no-migrate can use it.
     """
     with opened_store(database, SchemaPolicy.MIGRATE):
-        typer.echo(f"The schema of {display_url(database)} is up to date")
+        click.echo(f"The schema of {display_url(database)} is up to date")
 
 
 def _describe(found: Condition) -> str:

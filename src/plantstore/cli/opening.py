@@ -3,7 +3,7 @@
 import contextlib
 from collections.abc import Iterator
 
-import typer
+import click
 
 from plantstore.observe import DatabaseCreated, Event, NamesIndexed
 from plantstore.storage import open_store
@@ -21,6 +21,6 @@ def opened_store(database: str, policy: SchemaPolicy, *, standbys_min: int = 0) 
 
 def _report(event: Event) -> None:
     if isinstance(event, DatabaseCreated):
-        typer.echo(f"Created the database {event.file}", err=True)
+        click.echo(f"Created the database {event.file}", err=True)
     elif isinstance(event, NamesIndexed):
-        typer.echo(f"Indexed the names of {event.plants:,} of {event.total:,} plants", err=True)
+        click.echo(f"Indexed the names of {event.plants:,} of {event.total:,} plants", err=True)

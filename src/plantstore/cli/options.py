@@ -1,58 +1,130 @@
-"""Options that `plantstore import` and `plantstore export` share."""
+"""Options that several commands have: those of settings, and those of import and export."""
 
-from enum import Enum
+from collections.abc import Callable, Sequence
+from dataclasses import fields
 from pathlib import Path
-from typing import Annotated, TypeAlias
+from typing import Any, Final, TypeVar, cast, get_args, get_type_hints
 
-import typer
+import click
+from click.core import ParameterSource
 
 from plantstore.errors import UsageError
 from plantstore.formats import FORMATS, Format
+from plantstore.settings import Option, Settings
+
+CommandT = TypeVar("CommandT", bound=Callable[..., Any])
+
+FILE: Final = click.Path(path_type=Path)
+
+_HINTS: Final = get_type_hints(Settings, include_extras=True)
+_DEFAULTS: Final = {field.name: field.default for field in fields(Settings)}
 
 
-class FormatName(Enum):
-    """The values of `--format`."""
+def settings(*names: str) -> Callable[[CommandT], CommandT]:
+    """Return a decorator that gives a command the options of these settings, or of all."""
 
-    CSV = "csv"
-    JSONL = "jsonl"
+    def add_options(command: CommandT) -> CommandT:
+        for name in reversed(names or tuple(_HINTS)):
+            command = _setting(name)(command)
+        return command
 
-
-FileFormat: TypeAlias = Annotated[
-    FormatName | None,
-    typer.Option("--format", help="Format of the file. Default: by its name."),
-]
-
-Url: TypeAlias = Annotated[
-    str | None,
-    typer.Option(
-        metavar="URL",
-        help="Use the service at this URL instead of a database, such as https://garden.example.",
-    ),
-]
-
-TokenFile: TypeAlias = Annotated[
-    Path | None,
-    typer.Option(metavar="FILE", help="With --url: a file that contains the token."),
-]
-
-Ca: TypeAlias = Annotated[
-    Path | None,
-    typer.Option(
-        metavar="FILE",
-        help="With --url: certificates of the authorities to trust, in PEM. Default: those of "
-        "the system.",
-    ),
-]
+    return add_options
 
 
-def format_of(file: Path, name: FormatName | None) -> Format:
+def _setting(name: str) -> Callable[[CommandT], CommandT]:
+    type_, option = get_args(_HINTS[name])
+    default = _DEFAULTS[name]
+    flag = name.replace("_", "-")
+    return click.option(
+        f"--{flag}/--no-{flag}" if type_ is bool else f"--{flag}",
+        type=_type_of(type_, option),
+        callback=_callback_of(type_, option),
+        multiple=type_ == list[str] | None,
+        default=default,
+        show_default=option.shown_default or default is not None,
+        envvar=f"PLANTSTORE_{name.upper()}",
+        show_envvar=True,
+        metavar=option.metavar,
+        help=option.help,
+    )
+
+
+def _type_of(type_: Any, option: Option) -> click.ParamType[Any]:  # noqa: ANN401 (any type)
+    if option.parse is None and type_ is int:
+        return click.IntRange(cast("int | None", option.min), cast("int | None", option.max))
+    if type_ is float:
+        return click.FloatRange(option.min, option.max)
+    if type_ == Path | None:
+        return click.Path(exists=True, dir_okay=False, path_type=Path)
+    return click.BOOL if type_ is bool else click.STRING
+
+
+def _callback_of(
+    type_: Any,  # noqa: ANN401 (any type)
+    option: Option,
+) -> Callable[[click.Context, click.Parameter, Any], Any] | None:
+    parse = _gather if type_ == list[str] | None else option.parse
+    if parse is None:
+        return None
+
+    def callback(_context: click.Context, _parameter: click.Parameter, value: Any) -> Any:  # noqa: ANN401 (of any type)
+        try:
+            return parse(value)
+        except ValueError as error:
+            raise click.BadParameter(str(error)) from error
+
+    return callback
+
+
+def _gather(values: Sequence[str]) -> list[str] | None:
+    return [*values] or None
+
+
+def transfers(command: CommandT) -> CommandT:
+    """Give a command the options of a service at a URL."""
+    for option in (
+        click.option(
+            "--ca",
+            type=FILE,
+            metavar="FILE",
+            help="With --url: certificates of the authorities to trust, in PEM. Default: those of "
+            "the system.",
+        ),
+        click.option(
+            "--token-file",
+            type=FILE,
+            metavar="FILE",
+            help="With --url: a file that contains the token.",
+        ),
+        click.option(
+            "--url",
+            metavar="URL",
+            help="Use the service at this URL instead of a database, such as "
+            "https://garden.example.",
+        ),
+    ):
+        command = option(command)
+    return command
+
+
+def file_format(command: CommandT) -> CommandT:
+    """Give a command the option of the format of its file."""
+    return click.option(
+        "--format",
+        "file_format",
+        type=click.Choice([*FORMATS]),
+        help="Format of the file. Default: by its name.",
+    )(command)
+
+
+def format_of(file: Path, name: str | None) -> Format:
     """Return the format of a file, by the option or by the name of the file.
 
     Raises:
         UsageError: it is unknown.
 
     """
-    key = file.suffix.removeprefix(".").lower() if name is None else name.value
+    key = name or file.suffix.removeprefix(".").lower()
     if key not in FORMATS:
         raise UsageError(
             f"The format of {file} is unknown: name the file .csv or .jsonl, or give --format"
@@ -60,7 +132,7 @@ def format_of(file: Path, name: FormatName | None) -> Format:
     return FORMATS[key]
 
 
-def refuse_contradictions(context: typer.Context, *, only_local: set[str]) -> None:
+def refuse_contradictions(context: click.Context, *, only_local: set[str]) -> None:
     """Refuse options of the command line that have no effect with, or without, `--url`.
 
     Args:
@@ -73,8 +145,7 @@ def refuse_contradictions(context: typer.Context, *, only_local: set[str]) -> No
     """
     is_remote = context.params["url"] is not None
     for name in only_local if is_remote else {"token_file", "ca"}:
-        source = context.get_parameter_source(name)
-        if source is not None and source.name == "COMMANDLINE":
+        if context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
             option = "--" + name.replace("_", "-")
             advice = "has no effect with --url" if is_remote else "needs --url"
             raise UsageError(f"{option} {advice}")

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO, Final, Self
 
+import click
 import msgspec
-import typer
 
 from plantstore.cli.files import insist_on_other_file
 from plantstore.errors import OperationError, UsageError
@@ -65,9 +65,9 @@ class Rejects:
             with self._writing():
                 self._file.write(msgspec.json.encode(record) + b"\n")
         elif self.count <= SHOWN_REJECTS_MAX:
-            typer.echo(f"Line {error.line}: {error.message}", err=True)
+            click.echo(f"Line {error.line}: {error.message}", err=True)
         elif self.count == SHOWN_REJECTS_MAX + 1:
-            typer.echo("More rows are rejected; --rejects FILE writes all to a file", err=True)
+            click.echo("More rows are rejected; --rejects FILE writes all to a file", err=True)
 
     @contextlib.contextmanager
     def _writing(self) -> Iterator[None]:

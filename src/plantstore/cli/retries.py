@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from typing import Final, TypeVar
 
-import typer
+import click
 
 from plantstore.errors import OperationError, one_line
 
@@ -66,6 +66,6 @@ def with_retries(
                     f"{service} failed for {RETRY_SECONDS_MAX} seconds, now with: {error}"
                 ) from error
             if pause > 1:
-                typer.echo(f"Warning: {error}; trying again", err=True)
+                click.echo(f"Warning: {error}; trying again", err=True)
             sleep(seconds)
             pause = min(2 * pause, _PAUSE_SECONDS_MAX)

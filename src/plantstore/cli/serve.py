@@ -10,7 +10,7 @@ import sys
 from dataclasses import replace
 from typing import NoReturn
 
-import typer
+import click
 import uvicorn
 
 from plantstore.api.cors import parse_origin
@@ -54,7 +54,7 @@ def run(settings: Settings) -> None:
                 uvicorn.Server(uvicorn_config(build, settings)).run(sockets=[listener])
                 return
         if not run_workers(settings, listener):
-            raise typer.Exit(1)
+            raise click.exceptions.Exit(1)
 
 
 def _exit(_signal: int, _frame: object) -> NoReturn:

@@ -5,28 +5,25 @@ import re
 import sys
 import time
 from collections.abc import Iterable, Iterator
-from typing import Annotated, Final
+from typing import Final
 
+import click
 import msgspec
-import typer
 
 from plantstore.cli.commands import Commands
 from plantstore.cli.files import standard_stream
 from plantstore.cli.opening import opened_store
+from plantstore.cli.options import settings
 from plantstore.errors import OperationError, UsageError
-from plantstore.settings import (
-    DATABASE_DEFAULT,
-    MIGRATE_DEFAULT,
-    STANDBYS_MIN_DEFAULT,
-    Database,
-    Migrate,
-    StandbysMin,
-)
 from plantstore.storage.migrate import SchemaPolicy
 from plantstore.store import TokenStore
 from plantstore.tokens import DEFAULT_SCOPES, SCOPES, TokenRecord, digest, mint, render_time
 
-tokens = typer.Typer(help="Create, list and revoke tokens.", cls=Commands)
+
+@click.group("token", cls=Commands, no_args_is_help=False)
+def tokens() -> None:
+    """Create, list and revoke tokens."""
+
 
 _UNIT_SECONDS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 
@@ -65,27 +62,28 @@ def show_new_token(
 
 
 @tokens.command()
+@click.argument("name", help="The token's name. It cannot be used again.")
+@click.option(
+    "--scope",
+    multiple=True,
+    metavar="SCOPE",
+    help=f"What the token permits: {', '.join(SCOPES)}. Repeat the option for several. "
+    f"Default: {', '.join(DEFAULT_SCOPES)}.",
+)
+@click.option(
+    "--expires-in",
+    metavar="TIME",
+    help="How long it is valid, such as 90s, 15m, 12h, 30d or 8w. Default: for ever.",
+)
+@settings("database", "migrate", "standbys_min")
 def create(
-    name: Annotated[str, typer.Argument(help="The token's name. It cannot be used again.")],
-    scope: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="SCOPE",
-            help=f"What the token permits: {', '.join(SCOPES)}. Repeat the option for several. "
-            f"Default: {', '.join(DEFAULT_SCOPES)}.",
-        ),
-    ] = None,
-    expires_in: Annotated[
-        str | None,
-        typer.Option(
-            metavar="TIME",
-            help="How long it is valid, such as 90s, 15m, 12h, 30d or 8w. Default: for ever.",
-        ),
-    ] = None,
+    name: str,
+    scope: tuple[str, ...],
+    expires_in: str | None,
+    database: str,
+    standbys_min: int,
     *,
-    database: Database = DATABASE_DEFAULT,
-    migrate: Migrate = MIGRATE_DEFAULT,
-    standbys_min: StandbysMin = STANDBYS_MIN_DEFAULT,
+    migrate: bool,
 ) -> None:
     """Create a token and print its secret on stdout.
 
@@ -104,16 +102,13 @@ def create(
     with opened_store(database, policy, standbys_min=standbys_min) as store:
         show_new_token(store, name, scopes, expires_at)
     granted = ", ".join(sorted(scopes))
-    typer.echo(f"Created the token {name} for {granted}. Its secret is shown only once.", err=True)
+    click.echo(f"Created the token {name} for {granted}. Its secret is shown only once.", err=True)
 
 
 @tokens.command("list")
-def list_tokens(
-    *,
-    json: Annotated[bool, typer.Option("--json", help="Print a JSON array, not a table.")] = False,
-    database: Database = DATABASE_DEFAULT,
-    migrate: Migrate = MIGRATE_DEFAULT,
-) -> None:
+@click.option("--json", is_flag=True, help="Print a JSON array, not a table.")
+@settings("database", "migrate")
+def list_tokens(database: str, *, json: bool, migrate: bool) -> None:
     """List the tokens, oldest first, without their secrets.
 
     ENDS is the day on which the token expires, or was revoked. --json has the exact times.
@@ -124,11 +119,11 @@ def list_tokens(
     now = time.time()
     if json:
         rows = [_describe(record, now) for record in records]
-        typer.echo(msgspec.json.format(msgspec.json.encode(rows)).decode())
+        click.echo(msgspec.json.format(msgspec.json.encode(rows)).decode())
     elif records:
-        typer.echo("\n".join(_table(records, now)))
+        click.echo("\n".join(_table(records, now)))
     else:
-        typer.echo("There are no tokens. Create one: plantstore token create NAME", err=True)
+        click.echo("There are no tokens. Create one: plantstore token create NAME", err=True)
 
 
 def _table(records: Iterable[TokenRecord], now: float) -> Iterator[str]:
@@ -148,12 +143,9 @@ def _table(records: Iterable[TokenRecord], now: float) -> Iterator[str]:
 
 
 @tokens.command()
-def revoke(
-    name: Annotated[str, typer.Argument(help="The name of the token.")],
-    database: Database = DATABASE_DEFAULT,
-    migrate: Migrate = MIGRATE_DEFAULT,
-    standbys_min: StandbysMin = STANDBYS_MIN_DEFAULT,
-) -> None:
+@click.argument("name", help="The name of the token.")
+@settings("database", "migrate", "standbys_min")
+def revoke(name: str, database: str, standbys_min: int, *, migrate: bool) -> None:
     """Revoke a token permanently.
 
     A running service refuses it within two seconds.
@@ -165,9 +157,9 @@ def revoke(
         before = {record.name: record.revoked_at for record in store.list_tokens()}
         record = store.revoke_token(name, now)
     if before.get(name) is None:
-        typer.echo(f"Revoked the token {name}.", err=True)
+        click.echo(f"Revoked the token {name}.", err=True)
     else:
-        typer.echo(f"The token {name} was revoked already, {_date(record.revoked_at)}.", err=True)
+        click.echo(f"The token {name} was revoked already, {_date(record.revoked_at)}.", err=True)
 
 
 def _check_name(name: str) -> None:

@@ -71,7 +71,8 @@ class Client {
 
   /** @returns {Promise<string>} an id that no plant has, and that nobody else gets */
   async takeId() {
-    const { answer, body } = await this.#send("POST", "ids");
+    const signal = AbortSignal.timeout(READ_SECONDS * 1000); // nothing is lost
+    const { answer, body } = await this.#send("POST", "ids", { signal });
     return parse(answer, body, (value) => typeof value?.first === "string").first;
   }
 

@@ -26,6 +26,10 @@ IMPORT_CUTS_MIN = 1_000
 # The minimum number of power cuts, including second cuts while the store is opened again.
 CUTS_MIN = 10_000
 
+# The minimum numbers of cuts and faults of the exhaustive tests.
+FIRST_START_CUTS_MIN = 3_000
+FAULTS_MIN = 500
+
 FAULTS = [
     Fault(kind, 0, error, lasts)
     for (kind, error), lasts in itertools.product(
@@ -85,6 +89,7 @@ def test_a_power_loss_at_any_step_of_the_first_start_loses_nothing(
     lost = len(survey.problems)
     soak.add(name, faults=survey.cuts, acknowledged=ledger.acknowledged, lost=lost)
     assert survey.problems == []
+    assert survey.cuts >= FIRST_START_CUTS_MIN
 
 
 def test_a_disk_that_fails_at_any_step_loses_nothing_and_the_healed_disk_is_used(
@@ -106,6 +111,7 @@ def test_a_disk_that_fails_at_any_step_loses_nothing_and_the_healed_disk_is_used
 
     name = "a full or broken disk at each step: failed writes, syncs and resizes"
     soak.add(name, faults=faults, acknowledged=None, lost=None)
+    assert faults >= FAULTS_MIN
 
 
 def test_acknowledged_batches_of_imports_survive_power_loss_around_syncs(

@@ -96,7 +96,9 @@ def choose(page: Page, what: Literal["Change", "Delete"], id_: int) -> None:
 def store(page: Page, **fields: str) -> None:
     """Fill in the open dialog and submit it."""
     for label, text in fields.items():
-        page.get_by_role("dialog").get_by_role("textbox", name=label.title()).fill(text)
+        box = page.get_by_role("dialog").get_by_role("textbox", name=label.title())
+        while box.input_value() != text:  # a free id may be filled in meanwhile
+            box.fill(text)
     page.get_by_role("dialog").get_by_role("button", name="Store", exact=True).click()
 
 

@@ -36,6 +36,7 @@ from plantstore.shared_writer.messages import (
     Applied,
     Apply,
     Failed,
+    Probe,
     ProtocolError,
     Ready,
     Response,
@@ -47,6 +48,7 @@ from plantstore.shared_writer.messages import (
 )
 from plantstore.shared_writer.remote import RemoteWriter
 from plantstore.storage.memory import MemoryStore
+from support.postgres import wait_until
 from support.shared_writer import writing
 
 BATCH: list[Change] = [
@@ -195,6 +197,74 @@ def test_long_batches_do_not_share_a_transaction(
 
     assert responses == [Applied([Outcome.STORED])] * 5
     assert sorted(store.batches) == [1, 1, 1, 2]
+
+
+def test_a_request_that_arrives_in_pieces_does_not_wait_for_a_commit_after_each(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(service, "PIECE_SECONDS", 30)
+    monkeypatch.setattr(service, "PIECES_SECONDS", 30)
+    store = SlowStore()
+    long = to_bytes(apply_message([NewPlant(1, "a" * 100)]))
+    with contextlib.ExitStack() as opened:
+        opened.enter_context(writing(store, tmp_path / "writer"))
+        slow, quick = (opened.enter_context(connected(tmp_path / "writer")) for _ in range(2))
+        store.may_go_on.clear()
+        quick.sendall(to_bytes(apply_message([NewPlant(2, "a")])))
+        assert store.has_begun.wait(30)
+        slow.sendall(long[:50])
+        store.may_go_on.set()
+        assert receive(quick) == Applied([Outcome.STORED])
+        quick.sendall(to_bytes(apply_message([NewPlant(3, "a")])))
+        slow.sendall(long[50:])
+        assert receive(slow) == receive(quick) == Applied([Outcome.STORED])
+
+    assert store.batches == [1, 2]
+
+
+def test_all_workers_that_ask_during_a_commit_share_one_probe(tmp_path: Path) -> None:
+    class Probed(SlowStore):
+        probes = 0
+
+        def probe(self) -> None:
+            self.probes += 1
+
+    store = Probed()
+    with contextlib.ExitStack() as opened:
+        opened.enter_context(writing(store, tmp_path / "writer"))
+        changing, *probing = (
+            opened.enter_context(connected(tmp_path / "writer")) for _ in range(4)
+        )
+        store.may_go_on.clear()
+        changing.sendall(to_bytes(apply_message([NewPlant(1, "a")])))
+        assert store.has_begun.wait(30)
+        for worker in probing:
+            worker.sendall(to_bytes(Probe()))
+        store.may_go_on.set()
+
+        assert [receive(worker) for worker in probing] == [Ready()] * 3
+    assert store.probes == 1
+
+
+def test_probes_do_not_prevent_tidying(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Tidied(MemoryStore):
+        is_tidied = False
+
+        def tidy(self) -> float:
+            self.is_tidied = True
+            return 0.01
+
+    monkeypatch.setattr(service, "IDLE_SECONDS", 0.1)
+    store = Tidied()
+    with contextlib.ExitStack() as opened:
+        opened.enter_context(writing(store, tmp_path / "writer"))
+        worker = opened.enter_context(contextlib.closing(RemoteWriter(tmp_path / "writer")))
+
+        def probe() -> bool:
+            worker.probe()
+            return store.is_tidied
+
+        wait_until(probe)
 
 
 def test_a_worker_that_does_not_read_its_response_does_not_block_others(tmp_path: Path) -> None:

@@ -33,7 +33,7 @@ _COMPLETION_VARIABLE: Final = "_PLANTSTORE_COMPLETE"
 
 
 def _print_version(context: click.Context, _parameter: click.Parameter, asked: bool) -> None:  # noqa: FBT001 (click calls it so)
-    if asked:
+    if asked and not context.resilient_parsing:  # not while a shell completes a command
         interface = json.loads(read_document())["info"]["version"]
         click.echo(f"plantstore {__version__}, interface {interface}")
         context.exit()
@@ -42,7 +42,7 @@ def _print_version(context: click.Context, _parameter: click.Parameter, asked: b
 def _show_completion(
     context: click.Context, _parameter: click.Parameter, shell: str | None
 ) -> None:
-    if shell is None:
+    if shell is None or context.resilient_parsing:
         return
     from click.shell_completion import get_completion_class  # noqa: PLC0415 (rarely used)
 

@@ -1,5 +1,6 @@
 """Options that several commands have: those of settings, and those of import and export."""
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import fields
 from pathlib import Path
@@ -18,6 +19,31 @@ FILE: Final = click.Path(path_type=Path)
 
 _HINTS: Final = get_type_hints(Settings, include_extras=True)
 _DEFAULTS: Final = {field.name: field.default for field in fields(Settings)}
+
+
+class _WholeNumber(click.IntRange):
+    """A whole number with ASCII digits."""
+
+    name = "whole number"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:  # noqa: ANN401 (as click declares it)
+        """Return the number; fail if it is out of bounds."""
+        if not str(value).isascii():
+            self.fail(f"{value!r} is not a valid {self.name}.", param, ctx)
+        return super().convert(value, param, ctx)
+
+
+class _Number(click.FloatRange):
+    """A finite number."""
+
+    name = "number"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:  # noqa: ANN401 (as click declares it)
+        """Return the number; fail if it is out of bounds."""
+        number = super().convert(value, param, ctx)
+        if not math.isfinite(number):
+            self.fail(f"{value!r} is not a valid {self.name}.", param, ctx)
+        return number
 
 
 def settings(*names: str) -> Callable[[CommandT], CommandT]:
@@ -51,9 +77,9 @@ def _setting(name: str) -> Callable[[CommandT], CommandT]:
 
 def _type_of(type_: Any, option: Option) -> click.ParamType[Any]:  # noqa: ANN401 (any type)
     if option.parse is None and type_ is int:
-        return click.IntRange(cast("int | None", option.min), cast("int | None", option.max))
+        return _WholeNumber(cast("int | None", option.min), cast("int | None", option.max))
     if type_ is float:
-        return click.FloatRange(option.min, option.max)
+        return _Number(option.min, option.max)
     if type_ == Path | None:
         return click.Path(exists=True, dir_okay=False, path_type=Path)
     return click.BOOL if type_ is bool else click.STRING

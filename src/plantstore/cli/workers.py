@@ -83,6 +83,7 @@ def _write(checks: Connection, settings: Settings, folder: Path, listener: socke
         service = WriterService(store, telemetry.observe)
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, lambda _signal, _frame: service.stop())
+            signal.siginterrupt(number, False)  # noqa: FBT003 (SQLite reports it as an I/O error)
         answer_checks(checks)
         service.serve(listener)
 

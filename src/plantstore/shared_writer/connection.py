@@ -14,6 +14,8 @@ from plantstore.shared_writer.messages import (
 # How much is read at once.
 _READ_BYTES: Final = 256 * 1024
 
+_NOTHING: Final = memoryview(b"")
+
 
 class Connection:
     """Receives a request, sends the response, and so on.
@@ -27,7 +29,7 @@ class Connection:
         stream.settimeout(0)
         self.socket = stream
         self._received = bytearray()
-        self._unsent = memoryview(b"")
+        self._unsent = _NOTHING
 
     @property
     def is_sending(self) -> bool:
@@ -72,3 +74,5 @@ class Connection:
         """
         with contextlib.suppress(BlockingIOError):
             self._unsent = self._unsent[self.socket.send(self._unsent) :]
+        if not self._unsent:
+            self._unsent = _NOTHING  # an empty part of the response would keep its memory

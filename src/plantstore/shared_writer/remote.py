@@ -55,7 +55,7 @@ class RemoteWriter:
     """
 
     def __init__(self, address: Path) -> None:
-        # Ids and probes do not wait for a large batch.
+        # Ids and probes do not wait until the response to a batch has arrived.
         self._changes = _Channel(address)
         self._others = _Channel(address)
 

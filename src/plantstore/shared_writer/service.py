@@ -2,7 +2,8 @@
 
 One thread does everything. While it commits, further batches arrive in the buffers of the sockets;
 then it reads them all, and applies them in one transaction. Two threads would take the interpreter
-lock from each other several times per transaction.
+lock from each other several times per transaction. What a worker requests besides changes waits
+for the transaction.
 
 If the store refuses joined batches, each half of them is applied again, so that no worker affects
 another one. If it refuses the batch of one worker, that worker gets the error, and sends each half
@@ -14,7 +15,8 @@ import selectors
 import socket
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import islice
 from typing import Final, NamedTuple
 
@@ -29,6 +31,7 @@ from plantstore.shared_writer.messages import (
     Failed,
     HandedOut,
     HandOut,
+    Probe,
     ProtocolError,
     Ready,
     Request,
@@ -40,6 +43,11 @@ from plantstore.store import PlantWrites
 # Maximum length of the batches in one transaction, in bytes, unless a single one is longer. A usual
 # create has 40 bytes. This limits how long a worker waits for the batches of the others.
 TRANSACTION_BYTES_MAX: Final = 1024 * 1024
+
+# A long request arrives in pieces, because its worker waits until each has been read. How long a
+# commit waits for the next piece, and for all of them.
+PIECE_SECONDS: Final = 0.005
+PIECES_SECONDS: Final = 0.05
 
 
 class _Batch(NamedTuple):
@@ -64,10 +72,13 @@ class WriterService:
         self._observe = observe
         self._selector = selectors.DefaultSelector()
         self._connections: set[Connection] = set()
+        self._receiving: set[Connection] = set()
         self._batches: deque[_Batch] = deque()
-        self._patience = IDLE_SECONDS  # a crash may have left work for `tidy`
+        self._others: list[tuple[Connection, HandOut | Probe]] = []
+        self._tidy_at = time.monotonic() + IDLE_SECONDS  # a crash may have left work
         self._is_stopping = False
         self._alarm, self._alarmed = socket.socketpair()
+        self._alarm.settimeout(0)
 
     def serve(self, listener: socket.socket) -> None:
         """Serve connections.
@@ -94,12 +105,23 @@ class WriterService:
             self._alarm.send(b"!")
 
     def _take_turn(self, listener: socket.socket) -> None:
-        """Read what has arrived, and commit; or tidy, if nothing arrives."""
-        ready = self._selector.select(0 if self._batches else self._patience)
-        if not ready and not self._batches:
+        """Read what has arrived, commit, and then do what else was requested; or tidy."""
+        left = self._tidy_at - time.monotonic()
+        self._read(listener, 0 if self._batches else max(0, left))
+        deadline = time.monotonic() + PIECES_SECONDS
+        while self._receiving and time.monotonic() < deadline:
+            if not self._read(listener, PIECE_SECONDS):
+                break
+        if self._batches:
+            self._commit()
+        if self._others:
+            self._respond_to_others()
+        if not self._batches and time.monotonic() >= self._tidy_at:
             self._tidy()
-            return
-        self._patience = IDLE_SECONDS
+
+    def _read(self, listener: socket.socket, seconds: float) -> bool:
+        """Read what arrives within some seconds. Return whether there was anything."""
+        ready = self._selector.select(seconds)
         for key, _ in ready:
             if key.fileobj is listener:
                 self._accept(listener)
@@ -107,13 +129,13 @@ class WriterService:
                 self._alarmed.recv(1)
             else:
                 self._continue(key.data)
-        if self._batches:
-            self._commit()
+        return bool(ready)
 
     def _tidy(self) -> None:
-        self._patience = IDLE_SECONDS
+        patience = IDLE_SECONDS
         with contextlib.suppress(Exception):
-            self._patience = self._store.tidy()
+            patience = self._store.tidy()
+        self._tidy_at = time.monotonic() + patience
 
     def _accept(self, listener: socket.socket) -> None:
         with contextlib.suppress(OSError):  # the worker has ended
@@ -130,26 +152,44 @@ class WriterService:
                 self._wait_for(connection)
                 return
             body = connection.receive()
-            if body is not None:
-                self._run(connection, parse_request(body), len(body))
+            if body is None:
+                self._receiving.add(connection)
+            else:
+                self._receiving.discard(connection)
+                self._take(connection, parse_request(body), len(body))
         except (OSError, ProtocolError, MemoryError):
             self._end(connection)
 
-    def _run(self, connection: Connection, request: Request, length: int) -> None:
-        """Run a request; a batch only waits for the commit."""
+    def _take(self, connection: Connection, request: Request, length: int) -> None:
         if isinstance(request, Apply):
             self._batches.append(_Batch(connection, request.changes, length))
-            return
-        try:
+        else:
+            self._others.append((connection, request))
+
+    def _respond_to_others(self) -> None:
+        """Hand out ids, and probe once for all who asked."""
+        others, self._others = self._others, []
+        probed: Response | None = None
+        for connection, request in others:
             if isinstance(request, HandOut):
-                ids = self._store.hand_out_ids(request.count)
-                response: Response = HandedOut(ids[0], ids[-1])
+                response = self._outcome(partial(self._hand_out, request.count))
             else:
-                self._store.probe()
-                response = Ready()
+                response = probed = probed or self._outcome(self._probe)
+            self._send(connection, response)
+
+    def _outcome(self, run: Callable[[], Response]) -> Response:
+        try:
+            return run()
         except Exception as error:  # noqa: BLE001 (the worker decides)
-            response = Failed.of(error)
-        self._send(connection, response)
+            return Failed.of(error)
+
+    def _hand_out(self, count: int) -> HandedOut:
+        ids = self._store.hand_out_ids(count)
+        return HandedOut(ids[0], ids[-1])
+
+    def _probe(self) -> Ready:
+        self._store.probe()
+        return Ready()
 
     def _commit(self) -> None:
         """Apply the batches that were sent first, and send the results."""
@@ -160,6 +200,7 @@ class WriterService:
         ):
             batches.append(self._batches.popleft())
             length += batches[-1].length
+        self._tidy_at = time.monotonic() + IDLE_SECONDS
         results = run_by_halves(self._apply, batches, lambda error, _batches: Failed.of(error))
         for batch, result in zip(batches, results, strict=True):
             self._send(batch.connection, result)
@@ -177,7 +218,7 @@ class WriterService:
             connection.send(message)
             if connection.is_sending:
                 self._wait_for(connection)
-        except OSError:
+        except (OSError, MemoryError):
             self._end(connection)
 
     def _wait_for(self, connection: Connection) -> None:
@@ -188,5 +229,6 @@ class WriterService:
     def _end(self, connection: Connection) -> None:
         if connection in self._connections:
             self._connections.remove(connection)
+            self._receiving.discard(connection)
             self._selector.unregister(connection.socket)
             connection.socket.close()

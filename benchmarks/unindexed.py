@@ -1,18 +1,20 @@
-"""The command `plantstore` without the index of words and tags: changes leave the index as it is.
+"""The command `plantstore` without the words of names in its index, which then has only the tags.
 
-It shows what the index costs. A database that it wrote must not be used by the service.
+It shows what searches for names cost. A database that it wrote must not be used by the service.
 """
 
 import sys
 
-import plantstore.storage.sqlite.plants
 from plantstore.cli import main
+from plantstore.storage.sqlite import word_index
+from plantstore.storage.sqlite.search import tag_word
 
 
-def index_nothing(*_arguments: object) -> None:
-    """Take the place of the function that indexes words."""
+def index_tag(_name: str, tag: str | None) -> str:
+    """Take the place of the function that returns the words of a name and a tag."""
+    return "" if tag is None else tag_word(tag)
 
 
 if __name__ == "__main__":
-    plantstore.storage.sqlite.plants.__dict__["index_words"] = index_nothing
+    word_index.__dict__["_document"] = index_tag
     sys.exit(main())

@@ -170,7 +170,8 @@ def test_a_damaged_token_makes_the_tokens_unreadable_and_is_found_by_a_check(
             "INSERT INTO plant_words (plant_words, rowid, words) VALUES ('delete', 1, 'abies')",
             "the index of words differs from the names",
         ),
-        ("INSERT INTO plant_words (rowid, words) VALUES (2, 'abies')", "the index of words"),
+        ("INSERT INTO plant_words (rowid, words) VALUES (1000, 'abies')", "the index of words"),
+        ("DELETE FROM plant_words_idx", "the index of words differs from the names"),
         ("UPDATE totals SET plants = 7", "the recorded number of plants is 7"),
     ],
 )
@@ -178,7 +179,7 @@ def test_a_check_compares_the_index_of_words_and_the_number_of_plants(
     path: Path, damage: str, problem: str
 ) -> None:
     with contextlib.closing(SQLiteStore(str(path))) as store:
-        store.apply_changes([NewPlant(1, "Abies alba")])
+        store.apply_changes([NewPlant(id_, f"Abies alba {id_}") for id_ in range(1, 1_000)])
         assert store.check().problems == []
         with contextlib.closing(apsw.Connection(str(path))) as other:
             other.execute(damage)

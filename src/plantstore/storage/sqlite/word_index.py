@@ -46,6 +46,8 @@ _TEXTS_FROM: Final = f"""
 SELECT {_TEXTS} FROM (SELECT id, name, tag FROM plants WHERE id >= ? ORDER BY id LIMIT ?)
 """
 
+_FIND: Final = "SELECT rowid FROM plant_words WHERE plant_words MATCH ? AND rowid = ?"
+
 _decode_texts = msgspec.json.Decoder(list[tuple[int, str, str | None]]).decode
 
 
@@ -126,7 +128,8 @@ def index_next(connection: apsw.Connection) -> int:
 def differs(connection: apsw.Connection) -> bool:
     """Return whether the index has other words than the names and tags. It reads all of both.
 
-    The entries are compared by a sum of their hashes, which needs no memory for them.
+    The entries are compared by a sum of their hashes, which needs no memory for them. The sum does
+    not depend on the table by which FTS5 finds an entry, so some plants are searched as well.
     """
     connection.execute(MAKE_VOCABULARY)
     indexed = sum(map(hash, connection.execute("SELECT doc, term FROM temp.vocabulary")))
@@ -137,8 +140,16 @@ def differs(connection: apsw.Connection) -> bool:
         for id_, name, tag in rows[:PLANTS_MAX]:
             stored += sum(hash((id_, word)) for word in words_of(name))
             stored += 0 if tag is None else hash((id_, tag_word(tag)))
+        if rows and not _is_found(connection, *rows[0]):
+            return True
         first = rows[PLANTS_MAX][0] if len(rows) > PLANTS_MAX else None
     return indexed != stored
+
+
+def _is_found(connection: apsw.Connection, id_: int, name: str, tag: str | None) -> bool:
+    """Return whether a search for its last word finds a plant. A plant without words is found."""
+    words = words_of(name) if tag is None else [*words_of(name), tag_word(tag)]
+    return not words or connection.execute(_FIND, (f'"{max(words)}"', id_)).get is not None
 
 
 # A command ('delete' or None), an id, and its words.

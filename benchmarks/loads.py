@@ -59,6 +59,11 @@ class Loads:
             [getattr(a.load, figure) / getattr(b.load, figure_of_to or figure) for a, b in pairs]
         )
 
+    def cpu_ratio(self, of: str, to: str) -> str:
+        """Return the ratio of the CPU times per request of two loads, as text."""
+        pairs = zip(self.measured[of], self.measured[to], strict=True)
+        return spread([a.cpu_us / b.cpu_us for a, b in pairs])
+
     def longest_ms(self, name: str) -> float:
         """Return the longest latency of all rounds of a load."""
         return max(each.load.max_ms for each in self.measured[name])

@@ -17,6 +17,9 @@ SEARCHED_CHARACTERS_MAX: Final = 1_000
 # The beginning of a word that is compared. It limits the size of an entry of an index.
 WORD_CHARACTERS_MAX: Final = 255
 
+# Characters that are looked up once. It limits the memory for texts in many scripts.
+_KNOWN_CHARACTERS_MAX: Final = 4_096
+
 _ASCII_WORD: Final = re.compile("[0-9a-z]+")
 
 
@@ -32,7 +35,7 @@ def words_of(text: str) -> list[str]:
         words = _ASCII_WORD.findall(text.lower())
     else:
         folded = unicodedata.normalize("NFKD", unicodedata.normalize("NFKD", text).casefold())
-        words = "".join(map(_as_word, folded)).split()
+        words = folded.translate(_IN_WORDS).split()
     return list(dict.fromkeys(word[:WORD_CHARACTERS_MAX] for word in words))
 
 
@@ -53,8 +56,18 @@ def has_words(text: str, beginnings: Iterable[str]) -> bool:
     return all(any(word.startswith(beginning) for word in words) for beginning in beginnings)
 
 
-def _as_word(character: str) -> str:
-    """Return a character of a word as it is, nothing for a combining mark, or else a space."""
-    if character.isalnum():
-        return character
-    return "" if unicodedata.category(character).startswith("M") else " "
+class _InWords(dict[int, str]):
+    """By code point: a character of a word as it is, "" for a combining mark, " " for another."""
+
+    def __missing__(self, code: int) -> str:
+        character = chr(code)
+        if character.isalnum():
+            found = character
+        else:
+            found = "" if unicodedata.category(character).startswith("M") else " "
+        if len(self) < _KNOWN_CHARACTERS_MAX:
+            self[code] = found
+        return found
+
+
+_IN_WORDS: Final = _InWords()

@@ -5,8 +5,7 @@
 The same code imports and creates plants with the words of their names in the index and without;
 tags are indexed in both cases. Searches and lookups read ten million plants. Datasette searches the
 same million plants. All are measured in turn, and each ratio is the median of the ratios of the
-rounds. `make bench-peers` installs
-Datasette; without it, its row is left out.
+rounds. `make bench-peers` installs Datasette; without it, its row is left out.
 """
 
 import argparse

@@ -147,7 +147,10 @@ def differs(connection: apsw.Connection) -> bool:
 
 
 def _is_found(connection: apsw.Connection, id_: int, name: str, tag: str | None) -> bool:
-    """Return whether a search for its last word finds a plant. A plant without words is found."""
+    """Return whether a search finds a plant by the last of its words in the alphabet.
+
+    A plant without words counts as found.
+    """
     words = words_of(name) if tag is None else [*words_of(name), tag_word(tag)]
     return not words or connection.execute(_FIND, (f'"{max(words)}"', id_)).get is not None
 

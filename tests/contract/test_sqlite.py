@@ -17,7 +17,7 @@ from plantstore.observe import DatabaseCreated, Event
 from plantstore.plants import NewPlant
 from plantstore.storage import open_store
 from plantstore.storage.migrate import SchemaPolicy
-from plantstore.storage.sqlite.file import connect
+from plantstore.storage.sqlite.file import PAGE_BYTES, connect
 from plantstore.storage.sqlite.store import SQLiteStore
 
 PLANT = NewPlant(1, "Abies balsamea (L.) Mill.", "Abies")
@@ -58,6 +58,30 @@ def test_a_commit_is_synced_in_full(path: Path) -> None:
         assert connection.pragma("synchronous") == 2
         assert connection.pragma("fullfsync") == 1
     store.close()
+
+
+def test_a_new_file_has_small_pages_and_a_piece_of_the_index_fits_on_one(path: Path) -> None:
+    with contextlib.closing(SQLiteStore(str(path))) as store:
+        store.apply_changes([NewPlant(id_, f"word{id_} x{id_ * id_}") for id_ in range(3000)])
+    with contextlib.closing(connect(str(path), str(path))) as connection:
+        page_bytes = connection.pragma("page_size")
+        pages = "SELECT pagetype, count(*) FROM dbstat WHERE name = 'plant_words_data' GROUP BY 1"
+        counts = dict(connection.execute(pages))
+
+    assert page_bytes == PAGE_BYTES
+    assert counts["leaf"] > 10
+    assert "overflow" not in counts
+
+
+def test_a_file_with_other_pages_keeps_them(path: Path) -> None:
+    with contextlib.closing(apsw.Connection(str(path))) as connection:
+        connection.pragma("page_size", 4096)
+        connection.execute("VACUUM")  # writes the first page
+    with contextlib.closing(SQLiteStore(str(path))) as store:
+        store.apply_changes([NewPlant(1, "a")])
+
+    with contextlib.closing(connect(str(path), str(path))) as connection:
+        assert connection.pragma("page_size") == 4096
 
 
 def test_sqlite_is_new_enough_to_be_free_of_the_wal_reset_bug() -> None:

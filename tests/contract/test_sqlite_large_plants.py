@@ -9,6 +9,7 @@ import pytest
 from plantstore.changes import Deletion, Outcome, Replacement
 from plantstore.listings import PAGE_BYTES_MAX, Listing
 from plantstore.plants import NewPlant, Plant
+from plantstore.storage.sqlite.file import PAGE_BYTES
 from plantstore.storage.sqlite.store import SQLiteStore
 
 SIZE = 100_000
@@ -16,7 +17,7 @@ COUNT = 200
 TAG = "x" * 30_000
 
 # A look-up of a plant reads one page of the file for its head, and some pages of the tree.
-HEADS_BYTES_MAX = COUNT * 2 * 4096
+HEADS_BYTES_MAX = COUNT * 4 * PAGE_BYTES
 
 
 def bytes_read() -> int:

@@ -15,6 +15,7 @@ from plantstore.storage.sqlite.owner import APPLICATION_ID
 from plantstore.storage.sqlite.store import SQLiteStore
 from plantstore.store import Condition
 from plantstore.tokens import TokenRecord
+from support.damaged_pages import empty_root
 
 PLANT = NewPlant(1, "Abies balsamea (L.) Mill.", "Abies")
 
@@ -69,12 +70,7 @@ def test_a_check_finds_unknown_tables_and_missing_indexes(path: Path) -> None:
 def test_a_check_finds_damage(path: Path) -> None:
     with contextlib.closing(SQLiteStore(str(path))) as store:
         store.apply_changes([NewPlant(id_, "x" * 100, f"{id_}") for id_ in range(1000)])
-        root = store._reads.execute(  # noqa: SLF001
-            "SELECT rootpage FROM sqlite_schema WHERE name = 'plant_words_data'"
-        ).get
-    with path.open("r+b") as file:  # makes the root of the table look empty
-        file.seek((root - 1) * 4096)
-        file.write(bytes([13, 0, 0, 0, 0, 16, 0, 0]))
+    empty_root(path, "plant_words_data")
 
     with contextlib.closing(SQLiteStore(str(path))) as store:
         found = store.check()

@@ -1,15 +1,14 @@
 """`plantstore backup` and `check`, on real files and beside a running service."""
 
-import os
 import re
 import resource
 from pathlib import Path
 
-import apsw
 import pytest
 
 from plantstore.plants import NewPlant
 from support.command import run
+from support.damaged_pages import empty_root
 from support.load import Load
 from support.service import Service, opened, stored_plants
 
@@ -167,15 +166,7 @@ def break_store(database: Path) -> None:
     """Overwrite the root page of a part of the index of words with an empty page."""
     with opened(f"sqlite:///{database}") as store:
         store.apply_changes([NewPlant(id_, "x" * 100, f"{id_}") for id_ in range(1000)])
-    connection = apsw.Connection(str(database))
-    query = "SELECT rootpage FROM sqlite_schema WHERE name = 'plant_words_data'"
-    root = connection.execute(query).get
-    connection.close()
-    with database.open("r+b") as file:
-        file.seek((root - 1) * 4096)
-        file.write(bytes([13, 0, 0, 0, 0, 16, 0, 0]))
-        file.flush()
-        os.fsync(file.fileno())
+    empty_root(database, "plant_words_data")
 
 
 @pytest.mark.engines("sqlite")

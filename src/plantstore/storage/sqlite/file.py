@@ -30,6 +30,10 @@ from plantstore.storage.sqlite.word_index import count_plants, index_next, is_co
 BUSY_POLL_SECONDS: Final = 0.000_3
 BUSY_POLLS_MAX: Final = 3_000
 
+# Size of the pages of a new file; other files keep theirs. Each random id changes another page of
+# the table, and all of the page is written to the log and later to the file.
+PAGE_BYTES: Final = 2048
+
 # If the write-ahead log is larger than this, it is restarted, and its file is cut to this size.
 LOG_BYTES_MAX: Final = 16 * 1024 * 1024
 
@@ -86,6 +90,7 @@ def connect(
             f"The database {name} cannot be written: it is read-only for this user"
         )
     for pragma in (
+        f"page_size = {PAGE_BYTES}",
         "synchronous = FULL",
         "fullfsync = ON",
         "checkpoint_fullfsync = ON",

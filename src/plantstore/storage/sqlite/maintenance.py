@@ -14,7 +14,7 @@ from plantstore.storage.sqlite.word_index import differs, is_complete
 from plantstore.store import Condition
 
 # Pages to copy between two calls of `progress`: 16 MiB, which takes a fraction of a second.
-STEP_PAGES: Final = 4096
+STEP_PAGES: Final = 8192
 
 # SQLite's own tables (sqlite_sequence, for example) are left out.
 _SELECT_SCHEMA: Final = (

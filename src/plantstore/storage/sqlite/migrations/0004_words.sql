@@ -5,6 +5,8 @@ CREATE VIRTUAL TABLE plant_words USING fts5(
 -- While plants are stored, segments are merged if there are eight of one size. An idle service merges
 -- them also if there are two.
 INSERT INTO plant_words (plant_words, rank) VALUES ('automerge', 8), ('usermerge', 2);
+-- A piece of a segment (pgsz bytes) fits on one page of 2048 bytes.
+INSERT INTO plant_words (plant_words, rank) VALUES ('pgsz', 1990);
 
 -- While it has a row, plants from this id on are not in the index yet.
 CREATE TABLE plants_to_index (first INTEGER NOT NULL) STRICT;

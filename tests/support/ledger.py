@@ -29,13 +29,14 @@ from plantstore.errors import StoreUnavailableError
 from plantstore.listings import Listing
 from plantstore.plants import NewPlant, Plant, PlantPatch
 from plantstore.storage.paging import scan
+from plantstore.storage.sqlite.file import PAGE_BYTES
 from plantstore.storage.sqlite.log import Log
 from plantstore.storage.sqlite.store import SQLiteStore
 from plantstore.tokens import SCOPES, TokenRecord, digest
 from support.disk import Disk, Fault
 
 # The size limit of the log: room for a few batches.
-LOG_BYTES = 32_768
+LOG_BYTES = 8 * PAGE_BYTES
 
 # Most changes have no condition.
 CONDITIONS = [*[None] * 8, Precondition(if_match=ANY), Precondition(if_none_match=ANY)]
@@ -197,7 +198,8 @@ def live(
             ledger.do(store, act)
             if chance.random() < 0.05:
                 reads.close()
-                store.tidy()
+                while store.tidy() == 0:  # as an idle service does
+                    pass
             elif chance.random() < 0.05:
                 # During this read the log cannot be reset or checkpointed past the read.
                 next(reads.enter_context(contextlib.closing(store.scan_plants())))

@@ -34,6 +34,7 @@ from plantstore.storage.sqlite.log import Log
 from plantstore.storage.sqlite.store import SQLiteStore
 from plantstore.tokens import SCOPES, TokenRecord, digest
 from support.disk import Disk, Fault
+from support.platter import Step, Written
 
 # The size limit of the log: room for a few batches.
 LOG_BYTES = 8 * PAGE_BYTES
@@ -87,7 +88,7 @@ class Ledger:
         except StoreUnavailableError:
             self._failed.append(act)
             return False
-        if len(self._disk.steps) > begun:
+        if any(_is_in_log(step) for step in self._disk.steps[begun:]):
             self._failed.clear()  # the failed changes are overwritten in the log
         self._may_be([content for content, expected in results if expected == told])
         assert self.possible, f"no possible content explains {told}"
@@ -116,6 +117,11 @@ class Ledger:
             if content not in self.possible:
                 self.possible.append(content)
         self._marks.append((len(self._disk.steps), self.possible))
+
+
+def _is_in_log(step: Step) -> bool:
+    """Return whether a step writes to the log. A failed checkpoint only tries to sync it."""
+    return isinstance(step, Written) and step.file == "-wal"
 
 
 def _after(content: Content, act: Act) -> tuple[Content, list[Result]]:

@@ -119,16 +119,12 @@ class UnsupportedMediaTypeError(RequestError):
     Args:
         message: says which field is wrong.
         media_types: that the resource accepts.
-        codings: that it accepts for this media type, such as `gzip`; none if empty.
 
     """
 
-    def __init__(
-        self, message: str, media_types: Sequence[str], codings: Sequence[str] = ()
-    ) -> None:
+    def __init__(self, message: str, media_types: Sequence[str]) -> None:
         super().__init__(ErrorCode.UNSUPPORTED_MEDIA_TYPE, message)
         self.media_types = media_types
-        self.codings = codings
 
 
 class RateExceededError(RequestError):

@@ -1,10 +1,12 @@
 """An import: many rows become changes, in batches, and each row has an outcome.
 
-`plantstore import` and `POST /plants` with a file as the body run it. Whoever runs it applies the
-changes of each batch, and passes their outcomes to `settle`.
+`plantstore import` and `POST /plants` with a file as the body run it. Whoever runs it passes the
+bytes of the file to `feed`, applies the changes of each batch, and passes their outcomes to
+`settle`.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+import math
+from collections.abc import Callable, Sequence
 from enum import Enum
 from typing import Final, NamedTuple, TypeAlias
 
@@ -12,8 +14,7 @@ import msgspec
 
 from plantstore.changes import BATCH_CHARACTERS_MAX, Change, Outcome, Result, Upsert
 from plantstore.errors import BatchRefusedError, IdTakenError, RequestError
-from plantstore.formats.rows import Row
-from plantstore.plants import NewPlant
+from plantstore.formats.rows import RowParser, Rows
 
 # A row may be larger than a request body by this much, since the body of a PUT has no id.
 ROW_SLACK_BYTES: Final = 1024
@@ -28,13 +29,6 @@ class Conflict(Enum):
     REFUSE = "refuse"
     SKIP = "skip"
     REPLACE = "replace"
-
-
-class Batch(NamedTuple):
-    """Rows that are stored in one transaction, and the change of each row."""
-
-    rows: list[Row]
-    changes: list[Change]
 
 
 class RowCounts(msgspec.Struct):
@@ -55,18 +49,6 @@ class RowCounts(msgspec.Struct):
     skipped: int = 0
     refused: int = 0
 
-    def add(self, more: "RowCounts") -> None:
-        """Add the counts of another part of the import."""
-        self.stored += more.stored
-        self.already_stored += more.already_stored
-        self.replaced += more.replaced
-        self.skipped += more.skipped
-        self.refused += more.refused
-
-    def rows(self) -> int:
-        """Return the number of rows."""
-        return self.done() + self.skipped + self.refused
-
     def done(self) -> int:
         """Return the number of rows whose plants are in the store."""
         return self.stored + self.already_stored + self.replaced
@@ -80,8 +62,23 @@ class RowError(msgspec.Struct, frozen=True):
     message: str
 
 
-# Takes the error of a row that is not stored, and the row.
-Reject: TypeAlias = Callable[[RowError, Row], None]
+# Takes the error of a row that is not stored, and the text of the row.
+Reject: TypeAlias = Callable[[RowError, str | bytes], None]
+
+
+class Batch(NamedTuple):
+    """Rows that are stored in one transaction.
+
+    Attributes:
+        rows: all of them. Those without a plant are refused.
+        changes: the changes of the others, in the same order.
+        errors: the errors of the refused rows, and their texts; no more than are wanted.
+
+    """
+
+    rows: Rows
+    changes: list[Change]
+    errors: list[tuple[RowError, str | bytes]]
 
 
 class ImportResult(RowCounts):
@@ -98,60 +95,99 @@ class ImportResult(RowCounts):
 
 
 class Import:
-    """The state of one import.
+    """The state of one import: it parses a file, makes batches of its rows, and counts them.
 
     Args:
+        parser: of the file.
         conflict: what to do with a row if a different plant has its id.
         reject: is called with each row that is refused, in no particular order.
-        batch_plants_max: maximum number of rows in one transaction.
-        batch_characters_max: number of characters in one transaction; the row that reaches it
-            still belongs to it.
+        batch_rows_max: maximum number of rows in one transaction.
+        batch_bytes_max: number of bytes in one transaction, on average; see `take`.
+        errors_max: number of refused rows that are rejected; the others are only counted.
 
     Attributes:
-        batch_plants_max: the same. It may be changed; the next batch has the new size.
-        counts: of the rows that were refused, or whose transactions were committed.
-        lines_stored_through: the last line of the last transaction that was committed.
+        batch_rows_max: the same. It may be changed; the next batch has the new size.
+        counts: of the rows of the batches that were committed.
+        lines_stored_through: the last line of the last batch that was committed.
 
     """
 
     def __init__(
         self,
+        parser: RowParser,
         conflict: Conflict,
         reject: Reject,
         *,
-        batch_plants_max: int,
-        batch_characters_max: int = BATCH_CHARACTERS_MAX,
+        batch_rows_max: int,
+        batch_bytes_max: int = BATCH_CHARACTERS_MAX,
+        errors_max: float = math.inf,
     ) -> None:
+        self._parser = parser
         self._conflict = conflict
         self._reject = reject
-        self.batch_plants_max = batch_plants_max
-        self._batch_characters_max = batch_characters_max
+        self.batch_rows_max = batch_rows_max
+        self._batch_bytes_max = batch_bytes_max
+        self._errors_max = errors_max
+        self._explained = 0
+        self._rejected = 0
+        self._rows = Rows()
+        self._taken = 0  # how many of the rows are in batches
+        self._bytes = 0  # of the others, on average
+        self._is_at_end = False
         self.counts = RowCounts()
         self.lines_stored_through = 0
 
-    def batches(self, rows: Iterable[Row]) -> Iterator[Batch]:
-        """Yield the rows in batches, without those that are not valid.
+    @property
+    def warnings(self) -> list[str]:
+        """Warnings about the whole file."""
+        return self._parser.warnings
 
-        A batch is complete when it has `batch_plants_max` rows, or `batch_characters_max`
-        characters.
+    def feed(self, data: bytes) -> None:
+        """Parse more of the file.
+
+        Raises:
+            OperationError: this is not a file of the format.
+
         """
-        batch: list[Row] = []
-        characters = 0
-        for row in rows:
-            if isinstance(row.content, RequestError):
-                self._refuse(row, row.content)
-                continue
-            batch.append(row)
-            characters += len(row.raw)
-            if len(batch) >= self.batch_plants_max or characters >= self._batch_characters_max:
-                yield Batch(batch, self._changes(batch))
-                batch = []
-                characters = 0
-        if batch:
-            yield Batch(batch, self._changes(batch))
+        self._bytes += len(data)
+        self._add(self._parser.feed(data))
+
+    def finish(self) -> None:
+        """Parse the end of the file.
+
+        Raises:
+            OperationError: this is not a file of the format.
+
+        """
+        self._add(self._parser.finish())
+        self._is_at_end = True
+
+    def take(self) -> Batch | None:
+        """Return the next batch if it is complete; at the end of the file, the rows that are left.
+
+        A batch is complete if it has `batch_rows_max` rows, or if `batch_bytes_max` bytes of the
+        file have become rows that are in no batch.
+        """
+        left = len(self._rows) - self._taken
+        size = min(self.batch_rows_max, left)
+        is_small = size < self.batch_rows_max and self._bytes < self._batch_bytes_max
+        if size == 0 or (is_small and not self._is_at_end):
+            return None
+        rows = self._rows.part(self._taken, self._taken + size)
+        self._taken += size
+        self._bytes -= self._bytes * size // left
+        plants = [plant for plant in rows.plants if plant is not None]
+        is_replacing = self._conflict is Conflict.REPLACE
+        changes: list[Change] = [*map(Upsert, plants)] if is_replacing else [*plants]
+        return Batch(rows, changes, self._explain(rows) if len(plants) < len(rows) else [])
+
+    def _add(self, rows: Rows) -> None:
+        self._rows = self._rows.part(self._taken, len(self._rows))
+        self._taken = 0
+        self._rows.extend(rows)
 
     def settle(self, batch: Batch, outcomes: Sequence[Result | RequestError]) -> None:
-        """Count the outcomes of a batch, after its commit.
+        """Count the rows of a batch, after its commit.
 
         Raises:
             RequestError: the batch was not stored, for a reason that lies in none of its rows.
@@ -159,37 +195,52 @@ class Import:
         """
         stored = outcomes.count(Outcome.STORED)
         self.counts.stored += stored
-        others = () if stored == len(batch.rows) else zip(*batch, outcomes, strict=True)
-        for row, change, outcome in others:
+        if stored < len(outcomes):
+            self._settle_each(batch, outcomes)
+        self.counts.refused += len(batch.rows) - len(batch.changes)
+        for error, text in batch.errors:
+            self._refuse(error, text)
+        self.lines_stored_through = batch.rows.last_lines[-1]
+
+    def _settle_each(self, batch: Batch, outcomes: Sequence[Result | RequestError]) -> None:
+        valid = (row for row, plant in enumerate(batch.rows.plants) if plant is not None)
+        for row, change, outcome in zip(valid, batch.changes, outcomes, strict=True):
             match outcome:
                 case Outcome.STORED:
-                    pass
+                    continue
                 case Outcome.ALREADY_STORED:
                     self.counts.already_stored += 1
+                    continue
                 case Outcome.REPLACED:
                     self.counts.replaced += 1
+                    continue
                 case Outcome.ID_TAKEN if self._conflict is Conflict.SKIP:
                     self.counts.skipped += 1
+                    continue
                 case Outcome.ID_TAKEN:
-                    self._refuse(row, IdTakenError(change.id))
+                    error: RequestError = IdTakenError(change.id)
                 case BatchRefusedError():
-                    self._refuse(row, outcome)
+                    error = outcome
                 case RequestError():
                     raise RequestError(outcome.code, outcome.message)
-        last = batch.rows[-1]
-        self.lines_stored_through = last.line + last.lines - 1
+            self.counts.refused += 1
+            self._refuse(_row_error(batch.rows.first_lines[row], error), batch.rows.texts[row])
 
-    def add_result(self, rows: Sequence[Row], result: ImportResult) -> None:
-        """Add the result of a service that stored these rows, each as one line."""
-        self.counts.add(result)
-        for error in result.errors or ():
-            row = rows[error.line - 1]
-            self._reject(RowError(row.line, error.error, error.message), row)
+    def _explain(self, rows: Rows) -> list[tuple[RowError, str | bytes]]:
+        errors: list[tuple[RowError, str | bytes]] = []
+        for line, plant, text in zip(rows.first_lines, rows.plants, rows.texts, strict=True):
+            if self._explained >= self._errors_max:
+                break
+            if plant is None:
+                self._explained += 1
+                errors.append((_row_error(line, self._parser.explain(text)), text))
+        return errors
 
-    def _changes(self, rows: Sequence[Row]) -> list[Change]:
-        plants = (row.content for row in rows if isinstance(row.content, NewPlant))
-        return [*map(Upsert, plants)] if self._conflict is Conflict.REPLACE else [*plants]
+    def _refuse(self, error: RowError, text: str | bytes) -> None:
+        if self._rejected < self._errors_max:
+            self._rejected += 1
+            self._reject(error, text)
 
-    def _refuse(self, row: Row, error: RequestError) -> None:
-        self.counts.refused += 1
-        self._reject(RowError(row.line, error.code, error.message), row)
+
+def _row_error(line: int, error: RequestError) -> RowError:
+    return RowError(line, error.code, error.message)

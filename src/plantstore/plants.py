@@ -63,6 +63,12 @@ _decode_patch = msgspec.json.Decoder(PlantPatch).decode
 _decode_usual = msgspec.json.Decoder(NewPlant).decode
 _encode = msgspec.json.Encoder().encode
 
+# The size of the shortest NewPlant: {"id":0,"name":""}
+_NEW_PLANT_BYTES_MIN: Final = 18
+
+# U+0000, and surrogates, which stand for bytes that are not UTF-8.
+_UNSTORABLE: Final = re.compile("[\0\ud800-\udfff]")
+
 # Checks the syntax of a JSON text without building a value.
 _skip = msgspec.json.Decoder(msgspec.Raw).decode
 
@@ -83,6 +89,25 @@ def parse_new_plant(body: bytes) -> NewPlant:
     members = _read(body, _decode_new_plant)
     tag = None if members.tag is msgspec.UNSET else members.tag
     return make_new_plant(bytes(members.id), members.name, tag)
+
+
+def find_new_plant(body: bytes) -> NewPlant | None:
+    """Return the plant that `parse_new_plant` returns, or None if it raises an error.
+
+    It takes a tenth of the time for a body that is not valid.
+    """
+    if len(body) < _NEW_PLANT_BYTES_MIN:
+        return None
+    usual = parse_usual_plants(body, [body])
+    if usual is not None:
+        return usual[0]
+    try:
+        _check_utf8(body)
+        members = _decode_new_plant(body)
+    except (UnicodeDecodeError, msgspec.DecodeError, RecursionError):
+        return None
+    tag = None if members.tag is msgspec.UNSET else members.tag
+    return find_plant_of(bytes(members.id), members.name, tag)
 
 
 def parse_usual_plants(text: bytes, bodies: Iterable[bytes]) -> list[NewPlant] | None:
@@ -146,6 +171,17 @@ def make_new_plant(id_: bytes, name: str, tag: str | None) -> NewPlant:
     if integer is None:
         raise RequestError(ErrorCode.INVALID_PLANT, describe_not_integer("id", id_))
     _check_storable(name, tag)
+    return NewPlant(integer, name, tag)
+
+
+def find_plant_of(id_: bytes, name: str, tag: str | None) -> NewPlant | None:
+    """Return the plant that `make_new_plant` returns, or None if the parts are not valid.
+
+    The strings may have surrogates, which are not valid.
+    """
+    integer = parse_int64(id_)
+    if integer is None or _UNSTORABLE.search(name) or (tag and _UNSTORABLE.search(tag)):
+        return None
     return NewPlant(integer, name, tag)
 
 
@@ -243,6 +279,8 @@ def _holds_lone_surrogate(body: bytes) -> bool:
     each such escape begin with D. If 1 replaces the D, the escape means another character, and a
     text that was not JSON is still not JSON.
     """
+    if b"\\u" not in body:
+        return False
     try:
         _skip(body.replace(b"\\ud", b"\\u1").replace(b"\\uD", b"\\u1"))
     except (msgspec.DecodeError, RecursionError):

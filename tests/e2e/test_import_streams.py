@@ -1,7 +1,6 @@
 """`POST /plants` with many plants in the body, against the real server."""
 
 import contextlib
-import gzip
 import json
 import signal
 import time
@@ -120,7 +119,7 @@ def test_to_replace_plants_a_token_needs_both_scopes(service: Service) -> None:
         ({"media_type": "text/csv"}, 400, ErrorCode.INVALID_PLANT),
         ({"query": "?on-conflict=merge"}, 400, ErrorCode.INVALID_PARAMETER),
         ({"query": "?onconflict=skip"}, 400, ErrorCode.INVALID_PARAMETER),
-        ({"Content_Encoding": "br"}, 415, ErrorCode.UNSUPPORTED_MEDIA_TYPE),
+        ({"Content_Encoding": "gzip"}, 415, ErrorCode.UNSUPPORTED_MEDIA_TYPE),
         ({"Authorization": "Bearer x"}, 401, ErrorCode.TOKEN_INVALID),
         ({"media_type": f"{NDJSON}; charset=latin-1"}, 415, ErrorCode.UNSUPPORTED_MEDIA_TYPE),
         ({"media_type": "text/csv; header=absent"}, 415, ErrorCode.UNSUPPORTED_MEDIA_TYPE),
@@ -137,39 +136,9 @@ def test_a_stream_that_is_refused_before_its_first_row_stores_nothing(
 
 @pytest.mark.engines("sqlite")
 def test_a_refused_coding_of_a_stream_is_answered_with_the_accepted_one(client: Client) -> None:
-    answer = send(client, line(1), Content_Encoding="br")
+    answer = send(client, line(1), Content_Encoding="gzip")
 
-    assert (answer.status, answer.headers["accept-encoding"]) == (415, "gzip")
-
-
-@pytest.mark.engines("sqlite")
-def test_a_compressed_stream_is_stored(service: Service, client: Client) -> None:
-    answer = send(client, gzip.compress(lines(1, 5_000)), Content_Encoding="gzip")
-
-    assert answer.json == NONE | {"stored": 5_000, "errors": []}
-    assert len(stored_plants(service.database)) == 5_000
-
-
-@pytest.mark.engines("sqlite")
-@pytest.mark.parametrize(
-    ("body", "status", "error"),
-    [
-        (gzip.compress(lines(1, 3_000) + b" " * 100_000_000), 413, ErrorCode.BODY_TOO_LARGE),
-        (gzip.compress(lines(1, 3_000))[:-9], 400, ErrorCode.BAD_REQUEST),
-        (gzip.compress(lines(1, 3_000)) + b"junk", 400, ErrorCode.BAD_REQUEST),
-        (lines(1, 3_000), 400, ErrorCode.BAD_REQUEST),
-    ],
-    ids=["bomb", "truncated", "junk", "plain"],
-)
-def test_of_a_stream_that_is_not_decompressed_whole_the_batches_before_stay(
-    service: Service, client: Client, body: bytes, status: int, error: int
-) -> None:
-    answer = send(client, body, Content_Encoding="gzip")
-
-    assert (answer.status, answer.json["error"]) == (status, error)
-    through = answer.json["lines_stored_through"]
-    assert through % 1_000 == 0
-    assert stored_plants(service.database).keys() == set(range(1, through + 1))
+    assert (answer.status, answer.headers["accept-encoding"]) == (415, "identity")
 
 
 def test_a_client_that_stops_sending_gets_408_and_how_far_it_came(
@@ -312,13 +281,15 @@ def test_every_plant_of_a_stream_counts_against_the_rate_of_its_token(tmp_path: 
 
 
 @pytest.mark.engines("sqlite")
-def test_rows_that_are_not_valid_count_as_one_use_of_the_token(tmp_path: Path) -> None:
-    with Service(tmp_path, "--rate-per-token", "2/hour") as service:
+def test_rows_that_are_not_valid_count_like_valid_ones(tmp_path: Path) -> None:
+    with Service(tmp_path, "--rate-per-token", "100/hour") as service:
         client = service.client(service.token())
-        statuses = [send(client, b"{}\n").status for _ in range(3)]
+        answers = [send(client, b"{}\n" * 40) for _ in range(2)]
+        answers.append(send(client, b"{}\n" * 10 + line(1) * 5 + b"{}\n" * 6))
         client.close()
 
-    assert statuses == [200, 200, 429]
+    assert [answer.status for answer in answers] == [200, 200, 429]
+    assert stored_plants(service.database) == {}
 
 
 def test_the_last_row_with_an_id_is_stored(service: Service, client: Client) -> None:

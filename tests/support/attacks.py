@@ -140,11 +140,23 @@ def fresh(body: bytes) -> Callable[[bytes], bytes]:
     return request
 
 
+def file_of(
+    media_type: bytes, unit: bytes, beginning: bytes = b"", size: int = BODY_BYTES
+) -> Callable[[bytes], bytes]:
+    """Return a function that makes an import, in whose file a row is repeated."""
+    body = filled(beginning, unit, b"", size)
+    fields = (b"Content-Type: " + media_type, b"Content-Length: %d" % len(body))
+    return lambda token: head(b"POST /plants", token, *fields) + body
+
+
 JSON: Final = b"Content-Type: application/json"
 CHUNKED: Final = b"Transfer-Encoding: chunked"
 UPGRADE: Final = (b"Connection: Upgrade", b"Upgrade: h2c")
 UNKNOWN: Final = b"Authorization: Bearer plst_0123456789012345678901234567890pV6Ps"
 LONG: Final = b"x" * HEAD_BYTES
+CSV: Final = b"text/csv"
+NDJSON: Final = b"application/x-ndjson"
+COLUMNS: Final = b"id,name\n"
 
 ATTACKS: Final = [
     Attack("the smallest request", "no token", lambda _: b"GET /x HTTP/1.0\r\n\r\n"),
@@ -251,6 +263,39 @@ ATTACKS: Final = [
         1,
     ),
     Attack("a body that is too large, in chunks", "create", in_chunks(b"x" * 2 * MIB, 4096), 10),
+    Attack("an import of blank lines", "create", file_of(NDJSON, b"\n"), 10),
+    Attack("an import of lines that are not JSON", "create", file_of(NDJSON, b"x\n"), 10),
+    Attack("an import of objects without members", "create", file_of(NDJSON, b"{}\n"), 10),
+    Attack(
+        "an import of ids that are no integers",
+        "create",
+        file_of(NDJSON, b'{"id":x,"name":""}\n'),
+        10,
+    ),
+    Attack(
+        "an import of as many errors as are listed", "create", file_of(NDJSON, b"x\n", size=2_000)
+    ),
+    Attack("an import of blank rows", "create", file_of(CSV, b"\n", COLUMNS), 10),
+    Attack("an import of one column", "create", file_of(CSV, b"x\n", COLUMNS), 10),
+    Attack("an import of empty cells", "create", file_of(CSV, b",\n", COLUMNS), 10),
+    Attack(
+        "an import of bytes that are not UTF-8", "create", file_of(CSV, b"1,\xff\n", COLUMNS), 10
+    ),
+    Attack(
+        "an import of rows that each open a quote", "create", file_of(CSV, b'"a\n', COLUMNS), 10
+    ),
+    Attack(
+        "an import of a quote that is not closed",
+        "create",
+        file_of(CSV, "é\n".encode(), COLUMNS + b'1,"'),
+        10,
+    ),
+    Attack(
+        "an import of the id of another plant",
+        "create",
+        file_of(NDJSON, b'{"id":1000000,"name":"x"}\n'),
+        5,
+    ),
     Attack(
         "the deletion of what is not there",
         "change",
@@ -263,7 +308,6 @@ ATTACKS: Final = [
 SLOW_ROWS: Final = filled(
     b'{"id":-1000,"name":"', b"x", b'"}\n', Settings().import_bytes_per_second_min
 )
-NDJSON: Final = b"application/x-ndjson"
 
 
 def begin_import(token: bytes) -> bytes:

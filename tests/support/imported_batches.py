@@ -4,11 +4,12 @@ import asyncio
 import contextlib
 import random
 import threading
-from collections.abc import Coroutine, Iterator, Sequence
+from collections.abc import Coroutine, Sequence
 from typing import Any, cast
 
 from plantstore.changes import Change, Outcome
-from plantstore.formats.rows import Row
+from plantstore.formats import FORMATS
+from plantstore.formats.rows import PIECE_BYTES
 from plantstore.imports import Conflict, Import
 from plantstore.plants import NewPlant
 from plantstore.storage.sqlite.store import SQLiteStore
@@ -63,19 +64,28 @@ def import_files(disk: Disk, chance: random.Random, files: int) -> Ledger:
         tune(store, chance)
         for number in range(files):
             conflict = chance.choice(list(Conflict))
-            run = Import(conflict, lambda *_: None, batch_plants_max=chance.randrange(20, 400))
-            for batch in run.batches(_rows(chance)):
+            run = Import(
+                FORMATS["jsonl"].parser(PIECE_BYTES),
+                conflict,
+                lambda *_: None,
+                batch_rows_max=chance.randrange(20, 400),
+            )
+            run.feed(_file(chance))
+            run.finish()
+            for batch in iter(run.take, None):
                 assert ledger.do(cast("SQLiteStore", committed), batch.changes)
                 single: list[Change] = [NewPlant(-number, f"{chance.getrandbits(32)}")]
                 assert ledger.do(cast("SQLiteStore", committed), single)
     return ledger
 
 
-def _rows(chance: random.Random) -> Iterator[Row]:
-    for line in range(1_000):
+def _file(chance: random.Random) -> bytes:
+    plants = []
+    for _ in range(1_000):
         size = chance.randrange(2_000, 20_000) if chance.random() < 0.01 else chance.randrange(40)
         name = f"Rosa × {chance.getrandbits(32)}{'x' * size}"
-        yield Row(line, NewPlant(chance.randrange(3_000), name, chance.choice(["a", None])), name)
+        plants.append(NewPlant(chance.randrange(3_000), name, chance.choice(["a", None])))
+    return FORMATS["jsonl"].render(plants)
 
 
 def around_syncs(disk: Disk, chance: random.Random, count: int) -> list[Cut]:

@@ -35,6 +35,17 @@ def resident_bytes(service: Service) -> int:
     return int(kib) * 1024
 
 
+def unread_bytes(service: Service) -> int:
+    """Return how many bytes of its clients the server has not read from its sockets."""
+    lines = Path("/proc/net/tcp").read_text(encoding="ascii").splitlines()[1:]
+    columns = [line.split() for line in lines]
+    return sum(
+        int(queues.partition(":")[2], 16)
+        for _, local, _, state, queues, *_ in columns
+        if local.endswith(f":{service.port:04X}") and state != "0A"  # not the listener
+    )
+
+
 def open_logs(service: Service) -> int:
     """Return how many connections to its SQLite database have the log open."""
     count = 0

@@ -1,21 +1,25 @@
 """What becomes of the rows of an import, without a file and without a store."""
 
-import io
-
 import pytest
 
 from plantstore.changes import BATCH_CHARACTERS_MAX, Outcome, Upsert
 from plantstore.errors import BatchRefusedError, ErrorCode, RequestError
 from plantstore.formats import FORMATS
-from plantstore.formats.rows import Row
-from plantstore.imports import Conflict, Import, ImportResult, RowCounts, RowError
+from plantstore.imports import Batch, Conflict, Import, RowCounts, RowError
 from plantstore.plants import NewPlant
 
-BAD = RequestError(ErrorCode.INVALID_PLANT, "bad")
+
+def plain(*ids: int, name: str = "a") -> bytes:
+    return FORMATS["jsonl"].render([NewPlant(id_, name) for id_ in ids])
 
 
-def plain(line: int, name: str = "a") -> Row:
-    return Row(line, NewPlant(line, name), name)
+def batches(run: Import, *pieces: bytes) -> list[Batch]:
+    made: list[Batch] = []
+    for piece in pieces:
+        run.feed(piece)
+        made += iter(run.take, None)
+    run.finish()
+    return [*made, *iter(run.take, None)]
 
 
 class Refused:
@@ -24,37 +28,79 @@ class Refused:
     def __init__(self) -> None:
         self.rows: list[tuple[int, int]] = []
 
-    def add(self, error: RowError, _row: Row) -> None:
+    def add(self, error: RowError, _text: str | bytes) -> None:
         self.rows.append((error.line, error.error))
 
 
+def begun(
+    refused: Refused,
+    conflict: Conflict = Conflict.REFUSE,
+    *,
+    batch_rows_max: int = 10,
+    errors_max: float = 1_000,
+    form: str = "jsonl",
+) -> Import:
+    return Import(
+        FORMATS[form].parser(2 * BATCH_CHARACTERS_MAX),
+        conflict,
+        refused.add,
+        batch_rows_max=batch_rows_max,
+        errors_max=errors_max,
+    )
+
+
 def test_a_batch_is_bounded_in_rows_and_in_characters() -> None:
-    names = ["a"] * 9 + ["b" * (BATCH_CHARACTERS_MAX // 2)] * 2 + ["c" * BATCH_CHARACTERS_MAX, "d"]
-    rows = [plain(line, name) for line, name in enumerate(names)]
+    run = begun(Refused(), batch_rows_max=4)
 
-    made = list(Import(Conflict.REFUSE, Refused().add, batch_plants_max=4).batches(rows))
+    made = batches(
+        run,
+        plain(*range(1, 10)),
+        plain(10, 11, name="b" * (BATCH_CHARACTERS_MAX // 2)),
+        plain(12, name="c" * BATCH_CHARACTERS_MAX),
+        plain(13),
+    )
 
-    assert [len(batch.rows) for batch in made] == [4, 4, 3, 1, 1]
-    assert [row for batch in made for row in batch.rows] == rows
-    assert [change for batch in made for change in batch.changes] == [row.content for row in rows]
+    assert [batch.rows.first_lines for batch in made] == [
+        [1, 2, 3, 4],
+        [5, 6, 7, 8],
+        [9, 10, 11],
+        [12],
+        [13],
+    ]
+    assert all(batch.changes == batch.rows.plants for batch in made)
 
 
-def test_rows_that_are_not_valid_are_refused_and_are_in_no_batch() -> None:
+def test_rows_that_are_not_valid_are_counted_in_a_batch_and_are_no_changes() -> None:
     refused = Refused()
-    run = Import(Conflict.REPLACE, refused.add, batch_plants_max=10)
+    run = begun(refused, Conflict.REPLACE, batch_rows_max=3)
 
-    [batch] = run.batches([plain(1), Row(2, BAD, "x"), plain(3)])
+    [first, second] = batches(run, plain(1) + b"x\n" + plain(3) + b"{}\n")
+    for batch, outcomes in ((first, [Outcome.STORED] * 2), (second, [])):
+        run.settle(batch, outcomes)
 
-    assert batch.changes == [Upsert(NewPlant(1, "a")), Upsert(NewPlant(3, "a"))]
-    assert refused.rows == [(2, ErrorCode.INVALID_PLANT)]
-    assert run.counts == RowCounts(refused=1)
+    assert first.changes == [Upsert(NewPlant(1, "a")), Upsert(NewPlant(3, "a"))]
+    assert second.changes == []
+    assert refused.rows == [(2, ErrorCode.NOT_JSON), (4, ErrorCode.INVALID_PLANT)]
+    assert run.counts == RowCounts(stored=2, refused=2)
+    assert run.lines_stored_through == 4
+
+
+def test_all_refused_rows_are_counted_and_only_the_wanted_errors_are_made() -> None:
+    refused = Refused()
+    run = begun(refused, errors_max=3)
+
+    for batch in batches(run, b"x\n" * 2 + plain(1, 1, 1) + b"x\n" * 5):
+        run.settle(batch, [Outcome.ID_TAKEN] * len(batch.changes))
+
+    assert run.counts == RowCounts(refused=10)
+    assert len(refused.rows) == 3
 
 
 @pytest.mark.parametrize("conflict", Conflict)
 def test_each_outcome_is_counted(conflict: Conflict) -> None:
     refused = Refused()
-    run = Import(conflict, refused.add, batch_plants_max=10)
-    [batch] = run.batches(plain(line) for line in range(1, 6))
+    run = begun(refused, conflict, batch_rows_max=5)
+    [batch] = batches(run, plain(*range(1, 6)))
 
     run.settle(
         batch,
@@ -74,9 +120,9 @@ def test_each_outcome_is_counted(conflict: Conflict) -> None:
 
 
 def test_a_batch_that_was_not_stored_is_an_error_and_the_lines_before_it_stay_stored() -> None:
-    run = Import(Conflict.REFUSE, Refused().add, batch_plants_max=1)
+    run = begun(Refused(), batch_rows_max=1)
     failed = RequestError(ErrorCode.STORE_UNAVAILABLE, "no disk")
-    first, second = run.batches([plain(1), plain(2)])
+    first, second = batches(run, plain(1, 2))
     run.settle(first, [Outcome.STORED])
 
     with pytest.raises(RequestError) as raised:
@@ -98,21 +144,9 @@ def test_a_batch_that_was_not_stored_is_an_error_and_the_lines_before_it_stay_st
     ],
 )
 def test_a_row_is_stored_through_its_last_line(form: str, content: bytes, last: int) -> None:
-    run = Import(Conflict.REFUSE, Refused().add, batch_plants_max=1)
-    [batch] = run.batches(FORMATS[form].read(io.BufferedReader(io.BytesIO(content)), 1000, print))
+    run = begun(Refused(), batch_rows_max=1, form=form)
+    [batch] = batches(run, content)
 
     run.settle(batch, [Outcome.STORED])
 
     assert run.lines_stored_through == last
-
-
-def test_the_result_of_a_service_is_added_with_the_lines_of_the_file() -> None:
-    refused = Refused()
-    run = Import(Conflict.REFUSE, refused.add, batch_plants_max=10)
-    first = ImportResult(stored=1, refused=1, errors=[RowError(2, 1004, "taken")])
-
-    run.add_result([plain(7), plain(9)], first)
-    run.add_result([plain(11)], ImportResult(already_stored=1))
-
-    assert run.counts == RowCounts(stored=1, already_stored=1, refused=1)
-    assert refused.rows == [(9, 1004)]

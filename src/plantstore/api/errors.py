@@ -166,12 +166,9 @@ def _headers(error: RequestError) -> Mapping[str, str]:
         case ScopeMissingError(scope=scope):
             challenge = f'{_CHALLENGE}, error="insufficient_scope", scope="{scope}"'
             return {"WWW-Authenticate": challenge}
-        case UnsupportedMediaTypeError(media_types=types, codings=codings):
-            # RFC 9110 §15.5.16: name the accepted media types and codings.
-            fields = {
-                "Accept": ", ".join(types),
-                "Accept-Encoding": ", ".join(codings or ["identity"]),
-            }
+        case UnsupportedMediaTypeError(media_types=types):
+            # Name the accepted media types (RFC 9110 §15.5.16) and codings (§12.5.3).
+            fields = {"Accept": ", ".join(types), "Accept-Encoding": "identity"}
             # RFC 5789 §2.2 has a field of its own for PATCH.
             return fields | ({"Accept-Patch": MERGE_PATCH} if MERGE_PATCH in types else {})
         case PreconditionFailedError(etag=str() as etag):

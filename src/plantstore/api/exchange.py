@@ -24,7 +24,7 @@ from plantstore.observe import (
     RequestFailed,
     RequestRefused,
 )
-from plantstore.server.interface import ABORT, ANSWERED
+from plantstore.server.interface import ABORT, ANSWERED, IS_CLIENT_GONE
 from plantstore.tracing import REQUEST_ID_FIELD
 
 Scope: TypeAlias = dict[str, Any]
@@ -52,6 +52,23 @@ _STOPPING: Final = RequestError(
     ErrorCode.STORE_UNAVAILABLE,
     "The service is stopping; a change may or may not be made, and sending it again is safe",
 )
+
+
+def require_client(req: Request) -> None:
+    """Check that the client of a request is still connected.
+
+    Raises:
+        RequestError: it is not. Nobody gets the response.
+
+    """
+    is_client_gone = req.scope.get(IS_CLIENT_GONE)
+    if is_client_gone is not None and is_client_gone():
+        raise _client_gone(req.scope)
+
+
+def _client_gone(scope: Scope) -> RequestError:
+    scope.setdefault(ANSWERED, CLIENT_GONE)
+    return RequestError(ErrorCode.BAD_REQUEST, "The body is truncated")
 
 
 class NoteAnswer:
@@ -132,8 +149,7 @@ class Exchange:
                 return {"type": "http.request", "body": b"", "more_body": True}
             event = await receive()
             if event["type"] == "http.disconnect":
-                scope.setdefault(ANSWERED, CLIENT_GONE)
-                raise RequestError(ErrorCode.BAD_REQUEST, "The body is truncated")
+                raise _client_gone(scope)
             return event
 
         if scope["method"] == "OPTIONS":

@@ -1,55 +1,80 @@
 """Many plants in one request: `POST /plants` with CSV or JSON lines as the body.
 
-A thread parses the body while it arrives. It is at most two transactions ahead of what is stored.
-So memory is bounded for a body of any length. If the client sends faster than the disk can store,
-the service makes it wait.
+Theory of operation
+-------------------
+An import alternates between three steps: the event loop receives a piece of the body, a thread
+parses it into batches of rows, and the writer stores each batch in a transaction. While a batch is
+stored, the next piece is received and parsed. So an import holds at most two batches and a piece.
+If the client sends faster than the disk can store, the service makes it wait.
+
+All imports share one thread, which parses their pieces in turn, and they store their batches in
+turn. So other requests share the interpreter with at most one import, however many there are.
+Between two steps, an import ends if its client is gone or the service stops.
 """
 
 import asyncio
 import re
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Final
+from dataclasses import dataclass
+from operator import attrgetter
+from typing import Final, TypeVar, TypeVarTuple
 
 import msgspec
 from falcon.asgi import Request, Response
 
 from plantstore.api.auth import Gate
-from plantstore.api.import_job import ImportJob, Outcomes
-from plantstore.api.limits import shorten
+from plantstore.api.exchange import require_client
+from plantstore.api.limits import require_no_coding, shorten
 from plantstore.api.parameters import read_query
 from plantstore.api.places import Places
 from plantstore.api.preferences import has_preference
-from plantstore.api.streams import ArrivingFile, InflatedFile, Pace
-from plantstore.changes import Change
-from plantstore.errors import (
-    ErrorCode,
-    RequestError,
-    UnsupportedMediaTypeError,
-)
+from plantstore.errors import ErrorCode, OperationError, RequestError, StoreUnavailableError
 from plantstore.formats import FORMATS, MEDIA_TYPES
-from plantstore.imports import Conflict
+from plantstore.formats.rows import PIECE_BYTES
+from plantstore.imports import (
+    LISTED_ERRORS_MAX,
+    Batch,
+    Conflict,
+    Import,
+    ImportResult,
+    RowError,
+)
 from plantstore.observe import Imported, Observer
 from plantstore.server.interface import STREAMED
 from plantstore.writer import GroupCommit
 
-# Imports that run at a time. Each has a thread.
+# Imports that run at a time.
 IMPORTS_MAX: Final = 32
 
-# While there are no single changes, a transaction may become so many times as large.
+# A larger transaction needs fewer syncs, and writes each page of the database less often. But
+# single changes wait for it. So batches grow only while there are no single changes, up to this
+# many times the usual size, which all imports share.
 BATCH_GROWTH_MAX: Final = 8
+
+# Bytes of the rows of one transaction. Eight thousand rows of usual size have about as many.
+BATCH_BYTES_MAX: Final = 512 * 1024
 
 # How long the event loop and the writer wait for a thread that parses. Python's default, 5 ms, is
 # longer than a commit. A shorter time costs single changes CPU time, so it is for imports only.
 SWITCH_SECONDS: Final = 0.000_5
+
+# A body may arrive in this many small pieces. Before each further piece is parsed, more may arrive
+# for GATHERING_SECONDS: the thread needs at least 50 microseconds for a piece.
+SMALL_PIECES_MAX: Final = 16
+SMALL_PIECE_BYTES: Final = 4 * 1024
+GATHERING_SECONDS: Final = 0.02
 
 _MEDIA_TYPE: Final = re.compile(
     r'([!-+\--:<-~]+)[ \t]*(?:;[ \t]*(?:(?:charset=(?:utf-?8|"utf-?8")|header=present)[ \t]*)?)*',
     re.IGNORECASE | re.ASCII,
 )
 _PARAMETERS: Final = frozenset({"on-conflict"})
+
+ArgumentsT = TypeVarTuple("ArgumentsT")
+ResultT = TypeVar("ResultT")
 
 
 def import_type(content_type: str | None) -> str | None:
@@ -93,14 +118,12 @@ class Imports:
         self._patience_seconds = patience_seconds
         self._observe = observe
         self._monotonic = monotonic
-        self._batch_plants_max = BATCH_GROWTH_MAX * batch_plants_max
-        self._shared_batch_plants_max = max(1, batch_plants_max // 2)
-        if gate.burst_max is not None:
-            # Batches of half the rate can be stored beside other uses of the token.
-            limit = max(1, gate.burst_max // 2)
-            self._batch_plants_max = min(self._batch_plants_max, limit)
-            self._shared_batch_plants_max = min(self._shared_batch_plants_max, limit)
-        self._threads = ThreadPoolExecutor(IMPORTS_MAX, thread_name_prefix="import")
+        # Batches of half the rate can be stored beside other uses of the token.
+        limit = sys.maxsize if gate.burst_max is None else max(1, gate.burst_max // 2)
+        self._batch_rows_max = min(limit, BATCH_GROWTH_MAX * batch_plants_max)
+        self._shared_batch_rows_max = min(limit, max(1, batch_plants_max // 2))
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="import")
+        self._turn = asyncio.Lock()
         self._places = Places(IMPORTS_MAX, "imports")
         self._usual_switch_seconds = sys.getswitchinterval()
 
@@ -114,90 +137,213 @@ class Imports:
         """
         await self._gate.authorize(req, "plants:create")
         conflict = _parse_conflict(read_query(req, _PARAMETERS).get("on-conflict", "refuse"))
-        sink = _Sink(self._gate, self._writer, req, conflict)
-        token = await sink.admit()
-        inflate = _is_gzip(req.get_header("Content-Encoding"))
-        pace = Pace(self._bytes_per_second_min, self._patience_seconds, self._monotonic)
-        body = ArrivingFile(aiter(req.stream), pace)
-        job = ImportJob(
-            FORMATS[MEDIA_TYPES[media_type]],
-            InflatedFile(body) if inflate else body,
-            row_bytes_max=self._row_bytes_max,
-            conflict=conflict,
-            batch_plants_max=self._batch_plants_max,
-            shared_batch_plants_max=self._shared_batch_plants_max,
-            store=sink.store,
-            single_changes=lambda: self._writer.singles_accepted,
+        token = await self._admit(req, conflict)
+        require_no_coding(req, [*MEDIA_TYPES])
+        errors: list[RowError] = []
+        run = Import(
+            FORMATS[MEDIA_TYPES[media_type]].parser(self._row_bytes_max),
+            conflict,
+            lambda error, _text: errors.append(error),
+            batch_rows_max=self._shared_batch_rows_max,
+            batch_bytes_max=BATCH_BYTES_MAX,
+            errors_max=LISTED_ERRORS_MAX,
+        )
+        upload = _Upload(req, run, conflict, self._writer.singles_accepted)
+        body = Body(
+            aiter(req.stream),
+            bytes_per_second_min=self._bytes_per_second_min,
+            seconds=self._patience_seconds,
+            clock=self._monotonic,
         )
         self._places.take(token)
         sys.setswitchinterval(SWITCH_SECONDS)
         req.scope[STREAMED] = True
         try:
-            await self._run(job, body)
-        except RequestError as error:
-            error.lines_stored_through = job.progress.lines_stored_through
-            raise
+            await self._store_all(upload, body)
+        except (RequestError, asyncio.CancelledError) as error:
+            refused = error if isinstance(error, RequestError) else _stopping()
+            refused.lines_stored_through = run.lines_stored_through
+            # A frame of the traceback may refer to the error, and holds rows. This cycle would
+            # keep them until the garbage collector runs.
+            raise refused.with_traceback(None) from None
         finally:
             self._places.leave(token)
             if not self._places.taken:
                 sys.setswitchinterval(self._usual_switch_seconds)
-            self._observe(Imported(media_type, msgspec.structs.asdict(job.progress.counts)))
+            self._observe(Imported(media_type, msgspec.structs.asdict(run.counts)))
         is_minimal = has_preference(req, "return=minimal")
         if is_minimal:
             resp.set_header("Preference-Applied", "return=minimal")
-        resp.data = msgspec.json.encode(job.result(is_minimal=is_minimal))
+        result = ImportResult(
+            **msgspec.structs.asdict(run.counts),
+            errors=msgspec.UNSET if is_minimal else sorted(errors, key=attrgetter("line")),
+            warnings=run.warnings or msgspec.UNSET,
+        )
+        resp.data = msgspec.json.encode(result)
 
     async def close(self) -> None:
-        """Return when all threads have ended."""
-        await asyncio.to_thread(self._threads.shutdown)
+        """Return when the thread has ended."""
+        await asyncio.to_thread(self._thread.shutdown)
 
-    async def _run(self, job: ImportJob, body: ArrivingFile) -> None:
-        running = asyncio.get_running_loop().run_in_executor(self._threads, job.run)
+    async def _store_all(self, upload: "_Upload", body: "Body") -> None:
+        """Store each batch while the next piece is received and parsed."""
+        storing: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        storing.set_result(None)
         try:
-            await asyncio.shield(running)
-        except asyncio.CancelledError:  # the server stops, and has no more time for this request
-            body.abandon()
-            await running
+            self._choose_batch_size(upload)
+            is_end = False
+            while not is_end:
+                piece = await body.read()
+                is_end = not piece
+                require_client(upload.req)
+                batch = await self._in_thread(_parse, upload.run, piece)
+                while batch is not None:
+                    await asyncio.shield(storing)
+                    storing = asyncio.ensure_future(self._store(upload, batch))
+                    self._choose_batch_size(upload)
+                    batch = await self._in_thread(upload.run.take)
+            await asyncio.shield(storing)
+        finally:
+            # After an error, a batch that waits for its turn is not stored. One that the writer
+            # has got is stored, and counted.
+            upload.is_over = True
+            await asyncio.wait([storing])
+            storing.exception()  # asyncio would log an error that nobody retrieves
 
-
-class _Sink:
-    """Stores the batches of one import, one after the other."""
-
-    def __init__(self, gate: Gate, writer: GroupCommit, req: Request, conflict: Conflict) -> None:
-        self._gate = gate
-        self._writer = writer
-        self._req = req
-        self._conflict = conflict
-        # A batch begins while the one before is stored. It must not overtake it.
-        self._order = asyncio.Lock()
-        self._failed: RequestError | None = None
-        # The request itself was counted as one use of its token.
-        self._prepaid = 1
-
-    async def admit(self) -> str:
-        """Return the name of the token if it still allows the import."""
-        if self._conflict is Conflict.REPLACE:
-            await self._gate.admit(self._req, "plants:update")
-        return await self._gate.admit(self._req, "plants:create")
-
-    async def store(self, changes: Sequence[Change]) -> Outcomes:
-        """Store a batch, and return its outcomes once it is on disk.
+    async def _store(self, upload: "_Upload", batch: Batch) -> None:
+        """Store a batch, and count its rows once it is on disk.
 
         Raises:
-            RequestError: the token was revoked, or used too often.
+            RequestError: the token was revoked, or used too often; or the batch is not stored.
 
         """
-        async with self._order:
-            if self._failed is not None:  # the batch before is not stored, so this one is not
-                raise self._failed
-            try:
-                token = await self.admit()
-                self._gate.spend(token, len(changes) - self._prepaid)
-            except RequestError as error:
-                self._failed = error
-                raise
-            self._prepaid = 0
-            return await self._writer.submit_all(changes)
+        token = await self._admit(upload.req, upload.conflict)
+        async with self._turn:
+            if upload.is_over:
+                return
+            require_client(upload.req)
+            self._gate.spend(token, len(batch.rows) - upload.prepaid_uses)
+            upload.prepaid_uses = 0
+            outcomes = await self._writer.submit_all(batch.changes)
+        await self._in_thread(upload.run.settle, batch, outcomes)
+
+    async def _admit(self, req: Request, conflict: Conflict) -> str:
+        """Return the name of the token if it still allows the import."""
+        if conflict is Conflict.REPLACE:
+            await self._gate.admit(req, "plants:update")
+        return await self._gate.admit(req, "plants:create")
+
+    def _choose_batch_size(self, upload: "_Upload") -> None:
+        """Make each batch larger than the one before, until there are single changes."""
+        before, upload.single_changes = upload.single_changes, self._writer.singles_accepted
+        is_shared = upload.single_changes != before
+        size = self._shared_batch_rows_max if is_shared else 2 * upload.run.batch_rows_max
+        share = max(self._shared_batch_rows_max, self._batch_rows_max // self._places.taken)
+        upload.run.batch_rows_max = min(size, share)
+
+    async def _in_thread(
+        self, function: Callable[[*ArgumentsT], ResultT], *args: *ArgumentsT
+    ) -> ResultT:
+        return await asyncio.get_running_loop().run_in_executor(self._thread, function, *args)
+
+
+@dataclass(slots=True)
+class _Upload:
+    """The state of one import.
+
+    Attributes:
+        req: its request.
+        run: parses and counts its rows.
+        conflict: what to do with a row if a different plant has its id.
+        single_changes: how many single changes there were before its current batch.
+        prepaid_uses: uses of the token that were counted before its first batch: the request.
+        is_over: whether no further batch may be stored.
+
+    """
+
+    req: Request
+    run: Import
+    conflict: Conflict
+    single_changes: int
+    prepaid_uses: int = 1
+    is_over: bool = False
+
+
+class Body:
+    """The body of a request, in pieces of at most PIECE_BYTES, from a client that is fast enough.
+
+    A client has `seconds` to send something. Each byte gives it more time, up to `seconds` again.
+    Only the time in which the service waits for the client counts.
+
+    Args:
+        pieces: of the body, as they arrive.
+        bytes_per_second_min: how many bytes must arrive per second, on average.
+        seconds: how long a client may send nothing.
+        clock: a time in seconds that is never set back.
+
+    """
+
+    def __init__(
+        self,
+        pieces: AsyncIterator[bytes],
+        *,
+        bytes_per_second_min: int,
+        seconds: float,
+        clock: Callable[[], float],
+    ) -> None:
+        self._pieces = pieces
+        self._bytes_per_second_min = bytes_per_second_min
+        self._seconds = seconds
+        self._clock = clock
+        self._left = seconds
+        self._small_pieces = 0
+        self._arrived = memoryview(b"")
+
+    async def read(self) -> bytes:
+        """Return the next piece; empty at the end.
+
+        Raises:
+            RequestError: REQUEST_TIMEOUT, or BAD_REQUEST if the body is truncated.
+
+        """
+        if not self._arrived:
+            if self._small_pieces > SMALL_PIECES_MAX:
+                await asyncio.sleep(GATHERING_SECONDS)
+            self._arrived = memoryview(await self._next())
+            self._small_pieces += len(self._arrived) < SMALL_PIECE_BYTES
+        piece, self._arrived = self._arrived[:PIECE_BYTES], self._arrived[PIECE_BYTES:]
+        return bytes(piece)
+
+    async def _next(self) -> bytes:
+        began = self._clock()
+        try:
+            async with asyncio.timeout(self._left):
+                arrived = await anext(self._pieces, b"")
+        except TimeoutError:
+            raise RequestError(
+                ErrorCode.REQUEST_TIMEOUT,
+                f"The body must arrive with {self._bytes_per_second_min} bytes per second",
+            ) from None
+        earned = len(arrived) / self._bytes_per_second_min
+        self._left = min(self._seconds, self._left - (self._clock() - began) + earned)
+        return arrived
+
+
+def _parse(run: Import, piece: bytes) -> Batch | None:
+    """Parse a piece of a body, or its end if it is empty; return the next batch."""
+    try:
+        if piece:
+            run.feed(piece)
+        else:
+            run.finish()
+    except OperationError as error:
+        raise RequestError(ErrorCode.INVALID_PLANT, error.message) from None
+    return run.take()
+
+
+def _stopping() -> RequestError:
+    """Return the error of an import that the server cancels at the end of its shutdown timeout."""
+    return StoreUnavailableError("The service is stopping; sending the plants again is safe")
 
 
 def _parse_conflict(text: str) -> Conflict:
@@ -208,19 +354,3 @@ def _parse_conflict(text: str) -> Conflict:
             ErrorCode.INVALID_PARAMETER,
             f"`on-conflict` must be refuse, skip or replace, got {shorten(text)}",
         ) from None
-
-
-def _is_gzip(coding: str | None) -> bool:
-    """Tell whether a body is compressed.
-
-    Raises:
-        UnsupportedMediaTypeError: the coding is another one.
-
-    """
-    if coding is None or coding.lower() == "identity":
-        return False
-    if coding.lower() in ("gzip", "x-gzip"):
-        return True
-    raise UnsupportedMediaTypeError(
-        f"Content-Encoding must be gzip or absent, got {shorten(coding)}", [*MEDIA_TYPES], ["gzip"]
-    )

@@ -49,11 +49,7 @@ async def read_json_body(
             f"Content-Type must be {' or '.join(media_types)}, got {_shown(media_type)}",
             media_types,
         )
-    coding = req.get_header("Content-Encoding")
-    if coding is not None:
-        raise UnsupportedMediaTypeError(
-            f"Content-Encoding must be absent, got {_shown(coding)}", media_types
-        )
+    require_no_coding(req, media_types)
     announced = req.content_length
     if announced is None:
         body: bytes = await req.stream.read(body_bytes_max + 1)
@@ -64,6 +60,20 @@ async def read_json_body(
         message = f"The body must be no larger than {body_bytes_max} bytes"
         raise RequestError(ErrorCode.BODY_TOO_LARGE, message)
     return body
+
+
+def require_no_coding(req: Request, media_types: Sequence[str]) -> None:
+    """Refuse a body with a content coding, such as gzip.
+
+    Raises:
+        UnsupportedMediaTypeError: it has one.
+
+    """
+    coding = req.get_header("Content-Encoding")
+    if coding is not None:
+        raise UnsupportedMediaTypeError(
+            f"Content-Encoding must be absent, got {_shown(coding)}", media_types
+        )
 
 
 def _shown(field: str | None) -> str:

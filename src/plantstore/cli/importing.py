@@ -1,48 +1,34 @@
 """`plantstore import`: store the plants of a file."""
 
 import contextlib
+import itertools
 import os
 import stat
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import BinaryIO, Final, NamedTuple
+from typing import BinaryIO, Final
 
 import click
 
-from plantstore.changes import BATCH_CHARACTERS_MAX, Change, Result
+from plantstore.changes import Change, Result
 from plantstore.cli.files import standard_stream
 from plantstore.cli.opening import opened_store
-from plantstore.cli.options import (
-    FILE,
-    file_format,
-    format_of,
-    refuse_contradictions,
-    settings,
-    transfers,
-)
+from plantstore.cli.options import FILE, file_format, format_of, settings
 from plantstore.cli.progress import progress
 from plantstore.cli.rejects import Rejects
 from plantstore.errors import BatchRefusedError, OperationError, one_line
-from plantstore.formats.rows import Source
+from plantstore.formats.rows import PIECE_BYTES
 from plantstore.halving import run_by_halves
 from plantstore.imports import ROW_SLACK_BYTES, Batch, Conflict, Import, RowCounts
 from plantstore.storage.migrate import SchemaPolicy
-from plantstore.store import PlantStore
+from plantstore.store import PlantStore, Store
 
 # The size of a transaction, in plants and in characters of their rows. A service that uses the
 # same database waits for it: about 25 milliseconds.
 BATCH_PLANTS_MAX: Final = 10_000
 
 _STDIN: Final = Path("-")
-
-
-class _Target(NamedTuple):
-    """Where the plants go: the size of a batch, and a function that stores one."""
-
-    batch_plants_max: int
-    batch_characters_max: int
-    store: Callable[[Import, Batch], None]
 
 
 @click.command("import")
@@ -66,21 +52,15 @@ class _Target(NamedTuple):
     help="What to do with a row if a different plant has its id.",
 )
 @settings("body_bytes_max", "database", "migrate", "standbys_min")
-@transfers
-@click.pass_context
 def import_plants(
-    context: click.Context,
-    *,
     file: Path,
+    *,
     file_format: str | None,
     rejects: Path | None,
     on_conflict: str,
     body_bytes_max: int,
     database: str,
     standbys_min: int,
-    url: str | None,
-    token_file: Path | None,
-    ca: Path | None,
     migrate: bool,
 ) -> None:
     """Store the plants of a file.
@@ -88,66 +68,45 @@ def import_plants(
     A row that is not valid is rejected, and the import continues; the exit status is then 1.
     """
     form = format_of(file, file_format)
-    refuse_contradictions(context, only_local={"database", "migrate", "standbys_min"})
     policy = SchemaPolicy.of(migrate=migrate)
-    conflict = Conflict(on_conflict)
-    with (
-        _reading(file) as source,
-        contextlib.closing(form.read(source, body_bytes_max + ROW_SLACK_BYTES, _warn)) as rows,
-        Rejects(rejects, source, database) as rejected,
-        _opened(database, policy, standbys_min)
-        if url is None
-        else _connected(url, token_file, ca, conflict) as target,
-    ):
-        rejected.clear()
+    with _reading(file) as source, Rejects(rejects, source, database) as rejected:
         run = Import(
-            conflict,
+            form.parser(body_bytes_max + ROW_SLACK_BYTES),
+            Conflict(on_conflict),
             rejected.add,
-            batch_plants_max=target.batch_plants_max,
-            batch_characters_max=target.batch_characters_max,
+            batch_rows_max=BATCH_PLANTS_MAX,
         )
-        size = _size(source)
-        try:
-            with progress("Importing") as report:
-                for batch in run.batches(rows):
-                    target.store(run, batch)
-                    report(source.tell() if size else 0, size, run.counts.done())
-        finally:
-            click.echo(_describe(run.counts))
+        batches = _read_batches(source, run)
+        # The beginning of the file is read first. If it is no such file, no database is created.
+        first = list(itertools.islice(batches, 1))
+        for warning in run.warnings:
+            click.echo(f"Warning: {one_line(warning)}", err=True)
+        with opened_store(database, policy, standbys_min=standbys_min) as store:
+            rejected.clear()
+            _store_batches(store, run, itertools.chain(first, batches), source)
     if rejected.count:
         raise click.exceptions.Exit(1)
 
 
-@contextlib.contextmanager
-def _opened(database: str, policy: SchemaPolicy, standbys_min: int) -> Iterator[_Target]:
-    with opened_store(database, policy, standbys_min=standbys_min) as store:
-
-        def settle(run: Import, batch: Batch) -> None:
-            run.settle(batch, _store(store, batch.changes))
-
-        yield _Target(BATCH_PLANTS_MAX, BATCH_CHARACTERS_MAX, settle)
-        while store.tidy() == 0:  # so that searches are fast at once
-            pass
+def _read_batches(source: BinaryIO, run: Import) -> Iterator[Batch]:
+    while piece := source.read(PIECE_BYTES):
+        run.feed(piece)
+        yield from iter(run.take, None)
+    run.finish()
+    yield from iter(run.take, None)
 
 
-@contextlib.contextmanager
-def _connected(
-    url: str, token_file: Path | None, ca: Path | None, on_conflict: Conflict
-) -> Iterator[_Target]:
-    # Imported late: it loads an HTTP client and TLS.
-    from plantstore.cli.remote import (  # noqa: PLC0415
-        REQUEST_CHARACTERS_MAX,
-        REQUEST_ROWS_MAX,
-        RemoteService,
-    )
-
-    with contextlib.closing(RemoteService(url, token_file, ca)) as service:
-
-        def settle(run: Import, batch: Batch) -> None:
-            for rows, result in service.store(batch.rows, on_conflict):
-                run.add_result(rows, result)
-
-        yield _Target(REQUEST_ROWS_MAX, REQUEST_CHARACTERS_MAX, settle)
+def _store_batches(store: Store, run: Import, batches: Iterable[Batch], source: BinaryIO) -> None:
+    size = _size(source)
+    try:
+        with progress("Importing") as report:
+            for batch in batches:
+                run.settle(batch, _apply(store, batch.changes))
+                report(source.tell() if size else 0, size, run.counts.done())
+    finally:
+        click.echo(_describe(run.counts))
+    while store.tidy() == 0:  # so that searches are fast at once
+        pass
 
 
 def _describe(counts: RowCounts) -> str:
@@ -162,12 +121,8 @@ def _describe(counts: RowCounts) -> str:
     return ", ".join(f"{many:,} {what}" for what, many in parts.items() if many or what in always)
 
 
-def _warn(message: str) -> None:
-    click.echo(f"Warning: {one_line(message)}", err=True)
-
-
 @contextlib.contextmanager
-def _reading(file: Path) -> Iterator[Source]:
+def _reading(file: Path) -> Iterator[BinaryIO]:
     if file == _STDIN:
         with os.fdopen(standard_stream(sys.stdin).fileno(), "rb", closefd=False) as stdin:
             yield stdin
@@ -186,7 +141,7 @@ def _size(source: BinaryIO) -> int | None:
     return status.st_size if stat.S_ISREG(status.st_mode) else None
 
 
-def _store(store: PlantStore, changes: Sequence[Change]) -> list[Result | BatchRefusedError]:
+def _apply(store: PlantStore, changes: Sequence[Change]) -> list[Result | BatchRefusedError]:
     """Store plants. A plant that the store refuses does not affect the others."""
 
     def explain(error: Exception, _changes: int) -> BatchRefusedError:

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any, Final, TypeVar, cast, get_args, get_type_hints
 
 import click
-from click.core import ParameterSource
 
 from plantstore.errors import UsageError
 from plantstore.formats import FORMATS, Format
@@ -106,33 +105,6 @@ def _gather(values: Sequence[str]) -> list[str] | None:
     return [*values] or None
 
 
-def transfers(command: CommandT) -> CommandT:
-    """Give a command the options of a service at a URL."""
-    for option in (
-        click.option(
-            "--ca",
-            type=FILE,
-            metavar="FILE",
-            help="With --url: certificates of the authorities to trust, in PEM. Default: those of "
-            "the system.",
-        ),
-        click.option(
-            "--token-file",
-            type=FILE,
-            metavar="FILE",
-            help="With --url: a file that contains the token.",
-        ),
-        click.option(
-            "--url",
-            metavar="URL",
-            help="Use the service at this URL instead of a database, such as "
-            "https://garden.example.",
-        ),
-    ):
-        command = option(command)
-    return command
-
-
 def file_format(command: CommandT) -> CommandT:
     """Give a command the option of the format of its file."""
     return click.option(
@@ -156,22 +128,3 @@ def format_of(file: Path, name: str | None) -> Format:
             f"The format of {file} is unknown: name the file .csv or .jsonl, or give --format"
         )
     return FORMATS[key]
-
-
-def refuse_contradictions(context: click.Context, *, only_local: set[str]) -> None:
-    """Refuse options of the command line that have no effect with, or without, `--url`.
-
-    Args:
-        context: of the command.
-        only_local: the parameters that have no effect with `--url`.
-
-    Raises:
-        UsageError: such an option is given.
-
-    """
-    is_remote = context.params["url"] is not None
-    for name in only_local if is_remote else {"token_file", "ca"}:
-        if context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
-            option = "--" + name.replace("_", "-")
-            advice = "has no effect with --url" if is_remote else "needs --url"
-            raise UsageError(f"{option} {advice}")

@@ -11,7 +11,7 @@ import msgspec
 
 from plantstore.cli.files import insist_on_other_file
 from plantstore.errors import OperationError, UsageError
-from plantstore.formats.rows import Row
+from plantstore.formats.rows import readable
 from plantstore.imports import RowError
 
 # How many rejected rows are shown without --rejects.
@@ -57,11 +57,11 @@ class Rejects:
             with self._writing():
                 self._file.truncate(0)
 
-    def add(self, error: RowError, row: Row) -> None:
+    def add(self, error: RowError, text: str | bytes) -> None:
         """Count a row, and write it with its error."""
         self.count += 1
         if self._file is not None:
-            record = msgspec.structs.asdict(error) | {"row": row.text}
+            record = msgspec.structs.asdict(error) | {"row": readable(text)}
             with self._writing():
                 self._file.write(msgspec.json.encode(record) + b"\n")
         elif self.count <= SHOWN_REJECTS_MAX:

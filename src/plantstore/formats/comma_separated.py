@@ -1,15 +1,16 @@
 """Plants as CSV (RFC 4180) with a header. An empty cell means no tag."""
 
-import contextlib
+import codecs
 import csv
 import io
+import re
 from collections import deque
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from typing import Final, NamedTuple, Self
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final, NamedTuple, cast
 
 from plantstore.errors import ErrorCode, OperationError, RequestError
-from plantstore.formats.rows import Row, Source
-from plantstore.plants import NewPlant, make_new_plant
+from plantstore.formats.rows import Rows
+from plantstore.plants import NewPlant, find_plant_of, make_new_plant
 
 # The possible separators. A file uses the first one with which its header names the columns.
 SEPARATORS: Final = (",", ";", "\t")
@@ -29,36 +30,237 @@ _AGAIN_MAX: Final = 4
 _QUOTED_CHARACTERS_MAX: Final = 100
 
 
-class _Columns(NamedTuple):
-    """The number of cells in a row, the positions of the plant's cells, and the other columns."""
+_LINE_END: Final = re.compile(r"\r\n?|\n")
 
+
+class _Columns(NamedTuple):
+    """The separator, the number of cells in a row, and the positions of the plant's cells."""
+
+    separator: str
     number: int
     id: int
     name: int
     tag: int | None
-    ignored: list[str]
+
+    def reader(self, lines: Iterable[str]) -> Iterator[list[str]]:
+        """Return a reader of the cells of each row."""
+        return csv.reader(lines, delimiter=self.separator, strict=True)
+
+    def find_plant(self, cells: list[str]) -> NewPlant | None:
+        """Return the plant of a row, or None if it is not valid."""
+        if len(cells) != self.number:
+            return None
+        tag = "" if self.tag is None else cells[self.tag]
+        return find_plant_of(cells[self.id].encode(errors="replace"), cells[self.name], tag or None)
+
+    def make_plant(self, cells: list[str]) -> NewPlant:
+        """Return the plant of a row.
+
+        Raises:
+            RequestError: the row is not valid.
+
+        """
+        if len(cells) != self.number:
+            message = f"The row has {len(cells)} cells, but the header has {self.number}"
+            raise RequestError(ErrorCode.INVALID_PLANT, message)
+        name, tag = cells[self.name], "" if self.tag is None else cells[self.tag]
+        try:
+            (name + tag).encode()
+            return make_new_plant(cells[self.id].encode(), name, tag or None)
+        except UnicodeEncodeError:
+            raise RequestError(ErrorCode.UNSTORABLE_TEXT, "The row is not UTF-8") from None
 
 
-def read_csv(
-    file: Source, row_characters_max: int, warn: Callable[[str], None]
-) -> Generator[Row, None, None]:
-    """Read the header of a file, and return a generator of its rows. Blank lines are skipped.
+class CsvParser:
+    """Parses CSV. Blank lines are skipped. The methods are those of `RowParser`.
 
     The header must name `id` and `name`, and may name `tag`, in any order and any case. Other
     columns are ignored with a warning. If a row is not CSV or is too large, its first line is
     an error, and the next line is read as a new row. So an open quote affects only its own row.
     But in a file with very many such rows, all lines of a row may be one error.
 
-    Raises:
-        OperationError: the header is missing, or does not name the columns.
+    Args:
+        row_characters_max: size of a row.
 
     """
-    csv.field_size_limit(row_characters_max)
-    lines = _Lines(file, row_characters_max)
-    reader, columns = _read_header(lines)
-    if columns.ignored:
-        warn(_describe_ignored(columns.ignored))
-    return _read_rows(lines, reader, columns)
+
+    def __init__(self, row_characters_max: int) -> None:
+        csv.field_size_limit(row_characters_max)
+        self.warnings: list[str] = []
+        self._row_characters_max = row_characters_max
+        self._columns: _Columns | None = None
+        # Bytes that are not UTF-8 become surrogates, so that only their row is an error.
+        self._decoder = codecs.getincrementaldecoder("utf-8-sig")("surrogateescape")
+        self._held = ""  # an incomplete row
+        self._wanted_characters = 0
+        self._skips_line = False
+        self._lines = 0  # the number of lines that were parsed
+        # How many characters were read, and how many of them were read again.
+        self._characters = 0
+        self._characters_again = 0
+
+    def feed(self, data: bytes) -> Rows:
+        """Return the rows that are complete now.
+
+        Raises:
+            OperationError: the header does not name the columns.
+
+        """
+        self._add(data)
+        # An incomplete row is read again from its beginning, so this waits for twice as much.
+        if len(self._held) < self._wanted_characters:
+            return Rows()
+        return self._parse(_end_of_lines(self._held), is_end=False)
+
+    def finish(self) -> Rows:
+        """Return the last rows.
+
+        Raises:
+            OperationError: the file is empty, or the header does not name the columns.
+
+        """
+        self._add(b"", is_end=True)
+        return self._parse(len(self._held), is_end=True)
+
+    def explain(self, text: str | bytes) -> RequestError:
+        """Return the error of a row."""
+        if len(text) > self._row_characters_max:
+            message = f"The row is larger than {self._row_characters_max} characters"
+            return RequestError(ErrorCode.BODY_TOO_LARGE, message)
+        lines = io.StringIO(text if isinstance(text, str) else text.decode(), newline="")
+        columns = cast("_Columns", self._columns)  # there is a row, so there was a header
+        try:
+            [cells] = columns.reader(lines)
+            columns.make_plant(cells)
+        except csv.Error as error:
+            return RequestError(ErrorCode.INVALID_PLANT, f"The row is not CSV: {error}")
+        except RequestError as error:
+            return error.with_traceback(None)
+        raise AssertionError("The row is valid")
+
+    def _add(self, data: bytes, *, is_end: bool = False) -> None:
+        text = self._decoder.decode(data, is_end)
+        self._characters += len(text)
+        self._held += text
+        if self._skips_line:
+            end = _LINE_END.search(self._held)
+            if end is None:
+                self._held = ""
+            elif end[0] == "\r" and end.end() == len(self._held) and not is_end:
+                self._held = "\r"  # a line feed may follow
+            else:
+                self._held = self._held[end.end() :]
+                self._skips_line = False
+
+    def _parse(self, end: int, *, is_end: bool) -> Rows:
+        """Parse the lines up to this position, which are complete."""
+        text, rest = self._held[:end], self._held[end:]
+        lines = io.StringIO(text, newline="").readlines()
+        size_max = self._row_characters_max
+        if len(rest) > size_max:
+            lines.append(rest)
+            rest = ""
+            self._skips_line = True
+        if len(self._held) > size_max:
+            lines = [line[: size_max + 1] for line in lines]
+        may_grow = not is_end and len(self._held) <= size_max
+        if self._columns is None:
+            self._columns = self._read_header(lines, rest, may_grow=may_grow)
+            if self._columns is None:
+                return Rows()
+        rows, done = self._read_rows(self._columns, lines, rest, is_end=is_end)
+        self._lines += done
+        self._held = "".join(lines[done:]) + rest
+        is_waiting = done < len(lines)
+        self._wanted_characters = min(2 * len(self._held), size_max + 1) if is_waiting else 0
+        return rows
+
+    def _read_header(self, lines: list[str], rest: str, *, may_grow: bool) -> _Columns | None:
+        """Remove the header from the lines; return None if it is not complete."""
+        is_open = not lines
+        for separator in SEPARATORS:
+            reader = csv.reader(lines, delimiter=separator, strict=True)
+            try:
+                header = next(reader, [])
+            except csv.Error:
+                is_open |= reader.line_num == len(lines)
+                continue
+            if columns := _find_columns(separator, header):
+                ignored = [name for name in header if name.lower() not in COLUMNS]
+                if ignored:
+                    self.warnings.append(_describe_ignored(ignored))
+                self._lines = reader.line_num
+                del lines[: self._lines]
+                return columns
+        if is_open and may_grow:
+            return None
+        text = lines[0] if lines else rest
+        if not text:
+            raise OperationError("The file is empty")
+        raise OperationError(
+            "The first line of a CSV file must name the columns id and name, and may name tag; each"
+            f' once, separated by commas, semicolons or tabs; got "{_shorten(text.rstrip())}"'
+        )
+
+    def _read_rows(
+        self, columns: _Columns, lines: list[str], rest: str, *, is_end: bool
+    ) -> tuple[Rows, int]:
+        """Return the rows of lines, and the number of these lines.
+
+        The last lines are not read if their row may end in lines that have not arrived.
+        """
+        rows = Rows()
+        begin = 0  # the first line of the row
+        unread: deque[str | None] = deque([*lines, None])
+        reader = columns.reader(iter(unread.popleft, None))
+        while True:
+            try:
+                for cells in reader:
+                    end = len(lines) - len(unread) + 1
+                    text = lines[begin] if end - begin == 1 else self._joined(lines[begin:end])
+                    if cells:
+                        is_small = len(text) <= self._row_characters_max
+                        plant = columns.find_plant(cells) if is_small else None
+                        rows.add(self._lines + begin + 1, end - begin, plant, text)
+                    begin = end
+                break
+            except csv.Error:
+                if not unread:
+                    if not is_end and self._may_end_later(lines[begin:], rest):
+                        break
+                    unread.append(None)
+                    reader = columns.reader(iter(unread.popleft, None))
+                end = len(lines) - len(unread) + 1
+                text = lines[begin]
+                if self._may_read_again(again := lines[end - 1 : begin : -1]):
+                    unread.extendleft(again)
+                    end = begin + 1
+                else:
+                    text = "".join(lines[begin:end])
+                rows.add(self._lines + begin + 1, end - begin, None, text)
+                begin = end
+        return rows, begin
+
+    def _joined(self, lines: list[str]) -> str:
+        """Return the text of a row of several lines.
+
+        Raises:
+            csv.Error: it is too large.
+
+        """
+        text = "".join(lines)
+        if len(text) > self._row_characters_max:
+            raise csv.Error
+        return text
+
+    def _may_end_later(self, lines: list[str], rest: str) -> bool:
+        """Return whether a row may end after these lines and the rest."""
+        return sum(map(len, lines)) + len(rest) <= self._row_characters_max
+
+    def _may_read_again(self, lines: list[str]) -> bool:
+        """Return whether lines may be read once more."""
+        self._characters_again += sum(map(len, lines))
+        return self._characters_again <= _AGAIN_MAX * (self._characters + self._row_characters_max)
 
 
 def render_csv(plants: Sequence[NewPlant]) -> bytes:
@@ -79,30 +281,12 @@ def render_csv(plants: Sequence[NewPlant]) -> bytes:
     return text.getvalue().encode()
 
 
-def _read_header(lines: "_Lines") -> tuple[Iterator[list[str]], _Columns]:
-    text = ""
-    for separator in SEPARATORS:
-        reader = csv.reader(lines, delimiter=separator, strict=True)
-        with contextlib.suppress(csv.Error):
-            if columns := _find_columns(next(reader, [])):
-                lines.end_row()
-                return reader, columns
-        text = lines.rewind()
-    if not text:
-        raise OperationError("The file is empty")
-    raise OperationError(
-        "The first line of a CSV file must name the columns id and name, and may name tag; each "
-        f'once, separated by commas, semicolons or tabs; got "{_shorten(text.rstrip())}"'
-    )
-
-
-def _find_columns(header: list[str]) -> _Columns | None:
+def _find_columns(separator: str, header: list[str]) -> _Columns | None:
     names = [name.lower() for name in header]
     if names.count("id") != 1 or names.count("name") != 1 or names.count("tag") > 1:
         return None
-    ignored = [name for name in header if name.lower() not in COLUMNS]
     tag = names.index("tag") if "tag" in names else None
-    return _Columns(len(names), names.index("id"), names.index("name"), tag, ignored)
+    return _Columns(separator, len(names), names.index("id"), names.index("name"), tag)
 
 
 def _describe_ignored(names: list[str]) -> str:
@@ -122,120 +306,6 @@ def _shorten(text: str) -> str:
     return f"{text[:_QUOTED_CHARACTERS_MAX]}..."
 
 
-def _read_rows(
-    lines: "_Lines", reader: Iterable[list[str]], columns: _Columns
-) -> Generator[Row, None, None]:
-    parse = _parser(columns)
-    with contextlib.closing(lines):
-        while True:
-            try:
-                for cells in reader:
-                    line, text, count = lines.end_row()
-                    if cells:
-                        yield Row(line, parse(cells), text, count)
-            except csv.Error as error:
-                too_large = isinstance(error, _RowTooLargeError)
-                code = ErrorCode.BODY_TOO_LARGE if too_large else ErrorCode.INVALID_PLANT
-                line, text, count = lines.give_up_row()
-                yield Row(line, RequestError(code, f"The row is not CSV: {error}"), text, count)
-            else:
-                return
-
-
-def _parser(columns: _Columns) -> Callable[[list[str]], NewPlant | RequestError]:
-    """Return a function that makes a plant of the cells of a row."""
-    number, id_at, name_at, tag_at, _ = columns
-
-    def parse(cells: list[str]) -> NewPlant | RequestError:
-        if len(cells) != number:
-            message = f"The row has {len(cells)} cells, but the header has {number}"
-            return RequestError(ErrorCode.INVALID_PLANT, message)
-        name, tag = cells[name_at], "" if tag_at is None else cells[tag_at]
-        try:
-            if not (name.isascii() and tag.isascii()):
-                (name + tag).encode()
-            return make_new_plant(cells[id_at].encode(), name, tag or None)
-        except UnicodeEncodeError:
-            return RequestError(ErrorCode.UNSTORABLE_TEXT, "The row is not UTF-8")
-        except RequestError as error:
-            return error
-
-    return parse
-
-
-class _RowTooLargeError(csv.Error):
-    """A row has more characters than the maximum."""
-
-
-class _Lines:
-    """The lines of a CSV file. It limits the size of a row, which `csv.reader` does not."""
-
-    def __init__(self, file: Source, row_characters_max: int) -> None:
-        # Bytes that are not UTF-8 become surrogates, so that only their row is an error.
-        self._text = io.TextIOWrapper(
-            file, encoding="utf-8-sig", errors="surrogateescape", newline=""
-        )
-        self._row_characters_max = row_characters_max
-        self._begins = 1  # the number of the line that the row begins on
-        self._row: list[str] = []
-        self._characters = 0
-        self._again: deque[str] = deque()  # lines to return once more
-        # How many more characters may be returned once more.
-        self._again_characters = _AGAIN_MAX * row_characters_max
-
-    def __iter__(self) -> Self:
-        return self
-
-    def __next__(self) -> str:
-        if self._again:
-            line = self._again.popleft()
-        else:
-            line = self._text.readline(self._row_characters_max)
-        if not line:
-            raise StopIteration
-        self._row.append(line)
-        self._characters += len(line)
-        if self._characters > self._row_characters_max or len(line) == self._row_characters_max:
-            if line[-1] not in "\r\n":  # this line alone is too long
-                self._row[-1] = line[:-1] + "\n"
-                self._skip_line()
-            raise _RowTooLargeError(f"it is larger than {self._row_characters_max} characters")
-        return line
-
-    def end_row(self) -> tuple[int, str, int]:
-        """End a row. Return the number of its first line, its text, and its number of lines."""
-        began, row = self._begins, self._row
-        self._begins += len(row)
-        self._row = []
-        self._again_characters += _AGAIN_MAX * self._characters
-        self._characters = 0
-        return began, row[0] if len(row) == 1 else "".join(row), len(row)
-
-    def give_up_row(self) -> tuple[int, str, int]:
-        """End the row with its first line, and return the other lines once more.
-
-        If the limit for rereading is reached, the row has all of its lines.
-        """
-        first, *others = self._row
-        characters = sum(map(len, others))
-        if characters <= self._again_characters:
-            self._again_characters -= characters
-            self._again.extendleft(reversed(others))
-            self._row = [first]
-            self._characters = len(first)
-        return self.end_row()
-
-    def rewind(self) -> str:
-        """Return the lines of the row once more, and return the first of them here."""
-        row, self._row = self._row, []
-        self._characters = 0
-        self._again.extendleft(reversed(row))
-        return row[0] if row else ""
-
-    def close(self) -> None:
-        """Detach from the file, which the caller closes."""
-        self._text.detach()
-
-    def _skip_line(self) -> None:
-        while (rest := self._text.readline(self._row_characters_max)) and rest[-1] not in "\r\n":
-            pass
+def _end_of_lines(text: str) -> int:
+    """Return where the last complete line ends. A line feed may follow a CR at the end."""
+    return max(text.rfind("\n"), text.rfind("\r", 0, len(text) - 1)) + 1

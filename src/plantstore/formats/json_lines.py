@@ -2,70 +2,92 @@
 
 import codecs
 import io
-from collections.abc import Callable, Generator, Iterator
-from itertools import count
 
 import msgspec
 
 from plantstore.errors import ErrorCode, RequestError
-from plantstore.formats.rows import Row, Source
-from plantstore.plants import parse_new_plant, parse_usual_plants
+from plantstore.formats.rows import Rows
+from plantstore.plants import NewPlant, find_new_plant, parse_new_plant, parse_usual_plants
 
 render_json_lines = msgspec.json.Encoder().encode_lines
 
 
-def read_json_lines(
-    file: Source,
-    row_bytes_max: int,
-    _warn: Callable[[str], None],
-) -> Generator[Row, None, None]:
-    """Yield the rows of a file. Blank lines are skipped, and too large lines are errors.
+class JsonLinesParser:
+    """Parses JSON lines. Blank lines are skipped. The methods are those of `RowParser`.
 
-    All complete lines in the buffer of the file are parsed together.
+    All complete lines of a piece are parsed together.
+
+    Args:
+        row_bytes_max: size of a row.
+
     """
-    number = 1
-    while text := _next_lines(file, row_bytes_max, is_start=number == 1):
-        if len(text) == row_bytes_max and not text.endswith(b"\n"):
-            yield _too_large(number, text, row_bytes_max)
-            _skip_line(file, row_bytes_max)
-            number += 1
-            continue
-        if number == 1:
+
+    def __init__(self, row_bytes_max: int) -> None:
+        self.warnings: list[str] = []
+        self._row_bytes_max = row_bytes_max
+        self._held = b""
+        self._lines = 0  # the number of lines that were parsed
+        self._skips_line = False
+
+    def feed(self, data: bytes) -> Rows:
+        """Return the rows of the complete lines."""
+        if self._skips_line:
+            _, end, data = data.partition(b"\n")
+            self._skips_line = not end
+        complete, end, rest = data.rpartition(b"\n")
+        if not end:
+            self._held += rest
+            complete = self._cut_too_large()
+        else:
+            complete = b"".join((self._held, complete, end))
+            self._held = rest
+        return self._parse(complete)
+
+    def finish(self) -> Rows:
+        """Return the row of the last line, if it has no line end."""
+        last, self._held = self._held, b""
+        return self._parse(last)
+
+    def explain(self, text: str | bytes) -> RequestError:
+        """Return the error of a row."""
+        line = text.encode() if isinstance(text, str) else text
+        if len(line) > self._row_bytes_max:
+            message = f"The row is larger than {self._row_bytes_max} bytes"
+            return RequestError(ErrorCode.BODY_TOO_LARGE, message)
+        try:
+            parse_new_plant(line)
+        except RequestError as error:
+            return error.with_traceback(None)
+        raise AssertionError("The row is valid")
+
+    def _cut_too_large(self) -> bytes:
+        """Return the beginning of a line that is too large, and skip the rest; else nothing."""
+        if len(self._held) <= self._row_bytes_max:
+            return b""
+        self._skips_line = True
+        beginning, self._held = self._held, b""
+        return beginning
+
+    def _parse(self, text: bytes) -> Rows:
+        if self._lines == 0:
             text = text.removeprefix(codecs.BOM_UTF8)
         lines = io.BytesIO(text).readlines()
-        plants = parse_usual_plants(text, lines)
-        if plants is None:
-            yield from _parse_each(number, lines)
-        else:
-            yield from map(Row, count(number), plants, lines)
-        number += len(lines)
+        first = self._lines + 1
+        self._lines += len(lines)
+        numbers = [*range(first, first + len(lines))]
+        size_max = self._row_bytes_max
+        if len(text) > size_max:
+            lines = [line[: size_max + 1] for line in lines]
+        elif (plants := parse_usual_plants(text, lines)) is not None:
+            return Rows(numbers, numbers, [*plants], [*lines])
+        numbers = [
+            number
+            for number, line in zip(numbers, lines, strict=True)
+            if not line.isspace() or len(line) > size_max
+        ]
+        if len(numbers) < len(lines):
+            lines = [lines[number - first] for number in numbers]
+        return Rows(numbers, numbers, [self._find(line) for line in lines], [*lines])
 
-
-def _next_lines(file: Source, bytes_max: int, *, is_start: bool) -> bytes:
-    """Return the lines in the buffer, or the next line, or the beginning of a larger line."""
-    size = 0 if is_start else file.peek().rfind(b"\n", 0, bytes_max) + 1
-    return file.read(size) if size else file.readline(bytes_max)
-
-
-def _skip_line(file: Source, bytes_max: int) -> None:
-    while (rest := file.readline(bytes_max)) and not rest.endswith(b"\n"):
-        pass
-
-
-def _parse_each(first: int, lines: list[bytes]) -> Iterator[Row]:
-    for number, line in enumerate(lines, first):
-        if line.isspace():
-            continue
-        # A variable for the error would keep this frame alive, and with it the lines.
-        try:
-            plant = parse_new_plant(line)
-        except RequestError as error:
-            yield Row(number, error, line)
-        else:
-            yield Row(number, plant, line)
-
-
-def _too_large(number: int, line: bytes, row_bytes_max: int) -> Row:
-    message = f"The row is larger than {row_bytes_max} bytes"
-    error = RequestError(ErrorCode.BODY_TOO_LARGE, message)
-    return Row(number, error, line)
+    def _find(self, line: bytes) -> NewPlant | None:
+        return find_new_plant(line) if len(line) <= self._row_bytes_max else None

@@ -1,36 +1,97 @@
-"""Rows of files of plants."""
+"""The rows of files of plants, and what parses them."""
 
-from typing import TYPE_CHECKING, Any, TypeAlias
-
-import msgspec
+from dataclasses import dataclass, field
+from typing import Final, Protocol, Self
 
 from plantstore.errors import RequestError
 from plantstore.plants import NewPlant
 
-if TYPE_CHECKING:
-    import io
-
-# A file of rows. Parsers use its buffer. (The class takes its argument only in type stubs.)
-Source: TypeAlias = "io.BufferedReader[Any]"
+# Bytes that are parsed at once. The rows of a piece may take a hundred times its size in memory.
+PIECE_BYTES: Final = 16 * 1024
 
 
-class Row(msgspec.Struct, frozen=True, gc=False):
-    """A row of a file: the number of its first line, from 1, its content, and its text.
+@dataclass(slots=True)
+class Rows:
+    """Consecutive rows of a file, as lists of the same length: columns take less time than records.
 
-    `content` is the plant of the row, or the error if the row is not a valid plant. `raw` is
-    the row exactly as it is in the file, with its line end; a row that is too large is cut.
-    `lines` is the number of its lines, as the format counts them.
+    Attributes:
+        first_lines: the number of the line that each row begins on, from 1.
+        last_lines: the number of the line that it ends on.
+        plants: its plant, or None if it is not a valid plant.
+        texts: the row exactly as it is in the file, with its line end; the beginning of a row that
+            is too large. In a str, a surrogate stands for each byte that is not UTF-8.
+
     """
 
-    line: int
-    content: NewPlant | RequestError
-    raw: str | bytes
-    lines: int = 1
+    first_lines: list[int] = field(default_factory=list)
+    last_lines: list[int] = field(default_factory=list)
+    plants: list[NewPlant | None] = field(default_factory=list)
+    texts: list[str | bytes] = field(default_factory=list)
 
-    @property
-    def text(self) -> str:
-        """The row as text. Bytes that are not UTF-8 are replaced."""
-        raw = self.raw
-        if isinstance(raw, str):  # with a surrogate for each byte that is not UTF-8
-            raw = raw.encode(errors="surrogateescape")
-        return raw.decode(errors="replace")
+    def __len__(self) -> int:
+        return len(self.plants)
+
+    def add(self, first_line: int, lines: int, plant: NewPlant | None, text: str) -> None:
+        """Add a row, which has so many lines."""
+        self.first_lines.append(first_line)
+        self.last_lines.append(first_line if lines == 1 else first_line + lines - 1)
+        self.plants.append(plant)
+        self.texts.append(text)
+
+    def extend(self, more: Self) -> None:
+        """Add rows."""
+        self.first_lines.extend(more.first_lines)
+        self.last_lines.extend(more.last_lines)
+        self.plants.extend(more.plants)
+        self.texts.extend(more.texts)
+
+    def part(self, begin: int, end: int) -> "Rows":
+        """Return the rows from a position to another one."""
+        return Rows(
+            self.first_lines[begin:end],
+            self.last_lines[begin:end],
+            self.plants[begin:end],
+            self.texts[begin:end],
+        )
+
+
+class RowParser(Protocol):
+    """Parses a file of plants from its bytes, as they arrive. It does no I/O.
+
+    A row that is not valid costs about as much time for each of its bytes as a valid one, so the
+    reason is found only if somebody calls `explain`.
+
+    Attributes:
+        warnings: about the whole file. They are complete when the first row was returned.
+
+    """
+
+    warnings: list[str]
+
+    def feed(self, data: bytes) -> Rows:
+        """Return the rows that are complete now.
+
+        Raises:
+            OperationError: this is not a file of this format.
+
+        """
+        ...
+
+    def finish(self) -> Rows:
+        """Return the last rows, at the end of the file.
+
+        Raises:
+            OperationError: this is not a file of this format.
+
+        """
+        ...
+
+    def explain(self, text: str | bytes) -> RequestError:
+        """Return the reason why a row with this text is not a valid plant."""
+        ...
+
+
+def readable(text: str | bytes) -> str:
+    """Return the text of a row with U+FFFD for each byte that is not UTF-8."""
+    raw = text.encode(errors="surrogateescape") if isinstance(text, str) else text
+    return raw.decode(errors="replace")

@@ -59,8 +59,8 @@ class BoundedConnection(HttpProtocol):
         if budget.incoming_bytes > budget.incoming_bytes_max and not budget.allows(
             self._incoming_bytes, self.connections
         ):
-            done = "rows may be stored" if self.is_streamed() else "nothing was done"
-            message = f"The requests in progress use too much memory; {done}"
+            done = "" if self.is_streamed() else "; nothing was done"
+            message = f"The requests in progress use too much memory{done}"
             self.refuse(RequestError(ErrorCode.OVERLOADED, message))
             return
         super().data_received(data)

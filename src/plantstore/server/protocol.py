@@ -166,8 +166,12 @@ class HttpProtocol(UvicornProtocol):
         """Respond with an error to data that is not a valid request, and close the connection.
 
         If an earlier request still waits for its response, only that response is sent: the
-        client would take the error for the response to that request.
+        client would take the error for the response to that request. If the application reads
+        the data as a stream, it responds: it knows what it did with the beginning.
         """
+        if self.is_streamed():
+            self.cycle.fail_body(error)
+            return
         if self.is_answer_due():
             self.close_after_answer()
             return

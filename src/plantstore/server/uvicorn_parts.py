@@ -5,6 +5,7 @@ when a part that is used here has changed.
 """
 
 import asyncio
+import select
 from typing import Any, Final
 
 import httptools
@@ -17,9 +18,17 @@ from uvicorn.protocols.http.httptools_impl import (
 )
 from uvicorn.server import ServerState
 
-from plantstore.errors import InternalError
+from plantstore.errors import InternalError, RequestError
 from plantstore.server.framing import Framing, RequestLine
-from plantstore.server.interface import ABORT, HANDOVER, STREAMED, ErrorAnswer, Fields, Handover
+from plantstore.server.interface import (
+    ABORT,
+    HANDOVER,
+    IS_CLIENT_GONE,
+    STREAMED,
+    ErrorAnswer,
+    Fields,
+    Handover,
+)
 
 # Fields of each response. Responses are for the owner of the token, so caches must not store
 # them (RFC 9111 §5.2.2.5), unless a response has its own Cache-Control. Browsers must not guess
@@ -57,6 +66,27 @@ class _Cycle(RequestResponseCycle):
     """
 
     _unsent_head = b""
+    _failure: RequestError | None = None
+
+    def fail_body(self, error: RequestError) -> None:
+        """Raise an error in the application when it has read the body that arrived so far."""
+        self._failure = error
+        self.keep_alive = False
+        self.message_event.set()
+
+    async def receive(self) -> Any:  # noqa: ANN401 (uvicorn's)
+        """Return a part of the request, as uvicorn does.
+
+        Raises:
+            RequestError: the rest of the body is not valid HTTP, or too large.
+
+        """
+        if self._failure is not None and not self.body:
+            raise self._failure
+        event = await super().receive()
+        if self._failure is not None and not event.get("body") and event["type"] == "http.request":
+            raise self._failure
+        return event
 
     async def send(self, message: Any) -> None:  # noqa: ANN401 (uvicorn's)
         """Write a part of the response, as uvicorn does.
@@ -142,6 +172,8 @@ class UvicornProtocol(HttpToolsProtocol):
 
     """
 
+    cycle: _Cycle
+
     # httptools skips a callback that is None. `Framing` parses the request line.
     on_url = None  # type: ignore[assignment]
 
@@ -184,6 +216,7 @@ class UvicornProtocol(HttpToolsProtocol):
             "raw_path": request_line.raw_path,
             "path": request_line.path,
             "query_string": request_line.query,
+            IS_CLIENT_GONE: self.is_client_gone,
         }
         self.headers = []  # for the trailer fields
         self.is_answered = False
@@ -230,6 +263,19 @@ class UvicornProtocol(HttpToolsProtocol):
         """Tell whether the application reads the body of the request as a stream."""
         request: RequestResponseCycle | None = self.cycle
         return request is not None and not self.is_answered and STREAMED in request.scope
+
+    def is_client_gone(self) -> bool:
+        """Return whether the client has closed its side of the connection; if so, close ours.
+
+        While the socket is not read, the event loop does not notice it.
+        """
+        if not self.transport.is_closing():
+            poll = select.poll()
+            poll.register(self.transport.get_extra_info("socket").fileno(), select.POLLRDHUP)
+            if not poll.poll(0):
+                return False
+            self.transport.abort()
+        return True
 
     def is_body_held(self) -> bool:
         """Return whether too much of a body waits for the application to read it."""

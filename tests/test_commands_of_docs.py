@@ -20,11 +20,7 @@ from support.service import Service
 
 ROOT = Path(__file__).parent.parent
 
-# Commands that prepare the files a reader of the page already has.
-BEFORE = {
-    "README.md": [r"printf 'id,name,tag\n2,Rosa × damascena,\n' > plants.csv"],
-    "docs/getting-started.md": [],
-}
+PAGES = ("README.md", "docs/getting-started.md")
 
 # Programs and shell builtins that are run exactly as shown.
 RUN_AS_SHOWN = re.compile(r"(curl|plantstore|printf|echo|cat|export) |[A-Z]+=")
@@ -76,6 +72,7 @@ class Reader:
             assert shutil.which(program), f"the commands of the pages need {program}"
 
     def __enter__(self) -> Self:
+        (self.folder / "examples").symlink_to(ROOT / "examples")
         env = {name: value for name, value in os.environ.items() if "PLANTSTORE" not in name}
         env["PATH"] = f"{Path(sys.executable).parent}:{env['PATH']}"
         self.shell = subprocess.Popen(
@@ -171,7 +168,7 @@ def is_as_shown(printed: str, shown: str) -> bool:
     return re.fullmatch("".join(lines), printed.rstrip("\n") + "\n") is not None
 
 
-@pytest.mark.parametrize("page", BEFORE)
+@pytest.mark.parametrize("page", PAGES)
 def test_the_commands_of_a_page_work_in_order_and_print_the_output_it_shows(
     page: str, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
@@ -179,8 +176,6 @@ def test_the_commands_of_a_page_work_in_order_and_print_the_output_it_shows(
     assert shown
 
     with Reader(tmp_path, lambda: request.getfixturevalue("databases").new()) as reader:
-        for text in BEFORE[page]:
-            reader.run(text)
         for command, following in zip(shown, [*shown[1:], None], strict=True):
             printed = reader.follow(command.text)
 

@@ -51,6 +51,7 @@ BOUNDS = {
     "format": "{format}",
     "minimum": "{minimum} to {maximum}",
     "maxItems": "{maxItems} at most",
+    "maxLength": "{maxLength} characters at most",
     "default": "default {default}",
     "pattern": "like `{pattern}`",
 }

@@ -5,7 +5,7 @@ bytes of the file to `feed`, applies the changes of each batch, and passes their
 `settle`.
 """
 
-import math
+import sys
 from collections.abc import Callable, Sequence
 from enum import Enum
 from typing import Final, NamedTuple, TypeAlias
@@ -100,7 +100,7 @@ class Import:
     Args:
         parser: of the file.
         conflict: what to do with a row if a different plant has its id.
-        reject: is called with each row that is refused, in no particular order.
+        reject: is called with each row that is refused, in the order of the file.
         batch_rows_max: maximum number of rows in one transaction.
         batch_bytes_max: number of bytes in one transaction, on average; see `take`.
         errors_max: number of refused rows that are rejected; the others are only counted.
@@ -120,7 +120,7 @@ class Import:
         *,
         batch_rows_max: int,
         batch_bytes_max: int = BATCH_CHARACTERS_MAX,
-        errors_max: float = math.inf,
+        errors_max: int = sys.maxsize,
     ) -> None:
         self._parser = parser
         self._conflict = conflict
@@ -195,14 +195,20 @@ class Import:
         """
         stored = outcomes.count(Outcome.STORED)
         self.counts.stored += stored
+        errors = batch.errors
         if stored < len(outcomes):
-            self._settle_each(batch, outcomes)
+            errors = sorted([*errors, *self._settle_each(batch, outcomes)], key=_line_of)
         self.counts.refused += len(batch.rows) - len(batch.changes)
-        for error, text in batch.errors:
-            self._refuse(error, text)
+        for error, text in errors[: max(0, self._errors_max - self._rejected)]:
+            self._rejected += 1
+            self._reject(error, text)
         self.lines_stored_through = batch.rows.last_lines[-1]
 
-    def _settle_each(self, batch: Batch, outcomes: Sequence[Result | RequestError]) -> None:
+    def _settle_each(
+        self, batch: Batch, outcomes: Sequence[Result | RequestError]
+    ) -> list[tuple[RowError, str | bytes]]:
+        """Count the rows that were not stored now; return the first errors that are wanted."""
+        errors: list[tuple[RowError, str | bytes]] = []
         valid = (row for row, plant in enumerate(batch.rows.plants) if plant is not None)
         for row, change, outcome in zip(valid, batch.changes, outcomes, strict=True):
             match outcome:
@@ -217,14 +223,16 @@ class Import:
                 case Outcome.ID_TAKEN if self._conflict is Conflict.SKIP:
                     self.counts.skipped += 1
                     continue
-                case Outcome.ID_TAKEN:
-                    error: RequestError = IdTakenError(change.id)
-                case BatchRefusedError():
-                    error = outcome
+                case Outcome.ID_TAKEN | BatchRefusedError():
+                    self.counts.refused += 1
                 case RequestError():
                     raise RequestError(outcome.code, outcome.message)
-            self.counts.refused += 1
-            self._refuse(_row_error(batch.rows.first_lines[row], error), batch.rows.texts[row])
+            if self._rejected + len(errors) < self._errors_max:
+                error = outcome if isinstance(outcome, RequestError) else IdTakenError(change.id)
+                errors.append(
+                    (_row_error(batch.rows.first_lines[row], error), batch.rows.texts[row])
+                )
+        return errors
 
     def _explain(self, rows: Rows) -> list[tuple[RowError, str | bytes]]:
         errors: list[tuple[RowError, str | bytes]] = []
@@ -236,10 +244,9 @@ class Import:
                 errors.append((_row_error(line, self._parser.explain(text)), text))
         return errors
 
-    def _refuse(self, error: RowError, text: str | bytes) -> None:
-        if self._rejected < self._errors_max:
-            self._rejected += 1
-            self._reject(error, text)
+
+def _line_of(refused: tuple[RowError, str | bytes]) -> int:
+    return refused[0].line
 
 
 def _row_error(line: int, error: RequestError) -> RowError:

@@ -5,9 +5,10 @@ example, `port` is the option `--port` and the variable `PLANTSTORE_PORT`. An op
 precedence over its variable, and the variable over the default.
 """
 
+import difflib
 import os
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Annotated, Any, Final
 
@@ -18,6 +19,11 @@ KIB: Final = 1024
 MIB: Final = 1024 * KIB
 
 WORKERS_MAX: Final = 64
+
+_PREFIX: Final = "PLANTSTORE_"
+
+# The rest of the names of variables that only the tests of this project read.
+_OF_TESTS: Final = "TEST_"
 
 
 def parse_workers(text: str | int) -> int:
@@ -352,6 +358,22 @@ class Settings:
                 "--incoming-bytes-max must be at least twice --body-bytes-max, which is"
                 f" {self.body_bytes_max}; got {self.incoming_bytes_max}"
             )
+
+
+def variable_of(name: str) -> str:
+    """Return the environment variable of a setting."""
+    return _PREFIX + name.upper()
+
+
+def unknown_variables() -> Iterator[str]:
+    """Yield a warning for each environment variable that is named like a setting, but is none."""
+    known = {field.name.upper() for field in fields(Settings)}
+    for variable in sorted(os.environ):
+        name = variable.removeprefix(_PREFIX)
+        if name not in {variable, *known} and not name.startswith(_OF_TESTS):
+            near = difflib.get_close_matches(name, known, 1)
+            hint = f"; did you mean {_PREFIX}{near[0]}?" if near else ""
+            yield f"{variable} is not a setting{hint}"
 
 
 def terminal_takes_colors() -> bool:

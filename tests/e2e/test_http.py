@@ -132,6 +132,8 @@ NO_HTTP = [
     head(None, b"Transfer-Encoding: gzip", b"Transfer-Encoding: chunked"),
     head(None, b"Transfer-Encoding: chunked, chunked"),
     head(None, b"Transfer-Encoding: chunked, gzip"),
+    head(None, b"Content-Type: text/csv"),
+    head("x", b"Authorization: Bearer y"),
 ]
 
 
@@ -168,6 +170,9 @@ UNUSUAL_HTTP = [
     b"\r\n\r\nGET /healthz HTTP/1.1\r\nHost: x\r\n\r\n",
     b"GET http://plants/healthz HTTP/1.1\r\nHost: x\r\n\r\n",
     b"GET /healthz HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: Chunked\r\n\r\n0\r\n\r\n",
+    b"GET /healthz HTTP/1.1\r\nHost: x\t \t\r\n\r\n",
+    b"GET /healthz HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked \r\n\r\n0\r\n\r\n",
+    b"GET /healthz HTTP/1.1\r\nHost: x\r\nContent-Length: 1 \t\r\n\r\ny",
 ]
 
 
@@ -178,6 +183,24 @@ def test_unusual_http_is_served(service: Service) -> None:
                 wire.send(data[start : start + size])
 
             assert wire.answer()[0] == 200, data
+
+
+@pytest.mark.parametrize(
+    ("around", "status"),
+    [(b" \t", 200), (b"\xa0", 400), (b"\xc2\xa0", 400), (b"\xe2\x80\x83", 400)],
+)
+def test_only_spaces_and_tabs_around_the_value_of_a_field_are_ignored(
+    service: Service, wire: Wire, around: bytes, status: int
+) -> None:
+    token = service.token()
+    length, body = with_length(b'{"id":1,"name":"a"}')
+    wire.send(head(token, length) + body)
+    assert wire.answer()[0] == 200
+
+    request = head(token, length, b"If-Match:%b*%b" % (around, around)) + body
+    wire.send(request.replace(b"POST /plants", b"PUT /plants/1"))
+
+    assert wire.answer()[0] == status
 
 
 @pytest.mark.parametrize("path", [b"//plants", b"/healthz", b"/nothing", b"/plants", b"/"])

@@ -1,7 +1,9 @@
 """The log as text on a terminal and as JSON lines elsewhere."""
 
+import json
 import os
 import pty
+import re
 import subprocess
 import sys
 
@@ -53,3 +55,28 @@ def test_the_log_has_the_traceback_of_an_error_without_local_variables(on_a_term
     assert "nobody foresaw this" in log
     assert "handle" in log
     assert "plst_secret" not in log
+
+
+# A line of a library and a line of the service. Both contain the process id as text.
+TWO_LINES = """
+import logging, os
+from plantstore.observe import DatabaseCreated
+from plantstore.telemetry.log_output import configure_logs
+from plantstore.telemetry.logs import log_events
+
+configure_logs(colors=False)
+logging.getLogger("library").warning(f"process {os.getpid()}")
+log_events()(DatabaseCreated(f"process {os.getpid()}"))
+"""
+
+
+@pytest.mark.engines("sqlite")
+def test_each_log_line_has_the_process_id() -> None:
+    lines = log_of(TWO_LINES, on_a_terminal=False).splitlines()
+    on_a_terminal = log_of(TWO_LINES, on_a_terminal=True).splitlines()
+
+    assert len(lines) == len(on_a_terminal) == 2
+    for line in lines:
+        assert f"process {json.loads(line)['pid']}" in line
+    for line in on_a_terminal:
+        assert re.search(r"process (\d+)\b.* pid=\1$", line)

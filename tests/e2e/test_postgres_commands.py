@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+import plantstore
 from plantstore.plants import NewPlant
 from support.command import run
 from support.postgres import Databases
@@ -15,7 +16,15 @@ from support.service import Service
 pytestmark = pytest.mark.engines("postgres")
 
 
-def test_without_the_postgres_extra_the_error_says_what_to_install(tmp_path: Path) -> None:
+@pytest.mark.parametrize("is_checkout", [True, False])
+def test_without_the_postgres_extra_the_error_says_what_to_install(
+    tmp_path: Path,
+    is_checkout: bool,  # noqa: FBT001
+) -> None:
+    packages = tmp_path / "lib/python/site-packages"
+    packages.mkdir(parents=True)
+    (packages / "plantstore").symlink_to(Path(plantstore.__file__).parent)
+    env = os.environ | ({} if is_checkout else {"PYTHONPATH": str(packages)})
     program = (
         "import sys; sys.modules['psycopg'] = None\n"
         "from plantstore.cli import main; sys.exit(main())"
@@ -23,16 +32,16 @@ def test_without_the_postgres_extra_the_error_says_what_to_install(tmp_path: Pat
     done = subprocess.run(
         [sys.executable, "-c", program, "serve", "--database", "postgresql://h/d"],
         cwd=tmp_path,
+        env=env,
         capture_output=True,
         text=True,
         timeout=60,
         check=False,
     )
 
+    command = "make postgres" if is_checkout else "pip install 'plantstore[postgres]'"
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr == (
-        "plantstore: PostgreSQL support is not installed: run pip install 'plantstore[postgres]'\n"
-    )
+    assert done.stderr == f"plantstore: PostgreSQL support is not installed: run {command}\n"
 
 
 @pytest.mark.parametrize("command", ["serve", "token list", "import plants.csv", "export", "check"])

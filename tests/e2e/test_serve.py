@@ -53,6 +53,17 @@ def test_the_printed_curl_stores_a_plant(tmp_path: Path) -> None:
         assert secret not in repr(store.list_tokens()), "the store must have only its hash"
 
 
+@pytest.mark.engines("sqlite")
+def test_a_misspelled_variable_is_one_warning_in_the_log(tmp_path: Path) -> None:
+    command = ["env", "PLANTSTORE_WORKRES=3", *PLANTSTORE]
+    with Service(tmp_path, "--workers", "2", command=command) as service:
+        pass
+
+    [line] = [json.loads(line) for line in service.log if "WORKRES" in line]
+    assert line["event"] == "PLANTSTORE_WORKRES is not a setting; did you mean PLANTSTORE_WORKERS?"
+    assert line["level"] == "warning"
+
+
 def test_the_first_token_is_created_only_once(tmp_path: Path) -> None:
     with Service(tmp_path) as first:
         pass

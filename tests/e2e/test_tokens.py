@@ -42,10 +42,10 @@ def test_token_list_shows_every_token_and_no_secret(tmp_path: Path) -> None:
 
     by_name = {row["name"]: row for row in rows}
     assert by_name["garden"]["state"] == "active"
-    assert by_name["garden"]["scopes"] == "plants:create plants:read"
+    assert by_name["garden"]["scopes"] == ["plants:create", "plants:read"]
     assert by_name["garden"]["expires"] > by_name["garden"]["created"]
     assert by_name["b"]["state"] == "revoked"
-    assert by_name["b"]["scopes"] == "plants:delete plants:read"
+    assert by_name["b"]["scopes"] == ["plants:delete", "plants:read"]
     assert "garden" in table
     assert "revoked" in table
     assert secret not in table + json.dumps(rows)

@@ -73,10 +73,15 @@ def refused(folder: Path, *arguments: str) -> str:
         ("serve --port x", "'x' is not a valid whole number"),
         ("serve --port \u0663", "is not a valid whole number"),
         ("serve --idle-seconds nan", "'nan' is not a valid number"),
-        ("serve --prt 8000", "--port"),
+        ("serve --prt 8000", "Did you mean '--port'?"),
+        ("serve --seconds 1", "Did you mean one of"),
+        ("serve --access-log=yes", "does not take a value"),
+        ("serve extra", "unexpected extra argument (extra)"),
         ("serve --body-bytes-max 33554432", "--incoming-bytes-max must be at least twice"),
         (f"serve --host {'x' * 64}.invalid", "--host must be an address"),
         ("import", "'FILE'"),
+        ("import good.csv more.csv", "unexpected extra argument (more.csv)"),
+        ("import good.csv --format xml", "'xml' is not one of 'csv', 'jsonl'"),
         ("import plants.txt", "name the file .csv or .jsonl, or give --format"),
         ("import - --database sqlite:///a.db", "give --format"),
         ("import good.csv --rejects good.csv", "good.csv is the file that is imported"),
@@ -96,6 +101,7 @@ def refused(folder: Path, *arguments: str) -> str:
         ("token list --database mysql://x", "--database must be"),
         ("token revoke ' '", "not blank"),
         ("nonsense", "nonsense"),
+        ("sreve", "Did you mean 'serve'?"),
         ("--nonsense", "--nonsense"),
     ],
 )
@@ -105,7 +111,8 @@ def test_wrong_usage_exits_with_status_2_and_names_the_help_of_its_command(
     line = refused(folder, *shlex.split(arguments))
 
     assert said in line
-    [command] = re.findall(r"\. Try 'plantstore ?(.*?) ?--help'$", line)
+    assert not re.search(r"[.?]\)?[.?]", line)
+    [command] = re.findall(r"[.?]\)? Try 'plantstore ?(.*?) ?--help'$", line)
     words = [
         word for word in arguments.split() if (word,) in COMMANDS or word in ("create", "list")
     ]

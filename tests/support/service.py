@@ -160,12 +160,17 @@ class Service:
         return [int(pid) for pids in lists for pid in pids.read_text(encoding="ascii").split()]
 
     def workers(self) -> set[int]:
-        """Return the process ids of the workers, without Python's resource tracker."""
-        return {pid for pid in self.spawned() if not _has_socket(pid, "/writer")}
+        """Return the process ids of the workers that serve."""
+        return self._logged("accepting plants")
 
     def writer(self) -> int | None:
         """Return the process id of the process that writes for the workers, once it is ready."""
-        return next((pid for pid in self.spawned() if _has_socket(pid, "/writer")), None)
+        return next(iter(self._logged("writing for all workers")), None)
+
+    def _logged(self, event: str) -> set[int]:
+        """Return the process ids of the children that have logged an event."""
+        lines = [json.loads(line) for line in self.log if f'"{event}"' in line]
+        return {line["pid"] for line in lines}.intersection(self.children())
 
     def spawned(self) -> list[int]:
         """Return the process ids of its children, without Python's resource tracker."""
@@ -215,15 +220,6 @@ def opened(database: str) -> Iterator[Store]:
     """Open the store of a database, as another process would."""
     with contextlib.closing(open_store(database)) as store:
         yield store
-
-
-def _has_socket(pid: int, name: str) -> bool:
-    """Return whether a process has a Unix socket with an address that ends with a name."""
-    sockets = Path("/proc/net/unix").read_text(encoding="utf-8").splitlines()
-    inodes = {line.split()[6] for line in sockets if line.endswith(name)}
-    with contextlib.suppress(FileNotFoundError):  # the process has ended
-        return not _open_files(pid).isdisjoint(f"socket:[{inode}]" for inode in inodes)
-    return False
 
 
 def _open_files(pid: int) -> set[str]:

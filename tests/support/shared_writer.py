@@ -1,9 +1,7 @@
 """The writer of several workers, on a thread of the test."""
 
 import contextlib
-import shutil
 import socket
-import tempfile
 import threading
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -11,25 +9,32 @@ from pathlib import Path
 from plantstore.changes import Change, Result
 from plantstore.observe import Observer, ignore
 from plantstore.shared_writer.remote import RemoteWriter
-from plantstore.shared_writer.service import WriterService
+from plantstore.shared_writer.service import WriterService, listen
 from plantstore.storage.sqlite.store import SQLiteStore
 from plantstore.store import PlantWrites
 
 
 @contextlib.contextmanager
-def writing(store: PlantWrites, address: Path, observe: Observer = ignore) -> Iterator[None]:
-    """Write for the connections to a socket while the block runs, and until they are closed."""
-    with socket.socket(socket.AF_UNIX) as listener:
-        listener.bind(str(address))
-        listener.listen()
-        service = WriterService(store, observe)
-        thread = threading.Thread(target=service.serve, args=(listener,), daemon=True)
-        thread.start()
-        try:
-            yield
-        finally:
-            service.stop()
-            thread.join()
+def writing(store: PlantWrites, observe: Observer = ignore) -> Iterator[socket.socket]:
+    """Write for workers while the block runs, and until they are closed. Yield the entrance."""
+    listener, entrance = listen()
+    with listener, entrance, serving(store, listener, observe):
+        yield entrance
+
+
+@contextlib.contextmanager
+def serving(
+    store: PlantWrites, listener: socket.socket, observe: Observer = ignore
+) -> Iterator[None]:
+    """Write for the workers that connect to a listener, as one process that writes."""
+    service = WriterService(store, observe)
+    thread = threading.Thread(target=service.serve, args=(listener,), daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        service.stop()
+        thread.join()
 
 
 class StoreOfWorker(SQLiteStore):
@@ -37,14 +42,9 @@ class StoreOfWorker(SQLiteStore):
 
     def __init__(self, file: Path) -> None:
         self._opened = contextlib.ExitStack()
-        # The path of a socket has at most 107 bytes.
-        folder = Path(tempfile.mkdtemp(prefix="plantstore-test-"))
-        self._opened.callback(shutil.rmtree, folder)
         store = self._opened.enter_context(contextlib.closing(SQLiteStore(str(file))))
-        self._opened.enter_context(writing(store, folder / "writer"))
-        self._remote = self._opened.enter_context(
-            contextlib.closing(RemoteWriter(folder / "writer"))
-        )
+        entrance = self._opened.enter_context(writing(store))
+        self._remote = self._opened.enter_context(contextlib.closing(RemoteWriter(entrance)))
         super().__init__(str(file))
 
     def apply_changes(self, changes: Sequence[Change]) -> list[Result]:

@@ -112,9 +112,17 @@ def test_the_bytes_of_a_head_are_counted_until_it_is_complete() -> None:
             [(b"host", b"a"), (b"transfer-encoding", b"gzip, chunked")],
             ErrorCode.NOT_IMPLEMENTED,
         ),
+        *(
+            (
+                b"GET / HTTP/1.1\r\n",
+                [(b"host", b"a"), (name, b"1"), (name, b"1")],
+                ErrorCode.BAD_REQUEST,
+            )
+            for name in (b"transfer-encoding", b"content-length", b"content-type", b"authorization")
+        ),
     ],
 )
-def test_a_head_that_rfc_9112_forbids_is_refused(
+def test_a_malformed_or_ambiguous_head_is_refused(
     line: bytes, fields: list[tuple[bytes, bytes]], code: ErrorCode
 ) -> None:
     framing = Framing()

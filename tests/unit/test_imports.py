@@ -37,7 +37,7 @@ def begun(
     conflict: Conflict = Conflict.REFUSE,
     *,
     batch_rows_max: int = 10,
-    errors_max: float = 1_000,
+    errors_max: int = 1_000,
     form: str = "jsonl",
 ) -> Import:
     return Import(

@@ -2,6 +2,7 @@
 
 import os
 import re
+import stat
 import subprocess
 import sys
 import time
@@ -245,3 +246,40 @@ def test_two_workers_report_the_same_count(tmp_path: Path) -> None:
     told = value(one, "plantstore_changes_total", outcome="stored")
 
     assert told == value(other, "plantstore_changes_total", outcome="stored") == 1
+
+
+def test_workers_share_their_counts_again_after_their_folder_was_removed(tmp_path: Path) -> None:
+    folder = tmp_path / "counts"
+    folder.mkdir()
+    one, other = Metrics(folder), Metrics(folder)
+    for metrics in (one, other):
+        metrics.observe(Committed([Outcome.STORED], 0.001))
+
+    folder.rename(tmp_path / "removed")
+
+    wait_until(lambda: value(one, CHANGES, outcome="stored") == 2)
+    assert value(other, CHANGES, outcome="stored") == 2
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+
+
+def test_a_link_in_place_of_the_removed_folder_is_not_followed(tmp_path: Path) -> None:
+    precious, folder = tmp_path / "precious", tmp_path / "counts"
+    precious.mkdir()
+    folder.symlink_to(precious)
+    metrics = Metrics(folder)
+    metrics.observe(Committed([Outcome.STORED], 0.001))
+
+    assert value(metrics, CHANGES, outcome="stored") == 1
+    assert not list(precious.iterdir())
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a folder to another user")
+def test_a_folder_of_another_user_in_place_of_the_removed_one_is_not_used(tmp_path: Path) -> None:
+    forged = msgspec.msgpack.encode(Counts(changes={"stored": 77}))
+    (tmp_path / "1-1").write_bytes(forged)
+    os.chown(tmp_path, 65534, -1)
+    metrics = Metrics(tmp_path)
+    metrics.observe(Committed([Outcome.STORED], 0.001))
+
+    assert value(metrics, CHANGES, outcome="stored") == 1
+    assert [file.name for file in tmp_path.iterdir()] == ["1-1"]

@@ -5,7 +5,6 @@ import socket
 import struct
 import threading
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 
 import msgspec
 import pytest
@@ -47,9 +46,10 @@ from plantstore.shared_writer.messages import (
     to_bytes,
 )
 from plantstore.shared_writer.remote import RemoteWriter
+from plantstore.shared_writer.service import listen
 from plantstore.storage.memory import MemoryStore
 from support.postgres import wait_until
-from support.shared_writer import writing
+from support.shared_writer import serving, writing
 
 BATCH: list[Change] = [
     Deletion(1),
@@ -142,11 +142,13 @@ def test_an_unexpected_error_is_named_for_the_operator() -> None:
 
 
 @contextlib.contextmanager
-def connected(address: Path) -> Iterator[socket.socket]:
+def connected(entrance: socket.socket) -> Iterator[socket.socket]:
     """Connect to a writer as a worker does, and receive its greeting."""
-    with socket.socket(socket.AF_UNIX) as worker:
+    worker, theirs = socket.socketpair()
+    with worker:
         worker.settimeout(30)
-        worker.connect(str(address))
+        with theirs:
+            socket.send_fds(entrance, [b"+"], [theirs.fileno()])
         assert receive(worker) == Ready()
         yield worker
 
@@ -160,12 +162,12 @@ def receive(worker: socket.socket) -> Response:
     return parse_response(body)
 
 
-def test_the_batches_of_several_workers_share_a_transaction(tmp_path: Path) -> None:
+def test_the_batches_of_several_workers_share_a_transaction() -> None:
     store, events = SlowStore(), list[Event]()
     batches = [[NewPlant(10 * at + each, "a") for each in range(at + 1)] for at in range(4)]
     with contextlib.ExitStack() as opened:
-        opened.enter_context(writing(store, tmp_path / "writer", events.append))
-        workers = [opened.enter_context(connected(tmp_path / "writer")) for _ in batches]
+        entrance = opened.enter_context(writing(store, events.append))
+        workers = [opened.enter_context(connected(entrance)) for _ in batches]
         store.may_go_on.clear()
         workers[0].sendall(to_bytes(apply_message(batches[0])))
         assert store.has_begun.wait(30)
@@ -180,14 +182,12 @@ def test_the_batches_of_several_workers_share_a_transaction(tmp_path: Path) -> N
     assert [len(event.outcomes) for event in committed] == [1, 9]
 
 
-def test_long_batches_do_not_share_a_transaction(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_long_batches_do_not_share_a_transaction(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(service, "TRANSACTION_BYTES_MAX", 1000)
     store = SlowStore()
     with contextlib.ExitStack() as opened:
-        opened.enter_context(writing(store, tmp_path / "writer"))
-        workers = [opened.enter_context(connected(tmp_path / "writer")) for _ in range(5)]
+        entrance = opened.enter_context(writing(store))
+        workers = [opened.enter_context(connected(entrance)) for _ in range(5)]
         store.may_go_on.clear()
         for id_, (worker, length) in enumerate(zip(workers, [1, 400, 400, 400, 2000], strict=True)):
             worker.sendall(to_bytes(apply_message([NewPlant(id_, "a" * length)])))
@@ -200,15 +200,15 @@ def test_long_batches_do_not_share_a_transaction(
 
 
 def test_a_request_that_arrives_in_pieces_does_not_wait_for_a_commit_after_each(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(service, "PIECE_SECONDS", 30)
     monkeypatch.setattr(service, "PIECES_SECONDS", 30)
     store = SlowStore()
     long = to_bytes(apply_message([NewPlant(1, "a" * 100)]))
     with contextlib.ExitStack() as opened:
-        opened.enter_context(writing(store, tmp_path / "writer"))
-        slow, quick = (opened.enter_context(connected(tmp_path / "writer")) for _ in range(2))
+        entrance = opened.enter_context(writing(store))
+        slow, quick = (opened.enter_context(connected(entrance)) for _ in range(2))
         store.may_go_on.clear()
         quick.sendall(to_bytes(apply_message([NewPlant(2, "a")])))
         assert store.has_begun.wait(30)
@@ -222,7 +222,7 @@ def test_a_request_that_arrives_in_pieces_does_not_wait_for_a_commit_after_each(
     assert store.batches == [1, 2]
 
 
-def test_all_workers_that_ask_during_a_commit_share_one_probe(tmp_path: Path) -> None:
+def test_all_workers_that_ask_during_a_commit_share_one_probe() -> None:
     class Probed(SlowStore):
         probes = 0
 
@@ -231,10 +231,8 @@ def test_all_workers_that_ask_during_a_commit_share_one_probe(tmp_path: Path) ->
 
     store = Probed()
     with contextlib.ExitStack() as opened:
-        opened.enter_context(writing(store, tmp_path / "writer"))
-        changing, *probing = (
-            opened.enter_context(connected(tmp_path / "writer")) for _ in range(4)
-        )
+        entrance = opened.enter_context(writing(store))
+        changing, *probing = (opened.enter_context(connected(entrance)) for _ in range(4))
         store.may_go_on.clear()
         changing.sendall(to_bytes(apply_message([NewPlant(1, "a")])))
         assert store.has_begun.wait(30)
@@ -246,7 +244,7 @@ def test_all_workers_that_ask_during_a_commit_share_one_probe(tmp_path: Path) ->
     assert store.probes == 1
 
 
-def test_probes_do_not_prevent_tidying(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_probes_do_not_prevent_tidying(monkeypatch: pytest.MonkeyPatch) -> None:
     class Tidied(MemoryStore):
         is_tidied = False
 
@@ -257,8 +255,8 @@ def test_probes_do_not_prevent_tidying(tmp_path: Path, monkeypatch: pytest.Monke
     monkeypatch.setattr(service, "IDLE_SECONDS", 0.1)
     store = Tidied()
     with contextlib.ExitStack() as opened:
-        opened.enter_context(writing(store, tmp_path / "writer"))
-        worker = opened.enter_context(contextlib.closing(RemoteWriter(tmp_path / "writer")))
+        entrance = opened.enter_context(writing(store))
+        worker = opened.enter_context(contextlib.closing(RemoteWriter(entrance)))
 
         def probe() -> bool:
             worker.probe()
@@ -267,11 +265,11 @@ def test_probes_do_not_prevent_tidying(tmp_path: Path, monkeypatch: pytest.Monke
         wait_until(probe)
 
 
-def test_a_worker_that_does_not_read_its_response_does_not_block_others(tmp_path: Path) -> None:
+def test_a_worker_that_does_not_read_its_response_does_not_block_others() -> None:
     batch = [NewPlant(id_, "a") for id_ in range(1_000_000)]
     with contextlib.ExitStack() as opened:
-        opened.enter_context(writing(MemoryStore(), tmp_path / "writer"))
-        silent, other = (opened.enter_context(connected(tmp_path / "writer")) for _ in range(2))
+        entrance = opened.enter_context(writing(MemoryStore()))
+        silent, other = (opened.enter_context(connected(entrance)) for _ in range(2))
         silent.sendall(to_bytes(apply_message(batch)))
 
         other.sendall(to_bytes(apply_message([NewPlant(-1, "a")])))
@@ -282,12 +280,12 @@ def test_a_worker_that_does_not_read_its_response_does_not_block_others(tmp_path
         assert response.results == [Outcome.STORED] * len(batch)
 
 
-def test_a_worker_that_sends_a_request_too_early_is_disconnected(tmp_path: Path) -> None:
+def test_a_worker_that_sends_a_request_too_early_is_disconnected() -> None:
     store = SlowStore()
     request = to_bytes(apply_message([NewPlant(1, "a")]))
     with contextlib.ExitStack() as opened:
-        opened.enter_context(writing(store, tmp_path / "writer"))
-        hasty, slow = (opened.enter_context(connected(tmp_path / "writer")) for _ in range(2))
+        entrance = opened.enter_context(writing(store))
+        hasty, slow = (opened.enter_context(connected(entrance)) for _ in range(2))
         hasty.sendall(request + request)
         assert hasty.recv(1) == b""
 
@@ -298,7 +296,7 @@ def test_a_worker_that_sends_a_request_too_early_is_disconnected(tmp_path: Path)
         assert receive(slow) == Applied([Outcome.STORED])
 
 
-def test_a_batch_that_the_store_refuses_does_not_affect_other_workers(tmp_path: Path) -> None:
+def test_a_batch_that_the_store_refuses_does_not_affect_other_workers() -> None:
     class Refusing(MemoryStore):
         def apply_changes(self, changes: Sequence[Change]) -> list[Result]:
             if any(change.id == 13 for change in changes):
@@ -306,10 +304,9 @@ def test_a_batch_that_the_store_refuses_does_not_affect_other_workers(tmp_path: 
             return super().apply_changes(changes)
 
     with contextlib.ExitStack() as opened:
-        opened.enter_context(writing(Refusing(), tmp_path / "writer"))
+        entrance = opened.enter_context(writing(Refusing()))
         good, bad = (
-            opened.enter_context(contextlib.closing(RemoteWriter(tmp_path / "writer")))
-            for _ in range(2)
+            opened.enter_context(contextlib.closing(RemoteWriter(entrance))) for _ in range(2)
         )
         refused: list[str] = []
 
@@ -343,17 +340,17 @@ class EndingWriter:
             assert changes.recv(1_000_000)
 
     def _greeted(self) -> socket.socket:
-        connection, _ = self._listener.accept()
+        _, [descriptor], _, _ = socket.recv_fds(self._listener, 1, 1)
+        connection = socket.socket(fileno=descriptor)
         connection.sendall(to_bytes(Ready()))
         return connection
 
 
-def test_a_change_is_in_doubt_if_the_writer_ends_before_its_response(tmp_path: Path) -> None:
-    with socket.socket(socket.AF_UNIX) as listener:
-        listener.bind(str(tmp_path / "writer"))
-        listener.listen()
+def test_a_change_is_in_doubt_if_the_writer_ends_before_its_response() -> None:
+    listener, entrance = listen()
+    with listener, entrance:
         ending = EndingWriter(listener)
-        worker = RemoteWriter(tmp_path / "writer")
+        worker = RemoteWriter(entrance)
 
         with pytest.raises(StoreUnavailableError) as caught:
             worker.apply_changes([NewPlant(1, "a")])
@@ -363,29 +360,29 @@ def test_a_change_is_in_doubt_if_the_writer_ends_before_its_response(tmp_path: P
         worker.close()
 
 
-def test_a_worker_connects_again_to_the_next_writer(tmp_path: Path) -> None:
-    address = tmp_path / "writer"
-    with writing(MemoryStore(), address):
-        worker = RemoteWriter(address)
-        assert worker.apply_changes([NewPlant(1, "a")]) == [Outcome.STORED]
-        worker.close()
-    address.unlink()  # the parent of a service keeps the listening socket instead
-    with writing(MemoryStore(), address):
-        assert worker.apply_changes([NewPlant(1, "b")]) == [Outcome.STORED]
-        assert worker.hand_out_ids(2) == range(2, 4)
-        worker.probe()
-        worker.close()
+def test_a_worker_connects_again_to_the_next_writer() -> None:
+    listener, entrance = listen()
+    with listener, entrance:
+        with serving(MemoryStore(), listener):
+            worker = RemoteWriter(entrance)
+            assert worker.apply_changes([NewPlant(1, "a")]) == [Outcome.STORED]
+            worker.close()
+        with serving(MemoryStore(), listener):
+            assert worker.apply_changes([NewPlant(1, "b")]) == [Outcome.STORED]
+            assert worker.hand_out_ids(2) == range(2, 4)
+            worker.probe()
+            worker.close()
 
 
 def test_a_response_is_not_taken_for_that_of_a_later_request(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def exhausted(_body: bytes) -> None:
         raise MemoryError
 
     with (
-        writing(MemoryStore(), tmp_path / "writer"),
-        contextlib.closing(RemoteWriter(tmp_path / "writer")) as worker,
+        writing(MemoryStore()) as entrance,
+        contextlib.closing(RemoteWriter(entrance)) as worker,
     ):
         with monkeypatch.context() as patched:
             patched.setattr(remote, "length_of", exhausted)
@@ -396,6 +393,25 @@ def test_a_response_is_not_taken_for_that_of_a_later_request(
         assert worker.apply_changes([NewPlant(1, "a")]) == [Outcome.ALREADY_STORED]
 
 
-def test_nothing_was_done_if_no_writer_accepts_connections(tmp_path: Path) -> None:
-    with pytest.raises(StoreUnreachableError):
-        RemoteWriter(tmp_path / "writer")
+def test_nothing_was_done_if_no_writer_accepts_connections(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(remote, "PATIENCE_SECONDS", 0.1)
+    listener, entrance = listen()
+    with listener, entrance, pytest.raises(StoreUnreachableError):
+        RemoteWriter(entrance)
+
+
+@pytest.mark.parametrize("malformed", [b"\xff" * 100, b"\0\0\0\3abc", b"\0\0\0\1", b""])
+def test_a_connection_with_malformed_messages_is_ended_and_others_are_served(
+    malformed: bytes,
+) -> None:
+    with (
+        writing(MemoryStore()) as entrance,
+        connected(entrance) as other,
+        connected(entrance) as connection,
+    ):
+        connection.sendall(malformed)
+        connection.shutdown(socket.SHUT_WR)
+        assert connection.recv(1) == b""
+
+        other.sendall(to_bytes(apply_message([NewPlant(1, "a")])))
+        assert receive(other) == Applied([Outcome.STORED])

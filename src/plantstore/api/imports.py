@@ -19,7 +19,6 @@ import time
 from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from operator import attrgetter
 from typing import Final, TypeVar, TypeVarTuple
 
 import msgspec
@@ -176,7 +175,7 @@ class Imports:
             resp.set_header("Preference-Applied", "return=minimal")
         result = ImportResult(
             **msgspec.structs.asdict(run.counts),
-            errors=msgspec.UNSET if is_minimal else sorted(errors, key=attrgetter("line")),
+            errors=msgspec.UNSET if is_minimal else errors,
             warnings=run.warnings or msgspec.UNSET,
         )
         resp.data = msgspec.json.encode(result)

@@ -27,4 +27,5 @@ def with_hint(message: str, error: Exception) -> str:
     """Return the message of a usage error, and the command that prints the right help page."""
     notes: list[str] = getattr(error, "__notes__", [])
     command = notes[0] if notes else "plantstore"
-    return f"{message.removesuffix('.')}. Try '{command} --help'"
+    end = "" if message.endswith((".", "?", "?)")) else "."
+    return f"{message}{end} Try '{command} --help'"

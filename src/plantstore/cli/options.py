@@ -10,7 +10,7 @@ import click
 
 from plantstore.errors import UsageError
 from plantstore.formats import FORMATS, Format
-from plantstore.settings import Option, Settings
+from plantstore.settings import Option, Settings, variable_of
 
 CommandT = TypeVar("CommandT", bound=Callable[..., Any])
 
@@ -67,7 +67,7 @@ def _setting(name: str) -> Callable[[CommandT], CommandT]:
         multiple=type_ == list[str] | None,
         default=default,
         show_default=option.shown_default or default is not None,
-        envvar=f"PLANTSTORE_{name.upper()}",
+        envvar=variable_of(name),
         show_envvar=True,
         metavar=option.metavar,
         help=option.help,

@@ -3,6 +3,7 @@
 import contextlib
 import functools
 import ipaddress
+import logging
 import signal
 import socket
 import ssl
@@ -22,7 +23,7 @@ from plantstore.cli.wiring import rate_limit
 from plantstore.cli.workers import run_workers
 from plantstore.errors import OperationError, UsageError
 from plantstore.server.workers import OTHER_FILES_MAX, raise_file_limit, set_up_memory
-from plantstore.settings import Settings, terminal_takes_colors
+from plantstore.settings import Settings, terminal_takes_colors, unknown_variables
 from plantstore.storage import display_url
 from plantstore.store import Store
 from plantstore.telemetry.log_output import configure_logs
@@ -37,6 +38,8 @@ def run(settings: Settings) -> None:
     signal.signal(signal.SIGINT, _exit)
     set_up_memory()
     log = configure_logs(colors=terminal_takes_colors())
+    for warning in unknown_variables():
+        logging.getLogger(__name__).warning(warning)
     rate_limit(settings)
     _check_edge(settings)
     _check_tls(settings)

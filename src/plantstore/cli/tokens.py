@@ -167,11 +167,11 @@ def _check_name(name: str) -> None:
         raise UsageError("The name of a token must be printable and not blank")
 
 
-def _describe(record: TokenRecord, now: float) -> dict[str, str | None]:
+def _describe(record: TokenRecord, now: float) -> dict[str, str | list[str] | None]:
     return {
         "name": record.name,
         "state": record.state(now),
-        "scopes": " ".join(sorted(record.scopes)),
+        "scopes": sorted(record.scopes),
         "created": _date(record.created_at),
         "expires": _date(record.expires_at),
         "revoked": _date(record.revoked_at),

@@ -6,7 +6,6 @@ that writes for all of them (`plantstore.shared_writer`).
 
 import contextlib
 import functools
-import os
 import signal
 import socket
 import sys
@@ -14,63 +13,44 @@ import tempfile
 from collections.abc import Iterator
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Final
 
 from plantstore.api.exchange import ASGIApp
 from plantstore.cli.process import Telemetry, build_app, open_store_of, uvicorn_config
-from plantstore.errors import OperationError, PlantStoreError
+from plantstore.errors import PlantStoreError
 from plantstore.observe import Committed, Event, Observer
 from plantstore.server.kept_process import KeptProcess, answer_checks
 from plantstore.server.workers import Workers, set_up_memory
 from plantstore.settings import Settings, terminal_takes_colors
 from plantstore.shared_writer.remote import RemoteWriter
-from plantstore.shared_writer.service import WriterService
+from plantstore.shared_writer.service import WriterService, listen
 from plantstore.storage import has_one_writer
 from plantstore.telemetry.log_output import configure_logs
-
-# The name of the socket of the process that writes, in the folder of the processes.
-_SOCKET: Final = "writer"
-
-# Maximum length of its address: 108 bytes with the zero at the end (unix(7)), 104 on macOS.
-_ADDRESS_BYTES_MAX: Final = 103
 
 
 def run_workers(settings: Settings, listener: socket.socket) -> bool:
     """Serve with several processes until a signal. Return whether the workers could start."""
     with contextlib.ExitStack() as stack:
-        # Only this user may enter the folder.
-        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="plantstore-")))
-        writer = None
+        # Only this user may enter the folder. Somebody may remove it, and create another one.
+        temporary = tempfile.TemporaryDirectory(prefix="plantstore-", ignore_cleanup_errors=True)
+        folder = Path(stack.enter_context(temporary))
+        writer = entrance = None
         if has_one_writer(settings.database):
-            writer = KeptProcess(_write, settings, folder, stack.enter_context(_listen(folder)))
+            ours, entrance = map(stack.enter_context, listen())
+            writer = KeptProcess(_write, settings, folder, ours)
             stack.callback(writer.kill)
-        build = functools.partial(_build_worker, settings, folder)
+        build = functools.partial(_build_worker, settings, folder, entrance)
         workers = Workers(uvicorn_config(build, settings), [listener], writer)
         workers.run()
         return not workers.could_not_start
 
 
-def _listen(folder: Path) -> socket.socket:
-    """Return the socket on which the process that writes accepts the workers."""
-    address = str(folder / _SOCKET)
-    if len(os.fsencode(address)) > _ADDRESS_BYTES_MAX:
-        raise OperationError(
-            f"The path of the folder for temporary files is too long: {folder.parent}; name another"
-            " folder with TMPDIR"
-        )
-    listener = socket.socket(socket.AF_UNIX)
-    listener.bind(address)
-    listener.listen()
-    return listener
-
-
-def _build_worker(settings: Settings, folder: Path) -> ASGIApp:
+def _build_worker(settings: Settings, folder: Path, entrance: socket.socket | None) -> ASGIApp:
     """Build the application of a worker, which opens the store for itself."""
     with _process(settings, folder) as telemetry:
         store = open_store_of(settings, telemetry)
-        if not has_one_writer(settings.database):
+        if entrance is None:
             return build_app(settings, store, telemetry)
-        writes = RemoteWriter(folder / _SOCKET)
+        writes = RemoteWriter(entrance)
         telemetry.observe = _without_commits(telemetry.observe)
         return build_app(settings, store, telemetry, writes)
 

@@ -28,8 +28,15 @@ _HOST: Final = re.compile(
     rb"(?::[0-9]*)?"
 )
 
-# The fields that name the host, or determine where the request ends and how its body is sent.
-_FRAMING_FIELDS: Final = frozenset({b"host", b"content-length", b"transfer-encoding", b"expect"})
+# The fields that a request may have only once, with the message for a second one. A proxy or a
+# filter in front might use the other one.
+_SINGLETONS: Final = {
+    b"host": "The request must have one Host field",
+    b"transfer-encoding": "The request must have no more than one Transfer-Encoding",
+    b"content-length": "The request must have no more than one Content-Length",
+    b"content-type": "The request must have no more than one Content-Type",
+    b"authorization": "The request must have no more than one Authorization",
+}
 
 # A percent sign that does not begin an encoded octet.
 _BARE_PERCENT: Final = re.compile(rb"%(?![0-9A-Fa-f]{2})")
@@ -115,24 +122,18 @@ class Framing:
         """
         request_line = _parse_request_line(self._request_line)
         is_old = request_line.version == "1.0"
-        host = coding = None
         self.expects_continue = False
+        found: dict[bytes, bytes] = {}
         for name, value in fields:
-            if name not in _FRAMING_FIELDS:
-                continue
-            if name == b"host":
-                if host is not None:
-                    raise bad_request("The request must have one Host field")
-                host = value
-            elif name == b"content-length":
-                self._body_left = int(value)  # the parser accepts only one, of digits
+            if name in _SINGLETONS:
+                if name in found:
+                    raise bad_request(_SINGLETONS[name])
+                found[name] = value
             elif name == b"expect":
                 self.expects_continue |= value.lower() == b"100-continue"
-            elif coding is not None:
-                raise bad_request("The request must have no more than one Transfer-Encoding")
-            else:
-                coding = value
-        _check_host(host, is_old=is_old)
+        self._body_left = int(found.get(b"content-length", 0))  # the parser accepts only digits
+        coding = found.get(b"transfer-encoding")
+        _check_host(found.get(b"host"), is_old=is_old)
         if coding is not None:
             _check_transfer_coding(coding, is_old=is_old)
         self.is_chunked = coding is not None

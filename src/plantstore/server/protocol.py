@@ -126,12 +126,15 @@ class HttpProtocol(UvicornProtocol):
                 flow.resume_reading()
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """Add a header field, or a trailer field."""
+        """Add a header field, or a trailer field, without white space around the value.
+
+        The parser leaves white space behind the value (RFC 9112 §5.1).
+        """
         fields = self.headers
         if len(fields) >= FIELDS_MAX:
             message = f"The head must have no more than {FIELDS_MAX} fields"
             raise RequestError(ErrorCode.HEAD_TOO_LARGE, message)
-        fields.append((name.lower(), value))
+        fields.append((name.lower(), value.rstrip(b" \t")))
 
     def on_headers_complete(self) -> None:
         """Start the request, unless it offers an upgrade and will be parsed again."""

@@ -5,6 +5,8 @@ mostly wait. So with several workers, one more process writes (`service`). Each 
 batches of changes through a local socket (`remote`), and the process commits what all workers
 have sent together.
 
-The socket lies in a folder that only the user of the service may enter. Otherwise, other users
-could write plants without a token.
+The sockets have no address. So other users cannot write plants through them without a token, and
+no cleaner of temporary files can remove them. Instead of an address, the processes inherit the two
+ends of a pair of sockets. To connect, a worker makes another pair, and sends one end of it to the
+process that writes, as a file descriptor (SCM_RIGHTS in unix(7)).
 """

@@ -1,7 +1,8 @@
 """The side of a worker: it sends what is to be written to the process that writes.
 
-If that process ends, its parent starts another one, and requests wait meanwhile: the socket
-belongs to the parent. Only what the process had received, and not answered, is in doubt.
+If that process ends, its parent starts another one, and requests wait meanwhile: the parent keeps
+the socket to which workers connect. Only what the process had received, and not answered, is in
+doubt.
 """
 
 import contextlib
@@ -9,7 +10,6 @@ import socket
 import threading
 import time
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Final, TypeVar
 
 from plantstore.changes import Change, Result
@@ -47,17 +47,18 @@ class RemoteWriter:
     """Writes plants through another process, as `PlantWrites` promises.
 
     Args:
-        address: of its socket.
+        entrance: takes the connections to it. Its owner closes it.
 
     Raises:
         StoreUnreachableError: no process accepts connections.
 
     """
 
-    def __init__(self, address: Path) -> None:
+    def __init__(self, entrance: socket.socket) -> None:
+        entrance.settimeout(PATIENCE_SECONDS)
         # Ids and probes do not wait until the response to a batch has arrived.
-        self._changes = _Channel(address)
-        self._others = _Channel(address)
+        self._changes = _Channel(entrance)
+        self._others = _Channel(entrance)
 
     def apply_changes(self, changes: Sequence[Change]) -> list[Result]:
         """Apply a batch of changes, together with those of other workers."""
@@ -88,8 +89,8 @@ class RemoteWriter:
 class _Channel:
     """A connection to the process that writes. Any thread may use it; one at a time."""
 
-    def __init__(self, address: Path) -> None:
-        self._address = address
+    def __init__(self, entrance: socket.socket) -> None:
+        self._entrance = entrance
         self._lock = threading.Lock()
         self._connect()
 
@@ -144,11 +145,12 @@ class _Channel:
             pass
 
     def _is_greeted(self, deadline: float) -> bool:
-        self._socket = socket.socket(socket.AF_UNIX)
+        self._socket, theirs = socket.socketpair()
         self._responses = self._socket.makefile("rb")
         try:
+            with theirs:
+                socket.send_fds(self._entrance, [b"+"], [theirs.fileno()])
             self._socket.settimeout(max(0.001, deadline - time.monotonic()))
-            self._socket.connect(str(self._address))
             self._receive()
             self._socket.settimeout(None)
         except (OSError, ProtocolError) as error:

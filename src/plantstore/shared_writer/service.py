@@ -50,6 +50,15 @@ PIECE_SECONDS: Final = 0.005
 PIECES_SECONDS: Final = 0.05
 
 
+def listen() -> tuple[socket.socket, socket.socket]:
+    """Return the socket that receives the connections of workers, and the one that takes them.
+
+    The process that writes gets the first one, and the workers get the second one. The caller keeps
+    both, so connections wait while another process that writes is started.
+    """
+    return socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+
+
 class _Batch(NamedTuple):
     """The changes that a worker has sent, and their length in bytes."""
 
@@ -84,7 +93,7 @@ class WriterService:
         """Serve connections.
 
         Args:
-            listener: the socket; it listens already, and its owner closes it.
+            listener: receives them; its owner closes it.
 
         """
         listener.settimeout(0)
@@ -139,10 +148,12 @@ class WriterService:
 
     def _accept(self, listener: socket.socket) -> None:
         with contextlib.suppress(OSError):  # the worker has ended
-            connection = Connection(listener.accept()[0])
-            self._connections.add(connection)
-            self._selector.register(connection.socket, selectors.EVENT_READ, connection)
-            self._send(connection, Ready())
+            _, descriptors, _, _ = socket.recv_fds(listener, 1, 1)
+            for descriptor in descriptors:  # none if too many files are open
+                connection = Connection(socket.socket(fileno=descriptor))
+                self._connections.add(connection)
+                self._selector.register(connection.socket, selectors.EVENT_READ, connection)
+                self._send(connection, Ready())
 
     def _continue(self, connection: Connection) -> None:
         """Send the rest of a response, or receive more of a request."""

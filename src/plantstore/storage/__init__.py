@@ -121,7 +121,7 @@ def _open_postgres(url: str, policy: SchemaPolicy, standbys_min: int, observe: O
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] != "psycopg":
             raise
-        raise UnsupportedError(
-            "PostgreSQL support is not installed: run pip install 'plantstore[postgres]'"
-        ) from None
+        is_checkout = (Path(__file__).parents[3] / "Makefile").exists()
+        command = "make postgres" if is_checkout else "pip install 'plantstore[postgres]'"
+        raise UnsupportedError(f"PostgreSQL support is not installed: run {command}") from None
     return PostgresStore(url, display_url(url), policy, standbys_min=standbys_min, observe=observe)

@@ -25,6 +25,7 @@ def configure_logs(*, colors: bool = True) -> Outbox:
     stamps: list[structlog.typing.Processor] = [
         structlog.stdlib.add_log_level,
         structlog.processors.TimeStamper(fmt="iso", utc=True),
+        _add_process_id,
     ]
     renderers: list[structlog.typing.Processor] = [
         # By default a traceback includes local variables, which may hold secrets.
@@ -62,6 +63,13 @@ def configure_logs(*, colors: bool = True) -> Outbox:
     # At a lower level uvicorn writes a line for each bad request, so clients could flood the log.
     logging.getLogger("uvicorn").setLevel(logging.ERROR)
     return outbox
+
+
+def _add_process_id(
+    _logger: object, _name: str, line: structlog.typing.EventDict
+) -> structlog.typing.EventDict:
+    line["pid"] = os.getpid()  # several processes may write to one log
+    return line
 
 
 def _hide_secrets(

@@ -78,8 +78,10 @@ class Metrics(Collector):
         if folder is not None:
             self._file_lock = threading.Lock()
             # The time makes the name unique: the system reuses process ids.
-            self._file = folder / f"{os.getpid()}-{time.monotonic_ns()}"
-            threading.Thread(target=self._share, name="metrics", daemon=True).start()
+            self._name = f"{os.getpid()}-{time.monotonic_ns()}"
+            threading.Thread(
+                target=self._share, args=(folder,), name="metrics", daemon=True
+            ).start()
 
     def observe(self, event: Event) -> None:
         """Count an event."""
@@ -165,37 +167,60 @@ class Metrics(Collector):
             return self._own_counts(), pids
         # Write the counts before reporting them. Otherwise another worker could get the next
         # request and report less, and a counter would decrease.
-        counts = self._leave()
-        for file in self._folder.glob("*[0-9]"):
-            if file == self._file:
-                continue
-            others = msgspec.msgpack.decode(file.read_bytes(), type=Counts)
-            pid = int(file.name.partition("-")[0])
-            # The id of a worker that ended may belong to another process now.
-            if _is_child(pid, self._parent_pid):
-                pids.add(pid)
-            else:
-                others.waiting = {}
-                others.standbys = {}
-            counts.merge(others)
+        counts = self._leave(self._folder)
+        with contextlib.suppress(OSError), _opened(self._folder) as folder:
+            for file in folder.glob("*[0-9]"):
+                if file.name == self._name:
+                    continue
+                others = msgspec.msgpack.decode(file.read_bytes(), type=Counts)
+                pid = int(file.name.partition("-")[0])
+                # The id of a worker that ended may belong to another process now.
+                if _is_child(pid, self._parent_pid):
+                    pids.add(pid)
+                else:
+                    others.waiting = {}
+                    others.standbys = {}
+                counts.merge(others)
         return counts, pids
 
-    def _leave(self) -> Counts:
+    def _leave(self, folder: Path) -> Counts:
         """Write the counts to the file of this worker, and return them."""
-        draft = self._file.with_name(f"{self._file.name}.draft")
         with self._file_lock:
             counts = self._own_counts()
-            # The service works without this file. The parent may have ended and deleted the
-            # folder, or the disk may be full.
-            with contextlib.suppress(OSError):
+            # The service works without this file. For example, the disk may be full.
+            with contextlib.suppress(OSError), _opened(folder) as opened:
+                draft = opened / f"{self._name}.draft"
                 draft.write_bytes(msgspec.msgpack.encode(counts))
-                draft.replace(self._file)
+                draft.replace(opened / self._name)
         return counts
 
-    def _share(self) -> None:
+    def _share(self, folder: Path) -> None:
         while True:
             time.sleep(SHARE_SECONDS)
-            self._leave()
+            self._leave(folder)
+
+
+@contextlib.contextmanager
+def _opened(folder: Path) -> Iterator[Path]:
+    """Yield a path to a folder of this user. The folder is created if it is missing.
+
+    A cleaner of temporary files may have removed it. Then another user may have created one of the
+    same name, with links to files of this user.
+
+    Raises:
+        OSError: it is not a folder of this user.
+
+    """
+    with contextlib.suppress(FileExistsError):
+        folder.mkdir(mode=0o700)
+    descriptor = os.open(folder, os.O_DIRECTORY | os.O_NOFOLLOW)
+    try:
+        if os.fstat(descriptor).st_uid != os.geteuid():
+            raise PermissionError(f"{folder} belongs to another user")
+        # The path of the open folder, whatever has its name meanwhile.
+        yield Path(f"/proc/self/fd/{descriptor}")
+    finally:
+        os.close(descriptor)
 
 
 def _reason(code: ErrorCode) -> str:

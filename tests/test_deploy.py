@@ -21,6 +21,7 @@ from support.deployment import (
     KUBERNETES,
     container,
     instructions,
+    migration,
     objects,
     pod,
     service,
@@ -144,7 +145,7 @@ def test_each_deployment_file_names_the_image_that_make_builds() -> None:
     ).stdout
 
     shown = re.findall(r"plantstore:\d[\d.]*\d", (ROOT / "docs/container.md").read_text("utf-8"))
-    named = {service()["image"], container()["image"], *shown}
+    named = {service()["image"], container()["image"], migration()["image"], *shown}
     assert named == {f"plantstore:{__version__}"}
     assert f" --tag plantstore:{__version__} " in " ".join(made.split())
 
@@ -189,6 +190,14 @@ def test_an_unavailable_database_makes_an_instance_not_ready_and_restarts_none()
     assert {probe["port"] for probe in probes} == {container()["ports"][0]["name"]}
 
 
+def test_an_init_container_migrates_the_database_of_the_service_and_the_service_does_not() -> None:
+    database = variables(container())["PLANTSTORE_DATABASE"]
+
+    assert migration()["args"] == ["migrate"]
+    assert variables(migration()) == {"PLANTSTORE_DATABASE": database}
+    assert variables(container())["PLANTSTORE_MIGRATE"]["value"] == "false"
+
+
 def test_an_instance_drains_until_its_readiness_probe_has_failed() -> None:
     drain_seconds = int(variables(container())["PLANTSTORE_DRAIN_SECONDS"]["value"])
     readiness = container()["readinessProbe"]
@@ -205,11 +214,12 @@ def test_no_container_has_privileges_or_writes_to_its_image() -> None:
     assert (security["runAsUser"], security["runAsGroup"]) == (user_id, group_id)
     assert security["runAsNonRoot"] is True
     assert security["seccompProfile"] == {"type": "RuntimeDefault"}
-    assert container()["securityContext"] == {
-        "allowPrivilegeEscalation": False,
-        "readOnlyRootFilesystem": True,
-        "capabilities": {"drop": ["ALL"]},
-    }
+    for each in (container(), migration()):
+        assert each["securityContext"] == {
+            "allowPrivilegeEscalation": False,
+            "readOnlyRootFilesystem": True,
+            "capabilities": {"drop": ["ALL"]},
+        }
     assert service()["read_only"] is True
     assert service()["cap_drop"] == ["ALL"]
     assert service()["security_opt"] == ["no-new-privileges:true"]

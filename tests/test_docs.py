@@ -13,6 +13,7 @@ from cluster.page import PAGE, with_measured
 from plantstore.api.errors import STATUS
 from plantstore.errors import ErrorCode
 from plantstore.settings import Settings
+from plantstore.storage.postgres.rights import RIGHTS
 from support.command import run
 
 ROOT = Path(__file__).parent.parent
@@ -47,6 +48,13 @@ def test_every_setting_is_documented_with_its_variable_and_its_default() -> None
         )
         for field in fields(Settings)
     ]
+
+
+def test_the_cluster_page_lists_the_rights_that_migrate_grants() -> None:
+    page = PAGE.read_text(encoding="utf-8").partition("## Rights")[2].partition("## Proxies")[0]
+    documented = dict(re.findall(r"^\| `(\w+)` \| (.*) \|$", page, re.MULTILINE))
+
+    assert documented == {table: ", ".join(rights) for table, rights in RIGHTS.items()}
 
 
 def test_every_setting_has_a_help_text() -> None:

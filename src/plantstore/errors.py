@@ -178,5 +178,9 @@ class StoreUnreachableError(StoreUnavailableError):
     """The store could not be reached, so it has certainly not performed the operation."""
 
 
+class SchemaOutdatedError(StoreUnavailableError):
+    """The schema is of an older version. The message ends with the command that updates it."""
+
+
 class BatchRefusedError(StoreUnavailableError):
     """The store rejected a whole batch, perhaps because of one row; nothing of it is stored."""

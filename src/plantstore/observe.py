@@ -93,11 +93,31 @@ class DatabaseCreated(msgspec.Struct, frozen=True):
     file: str
 
 
-class NamesIndexed(msgspec.Struct, frozen=True):
-    """A store of an older version gets its index of words: so many plants are in it, of so many."""
+class MigrationStarted(msgspec.Struct, frozen=True):
+    """The schema of an older store is being migrated from one version to another."""
+
+    version: int
+    target: int
+
+
+class MigrationStepStarted(msgspec.Struct, frozen=True):
+    """The SQL of a migration is being run. It may take long, and reports no progress."""
+
+    version: int
+
+
+class PlantsIndexed(msgspec.Struct, frozen=True):
+    """The migration has put so many plants into the index of words, of so many in the store."""
 
     plants: int
     total: int
+
+
+class Migrated(msgspec.Struct, frozen=True):
+    """The schema has its newest version, and the index of words has all plants."""
+
+    version: int
+    seconds: float
 
 
 class RequestRefused(msgspec.Struct, frozen=True):
@@ -152,7 +172,10 @@ Event: TypeAlias = (
     | ReadinessChanged
     | ServerChanged
     | DatabaseCreated
-    | NamesIndexed
+    | MigrationStarted
+    | MigrationStepStarted
+    | PlantsIndexed
+    | Migrated
     | RequestRefused
     | RequestFailed
     | Imported
@@ -170,6 +193,21 @@ class LastServer:
         """Remember a ServerChanged event."""
         if isinstance(event, ServerChanged):
             self.value = event
+
+
+def migration_progress(event: Event) -> str | None:
+    """Return the progress of a migration in words; None if the event is another one."""
+    match event:
+        case MigrationStarted(version=version, target=target):
+            return f"migrating schema {version} to {target}"
+        case MigrationStepStarted(version=version):
+            return f"applying migration {version}"
+        case PlantsIndexed(plants=plants, total=total):
+            return f"indexed {plants:,} of {total:,} plants"
+        case Migrated(version=version, seconds=seconds):
+            return f"migrated to schema {version} in {seconds:.1f} s"
+        case _:
+            return None
 
 
 def ignore(_event: Event) -> None:

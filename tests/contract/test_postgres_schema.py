@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from plantstore.errors import StoreUnavailableError, UnsupportedError
+from plantstore.errors import SchemaOutdatedError, StoreUnavailableError, UnsupportedError
 from plantstore.plants import NewPlant
 from plantstore.storage import open_store
 from plantstore.storage.migrate import SchemaPolicy, migrations
@@ -22,10 +22,9 @@ def test_a_database_of_the_first_schema_is_migrated_and_keeps_its_plants(
     make_first_schema(url)
     execute(url, "INSERT INTO plants VALUES (1, 'a', 't')")
 
-    with pytest.raises(
-        StoreUnavailableError, match="schema has version 1, and this Plant Store needs 5; run"
-    ):
-        open_store(url, SchemaPolicy.REQUIRE)
+    for policy in (SchemaPolicy.CREATE, SchemaPolicy.REQUIRE):
+        with pytest.raises(SchemaOutdatedError, match=r"has schema 1, but 5 is needed\. Run: "):
+            open_store(url, policy)
     with contextlib.closing(open_store(url, SchemaPolicy.ACCEPT)) as store:
         assert store.check() == (1, 1, 0, [])
     with contextlib.closing(open_store(url)) as store:
@@ -33,12 +32,15 @@ def test_a_database_of_the_first_schema_is_migrated_and_keeps_its_plants(
     open_store(url, SchemaPolicy.REQUIRE).close()
 
 
-def test_many_stores_may_be_opened_on_a_new_database_at_once(url: str) -> None:
+@pytest.mark.parametrize("policy", [SchemaPolicy.MIGRATE, SchemaPolicy.CREATE])
+def test_many_stores_may_be_opened_on_a_new_database_at_once(
+    url: str, policy: SchemaPolicy
+) -> None:
     barrier = threading.Barrier(10)
 
     def open_and_close(_: int) -> None:
         barrier.wait()
-        open_store(url).close()
+        open_store(url, policy).close()
 
     with ThreadPoolExecutor(10) as pool:
         list(pool.map(open_and_close, range(10)))
@@ -66,13 +68,15 @@ def test_a_database_of_a_newer_version_is_refused(url: str) -> None:
             open_store(url, policy)
 
 
-def test_a_schema_is_created_in_an_empty_database_only_by_migrate(url: str) -> None:
-    for policy in (SchemaPolicy.UPDATE, SchemaPolicy.REQUIRE, SchemaPolicy.ACCEPT):
+def test_an_empty_database_gets_a_schema_only_if_the_policy_may_create_one(url: str) -> None:
+    for policy in (SchemaPolicy.REQUIRE, SchemaPolicy.ACCEPT):
         with pytest.raises(StoreUnavailableError, match="is empty"):
             open_store(url, policy)
 
     tables = "SELECT count(*) FROM pg_tables WHERE schemaname = current_schema()"
     assert execute(url, tables) == [(0,)]
+    open_store(url, SchemaPolicy.CREATE).close()
+    open_store(url, SchemaPolicy.REQUIRE).close()
 
 
 def test_a_database_of_another_program_is_refused_and_not_changed(url: str) -> None:

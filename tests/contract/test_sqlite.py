@@ -240,24 +240,27 @@ def test_a_file_in_a_missing_folder_and_a_folder_are_refused(tmp_path: Path) -> 
         SQLiteStore(str(tmp_path))
 
 
-def test_only_migrate_creates_a_database_and_reports_its_file(path: Path) -> None:
+@pytest.mark.parametrize("policy", [SchemaPolicy.MIGRATE, SchemaPolicy.CREATE])
+def test_a_policy_that_may_create_a_database_reports_its_file_and_the_others_create_none(
+    path: Path, policy: SchemaPolicy
+) -> None:
     url = f"sqlite:///{path}"
     events: list[Event] = []
 
-    for policy in (SchemaPolicy.UPDATE, SchemaPolicy.REQUIRE, SchemaPolicy.ACCEPT):
+    for other in (SchemaPolicy.REQUIRE, SchemaPolicy.ACCEPT):
         with pytest.raises(StoreUnavailableError, match=f"No database at {path}"):
-            open_store(url, policy, observe=events.append)
+            open_store(url, other, observe=events.append)
         assert not path.exists()
 
     path.touch()
-    for policy in (SchemaPolicy.UPDATE, SchemaPolicy.REQUIRE, SchemaPolicy.ACCEPT):
+    for other in (SchemaPolicy.REQUIRE, SchemaPolicy.ACCEPT):
         with pytest.raises(StoreUnavailableError, match="empty; run `plantstore migrate`"):
-            open_store(url, policy, observe=events.append)
+            open_store(url, other, observe=events.append)
         assert path.stat().st_size == 0
     path.unlink()
 
     for _ in range(2):
-        open_store(url, observe=events.append).close()
+        open_store(url, policy, observe=events.append).close()
     assert events == [DatabaseCreated(str(path))]
 
 

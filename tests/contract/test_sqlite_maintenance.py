@@ -7,7 +7,7 @@ import apsw
 import pytest
 
 from plantstore.changes import Deletion, Outcome, Replacement
-from plantstore.errors import BatchRefusedError, StoreUnavailableError
+from plantstore.errors import BatchRefusedError, SchemaOutdatedError, StoreUnavailableError
 from plantstore.listings import Count, Listing
 from plantstore.plants import NewPlant, Plant
 from plantstore.storage.migrate import SchemaPolicy, migrations
@@ -42,16 +42,9 @@ def test_a_database_of_the_first_schema_is_migrated_and_keeps_its_plants(
 
     with contextlib.closing(SQLiteStore(str(path))) as store:
         assert store.list_plants(Listing(limit=1)).plants == [NewPlant(1, "a", "t")]
-        assert store.check() == Condition(len(migrations("sqlite")), 2, 0, [])
-
-
-def test_update_migrates_an_older_database(path: Path) -> None:
-    make_file_of_first_schema(path)
-
-    with contextlib.closing(SQLiteStore(str(path), SchemaPolicy.UPDATE)) as store:
-        assert store.check() == Condition(len(migrations("sqlite")), 2, 0, [])
         assert store.list_plants(Listing(words=("a",))).plants == [NewPlant(1, "a", "t")]
         assert store.list_plants(Listing(has_total=True)).total == Count(2)
+        assert store.check() == Condition(len(migrations("sqlite")), 2, 0, [])
 
 
 def test_a_check_finds_unknown_tables_and_missing_indexes(path: Path) -> None:
@@ -95,9 +88,12 @@ def test_a_check_finds_invalid_utf_8_which_does_not_hide_other_plants(path: Path
         assert store.check().problems == ["the recorded number of plants is 2"]
 
 
-def test_an_older_schema_is_not_migrated_without_permission(path: Path) -> None:
+def test_an_older_schema_is_migrated_only_by_migrate(path: Path) -> None:
     make_file_of_first_schema(path)
 
+    for policy in (SchemaPolicy.CREATE, SchemaPolicy.REQUIRE):
+        with pytest.raises(SchemaOutdatedError, match=r"has schema 1, but 5 is needed\. Run: "):
+            SQLiteStore(str(path), policy)
     with contextlib.closing(SQLiteStore(str(path), SchemaPolicy.ACCEPT)) as store:
         assert store.check() == Condition(1, 2, 0, [])
         assert store.list_plants(Listing(limit=1)).plants == [NewPlant(1, "a", "t")]

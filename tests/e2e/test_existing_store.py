@@ -16,15 +16,12 @@ pytestmark = pytest.mark.engines("sqlite")
     "command",
     [
         ["token", "list"],
-        ["token", "list", "--no-migrate"],
         ["token", "revoke", "t"],
         ["check"],
         ["export"],
         ["export", "copy.csv"],
         ["backup", "copy.db"],
         ["serve", "--no-migrate", "--port", "0"],
-        ["import", "new.csv", "--no-migrate"],
-        ["token", "create", "t", "--no-migrate"],
     ],
 )
 def test_a_command_that_needs_a_database_creates_none(tmp_path: Path, command: list[str]) -> None:

@@ -67,7 +67,7 @@ def test_without_permission_to_migrate_an_empty_database_is_an_error_that_names_
     database = databases.new().replace("postgres@", "postgres:secret@")
     env = os.environ | {"PLANTSTORE_DATABASE": database, "PLANTSTORE_MIGRATE": "false"}
 
-    for command in ("serve", "token create a", "token list"):
+    for command in ("serve", "token revoke a", "token list"):
         refused = run(tmp_path, *command.split(), env=env)
         assert refused.returncode == 1
         assert "is empty; run `plantstore migrate`" in refused.stderr

@@ -36,6 +36,13 @@ def container() -> dict[str, Any]:
     return found
 
 
+def migration() -> dict[str, Any]:
+    """Return the init container, which migrates the schema."""
+    found: dict[str, Any]
+    [found] = pod()["initContainers"]
+    return found
+
+
 def variables(container: dict[str, Any]) -> dict[str, dict[str, Any]]:
     return {each["name"]: each for each in container["env"]}
 

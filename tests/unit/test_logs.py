@@ -14,7 +14,11 @@ from plantstore.observe import (
     Committed,
     ExportCutOff,
     LookupFailed,
+    Migrated,
+    MigrationStarted,
+    MigrationStepStarted,
     Observer,
+    PlantsIndexed,
     ReadinessChanged,
     RequestFailed,
     RequestRefused,
@@ -128,6 +132,28 @@ def test_changes_of_readiness_and_the_stop_are_logged(log: Log) -> None:
     log.observe(Committed([Outcome.STORED], 0.1))
 
     assert [line[0] for line in log.lines] == ["not ready", "ready again", "stopping"]
+
+
+def test_each_event_of_a_migration_is_a_line_in_words_with_its_numbers(log: Log) -> None:
+    for event in (
+        MigrationStarted(2, 5),
+        MigrationStepStarted(3),
+        PlantsIndexed(1_200_000, 5_000_000),
+        Migrated(5, 28.123),
+    ):
+        log.observe(event)
+
+    assert [line.pop("log_level") for line in log.told] == ["info"] * 4
+    assert log.told == [
+        {"event": "migrating schema 2 to 5", "version": 2, "target": 5},
+        {"event": "applying migration 3", "version": 3},
+        {
+            "event": "indexed 1,200,000 of 5,000,000 plants",
+            "plants": 1_200_000,
+            "total": 5_000_000,
+        },
+        {"event": "migrated to schema 5 in 28.1 s", "version": 5, "seconds": 28.123},
+    ]
 
 
 def test_the_access_log_has_a_line_for_each_response(log: Log) -> None:

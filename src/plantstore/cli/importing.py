@@ -51,7 +51,7 @@ _STDIN: Final = Path("-")
     show_default=True,
     help="What to do with a row if a different plant has its id.",
 )
-@settings("body_bytes_max", "database", "migrate", "standbys_min")
+@settings("body_bytes_max", "database", "standbys_min")
 def import_plants(
     file: Path,
     *,
@@ -61,14 +61,12 @@ def import_plants(
     body_bytes_max: int,
     database: str,
     standbys_min: int,
-    migrate: bool,
 ) -> None:
     """Store the plants of a file.
 
     A row that is not valid is rejected, and the import continues; the exit status is then 1.
     """
     form = format_of(file, file_format)
-    policy = SchemaPolicy.of(migrate=migrate)
     with _reading(file) as source, Rejects(rejects, source, database) as rejected:
         run = Import(
             form.parser(body_bytes_max + ROW_SLACK_BYTES),
@@ -81,7 +79,7 @@ def import_plants(
         first = list(itertools.islice(batches, 1))
         for warning in run.warnings:
             click.echo(f"Warning: {one_line(warning)}", err=True)
-        with opened_store(database, policy, standbys_min=standbys_min) as store:
+        with opened_store(database, SchemaPolicy.CREATE, standbys_min=standbys_min) as store:
             rejected.clear()
             _store_batches(store, run, itertools.chain(first, batches), source)
     if rejected.count:

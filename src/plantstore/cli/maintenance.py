@@ -65,13 +65,18 @@ def stats(database: str) -> None:
 
 
 @click.command()
+@click.option(
+    "--grant-to",
+    metavar="ROLE",
+    help="Also give this role of PostgreSQL the rights that serve --no-migrate needs.",
+)
 @settings("database")
-def migrate(database: str) -> None:
+def migrate(database: str, grant_to: str | None) -> None:
     """Create the database, or update its schema.
 
     Afterwards, serve --no-migrate can use it.
     """
-    with opened_store(database, SchemaPolicy.MIGRATE):
+    with opened_store(database, SchemaPolicy.MIGRATE, grant_to=grant_to):
         click.echo(f"The schema of {display_url(database)} is up to date")
 
 

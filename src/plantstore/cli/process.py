@@ -6,11 +6,11 @@ from pathlib import Path
 import uvicorn
 
 from plantstore.api.exchange import ASGIApp
+from plantstore.cli.opening import open_named
 from plantstore.cli.wiring import wire
 from plantstore.observe import LastServer, Observer, tell_all
 from plantstore.server.workers import server_config
 from plantstore.settings import Settings
-from plantstore.storage import open_store
 from plantstore.storage.migrate import SchemaPolicy
 from plantstore.store import PlantWrites, Store
 from plantstore.telemetry.logs import log_answers, log_events
@@ -70,9 +70,9 @@ def uvicorn_config(app_factory: Callable[[], ASGIApp], settings: Settings) -> uv
 
 def open_store_of(settings: Settings, telemetry: Telemetry) -> Store:
     """Open the store of the settings."""
-    return open_store(
+    return open_named(
         settings.database,
-        SchemaPolicy.of(migrate=settings.migrate),
+        SchemaPolicy.MIGRATE if settings.migrate else SchemaPolicy.REQUIRE,
         standbys_min=settings.standbys_min,
         observe=telemetry.observe,
     )

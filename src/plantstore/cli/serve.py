@@ -17,6 +17,7 @@ import uvicorn
 from plantstore.api.cors import parse_origin
 from plantstore.api.forwarded import parse_network
 from plantstore.cli.listening import listen
+from plantstore.cli.opening import database_option
 from plantstore.cli.process import Telemetry, build_app, open_store_of, uvicorn_config
 from plantstore.cli.tokens import show_new_token
 from plantstore.cli.wiring import rate_limit
@@ -103,9 +104,7 @@ def _introduce(store: Store, settings: Settings, listener: socket.socket, log: O
         with contextlib.suppress(OperationError):
             show_new_token(store, "first", SCOPES, text=greeting.replace("{url}", url))
     if not store.list_tokens():
-        # The URL of a PostgreSQL database is shown without its password, so it cannot be copied.
-        option = f" --database {database}" if database.startswith("sqlite") else ""
-        log.write(_WARNING.format(option=option))
+        log.write(_WARNING.format(option=database_option(settings.database)))
     log.write(f"Serving {database} on {url}\n")
     log.drain()
 

@@ -75,15 +75,13 @@ def show_new_token(
     metavar="TIME",
     help="How long it is valid, such as 90s, 15m, 12h, 30d or 8w. Default: for ever.",
 )
-@settings("database", "migrate", "standbys_min")
+@settings("database", "standbys_min")
 def create(
     name: str,
     scope: tuple[str, ...],
     expires_in: str | None,
     database: str,
     standbys_min: int,
-    *,
-    migrate: bool,
 ) -> None:
     """Create a token and print its secret on stdout.
 
@@ -98,8 +96,7 @@ def create(
         raise UsageError(
             "--expires-in: the token would expire after the year 9999; leave the option out"
         )
-    policy = SchemaPolicy.of(migrate=migrate)
-    with opened_store(database, policy, standbys_min=standbys_min) as store:
+    with opened_store(database, SchemaPolicy.CREATE, standbys_min=standbys_min) as store:
         show_new_token(store, name, scopes, expires_at)
     granted = ", ".join(sorted(scopes))
     click.echo(f"Created the token {name} for {granted}. Its secret is shown only once.", err=True)
@@ -107,14 +104,13 @@ def create(
 
 @tokens.command("list")
 @click.option("--json", is_flag=True, help="Print a JSON array, not a table.")
-@settings("database", "migrate")
-def list_tokens(database: str, *, json: bool, migrate: bool) -> None:
+@settings("database")
+def list_tokens(database: str, *, json: bool) -> None:
     """List the tokens, oldest first, without their secrets.
 
     ENDS is the day on which the token expires, or was revoked. --json has the exact times.
     """
-    policy = SchemaPolicy.of(migrate=migrate, may_create=False)
-    with opened_store(database, policy) as store:
+    with opened_store(database, SchemaPolicy.ACCEPT) as store:
         records = store.list_tokens()
     now = time.time()
     if json:
@@ -144,16 +140,15 @@ def _table(records: Iterable[TokenRecord], now: float) -> Iterator[str]:
 
 @tokens.command()
 @click.argument("name", help="The name of the token.")
-@settings("database", "migrate", "standbys_min")
-def revoke(name: str, database: str, standbys_min: int, *, migrate: bool) -> None:
+@settings("database", "standbys_min")
+def revoke(name: str, database: str, standbys_min: int) -> None:
     """Revoke a token permanently.
 
     A running service refuses it within two seconds.
     """
     _check_name(name)
     now = int(time.time())
-    policy = SchemaPolicy.of(migrate=migrate, may_create=False)
-    with opened_store(database, policy, standbys_min=standbys_min) as store:
+    with opened_store(database, SchemaPolicy.REQUIRE, standbys_min=standbys_min) as store:
         before = {record.name: record.revoked_at for record in store.list_tokens()}
         record = store.revoke_token(name, now)
     if before.get(name) is None:

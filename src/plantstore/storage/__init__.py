@@ -2,6 +2,7 @@
 
 import os
 from pathlib import Path
+from typing import Any
 
 from plantstore.errors import UnsupportedError, UsageError
 from plantstore.observe import Observer, ignore
@@ -19,6 +20,7 @@ def open_store(
     *,
     standbys_min: int = 0,
     observe: Observer = ignore,
+    grant_to: str | None = None,
 ) -> Store:
     """Open the store of a database URL.
 
@@ -29,18 +31,25 @@ def open_store(
         url: the database.
         policy: what to do about its schema.
         standbys_min: minimum number of synchronous PostgreSQL standbys that a commit waits for.
-        observe: is called when a file is created, and when the PostgreSQL primary changes.
+        observe: is called when a file is created, with the progress of a migration, and when the
+            PostgreSQL primary changes.
+        grant_to: the role of PostgreSQL that gets the rights to use the tables.
 
     Raises:
         UsageError: the URL is malformed, or of an unknown kind.
+        OperationError: the database has no such role.
         StoreUnavailableError: the database does not exist, cannot be opened, or belongs to
             another program.
 
     """
     if _is_postgres(url):
-        return _open_postgres(url, policy, standbys_min, observe)
+        return _open_postgres(
+            url, policy, standbys_min=standbys_min, observe=observe, grant_to=grant_to
+        )
     if standbys_min:
         raise UsageError("--standbys-min needs PostgreSQL: SQLite has no standbys")
+    if grant_to is not None:
+        raise UsageError("--grant-to needs PostgreSQL: SQLite has no roles")
     return SQLiteStore(_sqlite_path(url), policy, observe=observe)
 
 
@@ -56,7 +65,7 @@ def open_for_maintenance(url: str) -> Maintenance:
 
     """
     if _is_postgres(url):
-        return _open_postgres(url, SchemaPolicy.ACCEPT, 0, ignore)
+        return _open_postgres(url, SchemaPolicy.ACCEPT)
     path = _sqlite_path(url)
     return SQLiteStore(path, SchemaPolicy.ACCEPT) if may_write(path) else ReadOnlySQLite(path)
 
@@ -114,7 +123,7 @@ def _suggest_url(url: str) -> str:
     return ""
 
 
-def _open_postgres(url: str, policy: SchemaPolicy, standbys_min: int, observe: Observer) -> Store:
+def _open_postgres(url: str, policy: SchemaPolicy, **options: Any) -> Store:  # noqa: ANN401 (those of PostgresStore)
     try:
         # psycopg is an optional dependency.
         from plantstore.storage.postgres.store import PostgresStore  # noqa: PLC0415
@@ -124,4 +133,4 @@ def _open_postgres(url: str, policy: SchemaPolicy, standbys_min: int, observe: O
         is_checkout = (Path(__file__).parents[3] / "Makefile").exists()
         command = "make postgres" if is_checkout else "pip install 'plantstore[postgres]'"
         raise UnsupportedError(f"PostgreSQL support is not installed: run {command}") from None
-    return PostgresStore(url, display_url(url), policy, standbys_min=standbys_min, observe=observe)
+    return PostgresStore(url, display_url(url), policy, **options)

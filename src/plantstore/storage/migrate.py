@@ -4,21 +4,32 @@ Each migration runs in one transaction together with the record that it was appl
 keeps other processes from migrating at the same time. So many processes may start at once,
 and a process that dies leaves a complete schema behind.
 
+A new store gets all migrations in one transaction, so that no process sees a part of its schema.
+
 An index that the program itself maintains is filled afterwards, in many transactions. Each of
 them records how far it came. So a large database needs little memory, and a process that dies
 loses little work.
 """
 
+import time
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from enum import Enum
 from importlib import resources
-from typing import Final, Protocol, Self
+from typing import Final, Protocol
 
-from plantstore.errors import StoreUnavailableError
-from plantstore.observe import NamesIndexed, Observer, ignore
+from plantstore.errors import SchemaOutdatedError, StoreUnavailableError
+from plantstore.observe import (
+    Migrated,
+    MigrationStarted,
+    MigrationStepStarted,
+    Observer,
+    PlantsIndexed,
+    ignore,
+)
 
-# How many plants are indexed between two reports of the progress.
-REPORTED_PLANTS: Final = 500_000
+# Interval between two reports of how many plants are indexed.
+REPORT_SECONDS: Final = 5.0
 
 
 class SchemaPolicy(Enum):
@@ -30,8 +41,8 @@ class SchemaPolicy(Enum):
     MIGRATE = "migrate"
     """Create the store if there is none. Apply missing migrations."""
 
-    UPDATE = "update"
-    """Require a store. Apply missing migrations."""
+    CREATE = "create"
+    """Create the store if there is none. Require a schema that is up to date."""
 
     REQUIRE = "require"
     """Require a store whose schema is up to date."""
@@ -39,12 +50,10 @@ class SchemaPolicy(Enum):
     ACCEPT = "accept"
     """Require a store. Leave its schema as it is."""
 
-    @classmethod
-    def of(cls, *, migrate: bool, may_create: bool = True) -> Self:
-        """Return the policy for a command that writes, by its option `--migrate`."""
-        if not migrate:
-            return cls.REQUIRE
-        return cls.MIGRATE if may_create else cls.UPDATE
+    @property
+    def may_create(self) -> bool:
+        """Whether a missing store is created."""
+        return self in (SchemaPolicy.MIGRATE, SchemaPolicy.CREATE)
 
 
 class Schema(Protocol):
@@ -96,10 +105,19 @@ def migrations(engine: str) -> list[str]:
     return [file.read_text(encoding="utf-8") for file in files if file.name.endswith(".sql")]
 
 
-def prepare(schema: Schema, policy: SchemaPolicy, observe: Observer = ignore) -> None:
-    """Check the schema of a database that is being opened; apply migrations if the policy says so.
+def prepare(
+    schema: Schema,
+    policy: SchemaPolicy,
+    observe: Observer = ignore,
+    monotonic: Callable[[], float] = time.monotonic,
+) -> None:
+    """Check the schema of a database that is being opened; create or migrate it by the policy.
 
-    `observe` gets the progress of the index that a new version needs.
+    Args:
+        schema: of the database.
+        policy: what may be done about it.
+        observe: gets the progress of a migration. A new database has none.
+        monotonic: a clock in seconds that never goes back.
 
     Raises:
         StoreUnavailableError: the policy refuses the schema, it is of a newer version, or
@@ -108,41 +126,76 @@ def prepare(schema: Schema, policy: SchemaPolicy, observe: Observer = ignore) ->
     """
     steps = migrations(schema.engine)
     version = known_version(schema)
-    if version == 0 and policy is not SchemaPolicy.MIGRATE:
-        raise StoreUnavailableError(
-            f"The database {schema.database} is empty; run `plantstore migrate`, or name another"
-            " database"
+    if version == 0:
+        if not policy.may_create:
+            raise StoreUnavailableError(
+                f"The database {schema.database} is empty; run `plantstore migrate`, or name"
+                " another database"
+            )
+        version = _create(schema, steps)
+    if policy is SchemaPolicy.MIGRATE:
+        _migrate(schema, steps, version, observe, monotonic)
+    elif policy is not SchemaPolicy.ACCEPT:
+        _insist_on_current(schema, version, len(steps))
+
+
+def _create(schema: Schema, steps: Sequence[str]) -> int:
+    with schema.locked():
+        # Another process may have created the schema before this one got the lock.
+        version = known_version(schema)
+        if version == 0:
+            for version, step in enumerate(steps, 1):
+                schema.apply(step, version)
+        return version
+
+
+def _insist_on_current(schema: Schema, version: int, newest: int) -> None:
+    if version < newest:
+        raise SchemaOutdatedError(
+            f"{schema.database} has schema {version}, but {newest} is needed."
+            " Run: plantstore migrate"
         )
-    if policy is SchemaPolicy.REQUIRE and version < len(steps):
-        raise StoreUnavailableError(
-            f"The database {schema.database} is out of date: its schema has version {version}, and"
-            f" this Plant Store needs {len(steps)}; run `plantstore migrate`"
+    if not schema.is_complete():
+        raise SchemaOutdatedError(
+            f"The index of words of {schema.database} is not complete. Run: plantstore migrate"
         )
-    if policy is SchemaPolicy.REQUIRE and not schema.is_complete():
-        raise StoreUnavailableError(
-            f"The index of names of the database {schema.database} is not complete; run"
-            " `plantstore migrate`"
-        )
-    if policy not in (SchemaPolicy.MIGRATE, SchemaPolicy.UPDATE):
+
+
+def _migrate(
+    schema: Schema,
+    steps: Sequence[str],
+    version: int,
+    observe: Observer,
+    monotonic: Callable[[], float],
+) -> None:
+    if version == len(steps) and schema.is_complete():
         return
+    started_at = monotonic()
+    if version < len(steps):
+        observe(MigrationStarted(version, len(steps)))
     while version < len(steps):
         with schema.locked():
             # Another process may have migrated before this one got the lock.
             version = known_version(schema)
             if version < len(steps):
+                observe(MigrationStepStarted(version + 1))
                 schema.apply(steps[version], version + 1)
     if not schema.is_complete():
-        _complete(schema, observe)
+        _index(schema, observe, monotonic)
+    observe(Migrated(len(steps), monotonic() - started_at))
 
 
-def _complete(schema: Schema, observe: Observer) -> None:
+def _index(schema: Schema, observe: Observer, monotonic: Callable[[], float]) -> None:
     total = schema.count_plants()
     plants = 0
+    reported_at = monotonic()
+    observe(PlantsIndexed(plants, total))
     while not schema.is_complete():
         while indexed := schema.index_next():
             plants += indexed
-            if plants % REPORTED_PLANTS < indexed:
-                observe(NamesIndexed(plants, total))
+            if (now := monotonic()) - reported_at >= REPORT_SECONDS:
+                reported_at = now
+                observe(PlantsIndexed(plants, total))
 
 
 def known_version(schema: Schema) -> int:

@@ -15,7 +15,6 @@ from plantstore.observe import (
     Event,
     ExportCutOff,
     LookupFailed,
-    NamesIndexed,
     Observer,
     ReadFailed,
     ReadinessChanged,
@@ -26,6 +25,7 @@ from plantstore.observe import (
     Stopping,
     WriterStarted,
     WriterStopped,
+    migration_progress,
 )
 from plantstore.tokens import redact
 from plantstore.tracing import known_id
@@ -59,7 +59,6 @@ _LINES: Final[dict[type[Event], str]] = {
     WriterStopped: "stopped",
     ServerChanged: "database server",
     DatabaseCreated: "database created",
-    NamesIndexed: "names indexed",
 }
 
 # Calls a function on another thread after a number of seconds.
@@ -128,8 +127,10 @@ def log_events(later: Later = _on_a_timer) -> Observer:
                 failures.tell(told, error.explanation, **what, reason=error.explanation)
             else:
                 failures.tell(told, repr(type(error)), **what, exc_info=error)
-        elif isinstance(event, ServerChanged | DatabaseCreated | NamesIndexed):
+        elif isinstance(event, ServerChanged | DatabaseCreated):
             log.info(_LINES[type(event)], **asdict(event))
+        elif progress := migration_progress(event):
+            log.info(progress, **asdict(event))
         elif line := _LINES.get(type(event)):
             log.info(line)
 

@@ -65,10 +65,23 @@ def errors_as_ours(what: str) -> Iterator[None]:
         kind = (error.sqlstate or "")[:2]
         if kind in _ROW_CLASSES:
             raise BatchRefusedError(what, reason_of(error)) from error
+        if isinstance(error, errors.InsufficientPrivilege):
+            raise lacking(what, str(error.diag.message_primary)) from error
         is_ours = not error.sqlstate or kind in _OUR_CLASSES
         if is_ours and not isinstance(error, (psycopg.OperationalError, *MISSING)):
             raise
         raise StoreUnavailableError(what, reason_of(error)) from error
+
+
+def lacking(what: str, right: str) -> StoreUnavailableError:
+    """Return the error for a right that the role of the service lacks.
+
+    Its message names the right, also in responses: only the owner of the tables can correct it.
+    """
+    return StoreUnavailableError(
+        f"{what}: {right}; run plantstore migrate --grant-to ROLE as the owner",
+        f"SQLSTATE {errors.InsufficientPrivilege.sqlstate}",
+    )
 
 
 @contextlib.contextmanager

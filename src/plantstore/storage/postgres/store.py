@@ -18,7 +18,7 @@ from typing import ClassVar, Final
 from psycopg.rows import TupleRow
 
 from plantstore.changes import Change, Result
-from plantstore.errors import StoreUnavailableError, UnsupportedError
+from plantstore.errors import UnsupportedError
 from plantstore.listings import EVERYTHING, Listing, Page
 from plantstore.observe import Observer, ignore
 from plantstore.plants import NewPlant
@@ -34,14 +34,11 @@ from plantstore.storage.postgres.maintenance import PostgresSchema, check, count
 from plantstore.storage.postgres.pages import select_by_id, select_page
 from plantstore.storage.postgres.plants import apply_changes
 from plantstore.storage.postgres.pooler import insist_on_sessions
+from plantstore.storage.postgres.rights import grant, insist_on_rights, insist_on_role
 from plantstore.storage.postgres.servers import Servers
 from plantstore.storage.postgres.url import parse_url
 from plantstore.storage.tokens import TokenTable
 from plantstore.store import LISTINGS_AT_ONCE, TIDY_SECONDS, Condition
-
-_MAY_CREATE: Final = """
-SELECT has_table_privilege('plants', 'SELECT') AND has_table_privilege('plants', 'INSERT')
-"""
 
 HAND_OUT: Final = hand_out_query("%s", "greatest")
 
@@ -58,10 +55,13 @@ class PostgresStore(TokenTable):
         database: its name in messages.
         policy: what to do about its schema.
         standbys_min: minimum number of synchronous standbys that a commit must wait for.
-        observe: is called when the primary or its state changes.
+        observe: is called when the primary or its state changes, and with the progress of a
+            migration.
+        grant_to: the role that gets the rights to use the tables.
 
     Raises:
         UsageError: the URL is malformed.
+        OperationError: the database has no such role.
         StoreUnavailableError: the database cannot be reached, belongs to another program, or
             its schema is refused by the policy.
 
@@ -77,6 +77,7 @@ class PostgresStore(TokenTable):
         *,
         standbys_min: int = 0,
         observe: Observer = ignore,
+        grant_to: str | None = None,
     ) -> None:
         self._database = database
         self._servers = Servers(parse_url(url), observe=observe, standbys_min=standbys_min)
@@ -86,7 +87,11 @@ class PostgresStore(TokenTable):
                 errors_as_ours(f"{database} cannot be opened"),
             ):
                 insist_on_sessions(connection)
+                if grant_to is not None:
+                    insist_on_role(connection, grant_to)
                 prepare(PostgresSchema(connection, database), policy, observe)
+                if grant_to is not None:
+                    grant(connection, grant_to)
                 self._features = find_features(connection)
         except BaseException:
             self._servers.close()
@@ -137,9 +142,7 @@ class PostgresStore(TokenTable):
         with self._probes_lock, self._probes.using(_CANNOT_WRITE) as connection:
             retried(lambda: connection.execute_durably(*marker(self._features)))
             with contextlib.suppress(*MISSING):  # an engine without this function
-                [(may_create,)] = connection.execute(_MAY_CREATE)
-                if not may_create:
-                    raise StoreUnavailableError(_CANNOT_WRITE, "the role may not create plants")
+                insist_on_rights(connection, _CANNOT_WRITE)
 
     def check(self) -> Condition:
         with self._snapshot() as connection:

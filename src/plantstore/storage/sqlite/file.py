@@ -76,7 +76,7 @@ def connect(
         name: of the database in messages.
         policy: what to do about the schema.
         wait: the busy handler.
-        observe: gets the progress of an index that is created.
+        observe: gets the progress of a migration.
 
     Raises:
         StoreUnavailableError: the file is read-only, or `prepare` refuses its schema. The

@@ -61,9 +61,9 @@ class SQLiteStore(Snapshots, TokenTable):
 
     Args:
         path: of the file.
-        policy: what to do about its schema. With MIGRATE, a missing file is created,
+        policy: what to do about its schema. With MIGRATE or CREATE, a missing file is created,
             readable only by its owner.
-        observe: is called when the file is created.
+        observe: is called when the file is created, and with the progress of a migration.
         monotonic: a clock in seconds that never goes back.
 
     Raises:
@@ -92,7 +92,7 @@ class SQLiteStore(Snapshots, TokenTable):
         with errors_as_ours(f"The database {path} cannot be opened"):
             if insist_on_ours(self._path, path):
                 insist_on_shared_files(self._path, path)
-            if policy is SchemaPolicy.MIGRATE:
+            if policy.may_create:
                 is_new = make_file(self._path)
             else:
                 insist_on_existing(self._path, path)

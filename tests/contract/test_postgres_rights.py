@@ -1,0 +1,181 @@
+"""A role that owns the tables, and another one that uses them with the rights it was granted."""
+
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import psycopg
+import pytest
+from psycopg import sql
+
+from plantstore.changes import Deletion, Outcome, Replacement
+from plantstore.errors import OperationError, PlantStoreError, StoreUnavailableError, UsageError
+from plantstore.listings import Count, Listing
+from plantstore.plants import NewPlant, Plant
+from plantstore.storage import open_store
+from plantstore.storage.migrate import SchemaPolicy
+from plantstore.storage.postgres.rights import RIGHTS
+from plantstore.store import Store
+from plantstore.tokens import TokenRecord
+from support.postgres import Programs, Server, execute
+
+PLANT = NewPlant(1, "Abies balsamea (L.) Mill.", "Abies")
+TOKEN = TokenRecord("t", b"digest", frozenset({"plants:read"}), 0)
+
+# A name that must be quoted.
+USER = 'the "user\'s"; DROP TABLE plants; --'
+ADVICE = "; run plantstore migrate --grant-to ROLE as the owner"
+
+
+class Urls(NamedTuple):
+    """The URLs of a database: for the superuser, the owner of its tables, and their user."""
+
+    admin: str
+    owner: str
+    user: str
+
+
+@pytest.fixture(scope="module")
+def server(postgres_programs: Programs) -> Iterator[Server]:
+    with Server(postgres_programs, "rights") as server:
+        server.execute("CREATE ROLE owner LOGIN")
+        with psycopg.connect(server.url(), autocommit=True) as connection:
+            connection.execute(sql.SQL("CREATE ROLE {} LOGIN").format(sql.Identifier(USER)))
+        yield server
+
+
+@pytest.fixture
+def urls(server: Server) -> Iterator[Urls]:
+    """Make a database. Only its owner may enter its schema, as PUBLIC may enter no new one."""
+    server.execute("CREATE DATABASE garden OWNER owner")
+    admin = f"{server.url('garden')}?options=-csearch_path%3Dbeds"
+    execute(admin, "CREATE SCHEMA beds AUTHORIZATION owner")
+    user = "".join(f"%{byte:02x}" for byte in USER.encode())
+    yield Urls(admin, *(admin.replace("postgres@", f"{role}@") for role in ("owner", user)))
+    server.execute("DROP DATABASE garden WITH (FORCE)")
+
+
+def use(store: Store) -> None:
+    """Do all that the service and its commands do with a store."""
+    with contextlib.suppress(OperationError):
+        store.add_token(TOKEN)
+    assert store.find_token(TOKEN.digest) == TOKEN
+    assert store.list_tokens() == [TOKEN]
+    store.revoke_token("t", 1)
+    store.forget_token(TOKEN.digest)
+    assert store.apply_changes([PLANT]) == [Outcome.STORED]
+    assert store.apply_changes([PLANT]) == [Outcome.ALREADY_STORED]
+    assert store.apply_changes([Replacement(1, Plant("a"))]) == [Outcome.REPLACED]
+    assert store.find_plants([1]) == {1: NewPlant(1, "a")}
+    assert store.list_plants(Listing(words=("a",), has_total=True)).total == Count(1)
+    assert store.list_plants(Listing(has_total=True)).total == Count(1)
+    assert store.count_plants() == 1
+    assert [len(plants) for plants in store.scan_plants()] == [1]
+    assert store.check().problems == []
+    assert len(store.hand_out_ids(2)) == 2
+    assert store.apply_changes([Deletion(1)]) == [Outcome.DELETED]
+
+
+def migrate(urls: Urls, grant_to: str | None = USER) -> None:
+    open_store(urls.owner, grant_to=grant_to).close()
+
+
+def without_messages(urls: Urls) -> None:
+    """Make the store write rows to `plantstore_markers`, as on other engines."""
+    function = "FUNCTION pg_logical_emit_message(boolean, text, text, boolean)"
+    execute(urls.admin, f"REVOKE EXECUTE ON {function} FROM PUBLIC")
+
+
+@pytest.mark.parametrize("engine", ["postgresql", "an engine without messages"])
+def test_a_role_with_the_granted_rights_can_do_everything_but_migrate(
+    urls: Urls, engine: str
+) -> None:
+    if engine != "postgresql":
+        without_messages(urls)
+    for _ in range(2):
+        migrate(urls)
+
+    with contextlib.closing(open_store(urls.user, SchemaPolicy.REQUIRE)) as store:
+        use(store)
+        store.probe()
+
+    execute(urls.admin, "DELETE FROM plantstore_migrations WHERE version = 5")
+    with pytest.raises(StoreUnavailableError, match=f"must be owner of table plants{ADVICE}"):
+        open_store(urls.user)
+
+
+def test_each_granted_right_is_needed_and_the_error_names_its_table(urls: Urls) -> None:
+    without_messages(urls)
+    migrate(urls)
+    rights = [(right, table) for table, rights in RIGHTS.items() for right in rights]
+
+    for right, table in rights:
+        execute(urls.owner, f"REVOKE {right} ON {table} FROM {quoted(USER)}")
+
+        with pytest.raises(PlantStoreError) as caught:  # noqa: PT012
+            store = open_store(urls.user, SchemaPolicy.REQUIRE)
+            with contextlib.closing(store):
+                use(store)
+        assert caught.value.message.endswith(f": permission denied for table {table}{ADVICE}")
+
+        migrate(urls)
+        execute(urls.owner, "TRUNCATE plants, tokens, totals")
+
+    with contextlib.closing(open_store(urls.user, SchemaPolicy.REQUIRE)) as store:
+        use(store)
+
+
+def quoted(role: str) -> str:
+    return sql.Identifier(role).as_string()
+
+
+def test_a_probe_names_all_missing_rights_until_they_are_granted(urls: Urls) -> None:
+    migrate(urls)
+    with contextlib.closing(open_store(urls.user, SchemaPolicy.REQUIRE)) as store:
+        execute(urls.owner, f"REVOKE ALL ON totals FROM {quoted(USER)}")
+        execute(urls.owner, f"REVOKE INSERT ON plants FROM {quoted(USER)}")
+        with pytest.raises(StoreUnavailableError) as probed:
+            store.probe()
+        with pytest.raises(StoreUnavailableError) as changed:
+            store.apply_changes([PLANT])
+        migrate(urls)
+
+        store.probe()
+
+        assert store.apply_changes([PLANT]) == [Outcome.STORED]
+    missing = "INSERT on plants, SELECT on totals, INSERT on totals, UPDATE on totals"
+    assert probed.value.message == (
+        f"The database cannot be written: the role lacks {missing}{ADVICE}"
+    )
+    assert changed.value.message.endswith(f": permission denied for table plants{ADVICE}")
+
+
+def test_without_usage_of_the_schema_a_probe_fails(urls: Urls) -> None:
+    migrate(urls)
+    with contextlib.closing(open_store(urls.user, SchemaPolicy.REQUIRE)) as store:
+        execute(urls.owner, f"REVOKE USAGE ON SCHEMA beds FROM {quoted(USER)}")
+
+        with pytest.raises(StoreUnavailableError, match=f"SELECT on plants, .*{ADVICE}"):
+            store.probe()
+
+
+@pytest.mark.parametrize("role", ["nobody", "public", "", "\n", "\udcff"])
+def test_an_unknown_role_is_an_error_before_anything_is_changed(urls: Urls, role: str) -> None:
+    with pytest.raises(OperationError, match="There is no role "):
+        migrate(urls, role)
+
+    assert execute(urls.owner, "SELECT to_regclass('plants')") == [(None,)]
+
+
+def test_a_role_that_may_not_grant_the_rights_gets_an_error(urls: Urls) -> None:
+    migrate(urls)
+    execute(urls.owner, f"REVOKE SELECT ON tokens FROM {quoted(USER)}")
+
+    with pytest.raises(StoreUnavailableError, match="rights cannot be granted to pg_monitor: "):
+        open_store(urls.user, grant_to="pg_monitor")
+
+
+def test_sqlite_has_no_roles(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="--grant-to needs PostgreSQL: SQLite has no roles"):
+        open_store(f"sqlite:///{tmp_path}/plants.db", grant_to="a")

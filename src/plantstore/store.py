@@ -33,6 +33,19 @@ class Condition(NamedTuple):
     problems: list[str]
 
 
+class Repairs(NamedTuple):
+    """What `reindex` found and repaired.
+
+    Attributes:
+        plants: number of plants, stored or not, for which the index had other words.
+        missing: by how much the recorded number of plants was too low; negative if too high.
+
+    """
+
+    plants: int
+    missing: int
+
+
 class PlantWrites(Protocol):
     """What writes the plants of a store.
 
@@ -40,7 +53,8 @@ class PlantWrites(Protocol):
     the other methods at any time.
 
     Every method except `tidy` raises StoreUnavailableError if the storage cannot be written. A
-    later call may succeed.
+    later call may succeed. If the schema has another version than this program knows, nothing is
+    written, and the error is StoreUnreachableError.
     """
 
     def apply_changes(self, changes: Sequence[Change]) -> list[Result]:
@@ -126,7 +140,9 @@ class PlantStore(PlantWrites, Protocol):
 class TokenStore(Protocol):
     """The tokens of a store. Any thread may call any method at any time.
 
-    Every method raises StoreUnavailableError if the storage cannot be read or written.
+    Every method raises StoreUnavailableError if the storage cannot be read or written. If the
+    schema has another version than this program knows, nothing is written, and the error is
+    StoreUnreachableError.
     """
 
     def add_token(self, record: TokenRecord) -> None:
@@ -221,3 +237,24 @@ class Maintenance(Protocol):
 
 class Store(PlantStore, TokenStore, Maintenance, Protocol):
     """A durable store of plants and tokens: one object for all three protocols."""
+
+    def reindex(self, progress: Callable[[int, int], None]) -> Repairs:
+        """Compare what is derived from the plants with the plants, and repair it.
+
+        These are the index of words and the recorded number of plants. Other processes may write
+        at the same time: the repairs are many small transactions. What they have repaired is
+        durable if the process ends before the return; call it again then. It returns after a
+        comparison that found no difference.
+
+        Call it on the thread of `apply_changes`.
+
+        Args:
+            progress: is called with the number of plants compared, and the number of all plants.
+                The comparison may begin again.
+
+        Raises:
+            OperationError: new differences appear all the time.
+            StoreUnavailableError: the storage cannot be read or written.
+
+        """
+        ...

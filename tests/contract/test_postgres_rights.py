@@ -101,7 +101,7 @@ def test_a_role_with_the_granted_rights_can_do_everything_but_migrate(
         store.probe()
 
     execute(urls.admin, "DELETE FROM plantstore_migrations WHERE version = 5")
-    with pytest.raises(StoreUnavailableError, match=f"must be owner of table plants{ADVICE}"):
+    with pytest.raises(StoreUnavailableError, match=f"for table plantstore_migrations{ADVICE}"):
         open_store(urls.user)
 
 

@@ -85,7 +85,9 @@ def test_a_check_finds_invalid_utf_8_which_does_not_hide_other_plants(path: Path
         assert store.find_plants([2]) == {2: shown[1]}
         assert store.apply_changes([Replacement(2, Plant("b"))]) == [Outcome.REPLACED]
         # The other program has not counted its plant.
-        assert store.check().problems == ["the recorded number of plants is 2"]
+        assert store.check().problems == [
+            "the recorded number of plants is 2; run `plantstore reindex`"
+        ]
 
 
 def test_an_older_schema_is_migrated_only_by_migrate(path: Path) -> None:

@@ -1,16 +1,22 @@
-"""`plantstore backup` and `check`, on real files and beside a running service."""
+"""`plantstore backup`, `check` and `reindex`, on real files and beside a running service."""
 
+import contextlib
 import re
 import resource
+import signal
+import subprocess
 from pathlib import Path
 
+import apsw
 import pytest
 
+from plantstore.listings import Count, Listing
 from plantstore.plants import NewPlant
 from support.command import run
 from support.damaged_pages import empty_root
 from support.load import Load
-from support.service import Service, opened, stored_plants
+from support.postgres import execute, wait_until
+from support.service import PLANTSTORE, Service, opened, stored_plants
 
 
 @pytest.mark.engines("sqlite")
@@ -178,3 +184,57 @@ def test_a_check_of_a_corrupt_database_fails_and_names_the_corrupt_index(tmp_pat
     assert done.returncode == 1
     assert done.stdout == "Plants: 1,000, tokens: 0, schema: 5\n"
     assert "plant_words" in done.stderr
+
+
+def damage(database: str) -> None:
+    """Rename all plants, and change the recorded number of plants, as another program might."""
+    for statement in (
+        "UPDATE plants SET name = 'Rosa nigra'",
+        "UPDATE totals SET plants = plants + 7",
+    ):
+        if database.startswith("sqlite"):
+            path = database.removeprefix("sqlite:///")
+            with contextlib.closing(apsw.Connection(path)) as connection:
+                connection.execute(statement)
+        else:
+            execute(database, statement)
+
+
+def test_a_check_names_reindex_which_repairs_the_index_beside_a_service_also_after_kill_9(
+    tmp_path: Path, database: str
+) -> None:
+    with opened(database) as store:
+        for start in range(-20_000, 0, 2_000):
+            store.apply_changes([NewPlant(start + n, "Abies alba") for n in range(2_000)])
+    damage(database)
+    with Service(tmp_path) as service:
+        load = Load(service, service.token(), 0)
+        load.wait_until(lambda: len(load.acknowledged) >= 50)
+        found = run(tmp_path, "check")
+
+        with opened(database) as store:
+            command = subprocess.Popen([*PLANTSTORE, "reindex"], cwd=tmp_path)
+            rosa = Listing(limit=1, words=("rosa",), has_total=True)
+            wait_until(lambda: store.list_plants(rosa).total != Count(0))
+            command.kill()
+        status = command.wait(60)
+        during = len(load.acknowledged)
+        again = run(tmp_path, "reindex")
+
+        load.wait_until(lambda: len(load.acknowledged) > during)
+        service.stop()
+        load.join()
+
+    assert found.returncode == 1
+    assert found.stderr.count("; run `plantstore reindex`\n") == 2
+    assert status == -signal.SIGKILL
+    assert (again.returncode, again.stderr) == (0, "")
+    assert re.fullmatch(
+        r"Plants whose index was wrong, and is right now: [\d,]+\n"
+        r"Plants missing in the recorded number, which is right now: (0|-\d+)\n",
+        again.stdout,
+    )
+    assert not load.refused
+    stored = stored_plants(database)  # this also checks the index and the number
+    assert load.acknowledged.items() <= stored.items()
+    assert sum(plant.name == "Rosa nigra" for plant in stored.values()) == 20_000

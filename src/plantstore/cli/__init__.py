@@ -19,7 +19,7 @@ from plantstore import __version__
 from plantstore.cli.commands import Commands, with_hint
 from plantstore.cli.exporting import export
 from plantstore.cli.importing import import_plants
-from plantstore.cli.maintenance import backup, check, migrate, stats
+from plantstore.cli.maintenance import backup, check, migrate, reindex, stats
 from plantstore.cli.options import settings
 from plantstore.cli.tokens import tokens
 from plantstore.errors import PlantStoreError, UnsupportedError, UsageError
@@ -86,7 +86,7 @@ def serve(**values: Any) -> None:  # noqa: ANN401 (the fields of Settings)
     run(Settings(**values))
 
 
-for command in (import_plants, export, backup, check, stats, migrate, tokens):
+for command in (import_plants, export, backup, check, reindex, stats, migrate, tokens):
     app.add_command(command)
 
 

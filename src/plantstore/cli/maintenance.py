@@ -1,7 +1,10 @@
-"""`plantstore backup`, `check`, `stats` and `migrate`."""
+"""`plantstore backup`, `check`, `reindex`, `stats` and `migrate`."""
 
 import contextlib
+import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import Final
 
 import click
 
@@ -13,6 +16,9 @@ from plantstore.errors import OperationError
 from plantstore.storage import display_url, open_for_maintenance
 from plantstore.storage.migrate import SchemaPolicy
 from plantstore.store import Condition
+
+# Time between two lines about the progress of a command.
+_REPORT_SECONDS: Final = 5.0
 
 
 @click.command()
@@ -54,6 +60,36 @@ def check(database: str) -> None:
     if found.problems:
         raise click.exceptions.Exit(1)
     click.echo("No errors found")
+
+
+@click.command()
+@settings("database", "standbys_min")
+def reindex(database: str, standbys_min: int) -> None:
+    """Repair the index for searches, and the recorded number of plants.
+
+    Run it if `plantstore check` finds that they differ from the plants. Services may use the
+    database meanwhile, and searches find the plants whose index is right. Only if the index of a
+    SQLite file cannot be read, it is emptied first, and searches miss plants until the end. If the
+    command is interrupted, run it again.
+    """
+    with opened_store(database, SchemaPolicy.REQUIRE, standbys_min=standbys_min) as store:
+        found = store.reindex(_line_every_few_seconds())
+    click.echo(f"Plants whose index was wrong, and is right now: {found.plants:,}")
+    click.echo(f"Plants missing in the recorded number, which is right now: {found.missing:,}")
+
+
+def _line_every_few_seconds() -> Callable[[int, int], None]:
+    """Return what reports the number of plants that were compared, on stderr."""
+    told_at = time.monotonic()
+
+    def report(done: int, total: int) -> None:
+        nonlocal told_at
+        now = time.monotonic()
+        if now - told_at >= _REPORT_SECONDS:
+            told_at = now
+            click.echo(f"Compared {done:,} of {total:,} plants", err=True)
+
+    return report
 
 
 @click.command()

@@ -13,7 +13,7 @@ from plantstore.listings import EVERYTHING, Listing, Page
 from plantstore.plants import ID_MAX, NewPlant
 from plantstore.storage.ids import ids_exhausted
 from plantstore.storage.tokens import in_order, name_taken, no_such_token
-from plantstore.store import TIDY_SECONDS, Condition
+from plantstore.store import TIDY_SECONDS, Condition, Repairs
 from plantstore.tokens import TokenRecord
 from plantstore.words import has_words
 
@@ -69,6 +69,9 @@ class MemoryStore:
 
     def has_room_for_export(self) -> bool:
         return True
+
+    def reindex(self, progress: Callable[[int, int], None]) -> Repairs:  # noqa: ARG002
+        return Repairs(0, 0)  # nothing is derived
 
     def count_plants(self) -> int:
         return len(self.plants)

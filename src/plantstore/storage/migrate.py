@@ -9,8 +9,14 @@ A new store gets all migrations in one transaction, so that no process sees a pa
 An index that the program itself maintains is filled afterwards, in many transactions. Each of
 them records how far it came. So a large database needs little memory, and a process that dies
 loses little work.
+
+Each transaction that writes also reads the version of the schema, and is rolled back if it is not
+the one that this program knows. So a process of an older version that still runs writes nothing
+after a migration. The write lock of SQLite, or a lock on the table of versions in PostgreSQL,
+orders each such transaction before or after the migration.
 """
 
+import functools
 import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
@@ -18,7 +24,7 @@ from enum import Enum
 from importlib import resources
 from typing import Final, Protocol
 
-from plantstore.errors import SchemaOutdatedError, StoreUnavailableError
+from plantstore.errors import SchemaOutdatedError, StoreUnavailableError, StoreUnreachableError
 from plantstore.observe import (
     Migrated,
     MigrationStarted,
@@ -103,6 +109,12 @@ def migrations(engine: str) -> list[str]:
     folder = resources.files(f"plantstore.storage.{engine}") / "migrations"
     files = sorted(folder.iterdir(), key=lambda file: file.name)
     return [file.read_text(encoding="utf-8") for file in files if file.name.endswith(".sql")]
+
+
+@functools.cache
+def newest_version(engine: str) -> int:
+    """Return the version of the schema that this program knows: the number of its migrations."""
+    return len(migrations(engine))
 
 
 def prepare(
@@ -213,9 +225,29 @@ def known_version(schema: Schema) -> int:
 
 def insist_on_known(engine: str, version: int, database: str) -> None:
     """Raise StoreUnavailableError if a schema is newer than all migrations in this program."""
-    newest = len(migrations(engine))
+    newest = newest_version(engine)
     if version > newest:
         raise StoreUnavailableError(
             f"The database {database} was written by a newer Plant Store (its schema has version"
             f" {version}, and this one supports {newest}); install the newer version"
+        )
+
+
+def insist_on_same(engine: str, version: int | None) -> None:
+    """Raise an error unless the schema has the version that this program knows.
+
+    Args:
+        engine: of the database.
+        version: as the transaction sees it that is about to write; None if there is none.
+
+    Raises:
+        StoreUnreachableError: the schema has another version.
+
+    """
+    newest = newest_version(engine)
+    if version != newest:
+        raise StoreUnreachableError(
+            "The database cannot be written: its schema is of another version of the Plant Store",
+            f"the schema has version {version}, and this process knows version {newest}; restart"
+            " this process with the installed version",
         )

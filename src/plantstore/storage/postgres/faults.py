@@ -14,7 +14,7 @@ from typing import Final, TypeVar
 import psycopg
 from psycopg import errors
 
-from plantstore.errors import BatchRefusedError, StoreUnavailableError
+from plantstore.errors import BatchRefusedError, StoreUnavailableError, StoreUnreachableError
 
 ResultT = TypeVar("ResultT")
 
@@ -86,12 +86,14 @@ def lacking(what: str, right: str) -> StoreUnavailableError:
 
 @contextlib.contextmanager
 def after_a_commit() -> Iterator[None]:
-    """Raise refusals of a row as faults of the server.
+    """Raise refusals of a row, or of the whole batch, as faults of the server.
 
-    A BatchRefusedError would be wrong here: a part of the batch is committed already.
+    Errors that say that nothing was done would be wrong here: a part is committed already.
     """
     try:
         yield
+    except StoreUnreachableError as error:
+        raise StoreUnavailableError(error.message, error.reason) from error
     except psycopg.Error as error:
         if (error.sqlstate or "")[:2] in _ROW_CLASSES:
             raise psycopg.OperationalError(reason_of(error)) from error

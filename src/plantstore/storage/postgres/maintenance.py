@@ -11,7 +11,9 @@ from plantstore.errors import StoreUnavailableError
 from plantstore.plants import ID_MAX, ID_MIN
 from plantstore.storage.migrate import known_version, migrations
 from plantstore.storage.postgres.connection import Connection
-from plantstore.storage.postgres.word_index import first_with_other_words, index_next
+from plantstore.storage.postgres.fence import ENGINE, keep_writers_out
+from plantstore.storage.postgres.word_index import index_next, with_other_words
+from plantstore.storage.reindex import ADVICE
 from plantstore.store import Condition
 
 # The key of the advisory lock that a process holds while it migrates.
@@ -58,7 +60,7 @@ _READ_ALL: Final = {
 class PostgresSchema:
     """The schema of a database. A table in it lists the migrations that were applied."""
 
-    engine = "postgres"
+    engine = ENGINE
 
     def __init__(self, connection: Connection, database: str) -> None:
         self.database = database
@@ -68,25 +70,32 @@ class PostgresSchema:
         self._first_to_index = ID_MIN
 
     def version(self) -> int:
-        if not _one(self._connection, _COUNT_RECORD_TABLES):
-            return 0
-        version = _one(
-            self._connection, "SELECT coalesce(max(version), 0) FROM plantstore_migrations"
-        )
+        with self._waiting_for_a_migration():
+            if not _one(self._connection, _COUNT_RECORD_TABLES):
+                return 0
+            version = _one(
+                self._connection, "SELECT coalesce(max(version), 0) FROM plantstore_migrations"
+            )
         return int(str(version))
 
     @contextmanager
     def locked(self) -> Iterator[None]:
         with self._connection.transaction():
-            # Another process may take any time to migrate, so the wait for it has no limit. The
-            # migration itself has the usual limit again.
-            timeout = _one(self._connection, "SELECT current_setting('lock_timeout')")
-            self._connection.execute("SET LOCAL lock_timeout = 0")
-            self._connection.execute("SELECT pg_advisory_xact_lock(%s)", (LOCK,))
-            self._connection.execute("SELECT set_config('lock_timeout', %s, true)", (timeout,))
+            with self._waiting_for_a_migration():
+                self._connection.execute("SELECT pg_advisory_xact_lock(%s)", (LOCK,))
             yield
 
+    @contextmanager
+    def _waiting_for_a_migration(self) -> Iterator[None]:
+        """Let the block wait for locks without a limit: another process may take any time."""
+        timeout = _one(self._connection, "SELECT current_setting('lock_timeout')")
+        self._connection.execute("SET lock_timeout = 0")
+        yield  # after an error, the connection is not used again
+        self._connection.execute("SELECT set_config('lock_timeout', %s, false)", (timeout,))
+
     def apply(self, step: str, version: int) -> None:
+        if version > 1:
+            keep_writers_out(self._connection)
         try:
             self._connection.execute(step.encode())
         except (errors.DuplicateObject, errors.DuplicateTable) as error:
@@ -144,11 +153,12 @@ def _word_problems(connection: Connection, plants: int) -> list[str]:
     problems = []
     total = _one(connection, _TOTAL)
     if total != plants:
-        problems.append(f"the recorded number of plants is {total}")
-    different = first_with_other_words(connection)
+        problems.append(f"the recorded number of plants is {total}; {ADVICE}")
+    different = next((ids[0] for _, ids in with_other_words(connection) if ids), None)
     if different is not None:
         problems.append(
-            f"the words of plant {different} are not those of its name; searches may be wrong"
+            f"the words of plant {different} are not those of its name; searches may be wrong;"
+            f" {ADVICE}"
         )
     return problems
 

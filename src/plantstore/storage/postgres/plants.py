@@ -1,8 +1,8 @@
 """Applies changes of plants.
 
-A batch of creates is one statement, and so one round trip and one commit. If ids are taken, the
-stored plants are read after it. Other changes are decided while the rows are locked, in a
-transaction of several statements.
+A batch of creates is one statement, and so one round trip and one commit. It stores nothing if the
+schema has another version. If ids are taken, the stored plants are read after it. Other changes are
+decided while the rows are locked, in a transaction of several statements.
 
 Statements lock rows and keys in order of id, and rows before keys. Writes that need no further
 lock come last. So two transactions never wait for each other in a circle.
@@ -21,9 +21,11 @@ from plantstore.changes import Change, Result
 from plantstore.decision import decide, load_stored
 from plantstore.errors import StoreUnavailableError
 from plantstore.plants import NewPlant
+from plantstore.storage.migrate import newest_version
 from plantstore.storage.postgres.connection import Connection
 from plantstore.storage.postgres.faults import after_a_commit, retried
 from plantstore.storage.postgres.features import LOCK, SELECT_SIZES, Features, marker
+from plantstore.storage.postgres.fence import ENGINE, WITH_VERSION, fenced, insist_on_version
 from plantstore.storage.postgres.pages import select_by_id
 from plantstore.storage.postgres.word_index import WORDS, documents
 
@@ -34,8 +36,9 @@ _ADD_TO_TOTAL: Final = """
 ON CONFLICT (slot) DO UPDATE SET plants = totals.plants + excluded.plants
 """
 _CREATE: Final = f"""
-WITH created AS (
+{WITH_VERSION}, created AS (
     INSERT INTO plants (id, name, tag, words) SELECT id, name, tag, {WORDS} FROM {_GIVEN}
+    WHERE (SELECT version FROM known) = %b::bigint
     ORDER BY id ON CONFLICT (id) DO NOTHING RETURNING id
 ), counted AS (
     INSERT INTO totals (slot, plants) SELECT %b::bigint, count(*) FROM created
@@ -48,7 +51,7 @@ UPDATE plants SET name = given.name, tag = given.tag, words = {WORDS}
 FROM {_GIVEN} WHERE plants.id = given.id
 """
 _DELETE: Final = "DELETE FROM plants WHERE id = ANY(%b::bigint[])"
-_COUNT: Final = f"INSERT INTO totals (slot, plants) VALUES (%b, %b) {_ADD_TO_TOTAL}"
+COUNT: Final = f"INSERT INTO totals (slot, plants) VALUES (%b, %b) {_ADD_TO_TOTAL}"
 _LOCK_ONE: Final = f"{SELECT_SIZES.replace('= ANY(%b::bigint[])', '= %b')} FOR UPDATE"
 
 _TOO_MANY_OTHERS: Final = "Too many others change the same plants"
@@ -77,10 +80,11 @@ def _create(
     stored: dict[int, NewPlant] = {}
     for number in range(DECISIONS_MAX):
         plants = [first_by_id[id_] for id_ in free]
-        values = (*_arrays(plants), features.slot)
+        statement = partial(connection.execute_durably, _CREATE, _to_create(plants, features))
         with after_a_commit() if number else contextlib.nullcontext():
-            rows = retried(partial(connection.execute_durably, _CREATE, values))
-        created = {id_ for (id_,) in rows}
+            created = {id_ for (id_,) in retried(statement)}
+            if not created:  # the ids are taken, or the schema has another version
+                insist_on_version(connection)
         taken = [id_ for id_ in free if id_ not in created]
         stored |= retried(partial(_compared, connection, creates, taken))
         free = [id_ for id_ in taken if id_ not in stored]  # deleted in the meantime
@@ -142,19 +146,19 @@ def _decide_under_locks(
             be locked. Nothing was changed.
 
     """
-    with connection.transaction():
+    with fenced(connection):
         sizes = _lock(connection, sorted({change.id for change in changes}), features)
         stored = load_stored(changes, sizes, lambda ids: select_by_id(connection, ids))
         outcomes, (new, changed, gone) = decide(changes, stored)
         if new:
-            created = connection.execute(_CREATE, (*_arrays(new), features.slot))
+            created = connection.execute(_CREATE, _to_create(new, features))
             if created.rowcount < len(new):
                 raise _TakenMeanwhileError
         if changed:
             connection.execute(_UPDATE, _arrays(changed))
         if gone:
             connection.execute(_DELETE, (gone,))
-            connection.execute(_COUNT, (features.slot, -len(gone)))
+            connection.execute(COUNT, (features.slot, -len(gone)))
         if not sizes and not new:
             statement, values = marker(features)
             connection.execute(statement.encode(), values)
@@ -170,6 +174,11 @@ def _lock(connection: Connection, ids: list[int], features: Features) -> dict[in
             cursors = [connection.execute(_LOCK_ONE.encode(), (id_,), binary=True) for id_ in ids]
         rows = [row for cursor in cursors for row in cursor]
     return {id_: (name, tag) for id_, name, tag in rows}
+
+
+def _to_create(plants: Sequence[NewPlant], features: Features) -> tuple[object, ...]:
+    """Return the values for _CREATE."""
+    return (*_arrays(plants), newest_version(ENGINE), features.slot)
 
 
 def _arrays(

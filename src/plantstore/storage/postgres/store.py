@@ -29,16 +29,19 @@ from plantstore.storage.pool import Pool
 from plantstore.storage.postgres.connection import Connection
 from plantstore.storage.postgres.faults import MISSING, errors_as_ours, retried
 from plantstore.storage.postgres.features import find_features, marker
+from plantstore.storage.postgres.fence import fenced
 from plantstore.storage.postgres.link import Link
 from plantstore.storage.postgres.maintenance import PostgresSchema, check, count_plants
 from plantstore.storage.postgres.pages import select_by_id, select_page
 from plantstore.storage.postgres.plants import apply_changes
 from plantstore.storage.postgres.pooler import insist_on_sessions
+from plantstore.storage.postgres.reindex import repair
 from plantstore.storage.postgres.rights import grant, insist_on_rights, insist_on_role
 from plantstore.storage.postgres.servers import Servers
 from plantstore.storage.postgres.url import parse_url
+from plantstore.storage.reindex import in_rounds
 from plantstore.storage.tokens import TokenTable
-from plantstore.store import LISTINGS_AT_ONCE, TIDY_SECONDS, Condition
+from plantstore.store import LISTINGS_AT_ONCE, TIDY_SECONDS, Condition, Repairs
 
 HAND_OUT: Final = hand_out_query("%s", "greatest")
 
@@ -135,14 +138,14 @@ class PostgresStore(TokenTable):
 
     def hand_out_ids(self, count: int) -> range:
         with self._probes_lock, self._probes.using(_CANNOT_WRITE) as connection:
-            rows = retried(lambda: connection.execute_durably(HAND_OUT, hand_out_values(count)))
+            rows = retried(lambda: _change(connection, HAND_OUT, hand_out_values(count)))
         return ids_through(rows, count)
 
     def probe(self) -> None:
         with self._probes_lock, self._probes.using(_CANNOT_WRITE) as connection:
-            retried(lambda: connection.execute_durably(*marker(self._features)))
             with contextlib.suppress(*MISSING):  # an engine without this function
-                insist_on_rights(connection, _CANNOT_WRITE)
+                retried(lambda: insist_on_rights(connection, _CANNOT_WRITE))
+            retried(lambda: _change(connection, *marker(self._features)))
 
     def check(self) -> Condition:
         with self._snapshot() as connection:
@@ -153,6 +156,15 @@ class PostgresStore(TokenTable):
             "plantstore cannot back up PostgreSQL; use pg_dump for this database, or pg_basebackup"
             " for the whole server"
         )
+
+    def reindex(self, progress: Callable[[int, int], None]) -> Repairs:
+        with (
+            contextlib.closing(
+                self._servers.connect(has_timeout=False, for_writes=True)
+            ) as connection,
+            errors_as_ours(_CANNOT_WRITE),
+        ):
+            return in_rounds(partial(repair, connection, self._features, progress))
 
     def close(self) -> None:
         with self._tokens_lock, self._probes_lock:
@@ -167,7 +179,7 @@ class PostgresStore(TokenTable):
 
     def _change_tokens(self, statement: str, *values: object) -> list[TupleRow]:
         with self._tokens_lock, self._tokens.using(_CANNOT_WRITE) as connection:
-            return retried(lambda: connection.execute_durably(statement, values))
+            return retried(lambda: _change(connection, statement, values))
 
     @contextlib.contextmanager
     def _snapshot(self, *, has_timeout: bool = False) -> Iterator[Connection]:
@@ -185,3 +197,12 @@ class PostgresStore(TokenTable):
             # server that hangs.
             connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ")
             yield connection
+
+
+def _change(connection: Connection, statement: str, values: Sequence[object]) -> list[TupleRow]:
+    """Execute a statement in a durable transaction of its own, and return its rows."""
+    with fenced(connection):
+        cursor = connection.execute(statement.encode(), values, binary=True)
+        rows = cursor.fetchall() if cursor.description else []
+    connection.insist_on_standbys()
+    return rows

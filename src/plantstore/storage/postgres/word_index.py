@@ -4,11 +4,12 @@ PostgreSQL would find other words in a name than `plantstore.words`, depending o
 So the column gets the words themselves.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 from plantstore.plants import ID_MIN
 from plantstore.storage.postgres.connection import Connection
+from plantstore.storage.postgres.fence import fenced
 from plantstore.words import SEARCHED_CHARACTERS_MAX, words_of
 
 # Number of plants that are indexed in one transaction.
@@ -28,7 +29,10 @@ FROM unnest(%b::bigint[], %b::text[]) AS given (id, words) WHERE plants.id = giv
 
 _WORDS_FROM: Final = """
 SELECT id, left(name, %b), tsvector_to_array(words) FROM plants
-WHERE id >= %b AND words IS NOT NULL ORDER BY id LIMIT %b
+WHERE id >= %b ORDER BY id LIMIT %b
+"""
+_NAMES: Final = """
+SELECT id, left(name, %b) FROM plants WHERE id = ANY(%b::bigint[]) ORDER BY id FOR UPDATE
 """
 
 
@@ -44,24 +48,36 @@ def index_next(connection: Connection, first_id: int) -> list[int]:
         The ids of the plants, in order; empty if there are no more.
 
     """
-    with connection.transaction():
+    with fenced(connection):
         values = (SEARCHED_CHARACTERS_MAX, first_id, PLANTS_MAX)
         names: dict[int, str] = dict(connection.execute(_NEXT, values, binary=True).fetchall())
         connection.execute(_INDEX, (list(names), documents(names.values())))
     return list(names)
 
 
-def first_with_other_words(connection: Connection) -> int | None:
-    """Return the first id of a plant whose words are not those of its name. None if there is none.
+def index_again(connection: Connection, ids: list[int]) -> None:
+    """Give plants the words of their names, in a transaction that the caller has begun."""
+    values = (SEARCHED_CHARACTERS_MAX, ids)
+    names: dict[int, str] = dict(connection.execute(_NAMES, values, binary=True).fetchall())
+    connection.execute(_INDEX, (list(names), documents(names.values())))
 
-    It reads all plants, in pages.
+
+def with_other_words(connection: Connection) -> Iterator[tuple[int, list[int]]]:
+    """Read all plants, in pages. Yield the size of a page, and those whose words are not right.
+
+    The words of a plant are not right if they are not those of its name, or if it has none yet.
     """
     first: int | None = ID_MIN
     while first is not None:
         values = (SEARCHED_CHARACTERS_MAX, first, PLANTS_MAX + 1)
         rows = connection.execute(_WORDS_FROM, values, binary=True).fetchall()
-        for id_, name, words in rows[:PLANTS_MAX]:
-            if sorted(words_of(name)) != sorted(words):
-                return int(id_)
+        page = rows[:PLANTS_MAX]
+        yield (
+            len(page),
+            [
+                id_
+                for id_, name, words in page
+                if words is None or sorted(words_of(name)) != sorted(words)
+            ],
+        )
         first = rows[PLANTS_MAX][0] if len(rows) > PLANTS_MAX else None
-    return None

@@ -20,7 +20,7 @@ import msgspec
 
 from plantstore.errors import StoreUnavailableError
 from plantstore.observe import Observer, ignore
-from plantstore.storage.migrate import SchemaPolicy, prepare
+from plantstore.storage.migrate import SchemaPolicy, insist_on_same, prepare
 from plantstore.storage.sqlite.owner import APPLICATION_ID, insist_on_application
 from plantstore.storage.sqlite.word_index import count_plants, index_next, is_complete
 
@@ -115,7 +115,7 @@ def sync_log(connection: apsw.Connection) -> None:
     write it again after a failure. Writing the same data again makes the pages dirty, and the
     sync then covers them.
     """
-    with transaction(connection):  # it keeps other writers out
+    with transaction(connection, of_any_version=True):  # it keeps other writers out
         log = apsw.VFSFile(
             "", connection.filename_wal, [apsw.SQLITE_OPEN_WAL | apsw.SQLITE_OPEN_READWRITE, 0]
         )
@@ -158,7 +158,7 @@ class SQLiteSchema:
         return version
 
     def locked(self) -> AbstractContextManager[None]:
-        return transaction(self._connection)
+        return transaction(self._connection, of_any_version=True)
 
     def apply(self, step: str, version: int) -> None:
         self._connection.execute(step)
@@ -177,14 +177,26 @@ class SQLiteSchema:
 
 
 @contextlib.contextmanager
-def transaction(connection: apsw.Connection) -> Iterator[None]:
+def transaction(connection: apsw.Connection, *, of_any_version: bool = False) -> Iterator[None]:
     """Run the block in a write transaction; roll back if it raises an exception.
 
     apsw's own `with connection` holds the interpreter lock while it waits for the disk or for
     another process, which would block the event loop.
+
+    Args:
+        connection: to the database.
+        of_any_version: whether the block may write to a schema of another version.
+
+    Raises:
+        StoreUnreachableError: the schema has another version. The block was not run.
+
     """
-    connection.execute("BEGIN IMMEDIATE")
     try:
+        # Nobody can migrate while this transaction has the write lock. One call for both statements
+        # takes hardly longer than one for the first.
+        version: int = connection.execute("BEGIN IMMEDIATE; PRAGMA user_version").get
+        if not of_any_version:
+            insist_on_same(SQLiteSchema.engine, version)
         yield
         connection.execute("COMMIT")
     except BaseException:

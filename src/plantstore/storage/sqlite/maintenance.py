@@ -9,6 +9,7 @@ import apsw
 
 from plantstore.errors import OperationError
 from plantstore.storage.migrate import known_version, migrations
+from plantstore.storage.reindex import ADVICE
 from plantstore.storage.sqlite.file import SQLiteSchema
 from plantstore.storage.sqlite.word_index import differs, is_complete
 from plantstore.store import Condition
@@ -87,15 +88,16 @@ def _word_problems(connection: apsw.Connection, plants: int | None, version: int
     problems: list[str] = []
     total = _try(connection, "SELECT plants FROM totals", problems)
     if total != plants:
-        problems.append(f"the recorded number of plants is {total}")
+        problems.append(f"the recorded number of plants is {total}; {ADVICE}")
     try:
         has_tags = version > _VERSION_BEFORE_TAGS
         if has_tags and is_complete(connection) and differs(connection):
             problems.append(
-                "the index of words differs from the names and tags; searches may be wrong"
+                "the index of words differs from the names and tags; searches may be wrong;"
+                f" {ADVICE}"
             )
     except (apsw.CorruptError, apsw.SQLError) as error:
-        problems.append(f"the index of words cannot be read: {error}")
+        problems.append(f"the index of words cannot be read: {error}; {ADVICE}")
     return problems
 
 

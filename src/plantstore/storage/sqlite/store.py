@@ -14,6 +14,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any, ClassVar, Final
 
 import apsw
@@ -26,6 +27,7 @@ from plantstore.plants import NewPlant
 from plantstore.storage.ids import hand_out_query, hand_out_values, ids_through
 from plantstore.storage.migrate import SchemaPolicy
 from plantstore.storage.pool import Pool
+from plantstore.storage.reindex import in_rounds
 from plantstore.storage.sqlite.file import (
     connect,
     errors_as_ours,
@@ -38,6 +40,7 @@ from plantstore.storage.sqlite.log import Log
 from plantstore.storage.sqlite.owner import insist_on_existing, insist_on_ours
 from plantstore.storage.sqlite.pages import select_page
 from plantstore.storage.sqlite.plants import apply_changes
+from plantstore.storage.sqlite.reindex import PART_PLANTS_MIN, Connections, repair
 from plantstore.storage.sqlite.rows import select_by_id
 from plantstore.storage.sqlite.search import prepare_searches
 from plantstore.storage.sqlite.snapshots import CANNOT_READ, Snapshots
@@ -45,7 +48,7 @@ from plantstore.storage.sqlite.users import insist_on_shared_files
 from plantstore.storage.sqlite.watch import Watch
 from plantstore.storage.sqlite.word_index import merge_words
 from plantstore.storage.tokens import TokenTable
-from plantstore.store import LISTINGS_AT_ONCE, TIDY_SECONDS, TIDY_SOON_SECONDS
+from plantstore.store import LISTINGS_AT_ONCE, TIDY_SECONDS, TIDY_SOON_SECONDS, Repairs
 
 # Size of the page cache of the connection that writes. A large batch of plants with many tags
 # changes more pages than fit into the 2 MiB of SQLite's default. It would write them several times.
@@ -155,6 +158,13 @@ class SQLiteStore(Snapshots, TokenTable):
             # unchanged.
             self._probes.pragma("user_version", self._probes.pragma("user_version"))
 
+    def reindex(
+        self, progress: Callable[[int, int], None], *, part_plants_min: int = PART_PLANTS_MIN
+    ) -> Repairs:
+        with errors_as_ours(_CANNOT_WRITE):
+            connections = Connections(self._snapshot, self._repairing)
+            return in_rounds(partial(repair, connections, progress, part_plants_min))
+
     def close(self) -> None:
         connections = [self._writes, self._reads, *self._pages.members, self._tokens]
         with self._probes_lock:
@@ -169,6 +179,12 @@ class SQLiteStore(Snapshots, TokenTable):
             transaction(self._probes),
         ):
             yield
+
+    @contextlib.contextmanager
+    def _repairing(self) -> Iterator[apsw.Connection]:
+        with self._watch.over(self._writes), transaction(self._writes):
+            yield self._writes
+        self._log.bound()
 
     @contextlib.contextmanager
     def _snapshot(self) -> Iterator[apsw.Connection]:

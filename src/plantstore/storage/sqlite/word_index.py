@@ -12,8 +12,8 @@ FTS5 collects entries in memory, and writes them to the file when the transactio
 so earlier if an id is smaller than the one before. So entries are passed in order of id.
 """
 
-from collections.abc import Iterable, Mapping
-from typing import Final
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Final, TypeAlias
 
 import apsw
 import msgspec
@@ -64,20 +64,20 @@ def index_words(
     """
     new, changed, gone = difference
     if not changed and not gone:  # the most frequent batch
-        _write(connection, [(None, plant.id, _document(plant.name, plant.tag)) for plant in new])
+        write(connection, [(None, plant.id, document(plant.name, plant.tag)) for plant in new])
         return
-    documents = {plant.id: _document(plant.name, plant.tag) for plant in new + changed}
+    documents = {plant.id: document(plant.name, plant.tag) for plant in new + changed}
     replaced = {plant.id for plant in changed} | set(gone)
     ids = sorted(documents.keys() | replaced)
     for part in (ids[start : start + PLANTS_MAX] for start in range(0, len(ids), PLANTS_MAX)):
         old = _stored_documents(connection, {id_: stored[id_] for id_ in part if id_ in replaced})
-        entries: list[_Entry] = []
+        entries: list[Entry] = []
         for id_ in part:
             before = old.get(id_, "")
             after = documents.get(id_, "")
             if before != after:
                 entries += ("delete", id_, before), (None, id_, after)
-        _write(connection, entries)
+        write(connection, entries)
 
 
 def merge_words(connection: apsw.Connection) -> bool:
@@ -117,7 +117,7 @@ def index_next(connection: apsw.Connection) -> int:
     if first is None:
         return 0
     rows = _from_json(connection.execute(_TEXTS_FROM, (first, PLANTS_MAX + 1)).get)
-    _write(connection, [(None, id_, _document(name, tag)) for id_, name, tag in rows[:PLANTS_MAX]])
+    write(connection, [(None, id_, document(name, tag)) for id_, name, tag in rows[:PLANTS_MAX]])
     if len(rows) > PLANTS_MAX:
         connection.execute("UPDATE plants_to_index SET first = ?", (rows[PLANTS_MAX][0],))
     else:
@@ -134,19 +134,27 @@ def differs(connection: apsw.Connection) -> bool:
     connection.execute(MAKE_VOCABULARY)
     indexed = sum(map(hash, connection.execute("SELECT doc, term FROM temp.vocabulary")))
     stored = 0
-    first: int | None = ID_MIN
-    while first is not None:
-        rows = _from_json(connection.execute(_TEXTS_FROM, (first, PLANTS_MAX + 1)).get)
-        for id_, name, tag in rows[:PLANTS_MAX]:
+    for rows in pages_of_texts(connection, ID_MIN):
+        for id_, name, tag in rows:
             stored += sum(hash((id_, word)) for word in words_of(name))
             stored += 0 if tag is None else hash((id_, tag_word(tag)))
-        if rows and not _is_found(connection, *rows[0]):
+        if rows and not is_found(connection, *rows[0]):
             return True
-        first = rows[PLANTS_MAX][0] if len(rows) > PLANTS_MAX else None
     return indexed != stored
 
 
-def _is_found(connection: apsw.Connection, id_: int, name: str, tag: str | None) -> bool:
+def pages_of_texts(
+    connection: apsw.Connection, first: int
+) -> Iterator[list[tuple[int, str, str | None]]]:
+    """Yield the ids, and the beginnings of the names and tags, of all plants from an id on."""
+    following: int | None = first
+    while following is not None:
+        rows = _from_json(connection.execute(_TEXTS_FROM, (following, PLANTS_MAX + 1)).get)
+        yield rows[:PLANTS_MAX]
+        following = rows[PLANTS_MAX][0] if len(rows) > PLANTS_MAX else None
+
+
+def is_found(connection: apsw.Connection, id_: int, name: str, tag: str | None) -> bool:
     """Return whether a search finds a plant by the last of its words in the alphabet.
 
     A plant without words counts as found.
@@ -156,11 +164,22 @@ def _is_found(connection: apsw.Connection, id_: int, name: str, tag: str | None)
 
 
 # A command ('delete' or None), an id, and its words.
-_Entry = tuple[str | None, int, str]
+Entry: TypeAlias = tuple[str | None, int, str]
+
+# The beginnings of a name and of a tag.
+Text: TypeAlias = tuple[str, str | None]
 
 
-def _write(connection: apsw.Connection, entries: Iterable[_Entry]) -> None:
-    in_order = sorted((entry for entry in entries if entry[2]), key=_by_id)
+def write(connection: apsw.Connection, entries: Iterable[Entry]) -> None:
+    """Remove and add entries of the index.
+
+    Raises:
+        BatchRefusedError: FTS5 refuses to remove entries.
+
+    """
+    # FTS5 counts the texts that it gets, also those without words, and refuses to remove more. So a
+    # text without words is not removed: nothing may have added it.
+    in_order = sorted((entry for entry in entries if _has_effect(*entry)), key=_by_id)
     if not in_order:
         return
     try:
@@ -171,11 +190,15 @@ def _write(connection: apsw.Connection, entries: Iterable[_Entry]) -> None:
         raise BatchRefusedError("The index of words cannot be changed", str(error)) from error
 
 
-def _by_id(entry: _Entry) -> int:
+def _has_effect(command: str | None, _id: int, words: str) -> bool:
+    return bool(words) and (command is None or any(map(str.isalnum, words)))
+
+
+def _by_id(entry: Entry) -> int:
     return entry[1]
 
 
-def _document(name: str, tag: str | None) -> str:
+def document(name: str, tag: str | None) -> str:
     """Return a text that FTS5 splits into the words of a name, and the word of a tag."""
     is_usual = len(name) <= WORD_CHARACTERS_MAX and name.isascii()
     words = name if is_usual else " ".join(words_of(name))
@@ -186,11 +209,18 @@ def _stored_documents(
     connection: apsw.Connection, stored: Mapping[int, NewPlant]
 ) -> dict[int, str]:
     """Return what is indexed of these plants, by id. Those that are DIFFERENT are read."""
-    rows = [(id_, plant.name, plant.tag) for id_, plant in stored.items() if plant is not DIFFERENT]
-    if len(rows) < len(stored):
-        ids = to_json([id_ for id_, plant in stored.items() if plant is DIFFERENT])
-        rows += _from_json(connection.execute(f"SELECT {_TEXTS} {WITH_IDS}", (ids,)).get)
-    return {id_: _document(name, tag) for id_, name, tag in rows}
+    texts = {
+        id_: (plant.name, plant.tag) for id_, plant in stored.items() if plant is not DIFFERENT
+    }
+    if len(texts) < len(stored):
+        texts |= texts_of(connection, [id_ for id_ in stored if id_ not in texts])
+    return {id_: document(*text) for id_, text in texts.items()}
+
+
+def texts_of(connection: apsw.Connection, ids: Sequence[int]) -> dict[int, Text]:
+    """Return the beginnings of the names and tags of the stored plants among these ids."""
+    rows = _from_json(connection.execute(f"SELECT {_TEXTS} {WITH_IDS}", (to_json(ids),)).get)
+    return {id_: (name, tag) for id_, name, tag in rows}
 
 
 def _from_json(text: bytes) -> list[tuple[int, str, str | None]]:

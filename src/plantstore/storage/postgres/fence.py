@@ -1,0 +1,59 @@
+"""Lets a process write only to a schema of the version that it knows.
+
+Each transaction that writes reads the version of the schema first. So it holds a lock on the table
+of versions until it ends (ACCESS SHARE). A migration locks this table first, too, and against
+everybody else (ACCESS EXCLUSIVE). So a migration waits for the transactions that have begun. Those
+that begin during it wait for its end, and then see the new version: READ COMMITTED takes the
+snapshot of a statement after its locks.
+
+Since both lock this table before all others, they never wait for each other in a circle.
+"""
+
+import contextlib
+from collections.abc import Iterator
+from typing import Final
+
+from psycopg import errors
+
+from plantstore.storage.migrate import insist_on_same
+from plantstore.storage.postgres.connection import Connection
+
+ENGINE: Final = "postgres"
+
+# The version for a statement that commits by itself. An index scan for one row takes less than a
+# function of all rows. As the first part of the statement, its table is locked first.
+WITH_VERSION: Final = """
+WITH known AS (SELECT version FROM plantstore_migrations ORDER BY version DESC LIMIT 1)
+"""
+
+_VERSION: Final = "SELECT max(version) FROM plantstore_migrations"
+
+_LOCK: Final = "LOCK TABLE plantstore_migrations IN ACCESS EXCLUSIVE MODE"
+
+# The errors of an engine without this statement. It orders transactions in another way.
+_WITHOUT_LOCK: Final = (errors.FeatureNotSupported, errors.SyntaxError)
+
+
+@contextlib.contextmanager
+def fenced(connection: Connection) -> Iterator[None]:
+    """Run the block in a transaction that may write. The caller checks the standbys.
+
+    Raises:
+        StoreUnreachableError: the schema has another version. The block was not run.
+
+    """
+    with connection.transaction():
+        insist_on_version(connection)
+        yield
+
+
+def insist_on_version(connection: Connection) -> None:
+    """Raise StoreUnreachableError if the schema has another version."""
+    [(version,)] = connection.execute(_VERSION)
+    insist_on_same(ENGINE, version)
+
+
+def keep_writers_out(connection: Connection) -> None:
+    """Wait for the transactions that write, and let no other begin before this one has ended."""
+    with contextlib.suppress(*_WITHOUT_LOCK), connection.transaction():
+        connection.execute(_LOCK)

@@ -1,0 +1,80 @@
+"""A service that still runs after a newer version has migrated its database."""
+
+import contextlib
+from pathlib import Path
+
+import apsw
+import pytest
+
+from plantstore.plants import NewPlant
+from plantstore.storage.migrate import newest_version
+from support.postgres import execute
+from support.service import Service, stored_plants
+
+# More than there are log lines about them in any case.
+REQUESTS = 60
+
+
+def newest(database: str) -> int:
+    return newest_version(database.partition(":")[0].replace("postgresql", "postgres"))
+
+
+def migrate(database: str) -> None:
+    """Give a database the next version, as a newer program would."""
+    version = newest(database) + 1
+    if database.startswith("sqlite"):
+        with contextlib.closing(apsw.Connection(database.removeprefix("sqlite:///"))) as other:
+            other.pragma("user_version", version)
+    else:
+        execute(database, f"INSERT INTO plantstore_migrations VALUES ({version})")
+
+
+def undo(database: str) -> None:
+    version = newest(database)
+    if database.startswith("sqlite"):
+        with contextlib.closing(apsw.Connection(database.removeprefix("sqlite:///"))) as other:
+            other.pragma("user_version", version)
+    else:
+        execute(database, f"DELETE FROM plantstore_migrations WHERE version > {version}")
+
+
+@pytest.mark.parametrize("workers", ["1", "2"])
+def test_a_service_of_an_older_version_stores_nothing_after_a_migration_and_says_why(
+    tmp_path: Path, database: str, workers: str
+) -> None:
+    plant, other = NewPlant(1, "Abies", "a"), NewPlant(2, "Abies alba")
+    with Service(tmp_path, "--workers", workers) as service:
+        client = service.client(service.token())
+        assert client.post(plant).status == 200
+        migrate(database)
+
+        refused = [client.post(other) for _ in range(REQUESTS)]
+        ready = client.send("GET", "/readyz")
+        ids = client.send("POST", "/ids")
+        deleted = client.send("DELETE", "/plants/1")
+        read = client.send("GET", "/plants/1")
+        found = client.send("GET", "/plants?q=ab", headers={"Prefer": "count=exact"})
+
+        said = "its schema is of another version of the Plant Store"
+        for answer, outcome in (
+            *((answer, "nothing was done") for answer in (*refused, deleted)),
+            (ids, "no id was handed out"),
+        ):
+            assert (answer.status, answer.headers["retry-after"]) == (503, "1")
+            message = f"The database cannot be written: {said}; {outcome}"
+            assert answer.json == {"error": 5003, "message": message}
+        assert (ready.status, ready.json["error"]) == (503, 5003)
+        assert said in ready.json["message"]
+        assert read.json == {"id": 1, "name": "Abies", "tag": "a"}
+        assert [found.json, found.headers["total-count"]] == [[read.json], "1"]
+        undo(database)
+        assert client.post(NewPlant(3, "Acer")).status == 200
+        client.close()
+
+    assert stored_plants(database) == {1: plant, 3: NewPlant(3, "Acer")}
+    newer, known = newest(database) + 1, newest(database)
+    lines = [line for line in service.log if "commit failed" in line]
+    assert f"the schema has version {newer}, and this process knows version {known}" in lines[0]
+    assert "restart this process with the installed version" in lines[0]
+    assert len(lines) < REQUESTS / 2
+    assert any("not ready" in line and f"version {newer}" in line for line in service.log)

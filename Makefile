@@ -16,7 +16,11 @@ SWAGGER_UI := LICENSE NOTICE swagger-ui-bundle.js swagger-ui-bundle.js.LICENSE.t
 VENDORED := $(foreach file,$(SWAGGER_UI),swagger-ui/$(file)=swagger-ui-dist/$(file)) \
 	preact/LICENSE=preact/LICENSE preact/preact.mjs=preact/dist/preact.mjs \
 	htm/LICENSE=htm/LICENSE htm/htm.mjs=htm/dist/htm.mjs
-PYTHONS ?= 3.11 3.12 3.13
+# Python 3.14 and the system's own Python are tested where they are installed, the latter with its
+# module venv. It may be an early release, with errors that were fixed later.
+PYTHONS ?= 3.11 3.12 3.13 $(if $(shell command -v python3.14),3.14) $(SYSTEM_PYTHON)
+SYSTEM_PYTHON = $(shell /usr/bin/python3 -c \
+	'import ensurepip, sys; v = sys.version_info[:3]; v < (3, 11) or print(*v, sep=".")' 2> /dev/null)
 # Set this to test only the Pythons that are installed.
 INSTALLED_ONLY ?=
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
@@ -37,8 +41,24 @@ PYTEST := pytest -q --numprocesses $(PROCESSES) --maxprocesses 4 --dist workstea
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run postgres image dist test test-portable test-minimum test-pythons browser \
+.PHONY: help setup run postgres image dist test test-portable test-minimum test-pythons programs \
 	check javascript npm vendor format docs soak cluster cluster-programs bench bench-peers lock clean
+
+# Installs the Debian packages of missing programs, or says what to install. Each word of the argument
+# is program:package. /usr/sbin may not be in the PATH of a user who is not root.
+define install
+	@missing=""; PATH="$$PATH:/usr/sbin"; for each in $(1); do \
+		command -v $${each%:*} > /dev/null || missing="$$missing $${each#*:}"; \
+	done; \
+	test -z "$$missing" || { \
+		test "$$(id -u)" = 0 && command -v apt-get > /dev/null || { \
+			echo "Programs are missing. To install them: apt-get install$$missing" >&2; \
+			exit 1; \
+		}; \
+		echo "Installing$$missing"; \
+		apt-get update -qq && apt-get install -qq --no-install-recommends $$missing > /dev/null; \
+	}
+endef
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -60,21 +80,23 @@ image: ## build the container image (BASE=... for another base)
 dist: $(VENV)/.dev ## build the source distribution and the wheel into dist/
 	$(BIN)/uv build --quiet --no-build-isolation --python $(BIN)/python --out-dir dist
 
-test: $(VENV)/.dev browser ## run every test
+test: $(VENV)/.dev programs ## run every test
 	CHROMIUM=$(CHROMIUM) $(BIN)/$(PYTEST)
 
-test-portable: $(VENV)/.dev
+test-portable: $(VENV)/.dev programs
 	$(BIN)/$(PYTEST) $(PORTABLE)
 
-test-minimum: $(MINIMUM)/.dev ## test with the oldest dependencies that pyproject.toml allows
+test-minimum: $(MINIMUM)/.dev programs ## test with the oldest dependencies that pyproject.toml allows
 	$(MINIMUM)/bin/$(PYTEST) $(PORTABLE)
 
 # pyenv's commands need PYENV_VERSION to find their Python; other commands ignore it.
-test-pythons: $(VENV)/.dev ## test on each supported Python (PYTHONS="3.12 3.13": these)
-	@missing=""; for version in $(PYTHONS); do \
+test-pythons: $(VENV)/.dev ## test on other Pythons (PYTHONS="3.12 3.13": on these)
+	@missing=""; tested="$$($(BIN)/python --version)"; for version in $(PYTHONS); do \
 		python=$$(PYENV_VERSION=$$version python$$version -c 'import sys; print(sys.executable)' 2> /dev/null || \
 			$(BIN)/uv python find --no-python-downloads $$version 2> /dev/null) || \
 			{ missing="$$missing $$version"; continue; }; \
+		case "$$tested;" in *"$$($$python --version);"*) continue ;; esac; \
+		tested="$$tested;$$($$python --version)"; \
 		echo "Python $$version: $$python"; \
 		$(MAKE) --no-print-directory test-portable VENV=.venv-$$version PYTHON=$$python || exit 1; \
 	done; \
@@ -100,14 +122,14 @@ format: $(VENV)/.dev javascript ## format the code
 vendor: javascript ## copy the locked JavaScript libraries into src/plantstore/web
 	for file in $(VENDORED); do cp $(JAVASCRIPT)/node_modules/$${file#*=} $(WEB)/$${file%=*} || exit 1; done
 
-soak: $(VENV)/.soak ## inject faults and attack for twenty minutes
+soak: $(VENV)/.soak programs ## inject faults and attack for twenty minutes
 	$(BIN)/pytest -q tests/long
 
 cluster: $(VENV)/.cluster cluster-programs ## test failover with Patroni for an hour (ROUNDS=1: minutes)
 	PYTHONPATH=tests:benchmarks $(BIN)/python -m cluster.play $(if $(ROUNDS),--rounds $(ROUNDS))
 
 # CSV=plants.csv also imports that file.
-bench: $(VENV)/.dev browser ## measure into benchmarks/results/ (needs wrk and sqlite3)
+bench: $(VENV)/.dev programs ## measure into benchmarks/results/ (needs wrk and sqlite3)
 	$(BIN)/python benchmarks/creates.py
 	$(BIN)/python benchmarks/capacity.py
 	$(BIN)/python benchmarks/random_ids.py
@@ -124,7 +146,7 @@ bench: $(VENV)/.dev browser ## measure into benchmarks/results/ (needs wrk and s
 bench-peers: $(VENV)/.dev $(PEERS)/.pip $(PEERS)/.npm ## compare with other servers, into the same folder
 	$(BIN)/python benchmarks/peers.py
 
-docs: $(VENV)/.dev browser ## write docs/api.md, docs/cli.md and the screenshots
+docs: $(VENV)/.dev programs ## write docs/api.md, docs/cli.md and the screenshots
 	$(BIN)/python tools/documents.py
 	PYTHONPATH=tests CHROMIUM=$(CHROMIUM) $(BIN)/python tools/screenshots.py
 
@@ -141,44 +163,19 @@ lock: $(VENV)/.dev ## resolve the locked requirements anew
 	$(BIN)/uv pip compile $(LOCK) --constraint $(VENV)/minimum.txt --extra postgres --group dev \
 		--output-file requirements/minimum.txt
 
-# The tests of the page use Debian's Chromium, or another one that CHROMIUM names.
-browser:
-	@command -v $(CHROMIUM) > /dev/null || { \
-		test "$$(id -u)" = 0 && command -v apt-get > /dev/null || { \
-			echo "The tests need a browser: apt-get install chromium, or make test CHROMIUM=..." >&2; \
-			exit 1; \
-		}; \
-		echo "Installing Chromium for the tests"; \
-		apt-get update -qq && apt-get install -qq --no-install-recommends chromium > /dev/null; \
-	}
+# The programs of the tests. PostgreSQL and Caddy come from PyPI. CHROMIUM names another browser.
+programs:
+	$(call install,$(CHROMIUM):chromium curl:curl haproxy:haproxy nginx:nginx-light pgbouncer:pgbouncer)
 
 # The tools of `make check` for the JavaScript of the page.
 javascript: npm $(JAVASCRIPT)/node_modules/.installed
 
 npm:
-	@command -v npm > /dev/null || { \
-		test "$$(id -u)" = 0 && command -v apt-get > /dev/null || { \
-			echo "The check of the JavaScript needs npm: apt-get install npm" >&2; \
-			exit 1; \
-		}; \
-		echo "Installing npm for the check of the JavaScript"; \
-		apt-get update -qq && apt-get install -qq --no-install-recommends npm > /dev/null; \
-	}
+	$(call install,npm:npm)
 
-# The other programs of `make cluster`. PostgreSQL and Patroni come from PyPI.
+# The programs of `make cluster`. PostgreSQL and Patroni come from PyPI.
 cluster-programs:
-	@missing=""; PATH="$$PATH:/usr/sbin"; for program in etcd haproxy pgbouncer; do \
-		command -v $$program > /dev/null || missing="$$missing $$program"; \
-	done; \
-	test -z "$$missing" || { \
-		packages=$$(echo "$$missing" | sed 's/etcd/etcd-server/'); \
-		test "$$(id -u)" = 0 && command -v apt-get > /dev/null || { \
-			echo "The cluster needs$$missing: apt-get install$$packages" >&2; \
-			exit 1; \
-		}; \
-		echo "Installing$$packages, for the cluster"; \
-		apt-get update -qq && apt-get install -qq --no-install-recommends $$packages > /dev/null; \
-	}
+	$(call install,etcd:etcd-server haproxy:haproxy pgbouncer:pgbouncer)
 
 clean: ## remove everything that make created, except databases
 	rm -rf .venv .venv-* dist benchmarks/peers/node_modules $(JAVASCRIPT)/node_modules

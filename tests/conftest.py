@@ -2,8 +2,10 @@
 
 import itertools
 import os
+import resource
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Final
 
 import pytest
 
@@ -12,6 +14,15 @@ from plantstore.storage.memory import MemoryStore
 from plantstore.store import Store
 from support.postgres import Databases, Programs, Server, programs
 from support.shared_writer import StoreOfWorker
+
+# How many files a test may have open: 2,000 connections, and some more.
+FILES: Final = 4096
+
+
+def pytest_configure() -> None:
+    """Raise the soft limit on open files, which is 1,024 for most users."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(max(soft, FILES), hard), hard))
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

@@ -4,12 +4,14 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 import tomllib
 from pathlib import Path
 
 import pytest
 from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
+from packaging.version import Version
 
 ROOT = Path(__file__).parent.parent
 
@@ -138,16 +140,19 @@ def test_without_python_make_says_what_to_install(checkout: Path) -> None:
     assert "apt-get install python3 python3-venv" in result.stderr
 
 
-def test_without_npm_and_apt_get_make_says_what_to_install(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("target", "package"), [("npm", "npm"), ("programs", "curl")])
+def test_without_a_program_and_apt_get_make_says_what_to_install(
+    tmp_path: Path, target: str, package: str
+) -> None:
     for program in ("sh", "id", "test"):
         found = shutil.which(program)
         assert found is not None
         (tmp_path / program).symlink_to(found)
 
-    result = make(ROOT, "npm", path=str(tmp_path))
+    result = make(ROOT, target, path=str(tmp_path))
 
     assert result.returncode != 0
-    assert "apt-get install npm" in result.stderr
+    assert re.search(rf"apt-get install.* {package}\b", result.stderr)
 
 
 def test_make_fails_and_names_a_python_version_that_is_missing() -> None:
@@ -156,6 +161,28 @@ def test_make_fails_and_names_a_python_version_that_is_missing() -> None:
 
     assert result.returncode != 0
     assert "not tested: Python 3.1." in result.stderr
+
+
+def test_make_tests_the_supported_pythons_and_that_of_the_system() -> None:
+    versions = make(ROOT, "--eval=show: ; @echo $(PYTHONS)", "show").stdout.split()
+    has_venv = subprocess.run(["sh", "-c", "/usr/bin/python3 -c 'import ensurepip'"], check=False)
+    system = version_of(Path("/usr/bin/python3")) if has_venv.returncode == 0 else "0"
+
+    assert versions[:3] == ["3.11", "3.12", "3.13"]
+    assert (system in versions) is (Version(system) >= Version("3.11"))
+
+
+def test_make_does_not_test_again_on_the_python_of_its_own_environment() -> None:
+    version = version_of(Path(sys.executable))
+
+    result = make(ROOT, "test-pythons", f"PYTHONS={version}", "--assume-old=.venv/.dev")
+
+    assert (result.returncode, result.stdout) == (0, "")
+
+
+def version_of(python: Path) -> str:
+    said = subprocess.run([python, "--version"], capture_output=True, text=True, check=True)
+    return said.stdout.split()[1]
 
 
 def test_the_help_of_make_fits_a_terminal_of_80_columns() -> None:

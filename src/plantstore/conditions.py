@@ -19,9 +19,11 @@ _ENTITY_TAG_CHARACTERS: Final = _DIGITS + 2
 # The field `*`. No entity tag equals it, because an entity tag has quotes.
 ANY: Final = frozenset({"*"})
 
-# An entity tag (§8.8.3), and a list of them that may have empty elements (§5.6.1).
-_ENTITY_TAG: Final = r'(?:W/)?"[!#-~\x80-\xff]*+"'
-_LIST: Final = re.compile(rf"(?:{_ENTITY_TAG})?+(?:[ \t]*+,[ \t]*+(?:{_ENTITY_TAG})?+)*+")
+# An entity tag (§8.8.3), and a list of them that may have empty elements (§5.6.1). A text matches
+# in one way at most, so a match takes linear time.
+_ENTITY_TAG: Final = r'(?:W/)?"[!#-~\x80-\xff]*"'
+_ELEMENT: Final = rf"[ \t]*(?:{_ENTITY_TAG}[ \t]*)?"
+_LIST: Final = re.compile(rf"{_ELEMENT}(?:,{_ELEMENT})*")
 _find_entity_tags = re.compile(_ENTITY_TAG).findall
 
 

@@ -204,6 +204,8 @@ TEXT = [
     'application/openmetrics-text;version="1',
     "\xe9/\xff",
     "application/openmetrics-text," * 1000,
+    # With backtracking it would take hours.
+    "application/openmetrics-text" + ";  " * 600 + "x",
 ]
 
 

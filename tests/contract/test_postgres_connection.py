@@ -3,6 +3,7 @@
 import contextlib
 import signal
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 
 import psycopg
 import pytest
@@ -25,6 +26,7 @@ from support.postgres import (
     fails,
     in_the_way,
     is_back,
+    is_waiting,
     server_of,
     wait_until,
 )
@@ -157,12 +159,23 @@ def test_a_restarted_server_is_used_again_and_an_interrupted_change_is_in_doubt(
     ):
         store.apply_changes([PLANT])
         store.probe()
+        with (
+            contextlib.closing(in_the_way(server.url(), "LOCK TABLE plants")),
+            ThreadPoolExecutor(1) as thread,
+        ):
+            interrupted = thread.submit(store.apply_changes, [NewPlant(2, "b")])
+            wait_until(lambda: is_waiting(server.url()))
+            waiting = "FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
+            server.execute(f"SELECT pg_terminate_backend(pid, 60000) {waiting}")
+            cut_off = interrupted.exception()
         server.stop()
 
-        with pytest.raises(StoreUnavailableError) as cut_off:
-            store.apply_changes([NewPlant(2, "b")])
-        with pytest.raises(StoreUnreachableError):
-            store.apply_changes([NewPlant(2, "b")])
+        def is_known_to_be_unreachable() -> bool:
+            with pytest.raises(StoreUnavailableError) as caught:
+                store.apply_changes([NewPlant(2, "b")])
+            return isinstance(caught.value, StoreUnreachableError)
+
+        wait_until(is_known_to_be_unreachable)
         with pytest.raises(StoreUnavailableError):
             store.find_plants([1])
         with pytest.raises(StoreUnavailableError):
@@ -170,7 +183,8 @@ def test_a_restarted_server_is_used_again_and_an_interrupted_change_is_in_doubt(
         server.start()
         wait_until(lambda: is_back(store))
 
-        assert not isinstance(cut_off.value, StoreUnreachableError)
+        assert isinstance(cut_off, StoreUnavailableError)
+        assert not isinstance(cut_off, StoreUnreachableError)
         assert store.apply_changes([PLANT]) == [Outcome.ALREADY_STORED]
         assert store.find_plants([1]) == {1: PLANT}
 

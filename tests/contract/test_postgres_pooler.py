@@ -1,7 +1,6 @@
 """A real PgBouncer in front of PostgreSQL, in each of its modes."""
 
 import contextlib
-import shutil
 import socket
 import subprocess
 import uuid
@@ -14,12 +13,8 @@ from plantstore.changes import Outcome
 from plantstore.errors import StoreUnavailableError
 from plantstore.plants import NewPlant
 from plantstore.storage import open_store
+from support.fronts import program
 from support.postgres import Databases, Programs, execute, wait_until
-
-pytestmark = pytest.mark.skipif(
-    shutil.which("pgbouncer") is None,
-    reason="PgBouncer is not installed: apt-get install pgbouncer",
-)
 
 
 @contextlib.contextmanager
@@ -47,7 +42,7 @@ def pooler(programs: Programs, url: str, mode: str, ignored: str = "options") ->
     configuration = programs.folder / f"{port}.ini"
     configuration.write_text("\n".join(["[databases]", f"* = {target}", "[pgbouncer]", *lines]))
     process = subprocess.Popen(
-        ["pgbouncer", "-q", configuration], stderr=subprocess.DEVNULL, **programs.as_user
+        [program("pgbouncer"), "-q", configuration], stderr=subprocess.DEVNULL, **programs.as_user
     )
     through = f"postgresql://postgres@127.0.0.1:{port}/{name}"
 

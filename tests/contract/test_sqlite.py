@@ -1,10 +1,8 @@
 """The promises of a SQLite store beyond those of every store."""
 
 import contextlib
-import os
 import subprocess
 import sys
-import tempfile
 import threading
 from pathlib import Path
 
@@ -213,24 +211,6 @@ def test_a_file_may_be_opened_while_another_store_checkpoints_it(path: Path) -> 
 
     assert counts == sorted(counts)
     assert counts[-1] > counts[0], "plants were stored meanwhile"
-
-
-def test_a_file_that_is_read_only_is_refused() -> None:
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "plants.db"
-        SQLiteStore(str(path)).close()
-        path.chmod(0o444)
-        Path(folder).chmod(0o755)
-
-        is_root = os.geteuid() == 0
-        if is_root:  # file modes do not restrict root
-            os.seteuid(65534)
-        try:
-            with pytest.raises(StoreUnavailableError, match="read-only"):
-                SQLiteStore(str(path))
-        finally:
-            if is_root:
-                os.seteuid(0)
 
 
 def test_a_file_in_a_missing_folder_and_a_folder_are_refused(tmp_path: Path) -> None:

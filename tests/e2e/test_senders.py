@@ -1,7 +1,6 @@
 """Imports and exports by HTTP clients that are not ours: curl and httpx."""
 
 import json
-import shutil
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -39,7 +38,6 @@ def curl(folder: Path, token: str, *arguments: str, **options: Any) -> bytes:
     return done.stdout
 
 
-@pytest.mark.skipif(shutil.which("curl") is None, reason="needs curl: apt-get install curl")
 @pytest.mark.parametrize(
     ("form", "arguments"),
     [

@@ -14,7 +14,7 @@ from plantstore.changes import Deletion
 from plantstore.errors import ErrorCode
 from plantstore.plants import NewPlant
 from support.command import run
-from support.fronts import INSTALLED_BY, PREFIX, Running, Through, front, program
+from support.fronts import NAMES, PREFIX, Running, Through, front
 from support.service import Answer, Service, stored_plants
 from support.streams import MEDIA_TYPES, NDJSON, NONE, chunk, rendered, streaming_head
 
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.engines("sqlite")
 
 # nginx may also collect the whole body before it passes it on. This is its default.
 FRONTS = {
-    **{name: (name, {}) for name in INSTALLED_BY},
+    **{name: (name, {}) for name in NAMES},
     "nginx with request buffering": (
         "nginx",
         {"proxy_request_buffering off": "proxy_request_buffering on"},
@@ -49,8 +49,6 @@ def running(
     module_service: Service,
 ) -> Iterator[Running]:
     name, changes = FRONTS[request.param]
-    if program(name) is None:
-        pytest.skip(f"{name} is not installed: {INSTALLED_BY[name]}")
     folder = tmp_path_factory.mktemp("front") / name
     with front(name, folder, module_service.port, changes) as proxy:
         yield proxy
@@ -98,12 +96,10 @@ def test_a_refusal_before_the_end_of_a_large_body_reaches_its_client_through_a_p
     assert stored_plants(service.database) == {}
 
 
-@pytest.mark.parametrize("name", INSTALLED_BY)
+@pytest.mark.parametrize("name", NAMES)
 def test_a_client_notices_through_a_proxy_that_an_export_broke_off(
     name: str, tmp_path: Path
 ) -> None:
-    if program(name) is None:
-        pytest.skip(f"{name} is not installed: {INSTALLED_BY[name]}")
     with Service(tmp_path) as service:
         # More than all sockets on the way hold.
         service.change(*(NewPlant(id_, "x" * 100_000) for id_ in range(600)))

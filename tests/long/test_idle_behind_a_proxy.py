@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from support.fronts import INSTALLED_BY, PREFIX, Running, Through, front, program
+from support.fronts import NAMES, PREFIX, Running, Through, front
 from support.service import Service
 from support.streams import NDJSON, line
 
@@ -49,12 +49,10 @@ def send_at_the_edge(running: Running, token: str, client_number: int) -> Counte
     return statuses
 
 
-@pytest.mark.parametrize("name", INSTALLED_BY)
+@pytest.mark.parametrize("name", NAMES)
 def test_no_request_behind_a_proxy_is_lost_on_an_idle_connection_that_closes(
     name: str, tmp_path: Path
 ) -> None:
-    if program(name) is None:
-        pytest.skip(f"{name} is not installed: {INSTALLED_BY[name]}")
     with (
         Service(tmp_path, IDLE_OPTION, str(IDLE_SECONDS)) as service,
         front(name, tmp_path / name, service.port, SHORTENED[name]) as running,
@@ -67,12 +65,10 @@ def test_no_request_behind_a_proxy_is_lost_on_an_idle_connection_that_closes(
     assert statuses == {200: CLIENTS * REQUESTS}
 
 
-@pytest.mark.parametrize("name", INSTALLED_BY)
+@pytest.mark.parametrize("name", NAMES)
 def test_an_import_through_a_proxy_may_take_longer_than_the_timeouts_of_the_proxy(
     name: str, tmp_path: Path
 ) -> None:
-    if program(name) is None:
-        pytest.skip(f"{name} is not installed: {INSTALLED_BY[name]}")
 
     def rows() -> Iterator[bytes]:
         for id_ in range(40):

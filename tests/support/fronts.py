@@ -25,11 +25,7 @@ PREFIX = "/garden"
 # The address of the client. The proxy has 127.0.0.1.
 CLIENT = "127.0.0.2"
 
-INSTALLED_BY = {
-    "nginx": "apt-get install nginx-light",
-    "haproxy": "apt-get install haproxy",
-    "caddy": "make setup",
-}
+NAMES = ("nginx", "haproxy", "caddy")
 
 # Also searches /usr/sbin and this Python environment, which may not be in PATH.
 _PATH = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"], "/usr/sbin"])
@@ -76,9 +72,11 @@ class Through:
         return port
 
 
-def program(name: str) -> str | None:
-    """Return the path of the proxy's executable, or None if it is not installed."""
-    return shutil.which(name, path=_PATH)
+def program(name: str) -> str:
+    """Return the path of an executable."""
+    found = shutil.which(name, path=_PATH)
+    assert found is not None, f"{name} is not installed: make setup programs"
+    return found
 
 
 def snippet(name: str) -> str:
@@ -112,13 +110,15 @@ def front(
         snippet(name), {"127.0.0.1:8000": f"127.0.0.1:{service_port}"} | adapted | (changes or {})
     )
     _write(name, folder, text)
-    executable = program(name)
-    assert executable is not None
     homes = {"HOME": str(folder), "XDG_DATA_HOME": str(folder), "XDG_CONFIG_HOME": str(folder)}
     log = folder / "log"
     with log.open("wb") as output:
         process = subprocess.Popen(
-            [executable, *command], cwd=folder, env=os.environ | homes, stdout=output, stderr=output
+            [program(name), *command],
+            cwd=folder,
+            env=os.environ | homes,
+            stdout=output,
+            stderr=output,
         )
 
     def accepts() -> bool:

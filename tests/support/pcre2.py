@@ -1,19 +1,15 @@
 """Regular expression matching with PCRE2, the library that PHP, R and many others use."""
 
 import ctypes
-import ctypes.util
 from typing import Final
 
-_NAME = ctypes.util.find_library("pcre2-8")
-
-LIBRARY: Final = None if _NAME is None else ctypes.CDLL(_NAME)
+LIBRARY: Final = ctypes.CDLL("libpcre2-8.so.0")
 
 _UTF: Final = 0x00080000  # PCRE2_UTF
 
 
 def matches(pattern: str, text: str) -> bool:
     """Return whether a pattern matches within a text; ValueError if it does not compile."""
-    assert LIBRARY is not None
     LIBRARY.pcre2_compile_8.restype = ctypes.c_void_p
     LIBRARY.pcre2_match_data_create_8.restype = ctypes.c_void_p
     error, offset = ctypes.c_int(), ctypes.c_size_t()

@@ -104,6 +104,7 @@ def test_the_bytes_of_a_head_are_counted_until_it_is_complete() -> None:
         (b"GET / HTTP/2.0\r\n", [], ErrorCode.BAD_REQUEST),
         (b"GET / HTTP/1.1\r\n", [], ErrorCode.BAD_REQUEST),
         (b"GET / HTTP/1.1\r\n", [(b"host", b"a b/c")], ErrorCode.BAD_REQUEST),
+        (b"GET / HTTP/1.1\r\n", [(b"host", b"a%4:1")], ErrorCode.BAD_REQUEST),
         (b"GET / HTTP/1.1\r\n", [(b"host", b"a"), (b"host", b"a")], ErrorCode.BAD_REQUEST),
         (b"GET /#a HTTP/1.1\r\n", [(b"host", b"a")], ErrorCode.BAD_REQUEST),
         (b"GET / HTTP/1.0\r\n", [(b"transfer-encoding", b"chunked")], ErrorCode.BAD_REQUEST),

@@ -11,16 +11,17 @@ ACCEPT_CHARACTERS_MAX: Final = 2048
 
 # An element of a list (RFC 9110 §5.6.1). A comma within quotes does not separate elements. A
 # quoted string without an end extends to the end of the field.
-_ELEMENT: Final = re.compile(r'(?:[^,"]++|"(?:[^"\\]|\\.?+)*+"?+)+')
+_ELEMENT: Final = re.compile(r'(?:[^,"]|"(?:[^"\\]|\\.?)*"?)+')
 
 # A media range with its parameters and its weight, in lower case. It has no comma, because
 # Falcon splits a field at each comma. None of our media types has a parameter with a comma.
-_WORD: Final = r"[!#$%&'+.^_`|~0-9a-z-]++"
-_WEIGHT: Final = r"q=(?:0(?:\.[0-9]*+)?+|1(?:\.0*+)?+)"
-_PARAMETER: Final = rf'(?!q=){_WORD}=(?:{_WORD}|"(?:[^"\\,]|\\[^,])*+")'
+# A text matches in one way at most, so a match takes linear time.
+_WORD: Final = r"[!#$%&'+.^_`|~0-9a-z-]+"
+_WEIGHT: Final = r"q=(?:0(?:\.[0-9]*)?|1(?:\.0*)?)"
+_PARAMETER: Final = rf'(?!q=){_WORD}=(?:{_WORD}|"(?:[^"\\,]|\\[^,])*")'
 _MEDIA_RANGE: Final = re.compile(
-    rf"(?:\*(?:/\*)?+|{_WORD}/(?:\*|{_WORD}))"
-    rf"(?:[ \t]*+;[ \t]*+(?:{_WEIGHT}|{_PARAMETER})?+)*+"
+    rf"(?:\*(?:/\*)?|{_WORD}/(?:\*|{_WORD}))[ \t]*"
+    rf"(?:;[ \t]*(?:(?:{_WEIGHT}|{_PARAMETER})[ \t]*)?)*"
 )
 
 

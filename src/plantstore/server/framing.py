@@ -21,11 +21,10 @@ from plantstore.errors import ErrorCode, RequestError
 _VERSIONS: Final = {b"HTTP/1.1\r\n": "1.1", b"HTTP/1.0\r\n": "1.0"}
 _EMPTY_LINE: Final = b"\r\n\r\n"
 
-# uri-host [":" port], RFC 9112 §3.2 and RFC 3986 §3.2.2: an address in brackets, or a name.
+# uri-host [":" port], RFC 9112 §3.2 and RFC 3986 §3.2.2: an address in brackets, or a name, in
+# which each percent sign must begin an encoded octet.
 _HOST: Final = re.compile(
-    rb"(?:\[[0-9A-Za-z:.~!$&'()*+,;=_-]+\]"
-    rb"|(?:[0-9A-Za-z._~!$&'()*+,;=-]++|%[0-9A-Fa-f]{2})*+)"
-    rb"(?::[0-9]*)?"
+    rb"(?:\[[0-9A-Za-z:.~!$&'()*+,;=_-]+\]|[0-9A-Za-z._~!$&'()*+,;=%-]*)(?::[0-9]*)?"
 )
 
 # The fields that a request may have only once, with the message for a second one. A proxy or a
@@ -229,7 +228,7 @@ def _check_host(host: bytes | None, *, is_old: bool) -> None:
 
 @lru_cache(maxsize=64)
 def _is_host(value: bytes) -> bool:
-    return _HOST.fullmatch(value) is not None
+    return _HOST.fullmatch(value) is not None and not _BARE_PERCENT.search(value)
 
 
 def _check_transfer_coding(coding: bytes, *, is_old: bool) -> None:

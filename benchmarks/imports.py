@@ -35,7 +35,6 @@ from streams import (
     NDJSON,
     Stream,
     as_json_lines,
-    compress,
     lines,
     receive,
     send,
@@ -66,10 +65,9 @@ COMMAND = "`plantstore import`, NDJSON"
 STREAM = "stream, NDJSON"
 STREAM_SAME = "stream, NDJSON, the plants of wrk"
 STREAMS = {
-    STREAM_SAME: (NDJSON, None, "same.jsonl"),
-    STREAM: (NDJSON, None, "plants.jsonl"),
-    "stream, CSV": (CSV, None, "plants.csv"),
-    "stream, NDJSON, gzip": (NDJSON, "gzip", "plants.jsonl.gz"),
+    STREAM_SAME: (NDJSON, "same.jsonl"),
+    STREAM: (NDJSON, "plants.jsonl"),
+    "stream, CSV": (CSV, "plants.csv"),
 }
 CREATES = f"single creates, {CONNECTIONS} connections"
 CREATES_ALONE = f"{CREATES}, without a stream"
@@ -109,9 +107,9 @@ SEARCHED_ARRAYS = dataclasses.replace(
 def import_round(seen: Seen, folder: Path) -> None:
     seconds = import_by_command("plantstore import", folder, folder / "plants.jsonl", PLANTS)
     seen.add(COMMAND, Transfer(PLANTS, seconds))
-    for name, (media_type, coding, file) in STREAMS.items():
+    for name, (media_type, file) in STREAMS.items():
         with PLANTSTORE.serving() as (server, _):
-            seen.add(name, send_file(server, folder / file, media_type, coding))
+            seen.add(name, send_file(server, folder / file, media_type))
 
 
 def array_round(seen: Seen, arrays: Arrays) -> None:
@@ -225,7 +223,6 @@ def main() -> None:
         as_json_lines(folder / "plants.csv", folder / "plants.jsonl")
         with (folder / "same.jsonl").open("wb") as same:
             same.writelines(lines(lambda made: made >= SAME_BYTES))
-        compress(folder / "plants.jsonl", folder / "plants.jsonl.gz")
         database, port = folder / "exported.db", free_port()
         fill(database, PLANTS)
         with running(plantstore(database, port), port, make_token(database)) as server:

@@ -1,10 +1,8 @@
 """Files of plants, and a client that sends and receives them over HTTP on one connection."""
 
 import csv
-import gzip
 import http.client
 import json
-import shutil
 import threading
 import time
 import zlib
@@ -35,12 +33,6 @@ def as_json_lines(file: Path, into: Path) -> None:
             written.write(json.dumps(plant, ensure_ascii=False, separators=(",", ":")) + "\n")
 
 
-def compress(file: Path, into: Path) -> None:
-    """Compress a file with gzip, at the level of its command."""
-    with file.open("rb") as content, gzip.open(into, "wb", compresslevel=6) as compressed:
-        shutil.copyfileobj(content, compressed)
-
-
 def lines(is_over: Callable[[int], bool]) -> Iterator[bytes]:
     """Yield plants as JSON lines, until enough bytes were made."""
     first_id, made = 1, 0
@@ -51,11 +43,9 @@ def lines(is_over: Callable[[int], bool]) -> Iterator[bytes]:
         yield block
 
 
-def send_file(server: Server, file: Path, media_type: str, coding: str | None) -> Transfer:
+def send_file(server: Server, file: Path, media_type: str) -> Transfer:
     """Send a file, whose length the service is told."""
     fields = {"Content-Length": str(file.stat().st_size), "Content-Type": media_type}
-    if coding is not None:
-        fields["Content-Encoding"] = coding
     with file.open("rb") as body:
         return send(server, body, fields)
 

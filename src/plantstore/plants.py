@@ -84,8 +84,16 @@ def parse_new_plant(body: bytes) -> NewPlant:
 
     """
     usual = parse_usual_plants(body, [body])
-    if usual is not None:
-        return usual[0]
+    return parse_unusual_plant(body) if usual is None else usual[0]
+
+
+def parse_unusual_plant(body: bytes) -> NewPlant:
+    """Parse a NewPlant of which `parse_usual_plants` has returned None, as `parse_new_plant` does.
+
+    Raises:
+        RequestError: the same.
+
+    """
     members = _read(body, _decode_new_plant)
     tag = None if members.tag is msgspec.UNSET else members.tag
     return make_new_plant(bytes(members.id), members.name, tag)

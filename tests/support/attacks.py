@@ -1,5 +1,6 @@
 """The most expensive known requests of each kind of client."""
 
+import itertools
 import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -20,6 +21,9 @@ BODY_BYTES: Final = MIB - 100
 # begin at LARGE_ID.
 USUAL_PLANTS: Final = 5_000
 LARGE_ID: Final = 1_000_000
+
+# The average size of the rows of a catalogue of 27,000 plants.
+USUAL_ROW_BYTES: Final = 31
 LARGE_PLANTS: Final = 64
 
 
@@ -33,6 +37,7 @@ class Attack:
         request: returns the bytes of one request; its argument is the Authorization field.
         times: the number of measured requests.
         piece_bytes: the size of the packets in which it is sent; None to send it at once.
+        is_import: whether it is compared with a valid import, and not with a create.
 
     """
 
@@ -41,6 +46,7 @@ class Attack:
     request: Callable[[bytes], bytes]
     times: int = 200
     piece_bytes: int | None = None
+    is_import: bool = False
 
 
 @dataclass(frozen=True)
@@ -140,13 +146,35 @@ def fresh(body: bytes) -> Callable[[bytes], bytes]:
     return request
 
 
-def file_of(
-    media_type: bytes, unit: bytes, beginning: bytes = b"", size: int = BODY_BYTES
-) -> Callable[[bytes], bytes]:
-    """Return a function that makes an import, in whose file a row is repeated."""
+def an_import(
+    what: str, media_type: bytes, unit: bytes, beginning: bytes = b"", size: int = BODY_BYTES
+) -> Attack:
+    """Return an attack that imports a file in which a row is repeated."""
     body = filled(beginning, unit, b"", size)
     fields = (b"Content-Type: " + media_type, b"Content-Length: %d" % len(body))
-    return lambda token: head(b"POST /plants", token, *fields) + body
+    return Attack(
+        f"an import of {what}",
+        "create",
+        lambda token: head(b"POST /plants", token, *fields) + body,
+        times=5,
+        is_import=True,
+    )
+
+
+def good_import(size: int) -> Callable[[bytes], bytes]:
+    """Return a function that makes a valid import of about this size, with new ids each time."""
+    ids = count(LARGE_ID * 1000)
+
+    def request(token: bytes) -> bytes:
+        rows = b"".join(
+            b"%d,Abies %d,Abies\n" % (id_, id_ % 10**7)
+            for id_ in itertools.islice(ids, size // USUAL_ROW_BYTES)
+        )
+        body = b"id,name,tag\n" + rows
+        fields = (b"Content-Type: text/csv", b"Content-Length: %d" % len(body))
+        return head(b"POST /plants", token, *fields) + body
+
+    return request
 
 
 JSON: Final = b"Content-Type: application/json"
@@ -263,39 +291,18 @@ ATTACKS: Final = [
         1,
     ),
     Attack("a body that is too large, in chunks", "create", in_chunks(b"x" * 2 * MIB, 4096), 10),
-    Attack("an import of blank lines", "create", file_of(NDJSON, b"\n"), 10),
-    Attack("an import of lines that are not JSON", "create", file_of(NDJSON, b"x\n"), 10),
-    Attack("an import of objects without members", "create", file_of(NDJSON, b"{}\n"), 10),
-    Attack(
-        "an import of ids that are no integers",
-        "create",
-        file_of(NDJSON, b'{"id":x,"name":""}\n'),
-        10,
-    ),
-    Attack(
-        "an import of as many errors as are listed", "create", file_of(NDJSON, b"x\n", size=2_000)
-    ),
-    Attack("an import of blank rows", "create", file_of(CSV, b"\n", COLUMNS), 10),
-    Attack("an import of one column", "create", file_of(CSV, b"x\n", COLUMNS), 10),
-    Attack("an import of empty cells", "create", file_of(CSV, b",\n", COLUMNS), 10),
-    Attack(
-        "an import of bytes that are not UTF-8", "create", file_of(CSV, b"1,\xff\n", COLUMNS), 10
-    ),
-    Attack(
-        "an import of rows that each open a quote", "create", file_of(CSV, b'"a\n', COLUMNS), 10
-    ),
-    Attack(
-        "an import of a quote that is not closed",
-        "create",
-        file_of(CSV, "é\n".encode(), COLUMNS + b'1,"'),
-        10,
-    ),
-    Attack(
-        "an import of the id of another plant",
-        "create",
-        file_of(NDJSON, b'{"id":1000000,"name":"x"}\n'),
-        5,
-    ),
+    an_import("blank lines", NDJSON, b"\n"),
+    an_import("lines that are not JSON", NDJSON, b"x\n"),
+    an_import("objects without members", NDJSON, b"{}\n"),
+    an_import("ids that are no integers", NDJSON, b'{"id":x,"name":""}\n'),
+    an_import("as many errors as are listed", NDJSON, b"x\n", size=2_000),
+    an_import("the id of another plant", NDJSON, b'{"id":1000000,"name":"x"}\n'),
+    an_import("blank rows", CSV, b"\n", COLUMNS),
+    an_import("rows of one cell", CSV, b"x\n", COLUMNS),
+    an_import("empty cells", CSV, b",\n", COLUMNS),
+    an_import("bytes that are not UTF-8", CSV, b"1,\xff\n", COLUMNS),
+    an_import("rows that each open a quote", CSV, b'"a\n', COLUMNS),
+    an_import("a quote that is not closed", CSV, "é\n".encode(), COLUMNS + b'1,"'),
     Attack(
         "the deletion of what is not there",
         "change",

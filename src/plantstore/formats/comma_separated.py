@@ -5,7 +5,7 @@ import csv
 import io
 import re
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final, NamedTuple, cast
 
 from plantstore.errors import ErrorCode, OperationError, RequestError
@@ -46,12 +46,17 @@ class _Columns(NamedTuple):
         """Return a reader of the cells of each row."""
         return csv.reader(lines, delimiter=self.separator, strict=True)
 
-    def find_plant(self, cells: list[str]) -> NewPlant | None:
-        """Return the plant of a row, or None if it is not valid."""
-        if len(cells) != self.number:
-            return None
-        tag = "" if self.tag is None else cells[self.tag]
-        return find_plant_of(cells[self.id].encode(errors="replace"), cells[self.name], tag or None)
+    def finder(self) -> Callable[[list[str]], NewPlant | None]:
+        """Return a function that returns the plant of a row, or None if it is not valid."""
+        _, number, id_at, name_at, tag_at = self
+
+        def find_plant(cells: list[str]) -> NewPlant | None:
+            if len(cells) != number or not cells[id_at][-1:].isdigit():
+                return None
+            tag = "" if tag_at is None else cells[tag_at]
+            return find_plant_of(cells[id_at].encode(errors="replace"), cells[name_at], tag or None)
+
+        return find_plant
 
     def make_plant(self, cells: list[str]) -> NewPlant:
         """Return the plant of a row.
@@ -210,6 +215,9 @@ class CsvParser:
         The last lines are not read if their row may end in lines that have not arrived.
         """
         rows = Rows()
+        add_first, add_last = rows.first_lines.append, rows.last_lines.append
+        add_plant, add_text = rows.plants.append, rows.texts.append
+        find_plant, size_max = columns.finder(), self._row_characters_max
         begin = 0  # the first line of the row
         unread: deque[str | None] = deque([*lines, None])
         reader = columns.reader(iter(unread.popleft, None))
@@ -219,9 +227,10 @@ class CsvParser:
                     end = len(lines) - len(unread) + 1
                     text = lines[begin] if end - begin == 1 else self._joined(lines[begin:end])
                     if cells:
-                        is_small = len(text) <= self._row_characters_max
-                        plant = columns.find_plant(cells) if is_small else None
-                        rows.add(self._lines + begin + 1, end - begin, plant, text)
+                        add_first(self._lines + begin + 1)
+                        add_last(self._lines + end)
+                        add_plant(find_plant(cells) if len(text) <= size_max else None)
+                        add_text(text)
                     begin = end
                 break
             except csv.Error:
@@ -232,12 +241,16 @@ class CsvParser:
                     reader = columns.reader(iter(unread.popleft, None))
                 end = len(lines) - len(unread) + 1
                 text = lines[begin]
-                if self._may_read_again(again := lines[end - 1 : begin : -1]):
-                    unread.extendleft(again)
-                    end = begin + 1
-                else:
-                    text = "".join(lines[begin:end])
-                rows.add(self._lines + begin + 1, end - begin, None, text)
+                if end - begin > 1:
+                    if self._may_read_again(again := lines[end - 1 : begin : -1]):
+                        unread.extendleft(again)
+                        end = begin + 1
+                    else:
+                        text = "".join(lines[begin:end])
+                add_first(self._lines + begin + 1)
+                add_last(self._lines + end)
+                add_plant(None)
+                add_text(text)
                 begin = end
         return rows, begin
 
@@ -259,7 +272,9 @@ class CsvParser:
 
     def _may_read_again(self, lines: list[str]) -> bool:
         """Return whether lines may be read once more."""
-        self._characters_again += sum(map(len, lines))
+        self._characters_again += len(
+            "".join(lines)
+        )  # for one line, this takes half the time of sum
         return self._characters_again <= _AGAIN_MAX * (self._characters + self._row_characters_max)
 
 

@@ -7,7 +7,12 @@ import msgspec
 
 from plantstore.errors import ErrorCode, RequestError
 from plantstore.formats.rows import Rows
-from plantstore.plants import NewPlant, find_new_plant, parse_new_plant, parse_usual_plants
+from plantstore.plants import (
+    NewPlant,
+    find_new_plant,
+    parse_unusual_plant,
+    parse_usual_plants,
+)
 
 render_json_lines = msgspec.json.Encoder().encode_lines
 
@@ -55,7 +60,7 @@ class JsonLinesParser:
             message = f"The row is larger than {self._row_bytes_max} bytes"
             return RequestError(ErrorCode.BODY_TOO_LARGE, message)
         try:
-            parse_new_plant(line)
+            parse_unusual_plant(line)
         except RequestError as error:
             return error.with_traceback(None)
         raise AssertionError("The row is valid")

@@ -31,13 +31,6 @@ class Rows:
     def __len__(self) -> int:
         return len(self.plants)
 
-    def add(self, first_line: int, lines: int, plant: NewPlant | None, text: str) -> None:
-        """Add a row, which has so many lines."""
-        self.first_lines.append(first_line)
-        self.last_lines.append(first_line if lines == 1 else first_line + lines - 1)
-        self.plants.append(plant)
-        self.texts.append(text)
-
     def extend(self, more: Self) -> None:
         """Add rows."""
         self.first_lines.extend(more.first_lines)

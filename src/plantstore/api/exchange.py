@@ -24,7 +24,7 @@ from plantstore.observe import (
     RequestFailed,
     RequestRefused,
 )
-from plantstore.server.interface import ABORT, ANSWERED, IS_CLIENT_GONE
+from plantstore.server.interface import ABORT, ANSWERED, FAILED, IS_CLIENT_GONE
 from plantstore.tracing import REQUEST_ID_FIELD
 
 Scope: TypeAlias = dict[str, Any]
@@ -42,6 +42,9 @@ EXPORTED: Final = "plantstore.exported"
 
 # The status if the client disconnected before the response. It is a convention of servers.
 CLIENT_GONE: Final = 499
+
+# Stands for the rest of a body that is not valid.
+_ALREADY_FAILED: Final[Event] = {"type": "http.request", "body": b""}
 
 # Methods that change nothing, so they do not wait for a commit (RFC 9110 §9.2.1).
 _SAFE_METHODS: Final = frozenset({"GET", "HEAD", "OPTIONS", "TRACE"})
@@ -147,9 +150,11 @@ class Exchange:
             if not started:
                 started = True
                 return {"type": "http.request", "body": b"", "more_body": True}
-            event = await receive()
+            event = _ALREADY_FAILED if FAILED in scope else await receive()
             if event["type"] == "http.disconnect":
                 raise _client_gone(scope)
+            if not event["body"] and FAILED in scope:
+                raise scope[FAILED]
             return event
 
         if scope["method"] == "OPTIONS":

@@ -28,6 +28,10 @@ ANSWERED: Final = "plantstore.answered"
 # bounds. The application has to refuse a client that is too slow.
 STREAMED: Final = "plantstore.streamed"
 
+# The key of a RequestError in the scope of a request. The server adds it if the rest of a streamed
+# body is not valid. The application responds with it, since it knows what is done already.
+FAILED: Final = "plantstore.failed"
+
 # The key of a function in the scope of a request. It returns whether the client has closed the
 # connection, also while data of the client waits that the application has not read.
 IS_CLIENT_GONE: Final = "plantstore.is_client_gone"

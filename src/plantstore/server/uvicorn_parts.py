@@ -22,6 +22,7 @@ from plantstore.errors import InternalError, RequestError
 from plantstore.server.framing import Framing, RequestLine
 from plantstore.server.interface import (
     ABORT,
+    FAILED,
     HANDOVER,
     IS_CLIENT_GONE,
     STREAMED,
@@ -66,27 +67,12 @@ class _Cycle(RequestResponseCycle):
     """
 
     _unsent_head = b""
-    _failure: RequestError | None = None
 
     def fail_body(self, error: RequestError) -> None:
-        """Raise an error in the application when it has read the body that arrived so far."""
-        self._failure = error
+        """Raise an error in the application instead of the rest of the body."""
+        self.scope[FAILED] = error  # type: ignore[typeddict-unknown-key]
         self.keep_alive = False
         self.message_event.set()
-
-    async def receive(self) -> Any:  # noqa: ANN401 (uvicorn's)
-        """Return a part of the request, as uvicorn does.
-
-        Raises:
-            RequestError: the rest of the body is not valid HTTP, or too large.
-
-        """
-        if self._failure is not None and not self.body:
-            raise self._failure
-        event = await super().receive()
-        if self._failure is not None and not event.get("body") and event["type"] == "http.request":
-            raise self._failure
-        return event
 
     async def send(self, message: Any) -> None:  # noqa: ANN401 (uvicorn's)
         """Write a part of the response, as uvicorn does.

@@ -10,7 +10,7 @@ from plantstore.errors import ErrorCode
 from support.measured import resident_bytes, unread_bytes
 from support.postgres import wait_until
 from support.service import Service, stored_plants
-from support.streams import chunk, import_once, line, lines, streaming_head
+from support.streams import CSV, chunk, import_once, line, lines, streaming_head
 from support.wire import Wire, head
 
 pytestmark = pytest.mark.engines("sqlite")
@@ -45,13 +45,29 @@ def test_the_memory_of_a_row_whose_client_is_gone_is_free_again(
         wait_until(lambda: unread_bytes(service) == 0)
         wire.close()
 
-    for _ in range(3):
-        send_and_close()
+    send_and_close()
     before = resident_bytes(service)
     for _ in range(20):
         send_and_close()
 
+    wait_until(lambda: resident_bytes(service) - before < 5 * MIB)
+
+
+def test_the_memory_of_many_imports_is_bounded_and_free_again(service: Service, token: str) -> None:
+    row = b'id,name\n1,"' + "🌱".encode() * 1_000_000
+    request = streaming_head(token, media_type=CSV) + chunk(row)
+    before = resident_bytes(service)
+
+    wires = [Wire(service.port) for _ in range(IMPORTS)]
+    for wire in wires:
+        wire.send(request)
+    wait_until(lambda: unread_bytes(service) == 0)
+    taken = resident_bytes(service) - before
+    for wire in wires:
+        wire.close()
+
     wait_until(lambda: resident_bytes(service) - before < 20 * MIB)
+    assert taken < IMPORTS * 10 * MIB
 
 
 def test_an_import_whose_client_is_gone_ends_while_its_rows_wait_to_be_parsed(

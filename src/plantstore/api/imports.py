@@ -13,6 +13,7 @@ Between two steps, an import ends if its client is gone or the service stops.
 """
 
 import asyncio
+import contextlib
 import re
 import sys
 import time
@@ -60,6 +61,9 @@ BATCH_BYTES_MAX: Final = 512 * 1024
 # longer than a commit. A shorter time costs single changes CPU time, so it is for imports only.
 SWITCH_SECONDS: Final = 0.000_5
 
+# How long after the last import its memory is returned to the kernel. Each time takes a while.
+RELEASE_SECONDS: Final = 1.0
+
 # A body may arrive in this many small pieces. Before each further piece is parsed, more may arrive
 # for GATHERING_SECONDS: the thread needs at least 50 microseconds for a piece.
 SMALL_PIECES_MAX: Final = 16
@@ -94,6 +98,7 @@ class Imports:
         bytes_per_second_min: how fast a client must send, on average.
         patience_seconds: how long it may send nothing.
         observe: is told of each import.
+        release_memory: is called on the thread when the last import has ended.
         monotonic: a clock in seconds that is never set back.
 
     """
@@ -108,6 +113,7 @@ class Imports:
         bytes_per_second_min: int,
         patience_seconds: float,
         observe: Observer,
+        release_memory: Callable[[], None] = lambda: None,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self._gate = gate
@@ -116,6 +122,7 @@ class Imports:
         self._bytes_per_second_min = bytes_per_second_min
         self._patience_seconds = patience_seconds
         self._observe = observe
+        self._release_memory = release_memory
         self._monotonic = monotonic
         # Batches of half the rate can be stored beside other uses of the token.
         limit = sys.maxsize if gate.burst_max is None else max(1, gate.burst_max // 2)
@@ -124,6 +131,7 @@ class Imports:
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="import")
         self._turn = asyncio.Lock()
         self._places = Places(IMPORTS_MAX, "imports")
+        self._releasing: asyncio.TimerHandle | None = None
         self._usual_switch_seconds = sys.getswitchinterval()
 
     async def run(self, req: Request, resp: Response, media_type: str) -> None:
@@ -160,15 +168,14 @@ class Imports:
         try:
             await self._store_all(upload, body)
         except (RequestError, asyncio.CancelledError) as error:
-            refused = error if isinstance(error, RequestError) else _stopping()
-            refused.lines_stored_through = run.lines_stored_through
-            # A frame of the traceback may refer to the error, and holds rows. This cycle would
-            # keep them until the garbage collector runs.
-            raise refused.with_traceback(None) from None
+            # Only `error` may refer to it, since Python deletes this name. Otherwise the error and
+            # this frame would refer to each other, and keep the rows until the next collection.
+            raise _interrupted(error, run.lines_stored_through) from None
         finally:
             self._places.leave(token)
             if not self._places.taken:
                 sys.setswitchinterval(self._usual_switch_seconds)
+                self._release_soon()
             self._observe(Imported(media_type, msgspec.structs.asdict(run.counts)))
         is_minimal = has_preference(req, "return=minimal")
         if is_minimal:
@@ -183,6 +190,17 @@ class Imports:
     async def close(self) -> None:
         """Return when the thread has ended."""
         await asyncio.to_thread(self._thread.shutdown)
+
+    def _release_soon(self) -> None:
+        if self._releasing is None:
+            loop = asyncio.get_running_loop()
+            self._releasing = loop.call_later(RELEASE_SECONDS, self._release)
+
+    def _release(self) -> None:
+        self._releasing = None
+        if not self._places.taken:
+            with contextlib.suppress(RuntimeError):  # the service has stopped
+                self._thread.submit(self._release_memory)
 
     async def _store_all(self, upload: "_Upload", body: "Body") -> None:
         """Store each batch while the next piece is received and parsed."""
@@ -340,9 +358,14 @@ def _parse(run: Import, piece: bytes) -> Batch | None:
     return run.take()
 
 
-def _stopping() -> RequestError:
-    """Return the error of an import that the server cancels at the end of its shutdown timeout."""
-    return StoreUnavailableError("The service is stopping; sending the plants again is safe")
+def _interrupted(
+    error: RequestError | asyncio.CancelledError, lines_stored_through: int
+) -> RequestError:
+    """Return the error of an import that ended early. The server cancels it when it stops."""
+    if not isinstance(error, RequestError):
+        error = StoreUnavailableError("The service is stopping; sending the plants again is safe")
+    error.lines_stored_through = lines_stored_through
+    return error.with_traceback(None)
 
 
 def _parse_conflict(text: str) -> Conflict:

@@ -23,6 +23,7 @@ from plantstore.reader import GroupRead
 from plantstore.server.budget import Budget
 from plantstore.server.interface import Bounds, Handover
 from plantstore.server.shutdown import Shutdown
+from plantstore.server.workers import release_memory
 from plantstore.settings import Settings
 from plantstore.store import PlantWrites, Store
 from plantstore.writer import GroupCommit
@@ -99,6 +100,7 @@ def wire(
         bytes_per_second_min=settings.import_bytes_per_second_min,
         patience_seconds=settings.request_seconds,
         observe=observe,
+        release_memory=release_memory,
         monotonic=monotonic,
     )
     exports = Exports(gate, store, seconds_max=settings.export_seconds_max, monotonic=monotonic)

@@ -101,6 +101,15 @@ def set_up_memory() -> None:
         mallopt(_M_MMAP_THRESHOLD, KEPT_BYTES_MAX // 2)
 
 
+def release_memory() -> None:
+    """Return free memory to the kernel. With a large heap, it takes some ten milliseconds.
+
+    glibc returns only the end of the heap by itself.
+    """
+    with contextlib.suppress(AttributeError):  # other C libraries have no malloc_trim
+        ctypes.CDLL(None).malloc_trim(0)
+
+
 class Workers(Multiprocess):
     """The parent of several serving processes. It replaces a worker that dies or hangs.
 

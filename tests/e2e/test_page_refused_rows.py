@@ -97,7 +97,7 @@ def test_a_large_refused_row_is_shown_in_part(context: BrowserContext, tmp_path:
         result = "Import finished: 1 stored, 2 refused."
         expect(page.locator("#import-said")).to_have_text(result)
         [large, last] = listed_errors(page)
-        assert large[1].startswith("The row is not CSV: it is larger than")
+        assert large[1].startswith("The row is larger than")
         assert large[2] == f"1,{'🌱' * 498}…"
         assert (last[0], last[2]) == ("4", ",C")
 

@@ -127,7 +127,7 @@ def parse_usual_plants(text: bytes, bodies: Iterable[bytes]) -> list[NewPlant] |
 
     Returns:
         The plants. None if one of them is not valid, or has an unusual form: the caller then
-        calls `parse_new_plant` for each.
+        parses each by itself.
 
     """
     # The decoder accepts null as a tag, and U+0000, which JSON has to escape.

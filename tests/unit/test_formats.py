@@ -227,6 +227,7 @@ def test_the_rows_of_json_lines_do_not_depend_on_the_pieces(lines: list[bytes], 
                 b"\n",
                 b"x\r",
                 b"8,%b\n" % (b"y" * 60),
+                b"9,%b\r" % (b"z" * 60),
             ]
         )
     ),
@@ -239,6 +240,17 @@ def test_the_rows_of_csv_do_not_depend_on_the_pieces(lines: list[bytes], size: i
 
     assert described(rows) == described(read("csv", content, row_max=50))
     assert all(row.line <= row.last_line for row in rows)
+
+
+@pytest.mark.parametrize("end", [b"\r", b"\n", b"\r\n"])
+def test_the_row_after_one_that_is_too_large_is_read_wherever_a_piece_ends(end: bytes) -> None:
+    content = end.join([b"id,name", b"1," + b"x" * 60, b"2,b", b"3,c", b""])
+
+    for size in range(1, len(content) + 1):
+        rows = read("csv", content, piece_bytes=size, row_max=50)
+
+        assert errors(rows) == [(2, ErrorCode.BODY_TOO_LARGE)]
+        assert plants_of(rows) == [(3, NewPlant(2, "b")), (4, NewPlant(3, "c"))]
 
 
 def described(rows: list[Row]) -> list[tuple[int, str, str, int]]:

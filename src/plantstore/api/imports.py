@@ -4,8 +4,8 @@ Theory of operation
 -------------------
 An import alternates between three steps: the event loop receives a piece of the body, a thread
 parses it into batches of rows, and the writer stores each batch in a transaction. While a batch is
-stored, the next piece is received and parsed. So an import holds at most two batches and a piece.
-If the client sends faster than the disk can store, the service makes it wait.
+stored, the next piece is received and parsed. So an import holds at most two batches, a piece and
+an incomplete row. If the client sends faster than the disk can store, the service makes it wait.
 
 All imports share one thread, which parses their pieces in turn, and they store their batches in
 turn. So other requests share the interpreter with at most one import, however many there are.
@@ -43,7 +43,7 @@ from plantstore.imports import (
     RowError,
 )
 from plantstore.observe import Imported, Observer
-from plantstore.server.interface import STREAMED
+from plantstore.server.interface import FAILED, STREAMED
 from plantstore.writer import GroupCommit
 
 # Imports that run at a time.
@@ -170,6 +170,7 @@ class Imports:
         except (RequestError, asyncio.CancelledError) as error:
             # Only `error` may refer to it, since Python deletes this name. Otherwise the error and
             # this frame would refer to each other, and keep the rows until the next collection.
+            req.scope.pop(FAILED, None)
             raise _interrupted(error, run.lines_stored_through) from None
         finally:
             self._places.leave(token)

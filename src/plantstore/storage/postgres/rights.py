@@ -71,4 +71,8 @@ def grant(connection: Connection, role: str) -> None:
             statement = f"GRANT {', '.join(rights)} ON {table} TO {{role}}"
             connection.execute(sql.SQL(statement).format(**names))
         # PostgreSQL only warns if a role that is not the owner grants.
+        query = "SELECT has_schema_privilege(%s, %s, 'USAGE')"
+        [[has_usage]] = connection.execute(query, (role, schema))
+        if not has_usage:
+            raise lacking(f"The rights cannot be granted to {role}", f"USAGE on schema {schema}")
         insist_on_rights(connection, f"The rights cannot be granted to {role}", role)

@@ -11,7 +11,7 @@ from support.measured import resident_bytes, unread_bytes
 from support.postgres import wait_until
 from support.service import Service, stored_plants
 from support.streams import CSV, chunk, import_once, line, lines, streaming_head
-from support.wire import Wire
+from support.wire import Wire, head
 
 pytestmark = pytest.mark.engines("sqlite")
 
@@ -30,6 +30,27 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
 @pytest.fixture(scope="module")
 def token(service: Service) -> str:
     return service.token()
+
+
+def test_the_memory_of_a_row_whose_client_is_gone_is_free_again(
+    service: Service, token: str
+) -> None:
+    body = b'id,name\n1,"' + "é\n".encode() * 500_000
+    fields = (b"Content-Type: text/csv", b"Content-Length: %d" % (len(body) + 1_000))
+    request = head(token, *fields).replace(b"Content-Type: application/json\r\n", b"") + body
+
+    def send_and_close() -> None:
+        wire = Wire(service.port)
+        wire.send(request)
+        wait_until(lambda: unread_bytes(service) == 0)
+        wire.close()
+
+    send_and_close()
+    before = resident_bytes(service)
+    for _ in range(40):
+        send_and_close()
+
+    wait_until(lambda: resident_bytes(service) - before < 10 * MIB)
 
 
 def test_the_memory_of_many_imports_is_bounded_and_free_again(service: Service, token: str) -> None:

@@ -182,6 +182,12 @@ class UvicornProtocol(HttpToolsProtocol):
         self.flow = _Flow(transport)
         transport.set_write_buffer_limits(high=_UNSENT_BYTES_HIGH)
 
+    def connection_lost(self, exc: Exception | None) -> None:
+        """End the connection, without a reference cycle of the connection and its request."""
+        super().connection_lost(exc)
+        if self.cycle is not None:
+            self.cycle.scope[IS_CLIENT_GONE] = _always  # type: ignore[typeddict-unknown-key]
+
     def on_message_begin(self) -> None:
         """Begin a request."""
         self.headers = []
@@ -301,6 +307,10 @@ class UvicornProtocol(HttpToolsProtocol):
         fields = [*default, *answer.fields(), NO_SNIFF, NO_STORE, _CLOSE]
         self.transport.write(_render_head(answer.status, fields) + answer.body)
         self.transport.close()
+
+
+def _always() -> bool:
+    return True
 
 
 def _render_head(status: int, fields: Fields) -> bytes:

@@ -1,8 +1,8 @@
 """How fast are many plants in one request, and how much do they delay other requests?
 
-A stream of half a million plants to `POST /plants` is compared with `plantstore import` of the same
-file, with single creates, and with servers that take an array of plants in each request. `GET
-/plants` with the media type of a file is compared with `plantstore export`. Each ratio is the
+A stream of half a million plants to `POST /plants.ndjson` is compared with `plantstore import` of
+the same file, with single creates, and with servers that take an array of plants in each request.
+`GET /plants.ndjson` is compared with `plantstore export`. Each ratio is the
 median of the ratios of the rounds. `make bench-peers` installs Datasette; without it, its row is
 left out.
 """
@@ -107,9 +107,9 @@ SEARCHED_ARRAYS = dataclasses.replace(
 def import_round(seen: Seen, folder: Path) -> None:
     seconds = import_by_command("plantstore import", folder, folder / "plants.jsonl", PLANTS)
     seen.add(COMMAND, Transfer(PLANTS, seconds))
-    for name, (media_type, file) in STREAMS.items():
+    for name, (path, file) in STREAMS.items():
         with PLANTSTORE.serving() as (server, _):
-            seen.add(name, send_file(server, folder / file, media_type))
+            seen.add(name, send_file(server, folder / file, path))
 
 
 def array_round(seen: Seen, arrays: Arrays) -> None:
@@ -163,8 +163,8 @@ def export_round(seen: Seen, server: Server, database: Path) -> None:
     export_by_command(database, file)
     seen.add(EXPORT_COMMAND, Transfer(PLANTS, time.perf_counter() - began))
     file.unlink()
-    for name, (media_type, coding) in EXPORTS.items():
-        seen.add(name, receive(server, media_type, coding, PLANTS))
+    for name, (path, coding) in EXPORTS.items():
+        seen.add(name, receive(server, path, coding, PLANTS))
 
 
 def export_by_command(database: Path, file: Path) -> None:

@@ -1,7 +1,7 @@
 """What is the latency of accepted creates under ten times the load that the service can serve?
 
-The queue of the service holds --queue-plants-max changes. At capacity, that many clients send
-one create after the other. During overload, ten times as many clients do; a client that is
+The queue of the service holds QUEUE changes here. At capacity, that many clients send one create
+after the other. During overload, ten times as many clients do; a client that is
 refused waits for the time in Retry-After. Then the load returns to the capacity. Only requests
 with status 200 count for the latency. One process runs all clients: it needs its own core.
 """
@@ -17,9 +17,9 @@ from typing import Final, cast
 
 import uvloop
 
-from harness import free_port, make_token, plantstore, running, spread, table, write_result
+from harness import free_port, make_token, running, script, spread, table, write_result
+from small_queue import QUEUE
 
-QUEUE = 500
 TIMES = 10
 SECONDS = 5
 ROUNDS = 4
@@ -121,8 +121,7 @@ def measure(first_id: int) -> dict[str, Seen]:
     with tempfile.TemporaryDirectory() as folder:
         database, port = Path(folder) / "plants.db", free_port()
         token = make_token(database)
-        command = [*plantstore(database, port), "--queue-plants-max", str(QUEUE)]
-        with running(command, port, token) as server:
+        with running(script("small_queue.py", database, port), port, token) as server:
             found = {}
             for name, clients in (
                 ("at capacity", QUEUE),

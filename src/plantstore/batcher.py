@@ -20,15 +20,14 @@ Rule 1: no caller is answered before the call that runs its request has returned
 Rule 2: a caller that is cancelled loses only its own answer. All callers of a batch
     await one future, which cannot be cancelled.
 Rule 3: a full queue refuses a request at once. Waiting would only hide the overload.
-    A request counts from `submit` until its answer, in number and in weight.
+    A request counts from `submit` until its answer.
 Rule 4: a bad request never affects its neighbours. If a call fails, and one of its
-    requests may be the cause or the error is unexpected, each half of its requests is run
-    again, and so on. Only the requests that cause the error fail. Between the halves of a
-    long call of `submit_all`, the requests that wait are run.
+    requests may be the cause or the error is unexpected, each request is run by itself.
+    Those of `submit_all` wait for their turns, so that other requests are run between them.
 Rule 5: a failed call fails its callers and nothing else. Only `close` ends the thread.
 Rule 6: `close` refuses new requests, and runs and answers those in the queue.
-Rule 7: the number and the weight of the requests in a call are limited, so that no
-    caller waits long for it.
+Rule 7: the number of the requests in a call is limited, so that no caller waits long
+    for it.
 
 A batch has one owner at a time: the event loop until the batch is in the queue, then the
 thread until the batch is answered. So only the queue has a lock.
@@ -37,18 +36,19 @@ thread until the batch is answered. So only the queue has a lock.
 import asyncio
 import threading
 from collections.abc import Callable, Sequence
-from typing import Final, Generic, TypeVar
+from typing import Generic, TypeVar
 
-from plantstore.batches import IDLE_SECONDS, Batch, BatchQueue
+from plantstore.batches import (
+    IDLE_SECONDS,
+    Batch,
+    BatchQueue,
+    run_each_if_refused,
+    run_once,
+)
 from plantstore.errors import ErrorCode, RequestError, StoreUnavailableError
-from plantstore.halving import run_by_halves, run_once
 
 RequestT = TypeVar("RequestT")
 ResultT = TypeVar("ResultT")
-
-# A failed call of `submit_all` with at most so many requests is halved at once. With more requests,
-# each half waits for its turn. Without this limit, the turns would take most of the time.
-HALVED_AT_ONCE_MAX: Final = 16
 
 
 class Batcher(Generic[RequestT, ResultT]):
@@ -62,11 +62,7 @@ class Batcher(Generic[RequestT, ResultT]):
             the error or the result for their callers; only the thread calls it.
         name: of the thread.
         waiting_max: number of requests that may wait.
-        weight_max: total weight of the requests that may wait; the request that reaches
-            it is still accepted.
         batch_max: number of requests in one call.
-        batch_weight_max: total weight of the requests in one call, unless a single
-            request weighs more.
         idle: called by the thread while there are no requests (see `BatchQueue`).
 
     """
@@ -78,18 +74,14 @@ class Batcher(Generic[RequestT, ResultT]):
         *,
         name: str,
         waiting_max: int,
-        weight_max: int,
         batch_max: int,
-        batch_weight_max: int,
         idle: Callable[[], float] = lambda: IDLE_SECONDS,
     ) -> None:
         self._run = run
         self._explain = explain
         self._waiting_max = waiting_max
-        self._weight_max = weight_max
         self._batch_max = batch_max
-        self._batch_weight_max = batch_weight_max
-        self._queue: BatchQueue[RequestT, ResultT] = BatchQueue(batch_max, batch_weight_max, idle)
+        self._queue: BatchQueue[RequestT, ResultT] = BatchQueue(batch_max, idle)
 
         self._loop: asyncio.AbstractEventLoop
         self._thread = threading.Thread(target=self._serve, name=name, daemon=True)
@@ -98,9 +90,8 @@ class Batcher(Generic[RequestT, ResultT]):
         # Held by the caller of `submit_all` whose batch is in the queue.
         self._turn = asyncio.Lock()
         self._singles_accepted = 0
-        # Requests without an answer yet: those of `submit`, their weight, those of `submit_all`.
+        # Requests without an answer yet: those of `submit`, and those of `submit_all`.
         self._waiting = 0
-        self._weight = 0
         self._waiting_together = 0
 
     def start(self) -> None:
@@ -121,9 +112,9 @@ class Batcher(Generic[RequestT, ResultT]):
 
     def is_full(self) -> bool:
         """Return whether a request would be refused now. Those of `submit_all` do not count."""
-        return self._waiting >= self._waiting_max or self._weight >= self._weight_max
+        return self._waiting >= self._waiting_max
 
-    async def submit(self, request: RequestT, weight: int = 0) -> ResultT:
+    async def submit(self, request: RequestT) -> ResultT:
         """Return the result of a request.
 
         Raises:
@@ -136,18 +127,13 @@ class Batcher(Generic[RequestT, ResultT]):
         if self.is_full():
             raise RequestError(ErrorCode.OVERLOADED, "Too many requests wait; nothing was done")
         batch = self._open
-        if batch is not None and batch.weight + weight > self._batch_weight_max:
-            self._hand_over()
-            batch = None
         if batch is None:
             batch = self._open = Batch(self._loop)
             self._loop.call_soon(self._hand_over)
         position = len(batch.requests)
         batch.requests.append(request)
-        batch.weight += weight
         self._singles_accepted += 1
         self._waiting += 1
-        self._weight += weight
         if position + 1 >= self._batch_max:
             self._hand_over()
 
@@ -158,11 +144,11 @@ class Batcher(Generic[RequestT, ResultT]):
         return result
 
     async def submit_all(self, requests: Sequence[RequestT]) -> Sequence[ResultT | RequestError]:
-        """Return the results of many requests, which are run together. Their weight counts as 0.
+        """Return the results of many requests, which are run together.
 
         They wait their turn: the queue has one such batch at a time, however many callers there
         are, so that single requests never wait for more than one of them. If the call fails and
-        one of the requests may be the cause, each half of them waits for a turn of its own.
+        one of the requests may be the cause, each of them waits for a turn of its own.
 
         Raises:
             StoreUnavailableError: the queue is closed; the requests were not run, or only some.
@@ -171,9 +157,7 @@ class Batcher(Generic[RequestT, ResultT]):
         results = await self._submit_together(requests)
         if results or not requests:
             return results
-        half = len(requests) // 2
-        first = await self.submit_all(requests[:half])
-        return [*first, *await self.submit_all(requests[half:])]
+        return [(await self._submit_together([request]))[0] for request in requests]
 
     async def _submit_together(
         self, requests: Sequence[RequestT]
@@ -218,7 +202,6 @@ class Batcher(Generic[RequestT, ResultT]):
             end = start + len(batch.requests)
             if not batch.is_from_one_caller:
                 self._waiting -= len(batch.requests)
-                self._weight -= batch.weight
             batch.answer.set_result(results[start:end])
             start = end
 
@@ -227,8 +210,7 @@ class Batcher(Generic[RequestT, ResultT]):
     def _serve(self) -> None:
         for batches in self._queue.calls():
             requests = [request for batch in batches for request in batch.requests]
-            is_long = batches[0].is_from_one_caller and len(requests) > HALVED_AT_ONCE_MAX
-            run = run_once if is_long else run_by_halves
+            run = run_once if batches[0].is_from_one_caller else run_each_if_refused
             results = run(self._run, requests, self._explained)
             self._loop.call_soon_threadsafe(self._answer, batches, results)
 

@@ -1,17 +1,12 @@
 """The changes of plants, and their results."""
 
 from enum import Enum
-from typing import Final, TypeAlias
+from typing import TypeAlias
 
 import msgspec
 
 from plantstore.conditions import Precondition
 from plantstore.plants import NewPlant, Plant, PlantPatch
-
-# Maximum number of characters of names and tags in one transaction, unless a single plant has
-# more. It limits how long other changes wait for the transaction. It also limits memory: a batch
-# goes to the store as a text in which a character may take six bytes.
-BATCH_CHARACTERS_MAX: Final = 4 * 1024 * 1024
 
 
 class Replacement(msgspec.Struct, frozen=True, gc=False, tag=True):
@@ -91,6 +86,9 @@ class Outcome(Enum):
     NO_SUCH_PLANT = "no_such_plant"
     """No plant has the id. Nothing changed."""
 
+    TOO_LARGE = "too_large"
+    """The patched plant would be larger than PLANT_BYTES_MAX. Nothing changed."""
+
     PRECONDITION_FAILED = "precondition_failed"
     """The condition of the change is false. Nothing changed."""
 
@@ -106,18 +104,3 @@ class PlantOutcome(msgspec.Struct, frozen=True, gc=False):
 
 
 Result: TypeAlias = Outcome | PlantOutcome
-
-
-def characters_in(change: Change) -> int:
-    """Return the number of characters in a change: of name, tag, and condition."""
-    if isinstance(change, NewPlant):  # the most frequent change
-        return len(change.name) + len(change.tag or "")
-    match change:
-        case Upsert(plant=plant) | Replacement(plant=plant):
-            return len(plant.name) + len(plant.tag or "")
-        case Patch(patch=patch):
-            return len(patch.name or "") + len(patch.tag or "")
-        case Deletion():
-            return 0
-        case Conditional():
-            return characters_in(change.change) + change.precondition.characters()

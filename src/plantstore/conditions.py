@@ -57,11 +57,6 @@ class Precondition(msgspec.Struct, frozen=True, gc=False):
         """Return whether If-None-Match is true (§13.1.2)."""
         return self.if_none_match is None or not _is_in(present, self.if_none_match)
 
-    def characters(self) -> int:
-        """Return the number of characters in the entity tags."""
-        count = len(self.if_match or ()) + len(self.if_none_match or ())
-        return count * _ENTITY_TAG_CHARACTERS
-
 
 def parse_precondition(if_match: str | None, if_none_match: str | None) -> Precondition | None:
     """Parse the two fields; None stands for an absent field.

@@ -1,12 +1,11 @@
 """The rules that decide the outcome of each change of a batch. All stores use them."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final, NamedTuple, TypeAlias
 
 import msgspec
 
 from plantstore.changes import (
-    BATCH_CHARACTERS_MAX,
     Change,
     Conditional,
     Deletion,
@@ -19,8 +18,7 @@ from plantstore.changes import (
     Upsert,
 )
 from plantstore.conditions import entity_tag
-from plantstore.errors import BatchRefusedError
-from plantstore.plants import NewPlant, PlantPatch
+from plantstore.plants import NewPlant, PlantPatch, is_too_large
 
 # A placeholder for a stored plant that differs from every create of the batch, and whose content
 # does not matter. It equals no valid plant, because its name is U+0000.
@@ -50,13 +48,12 @@ def load_stored(
     sizes: Sizes,
     load: Callable[[list[int]], dict[int, NewPlant]],
 ) -> dict[int, NewPlant]:
-    """Return the stored plants that `decide` needs. The size of what it reads is limited.
+    """Return the stored plants that `decide` needs.
 
     A small change may name the id of a large plant, which need not be read in most cases.
     Replacements and deletions need only the id. Creates and upserts must be compared with the
-    stored plant, but only a plant of the same size can be equal. Patches and conditions need the
-    plant. They may read as much as a batch may hold, or a single one of them may read more. A plant
-    counts once for each of them, since each may make a new plant of it.
+    stored plant, but only a plant of the same size can be equal. So an import reads no more than
+    it sends. Patches and conditions need the plant.
 
     Args:
         changes: the batch.
@@ -66,21 +63,14 @@ def load_stored(
     Returns:
         By id, the stored plant, or DIFFERENT for one that was not loaded.
 
-    Raises:
-        BatchRefusedError: patches and conditions would read too much. The batch has at least two
-            changes, and its caller runs each half of it.
-
     """
     if not sizes:
         return {}
-    reading = [
+    needed = {
         change.id
         for change in changes
         if isinstance(change, Patch | Conditional) and change.id in sizes
-    ]
-    needed = set(reading)
-    if len(reading) > 1 and _bytes_of(reading, sizes) > BATCH_CHARACTERS_MAX:
-        raise BatchRefusedError("The plants of the batch are too large")
+    }
     compared = (
         change.plant if isinstance(change, Upsert) else change
         for change in changes
@@ -112,7 +102,6 @@ def decide(
     states: dict[int, NewPlant | None] = {}
     # The ids in `states` that were stored before the batch.
     stored_before: set[int] = set()
-    tags = _EntityTags()
     for change in changes:
         before = stored.get(change.id)
         if isinstance(change, NewPlant):
@@ -125,7 +114,7 @@ def decide(
                 results.append(Outcome.ID_TAKEN)
             continue
         if isinstance(change, Conditional):
-            result, after = _make_if(change, before, tags.of(before))
+            result, after = _make_if(change, before)
         else:
             result, after = _make(change, before)
         results.append(result)
@@ -166,15 +155,16 @@ def _patched(patch: PlantPatch, before: NewPlant) -> tuple[Result, NewPlant]:
     name = before.name if patch.name is msgspec.UNSET else patch.name
     tag = before.tag if patch.tag is msgspec.UNSET else patch.tag
     after = NewPlant(before.id, name, tag)
+    if is_too_large(after):
+        return Outcome.TOO_LARGE, before
     if after == before:
         return PlantOutcome(Outcome.ALREADY_STORED, before), before
     return PlantOutcome(Outcome.REPLACED, after), after
 
 
-def _make_if(
-    conditional: Conditional, before: NewPlant | None, present: str | None
-) -> tuple[Result, NewPlant | None]:
-    """Make a change if its condition is true for the entity tag `present` (RFC 9110 §13.2.2)."""
+def _make_if(conditional: Conditional, before: NewPlant | None) -> tuple[Result, NewPlant | None]:
+    """Make a change if its condition is true for the plant (RFC 9110 §13.2.2)."""
+    present = None if before is None else entity_tag(before.name, before.tag)
     precondition = conditional.precondition
     result, after = _make(conditional.change, before)
     if precondition.none_matches(present):
@@ -185,31 +175,12 @@ def _make_if(
     return PlantOutcome(Outcome.PRECONDITION_FAILED, before), before
 
 
-class _EntityTags:
-    """The entity tags of plants. That of a large plant is computed once for many conditions."""
-
-    def __init__(self) -> None:
-        self._known: dict[int, tuple[NewPlant, str]] = {}
-
-    def of(self, plant: NewPlant | None) -> str | None:
-        if plant is None:
-            return None
-        known = self._known.get(plant.id)
-        if known is None or known[0] is not plant:
-            known = self._known[plant.id] = plant, entity_tag(plant.name, plant.tag)
-        return known[1]
-
-
 def _difference(states: Mapping[int, NewPlant | None], stored_before: set[int]) -> Difference:
     new = [plant for id_, plant in states.items() if plant and id_ not in stored_before]
     before = [(id_, states[id_]) for id_ in sorted(stored_before)]
     changed = [plant for _, plant in before if plant]
     gone = [id_ for id_, plant in before if not plant]
     return Difference(new, changed, gone)
-
-
-def _bytes_of(ids: Iterable[int], sizes: Sizes) -> int:
-    return sum(name + (tag or 0) for name, tag in map(sizes.__getitem__, ids))
 
 
 def _bytes(text: str | None) -> int | None:

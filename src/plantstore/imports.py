@@ -1,6 +1,6 @@
 """An import: many rows become changes, in batches, and each row has an outcome.
 
-`plantstore import` and `POST /plants` with a file as the body run it. Whoever runs it passes the
+`plantstore import` and `POST /plants.csv` run it. Whoever runs it passes the
 bytes of the file to `feed`, applies the changes of each batch, and passes their outcomes to
 `settle`.
 """
@@ -12,12 +12,12 @@ from typing import Final, NamedTuple, TypeAlias
 
 import msgspec
 
-from plantstore.changes import BATCH_CHARACTERS_MAX, Change, Outcome, Result, Upsert
+from plantstore.changes import Change, Outcome, Result, Upsert
 from plantstore.errors import BatchRefusedError, IdTakenError, RequestError
 from plantstore.formats.rows import RowParser, Rows
 
-# A row may be larger than a request body by this much, since the body of a PUT has no id.
-ROW_SLACK_BYTES: Final = 1024
+# Bytes of the rows of one transaction. Eight thousand rows of usual size have about as many.
+BATCH_BYTES_MAX: Final = 512 * 1024
 
 # Errors of rows that a service lists in its answer. All of them are counted.
 LISTED_ERRORS_MAX: Final = 1_000
@@ -119,7 +119,7 @@ class Import:
         reject: Reject,
         *,
         batch_rows_max: int,
-        batch_bytes_max: int = BATCH_CHARACTERS_MAX,
+        batch_bytes_max: int = BATCH_BYTES_MAX,
         errors_max: int = sys.maxsize,
     ) -> None:
         self._parser = parser

@@ -16,6 +16,13 @@ from plantstore.integers import INT64_MAX, INT64_MIN, describe_not_integer, pars
 ID_MIN: Final = INT64_MIN
 ID_MAX: Final = INT64_MAX
 
+# Maximum size of a plant as JSON: of the body of a request, of a row of a file, and of each stored
+# plant. The service multiplies it by its other limits to bound its memory.
+PLANT_BYTES_MAX: Final = 64 * 1024
+
+# A character takes at most six bytes of JSON, so a plant with fewer of them is not too large.
+_UNMEASURED_CHARACTERS_MAX: Final = PLANT_BYTES_MAX // 8
+
 
 class NewPlant(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     """A plant with its id, an int64. `tag` is None if the plant has no tag."""
@@ -62,6 +69,9 @@ _decode_patch = msgspec.json.Decoder(PlantPatch).decode
 # It refuses ids like `1.0`, and accepts null as a tag.
 _decode_usual = msgspec.json.Decoder(NewPlant).decode
 _encode = msgspec.json.Encoder().encode
+
+# The message for a plant that is too large, if its body is not.
+TOO_LARGE: Final = f"The plant must be no larger than {PLANT_BYTES_MAX} bytes as JSON"
 
 # The size of the shortest NewPlant: {"id":0,"name":""}
 _NEW_PLANT_BYTES_MIN: Final = 18
@@ -172,14 +182,17 @@ def make_new_plant(id_: bytes, name: str, tag: str | None) -> NewPlant:
     """Make a NewPlant from its parts. The id is still text; the strings have no surrogates.
 
     Raises:
-        RequestError: INVALID_PLANT or UNSTORABLE_TEXT.
+        RequestError: INVALID_PLANT, UNSTORABLE_TEXT or BODY_TOO_LARGE.
 
     """
     integer = parse_int64(id_)
     if integer is None:
         raise RequestError(ErrorCode.INVALID_PLANT, describe_not_integer("id", id_))
     _check_storable(name, tag)
-    return NewPlant(integer, name, tag)
+    plant = NewPlant(integer, name, tag)
+    if is_too_large(plant):
+        raise RequestError(ErrorCode.BODY_TOO_LARGE, TOO_LARGE)
+    return plant
 
 
 def find_plant_of(id_: bytes, name: str, tag: str | None) -> NewPlant | None:
@@ -190,7 +203,14 @@ def find_plant_of(id_: bytes, name: str, tag: str | None) -> NewPlant | None:
     integer = parse_int64(id_)
     if integer is None or _UNSTORABLE.search(name) or (tag and _UNSTORABLE.search(tag)):
         return None
-    return NewPlant(integer, name, tag)
+    plant = NewPlant(integer, name, tag)
+    return None if is_too_large(plant) else plant
+
+
+def is_too_large(plant: NewPlant) -> bool:
+    """Return whether a plant has more than PLANT_BYTES_MAX bytes as JSON."""
+    characters = len(plant.name) + len(plant.tag or "")
+    return characters > _UNMEASURED_CHARACTERS_MAX and len(_encode(plant)) > PLANT_BYTES_MAX
 
 
 def render_plant(plant: NewPlant | Plant) -> bytes:

@@ -7,7 +7,6 @@ have a second thread, and no lookup waits for a listing. Searches take even long
 threads of their own.
 """
 
-import sys
 from collections.abc import Sequence
 from typing import Final
 
@@ -22,12 +21,12 @@ from plantstore.store import SEARCH_THREADS, PlantStore
 # hardly be faster.
 BATCH_READS_MAX: Final = 16
 
-# Maximum number of listings in one batch, and of the plants that they request in total, unless a
-# single listing requests more. Both limit how long the first listing of a batch waits, and how
-# much the event loop has to send in one turn. With 4 listings in a batch, a small listing would
-# cost a third more.
-BATCH_LISTINGS_MAX: Final = 32
-BATCH_LISTED_PLANTS_MAX: Final = 3_200
+# Maximum number of listings in one batch. It limits how long the first listing of a batch waits,
+# and how much the event loop has to send in one turn. Searches are not put into batches.
+BATCH_LISTINGS_MAX: Final = 16
+
+# Lookups that may wait, and also searches, and also other listings.
+WAITING_READS_MAX: Final = 1_000
 
 
 class GroupRead:
@@ -36,26 +35,26 @@ class GroupRead:
     Args:
         store: one thread calls its `find_plants`, and several its `list_plants`. The caller
             closes the store after the reader.
-        queue_reads_max: number of lookups that may wait, of searches, and of other listings.
         observe: gets the events, on any of the threads.
+        waiting_max: number of lookups that may wait, of searches, and of other listings.
 
     """
 
-    def __init__(self, store: PlantStore, *, queue_reads_max: int, observe: Observer) -> None:
+    def __init__(
+        self, store: PlantStore, *, observe: Observer, waiting_max: int = WAITING_READS_MAX
+    ) -> None:
         self._store = store
         self._observe = observe
         self._finder: Batcher[int, NewPlant | None] = Batcher(
             self._find,
             self._explain,
             name="finder",
-            waiting_max=queue_reads_max,
-            weight_max=1,  # lookups weigh nothing
+            waiting_max=waiting_max,
             batch_max=BATCH_READS_MAX,
-            batch_weight_max=1,
         )
-        self._lister = self._make_lister("lister", queue_reads_max)
+        self._lister = self._make_lister("lister", waiting_max, BATCH_LISTINGS_MAX)
         self._searchers = [
-            self._make_lister(f"searcher-{number}", max(1, queue_reads_max // SEARCH_THREADS))
+            self._make_lister(f"searcher-{number}", max(1, waiting_max // SEARCH_THREADS), 1)
             for number in range(1, SEARCH_THREADS + 1)
         ]
 
@@ -90,8 +89,8 @@ class GroupRead:
 
         """
         if listing.words is None:
-            return await self._lister.submit(listing, listing.limit)
-        return await min(self._searchers, key=_waiting).submit(listing, BATCH_LISTED_PLANTS_MAX)
+            return await self._lister.submit(listing)
+        return await min(self._searchers, key=_waiting).submit(listing)
 
     async def close(self) -> None:
         """Refuse new reads; return when all accepted ones are answered."""
@@ -99,15 +98,13 @@ class GroupRead:
         for lister in (self._lister, *self._searchers):
             await lister.close()
 
-    def _make_lister(self, name: str, waiting_max: int) -> "Batcher[Listing, Page]":
+    def _make_lister(self, name: str, waiting_max: int, batch_max: int) -> "Batcher[Listing, Page]":
         return Batcher(
             self._list,
             self._explain,
             name=name,
             waiting_max=waiting_max,
-            weight_max=sys.maxsize,  # the number of listings is the limit
-            batch_max=BATCH_LISTINGS_MAX,
-            batch_weight_max=BATCH_LISTED_PLANTS_MAX,
+            batch_max=batch_max,
         )
 
     def _find(self, ids: Sequence[int]) -> list[NewPlant | None]:

@@ -13,10 +13,6 @@ from pathlib import Path
 from typing import Annotated, Any, Final
 
 from plantstore.cores import usable_cores
-from plantstore.errors import UsageError
-
-KIB: Final = 1024
-MIB: Final = 1024 * KIB
 
 WORKERS_MAX: Final = 64
 
@@ -122,28 +118,6 @@ class Settings:
         ),
     ] = 1
 
-    body_bytes_max: Annotated[
-        int,
-        Option(
-            min=1 * KIB,
-            max=64 * MIB,
-            metavar="BYTES",
-            help="Maximum size of a request body, and of a row of an import. A usual plant has 100 "
-            "bytes.",
-        ),
-    ] = 1 * MIB
-
-    head_bytes_max: Annotated[
-        int,
-        Option(
-            min=1 * KIB,
-            max=1 * MIB,
-            metavar="BYTES",
-            help="Maximum size of a request's head: request line and header fields. Browsers send "
-            "less than 1 KiB.",
-        ),
-    ] = 32 * KIB
-
     request_seconds: Annotated[
         float,
         Option(
@@ -162,36 +136,6 @@ class Settings:
             help="Open connections of each worker. Further connections get 503.",
         ),
     ] = 10_000
-
-    incoming_bytes_max: Annotated[
-        int,
-        Option(
-            min=64 * KIB,
-            metavar="BYTES",
-            help="Total size of the requests in progress, in each worker. Above it, connections "
-            "that use more than an equal share get 503.",
-        ),
-    ] = 32 * MIB
-
-    unsent_bytes_max: Annotated[
-        int,
-        Option(
-            min=64 * KIB,
-            metavar="BYTES",
-            help="Total size of the responses that clients have not read yet, in each worker. "
-            "Above it, the slowest client is disconnected.",
-        ),
-    ] = 64 * MIB
-
-    unsent_answers_max: Annotated[
-        int,
-        Option(
-            min=1,
-            metavar="NUMBER",
-            help="Large responses that clients have not read yet, in each worker. Above it, the "
-            "slowest client is disconnected.",
-        ),
-    ] = 256
 
     idle_seconds: Annotated[
         float,
@@ -212,49 +156,6 @@ class Settings:
             "100/second;5000/hour. Further requests get 429. Default: no limit.",
         ),
     ] = None
-
-    queue_plants_max: Annotated[
-        int,
-        Option(
-            min=1,
-            metavar="NUMBER",
-            help="Changes in the queue for a commit, in each worker. Further changes get 503. "
-            "10000 changes wait for less than a second.",
-        ),
-    ] = 10_000
-
-    queue_characters_max: Annotated[
-        int,
-        Option(
-            min=1 * KIB,
-            # A batch is one JSON text, in which a character may need six bytes. The limit of
-            # SQLite is a text of 1,000,000,000 bytes.
-            max=128 * MIB,
-            metavar="NUMBER",
-            help="Characters of the names and tags in the queue for a commit, in each worker. "
-            "Further changes get 503. It limits the memory for large plants.",
-        ),
-    ] = 16 * MIB
-
-    batch_plants_max: Annotated[
-        int,
-        Option(
-            min=1,
-            max=10_000,
-            metavar="NUMBER",
-            help="Maximum number of changes in one transaction. With more, commits are slower.",
-        ),
-    ] = 1_000
-
-    queue_reads_max: Annotated[
-        int,
-        Option(
-            min=1,
-            metavar="NUMBER",
-            help="Reads of single plants in the queue, and listings in the queue, in each "
-            "worker. Further reads get 503.",
-        ),
-    ] = 1_000
 
     stop_seconds: Annotated[
         int,
@@ -311,16 +212,6 @@ class Settings:
         ),
     ] = None
 
-    import_bytes_per_second_min: Annotated[
-        int,
-        Option(
-            min=1,
-            metavar="NUMBER",
-            help="How fast the body of an import must arrive, on average. A slower client gets "
-            "408.",
-        ),
-    ] = 1 * KIB
-
     export_seconds_max: Annotated[
         float,
         Option(
@@ -345,19 +236,6 @@ class Settings:
             help="Serve a page for browsers at /, and the API reference at /docs.",
         ),
     ] = True
-
-    def __post_init__(self) -> None:
-        """Check settings that depend on each other.
-
-        Raises:
-            UsageError: two settings contradict each other.
-
-        """
-        if self.incoming_bytes_max < 2 * self.body_bytes_max:
-            raise UsageError(
-                "--incoming-bytes-max must be at least twice --body-bytes-max, which is"
-                f" {self.body_bytes_max}; got {self.incoming_bytes_max}"
-            )
 
 
 def variable_of(name: str) -> str:

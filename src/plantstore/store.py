@@ -68,8 +68,8 @@ class PlantWrites(Protocol):
 
         Raises:
             StoreUnreachableError: no change was applied.
-            BatchRefusedError: no change was applied, because one of several was refused, or
-                their conditions and patches read too much. Apply each half of the batch.
+            BatchRefusedError: no change was applied, because one of several was refused. Apply
+                each by itself.
             StoreUnavailableError: each change was applied completely or not at all. Which
                 ones were applied is unknown until the storage is available again.
 

@@ -20,7 +20,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, Final
 
 from plantstore.batcher import Batcher
-from plantstore.changes import BATCH_CHARACTERS_MAX, Change, Result, characters_in
+from plantstore.changes import Change, Result
 from plantstore.errors import (
     BatchRefusedError,
     ErrorCode,
@@ -45,18 +45,24 @@ _IN_DOUBT: Final = "the change may or may not be made, and sending it again is s
 _NOT_MADE: Final = RequestError(ErrorCode.INTERNAL, "The change could not be made")
 
 
+# Changes that may wait for a commit. They wait for less than a second. Their memory is bounded by
+# that of the requests that are not answered (`plantstore.server.budget`).
+WAITING_CHANGES_MAX: Final = 10_000
+
+# Changes in one transaction. With more, a commit takes longer, and hardly less time per change.
+BATCH_CHANGES_MAX: Final = 1_000
+
+
 class GroupCommit:
     """Applies changes durably, in batches. Its methods must be called on one event loop.
 
     Args:
         store: only the writer's thread calls its `apply_changes`. The caller closes the
             store after the writer.
-        queue_plants_max: number of changes that may wait.
-        queue_characters_max: number of characters in the names and tags of waiting changes;
-            the change that reaches it is still accepted.
-        batch_plants_max: number of changes in one transaction.
         observe: gets the events, on either thread.
         monotonic: a clock in seconds that never goes back.
+        waiting_max: number of changes that may wait.
+        batch_max: number of changes in one transaction.
 
     """
 
@@ -64,11 +70,10 @@ class GroupCommit:
         self,
         store: PlantWrites,
         *,
-        queue_plants_max: int,
-        queue_characters_max: int,
-        batch_plants_max: int,
         observe: Observer,
         monotonic: Callable[[], float] = time.monotonic,
+        waiting_max: int = WAITING_CHANGES_MAX,
+        batch_max: int = BATCH_CHANGES_MAX,
     ) -> None:
         self._store = store
         self._observe = observe
@@ -80,10 +85,8 @@ class GroupCommit:
             self._apply,
             self._explain,
             name="writer",
-            waiting_max=queue_plants_max,
-            weight_max=queue_characters_max,
-            batch_max=batch_plants_max,
-            batch_weight_max=BATCH_CHARACTERS_MAX,
+            waiting_max=waiting_max,
+            batch_max=batch_max,
             idle=store.tidy,
         )
 
@@ -124,13 +127,13 @@ class GroupCommit:
                 is stopping; INTERNAL if the store failed with an unexpected error.
 
         """
-        return self._batcher.submit(change, characters_in(change))
+        return self._batcher.submit(change)
 
     async def submit_all(self, changes: Sequence[Change]) -> Sequence[Result | RequestError]:
         """Make many changes in few transactions, and return their outcomes once they are on disk.
 
         Single changes go first: one such batch is in the queue at a time, and it takes no room in
-        the queue from them. The caller limits the characters of the batch.
+        the queue from them. The caller limits the size of the batch.
 
         Raises:
             StoreUnavailableError: the service is stopping; nothing was done, or only a part.

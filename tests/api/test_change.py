@@ -5,9 +5,9 @@ import asyncio
 import pytest
 
 from plantstore.errors import ErrorCode
-from plantstore.plants import NewPlant
+from plantstore.plants import PLANT_BYTES_MAX, NewPlant
 from plantstore.store import Store
-from support.world import BODY_BYTES_MAX, World, assert_error, run
+from support.world import World, assert_error, run
 
 FIR = NewPlant(1, "Abies balsamea (L.) Mill.", "Abies")
 
@@ -53,7 +53,7 @@ def test_a_replace_of_a_missing_plant_is_404_and_creates_nothing() -> None:
         (b'{"name": "a", "tag": "\\u0000"}', 400, ErrorCode.UNSTORABLE_TEXT),
         (b'{"name": "\\ud800"}', 400, ErrorCode.UNSTORABLE_TEXT),
         (b'{"name": "\xff"}', 400, ErrorCode.NOT_JSON),
-        (b" " * (BODY_BYTES_MAX + 1), 413, ErrorCode.BODY_TOO_LARGE),
+        (b" " * (PLANT_BYTES_MAX + 1), 413, ErrorCode.BODY_TOO_LARGE),
     ],
 )
 def test_an_invalid_body_is_refused_and_replaces_nothing(
@@ -126,4 +126,4 @@ def test_a_full_queue_refuses_every_change() -> None:
             answer = await world.send(method, "/plants/1", body)
             assert_error(answer, 503, ErrorCode.OVERLOADED)
 
-    assert run(test, World(queue_plants_max=0)).store.plants == {1: FIR}
+    assert run(test, World(waiting_changes_max=0)).store.plants == {1: FIR}

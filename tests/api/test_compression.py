@@ -49,9 +49,8 @@ def test_a_large_response_is_compressed_on_request_and_varies_by_accept_encoding
             assert packed.headers["Content-Encoding"] == "gzip"
             assert gzip.decompress(packed.content) == plain.content
             assert "Content-Encoding" not in plain.headers
-            negotiated = ["Accept"] * path.startswith("/plants?")
             for answer in (plain, packed):
-                assert answer.headers["Vary"].split(", ") == [*negotiated, "Accept-Encoding"]
+                assert answer.headers["Vary"] == "Accept-Encoding"
                 assert answer.headers["Content-Length"] == str(len(answer.content))
             assert packed.headers["Content-Type"] == plain.headers["Content-Type"]
             sizes[path] = (len(plain.content), len(packed.content))

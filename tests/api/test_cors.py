@@ -101,7 +101,7 @@ def test_an_allowed_origin_may_read_an_overload_response_and_its_retry_after() -
         assert_error(answer, 503, ErrorCode.OVERLOADED)
         assert fields_of_cors(answer) == {"allow-origin": GARDEN} | READABLE
 
-    run(test, World(queue_plants_max=0, allow_origin=[GARDEN]))
+    run(test, World(waiting_changes_max=0, allow_origin=[GARDEN]))
 
 
 @pytest.mark.parametrize("origin", [*OTHERS, "", f"{GARDEN}.evil.example", f"{GARDEN}, *"])

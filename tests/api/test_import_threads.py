@@ -36,9 +36,14 @@ class Import:
         self.may_end = asyncio.Event()
         self.status = 0
         self._body = body
-        headers = {"authorization": f"Bearer {world.token}", "content-type": "text/csv"}
+        headers = {"authorization": f"Bearer {world.token}"}
         scope: dict[str, Any] = {"type": "http", "asgi": {"version": "3.0"}, "http_version": "1.1"}
-        scope |= {"method": "POST", "path": "/plants", "raw_path": b"/plants", "query_string": b""}
+        scope |= {
+            "method": "POST",
+            "path": "/plants.csv",
+            "raw_path": b"/plants.csv",
+            "query_string": b"",
+        }
         scope |= {"client": None, "server": None, "scheme": "http", "root_path": ""}
         scope["headers"] = [(name.encode(), value.encode()) for name, value in headers.items()]
         self.task = asyncio.ensure_future(world.app(scope, self._receive, self._send))

@@ -14,7 +14,7 @@ from plantstore.api.listings import LIMIT_DEFAULT, LIMIT_MAX
 from plantstore.api.own_token import TokenDescription
 from plantstore.api.parameters import INT32_MAX
 from plantstore.errors import ErrorCode, InternalError, RequestError
-from plantstore.formats import MEDIA_TYPES
+from plantstore.formats import FORMATS
 from plantstore.imports import LISTED_ERRORS_MAX, Conflict, ImportResult, RowError
 from plantstore.plants import ID_MAX, ID_MIN, parse_new_plant, parse_patch, parse_plant
 from plantstore.tokens import SCOPES
@@ -45,7 +45,7 @@ def test_the_document_declares_exactly_the_paths_and_methods_that_are_routed() -
         if "method_not_allowed" not in method.function_name
     }
     declared = {
-        (path.removesuffix("#file"), method.upper())
+        (path, method.upper())
         for path, item in DOCUMENT["paths"].items()
         for method in METHODS & set(item)
     }
@@ -58,8 +58,12 @@ OPERATIONS = {
     ("/plants", "post"): {200, 413, 415} | ANY,
     ("/plants", "get"): {200} | ANY,
     ("/plants", "head"): {200} | ANY,
-    ("/plants#file", "post"): {200, 413, 415} | ANY,
-    ("/plants#file", "get"): {200, 406} | ANY,
+    ("/plants.csv", "post"): {200, 415} | ANY,
+    ("/plants.csv", "get"): {200, 406} | ANY,
+    ("/plants.csv", "head"): {200} | ANY,
+    ("/plants.ndjson", "post"): {200, 415} | ANY,
+    ("/plants.ndjson", "get"): {200} | ANY,
+    ("/plants.ndjson", "head"): {200} | ANY,
     ("/plants/{id}", "get"): {200, 304, 404, 412} | ANY,
     ("/plants/{id}", "head"): {200, 304, 404, 412} | ANY,
     ("/plants/{id}", "put"): {200, 201, 404, 412, 413, 415} | ANY,
@@ -278,7 +282,7 @@ def test_the_examples_are_valid_by_their_schemas() -> None:
                     Draft202012Validator(schema).validate(example)
                     checked += 1
 
-    assert checked == 23
+    assert checked == 22
 
 
 def test_the_members_of_a_described_token_are_those_of_the_document() -> None:
@@ -300,17 +304,22 @@ def test_the_limits_of_a_listing_are_those_of_the_document() -> None:
     assert content["application/json"]["schema"]["maxItems"] == LIMIT_MAX
 
 
-def test_the_media_types_of_files_and_their_bounds_are_those_of_the_document() -> None:
-    files = DOCUMENT["paths"]["/plants#file"]
-    into = files["post"]["requestBody"]["content"]
-    out = files["get"]["responses"]["200"]["content"]
+@pytest.mark.parametrize("suffix", ["csv", "ndjson"])
+def test_the_media_type_of_a_file_is_that_of_the_document(suffix: str) -> None:
+    file = DOCUMENT["paths"][f"/plants.{suffix}"]
+    into = file["post"]["requestBody"]["content"]
+    out = file["get"]["responses"]["200"]["content"]
+
+    assert [*into] == [*out] == [FORMATS[suffix].media_type]
+
+
+def test_the_parameter_and_the_result_of_an_import_are_those_of_the_document() -> None:
     [conflict] = [
         each
         for each in DOCUMENT["components"]["parameters"].values()
         if each["name"] == "on-conflict"
     ]
 
-    assert into.keys() == out.keys() == set(MEDIA_TYPES)
     assert conflict["schema"]["enum"] == [each.value for each in Conflict]
     assert SCHEMAS["ImportResult"]["properties"]["errors"]["maxItems"] == LISTED_ERRORS_MAX
     assert SCHEMAS["ImportResult"]["properties"].keys() == set(ImportResult.__struct_fields__)

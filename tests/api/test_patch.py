@@ -6,9 +6,9 @@ import pytest
 
 from plantstore.conditions import entity_tag
 from plantstore.errors import ErrorCode
-from plantstore.plants import NewPlant
+from plantstore.plants import PLANT_BYTES_MAX, NewPlant
 from plantstore.store import Store
-from support.world import BODY_BYTES_MAX, World, assert_error, run
+from support.world import World, assert_error, run
 
 FIR = NewPlant(1, "Abies", "fir")
 
@@ -83,10 +83,23 @@ def test_a_patch_of_a_missing_plant_is_404_and_creates_nothing() -> None:
 
 def test_a_patch_that_is_too_large_is_413() -> None:
     async def test(world: World) -> None:
-        answer = await world.send("PATCH", "/plants/1", b" " * (BODY_BYTES_MAX + 1))
+        answer = await world.send("PATCH", "/plants/1", b" " * (PLANT_BYTES_MAX + 1))
         assert_error(answer, 413, ErrorCode.BODY_TOO_LARGE)
 
     run(test)
+
+
+def test_a_patch_that_would_make_too_large_a_plant_is_413_and_changes_nothing() -> None:
+    large = NewPlant(1, "x" * 40_000)
+
+    async def test(world: World) -> None:
+        world.put_in(large)
+        tag = b'{"tag": "%b"}'
+        answer = await world.send("PATCH", "/plants/1", tag % (b"x" * 30_000))
+        assert_error(answer, 413, ErrorCode.BODY_TOO_LARGE)
+        assert (await world.send("PATCH", "/plants/1", tag % (b"x" * 20_000))).status_code == 200
+
+    assert run(test).store.plants == {1: NewPlant(1, large.name, "x" * 20_000)}
 
 
 @pytest.mark.parametrize(

@@ -229,7 +229,7 @@ def test_when_too_many_reads_wait_the_response_is_503_and_creates_continue() -> 
         assert answer.headers["Retry-After"] in {"1", "2", "3", "4", "5"}
         assert (await world.post()).status_code == 200
 
-    run(test, World(queue_reads_max=0))
+    run(test, World(waiting_reads_max=0))
 
 
 def test_every_string_is_returned_as_it_was_stored(store: Store) -> None:

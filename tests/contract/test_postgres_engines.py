@@ -155,9 +155,6 @@ def test_an_error_of_one_row_does_not_fail_its_neighbours(owner: str) -> None:
         add_rule(owner, f"IF NEW.id = 13 THEN {raising('P0001')} END IF;")
         writer = GroupCommit(
             store,
-            queue_plants_max=100,
-            queue_characters_max=10_000,
-            batch_plants_max=100,
             observe=ignore,
         )
         outcomes = asyncio.run(create_all(writer))

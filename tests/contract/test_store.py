@@ -6,7 +6,6 @@ from typing import Any
 import pytest
 
 from plantstore.changes import (
-    BATCH_CHARACTERS_MAX,
     Change,
     Conditional,
     Deletion,
@@ -17,7 +16,7 @@ from plantstore.changes import (
     Upsert,
 )
 from plantstore.conditions import ANY, Precondition, entity_tag
-from plantstore.errors import BatchRefusedError, OperationError
+from plantstore.errors import OperationError
 from plantstore.listings import Listing
 from plantstore.plants import ID_MAX, ID_MIN, NewPlant, Plant, PlantPatch
 from plantstore.store import Store
@@ -172,29 +171,6 @@ def test_patches_of_different_members_both_hold(store: Store) -> None:
         Outcome.NO_SUCH_PLANT,
     ]
     assert store.find_plants([1, 2]) == {1: NewPlant(1, "b")}
-
-
-@pytest.mark.parametrize("engine", ["sqlite", "postgres"])  # the store in memory reads nothing
-def test_a_batch_whose_conditions_would_read_too_much_changes_nothing(
-    engine: str, open_new: Callable[[str], Store]
-) -> None:
-    store = open_new(engine)
-    large = [NewPlant(id_, "x" * (BATCH_CHARACTERS_MAX // 2), "t") for id_ in (1, 2)]
-    for plant in large:
-        store.apply_changes([plant])
-    if_any = Precondition(if_match=ANY)
-    batch: list[Change] = [
-        NewPlant(3, "a"),
-        *(Conditional(Deletion(id_), if_any) for id_ in (1, 2)),
-    ]
-
-    with pytest.raises(BatchRefusedError):
-        store.apply_changes(batch)
-
-    assert store.count_plants() == 2
-    assert store.apply_changes(batch[:2]) == [Outcome.STORED, Outcome.DELETED]
-    assert store.apply_changes(batch[2:]) == [Outcome.DELETED]
-    store.close()
 
 
 def test_a_look_up_returns_only_stored_plants(store: Store) -> None:

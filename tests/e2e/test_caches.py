@@ -29,7 +29,7 @@ def answers_of_operations(client: Client) -> list[Answer]:
             client.send(method, f"{path}?limit=0"),
             client.send(method, path, "{}"),
             client.send(method, path, PLANT, {"Content-Type": "text/plain"}),
-            client.send(method, path, " " * 5000),
+            client.send(method, path, " " * 65_537),
             client.send(method, f"{path}/none"),
             client.send("PATCH", path),
         ]
@@ -37,7 +37,7 @@ def answers_of_operations(client: Client) -> list[Answer]:
 
 
 def test_every_response_of_every_operation_forbids_caching(tmp_path: Path) -> None:
-    with Service(tmp_path, "--body-bytes-max", "2048") as service:
+    with Service(tmp_path) as service:
         answers = []
         other = service.token("metrics:read", name="other")
         for token in (service.token(), other, "plst_bad", None):

@@ -97,26 +97,6 @@ def test_a_stop_does_not_wait_for_clients_that_read_no_response(tmp_path: Path) 
     assert not any("Traceback" in line or "Exception" in line for line in service.log)
 
 
-def test_unsent_responses_that_become_ready_at_once_are_bounded(tmp_path: Path) -> None:
-    options = ["--unsent-answers-max", "2", "--request-seconds", "3600"]
-    with Service(tmp_path, *options) as service, contextlib.ExitStack() as stack:
-        fill(service)
-        request = PAGE % service.token().encode()
-        client = service.client(None)
-        assert client.send("GET", "/healthz").status == 200
-        before = service.open_sockets()
-        readers = [slow_reader(service, stack) for _ in range(10)]
-        wait_until(lambda: service.open_sockets() == before + 10)
-
-        service.process.send_signal(signal.SIGSTOP)
-        for reader in readers:
-            reader.sendall(request * 20)
-        service.process.send_signal(signal.SIGCONT)
-
-        wait_until(lambda: service.open_sockets() <= before + 2)
-        client.close()
-
-
 def test_clients_that_reset_their_connections_cause_no_error_or_refusal_in_the_log(
     tmp_path: Path,
 ) -> None:

@@ -43,7 +43,7 @@ def begun_exports(service: Service, token: str, number: int = 1) -> Iterator[lis
             wire = Wire(service.port)
             stack.callback(wire.close)
             wire.send(
-                b"GET /plants HTTP/1.1\r\nHost: x\r\nAccept: application/x-ndjson\r\n"
+                b"GET /plants.ndjson HTTP/1.1\r\nHost: x\r\n"
                 b"Authorization: Bearer " + token.encode() + b"\r\n\r\n"
             )
             assert wire.file.readline() == b"HTTP/1.1 200 OK\r\n"
@@ -62,7 +62,7 @@ def is_whole(wire: Wire) -> bool:
 
 def export(client: Client) -> Answer:
     """Export no plant, with a snapshot as any other export."""
-    return client.send("GET", "/plants?tag=none", headers={"Accept": "text/csv"})
+    return client.send("GET", "/plants.csv?tag=none")
 
 
 @pytest.mark.engines("sqlite")

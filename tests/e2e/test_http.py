@@ -16,7 +16,7 @@ from support.wire import Wire, head, with_length
 
 @pytest.fixture
 def service(tmp_path: Path) -> Iterator[Service]:
-    with Service(tmp_path, "--body-bytes-max", "2048") as running:
+    with Service(tmp_path) as running:
         yield running
 
 
@@ -39,7 +39,7 @@ def test_a_bad_token_is_refused_before_the_body_arrives(wire: Wire) -> None:
 def test_a_body_announced_as_too_large_is_refused_before_it_arrives(
     service: Service, wire: Wire
 ) -> None:
-    wire.send(head(service.token(), b"Content-Length: 2049"))
+    wire.send(head(service.token(), b"Content-Length: 65537"))
 
     assert wire.answer()[0] == 413
 
@@ -62,7 +62,7 @@ def test_a_chunked_body_over_the_limit_is_refused_before_it_ends(
 ) -> None:
     wire.send(head(service.token(), b"Transfer-Encoding: chunked"))
     for _ in range(5):
-        wire.send(b"200\r\n" + b" " * 512 + b"\r\n")
+        wire.send(b"4000\r\n" + b" " * 16_384 + b"\r\n")
 
     assert wire.answer()[0] == 413  # before the body has ended
 

@@ -20,7 +20,7 @@ ROW_BYTES_MAX = 1024 * 1024 + 1024
 
 # Rows that are refused. The rows around them are stored.
 ROWS = {
-    "jsonl": {
+    "ndjson": {
         "garbage": (b"\x16\x03\x01\x00garbage", ErrorCode.NOT_JSON),
         "NUL": (b"\0", ErrorCode.NOT_JSON),
         "NUL in a name": (rb'{"id": 3, "name": "\u0000"}', ErrorCode.UNSTORABLE_TEXT),
@@ -95,26 +95,26 @@ class File(NamedTuple):
 
 
 FILES = {
-    "empty": ("jsonl", File(b"", {}, [])),
-    "only blank lines": ("jsonl", File(b"\n \r\n\n", {}, [])),
-    "byte order mark": ("jsonl", File(b'\xef\xbb\xbf{"id":1,"name":"a"}', {"stored": 1}, [])),
-    "only a byte order mark": ("jsonl", File(b"\xef\xbb\xbf", {}, [])),
+    "empty": ("ndjson", File(b"", {}, [])),
+    "only blank lines": ("ndjson", File(b"\n \r\n\n", {}, [])),
+    "byte order mark": ("ndjson", File(b'\xef\xbb\xbf{"id":1,"name":"a"}', {"stored": 1}, [])),
+    "only a byte order mark": ("ndjson", File(b"\xef\xbb\xbf", {}, [])),
     "byte order mark in line 2": (
-        "jsonl",
+        "ndjson",
         File(
             b'{"id":1,"name":"a"}\n\xef\xbb\xbf{"id":2,"name":"b"}',
             {"stored": 1, "refused": 1},
             [2],
         ),
     ),
-    "UTF-16": ("jsonl", File('{"id":1,"name":"a"}\n'.encode("utf-16"), {"refused": 2}, [1, 2])),
-    "CSV": ("jsonl", File(b"id,name\r\n1,a\r\n", {"refused": 2}, [1, 2])),
+    "UTF-16": ("ndjson", File('{"id":1,"name":"a"}\n'.encode("utf-16"), {"refused": 2}, [1, 2])),
+    "CSV": ("ndjson", File(b"id,name\r\n1,a\r\n", {"refused": 2}, [1, 2])),
     "CRLF": (
-        "jsonl",
+        "ndjson",
         File(b'{"id":1,"name":"a"}\r\n\r\n{"id":2}\r\n', {"stored": 1, "refused": 1}, [3]),
     ),
     "lines that end with CR": (
-        "jsonl",
+        "ndjson",
         File(b'{"id":1,"name":"a"}\r{"id":2,"name":"b"}\r', {"refused": 1}, [1]),
     ),
     "only a header": ("csv", File(b"id,name,tag\r\n", {}, [])),
@@ -175,7 +175,7 @@ def test_a_csv_file_without_a_header_is_refused_whole(
         ("csv", b'id,name\n1,a\n2,"', b"no end\n" * 10_000),
         ("csv", b'id,name\n1,a\n2,"', b'a","c\n' * 10_000),
         ("csv", b"id,name\n1,a\n2,", b"no end" * 10_000),
-        ("jsonl", b'{"id":1,"name":"a"}\n{"id":2,"name":"', b"no end" * 10_000),
+        ("ndjson", b'{"id":1,"name":"a"}\n{"id":2,"name":"', b"no end" * 10_000),
     ],
     ids=["open quote", "open quote in each line", "open line", "open name"],
 )

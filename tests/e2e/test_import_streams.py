@@ -1,4 +1,4 @@
-"""`POST /plants` with many plants in the body, against the real server."""
+"""`POST /plants.csv` and `POST /plants.ndjson`, against the real server."""
 
 import contextlib
 import json
@@ -11,7 +11,7 @@ import pytest
 
 from plantstore.api.imports import IMPORTS_MAX
 from plantstore.errors import ErrorCode
-from plantstore.plants import NewPlant
+from plantstore.plants import PLANT_BYTES_MAX, NewPlant
 from support.flood import peak_mib
 from support.postgres import wait_until
 from support.service import Answer, Client, Service, opened, stored_plants
@@ -60,6 +60,8 @@ def test_each_row_of_a_stream_has_an_outcome(service: Service, client: Client) -
         ("text/csv", "id,name\r\n1,×\r\n".encode()),
         ('text/csv; charset="UTF-8"; header=present', "\ufeffNAME;ID;TAG\n×;1;\n".encode()),
         ("text/csv", "tag\tid\tname\n\t1\t×".encode()),
+        ("application/x-www-form-urlencoded", line(1, "×")),
+        ("", line(1, "×")),
     ],
 )
 def test_every_media_type_and_separator_is_read(
@@ -123,6 +125,7 @@ def test_to_replace_plants_a_token_needs_both_scopes(service: Service) -> None:
         ({"Authorization": "Bearer x"}, 401, ErrorCode.TOKEN_INVALID),
         ({"media_type": f"{NDJSON}; charset=latin-1"}, 415, ErrorCode.UNSUPPORTED_MEDIA_TYPE),
         ({"media_type": "text/csv; header=absent"}, 415, ErrorCode.UNSUPPORTED_MEDIA_TYPE),
+        ({"media_type": "application/json"}, 415, ErrorCode.UNSUPPORTED_MEDIA_TYPE),
     ],
 )
 def test_a_stream_that_is_refused_before_its_first_row_stores_nothing(
@@ -301,30 +304,16 @@ def test_the_last_row_with_an_id_is_stored(service: Service, client: Client) -> 
 
 
 @pytest.mark.engines("sqlite")
-def test_rows_up_to_the_size_of_a_body_are_stored_one_after_the_other(
+def test_a_row_of_64_kib_is_stored_and_a_larger_one_refused(
     client: Client,
 ) -> None:
-    answer = send(client, lines(1, 30, 900_000) + line(31, "a" * 1_100_000) + line(32))
+    fits = PLANT_BYTES_MAX - len(line(31, ""))
+    rows = [lines(1, 30, 60_000), line(31, "a" * fits), line(32, "a" * (fits + 1)), line(33)]
 
-    assert (answer.json["stored"], answer.json["refused"]) == (31, 1)
+    answer = send(client, b"".join(rows))
+
+    assert (answer.json["stored"], answer.json["refused"]) == (32, 1)
     assert answer.json["errors"][0]["error"] == ErrorCode.BODY_TOO_LARGE
-
-
-@pytest.mark.engines("sqlite")
-def test_the_setting_for_batches_limits_the_transactions_of_a_stream(
-    tmp_path: Path,
-) -> None:
-    with Service(tmp_path, "--batch-plants-max", "10") as service:
-        wire = Wire(service.port)
-        wire.send(streaming_head(service.token()) + chunk(lines(1, 29)))
-        wait_until(lambda: len(stored_plants(service.database)) == 10)
-
-        wire.send(chunk(lines(30, 69)))
-
-        wait_until(lambda: len(stored_plants(service.database)) == 30)
-        wire.send(b"0\r\n\r\n")
-        assert json.loads(wire.answer()[2])["stored"] == 69
-        wire.close()
 
 
 def test_a_stop_in_the_middle_of_a_stream_says_how_far_it_came(tmp_path: Path) -> None:

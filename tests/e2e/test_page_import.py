@@ -133,9 +133,9 @@ def test_with_a_revoked_token_an_import_leads_to_the_sign_in(
 def test_a_script_can_send_a_file_with_fetch(page: Page, service: Service) -> None:
     result = page.evaluate(
         """async ([token, text]) => {
-            const headers = { Authorization: `Bearer ${token}`, "Content-Type": "text/csv" };
+            const headers = { Authorization: `Bearer ${token}` };
             const body = new File([text], "plants.csv");
-            return await (await fetch("plants", { method: "POST", headers, body })).json();
+            return await (await fetch("plants.csv", { method: "POST", headers, body })).json();
         }""",
         [service.token(name="script"), PLAIN.decode()],
     )

@@ -88,7 +88,7 @@ def test_the_first_thousand_refused_rows_are_listed_and_all_are_counted(page: Pa
 
 
 def test_a_large_refused_row_is_shown_in_part(context: BrowserContext, tmp_path: Path) -> None:
-    with Service(tmp_path, "--body-bytes-max", "1024") as service:
+    with Service(tmp_path) as service:
         page = context.new_page()
         enter(page, service, service.token())
 

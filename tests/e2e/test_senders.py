@@ -11,7 +11,7 @@ import pytest
 
 from plantstore.plants import NewPlant
 from support.service import Service, stored_plants
-from support.streams import HARD_PLANTS, MEDIA_TYPES, NDJSON, NONE, rendered
+from support.streams import HARD_PLANTS, NDJSON, NONE, rendered
 
 pytestmark = pytest.mark.engines("sqlite")
 
@@ -41,12 +41,12 @@ def curl(folder: Path, token: str, *arguments: str, **options: Any) -> bytes:
 @pytest.mark.parametrize(
     ("form", "arguments"),
     [
-        ("jsonl", ["--data-binary", "@file"]),
+        ("ndjson", ["--data-binary", "@file"]),
         ("csv", ["--data-binary", "@file"]),
         ("csv", ["--request", "POST", "-T", "file"]),
-        ("jsonl", ["--request", "POST", "-T", "-"]),
+        ("ndjson", ["--request", "POST", "-T", "-"]),
         ("csv", ["--request", "POST", "-T", "-", "-H", "Expect: 100-continue"]),
-        ("jsonl", ["--data-binary", "@file", "-H", "Expect: 100-continue"]),
+        ("ndjson", ["--data-binary", "@file", "-H", "Expect: 100-continue"]),
         ("csv", ["--data-binary", "@file", "--http1.0"]),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else value,
@@ -54,13 +54,12 @@ def curl(folder: Path, token: str, *arguments: str, **options: Any) -> bytes:
 def test_curl_imports_a_file_and_exports_it(
     service: Service, tmp_path: Path, form: str, arguments: list[str]
 ) -> None:
-    content, url = rendered(form, PLANTS), f"http://127.0.0.1:{service.port}/plants"
+    content, url = rendered(form, PLANTS), f"http://127.0.0.1:{service.port}/plants.{form}"
     (tmp_path / "file").write_bytes(content)
     token = service.token()
 
-    media_type = ("-H", f"Content-Type: {MEDIA_TYPES[form]}")
-    said = curl(tmp_path, token, url, *media_type, *arguments, input=content)
-    curl(tmp_path, token, url, "-H", f"Accept: {MEDIA_TYPES[form]}", "--compressed", "-OJ")
+    said = curl(tmp_path, token, url, *arguments, input=content)
+    curl(tmp_path, token, url, "--compressed", "-OJ")
 
     assert json.loads(said) == STORED
     assert stored_plants(service.database) == {plant.id: plant for plant in PLANTS}
@@ -68,8 +67,8 @@ def test_curl_imports_a_file_and_exports_it(
 
 
 def test_httpx_imports_a_generator_and_exports_a_stream(service: Service) -> None:
-    content = rendered("jsonl", PLANTS)
-    url = f"http://127.0.0.1:{service.port}/plants"
+    content = rendered("ndjson", PLANTS)
+    url = f"http://127.0.0.1:{service.port}/plants.ndjson"
     token = {"Authorization": f"Bearer {service.token()}"}
 
     def pieces() -> Iterator[bytes]:
@@ -77,7 +76,7 @@ def test_httpx_imports_a_generator_and_exports_a_stream(service: Service) -> Non
             yield content[start : start + 10_000]
 
     with httpx.Client(headers=token) as client:
-        answer = client.post(url, content=pieces(), headers={"Content-Type": NDJSON})
+        answer = client.post(url, content=pieces())
         with client.stream("GET", url, headers={"Accept": NDJSON}) as export:
             exported = b"".join(export.iter_bytes())
 

@@ -111,7 +111,7 @@ def test_a_port_in_use_is_a_one_line_error_and_creates_no_database(tmp_path: Pat
     [
         (["--port", "x"], "--port", 2),
         (["--workers", "0"], "--workers", 2),
-        (["--body-bytes-max", "-1"], "--body-bytes-max", 2),
+        (["--idle-seconds", "-1"], "--idle-seconds", 2),
         (["--nonsense"], "--nonsense", 2),
         (["--host", "no.such.host.invalid"], "no.such.host.invalid", 1),
         (["--database", "sqlite:///nowhere/plants.db"], "No such file", 1),
@@ -134,11 +134,11 @@ def test_an_error_in_an_environment_variable_names_the_variable(tmp_path: Path) 
 
 
 def test_a_plant_is_stored_while_its_neighbour_on_the_connection_is_refused(tmp_path: Path) -> None:
-    with Service(tmp_path, "--body-bytes-max", "2048") as service:
+    with Service(tmp_path) as service:
         client = service.client(service.token())
         assert client.post(PLANT).status == 200
         assert client.post(NewPlant(1, "other")).json["error"] == 1004
-        assert client.send("POST", "/plants", b" " * 4096).status == 413
+        assert client.send("POST", "/plants", b" " * 65_537).status == 413
         assert client.post(NewPlant(2, "b")).status == 200
         assert client.send("HEAD", "/openapi.json").status == 200
         client.close()

@@ -66,12 +66,12 @@ def test_a_file_is_imported_and_exported_through_a_proxy(
     service: Service, running: Running, token: str, form: str
 ) -> None:
     content = rendered(form, PLANTS)
-    media_type = {"Content-Type": MEDIA_TYPES[form]}
+    path = f"{PREFIX}/plants.{form}"
     with Through(running, token) as client:
-        stored = client.send("POST", f"{PREFIX}/plants", content, media_type)
+        stored = client.send("POST", path, content)
         in_chunks = (content[start : start + 50_000] for start in range(0, len(content), 50_000))
-        again = client.send("POST", f"{PREFIX}/plants", in_chunks, media_type)
-        exported = client.send("GET", f"{PREFIX}/plants", headers={"Accept": MEDIA_TYPES[form]})
+        again = client.send("POST", path, in_chunks)
+        exported = client.send("GET", path)
 
     assert len(content) > 8_000_000
     assert stored.json == NONE | {"stored": len(PLANTS), "errors": []}

@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 from plantstore.cli import app
 from plantstore.cli.importing import BATCH_PLANTS_MAX
 from plantstore.errors import OperationError
-from plantstore.plants import ID_MAX, ID_MIN, NewPlant
+from plantstore.plants import ID_MAX, ID_MIN, PLANT_BYTES_MAX, NewPlant
 from support.command import peak_kib, run
 from support.load import Load
 from support.service import PLANTSTORE, Service, opened, stored_plants
@@ -358,22 +358,20 @@ def test_an_export_whose_reader_closes_the_pipe_prints_no_error(
 def test_the_largest_plant_that_a_request_stores_can_be_exported_and_imported(
     tmp_path: Path, form: str
 ) -> None:
-    with Service(tmp_path, "--body-bytes-max", "2000000") as service:
+    name = "x" * (PLANT_BYTES_MAX - len(f'{{"id":{ID_MIN},"name":""}}'))
+    with Service(tmp_path) as service:
         client = service.client(service.token())
         assert client.post(NewPlant(ID_MIN, "a")).status == 200
-        body = json.dumps({"name": "x" * 1_999_988})
-        assert len(body) == 2_000_000
-        assert client.send("PUT", f"/plants/{ID_MIN}", body).status == 200
+        path = f"/plants/{ID_MIN}"
+        assert client.send("PUT", path, json.dumps({"name": f"{name}x"})).status == 413
+        assert client.send("PUT", path, json.dumps({"name": name})).status == 200
         client.close()
     file = f"plants.{form}"
     assert run(tmp_path, "export", file).returncode == 0
-    other = ["--database", "sqlite:///other.db"]
 
-    refused = run(tmp_path, "import", file, *other)
-    taken = run(tmp_path, "import", file, *other, "--body-bytes-max", "2000000")
+    done = run(tmp_path, "import", file, "--database", "sqlite:///other.db")
 
-    assert refused.stdout == "0 stored, 0 already there, 1 rejected\n"
-    assert taken.stdout == "1 stored, 0 already there, 0 rejected\n"
+    assert done.stdout == "1 stored, 0 already there, 0 rejected\n"
 
 
 @pytest.mark.parametrize("ending", [signal.SIGTERM, signal.SIGKILL])

@@ -77,7 +77,6 @@ def refused(folder: Path, *arguments: str) -> str:
         ("serve --seconds 1", "Did you mean one of"),
         ("serve --access-log=yes", "does not take a value"),
         ("serve extra", "unexpected extra argument (extra)"),
-        ("serve --body-bytes-max 33554432", "--incoming-bytes-max must be at least twice"),
         (f"serve --host {'x' * 64}.invalid", "--host must be an address"),
         ("import", "'FILE'"),
         ("import good.csv more.csv", "unexpected extra argument (more.csv)"),

@@ -239,5 +239,5 @@ def import_together(service: Service, token: str) -> list[int]:
 def export_all(service: Service, token: str) -> int:
     """Return the number of plants in an export."""
     with contextlib.closing(service.client(token)) as client:
-        answer = client.send("GET", "/plants", headers={"Accept": "application/x-ndjson"})
+        answer = client.send("GET", "/plants.ndjson")
     return answer.body.count(b"\n")

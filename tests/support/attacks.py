@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from itertools import count
 from typing import Final
 
+from plantstore.api.imports import BYTES_PER_SECOND_MIN
 from plantstore.plants import NewPlant
-from plantstore.settings import Settings
 
 KIB: Final = 1024
 MIB: Final = 1024 * KIB
@@ -147,15 +147,15 @@ def fresh(body: bytes) -> Callable[[bytes], bytes]:
 
 
 def an_import(
-    what: str, media_type: bytes, unit: bytes, beginning: bytes = b"", size: int = BODY_BYTES
+    what: str, path: bytes, unit: bytes, beginning: bytes = b"", size: int = BODY_BYTES
 ) -> Attack:
     """Return an attack that imports a file in which a row is repeated."""
     body = filled(beginning, unit, b"", size)
-    fields = (b"Content-Type: " + media_type, b"Content-Length: %d" % len(body))
+    length = b"Content-Length: %d" % len(body)
     return Attack(
         f"an import of {what}",
         "create",
-        lambda token: head(b"POST /plants", token, *fields) + body,
+        lambda token: head(b"POST " + path, token, length) + body,
         times=5,
         is_import=True,
     )
@@ -171,8 +171,7 @@ def good_import(size: int) -> Callable[[bytes], bytes]:
             for id_ in itertools.islice(ids, size // USUAL_ROW_BYTES)
         )
         body = b"id,name,tag\n" + rows
-        fields = (b"Content-Type: text/csv", b"Content-Length: %d" % len(body))
-        return head(b"POST /plants", token, *fields) + body
+        return head(b"POST " + CSV, token, b"Content-Length: %d" % len(body)) + body
 
     return request
 
@@ -182,8 +181,8 @@ CHUNKED: Final = b"Transfer-Encoding: chunked"
 UPGRADE: Final = (b"Connection: Upgrade", b"Upgrade: h2c")
 UNKNOWN: Final = b"Authorization: Bearer plst_0123456789012345678901234567890pV6Ps"
 LONG: Final = b"x" * HEAD_BYTES
-CSV: Final = b"text/csv"
-NDJSON: Final = b"application/x-ndjson"
+CSV: Final = b"/plants.csv"
+NDJSON: Final = b"/plants.ndjson"
 COLUMNS: Final = b"id,name\n"
 
 ATTACKS: Final = [
@@ -312,14 +311,12 @@ ATTACKS: Final = [
 ]
 
 # As many bytes as an import must send per second. The row is in the store after the first time.
-SLOW_ROWS: Final = filled(
-    b'{"id":-1000,"name":"', b"x", b'"}\n', Settings().import_bytes_per_second_min
-)
+SLOW_ROWS: Final = filled(b'{"id":-1000,"name":"', b"x", b'"}\n', BYTES_PER_SECOND_MIN)
 
 
 def begin_import(token: bytes) -> bytes:
     """Return the head of an import that is sent in chunks."""
-    return head(b"POST /plants", token, b"Content-Type: " + NDJSON, CHUNKED)
+    return head(b"POST " + NDJSON, token, CHUNKED)
 
 
 HOLDS: Final = [

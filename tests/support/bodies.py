@@ -10,8 +10,7 @@ from collections.abc import Callable, Iterator
 from decimal import Decimal, InvalidOperation
 from typing import Any, NamedTuple
 
-from plantstore.plants import ID_MAX, ID_MIN, NewPlant
-from plantstore.settings import Settings
+from plantstore.plants import ID_MAX, ID_MIN, PLANT_BYTES_MAX, NewPlant
 
 JSON_TYPE = b"application/json"
 OTHER_TYPES = [b"text/plain", b"application/jsonx", b"application/json; charset=latin-1", b""]
@@ -144,7 +143,7 @@ def _draw(chance: random.Random, serial: int) -> Sending:
         for _ in range(chance.randint(1, 2)):
             body = chance.choice(BYTE_MUTATIONS)(chance, body)
     if kind > 0.9998:
-        body += b" " * Settings().body_bytes_max
+        body += b" " * PLANT_BYTES_MAX
     media_type = chance.choice(OTHER_TYPES) if chance.random() < 0.01 else JSON_TYPE
     chunk_bytes = (
         chance.randint(len(body) // 50 + 1, len(body) + 2) if chance.random() < 0.05 else 0

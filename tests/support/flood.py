@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from plantstore.errors import ErrorCode
-from plantstore.settings import Settings
+from plantstore.plants import PLANT_BYTES_MAX
 from support.bodies import JSON_TYPE, Sending, read_plainly, sendings
 from support.service import Service
 
@@ -73,7 +73,7 @@ class Flood:
         told = f"{sending} was answered with {status} {answer}"
         if sending.media_type != JSON_TYPE:
             assert (status, error) == (415, ErrorCode.UNSUPPORTED_MEDIA_TYPE), told
-        elif len(sending.body) > Settings().body_bytes_max:
+        elif len(sending.body) > PLANT_BYTES_MAX:
             assert (status, error) == (413, ErrorCode.BODY_TOO_LARGE), told
         elif plant is None:
             assert status == 400, told

@@ -4,15 +4,15 @@ import random
 from collections.abc import Iterator
 from pathlib import Path
 
+from plantstore.api.imports import BATCH_ROWS_MIN
 from plantstore.plants import NewPlant
-from plantstore.settings import Settings
 from support.crashes import kill_all
 from support.load import Load
 from support.service import Service, stored_plants
 from support.streams import MEDIA_TYPES, NONE, Stream, import_once, rendered
 
 # A transaction has this number of rows, or a multiple of it.
-BATCH_ROWS = Settings().batch_plants_max // 2
+BATCH_ROWS = BATCH_ROWS_MIN
 
 # Several transactions, and an incomplete one.
 ROWS = 20 * BATCH_ROWS + 250
@@ -46,7 +46,7 @@ class ImportCrashes:
     def play_round(self) -> None:
         """Import a file, kill the service at a random moment, and check the database."""
         rounds = len(self.kept)
-        file = _File(rounds, "csv" if rounds % 2 else "jsonl")
+        file = _File(rounds, "csv" if rounds % 2 else "ndjson")
         with Service(self._folder) as service:
             self._token = self._token or service.token()
             self._complete(service)

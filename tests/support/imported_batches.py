@@ -30,9 +30,6 @@ class _Committed:
         self._thread.start()
         self._writer = GroupCommit(
             store,
-            queue_plants_max=10_000,
-            queue_characters_max=10**9,
-            batch_plants_max=1_000,
             observe=lambda _: None,
         )
         self._loop.call_soon_threadsafe(self._writer.start)

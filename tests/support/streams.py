@@ -18,7 +18,7 @@ NDJSON: Final = "application/x-ndjson"
 CSV: Final = "text/csv"
 
 # The media type of each format.
-MEDIA_TYPES: Final = {"jsonl": NDJSON, "csv": CSV}
+MEDIA_TYPES: Final = {"ndjson": NDJSON, "csv": CSV}
 
 # The counts of an import without rows.
 NONE: Final = {"stored": 0, "already_stored": 0, "replaced": 0, "skipped": 0, "refused": 0}
@@ -57,12 +57,18 @@ def rendered(form: str, plants: list[NewPlant]) -> bytes:
     return FORMATS[form].head + FORMATS[form].render(plants)
 
 
+def path_of(media_type: str) -> str:
+    """Return the path of a file."""
+    return "/plants.csv" if media_type.lower().startswith("text/csv") else "/plants.ndjson"
+
+
 def send(
     client: Client, body: Any, media_type: str = NDJSON, query: str = "", **headers: str
 ) -> Answer:
     """Import a body: bytes, or an iterable of them, which is sent in chunks."""
+    path = path_of(media_type)
     fields = {name.replace("_", "-"): value for name, value in headers.items()}
-    return client.send("POST", f"/plants{query}", body, fields | {"Content-Type": media_type})
+    return client.send("POST", f"{path}{query}", body, fields | {"Content-Type": media_type})
 
 
 def import_once(service: Service, token: str, body: Any, media_type: str = NDJSON) -> Answer:
@@ -75,7 +81,7 @@ def streaming_head(token: str, *fields: bytes, media_type: str = NDJSON) -> byte
     """Return the head of an import whose body is sent in chunks."""
     return b"\r\n".join(
         [
-            b"POST /plants HTTP/1.1\r\nHost: plants",
+            b"POST %b HTTP/1.1\r\nHost: plants" % path_of(media_type).encode(),
             b"Content-Type: " + media_type.encode(),
             b"Authorization: Bearer " + token.encode(),
             b"Transfer-Encoding: chunked",

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import httpx
@@ -12,27 +13,20 @@ from plantstore.errors import ErrorCode
 from plantstore.listings import Listing, Page
 from plantstore.observe import Answered
 from plantstore.plants import NewPlant
+from plantstore.reader import GroupRead
 from plantstore.settings import Settings
 from plantstore.storage.memory import MemoryStore
 from plantstore.store import Store
 from plantstore.tokens import SCOPES, TokenRecord, digest, mint
+from plantstore.writer import GroupCommit
 
 if TYPE_CHECKING:
     from plantstore.observe import Event, ServerChanged
 
 EventT = TypeVar("EventT", bound="Event")
 
-BODY_BYTES_MAX = 2048
 JSON = {"Content-Type": "application/json"}
 PATCHED = {"Content-Type": "application/merge-patch+json"}
-SMALL = {
-    "body_bytes_max": BODY_BYTES_MAX,
-    "queue_plants_max": 100,
-    "queue_characters_max": 100_000,
-    "batch_plants_max": 10,
-    "queue_reads_max": 100,
-    "page": False,
-}
 VALID = b'{"id": 1, "name": "Abies balsamea (L.) Mill.", "tag": "Abies"}'
 
 
@@ -87,20 +81,29 @@ class WatchedStore:
 class World:
     """The application with its dependencies, and a store in memory unless another is given."""
 
-    def __init__(self, store: Store | None = None, **settings: Any) -> None:
+    def __init__(
+        self,
+        store: Store | None = None,
+        *,
+        waiting_changes_max: int = 100,
+        waiting_reads_max: int = 100,
+        **settings: Any,
+    ) -> None:
         self.store: Any = WatchedStore(MemoryStore() if store is None else store)
         self.now = 1000.0
         self.events: list[Event] = []
         self.answers: list[Answered] = []
         self.server: ServerChanged | None = None
         wired = wire(
-            Settings(**(SMALL | settings)),
+            Settings(**({"page": False} | settings)),
             self.store,
             observe=self.observe,
             metrics=METRICS,
             server=lambda: self.server,
             clock=lambda: self.now,
             monotonic=lambda: self.now,
+            make_writer=partial(GroupCommit, waiting_max=waiting_changes_max),
+            make_reader=partial(GroupRead, waiting_max=waiting_reads_max),
         )
         self.app, self.writer, self.reader = wired.app, wired.writer, wired.reader
         self.ids = wired.ids

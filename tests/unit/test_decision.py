@@ -1,9 +1,6 @@
 """Which stored plants are loaded to decide a batch, and what the batch changes."""
 
-import pytest
-
 from plantstore.changes import (
-    BATCH_CHARACTERS_MAX,
     Change,
     Conditional,
     Deletion,
@@ -12,11 +9,9 @@ from plantstore.changes import (
     PlantOutcome,
     Replacement,
     Upsert,
-    characters_in,
 )
 from plantstore.conditions import ANY, Precondition, entity_tag
 from plantstore.decision import DIFFERENT, Difference, decide, load_stored
-from plantstore.errors import BatchRefusedError
 from plantstore.plants import NewPlant, Plant, PlantPatch
 
 
@@ -120,21 +115,6 @@ def test_patches_and_conditions_load_their_plants_once_whatever_the_size() -> No
     assert known == {1: NewPlant(1, "stored"), 2: NewPlant(2, "stored"), 3: DIFFERENT}
 
 
-def test_a_batch_whose_conditions_would_read_too_much_is_refused_unless_one_change_reads() -> None:
-    def load(ids: list[int]) -> dict[int, NewPlant]:
-        return {id_: NewPlant(id_, "stored") for id_ in ids}
-
-    half = BATCH_CHARACTERS_MAX // 2
-    changes: list[Change] = [Patch(1, PlantPatch("a")), Patch(2, PlantPatch("a")), Deletion(3)]
-
-    with pytest.raises(BatchRefusedError):
-        load_stored(changes, {1: (half, None), 2: (half, 1)}, load)
-    assert load_stored(changes, {1: (half, None), 2: (half, None), 3: (half, None)}, load)
-    assert load_stored([changes[0], Deletion(1)], {1: (half, 2 * half)}, load)
-    with pytest.raises(BatchRefusedError):
-        load_stored([changes[0]] * 3, {1: (half, None)}, load)
-
-
 def test_a_condition_is_evaluated_when_the_change_is_made() -> None:
     stored = {1: NewPlant(1, "a")}
     if_a = Precondition(if_match=frozenset({entity_tag("a", None)}))
@@ -169,15 +149,3 @@ def test_changes_that_are_refused_or_made_already_write_nothing() -> None:
     made = PlantOutcome(Outcome.ALREADY_STORED, NewPlant(1, "a", "t"))
     assert outcomes == [refused, made, Outcome.REPLACED, refused, refused]
     assert difference == Difference([], [], [])
-
-
-def test_a_change_counts_the_characters_of_its_name_its_tag_and_its_entity_tags() -> None:
-    condition = Precondition(frozenset({entity_tag("a", None)}), ANY)
-
-    assert characters_in(NewPlant(1, "abc", "de")) == 5
-    assert characters_in(Upsert(NewPlant(1, "abc"))) == 3
-    assert characters_in(Replacement(1, Plant("abc", "de"))) == 5
-    assert characters_in(Patch(1, PlantPatch("abc"))) == 3
-    assert characters_in(Patch(1, PlantPatch(tag="de"))) == 2
-    assert characters_in(Deletion(1)) == 0
-    assert characters_in(Conditional(Patch(1, PlantPatch("abc")), condition)) >= 3 + 34

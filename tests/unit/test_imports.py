@@ -2,10 +2,10 @@
 
 import pytest
 
-from plantstore.changes import BATCH_CHARACTERS_MAX, Outcome, Upsert
+from plantstore.changes import Outcome, Upsert
 from plantstore.errors import BatchRefusedError, ErrorCode, RequestError
 from plantstore.formats import FORMATS
-from plantstore.imports import Batch, Conflict, Import, RowCounts, RowError
+from plantstore.imports import BATCH_BYTES_MAX, Batch, Conflict, Import, RowCounts, RowError
 from plantstore.plants import NewPlant
 
 
@@ -41,7 +41,7 @@ def begun(
     form: str = "jsonl",
 ) -> Import:
     return Import(
-        FORMATS[form].parser(2 * BATCH_CHARACTERS_MAX),
+        FORMATS[form].parser(2 * BATCH_BYTES_MAX),
         conflict,
         refused.add,
         batch_rows_max=batch_rows_max,
@@ -55,8 +55,8 @@ def test_a_batch_is_bounded_in_rows_and_in_characters() -> None:
     made = batches(
         run,
         plain(*range(1, 10)),
-        plain(10, 11, name="b" * (BATCH_CHARACTERS_MAX // 2)),
-        plain(12, name="c" * BATCH_CHARACTERS_MAX),
+        plain(10, 11, name="b" * (BATCH_BYTES_MAX // 2)),
+        plain(12, name="c" * BATCH_BYTES_MAX),
         plain(13),
     )
 

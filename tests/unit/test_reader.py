@@ -49,10 +49,10 @@ def run(
     store: WatchedStore,
     test: Callable[[GroupRead], Coroutine[Any, Any, None]],
     *,
-    queue_reads_max: int = 1000,
+    waiting_max: int = 1000,
 ) -> list[Event]:
     events: list[Event] = []
-    reader = GroupRead(store, queue_reads_max=queue_reads_max, observe=events.append)
+    reader = GroupRead(store, waiting_max=waiting_max, observe=events.append)
 
     async def main() -> None:
         reader.start()
@@ -131,7 +131,7 @@ def test_a_queue_of_one_read_accepts_a_search() -> None:
     async def test(reader: GroupRead) -> None:
         assert (await reader.list_plants(Listing(words=("1",)))).plants == [NewPlant(1, "1")]
 
-    run(store, test, queue_reads_max=1)
+    run(store, test, waiting_max=1)
 
 
 def test_each_batch_of_listings_is_answered_before_the_next_batch_is_read() -> None:
@@ -215,4 +215,4 @@ def test_a_full_queue_and_a_closed_reader_refuse_reads() -> None:
         with pytest.raises(StoreUnavailableError):
             await reader.find_plant(1)
 
-    run(store, test, queue_reads_max=2)
+    run(store, test, waiting_max=2)

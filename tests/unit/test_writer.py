@@ -9,8 +9,7 @@ from typing import Any
 
 import pytest
 
-from plantstore.batcher import HALVED_AT_ONCE_MAX
-from plantstore.changes import BATCH_CHARACTERS_MAX, Change, Outcome, Result
+from plantstore.changes import Change, Outcome, Result
 from plantstore.errors import BatchRefusedError, ErrorCode, RequestError, StoreUnavailableError
 from plantstore.observe import CommitFailed, Committed, Event, WriterStarted, WriterStopped
 from plantstore.plants import NewPlant
@@ -52,20 +51,18 @@ def run(
     store: MemoryStore,
     test: Callable[[GroupCommit], Coroutine[Any, Any, None]],
     *,
-    queue_plants_max: int = 1000,
-    queue_characters_max: int = 1000,
-    batch_plants_max: int = 100,
+    waiting_max: int = 1000,
+    batch_max: int = 100,
     monotonic: Callable[[], float] = time.monotonic,
 ) -> list[Event]:
     """Run a test with a writer; return the events that it reported."""
     events: list[Event] = []
     writer = GroupCommit(
         store,
-        queue_plants_max=queue_plants_max,
-        queue_characters_max=queue_characters_max,
-        batch_plants_max=batch_plants_max,
         observe=events.append,
         monotonic=monotonic,
+        waiting_max=waiting_max,
+        batch_max=batch_max,
     )
 
     async def main() -> None:
@@ -121,7 +118,7 @@ def test_changes_that_wait_during_a_commit_are_stored_in_one_transaction_after_i
 
 
 @pytest.mark.parametrize("at_once", [True, False])
-def test_a_transaction_has_at_most_batch_plants_max_changes(at_once: bool) -> None:  # noqa: FBT001
+def test_a_transaction_has_at_most_batch_max_changes(at_once: bool) -> None:  # noqa: FBT001
     store = GatedStore()
     plants = [plant(id_) for id_ in range(10)]
 
@@ -136,33 +133,10 @@ def test_a_transaction_has_at_most_batch_plants_max_changes(at_once: bool) -> No
         store.let_go.release(10)
         await asyncio.gather(*tasks)
 
-    run(store, test, batch_plants_max=4)
+    run(store, test, batch_max=4)
 
     assert [len(batch) for batch in store.batches] == [1, 4, 4, 2]
     assert [one for batch in store.batches[1:] for one in batch] == plants
-
-
-@pytest.mark.parametrize("at_once", [True, False])
-def test_a_transaction_is_limited_in_characters_except_for_one_large_change(at_once: bool) -> None:  # noqa: FBT001
-    store = GatedStore()
-    half = plant(1, "x" * (BATCH_CHARACTERS_MAX // 2))
-    large = plant(2, "x" * (2 * BATCH_CHARACTERS_MAX))
-    plants = [plant(3), half, plant(4), half, large, plant(5), plant(6)]
-
-    async def test(writer: GroupCommit) -> None:
-        tasks = await submitted(writer, plant(100))
-        await asyncio.to_thread(store.entered.acquire)
-        if at_once:
-            tasks += await submitted(writer, *plants)
-        else:
-            for one in plants:
-                tasks += await submitted(writer, one)
-        store.let_go.release(10)
-        await asyncio.gather(*tasks)
-
-    run(store, test, queue_characters_max=10 * BATCH_CHARACTERS_MAX)
-
-    assert store.batches[1:] == [plants[:3], [half], [large], plants[5:]]
 
 
 def test_a_commit_that_runs_out_of_memory_is_refused_as_overload_and_not_retried() -> None:
@@ -239,25 +213,9 @@ def test_a_full_queue_refuses_changes_at_once_and_accepts_them_when_there_is_roo
         await asyncio.gather(*tasks)
         assert await writer.submit(plant(5)) is Outcome.STORED
 
-    run(store, test, queue_plants_max=3)
+    run(store, test, waiting_max=3)
 
     assert sorted(store.plants) == [1, 2, 3, 5]
-
-
-def test_the_number_of_characters_in_the_queue_is_bounded_too() -> None:
-    store = GatedStore()
-
-    async def test(writer: GroupCommit) -> None:
-        tasks = await submitted(writer, plant(1, "x" * 60), NewPlant(2, "", "x" * 60))
-        await asyncio.to_thread(store.entered.acquire)
-        with pytest.raises(RequestError) as refused:
-            await writer.submit(plant(3))
-        assert refused.value.code is ErrorCode.OVERLOADED
-        store.let_go.release(2)
-        await asyncio.gather(*tasks)
-        assert await writer.submit(plant(4, "x" * 500)) is Outcome.STORED
-
-    run(store, test, queue_characters_max=100)
 
 
 def test_batches_of_imports_take_turns_and_take_no_room_from_single_changes() -> None:
@@ -265,7 +223,7 @@ def test_batches_of_imports_take_turns_and_take_no_room_from_single_changes() ->
 
     async def test(writer: GroupCommit) -> None:
         many = [
-            asyncio.create_task(writer.submit_all([plant(id_), plant(id_ + 1, "x" * 90)]))
+            asyncio.create_task(writer.submit_all([plant(id_), plant(id_ + 1)]))
             for id_ in (1, 3, 5)
         ]
         await asyncio.to_thread(store.entered.acquire)
@@ -274,12 +232,12 @@ def test_batches_of_imports_take_turns_and_take_no_room_from_single_changes() ->
         assert await asyncio.gather(*one) == [Outcome.STORED]
         assert await asyncio.gather(*many) == [[Outcome.STORED] * 2] * 3
 
-    run(store, test, queue_plants_max=2, queue_characters_max=50)
+    run(store, test, waiting_max=2)
 
     assert [change.id for batch in store.batches for change in batch] == [1, 2, 7, 3, 4, 5, 6]
 
 
-def test_single_changes_are_stored_between_the_halves_of_a_batch_that_is_refused() -> None:
+def test_single_changes_are_stored_between_the_changes_of_a_batch_that_is_refused() -> None:
     class Refusing(GatedStore):
         """Refuses each batch with a plant that is called "bad"."""
 
@@ -292,28 +250,23 @@ def test_single_changes_are_stored_between_the_halves_of_a_batch_that_is_refused
             return outcomes
 
     store = Refusing()
-    plants = [plant(id_, "bad" if id_ in (1, 40) else "a") for id_ in range(1, 65)]
+    plants = [plant(id_, "bad" if id_ in (1, 4) else "a") for id_ in range(1, 7)]
 
     async def test(writer: GroupCommit) -> None:
         many = asyncio.create_task(writer.submit_all(plants))
-        singles: list[asyncio.Task[Result]] = []
-        while not all(task.done() for task in (many, *singles)):
-            if not await asyncio.to_thread(store.entered.acquire, timeout=0.1):
-                continue
-            if len(store.batches[-1]) > HALVED_AT_ONCE_MAX:
-                singles += await submitted(writer, plant(100 + len(singles)))
-            store.let_go.release()
-        assert await asyncio.gather(*singles) == [Outcome.STORED] * len(singles)
+        await asyncio.to_thread(store.entered.acquire)
+        [single] = await submitted(writer, plant(100))
+        store.let_go.release(10)
+        assert await single is Outcome.STORED
         outcomes = await many
         refused = [id_ for id_, one in enumerate(outcomes, 1) if one is not Outcome.STORED]
-        assert refused == [1, 40]
+        assert refused == [1, 4]
         assert all(isinstance(outcomes[id_ - 1], BatchRefusedError) for id_ in refused)
 
     events = run(store, test)
 
-    ranges = [(batch[0].id, batch[-1].id) for batch in store.batches]
-    assert ranges[:5] == [(1, 64), (100, 100), (1, 32), (101, 101), (1, 16)]
-    assert ranges[-12:-8] == [(33, 64), (102, 102), (33, 48), (33, 40)]
+    ids = [[change.id for change in batch] for batch in store.batches]
+    assert ids == [[1, 2, 3, 4, 5, 6], [100], [1], [2], [3], [4], [5], [6]]
     assert sum(isinstance(event, CommitFailed) for event in events) == 2
 
 
@@ -329,7 +282,7 @@ def test_a_batch_of_an_import_makes_no_room_for_single_changes_when_it_is_stored
         assert results[:2] == [Outcome.STORED] * 2
         assert isinstance(results[2], RequestError)
 
-    run(store, test, queue_plants_max=2)
+    run(store, test, waiting_max=2)
 
 
 def test_a_cancelled_caller_does_not_affect_the_other_callers_of_its_batch() -> None:

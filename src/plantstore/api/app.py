@@ -15,6 +15,7 @@ from plantstore.api.cors import CrossOrigin
 from plantstore.api.errors import handle_errors
 from plantstore.api.exchange import ASGIApp, Event, Exchange, NoteAnswer
 from plantstore.api.exports import Exports
+from plantstore.api.files import PlantFile
 from plantstore.api.forwarded import TrustedProxies
 from plantstore.api.ids import Ids
 from plantstore.api.imports import Imports
@@ -24,6 +25,7 @@ from plantstore.api.operations import Liveness, Measurements, Readiness, Renderi
 from plantstore.api.own_token import OwnToken
 from plantstore.api.pages import ASSETS_TEMPLATE, Pages, Redirect
 from plantstore.api.plants import Plants
+from plantstore.formats import FORMATS
 from plantstore.observe import Observer
 from plantstore.reader import GroupRead
 from plantstore.server.interface import HANDOVER, Handover
@@ -46,7 +48,6 @@ def create_app(
     ids: Ids,
     imports: Imports,
     exports: Exports,
-    body_bytes_max: int,
     pages: Pages | None,
     observe: Observer,
     on_startup: Callable[[], None],
@@ -81,17 +82,9 @@ def create_app(
     app: App[Request, Response] = App(middleware=[lifespan, NoteAnswer()], router=router)
     handle_errors(app, observe)
     compressor = Compressor()
-    plants = Plants(
-        gate=gate,
-        writer=writer,
-        reader=reader,
-        compressor=compressor,
-        imports=imports,
-        exports=exports,
-        body_bytes_max=body_bytes_max,
-    )
     resources = {
-        "/plants": plants,
+        "/plants": Plants(gate=gate, writer=writer, reader=reader, compressor=compressor),
+        "/plants/{id}": OnePlant(gate=gate, writer=writer, reader=reader),
         "/ids": ids,
         "/token": OwnToken(gate),
         "/openapi.json": Document(),
@@ -99,8 +92,11 @@ def create_app(
         "/readyz": readiness,
         "/metrics": Measurements(gate, metrics, compressor),
     }
-    one = OnePlant(gate=gate, writer=writer, reader=reader, body_bytes_max=body_bytes_max)
-    app.add_route("/plants/{id}", one)
+    for suffix in ("csv", "ndjson"):
+        name = f"plants.{suffix}"
+        resources[f"/{name}"] = PlantFile(
+            gate=gate, name=name, form=FORMATS[suffix], imports=imports, exports=exports
+        )
     if pages is not None:
         resources |= pages.documents | {"/docs/": Redirect("../docs")}
         app.add_route(ASSETS_TEMPLATE, pages.assets)

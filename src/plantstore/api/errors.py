@@ -73,7 +73,6 @@ _HEADERS: Final[Mapping[ErrorCode, Mapping[str, str]]] = MappingProxyType(
         # RFC 6750 §3.1: no error attribute if the request has no token.
         ErrorCode.TOKEN_MISSING: {"WWW-Authenticate": _CHALLENGE},
         ErrorCode.TOKEN_INVALID: {"WWW-Authenticate": f'{_CHALLENGE}, error="invalid_token"'},
-        ErrorCode.NOT_ACCEPTABLE: {"Vary": "Accept"},
         ErrorCode.STORE_UNAVAILABLE: {"Retry-After": str(RETRY_AFTER_SECONDS)},
         ErrorCode.TOO_MANY_CONNECTIONS: {"Retry-After": str(RETRY_AFTER_SECONDS)},
     }

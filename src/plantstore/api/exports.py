@@ -1,4 +1,4 @@
-"""All plants in one response: `GET /plants` with a media type of files in `Accept`.
+"""All plants in one response: `GET /plants.csv` and `GET /plants.ndjson`.
 
 The plants are those of one snapshot of the store. A thread reads a page of them whenever the client
 has taken the page before, so the memory is bounded, however many plants there are. A snapshot may
@@ -14,16 +14,14 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any, Final, TypeVar
 
-from falcon import MEDIA_JSON
 from falcon.asgi import Request, Response
 
-from plantstore.api.accept import choose_media_type
 from plantstore.api.auth import Gate
 from plantstore.api.compression import GZIP_WBITS, prefers_gzip
 from plantstore.api.exchange import EXPORTED
 from plantstore.api.places import Places
 from plantstore.errors import ErrorCode, OperationError, RequestError
-from plantstore.formats import FORMATS, MEDIA_TYPES, Format
+from plantstore.formats import Format
 from plantstore.listings import Listing
 from plantstore.plants import NewPlant
 from plantstore.store import Maintenance
@@ -34,15 +32,7 @@ EXPORTS_MAX: Final = 16
 # Threads that read pages.
 THREADS_MAX: Final = 4
 
-_FILE_NAMES: Final = {"jsonl": "plants.jsonl", "csv": "plants.csv"}
-
 ResultT = TypeVar("ResultT")
-
-
-def export_type(accept: str) -> str | None:
-    """Return the media type of an export that an Accept field prefers to JSON, or None."""
-    chosen = choose_media_type([MEDIA_JSON, *MEDIA_TYPES], accept)
-    return None if chosen == MEDIA_JSON else chosen
 
 
 class Exports:
@@ -71,7 +61,7 @@ class Exports:
         self._threads = ThreadPoolExecutor(THREADS_MAX, thread_name_prefix="export")
         self._places = Places(EXPORTS_MAX, "exports")
 
-    async def run(self, req: Request, resp: Response, media_type: str, listing: Listing) -> None:
+    async def run(self, req: Request, resp: Response, form: Format, listing: Listing) -> None:
         """Answer with all plants of a listing.
 
         Raises:
@@ -81,17 +71,15 @@ class Exports:
         """
         if req.scope["http_version"] == "1.0":  # its clients know no chunks (RFC 9112 §7.1)
             raise RequestError(ErrorCode.BAD_REQUEST, "An export needs HTTP/1.1")
-        name = MEDIA_TYPES[media_type]
         is_compressed = prefers_gzip(req.get_header("Accept-Encoding"))
         # Falcon does not read a stream to answer HEAD. But it must know that there is one.
         resp.stream = (
             _nothing()
             if req.method == "HEAD"
-            else await self._begin(req, FORMATS[name], listing, is_compressed=is_compressed)
+            else await self._begin(req, form, listing, is_compressed=is_compressed)
         )
-        resp.content_type = media_type
-        resp.append_header("Vary", "Accept, Accept-Encoding")
-        resp.set_header("Content-Disposition", f'attachment; filename="{_FILE_NAMES[name]}"')
+        resp.content_type = form.media_type
+        resp.append_header("Vary", "Accept-Encoding")
         if is_compressed:
             resp.set_header("Content-Encoding", "gzip")
 

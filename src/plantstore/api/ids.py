@@ -57,9 +57,7 @@ class Ids:
             self._explain,
             name="ids",
             waiting_max=WAITING_MAX,
-            weight_max=1,  # requests weigh nothing
             batch_max=WAITING_MAX,
-            batch_weight_max=1,
         )
 
     def start(self) -> None:

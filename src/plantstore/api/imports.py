@@ -1,4 +1,4 @@
-"""Many plants in one request: `POST /plants` with CSV or JSON lines as the body.
+"""Many plants in one request: the bodies of `POST /plants.csv` and `POST /plants.ndjson`.
 
 Theory of operation
 -------------------
@@ -14,7 +14,6 @@ Between two steps, an import ends if its client is gone or the service stops.
 
 import asyncio
 import contextlib
-import re
 import sys
 import time
 from collections.abc import AsyncIterator, Callable
@@ -27,12 +26,10 @@ from falcon.asgi import Request, Response
 
 from plantstore.api.auth import Gate
 from plantstore.api.exchange import require_client
-from plantstore.api.limits import require_no_coding, shorten
-from plantstore.api.parameters import read_query
 from plantstore.api.places import Places
 from plantstore.api.preferences import has_preference
 from plantstore.errors import ErrorCode, OperationError, RequestError, StoreUnavailableError
-from plantstore.formats import FORMATS, MEDIA_TYPES
+from plantstore.formats import Format
 from plantstore.formats.rows import PIECE_BYTES
 from plantstore.imports import (
     LISTED_ERRORS_MAX,
@@ -50,12 +47,13 @@ from plantstore.writer import GroupCommit
 IMPORTS_MAX: Final = 32
 
 # A larger transaction needs fewer syncs, and writes each page of the database less often. But
-# single changes wait for it. So batches grow only while there are no single changes, up to this
-# many times the usual size, which all imports share.
-BATCH_GROWTH_MAX: Final = 8
+# single changes wait for it. So a batch has BATCH_ROWS_MIN rows, and batches grow only while there
+# are no single changes, up to BATCH_ROWS_MAX rows, which all imports share.
+BATCH_ROWS_MIN: Final = 500
+BATCH_ROWS_MAX: Final = 8_000
 
-# Bytes of the rows of one transaction. Eight thousand rows of usual size have about as many.
-BATCH_BYTES_MAX: Final = 512 * 1024
+# How fast a client must send, on average.
+BYTES_PER_SECOND_MIN: Final = 1024
 
 # How long the event loop and the writer wait for a thread that parses. Python's default, 5 ms, is
 # longer than a commit. A shorter time costs single changes CPU time, so it is for imports only.
@@ -70,21 +68,8 @@ SMALL_PIECES_MAX: Final = 16
 SMALL_PIECE_BYTES: Final = 4 * 1024
 GATHERING_SECONDS: Final = 0.02
 
-_MEDIA_TYPE: Final = re.compile(
-    r'([!-+\--:<-~]+)[ \t]*(?:;[ \t]*(?:(?:charset=(?:utf-?8|"utf-?8")|header=present)[ \t]*)?)*',
-    re.IGNORECASE | re.ASCII,
-)
-_PARAMETERS: Final = frozenset({"on-conflict"})
-
 ArgumentsT = TypeVarTuple("ArgumentsT")
 ResultT = TypeVar("ResultT")
-
-
-def import_type(content_type: str | None) -> str | None:
-    """Return the media type of a body with many plants, or None if it is another one."""
-    match = _MEDIA_TYPE.fullmatch(content_type or "")
-    media_type = match[1].lower() if match else ""
-    return media_type if media_type in MEDIA_TYPES else None
 
 
 class Imports:
@@ -93,10 +78,7 @@ class Imports:
     Args:
         gate: knows the tokens.
         writer: stores the plants.
-        row_bytes_max: size of a row.
-        batch_plants_max: number of rows in the first transaction.
-        bytes_per_second_min: how fast a client must send, on average.
-        patience_seconds: how long it may send nothing.
+        patience_seconds: how long a client may send nothing.
         observe: is told of each import.
         release_memory: is called on the thread when the last import has ended.
         monotonic: a clock in seconds that is never set back.
@@ -108,9 +90,6 @@ class Imports:
         gate: Gate,
         writer: GroupCommit,
         *,
-        row_bytes_max: int,
-        batch_plants_max: int,
-        bytes_per_second_min: int,
         patience_seconds: float,
         observe: Observer,
         release_memory: Callable[[], None] = lambda: None,
@@ -118,47 +97,47 @@ class Imports:
     ) -> None:
         self._gate = gate
         self._writer = writer
-        self._row_bytes_max = row_bytes_max
-        self._bytes_per_second_min = bytes_per_second_min
         self._patience_seconds = patience_seconds
         self._observe = observe
         self._release_memory = release_memory
         self._monotonic = monotonic
         # Batches of half the rate can be stored beside other uses of the token.
         limit = sys.maxsize if gate.burst_max is None else max(1, gate.burst_max // 2)
-        self._batch_rows_max = min(limit, BATCH_GROWTH_MAX * batch_plants_max)
-        self._shared_batch_rows_max = min(limit, max(1, batch_plants_max // 2))
+        self._batch_rows_max = min(limit, BATCH_ROWS_MAX)
+        self._shared_batch_rows_max = min(limit, BATCH_ROWS_MIN)
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="import")
         self._turn = asyncio.Lock()
         self._places = Places(IMPORTS_MAX, "imports")
         self._releasing: asyncio.TimerHandle | None = None
         self._usual_switch_seconds = sys.getswitchinterval()
 
-    async def run(self, req: Request, resp: Response, media_type: str) -> None:
+    async def run(self, req: Request, resp: Response, form: Format, conflict: Conflict) -> None:
         """Store the plants of a body: 200 with the counts of its rows, once all are on disk.
+
+        Args:
+            req: the request. The caller has checked its token and its fields.
+            resp: gets the counts.
+            form: the format of the body.
+            conflict: what to do with a row if a different plant has its id.
 
         Raises:
             RequestError: the token is refused, the body is truncated, arrives too slowly or is
                 not in the format, or the store failed. What was stored before stays.
 
         """
-        await self._gate.authorize(req, "plants:create")
-        conflict = _parse_conflict(read_query(req, _PARAMETERS).get("on-conflict", "refuse"))
         token = await self._admit(req, conflict)
-        require_no_coding(req, [*MEDIA_TYPES])
         errors: list[RowError] = []
         run = Import(
-            FORMATS[MEDIA_TYPES[media_type]].parser(self._row_bytes_max),
+            form.parser(),
             conflict,
             lambda error, _text: errors.append(error),
             batch_rows_max=self._shared_batch_rows_max,
-            batch_bytes_max=BATCH_BYTES_MAX,
             errors_max=LISTED_ERRORS_MAX,
         )
         upload = _Upload(req, run, conflict, self._writer.singles_accepted)
         body = Body(
             aiter(req.stream),
-            bytes_per_second_min=self._bytes_per_second_min,
+            bytes_per_second_min=BYTES_PER_SECOND_MIN,
             seconds=self._patience_seconds,
             clock=self._monotonic,
         )
@@ -177,7 +156,7 @@ class Imports:
             if not self._places.taken:
                 sys.setswitchinterval(self._usual_switch_seconds)
                 self._release_soon()
-            self._observe(Imported(media_type, msgspec.structs.asdict(run.counts)))
+            self._observe(Imported(form.media_type, msgspec.structs.asdict(run.counts)))
         is_minimal = has_preference(req, "return=minimal")
         if is_minimal:
             resp.set_header("Preference-Applied", "return=minimal")
@@ -367,13 +346,3 @@ def _interrupted(
         error = StoreUnavailableError("The service is stopping; sending the plants again is safe")
     error.lines_stored_through = lines_stored_through
     return error.with_traceback(None)
-
-
-def _parse_conflict(text: str) -> Conflict:
-    try:
-        return Conflict(text)
-    except ValueError:
-        raise RequestError(
-            ErrorCode.INVALID_PARAMETER,
-            f"`on-conflict` must be refuse, skip or replace, got {shorten(text)}",
-        ) from None

@@ -8,6 +8,7 @@ from falcon import MEDIA_JSON
 from falcon.asgi import Request
 
 from plantstore.errors import ErrorCode, RequestError, UnsupportedMediaTypeError
+from plantstore.plants import PLANT_BYTES_MAX
 
 # The media type of a merge patch (RFC 7396 §4).
 MERGE_PATCH: Final = "application/merge-patch+json"
@@ -29,35 +30,30 @@ def shorten(text: str) -> str:
     return text if len(text) <= _QUOTED_CHARACTERS_MAX else f"{text[:_QUOTED_CHARACTERS_MAX]}..."
 
 
-async def read_json_body(
-    req: Request, body_bytes_max: int, media_types: Sequence[str] = (MEDIA_JSON,)
-) -> bytes:
-    """Read the body of a request, which must be JSON or a merge patch, up to a limit.
+async def read_json_body(req: Request, wanted: str = MEDIA_JSON) -> bytes:
+    """Read the body of a request, which must be JSON or a merge patch, up to PLANT_BYTES_MAX.
 
     A body whose Content-Length is too large is not read at all. A chunked body is counted as
-    it arrives. `media_types` are all those that the operation accepts; the body must have the
-    first one.
+    it arrives. `wanted` is the media type that it must have.
 
     Raises:
         RequestError: UNSUPPORTED_MEDIA_TYPE or BODY_TOO_LARGE.
 
     """
     media_type = req.content_type
-    wanted = media_types[0]
     if media_type != wanted and not _MEDIA_TYPES[wanted].fullmatch(media_type or ""):
         raise UnsupportedMediaTypeError(
-            f"Content-Type must be {' or '.join(media_types)}, got {_shown(media_type)}",
-            media_types,
+            f"Content-Type must be {wanted}, got {_shown(media_type)}", [wanted]
         )
-    require_no_coding(req, media_types)
+    require_no_coding(req, [wanted])
     announced = req.content_length
     if announced is None:
-        body: bytes = await req.stream.read(body_bytes_max + 1)
+        body: bytes = await req.stream.read(PLANT_BYTES_MAX + 1)
         announced = len(body)
-    elif announced <= body_bytes_max:
+    elif announced <= PLANT_BYTES_MAX:
         body = await req.stream.readall()
-    if announced > body_bytes_max:
-        message = f"The body must be no larger than {body_bytes_max} bytes"
+    if announced > PLANT_BYTES_MAX:
+        message = f"The body must be no larger than {PLANT_BYTES_MAX} bytes"
         raise RequestError(ErrorCode.BODY_TOO_LARGE, message)
     return body
 

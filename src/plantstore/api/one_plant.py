@@ -24,8 +24,10 @@ from plantstore.changes import (
 from plantstore.conditions import Precondition, entity_tag, parse_precondition
 from plantstore.errors import ErrorCode, PreconditionFailedError, RequestError
 from plantstore.plants import (
+    TOO_LARGE,
     NewPlant,
     Plant,
+    is_too_large,
     parse_patch,
     parse_plant,
     render_plant,
@@ -40,13 +42,10 @@ _METHODS: Final = "DELETE, GET, HEAD, OPTIONS, PATCH, PUT"
 class OnePlant:
     """`/plants/{id}`: shows, replaces, patches and deletes a plant, or creates it by PUT."""
 
-    def __init__(
-        self, *, gate: Gate, writer: GroupCommit, reader: GroupRead, body_bytes_max: int
-    ) -> None:
+    def __init__(self, *, gate: Gate, writer: GroupCommit, reader: GroupRead) -> None:
         self._gate = gate
         self._writer = writer
         self._reader = reader
-        self._body_bytes_max = body_bytes_max
 
     async def on_get(self, req: Request, resp: Response, id: str) -> None:
         """Return the plant with this id. It is never compressed, so its ETag is always the same."""
@@ -80,9 +79,12 @@ class OnePlant:
         await self._gate.authorize(req, "plants:create" if creates else "plants:update")
         id_ = _read_id(req, id)
         precondition = _read_precondition(req)
-        plant = parse_plant(await read_json_body(req, self._body_bytes_max))
+        plant = parse_plant(await read_json_body(req))
+        new = NewPlant(id_, plant.name, plant.tag)
+        if is_too_large(new):
+            raise _too_large()
         if creates:
-            await self._make(Upsert(NewPlant(id_, plant.name, plant.tag)), precondition)
+            await self._make(Upsert(new), precondition)
             resp.status = HTTPStatus.CREATED
         else:
             await self._make(Replacement(id_, plant), precondition)
@@ -94,7 +96,7 @@ class OnePlant:
         await self._gate.authorize(req, "plants:update")
         id_ = _read_id(req, id)
         precondition = _read_precondition(req)
-        body = await read_json_body(req, self._body_bytes_max, (MERGE_PATCH,))
+        body = await read_json_body(req, MERGE_PATCH)
         plant = await self._make(Patch(id_, parse_patch(body)), precondition)
         if plant is not None:
             _set_etag(resp, plant)
@@ -116,7 +118,8 @@ class OnePlant:
         """Make a change; return the plant afterwards if the result has it.
 
         Raises:
-            RequestError: NO_SUCH_PLANT or PRECONDITION_FAILED; or as `GroupCommit.submit` does.
+            RequestError: NO_SUCH_PLANT, BODY_TOO_LARGE or PRECONDITION_FAILED; or as
+                `GroupCommit.submit` does.
 
         """
         result = await self._writer.submit(
@@ -124,6 +127,8 @@ class OnePlant:
         )
         if result is Outcome.NO_SUCH_PLANT:
             raise _no_such_plant(change.id)
+        if result is Outcome.TOO_LARGE:
+            raise _too_large()
         if not isinstance(result, PlantOutcome):
             return None
         plant = result.plant
@@ -146,6 +151,10 @@ def _set_etag(resp: Response, plant: NewPlant | Plant) -> str:
     etag = entity_tag(plant.name, plant.tag)
     resp.set_header("ETag", etag)
     return etag
+
+
+def _too_large() -> RequestError:
+    return RequestError(ErrorCode.BODY_TOO_LARGE, TOO_LARGE)
 
 
 def _no_such_plant(id_: int) -> RequestError:

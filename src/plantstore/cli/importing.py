@@ -11,6 +11,7 @@ from typing import BinaryIO, Final
 
 import click
 
+from plantstore.batches import run_each_if_refused
 from plantstore.changes import Change, Result
 from plantstore.cli.files import standard_stream
 from plantstore.cli.opening import opened_store
@@ -19,8 +20,7 @@ from plantstore.cli.progress import progress
 from plantstore.cli.rejects import Rejects
 from plantstore.errors import BatchRefusedError, OperationError, one_line
 from plantstore.formats.rows import PIECE_BYTES
-from plantstore.halving import run_by_halves
-from plantstore.imports import ROW_SLACK_BYTES, Batch, Conflict, Import, RowCounts
+from plantstore.imports import Batch, Conflict, Import, RowCounts
 from plantstore.storage.migrate import SchemaPolicy
 from plantstore.store import PlantStore, Store
 
@@ -51,14 +51,13 @@ _STDIN: Final = Path("-")
     show_default=True,
     help="What to do with a row if a different plant has its id.",
 )
-@settings("body_bytes_max", "database", "standbys_min")
+@settings("database", "standbys_min")
 def import_plants(
     file: Path,
     *,
     file_format: str | None,
     rejects: Path | None,
     on_conflict: str,
-    body_bytes_max: int,
     database: str,
     standbys_min: int,
 ) -> None:
@@ -69,7 +68,7 @@ def import_plants(
     form = format_of(file, file_format)
     with _reading(file) as source, Rejects(rejects, source, database) as rejected:
         run = Import(
-            form.parser(body_bytes_max + ROW_SLACK_BYTES),
+            form.parser(),
             Conflict(on_conflict),
             rejected.add,
             batch_rows_max=BATCH_PLANTS_MAX,
@@ -147,4 +146,4 @@ def _apply(store: PlantStore, changes: Sequence[Change]) -> list[Result | BatchR
             return error
         raise error
 
-    return run_by_halves(store.apply_changes, changes, explain)
+    return run_each_if_refused(store.apply_changes, changes, explain)

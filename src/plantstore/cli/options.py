@@ -111,7 +111,7 @@ def file_format(command: CommandT) -> CommandT:
         "--format",
         "file_format",
         type=click.Choice([*FORMATS]),
-        help="Format of the file. Default: by its name.",
+        help="Format of the file. Default: by its name. ndjson is another name of jsonl.",
     )(command)
 
 

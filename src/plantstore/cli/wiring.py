@@ -17,7 +17,6 @@ from plantstore.api.imports import Imports
 from plantstore.api.operations import Readiness, Renderings
 from plantstore.api.pages import Pages
 from plantstore.api.rates import RateLimit, RatePerToken, Unlimited
-from plantstore.imports import ROW_SLACK_BYTES
 from plantstore.observe import Observer, ServerChanged, Stopping
 from plantstore.reader import GroupRead
 from plantstore.server.budget import Budget
@@ -71,15 +70,8 @@ def wire(
 
     """
     writes = store if writes is None else writes
-    writer = make_writer(
-        writes,
-        queue_plants_max=settings.queue_plants_max,
-        queue_characters_max=settings.queue_characters_max,
-        batch_plants_max=settings.batch_plants_max,
-        observe=observe,
-        monotonic=monotonic,
-    )
-    reader = make_reader(store, queue_reads_max=settings.queue_reads_max, observe=observe)
+    writer = make_writer(writes, observe=observe, monotonic=monotonic)
+    reader = make_reader(store, observe=observe)
     gate = Gate(
         store, clock=clock, monotonic=monotonic, rate_limit=rate_limit(settings), observe=observe
     )
@@ -95,9 +87,6 @@ def wire(
     imports = Imports(
         gate,
         writer,
-        row_bytes_max=settings.body_bytes_max + ROW_SLACK_BYTES,
-        batch_plants_max=settings.batch_plants_max,
-        bytes_per_second_min=settings.import_bytes_per_second_min,
         patience_seconds=settings.request_seconds,
         observe=observe,
         release_memory=release_memory,
@@ -116,7 +105,6 @@ def wire(
         ids=ids,
         imports=imports,
         exports=exports,
-        body_bytes_max=settings.body_bytes_max,
         pages=Pages() if settings.page else None,
         observe=observe,
         on_startup=Shutdown(settings.drain_seconds, on_stop).take_over,
@@ -140,11 +128,6 @@ def _bounds(settings: Settings) -> Bounds:
     return Bounds(
         request_seconds=settings.request_seconds,
         idle_seconds=settings.idle_seconds,
-        head_bytes_max=settings.head_bytes_max,
         connections_max=settings.connections_max,
-        budget=Budget(
-            incoming_bytes_max=settings.incoming_bytes_max,
-            unsent_bytes_max=settings.unsent_bytes_max,
-            unsent_answers_max=settings.unsent_answers_max,
-        ),
+        budget=Budget(),
     )

@@ -17,24 +17,36 @@ from plantstore.plants import NewPlant
 class Format(NamedTuple):
     """A file format for plants.
 
-    `parser` makes a parser of one file. Its argument is the maximum size of a row, in bytes of
-    JSON lines and in characters of CSV. `head` is the beginning of a file; `render` returns
-    plants as rows.
+    Attributes:
+        media_type: of a file.
+        other_media_types: further names of it that are in use.
+        parser: makes a parser of one file. Its argument is the maximum size of a row, in bytes of
+            JSON lines and in characters of CSV; by default, that of a plant.
+        head: the beginning of a file.
+        render: returns plants as rows.
+
     """
 
-    parser: Callable[[int], RowParser]
+    media_type: str
+    other_media_types: frozenset[str]
+    parser: Callable[..., RowParser]
     head: bytes
     render: Callable[[Sequence[NewPlant]], bytes]
 
 
-FORMATS: Final[Mapping[str, Format]] = MappingProxyType(
-    {
-        "csv": Format(CsvParser, b"id,name,tag\r\n", render_csv),
-        "jsonl": Format(JsonLinesParser, b"", render_json_lines),
-    }
+_CSV: Final = Format("text/csv", frozenset(), CsvParser, b"id,name,tag\r\n", render_csv)
+# No name of JSON lines is registered.
+_JSON_LINES: Final = Format(
+    "application/x-ndjson",
+    frozenset({"application/ndjson", "application/jsonl"}),
+    JsonLinesParser,
+    b"",
+    render_json_lines,
 )
 
-# The format of each media type. Both names of JSON lines are in use; neither is registered.
-MEDIA_TYPES: Final[Mapping[str, str]] = MappingProxyType(
-    {"application/x-ndjson": "jsonl", "application/jsonl": "jsonl", "text/csv": "csv"}
+# The format of each suffix of a file name.
+FORMATS: Final[Mapping[str, Format]] = MappingProxyType(
+    {"csv": _CSV, "jsonl": _JSON_LINES, "ndjson": _JSON_LINES}
 )
+
+MEDIA_TYPES: Final = (_CSV.media_type, _JSON_LINES.media_type)

@@ -10,7 +10,7 @@ from typing import Final, NamedTuple, cast
 
 from plantstore.errors import ErrorCode, OperationError, RequestError
 from plantstore.formats.rows import Rows
-from plantstore.plants import NewPlant, find_plant_of, make_new_plant
+from plantstore.plants import PLANT_BYTES_MAX, NewPlant, find_plant_of, make_new_plant
 
 # The possible separators. A file uses the first one with which its header names the columns.
 SEPARATORS: Final = (",", ";", "\t")
@@ -89,7 +89,7 @@ class CsvParser:
 
     """
 
-    def __init__(self, row_characters_max: int) -> None:
+    def __init__(self, row_characters_max: int = PLANT_BYTES_MAX) -> None:
         csv.field_size_limit(row_characters_max)
         self.warnings: list[str] = []
         self._row_characters_max = row_characters_max

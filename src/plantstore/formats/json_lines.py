@@ -8,6 +8,7 @@ import msgspec
 from plantstore.errors import ErrorCode, RequestError
 from plantstore.formats.rows import Rows
 from plantstore.plants import (
+    PLANT_BYTES_MAX,
     NewPlant,
     find_new_plant,
     parse_unusual_plant,
@@ -27,7 +28,7 @@ class JsonLinesParser:
 
     """
 
-    def __init__(self, row_bytes_max: int) -> None:
+    def __init__(self, row_bytes_max: int = PLANT_BYTES_MAX) -> None:
         self.warnings: list[str] = []
         self._row_bytes_max = row_bytes_max
         self._held = b""

@@ -1,7 +1,17 @@
 """Memory limits for all connections of a process together."""
 
 from collections.abc import Collection
-from typing import Protocol
+from typing import Final, Protocol
+
+MIB: Final = 1024 * 1024
+
+# Bytes of unanswered requests. A request has at most 64 KiB besides its head, and a piece of a file
+# as much, so this is enough for hundreds of the largest ones, and for all usual ones.
+INCOMING_BYTES_MAX: Final = 32 * MIB
+
+# Bytes of responses that clients have not read, and connections with a large one.
+UNSENT_BYTES_MAX: Final = 64 * MIB
+UNSENT_ANSWERS_MAX: Final = 256
 
 
 class Reader(Protocol):
@@ -34,7 +44,11 @@ class Budget:
     """
 
     def __init__(
-        self, *, incoming_bytes_max: int, unsent_bytes_max: int, unsent_answers_max: int
+        self,
+        *,
+        incoming_bytes_max: int = INCOMING_BYTES_MAX,
+        unsent_bytes_max: int = UNSENT_BYTES_MAX,
+        unsent_answers_max: int = UNSENT_ANSWERS_MAX,
     ) -> None:
         self.incoming_bytes_max = incoming_bytes_max
         self._unsent_bytes_max = unsent_bytes_max

@@ -13,6 +13,9 @@ from plantstore.errors import RequestError
 from plantstore.observe import Observer
 from plantstore.server.budget import Budget
 
+# Size of the head of a request. Browsers send less than 1 KiB.
+HEAD_BYTES_MAX: Final = 32 * 1024
+
 # Names and values of header fields, as ASGI has them.
 Fields: TypeAlias = Sequence[tuple[bytes, bytes]]
 
@@ -49,17 +52,17 @@ class Bounds:
         request_seconds: the time in which a request must arrive completely, a new connection
             must begin its first request, and a client must read some of its response.
         idle_seconds: how long a connection may be idle between two requests.
-        head_bytes_max: the size of the request line and the header fields, as they arrive.
         connections_max: the number of open connections.
         budget: limits the memory of all connections together.
+        head_bytes_max: the size of the request line and the header fields, as they arrive.
 
     """
 
     request_seconds: float
     idle_seconds: float
-    head_bytes_max: int
     connections_max: int
     budget: Budget
+    head_bytes_max: int = HEAD_BYTES_MAX
 
 
 class ErrorAnswer(NamedTuple):

@@ -5,9 +5,8 @@ then it reads them all, and applies them in one transaction. Two threads would t
 lock from each other several times per transaction. What a worker requests besides changes waits
 for the transaction.
 
-If the store refuses joined batches, each half of them is applied again, so that no worker affects
-another one. If it refuses the batch of one worker, that worker gets the error, and sends each half
-of its batch again.
+If the store refuses joined batches, each is applied by itself, so that no worker affects another
+one. If it refuses the batch of one worker, that worker gets the error, and sends each change again.
 """
 
 import contextlib
@@ -20,9 +19,8 @@ from functools import partial
 from itertools import islice
 from typing import Final, NamedTuple
 
-from plantstore.batches import IDLE_SECONDS
+from plantstore.batches import IDLE_SECONDS, run_each_if_refused
 from plantstore.changes import Change
-from plantstore.halving import run_by_halves
 from plantstore.observe import Committed, Observer, SharedWriterStarted
 from plantstore.shared_writer.connection import Connection
 from plantstore.shared_writer.messages import (
@@ -212,7 +210,9 @@ class WriterService:
             batches.append(self._batches.popleft())
             length += batches[-1].length
         self._tidy_at = time.monotonic() + IDLE_SECONDS
-        results = run_by_halves(self._apply, batches, lambda error, _batches: Failed.of(error))
+        results = run_each_if_refused(
+            self._apply, batches, lambda error, _batches: Failed.of(error)
+        )
         for batch, result in zip(batches, results, strict=True):
             self._send(batch.connection, result)
 

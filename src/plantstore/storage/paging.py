@@ -1,21 +1,14 @@
-"""Pages and scans of plants. All engines use these functions."""
+"""Scans of plants. All engines use this function."""
 
 from collections.abc import Callable, Generator
 from typing import Final
 
-from plantstore.listings import PAGE_BYTES_MAX, Listing, Page
+from plantstore.listings import Listing, Page
 from plantstore.plants import NewPlant
 
 # Number of plants that a scan yields at a time. It is large enough that the engine takes most of
 # the time, and small enough for the memory.
 SCAN_PLANTS_MAX: Final = 1000
-
-
-def page_plants_max(limit: int, tag: str | None) -> int:
-    """Return how many plants a page can hold, at most `limit`, if each plant has the tag."""
-    if not tag:
-        return limit
-    return max(1, min(limit, PAGE_BYTES_MAX // len(tag.encode())))
 
 
 def scan(

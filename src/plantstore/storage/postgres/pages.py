@@ -12,7 +12,6 @@ from psycopg.rows import TupleRow
 
 from plantstore.listings import COUNT_MAX, PAGE_BYTES_MAX, Count, Listing, Page
 from plantstore.plants import ID_MAX, ID_MIN, NewPlant
-from plantstore.storage.paging import page_plants_max
 from plantstore.storage.postgres.connection import Connection
 
 # Number of plants that a search examines before it uses the index of words.
@@ -46,7 +45,7 @@ def select_page(connection: Connection, listing: Listing, *, is_scan: bool = Fal
     # PostgreSQL refuses U+0000 in a text.
     if listing.words == () or (listing.tag is not None and "\0" in listing.tag):
         return Page([], is_last=True, total=Count(0) if listing.has_total else None)
-    limit = page_plants_max(listing.limit, listing.tag)
+    limit = listing.limit
     first = ID_MAX if listing.is_descending else ID_MIN
     values: dict[str, Any] = {
         "after": first if listing.after is None else listing.after,

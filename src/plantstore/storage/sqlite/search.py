@@ -22,13 +22,12 @@ import apsw
 import msgspec
 
 from plantstore.listings import COUNT_MAX, Count, Listing, Page
-from plantstore.storage.paging import page_plants_max
+from plantstore.plants import NewPlant
 from plantstore.storage.sqlite.rows import (
-    LISTED,
-    Listed,
+    ARRAY,
+    READ_AT_ONCE,
     fitting,
-    listed_columns,
-    select_listed,
+    plants_from_json,
     to_json,
 )
 from plantstore.words import SEARCHED_CHARACTERS_MAX, has_words
@@ -36,9 +35,7 @@ from plantstore.words import SEARCHED_CHARACTERS_MAX, has_words
 # Maximum number of plants that a search examines for one page.
 EXAMINED_MAX: Final = COUNT_MAX
 
-# Number of plants that are examined at a time, and of bytes after which a search ends. They limit
-# the memory and the time for long names.
-_EXAMINED_AT_ONCE: Final = 250
+# Bytes of plants after which a search ends. They limit the memory and the time for long names.
 EXAMINED_BYTES_MAX: Final = 512 * 1024
 
 # The lengths of beginnings that have entries of their own. They are those of `prefix` in the
@@ -77,7 +74,6 @@ _COUNT: Final = """
 SELECT count(*) FROM (SELECT 1 FROM plant_words WHERE plant_words MATCH ? LIMIT ?)
 """
 
-_BEGINNING_OF_NAME: Final = f"iif(:has_names, substr(name, 1, {SEARCHED_CHARACTERS_MAX}), '')"
 _IS_WANTED: Final = "name IS NOT NULL AND (:tag IS NULL OR tag = :tag) AS is_wanted"
 
 # The first character of the words of tags. It is for private use (Unicode §23.5), so no name has
@@ -124,14 +120,12 @@ def select_found(connection: apsw.Connection, listing: Listing) -> Page:
     query = _query(connection, listing)
     if query is None:
         return Page([], is_last=True, total=Count(0) if listing.has_total else None)
-    limit = page_plants_max(listing.limit, listing.tag)
-    found, end = _find(connection, query, listing, limit + 1)
+    found, end = _find(connection, query, listing, listing.limit + 1)
     total = _count(connection, query, listing) if listing.has_total else None
-    on_page = fitting(found[:limit])
-    plants = select_listed(connection, on_page)
+    on_page = fitting(found[: listing.limit])
     if len(on_page) < len(found):
-        return Page(plants, is_last=False, searched_through=on_page[-1].id, total=total)
-    return Page(plants, is_last=end is None, searched_through=end, total=total)
+        return Page(on_page, is_last=False, searched_through=on_page[-1].id, total=total)
+    return Page(on_page, is_last=end is None, searched_through=end, total=total)
 
 
 def _count(connection: apsw.Connection, query: _Query, listing: Listing) -> Count:
@@ -179,7 +173,7 @@ def _words(connection: apsw.Connection, beginnings: Iterable[str]) -> dict[str, 
 
 def _find(
     connection: apsw.Connection, query: _Query, listing: Listing, number: int
-) -> tuple[list[Listed], int | None]:
+) -> tuple[list[NewPlant], int | None]:
     """Find the next plants of a listing.
 
     Returns:
@@ -188,31 +182,27 @@ def _find(
 
     """
     words = () if query.has_exact_words else listing.words or ()
-    limit = number
-    if words:
-        limit = _EXAMINED_AT_ONCE  # most of the plants may have other words
-    elif not query.has_exact_tag:
-        limit = min(number, _EXAMINED_AT_ONCE)
+    # Most of the plants may have other words.
+    limit = READ_AT_ONCE if words else min(number, READ_AT_ONCE)
     bindings: dict[str, Any] = {
         "match": query.match,
         "tag": listing.tag,
-        "has_names": bool(words),
         "after": listing.after,
         "limit": limit,
     }
-    found: list[Listed] = []
+    found: list[NewPlant] = []
     examined_bytes = 0
-    for _ in range(EXAMINED_MAX // _EXAMINED_AT_ONCE):
+    for _ in range(EXAMINED_MAX // limit):
         statement = examine_query(
             is_descending=listing.is_descending, is_first=bindings["after"] is None
         )
         [(examined, last, text)] = connection.execute(statement, bindings)
-        rows = Listed.all_from(text)
-        found += [row for row in rows if has_words(row.name, words)] if words else rows
+        plants = plants_from_json(text)
+        found += [plant for plant in plants if has_words(plant.name, words)] if words else plants
         if examined < limit:
             return found, None
         bindings["after"] = last
-        examined_bytes += len(text) if words else 0
+        examined_bytes += len(text)
         if len(found) >= number or examined_bytes > EXAMINED_BYTES_MAX:
             break
     return found, bindings["after"]
@@ -226,9 +216,9 @@ def examine_query(*, is_descending: bool, is_first: bool) -> str:
     comparison, order, last = ("<", "DESC", "min") if is_descending else (">", "ASC", "max")
     where = "" if is_first else f"AND rowid {comparison} :after"
     return f"""
-SELECT count(*), {last}(listed_id), CAST({LISTED} FILTER (WHERE is_wanted) AS BLOB)
+SELECT count(*), {last}(id), CAST({ARRAY} FILTER (WHERE is_wanted) AS BLOB)
 FROM (
-    SELECT {listed_columns(_BEGINNING_OF_NAME)}, {_IS_WANTED}
+    SELECT id, name, tag, {_IS_WANTED}
     FROM (
         SELECT rowid AS id FROM plant_words WHERE plant_words MATCH :match {where}
         ORDER BY rowid {order} LIMIT :limit

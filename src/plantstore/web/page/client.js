@@ -111,7 +111,7 @@ class Client {
    * @returns {Promise<ImportResult>}
    */
   async import(body, replaces, signal, onsent) {
-    const path = replaces ? "plants?on-conflict=replace" : "plants";
+    const path = replaces ? "plants.csv?on-conflict=replace" : "plants.csv";
     const headers = { ...this.#authorization, "Content-Type": "text/csv" };
     const answer = await upload(path, { headers, body, signal }, onsent);
     return parse(answer, answer.responseText, (value) => Array.isArray(value?.errors));
@@ -123,9 +123,8 @@ class Client {
    * @returns {Promise<Blob>} a CSV file
    */
   async export(query, signal) {
-    const path = query.size === 0 ? "plants" : `plants?${query}`;
-    const headers = { Accept: "text/csv" };
-    return (await this.#send("GET", path, { headers, signal, kind: "blob" })).body;
+    const path = query.size === 0 ? "plants.csv" : `plants.csv?${query}`;
+    return (await this.#send("GET", path, { signal, kind: "blob" })).body;
   }
 
   /** Throw ApiError if the service is not ready. */

@@ -86,15 +86,13 @@ def test_the_cluster_page_shows_the_measured_seconds_of_each_failure() -> None:
     assert with_measured(page, {row[0]: [row[3], row[4], row[6]] for row in results}) == page
 
 
-def test_every_decision_has_its_three_sections_and_is_in_the_index() -> None:
+def test_the_decisions_have_consecutive_numbers_and_three_sections_and_are_in_the_index() -> None:
     index = (ROOT / "docs/decisions/README.md").read_text(encoding="utf-8")
     records = sorted((ROOT / "docs/decisions").glob("0*.md"))
+    numbers = [f"{number:04}" for number in range(1, len(records) + 1)]
 
-    # The number of a record that is gone is not used again.
-    assert re.findall(r"^\| (\d{4}) \|", index, re.MULTILINE) == [
-        record.name[:4] for record in records
-    ]
-    assert len({record.name[:4] for record in records}) == len(records)
+    assert [record.name[:4] for record in records] == numbers
+    assert re.findall(r"^\| (\d{4}) \|", index, re.MULTILINE) == numbers
     for record in records:
         text = record.read_text(encoding="utf-8")
         assert re.findall(r"^## (.*)$", text, re.MULTILINE) == [

@@ -2,7 +2,7 @@
 
 Case and accents make no difference: the words of "Ålesund" and of "ALESUND" are the same. All
 stores index the words that this module finds, so that they find the same plants
-(docs/decisions/0057).
+(docs/decisions/0007).
 """
 
 import itertools

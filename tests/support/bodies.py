@@ -100,7 +100,7 @@ def read_plainly(body: bytes) -> NewPlant | None:
         return None
     if not isinstance(record, dict) or not {"id", "name"} <= record.keys():
         return None
-    # If a member is repeated, the last value counts (docs/decisions/0004). The earlier values
+    # If a member is repeated, the last value counts (docs/decisions/0001). The earlier values
     # of a name or tag must be strings, too.
     id_, names, tags = record["id"][-1], record["name"], record.get("tag", [])
     if not isinstance(id_, Decimal) or not ID_MIN <= id_ <= ID_MAX:

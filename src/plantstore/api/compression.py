@@ -4,7 +4,7 @@ Static content is compressed once. Other responses are compressed on one separat
 fastest level: a page of a thousand plants takes about a millisecond. So compression does not
 block the event loop, and uses one core at most.
 
-No compressed response contains a secret (docs/decisions/0048), because the size of a compressed
+No compressed response contains a secret (docs/decisions/0015), because the size of a compressed
 response reveals something about its content to observers of the network.
 """
 

@@ -2,7 +2,7 @@
 
 Durability: a commit returns after its log is on the disk of the primary, and of every
 synchronous standby. No setting of the server, the role or the URL can weaken this
-(docs/decisions/0023).
+(docs/decisions/0025).
 """
 
 import contextlib

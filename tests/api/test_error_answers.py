@@ -81,7 +81,7 @@ def cancelled(app: Any) -> Callable[..., Awaitable[None]]:
     return serve
 
 
-FULL = Budget(incoming_bytes_max=1, unsent_bytes_max=1, unsent_answers_max=1)
+FULL = Budget(incoming_bytes_max=1, unsent_answers_max=1)
 AWAY = StoreUnavailableError("The database cannot be reached")
 CASES = [
     Case(ErrorCode.NOT_JSON, body=b"{"),

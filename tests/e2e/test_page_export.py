@@ -80,7 +80,7 @@ def test_the_plants_of_a_search_are_saved(page: Page, service: Service) -> None:
 def test_an_export_that_fails_can_be_repeated(page: Page, service: Service, watch: Watch) -> None:
     watch.service_goes_away = True
     service.change(NewPlant(1, "One"))
-    page.route("**/plants", lambda route: route.abort(), times=1)
+    page.route("**/plants.csv", lambda route: route.abort(), times=1)
     error = page.locator("#export-error")
 
     page.get_by_role("button", name=BUTTON).click()
@@ -94,7 +94,7 @@ def test_an_export_that_fails_can_be_repeated(page: Page, service: Service, watc
 def test_of_two_exports_the_later_one_is_saved(page: Page, service: Service) -> None:
     service.change(NewPlant(1, "One"))
     held: list[Route] = []
-    page.route("**/plants", lambda route: held.append(route), times=1)  # noqa: PLW0108 (Playwright inspects its signature)
+    page.route("**/plants.csv", lambda route: held.append(route), times=1)  # noqa: PLW0108 (Playwright inspects its signature)
     page.get_by_role("button", name=BUTTON).click()
     expect(page.locator("#said")).to_have_text("Exporting…")
 

@@ -165,7 +165,7 @@ def test_an_import_beyond_the_rate_of_the_token_is_refused_with_the_reason(
 def test_a_response_of_another_server_is_reported_as_such(
     page: Page, status: int, body: str
 ) -> None:
-    page.route("**/plants", lambda route: route.fulfill(status=status, body=body))
+    page.route("**/plants.csv", lambda route: route.fulfill(status=status, body=body))
 
     drop(page, PLAIN)
 

@@ -16,7 +16,7 @@ from plantstore.plants import NewPlant
 from support.command import run
 from support.fronts import NAMES, PREFIX, Running, Through, front
 from support.service import Answer, Service, stored_plants
-from support.streams import MEDIA_TYPES, NDJSON, NONE, chunk, rendered, streaming_head
+from support.streams import MEDIA_TYPES, NONE, chunk, rendered, streaming_head
 
 pytestmark = pytest.mark.engines("sqlite")
 
@@ -66,11 +66,11 @@ def test_a_file_is_imported_and_exported_through_a_proxy(
     service: Service, running: Running, token: str, form: str
 ) -> None:
     content = rendered(form, PLANTS)
-    path = f"{PREFIX}/plants.{form}"
+    path, media_type = f"{PREFIX}/plants.{form}", {"Content-Type": MEDIA_TYPES[form]}
     with Through(running, token) as client:
-        stored = client.send("POST", path, content)
+        stored = client.send("POST", path, content, media_type)
         in_chunks = (content[start : start + 50_000] for start in range(0, len(content), 50_000))
-        again = client.send("POST", path, in_chunks)
+        again = client.send("POST", path, in_chunks, media_type)
         exported = client.send("GET", path)
 
     assert len(content) > 8_000_000
@@ -107,8 +107,8 @@ def test_a_client_notices_through_a_proxy_that_an_export_broke_off(
             front(name, tmp_path / name, service.port) as proxy,
             Through(proxy, service.token()) as client,
         ):
-            headers = client.headers | {"Accept": NDJSON}
-            client.connection.request("GET", f"{PREFIX}/plants", headers=headers)
+            path = f"{PREFIX}/plants.ndjson"
+            client.connection.request("GET", path, headers=client.headers)
             answer = client.connection.getresponse()
             begun = answer.read(1_000_000)
 

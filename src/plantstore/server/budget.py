@@ -9,17 +9,13 @@ MIB: Final = 1024 * 1024
 # as much, so this is enough for hundreds of the largest ones, and for all usual ones.
 INCOMING_BYTES_MAX: Final = 32 * MIB
 
-# Bytes of responses that clients have not read, and connections with a large one.
-UNSENT_BYTES_MAX: Final = 64 * MIB
+# Connections with a response that the client has not read. A page has at most 128 KiB of text, and
+# so a response less than 800 KiB.
 UNSENT_ANSWERS_MAX: Final = 256
 
 
 class Reader(Protocol):
     """A connection with a response that its client has not read yet."""
-
-    def unsent_bytes(self) -> int:
-        """Return how many bytes of responses it holds."""
-        ...
 
     def abort(self) -> None:
         """Close the connection and discard its responses."""
@@ -36,10 +32,8 @@ class Budget:
         incoming_bytes_max: bytes of unanswered requests, over all connections. While it is
             exceeded, each connection may hold at most an equal share, so that small requests
             are still served beside large ones. The total is at most twice this limit.
-        unsent_bytes_max: bytes of unread responses. While it is exceeded, the connection
-            that has waited for the longest time is closed.
-        unsent_answers_max: number of connections with unread responses. While it is
-            exceeded, the same is done.
+        unsent_answers_max: number of connections with unread responses. If it is exceeded, the
+            connection that has waited for the longest time is closed.
 
     """
 
@@ -47,11 +41,9 @@ class Budget:
         self,
         *,
         incoming_bytes_max: int = INCOMING_BYTES_MAX,
-        unsent_bytes_max: int = UNSENT_BYTES_MAX,
         unsent_answers_max: int = UNSENT_ANSWERS_MAX,
     ) -> None:
         self.incoming_bytes_max = incoming_bytes_max
-        self._unsent_bytes_max = unsent_bytes_max
         self._unsent_answers_max = unsent_answers_max
         self.incoming_bytes = 0
         # The connection that has waited for the longest time is the first.
@@ -62,15 +54,11 @@ class Budget:
         return held_bytes * len(connections) <= self.incoming_bytes_max
 
     def begin_unsent(self, reader: Reader) -> None:
-        """Add a connection with an unread response; close the slowest if a limit is exceeded."""
+        """Add a connection with an unread response; close the slowest if there are too many."""
         self._readers[reader] = None
-        excess = sum(each.unsent_bytes() for each in self._readers) - self._unsent_bytes_max
-        while len(self._readers) > self._unsent_answers_max or (
-            excess > 0 and len(self._readers) > 1
-        ):
+        if len(self._readers) > self._unsent_answers_max:
             slowest = next(iter(self._readers))
             del self._readers[slowest]
-            excess -= slowest.unsent_bytes()
             slowest.abort()
 
     def end_unsent(self, reader: Reader) -> None:

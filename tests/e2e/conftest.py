@@ -1,6 +1,6 @@
-"""Fixtures that run the service and its commands on each persistent engine.
+"""Fixtures that run the service and its commands on SQLite.
 
-A test of a single engine is marked, for example `@pytest.mark.engines("sqlite")`.
+What depends on the engine is marked: `@pytest.mark.engines("sqlite", "postgres")`.
 """
 
 import contextlib
@@ -19,7 +19,7 @@ from support.wire import Wire
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     engines = metafunc.definition.get_closest_marker("engines")
-    names = engines.args if engines else ("sqlite", "postgres")
+    names = engines.args if engines else ("sqlite",)
     metafunc.parametrize("database", names, indirect=True)
 
 

@@ -6,13 +6,10 @@ import resource
 import socket
 from pathlib import Path
 
-import pytest
 import uvloop
 
 from plantstore.server.listener import ACCEPTED_MAX, Listener
 from support.service import Service
-
-pytestmark = pytest.mark.engines("sqlite")
 
 WAITING = 2 * ACCEPTED_MAX
 

@@ -13,8 +13,6 @@ from support.postgres import wait_until
 from support.service import PLANTSTORE, Client, Service
 from support.wire import Wire
 
-pytestmark = pytest.mark.engines("sqlite")
-
 # Each request makes a log line of 1 KiB: a few dozen fill a pipe, a few thousand the queue.
 REQUEST = b"GET /%s HTTP/1.1\r\nHost: x\r\n\r\n" % (b"x" * 2000)
 REQUESTS = 6000

@@ -2,15 +2,12 @@
 
 from pathlib import Path
 
-import pytest
-
 from support.flood import Flood
 from support.service import Service, stored_plants
 
 BODIES = 3_000
 
 
-@pytest.mark.engines("sqlite")
 def test_every_body_is_answered_as_the_reference_parser_predicts(tmp_path: Path) -> None:
     with Service(tmp_path) as service:
         flood = Flood(service, 1_000, BODIES)

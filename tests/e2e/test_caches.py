@@ -10,8 +10,6 @@ from plantstore.web import read_document
 from support.service import Answer, Client, Service
 from support.wire import Wire
 
-pytestmark = pytest.mark.engines("sqlite")
-
 DOCUMENT = json.loads(read_document())
 OPERATIONS = [
     (method.upper(), path.replace("{id}", "1"))

@@ -6,6 +6,8 @@ from itertools import pairwise
 from operator import attrgetter
 from pathlib import Path
 
+import pytest
+
 from plantstore.plants import NewPlant
 from support.histories import is_explained, play, wait_for_the_others
 from support.service import Service
@@ -14,6 +16,7 @@ CLIENTS = 6
 OPERATIONS = 300
 
 
+@pytest.mark.engines("sqlite", "postgres")
 def test_concurrent_changes_and_reads_are_linearizable(tmp_path: Path) -> None:
     spawn = multiprocessing.get_context("spawn")
     with (
@@ -42,6 +45,7 @@ def test_concurrent_changes_and_reads_are_linearizable(tmp_path: Path) -> None:
         assert is_explained(about)
 
 
+@pytest.mark.engines("sqlite", "postgres")
 def test_each_process_reads_the_changes_that_another_process_acknowledged(tmp_path: Path) -> None:
     with Service(tmp_path) as one, Service(tmp_path) as another:
         token = one.token()

@@ -15,8 +15,6 @@ from support.postgres import wait_until
 from support.service import Service, opened, stored_plants
 from support.wire import Wire, head, with_length
 
-pytestmark = pytest.mark.engines("sqlite")
-
 HEALTH = b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n"
 BODY = b'{"id":1,"name":"a"}'
 PAGE = b"GET /plants?limit=1000 HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %b\r\n\r\n"

@@ -15,6 +15,7 @@ from support.service import Service, stored_plants
 ROUNDS = 5
 
 
+@pytest.mark.engines("sqlite", "postgres")
 @pytest.mark.parametrize("workers", [1, 2])
 def test_every_acknowledged_plant_survives_kill_9(tmp_path: Path, workers: int) -> None:
     crashes = Crashes(tmp_path, workers)
@@ -32,6 +33,7 @@ def test_every_acknowledged_plant_survives_kill_9(tmp_path: Path, workers: int) 
         client.close()
 
 
+@pytest.mark.engines("sqlite", "postgres")
 def test_every_acknowledged_replace_and_delete_survives_kill_9(tmp_path: Path) -> None:
     moments = random.Random(2)
     stored: dict[int, NewPlant] = {}
@@ -50,6 +52,7 @@ def test_every_acknowledged_replace_and_delete_survives_kill_9(tmp_path: Path) -
             assert stored.get(id_) in [load.acknowledged.get(id_), *unanswered]
 
 
+@pytest.mark.engines("sqlite", "postgres")
 @pytest.mark.parametrize("with_signal", [signal.SIGTERM, signal.SIGINT])
 def test_a_stop_under_load_drops_no_accepted_request(
     tmp_path: Path, with_signal: signal.Signals
@@ -79,6 +82,7 @@ def test_workers_stop_when_their_parent_is_killed(tmp_path: Path) -> None:
     assert stored_plants(service.database) == {1: NewPlant(1, "a")}
 
 
+@pytest.mark.engines("sqlite", "postgres")
 def test_workers_share_one_file_and_one_of_several_conflicting_creates_succeeds(
     tmp_path: Path,
 ) -> None:

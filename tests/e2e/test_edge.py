@@ -11,8 +11,6 @@ from support.postgres import wait_until
 from support.service import Service
 from support.wire import Wire
 
-pytestmark = pytest.mark.engines("sqlite")
-
 GARDEN, OTHER = "https://garden.example", "https://other.example"
 
 

@@ -9,8 +9,6 @@ from plantstore.plants import NewPlant
 from support.command import run
 from support.service import Service, stored_plants
 
-pytestmark = pytest.mark.engines("sqlite")
-
 
 @pytest.mark.parametrize(
     "command",

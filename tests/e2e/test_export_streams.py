@@ -58,7 +58,6 @@ def test_an_export_has_the_bytes_that_the_command_writes(
     assert answer.headers["cache-control"] == "no-store"
 
 
-@pytest.mark.engines("sqlite")
 @pytest.mark.parametrize("accept", ["text/csv", "application/x-ndjson", "image/png"])
 def test_a_page_is_json_whatever_the_client_accepts(client: Client, accept: str) -> None:
     answer = client.send("GET", "/plants?limit=2", headers={"Accept": accept})
@@ -99,6 +98,7 @@ def test_an_export_of_an_empty_store_has_only_the_header(tmp_path: Path) -> None
         assert client.send("GET", NDJSON).body == b""
 
 
+@pytest.mark.engines("sqlite", "postgres")
 @pytest.mark.parametrize(("form", "media_type"), FILES.items())
 def test_an_export_is_imported_into_another_store_and_exported_again_with_the_same_bytes(
     service: Service, client: Client, new_database: Callable[[], str], form: str, media_type: str
@@ -118,7 +118,6 @@ def test_an_export_is_imported_into_another_store_and_exported_again_with_the_sa
     assert again == exported == (service.folder / f"expected.{form}").read_bytes()
 
 
-@pytest.mark.engines("sqlite")
 def test_the_head_of_an_export_is_that_of_the_response_without_a_length(client: Client) -> None:
     head = client.send("HEAD", CSV).headers
     got = client.send("GET", CSV).headers
@@ -129,7 +128,6 @@ def test_the_head_of_an_export_is_that_of_the_response_without_a_length(client: 
     }
 
 
-@pytest.mark.engines("sqlite")
 @pytest.mark.parametrize("query", ["?limit=5", "?after=5", "?x=1"])
 def test_an_export_takes_no_other_parameters(client: Client, query: str) -> None:
     answer = client.send("GET", f"{CSV}{query}")
@@ -137,7 +135,6 @@ def test_an_export_takes_no_other_parameters(client: Client, query: str) -> None
     assert (answer.status, answer.json["error"]) == (400, ErrorCode.INVALID_PARAMETER)
 
 
-@pytest.mark.engines("sqlite")
 def test_an_export_needs_the_scope_to_read(service: Service) -> None:
     with contextlib.closing(service.client(service.token("plants:create", name="c"))) as client:
         answer = client.send("GET", CSV)
@@ -145,7 +142,6 @@ def test_an_export_needs_the_scope_to_read(service: Service) -> None:
     assert (answer.status, answer.json["error"]) == (403, ErrorCode.SCOPE_MISSING)
 
 
-@pytest.mark.engines("sqlite")
 def test_a_client_that_stops_reading_an_export_is_disconnected_and_its_snapshot_closed(
     service: Service, connect: Callable[[], Wire]
 ) -> None:
@@ -160,7 +156,6 @@ def test_a_client_that_stops_reading_an_export_is_disconnected_and_its_snapshot_
     wait_until(lambda: open_logs(service) == snapshots)
 
 
-@pytest.mark.engines("sqlite")
 def test_a_client_that_reads_slower_than_the_service_gets_the_whole_export(
     service: Service, connect: Callable[[], Wire]
 ) -> None:
@@ -175,7 +170,6 @@ def test_a_client_that_reads_slower_than_the_service_gets_the_whole_export(
         time.sleep(0.01)  # for some seconds in total; a request may take one
 
 
-@pytest.mark.engines("sqlite")
 def test_a_stop_cuts_off_an_export_whose_client_reads_slowly(tmp_path: Path) -> None:
     with Service(tmp_path, "--stop-seconds", "1") as service:
         service.change(*(NewPlant(number, "x" * 100_000) for number in range(400)))
@@ -197,7 +191,6 @@ def test_a_stop_cuts_off_an_export_whose_client_reads_slowly(tmp_path: Path) -> 
     assert not any("failed" in line or "Traceback" in line for line in service.log)
 
 
-@pytest.mark.engines("sqlite")
 def test_an_export_needs_http_1_1(service: Service, connect: Callable[[], Wire]) -> None:
     wire = connect()
     wire.send(export_head(service.token(name="old")).replace(b"HTTP/1.1", b"HTTP/1.0"))
@@ -205,7 +198,6 @@ def test_an_export_needs_http_1_1(service: Service, connect: Callable[[], Wire])
     assert wire.answer()[0] == 400
 
 
-@pytest.mark.engines("sqlite")
 def test_an_export_that_takes_too_long_is_cut_off(tmp_path: Path) -> None:
     with Service(tmp_path, "--export-seconds-max", "1") as service:
         service.change(*(NewPlant(number, "x" * 100_000) for number in range(400)))
@@ -221,7 +213,6 @@ def test_an_export_that_takes_too_long_is_cut_off(tmp_path: Path) -> None:
     assert not received.endswith(b"0\r\n\r\n")
 
 
-@pytest.mark.engines("sqlite")
 def test_exports_over_the_limit_are_503(service: Service, connect: Callable[[], Wire]) -> None:
     service.change(*(NewPlant(number, "x" * 100_000) for number in range(10_000, 10_400)))
     first, second, third = (service.token(name=name) for name in "abc")
@@ -239,7 +230,6 @@ def test_exports_over_the_limit_are_503(service: Service, connect: Callable[[], 
         assert (status, json.loads(body)["error"]) == (503, ErrorCode.OVERLOADED)
 
 
-@pytest.mark.engines("sqlite")
 def test_an_export_ends_when_its_token_is_revoked(
     service: Service, connect: Callable[[], Wire]
 ) -> None:

@@ -65,7 +65,6 @@ def export(client: Client) -> Answer:
     return client.send("GET", "/plants.csv?tag=none")
 
 
-@pytest.mark.engines("sqlite")
 def test_no_export_begins_while_older_ones_keep_the_log_long(tmp_path: Path) -> None:
     log = tmp_path / "plants.db-wal"
     statuses = []
@@ -90,7 +89,6 @@ def test_no_export_begins_while_older_ones_keep_the_log_long(tmp_path: Path) -> 
     assert (page.status, first_is_whole, accepted.status) == (200, True, 200)
 
 
-@pytest.mark.engines("sqlite")
 def test_a_long_log_that_a_crash_left_is_truncated_without_a_change(tmp_path: Path) -> None:
     log = tmp_path / "plants.db-wal"
     with Service(tmp_path, "--request-seconds", "60") as service:

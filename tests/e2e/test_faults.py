@@ -17,8 +17,6 @@ from support.load import Load
 from support.postgres import wait_until
 from support.service import PLANTSTORE, Service, stored_plants
 
-pytestmark = pytest.mark.engines("sqlite")
-
 # Runs a command to which file modes apply even as root: without CAP_DAC_OVERRIDE (prctl(2)).
 WITHOUT_PRIVILEGE = """
 import ctypes, os, sys

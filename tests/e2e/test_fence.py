@@ -38,6 +38,7 @@ def undo(database: str) -> None:
         execute(database, f"DELETE FROM plantstore_migrations WHERE version > {version}")
 
 
+@pytest.mark.engines("sqlite", "postgres")
 @pytest.mark.parametrize("workers", ["1", "2"])
 def test_a_service_of_an_older_version_stores_nothing_after_a_migration_and_says_why(
     tmp_path: Path, database: str, workers: str

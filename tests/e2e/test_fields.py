@@ -7,8 +7,6 @@ import pytest
 from support.service import Service
 from support.wire import Wire
 
-pytestmark = pytest.mark.engines("sqlite")
-
 FIELDS = [
     b"Accept",
     b"Accept-Charset",

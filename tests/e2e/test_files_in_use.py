@@ -10,8 +10,6 @@ from support.command import run
 from support.files_in_use import ROWS, Row, play
 from support.service import Service
 
-pytestmark = pytest.mark.engines("sqlite")
-
 # tests/long plays all rows with two workers.
 WITH_WORKERS = [row for row in ROWS if row.fate == "deleted" and row.suffixes != ("-wal",)]
 

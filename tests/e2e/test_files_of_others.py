@@ -16,8 +16,6 @@ from plantstore.storage.sqlite.store import SQLiteStore
 from support.command import run
 from support.service import stored_plants
 
-pytestmark = pytest.mark.engines("sqlite")
-
 COMMANDS = [
     ["serve", "--port", "0"],
     ["serve", "--port", "0", "--workers", "2"],

@@ -14,8 +14,6 @@ from support.postgres import wait_until
 from support.service import PLANTSTORE, Answer, Client, Service, stored_plants
 from support.small_disk import SmallDisk, small_disk
 
-pytestmark = pytest.mark.engines("sqlite")
-
 # More than fits into the blocks that are already allocated to the log.
 LARGE = "x" * 50_000
 

@@ -9,8 +9,6 @@ import pytest
 from support.service import Service, stored_plants
 from support.wire import Wire, assert_refused, head, send_until_refused, with_length
 
-pytestmark = pytest.mark.engines("sqlite")
-
 HEAD_BYTES_MAX = 32 * 1024
 FIELDS_MAX = 100
 BODY = b'{"id":1,"name":"a"}'

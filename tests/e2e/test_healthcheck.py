@@ -6,13 +6,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 from support.service import Service
 
 HEALTHCHECK = Path(__file__).parent.parent.parent / "deploy/healthcheck.py"
-
-pytestmark = pytest.mark.engines("sqlite")
 
 
 def check(port: int, **variables: str) -> subprocess.CompletedProcess[str]:

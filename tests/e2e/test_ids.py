@@ -8,6 +8,8 @@ from itertools import pairwise
 from operator import attrgetter
 from pathlib import Path
 
+import pytest
+
 from plantstore.plants import NewPlant
 from support.crashes import kill_all
 from support.service import Client, Service, stored_plants
@@ -41,6 +43,7 @@ def are_disjoint(ranges: list[range]) -> bool:
     return all(earlier.stop <= later.start for earlier, later in pairwise(ordered))
 
 
+@pytest.mark.engines("sqlite", "postgres")
 def test_no_two_clients_of_several_processes_get_the_same_id(tmp_path: Path) -> None:
     barrier = threading.Barrier(CLIENTS)
 
@@ -78,6 +81,7 @@ def test_no_two_clients_of_several_processes_get_the_same_id(tmp_path: Path) -> 
     assert len(stored_plants(one.database)) == sum(map(len, ranges)) + ROUNDS
 
 
+@pytest.mark.engines("sqlite", "postgres")
 def test_no_id_is_handed_out_twice_although_the_service_is_killed(tmp_path: Path) -> None:
     ranges: list[range] = []
     changed = threading.Condition()

@@ -9,8 +9,6 @@ from plantstore.changes import Deletion
 from support.csv_cases import CSV_CASES, Case
 from support.service import Client, Service, stored_plants
 
-pytestmark = pytest.mark.engines("sqlite")
-
 
 @pytest.fixture(scope="module")
 def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Service, Client]]:

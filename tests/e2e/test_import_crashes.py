@@ -25,6 +25,7 @@ def count_plants(service: Service) -> int:
         return store.count_plants()
 
 
+@pytest.mark.engines("sqlite", "postgres")
 def test_after_kill_9_an_import_left_whole_transactions_and_is_completed_by_sending_it_again(
     tmp_path: Path,
 ) -> None:
@@ -134,7 +135,6 @@ def test_an_import_whose_database_connections_are_terminated_is_completed_by_sen
         assert stored_plants(database).keys() == set(range(1, ROWS + 1))
 
 
-@pytest.mark.engines("sqlite")
 def test_a_stop_ends_an_import_of_a_client_that_sends_without_end(tmp_path: Path) -> None:
     """The rows are not valid, so it ends while they are parsed."""
     with Service(tmp_path, "--stop-seconds", "1") as service, ThreadPoolExecutor(1) as pool:

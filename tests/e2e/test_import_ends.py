@@ -13,8 +13,6 @@ from support.service import Service, stored_plants
 from support.streams import CSV, chunk, import_once, line, lines, streaming_head
 from support.wire import Wire, head
 
-pytestmark = pytest.mark.engines("sqlite")
-
 MIB = 1024 * 1024
 
 # As many imports of one token as may run at a time.

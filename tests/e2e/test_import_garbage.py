@@ -13,8 +13,6 @@ from support.flood import peak_mib
 from support.service import Client, Service, stored_plants
 from support.streams import MEDIA_TYPES, NONE, rendered, send
 
-pytestmark = pytest.mark.engines("sqlite")
-
 PLANTS = [NewPlant(1, "Abies"), NewPlant(2, "Rosa × damascena", "Rosa")]
 ROW_BYTES_MAX = 1024 * 1024 + 1024
 

@@ -6,14 +6,10 @@ The rates are per day, so that no test depends on how long it takes.
 import contextlib
 from pathlib import Path
 
-import pytest
-
 from plantstore.errors import ErrorCode
 from plantstore.plants import NewPlant
 from support.service import Service, stored_plants
 from support.streams import NONE, lines, send
-
-pytestmark = pytest.mark.engines("sqlite")
 
 
 def test_an_import_may_have_as_many_rows_as_its_token_has_uses(tmp_path: Path) -> None:

@@ -31,6 +31,7 @@ def client(service: Service) -> Iterator[Client]:
         yield opened
 
 
+@pytest.mark.engines("sqlite", "postgres")
 def test_each_row_of_a_stream_has_an_outcome(service: Service, client: Client) -> None:
     client.post(NewPlant(1, "there"))
     client.post(NewPlant(2, "other"))
@@ -51,7 +52,6 @@ def test_each_row_of_a_stream_has_an_outcome(service: Service, client: Client) -
     }
 
 
-@pytest.mark.engines("sqlite")
 @pytest.mark.parametrize(
     ("media_type", "body"),
     [
@@ -73,6 +73,7 @@ def test_every_media_type_and_separator_is_read(
     assert stored_plants(service.database) == {1: NewPlant(1, "×")}
 
 
+@pytest.mark.engines("sqlite", "postgres")
 @pytest.mark.parametrize(
     ("query", "counts", "name"),
     [
@@ -96,7 +97,6 @@ def test_a_row_whose_id_a_different_plant_has_is_refused_skipped_or_replaces_it(
     assert stored_plants(service.database)[1] == NewPlant(1, name)
 
 
-@pytest.mark.engines("sqlite")
 def test_the_first_thousand_errors_are_listed_and_all_are_counted(client: Client) -> None:
     answer = send(client, b"{}\n" * 1_500 + line(1))
 
@@ -104,7 +104,6 @@ def test_the_first_thousand_errors_are_listed_and_all_are_counted(client: Client
     assert [each["line"] for each in answer.json["errors"]] == list(range(1, 1_001))
 
 
-@pytest.mark.engines("sqlite")
 def test_to_replace_plants_a_token_needs_both_scopes(service: Service) -> None:
     with contextlib.closing(service.client(service.token("plants:create"))) as client:
         assert send(client, line(1)).status == 200
@@ -114,7 +113,6 @@ def test_to_replace_plants_a_token_needs_both_scopes(service: Service) -> None:
     assert stored_plants(service.database) == {1: NewPlant(1, "a")}
 
 
-@pytest.mark.engines("sqlite")
 @pytest.mark.parametrize(
     ("refused", "status", "error"),
     [
@@ -137,7 +135,6 @@ def test_a_stream_that_is_refused_before_its_first_row_stores_nothing(
     assert stored_plants(service.database) == {}
 
 
-@pytest.mark.engines("sqlite")
 def test_a_refused_coding_of_a_stream_is_answered_with_the_accepted_one(client: Client) -> None:
     answer = send(client, line(1), Content_Encoding="gzip")
 
@@ -157,7 +154,6 @@ def test_a_client_that_stops_sending_gets_408_and_how_far_it_came(
     assert len(stored_plants(service.database)) == 1_000
 
 
-@pytest.mark.engines("sqlite")
 def test_a_stream_may_take_longer_than_a_request(
     service: Service, connect: Callable[[], Wire]
 ) -> None:
@@ -174,6 +170,7 @@ def test_a_stream_may_take_longer_than_a_request(
     assert json.loads(wire.answer()[2])["stored"] == sent
 
 
+@pytest.mark.engines("sqlite", "postgres")
 def test_a_stream_whose_client_disconnects_leaves_whole_batches(
     service: Service, connect: Callable[[], Wire]
 ) -> None:
@@ -203,7 +200,6 @@ def test_batches_grow_until_there_is_a_single_change(tmp_path: Path) -> None:
     assert before == 1_001
 
 
-@pytest.mark.engines("sqlite")
 def test_after_a_100_a_stream_is_sent_and_the_connection_is_kept(
     service: Service, connect: Callable[[], Wire]
 ) -> None:
@@ -220,7 +216,6 @@ def test_after_a_100_a_stream_is_sent_and_the_connection_is_kept(
     assert json.loads(wire.answer()[2])["stored"] == 1
 
 
-@pytest.mark.engines("sqlite")
 def test_imports_over_the_limit_are_503_and_a_place_is_free_after_one_ends(tmp_path: Path) -> None:
     with Service(tmp_path) as service, contextlib.ExitStack() as stack:
         first, second, third = (service.token(name=name) for name in "abc")
@@ -253,7 +248,6 @@ def test_imports_over_the_limit_are_503_and_a_place_is_free_after_one_ends(tmp_p
     assert (single.status, accepted.status) == (200, 200)
 
 
-@pytest.mark.engines("sqlite")
 def test_a_stream_ends_when_its_token_is_revoked(
     service: Service, connect: Callable[[], Wire]
 ) -> None:
@@ -270,7 +264,6 @@ def test_a_stream_ends_when_its_token_is_revoked(
     assert json.loads(body)["lines_stored_through"] >= 1_000
 
 
-@pytest.mark.engines("sqlite")
 def test_every_plant_of_a_stream_counts_against_the_rate_of_its_token(tmp_path: Path) -> None:
     with Service(tmp_path, "--rate-per-token", "1500/hour;700/minute") as service:
         client = service.client(service.token())
@@ -283,7 +276,6 @@ def test_every_plant_of_a_stream_counts_against_the_rate_of_its_token(tmp_path: 
     assert len(stored_plants(service.database)) == 600
 
 
-@pytest.mark.engines("sqlite")
 def test_rows_that_are_not_valid_count_like_valid_ones(tmp_path: Path) -> None:
     with Service(tmp_path, "--rate-per-token", "100/hour") as service:
         client = service.client(service.token())
@@ -303,7 +295,6 @@ def test_the_last_row_with_an_id_is_stored(service: Service, client: Client) -> 
     assert stored_plants(service.database) == {7: NewPlant(7, "5000")}
 
 
-@pytest.mark.engines("sqlite")
 def test_a_row_of_64_kib_is_stored_and_a_larger_one_refused(
     client: Client,
 ) -> None:
@@ -331,7 +322,6 @@ def test_a_stop_in_the_middle_of_a_stream_says_how_far_it_came(tmp_path: Path) -
     assert len(stored_plants(service.database)) == 1_000
 
 
-@pytest.mark.engines("sqlite")
 def test_a_stream_of_any_length_takes_bounded_memory(service: Service, client: Client) -> None:
     send(client, lines(1, 2_000, 1_000))
     before = peak_mib(service)

@@ -3,6 +3,8 @@
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import pytest
+
 from plantstore.plants import NewPlant
 from support.load import Load
 from support.service import Service, stored_plants
@@ -12,6 +14,7 @@ IMPORTS = 20
 ROWS = 3_500
 
 
+@pytest.mark.engines("sqlite", "postgres")
 def test_twenty_imports_at_once_are_counted_each_and_no_single_create_is_refused(
     tmp_path: Path,
 ) -> None:

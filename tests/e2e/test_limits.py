@@ -17,8 +17,6 @@ from support.postgres import wait_until
 from support.service import Service, opened, stored_plants
 from support.wire import Wire, assert_refused, head, send_until_refused, with_length
 
-pytestmark = pytest.mark.engines("sqlite")
-
 PATIENCE = 0.5
 BODY = b'{"id":1,"name":"a"}'
 

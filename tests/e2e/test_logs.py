@@ -46,7 +46,6 @@ def log_of(program: str, *, on_a_terminal: bool) -> str:
     return output.decode()
 
 
-@pytest.mark.engines("sqlite")
 @pytest.mark.parametrize("on_a_terminal", [True, False])
 def test_the_log_has_the_traceback_of_an_error_without_local_variables(on_a_terminal: bool) -> None:  # noqa: FBT001
     log = log_of(PROGRAM, on_a_terminal=on_a_terminal)
@@ -70,7 +69,6 @@ log_events()(DatabaseCreated(f"process {os.getpid()}"))
 """
 
 
-@pytest.mark.engines("sqlite")
 def test_each_log_line_has_the_process_id() -> None:
     lines = log_of(TWO_LINES, on_a_terminal=False).splitlines()
     on_a_terminal = log_of(TWO_LINES, on_a_terminal=True).splitlines()

@@ -16,8 +16,6 @@ from support.postgres import wait_until
 from support.service import Service
 from support.wire import Wire, head
 
-pytestmark = pytest.mark.engines("sqlite")
-
 MIB = 1024 * 1024
 HEALTH = b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n"
 LARGE_HEALTH = (

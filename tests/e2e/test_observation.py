@@ -20,6 +20,7 @@ def refusals(service: Service) -> list[dict[str, Any]]:
     return [json.loads(line) for line in service.log if '"refused"' in line]
 
 
+@pytest.mark.engines("sqlite", "postgres")
 @pytest.mark.parametrize("workers", ["1", "2"])
 def test_the_metrics_are_summed_over_all_workers(tmp_path: Path, workers: str) -> None:
     posts = {"http_route": "/plants", "http_request_method": "POST"}
@@ -43,7 +44,6 @@ def test_the_metrics_are_summed_over_all_workers(tmp_path: Path, workers: str) -
         client.close()
 
 
-@pytest.mark.engines("sqlite")
 def test_the_access_log_has_each_request_and_its_trace_id_and_no_secret(tmp_path: Path) -> None:
     with Service(tmp_path, "--access-log") as service:
         token = service.token()
@@ -61,7 +61,6 @@ def test_the_access_log_has_each_request_and_its_trace_id_and_no_secret(tmp_path
     assert not any("secret" in line or token in line for line in service.log)
 
 
-@pytest.mark.engines("sqlite")
 def test_a_burst_of_refusals_is_counted_in_few_log_lines(tmp_path: Path) -> None:
     with Service(tmp_path, "--rate-per-token", "1/hour") as service:
         client = service.client(service.token())
@@ -74,7 +73,6 @@ def test_a_burst_of_refusals_is_counted_in_few_log_lines(tmp_path: Path) -> None
     assert len(refusals(service)) < 10
 
 
-@pytest.mark.engines("sqlite")
 def test_no_secret_is_in_a_metric_an_error_the_log_or_the_list_of_processes(tmp_path: Path) -> None:
     with Service(tmp_path, "--access-log", "--workers", "2") as service:
         token = service.token()

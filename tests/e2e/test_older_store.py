@@ -52,6 +52,7 @@ def without_seconds(lines: list[str]) -> list[str]:
     return [re.sub(r"\d+\.\d s$", "S s", line) for line in lines]
 
 
+@pytest.mark.engines("sqlite", "postgres")
 @pytest.mark.parametrize("command", ["token list", "stats", "export", "check"])
 def test_a_command_that_only_reads_leaves_an_older_schema_as_it_is(
     tmp_path: Path, command: str
@@ -62,7 +63,6 @@ def test_a_command_that_only_reads_leaves_an_older_schema_as_it_is(
     assert found(tmp_path).startswith("Plants: 1, tokens: 0, schema: 3\n")
 
 
-@pytest.mark.engines("sqlite")
 def test_a_backup_of_an_older_store_has_the_older_schema(tmp_path: Path) -> None:
     done = run(tmp_path, "backup", "copy.db")
 
@@ -70,6 +70,7 @@ def test_a_backup_of_an_older_store_has_the_older_schema(tmp_path: Path) -> None
     assert done.stdout.startswith("Plants: 1, tokens: 0, schema: 3\n")
 
 
+@pytest.mark.engines("sqlite", "postgres")
 @pytest.mark.parametrize(
     "command",
     ["token create t", "token revoke t", "import new.csv", "serve --no-migrate --port 0"],
@@ -85,7 +86,6 @@ def test_a_command_that_writes_refuses_an_older_schema_and_names_the_command_tha
     assert found(tmp_path).startswith("Plants: 1, tokens: 0, schema: 3\n")
 
 
-@pytest.mark.engines("sqlite")
 @pytest.mark.parametrize("folder", [".", "a folder"])
 def test_the_command_that_a_message_names_migrates_that_database_and_shows_its_progress(
     tmp_path: Path, folder: str
@@ -104,6 +104,7 @@ def test_the_command_that_a_message_names_migrates_that_database_and_shows_its_p
     assert without_seconds(migrated.stderr.splitlines()) == PROGRESS
 
 
+@pytest.mark.engines("sqlite", "postgres")
 @pytest.mark.parametrize("workers", ["1", "2"])
 def test_a_service_that_migrates_logs_the_progress_once(tmp_path: Path, workers: str) -> None:
     with Service(tmp_path, "--workers", workers) as service:

@@ -10,8 +10,6 @@ from plantstore.plants import NewPlant
 from support.browser import Watch, choose, enter, rows, store
 from support.service import Service, stored_plants
 
-pytestmark = pytest.mark.engines("sqlite")
-
 BIG, BESIDE = 9223372036854775807, 9223372036854775806
 
 # Texts that are dangerous unless they are shown as text: scripts, markup, text direction, formulas.

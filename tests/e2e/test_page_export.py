@@ -8,8 +8,6 @@ from support.browser import Watch, save
 from support.command import run
 from support.service import Service
 
-pytestmark = pytest.mark.engines("sqlite")
-
 BUTTON = "Export as CSV"
 
 

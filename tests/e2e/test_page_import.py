@@ -9,8 +9,6 @@ from plantstore.plants import NewPlant
 from support.browser import Watch, drop, enter, listed_errors, rows
 from support.service import Service, opened, stored_plants
 
-pytestmark = pytest.mark.engines("sqlite")
-
 PLAIN = "id,name,tag\n1,Abies balsamea (L.) Mill.,Abies\n2,Rosa × damascena,\n".encode()
 
 

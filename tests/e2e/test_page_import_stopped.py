@@ -1,12 +1,9 @@
 """An import on the page that is stopped while it still works, and the import after it."""
 
-import pytest
 from playwright.sync_api import Page, expect
 
 from support.browser import drop
 from support.service import Service, stored_plants
-
-pytestmark = pytest.mark.engines("sqlite")
 
 # From now on, reading a file on the page waits for `release`.
 HOLD_FILES = """

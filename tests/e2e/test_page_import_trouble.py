@@ -14,8 +14,6 @@ from support.postgres import wait_until
 from support.proxy import Proxy
 from support.service import Service, stored_plants
 
-pytestmark = pytest.mark.engines("sqlite")
-
 ROWS = 5_000
 CONTENT = ("id,name\n" + "".join(f"{id_},Plant {id_:05}\n" for id_ in range(ROWS))).encode()
 

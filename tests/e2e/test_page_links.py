@@ -1,13 +1,10 @@
 """The page, in a real browser: links, what a token permits, and special displays."""
 
-import pytest
 from playwright.sync_api import BrowserContext, Page, Route, expect
 
 from plantstore.plants import NewPlant
 from support.browser import Watch, assert_accessible, choose, enter, rows
 from support.service import Service
-
-pytestmark = pytest.mark.engines("sqlite")
 
 
 def test_a_link_to_one_plant_opens_it_after_signing_in(

@@ -14,8 +14,6 @@ from support.browser import Watch, drop, enter, listed_errors, save
 from support.csv_cases import CSV_CASES, Case
 from support.service import Service, stored_plants
 
-pytestmark = pytest.mark.engines("sqlite")
-
 
 @pytest.fixture(scope="module")
 def garden(

@@ -9,8 +9,6 @@ from support.browser import assert_accessible, choose, enter, rows, store
 from support.postgres import wait_until
 from support.service import Service, opened, stored_plants
 
-pytestmark = pytest.mark.engines("sqlite")
-
 
 @pytest.fixture
 def filled(context: BrowserContext, service: Service) -> Page:

@@ -7,8 +7,6 @@ from plantstore.plants import NewPlant
 from support.browser import Watch, enter, rows
 from support.service import Service
 
-pytestmark = pytest.mark.engines("sqlite")
-
 PLANTS = [
     NewPlant(1, "Quercus alba L.", "Quercus"),
     NewPlant(2, "Rosa × alba", "Rosa"),

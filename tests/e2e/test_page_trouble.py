@@ -10,8 +10,6 @@ from plantstore.plants import NewPlant
 from support.browser import Watch, assert_accessible, choose, enter, rows, store
 from support.service import Service, stored_plants
 
-pytestmark = pytest.mark.engines("sqlite")
-
 
 class Held:
     """Holds back the browser's requests for a URL until they are released."""

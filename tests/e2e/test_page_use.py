@@ -11,8 +11,6 @@ from support.browser import Watch, assert_accessible, choose, enter, rows, store
 from support.postgres import wait_until
 from support.service import Service, opened
 
-pytestmark = pytest.mark.engines("sqlite")
-
 
 @pytest.mark.parametrize(
     ("token", "message"),

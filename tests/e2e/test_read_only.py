@@ -13,8 +13,6 @@ from plantstore.plants import NewPlant
 from support.command import run_unprivileged
 from support.service import Service, opened, stored_plants
 
-pytestmark = pytest.mark.engines("sqlite")
-
 PLANTS = {id_: NewPlant(id_, "Abies", "t") for id_ in range(3)}
 
 # Stores three plants and kills itself, so that they are only in the write-ahead log.

@@ -13,8 +13,6 @@ from plantstore.plants import NewPlant
 from plantstore.web import read_document
 from support.service import Service, stored_plants
 
-pytestmark = pytest.mark.engines("sqlite")
-
 METHODS = ("get", "post", "put", "patch", "delete")
 BIG = 9223372036854775807
 LOCK = Path(__file__).parents[2] / "tools/javascript/package-lock.json"

@@ -26,9 +26,6 @@ from support.fronts import (
 from support.postgres import wait_until
 from support.service import Service
 
-pytestmark = pytest.mark.engines("sqlite")
-
-
 # The default idle timeout of the service.
 IDLE_SECONDS = int(Settings().idle_seconds)
 

@@ -5,11 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 from urllib.parse import quote
 
-import pytest
-
 from support.service import Service, opened
-
-pytestmark = pytest.mark.engines("sqlite")
 
 # This many consecutive characters of a secret are a leak.
 LEAKED_CHARACTERS = 10

@@ -13,8 +13,6 @@ from plantstore.plants import NewPlant
 from support.service import Service, stored_plants
 from support.streams import HARD_PLANTS, NDJSON, NONE, rendered
 
-pytestmark = pytest.mark.engines("sqlite")
-
 PLANTS = sorted(
     [*HARD_PLANTS, *(NewPlant(id_, f"Rosa × {id_}") for id_ in range(100, 20_000))],
     key=lambda plant: plant.id,

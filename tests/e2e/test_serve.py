@@ -32,6 +32,7 @@ def refused(folder: Path, *command: str, status: int = 1, env: dict[str, str] | 
     return line
 
 
+@pytest.mark.engines("sqlite", "postgres")
 def test_the_printed_curl_stores_a_plant(tmp_path: Path) -> None:
     with Service(tmp_path) as service:
         assert service.process.stdout is not None
@@ -53,7 +54,6 @@ def test_the_printed_curl_stores_a_plant(tmp_path: Path) -> None:
         assert secret not in repr(store.list_tokens()), "the store must have only its hash"
 
 
-@pytest.mark.engines("sqlite")
 def test_a_misspelled_variable_is_one_warning_in_the_log(tmp_path: Path) -> None:
     command = ["env", "PLANTSTORE_WORKRES=3", *PLANTSTORE]
     with Service(tmp_path, "--workers", "2", command=command) as service:
@@ -74,7 +74,6 @@ def test_the_first_token_is_created_only_once(tmp_path: Path) -> None:
     assert second.said == ""
 
 
-@pytest.mark.engines("sqlite")
 def test_a_service_not_on_loopback_logs_how_to_create_a_token(tmp_path: Path) -> None:
     with Service(tmp_path, "--host", "0.0.0.0") as service:
         pass
@@ -105,7 +104,6 @@ def test_a_port_in_use_is_a_one_line_error_and_creates_no_database(tmp_path: Pat
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.engines("sqlite")
 @pytest.mark.parametrize(
     ("options", "said", "status"),
     [
@@ -126,7 +124,6 @@ def test_a_bad_setting_is_a_one_line_error(
     assert said in refused(tmp_path, "serve", "--port", "0", *options, status=status)
 
 
-@pytest.mark.engines("sqlite")
 def test_an_error_in_an_environment_variable_names_the_variable(tmp_path: Path) -> None:
     env = {"PLANTSTORE_PORT": "x", "PATH": "/usr/bin:/bin"}
 

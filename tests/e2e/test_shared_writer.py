@@ -13,8 +13,6 @@ from support.load import Load
 from support.postgres import wait_until
 from support.service import PLANTSTORE, Service, stored_plants
 
-pytestmark = pytest.mark.engines("sqlite")
-
 
 def wait_for_writer(service: Service, *other_than: int) -> int:
     """Return the process id of the process that writes, once it accepts connections."""

@@ -12,8 +12,6 @@ from support.postgres import wait_until
 from support.service import Service, stored_plants
 from support.wire import Wire, head, with_length
 
-pytestmark = pytest.mark.engines("sqlite")
-
 SIGNALS = [signal.SIGTERM, signal.SIGINT]
 
 

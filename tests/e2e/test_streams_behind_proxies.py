@@ -18,8 +18,6 @@ from support.fronts import NAMES, PREFIX, Running, Through, front
 from support.service import Answer, Service, stored_plants
 from support.streams import MEDIA_TYPES, NONE, chunk, rendered, streaming_head
 
-pytestmark = pytest.mark.engines("sqlite")
-
 # nginx may also collect the whole body before it passes it on. This is its default.
 FRONTS = {
     **{name: (name, {}) for name in NAMES},

@@ -15,8 +15,6 @@ from support.command import run
 from support.postgres import wait_until
 from support.service import Service
 
-pytestmark = pytest.mark.engines("sqlite")
-
 
 @pytest.fixture
 def pair(tmp_path: Path) -> Pair:

@@ -32,6 +32,7 @@ def test_token_create_prints_only_the_secret_on_stdout(tmp_path: Path) -> None:
     assert "garden" in done.stderr
 
 
+@pytest.mark.engines("sqlite", "postgres")
 def test_token_list_shows_every_token_and_no_secret(tmp_path: Path) -> None:
     secret = token(tmp_path, "create", "garden", "--expires-in", "30d").stdout.strip()
     token(tmp_path, "create", "b", "--scope", "plants:read", "--scope", "plants:delete")
@@ -93,6 +94,7 @@ def test_a_token_command_that_fails_prints_a_one_line_error(
     assert said in line
 
 
+@pytest.mark.engines("sqlite", "postgres")
 def test_a_running_service_refuses_a_token_that_another_process_revoked(
     tmp_path: Path,
 ) -> None:

@@ -65,6 +65,7 @@ def rejects(folder: Path) -> list[dict[str, Any]]:
     return sorted((json.loads(line) for line in lines), key=lambda record: record["line"])
 
 
+@pytest.mark.engines("sqlite", "postgres")
 def test_a_file_is_imported_and_importing_it_again_changes_nothing(
     tmp_path: Path, database: str
 ) -> None:
@@ -170,6 +171,7 @@ def test_without_a_rejects_file_the_first_ten_bad_rows_are_shown(tmp_path: Path)
     assert shown[10:] == ["More rows are rejected; --rejects FILE writes all to a file"]
 
 
+@pytest.mark.engines("sqlite", "postgres")
 def test_a_killed_import_is_completed_by_running_it_again(tmp_path: Path, database: str) -> None:
     plants = list(many(5 * BATCH_PLANTS_MAX))
     rows = csv_of(iter(plants))
@@ -217,6 +219,7 @@ def test_an_interrupted_import_prints_its_counts(tmp_path: Path) -> None:
     assert "Traceback" not in complained
 
 
+@pytest.mark.engines("sqlite", "postgres")
 def test_an_import_and_a_service_write_to_the_same_database(tmp_path: Path, database: str) -> None:
     plants = [NewPlant(-plant.id - 1, plant.name, plant.tag) for plant in many(50_000)]
     (tmp_path / "plants.csv").write_text(csv_of(iter(plants)), encoding="utf-8")
@@ -236,6 +239,7 @@ def test_an_import_and_a_service_write_to_the_same_database(tmp_path: Path, data
     assert stored_plants(database) == expected
 
 
+@pytest.mark.engines("sqlite", "postgres")
 def test_an_export_under_load_is_a_consistent_snapshot(tmp_path: Path, database: str) -> None:
     put_in(database, list(many(30_000)))
     low, high, stop = 0, 29_999, threading.Event()
@@ -275,6 +279,7 @@ plants_by_id = st.dictionaries(
 )
 
 
+@pytest.mark.engines("sqlite", "postgres")
 @given(plants_by_id, st.sampled_from(["csv", "jsonl"]))
 @settings(
     max_examples=100,
@@ -408,7 +413,6 @@ def test_an_export_follows_a_symlink_and_accepts_any_file_name(
     assert (tmp_path / "**[1]?.csv").read_text(encoding="utf-8") == ROWS
 
 
-@pytest.mark.engines("sqlite")
 @pytest.mark.parametrize(
     "arguments",
     [
@@ -441,7 +445,6 @@ def test_no_command_overwrites_the_database(
     assert {9, 10} <= stored_plants(database).keys()
 
 
-@pytest.mark.engines("sqlite")
 @pytest.mark.parametrize("suffix", ["", "-journal", "-wal", "-shm"])
 @pytest.mark.parametrize("before", [[], [NewPlant(9, "a")]], ids=["new", "closed"])
 def test_rejected_rows_are_not_written_to_a_file_that_the_store_may_create(
@@ -459,7 +462,6 @@ def test_rejected_rows_are_not_written_to_a_file_that_the_store_may_create(
     assert not before or sorted(stored_plants(database)) == [9]
 
 
-@pytest.mark.engines("sqlite")
 def test_an_import_that_cannot_begin_keeps_the_rejects_of_the_one_before(tmp_path: Path) -> None:
     (tmp_path / "good.csv").write_text(ROWS, encoding="utf-8")
     (tmp_path / "rejects").write_text("precious", encoding="utf-8")
@@ -515,7 +517,6 @@ def test_a_closed_standard_stream_is_a_one_line_error(
     assert (done.returncode, done.stderr) == (1, "plantstore: The standard stream is closed\n")
 
 
-@pytest.mark.engines("sqlite")
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [

@@ -19,7 +19,6 @@ from support.postgres import execute, wait_until
 from support.service import PLANTSTORE, Service, opened, stored_plants
 
 
-@pytest.mark.engines("sqlite")
 def test_a_backup_under_load_is_intact_and_has_every_plant_acknowledged_before_it(
     tmp_path: Path,
     database: str,
@@ -51,7 +50,6 @@ def test_a_backup_under_load_is_intact_and_has_every_plant_acknowledged_before_i
     assert len(before) < during, "the service stored no plants while the backup ran"
 
 
-@pytest.mark.engines("sqlite")
 def test_a_service_can_run_on_a_backup(tmp_path: Path) -> None:
     with Service(tmp_path) as service:
         token = service.token()
@@ -66,7 +64,6 @@ def test_a_service_can_run_on_a_backup(tmp_path: Path) -> None:
         client.close()
 
 
-@pytest.mark.engines("sqlite")
 def test_a_backup_overwrites_only_with_force(tmp_path: Path, database: str) -> None:
     with opened(database) as store:
         store.apply_changes([NewPlant(1, "a")])
@@ -86,7 +83,6 @@ def test_a_backup_overwrites_only_with_force(tmp_path: Path, database: str) -> N
     assert sorted(path.name for path in tmp_path.iterdir()) == ["copy.db", "plants.db"]
 
 
-@pytest.mark.engines("sqlite")
 def test_a_backup_that_runs_out_of_space_leaves_no_new_file_and_keeps_the_old_one(
     tmp_path: Path, database: str
 ) -> None:
@@ -109,7 +105,6 @@ def test_a_backup_that_runs_out_of_space_leaves_no_new_file_and_keeps_the_old_on
     assert (tmp_path / "copy.db").read_text(encoding="utf-8") == "precious"
 
 
-@pytest.mark.engines("sqlite")
 def test_a_backup_of_a_corrupt_database_fails_and_leaves_no_file(tmp_path: Path) -> None:
     break_store(tmp_path / "plants.db")
 
@@ -120,7 +115,6 @@ def test_a_backup_of_a_corrupt_database_fails_and_leaves_no_file(tmp_path: Path)
     assert not (tmp_path / "copy.db").exists()
 
 
-@pytest.mark.engines("sqlite")
 @pytest.mark.parametrize("suffix", ["-wal", "-journal"])
 def test_a_backup_beside_the_log_of_another_database_is_refused(
     tmp_path: Path, database: str, suffix: str
@@ -137,7 +131,6 @@ def test_a_backup_beside_the_log_of_another_database_is_refused(
     assert sorted(path.name for path in tmp_path.iterdir()) == [log.name, "plants.db"]
 
 
-@pytest.mark.engines("sqlite")
 @pytest.mark.parametrize("target", ["no/copy.db", "."])
 def test_a_backup_to_an_impossible_path_is_a_one_line_error(
     tmp_path: Path, database: str, target: str
@@ -152,6 +145,7 @@ def test_a_backup_to_an_impossible_path_is_a_one_line_error(
     assert done.stderr.count("\n") == 1
 
 
+@pytest.mark.engines("sqlite", "postgres")
 def test_a_check_counts_plants_and_tokens_while_the_service_runs(tmp_path: Path) -> None:
     with Service(tmp_path) as service:
         client = service.client(service.token())
@@ -175,7 +169,6 @@ def break_store(database: Path) -> None:
     empty_root(database, "plant_words_data")
 
 
-@pytest.mark.engines("sqlite")
 def test_a_check_of_a_corrupt_database_fails_and_names_the_corrupt_index(tmp_path: Path) -> None:
     break_store(tmp_path / "plants.db")
 
@@ -200,6 +193,7 @@ def damage(database: str) -> None:
             execute(database, statement)
 
 
+@pytest.mark.engines("sqlite", "postgres")
 def test_a_check_names_reindex_which_repairs_the_index_beside_a_service_also_after_kill_9(
     tmp_path: Path, database: str
 ) -> None:

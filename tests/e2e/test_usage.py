@@ -17,8 +17,6 @@ from support.certificates import make_pair
 from support.command import run
 from support.service import PLANTSTORE, opened
 
-pytestmark = pytest.mark.engines("sqlite")
-
 NARROW = os.environ | {"COLUMNS": "80"}
 
 # An escape sequence that sets a color, alone or with other text attributes (ECMA-48, SGR).

@@ -13,11 +13,11 @@ from psycopg_pool import AsyncConnectionPool, ConnectionPool
 
 from noop import serve
 from plantstore.changes import Change, Outcome
+from plantstore.commit.reader import GroupRead
+from plantstore.commit.writer import GroupCommit
 from plantstore.plants import NewPlant
-from plantstore.reader import GroupRead
 from plantstore.settings import Settings
 from plantstore.storage.postgres.url import parse_url
-from plantstore.writer import GroupCommit
 
 CREATE = "INSERT INTO plants (id, name, tag) VALUES (%s, %s, %s) ON CONFLICT (id) DO NOTHING"
 

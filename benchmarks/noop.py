@@ -20,13 +20,13 @@ from plantstore.api.exchange import ASGIApp
 from plantstore.changes import Change, Outcome
 from plantstore.cli.process import uvicorn_config
 from plantstore.cli.wiring import wire
+from plantstore.commit.reader import GroupRead
+from plantstore.commit.writer import GroupCommit
 from plantstore.observe import ignore
 from plantstore.plants import NewPlant
-from plantstore.reader import GroupRead
 from plantstore.server.workers import set_up_memory
 from plantstore.settings import Settings
 from plantstore.storage import open_store
-from plantstore.writer import GroupCommit
 
 
 class NoCommit(GroupCommit):

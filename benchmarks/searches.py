@@ -31,7 +31,7 @@ from plant_names import (
     write_csv,
     write_targets,
 )
-from plantstore.conditions import entity_tag
+from plantstore.changes import entity_tag
 from plantstore.storage import open_store
 from python_peers import DATASETTE
 from search_peer import OURS, THEIRS, as_prefixes, insist_on_same_plants, searching_datasette

@@ -4,9 +4,9 @@ import sys
 from functools import partial
 
 from noop import serve
-from plantstore.reader import GroupRead
+from plantstore.commit.reader import GroupRead
+from plantstore.commit.writer import GroupCommit
 from plantstore.settings import Settings
-from plantstore.writer import GroupCommit
 
 QUEUE = 500
 

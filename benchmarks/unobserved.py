@@ -5,9 +5,9 @@ import sys
 import plantstore.api.app
 from noop import serve
 from plantstore.api.exchange import Exchange, Receive, Scope, Send
-from plantstore.reader import GroupRead
+from plantstore.commit.reader import GroupRead
+from plantstore.commit.writer import GroupCommit
 from plantstore.settings import Settings
-from plantstore.writer import GroupCommit
 
 
 class _Untold(Exchange):

@@ -13,7 +13,7 @@ from cluster.page import PAGE, with_measured
 from plantstore.api.errors import STATUS
 from plantstore.errors import ErrorCode
 from plantstore.settings import Settings
-from plantstore.storage.postgres.rights import RIGHTS
+from plantstore.storage.postgres.maintenance import RIGHTS
 from support.command import run
 
 ROOT = Path(__file__).parent.parent

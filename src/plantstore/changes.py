@@ -1,12 +1,104 @@
-"""The changes of plants, and their results."""
+"""The changes of plants, their conditions, and their results.
 
+A condition compares the entity tag of a plant (RFC 9110 §13). The entity tag depends on the name
+and the tag of the plant alone. So a client can compute it from a listing, and a plant that gets its
+old values again gets its old entity tag again.
+"""
+
+import hashlib
+import re
 from enum import Enum
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 import msgspec
 
-from plantstore.conditions import Precondition
+from plantstore.errors import ErrorCode, RequestError
 from plantstore.plants import NewPlant, Plant, PlantPatch
+
+# An entity tag has so many hexadecimal digits of the hash: 128 bits.
+_DIGITS: Final = 32
+_ENTITY_TAG_CHARACTERS: Final = _DIGITS + 2
+
+# The field `*`. No entity tag equals it, because an entity tag has quotes.
+ANY: Final = frozenset({"*"})
+
+# An entity tag (§8.8.3), and a list of them that may have empty elements (§5.6.1). A text matches
+# in one way at most, so a match takes linear time.
+_ENTITY_TAG: Final = r'(?:W/)?"[!#-~\x80-\xff]*"'
+_ELEMENT: Final = rf"[ \t]*(?:{_ENTITY_TAG}[ \t]*)?"
+_LIST: Final = re.compile(rf"{_ELEMENT}(?:,{_ELEMENT})*")
+_find_entity_tags = re.compile(_ENTITY_TAG).findall
+
+
+def entity_tag(name: str, tag: str | None) -> str:
+    """Return the strong entity tag of a plant, with its quotes.
+
+    It consists of the first 32 hexadecimal digits, in lower case, of the SHA-256 of the name in
+    UTF-8. If the plant has a tag, U+0000 and the tag follow the name. No name or tag contains
+    U+0000.
+    """
+    text = name if tag is None else f"{name}\0{tag}"
+    return f'"{hashlib.sha256(text.encode()).hexdigest()[:_DIGITS]}"'
+
+
+class Precondition(msgspec.Struct, frozen=True, gc=False):
+    """The fields If-Match and If-None-Match of a request: ANY, entity tags, or None if absent."""
+
+    if_match: frozenset[str] | None = None
+    if_none_match: frozenset[str] | None = None
+
+    def matches(self, present: str | None) -> bool:
+        """Return whether If-Match is true (§13.1.1).
+
+        Args:
+            present: the entity tag of the plant, or None if there is no plant.
+
+        """
+        return self.if_match is None or _is_in(present, self.if_match)
+
+    def none_matches(self, present: str | None) -> bool:
+        """Return whether If-None-Match is true (§13.1.2)."""
+        return self.if_none_match is None or not _is_in(present, self.if_none_match)
+
+
+def parse_precondition(if_match: str | None, if_none_match: str | None) -> Precondition | None:
+    """Parse the two fields; None stands for an absent field.
+
+    The comparison of If-Match is strong, so a weak entity tag matches no plant. The comparison of
+    If-None-Match is weak, so `W/` does not matter (§8.8.3.2).
+
+    Returns:
+        The condition, or None if both fields are absent.
+
+    Raises:
+        RequestError: BAD_REQUEST, if a field is malformed.
+
+    """
+    if if_match is None and if_none_match is None:
+        return None
+    return Precondition(
+        _parse("If-Match", if_match, ""), _parse("If-None-Match", if_none_match, "W/")
+    )
+
+
+def _parse(field: str, value: str | None, ignored: str) -> frozenset[str] | None:
+    """Parse a field, without a prefix of its entity tags that does not matter."""
+    if value is None:
+        return None
+    if value == "*":
+        return ANY
+    tags = _find_entity_tags(value) if _LIST.fullmatch(value) else []
+    if not tags:
+        raise RequestError(
+            ErrorCode.BAD_REQUEST, f'{field} must be * or a list of entity tags such as "0a1b"'
+        )
+    # An entity tag of another length matches no plant, and would only take memory.
+    known = (tag.removeprefix(ignored) for tag in tags)
+    return frozenset(tag for tag in known if len(tag) == _ENTITY_TAG_CHARACTERS)
+
+
+def _is_in(present: str | None, tags: frozenset[str]) -> bool:
+    return present is not None and (tags == ANY or present in tags)
 
 
 class Replacement(msgspec.Struct, frozen=True, gc=False, tag=True):

@@ -16,8 +16,8 @@ from plantstore.changes import (
     Result,
     UnconditionalChange,
     Upsert,
+    entity_tag,
 )
-from plantstore.conditions import entity_tag
 from plantstore.plants import NewPlant, PlantPatch, is_too_large
 
 # A placeholder for a stored plant that differs from every create of the batch, and whose content

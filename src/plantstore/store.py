@@ -1,6 +1,7 @@
 """The interface of all stores. `Store` has three protocols: plants, tokens and maintenance.
 
-`PlantWrites` is the part of the plants that another process may have (`plantstore.shared_writer`).
+`PlantWrites` is the part of the plants that another process may have
+(`plantstore.commit.remote_writer`).
 
 The tests in tests/contract run against every store and check the promises of these docstrings.
 """

@@ -13,9 +13,9 @@ from plantstore.api.ids import IDS_MAX, HandedOut
 from plantstore.api.listings import LIMIT_DEFAULT, LIMIT_MAX
 from plantstore.api.own_token import TokenDescription
 from plantstore.api.parameters import INT32_MAX
+from plantstore.commit.imports import LISTED_ERRORS_MAX, Conflict, ImportResult, RowError
 from plantstore.errors import ErrorCode, InternalError, RequestError
 from plantstore.formats import FORMATS
-from plantstore.imports import LISTED_ERRORS_MAX, Conflict, ImportResult, RowError
 from plantstore.plants import ID_MAX, ID_MIN, parse_new_plant, parse_patch, parse_plant
 from plantstore.tokens import SCOPES
 from plantstore.web import read_document

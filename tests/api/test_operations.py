@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from plantstore.api.operations import LOOK_SECONDS
+from plantstore.commit.writer import FAILURE_SECONDS
 from plantstore.errors import ErrorCode, StoreUnavailableError
 from plantstore.observe import LookupFailed, ReadinessChanged, RequestRefused, ServerChanged
-from plantstore.writer import FAILURE_SECONDS
 from support.world import JSON, METRICS, VALID, World, assert_error, run
 
 

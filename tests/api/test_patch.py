@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from plantstore.conditions import entity_tag
+from plantstore.changes import entity_tag
 from plantstore.errors import ErrorCode
 from plantstore.plants import PLANT_BYTES_MAX, NewPlant
 from plantstore.store import Store

@@ -5,7 +5,7 @@ import asyncio
 import httpx
 import pytest
 
-from plantstore.conditions import entity_tag
+from plantstore.changes import entity_tag
 from plantstore.errors import ErrorCode
 from plantstore.plants import NewPlant
 from plantstore.store import Store

@@ -7,17 +7,19 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from plantstore.changes import (
+    ANY,
     Change,
     Conditional,
     Deletion,
     Outcome,
     Patch,
     PlantOutcome,
+    Precondition,
     Replacement,
     Result,
     Upsert,
+    entity_tag,
 )
-from plantstore.conditions import ANY, Precondition, entity_tag
 from plantstore.listings import Listing, Page
 from plantstore.plants import ID_MAX, ID_MIN, NewPlant, Plant, PlantPatch
 from plantstore.store import Store

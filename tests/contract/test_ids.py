@@ -14,11 +14,11 @@ from plantstore.changes import Deletion
 from plantstore.errors import OperationError, StoreUnavailableError
 from plantstore.plants import ID_MAX, ID_MIN, NewPlant
 from plantstore.storage import open_store
-from plantstore.storage.ids import hand_out_values
 from plantstore.storage.postgres.store import HAND_OUT as POSTGRES_HAND_OUT
 from plantstore.storage.sqlite.file import connect
 from plantstore.storage.sqlite.store import HAND_OUT as SQLITE_HAND_OUT
 from plantstore.storage.sqlite.store import SQLiteStore
+from plantstore.storage.tables import hand_out_values
 from plantstore.store import Store
 from support.postgres import Databases, execute
 

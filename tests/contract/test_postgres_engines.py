@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 
 from plantstore.changes import Change, Deletion, Outcome, Replacement, Result
+from plantstore.commit.writer import GroupCommit
 from plantstore.errors import BatchRefusedError, RequestError, StoreUnavailableError
 from plantstore.observe import Event, ServerChanged, ignore
 from plantstore.plants import ID_MIN, NewPlant, Plant
 from plantstore.storage import open_store
-from plantstore.writer import GroupCommit
 from support.command import run
 from support.postgres import connected, execute, wait_until
 

@@ -15,7 +15,7 @@ from plantstore.listings import Count, Listing
 from plantstore.plants import NewPlant, Plant
 from plantstore.storage import open_store
 from plantstore.storage.migrate import SchemaPolicy
-from plantstore.storage.postgres.rights import RIGHTS
+from plantstore.storage.postgres.maintenance import RIGHTS
 from plantstore.store import Store
 from plantstore.tokens import TokenRecord
 from support.postgres import Programs, Server, execute

@@ -77,7 +77,7 @@ def test_a_search_may_be_limited_to_a_tag_and_to_ids_after_one(store: Store) -> 
 
 
 def test_long_tags_with_the_same_beginning_are_distinguished(store: Store) -> None:
-    tags = ["x" * 1000, "x" * 1000 + "y", "x" * 1000 + "z", "×" * 5000]
+    tags = ["x" * 1000, "x" * 1000 + "y", "x" * 1000 + "z", "×" * 800]
     store.apply_changes([NewPlant(id_, "rosa", tags[id_ % 4]) for id_ in range(1200)])
 
     for number, tag in enumerate(tags):

@@ -6,16 +6,18 @@ from typing import Any
 import pytest
 
 from plantstore.changes import (
+    ANY,
     Change,
     Conditional,
     Deletion,
     Outcome,
     Patch,
     PlantOutcome,
+    Precondition,
     Replacement,
     Upsert,
+    entity_tag,
 )
-from plantstore.conditions import ANY, Precondition, entity_tag
 from plantstore.errors import OperationError
 from plantstore.listings import Listing
 from plantstore.plants import ID_MAX, ID_MIN, NewPlant, Plant, PlantPatch

@@ -16,7 +16,7 @@ from multiprocessing.synchronize import Barrier
 from operator import attrgetter
 from typing import NamedTuple, TypeAlias
 
-from plantstore.conditions import entity_tag
+from plantstore.changes import entity_tag
 from support.service import Answer, Client
 
 # The name and tag of a plant, or None if the plant does not exist.

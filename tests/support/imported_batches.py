@@ -8,13 +8,13 @@ from collections.abc import Coroutine, Sequence
 from typing import Any, cast
 
 from plantstore.changes import Change, Outcome
+from plantstore.commit.imports import Conflict, Import
+from plantstore.commit.writer import GroupCommit
 from plantstore.formats import FORMATS
 from plantstore.formats.rows import PIECE_BYTES
-from plantstore.imports import Conflict, Import
 from plantstore.plants import NewPlant
 from plantstore.storage.sqlite.store import SQLiteStore
 from plantstore.store import PlantStore
-from plantstore.writer import GroupCommit
 from support.disk import Disk
 from support.ledger import Ledger, tune
 from support.platter import ALL_LOST, ALL_THERE, SOME_THERE, Synced

@@ -14,21 +14,21 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple, TypeAlias
 
 from plantstore.changes import (
+    ANY,
     Change,
     Conditional,
     Deletion,
     Patch,
+    Precondition,
     Replacement,
     Result,
     UnconditionalChange,
     Upsert,
 )
-from plantstore.conditions import ANY, Precondition
 from plantstore.decision import decide
 from plantstore.errors import StoreUnavailableError
-from plantstore.listings import Listing
+from plantstore.listings import Listing, scan
 from plantstore.plants import NewPlant, Plant, PlantPatch
-from plantstore.storage.paging import scan
 from plantstore.storage.sqlite.file import PAGE_BYTES
 from plantstore.storage.sqlite.log import Log
 from plantstore.storage.sqlite.store import SQLiteStore

@@ -6,7 +6,7 @@ import random
 import threading
 from collections.abc import Callable
 
-from plantstore.conditions import entity_tag
+from plantstore.changes import entity_tag
 from plantstore.plants import NewPlant
 from support.service import Client, Service
 

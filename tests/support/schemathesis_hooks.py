@@ -17,8 +17,7 @@ from typing import Any
 import schemathesis
 from hypothesis import strategies as st
 
-from plantstore.changes import Deletion
-from plantstore.conditions import entity_tag, parse_precondition
+from plantstore.changes import Deletion, entity_tag, parse_precondition
 from plantstore.errors import RequestError
 from plantstore.formats import FORMATS
 from plantstore.plants import NewPlant

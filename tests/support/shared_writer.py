@@ -7,9 +7,9 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from plantstore.changes import Change, Result
+from plantstore.commit.remote_writer import RemoteWriter
+from plantstore.commit.writer_process import WriterService, listen
 from plantstore.observe import Observer, ignore
-from plantstore.shared_writer.remote import RemoteWriter
-from plantstore.shared_writer.service import WriterService, listen
 from plantstore.storage.sqlite.store import SQLiteStore
 from plantstore.store import PlantWrites
 

@@ -9,16 +9,16 @@ import httpx
 
 from plantstore.changes import Change, Result
 from plantstore.cli.wiring import wire
+from plantstore.commit.reader import GroupRead
+from plantstore.commit.writer import GroupCommit
 from plantstore.errors import ErrorCode
 from plantstore.listings import Listing, Page
 from plantstore.observe import Answered
 from plantstore.plants import NewPlant
-from plantstore.reader import GroupRead
 from plantstore.settings import Settings
 from plantstore.storage.memory import MemoryStore
 from plantstore.store import Store
 from plantstore.tokens import SCOPES, TokenRecord, digest, mint
-from plantstore.writer import GroupCommit
 
 if TYPE_CHECKING:
     from plantstore.observe import Event, ServerChanged

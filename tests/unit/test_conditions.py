@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plantstore.conditions import ANY, Precondition, entity_tag, parse_precondition
+from plantstore.changes import ANY, Precondition, entity_tag, parse_precondition
 from plantstore.errors import ErrorCode, RequestError
 
 A, B = entity_tag("a", None), entity_tag("a", "b")

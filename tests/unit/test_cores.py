@@ -5,8 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from plantstore.cores import usable_cores
-from plantstore.settings import WORKERS_MAX, parse_workers
+from plantstore.settings import WORKERS_MAX, parse_workers, usable_cores
 
 UNLIMITED = Path("/nowhere")
 

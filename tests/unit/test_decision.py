@@ -1,16 +1,18 @@
 """Which stored plants are loaded to decide a batch, and what the batch changes."""
 
 from plantstore.changes import (
+    ANY,
     Change,
     Conditional,
     Deletion,
     Outcome,
     Patch,
     PlantOutcome,
+    Precondition,
     Replacement,
     Upsert,
+    entity_tag,
 )
-from plantstore.conditions import ANY, Precondition, entity_tag
 from plantstore.decision import DIFFERENT, Difference, decide, load_stored
 from plantstore.plants import NewPlant, Plant, PlantPatch
 

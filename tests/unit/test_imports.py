@@ -3,9 +3,9 @@
 import pytest
 
 from plantstore.changes import Outcome, Upsert
+from plantstore.commit.imports import BATCH_BYTES_MAX, Batch, Conflict, Import, RowCounts, RowError
 from plantstore.errors import BatchRefusedError, ErrorCode, RequestError
 from plantstore.formats import FORMATS
-from plantstore.imports import BATCH_BYTES_MAX, Batch, Conflict, Import, RowCounts, RowError
 from plantstore.plants import NewPlant
 
 

@@ -7,6 +7,7 @@ import pytest
 
 from plantstore.errors import StoreUnavailableError, StoreUnreachableError, UsageError
 from plantstore.storage import display_url, open_store
+from plantstore.storage.postgres.cluster import standbys_in
 from plantstore.storage.postgres.connection import Connection
 from plantstore.storage.postgres.link import (
     BACKOFF_SECONDS_MAX,
@@ -14,7 +15,6 @@ from plantstore.storage.postgres.link import (
     FRESH_SECONDS,
     Link,
 )
-from plantstore.storage.postgres.server_state import standbys_in
 from plantstore.storage.postgres.url import Server, parse_url, servers_of
 
 

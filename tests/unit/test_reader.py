@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
+from plantstore.commit.reader import BATCH_LISTINGS_MAX, BATCH_READS_MAX, GroupRead
 from plantstore.errors import ErrorCode, RequestError, StoreUnavailableError
 from plantstore.listings import Listing, Page
 from plantstore.observe import Event, ReadFailed
 from plantstore.plants import NewPlant
-from plantstore.reader import BATCH_LISTINGS_MAX, BATCH_READS_MAX, GroupRead
 from plantstore.storage.memory import MemoryStore
 from plantstore.store import LISTINGS_AT_ONCE, SEARCH_THREADS
 

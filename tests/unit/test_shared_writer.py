@@ -10,26 +10,19 @@ import msgspec
 import pytest
 
 from plantstore.changes import (
+    ANY,
     Change,
     Conditional,
     Deletion,
     Outcome,
     Patch,
+    Precondition,
     Replacement,
     Result,
     Upsert,
 )
-from plantstore.conditions import ANY, Precondition
-from plantstore.errors import (
-    BatchRefusedError,
-    OperationError,
-    StoreUnavailableError,
-    StoreUnreachableError,
-)
-from plantstore.observe import Committed, Event
-from plantstore.plants import NewPlant, Plant, PlantPatch
-from plantstore.shared_writer import remote, service
-from plantstore.shared_writer.messages import (
+from plantstore.commit import remote_writer, writer_process
+from plantstore.commit.messages import (
     LENGTH_BYTES,
     MESSAGE_BYTES_MAX,
     Applied,
@@ -45,8 +38,16 @@ from plantstore.shared_writer.messages import (
     parse_response,
     to_bytes,
 )
-from plantstore.shared_writer.remote import RemoteWriter
-from plantstore.shared_writer.service import listen
+from plantstore.commit.remote_writer import RemoteWriter
+from plantstore.commit.writer_process import listen
+from plantstore.errors import (
+    BatchRefusedError,
+    OperationError,
+    StoreUnavailableError,
+    StoreUnreachableError,
+)
+from plantstore.observe import Committed, Event
+from plantstore.plants import NewPlant, Plant, PlantPatch
 from plantstore.storage.memory import MemoryStore
 from support.postgres import wait_until
 from support.shared_writer import serving, writing
@@ -183,7 +184,7 @@ def test_the_batches_of_several_workers_share_a_transaction() -> None:
 
 
 def test_long_batches_do_not_share_a_transaction(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(service, "TRANSACTION_BYTES_MAX", 1000)
+    monkeypatch.setattr(writer_process, "TRANSACTION_BYTES_MAX", 1000)
     store = SlowStore()
     with contextlib.ExitStack() as opened:
         entrance = opened.enter_context(writing(store))
@@ -202,8 +203,8 @@ def test_long_batches_do_not_share_a_transaction(monkeypatch: pytest.MonkeyPatch
 def test_a_request_that_arrives_in_pieces_does_not_wait_for_a_commit_after_each(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(service, "PIECE_SECONDS", 30)
-    monkeypatch.setattr(service, "PIECES_SECONDS", 30)
+    monkeypatch.setattr(writer_process, "PIECE_SECONDS", 30)
+    monkeypatch.setattr(writer_process, "PIECES_SECONDS", 30)
     store = SlowStore()
     long = to_bytes(apply_message([NewPlant(1, "a" * 100)]))
     with contextlib.ExitStack() as opened:
@@ -252,7 +253,7 @@ def test_probes_do_not_prevent_tidying(monkeypatch: pytest.MonkeyPatch) -> None:
             self.is_tidied = True
             return 0.01
 
-    monkeypatch.setattr(service, "IDLE_SECONDS", 0.1)
+    monkeypatch.setattr(writer_process, "IDLE_SECONDS", 0.1)
     store = Tidied()
     with contextlib.ExitStack() as opened:
         entrance = opened.enter_context(writing(store))
@@ -385,7 +386,7 @@ def test_a_response_is_not_taken_for_that_of_a_later_request(
         contextlib.closing(RemoteWriter(entrance)) as worker,
     ):
         with monkeypatch.context() as patched:
-            patched.setattr(remote, "length_of", exhausted)
+            patched.setattr(remote_writer, "length_of", exhausted)
             with pytest.raises(MemoryError):
                 worker.apply_changes([NewPlant(1, "a")])
 
@@ -394,7 +395,7 @@ def test_a_response_is_not_taken_for_that_of_a_later_request(
 
 
 def test_nothing_was_done_if_no_writer_accepts_connections(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(remote, "PATIENCE_SECONDS", 0.1)
+    monkeypatch.setattr(remote_writer, "PATIENCE_SECONDS", 0.1)
     listener, entrance = listen()
     with listener, entrance, pytest.raises(StoreUnreachableError):
         RemoteWriter(entrance)

@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 
 from plantstore.changes import Change, Outcome, Result
+from plantstore.commit.writer import FAILURE_SECONDS, GroupCommit
 from plantstore.errors import BatchRefusedError, ErrorCode, RequestError, StoreUnavailableError
 from plantstore.observe import CommitFailed, Committed, Event, WriterStarted, WriterStopped
 from plantstore.plants import NewPlant
 from plantstore.storage.memory import MemoryStore
 from plantstore.store import TIDY_SECONDS
-from plantstore.writer import FAILURE_SECONDS, GroupCommit
 
 
 class GatedStore(MemoryStore):

@@ -25,12 +25,12 @@ from plantstore.api.operations import Liveness, Measurements, Readiness, Renderi
 from plantstore.api.own_token import OwnToken
 from plantstore.api.pages import ASSETS_TEMPLATE, Pages, Redirect
 from plantstore.api.plants import Plants
+from plantstore.commit.reader import GroupRead
+from plantstore.commit.writer import GroupCommit
 from plantstore.formats import FORMATS
 from plantstore.observe import Observer
-from plantstore.reader import GroupRead
 from plantstore.server.interface import HANDOVER, Handover
 from plantstore.store import Store
-from plantstore.writer import GroupCommit
 
 # Threads for all calls of the store that neither change nor read plants.
 LOOKUP_THREADS_MAX: Final = 4

@@ -11,9 +11,9 @@ from plantstore.api.imports import Imports
 from plantstore.api.limits import require_no_coding, shorten
 from plantstore.api.listings import EXPORT_PARAMETERS, parse_words
 from plantstore.api.parameters import read_query
+from plantstore.commit.imports import Conflict
 from plantstore.errors import ErrorCode, RequestError, UnsupportedMediaTypeError
 from plantstore.formats import Format
-from plantstore.imports import Conflict
 from plantstore.listings import Listing
 
 IMPORT_PARAMETERS: Final = frozenset({"on-conflict"})

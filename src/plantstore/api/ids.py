@@ -1,6 +1,6 @@
 """`/ids`: ids for new plants.
 
-A thread hands them out, with a commit for all requests that wait (`plantstore.batcher`). So
+A thread hands them out, with a commit for all requests that wait (`plantstore.commit.batcher`). So
 clients that ask at the same time share the wait for the disk.
 """
 
@@ -13,7 +13,7 @@ from falcon.asgi import Request, Response
 
 from plantstore.api.auth import Gate
 from plantstore.api.parameters import IDS_PARAMETERS, parse_number, read_query
-from plantstore.batcher import Batcher
+from plantstore.commit.batcher import Batcher
 from plantstore.errors import (
     ErrorCode,
     OperationError,

@@ -28,10 +28,7 @@ from plantstore.api.auth import Gate
 from plantstore.api.exchange import require_client
 from plantstore.api.places import Places
 from plantstore.api.preferences import has_preference
-from plantstore.errors import ErrorCode, OperationError, RequestError, StoreUnavailableError
-from plantstore.formats import Format
-from plantstore.formats.rows import PIECE_BYTES
-from plantstore.imports import (
+from plantstore.commit.imports import (
     LISTED_ERRORS_MAX,
     Batch,
     Conflict,
@@ -39,9 +36,12 @@ from plantstore.imports import (
     ImportResult,
     RowError,
 )
+from plantstore.commit.writer import GroupCommit
+from plantstore.errors import ErrorCode, OperationError, RequestError, StoreUnavailableError
+from plantstore.formats import Format
+from plantstore.formats.rows import PIECE_BYTES
 from plantstore.observe import Imported, Observer
 from plantstore.server.interface import FAILED, STREAMED
-from plantstore.writer import GroupCommit
 
 # Imports that run at a time.
 IMPORTS_MAX: Final = 32

@@ -17,11 +17,15 @@ from plantstore.changes import (
     Outcome,
     Patch,
     PlantOutcome,
+    Precondition,
     Replacement,
     UnconditionalChange,
     Upsert,
+    entity_tag,
+    parse_precondition,
 )
-from plantstore.conditions import Precondition, entity_tag, parse_precondition
+from plantstore.commit.reader import GroupRead
+from plantstore.commit.writer import GroupCommit
 from plantstore.errors import ErrorCode, PreconditionFailedError, RequestError
 from plantstore.plants import (
     TOO_LARGE,
@@ -33,8 +37,6 @@ from plantstore.plants import (
     render_plant,
     render_stored_plant,
 )
-from plantstore.reader import GroupRead
-from plantstore.writer import GroupCommit
 
 _METHODS: Final = "DELETE, GET, HEAD, OPTIONS, PATCH, PUT"
 

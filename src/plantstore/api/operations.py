@@ -13,10 +13,10 @@ from msgspec.structs import asdict
 from plantstore.api.accept import choose_media_type
 from plantstore.api.auth import Gate
 from plantstore.api.compression import Compressor
+from plantstore.commit.writer import GroupCommit
 from plantstore.errors import StoreUnavailableError
 from plantstore.observe import Observer, ReadinessChanged, ServerChanged
 from plantstore.store import PlantWrites
-from plantstore.writer import GroupCommit
 
 # How long the result of a probe or a commit counts as current. This limits the cost of probes,
 # no matter how many requests there are.

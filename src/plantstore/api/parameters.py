@@ -8,7 +8,7 @@ from falcon.asgi import Request
 
 from plantstore.api.limits import shorten
 from plantstore.errors import ErrorCode, RequestError
-from plantstore.integers import describe_not_integer, parse_int64
+from plantstore.plants import describe_not_integer, parse_int64
 
 INT32_MAX: Final = 2**31 - 1
 

@@ -15,14 +15,14 @@ from plantstore.api.listings import (
 )
 from plantstore.api.parameters import NO_PARAMETERS, read_query
 from plantstore.changes import Outcome
+from plantstore.commit.reader import GroupRead
+from plantstore.commit.writer import GroupCommit
 from plantstore.errors import IdTakenError
 from plantstore.plants import (
     parse_new_plant,
     render_plant,
     render_stored_plants,
 )
-from plantstore.reader import GroupRead
-from plantstore.writer import GroupCommit
 
 # An attribute of an Enum class is looked up slowly before Python 3.12.
 _ID_TAKEN: Final = Outcome.ID_TAKEN

@@ -11,16 +11,16 @@ from typing import BinaryIO, Final
 
 import click
 
-from plantstore.batches import run_each_if_refused
 from plantstore.changes import Change, Result
 from plantstore.cli.files import standard_stream
 from plantstore.cli.opening import opened_store
 from plantstore.cli.options import FILE, file_format, format_of, settings
 from plantstore.cli.progress import progress
 from plantstore.cli.rejects import Rejects
+from plantstore.commit.batcher import run_each_if_refused
+from plantstore.commit.imports import Batch, Conflict, Import, RowCounts
 from plantstore.errors import BatchRefusedError, OperationError, one_line
 from plantstore.formats.rows import PIECE_BYTES
-from plantstore.imports import Batch, Conflict, Import, RowCounts
 from plantstore.storage.migrate import SchemaPolicy
 from plantstore.store import PlantStore, Store
 

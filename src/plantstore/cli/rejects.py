@@ -10,9 +10,9 @@ import click
 import msgspec
 
 from plantstore.cli.files import insist_on_other_file
+from plantstore.commit.imports import RowError
 from plantstore.errors import OperationError, UsageError
 from plantstore.formats.rows import readable
-from plantstore.imports import RowError
 
 # How many rejected rows are shown without --rejects.
 SHOWN_REJECTS_MAX: Final = 10

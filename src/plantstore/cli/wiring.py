@@ -17,15 +17,15 @@ from plantstore.api.imports import Imports
 from plantstore.api.operations import Readiness, Renderings
 from plantstore.api.pages import Pages
 from plantstore.api.rates import RateLimit, RatePerToken, Unlimited
+from plantstore.commit.reader import GroupRead
+from plantstore.commit.writer import GroupCommit
 from plantstore.observe import Observer, ServerChanged, Stopping
-from plantstore.reader import GroupRead
 from plantstore.server.budget import Budget
 from plantstore.server.interface import Bounds, Handover
 from plantstore.server.shutdown import Shutdown
 from plantstore.server.workers import release_memory
 from plantstore.settings import Settings
 from plantstore.store import PlantWrites, Store
-from plantstore.writer import GroupCommit
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,7 @@
 """The processes of a service with several workers.
 
 The parent starts and replaces the workers, which serve HTTP. On SQLite it also keeps one process
-that writes for all of them (`plantstore.shared_writer`).
+that writes for all of them (`plantstore.commit.writer_process`).
 """
 
 import contextlib
@@ -16,13 +16,13 @@ from pathlib import Path
 
 from plantstore.api.exchange import ASGIApp
 from plantstore.cli.process import Telemetry, build_app, open_store_of, uvicorn_config
+from plantstore.commit.remote_writer import RemoteWriter
+from plantstore.commit.writer_process import WriterService, listen
 from plantstore.errors import PlantStoreError
 from plantstore.observe import Committed, Event, Observer
 from plantstore.server.kept_process import KeptProcess, answer_checks
 from plantstore.server.workers import Workers, set_up_memory
 from plantstore.settings import Settings, terminal_takes_colors
-from plantstore.shared_writer.remote import RemoteWriter
-from plantstore.shared_writer.service import WriterService, listen
 from plantstore.storage import has_one_writer
 from plantstore.telemetry.log_output import configure_logs
 

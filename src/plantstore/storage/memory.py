@@ -11,8 +11,7 @@ from plantstore.decision import decide
 from plantstore.errors import UnsupportedError
 from plantstore.listings import EVERYTHING, Listing, Page
 from plantstore.plants import ID_MAX, NewPlant
-from plantstore.storage.ids import ids_exhausted
-from plantstore.storage.tokens import in_order, name_taken, no_such_token
+from plantstore.storage.tables import ids_exhausted, in_order, name_taken, no_such_token
 from plantstore.store import TIDY_SECONDS, Condition, Repairs
 from plantstore.tokens import TokenRecord
 from plantstore.words import has_words

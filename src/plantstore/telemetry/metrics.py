@@ -31,9 +31,9 @@ from prometheus_client.openmetrics import exposition as openmetrics
 from prometheus_client.registry import Collector
 
 from plantstore.changes import Outcome
+from plantstore.commit.imports import RowCounts
 from plantstore.errors import ErrorCode
 from plantstore.formats import MEDIA_TYPES
-from plantstore.imports import RowCounts
 from plantstore.observe import Answered, Committed, Event, Imported, RequestRefused, ServerChanged
 from plantstore.telemetry.counts import (
     BATCH_CHANGES,

@@ -1,5 +1,12 @@
-"""Opens and configures connections to PostgreSQL."""
+"""Opens connections to PostgreSQL, and configures them.
 
+A connection pooler in front of PostgreSQL may assign a session for each transaction or statement.
+Then the settings and prepared statements of this service end up in the wrong sessions, and plants
+would be stored with settings that do not wait for the disk. So each connection is also checked for
+such a pooler.
+"""
+
+import contextlib
 import re
 from typing import Final
 
@@ -137,3 +144,42 @@ def _seconds(duration: str) -> float:
     if shown is None or shown[2] not in _MILLISECONDS:
         raise StoreUnavailableError(UNREACHABLE, f"its statement_timeout is {duration}")
     return int(shown[1]) * _MILLISECONDS[shown[2]] / 1000
+
+
+# How many other connections begin a transaction, so that a pooler gives them the session.
+_OTHERS: Final = 4
+
+_WHO: Final = "SELECT pg_backend_pid()"
+_NO_SESSIONS: Final = (
+    "The pooler in front of the database does not keep one session per connection: set its"
+    " pool_mode to session"
+)
+
+
+def insist_on_sessions(connection: Connection) -> None:
+    """Check that a connection keeps its session while other connections need one.
+
+    Without a pooler, the id of the session's process is the one that the server reported when
+    the connection was opened. Then there is nothing else to check.
+
+    Raises:
+        StoreUnavailableError: the connection does not keep its session.
+
+    """
+    if _process(connection) == connection.pgconn.backend_pid:
+        return
+    with contextlib.ExitStack() as stack:
+        try:
+            mine = _process(connection)
+            for _ in range(_OTHERS):
+                other = stack.enter_context(contextlib.closing(connect(connection.server)))
+                other.execute("BEGIN")
+                if _process(other) == mine or _process(connection) != mine:
+                    raise StoreUnavailableError(_NO_SESSIONS)
+        except psycopg.Error as error:
+            raise StoreUnavailableError(_NO_SESSIONS, reason_of(error)) from error
+
+
+def _process(connection: Connection) -> int:
+    [(process,)] = connection.execute(_WHO)
+    return int(process)

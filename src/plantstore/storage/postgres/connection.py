@@ -18,9 +18,7 @@ from psycopg.pq.abc import PGconn
 from psycopg.rows import TupleRow
 
 from plantstore.errors import StoreUnavailableError
-from plantstore.storage.postgres.faults import errors_as_ours, shortened
-from plantstore.storage.postgres.pipeline import Pipeline, Statement
-from plantstore.storage.postgres.server_state import (
+from plantstore.storage.postgres.cluster import (
     STANDBY_NAMES,
     STATE_QUERIES,
     UNSUPPORTED,
@@ -28,6 +26,8 @@ from plantstore.storage.postgres.server_state import (
     standbys_in,
     state_of,
 )
+from plantstore.storage.postgres.faults import errors_as_ours, shortened
+from plantstore.storage.postgres.pipeline import Pipeline, Statement
 from plantstore.storage.postgres.url import Server
 
 # How long the client waits after the server's own statement_timeout, which normally ends a

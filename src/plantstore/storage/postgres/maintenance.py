@@ -1,20 +1,28 @@
-"""The schema of a PostgreSQL database, and the check of its content."""
+"""The maintenance of a PostgreSQL database: its schema, the rights of roles, check and reindex.
 
-from collections.abc import Iterator
+To reindex, the plants are compared page by page. Those with other words get theirs again while
+their rows are locked. So changes of other plants never wait, and a search finds all other plants.
+"""
+
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Final
 
 import psycopg
-from psycopg import errors
+from psycopg import errors, sql
 
-from plantstore.errors import StoreUnavailableError
+from plantstore.errors import OperationError, StoreUnavailableError
 from plantstore.plants import ID_MAX, ID_MIN
 from plantstore.storage.migrate import known_version, migrations
 from plantstore.storage.postgres.connection import Connection
-from plantstore.storage.postgres.fence import ENGINE, keep_writers_out
-from plantstore.storage.postgres.word_index import index_next, with_other_words
+from plantstore.storage.postgres.faults import lacking, retried
+from plantstore.storage.postgres.features import Features
+from plantstore.storage.postgres.fence import ENGINE, fenced, keep_writers_out
+from plantstore.storage.postgres.plants import COUNT
+from plantstore.storage.postgres.word_index import index_again, index_next, with_other_words
 from plantstore.storage.reindex import ADVICE
-from plantstore.store import Condition
+from plantstore.store import Condition, Repairs
 
 # The key of the advisory lock that a process holds while it migrates.
 LOCK: Final = int.from_bytes(b"plst")
@@ -179,3 +187,115 @@ def _schema(connection: Connection) -> dict[str, str]:
 def _one(connection: Connection, query: str) -> object:
     [[value]] = connection.execute(query)
     return value
+
+
+# The role also needs USAGE on the schema. No table has a sequence.
+RIGHTS: Final = {
+    "plants": ("SELECT", "INSERT", "UPDATE", "DELETE"),
+    "tokens": ("SELECT", "INSERT", "UPDATE", "DELETE"),
+    "handed_out_ids": ("SELECT", "INSERT", "UPDATE"),
+    "totals": ("SELECT", "INSERT", "UPDATE"),
+    "plantstore_markers": ("SELECT", "INSERT", "UPDATE"),
+    "plantstore_migrations": ("SELECT",),
+}
+
+# Without USAGE on the schema, the role has no table.
+_MISSING_RIGHTS: Final = """
+SELECT given.name, given.right_ FROM unnest(%s::text[], %s::text[]) AS given (name, right_)
+WHERE has_table_privilege(coalesce(%s, current_user), to_regclass(given.name), given.right_)
+    IS NOT TRUE
+"""
+
+_SCHEMA: Final = """
+SELECT nspname FROM pg_namespace JOIN pg_class ON relnamespace = pg_namespace.oid
+WHERE pg_class.oid = to_regclass('plantstore_migrations')
+"""
+
+
+def insist_on_rights(connection: Connection, what: str, role: str | None = None) -> None:
+    """Raise StoreUnavailableError if a role lacks a right.
+
+    Args:
+        connection: to the database.
+        what: the beginning of the message.
+        role: None for the role of the connection.
+
+    """
+    tables, rights = zip(
+        *((table, right) for table, rights in RIGHTS.items() for right in rights), strict=True
+    )
+    missing = connection.execute(_MISSING_RIGHTS, (list(tables), list(rights), role)).fetchall()
+    if missing:
+        named = ", ".join(f"{right} on {table}" for table, right in missing)
+        raise lacking(what, f"the role lacks {named}")
+
+
+def insist_on_role(connection: Connection, role: str) -> None:
+    """Raise OperationError if there is no such role."""
+    known = "SELECT FROM pg_roles WHERE rolname = %s"
+    if not role.isprintable() or not connection.execute(known, (role,)).fetchall():
+        raise OperationError(f"There is no role {role!r}; create it first, with CREATE ROLE")
+
+
+def grant(connection: Connection, role: str) -> None:
+    """Give a role all rights, on the tables of the newest schema.
+
+    Raises:
+        StoreUnavailableError: the role of the connection may not grant them.
+
+    """
+    with connection.transaction():
+        [[schema]] = connection.execute(_SCHEMA)
+        names = {"schema": sql.Identifier(schema), "role": sql.Identifier(role)}
+        connection.execute(sql.SQL("GRANT USAGE ON SCHEMA {schema} TO {role}").format(**names))
+        for table, rights in RIGHTS.items():
+            statement = f"GRANT {', '.join(rights)} ON {table} TO {{role}}"
+            connection.execute(sql.SQL(statement).format(**names))
+        # PostgreSQL only warns if a role that is not the owner grants.
+        query = "SELECT has_schema_privilege(%s, %s, 'USAGE')"
+        [[has_usage]] = connection.execute(query, (role, schema))
+        if not has_usage:
+            raise lacking(f"The rights cannot be granted to {role}", f"USAGE on schema {schema}")
+        insist_on_rights(connection, f"The rights cannot be granted to {role}", role)
+
+
+# One statement, and so one snapshot.
+_MISSING: Final = """
+SELECT (SELECT count(*) FROM plants) - (SELECT coalesce(sum(plants), 0) FROM totals)::bigint
+"""
+
+
+def repair(
+    connection: Connection, features: Features, progress: Callable[[int, int], None]
+) -> Repairs:
+    """Compare everything once, and repair the differences.
+
+    Args:
+        connection: without a time limit for statements.
+        features: of the engine.
+        progress: is called with the number of plants compared, and the number of all plants.
+
+    """
+    [(plants, missing)] = connection.execute(f"SELECT count(*), ({_MISSING}) FROM plants".encode())
+    if missing:
+        retried(partial(_correct_total, connection, features, missing))
+    found = done = 0
+    for compared, wrong in with_other_words(connection):
+        if wrong:
+            retried(partial(_index_again, connection, wrong))
+        found += len(wrong)
+        done += compared
+        progress(done, max(plants, done))
+    return Repairs(found, missing)
+
+
+def _correct_total(connection: Connection, features: Features, missing: int) -> None:
+    with fenced(connection):
+        connection.execute(COUNT, (features.slot, missing))
+    connection.insist_on_standbys()
+
+
+def _index_again(connection: Connection, ids: list[int]) -> None:
+    with fenced(connection):
+        index_again(connection, ids)
+    connection.insist_on_standbys()

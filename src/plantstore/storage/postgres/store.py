@@ -19,28 +19,32 @@ from psycopg.rows import TupleRow
 
 from plantstore.changes import Change, Result
 from plantstore.errors import UnsupportedError
-from plantstore.listings import EVERYTHING, Listing, Page
+from plantstore.listings import EVERYTHING, SCAN_PLANTS_MAX, Listing, Page, scan
 from plantstore.observe import Observer, ignore
 from plantstore.plants import NewPlant
-from plantstore.storage.ids import hand_out_query, hand_out_values, ids_through
 from plantstore.storage.migrate import SchemaPolicy, prepare
-from plantstore.storage.paging import SCAN_PLANTS_MAX, scan
 from plantstore.storage.pool import Pool
+from plantstore.storage.postgres.connect import insist_on_sessions
 from plantstore.storage.postgres.connection import Connection
 from plantstore.storage.postgres.faults import MISSING, errors_as_ours, retried
 from plantstore.storage.postgres.features import find_features, marker
 from plantstore.storage.postgres.fence import fenced
 from plantstore.storage.postgres.link import Link
-from plantstore.storage.postgres.maintenance import PostgresSchema, check, count_plants
+from plantstore.storage.postgres.maintenance import (
+    PostgresSchema,
+    check,
+    count_plants,
+    grant,
+    insist_on_rights,
+    insist_on_role,
+    repair,
+)
 from plantstore.storage.postgres.pages import select_by_id, select_page
 from plantstore.storage.postgres.plants import apply_changes
-from plantstore.storage.postgres.pooler import insist_on_sessions
-from plantstore.storage.postgres.reindex import repair
-from plantstore.storage.postgres.rights import grant, insist_on_rights, insist_on_role
 from plantstore.storage.postgres.servers import Servers
 from plantstore.storage.postgres.url import parse_url
 from plantstore.storage.reindex import in_rounds
-from plantstore.storage.tokens import TokenTable
+from plantstore.storage.tables import TokenTable, hand_out_query, hand_out_values, ids_through
 from plantstore.store import LISTINGS_AT_ONCE, TIDY_SECONDS, Condition, Repairs
 
 HAND_OUT: Final = hand_out_query("%s", "greatest")

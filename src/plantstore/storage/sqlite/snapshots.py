@@ -9,9 +9,8 @@ from functools import partial
 import apsw
 
 from plantstore.errors import StoreUnavailableError
-from plantstore.listings import EVERYTHING, Listing
+from plantstore.listings import EVERYTHING, SCAN_PLANTS_MAX, Listing, scan
 from plantstore.plants import NewPlant
-from plantstore.storage.paging import SCAN_PLANTS_MAX, scan
 from plantstore.storage.sqlite.file import errors_as_ours
 from plantstore.storage.sqlite.log import EXPORT_LOG_BYTES_MAX, log_bytes
 from plantstore.storage.sqlite.maintenance import (

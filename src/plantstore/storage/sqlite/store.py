@@ -24,7 +24,6 @@ from plantstore.errors import StoreUnavailableError
 from plantstore.listings import Listing, Page
 from plantstore.observe import DatabaseCreated, Observer, ignore
 from plantstore.plants import NewPlant
-from plantstore.storage.ids import hand_out_query, hand_out_values, ids_through
 from plantstore.storage.migrate import SchemaPolicy
 from plantstore.storage.pool import Pool
 from plantstore.storage.reindex import in_rounds
@@ -47,7 +46,7 @@ from plantstore.storage.sqlite.snapshots import CANNOT_READ, Snapshots
 from plantstore.storage.sqlite.users import insist_on_shared_files
 from plantstore.storage.sqlite.watch import Watch
 from plantstore.storage.sqlite.word_index import merge_words
-from plantstore.storage.tokens import TokenTable
+from plantstore.storage.tables import TokenTable, hand_out_query, hand_out_values, ids_through
 from plantstore.store import LISTINGS_AT_ONCE, TIDY_SECONDS, TIDY_SOON_SECONDS, Repairs
 
 # Size of the page cache of the connection that writes. A large batch of plants with many tags

@@ -13,8 +13,7 @@ from collections.abc import Sequence
 from typing import Final, TypeVar
 
 from plantstore.changes import Change, Result
-from plantstore.errors import StoreUnavailableError, StoreUnreachableError
-from plantstore.shared_writer.messages import (
+from plantstore.commit.messages import (
     LENGTH_BYTES,
     Applied,
     Failed,
@@ -30,6 +29,7 @@ from plantstore.shared_writer.messages import (
     parse_response,
     to_bytes,
 )
+from plantstore.errors import StoreUnavailableError, StoreUnreachableError
 
 # How long a connection waits for the process that writes, which may have to open the store first.
 PATIENCE_SECONDS: Final = 10.0

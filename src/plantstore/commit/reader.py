@@ -2,15 +2,15 @@
 
 A lookup in the page cache takes microseconds. A lookup that waits for the disk takes
 milliseconds, and would delay all other requests on the event loop. So reads run on separate
-threads (`plantstore.batcher`). A batch of lookups is one query. Listings take longer, so they
-have a second thread, and no lookup waits for a listing. Searches take even longer, and have
+threads (`plantstore.commit.batcher`). A batch of lookups is one query. Listings take longer, so
+they have a second thread, and no lookup waits for a listing. Searches take even longer, and have
 threads of their own.
 """
 
 from collections.abc import Sequence
 from typing import Final
 
-from plantstore.batcher import Batcher
+from plantstore.commit.batcher import Batcher
 from plantstore.errors import ErrorCode, RequestError, StoreUnavailableError
 from plantstore.listings import Listing, Page
 from plantstore.observe import Observer, ReadFailed

@@ -1,4 +1,14 @@
-"""The process that writes: it commits what all workers send, together.
+"""One process that writes the plants, for all processes that serve them.
+
+SQLite allows one writer at a time. Several processes that write one file poll for its lock, and
+mostly wait. So with several workers, one more process writes. Each worker sends it batches of
+changes through a local socket (`remote_writer`), and the process commits what all workers
+have sent together.
+
+The sockets have no address. So other users cannot write plants through them without a token, and
+no cleaner of temporary files can remove them. Instead of an address, the processes inherit the two
+ends of a pair of sockets. To connect, a worker makes another pair, and sends one end of it to the
+process that writes, as a file descriptor (SCM_RIGHTS in unix(7)).
 
 One thread does everything. While it commits, further batches arrive in the buffers of the sockets;
 then it reads them all, and applies them in one transaction. Two threads would take the interpreter
@@ -19,11 +29,10 @@ from functools import partial
 from itertools import islice
 from typing import Final, NamedTuple
 
-from plantstore.batches import IDLE_SECONDS, run_each_if_refused
 from plantstore.changes import Change
-from plantstore.observe import Committed, Observer, SharedWriterStarted
-from plantstore.shared_writer.connection import Connection
-from plantstore.shared_writer.messages import (
+from plantstore.commit.batcher import IDLE_SECONDS, run_each_if_refused
+from plantstore.commit.messages import (
+    LENGTH_BYTES,
     Applied,
     Apply,
     Failed,
@@ -34,9 +43,79 @@ from plantstore.shared_writer.messages import (
     Ready,
     Request,
     Response,
+    length_of,
     parse_request,
+    to_bytes,
 )
+from plantstore.observe import Committed, Observer, SharedWriterStarted
 from plantstore.store import PlantWrites
+
+# How much is read at once.
+_READ_BYTES: Final = 256 * 1024
+
+_NOTHING: Final = memoryview(b"")
+
+
+class Connection:
+    """Receives a request, sends the response, and so on.
+
+    Args:
+        stream: the socket of the connection.
+
+    """
+
+    def __init__(self, stream: socket.socket) -> None:
+        stream.settimeout(0)
+        self.socket = stream
+        self._received = bytearray()
+        self._unsent = _NOTHING
+
+    @property
+    def is_sending(self) -> bool:
+        """Whether a part of the response is not sent yet."""
+        return bool(self._unsent)
+
+    def receive(self) -> bytes | None:
+        """Read what has arrived; return the body of the request once it is complete.
+
+        Raises:
+            OSError: the worker has closed the connection.
+            ProtocolError: the request is too long.
+
+        """
+        data = self.socket.recv(_READ_BYTES)
+        if not data:
+            raise ConnectionResetError("The connection was closed")
+        self._received += data
+        head = self._received[:LENGTH_BYTES]
+        if len(head) < LENGTH_BYTES or len(self._received) < LENGTH_BYTES + length_of(head):
+            return None
+        body = bytes(self._received[LENGTH_BYTES:])  # a worker sends one request at a time
+        self._received.clear()
+        return body
+
+    def send(self, message: Response) -> None:
+        """Send a response, or the beginning of it. Then `flush` sends the rest.
+
+        Raises:
+            OSError: the worker has closed the connection.
+
+        """
+        self._unsent = memoryview(to_bytes(message))
+        self.flush()
+
+    def flush(self) -> None:
+        """Send more of the response.
+
+        Raises:
+            OSError: the worker has closed the connection.
+
+        """
+        with contextlib.suppress(BlockingIOError):
+            self._unsent = self._unsent[self.socket.send(self._unsent) :]
+        if not self._unsent:
+            self._unsent = _NOTHING  # an empty part of the response would keep its memory
+
 
 # Maximum length of the batches in one transaction, in bytes, unless a single one is longer. A usual
 # create has 40 bytes. This limits how long a worker waits for the batches of the others.

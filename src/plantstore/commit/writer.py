@@ -4,7 +4,7 @@ Theory of operation
 -------------------
 A commit waits for the disk, and the disk takes as long for a hundred changes as for
 one. So one thread does all the writing, and commits all waiting changes in one
-transaction. `plantstore.batcher` passes the changes to the thread and the outcomes back.
+transaction. `plantstore.commit.batcher` passes the changes to the thread and the outcomes back.
 `Store.apply_changes` returns only when the batch is on disk. This has two consequences:
 
 - No caller gets "stored" before the commit of its change has returned (rule 1 of the
@@ -19,8 +19,8 @@ import time
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, Final
 
-from plantstore.batcher import Batcher
 from plantstore.changes import Change, Result
+from plantstore.commit.batcher import Batcher
 from plantstore.errors import (
     BatchRefusedError,
     ErrorCode,

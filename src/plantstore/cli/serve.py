@@ -15,7 +15,6 @@ import click
 import uvicorn
 
 from plantstore.api.cors import parse_origin
-from plantstore.api.forwarded import parse_network
 from plantstore.cli.listening import listen
 from plantstore.cli.opening import database_option
 from plantstore.cli.process import Telemetry, build_app, open_store_of, uvicorn_config
@@ -70,7 +69,13 @@ def _check_edge(settings: Settings) -> None:
     for origin in settings.allow_origin or ():
         parse_origin(origin)
     for network in settings.trusted_proxy or ():
-        parse_network(network)
+        try:
+            ipaddress.ip_network(network)
+        except ValueError as error:  # uvicorn would accept it, and trust no address or all
+            raise UsageError(
+                "--trusted-proxy must be an address such as 10.0.0.7, or a network such as"
+                f" 10.0.0.0/24; got {network!r}"
+            ) from error
 
 
 def _check_tls(settings: Settings) -> None:

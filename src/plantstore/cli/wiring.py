@@ -109,7 +109,6 @@ def wire(
         observe=observe,
         on_startup=Shutdown(settings.drain_seconds, on_stop).take_over,
         allow_origins=settings.allow_origin or (),
-        trusted_proxies=settings.trusted_proxy or (),
     )
     return Wired(app, writer, reader, ids, gate, readiness, handover)
 

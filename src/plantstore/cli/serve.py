@@ -15,11 +15,11 @@ import click
 import uvicorn
 
 from plantstore.api.cors import parse_origin
+from plantstore.api.rates import RatePerToken
 from plantstore.cli.listening import listen
 from plantstore.cli.opening import database_option
 from plantstore.cli.process import Telemetry, build_app, open_store_of, uvicorn_config
 from plantstore.cli.tokens import show_new_token
-from plantstore.cli.wiring import rate_limit
 from plantstore.cli.workers import run_workers
 from plantstore.errors import OperationError, UsageError
 from plantstore.server.workers import OTHER_FILES_MAX, raise_file_limit, set_up_memory
@@ -40,7 +40,6 @@ def run(settings: Settings) -> None:
     log = configure_logs(colors=terminal_takes_colors())
     for warning in unknown_variables():
         logging.getLogger(__name__).warning(warning)
-    rate_limit(settings)
     _check_edge(settings)
     _check_tls(settings)
     connections_max = max(1, min(settings.connections_max, raise_file_limit() - OTHER_FILES_MAX))
@@ -65,7 +64,8 @@ def _exit(_signal: int, _frame: object) -> NoReturn:
 
 
 def _check_edge(settings: Settings) -> None:
-    """Raise UsageError if an origin or a proxy is malformed, before anything is opened."""
+    """Raise UsageError if a rate, an origin or a proxy is malformed, before anything is opened."""
+    RatePerToken(settings.rate_per_token)
     for origin in settings.allow_origin or ():
         parse_origin(origin)
     for network in settings.trusted_proxy or ():

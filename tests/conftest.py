@@ -10,8 +10,8 @@ from typing import Final
 import pytest
 
 from plantstore.storage import open_store
-from plantstore.storage.memory import MemoryStore
 from plantstore.store import Store
+from support.fake_store import FakeStore
 from support.postgres import Databases, Programs, Server, programs
 from support.shared_writer import StoreOfWorker
 
@@ -63,15 +63,15 @@ def databases(postgres_url: str) -> Iterator[Databases]:
 
 @pytest.fixture
 def open_new(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[str], Store]:
-    """Return what opens a new, empty store of an engine: memory, sqlite, shared or postgres.
+    """Return what opens a new, empty store of an engine: fake, sqlite, shared or postgres.
 
     `shared` is SQLite with the process that writes for several workers.
     """
     numbers = itertools.count()
 
     def open_one(engine: str) -> Store:
-        if engine == "memory":
-            return MemoryStore()
+        if engine == "fake":
+            return FakeStore()
         if engine == "sqlite":
             return open_store(f"sqlite:///{tmp_path}/{next(numbers)}.db")
         if engine == "shared":

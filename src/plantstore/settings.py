@@ -233,8 +233,8 @@ class Settings:
         Option(
             metavar="NETWORK",
             help="Address or network of a proxy in front; it may be given several times. In its "
-            "requests, the client's address, the scheme and the id of a request are taken from "
-            "Forwarded, X-Forwarded-For, X-Forwarded-Proto and X-Request-Id.",
+            "requests, the client's address and the scheme are taken from X-Forwarded-For and "
+            "X-Forwarded-Proto.",
         ),
     ] = None
 

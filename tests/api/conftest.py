@@ -1,6 +1,6 @@
 """A store of each engine, for the API tests that check stored plants.
 
-The other API tests use the store in memory. tests/contract/test_store.py checks that all stores
+The other API tests use the fake store. tests/contract/test_store.py checks that all stores
 keep the same promises.
 """
 
@@ -11,7 +11,7 @@ import pytest
 from plantstore.store import Store
 
 
-@pytest.fixture(params=["memory", "sqlite", "postgres"])
+@pytest.fixture(params=["fake", "sqlite", "postgres"])
 def store(request: pytest.FixtureRequest, open_new: Callable[[str], Store]) -> Iterator[Store]:
     opened = open_new(request.param)
     yield opened

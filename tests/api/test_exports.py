@@ -17,13 +17,13 @@ from plantstore.listings import EVERYTHING, Listing
 from plantstore.observe import ExportCutOff, ReadFailed, RequestFailed
 from plantstore.plants import NewPlant
 from plantstore.server.interface import ABORT
-from plantstore.storage.memory import MemoryStore
+from support.fake_store import FakeStore
 from support.world import World, run
 
 PATH = "/plants.ndjson"
 
 
-class PagedStore(MemoryStore):
+class PagedStore(FakeStore):
     """Yields each plant as a page, and counts the open snapshots."""
 
     def __init__(self) -> None:
@@ -153,7 +153,7 @@ def test_an_export_that_is_not_allowed_any_more_is_cut_off_and_no_failure(
 def test_an_export_that_finds_nothing_for_a_long_time_is_refused_when_it_is_not_allowed_any_more(
     end: Callable[[World], None], status: int
 ) -> None:
-    class EmptyPages(MemoryStore):
+    class EmptyPages(FakeStore):
         def scan_plants(self, _listing: Listing = EVERYTHING) -> Generator[list[NewPlant]]:
             yield []
             end(world)

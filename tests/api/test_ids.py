@@ -10,12 +10,12 @@ from plantstore.api.ids import WAITING_MAX
 from plantstore.errors import ErrorCode, StoreUnavailableError, StoreUnreachableError
 from plantstore.observe import CommitFailed
 from plantstore.plants import ID_MAX, NewPlant
-from plantstore.storage.memory import MemoryStore
 from plantstore.store import Store
+from support.fake_store import FakeStore
 from support.world import World, assert_error, run
 
 
-class HeldStore(MemoryStore):
+class HeldStore(FakeStore):
     """A store that hands out no ids until `held` is set, and then fails with `failure` if set."""
 
     def __init__(self) -> None:

@@ -11,7 +11,7 @@ from plantstore.store import Store
 from support.postgres import Databases
 
 
-@pytest.fixture(params=["memory", "sqlite", "shared", "postgres"])
+@pytest.fixture(params=["fake", "sqlite", "shared", "postgres"])
 def open_another(
     request: pytest.FixtureRequest, open_new: Callable[[str], Store]
 ) -> Callable[[], Store]:

@@ -26,7 +26,7 @@ from support.postgres import Databases, execute
 ROUNDS = 30
 
 
-@pytest.fixture(params=["memory", "sqlite", "postgres"])
+@pytest.fixture(params=["fake", "sqlite", "postgres"])
 def store(request: pytest.FixtureRequest, open_new: Callable[[str], Store]) -> Iterator[Store]:
     opened = open_new(request.param)
     yield opened

@@ -91,7 +91,6 @@ def test_the_access_log_has_the_client_the_scheme_and_the_request_id_from_the_pr
     lies = {
         "X-Forwarded-For": "198.51.100.1",
         "X-Forwarded-Proto": "gopher",
-        "Forwarded": "for=198.51.100.1;proto=gopher",
         "X-Request-Id": "mine",
     }
     with Through(running, token) as client:

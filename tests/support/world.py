@@ -16,9 +16,9 @@ from plantstore.listings import Listing, Page
 from plantstore.observe import Answered
 from plantstore.plants import NewPlant
 from plantstore.settings import Settings
-from plantstore.storage.memory import MemoryStore
 from plantstore.store import Store
 from plantstore.tokens import SCOPES, TokenRecord, digest, mint
+from support.fake_store import FakeStore
 
 if TYPE_CHECKING:
     from plantstore.observe import Event, ServerChanged
@@ -79,7 +79,7 @@ class WatchedStore:
 
 
 class World:
-    """The application with its dependencies, and a store in memory unless another is given."""
+    """The application with its dependencies, and a fake store unless another is given."""
 
     def __init__(
         self,
@@ -89,7 +89,7 @@ class World:
         waiting_reads_max: int = 100,
         **settings: Any,
     ) -> None:
-        self.store: Any = WatchedStore(MemoryStore() if store is None else store)
+        self.store: Any = WatchedStore(FakeStore() if store is None else store)
         self.now = 1000.0
         self.events: list[Event] = []
         self.answers: list[Answered] = []

@@ -24,7 +24,7 @@ from plantstore.observe import (
     RequestRefused,
     Stopping,
 )
-from plantstore.telemetry.logs import PATH_CHARACTERS_MAX, log_answers, log_events
+from plantstore.telemetry.logs import SHOWN_CHARACTERS_MAX, log_answers, log_events
 
 AWAY = StoreUnavailableError("The database cannot be reached", "connection refused")
 GONE = StoreUnavailableError("The database cannot be reached", "no such host")
@@ -175,7 +175,7 @@ def test_the_access_log_has_a_line_for_each_response(log: Log) -> None:
         ("/plants/plst_%41bc", "/plants/plst_..."),
         ("/%0A/%70lst_abc", "/\ufffd/plst_..."),
         ("/%41bc", "/%41bc"),
-        ("/" + "x" * PATH_CHARACTERS_MAX, "/" + "x" * (PATH_CHARACTERS_MAX - 1) + "..."),
+        ("/" + "x" * SHOWN_CHARACTERS_MAX, "/" + "x" * (SHOWN_CHARACTERS_MAX - 1) + "..."),
     ],
 )
 def test_a_logged_path_is_one_line_of_limited_length_without_a_secret(
@@ -185,3 +185,12 @@ def test_a_logged_path_is_one_line_of_limited_length_without_a_secret(
     log.observe(RequestFailed(ZeroDivisionError(), "GET", path, TRACE))
 
     assert [line["path"] for line in log.told] == [shown, shown]
+
+
+def test_a_logged_address_of_a_client_is_one_line_of_limited_length(log: Log) -> None:
+    client = ("\x9b" + "x" * SHOWN_CHARACTERS_MAX, 0)
+
+    log_answers()(Answered(GET | {"client": client}, "", 404, 1.0))
+
+    [line] = log.told
+    assert line["client"] == "\ufffd" + "x" * (SHOWN_CHARACTERS_MAX - 1) + "..."

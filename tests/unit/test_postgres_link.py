@@ -1,6 +1,6 @@
 """When a lost server is tried again, and which URLs are accepted."""
 
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import psycopg
 import pytest
@@ -16,6 +16,9 @@ from plantstore.storage.postgres.link import (
     Link,
 )
 from plantstore.storage.postgres.url import Server, parse_url, servers_of
+
+if TYPE_CHECKING:
+    from plantstore.storage.postgres.servers import Servers
 
 
 class FakeConnection:
@@ -43,7 +46,7 @@ class FakeConnection:
 
 
 class FakeServer:
-    """Returns connections or fails, and sets the clock."""
+    """Has the members of `Servers` that a link uses. Sets the clock."""
 
     def __init__(self) -> None:
         self.now = 1000.0
@@ -52,7 +55,7 @@ class FakeServer:
         self.connections: list[FakeConnection] = []
         self.outdated: list[object] = []
         self.lost: list[object] = []
-        self.link = Link(self, monotonic=lambda: self.now)
+        self.link = Link(cast("Servers", self), monotonic=lambda: self.now)
 
     def connect(self, *, for_writes: bool = False) -> Connection:  # noqa: ARG002
         self.attempts += 1

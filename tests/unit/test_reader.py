@@ -12,13 +12,13 @@ from plantstore.errors import ErrorCode, RequestError, StoreUnavailableError
 from plantstore.listings import Listing, Page
 from plantstore.observe import Event, ReadFailed
 from plantstore.plants import NewPlant
-from plantstore.storage.memory import MemoryStore
 from plantstore.store import LISTINGS_AT_ONCE, SEARCH_THREADS
+from support.fake_store import FakeStore
 
 EVERYTHING = Listing(after=None, limit=10, tag=None)
 
 
-class WatchedStore(MemoryStore):
+class WatchedStore(FakeStore):
     """Has plants 0 to 9, blocks each read until the test releases it, and can fail."""
 
     def __init__(self, failure: Exception | None = None) -> None:

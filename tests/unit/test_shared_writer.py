@@ -48,7 +48,7 @@ from plantstore.errors import (
 )
 from plantstore.observe import Committed, Event
 from plantstore.plants import NewPlant, Plant, PlantPatch
-from plantstore.storage.memory import MemoryStore
+from support.fake_store import FakeStore
 from support.postgres import wait_until
 from support.shared_writer import serving, writing
 
@@ -62,7 +62,7 @@ BATCH: list[Change] = [
 ]
 
 
-class SlowStore(MemoryStore):
+class SlowStore(FakeStore):
     """Keeps the batches that it got. `apply_changes` waits until it may go on."""
 
     def __init__(self) -> None:
@@ -246,7 +246,7 @@ def test_all_workers_that_ask_during_a_commit_share_one_probe() -> None:
 
 
 def test_probes_do_not_prevent_tidying(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Tidied(MemoryStore):
+    class Tidied(FakeStore):
         is_tidied = False
 
         def tidy(self) -> float:
@@ -269,7 +269,7 @@ def test_probes_do_not_prevent_tidying(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_worker_that_does_not_read_its_response_does_not_block_others() -> None:
     batch = [NewPlant(id_, "a") for id_ in range(1_000_000)]
     with contextlib.ExitStack() as opened:
-        entrance = opened.enter_context(writing(MemoryStore()))
+        entrance = opened.enter_context(writing(FakeStore()))
         silent, other = (opened.enter_context(connected(entrance)) for _ in range(2))
         silent.sendall(to_bytes(apply_message(batch)))
 
@@ -298,7 +298,7 @@ def test_a_worker_that_sends_a_request_too_early_is_disconnected() -> None:
 
 
 def test_a_batch_that_the_store_refuses_does_not_affect_other_workers() -> None:
-    class Refusing(MemoryStore):
+    class Refusing(FakeStore):
         def apply_changes(self, changes: Sequence[Change]) -> list[Result]:
             if any(change.id == 13 for change in changes):
                 raise BatchRefusedError("refused", "unlucky")
@@ -364,11 +364,11 @@ def test_a_change_is_in_doubt_if_the_writer_ends_before_its_response() -> None:
 def test_a_worker_connects_again_to_the_next_writer() -> None:
     listener, entrance = listen()
     with listener, entrance:
-        with serving(MemoryStore(), listener):
+        with serving(FakeStore(), listener):
             worker = RemoteWriter(entrance)
             assert worker.apply_changes([NewPlant(1, "a")]) == [Outcome.STORED]
             worker.close()
-        with serving(MemoryStore(), listener):
+        with serving(FakeStore(), listener):
             assert worker.apply_changes([NewPlant(1, "b")]) == [Outcome.STORED]
             assert worker.hand_out_ids(2) == range(2, 4)
             worker.probe()
@@ -382,7 +382,7 @@ def test_a_response_is_not_taken_for_that_of_a_later_request(
         raise MemoryError
 
     with (
-        writing(MemoryStore()) as entrance,
+        writing(FakeStore()) as entrance,
         contextlib.closing(RemoteWriter(entrance)) as worker,
     ):
         with monkeypatch.context() as patched:
@@ -406,7 +406,7 @@ def test_a_connection_with_malformed_messages_is_ended_and_others_are_served(
     malformed: bytes,
 ) -> None:
     with (
-        writing(MemoryStore()) as entrance,
+        writing(FakeStore()) as entrance,
         connected(entrance) as other,
         connected(entrance) as connection,
     ):

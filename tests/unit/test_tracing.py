@@ -1,4 +1,4 @@
-"""The `traceparent` field, by W3C Trace Context."""
+"""The id of a request: `X-Request-Id`, or `traceparent` by W3C Trace Context."""
 
 import re
 
@@ -8,6 +8,7 @@ from plantstore.tracing import parse_trace_id, request_id
 
 TRACE = "0af7651916cd43dd8448eb211c80319c"
 PARENT = "b7ad6b7169203331"
+CONTINUED = (b"traceparent", f"00-{TRACE}-{PARENT}-01".encode())
 
 
 @pytest.mark.parametrize(
@@ -40,10 +41,34 @@ def test_an_invalid_traceparent_is_ignored(traceparent: str) -> None:
     assert parse_trace_id(traceparent) is None
 
 
-def test_the_id_of_a_request_is_its_trace_id_or_else_a_new_id() -> None:
-    good = (b"traceparent", f"00-{TRACE}-{PARENT}-01".encode())
+@pytest.mark.parametrize(
+    "id_",
+    [
+        "d9b2d63d-a233-4123-847a-7090dc9e0f3b",
+        "1f" * 16,
+        "7F000001:8314_7F000001:1F90_65B2+0",
+        "a/b=~.:@-" + "x" * 119,
+    ],
+)
+def test_the_id_of_a_request_is_its_x_request_id(id_: str) -> None:
+    field = (b"x-request-id", id_.encode())
 
-    assert request_id([(b"host", b"x"), good]) == TRACE
-    for fields in ([], [good, good], [(b"traceparent", b"\xff")]):
+    assert request_id([field]) == id_
+    assert request_id([CONTINUED, field]) == id_
+
+
+@pytest.mark.parametrize(
+    "values",
+    [[""], ["a b"], ["a\x1bb"], ['"a"'], ["\xe9"], ["x" * 129], ["a\n"], ["a", "a"], ["a,b"]],
+)
+def test_an_invalid_x_request_id_is_ignored(values: list[str]) -> None:
+    fields = [(b"x-request-id", value.encode("latin-1")) for value in values]
+
+    assert request_id([*fields, CONTINUED]) == TRACE
+
+
+def test_the_id_of_a_request_is_its_trace_id_or_else_a_new_id() -> None:
+    assert request_id([(b"host", b"x"), CONTINUED]) == TRACE
+    for fields in ([], [CONTINUED, CONTINUED], [(b"traceparent", b"\xff")]):
         assert re.fullmatch("[0-9a-f]{32}", request_id(fields))
         assert request_id(fields) != TRACE

@@ -14,11 +14,11 @@ from plantstore.commit.writer import FAILURE_SECONDS, GroupCommit
 from plantstore.errors import BatchRefusedError, ErrorCode, RequestError, StoreUnavailableError
 from plantstore.observe import CommitFailed, Committed, Event, WriterStarted, WriterStopped
 from plantstore.plants import NewPlant
-from plantstore.storage.memory import MemoryStore
 from plantstore.store import TIDY_SECONDS
+from support.fake_store import FakeStore
 
 
-class GatedStore(MemoryStore):
+class GatedStore(FakeStore):
     """Blocks each commit until the test releases it, and records the batches."""
 
     def __init__(self) -> None:
@@ -34,7 +34,7 @@ class GatedStore(MemoryStore):
         return super().apply_changes(changes)
 
 
-class FailingStore(MemoryStore):
+class FailingStore(FakeStore):
     """Raises the given error for each batch that has the plant with the id 13."""
 
     def __init__(self, error: Exception) -> None:
@@ -48,7 +48,7 @@ class FailingStore(MemoryStore):
 
 
 def run(
-    store: MemoryStore,
+    store: FakeStore,
     test: Callable[[GroupCommit], Coroutine[Any, Any, None]],
     *,
     waiting_max: int = 1000,
@@ -158,7 +158,7 @@ def test_an_idle_writer_lets_the_store_tidy_up_until_it_is_done() -> None:
     calls = 0
     is_tidy = threading.Event()
 
-    class Store(MemoryStore):
+    class Store(FakeStore):
         def tidy(self) -> float:
             nonlocal calls
             calls += 1
@@ -304,7 +304,7 @@ def test_a_cancelled_caller_does_not_affect_the_other_callers_of_its_batch() -> 
 
 
 def test_a_conflicting_plant_is_refused_and_its_neighbours_are_stored() -> None:
-    store = MemoryStore()
+    store = FakeStore()
 
     async def test(writer: GroupCommit) -> None:
         tasks = await submitted(

@@ -16,7 +16,6 @@ from plantstore.api.errors import handle_errors
 from plantstore.api.exchange import ASGIApp, Event, Exchange, NoteAnswer
 from plantstore.api.exports import Exports
 from plantstore.api.files import PlantFile
-from plantstore.api.forwarded import TrustedProxies
 from plantstore.api.ids import Ids
 from plantstore.api.imports import Imports
 from plantstore.api.one_plant import OnePlant
@@ -52,7 +51,6 @@ def create_app(
     observe: Observer,
     on_startup: Callable[[], None],
     allow_origins: Collection[str] = (),
-    trusted_proxies: Collection[str] = (),
 ) -> ASGIApp:
     """Compose the ASGI application, with pages for browsers unless `pages` is None.
 
@@ -61,11 +59,9 @@ def create_app(
     closes them and `store`.
 
     Web pages of the origins in `allow_origins` may call the service from a browser.
-    `trusted_proxies` has the addresses or networks of proxies. Their header fields give the
-    addresses of the clients.
 
     Raises:
-        UsageError: an origin, an address or a network is malformed.
+        UsageError: an origin is malformed.
 
     """
     lifespan = _Lifespan(
@@ -103,9 +99,7 @@ def create_app(
     for path, resource in resources.items():
         app.add_route(path, resource)
     served: ASGIApp = Exchange(app, router=router, is_full=writer.is_full, observe=observe)
-    if allow_origins:
-        served = CrossOrigin(served, allow_origins)
-    return TrustedProxies(served, trusted_proxies) if trusted_proxies else served
+    return CrossOrigin(served, allow_origins) if allow_origins else served
 
 
 class _Lifespan:

@@ -6,7 +6,7 @@ from typing import Final
 
 from falcon.asgi import Request
 
-from plantstore.api.rates import RateLimit
+from plantstore.api.rates import RatePerToken
 from plantstore.errors import (
     ErrorCode,
     RequestError,
@@ -48,7 +48,7 @@ class Gate:
         store: TokenStore,
         clock: Callable[[], float],
         monotonic: Callable[[], float],
-        rate_limit: RateLimit,
+        rate_limit: RatePerToken,
         observe: Observer,
     ) -> None:
         self._store = store

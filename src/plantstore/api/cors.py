@@ -1,8 +1,8 @@
 """CORS: allows web pages of other origins to call the service from a browser.
 
 The rules are those of the Fetch standard (https://fetch.spec.whatwg.org/#http-cors-protocol).
-Falcon has a middleware for this. But it sends no `Vary`, allows every field that a page requests,
-and does not see responses that bypass Falcon: those about overload and shutdown.
+Falcon has a middleware for this. But it does not see the responses that bypass Falcon, about
+overload and shutdown: a page could not read them. It also sends no `Vary`.
 """
 
 import re
@@ -22,7 +22,10 @@ PREFLIGHT_SECONDS: Final = 7200
 _ORIGIN: Final = re.compile(r"[a-z][a-z0-9+.-]*://([a-z0-9._-]+|\[[0-9a-f:.]+\])(:[0-9]{1,5})?")
 
 _VARY: Final = (b"vary", b"Origin")
+
+# Every method is allowed on every path. If a resource does not have it, the page can read the 405.
 _PREFLIGHT_FIELDS: Final = [
+    (b"access-control-allow-methods", b"DELETE, GET, HEAD, PATCH, POST, PUT"),
     (
         b"access-control-allow-headers",
         b"authorization, content-encoding, content-type, if-match, if-none-match, prefer",
@@ -74,30 +77,19 @@ class CrossOrigin:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve a request, or ASGI's lifespan events (ASGI 3)."""
-        if scope["type"] != "http":
-            await self._app(scope, receive, send)
-            return
 
         async def send_with_fields(event: Event) -> None:
             if event["type"] == "http.response.start":
-                event = {**event, "headers": [*event["headers"], *self._fields(scope, event)]}
+                event = {**event, "headers": [*event["headers"], *self._fields(scope)]}
             await send(event)
 
         await self._app(scope, receive, send_with_fields)
 
-    def _fields(self, scope: Scope, answer: Event) -> list[tuple[bytes, bytes]]:
+    def _fields(self, scope: Scope) -> list[tuple[bytes, bytes]]:
         """Return the fields that are added to the header of a response."""
-        asked = dict(scope["headers"])
-        origin = asked.get(b"origin")
+        origin = dict(scope["headers"]).get(b"origin")
         if origin is None or not (self._allows_all or origin in self._origins):
             return [_VARY]
         allowed = ANY_ORIGIN.encode() if self._allows_all else origin
-        fields = [_VARY, (b"access-control-allow-origin", allowed)]
-        if scope["method"] != "OPTIONS" or b"access-control-request-method" not in asked:
-            return [*fields, _EXPOSED]
-        methods = [value for name, value in answer["headers"] if name == b"allow"]
-        return [
-            *fields,
-            *((b"access-control-allow-methods", value) for value in methods),
-            *_PREFLIGHT_FIELDS,
-        ]
+        more = _PREFLIGHT_FIELDS if scope["method"] == "OPTIONS" else [_EXPOSED]
+        return [_VARY, (b"access-control-allow-origin", allowed), *more]

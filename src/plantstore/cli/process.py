@@ -65,6 +65,7 @@ def uvicorn_config(app_factory: Callable[[], ASGIApp], settings: Settings) -> uv
         stop_seconds=settings.stop_seconds,
         tls_certificate=settings.tls_certificate,
         tls_key=settings.tls_key,
+        trusted_proxies=settings.trusted_proxy or [],
     )
 
 

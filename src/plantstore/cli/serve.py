@@ -15,12 +15,11 @@ import click
 import uvicorn
 
 from plantstore.api.cors import parse_origin
-from plantstore.api.forwarded import parse_network
+from plantstore.api.rates import RatePerToken
 from plantstore.cli.listening import listen
 from plantstore.cli.opening import database_option
 from plantstore.cli.process import Telemetry, build_app, open_store_of, uvicorn_config
 from plantstore.cli.tokens import show_new_token
-from plantstore.cli.wiring import rate_limit
 from plantstore.cli.workers import run_workers
 from plantstore.errors import OperationError, UsageError
 from plantstore.server.workers import OTHER_FILES_MAX, raise_file_limit, set_up_memory
@@ -41,7 +40,6 @@ def run(settings: Settings) -> None:
     log = configure_logs(colors=terminal_takes_colors())
     for warning in unknown_variables():
         logging.getLogger(__name__).warning(warning)
-    rate_limit(settings)
     _check_edge(settings)
     _check_tls(settings)
     connections_max = max(1, min(settings.connections_max, raise_file_limit() - OTHER_FILES_MAX))
@@ -66,11 +64,18 @@ def _exit(_signal: int, _frame: object) -> NoReturn:
 
 
 def _check_edge(settings: Settings) -> None:
-    """Raise UsageError if an origin or a proxy is malformed, before anything is opened."""
+    """Raise UsageError if a rate, an origin or a proxy is malformed, before anything is opened."""
+    RatePerToken(settings.rate_per_token)
     for origin in settings.allow_origin or ():
         parse_origin(origin)
     for network in settings.trusted_proxy or ():
-        parse_network(network)
+        try:
+            ipaddress.ip_network(network)
+        except ValueError as error:  # uvicorn would accept it, and trust no address or all
+            raise UsageError(
+                "--trusted-proxy must be an address such as 10.0.0.7, or a network such as"
+                f" 10.0.0.0/24; got {network!r}"
+            ) from error
 
 
 def _check_tls(settings: Settings) -> None:

@@ -16,7 +16,7 @@ from plantstore.api.ids import Ids
 from plantstore.api.imports import Imports
 from plantstore.api.operations import Readiness, Renderings
 from plantstore.api.pages import Pages
-from plantstore.api.rates import RateLimit, RatePerToken, Unlimited
+from plantstore.api.rates import RatePerToken
 from plantstore.commit.reader import GroupRead
 from plantstore.commit.writer import GroupCommit
 from plantstore.observe import Observer, ServerChanged, Stopping
@@ -73,7 +73,11 @@ def wire(
     writer = make_writer(writes, observe=observe, monotonic=monotonic)
     reader = make_reader(store, observe=observe)
     gate = Gate(
-        store, clock=clock, monotonic=monotonic, rate_limit=rate_limit(settings), observe=observe
+        store,
+        clock=clock,
+        monotonic=monotonic,
+        rate_limit=RatePerToken(settings.rate_per_token),
+        observe=observe,
     )
     readiness = Readiness(
         writes, writer, gate=gate, observe=observe, server=server, monotonic=monotonic
@@ -109,19 +113,8 @@ def wire(
         observe=observe,
         on_startup=Shutdown(settings.drain_seconds, on_stop).take_over,
         allow_origins=settings.allow_origin or (),
-        trusted_proxies=settings.trusted_proxy or (),
     )
     return Wired(app, writer, reader, ids, gate, readiness, handover)
-
-
-def rate_limit(settings: Settings) -> RateLimit:
-    """Return the rate limit for the uses of each token.
-
-    Raises:
-        UsageError: the setting is not a rate.
-
-    """
-    return Unlimited() if settings.rate_per_token is None else RatePerToken(settings.rate_per_token)
 
 
 def _bounds(settings: Settings) -> Bounds:

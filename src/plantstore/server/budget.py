@@ -1,7 +1,8 @@
 """Memory limits for all connections of a process together."""
 
+from asyncio import WriteTransport
 from collections.abc import Collection
-from typing import Final, Protocol
+from typing import Final
 
 MIB: Final = 1024 * 1024
 
@@ -12,14 +13,6 @@ INCOMING_BYTES_MAX: Final = 32 * MIB
 # Connections with a response that the client has not read. A page has at most 128 KiB of text, and
 # so a response less than 800 KiB.
 UNSENT_ANSWERS_MAX: Final = 256
-
-
-class Reader(Protocol):
-    """A connection with a response that its client has not read yet."""
-
-    def abort(self) -> None:
-        """Close the connection and discard its responses."""
-        ...
 
 
 class Budget:
@@ -47,20 +40,20 @@ class Budget:
         self._unsent_answers_max = unsent_answers_max
         self.incoming_bytes = 0
         # The connection that has waited for the longest time is the first.
-        self._readers: dict[Reader, None] = {}
+        self._unread: dict[WriteTransport, None] = {}
 
     def allows(self, held_bytes: int, connections: Collection[object]) -> bool:
         """Return whether one of the connections may hold so many bytes above the limit."""
         return held_bytes * len(connections) <= self.incoming_bytes_max
 
-    def begin_unsent(self, reader: Reader) -> None:
+    def begin_unsent(self, transport: WriteTransport) -> None:
         """Add a connection with an unread response; close the slowest if there are too many."""
-        self._readers[reader] = None
-        if len(self._readers) > self._unsent_answers_max:
-            slowest = next(iter(self._readers))
-            del self._readers[slowest]
+        self._unread[transport] = None
+        if len(self._unread) > self._unsent_answers_max:
+            slowest = next(iter(self._unread))
+            del self._unread[slowest]
             slowest.abort()
 
-    def end_unsent(self, reader: Reader) -> None:
+    def end_unsent(self, transport: WriteTransport) -> None:
         """Remove a connection whose response was read, or which was closed."""
-        self._readers.pop(reader, None)
+        self._unread.pop(transport, None)

@@ -47,7 +47,7 @@ class BoundedConnection(HttpProtocol):
         for timer in (self._timer, self._stop):
             if timer is not None:
                 timer.cancel()
-        self._budget.end_unsent(self)
+        self._budget.end_unsent(self.transport)
         super().connection_lost(exc)
         self._hold_incoming(0)
 
@@ -104,21 +104,13 @@ class BoundedConnection(HttpProtocol):
     def pause_writing(self) -> None:
         """Pause writing until the client has read its response."""
         super().pause_writing()
-        self._budget.begin_unsent(self)
+        self._budget.begin_unsent(self.transport)
 
     def resume_writing(self) -> None:
         """Resume writing."""
-        self._budget.end_unsent(self)
+        self._budget.end_unsent(self.transport)
         self._deadlines.drain()
         super().resume_writing()
-
-    def unsent_bytes(self) -> int:
-        """Return how many bytes of responses the client has not read."""
-        return self.transport.get_write_buffer_size()
-
-    def abort(self) -> None:
-        """Close the connection at once, and discard its unread responses."""
-        self.transport.abort()
 
     def shutdown(self) -> None:
         """Close when all requests are answered; drop a slow reader before the timeout."""
@@ -127,12 +119,12 @@ class BoundedConnection(HttpProtocol):
         self._stop = self.loop.call_later(_STOP_PART * patience, self._abort_slow_reader)
 
     def _abort_slow_reader(self) -> None:
-        if self.unsent_bytes() or self.transport.is_closing():
-            self.abort()
+        if self.transport.get_write_buffer_size() or self.transport.is_closing():
+            self.transport.abort()
 
     def _check_deadlines(self) -> None:
         due = self._deadlines.check(
-            unsent_bytes=self.unsent_bytes(),
+            unsent_bytes=self.transport.get_write_buffer_size(),
             is_closing=self.transport.is_closing(),
             may_send=self._is_gathering or self.may_send(),
         )
@@ -145,7 +137,7 @@ class BoundedConnection(HttpProtocol):
         elif due is Due.CLOSE:
             self.transport.close()
         elif due is Due.ABORT:
-            self.abort()
+            self.transport.abort()
             return
         self._timer = self.loop.call_at(self._deadlines.next_check, self._check_deadlines)
 

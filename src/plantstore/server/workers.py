@@ -45,6 +45,7 @@ def server_config(
     stop_seconds: int,
     tls_certificate: Path | None,
     tls_key: Path | None,
+    trusted_proxies: list[str],
 ) -> uvicorn.Config:
     """Return uvicorn's configuration.
 
@@ -54,6 +55,8 @@ def server_config(
         stop_seconds: how long a shutdown waits for incomplete requests.
         tls_certificate: in PEM; None for no TLS.
         tls_key: its private key; None if it is in the same file.
+        trusted_proxies: addresses and networks. In requests from them, the address of the client
+            and the scheme are those in `X-Forwarded-For` and `X-Forwarded-Proto`.
 
     """
     return uvicorn.Config(
@@ -68,7 +71,8 @@ def server_config(
         timeout_graceful_shutdown=stop_seconds,
         ssl_certfile=tls_certificate,
         ssl_keyfile=tls_key,
-        proxy_headers=False,
+        proxy_headers=bool(trusted_proxies),
+        forwarded_allow_ips=trusted_proxies,
         server_header=False,
         access_log=False,
         log_config=None,

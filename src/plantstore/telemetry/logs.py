@@ -33,8 +33,8 @@ from plantstore.tracing import known_id
 # How long repetitions of a line are only counted, and not written.
 QUIET_SECONDS: Final = 1.0
 
-# Maximum length of a path in a line.
-PATH_CHARACTERS_MAX: Final = 1024
+# Maximum length of a path in a line, and of an address that a proxy sent.
+SHOWN_CHARACTERS_MAX: Final = 1024
 
 # The refusals that are logged: they indicate load, an attack, or a limit that is too low. The
 # others are mistakes of clients, and the response explains them.
@@ -149,15 +149,15 @@ def _failure(event: Event) -> tuple[str, BaseException, dict[str, object]] | Non
         case ReadinessChanged(error=BaseException() as error):
             return "not ready", error, {}
         case RequestFailed(error=error, method=method, path=path, request_id=id_):
-            shown = _shown_path(path)
+            shown = _shown(path)
             return "request failed", error, {"method": method, "path": shown, "request_id": id_}
         case _:
             return None
 
 
-def _shown_path(path: str) -> str:
-    shown = one_line(redact(path[:PATH_CHARACTERS_MAX]))
-    return shown if len(path) <= PATH_CHARACTERS_MAX else f"{shown}..."
+def _shown(text: str) -> str:
+    shown = one_line(redact(text[:SHOWN_CHARACTERS_MAX]))
+    return shown if len(text) <= SHOWN_CHARACTERS_MAX else f"{shown}..."
 
 
 def log_answers() -> Observer:
@@ -173,10 +173,10 @@ def log_answers() -> Observer:
         log.info(
             "request",
             method=request["method"],
-            path=_shown_path(request["raw_path"].decode()),
+            path=_shown(request["raw_path"].decode()),
             status=event.status,
             seconds=round(event.seconds, 6),
-            client=request["client"][0] if request["client"] else None,
+            client=_shown(request["client"][0]) if request["client"] else None,
             scheme=request["scheme"],
             **({} if id_ is None else {"request_id": id_}),
         )

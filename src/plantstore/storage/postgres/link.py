@@ -3,11 +3,12 @@
 import contextlib
 import time
 from collections.abc import Callable, Iterator
-from typing import Final, Protocol
+from typing import Final
 
 from plantstore.errors import StoreUnavailableError, StoreUnreachableError
 from plantstore.storage.postgres.connection import UNREACHABLE, Connection
 from plantstore.storage.postgres.faults import errors_as_ours, shortened
+from plantstore.storage.postgres.servers import Servers
 
 # The first and the longest pause between two attempts to connect.
 BACKOFF_SECONDS_MIN: Final = 0.05
@@ -16,22 +17,6 @@ BACKOFF_SECONDS_MAX: Final = 1.0
 # A connection that was used this recently is not checked before it is used again. The check
 # would release the interpreter lock, and another thread may keep the lock for milliseconds.
 FRESH_SECONDS: Final = 1.0
-
-
-class Endpoint(Protocol):
-    """The interface of `plantstore.storage.postgres.servers.Servers` for a link."""
-
-    def connect(self, *, for_writes: bool = False) -> Connection:
-        """Open a connection."""
-        ...
-
-    def is_current(self, connection: Connection) -> bool:
-        """Return whether a connection still leads to the primary."""
-        ...
-
-    def lose(self, connection: Connection) -> None:
-        """Record that a connection broke."""
-        ...
 
 
 class Link:
@@ -50,7 +35,7 @@ class Link:
 
     def __init__(
         self,
-        servers: Endpoint,
+        servers: Servers,
         *,
         for_writes: bool = False,
         monotonic: Callable[[], float] = time.monotonic,

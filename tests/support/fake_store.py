@@ -1,4 +1,4 @@
-"""A store in memory, for tests. The tests of every store run against it, too."""
+"""A fake store. The contract tests run against it, too."""
 
 import threading
 from collections.abc import Callable, Generator, Sequence
@@ -17,7 +17,7 @@ from plantstore.tokens import TokenRecord
 from plantstore.words import has_words
 
 
-class MemoryStore:
+class FakeStore:
     """Keeps plants and tokens in dictionaries. They are lost with the object."""
 
     def __init__(self) -> None:
@@ -79,7 +79,7 @@ class MemoryStore:
         return Condition(0, len(self.plants), len(self._tokens), [])
 
     def back_up(self, path: str, progress: Callable[[int, int], None]) -> Condition:  # noqa: ARG002
-        raise UnsupportedError("A store in memory cannot be backed up")
+        raise UnsupportedError("A fake store cannot be backed up")
 
     def close(self) -> None:
         pass

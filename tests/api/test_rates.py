@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from plantstore.api.rates import RatePerToken
+from plantstore.api.auth import RatePerToken
 from plantstore.errors import ErrorCode, RateExceededError, UsageError
 from support.world import World, assert_error, run
 

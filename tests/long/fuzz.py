@@ -22,8 +22,8 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 with atheris.instrument_imports(include=["plantstore", "support", "urllib"]):
     from plantstore.api.auth import parse_bearer
-    from plantstore.api.listings import LISTING_PARAMETERS, links_to_pages, parse_page_request
     from plantstore.api.parameters import parse_id, read_query
+    from plantstore.api.plants import LISTING_PARAMETERS, links_to_pages, parse_page_request
     from plantstore.errors import ErrorCode, RequestError
     from plantstore.listings import Page
     from plantstore.plants import (

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from plantstore.api.listings import LISTING_PARAMETERS, parse_page_request
 from plantstore.api.parameters import parse_id, read_query
+from plantstore.api.plants import LISTING_PARAMETERS, parse_page_request
 from plantstore.errors import RequestError
 from plantstore.plants import parse_new_plant
 

@@ -9,7 +9,7 @@ from typing import Final
 from falcon.asgi import App, Request, Response
 from falcon.routing import CompiledRouter
 
-from plantstore.api.auth import Gate
+from plantstore.api.auth import Gate, OwnToken
 from plantstore.api.compression import Compressor
 from plantstore.api.cors import CrossOrigin
 from plantstore.api.errors import handle_errors
@@ -18,12 +18,9 @@ from plantstore.api.exports import Exports
 from plantstore.api.files import PlantFile
 from plantstore.api.ids import Ids
 from plantstore.api.imports import Imports
-from plantstore.api.one_plant import OnePlant
-from plantstore.api.openapi import Document
 from plantstore.api.operations import Liveness, Measurements, Readiness, Renderings
-from plantstore.api.own_token import OwnToken
-from plantstore.api.pages import ASSETS_TEMPLATE, Pages, Redirect
-from plantstore.api.plants import Plants
+from plantstore.api.pages import ASSETS_TEMPLATE, Document, Pages, Redirect
+from plantstore.api.plants import OnePlant, Plants
 from plantstore.commit.reader import GroupRead
 from plantstore.commit.writer import GroupCommit
 from plantstore.formats import FORMATS

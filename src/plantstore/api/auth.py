@@ -1,21 +1,75 @@
-"""Authorization by bearer tokens (RFC 6750)."""
+"""Bearer tokens (RFC 6750): who may do what and how often, and what a token permits."""
 
 import asyncio
+import contextlib
+import math
+import time
 from collections.abc import Callable
 from typing import Final
 
-from falcon.asgi import Request
+import msgspec
+from falcon.asgi import Request, Response
+from limits import RateLimitItem, parse_many
+from limits.storage import MemoryStorage
+from limits.strategies import SlidingWindowCounterRateLimiter
 
-from plantstore.api.rates import RatePerToken
+from plantstore.api.parameters import NO_PARAMETERS, read_query
 from plantstore.errors import (
     ErrorCode,
+    RateExceededError,
     RequestError,
     ScopeMissingError,
     StoreUnavailableError,
+    UsageError,
 )
 from plantstore.observe import LookupFailed, Observer
 from plantstore.store import TokenStore
-from plantstore.tokens import TokenRecord, digest, is_well_formed
+from plantstore.tokens import TokenRecord, digest, is_well_formed, render_time
+
+
+class RatePerToken:
+    """Limits the uses of each token to one or more rates.
+
+    Args:
+        rate: in the notation of the library `limits`: `100/second`, or
+            `100/second;5000/hour`. None means no limit.
+
+    Attributes:
+        burst_max: the most uses that can be counted at once; None if there is no limit.
+
+    Raises:
+        UsageError: the rate cannot be parsed.
+
+    """
+
+    def __init__(self, rate: str | None) -> None:
+        self._rates: list[RateLimitItem] = []
+        self.burst_max: int | None = None
+        if rate is None:
+            return
+        with contextlib.suppress(ValueError):
+            self._rates = parse_many(rate)
+        if not self._rates or any(each.amount == 0 for each in self._rates):
+            raise UsageError(
+                f"--rate-per-token must be a number and a time, as in 100/second; got {rate!r}"
+            )
+        self.burst_max = min(each.amount for each in self._rates)
+        self._limiter = SlidingWindowCounterRateLimiter(MemoryStorage())
+
+    def spend(self, token: str, uses: int = 1) -> None:
+        """Count uses of the token with this name.
+
+        Raises:
+            RateExceededError: the token was used too often.
+
+        """
+        for rate in self._rates:
+            if not self._limiter.test(rate, token, cost=uses):
+                reset = self._limiter.get_window_stats(rate, token).reset_time
+                raise RateExceededError(str(rate), max(1, math.ceil(reset - time.time())))
+        for rate in self._rates:
+            self._limiter.hit(rate, token, cost=uses)
+
 
 # How long a token is cached. A revocation takes effect within this time. The documentation
 # promises only twice this time.
@@ -176,3 +230,29 @@ def parse_bearer(authorization: str | None) -> str:
 
 def _invalid(message: str) -> RequestError:
     return RequestError(ErrorCode.TOKEN_INVALID, message)
+
+
+class TokenDescription(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The Token record of the interface."""
+
+    name: str
+    scopes: list[str]
+    expires_at: str | None = None
+
+
+class OwnToken:
+    """Tells a client what its own token permits, so that it offers nothing else."""
+
+    def __init__(self, gate: Gate) -> None:
+        self._gate = gate
+
+    async def on_get(self, req: Request, resp: Response) -> None:
+        """Describe the token of the request. It needs no scope."""
+        token = await self._gate.identify(req)
+        self._gate.spend(token.name, 1)
+        read_query(req, NO_PARAMETERS)
+        expires_at = None if token.expires_at is None else render_time(token.expires_at)
+        described = TokenDescription(token.name, sorted(token.scopes), expires_at)
+        resp.data = msgspec.json.encode(described)
+
+    on_head = on_get

@@ -15,7 +15,7 @@ import msgspec
 from falcon import MEDIA_JSON, HTTPError
 from falcon.asgi import App, Request, Response
 
-from plantstore.api.limits import MERGE_PATCH
+from plantstore.api.parameters import MERGE_PATCH
 from plantstore.errors import (
     ErrorCode,
     InternalError,

@@ -18,8 +18,8 @@ from falcon.asgi import Request, Response
 
 from plantstore.api.auth import Gate
 from plantstore.api.compression import GZIP_WBITS, prefers_gzip
+from plantstore.api.concurrency import ConcurrencyLimit
 from plantstore.api.exchange import EXPORTED
-from plantstore.api.places import Places
 from plantstore.errors import ErrorCode, OperationError, RequestError
 from plantstore.formats import Format
 from plantstore.listings import Listing
@@ -59,7 +59,7 @@ class Exports:
         self._seconds_max = seconds_max
         self._monotonic = monotonic
         self._threads = ThreadPoolExecutor(THREADS_MAX, thread_name_prefix="export")
-        self._places = Places(EXPORTS_MAX, "exports")
+        self._places = ConcurrencyLimit(EXPORTS_MAX, "exports")
 
     async def run(self, req: Request, resp: Response, form: Format, listing: Listing) -> None:
         """Answer with all plants of a listing.

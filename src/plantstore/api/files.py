@@ -8,9 +8,8 @@ from falcon.asgi import Request, Response
 from plantstore.api.auth import Gate
 from plantstore.api.exports import Exports
 from plantstore.api.imports import Imports
-from plantstore.api.limits import require_no_coding, shorten
-from plantstore.api.listings import EXPORT_PARAMETERS, parse_words
-from plantstore.api.parameters import read_query
+from plantstore.api.parameters import read_query, require_no_coding, shorten
+from plantstore.api.plants import EXPORT_PARAMETERS, parse_words
 from plantstore.commit.imports import Conflict
 from plantstore.errors import ErrorCode, RequestError, UnsupportedMediaTypeError
 from plantstore.formats import Format

@@ -25,9 +25,9 @@ import msgspec
 from falcon.asgi import Request, Response
 
 from plantstore.api.auth import Gate
+from plantstore.api.concurrency import ConcurrencyLimit
 from plantstore.api.exchange import require_client
-from plantstore.api.places import Places
-from plantstore.api.preferences import has_preference
+from plantstore.api.negotiation import has_preference
 from plantstore.commit.imports import (
     LISTED_ERRORS_MAX,
     Batch,
@@ -107,7 +107,7 @@ class Imports:
         self._shared_batch_rows_max = min(limit, BATCH_ROWS_MIN)
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="import")
         self._turn = asyncio.Lock()
-        self._places = Places(IMPORTS_MAX, "imports")
+        self._places = ConcurrencyLimit(IMPORTS_MAX, "imports")
         self._releasing: asyncio.TimerHandle | None = None
         self._usual_switch_seconds = sys.getswitchinterval()
 

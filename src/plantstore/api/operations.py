@@ -10,9 +10,9 @@ import msgspec
 from falcon.asgi import Request, Response
 from msgspec.structs import asdict
 
-from plantstore.api.accept import choose_media_type
 from plantstore.api.auth import Gate
 from plantstore.api.compression import Compressor
+from plantstore.api.negotiation import choose_media_type
 from plantstore.commit.writer import GroupCommit
 from plantstore.errors import StoreUnavailableError
 from plantstore.observe import Observer, ReadinessChanged, ServerChanged

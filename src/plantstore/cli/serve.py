@@ -14,8 +14,8 @@ from typing import NoReturn
 import click
 import uvicorn
 
+from plantstore.api.auth import RatePerToken
 from plantstore.api.cors import parse_origin
-from plantstore.api.rates import RatePerToken
 from plantstore.cli.listening import listen
 from plantstore.cli.opening import database_option
 from plantstore.cli.process import Telemetry, build_app, open_store_of, uvicorn_config

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from plantstore.api.app import create_app
-from plantstore.api.auth import Gate
+from plantstore.api.auth import Gate, RatePerToken
 from plantstore.api.errors import render_error
 from plantstore.api.exchange import ASGIApp
 from plantstore.api.exports import Exports
@@ -16,7 +16,6 @@ from plantstore.api.ids import Ids
 from plantstore.api.imports import Imports
 from plantstore.api.operations import Readiness, Renderings
 from plantstore.api.pages import Pages
-from plantstore.api.rates import RatePerToken
 from plantstore.commit.reader import GroupRead
 from plantstore.commit.writer import GroupCommit
 from plantstore.observe import Observer, ServerChanged, Stopping

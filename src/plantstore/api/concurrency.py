@@ -1,11 +1,11 @@
-"""Places for requests that take long: a limited number at a time, and fewer for each token."""
+"""A limit on requests that take long: how many run at a time, and how many with each token."""
 
 from collections import Counter
 
 from plantstore.errors import ErrorCode, RequestError
 
 
-class Places:
+class ConcurrencyLimit:
     """Limits how many of these requests run at a time.
 
     A token has at most three quarters of the places, so one client cannot occupy all of them.

@@ -1,10 +1,11 @@
-"""Chooses the media type of a response by the Accept field (RFC 9110 §12.5.1)."""
+"""What a client prefers: the media type of a response (RFC 9110 §12.5.1), and more (RFC 7240)."""
 
 import re
 from collections.abc import Sequence
 from typing import Final
 
 from falcon import mediatypes
+from falcon.asgi import Request
 
 # Maximum length of an Accept field. A longer field is ignored. Prometheus sends 300 characters.
 ACCEPT_CHARACTERS_MAX: Final = 2048
@@ -43,3 +44,16 @@ def choose_media_type(media_types: Sequence[str], accept: str) -> str:
 def elements_of(field: str) -> list[str]:
     """Return the elements of a field that is a list (RFC 9110 §5.6.1)."""
     return _ELEMENT.findall(field)
+
+
+def has_preference(req: Request, preference: str) -> bool:
+    """Return whether a request has a preference, such as `return=minimal`.
+
+    If a preference is given several times, the first one counts (RFC 7240 §2).
+    """
+    wanted, _, wanted_value = preference.partition("=")
+    for element in elements_of(req.get_header("Prefer") or ""):
+        name, _, value = element.lower().partition(";")[0].partition("=")
+        if name.strip() == wanted:
+            return value.strip().strip('"') == wanted_value
+    return False

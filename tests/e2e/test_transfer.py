@@ -20,7 +20,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from plantstore.cli import app
-from plantstore.cli.importing import BATCH_PLANTS_MAX
+from plantstore.cli.transfer import BATCH_PLANTS_MAX
 from plantstore.errors import OperationError
 from plantstore.plants import ID_MAX, ID_MIN, PLANT_BYTES_MAX, NewPlant
 from support.command import peak_kib, run

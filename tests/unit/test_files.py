@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from plantstore.cli.files import insist_on_other_file, new_file
+from plantstore.cli.opening import insist_on_other_file, new_file
 from plantstore.errors import OperationError, UsageError
 from plantstore.storage import database_files, open_store
 

@@ -17,11 +17,10 @@ import click
 
 from plantstore import __version__
 from plantstore.cli.commands import Commands, with_hint
-from plantstore.cli.exporting import export
-from plantstore.cli.importing import import_plants
 from plantstore.cli.maintenance import backup, check, migrate, reindex, stats
 from plantstore.cli.options import settings
 from plantstore.cli.tokens import tokens
+from plantstore.cli.transfer import export, import_plants
 from plantstore.errors import PlantStoreError, UnsupportedError, UsageError
 from plantstore.settings import Settings
 from plantstore.web import read_document

@@ -8,10 +8,9 @@ from typing import Final
 
 import click
 
-from plantstore.cli.files import new_file
-from plantstore.cli.opening import opened_store
+from plantstore.cli.opening import new_file, opened_store
 from plantstore.cli.options import FILE, settings
-from plantstore.cli.progress import progress
+from plantstore.cli.transfer import progress
 from plantstore.errors import OperationError
 from plantstore.storage import display_url, open_for_maintenance
 from plantstore.storage.migrate import SchemaPolicy

@@ -1,15 +1,19 @@
-"""Opens a store for a command or for the service."""
+"""Opens what commands use: stores, and files that are written completely, or not at all."""
 
 import contextlib
+import os
+import secrets
 import shlex
 from collections.abc import Iterator
+from pathlib import Path
+from typing import BinaryIO, Final, TextIO
 
 import click
 
-from plantstore.errors import SchemaOutdatedError
+from plantstore.errors import OperationError, SchemaOutdatedError, UsageError
 from plantstore.observe import DatabaseCreated, Event, Observer, migration_progress
 from plantstore.settings import Settings
-from plantstore.storage import open_store
+from plantstore.storage import database_files, open_store
 from plantstore.storage.migrate import SchemaPolicy
 from plantstore.store import Store
 
@@ -58,3 +62,77 @@ def _report(event: Event) -> None:
         click.echo(f"Created the database {event.file}", err=True)
     elif progress := migration_progress(event):
         click.echo(progress, err=True)
+
+
+# The suffixes of files that SQLite may leave beside an unfinished database.
+_SUFFIXES: Final = ("", "-journal", "-wal", "-shm")
+
+
+@contextlib.contextmanager
+def new_file(target: Path, database: str, *, force: bool, mode: int) -> Iterator[Path]:
+    """Create an empty file to write to, and rename it to the target when the block succeeds.
+
+    Until then it is in the folder of the target, under a name that begins with a dot. If the
+    process is killed, that file remains, and the target is unchanged.
+
+    Args:
+        target: the path of the complete file.
+        database: the URL of the store; the target must not be one of its files.
+        force: whether the file may replace an existing one.
+        mode: of the file, as for `os.open`.
+
+    Raises:
+        UsageError: the target is a file of the store.
+        OperationError: the target exists, or cannot be written.
+
+    """
+    target = target.resolve()
+    insist_on_other_file(target, database)
+    if target.exists() and not force:
+        raise _exists(target)
+    if target.exists() and not target.is_file():
+        raise OperationError(f"{target} is not a regular file")
+    partial = target.parent / f".{target.name}.{secrets.token_hex(4)}.partial"
+    try:
+        os.close(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode))
+        yield partial
+        _sync(partial)
+        if force:
+            partial.replace(target)
+        else:
+            target.hardlink_to(partial)  # unlike a rename, it never overwrites
+        _sync(target.parent)
+    except FileExistsError:
+        raise _exists(target) from None
+    except OSError as error:
+        raise OperationError(f"{target} cannot be written: {error.strerror}") from error
+    finally:
+        for suffix in _SUFFIXES:
+            partial.with_name(partial.name + suffix).unlink(missing_ok=True)
+
+
+def insist_on_other_file(path: Path, database: str) -> None:
+    """Raise UsageError if a path leads to a file that the store has, or may create."""
+    files = database_files(database)
+    existing = [file for file in files if file.exists()] if path.exists() else []
+    if path.resolve() in files or any(path.samefile(file) for file in existing):
+        raise UsageError(f"{path} is a file of the store itself; name another file")
+
+
+def standard_stream(stream: TextIO | None) -> BinaryIO:
+    """Return the binary stream of stdin or stdout. Python has None for a closed one."""
+    if stream is None:
+        raise OperationError("The standard stream is closed")
+    return stream.buffer
+
+
+def _sync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _exists(target: Path) -> OperationError:
+    return OperationError(f"{target.name} exists already; --force overwrites it")

@@ -11,8 +11,7 @@ import click
 import msgspec
 
 from plantstore.cli.commands import Commands
-from plantstore.cli.files import standard_stream
-from plantstore.cli.opening import opened_store
+from plantstore.cli.opening import opened_store, standard_stream
 from plantstore.cli.options import settings
 from plantstore.errors import OperationError, UsageError
 from plantstore.storage.migrate import SchemaPolicy

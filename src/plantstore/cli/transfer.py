@@ -1,0 +1,310 @@
+"""`plantstore import` and `plantstore export`: plants from and to files."""
+
+import contextlib
+import itertools
+import os
+import stat
+import sys
+from collections.abc import Generator, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import BinaryIO, Final, Protocol, Self
+
+import click
+import msgspec
+
+from plantstore.changes import Change, Result
+from plantstore.cli.opening import insist_on_other_file, new_file, opened_store, standard_stream
+from plantstore.cli.options import FILE, file_format, format_of, settings
+from plantstore.commit.batcher import run_each_if_refused
+from plantstore.commit.imports import Batch, Conflict, Import, RowCounts, RowError
+from plantstore.errors import BatchRefusedError, OperationError, UsageError, one_line
+from plantstore.formats import Format
+from plantstore.formats.rows import PIECE_BYTES, readable
+from plantstore.plants import NewPlant
+from plantstore.storage import open_for_maintenance
+from plantstore.storage.migrate import SchemaPolicy
+from plantstore.store import PlantStore, Store
+
+
+class Report(Protocol):
+    """Takes the amount done, the total amount (None if unknown), and the number of plants."""
+
+    def __call__(self, done: int, total: int | None, plants: int | None = None) -> None:
+        """Update the progress bar."""
+
+
+@contextlib.contextmanager
+def progress(what: str) -> Iterator[Report]:
+    """Show a bar, the rate and the remaining time while the block runs, if on a terminal."""
+    if not sys.stderr.isatty():
+        yield _show_nothing
+        return
+    # Imported late: it is slow to load, and most commands do not run on a terminal.
+    from rich.console import Console  # noqa: PLC0415
+    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn  # noqa: PLC0415
+
+    console = Console(stderr=True)
+    if console.is_dumb_terminal:  # it cannot overwrite a line
+        yield _show_nothing
+        return
+    with Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TextColumn("{task.fields[rate]}"),
+        TimeRemainingColumn(),
+        console=console,
+    ) as bars:
+        bars.add_task(what, total=None, rate="")
+        [task] = bars.tasks
+
+        def report(done: int, total: int | None, plants: int | None = None) -> None:
+            rate = ""
+            if plants is not None:
+                rate = f"{plants:,} plants, {plants / (task.elapsed or 1):,.0f}/s"
+            bars.update(task.id, completed=done, total=total, rate=rate)
+
+        yield report
+
+
+def _show_nothing(done: int, total: int | None, plants: int | None = None) -> None:
+    """Ignore a report."""
+
+
+# How many rejected rows are shown without --rejects.
+SHOWN_REJECTS_MAX: Final = 10
+
+
+class Rejects:
+    """Counts the rejected rows, and writes them to a file, or the first ones to stderr.
+
+    Args:
+        path: the file, or None. It is created at once, and emptied by `clear`.
+        source: the file that is imported; it must not be overwritten.
+        database: the URL of the store; its files must not be overwritten either.
+
+    Raises:
+        UsageError: `path` is one of these files.
+        OperationError: the file cannot be written.
+
+    """
+
+    def __init__(self, path: Path | None, source: BinaryIO, database: str) -> None:
+        self.count = 0
+        self._path = path
+        self._file: BinaryIO | None = None
+        if path is None:
+            return
+        with self._writing():
+            insist_on_other_file(path, database)
+            if path.exists() and os.path.samestat(path.stat(), os.fstat(source.fileno())):
+                raise UsageError(f"--rejects: {path} is the file that is imported")
+            self._file = path.open("ab", buffering=0)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._file is not None:
+            self._file.close()
+
+    def clear(self) -> None:
+        """Empty the file. Call this when nothing can fail any more before the first row."""
+        if self._file is not None and self._path is not None and self._path.is_file():
+            with self._writing():
+                self._file.truncate(0)
+
+    def add(self, error: RowError, text: str | bytes) -> None:
+        """Count a row, and write it with its error."""
+        self.count += 1
+        if self._file is not None:
+            record = msgspec.structs.asdict(error) | {"row": readable(text)}
+            with self._writing():
+                self._file.write(msgspec.json.encode(record) + b"\n")
+        elif self.count <= SHOWN_REJECTS_MAX:
+            click.echo(f"Line {error.line}: {error.message}", err=True)
+        elif self.count == SHOWN_REJECTS_MAX + 1:
+            click.echo("More rows are rejected; --rejects FILE writes all to a file", err=True)
+
+    @contextlib.contextmanager
+    def _writing(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise OperationError(f"{self._path} cannot be written: {error.strerror}") from error
+
+
+# The size of a transaction, in plants and in characters of their rows. A service that uses the
+# same database waits for it: about 25 milliseconds.
+BATCH_PLANTS_MAX: Final = 10_000
+
+_STDIN: Final = Path("-")
+
+
+@click.command("import")
+@click.argument(
+    "file",
+    type=FILE,
+    help="A .csv file with a header, or a .jsonl file. - reads stdin; then give --format.",
+)
+@file_format
+@click.option(
+    "--rejects",
+    type=FILE,
+    metavar="FILE",
+    help="Write rejected rows to this file: JSON lines with line, error, message and row.",
+)
+@click.option(
+    "--on-conflict",
+    type=click.Choice([each.value for each in Conflict]),
+    default=Conflict.REFUSE.value,
+    show_default=True,
+    help="What to do with a row if a different plant has its id.",
+)
+@settings("database", "standbys_min")
+def import_plants(
+    file: Path,
+    *,
+    file_format: str | None,
+    rejects: Path | None,
+    on_conflict: str,
+    database: str,
+    standbys_min: int,
+) -> None:
+    """Store the plants of a file.
+
+    A row that is not valid is rejected, and the import continues; the exit status is then 1.
+    """
+    form = format_of(file, file_format)
+    with _reading(file) as source, Rejects(rejects, source, database) as rejected:
+        run = Import(
+            form.parser(),
+            Conflict(on_conflict),
+            rejected.add,
+            batch_rows_max=BATCH_PLANTS_MAX,
+        )
+        batches = _read_batches(source, run)
+        # The beginning of the file is read first. If it is no such file, no database is created.
+        first = list(itertools.islice(batches, 1))
+        for warning in run.warnings:
+            click.echo(f"Warning: {one_line(warning)}", err=True)
+        with opened_store(database, SchemaPolicy.CREATE, standbys_min=standbys_min) as store:
+            rejected.clear()
+            _store_batches(store, run, itertools.chain(first, batches), source)
+    if rejected.count:
+        raise click.exceptions.Exit(1)
+
+
+def _read_batches(source: BinaryIO, run: Import) -> Iterator[Batch]:
+    while piece := source.read(PIECE_BYTES):
+        run.feed(piece)
+        yield from iter(run.take, None)
+    run.finish()
+    yield from iter(run.take, None)
+
+
+def _store_batches(store: Store, run: Import, batches: Iterable[Batch], source: BinaryIO) -> None:
+    size = _size(source)
+    try:
+        with progress("Importing") as report:
+            for batch in batches:
+                run.settle(batch, _apply(store, batch.changes))
+                report(source.tell() if size else 0, size, run.counts.done())
+    finally:
+        click.echo(_describe(run.counts))
+    while store.tidy() == 0:  # so that searches are fast at once
+        pass
+
+
+def _describe(counts: RowCounts) -> str:
+    parts = {
+        "stored": counts.stored,
+        "already there": counts.already_stored,
+        "replaced": counts.replaced,
+        "skipped": counts.skipped,
+        "rejected": counts.refused,
+    }
+    always = {"stored", "already there", "rejected"}
+    return ", ".join(f"{many:,} {what}" for what, many in parts.items() if many or what in always)
+
+
+@contextlib.contextmanager
+def _reading(file: Path) -> Iterator[BinaryIO]:
+    if file == _STDIN:
+        with os.fdopen(standard_stream(sys.stdin).fileno(), "rb", closefd=False) as stdin:
+            yield stdin
+        return
+    try:
+        source = file.open("rb")
+    except OSError as error:
+        raise OperationError(f"{file} cannot be read: {error.strerror}") from error
+    with source:
+        yield source
+
+
+def _size(source: BinaryIO) -> int | None:
+    """Return the size of a file in bytes, or None for a stream."""
+    status = os.fstat(source.fileno())
+    return status.st_size if stat.S_ISREG(status.st_mode) else None
+
+
+def _apply(store: PlantStore, changes: Sequence[Change]) -> list[Result | BatchRefusedError]:
+    """Store plants. A plant that the store refuses does not affect the others."""
+
+    def explain(error: Exception, _changes: int) -> BatchRefusedError:
+        if isinstance(error, BatchRefusedError):
+            return error
+        raise error
+
+    return run_each_if_refused(store.apply_changes, changes, explain)
+
+
+_STDOUT: Final = Path("-")
+
+
+@click.command()
+@click.argument(
+    "file", type=FILE, required=False, help="A .csv or .jsonl file. Default: stdout, as JSON lines."
+)
+@file_format
+@click.option("--force", is_flag=True, help="Overwrite an existing file.")
+@settings("database")
+def export(file: Path | None, *, file_format: str | None, database: str, force: bool) -> None:
+    """Write all plants to a file, in order of id.
+
+    The file is a consistent snapshot, even while a service uses the database.
+    """
+    form = format_of(Path("plants.jsonl") if file is None else file, file_format)
+    with (
+        contextlib.closing(open_for_maintenance(database)) as store,
+        _writing(None if file == _STDOUT else file, database, force=force) as target,
+        progress("Exporting") as report,
+    ):
+        exported = _write_all(store.scan_plants(), store.count_plants(), form, target, report)
+    click.echo(f"Exported {exported:,} plants", err=True)
+
+
+@contextlib.contextmanager
+def _writing(file: Path | None, database: str, *, force: bool) -> Iterator[BinaryIO]:
+    if file is None:
+        yield standard_stream(sys.stdout)
+        return
+    with new_file(file, database, force=force, mode=0o666) as partial, partial.open("wb") as target:
+        yield target
+
+
+def _write_all(
+    plants: Generator[list[NewPlant], None, None],
+    total: int,
+    form: Format,
+    target: BinaryIO,
+    report: Report,
+) -> int:
+    exported = 0
+    target.write(form.head)
+    with contextlib.closing(plants) as pages:
+        for page in pages:
+            target.write(form.render(page))
+            exported += len(page)
+            report(exported, total, exported)
+    target.flush()
+    return exported

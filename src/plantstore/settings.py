@@ -232,9 +232,8 @@ class Settings:
         list[str] | None,
         Option(
             metavar="NETWORK",
-            help="Address or network of a proxy in front; it may be given several times. In its "
-            "requests, the client's address and the scheme are taken from X-Forwarded-For and "
-            "X-Forwarded-Proto.",
+            help="Address or network of a proxy in front; it may be given several times. Its "
+            "X-Forwarded-For and X-Forwarded-Proto have the address and the scheme of the client.",
         ),
     ] = None
 

@@ -232,8 +232,8 @@ class Settings:
         list[str] | None,
         Option(
             metavar="NETWORK",
-            help="Address or network of a proxy in front; it may be given several times. Its "
-            "X-Forwarded-For and X-Forwarded-Proto have the address and the scheme of the client.",
+            help="Address or network of a proxy in front; it may be given several times. The "
+            "fields X-Forwarded-For and X-Forwarded-Proto of its requests are used.",
         ),
     ] = None
 

@@ -184,17 +184,6 @@ Event: TypeAlias = (
 Observer: TypeAlias = Callable[[Event], None]
 
 
-class LastServer:
-    """Remembers the last server that the store found."""
-
-    value: ServerChanged | None = None
-
-    def observe(self, event: Event) -> None:
-        """Remember a ServerChanged event."""
-        if isinstance(event, ServerChanged):
-            self.value = event
-
-
 def migration_progress(event: Event) -> str | None:
     """Return the progress of a migration in words; None if the event is another one."""
     match event:

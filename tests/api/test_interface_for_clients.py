@@ -59,7 +59,7 @@ def test_no_operation_declares_a_parameter_twice() -> None:
 
 
 def test_the_schemas_allow_error_numbers_and_members_that_are_added_later() -> None:
-    answers = {"Error", "Health", "Ids", "Plant", "Readiness", "StoredPlant", "Token"}
+    answers = {"Error", "Health", "Ids", "Plant", "StoredPlant", "Token"}
     schemas = [node for name in answers for _, node in nodes(SCHEMAS[name])]
 
     assert not any("enum" in schema for schema in schemas)

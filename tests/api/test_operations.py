@@ -9,7 +9,7 @@ import pytest
 from plantstore.api.operations import LOOK_SECONDS
 from plantstore.commit.writer import FAILURE_SECONDS
 from plantstore.errors import ErrorCode, StoreUnavailableError
-from plantstore.observe import LookupFailed, ReadinessChanged, RequestRefused, ServerChanged
+from plantstore.observe import LookupFailed, ReadinessChanged, RequestRefused
 from support.world import JSON, METRICS, VALID, World, assert_error, run
 
 
@@ -57,32 +57,6 @@ def test_while_commits_fail_the_service_is_not_ready_even_if_the_probe_succeeds(
 
     changes = run(test).told(ReadinessChanged)
     assert [change.error for change in changes] == [error, None, error, None]
-
-
-def test_a_token_with_metrics_read_gets_details_about_readiness() -> None:
-    async def test(world: World) -> None:
-        async def ask(token: str) -> Any:
-            headers = {"Authorization": f"Bearer {token}"}
-            answer = await world.client.get("/readyz", headers=headers)
-            assert answer.status_code == 200
-            return answer.json()
-
-        may = world.add_token("may", "metrics:read")
-        world.server = ServerChanged("one:5432", 2, 1)
-        database = {"server": "one:5432", "timeline": 2, "standbys": 1}
-        assert await ask(may) == {
-            "status": "ok",
-            "seconds_since_commit": None,
-            "database": database,
-        }
-        await world.post()
-        world.now += 0.5
-        world.server = None
-        assert await ask(may) == {"status": "ok", "seconds_since_commit": 0.5, "database": None}
-        assert await ask(world.add_token("may not", "plants:read")) == {"status": "ok"}
-        assert await ask("plst_unknown") == {"status": "ok"}
-
-    run(test)
 
 
 def test_no_probe_is_made_while_commits_succeed() -> None:

@@ -21,7 +21,7 @@ from plantstore.tokens import SCOPES, TokenRecord, digest, mint
 from support.fake_store import FakeStore
 
 if TYPE_CHECKING:
-    from plantstore.observe import Event, ServerChanged
+    from plantstore.observe import Event
 
 EventT = TypeVar("EventT", bound="Event")
 
@@ -93,13 +93,11 @@ class World:
         self.now = 1000.0
         self.events: list[Event] = []
         self.answers: list[Answered] = []
-        self.server: ServerChanged | None = None
         wired = wire(
             Settings(**({"page": False} | settings)),
             self.store,
             observe=self.observe,
             metrics=METRICS,
-            server=lambda: self.server,
             clock=lambda: self.now,
             monotonic=lambda: self.now,
             make_writer=partial(GroupCommit, waiting_max=waiting_changes_max),

@@ -1,21 +1,18 @@
 """Health checks and metrics: `/healthz`, `/readyz`, `/metrics`."""
 
 import asyncio
-import math
 import time
 from collections.abc import Callable, Mapping
-from typing import Any, Final, TypeAlias
+from typing import Final, TypeAlias
 
-import msgspec
 from falcon.asgi import Request, Response
-from msgspec.structs import asdict
 
 from plantstore.api.auth import Gate
 from plantstore.api.compression import Compressor
 from plantstore.api.negotiation import choose_media_type
 from plantstore.commit.writer import GroupCommit
 from plantstore.errors import StoreUnavailableError
-from plantstore.observe import Observer, ReadinessChanged, ServerChanged
+from plantstore.observe import Observer, ReadinessChanged
 from plantstore.store import PlantWrites
 
 # How long the result of a probe or a commit counts as current. This limits the cost of probes,
@@ -43,9 +40,7 @@ class Readiness:
     """`/readyz`: whether a plant would be stored. It needs no token.
 
     The response shows the result of the last commit. If there was no commit within the last
-    second, the store is probed; all requests within a second share one probe. A token with
-    the scope `metrics:read` gets details: the primary of the database, and the time since
-    the last successful commit.
+    second, the store is probed; all requests within a second share one probe.
     """
 
     def __init__(
@@ -53,16 +48,12 @@ class Readiness:
         store: PlantWrites,
         writer: GroupCommit,
         *,
-        gate: Gate,
         observe: Observer,
-        server: Callable[[], ServerChanged | None],
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self._store = store
         self._writer = writer
-        self._gate = gate
         self._observe = observe
-        self._server = server
         self._monotonic = monotonic
         self._probe: asyncio.Future[None] | None = None
         self._probed_at = 0.0
@@ -73,7 +64,7 @@ class Readiness:
         """Report not ready from now on."""
         self._is_stopping = True
 
-    async def on_get(self, req: Request, resp: Response) -> None:
+    async def on_get(self, _req: Request, resp: Response) -> None:
         """Respond with 200 if a plant would be stored, or else with 503 and an Error."""
         if self._is_stopping:
             raise StoreUnavailableError("The service is stopping")
@@ -84,27 +75,9 @@ class Readiness:
             self._learn(None)
         else:
             await self._probed()
-        resp.data = msgspec.json.encode(self._detail()) if await self._may_see(req) else _OK
+        resp.data = _OK
 
     on_head = on_get
-
-    async def _may_see(self, req: Request) -> bool:
-        if not req.auth:
-            return False
-        try:
-            await self._gate.authorize(req, "metrics:read")
-        except Exception:  # noqa: BLE001 (a bad token gets no details, and no error)
-            return False
-        return True
-
-    def _detail(self) -> dict[str, Any]:
-        seconds = self._writer.seconds_since_commit()
-        server = self._server()
-        return {
-            "status": "ok",
-            "seconds_since_commit": None if math.isinf(seconds) else round(seconds, 3),
-            "database": asdict(server) if server and server.server else None,
-        }
 
     async def _probed(self) -> None:
         now = self._monotonic()

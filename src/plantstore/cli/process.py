@@ -8,7 +8,7 @@ import uvicorn
 from plantstore.api.exchange import ASGIApp
 from plantstore.cli.opening import open_named
 from plantstore.cli.wiring import wire
-from plantstore.observe import LastServer, Observer, tell_all
+from plantstore.observe import Observer, tell_all
 from plantstore.server.workers import server_config
 from plantstore.settings import Settings
 from plantstore.storage.migrate import SchemaPolicy
@@ -19,7 +19,7 @@ from plantstore.telemetry.outbox import Outbox
 
 
 class Telemetry:
-    """The log and the metrics of a process, and the server of its database.
+    """The log and the metrics of a process.
 
     Args:
         log: of the process.
@@ -31,13 +31,10 @@ class Telemetry:
     def __init__(self, log: Outbox, settings: Settings, folder: Path | None = None) -> None:
         self.metrics = Metrics(folder)
         self.metrics.watch_log(lambda: log.dropped)
-        self.server = LastServer()
         answers: list[Observer] = [self.metrics.observe]
         if settings.access_log:
             answers.append(log_answers())
-        self.observe = tell_all(
-            log_events(), self.metrics.observe, self.server.observe, answers=answers
-        )
+        self.observe = tell_all(log_events(), self.metrics.observe, answers=answers)
 
 
 def build_app(
@@ -49,7 +46,6 @@ def build_app(
         store,
         observe=telemetry.observe,
         metrics=telemetry.metrics.renderings,
-        server=lambda: telemetry.server.value,
         writes=writes,
     )
     telemetry.metrics.watch_queue("changes", lambda: wired.writer.waiting)

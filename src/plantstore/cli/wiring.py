@@ -18,7 +18,7 @@ from plantstore.api.operations import Readiness, Renderings
 from plantstore.api.pages import Pages
 from plantstore.commit.reader import GroupRead
 from plantstore.commit.writer import GroupCommit
-from plantstore.observe import Observer, ServerChanged, Stopping
+from plantstore.observe import Observer, Stopping
 from plantstore.server.budget import Budget
 from plantstore.server.interface import Bounds, Handover
 from plantstore.server.shutdown import Shutdown
@@ -46,7 +46,6 @@ def wire(
     *,
     observe: Observer,
     metrics: Renderings,
-    server: Callable[[], ServerChanged | None] = lambda: None,
     clock: Callable[[], float] = time.time,
     monotonic: Callable[[], float] = time.monotonic,
     writes: PlantWrites | None = None,
@@ -60,7 +59,6 @@ def wire(
         store: the application closes it when the server stops.
         observe: gets the events.
         metrics: the functions that render the metrics.
-        server: returns the last server of the database that the store found.
         clock: returns seconds since 1970; tokens expire by it.
         monotonic: a clock in seconds that never goes back.
         writes: what writes the plants, if it is not the store.
@@ -78,9 +76,7 @@ def wire(
         rate_limit=RatePerToken(settings.rate_per_token),
         observe=observe,
     )
-    readiness = Readiness(
-        writes, writer, gate=gate, observe=observe, server=server, monotonic=monotonic
-    )
+    readiness = Readiness(writes, writer, observe=observe, monotonic=monotonic)
 
     def on_stop() -> None:
         readiness.stop()

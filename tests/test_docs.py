@@ -14,6 +14,7 @@ from plantstore.api.errors import STATUS
 from plantstore.errors import ErrorCode
 from plantstore.settings import Settings
 from plantstore.storage.postgres.maintenance import RIGHTS
+from plantstore.telemetry.metrics import Metrics
 from support.command import run
 
 ROOT = Path(__file__).parent.parent
@@ -48,6 +49,16 @@ def test_every_setting_is_documented_with_its_variable_and_its_default() -> None
         )
         for field in fields(Settings)
     ]
+
+
+def test_the_documented_metrics_are_those_of_the_service() -> None:
+    table = (ROOT / "docs/operations.md").read_text(encoding="utf-8").partition("| metric |")[2]
+    cells = [line.split("|")[1] for line in table.partition("\n\n")[0].splitlines()[2:]]
+    render, _ = Metrics().renderings.values()
+
+    documented = {name for cell in cells for name in re.findall(r"`(\w+)`", cell)}
+
+    assert documented == set(re.findall(r"^# HELP (\w+)", render().decode(), re.MULTILINE))
 
 
 def test_the_cluster_page_lists_the_rights_that_migrate_grants() -> None:

@@ -12,8 +12,8 @@ import pytest
 # An unexpected error, with a secret in a local variable of its stack frames.
 PROGRAM = """
 from plantstore.observe import RequestFailed
-from plantstore.telemetry.log_output import configure_logs
-from plantstore.telemetry.logs import log_events
+from plantstore.telemetry.log import configure_logs
+from plantstore.telemetry.log import log_events
 
 def handle(token):
     raise ZeroDivisionError("nobody foresaw this")
@@ -60,8 +60,8 @@ def test_the_log_has_the_traceback_of_an_error_without_local_variables(on_a_term
 TWO_LINES = """
 import logging, os
 from plantstore.observe import DatabaseCreated
-from plantstore.telemetry.log_output import configure_logs
-from plantstore.telemetry.logs import log_events
+from plantstore.telemetry.log import configure_logs
+from plantstore.telemetry.log import log_events
 
 configure_logs(colors=False)
 logging.getLogger("library").warning(f"process {os.getpid()}")

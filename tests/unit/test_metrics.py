@@ -2,13 +2,14 @@
 
 import os
 import re
+import shutil
 import stat
 import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Self
 
-import msgspec
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -17,9 +18,7 @@ from plantstore.changes import Outcome, PlantOutcome
 from plantstore.errors import ErrorCode
 from plantstore.observe import Answered, Committed, Imported, RequestRefused, WriterStarted
 from plantstore.plants import NewPlant
-from plantstore.telemetry.counts import BATCH_CHANGES, COMMIT_SECONDS, REQUEST_SECONDS, Counts
-from plantstore.telemetry.metrics import Metrics
-from support.postgres import wait_until
+from plantstore.telemetry.metrics import BATCH_CHANGES, COMMIT_SECONDS, REQUEST_SECONDS, Metrics
 
 LABELS = {
     "http_route": "/plants",
@@ -30,6 +29,7 @@ REQUESTS = "http_server_request_duration_seconds"
 CHANGES = "plantstore_changes_total"
 IMPORTED = "plantstore_imported_rows_total"
 REFUSED = "plantstore_refused_total"
+WAITING = "plantstore_queue_waiting"
 STARTED = "process_start_time_seconds"
 OPEN = "process_open_fds"
 TOOK = "process_cpu_seconds_total"
@@ -42,10 +42,13 @@ def answered(metrics: Metrics, seconds: float, method: str = "POST") -> None:
 def samples(metrics: Metrics) -> dict[tuple[str, frozenset[tuple[str, str]]], float]:
     media_type, *_ = metrics.renderings
     assert media_type == "text/plain; version=0.0.4; charset=utf-8"
-    text = metrics.renderings[media_type]()
+    return read(metrics.renderings[media_type]().decode())
+
+
+def read(text: str) -> dict[tuple[str, frozenset[tuple[str, str]]], float]:
     return {
         (sample.name, frozenset(sample.labels.items())): sample.value
-        for family in text_string_to_metric_families(text.decode())
+        for family in text_string_to_metric_families(text)
         for sample in family.samples
     }
 
@@ -185,101 +188,107 @@ def test_the_bounds_of_the_buckets_are_in_ascending_order() -> None:
         assert list(bounds) == sorted(set(bounds))
 
 
-# A worker that counts a commit, publishes its numbers, and waits.
+# A worker that counts a commit, and reports its metrics for each line that it reads.
 WORKER = """
 import sys
 from pathlib import Path
 from plantstore.observe import Committed
-from plantstore.changes import Outcome, PlantOutcome
+from plantstore.changes import Outcome
 from plantstore.telemetry.metrics import Metrics
 
 metrics = Metrics(Path(sys.argv[1]))
 metrics.watch_queue("changes", lambda: 5)
+metrics.watch_log(lambda: 3)
 metrics.observe(Committed([Outcome.STORED], 0.001))
-sys.stdin.read()
+render, _ = metrics.renderings.values()
+for _ in sys.stdin:
+    print(render().decode() + "# EOF", flush=True)
 """
 
 
+class Worker:
+    """A process that shares its counts in a folder, until the block ends."""
+
+    def __init__(self, folder: Path) -> None:
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", WORKER, str(folder)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        self.value(CHANGES)  # it has started
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.process.kill()
+        self.process.communicate()
+
+    def value(self, name: str, **labels: str) -> float:
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        self.process.stdin.write("\n")
+        self.process.stdin.flush()
+        text = "".join(iter(self.process.stdout.readline, "# EOF\n"))
+        return read(text).get((name, frozenset(labels.items())), 0)
+
+
 def test_metrics_include_the_counts_of_other_workers_even_of_dead_ones(tmp_path: Path) -> None:
-    ours = Metrics(tmp_path, parent_pid=os.getpid())
-    ours.observe(Committed([Outcome.STORED], 0.001))
-    ours.watch_queue("changes", lambda: 1)
-    command = [sys.executable, "-c", WORKER, str(tmp_path)]
-    with subprocess.Popen(command, stdin=subprocess.PIPE) as worker:
-        try:
-            wait_until(lambda: value(ours, "plantstore_changes_total", outcome="stored") == 2)
-            assert value(ours, "plantstore_queue_waiting", queue="changes") == 6
-            both = {name: value(ours, name) for name in (STARTED, OPEN, TOOK)}
-        finally:
-            worker.kill()
+    with Worker(tmp_path) as one:
+        alone = {name: one.value(name) for name in (STARTED, OPEN)}
+        with Worker(tmp_path) as other:
+            both = {name: one.value(name) for name in (STARTED, OPEN, TOOK)}
+            stored = [worker.value(CHANGES, outcome="stored") for worker in (one, other)]
+            waiting = [worker.value(WAITING, queue="changes") for worker in (one, other)]
+            commits = one.value("plantstore_commit_duration_seconds_count")
+            committed_at = one.value("plantstore_last_commit_timestamp_seconds")
+        after = {name: one.value(name) for name in (STARTED, OPEN, TOOK)}
 
-    assert both[STARTED] == value(ours, STARTED)
-    assert both[OPEN] >= value(ours, OPEN) + 3
-    assert value(ours, OPEN) == value(Metrics(), OPEN)
-    all_took = value(ours, TOOK)
-    assert all_took >= both[TOOK]
-    assert all_took > value(Metrics(), TOOK)
-    assert value(ours, "plantstore_changes_total", outcome="stored") == 2
-    assert value(ours, "plantstore_queue_waiting", queue="changes") == 1
+        assert stored == [2, 2]
+        assert commits == 2
+        assert waiting == [10, 10]
+        assert both[STARTED] == after[STARTED] == alone[STARTED]
+        assert both[OPEN] > alone[OPEN] == after[OPEN]
+        assert after[TOOK] >= both[TOOK]
+        assert one.value(CHANGES, outcome="stored") == 2
+        assert one.value(WAITING, queue="changes") == 5
+        assert one.value("plantstore_log_lines_dropped_total") == 6
+        assert committed_at < time.time()
 
 
-def test_another_process_with_the_id_of_a_dead_worker_is_not_counted(
+def test_another_process_with_the_id_of_a_dead_worker_is_not_counted(tmp_path: Path) -> None:
+    with Worker(tmp_path) as one:
+        pid = one.process.pid
+        shutil.copy(tmp_path / f"gauge_livesum_{pid}.db", tmp_path / "gauge_livesum_1.db")
+
+        assert one.value(WAITING, queue="changes") == 5
+
+
+def test_new_workers_share_their_counts_again_after_their_folder_was_removed(
     tmp_path: Path,
 ) -> None:
-    ended = msgspec.msgpack.encode(Counts(waiting={"changes": 77}, changes={"stored": 1}))
-    ours = Metrics(tmp_path)
-    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as other:
-        (tmp_path / f"{other.pid}-1").write_bytes(ended)
-        found = [
-            value(ours, "plantstore_queue_waiting", queue="changes"),
-            value(ours, "plantstore_changes_total", outcome="stored"),
-        ]
-        other.kill()
-
-    assert found == [0, 1]
-
-
-def test_two_workers_report_the_same_count(tmp_path: Path) -> None:
-    one, other = Metrics(tmp_path), Metrics(tmp_path)
-    one.observe(Committed([Outcome.STORED], 0.001))
-
-    told = value(one, "plantstore_changes_total", outcome="stored")
-
-    assert told == value(other, "plantstore_changes_total", outcome="stored") == 1
-
-
-def test_workers_share_their_counts_again_after_their_folder_was_removed(tmp_path: Path) -> None:
     folder = tmp_path / "counts"
-    folder.mkdir()
-    one, other = Metrics(folder), Metrics(folder)
-    for metrics in (one, other):
-        metrics.observe(Committed([Outcome.STORED], 0.001))
-
-    folder.rename(tmp_path / "removed")
-
-    wait_until(lambda: value(one, CHANGES, outcome="stored") == 2)
-    assert value(other, CHANGES, outcome="stored") == 2
-    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+    with Worker(folder) as removed:
+        shutil.rmtree(folder)
+        with Worker(folder) as one, Worker(folder):
+            assert one.value(CHANGES, outcome="stored") == 2
+            assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+            assert removed.value(CHANGES, outcome="stored") == 2
 
 
 def test_a_link_in_place_of_the_removed_folder_is_not_followed(tmp_path: Path) -> None:
     precious, folder = tmp_path / "precious", tmp_path / "counts"
     precious.mkdir()
     folder.symlink_to(precious)
-    metrics = Metrics(folder)
-    metrics.observe(Committed([Outcome.STORED], 0.001))
-
-    assert value(metrics, CHANGES, outcome="stored") == 1
+    with Worker(folder) as one:
+        assert one.value(CHANGES, outcome="stored") == 1
     assert not list(precious.iterdir())
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a folder to another user")
 def test_a_folder_of_another_user_in_place_of_the_removed_one_is_not_used(tmp_path: Path) -> None:
-    forged = msgspec.msgpack.encode(Counts(changes={"stored": 77}))
-    (tmp_path / "1-1").write_bytes(forged)
     os.chown(tmp_path, 65534, -1)
-    metrics = Metrics(tmp_path)
-    metrics.observe(Committed([Outcome.STORED], 0.001))
-
-    assert value(metrics, CHANGES, outcome="stored") == 1
-    assert [file.name for file in tmp_path.iterdir()] == ["1-1"]
+    with Worker(tmp_path) as one:
+        assert one.value(CHANGES, outcome="stored") == 1
+    assert not list(tmp_path.iterdir())

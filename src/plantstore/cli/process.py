@@ -13,9 +13,8 @@ from plantstore.server.workers import server_config
 from plantstore.settings import Settings
 from plantstore.storage.migrate import SchemaPolicy
 from plantstore.store import PlantWrites, Store
-from plantstore.telemetry.logs import log_answers, log_events
+from plantstore.telemetry.log import LogQueue, log_answers, log_events
 from plantstore.telemetry.metrics import Metrics
-from plantstore.telemetry.outbox import Outbox
 
 
 class Telemetry:
@@ -28,7 +27,7 @@ class Telemetry:
 
     """
 
-    def __init__(self, log: Outbox, settings: Settings, folder: Path | None = None) -> None:
+    def __init__(self, log: LogQueue, settings: Settings, folder: Path | None = None) -> None:
         self.metrics = Metrics(folder)
         self.metrics.watch_log(lambda: log.dropped)
         answers: list[Observer] = [self.metrics.observe]

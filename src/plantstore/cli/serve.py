@@ -26,8 +26,7 @@ from plantstore.server.workers import OTHER_FILES_MAX, raise_file_limit, set_up_
 from plantstore.settings import Settings, terminal_takes_colors, unknown_variables
 from plantstore.storage import display_url
 from plantstore.store import Store
-from plantstore.telemetry.log_output import configure_logs
-from plantstore.telemetry.outbox import Outbox
+from plantstore.telemetry.log import LogQueue, configure_logs
 from plantstore.tokens import SCOPES
 
 
@@ -95,7 +94,7 @@ def _check_tls(settings: Settings) -> None:
         ) from error
 
 
-def _introduce(store: Store, settings: Settings, listener: socket.socket, log: Outbox) -> None:
+def _introduce(store: Store, settings: Settings, listener: socket.socket, log: LogQueue) -> None:
     """Print a first token if there is none, and then the address of the service."""
     host, port = listener.getsockname()[:2]
     address = ipaddress.ip_address(host)

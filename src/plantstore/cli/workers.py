@@ -6,6 +6,7 @@ that writes for all of them (`plantstore.commit.writer_process`).
 
 import contextlib
 import functools
+import os
 import signal
 import socket
 import sys
@@ -13,6 +14,7 @@ import tempfile
 from collections.abc import Iterator
 from multiprocessing.connection import Connection
 from pathlib import Path
+from typing import Final
 
 from plantstore.api.exchange import ASGIApp
 from plantstore.cli.process import Telemetry, build_app, open_store_of, uvicorn_config
@@ -24,14 +26,20 @@ from plantstore.server.kept_process import KeptProcess, answer_checks
 from plantstore.server.workers import Workers, set_up_memory
 from plantstore.settings import Settings, terminal_takes_colors
 from plantstore.storage import has_one_writer
-from plantstore.telemetry.log_output import configure_logs
+from plantstore.telemetry.log import configure_logs
+
+# Where the processes share their counts. A full disk would kill processes that map files of it.
+SHARED_MEMORY: Final = "/dev/shm"  # noqa: S108 (the folder in it belongs to this user)
 
 
 def run_workers(settings: Settings, listener: socket.socket) -> bool:
     """Serve with several processes until a signal. Return whether the workers could start."""
     with contextlib.ExitStack() as stack:
-        # Only this user may enter the folder. Somebody may remove it, and create another one.
-        temporary = tempfile.TemporaryDirectory(prefix="plantstore-", ignore_cleanup_errors=True)
+        temporary = tempfile.TemporaryDirectory(
+            prefix="plantstore-",
+            dir=SHARED_MEMORY if os.access(SHARED_MEMORY, os.W_OK) else None,
+            ignore_cleanup_errors=True,
+        )
         folder = Path(stack.enter_context(temporary))
         writer = entrance = None
         if has_one_writer(settings.database):

@@ -2,18 +2,22 @@
 
 Theory of operation
 -------------------
-Counting must cost a request almost no time. So the observer only adds to plain lists and
-dictionaries, and the metrics are made when a client requests them. Only one thread adds to
-each list or dictionary: the event loop counts requests and refusals, and the writer's thread
-counts batches. Other threads copy a list or dictionary in one step.
+Counting must cost a request almost no time. So the child of a metric for a combination of labels
+is looked up only once, and the values of histograms are added to plain lists. The lists, and
+figures that no event reports, such as the lengths of queues, are handed to prometheus_client when
+a client requests the metrics.
 
-With several workers, each worker can report the metrics of all. Every worker writes its counts
-to a file once a second. The worker that gets the request adds up all files. The file of a worker
-that died remains, so counters never decrease; only the last second of that worker is missing.
+With several workers, each worker can report the metrics of all, by prometheus_client's
+multiprocess mode: the values of a process are in files that are mapped into its memory, and the
+worker that gets the request adds up all files. The files of a process that ended remain, so
+counters never decrease, except the files of its gauges. Each process hands its figures over once a
+second.
 """
 
 import contextlib
 import os
+import platform
+import stat
 import threading
 import time
 from bisect import bisect_left
@@ -23,95 +27,210 @@ from itertools import product
 from pathlib import Path
 from typing import Final
 
-import msgspec
-from prometheus_client import CollectorRegistry
-from prometheus_client.core import Metric
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    Histogram,
+    disable_created_metrics,
+    values,
+)
+from prometheus_client.core import GaugeMetricFamily, InfoMetricFamily, Metric
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, generate_latest
+from prometheus_client.multiprocess import MultiProcessCollector, mark_process_dead
 from prometheus_client.openmetrics import exposition as openmetrics
+from prometheus_client.process_collector import ProcessCollector
 from prometheus_client.registry import Collector
 
-from plantstore.changes import Outcome
+from plantstore import __version__
+from plantstore.changes import Outcome, PlantOutcome
 from plantstore.commit.imports import RowCounts
 from plantstore.errors import ErrorCode
 from plantstore.formats import MEDIA_TYPES
 from plantstore.observe import Answered, Committed, Event, Imported, RequestRefused, ServerChanged
-from plantstore.telemetry.counts import (
-    BATCH_CHANGES,
-    COMMIT_SECONDS,
-    METHODS,
-    REQUEST_SECONDS,
-    Counts,
-    Distribution,
-    add,
-    count_outcomes,
-    none_yet,
-)
-from plantstore.telemetry.exposition import describe_counts
-from plantstore.telemetry.processes import describe_processes
 
-# Maximum age of the counts of another worker.
+# The upper bounds of the buckets in seconds, and the methods that are counted by name. Both are
+# from OpenTelemetry's semantic conventions for HTTP (`Metric: http.server.request.duration`).
+REQUEST_SECONDS: Final = (
+    0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0,
+)  # fmt: skip
+METHODS: Final = frozenset(
+    {"CONNECT", "DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT", "TRACE"}
+)
+
+# A commit takes about a millisecond on a good disk, and up to a second if it waits for another
+# process.
+COMMIT_SECONDS: Final = (0.0005, 0.001, 0.0025, *REQUEST_SECONDS)
+
+BATCH_CHANGES: Final = (1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0, 1000.0)
+
+# Maximum age of the figures of another worker.
 SHARE_SECONDS: Final = 1.0
+
+
+class _Distribution:
+    """Counts values in the buckets of a histogram.
+
+    `Histogram.observe` takes three times as long, and seven times with several workers. Only one
+    thread may call `observe`, and one at a time `hand_over`.
+    """
+
+    def __init__(self, histogram: Histogram, bounds: tuple[float, ...]) -> None:
+        self._bounds = bounds
+        self._counts = [0] * (len(bounds) + 1)
+        self._sum = 0.0
+        # The library has no public function to add many values.
+        self._values = [*histogram._buckets, histogram._sum]  # noqa: SLF001
+        self._handed_over = [0.0] * len(self._values)
+
+    def observe(self, value: float) -> None:
+        """Count a value."""
+        self._counts[bisect_left(self._bounds, value)] += 1
+        self._sum += value
+
+    def hand_over(self) -> None:
+        """Add what was counted since the last call to the histogram."""
+        counted = [*self._counts, self._sum]
+        for value, now, before in zip(self._values, counted, self._handed_over, strict=True):
+            if now != before:
+                value.inc(now - before)
+        self._handed_over = counted
 
 
 class Metrics(Collector):
     """Counts events, and renders the counts.
 
     Args:
-        folder: where the workers of one service share their counts; None for a single worker.
+        folder: where the processes of one service, all children of one parent, share their
+            counts. None for a single process. A process has only one folder.
 
     """
 
-    def __init__(self, folder: Path | None = None, *, parent_pid: int | None = None) -> None:
-        self._parent_pid = os.getppid() if parent_pid is None else parent_pid
-        # A counter that exists from the start shows its first increase (Prometheus,
-        # "Instrumentation: Avoid missing metrics").
-        self._counts = Counts(
-            changes={outcome.value: 0 for outcome in Outcome},
-            refused={_reason(code): 0 for code in ErrorCode},
-            imported=dict.fromkeys(product(MEDIA_TYPES, RowCounts.__struct_fields__), 0),
-        )
-        self._queues: dict[str, Callable[[], int]] = {}
-        self._log_lines_dropped: Callable[[], int] = int
+    def __init__(self, folder: Path | None = None) -> None:
+        disable_created_metrics()
         self._registry = CollectorRegistry()
         self._registry.register(self)
-        self._folder = folder
-        if folder is not None:
-            self._file_lock = threading.Lock()
-            # The time makes the name unique: the system reuses process ids.
-            self._name = f"{os.getpid()}-{time.monotonic_ns()}"
-            threading.Thread(
-                target=self._share, args=(folder,), name="metrics", daemon=True
-            ).start()
+        self._folder = folder if folder is not None and _is_ours(folder) else None
+        if self._folder is not None:
+            _share_in(self._folder)
+            MultiProcessCollector(self._registry, str(self._folder))
+        # Where metrics are shared, the library takes them from the files.
+        registry = self._registry if self._folder is None else None
+        self._define_counts(registry)
+        self._define_readings(registry)
+        self._durations: dict[tuple[str, str, int], _Distribution] = {}
+        self._queues: dict[str, Callable[[], int]] = {}
+        self._log_lines_dropped: Callable[[], int] = int
+        self._server = ServerChanged(None, None, 0)
+        self._lock = threading.Lock()
+        if self._folder is not None:
+            threading.Thread(target=self._keep_sharing, name="metrics", daemon=True).start()
+
+    def _define_counts(self, registry: CollectorRegistry | None) -> None:
+        """Define what events change."""
+        counter = partial(Counter, registry=registry)
+        histogram = partial(Histogram, registry=registry)
+        self._requests = histogram(
+            "http_server_request_duration_seconds",
+            "Time from the head of a request to its answer.",
+            ["http_route", "http_request_method", "http_response_status_code"],
+            buckets=REQUEST_SECONDS,
+        )
+        batches = histogram(
+            "plantstore_batch_changes", "Changes in one transaction.", buckets=BATCH_CHANGES
+        )
+        self._batches = _Distribution(batches, BATCH_CHANGES)
+        commits = histogram(
+            "plantstore_commit_duration_seconds",
+            "Duration of one transaction.",
+            buckets=COMMIT_SECONDS,
+        )
+        self._commits = _Distribution(commits, COMMIT_SECONDS)
+        self._committed_at = Gauge(
+            "plantstore_last_commit_timestamp_seconds",
+            "Time of the last successful commit, in seconds since 1970; 0 if there was none.",
+            registry=registry,
+            multiprocess_mode="max",
+        )
+        # A counter that exists from the start shows its first increase (Prometheus,
+        # "Instrumentation: Avoid missing metrics").
+        changes = counter("plantstore_changes", "Changes in committed transactions.", ["outcome"])
+        self._changes = {outcome: changes.labels(outcome.value) for outcome in Outcome}
+        refused = counter("plantstore_refused", "Errors that clients were sent.", ["reason"])
+        self._refused = {code: refused.labels(code.name.lower()) for code in ErrorCode}
+        imported = counter(
+            "plantstore_imported_rows", "Rows of imports over HTTP.", ["media_type", "outcome"]
+        )
+        self._imported = {
+            labels: imported.labels(*labels)
+            for labels in product(MEDIA_TYPES, RowCounts.__struct_fields__)
+        }
+
+    def _define_readings(self, registry: CollectorRegistry | None) -> None:
+        """Define what is read, because no event reports it."""
+        counter = partial(Counter, registry=registry)
+        gauge = partial(Gauge, registry=registry)
+        self._waiting = gauge(
+            "plantstore_queue_waiting",
+            "Requests that wait for the store.",
+            ["queue"],
+            multiprocess_mode="livesum",
+        )
+        self._dropped = counter(
+            "plantstore_log_lines_dropped", "Lines of the log that could not be written."
+        )
+        self._cpu = counter(
+            "process_cpu_seconds", "Total user and system CPU time spent in seconds."
+        )
+        self._last_read = dict.fromkeys((self._dropped, self._cpu), 0.0)
+        self._process = {
+            metric.name: gauge(
+                metric.name,
+                metric.documentation,
+                multiprocess_mode="livemin" if "start_time" in metric.name else "livesum",
+            )
+            for metric in ProcessCollector(registry=None).collect()
+            if metric.type == "gauge"
+        }
 
     def observe(self, event: Event) -> None:
         """Count an event."""
-        counts = self._counts
         if isinstance(event, Answered):
             series = (event.route, event.request["method"], event.status)
-            distribution = counts.requests.get(series) or self._find(series)
-            distribution.counts[bisect_left(REQUEST_SECONDS, event.seconds)] += 1
-            distribution.sum += event.seconds
+            (self._durations.get(series) or self._bind(*series)).observe(event.seconds)
         elif isinstance(event, Committed):
-            counts.batches.add(BATCH_CHANGES, len(event.outcomes))
-            counts.commits.add(COMMIT_SECONDS, event.seconds)
-            counts.committed_at = time.time()
-            add(counts.changes, count_outcomes(event.outcomes))
+            self._count_batch(event)
         elif isinstance(event, ServerChanged):
-            counts.standbys = (
-                {(event.server, str(event.timeline or "")): event.standbys} if event.server else {}
-            )
+            self._server = event
         elif isinstance(event, RequestRefused):
-            add(counts.refused, {_reason(event.code): 1})
+            self._refused[event.code].inc()
         elif isinstance(event, Imported):
-            add(
-                counts.imported,
-                {(event.media_type, outcome): rows for outcome, rows in event.counts.items()},
-            )
+            for kind, rows in event.counts.items():
+                self._imported[event.media_type, kind].inc(rows)
 
-    def _find(self, series: tuple[str, str, int]) -> Distribution:
-        route, method, status = series
+    def _count_batch(self, event: Committed) -> None:
+        self._batches.observe(len(event.outcomes))
+        self._commits.observe(event.seconds)
+        self._committed_at.set(time.time())
+        # To count equal results is faster than to look each one up, and most batches have few.
+        left = len(event.outcomes)
+        for outcome, changes in self._changes.items():
+            if many := event.outcomes.count(outcome):
+                changes.inc(many)
+                left -= many
+            if not left:
+                return
+        for result in event.outcomes:
+            if isinstance(result, PlantOutcome):
+                self._changes[result.outcome].inc()
+
+    def _bind(self, route: str, method: str, status: int) -> _Distribution:
+        """Return the durations of such requests."""
         series = (route, method if method in METHODS else "_OTHER", status)
-        return self._counts.requests.setdefault(series, none_yet(REQUEST_SECONDS))
+        if series not in self._durations:
+            durations = self._requests.labels(*series)
+            self._durations[series] = _Distribution(durations, REQUEST_SECONDS)
+        return self._durations[series]
 
     def watch_queue(self, name: str, depth: Callable[[], int]) -> None:
         """Include the length of a queue in the metrics."""
@@ -125,115 +244,95 @@ class Metrics(Collector):
     def renderings(self) -> dict[str, Callable[[], bytes]]:
         """Return a function that renders the metrics for each media type, the default one first."""
         return {
-            CONTENT_TYPE_PLAIN_0_0_4: partial(generate_latest, self._registry),
-            openmetrics.CONTENT_TYPE_LATEST: partial(openmetrics.generate_latest, self._registry),
+            CONTENT_TYPE_PLAIN_0_0_4: partial(self._render, generate_latest),
+            openmetrics.CONTENT_TYPE_LATEST: partial(self._render, openmetrics.generate_latest),
         }
 
+    def _render(self, generate: Callable[[CollectorRegistry], bytes]) -> bytes:
+        self._hand_over()
+        if self._folder is not None:
+            _forget_ended_processes(self._folder)
+        return generate(self._registry)
+
     def collect(self) -> Iterator[Metric]:
-        """Yield each metric; the registry calls this."""
-        counts, pids = self._all_counts()
-        yield from describe_counts(counts)
-        yield from describe_processes(pids, counts.cpu_seconds)
-
-    def _own_counts(self) -> Counts:
-        """Return a copy of the counts, with the current lengths of the queues."""
-        ours = self._counts
-        copy = Counts(
-            waiting={name: depth() for name, depth in self._queues.items()},
-            log_lines_dropped=self._log_lines_dropped(),
-            standbys=dict(ours.standbys),
-            committed_at=ours.committed_at,
-            cpu_seconds=time.process_time(),
+        """Yield the metrics that each process reports for itself; the registry calls this."""
+        # Workers of one service find the same primary. Their sum would be wrong.
+        standbys = GaugeMetricFamily(
+            "plantstore_synchronous_standbys",
+            "Synchronous standbys that a commit waits for, by primary and its timeline.",
+            labels=["server", "timeline"],
         )
-        # list() copies in one step, so another thread may add to the dictionary at any time.
-        for series, distribution in list(ours.requests.items()):
-            copy.requests[series] = none_yet(REQUEST_SECONDS)
-            copy.requests[series].merge(distribution)
-        copy.merge(
-            Counts(
-                batches=ours.batches,
-                commits=ours.commits,
-                changes=dict(ours.changes),
-                refused=dict(ours.refused),
-                imported=dict(ours.imported),
-            )
-        )
-        return copy
+        if (server := self._server).server:
+            standbys.add_metric([server.server, str(server.timeline or "")], server.standbys)
+        yield standbys
+        build = {"version": __version__, "python": platform.python_version()}
+        yield InfoMetricFamily("plantstore_build", "Versions of the service and of Python.", build)
 
-    def _all_counts(self) -> tuple[Counts, set[int]]:
-        """Return the counts of all workers, and the process ids of those that are alive."""
-        pids = {os.getpid()}
-        if self._folder is None:
-            return self._own_counts(), pids
-        # Write the counts before reporting them. Otherwise another worker could get the next
-        # request and report less, and a counter would decrease.
-        counts = self._leave(self._folder)
-        with contextlib.suppress(OSError), _opened(self._folder) as folder:
-            for file in folder.glob("*[0-9]"):
-                if file.name == self._name:
-                    continue
-                others = msgspec.msgpack.decode(file.read_bytes(), type=Counts)
-                pid = int(file.name.partition("-")[0])
-                # The id of a worker that ended may belong to another process now.
-                if _is_child(pid, self._parent_pid):
-                    pids.add(pid)
-                else:
-                    others.waiting = {}
-                    others.standbys = {}
-                counts.merge(others)
-        return counts, pids
+    def _hand_over(self) -> None:
+        """Hand the values of histograms, and figures that no event reports, to the library."""
+        with self._lock:
+            # list() copies in one step, so the event loop may add to the dictionary at any time.
+            for distribution in (self._batches, self._commits, *list(self._durations.values())):
+                distribution.hand_over()
+            for name, depth in self._queues.items():
+                self._waiting.labels(name).set(depth())
+            for metric in ProcessCollector(registry=None).collect():
+                if metric.name in self._process:
+                    self._process[metric.name].set(metric.samples[0].value)
+            self._count_up_to(self._dropped, self._log_lines_dropped())
+            self._count_up_to(self._cpu, time.process_time())
 
-    def _leave(self, folder: Path) -> Counts:
-        """Write the counts to the file of this worker, and return them."""
-        with self._file_lock:
-            counts = self._own_counts()
-            # The service works without this file. For example, the disk may be full.
-            with contextlib.suppress(OSError), _opened(folder) as opened:
-                draft = opened / f"{self._name}.draft"
-                draft.write_bytes(msgspec.msgpack.encode(counts))
-                draft.replace(opened / self._name)
-        return counts
+    def _count_up_to(self, counter: Counter, value: float) -> None:
+        counter.inc(value - self._last_read[counter])
+        self._last_read[counter] = value
 
-    def _share(self, folder: Path) -> None:
+    def _keep_sharing(self) -> None:
         while True:
             time.sleep(SHARE_SECONDS)
-            self._leave(folder)
+            self._hand_over()
 
 
-@contextlib.contextmanager
-def _opened(folder: Path) -> Iterator[Path]:
-    """Yield a path to a folder of this user. The folder is created if it is missing.
+def _is_ours(folder: Path) -> bool:
+    """Return whether a folder belongs to this user. It is created if it is missing.
 
-    A cleaner of temporary files may have removed it. Then another user may have created one of the
-    same name, with links to files of this user.
-
-    Raises:
-        OSError: it is not a folder of this user.
-
+    If something removed the folder, another user may have created one of the same name, with links
+    to files of this user.
     """
     with contextlib.suppress(FileExistsError):
         folder.mkdir(mode=0o700)
-    descriptor = os.open(folder, os.O_DIRECTORY | os.O_NOFOLLOW)
-    try:
-        if os.fstat(descriptor).st_uid != os.geteuid():
-            raise PermissionError(f"{folder} belongs to another user")
-        # The path of the open folder, whatever has its name meanwhile.
-        yield Path(f"/proc/self/fd/{descriptor}")
-    finally:
-        os.close(descriptor)
+    found = folder.lstat()
+    return stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid()
 
 
-def _reason(code: ErrorCode) -> str:
-    """Return the name of an error, as it is in the log and the documentation."""
-    return code.name.lower()
+def _share_in(folder: Path) -> None:
+    """Let prometheus_client keep the values of this process in files.
+
+    The library reads the variable when it is imported, and again when it opens a file. Our modules
+    import it before they know the settings. So this function makes the choice that the import
+    would have made. No other module changes the environment.
+    """
+    os.environ["PROMETHEUS_MULTIPROC_DIR"] = str(folder)
+    values.ValueClass = values.MultiProcessValue()
 
 
-def _is_child(pid: int, parent_pid: int) -> bool:
-    """Tell whether a process is alive, and is a child of another one."""
+def _forget_ended_processes(folder: Path) -> None:
+    """Remove the gauges of processes that have ended."""
+    for file in folder.glob("gauge_live*.db"):
+        pid = int(file.stem.rpartition("_")[2])
+        if pid != os.getpid() and not _is_sibling(pid):
+            with contextlib.suppress(FileNotFoundError):  # another worker removed it
+                mark_process_dead(pid, str(folder))
+
+
+def _is_sibling(pid: int) -> bool:
+    """Return whether a process is alive and has the parent of this one.
+
+    The id of a process that ended may belong to an unrelated process now.
+    """
     try:
         status = Path(f"/proc/{pid}/stat").read_bytes()
     except OSError:
         return False
     # The name of the program is in parentheses, and may contain anything (proc_pid_stat(5)).
     state, parent = status.rpartition(b")")[2].split()[:2]
-    return state != b"Z" and int(parent) == parent_pid
+    return state != b"Z" and int(parent) == os.getppid()

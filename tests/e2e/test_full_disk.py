@@ -16,6 +16,7 @@ from support.small_disk import SmallDisk, small_disk
 
 # More than fits into the blocks that are already allocated to the log.
 LARGE = "x" * 50_000
+LARGER = "x" * 60_000
 
 
 @pytest.fixture
@@ -98,12 +99,12 @@ def test_the_service_is_not_ready_while_the_disk_is_full(
 
         assert ready() == [200, 200]
         disk.fill()
-        assert client.post(NewPlant(1, LARGE * 10)).status == 503
+        assert client.post(NewPlant(1, LARGER)).status == 503
         assert ready() == [503, 503]
         assert "full" in client.send("GET", "/readyz").json["message"]
         disk.free()
         wait_until(lambda: ready() == [200, 200])
-        assert client.post(NewPlant(1, LARGE * 10)).status == 200
+        assert client.post(NewPlant(1, LARGER)).status == 200
         client.close()
 
 
@@ -122,7 +123,7 @@ def test_after_a_crash_on_a_full_disk_the_service_starts_and_serves_reads(
         client = service.client(token)
         assert_all_are_read(client, plants)
         # Small plants may fit into blocks that are already allocated to the log.
-        assert client.post(NewPlant(100, LARGE * 10)).status == 503
+        assert client.post(NewPlant(100, LARGER)).status == 503
         disk.free()
-        assert client.post(NewPlant(100, LARGE * 10)).status == 200
+        assert client.post(NewPlant(100, LARGER)).status == 200
         client.close()

@@ -27,7 +27,7 @@ def test_the_service_reads_csv_by_the_rules_of_the_command(
     service, client = shared
     service.change(*[Deletion(id_) for id_ in stored_plants(service.database)])
 
-    answer = client.send("POST", "/plants.csv", case.content)
+    answer = client.send("POST", "/plants.csv", case.content, {"Content-Type": "text/csv"})
 
     assert stored_plants(service.database) == {plant.id: plant for plant in case.plants}
     assert answer.json.get("message", "") == case.error

@@ -298,7 +298,7 @@ def test_the_last_row_with_an_id_is_stored(service: Service, client: Client) -> 
 def test_a_row_of_64_kib_is_stored_and_a_larger_one_refused(
     client: Client,
 ) -> None:
-    fits = PLANT_BYTES_MAX - len(line(31, ""))
+    fits = PLANT_BYTES_MAX - len(line(31, "").rstrip())
     rows = [lines(1, 30, 60_000), line(31, "a" * fits), line(32, "a" * (fits + 1)), line(33)]
 
     answer = send(client, b"".join(rows))

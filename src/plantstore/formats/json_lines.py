@@ -24,13 +24,14 @@ class JsonLinesParser:
     All complete lines of a piece are parsed together.
 
     Args:
-        row_bytes_max: size of a row.
+        row_bytes_max: size of a row, without its line end.
 
     """
 
     def __init__(self, row_bytes_max: int = PLANT_BYTES_MAX) -> None:
         self.warnings: list[str] = []
         self._row_bytes_max = row_bytes_max
+        self._line_bytes_max = row_bytes_max + len(b"\r\n")
         self._held = b""
         self._lines = 0  # the number of lines that were parsed
         self._skips_line = False
@@ -57,7 +58,7 @@ class JsonLinesParser:
     def explain(self, text: str | bytes) -> RequestError:
         """Return the error of a row."""
         line = text.encode() if isinstance(text, str) else text
-        if len(line) > self._row_bytes_max:
+        if not self._fits(line):
             message = f"The row is larger than {self._row_bytes_max} bytes"
             return RequestError(ErrorCode.BODY_TOO_LARGE, message)
         try:
@@ -68,7 +69,7 @@ class JsonLinesParser:
 
     def _cut_too_large(self) -> bytes:
         """Return the beginning of a line that is too large, and skip the rest; else nothing."""
-        if len(self._held) <= self._row_bytes_max:
+        if len(self._held) <= self._line_bytes_max:
             return b""
         self._skips_line = True
         beginning, self._held = self._held, b""
@@ -81,19 +82,21 @@ class JsonLinesParser:
         first = self._lines + 1
         self._lines += len(lines)
         numbers = [*range(first, first + len(lines))]
-        size_max = self._row_bytes_max
-        if len(text) > size_max:
-            lines = [line[: size_max + 1] for line in lines]
+        if len(text) > self._row_bytes_max:
+            lines = [line[: self._line_bytes_max + 1] for line in lines]
         elif (plants := parse_usual_plants(text, lines)) is not None:
             return Rows(numbers, numbers, [*plants], [*lines])
         numbers = [
             number
             for number, line in zip(numbers, lines, strict=True)
-            if not line.isspace() or len(line) > size_max
+            if not line.isspace() or not self._fits(line)
         ]
         if len(numbers) < len(lines):
             lines = [lines[number - first] for number in numbers]
         return Rows(numbers, numbers, [self._find(line) for line in lines], [*lines])
 
     def _find(self, line: bytes) -> NewPlant | None:
-        return find_new_plant(line) if len(line) <= self._row_bytes_max else None
+        return find_new_plant(line) if self._fits(line) else None
+
+    def _fits(self, line: bytes) -> bool:
+        return len(line.rstrip(b"\r\n")) <= self._row_bytes_max

@@ -38,5 +38,5 @@ def assert_conformance(folder: Path, examples: int) -> None:
         )
 
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "28 selected / 28 total" in done.stdout
+    assert "35 selected / 35 total" in done.stdout
     assert not any("failed" in line for line in service.log)

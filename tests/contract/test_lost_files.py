@@ -1,6 +1,7 @@
 """SQLite files that are moved, replaced, deleted or damaged while a store has them open."""
 
 import contextlib
+import itertools
 import os
 import random
 import threading
@@ -14,8 +15,8 @@ from plantstore.changes import Deletion, Outcome
 from plantstore.errors import StoreUnavailableError
 from plantstore.listings import Listing
 from plantstore.plants import NewPlant
+from plantstore.storage.sqlite.guard import FRESH_SECONDS
 from plantstore.storage.sqlite.store import SQLiteStore
-from plantstore.storage.sqlite.watch import FRESH_SECONDS
 from plantstore.tokens import SCOPES, TokenRecord, digest
 
 PLANT = NewPlant(1, "Abies balsamea (L.) Mill.", "Abies")
@@ -26,12 +27,17 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "plants.db"
 
 
+def opened(path: Path) -> SQLiteStore:
+    """Open a store whose clock runs so fast that each check before a change is a full one."""
+    return SQLiteStore(str(path), monotonic=itertools.count().__next__)
+
+
 @pytest.mark.parametrize("suffix", ["", "-wal", "-shm"])
 @pytest.mark.parametrize("fate", ["deleted", "moved", "replaced"])
 def test_a_change_to_a_moved_replaced_or_deleted_file_is_not_acknowledged(
     path: Path, tmp_path: Path, suffix: str, fate: str
 ) -> None:
-    store = SQLiteStore(str(path))
+    store = opened(path)
     store.apply_changes([PLANT])
     file = Path(f"{path}{suffix}")
     kept = tmp_path / "kept"
@@ -59,6 +65,10 @@ def unlink(file: Path) -> None:
 
 def truncate(file: Path) -> None:
     os.truncate(file, 0)
+
+
+def halve(file: Path) -> None:
+    os.truncate(file, file.stat().st_size // 2)
 
 
 def overwrite(file: Path) -> None:
@@ -98,28 +108,79 @@ def test_a_commit_is_not_acknowledged_if_a_file_is_deleted_or_damaged_during_it(
 
 @pytest.mark.parametrize(
     ("suffix", "damage"),
-    [("", truncate), ("-wal", truncate), ("-wal", overwrite), ("-shm", truncate)],
+    [("", truncate), ("", halve), ("-wal", truncate), ("-wal", overwrite), ("-shm", truncate)],
 )
 def test_a_damaged_file_is_neither_written_nor_checkpointed(
     path: Path, suffix: str, damage: Callable[[Path], None]
 ) -> None:
-    now = 0.0
-    store = SQLiteStore(str(path), monotonic=lambda: now)
+    store = opened(path)
     store.apply_changes([PLANT])
-    now += FRESH_SECONDS * 2
+    os.utime(path.parent, (0, 0))  # damage in place does not change the folder
+    store.probe()
     damage(Path(f"{path}{suffix}"))
-    before = {file: file.read_bytes() for file in path.parent.iterdir()}
+    # Reads of SQLite write to the index of the log, too.
+    files = [path, Path(f"{path}-wal")]
+    before = [file.read_bytes() for file in files]
 
     for act in (store.probe, lambda: store.apply_changes([NewPlant(2, "b")])):
         with pytest.raises(StoreUnavailableError, match="truncated or overwritten"):
             act()
     store.close()
 
-    assert {file: file.read_bytes() for file in path.parent.iterdir()} == before
+    assert [file.read_bytes() for file in files] == before
+
+
+@pytest.mark.parametrize("lost", [["-wal"], ["-shm"], ["-wal", "-shm"]], ids="+".join)
+def test_a_database_in_use_is_not_opened_with_new_files_after_its_own_were_lost(
+    path: Path, lost: list[str]
+) -> None:
+    store = opened(path)
+    store.apply_changes([PLANT])
+    for suffix in lost:
+        Path(f"{path}{suffix}").unlink()
+    before = sorted(path.parent.iterdir())
+
+    with pytest.raises(StoreUnavailableError, match="in use by another process"):
+        opened(path)
+
+    assert sorted(path.parent.iterdir()) == before
+    store.close()
+    with contextlib.closing(opened(path)) as later:
+        assert later.find_plants([PLANT.id]) == {PLANT.id: PLANT}
+
+
+def test_a_database_whose_log_is_deleted_while_it_is_opened_is_refused(path: Path) -> None:
+    connections: list[apsw.Connection] = []
+
+    def hook(connection: apsw.Connection) -> None:
+        connections.append(connection)
+        if len(connections) == 3:
+            Path(f"{path}-wal").unlink()
+
+    apsw.connection_hooks.append(hook)
+    try:
+        with pytest.raises(StoreUnavailableError, match="-wal file was moved, replaced or deleted"):
+            opened(path)
+    finally:
+        apsw.connection_hooks.remove(hook)
+
+
+@pytest.mark.parametrize("suffix", ["-wal", "-shm"])
+def test_a_log_without_its_database_is_not_given_to_a_new_database(path: Path, suffix: str) -> None:
+    store = opened(path)
+    path.unlink()
+    store.close()
+    for other in {"-wal", "-shm"} - {suffix}:
+        Path(f"{path}{other}").unlink()
+
+    with pytest.raises(StoreUnavailableError, match="put the database back"):
+        opened(path)
+
+    assert [file.name for file in path.parent.iterdir()] == [f"plants.db{suffix}"]
 
 
 def test_no_token_is_created_in_a_deleted_file(path: Path) -> None:
-    store = SQLiteStore(str(path))
+    store = opened(path)
     Path(f"{path}-shm").unlink()
 
     with pytest.raises(StoreUnavailableError, match="moved, replaced or deleted"):
@@ -129,12 +190,15 @@ def test_no_token_is_created_in_a_deleted_file(path: Path) -> None:
     store.close()
 
 
+@pytest.mark.parametrize("is_recreated", [False, True])
 def test_a_deleted_log_is_copied_to_the_database_when_the_loss_is_noticed(
-    path: Path, tmp_path: Path
+    path: Path, tmp_path: Path, *, is_recreated: bool
 ) -> None:
-    store = SQLiteStore(str(path))
+    store = opened(path)
     store.apply_changes([PLANT])
     Path(f"{path}-wal").unlink()
+    if is_recreated:
+        Path(f"{path}-wal").touch()  # as SQLite does in a process that starts
 
     with pytest.raises(StoreUnavailableError):
         store.probe()
@@ -147,7 +211,7 @@ def test_a_deleted_log_is_copied_to_the_database_when_the_loss_is_noticed(
 
 
 def test_no_snapshot_is_read_from_deleted_files_and_no_file_is_created(path: Path) -> None:
-    store = SQLiteStore(str(path))
+    store = opened(path)
     Path(f"{path}-wal").unlink()
 
     with pytest.raises(StoreUnavailableError, match="-wal"):
@@ -162,7 +226,7 @@ def test_a_store_behind_a_symbolic_link_notices_the_loss_of_its_files(
 ) -> None:
     (tmp_path / "real").mkdir()
     path.symlink_to(tmp_path / "real" / "plants.db")
-    store = SQLiteStore(str(path))
+    store = opened(path)
 
     assert store.apply_changes([PLANT]) == [Outcome.STORED]
     Path(tmp_path / "real" / "plants.db-shm").unlink()

@@ -10,7 +10,7 @@ import pytest
 
 from plantstore.plants import NewPlant
 from plantstore.storage.sqlite.file import LOG_BYTES_MAX
-from plantstore.storage.sqlite.log import CHECK_SECONDS, PAUSE_SECONDS, WAIT_SECONDS, Log
+from plantstore.storage.sqlite.log import CHECK_SECONDS, PAUSE_SECONDS, WAIT_SECONDS, WalLimit
 from plantstore.storage.sqlite.store import SQLiteStore
 from plantstore.store import TIDY_SECONDS, TIDY_SOON_SECONDS
 
@@ -71,7 +71,7 @@ def overlapping_reads(path: Path) -> Iterator[None]:
 
 def test_the_log_is_bounded_while_readers_overlap(path: Path, store: SQLiteStore) -> None:
     now = 0.0  # this clock stands still while the writer waits for the readers
-    store._log = Log(store._writes, monotonic=lambda: now)  # noqa: SLF001
+    store._wal_limit = WalLimit(store._writes, monotonic=lambda: now)  # noqa: SLF001
 
     with overlapping_reads(path):
         sizes = []
@@ -95,7 +95,7 @@ def test_the_writer_waits_briefly_for_a_long_read_and_then_pauses_before_the_nex
         now += WAIT_SECONDS / 10
         return now
 
-    store._log = Log(store._writes, monotonic=monotonic)  # noqa: SLF001
+    store._wal_limit = WalLimit(store._writes, monotonic=monotonic)  # noqa: SLF001
     with reading(path):
         for id_ in range(17):
             now += CHECK_SECONDS

@@ -11,7 +11,7 @@ from plantstore.errors import BatchRefusedError, SchemaOutdatedError, StoreUnava
 from plantstore.listings import Count, Listing
 from plantstore.plants import NewPlant, Plant
 from plantstore.storage.migrate import SchemaPolicy, migrations
-from plantstore.storage.sqlite.owner import APPLICATION_ID
+from plantstore.storage.sqlite.file import APPLICATION_ID
 from plantstore.storage.sqlite.store import SQLiteStore
 from plantstore.store import Condition
 from plantstore.tokens import TokenRecord

@@ -10,11 +10,12 @@ from support.command import run
 from support.files_in_use import ROWS, Row, play
 from support.service import Service
 
-# tests/long plays all rows with two workers.
-WITH_WORKERS = [row for row in ROWS if row.fate == "deleted" and row.suffixes != ("-wal",)]
+# tests/long plays all rows, with one worker and with two.
+SOME = [row for row in ROWS if row.fate == "deleted" or str(row) == "-wal truncated"]
+WITH_WORKERS = [row for row in SOME if "-shm" in row.suffixes]
 
 
-@pytest.mark.parametrize("row", ROWS, ids=str)
+@pytest.mark.parametrize("row", SOME, ids=str)
 def test_one_worker_loses_no_acknowledged_plant_unless_its_only_copy_is_destroyed(
     tmp_path: Path, row: Row
 ) -> None:
@@ -38,7 +39,7 @@ def test_a_second_name_of_a_database_in_use_is_refused_and_creates_no_file(tmp_p
         done = run(tmp_path, "check", "--database", "sqlite:///second.db")
 
         assert (done.returncode, done.stdout) == (1, "")
-        assert f"in use by process {service.process.pid}" in done.stderr
+        assert "in use by another process" in done.stderr
         assert sorted(tmp_path.iterdir()) == before
         assert client.post(NewPlant(2, "Rosa")).status == 200
         client.close()

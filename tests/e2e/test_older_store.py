@@ -9,7 +9,7 @@ import apsw
 import pytest
 
 from plantstore.storage.migrate import migrations
-from plantstore.storage.sqlite.owner import APPLICATION_ID
+from plantstore.storage.sqlite.file import APPLICATION_ID
 from support.command import run
 from support.postgres import execute
 from support.service import Service

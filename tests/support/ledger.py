@@ -30,7 +30,7 @@ from plantstore.errors import StoreUnavailableError
 from plantstore.listings import Listing, scan
 from plantstore.plants import NewPlant, Plant, PlantPatch
 from plantstore.storage.sqlite.file import PAGE_BYTES
-from plantstore.storage.sqlite.log import Log
+from plantstore.storage.sqlite.log import WalLimit
 from plantstore.storage.sqlite.store import SQLiteStore
 from plantstore.tokens import SCOPES, TokenRecord, digest
 from support.disk import Disk, Fault
@@ -186,7 +186,7 @@ def tune(store: SQLiteStore, chance: random.Random) -> None:
         connection.pragma("journal_size_limit", LOG_BYTES)
     # This clock advances by a second with each reading, so that no code waits.
     seconds = itertools.count()
-    store._log = Log(store._writes, LOG_BYTES, lambda: next(seconds))  # noqa: SLF001
+    store._wal_limit = WalLimit(store._writes, LOG_BYTES, lambda: next(seconds))  # noqa: SLF001
 
 
 def live(

@@ -8,7 +8,7 @@ import apsw
 
 from plantstore.plants import NewPlant
 from plantstore.storage.migrate import migrations
-from plantstore.storage.sqlite.owner import APPLICATION_ID
+from plantstore.storage.sqlite.file import APPLICATION_ID
 from plantstore.storage.sqlite.store import SQLiteStore
 from support.disk import Disk
 from support.ledger import Content, Ledger, live

@@ -21,8 +21,10 @@ import msgspec
 from plantstore.errors import StoreUnavailableError
 from plantstore.observe import Observer, ignore
 from plantstore.storage.migrate import SchemaPolicy, insist_on_same, prepare
-from plantstore.storage.sqlite.owner import APPLICATION_ID, insist_on_application
 from plantstore.storage.sqlite.word_index import count_plants, index_next, is_complete
+
+# Marks our files, in the header (https://sqlite.org/fileformat2.html#application_id).
+APPLICATION_ID: Final = int.from_bytes(b"plst")
 
 # Interval and maximum number of retries while another process holds a lock: about a second in
 # all. The intervals of SQLite's own busy timeout grow to a tenth of a second. If another process
@@ -84,6 +86,9 @@ def connect(
 
     """
     connection = apsw.Connection(path, flags=apsw.SQLITE_OPEN_READWRITE)
+    # A database that is refused below may be another program's, and keeps its log.
+    is_logged = os.path.exists(f"{path}-wal")  # noqa: PTH110 (paths are text here)
+    connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, int(is_logged))
     connection.set_busy_handler(wait)
     if connection.readonly("main"):
         raise StoreUnavailableError(
@@ -99,10 +104,10 @@ def connect(
         connection.pragma(*pragma.split(" = "))
     # This checks that the database is ours. Nothing before it may change the file.
     prepare(SQLiteSchema(connection, name), policy, observe)
-    connection.set_busy_handler(None)  # `_retry_while_busy` waits instead
-    _retry_while_busy(functools.partial(connection.pragma, "journal_mode", "WAL"), wait)
+    connection.set_busy_handler(None)  # `retry_while_busy` waits instead
+    retry_while_busy(functools.partial(connection.pragma, "journal_mode", "WAL"), wait)
     connection.set_busy_handler(wait)
-    # A close must not checkpoint before `Watch.close` has checked the files.
+    # A close must not checkpoint before `FileGuard.close` has checked the files.
     connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
     return connection
 
@@ -128,7 +133,7 @@ def sync_log(connection: apsw.Connection) -> None:
             log.xClose()
 
 
-def _retry_while_busy(act: Callable[[], object], wait: Callable[[int], bool]) -> None:
+def retry_while_busy(act: Callable[[], object], wait: Callable[[int], bool]) -> None:
     """Retry while another process holds a lock. SQLite calls no busy handler for some locks."""
     for polls in itertools.count():
         try:
@@ -138,6 +143,14 @@ def _retry_while_busy(act: Callable[[], object], wait: Callable[[int], bool]) ->
                 raise
         else:
             return
+
+
+def require_application(is_empty: bool, application_id: int, name: str) -> None:  # noqa: FBT001 (a fact about the file)
+    """Raise StoreUnavailableError if a database belongs to another program."""
+    if application_id != APPLICATION_ID and (application_id or not is_empty):
+        raise StoreUnavailableError(
+            f"The database {name} is another program's; name another file with --database"
+        )
 
 
 class SQLiteSchema:
@@ -154,7 +167,7 @@ class SQLiteSchema:
         objects = self._connection.execute("SELECT count(*) FROM sqlite_schema").get
         application_id: int = self._connection.pragma("application_id")
         version: int = self._connection.pragma("user_version")
-        insist_on_application(objects == 0, application_id, self.database)
+        require_application(objects == 0, application_id, self.database)
         return version
 
     def locked(self) -> AbstractContextManager[None]:

@@ -44,7 +44,7 @@ def log_bytes(path: str) -> int:
         return 0
 
 
-class Log:
+class WalLimit:
     """The write-ahead log, for the thread that writes.
 
     Args:

@@ -26,10 +26,9 @@ import apsw
 from plantstore.errors import StoreUnavailableError
 from plantstore.storage.migrate import SchemaPolicy, prepare
 from plantstore.storage.sqlite.file import SQLiteSchema, errors_as_ours, wait_for_another
+from plantstore.storage.sqlite.guard import require_existing, require_ours
 from plantstore.storage.sqlite.maintenance import open_immutable, read_only_connection
-from plantstore.storage.sqlite.owner import insist_on_existing, insist_on_ours
 from plantstore.storage.sqlite.snapshots import Snapshots
-from plantstore.storage.sqlite.users import insist_on_shared_files
 
 # The kernel sets a file's time once per tick, which is at most ten milliseconds long. A file may
 # change twice within one tick and keep the time of the first change.
@@ -68,16 +67,14 @@ class ReadOnlySQLite(Snapshots):
         self.name = path
         self._path = os.path.realpath(path)
         with errors_as_ours(f"The database {path} cannot be opened"):
-            self._has_shared_log = insist_on_ours(self._path, path)
-            insist_on_existing(self._path, path)
+            require_ours(self._path, path)
+            require_existing(self._path, path)
 
     def close(self) -> None:
         """Do nothing: every snapshot closes its own connection."""
 
     @contextlib.contextmanager
     def _snapshot(self) -> Iterator[apsw.Connection]:
-        if self._has_shared_log:
-            insist_on_shared_files(self._path, self.name)
         log, index, journal = (Path(f"{self._path}{end}") for end in ("-wal", "-shm", "-journal"))
         if log.exists() and index.exists():
             # readonly_shm: SQLite must not try to write the -shm file.

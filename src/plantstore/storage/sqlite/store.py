@@ -33,18 +33,20 @@ from plantstore.storage.sqlite.file import (
     make_file,
     sync_log,
     transaction,
-    wait_for_another,
 )
-from plantstore.storage.sqlite.log import Log
-from plantstore.storage.sqlite.owner import insist_on_existing, insist_on_ours
+from plantstore.storage.sqlite.guard import (
+    FileGuard,
+    require_existing,
+    require_no_lost_files,
+    require_ours,
+)
+from plantstore.storage.sqlite.log import WalLimit
 from plantstore.storage.sqlite.pages import select_page
 from plantstore.storage.sqlite.plants import apply_changes
 from plantstore.storage.sqlite.reindex import PART_PLANTS_MIN, Connections, repair
 from plantstore.storage.sqlite.rows import select_by_id
 from plantstore.storage.sqlite.search import prepare_searches
 from plantstore.storage.sqlite.snapshots import CANNOT_READ, Snapshots
-from plantstore.storage.sqlite.users import insist_on_shared_files
-from plantstore.storage.sqlite.watch import Watch
 from plantstore.storage.sqlite.word_index import merge_words
 from plantstore.storage.tables import TokenTable, hand_out_query, hand_out_values, ids_through
 from plantstore.store import LISTINGS_AT_ONCE, TIDY_SECONDS, TIDY_SOON_SECONDS, Repairs
@@ -92,12 +94,11 @@ class SQLiteStore(Snapshots, TokenTable):
         self._probes_lock = threading.Lock()
         is_new = False
         with errors_as_ours(f"The database {path} cannot be opened"):
-            if insist_on_ours(self._path, path):
-                insist_on_shared_files(self._path, path)
+            require_ours(self._path, path)
             if policy.may_create:
                 is_new = make_file(self._path)
             else:
-                insist_on_existing(self._path, path)
+                require_existing(self._path, path)
             self._open(policy, monotonic, observe)
         if is_new:
             observe(DatabaseCreated(self._path))
@@ -105,38 +106,39 @@ class SQLiteStore(Snapshots, TokenTable):
     def _open(
         self, policy: SchemaPolicy, monotonic: Callable[[], float], observe: Observer
     ) -> None:
+        require_no_lost_files(self._path, self.name)
         self._writes = connect(self._path, self.name, policy, observe=observe)
         self._writes.pragma("cache_size", -CACHE_KIB)
         sync_log(self._writes)
+        self._guard = FileGuard(self._path, monotonic)
         self._reads, self._tokens, self._probes, *pages = (
             connect(self._path, self.name, policy) for _ in range(3 + LISTINGS_AT_ONCE)
         )
         for connection in pages:
             prepare_searches(connection)
         self._pages = Pool(pages)
-        # Checked again: a file may have been deleted while the connections were opened.
-        insist_on_shared_files(self._path, self.name)
-        self._watch = Watch(self._path, self._writes, wait_for_another, monotonic)
-        self._log = Log(self._writes)
+        # Each connection has opened the log by its path.
+        self._guard.require_files()
+        self._wal_limit = WalLimit(self._writes)
 
     def apply_changes(self, changes: Sequence[Change]) -> list[Result]:
         with errors_as_ours(_CANNOT_WRITE):
-            with self._watch.over(self._writes), transaction(self._writes):
+            with self._guard.checked(self._writes), transaction(self._writes):
                 outcomes = apply_changes(self._writes, changes)
-            self._log.bound()
+            self._wal_limit.bound()
         return outcomes
 
     def tidy(self) -> float:
         try:
             with errors_as_ours(_CANNOT_WRITE):
-                with self._watch.over(self._writes), transaction(self._writes):
+                with self._guard.checked(self._writes), transaction(self._writes):
                     is_merged = merge_words(self._writes)
                 if is_merged:
-                    self._log.bound()
+                    self._wal_limit.bound()
                     return 0
         except StoreUnavailableError:
             return TIDY_SOON_SECONDS
-        return TIDY_SECONDS if self._log.trim() else TIDY_SOON_SECONDS
+        return TIDY_SECONDS if self._wal_limit.trim() else TIDY_SOON_SECONDS
 
     def find_plants(self, ids: Sequence[int]) -> dict[int, NewPlant]:
         with errors_as_ours(CANNOT_READ):
@@ -167,27 +169,27 @@ class SQLiteStore(Snapshots, TokenTable):
     def close(self) -> None:
         connections = [self._writes, self._reads, *self._pages.members, self._tokens]
         with self._probes_lock:
-            self._watch.close([*connections, self._probes])
+            self._guard.close([*connections, self._probes])
 
     @contextlib.contextmanager
     def _probing(self) -> Iterator[None]:
         with (
             errors_as_ours(_CANNOT_WRITE),
             self._probes_lock,
-            self._watch.over(self._probes),
+            self._guard.checked(self._probes),
             transaction(self._probes),
         ):
             yield
 
     @contextlib.contextmanager
     def _repairing(self) -> Iterator[apsw.Connection]:
-        with self._watch.over(self._writes), transaction(self._writes):
+        with self._guard.checked(self._writes), transaction(self._writes):
             yield self._writes
-        self._log.bound()
+        self._wal_limit.bound()
 
     @contextlib.contextmanager
     def _snapshot(self) -> Iterator[apsw.Connection]:
-        self._watch.insist_on_names()
+        self._guard.require_files()
         with contextlib.closing(connect(self._path, self.name)) as connection:
             connection.execute("BEGIN; SELECT count(*) FROM sqlite_schema").fetchall()
             yield connection
@@ -200,7 +202,7 @@ class SQLiteStore(Snapshots, TokenTable):
         with (
             errors_as_ours(_CANNOT_WRITE),
             self._tokens_lock,
-            self._watch.over(self._tokens),
+            self._guard.checked(self._tokens),
             transaction(self._tokens),
         ):
             return self._tokens.execute(statement, values).fetchall()

@@ -1,8 +1,8 @@
 """The store in a PostgreSQL database, or in a compatible one.
 
-The store has five connections. Three are used by one thread each: one applies changes, one
-looks plants up, and one lists them. The other two are each behind a lock: one for tokens, and
-one for probes and ids. Each connection is opened when it is first used, and again after it
+The store has seven connections. Five are used by one thread each: one applies changes, one looks
+plants up, and three list and search them. The other two are each behind a lock: one for tokens,
+and one for probes and ids. Each connection is opened when it is first used, and again after it
 breaks. One more connection per server of the URL is used to find the primary. A scan or a check
 opens a connection of its own, because it takes long.
 

@@ -18,8 +18,7 @@ import uvicorn
 
 from plantstore.api.exchange import ASGIApp
 from plantstore.changes import Change, Outcome
-from plantstore.cli.process import uvicorn_config
-from plantstore.cli.wiring import wire
+from plantstore.cli.wiring import make_app, make_parts, uvicorn_config
 from plantstore.commit.reader import GroupRead
 from plantstore.commit.writer import GroupCommit
 from plantstore.observe import ignore
@@ -68,14 +67,16 @@ def serve(
     """Serve as `plantstore serve` does, with another writer or reader."""
 
     def build_app() -> ASGIApp:
-        return wire(
+        store = open_store(settings.database)
+        parts = make_parts(
             settings,
-            open_store(settings.database),
+            store,
             observe=ignore,
             metrics={"text/plain": lambda: b""},
             make_writer=make_writer,
             make_reader=make_reader,
-        ).app
+        )
+        return make_app(settings, store, parts)
 
     set_up_memory()
     with socket.create_server((settings.host, settings.port)) as listener:

@@ -36,7 +36,7 @@ def searching_datasette(database: Path) -> Iterator[Server]:
             yield server
 
 
-def insist_on_same_plants(ours: Server, theirs: Server, queries: list[str]) -> None:
+def require_same_plants(ours: Server, theirs: Server, queries: list[str]) -> None:
     """Compare what both find.
 
     Raises:

@@ -34,7 +34,7 @@ from plant_names import (
 from plantstore.changes import entity_tag
 from plantstore.storage import open_store
 from python_peers import DATASETTE
-from search_peer import OURS, THEIRS, as_prefixes, insist_on_same_plants, searching_datasette
+from search_peer import OURS, THEIRS, as_prefixes, require_same_plants, searching_datasette
 
 IMPORT_ROUNDS = 3
 
@@ -130,7 +130,7 @@ def compare(loads: Loads, database: Path, rounds: int) -> list[list[str]]:
     sent_to_them = as_requests(folder / "their-targets", THEIRS, map(as_prefixes, queries))
     ours, theirs = "two words, the same plants as Datasette", "two words, Datasette"
     with serving(database) as server, searching_datasette(database) as datasette:
-        insist_on_same_plants(server, datasette, queries[:COMPARED])
+        require_same_plants(server, datasette, queries[:COMPARED])
         for _ in range(rounds):
             loads.measure(ours, server, SEARCHERS, sent)
             loads.measure(theirs, datasette, SEARCHERS, sent_to_them)

@@ -1,6 +1,6 @@
 """The events of the service, as frozen structs, and the interface of their observers.
 
-`plantstore.cli.process` decides which observers (the log, the metrics) get the events. An
+`plantstore.cli.wiring` decides which observers (the log, the metrics) get the events. An
 observer must not raise and must not block: it may be called on the event loop, or on the
 writer's or the reader's thread.
 """
@@ -203,7 +203,7 @@ def ignore(_event: Event) -> None:
     """Observe nothing."""
 
 
-def tell_all(*observers: Observer, answers: Sequence[Observer]) -> Observer:
+def fan_out(*observers: Observer, answers: Sequence[Observer]) -> Observer:
     """Return an observer that calls several others.
 
     Args:

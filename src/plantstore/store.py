@@ -25,7 +25,7 @@ TIDY_SECONDS: Final = 5.0
 TIDY_SOON_SECONDS: Final = 1.0
 
 
-class Condition(NamedTuple):
+class CheckReport(NamedTuple):
     """The result of a check. `problems` has one line per problem, and is empty if all is well."""
 
     schema: int
@@ -209,11 +209,11 @@ class Maintenance(Protocol):
         """Return the number of plants, in constant time."""
         ...
 
-    def check(self) -> Condition:
+    def check(self) -> CheckReport:
         """Check that everything stored is intact. This reads the whole database."""
         ...
 
-    def back_up(self, path: str, progress: Callable[[int, int], None]) -> Condition:
+    def back_up(self, path: str, progress: Callable[[int, int], None]) -> CheckReport:
         """Copy a snapshot of the store into a file while it is in use, and check the copy.
 
         Args:

@@ -14,7 +14,7 @@ from plantstore.api.errors import render_error
 from plantstore.observe import ignore
 from plantstore.server.budget import MIB, Budget
 from plantstore.server.connection import BoundedConnection
-from plantstore.server.interface import HANDOVER, Bounds, Handover
+from plantstore.server.interface import CONNECTION_CONFIG, Bounds, ConnectionConfig
 from plantstore.server.listener import Listener
 from plantstore.server.protocol import HttpProtocol
 
@@ -102,7 +102,7 @@ def serve(
         config = uvicorn.Config(app, lifespan="off", log_config=None)
         config.load()
         state = ServerState()
-        app_state = {HANDOVER: Handover(bounds, render_error, ignore)}
+        app_state = {CONNECTION_CONFIG: ConnectionConfig(bounds, render_error, ignore)}
         accepting = Listener(
             asyncio.get_running_loop(), lambda: protocol(config, state, app_state), listener, None
         )

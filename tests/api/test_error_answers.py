@@ -17,7 +17,7 @@ from plantstore.observe import RequestRefused
 from plantstore.plants import ID_MAX, NewPlant
 from plantstore.server.budget import Budget
 from plantstore.server.connection import BoundedConnection
-from plantstore.server.interface import HANDOVER, Handover
+from plantstore.server.interface import CONNECTION_CONFIG, ConnectionConfig
 from plantstore.server.listener import Listener
 from support.world import VALID, World, run
 
@@ -51,12 +51,16 @@ class Case:
     scopes: tuple[str, ...] = ()
     settings: dict[str, Any] = field(default_factory=dict)
     prepare: Callable[[World], object] = lambda _world: None
-    handover: Callable[[Handover], Handover] = lambda handover: handover
+    connection_config: Callable[[ConnectionConfig], ConnectionConfig] = lambda connection_config: (
+        connection_config
+    )
     app: Callable[[Any], Callable[..., Awaitable[None]]] = lambda app: app
 
 
-def tight(**bounds: Any) -> Callable[[Handover], Handover]:
-    return lambda handover: replace(handover, bounds=replace(handover.bounds, **bounds))
+def tight(**bounds: Any) -> Callable[[ConnectionConfig], ConnectionConfig]:
+    return lambda connection_config: replace(
+        connection_config, bounds=replace(connection_config.bounds, **bounds)
+    )
 
 
 def failing(error: BaseException) -> Callable[[World], object]:
@@ -100,7 +104,7 @@ CASES = [
     Case(
         ErrorCode.RATE_EXCEEDED,
         settings={"rate_per_token": "1/hour"},
-        prepare=lambda world: world.gate._rate_limit.spend("test"),  # noqa: SLF001
+        prepare=lambda world: world.parts.authenticator._rate_limit.spend("test"),  # noqa: SLF001
     ),
     Case(ErrorCode.BAD_REQUEST, raw=b"GET  / HTTP/1.1\r\n\r\n"),
     Case(ErrorCode.NOT_FOUND, path="/nowhere"),
@@ -109,11 +113,11 @@ CASES = [
     Case(ErrorCode.BODY_TOO_LARGE, body=b" " * 65_537),
     Case(ErrorCode.UNSUPPORTED_MEDIA_TYPE, fields=("Content-Type: text/plain",)),
     Case(ErrorCode.INVALID_PARAMETER, "GET", "/plants?x=1", b""),
-    Case(ErrorCode.REQUEST_TIMEOUT, raw=b"GET /", handover=tight(request_seconds=0.1)),
+    Case(ErrorCode.REQUEST_TIMEOUT, raw=b"GET /", connection_config=tight(request_seconds=0.1)),
     Case(
         ErrorCode.REQUEST_TIMEOUT,
         raw=b"POST /plants HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\n",
-        handover=tight(request_seconds=0.1),
+        connection_config=tight(request_seconds=0.1),
         app=lambda _app: waiting,
     ),
     Case(ErrorCode.HEAD_TOO_LARGE, fields=("X: " + "x" * 40_000,)),
@@ -129,10 +133,10 @@ CASES = [
     Case(ErrorCode.INTERNAL, app=raising),
     Case(ErrorCode.OVERLOADED, settings={"waiting_changes_max": 0}),
     Case(ErrorCode.OVERLOADED, prepare=failing(MemoryError())),
-    Case(ErrorCode.OVERLOADED, is_read=False, handover=tight(budget=FULL)),
+    Case(ErrorCode.OVERLOADED, is_read=False, connection_config=tight(budget=FULL)),
     Case(ErrorCode.STORE_UNAVAILABLE, prepare=failing(AWAY)),
     Case(ErrorCode.STORE_UNAVAILABLE, app=cancelled),
-    Case(ErrorCode.TOO_MANY_CONNECTIONS, is_read=False, handover=tight(connections_max=0)),
+    Case(ErrorCode.TOO_MANY_CONNECTIONS, is_read=False, connection_config=tight(connections_max=0)),
 ]
 
 
@@ -156,7 +160,7 @@ async def exchange(world: World, case: Case) -> tuple[int, dict[str, str], bytes
     config = uvicorn.Config(case.app(world.app), interface="asgi3", lifespan="off", log_config=None)
     config.load()
     state = ServerState()
-    app_state = {HANDOVER: case.handover(world.handover)}
+    app_state = {CONNECTION_CONFIG: case.connection_config(world.parts.connection_config)}
     token = world.add_token("test", *case.scopes)
     case.prepare(world)
     with socket.create_server(("127.0.0.1", 0)) as listening:

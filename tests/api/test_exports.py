@@ -207,11 +207,13 @@ def test_a_stop_waits_for_the_reads_that_have_begun_and_for_no_others() -> None:
         return let_go.wait(30)
 
     async def test(world: World) -> None:
-        exports = Exports(world.gate, world.store, seconds_max=1)
+        exports = Exports(world.parts.authenticator, world.store, seconds_max=1)
         reads = [asyncio.ensure_future(exports.in_thread(read)) for _ in range(THREADS_MAX + 2)]
         for _ in range(THREADS_MAX):
             await asyncio.to_thread(begun.acquire)
-        closing = asyncio.ensure_future(exports.close())
+        running = exports.running()
+        await running.__aenter__()
+        closing = asyncio.ensure_future(running.__aexit__(None, None, None))
 
         await asyncio.wait(reads[THREADS_MAX:])
 
@@ -233,7 +235,7 @@ def test_an_export_that_ends_when_no_thread_is_free_at_a_stop_closes_its_snapsho
         return let_go.wait(30)
 
     async def test(world: World) -> None:
-        exports = Exports(world.gate, world.store, seconds_max=1)
+        exports = Exports(world.parts.authenticator, world.store, seconds_max=1)
         resp = Response()
         headers = {"Authorization": f"Bearer {world.token}"}
         await exports.run(create_asgi_req(headers=headers), resp, FORMATS["ndjson"], EVERYTHING)
@@ -245,7 +247,9 @@ def test_an_export_that_ends_when_no_thread_is_free_at_a_stop_closes_its_snapsho
         for _ in range(10):
             await asyncio.sleep(0)  # it waits for a thread
 
-        stopping = asyncio.ensure_future(exports.close())
+        running = exports.running()
+        await running.__aenter__()
+        stopping = asyncio.ensure_future(running.__aexit__(None, None, None))
         await ending
 
         assert store.open_snapshots == 0

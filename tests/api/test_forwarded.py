@@ -5,7 +5,7 @@ import asyncio
 import httpx
 import pytest
 
-from plantstore.cli.process import uvicorn_config
+from plantstore.cli.wiring import uvicorn_config
 from plantstore.settings import Settings
 from support.world import World
 

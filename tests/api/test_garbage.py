@@ -5,6 +5,7 @@ import gc
 import json
 from typing import Any
 
+from plantstore.cli.wiring import running
 from support.world import World
 
 REQUESTS = [
@@ -43,19 +44,16 @@ def test_no_request_leaves_a_reference_cycle() -> None:
         await world.app(scope | {"scheme": "http", "root_path": ""}, receive, answer)
 
     async def main() -> None:
-        world.reader.start()
-        world.writer.start()
-        for _ in range(2):  # the first time, objects are created that stay
-            gc.collect()
-            gc.disable()
-            for token in (world.token, "bad"):
-                for request in REQUESTS:
-                    await send(token, *request)
-            world.events.clear()
-            world.answers.clear()
-            left = gc.collect()
-        await world.writer.close()
-        await world.reader.close()
+        async with running(world.parts):
+            for _ in range(2):  # the first time, objects are created that stay
+                gc.collect()
+                gc.disable()
+                for token in (world.token, "bad"):
+                    for request in REQUESTS:
+                        await send(token, *request)
+                world.events.clear()
+                world.answers.clear()
+                left = gc.collect()
         assert left == 0
 
     try:

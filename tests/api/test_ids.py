@@ -108,7 +108,7 @@ def test_requests_that_wait_share_one_commit_and_get_different_ids() -> None:
         others = [
             asyncio.ensure_future(world.send("POST", f"/ids?count={n}")) for n in range(1, 11)
         ]
-        await until(lambda: world.ids.waiting == 11)
+        await until(lambda: world.parts.ids.waiting == 11)
         store.held.set()
 
         ranges = [(await each).json() for each in (first, *others)]
@@ -131,7 +131,7 @@ def test_if_too_few_ids_are_left_for_all_requests_those_that_fit_get_theirs() ->
         asked += [
             asyncio.ensure_future(world.send("POST", f"/ids?count={n}")) for n in (2, 1000, 3)
         ]
-        await until(lambda: world.ids.waiting == 4)
+        await until(lambda: world.parts.ids.waiting == 4)
         store.held.set()
 
         answers = [await each for each in asked]
@@ -151,7 +151,7 @@ def test_when_too_many_requests_wait_for_ids_a_further_one_is_503() -> None:
 
     async def test(world: World) -> None:
         asked = [asyncio.ensure_future(world.send("POST", "/ids")) for _ in range(WAITING_MAX)]
-        await until(lambda: world.ids.waiting == WAITING_MAX)
+        await until(lambda: world.parts.ids.waiting == WAITING_MAX)
 
         answer = await world.send("POST", "/ids")
 

@@ -96,7 +96,7 @@ def test_while_the_store_is_unreachable_the_service_is_alive_but_not_ready() -> 
 
 def test_a_stopping_service_is_alive_but_not_ready_and_still_serves() -> None:
     async def test(world: World) -> None:
-        world.readiness.stop()
+        world.parts.readiness.stop()
         answer = await world.client.get("/readyz")
         assert_error(answer, 503, ErrorCode.STORE_UNAVAILABLE)
         assert answer.json()["message"] == "The service is stopping"

@@ -13,19 +13,19 @@ from plantstore.errors import OperationError
 from plantstore.plants import NewPlant
 from plantstore.storage.sqlite.store import SQLiteStore
 from support.broken_disks import REFUSALS, Kind, change_and_heal, count_faults, open_and_heal
-from support.disk import Disk, Fault
-from support.platter import (
+from support.crash_states import (
     ALL_LOST,
     ALL_THERE,
+    CrashStates,
     FolderSynced,
     Made,
-    Platter,
     Resized,
     Step,
     Synced,
     SyncFailed,
     Written,
 )
+from support.disk import Disk, Fault
 
 of_each_kind = pytest.mark.parametrize(("kind", "error"), REFUSALS.values(), ids=REFUSALS)
 once_and_lasting = pytest.mark.parametrize("lasts", [False, True], ids=["once", "until healed"])
@@ -85,9 +85,9 @@ def test_a_backup_that_cannot_be_written_reports_the_reason_and_the_folder(
 def test_data_of_a_failed_sync_stays_in_doubt_until_it_is_written_again() -> None:
     steps: list[Step] = [Made(""), Written("", 0, b"old"), Synced(""), FolderSynced()]
     steps += [Written("", 0, b"new"), SyncFailed(""), Synced("")]
-    platter = Platter(steps)
+    states = CrashStates(steps)
 
-    assert platter.left(random.Random(0), ALL_LOST) == {"": b"old"}
-    assert platter.left(random.Random(0), ALL_THERE) == {"": b"new"}
-    platter.follow([Written("", 0, b"new"), Synced("")])
-    assert platter.left(random.Random(0), ALL_LOST) == {"": b"new"}
+    assert states.left(random.Random(0), ALL_LOST) == {"": b"old"}
+    assert states.left(random.Random(0), ALL_THERE) == {"": b"new"}
+    states.follow([Written("", 0, b"new"), Synced("")])
+    assert states.left(random.Random(0), ALL_LOST) == {"": b"new"}

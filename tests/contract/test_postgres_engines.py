@@ -144,19 +144,15 @@ def test_an_error_of_the_server_is_reported_with_its_sqlstate(owner: str, sqlsta
 
 def test_an_error_of_one_row_does_not_fail_its_neighbours(owner: str) -> None:
     async def create_all(writer: GroupCommit) -> list[Result | BaseException]:
-        writer.start()
-        plants = [NewPlant(id_, "a") for id_ in range(20)]
-        outcomes = await asyncio.gather(*map(writer.submit, plants), return_exceptions=True)
-        assert writer.recent_failure() is None
-        await writer.close()
+        async with writer.running():
+            plants = [NewPlant(id_, "a") for id_ in range(20)]
+            outcomes = await asyncio.gather(*map(writer.submit, plants), return_exceptions=True)
+            assert writer.recent_failure() is None
         return outcomes
 
     with contextlib.closing(open_store(owner)) as store:
         add_rule(owner, f"IF NEW.id = 13 THEN {raising('P0001')} END IF;")
-        writer = GroupCommit(
-            store,
-            observe=ignore,
-        )
+        writer = GroupCommit(store, observe=ignore)
         outcomes = asyncio.run(create_all(writer))
 
     refused = outcomes.pop(13)

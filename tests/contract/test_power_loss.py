@@ -10,19 +10,19 @@ import pytest
 
 from plantstore.plants import NewPlant
 from plantstore.storage.sqlite.store import SQLiteStore
-from support.disk import Disk
-from support.imported_batches import around_syncs, import_files
-from support.ledger import NOTHING, Ledger, live, tune
-from support.openings import created, migrated
-from support.platter import (
+from support.crash_states import (
     ALL_LOST,
+    CrashStates,
     Made,
-    Platter,
     Removed,
     Resized,
     Written,
     steps_to,
 )
+from support.database_openings import created, migrated
+from support.disk import Disk
+from support.imported_batches import around_syncs, import_files
+from support.ledger import NOTHING, Ledger, live, tune
 from support.power_loss import Cut, Survey, some_cuts
 
 CUTS = 50  # tests/long has thousands
@@ -91,11 +91,11 @@ def test_after_a_power_loss_no_id_that_was_handed_out_is_handed_out_again(
             told.append((len(disk.steps), ids[-1]))
             if number % 3:
                 assert store.apply_changes([NewPlant(ids[0], "x" * chance.randrange(9000))])
-    platter, done, again = Platter(), 0, []
+    states, done, again = CrashStates(), 0, []
     for cut in sorted(some_cuts(chance, 0, len(disk.steps), CUTS)):
-        platter.follow(disk.steps[done : cut.after])
+        states.follow(disk.steps[done : cut.after])
         done = cut.after
-        left = steps_to(platter.left(chance, cut.odds))
+        left = steps_to(states.left(chance, cut.odds))
         with tempfile.TemporaryDirectory(dir=tmp_path) as folder:
             file = Path(folder) / "plants.db"
             with Disk(file, 0, left), contextlib.closing(SQLiteStore(str(file))) as store:

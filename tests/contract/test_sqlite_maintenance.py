@@ -13,7 +13,7 @@ from plantstore.plants import NewPlant, Plant
 from plantstore.storage.migrate import SchemaPolicy, migrations
 from plantstore.storage.sqlite.file import APPLICATION_ID
 from plantstore.storage.sqlite.store import SQLiteStore
-from plantstore.store import Condition
+from plantstore.store import CheckReport
 from plantstore.tokens import TokenRecord
 from support.damaged_pages import empty_root
 
@@ -44,7 +44,7 @@ def test_a_database_of_the_first_schema_is_migrated_and_keeps_its_plants(
         assert store.list_plants(Listing(limit=1)).plants == [NewPlant(1, "a", "t")]
         assert store.list_plants(Listing(words=("a",))).plants == [NewPlant(1, "a", "t")]
         assert store.list_plants(Listing(has_total=True)).total == Count(2)
-        assert store.check() == Condition(len(migrations("sqlite")), 2, 0, [])
+        assert store.check() == CheckReport(len(migrations("sqlite")), 2, 0, [])
 
 
 def test_a_check_finds_unknown_tables_and_missing_indexes(path: Path) -> None:
@@ -97,7 +97,7 @@ def test_an_older_schema_is_migrated_only_by_migrate(path: Path) -> None:
         with pytest.raises(SchemaOutdatedError, match=r"has schema 1, but 5 is needed\. Run: "):
             SQLiteStore(str(path), policy)
     with contextlib.closing(SQLiteStore(str(path), SchemaPolicy.ACCEPT)) as store:
-        assert store.check() == Condition(1, 2, 0, [])
+        assert store.check() == CheckReport(1, 2, 0, [])
         assert store.list_plants(Listing(limit=1)).plants == [NewPlant(1, "a", "t")]
         assert [len(plants) for plants in store.scan_plants()] == [2]
         copy = path.with_name("copy.db")

@@ -9,11 +9,11 @@ from typing import Any
 import apsw
 
 from support.broken_disks import REFUSALS, change_and_heal, count_faults, open_and_heal
+from support.crash_states import ALL_LOST, ALL_THERE, SOME_THERE, Resized, Synced, Written
+from support.database_openings import created, migrated
 from support.disk import Disk, Fault
 from support.imported_batches import around_syncs, import_files
 from support.ledger import Ledger, live, live_with_a_fault
-from support.openings import created, migrated
-from support.platter import ALL_LOST, ALL_THERE, SOME_THERE, Resized, Synced, Written
 from support.power_loss import Cut, Survey, some_cuts
 
 SEEDS = 20

@@ -12,9 +12,9 @@ import apsw
 
 from plantstore.errors import StoreUnavailableError
 from plantstore.storage.sqlite.store import SQLiteStore
+from support.crash_states import Resized, Step, Synced, Written
 from support.disk import Disk, Fault
 from support.ledger import NOTHING, Content, Ledger, acts, live, live_with_a_fault
-from support.platter import Resized, Step, Synced, Written
 from support.power_loss import Survey, some_cuts
 
 Kind: TypeAlias = type[Written | Resized | Synced]

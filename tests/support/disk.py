@@ -1,7 +1,7 @@
 """A simulated disk that records every step of SQLite and can inject faults.
 
 It is a VFS (https://sqlite.org/vfs.html) between SQLite and real files. It performs every
-operation except sync, which is slow. `Platter` computes the files that remain if the power
+operation except sync, which is slow. `CrashStates` computes the files that remain if the power
 fails after any step of the history.
 
 The index of the log (-shm) is shared memory to SQLite, and is not simulated.
@@ -21,10 +21,10 @@ from typing import Any, NamedTuple, Self
 
 import apsw
 
-from support.platter import (
+from support.crash_states import (
+    CrashStates,
     FolderSynced,
     Made,
-    Platter,
     Removed,
     Resized,
     Step,
@@ -70,7 +70,7 @@ class Disk:
         self._chance = random.Random(seed)
 
     def __enter__(self) -> Self:
-        cached = Platter(self.steps).cached()
+        cached = CrashStates(self.steps).cached()
         for suffix, content in cached.items():
             Path(f"{self.path}{suffix}").write_bytes(content)
         self._vfs = _VFS(self, set(cached), self._chance)

@@ -12,7 +12,7 @@ from plantstore.errors import UnsupportedError
 from plantstore.listings import EVERYTHING, Listing, Page
 from plantstore.plants import ID_MAX, NewPlant
 from plantstore.storage.tables import ids_exhausted, in_order, name_taken, no_such_token
-from plantstore.store import TIDY_SECONDS, Condition, Repairs
+from plantstore.store import TIDY_SECONDS, CheckReport, Repairs
 from plantstore.tokens import TokenRecord
 from plantstore.words import has_words
 
@@ -75,10 +75,10 @@ class FakeStore:
     def count_plants(self) -> int:
         return len(self.plants)
 
-    def check(self) -> Condition:
-        return Condition(0, len(self.plants), len(self._tokens), [])
+    def check(self) -> CheckReport:
+        return CheckReport(0, len(self.plants), len(self._tokens), [])
 
-    def back_up(self, path: str, progress: Callable[[int, int], None]) -> Condition:  # noqa: ARG002
+    def back_up(self, path: str, progress: Callable[[int, int], None]) -> CheckReport:  # noqa: ARG002
         raise UnsupportedError("A fake store cannot be backed up")
 
     def close(self) -> None:

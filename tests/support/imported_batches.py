@@ -15,9 +15,9 @@ from plantstore.formats.rows import PIECE_BYTES
 from plantstore.plants import NewPlant
 from plantstore.storage.sqlite.store import SQLiteStore
 from plantstore.store import PlantStore
+from support.crash_states import ALL_LOST, ALL_THERE, SOME_THERE, Synced
 from support.disk import Disk
 from support.ledger import Ledger, tune
-from support.platter import ALL_LOST, ALL_THERE, SOME_THERE, Synced
 from support.power_loss import Cut
 
 
@@ -28,11 +28,9 @@ class _Committed:
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever)
         self._thread.start()
-        self._writer = GroupCommit(
-            store,
-            observe=lambda _: None,
-        )
-        self._loop.call_soon_threadsafe(self._writer.start)
+        self._writer = GroupCommit(store, observe=lambda _: None)
+        self._running = self._writer.running()
+        self._run(self._running.__aenter__())
 
     def apply_changes(self, changes: Sequence[Change]) -> list[Outcome]:
         """Submit a batch of an import, or a single change; return when it is acknowledged."""
@@ -41,7 +39,7 @@ class _Committed:
         return list(self._run(self._writer.submit_all(changes)))
 
     def close(self) -> None:
-        self._run(self._writer.close())
+        self._run(self._running.__aexit__(None, None, None))
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()

@@ -33,8 +33,8 @@ from plantstore.storage.sqlite.file import PAGE_BYTES
 from plantstore.storage.sqlite.log import WalLimit
 from plantstore.storage.sqlite.store import SQLiteStore
 from plantstore.tokens import SCOPES, TokenRecord, digest
+from support.crash_states import Step, Written
 from support.disk import Disk, Fault
-from support.platter import Step, Written
 
 # The size limit of the log: room for a few batches.
 LOG_BYTES = 8 * PAGE_BYTES

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from plantstore.storage.sqlite.store import SQLiteStore
+from support.crash_states import ALL_LOST, ALL_THERE, SOME_THERE, CrashStates, Step, steps_to
 from support.disk import Disk
 from support.ledger import Content, Ledger
-from support.platter import ALL_LOST, ALL_THERE, SOME_THERE, Platter, Step, steps_to
 
 
 class Cut(NamedTuple):
@@ -46,12 +46,12 @@ class Survey:
 
     def cut(self, disk: Disk, ledger: Ledger, cuts: Iterable[Cut], *, again: bool = True) -> None:
         """Cut the power at each of these cuts, and again while the remaining store is opened."""
-        platter, done = Platter(), 0
+        states, done = CrashStates(), 0
         for cut in sorted(cuts):
             self.cuts += 1
-            platter.follow(disk.steps[done : cut.after])
+            states.follow(disk.steps[done : cut.after])
             done = cut.after
-            files = platter.left(self._chance, cut.odds)
+            files = states.left(self._chance, cut.odds)
             self._open(f"power {cut}", steps_to(files), ledger.at(cut.after), again=again)
             if again and self._processes_end and self._chance.random() < 0.5:
                 self._open(f"end {cut}", disk.steps[: cut.after], ledger.at(cut.after), again=True)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import httpx
 
 from plantstore.changes import Change, Result
-from plantstore.cli.wiring import wire
+from plantstore.cli.wiring import make_app, make_parts, running
 from plantstore.commit.reader import GroupRead
 from plantstore.commit.writer import GroupCommit
 from plantstore.errors import ErrorCode
@@ -93,8 +93,9 @@ class World:
         self.now = 1000.0
         self.events: list[Event] = []
         self.answers: list[Answered] = []
-        wired = wire(
-            Settings(**({"page": False} | settings)),
+        self.settings = Settings(**({"page": False} | settings))
+        self.parts = make_parts(
+            self.settings,
             self.store,
             observe=self.observe,
             metrics=METRICS,
@@ -103,9 +104,7 @@ class World:
             make_writer=partial(GroupCommit, waiting_max=waiting_changes_max),
             make_reader=partial(GroupRead, waiting_max=waiting_reads_max),
         )
-        self.app, self.writer, self.reader = wired.app, wired.writer, wired.reader
-        self.ids = wired.ids
-        self.gate, self.readiness, self.handover = wired.gate, wired.readiness, wired.handover
+        self.app = make_app(self.settings, self.store, self.parts)
         transport = httpx.ASGITransport(app=self.app)  # type: ignore[arg-type]
         self.client = httpx.AsyncClient(transport=transport, base_url="http://plants")
         self.token = self.add_token("all", *SCOPES)
@@ -158,14 +157,8 @@ def run(test: Callable[[World], Awaitable[None]], world: World | None = None) ->
     world = world or World()
 
     async def main() -> None:
-        world.reader.start()
-        world.writer.start()
-        world.ids.start()
-        async with world.client:
+        async with running(world.parts), world.client:
             await test(world)
-        await world.ids.close()
-        await world.writer.close()
-        await world.reader.close()
 
     asyncio.run(asyncio.wait_for(main(), 30))
     return world

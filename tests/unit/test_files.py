@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from plantstore.cli.opening import insist_on_other_file, new_file
+from plantstore.cli.opening import new_file, require_other_file
 from plantstore.errors import OperationError, UsageError
 from plantstore.storage import database_files, open_store
 
@@ -89,8 +89,8 @@ def test_a_file_of_the_store_is_refused_as_output_under_any_of_its_names(tmp_pat
 
         for name in ("plants.db", "plants.db-wal", "plants.db-shm", "link.db", "hard.db-wal"):
             with pytest.raises(UsageError, match=f"{name} is a file of the store"):
-                insist_on_other_file(tmp_path / name, url)
+                require_other_file(tmp_path / name, url)
 
     for name in ("hard.db", "new.db", "."):
-        insist_on_other_file(tmp_path / name, url)
+        require_other_file(tmp_path / name, url)
     assert database_files(DATABASE) == []

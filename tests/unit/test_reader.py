@@ -55,13 +55,14 @@ def run(
     reader = GroupRead(store, waiting_max=waiting_max, observe=events.append)
 
     async def main() -> None:
-        reader.start()
-        try:
-            await test(reader)
-        finally:
-            store.let_go.release(1000)
-            store.let_listing_go.release(1000)
-            await reader.close()
+        async with reader.running():
+            try:
+                await test(reader)
+            finally:
+                store.let_go.release(1000)
+                store.let_listing_go.release(1000)
+        with pytest.raises(StoreUnavailableError):
+            await reader.find_plant(1)
 
     asyncio.run(asyncio.wait_for(main(), 30))
     return events
@@ -198,7 +199,7 @@ def test_a_failed_read_fails_all_its_callers_and_the_next_read_succeeds() -> Non
     assert run(store, test) == [ReadFailed(error, reads=2)]
 
 
-def test_a_full_queue_and_a_closed_reader_refuse_reads() -> None:
+def test_a_full_queue_refuses_reads() -> None:
     store = WatchedStore()
 
     async def test(reader: GroupRead) -> None:
@@ -211,8 +212,5 @@ def test_a_full_queue_and_a_closed_reader_refuse_reads() -> None:
         assert await reader.list_plants(EVERYTHING), "listings have their own limit"
         store.let_go.release(1000)
         await asyncio.gather(*waiting)
-        await reader.close()
-        with pytest.raises(StoreUnavailableError):
-            await reader.find_plant(1)
 
     run(store, test, waiting_max=2)

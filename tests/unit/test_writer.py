@@ -66,9 +66,8 @@ def run(
     )
 
     async def main() -> None:
-        writer.start()
-        await test(writer)
-        await writer.close()
+        async with writer.running():
+            await test(writer)
 
     asyncio.run(asyncio.wait_for(main(), 30))
     return events
@@ -402,22 +401,27 @@ def test_an_observer_that_raises_does_not_stop_the_writer() -> None:
     run(store, test)
 
 
-def test_close_stores_the_submitted_changes_and_refuses_new_ones() -> None:
+def test_the_end_stores_the_submitted_changes_and_refuses_new_ones() -> None:
     store = GatedStore()
 
-    async def test(writer: GroupCommit) -> None:
-        tasks = await submitted(writer, plant(1))
-        await asyncio.to_thread(store.entered.acquire)
-        tasks += await submitted(writer, plant(2))
-        tasks.append(asyncio.create_task(writer.submit(plant(3))))
-        closing = asyncio.create_task(writer.close())
-        await asyncio.sleep(0)  # both run: the writer does not have the batch of this plant yet
+    async def main() -> None:
+        writer = GroupCommit(store, observe=lambda _: None)
+        async with writer.running():
+            tasks = await submitted(writer, plant(1))
+            await asyncio.to_thread(store.entered.acquire)
+            tasks += await submitted(writer, plant(2))
+            tasks.append(asyncio.create_task(writer.submit(plant(3))))
+            late = asyncio.create_task(_refused(writer))
+            await asyncio.sleep(0)  # the writer does not have the batch of plant 3 yet
+        assert await asyncio.gather(*tasks) == [Outcome.STORED] * 3
+        await late
+
+    async def _refused(writer: GroupCommit) -> None:
+        await asyncio.sleep(0)
         with pytest.raises(StoreUnavailableError):
             await writer.submit(plant(4))
         store.let_go.release(3)
-        await closing
-        assert await asyncio.gather(*tasks) == [Outcome.STORED] * 3
 
-    run(store, test)
+    asyncio.run(asyncio.wait_for(main(), 30))
 
     assert sorted(store.plants) == [1, 2, 3]

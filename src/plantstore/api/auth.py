@@ -81,7 +81,7 @@ CACHED_TOKENS_MAX: Final = 10_000
 _NOT_CACHED: Final = (0.0, None)
 
 
-class Gate:
+class Authenticator:
     """Authorizes requests: their token must be valid and have the scope.
 
     A token is cached for CACHE_SECONDS after its lookup in the store. A request with a cached
@@ -117,13 +117,13 @@ class Gate:
         """Check that the token of the request is valid and has the scope, and count a use of it.
 
         Raises:
-            RequestError: as `admit` does; or RATE_EXCEEDED.
+            RequestError: as `require_scope` does; or RATE_EXCEEDED.
             StoreUnavailableError: the token cannot be looked up.
 
         """
-        self._rate_limit.spend(await self.admit(req, scope))
+        self._rate_limit.spend(await self.require_scope(req, scope))
 
-    async def admit(self, req: Request, scope: str) -> str:
+    async def require_scope(self, req: Request, scope: str) -> str:
         """Return the name of the token of the request if it is valid and has the scope.
 
         No use of the token is counted. No body is read.
@@ -133,12 +133,12 @@ class Gate:
             StoreUnavailableError: the token cannot be looked up.
 
         """
-        record = await self.identify(req)
+        record = await self.authenticate(req)
         if scope not in record.scopes:
             raise ScopeMissingError(scope)
         return record.name
 
-    async def identify(self, req: Request) -> TokenRecord:
+    async def authenticate(self, req: Request) -> TokenRecord:
         """Return the token of the request if it is valid, whatever its scopes are.
 
         No use of the token is counted. No body is read.
@@ -243,13 +243,13 @@ class TokenDescription(msgspec.Struct, frozen=True, omit_defaults=True):
 class OwnToken:
     """Tells a client what its own token permits, so that it offers nothing else."""
 
-    def __init__(self, gate: Gate) -> None:
-        self._gate = gate
+    def __init__(self, authenticator: Authenticator) -> None:
+        self._authenticator = authenticator
 
     async def on_get(self, req: Request, resp: Response) -> None:
         """Describe the token of the request. It needs no scope."""
-        token = await self._gate.identify(req)
-        self._gate.spend(token.name, 1)
+        token = await self._authenticator.authenticate(req)
+        self._authenticator.spend(token.name, 1)
         read_query(req, NO_PARAMETERS)
         expires_at = None if token.expires_at is None else render_time(token.expires_at)
         described = TokenDescription(token.name, sorted(token.scopes), expires_at)

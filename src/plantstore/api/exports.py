@@ -16,7 +16,7 @@ from typing import Any, Final, TypeVar
 
 from falcon.asgi import Request, Response
 
-from plantstore.api.auth import Gate
+from plantstore.api.auth import Authenticator
 from plantstore.api.compression import GZIP_WBITS, prefers_gzip
 from plantstore.api.concurrency import ConcurrencyLimit
 from plantstore.api.exchange import EXPORTED
@@ -39,7 +39,7 @@ class Exports:
     """Answers with all plants.
 
     Args:
-        gate: knows the tokens.
+        authenticator: knows the tokens.
         store: its snapshots are read.
         seconds_max: maximum age of a snapshot. An export that takes longer is cut off.
         monotonic: a clock in seconds that is never set back.
@@ -48,13 +48,13 @@ class Exports:
 
     def __init__(
         self,
-        gate: Gate,
+        authenticator: Authenticator,
         store: Maintenance,
         *,
         seconds_max: float,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._gate = gate
+        self._authenticator = authenticator
         self._store = store
         self._seconds_max = seconds_max
         self._monotonic = monotonic
@@ -83,17 +83,21 @@ class Exports:
         if is_compressed:
             resp.set_header("Content-Encoding", "gzip")
 
-    async def close(self) -> None:
-        """Return when all threads have ended. The exports that still run are cut off."""
-        await asyncio.to_thread(partial(self._threads.shutdown, cancel_futures=True))
+    @contextlib.asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """Run exports. At the end of the block, cut off the others and end the threads."""
+        try:
+            yield
+        finally:
+            await asyncio.to_thread(partial(self._threads.shutdown, cancel_futures=True))
 
     async def in_thread(self, function: Callable[[], ResultT]) -> ResultT:
         """Run a function on a thread, and return its result."""
         return await asyncio.get_running_loop().run_in_executor(self._threads, function)
 
-    async def admit(self, req: Request) -> str:
+    async def require_scope(self, req: Request) -> str:
         """Return the name of the token if it is still valid."""
-        return await self._gate.admit(req, "plants:read")
+        return await self._authenticator.require_scope(req, "plants:read")
 
     def end(self, token: str) -> None:
         """Free the place of an export."""
@@ -102,7 +106,7 @@ class Exports:
     async def _begin(
         self, req: Request, form: Format, listing: Listing, *, is_compressed: bool
     ) -> Any:  # noqa: ANN401 (Falcon takes any object that has a `read`)
-        token = await self.admit(req)
+        token = await self.require_scope(req)
         self._places.take(token)
         ends_at = self._monotonic() + self._seconds_max
         pieces = _pieces(self._store, form, listing, is_compressed=is_compressed)
@@ -169,7 +173,8 @@ class _Export:
         while True:
             if self._is_over():
                 raise RequestError(ErrorCode.REQUEST_TIMEOUT, "The export took too long")
-            await self._exports.admit(self._req)  # the token may have been revoked in the meantime
+            # The token may have been revoked in the meantime.
+            await self._exports.require_scope(self._req)
             self._reading = asyncio.ensure_future(
                 self._exports.in_thread(partial(next, self._pieces, None))
             )

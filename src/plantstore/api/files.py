@@ -5,7 +5,7 @@ from typing import Final
 
 from falcon.asgi import Request, Response
 
-from plantstore.api.auth import Gate
+from plantstore.api.auth import Authenticator
 from plantstore.api.exports import Exports
 from plantstore.api.imports import Imports
 from plantstore.api.parameters import read_query, require_no_coding, shorten
@@ -33,18 +33,24 @@ class PlantFile:
     """A file of all plants. GET exports it, and POST imports plants from it.
 
     Args:
-        gate: knows the tokens.
-        name: of the file, for a client that saves it.
-        form: its format.
+        authenticator: knows the tokens.
         imports: stores the plants of files.
         exports: sends files.
+        name: of the file, for a client that saves it.
+        form: its format.
 
     """
 
     def __init__(
-        self, *, gate: Gate, name: str, form: Format, imports: Imports, exports: Exports
+        self,
+        authenticator: Authenticator,
+        imports: Imports,
+        exports: Exports,
+        *,
+        name: str,
+        form: Format,
     ) -> None:
-        self._gate = gate
+        self._authenticator = authenticator
         self._name = name
         self._format = form
         self._imports = imports
@@ -52,7 +58,7 @@ class PlantFile:
 
     async def on_get(self, req: Request, resp: Response) -> None:
         """Return all plants, or those of a tag or a search."""
-        await self._gate.authorize(req, "plants:read")
+        await self._authenticator.authorize(req, "plants:read")
         parameters = read_query(req, EXPORT_PARAMETERS)
         listing = Listing(tag=parameters.get("tag"), words=parse_words(parameters))
         await self._exports.run(req, resp, self._format, listing)
@@ -62,7 +68,7 @@ class PlantFile:
 
     async def on_post(self, req: Request, resp: Response) -> None:
         """Store the plants of a file: 200 with the counts of its rows, once all are on disk."""
-        await self._gate.authorize(req, "plants:create")
+        await self._authenticator.authorize(req, "plants:create")
         conflict = _parse_conflict(read_query(req, IMPORT_PARAMETERS).get("on-conflict", "refuse"))
         self._require_type(req)
         await self._imports.run(req, resp, self._format, conflict)

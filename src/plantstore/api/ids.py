@@ -5,13 +5,14 @@ clients that ask at the same time share the wait for the disk.
 """
 
 from collections.abc import Sequence
+from contextlib import AbstractAsyncContextManager
 from itertools import accumulate
 from typing import Final
 
 import msgspec
 from falcon.asgi import Request, Response
 
-from plantstore.api.auth import Gate
+from plantstore.api.auth import Authenticator
 from plantstore.api.parameters import IDS_PARAMETERS, parse_number, read_query
 from plantstore.commit.batcher import Batcher
 from plantstore.errors import (
@@ -42,14 +43,16 @@ class Ids:
     """Hands out ids. Its methods must be called on one event loop.
 
     Args:
-        gate: knows the tokens.
+        authenticator: knows the tokens.
         store: one thread calls its `hand_out_ids`. The caller closes it after this object.
         observe: gets the events, on that thread.
 
     """
 
-    def __init__(self, gate: Gate, store: PlantWrites, *, observe: Observer) -> None:
-        self._gate = gate
+    def __init__(
+        self, authenticator: Authenticator, store: PlantWrites, *, observe: Observer
+    ) -> None:
+        self._authenticator = authenticator
         self._store = store
         self._observe = observe
         self._batcher: Batcher[int, range] = Batcher(
@@ -60,9 +63,12 @@ class Ids:
             batch_max=WAITING_MAX,
         )
 
-    def start(self) -> None:
-        """Start to accept requests, on the running event loop."""
-        self._batcher.start()
+    def running(self) -> AbstractAsyncContextManager[None]:
+        """Accept requests, on the running event loop.
+
+        At the end of the block, new requests are refused, and all accepted ones are answered.
+        """
+        return self._batcher.running()
 
     @property
     def waiting(self) -> int:
@@ -71,16 +77,12 @@ class Ids:
 
     async def on_post(self, req: Request, resp: Response) -> None:
         """Hand out ids: 200 once it is on disk that they are handed out."""
-        await self._gate.authorize(req, "plants:create")
+        await self._authenticator.authorize(req, "plants:create")
         count = parse_number(read_query(req, IDS_PARAMETERS), "count", 1, IDS_MAX)
         # A body has no meaning here. But until it has arrived, the request may still be refused.
         await req.stream.exhaust()
         ids = await self._batcher.submit(count)
         resp.data = msgspec.json.encode(HandedOut(ids[0], ids[-1]))
-
-    async def close(self) -> None:
-        """Refuse new requests; return when all accepted ones are answered."""
-        await self._batcher.close()
 
     # The methods below run on the thread.
 

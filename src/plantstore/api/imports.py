@@ -24,7 +24,7 @@ from typing import Final, TypeVar, TypeVarTuple
 import msgspec
 from falcon.asgi import Request, Response
 
-from plantstore.api.auth import Gate
+from plantstore.api.auth import Authenticator
 from plantstore.api.concurrency import ConcurrencyLimit
 from plantstore.api.exchange import require_client
 from plantstore.api.negotiation import has_preference
@@ -76,7 +76,7 @@ class Imports:
     """Stores the plants of bodies.
 
     Args:
-        gate: knows the tokens.
+        authenticator: knows the tokens.
         writer: stores the plants.
         patience_seconds: how long a client may send nothing.
         observe: is told of each import.
@@ -87,7 +87,7 @@ class Imports:
 
     def __init__(
         self,
-        gate: Gate,
+        authenticator: Authenticator,
         writer: GroupCommit,
         *,
         patience_seconds: float,
@@ -95,14 +95,16 @@ class Imports:
         release_memory: Callable[[], None] = lambda: None,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._gate = gate
+        self._authenticator = authenticator
         self._writer = writer
         self._patience_seconds = patience_seconds
         self._observe = observe
         self._release_memory = release_memory
         self._monotonic = monotonic
         # Batches of half the rate can be stored beside other uses of the token.
-        limit = sys.maxsize if gate.burst_max is None else max(1, gate.burst_max // 2)
+        limit = (
+            sys.maxsize if authenticator.burst_max is None else max(1, authenticator.burst_max // 2)
+        )
         self._batch_rows_max = min(limit, BATCH_ROWS_MAX)
         self._shared_batch_rows_max = min(limit, BATCH_ROWS_MIN)
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="import")
@@ -167,9 +169,13 @@ class Imports:
         )
         resp.data = msgspec.json.encode(result)
 
-    async def close(self) -> None:
-        """Return when the thread has ended."""
-        await asyncio.to_thread(self._thread.shutdown)
+    @contextlib.asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """Run imports. At the end of the block, wait until the thread has ended."""
+        try:
+            yield
+        finally:
+            await asyncio.to_thread(self._thread.shutdown)
 
     def _release_soon(self) -> None:
         if self._releasing is None:
@@ -219,7 +225,7 @@ class Imports:
             if upload.is_over:
                 return
             require_client(upload.req)
-            self._gate.spend(token, len(batch.rows) - upload.prepaid_uses)
+            self._authenticator.spend(token, len(batch.rows) - upload.prepaid_uses)
             upload.prepaid_uses = 0
             outcomes = await self._writer.submit_all(batch.changes)
         await self._in_thread(upload.run.settle, batch, outcomes)
@@ -227,8 +233,8 @@ class Imports:
     async def _admit(self, req: Request, conflict: Conflict) -> str:
         """Return the name of the token if it still allows the import."""
         if conflict is Conflict.REPLACE:
-            await self._gate.admit(req, "plants:update")
-        return await self._gate.admit(req, "plants:create")
+            await self._authenticator.require_scope(req, "plants:update")
+        return await self._authenticator.require_scope(req, "plants:create")
 
     def _choose_batch_size(self, upload: "_Upload") -> None:
         """Make each batch larger than the one before, until there are single changes."""

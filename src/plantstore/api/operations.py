@@ -7,7 +7,7 @@ from typing import Final, TypeAlias
 
 from falcon.asgi import Request, Response
 
-from plantstore.api.auth import Gate
+from plantstore.api.auth import Authenticator
 from plantstore.api.compression import Compressor
 from plantstore.api.negotiation import choose_media_type
 from plantstore.commit.writer import GroupCommit
@@ -100,14 +100,16 @@ class Readiness:
 class Measurements:
     """`/metrics`: the metrics for Prometheus. It needs a token with the scope `metrics:read`."""
 
-    def __init__(self, gate: Gate, renderings: Renderings, compressor: Compressor) -> None:
-        self._gate = gate
+    def __init__(
+        self, authenticator: Authenticator, renderings: Renderings, compressor: Compressor
+    ) -> None:
+        self._authenticator = authenticator
         self._renderings = renderings
         self._compressor = compressor
 
     async def on_get(self, req: Request, resp: Response) -> None:
         """Respond with the metrics in the media type that the client prefers."""
-        await self._gate.authorize(req, "metrics:read")
+        await self._authenticator.authorize(req, "metrics:read")
         resp.append_header("Vary", "Accept")
         resp.content_type = choose_media_type(list(self._renderings), req.accept)
         content = await asyncio.to_thread(self._renderings[resp.content_type])

@@ -9,7 +9,7 @@ from urllib.parse import quote, urlencode
 
 from falcon.asgi import Request, Response
 
-from plantstore.api.auth import Gate
+from plantstore.api.auth import Authenticator
 from plantstore.api.compression import Compressor
 from plantstore.api.negotiation import has_preference
 from plantstore.api.parameters import (
@@ -193,16 +193,20 @@ class Plants:
     """`/plants`: creates plants, and lists them."""
 
     def __init__(
-        self, *, gate: Gate, writer: GroupCommit, reader: GroupRead, compressor: Compressor
+        self,
+        authenticator: Authenticator,
+        writer: GroupCommit,
+        reader: GroupRead,
+        compressor: Compressor,
     ) -> None:
-        self._gate = gate
+        self._authenticator = authenticator
         self._writer = writer
         self._reader = reader
         self._compressor = compressor
 
     async def on_post(self, req: Request, resp: Response) -> None:
         """Store a plant: 200 once it is on disk, and again 200 for the same plant."""
-        await self._gate.authorize(req, "plants:create")
+        await self._authenticator.authorize(req, "plants:create")
         read_query(req, NO_PARAMETERS)
         plant = parse_new_plant(await read_json_body(req))
         if await self._writer.submit(plant) is _ID_TAKEN:
@@ -211,7 +215,7 @@ class Plants:
 
     async def on_get(self, req: Request, resp: Response) -> None:
         """List plants in order of id, and link to other pages."""
-        await self._gate.authorize(req, "plants:read")
+        await self._authenticator.authorize(req, "plants:read")
         parameters = read_query(req, LISTING_PARAMETERS)
         request = parse_page_request(parameters, has_total=wants_total(req))
         page = await self._reader.list_plants(request.listing)
@@ -227,14 +231,16 @@ _METHODS: Final = "DELETE, GET, HEAD, OPTIONS, PATCH, PUT"
 class OnePlant:
     """`/plants/{id}`: shows, replaces, patches and deletes a plant, or creates it by PUT."""
 
-    def __init__(self, *, gate: Gate, writer: GroupCommit, reader: GroupRead) -> None:
-        self._gate = gate
+    def __init__(
+        self, authenticator: Authenticator, writer: GroupCommit, reader: GroupRead
+    ) -> None:
+        self._authenticator = authenticator
         self._writer = writer
         self._reader = reader
 
     async def on_get(self, req: Request, resp: Response, id: str) -> None:
         """Return the plant with this id. It is never compressed, so its ETag is always the same."""
-        await self._gate.authorize(req, "plants:read")
+        await self._authenticator.authorize(req, "plants:read")
         id_ = _read_id(req, id)
         precondition = _read_precondition(req)
         plant = await self._reader.find_plant(id_)
@@ -261,7 +267,7 @@ class OnePlant:
         With `If-None-Match: *`, create it instead: 201.
         """
         creates = req.get_header("If-None-Match") == "*"
-        await self._gate.authorize(req, "plants:create" if creates else "plants:update")
+        await self._authenticator.authorize(req, "plants:create" if creates else "plants:update")
         id_ = _read_id(req, id)
         precondition = _read_precondition(req)
         plant = parse_plant(await read_json_body(req))
@@ -278,7 +284,7 @@ class OnePlant:
 
     async def on_patch(self, req: Request, resp: Response, id: str) -> None:
         """Change members of the plant with this id: 200 once the plant is on disk."""
-        await self._gate.authorize(req, "plants:update")
+        await self._authenticator.authorize(req, "plants:update")
         id_ = _read_id(req, id)
         precondition = _read_precondition(req)
         body = await read_json_body(req, MERGE_PATCH)
@@ -289,7 +295,7 @@ class OnePlant:
 
     async def on_delete(self, req: Request, resp: Response, id: str) -> None:
         """Delete the plant with this id: 204 once the deletion is on disk."""
-        await self._gate.authorize(req, "plants:delete")
+        await self._authenticator.authorize(req, "plants:delete")
         id_ = _read_id(req, id)
         precondition = _read_precondition(req)
         # A body has no meaning here. But until it has arrived, the request may still be refused.

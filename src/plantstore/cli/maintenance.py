@@ -14,7 +14,7 @@ from plantstore.cli.transfer import progress
 from plantstore.errors import OperationError
 from plantstore.storage import display_url, open_for_maintenance
 from plantstore.storage.migrate import SchemaPolicy
-from plantstore.store import Condition
+from plantstore.store import CheckReport
 
 # Time between two lines about the progress of a command.
 _REPORT_SECONDS: Final = 5.0
@@ -115,5 +115,5 @@ def migrate(database: str, grant_to: str | None) -> None:
         click.echo(f"The schema of {display_url(database)} is up to date")
 
 
-def _describe(found: Condition) -> str:
+def _describe(found: CheckReport) -> str:
     return f"Plants: {found.plants:,}, tokens: {found.tokens:,}, schema: {found.schema}"

@@ -87,7 +87,7 @@ def new_file(target: Path, database: str, *, force: bool, mode: int) -> Iterator
 
     """
     target = target.resolve()
-    insist_on_other_file(target, database)
+    require_other_file(target, database)
     if target.exists() and not force:
         raise _exists(target)
     if target.exists() and not target.is_file():
@@ -111,7 +111,7 @@ def new_file(target: Path, database: str, *, force: bool, mode: int) -> Iterator
             partial.with_name(partial.name + suffix).unlink(missing_ok=True)
 
 
-def insist_on_other_file(path: Path, database: str) -> None:
+def require_other_file(path: Path, database: str) -> None:
     """Raise UsageError if a path leads to a file that the store has, or may create."""
     files = database_files(database)
     existing = [file for file in files if file.exists()] if path.exists() else []

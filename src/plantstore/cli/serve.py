@@ -18,8 +18,8 @@ from plantstore.api.auth import RatePerToken
 from plantstore.api.cors import parse_origin
 from plantstore.cli.listening import listen
 from plantstore.cli.opening import database_option
-from plantstore.cli.process import Telemetry, build_app, open_store_of, uvicorn_config
 from plantstore.cli.tokens import show_new_token
+from plantstore.cli.wiring import Telemetry, build_app, open_store_of, uvicorn_config
 from plantstore.cli.workers import run_workers
 from plantstore.errors import OperationError, UsageError
 from plantstore.server.workers import OTHER_FILES_MAX, raise_file_limit, set_up_memory

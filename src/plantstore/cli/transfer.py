@@ -13,7 +13,7 @@ import click
 import msgspec
 
 from plantstore.changes import Change, Result
-from plantstore.cli.opening import insist_on_other_file, new_file, opened_store, standard_stream
+from plantstore.cli.opening import new_file, opened_store, require_other_file, standard_stream
 from plantstore.cli.options import FILE, file_format, format_of, settings
 from plantstore.commit.batcher import run_each_if_refused
 from plantstore.commit.imports import Batch, Conflict, Import, RowCounts, RowError
@@ -95,7 +95,7 @@ class Rejects:
         if path is None:
             return
         with self._writing():
-            insist_on_other_file(path, database)
+            require_other_file(path, database)
             if path.exists() and os.path.samestat(path.stat(), os.fstat(source.fileno())):
                 raise UsageError(f"--rejects: {path} is the file that is imported")
             self._file = path.open("ab", buffering=0)

@@ -1,14 +1,20 @@
-"""Wires one process of the service from its settings and its store.
+"""Wires one process of the service: its telemetry, its store and its application.
 
 `serve` runs it. The tests and the benchmarks run it too, with another clock or writer.
 """
 
+import asyncio
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from typing import Final
 
-from plantstore.api.app import create_app
-from plantstore.api.auth import Gate, RatePerToken
+import uvicorn
+
+from plantstore.api.app import Parts, create_app
+from plantstore.api.auth import Authenticator, RatePerToken
 from plantstore.api.errors import render_error
 from plantstore.api.exchange import ASGIApp
 from plantstore.api.exports import Exports
@@ -16,31 +22,26 @@ from plantstore.api.ids import Ids
 from plantstore.api.imports import Imports
 from plantstore.api.operations import Readiness, Renderings
 from plantstore.api.pages import Pages
+from plantstore.cli.opening import open_named
 from plantstore.commit.reader import GroupRead
 from plantstore.commit.writer import GroupCommit
-from plantstore.observe import Observer, Stopping
+from plantstore.observe import Observer, Stopping, fan_out
 from plantstore.server.budget import Budget
-from plantstore.server.interface import Bounds, Handover
+from plantstore.server.interface import Bounds, ConnectionConfig
 from plantstore.server.shutdown import Shutdown
-from plantstore.server.workers import release_memory
+from plantstore.server.workers import freeze_memory, release_memory, server_config
 from plantstore.settings import Settings
+from plantstore.storage.migrate import SchemaPolicy
 from plantstore.store import PlantWrites, Store
+from plantstore.telemetry.log import LogQueue, log_answers, log_events
+from plantstore.telemetry.metrics import Metrics
+
+# Threads for lookups of tokens, probes and metrics. They are short, and the store runs most of them
+# one after the other anyway.
+LOOKUP_THREADS_MAX: Final = 4
 
 
-@dataclass(frozen=True, slots=True)
-class Wired:
-    """The application of one process, and its parts."""
-
-    app: ASGIApp
-    writer: GroupCommit
-    reader: GroupRead
-    ids: Ids
-    gate: Gate
-    readiness: Readiness
-    handover: Handover
-
-
-def wire(
+def make_parts(
     settings: Settings,
     store: Store,
     *,
@@ -51,12 +52,12 @@ def wire(
     writes: PlantWrites | None = None,
     make_writer: Callable[..., GroupCommit] = GroupCommit,
     make_reader: Callable[..., GroupRead] = GroupRead,
-) -> Wired:
-    """Wire one process.
+) -> Parts:
+    """Make the parts of the application.
 
     Args:
         settings: of the service.
-        store: the application closes it when the server stops.
+        store: reads the plants, and has the tokens.
         observe: gets the events.
         metrics: the functions that render the metrics.
         clock: returns seconds since 1970; tokens expire by it.
@@ -67,55 +68,118 @@ def wire(
 
     """
     writes = store if writes is None else writes
+    rate_limit = RatePerToken(settings.rate_per_token)
+    authenticator = Authenticator(store, clock, monotonic, rate_limit, observe)
     writer = make_writer(writes, observe=observe, monotonic=monotonic)
-    reader = make_reader(store, observe=observe)
-    gate = Gate(
-        store,
-        clock=clock,
-        monotonic=monotonic,
-        rate_limit=RatePerToken(settings.rate_per_token),
-        observe=observe,
+    bounds = Bounds(
+        request_seconds=settings.request_seconds,
+        idle_seconds=settings.idle_seconds,
+        connections_max=settings.connections_max,
+        budget=Budget(),
     )
-    readiness = Readiness(writes, writer, observe=observe, monotonic=monotonic)
+    return Parts(
+        authenticator=authenticator,
+        writer=writer,
+        reader=make_reader(store, observe=observe),
+        ids=Ids(authenticator, writes, observe=observe),
+        imports=Imports(
+            authenticator,
+            writer,
+            patience_seconds=settings.request_seconds,
+            observe=observe,
+            release_memory=release_memory,
+            monotonic=monotonic,
+        ),
+        exports=Exports(
+            authenticator, store, seconds_max=settings.export_seconds_max, monotonic=monotonic
+        ),
+        readiness=Readiness(writes, writer, observe=observe, monotonic=monotonic),
+        metrics=metrics,
+        connection_config=ConnectionConfig(bounds, render_error, observe),
+    )
+
+
+@asynccontextmanager
+async def running(parts: Parts) -> AsyncIterator[None]:
+    """Run the parts that have threads, on the running event loop."""
+    async with AsyncExitStack() as stack:
+        for part in (parts.exports, parts.imports, parts.ids, parts.writer, parts.reader):
+            await stack.enter_async_context(part.running())
+        yield
+
+
+def make_app(settings: Settings, store: Store, parts: Parts) -> ASGIApp:
+    """Make the application of a process. It closes the store when the server stops."""
+    readiness, observe = parts.readiness, parts.connection_config.observe
 
     def on_stop() -> None:
         readiness.stop()
         observe(Stopping())
 
-    ids = Ids(gate, writes, observe=observe)
-    imports = Imports(
-        gate,
-        writer,
-        patience_seconds=settings.request_seconds,
-        observe=observe,
-        release_memory=release_memory,
-        monotonic=monotonic,
-    )
-    exports = Exports(gate, store, seconds_max=settings.export_seconds_max, monotonic=monotonic)
-    handover = Handover(_bounds(settings), render_error, observe)
-    app = create_app(
-        store=store,
-        writer=writer,
-        reader=reader,
-        gate=gate,
-        readiness=readiness,
-        metrics=metrics,
-        handover=handover,
-        ids=ids,
-        imports=imports,
-        exports=exports,
-        pages=Pages() if settings.page else None,
-        observe=observe,
-        on_startup=Shutdown(settings.drain_seconds, on_stop).take_over,
-        allow_origins=settings.allow_origin or (),
-    )
-    return Wired(app, writer, reader, ids, gate, readiness, handover)
+    @asynccontextmanager
+    async def lifespan() -> AsyncIterator[None]:
+        freeze_memory()
+        executor = ThreadPoolExecutor(LOOKUP_THREADS_MAX, thread_name_prefix="lookup")
+        asyncio.get_running_loop().set_default_executor(executor)
+        async with AsyncExitStack() as stack:
+            stack.callback(store.close)
+            await stack.enter_async_context(running(parts))
+            Shutdown(settings.drain_seconds, on_stop).take_over()
+            yield
+
+    pages = Pages() if settings.page else None
+    return create_app(parts, lifespan(), pages=pages, allow_origins=settings.allow_origin or ())
 
 
-def _bounds(settings: Settings) -> Bounds:
-    return Bounds(
-        request_seconds=settings.request_seconds,
-        idle_seconds=settings.idle_seconds,
-        connections_max=settings.connections_max,
-        budget=Budget(),
+class Telemetry:
+    """The log and the metrics of a process.
+
+    Args:
+        log: of the process.
+        settings: of the service.
+        folder: where several processes share their counts; None for one process.
+
+    """
+
+    def __init__(self, log: LogQueue, settings: Settings, folder: Path | None = None) -> None:
+        self.metrics = Metrics(folder)
+        self.metrics.watch_log(lambda: log.dropped)
+        answers: list[Observer] = [self.metrics.observe]
+        if settings.access_log:
+            answers.append(log_answers())
+        self.observe = fan_out(log_events(), self.metrics.observe, answers=answers)
+
+
+def build_app(
+    settings: Settings, store: Store, telemetry: Telemetry, writes: PlantWrites | None = None
+) -> ASGIApp:
+    """Wire one process, with the store that it has opened, and what writes for it."""
+    metrics = telemetry.metrics
+    parts = make_parts(
+        settings, store, observe=telemetry.observe, metrics=metrics.renderings, writes=writes
+    )
+    metrics.watch_queue("changes", lambda: parts.writer.waiting)
+    metrics.watch_queue("reads", lambda: parts.reader.waiting)
+    return make_app(settings, store, parts)
+
+
+def uvicorn_config(app_factory: Callable[[], ASGIApp], settings: Settings) -> uvicorn.Config:
+    """Return uvicorn's configuration for these settings."""
+    return server_config(
+        app_factory,
+        workers=settings.workers,
+        stop_seconds=settings.stop_seconds,
+        tls_certificate=settings.tls_certificate,
+        tls_key=settings.tls_key,
+        trusted_proxies=settings.trusted_proxy or [],
+    )
+
+
+def open_store_of(settings: Settings, telemetry: Telemetry) -> Store:
+    """Open the store of the settings."""
+    return open_named(
+        settings.database,
+        SchemaPolicy.MIGRATE if settings.migrate else SchemaPolicy.REQUIRE,
+        standbys_min=settings.standbys_min,
+        observe=telemetry.observe,
     )

@@ -17,12 +17,12 @@ from pathlib import Path
 from typing import Final
 
 from plantstore.api.exchange import ASGIApp
-from plantstore.cli.process import Telemetry, build_app, open_store_of, uvicorn_config
+from plantstore.cli.wiring import Telemetry, build_app, open_store_of, uvicorn_config
 from plantstore.commit.remote_writer import RemoteWriter
 from plantstore.commit.writer_process import WriterService, listen
 from plantstore.errors import PlantStoreError
 from plantstore.observe import Committed, Event, Observer
-from plantstore.server.kept_process import KeptProcess, answer_checks
+from plantstore.server.supervised_process import SupervisedProcess, answer_checks
 from plantstore.server.workers import Workers, set_up_memory
 from plantstore.settings import Settings, terminal_takes_colors
 from plantstore.storage import has_one_writer
@@ -44,7 +44,7 @@ def run_workers(settings: Settings, listener: socket.socket) -> bool:
         writer = entrance = None
         if has_one_writer(settings.database):
             ours, entrance = map(stack.enter_context, listen())
-            writer = KeptProcess(_write, settings, folder, ours)
+            writer = SupervisedProcess(_write, settings, folder, ours)
             stack.callback(writer.kill)
         build = functools.partial(_build_worker, settings, folder, entrance)
         workers = Workers(uvicorn_config(build, settings), [listener], writer)

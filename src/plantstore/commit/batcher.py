@@ -24,8 +24,8 @@ Rule 3: a full queue refuses a request at once. Waiting would only hide the over
 Rule 4: a bad request never affects its neighbours. If a call fails, and one of its
     requests may be the cause or the error is unexpected, each request is run by itself.
     Those of `submit_all` wait for their turns, so that other requests are run between them.
-Rule 5: a failed call fails its callers and nothing else. Only `close` ends the thread.
-Rule 6: `close` refuses new requests, and runs and answers those in the queue.
+Rule 5: a failed call fails its callers and nothing else. Only the end of `running` ends the thread.
+Rule 6: the end of `running` refuses new requests, and runs and answers those in the queue.
 Rule 7: the number of the requests in a call is limited, so that no caller waits long
     for it.
 
@@ -36,7 +36,7 @@ thread until the batch is answered. So only the queue has a lock.
 import asyncio
 import contextlib
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from queue import Empty, SimpleQueue
 from typing import Final, Generic, TypeVar
 
@@ -229,11 +229,22 @@ class Batcher(Generic[RequestT, ResultT]):
         self._waiting = 0
         self._waiting_together = 0
 
-    def start(self) -> None:
-        """Start to accept requests, on the running event loop."""
+    @contextlib.asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """Accept requests, on the running event loop.
+
+        At the end of the block, new requests are refused, and all others are answered.
+        """
         self._loop = asyncio.get_running_loop()
         self._thread.start()
         self._accepts = True
+        try:
+            yield
+        finally:
+            self._accepts = False
+            self._hand_over()
+            self._queue.close()
+            await asyncio.to_thread(self._thread.join)
 
     @property
     def waiting(self) -> int:
@@ -310,16 +321,6 @@ class Batcher(Generic[RequestT, ResultT]):
                 return await batch.answer
             finally:
                 self._waiting_together = 0
-
-    async def close(self) -> bool:
-        """Refuse new requests and answer all others. Return False if already closed."""
-        if not self._accepts:
-            return False
-        self._accepts = False
-        self._hand_over()
-        self._queue.close()
-        await asyncio.to_thread(self._thread.join)
-        return True
 
     def _hand_over(self) -> None:
         if self._open is not None:

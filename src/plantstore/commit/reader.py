@@ -7,7 +7,8 @@ they have a second thread, and no lookup waits for a listing. Searches take even
 threads of their own.
 """
 
-from collections.abc import Sequence
+import contextlib
+from collections.abc import AsyncIterator, Sequence
 from typing import Final
 
 from plantstore.commit.batcher import Batcher
@@ -58,11 +59,17 @@ class GroupRead:
             for number in range(1, SEARCH_THREADS + 1)
         ]
 
-    def start(self) -> None:
-        """Start to accept reads, on the running event loop."""
-        self._finder.start()
-        for lister in (self._lister, *self._searchers):
-            lister.start()
+    @contextlib.asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """Accept reads, on the running event loop.
+
+        At the end of the block, new reads are refused, and all accepted ones are answered.
+        """
+        async with contextlib.AsyncExitStack() as stack:
+            await stack.enter_async_context(self._finder.running())
+            for lister in (self._lister, *self._searchers):
+                await stack.enter_async_context(lister.running())
+            yield
 
     @property
     def waiting(self) -> int:
@@ -91,12 +98,6 @@ class GroupRead:
         if listing.words is None:
             return await self._lister.submit(listing)
         return await min(self._searchers, key=_waiting).submit(listing)
-
-    async def close(self) -> None:
-        """Refuse new reads; return when all accepted ones are answered."""
-        await self._finder.close()
-        for lister in (self._lister, *self._searchers):
-            await lister.close()
 
     def _make_lister(self, name: str, waiting_max: int, batch_max: int) -> "Batcher[Listing, Page]":
         return Batcher(

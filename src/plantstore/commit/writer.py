@@ -14,9 +14,10 @@ transaction. `plantstore.commit.batcher` passes the changes to the thread and th
   cause is gone.
 """
 
+import contextlib
 import math
 import time
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from typing import Any, Final
 
 from plantstore.changes import Change, Result
@@ -90,10 +91,16 @@ class GroupCommit:
             idle=store.tidy,
         )
 
-    def start(self) -> None:
-        """Start to accept changes, on the running event loop."""
-        self._batcher.start()
-        self._observe(WriterStarted())
+    @contextlib.asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """Accept changes, on the running event loop.
+
+        At the end of the block, new changes are refused, and all accepted ones are committed.
+        """
+        async with self._batcher.running():
+            self._observe(WriterStarted())
+            yield
+        self._observe(WriterStopped())
 
     @property
     def waiting(self) -> int:
@@ -140,11 +147,6 @@ class GroupCommit:
 
         """
         return await self._batcher.submit_all(changes)
-
-    async def close(self) -> None:
-        """Refuse new changes; return when all accepted ones are committed."""
-        if await self._batcher.close():
-            self._observe(WriterStopped())
 
     def _apply(self, changes: Sequence[Change]) -> list[Result]:
         began = time.perf_counter()

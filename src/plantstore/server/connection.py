@@ -20,7 +20,7 @@ class BoundedConnection(HttpProtocol):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:  # noqa: ANN401 (uvicorn's)
         super().__init__(*args, **kwargs)
-        self._bounds = self.handover.bounds
+        self._bounds = self.connection_config.bounds
         self._budget = self._bounds.budget
         self._deadlines: Deadlines
         self._timer: asyncio.TimerHandle | None = None

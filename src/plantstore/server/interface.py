@@ -1,7 +1,7 @@
 """The interface between the server and its application, besides ASGI.
 
-When the server starts, the application puts a `Handover` into the `state` of ASGI's lifespan
-protocol, and the server passes it to each connection. So the server can respond with the
+When the server starts, the application puts a `ConnectionConfig` into the `state` of ASGI's
+lifespan protocol, and the server passes it to each connection. So the server can respond with the
 application's Error records without importing the application.
 """
 
@@ -19,8 +19,8 @@ HEAD_BYTES_MAX: Final = 32 * 1024
 # Names and values of header fields, as ASGI has them.
 Fields: TypeAlias = Sequence[tuple[bytes, bytes]]
 
-# The key of the `Handover` in the state.
-HANDOVER: Final = "plantstore.handover"
+# The key of the `ConnectionConfig` in the state.
+CONNECTION_CONFIG: Final = "plantstore.connection_config"
 
 # The key of the status in the scope of a request, as a plain int. It is set by the first
 # response to the request, and then never changed.
@@ -84,7 +84,7 @@ RenderError: TypeAlias = Callable[[RequestError, Fields], ErrorAnswer]
 
 
 @dataclass(frozen=True, slots=True)
-class Handover:
+class ConnectionConfig:
     """The objects that the application gives the server.
 
     Args:

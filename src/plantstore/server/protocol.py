@@ -181,10 +181,10 @@ class HttpProtocol(UvicornProtocol):
         if self.is_answered and not self.framing.is_in_head:
             self.transport.close()  # the data is the body of a request that is answered
             return
-        self.handover.observe(RequestRefused(error.code))
+        self.connection_config.observe(RequestRefused(error.code))
         scope = self.request_scope
         fields: Fields = self.headers or () if scope is None else scope["headers"]
-        answer = self.handover.render_error(error, fields)
+        answer = self.connection_config.render_error(error, fields)
         if scope is not None:
             scope[ANSWERED] = answer.status
         self.write_error(answer)

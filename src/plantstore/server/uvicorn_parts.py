@@ -22,13 +22,13 @@ from plantstore.errors import InternalError, RequestError
 from plantstore.server.framing import Framing, RequestLine
 from plantstore.server.interface import (
     ABORT,
+    CONNECTION_CONFIG,
     FAILED,
-    HANDOVER,
     IS_CLIENT_GONE,
     STREAMED,
+    ConnectionConfig,
     ErrorAnswer,
     Fields,
-    Handover,
 )
 
 # Fields of each response. Responses are for the owner of the token, so caches must not store
@@ -138,8 +138,8 @@ class _Cycle(RequestResponseCycle):
 
     async def send_500_response(self) -> None:
         """Respond for an application that raised an exception before it responded."""
-        handover: Handover = self.scope["state"][HANDOVER]
-        answer = handover.render_error(InternalError(), list(self.scope["headers"]))
+        connection_config: ConnectionConfig = self.scope["state"][CONNECTION_CONFIG]
+        answer = connection_config.render_error(InternalError(), list(self.scope["headers"]))
         self.keep_alive = False
         start = {"type": "http.response.start", "status": answer.status}
         await self.send(start | {"headers": answer.fields()})
@@ -171,7 +171,7 @@ class UvicornProtocol(HttpToolsProtocol):
         _loop: asyncio.AbstractEventLoop | None = None,
     ) -> None:
         super().__init__(config, server_state, app_state, _loop)
-        self.handover: Handover = app_state[HANDOVER]
+        self.connection_config: ConnectionConfig = app_state[CONNECTION_CONFIG]
         self.framing = Framing()
         self.is_answered = True
         self.flow: _Flow

@@ -2,6 +2,7 @@
 
 import contextlib
 import ctypes
+import gc
 import resource
 import signal
 import sys
@@ -17,7 +18,7 @@ from uvicorn.supervisors import Multiprocess
 
 from plantstore.server import listener
 from plantstore.server.connection import BoundedConnection
-from plantstore.server.kept_process import KeptProcess
+from plantstore.server.supervised_process import SupervisedProcess
 
 # Open files besides connections: the store, a check or a backup, the log, the listener.
 OTHER_FILES_MAX: Final = 100
@@ -105,6 +106,18 @@ def set_up_memory() -> None:
         mallopt(_M_MMAP_THRESHOLD, KEPT_BYTES_MAX // 2)
 
 
+def freeze_memory() -> None:
+    """Tell the garbage collector that the objects that exist now live as long as the process.
+
+    Each full collection would visit all of them again, and delay the current requests by some ten
+    milliseconds. Requests and connections leave no reference cycles behind, so they do not need
+    the collector either. It still runs, for unexpected cycles, but a thirtieth as often.
+    """
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(20_000, 20, 100)
+
+
 def release_memory() -> None:
     """Return free memory to the kernel. With a large heap, it takes some ten milliseconds.
 
@@ -128,7 +141,7 @@ class Workers(Multiprocess):
     """
 
     def __init__(
-        self, config: uvicorn.Config, sockets: list[socket], writer: KeptProcess | None
+        self, config: uvicorn.Config, sockets: list[socket], writer: SupervisedProcess | None
     ) -> None:
         super().__init__(config, sockets)
         self._writer = writer

@@ -148,7 +148,7 @@ def prepare(
     if policy is SchemaPolicy.MIGRATE:
         _migrate(schema, steps, version, observe, monotonic)
     elif policy is not SchemaPolicy.ACCEPT:
-        _insist_on_current(schema, version, len(steps))
+        _require_current(schema, version, len(steps))
 
 
 def _create(schema: Schema, steps: Sequence[str]) -> int:
@@ -161,7 +161,7 @@ def _create(schema: Schema, steps: Sequence[str]) -> int:
         return version
 
 
-def _insist_on_current(schema: Schema, version: int, newest: int) -> None:
+def _require_current(schema: Schema, version: int, newest: int) -> None:
     if version < newest:
         raise SchemaOutdatedError(
             f"{schema.database} has schema {version}, but {newest} is needed."
@@ -219,11 +219,11 @@ def known_version(schema: Schema) -> int:
 
     """
     version = schema.version()
-    insist_on_known(schema.engine, version, schema.database)
+    require_known(schema.engine, version, schema.database)
     return version
 
 
-def insist_on_known(engine: str, version: int, database: str) -> None:
+def require_known(engine: str, version: int, database: str) -> None:
     """Raise StoreUnavailableError if a schema is newer than all migrations in this program."""
     newest = newest_version(engine)
     if version > newest:
@@ -233,7 +233,7 @@ def insist_on_known(engine: str, version: int, database: str) -> None:
         )
 
 
-def insist_on_same(engine: str, version: int | None) -> None:
+def require_same(engine: str, version: int | None) -> None:
     """Raise an error unless the schema has the version that this program knows.
 
     Args:

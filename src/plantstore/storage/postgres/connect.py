@@ -20,7 +20,7 @@ from plantstore.storage.postgres.connection import (
     Connection,
     too_few,
 )
-from plantstore.storage.postgres.faults import errors_as_ours, reason_of, shortened
+from plantstore.storage.postgres.faults import reason_of, shortened, translate_errors
 from plantstore.storage.postgres.url import Server
 
 # Time limits for the statements that configure a new connection, and for a probe.
@@ -77,7 +77,7 @@ def connect(
         connection.server_state = connection.probe_state()
         connection.standbys_min = standbys_min
         if for_writes:
-            _insist_on_standbys(connection)
+            _require_standbys(connection)
         _configure(connection, has_timeout=has_timeout)
     except BaseException:
         connection.close()
@@ -113,7 +113,7 @@ def _open(server: Server) -> Connection:
     return connection
 
 
-def _insist_on_standbys(connection: Connection) -> None:
+def _require_standbys(connection: Connection) -> None:
     standbys, standbys_min = connection.server_state.standbys, connection.standbys_min
     if standbys < standbys_min:
         raise StoreUnreachableError(
@@ -124,7 +124,7 @@ def _insist_on_standbys(connection: Connection) -> None:
 
 def _configure(connection: Connection, *, has_timeout: bool) -> None:
     """Configure a new connection, and check that the server is safe to use."""
-    with errors_as_ours(UNREACHABLE):
+    with translate_errors(UNREACHABLE):
         connection.execute(_CONFIGURE)
         [(statement_timeout, fsync, encoding)] = connection.execute(_INSPECT)
         if not has_timeout:
@@ -156,7 +156,7 @@ _NO_SESSIONS: Final = (
 )
 
 
-def insist_on_sessions(connection: Connection) -> None:
+def require_sessions(connection: Connection) -> None:
     """Check that a connection keeps its session while other connections need one.
 
     Without a pooler, the id of the session's process is the one that the server reported when

@@ -26,7 +26,7 @@ from plantstore.storage.postgres.cluster import (
     standbys_in,
     state_of,
 )
-from plantstore.storage.postgres.faults import errors_as_ours, shortened
+from plantstore.storage.postgres.faults import shortened, translate_errors
 from plantstore.storage.postgres.pipeline import Pipeline, Statement
 from plantstore.storage.postgres.url import Server
 
@@ -119,10 +119,10 @@ class Connection(psycopg.Connection[TupleRow]):
             return cursor.fetchall() if cursor.description else []
         # The server reads a changed configuration before each statement, even between these two.
         rows, [(names,)] = self._pipelined.execute(Statement(query, bindings), Statement(_STANDBYS))
-        self._insist_on_standbys(names)
+        self._require_standbys(names)
         return rows
 
-    def insist_on_standbys(self) -> None:
+    def require_standbys(self) -> None:
         """Check how many standbys the last commit waited for.
 
         Raises:
@@ -131,9 +131,9 @@ class Connection(psycopg.Connection[TupleRow]):
         """
         if self.standbys_min:
             [(names,)] = self.execute(_STANDBYS)
-            self._insist_on_standbys(names)
+            self._require_standbys(names)
 
-    def _insist_on_standbys(self, names: str | None) -> None:
+    def _require_standbys(self, names: str | None) -> None:
         standbys = standbys_in(names or "")
         if standbys < self.standbys_min:
             self._reject()
@@ -147,7 +147,7 @@ class Connection(psycopg.Connection[TupleRow]):
 
         """
         try:
-            with errors_as_ours(UNREACHABLE):
+            with translate_errors(UNREACHABLE):
                 return self._query_state()
         except StoreUnavailableError as error:
             error.reason = shortened(f"{self.server.name}: {error.reason}")

@@ -48,7 +48,7 @@ _ROW_CLASSES: Final = ("23", "27", "44", "P0")
 
 
 @contextlib.contextmanager
-def errors_as_ours(what: str) -> Iterator[None]:
+def translate_errors(what: str) -> Iterator[None]:
     """Raise StoreUnavailableError for faults of the server; let programming errors pass.
 
     Args:

@@ -15,7 +15,7 @@ from typing import Final
 
 from psycopg import errors
 
-from plantstore.storage.migrate import insist_on_same
+from plantstore.storage.migrate import require_same
 from plantstore.storage.postgres.connection import Connection
 
 ENGINE: Final = "postgres"
@@ -43,14 +43,14 @@ def fenced(connection: Connection) -> Iterator[None]:
 
     """
     with connection.transaction():
-        insist_on_version(connection)
+        require_version(connection)
         yield
 
 
-def insist_on_version(connection: Connection) -> None:
+def require_version(connection: Connection) -> None:
     """Raise StoreUnreachableError if the schema has another version."""
     [(version,)] = connection.execute(_VERSION)
-    insist_on_same(ENGINE, version)
+    require_same(ENGINE, version)
 
 
 def keep_writers_out(connection: Connection) -> None:

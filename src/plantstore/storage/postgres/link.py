@@ -7,7 +7,7 @@ from typing import Final
 
 from plantstore.errors import StoreUnavailableError, StoreUnreachableError
 from plantstore.storage.postgres.connection import UNREACHABLE, Connection
-from plantstore.storage.postgres.faults import errors_as_ours, shortened
+from plantstore.storage.postgres.faults import shortened, translate_errors
 from plantstore.storage.postgres.servers import Servers
 
 # The first and the longest pause between two attempts to connect.
@@ -65,7 +65,7 @@ class Link:
         """
         connection = self._connected()
         try:
-            with errors_as_ours(what):
+            with translate_errors(what):
                 yield connection
                 connection.check()
         except StoreUnavailableError as error:

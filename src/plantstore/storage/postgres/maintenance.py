@@ -22,7 +22,7 @@ from plantstore.storage.postgres.fence import ENGINE, fenced, keep_writers_out
 from plantstore.storage.postgres.plants import COUNT
 from plantstore.storage.postgres.word_index import index_again, index_next, with_other_words
 from plantstore.storage.reindex import ADVICE
-from plantstore.store import Condition, Repairs
+from plantstore.store import CheckReport, Repairs
 
 # The key of the advisory lock that a process holds while it migrates.
 LOCK: Final = int.from_bytes(b"plst")
@@ -127,7 +127,7 @@ class PostgresSchema:
         return int(str(_one(self._connection, _TOTAL)))
 
 
-def check(connection: Connection, database: str) -> Condition:
+def check(connection: Connection, database: str) -> CheckReport:
     """Check the schema, and that everything stored can be read.
 
     This does not compare indexes with their tables. The program pg_amcheck does that.
@@ -148,7 +148,7 @@ def check(connection: Connection, database: str) -> Condition:
             problems.append(f"{table} cannot be read: {error.diag.message_primary}")
     if version > _VERSION_BEFORE_WORDS and not problems:
         problems += _word_problems(connection, counts["plants"])
-    return Condition(version, counts["plants"], counts["tokens"], problems)
+    return CheckReport(version, counts["plants"], counts["tokens"], problems)
 
 
 def count_plants(connection: Connection, database: str) -> int:
@@ -212,7 +212,7 @@ WHERE pg_class.oid = to_regclass('plantstore_migrations')
 """
 
 
-def insist_on_rights(connection: Connection, what: str, role: str | None = None) -> None:
+def require_rights(connection: Connection, what: str, role: str | None = None) -> None:
     """Raise StoreUnavailableError if a role lacks a right.
 
     Args:
@@ -230,7 +230,7 @@ def insist_on_rights(connection: Connection, what: str, role: str | None = None)
         raise lacking(what, f"the role lacks {named}")
 
 
-def insist_on_role(connection: Connection, role: str) -> None:
+def require_role(connection: Connection, role: str) -> None:
     """Raise OperationError if there is no such role."""
     known = "SELECT FROM pg_roles WHERE rolname = %s"
     if not role.isprintable() or not connection.execute(known, (role,)).fetchall():
@@ -256,7 +256,7 @@ def grant(connection: Connection, role: str) -> None:
         [[has_usage]] = connection.execute(query, (role, schema))
         if not has_usage:
             raise lacking(f"The rights cannot be granted to {role}", f"USAGE on schema {schema}")
-        insist_on_rights(connection, f"The rights cannot be granted to {role}", role)
+        require_rights(connection, f"The rights cannot be granted to {role}", role)
 
 
 # One statement, and so one snapshot.
@@ -292,10 +292,10 @@ def repair(
 def _correct_total(connection: Connection, features: Features, missing: int) -> None:
     with fenced(connection):
         connection.execute(COUNT, (features.slot, missing))
-    connection.insist_on_standbys()
+    connection.require_standbys()
 
 
 def _index_again(connection: Connection, ids: list[int]) -> None:
     with fenced(connection):
         index_again(connection, ids)
-    connection.insist_on_standbys()
+    connection.require_standbys()

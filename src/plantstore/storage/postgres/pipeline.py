@@ -56,7 +56,7 @@ class Pipeline:
             if pgconn.pipeline_status != PipelineStatus.OFF:
                 pgconn.finish()  # nobody would read the remaining results
         for result in results:
-            _insist_on_success(result)
+            _require_success(result)
         rows = []
         for transformer, result in zip(transformers, results, strict=True):
             transformer.set_pgresult(result)
@@ -94,7 +94,7 @@ class Pipeline:
             except psycopg.OperationalError:
                 # The connection is lost. The server may have said why.
                 for each in results:
-                    _insist_on_success(each)
+                    _require_success(each)
                 raise
             # Between two results there is None.
             if result := pgconn.get_result():
@@ -123,6 +123,6 @@ def _numbered(query: str) -> bytes:
     return re.sub("%[bs]", lambda _: f"${next(numbers)}", query).encode()
 
 
-def _insist_on_success(result: PGresult) -> None:
+def _require_success(result: PGresult) -> None:
     if result.status == ExecStatus.FATAL_ERROR:
         raise error_from_result(result)

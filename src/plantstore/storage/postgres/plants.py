@@ -25,7 +25,7 @@ from plantstore.storage.migrate import newest_version
 from plantstore.storage.postgres.connection import Connection
 from plantstore.storage.postgres.faults import after_a_commit, retried
 from plantstore.storage.postgres.features import LOCK, SELECT_SIZES, Features, marker
-from plantstore.storage.postgres.fence import ENGINE, WITH_VERSION, fenced, insist_on_version
+from plantstore.storage.postgres.fence import ENGINE, WITH_VERSION, fenced, require_version
 from plantstore.storage.postgres.pages import select_by_id
 from plantstore.storage.postgres.word_index import WORDS, documents
 
@@ -84,7 +84,7 @@ def _create(
         with after_a_commit() if number else contextlib.nullcontext():
             created = {id_ for (id_,) in retried(statement)}
             if not created:  # the ids are taken, or the schema has another version
-                insist_on_version(connection)
+                require_version(connection)
         taken = [id_ for id_ in free if id_ not in created]
         stored |= retried(partial(_compared, connection, creates, taken))
         free = [id_ for id_ in taken if id_ not in stored]  # deleted in the meantime
@@ -131,7 +131,7 @@ def _apply_under_locks(
             outcomes = retried(partial(_decide_under_locks, connection, changes, features))
         except _TakenMeanwhileError:
             continue
-        connection.insist_on_standbys()
+        connection.require_standbys()
         return outcomes
     raise StoreUnavailableError(_TOO_MANY_OTHERS)
 

@@ -24,9 +24,9 @@ from plantstore.observe import Observer, ignore
 from plantstore.plants import NewPlant
 from plantstore.storage.migrate import SchemaPolicy, prepare
 from plantstore.storage.pool import Pool
-from plantstore.storage.postgres.connect import insist_on_sessions
+from plantstore.storage.postgres.connect import require_sessions
 from plantstore.storage.postgres.connection import Connection
-from plantstore.storage.postgres.faults import MISSING, errors_as_ours, retried
+from plantstore.storage.postgres.faults import MISSING, retried, translate_errors
 from plantstore.storage.postgres.features import find_features, marker
 from plantstore.storage.postgres.fence import fenced
 from plantstore.storage.postgres.link import Link
@@ -35,9 +35,9 @@ from plantstore.storage.postgres.maintenance import (
     check,
     count_plants,
     grant,
-    insist_on_rights,
-    insist_on_role,
     repair,
+    require_rights,
+    require_role,
 )
 from plantstore.storage.postgres.pages import select_by_id, select_page
 from plantstore.storage.postgres.plants import apply_changes
@@ -45,7 +45,7 @@ from plantstore.storage.postgres.servers import Servers
 from plantstore.storage.postgres.url import parse_url
 from plantstore.storage.reindex import in_rounds
 from plantstore.storage.tables import TokenTable, hand_out_query, hand_out_values, ids_through
-from plantstore.store import LISTINGS_AT_ONCE, TIDY_SECONDS, Condition, Repairs
+from plantstore.store import LISTINGS_AT_ONCE, TIDY_SECONDS, CheckReport, Repairs
 
 HAND_OUT: Final = hand_out_query("%s", "greatest")
 
@@ -91,11 +91,11 @@ class PostgresStore(TokenTable):
         try:
             with (
                 contextlib.closing(self._servers.connect(has_timeout=False)) as connection,
-                errors_as_ours(f"{database} cannot be opened"),
+                translate_errors(f"{database} cannot be opened"),
             ):
-                insist_on_sessions(connection)
+                require_sessions(connection)
                 if grant_to is not None:
-                    insist_on_role(connection, grant_to)
+                    require_role(connection, grant_to)
                 prepare(PostgresSchema(connection, database), policy, observe)
                 if grant_to is not None:
                     grant(connection, grant_to)
@@ -148,14 +148,14 @@ class PostgresStore(TokenTable):
     def probe(self) -> None:
         with self._probes_lock, self._probes.using(_CANNOT_WRITE) as connection:
             with contextlib.suppress(*MISSING):  # an engine without this function
-                retried(lambda: insist_on_rights(connection, _CANNOT_WRITE))
+                retried(lambda: require_rights(connection, _CANNOT_WRITE))
             retried(lambda: _change(connection, *marker(self._features)))
 
-    def check(self) -> Condition:
+    def check(self) -> CheckReport:
         with self._snapshot() as connection:
             return check(connection, self._database)
 
-    def back_up(self, path: str, progress: Callable[[int, int], None]) -> Condition:  # noqa: ARG002
+    def back_up(self, path: str, progress: Callable[[int, int], None]) -> CheckReport:  # noqa: ARG002
         raise UnsupportedError(
             "plantstore cannot back up PostgreSQL; use pg_dump for this database, or pg_basebackup"
             " for the whole server"
@@ -166,7 +166,7 @@ class PostgresStore(TokenTable):
             contextlib.closing(
                 self._servers.connect(has_timeout=False, for_writes=True)
             ) as connection,
-            errors_as_ours(_CANNOT_WRITE),
+            translate_errors(_CANNOT_WRITE),
         ):
             return in_rounds(partial(repair, connection, self._features, progress))
 
@@ -195,7 +195,7 @@ class PostgresStore(TokenTable):
         """
         with (
             contextlib.closing(self._servers.connect(has_timeout=has_timeout)) as connection,
-            errors_as_ours(_CANNOT_READ),
+            translate_errors(_CANNOT_READ),
         ):
             # The transaction ends when the connection is closed. A ROLLBACK would wait for a
             # server that hangs.
@@ -208,5 +208,5 @@ def _change(connection: Connection, statement: str, values: Sequence[object]) ->
     with fenced(connection):
         cursor = connection.execute(statement.encode(), values, binary=True)
         rows = cursor.fetchall() if cursor.description else []
-    connection.insist_on_standbys()
+    connection.require_standbys()
     return rows

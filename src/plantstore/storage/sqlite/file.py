@@ -20,7 +20,7 @@ import msgspec
 
 from plantstore.errors import StoreUnavailableError
 from plantstore.observe import Observer, ignore
-from plantstore.storage.migrate import SchemaPolicy, insist_on_same, prepare
+from plantstore.storage.migrate import SchemaPolicy, prepare, require_same
 from plantstore.storage.sqlite.word_index import count_plants, index_next, is_complete
 
 # Marks our files, in the header (https://sqlite.org/fileformat2.html#application_id).
@@ -209,7 +209,7 @@ def transaction(connection: apsw.Connection, *, of_any_version: bool = False) ->
         # takes hardly longer than one for the first.
         version: int = connection.execute("BEGIN IMMEDIATE; PRAGMA user_version").get
         if not of_any_version:
-            insist_on_same(SQLiteSchema.engine, version)
+            require_same(SQLiteSchema.engine, version)
         yield
         connection.execute("COMMIT")
     except BaseException:
@@ -219,7 +219,7 @@ def transaction(connection: apsw.Connection, *, of_any_version: bool = False) ->
 
 
 @contextlib.contextmanager
-def errors_as_ours(what: str) -> Iterator[None]:
+def translate_errors(what: str) -> Iterator[None]:
     """Raise StoreUnavailableError for errors of the storage; let programming errors pass.
 
     Args:

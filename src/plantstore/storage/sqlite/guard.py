@@ -29,7 +29,7 @@ from typing import Final
 import apsw
 
 from plantstore.errors import StoreUnavailableError, StoreUnreachableError
-from plantstore.storage.migrate import insist_on_known
+from plantstore.storage.migrate import require_known
 from plantstore.storage.sqlite.file import require_application, wait_for_another
 
 # The header of a database, and the beginning of the B-tree with its tables.
@@ -316,7 +316,7 @@ def _require_our_header(header: bytes, name: str) -> None:
     schema, application_id = struct.unpack_from(">I4xI", header, 60)
     page_type, tables = struct.unpack_from(">B2xH", header, 100)
     require_application(page_type == _LEAF and tables == 0, application_id, name)
-    insist_on_known("sqlite", schema, name)
+    require_known("sqlite", schema, name)
 
 
 def _will_be_emptied(journal: str) -> bool:

@@ -12,7 +12,7 @@ from plantstore.storage.migrate import known_version, migrations
 from plantstore.storage.reindex import ADVICE
 from plantstore.storage.sqlite.file import SQLiteSchema
 from plantstore.storage.sqlite.word_index import differs, is_complete
-from plantstore.store import Condition
+from plantstore.store import CheckReport
 
 # Pages to copy between two calls of `progress`: 16 MiB, which takes a fraction of a second.
 STEP_PAGES: Final = 8192
@@ -42,7 +42,7 @@ _VERSION_BEFORE_TAGS: Final = 4
 _SOURCE_ERRORS: Final = (apsw.SQLITE_IOERR_READ, apsw.SQLITE_IOERR_SHORT_READ)
 
 
-def check(connection: apsw.Connection, name: str) -> Condition:
+def check(connection: apsw.Connection, name: str) -> CheckReport:
     """Check pages, indexes, constraints, schema and texts.
 
     Args:
@@ -81,7 +81,7 @@ def check(connection: apsw.Connection, name: str) -> Condition:
         )
     if version > _VERSION_BEFORE_WORDS:
         problems += _word_problems(connection, plants, version)
-    return Condition(version, plants or 0, tokens or 0, problems)
+    return CheckReport(version, plants or 0, tokens or 0, problems)
 
 
 def _word_problems(connection: apsw.Connection, plants: int | None, version: int) -> list[str]:

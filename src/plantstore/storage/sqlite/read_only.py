@@ -25,7 +25,7 @@ import apsw
 
 from plantstore.errors import StoreUnavailableError
 from plantstore.storage.migrate import SchemaPolicy, prepare
-from plantstore.storage.sqlite.file import SQLiteSchema, errors_as_ours, wait_for_another
+from plantstore.storage.sqlite.file import SQLiteSchema, translate_errors, wait_for_another
 from plantstore.storage.sqlite.guard import require_existing, require_ours
 from plantstore.storage.sqlite.maintenance import open_immutable, read_only_connection
 from plantstore.storage.sqlite.snapshots import Snapshots
@@ -66,7 +66,7 @@ class ReadOnlySQLite(Snapshots):
     def __init__(self, path: str) -> None:
         self.name = path
         self._path = os.path.realpath(path)
-        with errors_as_ours(f"The database {path} cannot be opened"):
+        with translate_errors(f"The database {path} cannot be opened"):
             require_ours(self._path, path)
             require_existing(self._path, path)
 

@@ -131,7 +131,7 @@ def _repair_words(
             compared = _compared(connection, first, last)
             while plants := list(islice(compared, PLANTS_MAX)):
                 wrong = [plant for plant in plants if plant.differs]
-                _insist_on_searchable(connection, plants)
+                _require_searchable(connection, plants)
                 if wrong:
                     with connections.writing() as other:
                         _repair_plants(other, wrong)
@@ -165,7 +165,7 @@ def _compared(connection: apsw.Connection, first: int, last: int) -> Iterator[_C
         yield _Compared(id_, text, words)
 
 
-def _insist_on_searchable(connection: apsw.Connection, plants: list[_Compared]) -> None:
+def _require_searchable(connection: apsw.Connection, plants: list[_Compared]) -> None:
     """Check that a search finds one of these plants by a word that the index has."""
     for plant in plants:
         if plant.text is not None and not plant.differs:

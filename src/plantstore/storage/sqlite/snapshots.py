@@ -11,7 +11,7 @@ import apsw
 from plantstore.errors import StoreUnavailableError
 from plantstore.listings import EVERYTHING, SCAN_PLANTS_MAX, Listing, scan
 from plantstore.plants import NewPlant
-from plantstore.storage.sqlite.file import errors_as_ours
+from plantstore.storage.sqlite.file import translate_errors
 from plantstore.storage.sqlite.log import EXPORT_LOG_BYTES_MAX, log_bytes
 from plantstore.storage.sqlite.maintenance import (
     STEP_PAGES,
@@ -22,7 +22,7 @@ from plantstore.storage.sqlite.maintenance import (
 )
 from plantstore.storage.sqlite.pages import select_page
 from plantstore.storage.sqlite.search import prepare_searches
-from plantstore.store import Condition
+from plantstore.store import CheckReport
 
 CANNOT_READ = "The database cannot be read"
 
@@ -41,7 +41,7 @@ class Snapshots(ABC):
 
     def scan_plants(self, listing: Listing = EVERYTHING) -> Generator[list[NewPlant], None, None]:
         listing = listing._replace(limit=SCAN_PLANTS_MAX)
-        with errors_as_ours(CANNOT_READ), self._snapshot() as connection:
+        with translate_errors(CANNOT_READ), self._snapshot() as connection:
             if not listing.is_everything:
                 prepare_searches(connection)
             yield from scan(partial(select_page, connection), listing)
@@ -49,21 +49,21 @@ class Snapshots(ABC):
     def has_room_for_export(self) -> bool:
         # Open snapshots keep SQLite from restarting the log. If exports overlapped without a gap,
         # the log would grow without end.
-        with errors_as_ours(CANNOT_READ):
+        with translate_errors(CANNOT_READ):
             return log_bytes(f"{self._path}-wal") <= EXPORT_LOG_BYTES_MAX
 
     def count_plants(self) -> int:
-        with errors_as_ours(CANNOT_READ), self._snapshot() as connection:
+        with translate_errors(CANNOT_READ), self._snapshot() as connection:
             return count_plants(connection, self.name)
 
-    def check(self) -> Condition:
-        with errors_as_ours(CANNOT_READ), self._snapshot() as connection:
+    def check(self) -> CheckReport:
+        with translate_errors(CANNOT_READ), self._snapshot() as connection:
             return check(connection, self.name)
 
     def back_up(
         self, path: str, progress: Callable[[int, int], None], *, step_pages: int = STEP_PAGES
-    ) -> Condition:
-        with errors_as_ours("The database cannot be backed up"):
+    ) -> CheckReport:
+        with translate_errors("The database cannot be backed up"):
             with self._snapshot() as connection:
                 copy_pages(connection, path, progress, step_pages)
             with contextlib.closing(open_immutable(path)) as copy:

@@ -29,10 +29,10 @@ from plantstore.storage.pool import Pool
 from plantstore.storage.reindex import in_rounds
 from plantstore.storage.sqlite.file import (
     connect,
-    errors_as_ours,
     make_file,
     sync_log,
     transaction,
+    translate_errors,
 )
 from plantstore.storage.sqlite.guard import (
     FileGuard,
@@ -93,7 +93,7 @@ class SQLiteStore(Snapshots, TokenTable):
         self._tokens_lock = threading.Lock()
         self._probes_lock = threading.Lock()
         is_new = False
-        with errors_as_ours(f"The database {path} cannot be opened"):
+        with translate_errors(f"The database {path} cannot be opened"):
             require_ours(self._path, path)
             if policy.may_create:
                 is_new = make_file(self._path)
@@ -122,7 +122,7 @@ class SQLiteStore(Snapshots, TokenTable):
         self._wal_limit = WalLimit(self._writes)
 
     def apply_changes(self, changes: Sequence[Change]) -> list[Result]:
-        with errors_as_ours(_CANNOT_WRITE):
+        with translate_errors(_CANNOT_WRITE):
             with self._guard.checked(self._writes), transaction(self._writes):
                 outcomes = apply_changes(self._writes, changes)
             self._wal_limit.bound()
@@ -130,7 +130,7 @@ class SQLiteStore(Snapshots, TokenTable):
 
     def tidy(self) -> float:
         try:
-            with errors_as_ours(_CANNOT_WRITE):
+            with translate_errors(_CANNOT_WRITE):
                 with self._guard.checked(self._writes), transaction(self._writes):
                     is_merged = merge_words(self._writes)
                 if is_merged:
@@ -141,11 +141,11 @@ class SQLiteStore(Snapshots, TokenTable):
         return TIDY_SECONDS if self._wal_limit.trim() else TIDY_SOON_SECONDS
 
     def find_plants(self, ids: Sequence[int]) -> dict[int, NewPlant]:
-        with errors_as_ours(CANNOT_READ):
+        with translate_errors(CANNOT_READ):
             return select_by_id(self._reads, ids)
 
     def list_plants(self, listing: Listing) -> Page:
-        with errors_as_ours(CANNOT_READ), self._pages.using() as connection:
+        with translate_errors(CANNOT_READ), self._pages.using() as connection:
             return select_page(connection, listing)
 
     def hand_out_ids(self, count: int) -> range:
@@ -162,7 +162,7 @@ class SQLiteStore(Snapshots, TokenTable):
     def reindex(
         self, progress: Callable[[int, int], None], *, part_plants_min: int = PART_PLANTS_MIN
     ) -> Repairs:
-        with errors_as_ours(_CANNOT_WRITE):
+        with translate_errors(_CANNOT_WRITE):
             connections = Connections(self._snapshot, self._repairing)
             return in_rounds(partial(repair, connections, progress, part_plants_min))
 
@@ -174,7 +174,7 @@ class SQLiteStore(Snapshots, TokenTable):
     @contextlib.contextmanager
     def _probing(self) -> Iterator[None]:
         with (
-            errors_as_ours(_CANNOT_WRITE),
+            translate_errors(_CANNOT_WRITE),
             self._probes_lock,
             self._guard.checked(self._probes),
             transaction(self._probes),
@@ -195,12 +195,12 @@ class SQLiteStore(Snapshots, TokenTable):
             yield connection
 
     def _read_tokens(self, query: str, *values: Any) -> list[tuple[Any, ...]]:  # noqa: ANN401 (what SQLite stores)
-        with errors_as_ours(CANNOT_READ), self._tokens_lock:
+        with translate_errors(CANNOT_READ), self._tokens_lock:
             return self._tokens.execute(query, values).fetchall()
 
     def _change_tokens(self, statement: str, *values: Any) -> list[tuple[Any, ...]]:  # noqa: ANN401 (what SQLite stores)
         with (
-            errors_as_ours(_CANNOT_WRITE),
+            translate_errors(_CANNOT_WRITE),
             self._tokens_lock,
             self._guard.checked(self._tokens),
             transaction(self._tokens),

@@ -9,19 +9,19 @@ from pathlib import Path
 
 import pytest
 
-from plantstore.server import kept_process
-from plantstore.server.kept_process import KeptProcess
-from support.kept import hang_at_first, live
+from plantstore.server import supervised_process
+from plantstore.server.supervised_process import SupervisedProcess
 from support.postgres import wait_until
+from support.supervised import hang_at_first, live
 
 
 @pytest.fixture
-def keep(tmp_path: Path) -> Iterator[Callable[[Callable[..., None]], KeptProcess]]:
+def keep(tmp_path: Path) -> Iterator[Callable[[Callable[..., None]], SupervisedProcess]]:
     """Return what keeps a process running until the end of the test."""
-    kept: list[KeptProcess] = []
+    kept: list[SupervisedProcess] = []
 
-    def keep(target: Callable[..., None]) -> KeptProcess:
-        kept.append(KeptProcess(target, tmp_path))
+    def keep(target: Callable[..., None]) -> SupervisedProcess:
+        kept.append(SupervisedProcess(target, tmp_path))
         return kept[-1]
 
     yield keep
@@ -42,7 +42,7 @@ def wait_for_first(folder: Path) -> int:
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
 def test_another_process_is_started_when_one_ends(
-    tmp_path: Path, keep: Callable[..., KeptProcess], number: signal.Signals
+    tmp_path: Path, keep: Callable[..., SupervisedProcess], number: signal.Signals
 ) -> None:
     keep(live)
 
@@ -52,7 +52,7 @@ def test_another_process_is_started_when_one_ends(
 
 
 def test_no_other_process_is_started_after_a_stop(
-    tmp_path: Path, keep: Callable[..., KeptProcess]
+    tmp_path: Path, keep: Callable[..., SupervisedProcess]
 ) -> None:
     process = keep(live)
     wait_for_first(tmp_path)
@@ -64,9 +64,9 @@ def test_no_other_process_is_started_after_a_stop(
 
 
 def test_a_process_that_hangs_at_its_start_is_replaced(
-    tmp_path: Path, keep: Callable[..., KeptProcess], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, keep: Callable[..., SupervisedProcess], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(kept_process, "START_SECONDS", 5.0)
+    monkeypatch.setattr(supervised_process, "START_SECONDS", 5.0)
 
     keep(hang_at_first)
 
@@ -74,7 +74,7 @@ def test_a_process_that_hangs_at_its_start_is_replaced(
 
 
 def test_a_process_is_started_once_the_system_allows_it(
-    tmp_path: Path, keep: Callable[..., KeptProcess], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, keep: Callable[..., SupervisedProcess], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     refused = threading.Semaphore(0)
     spawn = multiprocessing.get_context("spawn")

@@ -20,7 +20,7 @@ START_SECONDS: Final = 60.0
 RESTART_SECONDS: Final = 0.5
 
 
-class KeptProcess:
+class SupervisedProcess:
     """Starts a process, and another one at once if it ends or hangs.
 
     Args:

@@ -10,9 +10,9 @@ from plantstore.plants import NewPlant
 from plantstore.storage.migrate import migrations
 from plantstore.storage.sqlite.file import APPLICATION_ID
 from plantstore.storage.sqlite.store import SQLiteStore
+from support.crash_states import steps_to
 from support.disk import Disk
 from support.ledger import Content, Ledger, live
-from support.platter import steps_to
 
 
 def created(path: Path) -> tuple[Disk, Ledger]:

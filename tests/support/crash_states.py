@@ -141,7 +141,7 @@ class _File:
         return bytes(content)
 
 
-class Platter:
+class CrashStates:
     """The content of a disk after some steps."""
 
     def __init__(self, steps: Iterable[Step] = ()) -> None:

@@ -5,7 +5,7 @@ import threading
 from multiprocessing.connection import Connection
 from pathlib import Path
 
-from plantstore.server.kept_process import answer_checks
+from plantstore.server.supervised_process import answer_checks
 
 
 def live(checks: Connection, folder: Path) -> None:

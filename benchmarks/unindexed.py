@@ -7,7 +7,7 @@ import sys
 
 from plantstore.cli import main
 from plantstore.storage.sqlite import word_index
-from plantstore.storage.sqlite.search import tag_word
+from plantstore.storage.sqlite.pages import tag_word
 
 
 def index_tag(_name: str, tag: str | None) -> str:

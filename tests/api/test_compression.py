@@ -6,7 +6,7 @@ import re
 import httpx
 import pytest
 
-from plantstore.api.compression import COMPRESSED_BYTES_MIN
+from plantstore.api.negotiation import COMPRESSED_BYTES_MIN
 from plantstore.api.pages import Pages
 from plantstore.plants import NewPlant
 from support.world import METRICS, World, run

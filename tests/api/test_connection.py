@@ -12,9 +12,8 @@ from uvicorn.server import ServerState
 
 from plantstore.api.errors import render_error
 from plantstore.observe import ignore
-from plantstore.server.budget import MIB, Budget
 from plantstore.server.connection import BoundedConnection
-from plantstore.server.interface import CONNECTION_CONFIG, Bounds, ConnectionConfig
+from plantstore.server.interface import CONNECTION_CONFIG, MIB, Bounds, Budget, ConnectionConfig
 from plantstore.server.listener import Listener
 from plantstore.server.protocol import HttpProtocol
 

@@ -15,9 +15,8 @@ from uvicorn.server import ServerState
 from plantstore.errors import ErrorCode, StoreUnavailableError
 from plantstore.observe import RequestRefused
 from plantstore.plants import ID_MAX, NewPlant
-from plantstore.server.budget import Budget
 from plantstore.server.connection import BoundedConnection
-from plantstore.server.interface import CONNECTION_CONFIG, ConnectionConfig
+from plantstore.server.interface import CONNECTION_CONFIG, Budget, ConnectionConfig
 from plantstore.server.listener import Listener
 from support.world import VALID, World, run
 

@@ -9,8 +9,7 @@ import pytest
 from plantstore.changes import Deletion, Outcome
 from plantstore.listings import PAGE_BYTES_MAX, Listing, Page
 from plantstore.plants import NewPlant
-from plantstore.storage.sqlite.pages import page_query
-from plantstore.storage.sqlite.search import examine_query
+from plantstore.storage.sqlite.pages import examine_query, page_query
 from plantstore.storage.sqlite.store import SQLiteStore
 
 PLANT = NewPlant(1, "Abies balsamea (L.) Mill.", "Abies")

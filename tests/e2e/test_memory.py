@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from plantstore.plants import NewPlant
-from plantstore.server.budget import INCOMING_BYTES_MAX
+from plantstore.server.interface import INCOMING_BYTES_MAX
 from support.postgres import wait_until
 from support.service import Service
 from support.wire import Wire, head

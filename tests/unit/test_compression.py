@@ -5,7 +5,7 @@ import gzip
 
 import pytest
 
-from plantstore.api.compression import COMPRESSED_BYTES_MIN, Compressor, prefers_gzip
+from plantstore.api.negotiation import COMPRESSED_BYTES_MIN, Compressor, prefers_gzip
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,6 @@ from falcon.asgi import App, Request, Response
 from falcon.routing import CompiledRouter
 
 from plantstore.api.auth import Authenticator, OwnToken
-from plantstore.api.compression import Compressor
 from plantstore.api.cors import CrossOrigin
 from plantstore.api.errors import handle_errors
 from plantstore.api.exchange import ASGIApp, Event, Exchange, NoteAnswer
@@ -16,6 +15,7 @@ from plantstore.api.exports import Exports
 from plantstore.api.files import PlantFile
 from plantstore.api.ids import Ids
 from plantstore.api.imports import Imports
+from plantstore.api.negotiation import Compressor
 from plantstore.api.operations import Liveness, Measurements, Readiness, Renderings
 from plantstore.api.pages import ASSETS_TEMPLATE, Document, Pages, Redirect
 from plantstore.api.plants import OnePlant, Plants

@@ -16,10 +16,9 @@ from typing import Any, Final, TypeVar
 
 from falcon.asgi import Request, Response
 
-from plantstore.api.auth import Authenticator
-from plantstore.api.compression import GZIP_WBITS, prefers_gzip
-from plantstore.api.concurrency import ConcurrencyLimit
+from plantstore.api.auth import Authenticator, ConcurrencyLimit
 from plantstore.api.exchange import EXPORTED
+from plantstore.api.negotiation import GZIP_WBITS, prefers_gzip
 from plantstore.errors import ErrorCode, OperationError, RequestError
 from plantstore.formats import Format
 from plantstore.listings import Listing

@@ -24,8 +24,7 @@ from typing import Final, TypeVar, TypeVarTuple
 import msgspec
 from falcon.asgi import Request, Response
 
-from plantstore.api.auth import Authenticator
-from plantstore.api.concurrency import ConcurrencyLimit
+from plantstore.api.auth import Authenticator, ConcurrencyLimit
 from plantstore.api.exchange import require_client
 from plantstore.api.negotiation import has_preference
 from plantstore.commit.imports import (

@@ -8,8 +8,7 @@ from typing import Final, TypeAlias
 from falcon.asgi import Request, Response
 
 from plantstore.api.auth import Authenticator
-from plantstore.api.compression import Compressor
-from plantstore.api.negotiation import choose_media_type
+from plantstore.api.negotiation import Compressor, choose_media_type
 from plantstore.commit.writer import GroupCommit
 from plantstore.errors import StoreUnavailableError
 from plantstore.observe import Observer, ReadinessChanged

@@ -13,7 +13,7 @@ from typing import Final
 
 from falcon.asgi import Request, Response
 
-from plantstore.api.compression import StaticContent
+from plantstore.api.negotiation import StaticContent
 from plantstore.errors import ErrorCode, RequestError
 from plantstore.web import read_document
 

@@ -10,8 +10,7 @@ from urllib.parse import quote, urlencode
 from falcon.asgi import Request, Response
 
 from plantstore.api.auth import Authenticator
-from plantstore.api.compression import Compressor
-from plantstore.api.negotiation import has_preference
+from plantstore.api.negotiation import Compressor, has_preference
 from plantstore.api.parameters import (
     INT32_MAX,
     MERGE_PATCH,

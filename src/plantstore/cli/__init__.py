@@ -16,9 +16,8 @@ from typing import Any, Final
 import click
 
 from plantstore import __version__
-from plantstore.cli.commands import Commands, with_hint
 from plantstore.cli.maintenance import backup, check, migrate, reindex, stats
-from plantstore.cli.options import settings
+from plantstore.cli.options import Commands, settings, with_hint
 from plantstore.cli.tokens import tokens
 from plantstore.cli.transfer import export, import_plants
 from plantstore.errors import PlantStoreError, UnsupportedError, UsageError

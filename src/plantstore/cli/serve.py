@@ -1,22 +1,23 @@
 """`plantstore serve`: checks the settings, and starts the processes of the service."""
 
 import contextlib
+import errno
 import functools
 import ipaddress
 import logging
+import os
 import signal
 import socket
 import ssl
 import sys
 from dataclasses import replace
-from typing import NoReturn
+from typing import Final, NoReturn
 
 import click
 import uvicorn
 
 from plantstore.api.auth import RatePerToken
 from plantstore.api.cors import parse_origin
-from plantstore.cli.listening import listen
 from plantstore.cli.opening import database_option
 from plantstore.cli.tokens import show_new_token
 from plantstore.cli.wiring import Telemetry, build_app, open_store_of, uvicorn_config
@@ -139,3 +140,30 @@ _INVITATION = """\
 Or open {url} in a browser and sign in with the token.
 
 """
+
+
+# Another process uses the port, or only a privileged process may use it.
+_PORT_ERRORS: Final = (errno.EADDRINUSE, errno.EACCES)
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """Listen on an address; port 0 chooses a free port.
+
+    Raises:
+        UsageError: the host is not a valid name.
+        OperationError: the host is unknown, or the port is in use.
+
+    """
+    try:
+        [(family, _, _, _, address), *_] = socket.getaddrinfo(
+            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )
+        return socket.create_server((address[0], port), family=family)
+    except UnicodeError as error:
+        raise UsageError(f"--host must be an address or a host name, got {host!r}") from error
+    except OSError as error:
+        reason = error.strerror
+        if error.errno and not isinstance(error, socket.gaierror):
+            reason = os.strerror(error.errno)  # without the address, which Python adds
+        advice = "; choose another port with --port" if error.errno in _PORT_ERRORS else ""
+        raise OperationError(f"Cannot listen on {host}, port {port}: {reason}{advice}") from error

@@ -10,9 +10,8 @@ from typing import Final
 import click
 import msgspec
 
-from plantstore.cli.commands import Commands
 from plantstore.cli.opening import opened_store, standard_stream
-from plantstore.cli.options import settings
+from plantstore.cli.options import Commands, settings
 from plantstore.errors import OperationError, UsageError
 from plantstore.storage.migrate import SchemaPolicy
 from plantstore.store import TokenStore

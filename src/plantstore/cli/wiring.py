@@ -26,10 +26,8 @@ from plantstore.cli.opening import open_named
 from plantstore.commit.reader import GroupRead
 from plantstore.commit.writer import GroupCommit
 from plantstore.observe import Observer, Stopping, fan_out
-from plantstore.server.budget import Budget
-from plantstore.server.interface import Bounds, ConnectionConfig
-from plantstore.server.shutdown import Shutdown
-from plantstore.server.workers import freeze_memory, release_memory, server_config
+from plantstore.server.interface import Bounds, Budget, ConnectionConfig
+from plantstore.server.workers import Shutdown, freeze_memory, release_memory, server_config
 from plantstore.settings import Settings
 from plantstore.storage.migrate import SchemaPolicy
 from plantstore.store import PlantWrites, Store

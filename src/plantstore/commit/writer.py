@@ -47,7 +47,7 @@ _NOT_MADE: Final = RequestError(ErrorCode.INTERNAL, "The change could not be mad
 
 
 # Changes that may wait for a commit. They wait for less than a second. Their memory is bounded by
-# that of the requests that are not answered (`plantstore.server.budget`).
+# that of the requests that are not answered (`plantstore.server.interface`).
 WAITING_CHANGES_MAX: Final = 10_000
 
 # Changes in one transaction. With more, a commit takes longer, and hardly less time per change.

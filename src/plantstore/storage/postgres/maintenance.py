@@ -19,8 +19,8 @@ from plantstore.storage.postgres.connection import Connection
 from plantstore.storage.postgres.faults import lacking, retried
 from plantstore.storage.postgres.features import Features
 from plantstore.storage.postgres.fence import ENGINE, fenced, keep_writers_out
+from plantstore.storage.postgres.pages import index_again, index_next, with_other_words
 from plantstore.storage.postgres.plants import COUNT
-from plantstore.storage.postgres.word_index import index_again, index_next, with_other_words
 from plantstore.storage.reindex import ADVICE
 from plantstore.store import CheckReport, Repairs
 

@@ -26,8 +26,7 @@ from plantstore.storage.postgres.connection import Connection
 from plantstore.storage.postgres.faults import after_a_commit, retried
 from plantstore.storage.postgres.features import LOCK, SELECT_SIZES, Features, marker
 from plantstore.storage.postgres.fence import ENGINE, WITH_VERSION, fenced, require_version
-from plantstore.storage.postgres.pages import select_by_id
-from plantstore.storage.postgres.word_index import WORDS, documents
+from plantstore.storage.postgres.pages import WORDS, documents, select_by_id
 
 _GIVEN: Final = """
 unnest(%b::bigint[], %b::text[], %b::text[], %b::text[]) AS given (id, name, tag, words)

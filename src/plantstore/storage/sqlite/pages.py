@@ -1,18 +1,43 @@
 """Reads pages of plants.
 
 A page of all plants is one statement, unless it may have many plants. A page of a tag or of a
-search takes more (`search`). If a page takes several statements, they read one snapshot.
+search takes more. If a page takes several statements, they read one snapshot.
+
+Searches
+--------
+FTS5 has an entry for each word, and one for each of its first one, three and four characters. It
+reads an entry lazily, in order of id. So a search for a beginning of such a length costs as much
+as the page that it fills. Another beginning is replaced by the words of the index that begin with
+it. If there are too many of these words, the search uses only as many of the first characters as
+have an entry, and the names that it finds are compared with the whole beginning.
+
+A tag is a word of the index, too. Plants that are found by it are compared with the tag, because
+two tags that begin with the same thousand characters have the same word.
+
+Such a search examines a limited number of plants for a page. The page may then have fewer plants
+than requested, and the next page continues.
 """
 
 import contextlib
-from collections.abc import Iterator
+import hashlib
+from collections.abc import Iterable, Iterator
+from functools import lru_cache
+from typing import Any, Final, NamedTuple
 
 import apsw
+import msgspec
 
-from plantstore.listings import PAGE_BYTES_MAX, Listing, Page
+from plantstore.listings import COUNT_MAX, PAGE_BYTES_MAX, Count, Listing, Page
 from plantstore.plants import ID_MAX, ID_MIN, NewPlant
-from plantstore.storage.sqlite.rows import PLANTS, READ_AT_ONCE, fitting, plants_from_json
-from plantstore.storage.sqlite.search import select_found
+from plantstore.storage.sqlite.plants import (
+    ARRAY,
+    PLANTS,
+    READ_AT_ONCE,
+    fitting,
+    plants_from_json,
+    to_json,
+)
+from plantstore.words import SEARCHED_CHARACTERS_MAX, has_words
 
 
 def select_page(connection: apsw.Connection, listing: Listing) -> Page:
@@ -79,3 +104,198 @@ def _snapshot(connection: apsw.Connection) -> Iterator[None]:
     finally:
         if not connection.getautocommit():  # SQLite ends it by itself after some errors
             connection.execute("COMMIT")
+
+
+# Maximum number of plants that a search examines for one page.
+EXAMINED_MAX: Final = COUNT_MAX
+
+# Bytes of plants after which a search ends. They limit the memory and the time for long names.
+EXAMINED_BYTES_MAX: Final = 512 * 1024
+
+# The lengths of beginnings that have entries of their own. They are those of `prefix` in the
+# migration that creates the table.
+_INDEXED_LENGTHS: Final = (1, 3, 4)
+
+# Maximum number of words that replace the beginning of a word.
+_WORDS_MAX: Final = 32
+
+# A virtual table that lists the words of the index.
+MAKE_VOCABULARY: Final = """
+CREATE VIRTUAL TABLE IF NOT EXISTS temp.vocabulary USING fts5vocab(main, plant_words, instance)
+"""
+
+# For each beginning, the words of the index with it, at most one more than _WORDS_MAX. Each step
+# finds one word: the table would list each word once for each plant that has it. No word has
+# U+0001, which comes before all characters of words.
+_WORDS: Final = f"""
+WITH RECURSIVE found (beginning, number, word) AS (
+    SELECT value, 0, (
+        SELECT term FROM temp.vocabulary WHERE term >= value AND term < value || :last LIMIT 1
+    )
+    FROM json_each(:beginnings)
+    UNION ALL
+    SELECT beginning, number + 1, (
+        SELECT term FROM temp.vocabulary
+        WHERE term >= word || char(1) AND term < beginning || :last LIMIT 1
+    )
+    FROM found WHERE word IS NOT NULL AND number < {_WORDS_MAX}
+)
+SELECT json_group_array(json_array(beginning, word)) FROM found WHERE word IS NOT NULL
+"""
+_LAST_CHARACTER: Final = "\U0010ffff"
+
+_COUNT: Final = """
+SELECT count(*) FROM (SELECT 1 FROM plant_words WHERE plant_words MATCH ? LIMIT ?)
+"""
+
+_IS_WANTED: Final = "name IS NOT NULL AND (:tag IS NULL OR tag = :tag) AS is_wanted"
+
+# The first character of the words of tags. It is for private use (Unicode §23.5), so no name has
+# a word with it.
+_TAG_MARK: Final = "\ue000"
+_TAG_DIGITS: Final = 32
+
+_decode_words = msgspec.json.Decoder(list[tuple[str, str]]).decode
+
+
+class _Query(NamedTuple):
+    """A query of FTS5.
+
+    Attributes:
+        match: the query.
+        has_exact_words: whether the names that it finds need not be checked.
+        has_exact_tag: whether no other tag has the same word.
+
+    """
+
+    match: str
+    has_exact_words: bool
+    has_exact_tag: bool
+
+
+def prepare_searches(connection: apsw.Connection) -> None:
+    """Prepare a connection for searches."""
+    connection.execute(MAKE_VOCABULARY)
+
+
+def tag_word(tag: str) -> str:
+    """Return the word of the index for a tag: a mark and the first 128 bits of a SHA-256."""
+    return _tag_word(tag[:SEARCHED_CHARACTERS_MAX])
+
+
+@lru_cache(maxsize=1024)
+def _tag_word(beginning: str) -> str:
+    digest = hashlib.sha256(beginning.encode())
+    return _TAG_MARK + digest.hexdigest()[:_TAG_DIGITS]
+
+
+def select_found(connection: apsw.Connection, listing: Listing) -> Page:
+    """Return the next plants of a listing with words or a tag, as `PlantStore.list_plants` does."""
+    query = _query(connection, listing)
+    if query is None:
+        return Page([], is_last=True, total=Count(0) if listing.has_total else None)
+    found, end = _find(connection, query, listing, listing.limit + 1)
+    total = _count(connection, query, listing) if listing.has_total else None
+    on_page = fitting(found[: listing.limit])
+    if len(on_page) < len(found):
+        return Page(on_page, is_last=False, searched_through=on_page[-1].id, total=total)
+    return Page(on_page, is_last=end is None, searched_through=end, total=total)
+
+
+def _count(connection: apsw.Connection, query: _Query, listing: Listing) -> Count:
+    if query.has_exact_words and query.has_exact_tag:
+        return Count.up_to_max(connection.execute(_COUNT, (query.match, COUNT_MAX + 1)).get)
+    found, end = _find(connection, query, listing._replace(after=None), EXAMINED_MAX)
+    return Count(len(found), is_exact=end is None)
+
+
+def _query(connection: apsw.Connection, listing: Listing) -> _Query | None:
+    """Return the query for plants that have the tag and all words. None if there are none."""
+    beginnings, tag = listing.words, listing.tag
+    if beginnings == ():
+        return None
+    beginnings = beginnings or ()
+    words = _words(connection, [each for each in beginnings if len(each) not in _INDEXED_LENGTHS])
+    parts = [] if tag is None else [f'"{tag_word(tag)}"']
+    is_exact = True
+    for beginning in beginnings:
+        alternatives = words.get(beginning)
+        if alternatives is None:
+            parts.append(f'"{beginning}" *')
+        elif not alternatives:
+            return None
+        elif len(alternatives) <= _WORDS_MAX:
+            quoted = " OR ".join(f'"{word}"' for word in alternatives)
+            parts.append(f"({quoted})")
+        else:
+            indexed = max(length for length in _INDEXED_LENGTHS if length < len(beginning))
+            parts.append(f'"{beginning[:indexed]}" *')
+            is_exact = False
+    has_exact_tag = tag is None or len(tag) < SEARCHED_CHARACTERS_MAX
+    return _Query(" AND ".join(parts), is_exact, has_exact_tag)
+
+
+def _words(connection: apsw.Connection, beginnings: Iterable[str]) -> dict[str, list[str]]:
+    """Return the words of the index with these beginnings, at most one more than _WORDS_MAX."""
+    words: dict[str, list[str]] = {beginning: [] for beginning in beginnings}
+    if words:
+        bindings = {"beginnings": to_json(list(words)), "last": _LAST_CHARACTER}
+        for beginning, word in _decode_words(connection.execute(_WORDS, bindings).get):
+            words[beginning].append(word)
+    return words
+
+
+def _find(
+    connection: apsw.Connection, query: _Query, listing: Listing, number: int
+) -> tuple[list[NewPlant], int | None]:
+    """Find the next plants of a listing.
+
+    Returns:
+        `number` plants or more, or fewer if there are no more or too many were examined; and
+        the id of the last plant examined, or None if there are no more.
+
+    """
+    words = () if query.has_exact_words else listing.words or ()
+    # Most of the plants may have other words.
+    limit = READ_AT_ONCE if words else min(number, READ_AT_ONCE)
+    bindings: dict[str, Any] = {
+        "match": query.match,
+        "tag": listing.tag,
+        "after": listing.after,
+        "limit": limit,
+    }
+    found: list[NewPlant] = []
+    examined_bytes = 0
+    for _ in range(EXAMINED_MAX // limit):
+        statement = examine_query(
+            is_descending=listing.is_descending, is_first=bindings["after"] is None
+        )
+        [(examined, last, text)] = connection.execute(statement, bindings)
+        plants = plants_from_json(text)
+        found += [plant for plant in plants if has_words(plant.name, words)] if words else plants
+        if examined < limit:
+            return found, None
+        bindings["after"] = last
+        examined_bytes += len(text)
+        if len(found) >= number or examined_bytes > EXAMINED_BYTES_MAX:
+            break
+    return found, bindings["after"]
+
+
+def examine_query(*, is_descending: bool, is_first: bool) -> str:
+    """Return the SQL for the next plants that a query of FTS5 finds.
+
+    The row has their number, the last id, and those that have the tag.
+    """
+    comparison, order, last = ("<", "DESC", "min") if is_descending else (">", "ASC", "max")
+    where = "" if is_first else f"AND rowid {comparison} :after"
+    return f"""
+SELECT count(*), {last}(id), CAST({ARRAY} FILTER (WHERE is_wanted) AS BLOB)
+FROM (
+    SELECT id, name, tag, {_IS_WANTED}
+    FROM (
+        SELECT rowid AS id FROM plant_words WHERE plant_words MATCH :match {where}
+        ORDER BY rowid {order} LIMIT :limit
+    ) LEFT JOIN plants USING (id)
+)
+"""

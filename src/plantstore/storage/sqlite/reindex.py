@@ -24,7 +24,7 @@ import msgspec
 
 from plantstore.errors import BatchRefusedError
 from plantstore.plants import ID_MAX, ID_MIN
-from plantstore.storage.sqlite.search import MAKE_VOCABULARY, tag_word
+from plantstore.storage.sqlite.pages import MAKE_VOCABULARY, tag_word
 from plantstore.storage.sqlite.word_index import (
     PLANTS_MAX,
     Entry,

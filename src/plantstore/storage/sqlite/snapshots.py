@@ -20,8 +20,7 @@ from plantstore.storage.sqlite.maintenance import (
     count_plants,
     open_immutable,
 )
-from plantstore.storage.sqlite.pages import select_page
-from plantstore.storage.sqlite.search import prepare_searches
+from plantstore.storage.sqlite.pages import prepare_searches, select_page
 from plantstore.store import CheckReport
 
 CANNOT_READ = "The database cannot be read"

@@ -10,7 +10,7 @@ from plantstore.changes import Outcome
 from plantstore.listings import PAGE_BYTES_MAX, Listing
 from plantstore.plants import NewPlant
 from plantstore.storage.sqlite.file import PAGE_BYTES
-from plantstore.storage.sqlite.plants import READ_AT_ONCE
+from plantstore.storage.sqlite.pages import READ_AT_ONCE
 from plantstore.storage.sqlite.store import SQLiteStore
 
 SIZE = 60_000

@@ -3,6 +3,10 @@
 A page of all plants is one statement, unless it may have many plants. A page of a tag or of a
 search takes more. If a page takes several statements, they read one snapshot.
 
+Many plants are passed as one JSON text in one row. For each row, apsw releases the interpreter
+lock and has to wait to get it back. So a batch of changes or a page takes a few statements,
+whatever its size.
+
 Searches
 --------
 FTS5 has an entry for each word, and one for each of its first one, three and four characters. It
@@ -20,8 +24,9 @@ than requested, and the next page continues.
 
 import contextlib
 import hashlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
+from itertools import accumulate
 from typing import Any, Final, NamedTuple
 
 import apsw
@@ -29,15 +34,52 @@ import msgspec
 
 from plantstore.listings import COUNT_MAX, PAGE_BYTES_MAX, Count, Listing, Page
 from plantstore.plants import ID_MAX, ID_MIN, NewPlant
-from plantstore.storage.sqlite.plants import (
-    ARRAY,
-    PLANTS,
-    READ_AT_ONCE,
-    fitting,
-    plants_from_json,
-    to_json,
-)
 from plantstore.words import SEARCHED_CHARACTERS_MAX, has_words
+
+# Plants of a listing that are read at once. With the maximum size of a plant, it limits the memory
+# for plants that do not fit on the page: 16 MiB.
+READ_AT_ONCE: Final = 256
+
+# JSON arrays take half as long as objects, for SQLite and for the decoder. All texts are read
+# as bytes, because another program may have stored invalid UTF-8.
+ARRAY: Final = "json_group_array(json_array(id, name, tag))"
+PLANTS: Final = f"CAST({ARRAY} AS BLOB)"
+WITH_IDS: Final = "FROM plants WHERE id IN (SELECT value FROM json_each(?))"
+
+_encode = msgspec.json.Encoder().encode
+_decode_plants = msgspec.json.Decoder(list[tuple[int, str, str | None]]).decode
+decode_integers = msgspec.json.Decoder(list[int]).decode
+
+
+def to_json(values: Sequence[Any]) -> str:
+    """Return plants, integers or rows as a JSON text."""
+    return _encode(values).decode()
+
+
+def fitting(plants: list[NewPlant]) -> list[NewPlant]:
+    """Return the first plants, as many as fit on a page, and at least one if there is one."""
+    if sum(len(plant.name) + len(plant.tag or "") for plant in plants) * 4 <= PAGE_BYTES_MAX:
+        return plants  # a character has at most four bytes
+    totals = accumulate(len(f"{plant.name}{plant.tag or ''}".encode()) for plant in plants)
+    return plants[: max(1, sum(total <= PAGE_BYTES_MAX for total in totals))]
+
+
+def select_by_id(connection: apsw.Connection, ids: Sequence[int]) -> dict[int, NewPlant]:
+    """Return the stored plants among these ids, by id."""
+    text = connection.execute(f"SELECT {PLANTS} {WITH_IDS}", (to_json(ids),)).get
+    return {plant.id: plant for plant in plants_from_json(text)}
+
+
+def plants_from_json(text: bytes) -> list[NewPlant]:
+    """Parse the value of PLANTS, or of ARRAY as bytes.
+
+    An invalid byte becomes U+FFFD; a check finds it.
+    """
+    try:
+        found = _decode_plants(text)
+    except UnicodeDecodeError:
+        found = _decode_plants(text.decode(errors="replace"))
+    return [NewPlant(*row) for row in found]
 
 
 def select_page(connection: apsw.Connection, listing: Listing) -> Page:

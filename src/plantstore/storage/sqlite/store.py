@@ -41,8 +41,8 @@ from plantstore.storage.sqlite.guard import (
     require_ours,
 )
 from plantstore.storage.sqlite.log import WalLimit
-from plantstore.storage.sqlite.pages import prepare_searches, select_page
-from plantstore.storage.sqlite.plants import apply_changes, select_by_id
+from plantstore.storage.sqlite.pages import prepare_searches, select_by_id, select_page
+from plantstore.storage.sqlite.plants import apply_changes
 from plantstore.storage.sqlite.reindex import PART_PLANTS_MIN, Connections, repair
 from plantstore.storage.sqlite.snapshots import CANNOT_READ, Snapshots
 from plantstore.storage.sqlite.word_index import merge_words

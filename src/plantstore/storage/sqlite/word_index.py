@@ -21,8 +21,7 @@ import msgspec
 from plantstore.decision import DIFFERENT, Difference
 from plantstore.errors import BatchRefusedError
 from plantstore.plants import ID_MIN, NewPlant
-from plantstore.storage.sqlite.pages import MAKE_VOCABULARY, tag_word
-from plantstore.storage.sqlite.plants import WITH_IDS, to_json
+from plantstore.storage.sqlite.pages import MAKE_VOCABULARY, WITH_IDS, tag_word, to_json
 from plantstore.words import SEARCHED_CHARACTERS_MAX, WORD_CHARACTERS_MAX, words_of
 
 # Number of plants whose texts are read or indexed in one statement. It limits the memory for

@@ -16,8 +16,8 @@ import yaml
 
 from cluster.page import PAGE, block, on_loopback
 from plantstore.plants import NewPlant
-from plantstore.storage.postgres.connect import parse_url
 from plantstore.storage.postgres.servers import Servers
+from plantstore.storage.postgres.url import parse_url
 from support.postgres import Programs, Server, wait_until
 from support.service import PLANTSTORE, opened, stored_plants
 

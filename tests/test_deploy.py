@@ -13,8 +13,8 @@ import yaml
 
 from plantstore import __version__
 from plantstore.settings import Settings
-from plantstore.storage.postgres.connect import PARAMETERS_DEFAULT
 from plantstore.storage.postgres.connection import GRACE_SECONDS
+from plantstore.storage.postgres.url import PARAMETERS_DEFAULT
 from support.deployment import (
     COMPOSE,
     CONTAINERFILE,

@@ -21,9 +21,9 @@ from plantstore.observe import (
 from plantstore.plants import NewPlant
 from plantstore.storage import open_store
 from plantstore.storage.migrate import Schema, SchemaPolicy, migrations, prepare
-from plantstore.storage.postgres.connect import parse_url
 from plantstore.storage.postgres.maintenance import PostgresSchema
 from plantstore.storage.postgres.servers import Servers
+from plantstore.storage.postgres.url import parse_url
 from plantstore.storage.sqlite.file import SQLiteSchema, make_file
 
 if TYPE_CHECKING:

@@ -12,10 +12,11 @@ from plantstore.changes import Deletion, Outcome
 from plantstore.errors import StoreUnavailableError, StoreUnreachableError
 from plantstore.plants import NewPlant
 from plantstore.storage import open_store
-from plantstore.storage.postgres.connect import connect, parse_url
+from plantstore.storage.postgres.connect import connect
 from plantstore.storage.postgres.connection import Connection
 from plantstore.storage.postgres.link import Link
 from plantstore.storage.postgres.servers import Servers
+from plantstore.storage.postgres.url import parse_url
 from plantstore.store import Store
 from support.postgres import (
     Programs,

@@ -13,8 +13,8 @@ from plantstore.listings import Listing
 from plantstore.observe import Event, ServerChanged
 from plantstore.plants import NewPlant
 from plantstore.storage import open_store
-from plantstore.storage.postgres.connect import parse_url
 from plantstore.storage.postgres.servers import TRUST_SECONDS, Servers
+from plantstore.storage.postgres.url import parse_url
 from plantstore.store import Store
 from plantstore.tokens import TokenRecord
 from support.postgres import Programs, Server, fails, is_back, wait_until

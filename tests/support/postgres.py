@@ -17,9 +17,10 @@ from typing import Any, Self
 import psycopg
 
 from plantstore.errors import StoreUnavailableError
-from plantstore.storage.postgres.connect import Server as ServerOfURL
-from plantstore.storage.postgres.connect import connect, parse_url, servers_of
+from plantstore.storage.postgres.connect import connect
 from plantstore.storage.postgres.connection import Connection
+from plantstore.storage.postgres.url import Server as ServerOfURL
+from plantstore.storage.postgres.url import parse_url, servers_of
 from plantstore.store import Store
 
 # PostgreSQL does not run as root. This user exists on every machine and owns no files.

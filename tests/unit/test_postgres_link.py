@@ -8,7 +8,6 @@ import pytest
 from plantstore.errors import StoreUnavailableError, StoreUnreachableError, UsageError
 from plantstore.storage import display_url, open_store
 from plantstore.storage.postgres.cluster import standbys_in
-from plantstore.storage.postgres.connect import Server, parse_url, servers_of
 from plantstore.storage.postgres.connection import Connection
 from plantstore.storage.postgres.link import (
     BACKOFF_SECONDS_MAX,
@@ -16,6 +15,7 @@ from plantstore.storage.postgres.link import (
     FRESH_SECONDS,
     Link,
 )
+from plantstore.storage.postgres.url import Server, parse_url, servers_of
 
 if TYPE_CHECKING:
     from plantstore.storage.postgres.servers import Servers

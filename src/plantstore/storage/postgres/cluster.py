@@ -13,8 +13,8 @@ from typing import Any, Final, NamedTuple
 
 from psycopg import errors
 
-from plantstore.storage.postgres.connect import Server
 from plantstore.storage.postgres.faults import MISSING
+from plantstore.storage.postgres.url import Server
 
 # An SQL expression for the standbys that commits wait for. If the server cannot send its log to
 # standbys, commits wait for none, whatever the setting says.

@@ -26,9 +26,9 @@ from plantstore.storage.postgres.cluster import (
     standbys_in,
     state_of,
 )
-from plantstore.storage.postgres.connect import Server
 from plantstore.storage.postgres.faults import shortened, translate_errors
 from plantstore.storage.postgres.pipeline import Pipeline, Statement
+from plantstore.storage.postgres.url import Server
 
 # How long the client waits after the server's own statement_timeout, which normally ends a
 # statement first. The same time is allowed for a cancellation.

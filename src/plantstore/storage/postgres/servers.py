@@ -35,12 +35,13 @@ from weakref import WeakSet
 from plantstore.errors import StoreUnavailableError, StoreUnreachableError
 from plantstore.observe import Observer, ServerChanged, ignore
 from plantstore.storage.postgres.cluster import Cluster, ServerState
-from plantstore.storage.postgres.connect import Server, connect, connect_for_probe, servers_of
+from plantstore.storage.postgres.connect import connect, connect_for_probe
 from plantstore.storage.postgres.connection import (
     UNREACHABLE,
     Connection,
 )
 from plantstore.storage.postgres.faults import shortened
+from plantstore.storage.postgres.url import Server, servers_of
 
 # How long to wait for the results of a round of probes.
 ANSWER_SECONDS: Final = 0.2

@@ -24,7 +24,7 @@ from plantstore.observe import Observer, ignore
 from plantstore.plants import NewPlant
 from plantstore.storage.migrate import SchemaPolicy, prepare
 from plantstore.storage.pool import Pool
-from plantstore.storage.postgres.connect import parse_url, require_sessions
+from plantstore.storage.postgres.connect import require_sessions
 from plantstore.storage.postgres.connection import Connection
 from plantstore.storage.postgres.faults import MISSING, retried, translate_errors
 from plantstore.storage.postgres.features import find_features, marker
@@ -42,6 +42,7 @@ from plantstore.storage.postgres.maintenance import (
 from plantstore.storage.postgres.pages import select_by_id, select_page
 from plantstore.storage.postgres.plants import apply_changes
 from plantstore.storage.postgres.servers import Servers
+from plantstore.storage.postgres.url import parse_url
 from plantstore.storage.reindex import in_rounds
 from plantstore.storage.tables import TokenTable, hand_out_query, hand_out_values, ids_through
 from plantstore.store import LISTINGS_AT_ONCE, TIDY_SECONDS, CheckReport, Repairs

@@ -1,0 +1,101 @@
+"""Parses the URLs of PostgreSQL databases."""
+
+import re
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any, Final, NamedTuple
+
+import psycopg
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
+from psycopg.pq import Conninfo
+
+from plantstore.errors import UsageError
+
+# The defaults for parameters that are missing in a URL. Of several servers, the one that accepts
+# writes is used. A connection without any answer is closed after a minute.
+PARAMETERS_DEFAULT: Final[Mapping[str, str | int]] = MappingProxyType(
+    {
+        "application_name": "plantstore",
+        "connect_timeout": 3,
+        "keepalives_idle": 30,
+        "keepalives_interval": 10,
+        "keepalives_count": 3,
+        "tcp_user_timeout": 60_000,
+        "target_session_attrs": "read-write",
+    }
+)
+
+# An option that every session starts with. A pooler that shares sessions between clients refuses
+# such an option, unless it is configured to ignore it.
+_OPTIONS: Final = r"-cdefault_transaction_isolation=read\ committed"
+
+
+class Server(NamedTuple):
+    """A server of a URL: its name in messages, and its connection string."""
+
+    name: str
+    conninfo: str
+
+
+def parse_url(url: str) -> str:
+    """Parse the URL of a database as libpq does.
+
+    Returns:
+        A connection string with all defaults.
+
+    Raises:
+        UsageError: the URL is malformed. The message does not show it, because it may contain
+            a password.
+
+    """
+    try:
+        given = conninfo_to_dict(url)
+    except psycopg.ProgrammingError:
+        raise _unreadable() from None
+    # This is how libpq parses a URL whose password contains a special character.
+    if "@" in f"{given.get('host')}{given.get('dbname')}" or not re.fullmatch(
+        r"[\d,]*", str(given.get("port", ""))
+    ):
+        raise _unreadable()
+    ours = {"client_encoding": "UTF8", "options": f"{given.get('options') or ''} {_OPTIONS}"}
+    return make_conninfo("", **{**PARAMETERS_DEFAULT, **given, **ours})
+
+
+def servers_of(conninfo: str) -> list[Server]:
+    """Return the servers of a connection string, each with a connection string of its own.
+
+    The lists of hosts, addresses and ports must have the same length. A single port is used for
+    all hosts (https://www.postgresql.org/docs/current/libpq-connect.html#LIBPQ-MULTIPLE-HOSTS).
+
+    Raises:
+        UsageError: the lengths differ.
+
+    """
+    # Environment variables such as PGHOST are used if the connection string does not say.
+    defaults = {
+        default.keyword.decode(): default.val.decode()
+        for default in Conninfo.get_defaults()
+        if default.val and default.keyword in (b"host", b"hostaddr", b"port")
+    }
+    given: dict[str, Any] = {**defaults, **conninfo_to_dict(conninfo)}
+    lists = {
+        key: str(given[key]).split(",") for key in ("host", "hostaddr", "port") if given.get(key)
+    }
+    many = max((len(lists[key]) for key in ("host", "hostaddr") if key in lists), default=1)
+    if len(lists.get("port", "")) == 1:
+        lists["port"] *= many
+    if any(len(values) != many for values in lists.values()):
+        raise UsageError("The database's URL must have one port, or as many ports as hosts")
+    servers = []
+    for parts in ({key: values[n] for key, values in lists.items()} for n in range(many)):
+        host = parts.get("host") or parts.get("hostaddr") or "local"
+        name = f"{host}:{parts.get('port') or '5432'}"
+        servers.append(Server(name, make_conninfo("", **{**given, **parts})))
+    return servers
+
+
+def _unreadable() -> UsageError:
+    return UsageError(
+        "The database's URL cannot be read; it must be postgresql://USER@HOST:PORT/NAME, and"
+        " special characters in a password must be percent-encoded"
+    )

@@ -131,7 +131,7 @@ def test_unfinished_bodies_are_bounded_in_total_and_small_requests_are_served(
     assert client.post(NewPlant(2, "during")).status == 200
     client.close()
     assert resident_mib(service) < before + 2 * 2 * 32 + GROWTH_MIB_MAX
-    assert any("overloaded" in line for line in service.log)
+    service.wait_for_log("overloaded")
 
 
 def test_the_memory_budget_of_a_request_is_released_when_it_ends(service: Service) -> None:

@@ -167,6 +167,10 @@ class Service:
         """Return the process id of the process that writes for the workers, once it is ready."""
         return next(iter(self._logged("writing for all workers")), None)
 
+    def wait_for_log(self, text: str) -> None:
+        """Wait until a line of the log contains a text. The log is written and read by threads."""
+        wait_until(lambda: any(text in line for line in self.log))
+
     def _logged(self, event: str) -> set[int]:
         """Return the process ids of the children that have logged an event."""
         lines = [json.loads(line) for line in self.log if f'"{event}"' in line]

@@ -50,6 +50,10 @@ ErrorT = TypeVar("ErrorT")
 IDLE_SECONDS: Final = 1.0
 
 
+class RunAloneError(Exception):
+    """A call failed, and one of its requests may be the cause. Each must be run by itself."""
+
+
 class _Answer(asyncio.Future[Sequence[ResultT | RequestError]]):
     """The future that all callers of a batch await. None of them can cancel it.
 
@@ -67,8 +71,8 @@ class Batch(Generic[RequestT, ResultT]):
     Attributes:
         requests: what the thread runs.
         is_from_one_caller: whether one caller submitted them all.
-        answer: the future that their callers await. If one caller submitted them, the answer is
-            empty if each of the requests must be run again by itself.
+        answer: the future that their callers await. If one caller submitted them, it may raise
+            RunAloneError.
 
     """
 
@@ -156,29 +160,28 @@ def run_each_if_refused(
         A result for each request.
 
     """
-    results = run_once(run, requests, explain)
-    if results or not requests:
-        return results
-    return [run_once(run, [request], explain)[0] for request in requests]
+    try:
+        return run_together(run, requests, explain)
+    except RunAloneError:
+        return [run_together(run, [request], explain)[0] for request in requests]
 
 
-def run_once(
+def run_together(
     run: Callable[[Sequence[RequestT]], Sequence[ResultT]],
     requests: Sequence[RequestT],
     explain: Callable[[Exception, int], ErrorT],
 ) -> list[ResultT | ErrorT]:
-    """Run requests in one call. The arguments are those of `run_each_if_refused`.
+    """Run requests in one call. Arguments and results are those of `run_each_if_refused`.
 
-    Returns:
-        A result for each request; none if the call failed, and each of several requests must be
-        run by itself.
+    Raises:
+        RunAloneError: one of several requests may be the cause of the error.
 
     """
     try:
         return [*run(requests)]
-    except Exception as error:  # noqa: BLE001 (`explain` decides)
+    except Exception as error:
         if len(requests) > 1 and _may_lie_in_one(error):
-            return []
+            raise RunAloneError from error
         return [explain(error, len(requests))] * len(requests)
 
 
@@ -300,10 +303,10 @@ class Batcher(Generic[RequestT, ResultT]):
             StoreUnavailableError: the queue is closed; the requests were not run, or only some.
 
         """
-        results = await self._submit_together(requests)
-        if results or not requests:
-            return results
-        return [(await self._submit_together([request]))[0] for request in requests]
+        try:
+            return await self._submit_together(requests)
+        except RunAloneError:
+            return [(await self._submit_together([request]))[0] for request in requests]
 
     async def _submit_together(
         self, requests: Sequence[RequestT]
@@ -346,9 +349,13 @@ class Batcher(Generic[RequestT, ResultT]):
     def _serve(self) -> None:
         for batches in self._queue.calls():
             requests = [request for batch in batches for request in batch.requests]
-            run = run_once if batches[0].is_from_one_caller else run_each_if_refused
-            results = run(self._run, requests, self._explained)
-            self._loop.call_soon_threadsafe(self._answer, batches, results)
+            run = run_together if batches[0].is_from_one_caller else run_each_if_refused
+            try:
+                results = run(self._run, requests, self._explained)
+            except RunAloneError as error:
+                self._loop.call_soon_threadsafe(batches[0].answer.set_exception, error)
+            else:
+                self._loop.call_soon_threadsafe(self._answer, batches, results)
 
     def _explained(self, error: Exception, requests: int) -> RequestError | ResultT:
         try:

@@ -164,9 +164,7 @@ class CsvParser:
         size_max = self._row_characters_max
         if len(rest) > size_max:
             lines.append(rest)
-            rest = (
-                "\r" if rest.endswith("\r") else ""
-            )  # the end of the line; a line feed may follow
+            rest = "\r" if rest.endswith("\r") else ""  # a line feed may follow
             self._skips_line = True
         if len(self._held) > size_max:
             lines = [line[: size_max + 1] for line in lines]
@@ -241,20 +239,25 @@ class CsvParser:
                         break
                     unread.append(None)
                     reader = columns.reader(iter(unread.popleft, None))
-                end = len(lines) - len(unread) + 1
-                text = lines[begin]
-                if end - begin > 1:
-                    if self._may_read_again(again := lines[end - 1 : begin : -1]):
-                        unread.extendleft(again)
-                        end = begin + 1
-                    else:
-                        text = "".join(lines[begin:end])
-                add_first(self._lines + begin + 1)
-                add_last(self._lines + end)
-                add_plant(None)
-                add_text(text)
-                begin = end
+                begin = self._reject(rows, lines, begin, unread)
         return rows, begin
+
+    def _reject(self, rows: Rows, lines: list[str], begin: int, unread: deque[str | None]) -> int:
+        """Add a row that is not CSV: its first line. Its other lines are read again.
+
+        Returns:
+            The first line of the next row.
+
+        """
+        end = len(lines) - len(unread) + 1
+        if self._may_read_again(again := lines[end - 1 : begin : -1]):
+            unread.extendleft(again)
+            end = begin + 1
+        rows.first_lines.append(self._lines + begin + 1)
+        rows.last_lines.append(self._lines + end)
+        rows.plants.append(None)
+        rows.texts.append("".join(lines[begin:end]))
+        return end
 
     def _joined(self, lines: list[str]) -> str:
         """Return the text of a row of several lines.

@@ -205,14 +205,12 @@ class _Query(NamedTuple):
 
     Attributes:
         match: the query.
-        has_exact_words: whether the names that it finds need not be checked.
-        has_exact_tag: whether no other tag has the same word.
+        is_exact: whether each plant that it finds has the tag and the words.
 
     """
 
     match: str
-    has_exact_words: bool
-    has_exact_tag: bool
+    is_exact: bool
 
 
 def prepare_searches(connection: apsw.Connection) -> None:
@@ -245,7 +243,7 @@ def select_found(connection: apsw.Connection, listing: Listing) -> Page:
 
 
 def _count(connection: apsw.Connection, query: _Query, listing: Listing) -> Count:
-    if query.has_exact_words and query.has_exact_tag:
+    if query.is_exact:
         return Count.up_to_max(connection.execute(_COUNT, (query.match, COUNT_MAX + 1)).get)
     found, end = _find(connection, query, listing._replace(after=None), EXAMINED_MAX)
     return Count(len(found), is_exact=end is None)
@@ -259,7 +257,7 @@ def _query(connection: apsw.Connection, listing: Listing) -> _Query | None:
     beginnings = beginnings or ()
     words = _words(connection, [each for each in beginnings if len(each) not in _INDEXED_LENGTHS])
     parts = [] if tag is None else [f'"{tag_word(tag)}"']
-    is_exact = True
+    is_exact = tag is None or len(tag) < SEARCHED_CHARACTERS_MAX
     for beginning in beginnings:
         alternatives = words.get(beginning)
         if alternatives is None:
@@ -273,8 +271,7 @@ def _query(connection: apsw.Connection, listing: Listing) -> _Query | None:
             indexed = max(length for length in _INDEXED_LENGTHS if length < len(beginning))
             parts.append(f'"{beginning[:indexed]}" *')
             is_exact = False
-    has_exact_tag = tag is None or len(tag) < SEARCHED_CHARACTERS_MAX
-    return _Query(" AND ".join(parts), is_exact, has_exact_tag)
+    return _Query(" AND ".join(parts), is_exact)
 
 
 def _words(connection: apsw.Connection, beginnings: Iterable[str]) -> dict[str, list[str]]:
@@ -297,7 +294,7 @@ def _find(
         the id of the last plant examined, or None if there are no more.
 
     """
-    words = () if query.has_exact_words else listing.words or ()
+    words = () if query.is_exact else listing.words or ()
     # Most of the plants may have other words.
     limit = READ_AT_ONCE if words else min(number, READ_AT_ONCE)
     bindings: dict[str, Any] = {

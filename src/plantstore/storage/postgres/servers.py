@@ -156,6 +156,74 @@ _RETRY_SECONDS: Final = 0.05
 CHECK_SECONDS_MAX: Final = 10.0
 
 
+class Checks:
+    """Runs a check at an interval, on a thread, and at once for a thread that waits for one.
+
+    Args:
+        check: gets the time at which it begins. If it raises an exception, it does not count.
+        interval_seconds: between the beginnings of two checks.
+        monotonic: a clock in seconds that never goes back.
+
+    Attributes:
+        began_at: when the last check that ended had begun; minus infinity if there was none.
+        is_closed: whether there are no more checks.
+
+    """
+
+    def __init__(
+        self,
+        check: Callable[[float], None],
+        interval_seconds: float,
+        monotonic: Callable[[], float],
+    ) -> None:
+        self._check = check
+        self._interval_seconds = interval_seconds
+        self._monotonic = monotonic
+        self.began_at = self._requested_at = -math.inf
+        self.is_closed = False
+        self._changed = threading.Condition()
+        threading.Thread(target=self._run, name="servers", daemon=True).start()
+
+    def wait(self) -> None:
+        """Wait for a check that begins after this call.
+
+        Raises:
+            StoreUnreachableError: it took more than CHECK_SECONDS_MAX.
+
+        """
+        now = self._monotonic()
+        with self._changed:
+            self._requested_at = max(self._requested_at, now)
+            self._changed.notify_all()
+            if not self._changed.wait_for(
+                lambda: self.began_at >= now or self.is_closed, CHECK_SECONDS_MAX
+            ):
+                raise StoreUnreachableError(UNREACHABLE, "its servers do not answer")
+
+    def close(self) -> None:
+        """End the checks."""
+        with self._changed:
+            self.is_closed = True
+            self._changed.notify_all()
+
+    def _run(self) -> None:
+        while not self.is_closed:
+            began_at = self._monotonic()
+            try:
+                self._check(began_at)
+            except Exception:  # noqa: BLE001 (memory may have run out; the next check counts)
+                time.sleep(_RETRY_SECONDS)
+            else:
+                with self._changed:
+                    self.began_at = began_at
+                    self._changed.notify_all()
+            with self._changed:
+                self._changed.wait_for(
+                    lambda: self.is_closed or self._requested_at > self.began_at,
+                    began_at + self._interval_seconds - self._monotonic(),
+                )
+
+
 class Servers:
     """The servers of a URL, and the store's connections to them. Any thread may use it.
 
@@ -185,17 +253,16 @@ class Servers:
         self._standbys_min = standbys_min
         self._monotonic = monotonic
         self._sleep = sleep
-        self._is_closed = False
-        # Shared by all threads. `_changed` guards it.
-        self._changed = threading.Condition()
-        self._requested_at = self._checked_at = -math.inf
+        # Shared by all threads. `_lock` guards it.
+        self._lock = threading.Lock()
         self._cluster = Cluster(self._servers)
         self._used: WeakSet[Connection] = WeakSet()
-        # Used by the thread alone, except for `close` and `all_have_answered`.
+        # Used by the thread of the checks, except for `close` and `all_have_answered`.
         self._probes = Probes(self._servers)
         self._reported: ServerChanged | None = None
-        self._thread = threading.Thread(target=self._watch, name="servers", daemon=True)
-        self._thread.start()
+        single = len(self._servers) == 1
+        interval_seconds = INTERVAL_SECONDS_SINGLE if single else INTERVAL_SECONDS
+        self._checks = Checks(self._check, interval_seconds, monotonic)
 
     def connect(self, *, has_timeout: bool = True, for_writes: bool = False) -> Connection:
         """Open a connection to the primary.
@@ -219,11 +286,11 @@ class Servers:
                 for_writes=for_writes,
             )
         except StoreUnavailableError:
-            with self._changed:
+            with self._lock:
                 self._cluster.fail(server, self._monotonic())
             raise
         connection.made_at = began_at
-        with self._changed:
+        with self._lock:
             self._cluster.adopt(connection.server_state)
             self._learn(connection.server_state)
             if has_timeout:
@@ -244,82 +311,53 @@ class Servers:
             StoreUnreachableError: this is unknown.
 
         """
-        if len(self._servers) > 1 and self._monotonic() - self._checked_at > TRUST_SECONDS:
-            self._check()  # rule 1
+        if len(self._servers) > 1 and self._monotonic() - self._checks.began_at > TRUST_SECONDS:
+            self._checks.wait()  # rule 1
         return not connection.is_abandoned and not self._cluster.is_lost_since(
             connection.server, connection.made_at
         )
 
     def lose(self, connection: Connection) -> None:
         """Record that a connection broke (rule 3)."""
-        with self._changed:
+        with self._lock:
             self._cluster.lose(connection.server, self._monotonic())
 
     def close(self) -> None:
         """Stop the checks."""
-        with self._changed:
-            self._is_closed = True
-            self._changed.notify_all()
+        self._checks.close()
         self._probes.close()
 
     def _primary(self) -> Server:
         deadline = self._monotonic() + CHECK_SECONDS_MAX
         while True:
-            self._check()
-            with self._changed:
+            self._checks.wait()
+            with self._lock:
                 if primaries := self._cluster.primaries():
                     return primaries[0]
                 reasons = self._cluster.explain()
             # Right after the start, a distant server may not have answered yet.
-            if self._probes.all_have_answered() or self._is_closed or self._monotonic() > deadline:
+            is_over = self._checks.is_closed or self._monotonic() > deadline
+            if is_over or self._probes.all_have_answered():
                 raise StoreUnreachableError(UNREACHABLE, shortened(reasons))
             time.sleep(_RETRY_SECONDS)
 
-    def _check(self) -> None:
-        """Wait for a check that begins after this call."""
-        now = self._monotonic()
-        with self._changed:
-            self._requested_at = max(self._requested_at, now)
-            self._changed.notify_all()
-            if not self._changed.wait_for(
-                lambda: self._checked_at >= now or self._is_closed, CHECK_SECONDS_MAX
-            ):
-                raise StoreUnreachableError(UNREACHABLE, "its servers do not answer")
-
     def _learn(self, state: ServerState) -> None:
-        """Learn a timeline, and abandon connections to older primaries; with `_changed` held."""
+        """Learn a timeline, and abandon connections to older primaries; with `_lock` held."""
         if self._cluster.learn(state, self._monotonic()):
             for connection in self._used:
                 if self._cluster.fault_of(connection.server_state) is not None:
                     connection.abandon()
 
-    # The thread runs the methods from here on.
+    # The thread of the checks runs the methods from here on.
 
-    def _watch(self) -> None:
-        single = len(self._servers) == 1
-        interval_seconds = INTERVAL_SECONDS_SINGLE if single else INTERVAL_SECONDS
-        while not self._is_closed:
-            began_at = self._monotonic()
-            try:
-                self._check_all(began_at)
-            except Exception:  # noqa: BLE001 (memory may have run out; the next check counts)
-                time.sleep(_RETRY_SECONDS)
-            with contextlib.suppress(Exception):  # the observer may raise anything
-                self._report()
-            with self._changed:
-                self._changed.wait_for(
-                    lambda: self._is_closed or self._requested_at > self._checked_at,
-                    began_at + interval_seconds - self._monotonic(),
-                )
-
-    def _check_all(self, began_at: float) -> None:
+    def _check(self, began_at: float) -> None:
         results = self._probes.run(began_at)
-        with self._changed:
+        with self._lock:
             self._cluster.states = {}
             for server, result in results.items():
                 self._record(server, result)
-            self._checked_at = began_at
-            self._changed.notify_all()
+        with contextlib.suppress(Exception):  # the observer may raise anything
+            self._report()
 
     def _record(self, server: Server, result: ServerState | BaseException | None) -> None:
         reasons = self._cluster.reasons
@@ -334,7 +372,7 @@ class Servers:
 
     def _report(self) -> None:
         """Report the primary to the observer, if the primary or its state changed."""
-        with self._changed:
+        with self._lock:
             primaries = self._cluster.primaries()
             event = ServerChanged(None, None, 0)
             if primaries:

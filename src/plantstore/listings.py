@@ -42,7 +42,7 @@ class Listing(NamedTuple):
         return self.tag is None and self.words is None
 
     def total_of(self, plants: int) -> "Count":
-        """Return the total for a number of plants, which counts COUNT_MAX + 1 of them or all."""
+        """Return the total for a count that was stopped after COUNT_MAX + 1 plants."""
         return Count(plants) if self.is_everything else Count.up_to_max(plants)
 
 

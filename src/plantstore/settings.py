@@ -80,7 +80,7 @@ class Option:
         metavar: the name of its value in the help.
         min: the smallest number; None for no limit.
         max: the largest number; None for no limit.
-        shown_default: in the help, if not the default itself.
+        shown_default: text for the default in the help; None for the default itself.
         parse: returns the value for a text, or raises ValueError; None for that of the type.
 
     """

@@ -289,7 +289,7 @@ class UvicornProtocol(HttpToolsProtocol):
         )
 
     def is_answer_due(self) -> bool:
-        """Return whether the client would take data sent now for an earlier request's response."""
+        """Return whether bytes sent now would be read as the response to an earlier request."""
         return not self.is_answered and (self.cycle.response_started or not self.cycle.more_body)
 
     def close_after_answer(self) -> None:

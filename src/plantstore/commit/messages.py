@@ -19,8 +19,8 @@ from plantstore.errors import (
 )
 from plantstore.plants import NewPlant
 
-# Maximum length of a message. A batch has at most 4 Mi characters, or one plant. A plant has at
-# most 64 MiB, and is in no message twice.
+# Maximum length of a message. Unanswered requests have at most 64 MiB together, and a batch of an
+# import has less. A character of them has at most four bytes here.
 MESSAGE_BYTES_MAX: Final = 256 * 1024 * 1024
 
 _LENGTH: Final = struct.Struct("!I")

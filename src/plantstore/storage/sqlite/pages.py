@@ -48,7 +48,6 @@ WITH_IDS: Final = "FROM plants WHERE id IN (SELECT value FROM json_each(?))"
 
 _encode = msgspec.json.Encoder().encode
 _decode_plants = msgspec.json.Decoder(list[tuple[int, str, str | None]]).decode
-decode_integers = msgspec.json.Decoder(list[int]).decode
 
 
 def to_json(values: Sequence[Any]) -> str:

@@ -73,7 +73,12 @@ def apply_changes(
 def _create(
     connection: Connection, creates: Sequence[NewPlant], features: Features
 ) -> list[Result]:
-    """Store plants under free ids, and compare the others with the stored plants."""
+    """Store plants under free ids, and compare the others with the stored plants.
+
+    Each round inserts the plants whose ids seem to be free, and reads what is stored under the ids
+    of the others. If another transaction has deleted such a plant in between, the next round
+    inserts ours.
+    """
     first_by_id = {plant.id: plant for plant in reversed(creates)}
     free = sorted(first_by_id)
     stored: dict[int, NewPlant] = {}

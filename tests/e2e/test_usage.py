@@ -240,13 +240,12 @@ def test_the_log_on_a_terminal_has_colors_unless_no_color_or_a_dumb_terminal_is_
 
 
 @pytest.mark.parametrize(
-    ("env", "colors", "escapes"),
-    [({}, True, True), ({"NO_COLOR": "1"}, False, True), ({"TERM": "dumb"}, False, False)],
+    ("env", "escapes"),
+    [({}, True), ({"TERM": "dumb"}, False)],
 )
-def test_a_command_on_a_terminal_has_colors_unless_no_color_or_a_dumb_terminal_is_set(
+def test_a_command_overwrites_its_progress_unless_the_terminal_is_dumb(
     tmp_path: Path,
     env: dict[str, str],
-    colors: bool,  # noqa: FBT001
     escapes: bool,  # noqa: FBT001
 ) -> None:
     with opened(f"sqlite:///{tmp_path}/plants.db"):
@@ -255,5 +254,4 @@ def test_a_command_on_a_terminal_has_colors_unless_no_color_or_a_dumb_terminal_i
     shown = on_terminal(tmp_path, "export", "plants.jsonl", **env)
 
     assert "Exported 0 plants" in shown
-    assert bool(COLOR.search(shown)) is colors
     assert ("\x1b" in shown) is escapes

@@ -4,6 +4,7 @@ import os
 import re
 import sys
 import time
+import unicodedata
 from collections.abc import Iterable, Iterator
 from typing import Final
 
@@ -122,18 +123,26 @@ def list_tokens(database: str, *, json: bool) -> None:
 
 def _table(records: Iterable[TokenRecord], now: float) -> Iterator[str]:
     """Yield the lines of a table. A line is never cut, so the widest column is the last."""
-    # Imported late: most commands do not need it.
-    from rich.cells import cell_len, set_cell_size  # noqa: PLC0415
-
     rows = [("NAME", "STATE", "CREATED", "ENDS", "SCOPES")]
     for record in records:
         ends = record.expires_at if record.revoked_at is None else record.revoked_at
         scopes = " ".join(sorted(record.scopes))
         rows.append((record.name, record.state(now), _day(record.created_at), _day(ends), scopes))
-    widths = [max(map(cell_len, column)) for column in zip(*rows, strict=True)]
+    widths = [max(map(_width, column)) for column in zip(*rows, strict=True)]
     for *cells, last in rows:
-        padded = [set_cell_size(cell, width) for cell, width in zip(cells, widths, strict=False)]
+        padded = [
+            cell + " " * (width - _width(cell)) for cell, width in zip(cells, widths, strict=False)
+        ]
         yield "  ".join([*padded, last])
+
+
+def _width(text: str) -> int:
+    """Return the columns of a text on a terminal: East Asian characters may have two (UAX #11)."""
+    return sum(
+        1 + (unicodedata.east_asian_width(character) in "FW")
+        for character in text
+        if not unicodedata.combining(character)
+    )
 
 
 @tokens.command()

@@ -5,6 +5,7 @@ import itertools
 import os
 import stat
 import sys
+import time
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import BinaryIO, Final, Protocol, Self
@@ -21,6 +22,7 @@ from plantstore.errors import BatchRefusedError, OperationError, UsageError, one
 from plantstore.formats import Format
 from plantstore.formats.rows import PIECE_BYTES, readable
 from plantstore.plants import NewPlant
+from plantstore.settings import terminal_is_dumb
 from plantstore.storage import open_for_maintenance
 from plantstore.storage.migrate import SchemaPolicy
 from plantstore.store import PlantStore, Store
@@ -35,33 +37,20 @@ class Report(Protocol):
 
 @contextlib.contextmanager
 def progress(what: str) -> Iterator[Report]:
-    """Show a bar, the rate and the remaining time while the block runs, if on a terminal."""
-    if not sys.stderr.isatty():
+    """Show a bar, the remaining time and the rate while the block runs, if on a terminal."""
+    if not sys.stderr.isatty() or terminal_is_dumb():
         yield _show_nothing
         return
-    # Imported late: it is slow to load, and most commands do not run on a terminal.
-    from rich.console import Console  # noqa: PLC0415
-    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn  # noqa: PLC0415
+    began = time.monotonic()
 
-    console = Console(stderr=True)
-    if console.is_dumb_terminal:  # it cannot overwrite a line
-        yield _show_nothing
-        return
-    with Progress(
-        TextColumn("{task.description}"),
-        BarColumn(),
-        TextColumn("{task.fields[rate]}"),
-        TimeRemainingColumn(),
-        console=console,
-    ) as bars:
-        bars.add_task(what, total=None, rate="")
-        [task] = bars.tasks
+    def describe(plants: int | None) -> str:
+        return f"{plants:,} plants, {plants / (time.monotonic() - began):,.0f}/s" if plants else ""
+
+    with click.progressbar(length=1, label=what, file=sys.stderr, item_show_func=describe) as bar:
 
         def report(done: int, total: int | None, plants: int | None = None) -> None:
-            rate = ""
-            if plants is not None:
-                rate = f"{plants:,} plants, {plants / (task.elapsed or 1):,.0f}/s"
-            bars.update(task.id, completed=done, total=total, rate=rate)
+            bar.length = total
+            bar.update(done - bar.pos, plants)
 
         yield report
 

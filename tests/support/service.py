@@ -22,6 +22,7 @@ from plantstore.plants import NewPlant
 from plantstore.storage import open_store
 from plantstore.store import Store
 from plantstore.tokens import SCOPES, TokenRecord, digest, mint
+from support.forks import ForkedProcess
 from support.postgres import execute, wait_until
 
 PLANTSTORE = [sys.executable, "-m", "plantstore"]
@@ -105,14 +106,7 @@ class Service:
         self.reads_log.set()
 
     def __enter__(self) -> Self:
-        self.process = subprocess.Popen(
-            [*self.command, "serve", "--port", "0", *self.options],
-            cwd=self.folder,
-            env=self.env,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
+        self.process = self._start(["serve", "--port", "0", *self.options])
         assert self.process.stderr is not None
         ports: queue.Queue[int] = queue.Queue()
         self.log: list[str] = []
@@ -138,6 +132,19 @@ class Service:
         trace: TracebackType | None,
     ) -> None:
         self.stop(signal.SIGKILL if error else signal.SIGTERM)
+
+    def _start(self, arguments: list[str]) -> subprocess.Popen[str] | ForkedProcess:
+        """Start a process. Workers are started anew by their parent, so it is not forked."""
+        if self.command == PLANTSTORE and "--workers" not in arguments:
+            return ForkedProcess(arguments, self.folder, self.env)
+        return subprocess.Popen(
+            [*self.command, *arguments],
+            cwd=self.folder,
+            env=self.env,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
 
     def stop(self, with_signal: signal.Signals = signal.SIGTERM) -> int:
         """Send a signal, wait until the process ends, and return its exit status."""

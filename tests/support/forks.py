@@ -10,6 +10,7 @@ the tests its process id and later its exit status.
 
 import atexit
 import functools
+import gc
 import json
 import os
 import select
@@ -92,6 +93,7 @@ def _serve(channel: socket.socket) -> None:
     from plantstore.cli import serve  # noqa: F401, PLC0415 (only this process needs it)
     from plantstore.storage.postgres import store  # noqa: F401, PLC0415
 
+    gc.freeze()  # a collection in a forked process would copy all memory
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the kernel reaps the first children
     while True:
         message, descriptors, _, _ = socket.recv_fds(channel, _MESSAGE_BYTES_MAX, 3)

@@ -1,9 +1,9 @@
 """What a client prefers: a media type, compression (RFC 9110 §12.5) and more (RFC 7240).
 
 Large responses are compressed with gzip for clients that accept it (RFC 9110 §8.4.1.3). Static
-content is compressed once. Other responses are compressed on one separate thread, at the fastest
-level: a page of a thousand plants takes about a millisecond. So compression does not block the
-event loop, and uses one core at most.
+content is compressed once, for the first client. Other responses are compressed on one separate
+thread, at the fastest level: a page of a thousand plants takes about a millisecond. So compression
+does not block the event loop, and uses one core at most.
 
 No compressed response contains a secret (docs/decisions/0015), because the size of a compressed
 response reveals something about its content to observers of the network.
@@ -121,7 +121,7 @@ def prefers_gzip(accept_encoding: str | None) -> bool:
 
 
 class StaticContent:
-    """Content that never changes, with its compressed form.
+    """Content that never changes. It is compressed when a client first prefers that.
 
     Attributes:
         content: the uncompressed form.
@@ -130,17 +130,19 @@ class StaticContent:
 
     def __init__(self, content: bytes) -> None:
         self.content = content
-        is_large = len(content) >= COMPRESSED_BYTES_MIN
-        self._compressed = gzip.compress(content, mtime=0) if is_large else None
+        self._compressed: asyncio.Future[bytes] | None = None
 
-    def answer(self, req: Request, resp: Response) -> None:
+    async def answer(self, req: Request, resp: Response) -> None:
         """Respond with the form that the client prefers."""
         resp.append_header("Vary", "Accept-Encoding")
-        if self._compressed is not None and prefers_gzip(req.get_header("Accept-Encoding")):
+        resp.data = self.content
+        is_large = len(self.content) >= COMPRESSED_BYTES_MIN
+        if is_large and prefers_gzip(req.get_header("Accept-Encoding")):
+            if self._compressed is None:
+                compressed = asyncio.to_thread(gzip.compress, self.content, mtime=0)
+                self._compressed = asyncio.ensure_future(compressed)
+            resp.data = await asyncio.shield(self._compressed)
             resp.set_header("Content-Encoding", _ENCODING)
-            resp.data = self._compressed
-        else:
-            resp.data = self.content
 
 
 class Compressor:

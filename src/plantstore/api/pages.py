@@ -26,7 +26,7 @@ class Document:
 
     async def on_get(self, req: Request, resp: Response) -> None:
         """Respond with the document. No token is needed."""
-        self._document.answer(req, resp)
+        await self._document.answer(req, resp)
 
     on_head = on_get
 
@@ -91,7 +91,7 @@ class Assets:
         resp.content_type = _MEDIA_TYPES[_suffix(name)]
         resp.set_headers(_SECURITY_FIELDS)
         resp.cache_control = ["public", "max-age=31536000", "immutable"]
-        content.answer(req, resp)
+        await content.answer(req, resp)
 
     on_head = on_get
 

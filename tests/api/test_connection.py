@@ -9,7 +9,7 @@ import contextlib
 import json
 import re
 import socket
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
@@ -28,7 +28,7 @@ from plantstore.server.protocol import HttpProtocol
 from support.world import VALID, World
 
 ResultT = TypeVar("ResultT")
-App = Callable[..., Coroutine[Any, Any, None]]
+App = Callable[..., Awaitable[None]]
 Configure = Callable[[ConnectionConfig], ConnectionConfig]
 
 
@@ -105,7 +105,7 @@ def cancelled(app: App) -> App:
     """Cancel each request, as a shutdown does after its timeout."""
 
     async def serve(scope: Any, receive: Any, send: Any) -> None:
-        task = asyncio.get_running_loop().create_task(app(scope, receive, send))
+        task: asyncio.Future[None] = asyncio.ensure_future(app(scope, receive, send))
         asyncio.get_running_loop().call_soon(task.cancel)
         await task
 

@@ -14,7 +14,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from plantstore import __version__
-from plantstore.changes import Outcome, PlantOutcome
+from plantstore.changes import Outcome, PlantOutcome, Result
 from plantstore.errors import ErrorCode
 from plantstore.observe import Answered, Committed, Imported, RequestRefused, WriterStarted
 from plantstore.plants import NewPlant
@@ -88,7 +88,14 @@ def test_a_batch_is_counted_by_its_size_its_duration_and_its_outcomes() -> None:
         PlantOutcome(outcome, NewPlant(1, "a"))
         for outcome in (Outcome.PRECONDITION_FAILED, Outcome.REPLACED)
     )
-    outcomes = [Outcome.STORED, Outcome.ID_TAKEN, Outcome.STORED, refused, patched, refused]
+    outcomes: list[Result] = [
+        Outcome.STORED,
+        Outcome.ID_TAKEN,
+        Outcome.STORED,
+        refused,
+        patched,
+        refused,
+    ]
     metrics = Metrics()
 
     metrics.observe(Committed(outcomes, 0.002))

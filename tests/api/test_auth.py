@@ -1,120 +1,190 @@
-"""Which tokens may create a plant, tested without a socket: 401, 403 and 503."""
+"""Which tokens may do what, also when the clock is wrong; and what a client learns of its own."""
 
-import asyncio
+from collections.abc import Callable
 
 import pytest
 
 from plantstore.api.auth import CACHE_SECONDS
 from plantstore.errors import ErrorCode, StoreUnavailableError
-from plantstore.tokens import mint
-from support.world import JSON, VALID, World, assert_error, run
+from plantstore.tokens import SCOPES, mint
+from support.document import NAMES, OPERATIONS, Operation
+from support.world import JSON, VALID, World, assert_error
+
+# The first second of the year 1900, and of the year 1.
+LONG_AGO = [-2_208_988_800.0, -62_135_596_800.0]
+
+
+@pytest.mark.parametrize("operation", OPERATIONS, ids=NAMES)
+def test_an_operation_needs_the_scope_that_the_document_names_and_no_other(
+    world: World, operation: Operation
+) -> None:
+    request = operation.request()
+    headers: dict[str, str] = request.pop("headers", {})
+    others = world.add_token("others", *(set(SCOPES) - {operation.scope}))
+    alone = world.add_token("alone", *([operation.scope] if operation.scope else []))
+
+    without = world.ask(**request, headers=headers)
+    with_others, with_it = (
+        world.ask(**request, headers=headers | {"Authorization": f"Bearer {token}"})
+        for token in (others, alone)
+    )
+
+    assert (without.status_code == 401) is operation.needs_token
+    assert (with_others.status_code == 403) is (operation.scope is not None)
+    challenge = with_others.headers.get("WWW-Authenticate", f'scope="{operation.scope}"')
+    assert challenge.endswith(f'scope="{operation.scope}"')
+    assert with_it.status_code not in {401, 403}
+
+
+def test_a_put_that_only_creates_needs_the_scope_of_a_create_alone(world: World) -> None:
+    create = world.add_token("create", "plants:create")
+    update = world.add_token("update", "plants:update")
+    fields = {"If-None-Match": "*"}
+
+    refused = world.send("PUT", "/plants/1", VALID, update, fields)
+    made = world.send("PUT", "/plants/1", VALID, create, fields)
+    others = [
+        world.send("PUT", "/plants/1", VALID, create, other)
+        for other in (None, {"If-None-Match": '"*"'}, {"If-Match": "*"})
+    ]
+
+    assert_error(refused, 403, ErrorCode.SCOPE_MISSING)
+    assert 'scope="plants:create"' in refused.headers["WWW-Authenticate"]
+    assert made.status_code == 201
+    assert [other.status_code for other in others] == [403] * 3
 
 
 @pytest.mark.parametrize(
-    ("headers", "challenge", "code"),
+    ("value", "code"),
     [
-        ({}, 'Bearer realm="plantstore"', ErrorCode.TOKEN_MISSING),
-        (
-            {"Authorization": "Basic YTpi"},
-            'Bearer realm="plantstore"',
-            ErrorCode.TOKEN_MISSING,
-        ),
-        *(
-            (
-                {"Authorization": value},
-                'Bearer realm="plantstore", error="invalid_token"',
-                ErrorCode.TOKEN_INVALID,
-            )
-            for value in ("Bearer", "Bearer ", "Bearer x", "Bearer é", f"Bearer {mint()}")
-        ),
+        ("Basic YTpi", ErrorCode.TOKEN_MISSING),
+        *((value, ErrorCode.TOKEN_INVALID) for value in ("Bearer", "Bearer ", "Bearer x")),
+        *((value, ErrorCode.TOKEN_INVALID) for value in ("Bearer é", f"Bearer {mint()}")),
     ],
 )
 def test_without_a_valid_token_the_response_is_a_401_with_a_challenge(
-    headers: dict[str, str], challenge: str, code: ErrorCode
+    world: World, value: str, code: ErrorCode
 ) -> None:
-    async def test(world: World) -> None:
-        encoded = [(name.encode(), value.encode()) for name, value in (JSON | headers).items()]
-        answer = await world.client.post("/plants", content=VALID, headers=encoded)
-        assert_error(answer, 401, code)
-        assert answer.headers["WWW-Authenticate"] == challenge
+    headers = [(b"Content-Type", b"application/json"), (b"Authorization", value.encode())]
 
-    assert not run(test).store.plants
+    answer = world.ask("POST", "/plants", content=VALID, headers=headers)
+
+    assert_error(answer, 401, code)
+    is_invalid = code is ErrorCode.TOKEN_INVALID
+    assert answer.headers["WWW-Authenticate"] == (
+        'Bearer realm="plantstore"' + ', error="invalid_token"' * is_invalid
+    )
+    assert not world.store.plants
+
+
+def test_a_token_in_the_query_is_not_accepted(world: World) -> None:
+    answer = world.ask("POST", f"/plants?access_token={world.token}", content=VALID, headers=JSON)
+
+    assert_error(answer, 401, ErrorCode.TOKEN_MISSING)
 
 
 @pytest.mark.parametrize("scheme", ["bearer", "BEARER", "Bearer "])
-def test_the_scheme_bearer_may_be_in_upper_or_lower_case(scheme: str) -> None:
-    async def test(world: World) -> None:
-        answer = await world.post(headers=JSON | {"Authorization": f"{scheme} {world.token}"})
-        assert answer.status_code == 200
-
-    run(test)
+def test_the_scheme_bearer_may_be_in_upper_or_lower_case(world: World, scheme: str) -> None:
+    assert world.get("/plants", Authorization=f"{scheme} {world.token}").status_code == 200
 
 
-def test_a_token_in_the_query_is_not_accepted() -> None:
-    async def test(world: World) -> None:
-        path = f"/plants?access_token={world.token}"
-        answer = await world.client.post(path, content=VALID, headers=JSON)
-        assert_error(answer, 401, ErrorCode.TOKEN_MISSING)
+def test_a_token_is_refused_while_the_clock_says_that_it_is_expired(world: World) -> None:
+    short = world.add_token("short", expires_at=2000)
+    times = (1000.0, 1999.9, 2000.0, 1999.0, 1e12, -1e12, 2000.0, 0.0, -0.5, *LONG_AGO)
 
-    run(test)
-
-
-def test_a_token_without_the_scope_gets_a_403_that_names_the_scope() -> None:
-    async def test(world: World) -> None:
-        answer = await world.post(token=world.add_token("reader", "plants:read"))
-        assert_error(answer, 403, ErrorCode.SCOPE_MISSING)
-        assert answer.headers["WWW-Authenticate"] == (
-            'Bearer realm="plantstore", error="insufficient_scope", scope="plants:create"'
-        )
-
-    run(test)
+    for number, world.now in enumerate(times):
+        expected = 200 if world.now < 2000 else 401
+        assert world.post(token=short).status_code == expected
+        assert world.post().status_code == 200
+        expired = world.add_token(f"{number}", expires_at=int(world.now) - 1)
+        assert_error(world.post(token=expired), 401, ErrorCode.TOKEN_INVALID)
 
 
-def test_a_token_is_refused_from_the_second_in_which_it_expires() -> None:
-    async def test(world: World) -> None:
-        token = world.add_token("short", expires_at=1002)
-        assert (await world.post(token=token)).status_code == 200
-        world.now = 1001.9
-        assert (await world.post(token=token)).status_code == 200
-        world.now = 1002.0
-        assert_error(await world.post(token=token), 401, ErrorCode.TOKEN_INVALID)
+def test_a_revoked_token_is_refused_once_its_cache_entry_expires(world: World) -> None:
+    assert world.post().status_code == 200
+    world.store.revoke_token("all", 1000)
+    world.now += CACHE_SECONDS + 0.1
 
-    run(test)
-
-
-def test_a_revoked_token_is_refused_once_its_cache_entry_expires() -> None:
-    async def test(world: World) -> None:
-        assert (await world.post()).status_code == 200
-        world.store.revoke_token("all", 1000)
-        world.now += CACHE_SECONDS + 0.1
-        answer = await world.post()
-        assert_error(answer, 401, ErrorCode.TOKEN_INVALID)
-        assert "revoked" in answer.json()["message"]
-
+    assert_error(world.post(), 401, ErrorCode.TOKEN_INVALID, "revoked")
+    for world.now in (999.0, 0.0, *LONG_AGO):
+        assert_error(world.post(), 401, ErrorCode.TOKEN_INVALID)
     assert CACHE_SECONDS <= 2
-    run(test)
 
 
-def test_a_cached_token_is_not_looked_up_and_concurrent_requests_share_one_look_up() -> None:
-    async def test(world: World) -> None:
-        await asyncio.gather(*(world.post() for _ in range(10)))
-        assert world.store.lookups == 1
-        await world.post()
-        assert world.store.lookups == 1
+def test_a_cached_token_is_not_looked_up_and_concurrent_requests_share_one_look_up(
+    world: World,
+) -> None:
+    world.send_together(*[("GET", "/plants"), ("GET", "/token")] * 5)
+    assert world.store.lookups == 1
+    world.post()
+    assert world.store.lookups == 1
 
-        await world.post(token=mint()[:-1] + "!")
-        assert world.store.lookups == 1, "a wrong checksum is refused without a look-up"
+    world.post(token=mint()[:-1] + "!")
 
-    run(test)
+    assert world.store.lookups == 1, "a wrong checksum is refused without a look-up"
 
 
-def test_when_tokens_cannot_be_looked_up_the_response_is_503() -> None:
-    async def test(world: World) -> None:
-        world.store.failure = StoreUnavailableError("The database cannot be read: disk I/O error")
-        answer = await world.post()
-        assert_error(answer, 503, ErrorCode.STORE_UNAVAILABLE)
-        assert answer.headers["Retry-After"] == "1"
-        world.store.failure = None
-        assert (await world.post()).status_code == 200
+def test_when_tokens_cannot_be_looked_up_the_response_is_503(world: World) -> None:
+    world.store.failure = StoreUnavailableError("The database cannot be read: disk I/O error")
+    answer = world.post()
+    world.store.failure = None
 
-    run(test)
+    assert_error(answer, 503, ErrorCode.STORE_UNAVAILABLE)
+    assert answer.headers["Retry-After"] == "1"
+    assert world.post().status_code == 200
+
+
+def test_a_token_is_described_with_its_name_its_scopes_and_its_end(world: World) -> None:
+    short = world.add_token("short", "plants:read", "plants:create", expires_at=1_795_068_673)
+    lasting = world.add_token("lasting", "metrics:read")
+
+    answers = [world.send("GET", "/token", token=token) for token in (short, lasting)]
+
+    assert [answer.status_code for answer in answers] == [200, 200]
+    assert [answer.headers["Content-Type"] for answer in answers] == ["application/json"] * 2
+    assert [answer.json() for answer in answers] == [
+        {
+            "name": "short",
+            "scopes": ["plants:create", "plants:read"],
+            "expires_at": "2026-11-19T06:11:13Z",
+        },
+        {"name": "lasting", "scopes": ["metrics:read"]},
+    ]
+
+
+@pytest.mark.parametrize("change", [{"revoked_at": 1}, {"expires_at": 1}])
+def test_a_token_that_is_revoked_or_expired_is_not_described(
+    world: World, change: dict[str, int]
+) -> None:
+    token = world.add_token("ended", **change)
+
+    assert world.send("GET", "/token", token=token).status_code == 401
+
+
+def test_a_token_that_is_used_too_often_is_refused_and_others_are_not(
+    new_world: Callable[..., World],
+) -> None:
+    world = new_world(rate_per_token="3/hour")
+
+    used = [world.post(), world.get("/token"), world.send("POST", "/ids?count=7")]
+    refused = [world.post(), world.get("/token"), world.send("POST", "/ids")]
+    other = world.post(token=world.add_token("other"))
+
+    assert [answer.status_code for answer in used] == [200, 200, 200]
+    for answer in refused:
+        said = "The token may be used at most 3 per 1 hour"
+        assert_error(answer, 429, ErrorCode.RATE_EXCEEDED, said)
+        assert 1 <= int(answer.headers["Retry-After"]) <= 3600
+    assert other.status_code == 200
+
+
+def test_requests_that_are_refused_for_other_reasons_do_not_count(
+    new_world: Callable[..., World],
+) -> None:
+    world = new_world(rate_per_token="1/hour")
+    reader = world.add_token("reader", "plants:read")
+
+    refused = [world.post(token=reader).status_code for _ in range(3)]
+    read = [world.send("GET", "/plants", token=reader).status_code for _ in range(2)]
+
+    assert (refused, read) == ([403] * 3, [200, 429])

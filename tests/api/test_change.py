@@ -1,129 +1,329 @@
-"""PUT and DELETE /plants/{id}, tested without a socket: every status, and when it is sent."""
+"""PUT, PATCH and DELETE of one plant: bodies, conditions (RFC 9110 §13), and concurrency."""
 
-import asyncio
+from collections.abc import Callable
 
+import httpx
 import pytest
 
+from plantstore.changes import entity_tag
 from plantstore.errors import ErrorCode
 from plantstore.plants import PLANT_BYTES_MAX, NewPlant
-from plantstore.store import Store
-from support.world import World, assert_error, run
+from support.world import VALID, World, assert_error
 
-FIR = NewPlant(1, "Abies balsamea (L.) Mill.", "Abies")
+FIR = NewPlant(1, "Abies", "fir")
+ETAG = entity_tag("Abies", "fir")
+OTHER = entity_tag("Abies", None)
+B = b'{"name": "b"}'
+CHANGES = [("PUT", B), ("PATCH", B), ("DELETE", None)]
+MERGE_PATCH = "application/merge-patch+json"
+
+
+@pytest.fixture
+def planted(world: World) -> World:
+    """Return an application that has FIR."""
+    world.put_in(FIR)
+    return world
+
+
+def assert_failed(answer: httpx.Response, etag: str | None) -> None:
+    assert_error(answer, 412, ErrorCode.PRECONDITION_FAILED)
+    assert answer.headers.get("ETag") == etag
 
 
 @pytest.mark.parametrize(
-    ("body", "after", "answered"),
+    ("method", "body", "after"),
     [
-        (b'{"name": "a", "tag": "b"}', NewPlant(1, "a", "b"), {"name": "a", "tag": "b"}),
-        (b'{"name": "a"}', NewPlant(1, "a"), {"name": "a"}),
-        (b'{"name": "", "tag": ""}', NewPlant(1, "", ""), {"name": "", "tag": ""}),
-        (b'{"id": 9, "name": "a", "x": null}', NewPlant(1, "a"), {"name": "a"}),
+        ("PUT", b'{"name": "a", "tag": "b"}', NewPlant(1, "a", "b")),
+        ("PUT", b'{"name": "a"}', NewPlant(1, "a")),
+        ("PUT", b'{"name": "", "tag": ""}', NewPlant(1, "", "")),
+        ("PUT", b'{"id": 9, "name": "a", "x": null}', NewPlant(1, "a")),
+        ("PATCH", b"{}", FIR),
+        ("PATCH", b'{"name": "a"}', NewPlant(1, "a", "fir")),
+        ("PATCH", b'{"tag": ""}', NewPlant(1, "Abies", "")),
+        ("PATCH", b'{"name": "", "tag": null}', NewPlant(1, "")),
+        ("PATCH", b'{"id": 9, "x": {"y": null}, "tag": "a"}', NewPlant(1, "Abies", "a")),
     ],
 )
-def test_a_plant_is_replaced_as_a_whole_and_an_absent_tag_removes_it(
-    store: Store, body: bytes, after: NewPlant, answered: dict[str, str]
+def test_a_replacement_removes_an_absent_tag_and_a_patch_one_that_is_null(
+    stored: World, method: str, body: bytes, after: NewPlant
 ) -> None:
-    async def test(world: World) -> None:
-        world.put_in(FIR)
-        for _ in range(2):  # the second time as a retry of a client that got no response
-            answer = await world.send("PUT", "/plants/1", body)
-            assert (answer.status_code, answer.json()) == (200, answered)
+    stored.put_in(FIR)
+    tagged = {} if after.tag is None else {"tag": after.tag}
 
-    assert run(test, World(store)).store.plants == {1: after}
+    for _ in range(2):  # the second time as a retry of a client that got no response
+        answer = stored.send(method, "/plants/1", body)
+
+        assert (answer.status_code, answer.json()) == (200, {"name": after.name} | tagged)
+        assert answer.headers["ETag"] == entity_tag(after.name, after.tag)
+    assert stored.store.plants == {1: after}
 
 
-def test_a_replace_of_a_missing_plant_is_404_and_creates_nothing() -> None:
-    async def test(world: World) -> None:
-        answer = await world.send("PUT", "/plants/1", b'{"name": "a"}')
+@pytest.mark.parametrize(
+    ("method", "body", "status", "code"),
+    [
+        *((method, b"", 400, ErrorCode.NOT_JSON) for method in ("PUT", "PATCH")),
+        *((method, b"[]", 400, ErrorCode.INVALID_PLANT) for method in ("PUT", "PATCH")),
+        ("PUT", b'{"tag": "a"}', 400, ErrorCode.INVALID_PLANT),
+        ("PUT", b'{"name": null}', 400, ErrorCode.INVALID_PLANT),
+        ("PUT", b'{"name": "a", "tag": null}', 400, ErrorCode.INVALID_PLANT),
+        ("PUT", b'{"name": "\\u0000"}', 400, ErrorCode.UNSTORABLE_TEXT),
+        ("PUT", b'{"name": "a", "tag": "\\u0000"}', 400, ErrorCode.UNSTORABLE_TEXT),
+        ("PUT", b'{"name": "\\ud800"}', 400, ErrorCode.UNSTORABLE_TEXT),
+        ("PUT", b" " * (PLANT_BYTES_MAX + 1), 413, ErrorCode.BODY_TOO_LARGE),
+        ("PATCH", b'{"name": null}', 400, ErrorCode.INVALID_PLANT),
+        ("PATCH", b'{"tag": {"a": null}}', 400, ErrorCode.INVALID_PLANT),
+        ("PATCH", b"null", 400, ErrorCode.INVALID_PLANT),
+        ("PATCH", b'{"name": "\\u0000"}', 400, ErrorCode.UNSTORABLE_TEXT),
+        ("PATCH", b'{"tag": "\\u0000"}', 400, ErrorCode.UNSTORABLE_TEXT),
+        ("PATCH", b'{"tag": "\\ud800"}', 400, ErrorCode.UNSTORABLE_TEXT),
+        ("PATCH", b" " * (PLANT_BYTES_MAX + 1), 413, ErrorCode.BODY_TOO_LARGE),
+    ],
+)
+def test_an_invalid_body_is_refused_and_changes_nothing(
+    planted: World, method: str, body: bytes, status: int, code: ErrorCode
+) -> None:
+    assert_error(planted.send(method, "/plants/1", body), status, code)
+
+    assert planted.store.plants == {1: FIR}
+
+
+def test_the_message_about_an_invalid_member_of_a_patch_says_what_is_allowed(
+    planted: World,
+) -> None:
+    answer = planted.send("PATCH", "/plants/1", b'{"tag": 1}')
+
+    assert answer.json()["message"] == "`tag` must be a string or null, got a number"
+
+
+def test_a_patch_that_would_make_too_large_a_plant_is_413_and_changes_nothing(
+    world: World,
+) -> None:
+    large = NewPlant(1, "x" * 40_000)
+    world.put_in(large)
+
+    refused, made = (
+        world.send("PATCH", "/plants/1", b'{"tag": "%b"}' % (b"x" * size))
+        for size in (30_000, 20_000)
+    )
+
+    assert_error(refused, 413, ErrorCode.BODY_TOO_LARGE)
+    assert made.status_code == 200
+    assert world.store.plants == {1: NewPlant(1, large.name, "x" * 20_000)}
+
+
+@pytest.mark.parametrize(
+    ("method", "media_type", "wanted"),
+    [
+        *(("PUT", each, "application/json") for each in ("text/plain", MERGE_PATCH)),
+        *(("PATCH", each, MERGE_PATCH) for each in ("application/json", "text/plain", "")),
+        ("PATCH", "application/json-patch+json", MERGE_PATCH),
+    ],
+)
+def test_another_media_type_is_415_and_the_response_names_the_right_one(
+    world: World, method: str, media_type: str, wanted: str
+) -> None:
+    answer = world.send(method, "/plants/1", B, fields={"Content-Type": media_type})
+
+    assert_error(answer, 415, ErrorCode.UNSUPPORTED_MEDIA_TYPE)
+    assert answer.headers["Accept"] == wanted
+    assert answer.headers.get("Accept-Patch") == (MERGE_PATCH if method == "PATCH" else None)
+
+
+def test_a_patch_may_name_its_charset(planted: World) -> None:
+    fields = {"Content-Type": "Application/Merge-Patch+JSON; charset=UTF-8"}
+
+    assert planted.send("PATCH", "/plants/1", b"{}", fields=fields).status_code == 200
+
+
+def test_a_deleted_plant_is_gone_and_its_id_is_free(stored: World) -> None:
+    stored.put_in(FIR)
+
+    answer = stored.send("DELETE", "/plants/1")
+
+    assert (answer.status_code, answer.content) == (204, b"")
+    assert "Content-Type" not in answer.headers
+    assert_error(stored.get("/plants/1"), 404, ErrorCode.NO_SUCH_PLANT)
+    assert_error(stored.send("DELETE", "/plants/1"), 404, ErrorCode.NO_SUCH_PLANT)
+    assert stored.post(b'{"id": 1, "name": "another"}').status_code == 200
+    assert stored.store.plants == {1: NewPlant(1, "another")}
+
+
+def test_concurrent_changes_of_a_plant_are_made_one_after_the_other(stored: World) -> None:
+    answers = stored.send_together(
+        ("POST", "/plants", b'{"id": 1, "name": "a"}'),
+        ("PUT", "/plants/1", B),
+        ("DELETE", "/plants/1"),
+        ("POST", "/plants", b'{"id": 1, "name": "c"}'),
+    )
+
+    assert [answer.status_code for answer in answers] == [200, 200, 204, 200]
+    assert stored.store.plants == {1: NewPlant(1, "c")}
+
+
+def test_concurrent_patches_of_different_members_both_hold(stored: World) -> None:
+    stored.put_in(FIR)
+
+    answers = stored.send_together(
+        ("PATCH", "/plants/1", b'{"name": "a"}'), ("PATCH", "/plants/1", b'{"tag": null}')
+    )
+
+    assert [answer.json() for answer in answers] == [{"name": "a", "tag": "fir"}, {"name": "a"}]
+    assert stored.store.plants == {1: NewPlant(1, "a")}
+
+
+def test_a_full_queue_refuses_every_change(new_world: Callable[..., World]) -> None:
+    world = new_world(waiting_changes_max=0)
+    world.put_in(FIR)
+
+    for method, path, body in [
+        *((method, "/plants/1", body) for method, body in CHANGES),
+        ("POST", "/plants", VALID),
+    ]:
+        answer = world.send(method, path, body)
+
+        assert_error(answer, 503, ErrorCode.OVERLOADED)
+        assert 1 <= int(answer.headers["Retry-After"]) <= 5
+        assert answer.headers["X-Request-Id"]
+    assert world.store.plants == {1: FIR}
+
+
+@pytest.mark.parametrize(
+    ("fields", "status"),
+    [
+        *(({"If-None-Match": tags}, 304) for tags in ("*", ETAG, f"W/{ETAG}", f'"x", {ETAG}')),
+        ({"If-None-Match": OTHER}, 200),
+        *(({"If-Match": tags}, 200) for tags in ("*", ETAG, f"{OTHER}, {ETAG}")),
+        *(({"If-Match": tags}, 412) for tags in (OTHER, f"W/{ETAG}")),
+    ],
+)
+def test_a_plant_has_an_etag_and_is_read_if_the_conditions_hold(
+    planted: World, fields: dict[str, str], status: int
+) -> None:
+    head, get = (planted.send(each, "/plants/1", fields=fields) for each in ("HEAD", "GET"))
+
+    assert (head.status_code, head.headers) == (get.status_code, get.headers)
+    assert (get.status_code, get.headers["ETag"]) == (status, ETAG)
+    assert status != 304 or get.content == b""
+    assert ("Content-Type" in get.headers) is (status != 304)
+    missing = planted.send("GET", "/plants/2", fields=fields)
+    assert_error(missing, 404, ErrorCode.NO_SUCH_PLANT)
+
+
+@pytest.mark.parametrize(("method", "body"), CHANGES)
+def test_a_change_is_made_if_the_plant_is_the_expected_one(
+    stored: World, method: str, body: bytes | None
+) -> None:
+    stored.put_in(FIR)
+
+    for fields in (
+        *({"If-Match": tags} for tags in (OTHER, f"W/{ETAG}", f'{OTHER}, "x"')),
+        *({"If-None-Match": tags} for tags in (f'"x", W/{ETAG}', ETAG)),
+        {"If-Match": ETAG, "If-None-Match": ETAG},
+    ):
+        assert_failed(stored.send(method, "/plants/1", body, fields=fields), ETAG)
+    assert stored.store.plants == {1: FIR}
+    fields = {"If-Match": f"{OTHER}, {ETAG}", "If-None-Match": OTHER}
+    assert stored.send(method, "/plants/1", body, fields=fields).is_success
+    assert stored.store.plants != {1: FIR}
+
+
+@pytest.mark.parametrize(("method", "body"), CHANGES)
+def test_a_change_of_a_missing_plant_is_412_with_if_match_and_404_without(
+    world: World, method: str, body: bytes | None
+) -> None:
+    for tags in ("*", ETAG):
+        assert_failed(world.send(method, "/plants/1", body, fields={"If-Match": tags}), None)
+    for fields in ({}, {"If-None-Match": ETAG}):
+        answer = world.send(method, "/plants/1", body, fields=fields)
         assert_error(answer, 404, ErrorCode.NO_SUCH_PLANT)
+    assert not world.store.plants
 
-    assert not run(test).store.plants
 
-
-@pytest.mark.parametrize(
-    ("body", "status", "code"),
-    [
-        (b"", 400, ErrorCode.NOT_JSON),
-        (b"[]", 400, ErrorCode.INVALID_PLANT),
-        (b'{"tag": "a"}', 400, ErrorCode.INVALID_PLANT),
-        (b'{"name": null}', 400, ErrorCode.INVALID_PLANT),
-        (b'{"name": "a", "tag": null}', 400, ErrorCode.INVALID_PLANT),
-        (b'{"name": "\\u0000"}', 400, ErrorCode.UNSTORABLE_TEXT),
-        (b'{"name": "a", "tag": "\\u0000"}', 400, ErrorCode.UNSTORABLE_TEXT),
-        (b'{"name": "\\ud800"}', 400, ErrorCode.UNSTORABLE_TEXT),
-        (b'{"name": "\xff"}', 400, ErrorCode.NOT_JSON),
-        (b" " * (PLANT_BYTES_MAX + 1), 413, ErrorCode.BODY_TOO_LARGE),
-    ],
-)
-def test_an_invalid_body_is_refused_and_replaces_nothing(
-    body: bytes, status: int, code: ErrorCode
+@pytest.mark.parametrize("method", ["PUT", "PATCH"])
+def test_a_change_that_is_repeated_after_a_lost_response_succeeds_again(
+    planted: World, method: str
 ) -> None:
-    async def test(world: World) -> None:
-        world.put_in(FIR)
-        assert_error(await world.send("PUT", "/plants/1", body), status, code)
+    fields = {"If-Match": ETAG}
+    for _ in range(2):
+        answer = planted.send(method, "/plants/1", b'{"name": "b", "tag": "t"}', fields=fields)
+        assert (answer.status_code, answer.json()) == (200, {"name": "b", "tag": "t"})
+        assert answer.headers["ETag"] == entity_tag("b", "t")
 
-    assert run(test).store.plants == {1: FIR}
+    lost = planted.send(method, "/plants/1", b'{"name": "c"}', fields=fields)
 
-
-def test_a_body_that_is_not_json_is_415() -> None:
-    async def test(world: World) -> None:
-        headers = {"Authorization": f"Bearer {world.token}", "Content-Type": "text/plain"}
-        answer = await world.client.put("/plants/1", content=b'{"name": "a"}', headers=headers)
-        assert_error(answer, 415, ErrorCode.UNSUPPORTED_MEDIA_TYPE)
-
-    run(test)
+    assert_failed(lost, entity_tag("b", "t"))
 
 
-def test_a_deleted_plant_is_gone_and_its_id_is_free(store: Store) -> None:
-    async def test(world: World) -> None:
-        world.put_in(FIR)
-        answer = await world.send("DELETE", "/plants/1")
-        assert (answer.status_code, answer.content) == (204, b"")
-        assert "Content-Type" not in answer.headers
-        assert_error(await world.send("GET", "/plants/1"), 404, ErrorCode.NO_SUCH_PLANT)
-        assert_error(await world.send("DELETE", "/plants/1"), 404, ErrorCode.NO_SUCH_PLANT)
-        assert (await world.post(b'{"id": 1, "name": "another"}')).status_code == 200
+def test_a_deletion_that_is_repeated_is_412(planted: World) -> None:
+    made, repeated = (
+        planted.send("DELETE", "/plants/1", fields={"If-Match": ETAG}) for _ in range(2)
+    )
 
-    assert run(test, World(store)).store.plants == {1: NewPlant(1, "another")}
+    assert made.status_code == 204
+    assert_failed(repeated, None)
 
 
-@pytest.mark.parametrize(("method", "scope"), [("PUT", "update"), ("DELETE", "delete")])
-def test_each_change_needs_its_own_scope(method: str, scope: str) -> None:
-    body = b'{"name": "a"}' if method == "PUT" else None
+def test_of_two_changes_that_expect_the_same_plant_one_is_made(stored: World) -> None:
+    stored.put_in(FIR)
 
-    async def test(world: World) -> None:
-        world.put_in(FIR)
-        others = {"plants:create", "plants:read", "plants:update", "plants:delete"}
-        without = world.add_token("without", *(others - {f"plants:{scope}"}))
-        refused = await world.send(method, "/plants/1", body, token=without)
-        assert_error(refused, 403, ErrorCode.SCOPE_MISSING)
-        assert f'scope="plants:{scope}"' in refused.headers["WWW-Authenticate"]
-        assert world.store.plants == {1: FIR}
-        alone = world.add_token("alone", f"plants:{scope}")
-        assert (await world.send(method, "/plants/1", body, token=alone)).is_success
-
-    run(test)
-
-
-def test_concurrent_changes_of_a_plant_are_made_one_after_the_other(store: Store) -> None:
-    async def test(world: World) -> None:
-        answers = await asyncio.gather(
-            world.post(b'{"id": 1, "name": "a"}'),
-            world.send("PUT", "/plants/1", b'{"name": "b"}'),
-            world.send("DELETE", "/plants/1"),
-            world.post(b'{"id": 1, "name": "c"}'),
+    one, another = stored.send_together(
+        *(
+            ("PUT", "/plants/1", b'{"name": "%d"}' % number, None, {"If-Match": ETAG})
+            for number in range(2)
         )
-        assert [answer.status_code for answer in answers] == [200, 200, 204, 200]
+    )
 
-    assert run(test, World(store)).store.plants == {1: NewPlant(1, "c")}
+    assert one.status_code == 200
+    assert_failed(another, one.headers["ETag"])
+    assert stored.store.plants == {1: NewPlant(1, "0")}
 
 
-def test_a_full_queue_refuses_every_change() -> None:
-    async def test(world: World) -> None:
-        world.put_in(FIR)
-        for method, body in (("PUT", b'{"name": "a"}'), ("DELETE", None)):
-            answer = await world.send(method, "/plants/1", body)
-            assert_error(answer, 503, ErrorCode.OVERLOADED)
+def test_put_with_if_none_match_any_creates_a_plant_and_never_replaces_one(stored: World) -> None:
+    fields = {"If-None-Match": "*"}
 
-    assert run(test, World(waiting_changes_max=0)).store.plants == {1: FIR}
+    created, again, invalid = stored.send_together(
+        *(("PUT", "/plants/-7", body, None, fields) for body in (B, B, b"{}"))
+    )
+
+    assert (created.status_code, created.json()) == (201, {"name": "b"})
+    assert created.headers["ETag"] == entity_tag("b", None)
+    # Also for the same plant: RFC 9110 §13.1.2 has no exception for retries.
+    assert_failed(again, entity_tag("b", None))
+    assert_error(invalid, 400, ErrorCode.INVALID_PLANT)
+    assert stored.store.plants == {-7: NewPlant(-7, "b")}
+
+
+@pytest.mark.parametrize(("method", "body"), [("GET", None), ("HEAD", None), *CHANGES])
+@pytest.mark.parametrize("name", ["If-Match", "If-None-Match"])
+def test_a_malformed_field_is_400_and_nothing_is_done(
+    planted: World, method: str, body: bytes | None, name: str
+) -> None:
+    for value in ("", "fir", f"*, {ETAG}", ETAG[:-1]):
+        answer = planted.send(method, "/plants/1", body, fields={name: value})
+
+        assert answer.status_code == 400
+        assert method == "HEAD" or answer.json()["error"] == ErrorCode.BAD_REQUEST
+    assert planted.store.plants == {1: FIR}
+
+
+def test_several_lines_of_a_field_are_one_list(planted: World) -> None:
+    bearer = ("Authorization", f"Bearer {planted.token}")
+
+    for name, tags, status in (
+        ("If-Match", (OTHER, ETAG, '"x"'), 200),
+        ("If-None-Match", (OTHER, ETAG, '"x"'), 304),
+        ("If-Match", ("*", "*"), 400),
+    ):
+        headers = [bearer, *((name, tag) for tag in tags)]
+        assert planted.ask("GET", "/plants/1", headers=headers).status_code == status
+
+
+def test_the_etag_can_be_computed_from_a_listing_and_returns_with_the_old_values(
+    planted: World,
+) -> None:
+    [listed] = planted.get("/plants").json()
+    planted.send("PUT", "/plants/1", B)
+
+    again = planted.send("PUT", "/plants/1", b'{"name": "Abies", "tag": "fir"}')
+
+    assert again.headers["ETag"] == entity_tag(listed["name"], listed["tag"]) == ETAG

@@ -1,11 +1,14 @@
 """Pages of other origins that call the service from a browser."""
 
+from collections.abc import Callable
+
 import httpx
 import pytest
 
 from plantstore.api.cors import parse_origin
 from plantstore.errors import ErrorCode, StoreUnavailableError, UsageError
-from support.world import JSON, VALID, World, assert_error, run
+from support.document import OPERATIONS, PATHS
+from support.world import World, assert_error
 
 GARDEN = "https://garden.example"
 OTHERS = ["https://other.example", "http://garden.example", "https://garden.example:8443", "null"]
@@ -34,105 +37,92 @@ MAY_SEND = {
     "allow-headers": (
         "authorization, content-encoding, content-type, if-match, if-none-match, prefer"
     ),
-    "allow-methods": "DELETE, GET, HEAD, PATCH, POST, PUT",
+    "allow-methods": ", ".join(sorted({each.method for each in OPERATIONS} - {"OPTIONS"})),
     "max-age": "7200",
 }
 
 
 @pytest.mark.parametrize(("allowed", "told"), [(GARDEN, GARDEN), ("*", "*")])
 def test_a_preflight_tells_an_allowed_origin_its_methods_and_fields(
-    allowed: str, told: str
+    new_world: Callable[..., World], allowed: str, told: str
 ) -> None:
-    async def test(world: World) -> None:
-        for path in ("/plants", "/plants/1", "/token", "/ids"):
-            answer = await world.client.options(path, headers=PREFLIGHT | {"Origin": GARDEN})
+    world = new_world(allow_origin=["https://first.example", allowed])
 
-            assert (answer.status_code, answer.content) == (200, b"")
-            assert fields_of_cors(answer) == {"allow-origin": told} | MAY_SEND
-            assert answer.headers["Vary"] == "Origin"
+    for path in PATHS:
+        url = path.replace("{id}", "1")
+        answer = world.ask("OPTIONS", url, headers=PREFLIGHT | {"Origin": GARDEN})
 
-    run(test, World(allow_origin=["https://first.example", allowed]))
-
-
-def test_an_allowed_origin_may_read_every_response_including_errors() -> None:
-    async def test(world: World) -> None:
-        headers = JSON | {"Authorization": f"Bearer {world.token}", "Origin": GARDEN}
-
-        async def send(method: str, path: str, content: bytes | None = None) -> int:
-            answer = await world.client.request(method, path, content=content, headers=headers)
-            assert fields_of_cors(answer) == {"allow-origin": GARDEN} | READABLE
-            assert "Origin" in answer.headers["Vary"].split(", ")
-            return answer.status_code
-
-        statuses = [
-            await send("POST", "/plants", VALID),
-            await send("GET", "/plants"),
-            await send("HEAD", "/plants/1"),
-            await send("DELETE", "/plants/1"),
-            await send("GET", "/plants/1"),
-            await send("GET", "/none"),
-            await send("PATCH", "/plants"),
-            await send("POST", "/plants", b"{}"),
-            await send("GET", "/readyz"),
-            await send("GET", "/token"),
-            await send("POST", "/ids"),
-        ]
-        world.store.read_failure = StoreUnavailableError("The database cannot be read")
-        statuses.append(await send("GET", "/plants"))
-        world.store.read_failure = ZeroDivisionError()
-        statuses.append(await send("GET", "/plants"))
-        assert statuses == [200, 200, 200, 204, 404, 404, 405, 400, 200, 200, 200, 503, 500]
-
-    run(test, World(allow_origin=[GARDEN]))
+        assert (answer.status_code, answer.content) == (200, b"")
+        assert fields_of_cors(answer) == {"allow-origin": told} | MAY_SEND
+        assert answer.headers["Vary"] == "Origin"
 
 
-def test_an_allowed_origin_may_read_an_overload_response_and_its_retry_after() -> None:
-    async def test(world: World) -> None:
-        headers = JSON | {"Authorization": f"Bearer {world.token}", "Origin": GARDEN}
-        answer = await world.post(headers=headers)
+def assert_readable(answer: httpx.Response) -> None:
+    assert fields_of_cors(answer) == {"allow-origin": GARDEN} | READABLE
+    assert "Origin" in answer.headers["Vary"].split(", ")
 
-        assert_error(answer, 503, ErrorCode.OVERLOADED)
-        assert fields_of_cors(answer) == {"allow-origin": GARDEN} | READABLE
 
-    run(test, World(waiting_changes_max=0, allow_origin=[GARDEN]))
+def test_an_allowed_origin_may_read_the_response_of_each_operation(
+    new_world: Callable[..., World],
+) -> None:
+    world = new_world(allow_origin=[GARDEN])
+    headers = {"Origin": GARDEN, "Authorization": f"Bearer {world.token}"}
+
+    for operation in (each for each in OPERATIONS if each.method != "OPTIONS"):
+        request = operation.request()
+        answer = world.ask(**request | {"headers": headers | request.get("headers", {})})
+
+        assert_readable(answer)
+
+
+def test_an_allowed_origin_may_read_errors(new_world: Callable[..., World]) -> None:
+    world, full = (new_world(waiting_changes_max=room, allow_origin=[GARDEN]) for room in (9, 0))
+    origin = {"Origin": GARDEN}
+
+    answers = [world.get("/none", **origin), world.send("PATCH", "/plants", fields=origin)]
+    answers += [world.post(b"{}", fields=origin), full.post(fields=origin)]
+    for failure in (StoreUnavailableError("The database cannot be read"), ZeroDivisionError()):
+        world.store.read_failure = failure
+        answers.append(world.get("/plants", **origin))
+
+    for answer in answers:
+        assert_readable(answer)
+    assert [answer.status_code for answer in answers] == [404, 405, 400, 503, 503, 500]
+    assert_error(answers[3], 503, ErrorCode.OVERLOADED)
 
 
 @pytest.mark.parametrize("origin", [*OTHERS, "", f"{GARDEN}.evil.example", f"{GARDEN}, *"])
-def test_another_origin_may_not_read_or_send_anything(origin: str) -> None:
-    async def test(world: World) -> None:
-        for method, path, more in (("GET", "/plants", {}), ("OPTIONS", "/plants", PREFLIGHT)):
-            answer = await world.client.request(method, path, headers={"Origin": origin} | more)
+def test_another_origin_may_not_read_or_send_anything(
+    new_world: Callable[..., World], origin: str
+) -> None:
+    world = new_world(allow_origin=[GARDEN, "https://second.example"])
 
-            assert fields_of_cors(answer) == {}
-            assert answer.headers["Vary"] == "Origin"
+    for method, more in (("GET", {}), ("OPTIONS", PREFLIGHT)):
+        answer = world.ask(method, "/plants", headers={"Origin": origin} | more)
 
-    run(test, World(allow_origin=[GARDEN, "https://second.example"]))
-
-
-def test_by_default_no_other_origin_may_read_anything() -> None:
-    async def test(world: World) -> None:
-        answer = await world.client.options("/plants", headers=PREFLIGHT | {"Origin": GARDEN})
-
-        assert answer.status_code == 200
         assert fields_of_cors(answer) == {}
-        assert "Vary" not in answer.headers
-
-    run(test)
+        assert answer.headers["Vary"] == "Origin"
 
 
-def test_vary_names_accept_encoding_and_origin() -> None:
-    async def test(world: World) -> None:
-        answer = await world.client.get("/openapi.json", headers={"Origin": GARDEN})
+def test_by_default_no_other_origin_may_read_anything(world: World) -> None:
+    answer = world.ask("OPTIONS", "/plants", headers=PREFLIGHT | {"Origin": GARDEN})
 
-        assert set(answer.headers["Vary"].split(", ")) == {"Accept-Encoding", "Origin"}
+    assert answer.status_code == 200
+    assert fields_of_cors(answer) == {}
+    assert "Vary" not in answer.headers
 
-    run(test, World(allow_origin=["*"]))
+
+def test_vary_names_accept_encoding_and_origin(new_world: Callable[..., World]) -> None:
+    world = new_world(allow_origin=["*"])
+
+    answer = world.get("/openapi.json", Origin=GARDEN)
+
+    assert set(answer.headers["Vary"].split(", ")) == {"Accept-Encoding", "Origin"}
 
 
 @pytest.mark.parametrize(
     ("text", "origin"),
     [
-        (GARDEN, GARDEN),
         ("HTTPS://Garden.Example", GARDEN),
         ("https://garden.example:443", GARDEN),
         ("http://garden.example:80", "http://garden.example"),
@@ -149,16 +139,9 @@ def test_an_origin_is_normalized_to_the_form_that_browsers_send(text: str, origi
 @pytest.mark.parametrize(
     "text",
     [
-        "",
-        "null",
-        "garden.example",
-        f"{GARDEN}/",
-        f"{GARDEN}/app",
-        "https://ann@garden.example",
-        "https://*.garden.example",
-        "https://garden.example:port",
-        f"{GARDEN},https://other.example",
-        f"{GARDEN}\r\nX: y",
+        *("", "null", "garden.example", f"{GARDEN}/", f"{GARDEN}/app"),
+        *("https://ann@garden.example", "https://*.garden.example", "https://garden.example:port"),
+        *(f"{GARDEN},https://other.example", f"{GARDEN}\r\nX: y"),
     ],
 )
 def test_an_invalid_origin_is_refused_with_a_message_of_one_line(text: str) -> None:

@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import threading
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import AsyncIterator, Callable, Generator
 from typing import Any
 
 import pytest
@@ -18,9 +18,9 @@ from plantstore.observe import ExportCutOff, ReadFailed, RequestFailed
 from plantstore.plants import NewPlant
 from plantstore.server.interface import ABORT
 from support.fake_store import FakeStore
-from support.world import World, run
+from support.world import World
 
-PATH = "/plants.ndjson"
+START, BODY = "http.response.start", "http.response.body"
 
 
 class PagedStore(FakeStore):
@@ -39,71 +39,76 @@ class PagedStore(FakeStore):
             self.open_snapshots -= 1
 
 
-def paged_world() -> tuple[PagedStore, World]:
-    store = PagedStore()
-    world = World(store)
+@pytest.fixture
+def store() -> PagedStore:
+    return PagedStore()
+
+
+@pytest.fixture
+def world(store: PagedStore, new_world: Callable[..., World]) -> World:
+    """Return an application with three plants, each on a page of its own."""
+    world: World = new_world(store)
     world.put_in(*(NewPlant(id_, "a") for id_ in range(3)))
-    return store, world
-
-
-def scope_of(world: World) -> dict[str, Any]:
-    """Return the ASGI scope of an export."""
-    headers = {"host": "x", "authorization": f"Bearer {world.token}"}
-    scope: dict[str, Any] = {"type": "http", "asgi": {"version": "3.0"}, "http_version": "1.1"}
-    scope |= {"method": "GET", "path": PATH, "raw_path": PATH.encode(), "query_string": b""}
-    scope |= {"client": None, "server": None, "scheme": "http", "root_path": ""}
-    return scope | {"headers": [(k.encode(), v.encode()) for k, v in headers.items()]}
+    return world
 
 
 async def receive() -> dict[str, Any]:
     return {"type": "http.request", "body": b"", "more_body": False}
 
 
-async def export(world: World) -> list[Any]:
-    """Export without a network; return what was sent."""
+def export(world: World, hear: Callable[[list[Any]], None] = lambda _sent: None) -> list[Any]:
+    """Export without a network; return what was sent. `hear` gets that after each message."""
     sent: list[Any] = []
 
     async def send(message: Any) -> None:
         sent.append(message)
+        hear(sent)
 
-    await world.app(scope_of(world), receive, send)
+    async def ask() -> None:
+        await world.app(world.scope_of("GET", "/plants.ndjson"), receive, send)
+
+    world.run(ask())
     return sent
 
 
-async def cancel_at(world: World, kind: str) -> None:
-    """Cancel an export while a message of this kind is sent, and the client does not take it."""
+async def cancel_at(world: World, kind: str) -> tuple[list[Any], bool]:
+    """Cancel an export, as uvicorn does, while its client does not take a message of this kind.
+
+    Return what was sent, and whether the task was cancelled.
+    """
+    sent: list[Any] = []
     reached = asyncio.Event()
 
     async def send(message: Any) -> None:
+        sent.append(message)
         if message["type"] == kind and not reached.is_set():
             reached.set()
             await asyncio.Event().wait()
 
-    task = asyncio.ensure_future(world.app(scope_of(world), receive, send))
+    task = asyncio.ensure_future(world.app(world.scope_of("GET", "/plants.ndjson"), receive, send))
     await reached.wait()
     task.cancel()
-    with contextlib.suppress(asyncio.CancelledError):
-        await task
+    await asyncio.wait([task])
+    return sent, task.cancelled()
 
 
-@pytest.mark.parametrize("kind", ["http.response.start", "http.response.body"])
+@pytest.mark.parametrize("kind", [START, BODY])
 def test_the_places_of_cancelled_exports_are_free_again_and_their_snapshots_closed(
-    kind: str,
+    store: PagedStore, world: World, kind: str
 ) -> None:
-    store, world = paged_world()
-    sent: list[Any] = []
+    cancelled = [world.run(cancel_at(world, kind)) for _ in range(EXPORTS_MAX)]
 
-    async def test(world: World) -> None:
-        for _ in range(EXPORTS_MAX):
-            await cancel_at(world, kind)
-        sent.extend(await export(world))
-
-    run(test, world)
+    sent = export(world)
 
     assert sent[0]["status"] == 200
     assert b"".join(message.get("body", b"") for message in sent).count(b"\n") == 3
     assert store.open_snapshots == 0
+    for messages, is_cancelled in cancelled:
+        assert [message["type"] for message in messages[:-1]] == [START, BODY][: 1 + (kind == BODY)]
+        assert messages[-1] is ABORT
+        assert not is_cancelled
     assert not world.told(ReadFailed)
+    assert not world.told(RequestFailed)
 
 
 def revoke(world: World) -> None:
@@ -120,30 +125,11 @@ def wait_too_long(world: World) -> None:
     [(revoke, ErrorCode.TOKEN_INVALID), (wait_too_long, ErrorCode.REQUEST_TIMEOUT)],
 )
 def test_an_export_that_is_not_allowed_any_more_is_cut_off_and_no_failure(
-    end: Callable[[World], None], code: ErrorCode
+    store: PagedStore, world: World, end: Callable[[World], None], code: ErrorCode
 ) -> None:
-    store, world = paged_world()
-    sent: Sequence[Any] = []
+    sent = export(world, lambda sent: end(world) if len(sent) == 2 else None)
 
-    async def test(world: World) -> None:
-        nonlocal sent
-        messages: list[Any] = []
-
-        async def send(message: Any) -> None:
-            messages.append(message)
-            if len(messages) == 2:
-                end(world)
-
-        await world.app(scope_of(world), receive, send)
-        sent = messages
-
-    run(test, world)
-
-    assert [message["type"] for message in sent] == [
-        "http.response.start",
-        "http.response.body",
-        "plantstore.abort",
-    ]
+    assert [message["type"] for message in sent] == [START, BODY, "plantstore.abort"]
     assert [event.error.code for event in world.told(ExportCutOff)] == [code]
     assert not world.told(ReadFailed)
     assert store.open_snapshots == 0
@@ -151,124 +137,85 @@ def test_an_export_that_is_not_allowed_any_more_is_cut_off_and_no_failure(
 
 @pytest.mark.parametrize(("end", "status"), [(revoke, 401), (wait_too_long, 408)])
 def test_an_export_that_finds_nothing_for_a_long_time_is_refused_when_it_is_not_allowed_any_more(
-    end: Callable[[World], None], status: int
+    new_world: Callable[..., World], end: Callable[[World], None], status: int
 ) -> None:
+    worlds: list[World] = []
+
     class EmptyPages(FakeStore):
         def scan_plants(self, _listing: Listing = EVERYTHING) -> Generator[list[NewPlant]]:
             yield []
-            end(world)
+            end(worlds[0])
             while True:
                 yield []
 
-    world = World(EmptyPages())
-    sent: list[Any] = []
+    worlds.append(new_world(EmptyPages()))
 
-    async def test(world: World) -> None:
-        sent.extend(await export(world))
-
-    run(test, world)
-
-    assert sent[0]["status"] == status
+    assert export(worlds[0])[0]["status"] == status
 
 
-def test_an_export_that_is_running_at_the_end_of_a_stop_is_aborted() -> None:
-    sent: list[Any] = []
-
-    async def test(world: World) -> None:
-        world.put_in(NewPlant(1, "a"))
-        has_begun = asyncio.Event()
-
-        async def send(event: Any) -> None:
-            sent.append(event)
-            if event["type"] == "http.response.body":
-                has_begun.set()
-                await asyncio.Event().wait()  # the client reads nothing
-
-        serving = asyncio.ensure_future(world.app(scope_of(world), receive, send))
-        await has_begun.wait()
-        serving.cancel()  # as uvicorn does
-        await asyncio.wait([serving])
-        assert not serving.cancelled()
-        assert serving.exception() is None
-
-    world = run(test)
-
-    assert [event["type"] for event in sent[:-1]] == ["http.response.start", "http.response.body"]
-    assert sent[-1] is ABORT
-    assert world.told(ReadFailed) == []
-    assert world.told(RequestFailed) == []
-
-
-def test_a_stop_waits_for_the_reads_that_have_begun_and_for_no_others() -> None:
+@contextlib.asynccontextmanager
+async def all_threads_busy(
+    exports: Exports, more: int
+) -> AsyncIterator[tuple[threading.Event, list[asyncio.Task[bool]]]]:
+    """Keep each thread busy until the event is set; yield it, and the reads, with more reads."""
     begun, let_go = threading.Semaphore(0), threading.Event()
 
     def read() -> bool:
         begun.release()
         return let_go.wait(30)
 
-    async def test(world: World) -> None:
+    reads = [asyncio.create_task(exports.in_thread(read)) for _ in range(THREADS_MAX + more)]
+    for _ in range(THREADS_MAX):
+        await asyncio.to_thread(begun.acquire)
+    yield let_go, reads
+    assert await asyncio.gather(*reads[:THREADS_MAX]) == [True] * THREADS_MAX
+
+
+def stop(exports: Exports) -> "asyncio.Future[Any]":
+    running = exports.running()
+
+    async def enter_and_leave() -> None:
+        async with running:
+            pass
+
+    return asyncio.ensure_future(enter_and_leave())
+
+
+def test_a_stop_waits_for_the_reads_that_have_begun_and_for_no_others(world: World) -> None:
+    async def test() -> None:
         exports = Exports(world.parts.authenticator, world.store, seconds_max=1)
-        reads = [asyncio.ensure_future(exports.in_thread(read)) for _ in range(THREADS_MAX + 2)]
-        for _ in range(THREADS_MAX):
-            await asyncio.to_thread(begun.acquire)
-        running = exports.running()
-        await running.__aenter__()
-        closing = asyncio.ensure_future(running.__aexit__(None, None, None))
+        async with all_threads_busy(exports, 2) as (let_go, reads):
+            stopping = stop(exports)
 
-        await asyncio.wait(reads[THREADS_MAX:])
+            await asyncio.wait(reads[THREADS_MAX:])
 
-        assert all(read.cancelled() for read in reads[THREADS_MAX:])
-        assert not closing.done()
-        let_go.set()
-        await closing
-        assert await asyncio.gather(*reads[:THREADS_MAX]) == [True] * THREADS_MAX
+            assert all(read.cancelled() for read in reads[THREADS_MAX:])
+            assert not stopping.done()
+            let_go.set()
+            await stopping
 
-    run(test)
+    world.run(test())
 
 
-def test_an_export_that_ends_when_no_thread_is_free_at_a_stop_closes_its_snapshot() -> None:
-    store, world = paged_world()
-    begun, let_go = threading.Semaphore(0), threading.Event()
-
-    def read() -> bool:
-        begun.release()
-        return let_go.wait(30)
-
-    async def test(world: World) -> None:
+def test_an_export_that_ends_when_no_thread_is_free_at_a_stop_closes_its_snapshot(
+    store: PagedStore, world: World
+) -> None:
+    async def test() -> None:
         exports = Exports(world.parts.authenticator, world.store, seconds_max=1)
         resp = Response()
-        headers = {"Authorization": f"Bearer {world.token}"}
-        await exports.run(create_asgi_req(headers=headers), resp, FORMATS["ndjson"], EVERYTHING)
-        export: Any = resp.stream
-        reads = [asyncio.ensure_future(exports.in_thread(read)) for _ in range(THREADS_MAX)]
-        for _ in range(THREADS_MAX):
-            await asyncio.to_thread(begun.acquire)
-        ending = asyncio.ensure_future(export.close())
-        for _ in range(10):
-            await asyncio.sleep(0)  # it waits for a thread
+        req = create_asgi_req(headers={"Authorization": f"Bearer {world.token}"})
+        await exports.run(req, resp, FORMATS["ndjson"], EVERYTHING)
+        begun: Any = resp.stream
+        async with all_threads_busy(exports, 0) as (let_go, _reads):
+            ending = asyncio.ensure_future(begun.close())
+            for _ in range(10):
+                await asyncio.sleep(0)  # it waits for a thread
 
-        running = exports.running()
-        await running.__aenter__()
-        stopping = asyncio.ensure_future(running.__aexit__(None, None, None))
-        await ending
+            stopping = stop(exports)
+            await ending
 
-        assert store.open_snapshots == 0
-        let_go.set()
-        await stopping
-        await asyncio.gather(*reads)
+            assert store.open_snapshots == 0
+            let_go.set()
+            await stopping
 
-    run(test, world)
-
-
-@pytest.mark.parametrize("path", ["/plants", PATH])
-def test_pages_and_exports_vary_by_the_coding_alone(path: str) -> None:
-    async def test(world: World) -> None:
-        world.put_in(NewPlant(1, "x" * 5_000))
-        fields = {"Authorization": f"Bearer {world.token}", "Accept": "text/csv"}
-        for more in ({}, {"Accept-Encoding": "gzip"}):
-            answer = await world.client.get(path, headers=fields | more)
-
-            assert answer.status_code == 200
-            assert answer.headers["Vary"] == "Accept-Encoding"
-
-    run(test)
+    world.run(test())

@@ -1,7 +1,5 @@
 """The address and the scheme of a client behind trusted and untrusted proxies."""
 
-import asyncio
-
 import httpx
 import pytest
 
@@ -17,16 +15,12 @@ CLIENT = "203.0.113.9"
 
 def seen(fields: list[tuple[str, str]], trusted: list[str] | None) -> tuple[str, str]:
     """Return the address and the scheme of the client that are reported to the observer."""
-    world = World()
-    config = uvicorn_config(lambda: world.app, Settings(trusted_proxy=trusted))
-    config.load()
-
-    async def send() -> None:
+    with World() as world:
+        config = uvicorn_config(lambda: world.app, Settings(trusted_proxy=trusted))
+        config.load()
         transport = httpx.ASGITransport(config.loaded_app)
-        async with httpx.AsyncClient(transport=transport, base_url="http://plants") as client:
-            assert (await client.get("/healthz", headers=fields)).status_code == 200
-
-    asyncio.run(send())
+        world.client = httpx.AsyncClient(transport=transport, base_url="http://plants")
+        assert world.ask("GET", "/healthz", headers=fields).status_code == 200
     [answered] = world.answers
     return answered.request["client"][0], answered.request["scheme"]
 

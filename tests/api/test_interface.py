@@ -1,7 +1,8 @@
-"""The interface document, compared with the code."""
+"""The interface document, compared with the code, and what its readers and generators require."""
 
 import json
 import re
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -18,86 +19,114 @@ from plantstore.errors import ErrorCode, InternalError, RequestError
 from plantstore.formats import FORMATS
 from plantstore.plants import ID_MAX, ID_MIN, parse_new_plant, parse_patch, parse_plant
 from plantstore.tokens import SCOPES
-from plantstore.web import read_document
+from support import pcre2
+from support.document import DOCUMENT, NAMES, OPERATIONS, SCHEMAS, Operation
 from support.world import World
 
-DOCUMENT: dict[str, Any] = json.loads(read_document())
-SCHEMAS: dict[str, Any] = DOCUMENT["components"]["schemas"]
+PARAMETERS = DOCUMENT["components"]["parameters"]
+RESPONSES = DOCUMENT["components"]["responses"]
 POST = DOCUMENT["paths"]["/plants"]["post"]
-METHODS = {"get", "head", "options", "post", "put", "delete", "patch", "trace"}
+
+
+def nodes(value: Any, path: str = "#") -> Iterator[tuple[str, Any]]:
+    """Yield each object of the document, with its path."""
+    members = value.items() if isinstance(value, dict) else enumerate(value)
+    if isinstance(value, dict):
+        yield path, value
+    for key, member in members:
+        if isinstance(member, dict | list) and key not in ("example", "value"):
+            yield from nodes(member, f"{path}/{str(key).replace('/', '~1')}")
 
 
 def validator(schema: str) -> Draft202012Validator:
     return Draft202012Validator({"$ref": f"#/components/schemas/{schema}", **DOCUMENT})
 
 
-def test_the_document_has_version_1_0_0_and_the_mit_license() -> None:
+def resolved(node: dict[str, Any]) -> dict[str, Any]:
+    """Return what a node refers to, or else itself."""
+    found = DOCUMENT if "$ref" in node else node
+    for name in node.get("$ref", "").split("/")[1:]:
+        found = found[name]
+    return found
+
+
+def parameters_of(operation: Operation) -> list[dict[str, Any]]:
+    shared = DOCUMENT["paths"][operation.path].get("parameters", [])
+    found = [*shared, *operation.content.get("parameters", [])]
+    return [
+        PARAMETERS[each["$ref"].rpartition("/")[2]] if "$ref" in each else each for each in found
+    ]
+
+
+def test_the_document_has_its_version_its_license_its_authors_and_a_relative_server() -> None:
     assert DOCUMENT["info"]["version"] == "1.0.0"
     assert DOCUMENT["info"]["license"]["identifier"] == "MIT"
+    assert DOCUMENT["info"]["contact"] == {"name": "The Plant Store authors"}
+    assert [server["url"] for server in DOCUMENT["servers"]] == ["/"]
 
 
 def test_the_document_declares_exactly_the_paths_and_methods_that_are_routed() -> None:
     app: Any = World().app
     routed = {
-        (route.path, method.method)
+        (method.method, route.path)
         for route in inspect_app(app._app).routes  # noqa: SLF001
         for method in route.methods
         if "method_not_allowed" not in method.function_name
     }
-    declared = {
-        (path, method.upper())
-        for path, item in DOCUMENT["paths"].items()
-        for method in METHODS & set(item)
-    }
 
-    assert routed == declared
+    assert routed == {(operation.method, operation.path) for operation in OPERATIONS}
 
 
-ANY = {400, 401, 403, 408, 429, 431, 500, 501, 503}
-OPERATIONS = {
-    ("/plants", "post"): {200, 413, 415} | ANY,
-    ("/plants", "get"): {200} | ANY,
-    ("/plants", "head"): {200} | ANY,
-    ("/plants.csv", "post"): {200, 415} | ANY,
-    ("/plants.csv", "get"): {200, 406} | ANY,
-    ("/plants.csv", "head"): {200} | ANY,
-    ("/plants.ndjson", "post"): {200, 415} | ANY,
-    ("/plants.ndjson", "get"): {200} | ANY,
-    ("/plants.ndjson", "head"): {200} | ANY,
-    ("/plants/{id}", "get"): {200, 304, 404, 412} | ANY,
-    ("/plants/{id}", "head"): {200, 304, 404, 412} | ANY,
-    ("/plants/{id}", "put"): {200, 201, 404, 412, 413, 415} | ANY,
-    ("/plants/{id}", "patch"): {200, 404, 412, 413, 415} | ANY,
-    ("/plants/{id}", "delete"): {204, 404, 412} | ANY,
-    ("/ids", "post"): {200, 409} | ANY,
-}
+@pytest.mark.parametrize("operation", OPERATIONS, ids=NAMES)
+def test_an_operation_declares_every_status_that_it_can_have(operation: Operation) -> None:
+    names = {parameter["name"] for parameter in parameters_of(operation)}
+    media_types = operation.content.get("requestBody", {}).get("content", {}).keys()
+    has_plant = operation.path == "/plants/{id}" and operation.needs_token
+    is_read = operation.method in ("GET", "HEAD")
+    expected = {400, 408, 431, 500, 501, 503}
+    for statuses, can_be in (
+        ({401, 429}, operation.needs_token),
+        ({403}, operation.scope is not None),
+        ({415}, media_types),
+        ({413}, {"application/json", "application/merge-patch+json"} & media_types),
+        ({404}, has_plant),
+        ({412}, "If-Match" in names),
+        ({304}, "If-None-Match" in names and is_read),
+        ({201}, has_plant and operation.method == "PUT"),
+        ({204 if operation.method == "DELETE" else 200}, True),
+        ({406}, operation[:2] == ("GET", "/plants.csv")),
+        ({409}, operation[:2] == ("POST", "/ids")),
+    ):
+        expected |= statuses if can_be else set()
+
+    assert {int(status) for status in operation.content["responses"]} == expected
 
 
-@pytest.mark.parametrize(("path", "method"), OPERATIONS)
-def test_an_operation_declares_every_status_that_it_can_have(path: str, method: str) -> None:
-    operation = DOCUMENT["paths"][path][method]
+@pytest.mark.parametrize("operation", OPERATIONS, ids=NAMES)
+def test_an_operation_declares_each_parameter_once(operation: Operation) -> None:
+    names = [parameter["name"] for parameter in parameters_of(operation)]
 
-    assert {int(status) for status in operation["responses"]} == OPERATIONS[path, method]
+    assert len(names) == len(set(names))
+    assert set(re.findall("{(.*?)}", operation.path)) <= set(names)
 
 
 def test_the_published_contract_is_unchanged() -> None:
     """Clients rely on POST /plants, NewPlant, Plant and Error: they must not change."""
-    refs = {
-        status: response["$ref"].rsplit("/", 1)[1]
-        for status, response in POST["responses"].items()
-        if "$ref" in response
-    }
     int64 = {"type": "integer", "format": "int64", "minimum": -(2**63), "maximum": 2**63 - 1}
     text = {"$ref": "#/components/schemas/Text"}
+    record = {
+        media_type: content["schema"]
+        for media_type, content in POST["responses"]["200"]["content"].items()
+    }
+    others = {status: each for status, each in POST["responses"].items() if status != "200"}
+    new, plant, error = (SCHEMAS[name] for name in ("NewPlant", "Plant", "Error"))
 
     assert POST["requestBody"]["required"] is True
-    assert POST["requestBody"]["content"].keys() == {"application/json"}
-    [body] = POST["requestBody"]["content"].values()
-    assert body["schema"] == {"$ref": "#/components/schemas/NewPlant"}
-    assert POST["responses"]["200"]["content"]["application/json"]["schema"] == {
-        "$ref": "#/components/schemas/Plant"
-    }
-    assert refs == {
+    assert [*POST["requestBody"]["content"]] == ["application/json"]
+    body = POST["requestBody"]["content"]["application/json"]["schema"]
+    assert body == {"$ref": "#/components/schemas/NewPlant"}
+    assert record == {"application/json": {"$ref": "#/components/schemas/Plant"}}
+    assert {status: each["$ref"].rpartition("/")[2] for status, each in others.items()} == {
         "400": "BadRequest",
         "401": "Unauthorized",
         "403": "Forbidden",
@@ -110,32 +139,27 @@ def test_the_published_contract_is_unchanged() -> None:
         "501": "NotImplemented",
         "503": "ServiceUnavailable",
     }
-    new, plant, error = (SCHEMAS[name] for name in ("NewPlant", "Plant", "Error"))
-    assert new["required"] == ["id", "name"]
-    assert new["properties"]["id"].items() >= int64.items()
-    assert (plant["required"], plant["properties"].keys()) == (["name"], {"name", "tag"})
-    assert new["properties"].keys() == {"id", "name", "tag"}
-    assert all(schema["properties"]["name"].items() >= text.items() for schema in (new, plant))
-    assert all(schema["properties"]["tag"].items() >= text.items() for schema in (new, plant))
-    assert (error["required"], error["properties"]["error"]["format"]) == (
-        ["error", "message"],
-        "int32",
-    )
     assert "parameters" not in POST
+    assert (new["required"], plant["required"]) == (["id", "name"], ["name"])
+    assert new["properties"]["id"].items() >= int64.items()
+    assert new["properties"].keys() == {"id", "name", "tag"}
+    assert plant["properties"].keys() == {"name", "tag"}
+    for schema in (new, plant):
+        assert schema["properties"]["name"].items() >= text.items()
+        assert schema["properties"]["tag"].items() >= text.items()
+    assert error["required"] == ["error", "message"]
+    assert error["properties"]["error"]["format"] == "int32"
 
 
-def test_operations_outside_the_contract_are_tagged_as_additions() -> None:
-    tags = {
-        (path, method): operation["tags"]
-        for path, item in DOCUMENT["paths"].items()
-        for method, operation in item.items()
-        if method != "parameters"
-    }
+def test_operations_outside_the_contract_are_tagged_as_additions_or_as_those_of_the_service() -> (
+    None
+):
+    for operation in OPERATIONS:
+        is_contract = operation[:2] == ("POST", "/plants")
+        of_plants = (operation.scope or "").startswith("plants:")
+        expected = "plants" if is_contract else "additions" if of_plants else "service"
 
-    assert [key for key, value in tags.items() if value == ["plants"]] == [("/plants", "post")]
-    assert {key for key, value in tags.items() if value == ["additions"]} == {
-        *OPERATIONS.keys() - {("/plants", "post")}
-    }
+        assert operation.content["tags"] == [expected]
 
 
 def test_every_error_number_has_a_status_and_is_described_in_the_document() -> None:
@@ -148,179 +172,162 @@ def test_every_error_number_has_a_status_and_is_described_in_the_document() -> N
 
 
 def test_every_error_number_is_in_the_description_of_a_response_with_its_status() -> None:
-    named: dict[int, set[int]] = {}
-    for path, method in OPERATIONS:
-        for status, response in DOCUMENT["paths"][path][method]["responses"].items():
-            if "$ref" in response:
-                name = response["$ref"].rsplit("/", 1)[1]
-                description = DOCUMENT["components"]["responses"][name]["description"]
-                named.setdefault(int(status), set()).update(
-                    map(int, re.findall(r"\d{4}", description))
-                )
-    expected: dict[int, set[int]] = {}
-    for code, status in STATUS.items():
-        if code not in (ErrorCode.NOT_FOUND, ErrorCode.METHOD_NOT_ALLOWED):  # no operation has them
-            expected.setdefault(status, set()).add(code)
+    named = {
+        (int(status), int(number))
+        for operation in OPERATIONS
+        for status, response in operation.content["responses"].items()
+        if int(status) >= 400
+        for number in re.findall(r"\d{4}", resolved(response)["description"])
+    }
+    outside = {ErrorCode.NOT_FOUND, ErrorCode.METHOD_NOT_ALLOWED}  # no operation has them
 
-    assert named == expected
+    assert named == {(STATUS[code], code) for code in set(ErrorCode) - outside}
 
 
 def test_every_failure_response_has_the_schema_error() -> None:
-    for name, response in DOCUMENT["components"]["responses"].items():
-        if "Options" in name:
-            continue
-        content = response["content"]["application/json"]
-        assert content["schema"] == {"$ref": "#/components/schemas/Error"}
-        validator("Error").validate(content["example"])
+    for name, response in RESPONSES.items():
+        if "Options" not in name:
+            content = response["content"]["application/json"]
+            assert content["schema"] == {"$ref": "#/components/schemas/Error"}
+            validator("Error").validate(content["example"])
     validator("Error").validate(json.loads(render_error(InternalError(), ()).body))
 
 
-def test_ids_are_int64_and_every_scope_of_a_token_is_described() -> None:
-    id_ = SCHEMAS["Id"]
-
-    assert (id_["minimum"], id_["maximum"], id_["format"]) == (ID_MIN, ID_MAX, "int64")
-    described = DOCUMENT["components"]["securitySchemes"]["token"]["description"]
-    assert all(scope in described for scope in SCOPES)
+RECORDS: dict[str, tuple[Callable[[bytes], object], list[Any]]] = {
+    "NewPlant": (
+        parse_new_plant,
+        [
+            *({"id": 1, "name": "a", "tag": "b"}, {"id": ID_MIN, "name": ""}),
+            *({"id": ID_MAX, "name": "×", "x": None}, {"id": ID_MAX + 1, "name": "a"}),
+            *({"id": id_, "name": "a"} for id_ in (1.0, 1.5, True, "1")),
+            *({"id": 1}, {"name": "a"}, {"id": 1, "name": None}),
+            *({"id": 1, "name": "a", "tag": None}, {"id": 1, "name": "\0"}),
+            *({"id": 1, "name": "line\nbreak", "tag": "b\0"}, [], None, 1),
+        ],
+    ),
+    "PlantReplacement": (
+        parse_plant,
+        [
+            *({"name": "a", "tag": "b"}, {"name": ""}, {"id": "x", "name": "a"}, {}, {"tag": "a"}),
+            *({"name": 1}, {"name": "a", "tag": None}, {"name": "\0"}, {"name": "a", "tag": "\0"}),
+            [],
+        ],
+    ),
+    "PlantPatch": (
+        parse_patch,
+        [
+            *({}, {"name": "a"}, {"id": "x", "tag": "b"}, {"name": "", "tag": None}),
+            *({"name": None}, {"name": 1}, {"tag": ["a"]}, {"name": "\0"}, {"tag": "\0"}),
+            *([], None, "a"),
+        ],
+    ),
+}
 
 
 @pytest.mark.parametrize(
-    "record",
-    [
-        {"id": 1, "name": "a", "tag": "b"},
-        {"id": ID_MIN, "name": ""},
-        {"id": ID_MAX, "name": "×", "x": None},
-        {"id": ID_MAX + 1, "name": "a"},
-        {"id": 1.0, "name": "a"},
-        {"id": 1.5, "name": "a"},
-        {"id": True, "name": "a"},
-        {"id": "1", "name": "a"},
-        {"id": 1},
-        {"name": "a"},
-        {"id": 1, "name": None},
-        {"id": 1, "name": "a", "tag": None},
-        {"id": 1, "name": "\0"},
-        {"id": 1, "name": "line\nbreak", "tag": "b\0"},
-        [],
-        None,
-        1,
-    ],
+    ("schema", "record"),
+    [(schema, record) for schema, (_, records) in RECORDS.items() for record in records],
 )
-def test_the_schema_and_the_parser_of_a_new_plant_agree(record: Any) -> None:
+def test_the_schema_and_the_parser_of_a_plant_agree(schema: str, record: Any) -> None:
+    parse, _ = RECORDS[schema]
     try:
-        parse_new_plant(json.dumps(record).encode())
+        parse(json.dumps(record).encode())
         is_taken = True
     except RequestError:
         is_taken = False
 
-    assert validator("NewPlant").is_valid(record) is is_taken
-
-
-@pytest.mark.parametrize(
-    "record",
-    [
-        {"name": "a", "tag": "b"},
-        {"name": ""},
-        {"id": "x", "name": "a"},
-        {},
-        {"tag": "a"},
-        {"name": 1},
-        {"name": "a", "tag": None},
-        {"name": "\0"},
-        {"name": "a", "tag": "\0"},
-        [],
-    ],
-)
-def test_the_schema_and_the_parser_of_a_replacement_agree(record: Any) -> None:
-    try:
-        parse_plant(json.dumps(record).encode())
-        is_taken = True
-    except RequestError:
-        is_taken = False
-
-    assert validator("PlantReplacement").is_valid(record) is is_taken
-
-
-@pytest.mark.parametrize(
-    "record",
-    [
-        {},
-        {"name": "a"},
-        {"id": "x", "tag": "b"},
-        {"name": "", "tag": None},
-        {"name": None},
-        {"name": 1},
-        {"tag": ["a"]},
-        {"name": "\0"},
-        {"tag": "\0"},
-        [],
-        None,
-        "a",
-    ],
-)
-def test_the_schema_and_the_parser_of_a_patch_agree(record: Any) -> None:
-    try:
-        parse_patch(json.dumps(record).encode())
-        is_taken = True
-    except RequestError:
-        is_taken = False
-
-    assert validator("PlantPatch").is_valid(record) is is_taken
+    assert validator(schema).is_valid(record) is is_taken
 
 
 def test_the_examples_are_valid_by_their_schemas() -> None:
     checked = 0
-    described = [
-        item[method] for item in DOCUMENT["paths"].values() for method in METHODS & set(item)
-    ]
-    for operation in described:
-        for part in (operation.get("requestBody", {}), *operation["responses"].values()):
-            for content in part.get("content", {}).values():
-                schema = {**content["schema"], **DOCUMENT}
-                examples = [one["value"] for one in content.get("examples", {}).values()]
-                examples += [content["example"]] if "example" in content else []
-                for example in examples:
-                    Draft202012Validator(schema).validate(example)
-                    checked += 1
+    for operation in OPERATIONS:
+        parts = operation.content.get("requestBody", {}), *operation.content["responses"].values()
+        for content in (each for part in parts for each in part.get("content", {}).values()):
+            examples = [one["value"] for one in content.get("examples", {}).values()]
+            for example in examples + [content[name] for name in content if name == "example"]:
+                Draft202012Validator({**content["schema"], **DOCUMENT}).validate(example)
+                checked += 1
 
     assert checked == 22
 
 
-def test_the_members_of_a_described_token_are_those_of_the_document() -> None:
-    assert tuple(SCHEMAS["Token"]["properties"]) == TokenDescription.__struct_fields__
-
-
-def test_the_count_of_ids_and_the_members_of_its_response_are_those_of_the_document() -> None:
-    count = DOCUMENT["components"]["parameters"]["Count"]["schema"]
+def test_limits_ids_scopes_and_media_types_are_those_of_the_document() -> None:
+    count, limit = PARAMETERS["Count"]["schema"], PARAMETERS["Limit"]["schema"]
+    [page] = DOCUMENT["paths"]["/plants"]["get"]["responses"]["200"]["content"].values()
+    id_ = SCHEMAS["Id"]
 
     assert (count["minimum"], count["maximum"], count["default"]) == (1, IDS_MAX, 1)
-    assert tuple(SCHEMAS["Ids"]["properties"]) == HandedOut.__struct_fields__
-
-
-def test_the_limits_of_a_listing_are_those_of_the_document() -> None:
-    limit = DOCUMENT["components"]["parameters"]["Limit"]["schema"]
-    content = DOCUMENT["paths"]["/plants"]["get"]["responses"]["200"]["content"]
-
     assert (limit["default"], limit["maximum"]) == (LIMIT_DEFAULT, INT32_MAX)
-    assert content["application/json"]["schema"]["maxItems"] == LIMIT_MAX
+    assert page["schema"]["maxItems"] == LIMIT_MAX
+    assert (id_["minimum"], id_["maximum"], id_["format"]) == (ID_MIN, ID_MAX, "int64")
+    described = DOCUMENT["components"]["securitySchemes"]["token"]["description"]
+    assert all(scope in described for scope in SCOPES)
+    for suffix in ("csv", "ndjson"):
+        file = DOCUMENT["paths"][f"/plants.{suffix}"]
+        into = file["post"]["requestBody"]["content"]
+        out = file["get"]["responses"]["200"]["content"]
+        assert [*into] == [*out] == [FORMATS[suffix].media_type]
 
 
-@pytest.mark.parametrize("suffix", ["csv", "ndjson"])
-def test_the_media_type_of_a_file_is_that_of_the_document(suffix: str) -> None:
-    file = DOCUMENT["paths"][f"/plants.{suffix}"]
-    into = file["post"]["requestBody"]["content"]
-    out = file["get"]["responses"]["200"]["content"]
+def test_the_members_of_responses_are_those_of_the_document() -> None:
+    records: dict[str, Any] = {
+        "Token": TokenDescription,
+        "Ids": HandedOut,
+        "RowError": RowError,
+        "ImportResult": ImportResult,
+    }
+    [conflict] = (each for each in PARAMETERS.values() if each["name"] == "on-conflict")
 
-    assert [*into] == [*out] == [FORMATS[suffix].media_type]
-
-
-def test_the_parameter_and_the_result_of_an_import_are_those_of_the_document() -> None:
-    [conflict] = [
-        each
-        for each in DOCUMENT["components"]["parameters"].values()
-        if each["name"] == "on-conflict"
-    ]
-
+    for name, record in records.items():
+        assert SCHEMAS[name]["properties"].keys() == set(record.__struct_fields__)
     assert conflict["schema"]["enum"] == [each.value for each in Conflict]
     assert SCHEMAS["ImportResult"]["properties"]["errors"]["maxItems"] == LISTED_ERRORS_MAX
-    assert SCHEMAS["ImportResult"]["properties"].keys() == set(ImportResult.__struct_fields__)
-    assert SCHEMAS["RowError"]["properties"].keys() == set(RowError.__struct_fields__)
+
+
+PATTERNS = sorted({node["pattern"] for _, node in nodes(SCHEMAS) if "pattern" in node})
+TEXTS = {"": True, "a": True, "line\nbreak\n": True, "×": True, "a\0": False, "\0\n": False}
+
+
+@pytest.mark.parametrize("pattern", PATTERNS)
+def test_a_pattern_matches_the_same_texts_in_python_and_in_pcre2(pattern: str) -> None:
+    assert {text: pcre2.matches(pattern, text) for text in TEXTS} == TEXTS
+    assert {text: re.search(pattern, text) is not None for text in TEXTS} == TEXTS
+
+
+def test_the_schemas_allow_error_numbers_and_members_that_are_added_later() -> None:
+    answers = {"Error", "Health", "Ids", "Plant", "StoredPlant", "Token"}
+    schemas = [node for name in answers for _, node in nodes(SCHEMAS[name])]
+
+    assert not any("enum" in schema for schema in schemas)
+    assert not any(schema.get("additionalProperties") is False for schema in schemas)
+    validator("Error").validate({"error": 1999, "message": "a", "detail": "b"})
+
+
+# Each entry of these members needs a description.
+DESCRIBED = {
+    *("headers", "links", "parameters", "properties", "responses", "schemas"),
+    *("securitySchemes", "servers", "tags"),
+}
+
+
+def test_every_part_of_the_document_has_a_description() -> None:
+    found = {path: node for path, node in nodes(DOCUMENT) if "$ref" not in node}
+    wanted: dict[str, set[str]] = {}
+    for path in found:
+        _, parent, name = f"//{path}".rsplit("/", 2)
+        if parent in DESCRIBED or name == "requestBody":
+            wanted[path] = {"description"}
+        elif parent == "examples":
+            wanted[path] = {"summary"}
+        elif re.fullmatch("#/paths/[^/]+/[a-z]+", path):
+            wanted[path] = {"summary", "description"}
+
+    assert len(wanted) > 100
+    assert [path for path, keys in wanted.items() if not keys <= found[path].keys()] == []
+
+
+def test_the_document_warns_users_of_javascript_about_large_ids() -> None:
+    texts = [DOCUMENT["info"]["description"], SCHEMAS["Id"]["description"]]
+
+    assert all("JavaScript" in text and "2^53" in text for text in texts)

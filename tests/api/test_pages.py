@@ -1,16 +1,38 @@
-"""The files of the page and of the reference, and the header fields that they are sent with."""
+"""The files of the page and of the reference: their header fields, and their compression."""
 
+import gzip
 import re
+from collections.abc import Iterator
 from importlib import resources
 
 import httpx
 import pytest
 
+from plantstore.api.negotiation import COMPRESSED_BYTES_MIN
 from plantstore.api.pages import Assets, Pages
 from plantstore.errors import ErrorCode
-from support.world import World, assert_error, run
+from plantstore.plants import NewPlant
+from support.world import METRICS, World, assert_error
 
+ASSETS = Pages().assets
 DOCUMENTS = ("/", "/docs")
+# The paths of large responses.
+LARGE = [
+    *("/plants?limit=1000", "/openapi.json"),
+    *(
+        f"/assets/{ASSETS.digest}/{name}"
+        for name in ("page.css", "catalogue.js", "preact.mjs", "swagger-ui-bundle.js")
+    ),
+]
+HUGE = NewPlant(5000, "Rosa " * COMPRESSED_BYTES_MIN)
+
+
+@pytest.fixture(scope="module")
+def pages() -> Iterator[World]:
+    """Return an application with pages, a thousand plants and a huge one."""
+    with World(page=True) as world:
+        world.put_in(*(NewPlant(id_, f"Abies {id_}", "Abies") for id_ in range(1000)), HUGE)
+        yield world
 
 
 def assert_nothing_else_may_happen(answer: httpx.Response) -> None:
@@ -22,41 +44,35 @@ def assert_nothing_else_may_happen(answer: httpx.Response) -> None:
 
 
 @pytest.mark.parametrize("path", DOCUMENTS)
-def test_a_document_may_load_only_from_the_service_and_run_no_inline_code(path: str) -> None:
-    async def test(world: World) -> None:
-        answer = await world.client.get(path)
+def test_a_document_may_load_only_from_the_service_and_run_no_inline_code(
+    pages: World, path: str
+) -> None:
+    answer = pages.ask("GET", path)
 
-        assert answer.status_code == 200
-        assert answer.headers["Content-Type"] == "text/html; charset=utf-8"
-        assert_nothing_else_may_happen(answer)
-        policy = dict(
-            directive.split(maxsplit=1)
-            for directive in answer.headers["Content-Security-Policy"].split("; ")
-        )
-        assert policy["default-src"] == "'none'"
-        assert policy["frame-ancestors"] == "'none'"
-        assert policy["base-uri"] == policy["form-action"] == "'none'"
-        assert {policy[f"{kind}-src"] for kind in ("script", "style", "connect")} == {"'self'"}
-        assert "<script>" not in answer.text
-        assert not re.search(r" (on\w+|style)=", answer.text)
-
-    run(test, World(page=True))
+    assert answer.status_code == 200
+    assert answer.headers["Content-Type"] == "text/html; charset=utf-8"
+    assert_nothing_else_may_happen(answer)
+    policy = dict(
+        directive.split(maxsplit=1)
+        for directive in answer.headers["Content-Security-Policy"].split("; ")
+    )
+    assert {policy[name] for name in ("default-src", "frame-ancestors", "base-uri")} == {"'none'"}
+    assert policy["form-action"] == "'none'"
+    assert {policy[f"{kind}-src"] for kind in ("script", "style", "connect")} == {"'self'"}
+    assert "<script>" not in answer.text
+    assert not re.search(r" (on\w+|style)=", answer.text)
 
 
 @pytest.mark.parametrize("path", DOCUMENTS)
-def test_the_files_of_a_document_may_be_cached_forever(path: str) -> None:
-    async def test(world: World) -> None:
-        document = (await world.client.get(path)).text
-        files = set(re.findall(r'(?:href|src)="(assets/[^"]+)"', document))
+def test_the_files_of_a_document_may_be_cached_forever(pages: World, path: str) -> None:
+    files = set(re.findall(r'(?:href|src)="(assets/[^"]+)"', pages.ask("GET", path).text))
 
-        assert len(files) >= 3
-        for file in files:
-            answer = await world.client.get(file)
-            assert answer.status_code == 200
-            assert answer.headers["Cache-Control"] == "public, max-age=31536000, immutable"
-            assert_nothing_else_may_happen(answer)
-
-    run(test, World(page=True))
+    assert len(files) >= 3
+    for file in files:
+        answer = pages.ask("GET", file)
+        assert answer.status_code == 200
+        assert answer.headers["Cache-Control"] == "public, max-age=31536000, immutable"
+        assert_nothing_else_may_happen(answer)
 
 
 def test_the_page_preloads_each_of_its_modules() -> None:
@@ -71,75 +87,158 @@ def test_the_page_preloads_each_of_its_modules() -> None:
 
 
 @pytest.mark.parametrize("path", DOCUMENTS)
-def test_a_document_is_revalidated_and_sent_only_if_it_changed(path: str) -> None:
-    async def test(world: World) -> None:
-        first = await world.client.get(path)
+def test_a_document_is_revalidated_and_sent_only_if_it_changed(pages: World, path: str) -> None:
+    first = pages.ask("GET", path)
 
-        again = await world.client.get(path, headers={"If-None-Match": first.headers["ETag"]})
-        other = await world.client.get(path, headers={"If-None-Match": '"another"'})
+    again, other = (
+        pages.ask("GET", path, headers={"If-None-Match": etag})
+        for etag in (first.headers["ETag"], '"another"')
+    )
 
-        assert first.headers["Cache-Control"] == "no-cache"
-        assert (again.status_code, again.content) == (304, b"")
-        assert again.headers["ETag"] == first.headers["ETag"]
-        assert (other.status_code, other.content) == (200, first.content)
-
-    run(test, World(page=True))
+    assert first.headers["Cache-Control"] == "no-cache"
+    assert (again.status_code, again.content) == (304, b"")
+    assert again.headers["ETag"] == first.headers["ETag"]
+    assert (other.status_code, other.content) == (200, first.content)
 
 
 def test_the_url_of_the_files_changes_if_one_of_them_changes() -> None:
-    pages, others = Pages(), Pages()
-    files = dict(others.assets.files)
+    files = dict(ASSETS.files)
 
+    same = Assets(files).digest
     files["app.js"] = bytes(reversed(files["app.js"]))
 
-    assert others.assets.digest == pages.assets.digest
-    assert Assets(files).digest != pages.assets.digest
+    assert same == ASSETS.digest
+    assert Assets(files).digest != ASSETS.digest
 
 
-@pytest.mark.parametrize("file", ["assets/0000000000000000/app.js", "{assets}/passwd", "{assets}/"])
-def test_an_unknown_file_is_404_with_an_error_record(file: str) -> None:
-    pages = Pages()
+@pytest.mark.parametrize("method", ["GET", "HEAD"])
+def test_the_reference_with_a_trailing_slash_redirects_to_the_one_without(
+    pages: World, method: str
+) -> None:
+    answer = pages.ask(method, "/docs/")
 
-    async def test(world: World) -> None:
-        answer = await world.client.get(f"/{file.format(assets=f'assets/{pages.assets.digest}')}")
-
-        assert_error(answer, 404, ErrorCode.NOT_FOUND)
-
-    run(test, World(page=True))
-
-
-def test_without_pages_their_urls_are_404() -> None:
-    pages = Pages()
-
-    async def test(world: World) -> None:
-        for path in (*DOCUMENTS, f"/assets/{pages.assets.digest}/app.js"):
-            assert_error(await world.client.get(path), 404, ErrorCode.NOT_FOUND)
-
-    run(test)
+    assert (answer.status_code, answer.content) == (308, b"")
+    # A relative URL is also valid under the prefix of a proxy.
+    assert answer.headers["Location"] == "../docs"
+    followed = pages.ask(method, "/docs/", follow_redirects=True)
+    assert followed.url.path == "/docs"
 
 
-def test_a_page_supports_head_and_refuses_other_methods() -> None:
-    async def test(world: World) -> None:
-        full = await world.client.get("/", headers={"Accept-Encoding": "identity"})
-        head = await world.client.head("/", headers={"Accept-Encoding": "identity"})
-        post = await world.client.post("/")
-
-        assert (head.status_code, head.content) == (200, b"")
-        assert head.headers["Content-Length"] == str(len(full.content))
-        assert_error(post, 405, ErrorCode.METHOD_NOT_ALLOWED)
-
-    run(test, World(page=True))
+def test_an_unknown_file_and_without_pages_every_file_is_404(pages: World, world: World) -> None:
+    for file in ("0000000000000000/app.js", f"{ASSETS.digest}/passwd", f"{ASSETS.digest}/"):
+        assert_error(pages.ask("GET", f"/assets/{file}"), 404, ErrorCode.NOT_FOUND)
+    for path in (*DOCUMENTS, "/docs/", f"/assets/{ASSETS.digest}/app.js"):
+        assert_error(world.ask("GET", path), 404, ErrorCode.NOT_FOUND)
 
 
-def test_all_files_share_one_route_and_each_document_has_its_own() -> None:
-    pages = Pages()
+def test_all_files_share_one_route_and_each_document_has_its_own(pages: World) -> None:
+    pages.answers.clear()
 
-    async def test(world: World) -> None:
-        await world.client.get("/")
-        await world.client.get(f"/assets/{pages.assets.digest}/app.js")
-        await world.client.get("/assets/other/app.js")
+    for path in ("/", "/docs/", f"/assets/{ASSETS.digest}/app.js", "/assets/other/app.js"):
+        pages.ask("GET", path)
 
-        routes = [answer.route for answer in world.answers]
-        assert routes == ["/", "/assets/{digest}/{name}", "/assets/{digest}/{name}"]
+    assets = "/assets/{digest}/{name}"
+    assert [answer.route for answer in pages.answers] == ["/", "/docs/", assets, assets]
 
-    run(test, World(page=True))
+
+def ask(
+    world: World, path: str, accept_encoding: str | None = "gzip", method: str = "GET"
+) -> httpx.Response:
+    """Send a request; return the response with its body as it was sent, not decompressed."""
+
+    async def send() -> httpx.Response:
+        headers = {"Authorization": f"Bearer {world.token}"}
+        request = world.client.build_request(method, path, headers=headers)
+        del request.headers["Accept-Encoding"]
+        if accept_encoding is not None:
+            request.headers["Accept-Encoding"] = accept_encoding
+        answer = await world.client.send(request, stream=True)
+        answer._content = b"".join([part async for part in answer.aiter_raw()])  # noqa: SLF001
+        return answer
+
+    return world.run(send())
+
+
+@pytest.mark.parametrize("path", LARGE)
+def test_a_large_response_is_compressed_on_request_and_varies_by_accept_encoding(
+    pages: World, path: str
+) -> None:
+    plain, packed = ask(pages, path, None), ask(pages, path)
+
+    assert (plain.status_code, packed.status_code) == (200, 200)
+    assert packed.headers["Content-Encoding"] == "gzip"
+    assert gzip.decompress(packed.content) == plain.content
+    assert "Content-Encoding" not in plain.headers
+    for answer in (plain, packed):
+        assert answer.headers["Vary"] == "Accept-Encoding"
+        assert answer.headers["Content-Length"] == str(len(answer.content))
+    assert packed.headers["Content-Type"] == plain.headers["Content-Type"]
+    assert len(packed.content) < min(len(plain.content) / 2, 460_000)
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["/plants?limit=1", "/plants/1", "/plants?x=1", "/", "/docs", "/healthz", "/metrics", "/none"],
+)
+def test_small_responses_and_errors_are_not_compressed(pages: World, path: str) -> None:
+    answer = ask(pages, path)
+
+    assert "Content-Encoding" not in answer.headers
+    assert len(answer.content) < COMPRESSED_BYTES_MIN
+
+
+def test_a_single_plant_is_not_compressed_so_it_has_one_etag(pages: World) -> None:
+    plain, packed = (ask(pages, "/plants/5000", each) for each in (None, "gzip"))
+    body = b'{"id": 5001, "name": "%b"}' % HUGE.name.encode()
+    created = pages.post(body, fields={"Accept-Encoding": "gzip"})
+
+    assert len(packed.content) > COMPRESSED_BYTES_MIN
+    assert plain.headers == packed.headers
+    assert "ETag" in plain.headers
+    assert created.status_code == 200
+    for answer in (plain, created):
+        assert not {"Content-Encoding", "Vary"} & set(answer.headers)
+
+
+@pytest.mark.parametrize("path", [*LARGE, *DOCUMENTS, "/metrics"])
+@pytest.mark.parametrize("accepted", ["gzip", "identity"])
+def test_head_has_the_fields_of_get_with_and_without_compression(
+    pages: World, path: str, accepted: str
+) -> None:
+    head, get = (ask(pages, path, accepted, method) for method in ("HEAD", "GET"))
+
+    assert head.headers == get.headers
+    assert head.content == b""
+
+
+def test_large_metrics_are_compressed(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = b"# HELP plantstore_x y\n" * COMPRESSED_BYTES_MIN
+    monkeypatch.setitem(METRICS, next(iter(METRICS)), lambda: text)
+
+    answer = ask(world, "/metrics")
+
+    assert answer.headers["Content-Encoding"] == "gzip"
+    assert gzip.decompress(answer.content) == text
+
+
+@pytest.mark.parametrize("path", LARGE)
+def test_no_compressed_response_has_the_token_or_a_field_of_its_request(
+    pages: World, path: str
+) -> None:
+    """Otherwise the compressed size could reveal a secret to an attacker (BREACH)."""
+    mark = "plst_" + "b" * 36
+    fields = {"Cookie": mark, "Referer": mark, "User_Agent": mark, "Accept_Encoding": "gzip"}
+    query = "&tag=Abies" if path.startswith("/plants?") else ""
+
+    answer = pages.get(path + query, **fields)
+
+    assert answer.headers["Content-Encoding"] == "gzip"
+    assert not re.search(f"{mark}|{pages.token}", answer.text)
+
+
+@pytest.mark.parametrize("path", ["/plants?limit=1000", "/plants.ndjson"])
+def test_pages_and_exports_vary_by_the_coding_alone(pages: World, path: str) -> None:
+    for coding in ("identity", "gzip"):
+        answer = pages.get(path, Accept="text/csv", Accept_Encoding=coding)
+
+        assert (answer.status_code, answer.headers["Vary"]) == (200, "Accept-Encoding")

@@ -1,9 +1,10 @@
 """The application in the test's process, with a clock that the test sets."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+import contextlib
+from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import httpx
 
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from plantstore.observe import Event
 
 EventT = TypeVar("EventT", bound="Event")
+ResultT = TypeVar("ResultT")
 
 JSON = {"Content-Type": "application/json"}
 PATCHED = {"Content-Type": "application/merge-patch+json"}
@@ -79,7 +81,11 @@ class WatchedStore:
 
 
 class World:
-    """The application with its dependencies, and a fake store unless another is given."""
+    """The application with its dependencies, and a fake store unless another is given.
+
+    It serves from the beginning of a `with` block to its end. Its event loop runs only while a
+    method sends requests, or `run` runs a coroutine.
+    """
 
     def __init__(
         self,
@@ -108,6 +114,20 @@ class World:
         transport = httpx.ASGITransport(app=self.app)  # type: ignore[arg-type]
         self.client = httpx.AsyncClient(transport=transport, base_url="http://plants")
         self.token = self.add_token("all", *SCOPES)
+        self._runner = asyncio.Runner()
+        self._opened = contextlib.AsyncExitStack()
+
+    def __enter__(self) -> Self:
+        self.run(self._opened.enter_async_context(running(self.parts)))
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.run(self._opened.aclose())
+        self._runner.close()
+
+    def run(self, coroutine: Coroutine[Any, Any, ResultT]) -> ResultT:
+        """Run a coroutine on the event loop of the application; return its result."""
+        return self._runner.run(asyncio.wait_for(coroutine, 30))
 
     def add_token(self, name: str, *scopes: str, **changes: Any) -> str:
         token = mint()
@@ -129,15 +149,21 @@ class World:
         """Store plants directly, without the service."""
         self.store.apply_changes(plants)
 
-    async def post(
-        self, content: Any = VALID, headers: dict[str, str] | None = None, token: str | None = None
+    def post(
+        self, content: Any = VALID, token: str | None = None, fields: dict[str, str] | None = None
     ) -> httpx.Response:
-        bearer = {"Authorization": f"Bearer {token or self.token}"}
-        return await self.client.post(
-            "/plants", content=content, headers=JSON | bearer if headers is None else headers
-        )
+        """Create a plant."""
+        return self.send("POST", "/plants", content, token, fields)
 
-    async def send(
+    def get(self, path: str, **fields: str) -> httpx.Response:
+        """Read with the token that has all scopes, and with these fields."""
+        return self.send("GET", path, fields={k.replace("_", "-"): v for k, v in fields.items()})
+
+    def ask(self, method: str, path: str, **options: Any) -> httpx.Response:
+        """Send a request without a token, and with nothing but what the test gives."""
+        return self.run(self.client.request(method, path, **options))
+
+    def send(
         self,
         method: str,
         path: str,
@@ -146,26 +172,53 @@ class World:
         fields: dict[str, str] | None = None,
     ) -> httpx.Response:
         """Send a request with a token that has all scopes, or with this token; and with fields."""
+        return self.run(self.sending(method, path, content, token, fields))
+
+    def send_together(self, *requests: Sequence[Any]) -> list[httpx.Response]:
+        """Send requests at the same time. Each has the arguments of `send`."""
+
+        async def gather() -> list[httpx.Response]:
+            return list(await asyncio.gather(*(self.sending(*request) for request in requests)))
+
+        return self.run(gather())
+
+    async def sending(
+        self,
+        method: str,
+        path: str,
+        content: Any = None,
+        token: str | None = None,
+        fields: dict[str, str] | None = None,
+    ) -> httpx.Response:
+        """Send a request as `send` does, on the event loop of the application."""
         headers = {"Authorization": f"Bearer {token or self.token}"}
         if content is not None:
             headers |= PATCHED if method == "PATCH" else JSON
         headers |= fields or {}
         return await self.client.request(method, path, content=content, headers=headers)
 
+    def scope_of(self, method: str, path: str, **fields: str) -> dict[str, Any]:
+        """Return the ASGI scope of a request with the token and with fields."""
+        fields = {"host": "x", "authorization": f"Bearer {self.token}"} | fields
+        return {
+            "type": "http",
+            "asgi": {"version": "3.0"},
+            "http_version": "1.1",
+            "method": method,
+            "path": path,
+            "raw_path": path.encode(),
+            "query_string": b"",
+            "client": None,
+            "server": None,
+            "scheme": "http",
+            "root_path": "",
+            "headers": [(name.encode(), value.encode()) for name, value in fields.items()],
+        }
 
-def run(test: Callable[[World], Awaitable[None]], world: World | None = None) -> World:
-    world = world or World()
 
-    async def main() -> None:
-        async with running(world.parts), world.client:
-            await test(world)
-
-    asyncio.run(asyncio.wait_for(main(), 30))
-    return world
-
-
-def assert_error(answer: httpx.Response, status: int, code: ErrorCode) -> None:
+def assert_error(answer: httpx.Response, status: int, code: ErrorCode, said: str = "") -> None:
+    """Assert that a response is an Error record with these numbers, and that it says this."""
     assert (answer.status_code, answer.json()["error"]) == (status, code), answer.text
     assert answer.headers["Content-Type"] == "application/json"
     assert set(answer.json()) == {"error", "message"}
-    assert isinstance(answer.json()["message"], str)
+    assert said in answer.json()["message"]

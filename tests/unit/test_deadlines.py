@@ -27,9 +27,20 @@ class Client:
 
     def request(self) -> None:
         """Send a complete request, and receive its response."""
-        self.deadlines.begin_request()
-        self.deadlines.end_request()
-        self.deadlines.end_answer()
+        self.do("begin", "end", "answer")
+
+    def do(self, *steps: str | float) -> None:
+        """Take steps: begin or end a request, end its response, or wait for some seconds."""
+        for step in steps:
+            if isinstance(step, float):
+                assert self.wait(step) is Due.NOTHING
+            else:
+                {
+                    "begin": self.deadlines.begin_request,
+                    "end": self.deadlines.end_request,
+                    "answer": self.deadlines.end_answer,
+                    "request": self.request,
+                }[step]()
 
     def check(self) -> Due:
         return self.deadlines.check(
@@ -59,36 +70,50 @@ def assert_late(client: Client, due: Due, seconds: float) -> None:
     assert after == pytest.approx(seconds)
 
 
-def test_a_new_connection_that_sends_nothing_is_closed() -> None:
-    assert_late(Client(), Due.CLOSE, REQUEST_SECONDS + GRACE_SECONDS)
-
-
-@pytest.mark.parametrize("earlier", [0, 2])
-def test_a_request_that_does_not_arrive_completely_is_refused(earlier: int) -> None:
+@pytest.mark.parametrize(
+    ("steps", "seconds"),
+    [
+        (["begin"], REQUEST_SECONDS),
+        ([3.0, "begin"], REQUEST_SECONDS),
+        (["request", "request", 3.0, "begin"], REQUEST_SECONDS),
+        # Bytes of a request do not extend its deadline.
+        (["begin", REQUEST_SECONDS - 1], 1.0),
+        *(
+            (["request", idle, "begin"], REQUEST_SECONDS)
+            for idle in (0.0, 1.0, 9.9, 10.0, 63.7, 74.9)
+        ),
+    ],
+)
+def test_a_request_that_does_not_arrive_completely_is_refused(
+    steps: list[str | float], seconds: float
+) -> None:
     client = Client()
-    for _ in range(earlier):
-        client.request()
-    client.wait(3)
 
-    client.deadlines.begin_request()
+    client.do(*steps)
 
-    assert_late(client, Due.REFUSE, REQUEST_SECONDS + GRACE_SECONDS)
+    assert_late(client, Due.REFUSE, seconds + GRACE_SECONDS)
 
 
-def test_bytes_of_a_request_do_not_extend_its_deadline() -> None:
+@pytest.mark.parametrize(
+    ("steps", "seconds"),
+    [
+        ([], REQUEST_SECONDS),
+        (["request"], IDLE_SECONDS),
+        # The rest of an answered request must arrive, and then the connection is idle.
+        (["begin", 3.0, "answer"], REQUEST_SECONDS),
+        (["begin", "answer", 3.0, "end"], IDLE_SECONDS),
+        # Each response restarts the idle timeout.
+        (["request", IDLE_SECONDS - 1] * 5 + ["request"], IDLE_SECONDS),
+    ],
+)
+def test_a_connection_is_closed_that_sends_no_request_for_too_long(
+    steps: list[str | float], seconds: float
+) -> None:
     client = Client()
-    client.deadlines.begin_request()
 
-    client.wait(REQUEST_SECONDS - 1)
+    client.do(*steps)
 
-    assert_late(client, Due.REFUSE, 1 + GRACE_SECONDS)
-
-
-def test_between_two_requests_a_connection_may_be_idle_for_idle_seconds() -> None:
-    client = Client()
-    client.request()
-
-    assert_late(client, Due.CLOSE, IDLE_SECONDS + GRACE_SECONDS)
+    assert_late(client, Due.CLOSE, seconds + GRACE_SECONDS)
 
 
 def test_an_idle_connection_is_closed_on_time_even_if_idle_seconds_are_short() -> None:
@@ -98,64 +123,9 @@ def test_an_idle_connection_is_closed_on_time_even_if_idle_seconds_are_short() -
     assert_late(client, Due.CLOSE, 2 + GRACE_SECONDS)
 
 
-def test_each_response_restarts_the_idle_timeout() -> None:
-    client = Client()
-
-    for _ in range(5):
-        client.request()
-        assert client.wait(IDLE_SECONDS - 1) is Due.NOTHING
-
-
-@pytest.mark.parametrize("idle_before", [0.0, 1.0, 9.9, 10.0, 63.7, 74.9])
-def test_a_slow_request_on_an_idle_connection_is_refused_after_request_seconds(
-    idle_before: float,
-) -> None:
-    client = Client()
-    client.request()
-    client.wait(idle_before)
-
-    client.deadlines.begin_request()
-
-    assert_late(client, Due.REFUSE, REQUEST_SECONDS + GRACE_SECONDS)
-
-
-def test_the_service_has_no_deadline_for_its_response() -> None:
-    client = Client()
-    client.deadlines.begin_request()
-    client.deadlines.end_request()
-
-    assert client.wait(10 * IDLE_SECONDS) is Due.NOTHING
-
-
-def test_the_rest_of_an_answered_request_must_arrive_within_request_seconds() -> None:
-    client = Client()
-    client.deadlines.begin_request()
-    client.wait(3)
-
-    client.deadlines.end_answer()
-
-    assert_late(client, Due.CLOSE, REQUEST_SECONDS + GRACE_SECONDS)
-
-
-def test_a_connection_is_idle_once_the_rest_of_an_answered_request_has_arrived() -> None:
-    client = Client()
-    client.deadlines.begin_request()
-    client.deadlines.end_answer()
-    client.wait(3)
-
-    client.deadlines.end_request()
-
-    assert_late(client, Due.CLOSE, IDLE_SECONDS + GRACE_SECONDS)
-
-
-def test_bytes_that_are_read_in_the_grace_period_are_in_time() -> None:
-    client = Client()
-    client.deadlines.begin_request()
-    assert client.wait(REQUEST_SECONDS) is Due.NOTHING
-
-    client.deadlines.end_request()
-
-    assert client.wait(10 * REQUEST_SECONDS) is Due.NOTHING
+def test_the_service_has_no_deadline_for_its_response_and_bytes_in_the_grace_period_count() -> None:
+    Client().do("begin", "end", 10 * IDLE_SECONDS)
+    Client().do("begin", REQUEST_SECONDS, "end", 10 * REQUEST_SECONDS)
 
 
 def test_after_a_blocked_event_loop_a_late_client_still_gets_the_grace_period() -> None:
@@ -213,22 +183,16 @@ def test_short_idle_seconds_do_not_shorten_the_time_to_read_a_response() -> None
     assert client.late()[1] >= REQUEST_SECONDS
 
 
-def test_a_client_that_reads_complete_responses_is_not_slow() -> None:
-    client = Client()
-    client.unsent_bytes = TAKEN_BYTES_MIN
-
-    for _ in range(10):
-        client.request()
-        assert client.wait(REQUEST_SECONDS) is Due.NOTHING
-
-
-def test_a_client_that_reads_all_of_a_response_that_goes_on_is_not_slow() -> None:
+@pytest.mark.parametrize("is_whole", [True, False])
+def test_a_client_that_reads_complete_responses_or_all_of_one_that_goes_on_is_not_slow(
+    *, is_whole: bool
+) -> None:
     client = Client()
     client.request()
     client.unsent_bytes = TAKEN_BYTES_MIN
 
     for _ in range(10):
-        client.deadlines.drain()
+        (client.request if is_whole else client.deadlines.drain)()
         assert client.wait(REQUEST_SECONDS) is Due.NOTHING
 
 

@@ -20,8 +20,7 @@ def fail_as_sqlite_would(partial: Path) -> None:
 
 @pytest.mark.parametrize("force", [False, True])
 def test_the_output_file_appears_when_the_block_ends_without_an_error(
-    tmp_path: Path,
-    force: bool,  # noqa: FBT001
+    tmp_path: Path, *, force: bool
 ) -> None:
     target = tmp_path / "target"
 
@@ -62,8 +61,7 @@ def test_a_file_that_appears_during_the_write_is_not_overwritten(tmp_path: Path)
 
 @pytest.mark.parametrize("force", [False, True])
 def test_a_failed_write_leaves_no_new_file_and_keeps_the_existing_one(
-    tmp_path: Path,
-    force: bool,  # noqa: FBT001
+    tmp_path: Path, *, force: bool
 ) -> None:
     target = tmp_path / "target"
     if force:

@@ -99,13 +99,12 @@ def test_an_empty_tag_cell_of_csv_means_no_tag() -> None:
     ("content", "expected"),
     [
         (b"tag,price,name,id\nt,9,a,1\n", NewPlant(1, "a", "t")),
-        (b"name,id\r\na,1\r\n", NewPlant(1, "a")),
         (b"\xef\xbb\xbfid,name,tag\n1,a,t", NewPlant(1, "a", "t")),
         (b'"id","name"\n"1","a\nb"', NewPlant(1, "a\nb")),
         (b"id,name\r1,a", NewPlant(1, "a")),
     ],
 )
-def test_csv_columns_may_be_in_any_order_and_unknown_columns_are_ignored(
+def test_csv_columns_may_be_in_any_order_and_lines_end_as_on_any_system(
     content: bytes, expected: NewPlant
 ) -> None:
     assert [plant for _, plant in plants_of(read("csv", content))] == [expected]
@@ -140,19 +139,13 @@ def test_a_csv_header_without_the_columns_id_and_name_is_refused(header: bytes) 
 @pytest.mark.parametrize(
     ("row", "code"),
     [
-        (b"x,a,", ErrorCode.INVALID_PLANT),
-        (b",a,", ErrorCode.INVALID_PLANT),
-        (b"1.5,a,", ErrorCode.INVALID_PLANT),
-        (b"007,a,", ErrorCode.INVALID_PLANT),
-        (b"9223372036854775808,a,", ErrorCode.INVALID_PLANT),
-        (b"1,a", ErrorCode.INVALID_PLANT),
-        (b"1,a,b,c", ErrorCode.INVALID_PLANT),
-        (b"1,\0,", ErrorCode.UNSTORABLE_TEXT),
-        (b"1,a,\0", ErrorCode.UNSTORABLE_TEXT),
-        (b"1,\xff,", ErrorCode.UNSTORABLE_TEXT),
-        (b"1,\xed\xa0\x80,", ErrorCode.UNSTORABLE_TEXT),
-        (b"\xff,a,", ErrorCode.UNSTORABLE_TEXT),
-        (b'1,"a"b,', ErrorCode.INVALID_PLANT),
+        *(
+            (row, ErrorCode.INVALID_PLANT)
+            for row in (b"x,a,", b",a,", b"1.5,a,", b"007,a,", b"9223372036854775808,a,")
+        ),
+        *((row, ErrorCode.INVALID_PLANT) for row in (b"1,a", b"1,a,b,c", b'1,"a"b,')),
+        *((row, ErrorCode.UNSTORABLE_TEXT) for row in (b"1,\0,", b"1,a,\0", b"1,\xff,")),
+        *((row, ErrorCode.UNSTORABLE_TEXT) for row in (b"1,\xed\xa0\x80,", b"\xff,a,")),
         (b"1," + b"a" * ROW_CHARACTERS_MAX + b",", ErrorCode.BODY_TOO_LARGE),
     ],
 )
@@ -162,13 +155,10 @@ def test_an_invalid_csv_row_is_reported_by_its_line_and_the_next_row_is_read(
     rows = read("csv", b'id,name,tag\n0,"two\nlines",\n\n' + row + b"\n2,b,\n")
 
     assert errors(rows) == [(5, code)]
-    assert plants_of(rows) == [
-        (2, NewPlant(0, "two\nlines")),
-        (6, NewPlant(2, "b")),
-    ]
+    assert plants_of(rows) == [(2, NewPlant(0, "two\nlines")), (6, NewPlant(2, "b"))]
 
 
-@pytest.mark.parametrize("rows", [5, 200_000])
+@pytest.mark.parametrize("rows", [5, 150_000])
 def test_an_unclosed_quote_invalidates_only_its_own_row(rows: int) -> None:
     """Whether the file ends inside the quote, or the row gets too large."""
     good = [NewPlant(id_, "b") for id_ in range(rows)]
@@ -181,26 +171,24 @@ def test_an_unclosed_quote_invalidates_only_its_own_row(rows: int) -> None:
     assert plants_of(others) == list(enumerate(good, 3))
 
 
-@given(
-    st.lists(
-        st.sampled_from(
-            [
-                b'{"id":1,"name":"a"}\n',
-                b'{"id":2,"name":"null","tag":"b"}\r\n',
-                b'{"id":3.0,"name":"c"}\n',
-                b'{"id":4,"name":"d","tag":null}\n',
-                b'{"id":5,"name":"\\u0000"}\n',
-                b'{"id":6,"name":"f","x":"\xff"}\n',
-                b'{"id":7,"name":"g"} {"id":8,"name":"h"}\n',
-                b'{"id":9,\n',
-                b'"name":"i"}\n',
-                b'{"id":10,"name":"%b"}\n' % (b"j" * 200),
-                b" \n",
-            ]
-        )
+JSON_LINES = [
+    *(
+        b'{"id":1,"name":"a"}\n',
+        b'{"id":2,"name":"null","tag":"b"}\r\n',
+        b'{"id":3.0,"name":"c"}\n',
     ),
-    st.integers(1, 1_000),
-)
+    *(b'{"id":4,"name":"d","tag":null}\n', b'{"id":5,"name":"\\u0000"}\n', b'{"id":9,\n'),
+    *(b'{"id":6,"name":"f","x":"\xff"}\n', b'{"id":7,"name":"g"} {"id":8,"name":"h"}\n'),
+    *(b'"name":"i"}\n', b'{"id":10,"name":"%b"}\n' % (b"j" * 200), b" \n"),
+]
+CSV_LINES = [
+    *(b"1,a\n", '2,"\u00d7 \U0001f331",b\r\n'.encode(), b'3,"two\nlines"\r', b'4,"open\n'),
+    *(b'5,"closed"x\n', b'"\n', b"6,\xff\n", b"7,\0\r\n", b"\n", b"x\r"),
+    *(b"8,%b\n" % (b"y" * 60), b"9,%b\r" % (b"z" * 60)),
+]
+
+
+@given(st.lists(st.sampled_from(JSON_LINES)), st.integers(1, 1_000))
 def test_the_rows_of_json_lines_do_not_depend_on_the_pieces(lines: list[bytes], size: int) -> None:
     rows = read("jsonl", b"".join(lines), piece_bytes=size, row_max=100)
 
@@ -212,27 +200,7 @@ def test_the_rows_of_json_lines_do_not_depend_on_the_pieces(lines: list[bytes], 
     assert described(rows) == described(alone)
 
 
-@given(
-    st.lists(
-        st.sampled_from(
-            [
-                b"1,a\n",
-                '2,"\u00d7 \U0001f331",b\r\n'.encode(),
-                b'3,"two\nlines"\r',
-                b'4,"open\n',
-                b'5,"closed"x\n',
-                b'"\n',
-                b"6,\xff\n",
-                b"7,\0\r\n",
-                b"\n",
-                b"x\r",
-                b"8,%b\n" % (b"y" * 60),
-                b"9,%b\r" % (b"z" * 60),
-            ]
-        )
-    ),
-    st.integers(1, 100),
-)
+@given(st.lists(st.sampled_from(CSV_LINES)), st.integers(1, 100))
 def test_the_rows_of_csv_do_not_depend_on_the_pieces(lines: list[bytes], size: int) -> None:
     content = b"\xef\xbb\xbfid,name\r\n" + b"".join(lines)
 
@@ -279,12 +247,6 @@ def test_a_line_that_is_too_long_after_an_unclosed_quote_is_one_invalid_row(line
     assert plants_of(rows) == [(4, NewPlant(2, "b"))]
 
 
-def test_json_lines_may_begin_with_a_byte_order_mark() -> None:
-    content = b'\xef\xbb\xbf{"id": 1, "name": "a"}\n'
-
-    assert plants_of(read("jsonl", content)) == [(1, NewPlant(1, "a"))]
-
-
 @pytest.mark.parametrize(
     ("row", "code"),
     [
@@ -299,7 +261,7 @@ def test_an_invalid_json_line_is_reported_by_its_line_and_the_next_line_is_read(
     row: bytes, code: ErrorCode
 ) -> None:
     good = b'{"id": 2, "name": "b", "more": null}'
-    rows = read("jsonl", b" \r\n" + row + b"\n" + good)
+    rows = read("jsonl", b"\xef\xbb\xbf \r\n" + row + b"\n" + good)
 
     assert errors(rows) == [(2, code)]
     assert plants_of(rows) == [(3, NewPlant(2, "b"))]

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from plantstore.telemetry import log as log_module
 from plantstore.telemetry.log import QUEUE_LINES_MAX, LogQueue
 from support.postgres import wait_until
 
@@ -70,7 +71,10 @@ def test_without_a_reader_the_queue_is_bounded_and_dropped_lines_are_reported_la
 
 
 @pytest.mark.parametrize("lines", [1, 2 * QUEUE_LINES_MAX])
-def test_drain_does_not_wait_forever_for_a_reader(lines: int) -> None:
+def test_drain_does_not_wait_forever_for_a_reader(
+    monkeypatch: pytest.MonkeyPatch, lines: int
+) -> None:
+    monkeypatch.setattr(log_module, "FLUSH_SECONDS", 0.1)
     reader, writer = os.pipe()
     with log_to(writer) as log:
         for _ in range(lines):

@@ -1,15 +1,16 @@
 """The parser of plants, compared with the simple reference in support/bodies.py."""
 
 import json
+import re
 import tracemalloc
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from plantstore.errors import ErrorCode, RequestError
 from plantstore.plants import ID_MAX, ID_MIN, NewPlant, parse_new_plant, render_plant
-from support.bodies import read_plainly
+from support.bodies import read_plainly, sendings
 
 
 def possible_codes(body: bytes) -> set[ErrorCode]:
@@ -20,7 +21,7 @@ def possible_codes(body: bytes) -> set[ErrorCode]:
 
     try:
         json.loads(body.decode(), parse_constant=refuse)
-    except ValueError:
+    except (ValueError, RecursionError):
         # An invalid member before the syntax error may be reported first.
         return {ErrorCode.NOT_JSON, ErrorCode.INVALID_PLANT}
     return {ErrorCode.INVALID_PLANT, ErrorCode.UNSTORABLE_TEXT}
@@ -37,22 +38,10 @@ def assert_same_verdict(body: bytes) -> None:
         assert parse_new_plant(body) == expected
 
 
-digits = st.text("0123456789", min_size=1, max_size=25)
 around_bounds = st.integers(ID_MIN - 3, ID_MIN + 3) | st.integers(ID_MAX - 3, ID_MAX + 3)
+NUMBER = r"(-|\+|--)?(0|1|10|00|[0-9]{1,25})(\.[0-9]{0,25})?([eE][+-]?([0-5]?[0-9]|007|))?"
 number_texts = (
-    st.builds(
-        "{}{}{}{}".format,
-        st.sampled_from(["", "-", "+", "--"]),
-        st.sampled_from(["0", "1", "10", "00"]) | digits,
-        st.just("") | st.builds(".{}".format, digits | st.just("")),
-        st.just("")
-        | st.builds(
-            "{}{}{}".format,
-            st.sampled_from("eE"),
-            st.sampled_from(["", "+", "-"]),
-            st.integers(0, 60).map(str) | st.just("") | st.just("007"),
-        ),
-    )
+    st.from_regex(re.compile(NUMBER, re.ASCII), fullmatch=True)
     | around_bounds.map(str)
     | around_bounds.map("{}.0".format)
     | st.builds("{}e-{}".format, around_bounds, st.integers(0, 3))
@@ -63,45 +52,40 @@ values = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(texts, inner, max_size=3),
     max_leaves=5,
 )
-names = st.sampled_from(["id", "name", "tag"]) | texts
 
 
-@st.composite
-def bodies(draw: st.DrawFn) -> bytes:
-    """Draw a nearly valid body: members of every type, some twice, some not quite JSON."""
-    members = draw(
-        st.lists(
-            st.tuples(st.just("id"), number_texts)
-            | st.tuples(st.sampled_from(["name", "tag"]), texts.map(json.dumps))
-            | st.tuples(names, values.map(json.dumps)),
-            max_size=5,
-        )
-    )
-    ensured = [("id", draw(number_texts)), ("name", json.dumps(draw(texts)))]
-    text = ",".join(f"{json.dumps(name)}: {value}" for name, value in ensured + members)
-    body = b"{" + text.encode() + b"}"
-    if draw(st.integers(0, 3)) == 0:
-        at = draw(st.integers(0, len(body)))
-        body = body[:at] + draw(st.binary(max_size=3)) + body[at + draw(st.integers(0, 2)) :]
-    return body
+@pytest.mark.parametrize("seed", range(5))
+def test_the_parser_and_the_reference_agree_on_nearly_valid_bodies(seed: int) -> None:
+    for sending in sendings(seed, 1_000):
+        assert_same_verdict(sending.body)
 
 
-@given(bodies())
-@example(b'{"id":1,"name":"","tag":""}')
-@example(b'{"id":1,"name":"a","x":"\xff"}')
-@example(b'{"id":1,"name":"a","x":"\\ud800"}')
-@example(b'{"id":1,"name":"a","x":NaN}')
-@example(b'{"id":1,"id":1.5,"name":"a"}')
-@example(b'{"id":1.5,"id":1,"name":"a","name":"b"}')
-@example(b'{"id":1,"name":1,"name":"b"}')
-@example(b'\xef\xbb\xbf{"id":1,"name":"a"}')
-@settings(max_examples=2_000, deadline=None)
-def test_the_parser_and_the_reference_agree_on_nearly_valid_bodies(body: bytes) -> None:
+@pytest.mark.parametrize(
+    "body",
+    [
+        b'{"id":1,"name":"","tag":""}',
+        b'{"id":1,"name":"a","x":"\xff"}',
+        b'{"id":1,"name":"a","x":"\\ud800"}',
+        b'{"id":1,"name":"a","x":NaN}',
+        b'{"id":1,"id":1.5,"name":"a"}',
+        b'{"id":1.5,"id":1,"name":"a","name":"b"}',
+        b'{"id":1,"name":1,"name":"b"}',
+        b'\xef\xbb\xbf{"id":1,"name":"a"}',
+    ],
+)
+def test_the_parser_and_the_reference_agree_on_odd_bodies(body: bytes) -> None:
     assert_same_verdict(body)
 
 
+@given(number_texts, number_texts, texts.map(json.dumps))
+@settings(max_examples=300, deadline=None)
+def test_the_parser_and_the_reference_agree_on_numbers(first: str, last: str, name: str) -> None:
+    assert_same_verdict(f'{{"id":{last},"name":{name}}}'.encode())
+    assert_same_verdict(f'{{"id":{first},"name":{name},"id":{last}}}'.encode())
+
+
 @given(st.binary() | st.text().map(str.encode) | values.map(json.dumps).map(str.encode))
-@settings(max_examples=1_000, deadline=None)
+@settings(max_examples=300, deadline=None)
 def test_the_parser_and_the_reference_agree_on_arbitrary_bytes(body: bytes) -> None:
     assert_same_verdict(body)
 
@@ -134,18 +118,9 @@ def test_an_integer_is_read_exactly_however_it_is_written(text: str, id_: int) -
 @pytest.mark.parametrize(
     "text",
     [
-        "1.5",
-        '"1"',
-        "true",
-        "null",
-        "[1]",
-        "9223372036854775808",
-        "-9223372036854775809",
-        "9223372036854775807.0000000000000000000001",
-        "1e999999999",
-        "1e99999999999999999999999999",
-        "1e-99999999999999999999999999",
-        "9" * 100_000,
+        *("1.5", '"1"', "true", "null", "[1]", "9223372036854775808", "-9223372036854775809"),
+        *("9223372036854775807.0000000000000000000001", "1e999999999", "9" * 100_000),
+        *("1e99999999999999999999999999", "1e-99999999999999999999999999"),
     ],
 )
 def test_an_id_that_is_no_int64_is_refused_and_quoted_in_the_message(text: str) -> None:

@@ -152,22 +152,16 @@ def test_a_statement_whose_connection_fails_its_check_may_have_taken_effect() ->
 
     assert not isinstance(caught.value, StoreUnreachableError)
     assert caught.value.explanation == "It failed: one:5432: not to be relied upon"
+    assert server.lost == [server.connections[0]]
     assert server.use() is server.connections[1]
 
 
-def test_a_lost_connection_is_reported_and_one_to_an_outdated_server_is_replaced() -> None:
+def test_a_connection_to_an_outdated_server_is_replaced() -> None:
     server = FakeServer()
-    server.use()
-    server.connections[0].is_reliable = False
-    with pytest.raises(StoreUnavailableError):
-        server.use()
-    assert server.lost == [server.connections[0]]
+    server.outdated.append(server.use())
 
-    server.use()
-    server.outdated.append(server.connections[1])
-
-    assert server.use() is server.connections[2]
-    assert server.connections[1].closed
+    assert server.use() is server.connections[1]
+    assert server.connections[0].closed
 
 
 def test_a_closed_link_does_not_connect_again() -> None:
@@ -202,11 +196,8 @@ def test_a_url_is_shown_without_its_secrets(url: str, shown: str) -> None:
 @pytest.mark.parametrize(
     "url",
     [
-        "postgresql+psycopg://ann:secret@h/d",
-        "Postgresql://ann:secret@h/d",
-        " postgresql://ann:secret@h/d",
-        "postgresql:ann:secret@h/d",
-        "host=h password=secret",
+        *("postgresql+psycopg://ann:secret@h/d", "Postgresql://ann:secret@h/d"),
+        *(" postgresql://ann:secret@h/d", "postgresql:ann:secret@h/d", "host=h password=secret"),
     ],
 )
 def test_the_error_for_an_unsupported_url_does_not_quote_it(url: str) -> None:
@@ -217,21 +208,14 @@ def test_the_error_for_an_unsupported_url_does_not_quote_it(url: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "url",
-    [
-        "postgresql://h/d?secret=1",
-        "postgresql://h:secret/d",
-        "postgresql://ann:sec@ret@h/d",
-        "postgresql://ann:sec/ret@h/d",
-        "postgresql://ann:%se@h/d",
-    ],
+    "rest", ["h/d?sec=1", "h:sec/d", "ann:sec@ret@h/d", "ann:sec/ret@h/d", "ann:%sec@h/d"]
 )
-def test_a_malformed_url_is_refused_and_not_quoted(url: str) -> None:
+def test_a_malformed_url_is_refused_and_not_quoted(rest: str) -> None:
     with pytest.raises(UsageError) as caught:
-        parse_url(url)
+        parse_url(f"postgresql://{rest}")
 
     assert "postgresql://USER@HOST:PORT/NAME" in caught.value.message
-    assert not any(part in caught.value.message for part in ("secret", "sec", "ret@", "%se"))
+    assert not any(part in caught.value.message for part in ("sec", "ret@"))
     assert caught.value.__suppress_context__ or caught.value.__context__ is None
 
 

@@ -152,51 +152,34 @@ def test_each_batch_of_listings_is_answered_before_the_next_batch_is_read() -> N
     run(store, test)
 
 
-def test_a_read_that_runs_out_of_memory_is_refused_as_overload_and_not_retried() -> None:
-    store = WatchedStore(MemoryError())
+@pytest.mark.parametrize(
+    ("failure", "code", "asked"),
+    [
+        (MemoryError(), ErrorCode.OVERLOADED, [[7, 1]]),
+        (StoreUnavailableError("disk I/O error"), ErrorCode.STORE_UNAVAILABLE, [[7, 1]]),
+        # It fails only the read that causes it.
+        (ZeroDivisionError(), ErrorCode.INTERNAL, [[7, 1], [7], [1]]),
+    ],
+)
+def test_a_failed_read_is_repeated_for_each_caller_only_if_the_error_is_unexpected(
+    failure: Exception, code: ErrorCode, asked: list[list[int]]
+) -> None:
+    store = WatchedStore(failure)
     store.let_go.release(1000)
+    is_joint = len(asked) == 1
 
     async def test(reader: GroupRead) -> None:
-        failed = await asyncio.gather(
+        bad, good = await asyncio.gather(
             reader.find_plant(7), reader.find_plant(1), return_exceptions=True
         )
-        assert [getattr(one, "code", None) for one in failed] == [ErrorCode.OVERLOADED] * 2
-
-    run(store, test)
-
-    assert store.asked == [[7, 1]]
-
-
-def test_an_unexpected_error_fails_only_the_read_that_causes_it() -> None:
-    error = ZeroDivisionError()
-    store = WatchedStore(error)
-    store.let_go.release(1000)
-
-    async def test(reader: GroupRead) -> None:
-        good, bad = await asyncio.gather(
-            reader.find_plant(1), reader.find_plant(7), return_exceptions=True
-        )
-        assert good == NewPlant(1, "1")
         assert isinstance(bad, RequestError)
-        assert bad.code is ErrorCode.INTERNAL
-
-    assert run(store, test) == [ReadFailed(error, reads=1)]
-
-
-def test_a_failed_read_fails_all_its_callers_and_the_next_read_succeeds() -> None:
-    error = StoreUnavailableError("The database cannot be read: disk I/O error")
-    store = WatchedStore(error)
-    store.let_go.release(1000)
-
-    async def test(reader: GroupRead) -> None:
-        failed = await asyncio.gather(
-            reader.find_plant(7), reader.find_plant(1), return_exceptions=True
-        )
-        assert [getattr(one, "code", None) for one in failed] == [ErrorCode.STORE_UNAVAILABLE] * 2
+        assert bad.code is code
+        assert getattr(good, "code", good) == (code if is_joint else NewPlant(1, "1"))
         store.failure = None
         assert await reader.find_plant(7) == NewPlant(7, "7")
 
-    assert run(store, test) == [ReadFailed(error, reads=2)]
+    assert run(store, test) == [ReadFailed(failure, reads=2 if is_joint else 1)]
+    assert store.asked == [*asked, [7]]
 
 
 def test_a_full_queue_refuses_reads() -> None:

@@ -5,6 +5,7 @@ import socket
 import struct
 import threading
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 
 import msgspec
 import pytest
@@ -46,8 +47,9 @@ from plantstore.errors import (
     StoreUnavailableError,
     StoreUnreachableError,
 )
-from plantstore.observe import Committed, Event
+from plantstore.observe import Committed, Event, Observer, ignore
 from plantstore.plants import NewPlant, Plant, PlantPatch
+from plantstore.store import PlantWrites
 from support.fake_store import FakeStore
 from support.postgres import wait_until
 from support.shared_writer import serving, writing
@@ -98,7 +100,9 @@ def test_a_batch_without_a_change_for_each_position_is_malformed(
 
 @pytest.mark.parametrize(
     "body",
-    [b"", b"\x91", b"\xc0", b"\x91\x09", b"\x91\x03\x00", b"\x91\xa1\xff", b"\x91" * 9999],
+    [
+        *(b"", b"\x91", b"\xc0", b"\x91\x09", b"\x91\x03\x00", b"\x91\xa1\xff", b"\x91" * 9999),
+    ],
 )
 def test_bytes_that_are_no_message_are_a_protocol_error(body: bytes) -> None:
     for parse in (parse_request, parse_response):
@@ -107,10 +111,8 @@ def test_bytes_that_are_no_message_are_a_protocol_error(body: bytes) -> None:
 
 
 def test_an_id_outside_int64_is_a_protocol_error() -> None:
-    body = msgspec.msgpack.encode([1, [{"id": 2**63, "name": "a"}], []])
-
     with pytest.raises(ProtocolError):
-        parse_request(body)
+        parse_request(msgspec.msgpack.encode([1, [{"id": 2**63, "name": "a"}], []]))
 
 
 def test_a_message_over_the_limit_is_refused_by_its_length() -> None:
@@ -143,8 +145,17 @@ def test_an_unexpected_error_is_named_for_the_operator() -> None:
 
 
 @contextlib.contextmanager
-def connected(entrance: socket.socket) -> Iterator[socket.socket]:
-    """Connect to a writer as a worker does, and receive its greeting."""
+def workers_of(
+    store: PlantWrites, number: int, observe: Observer = ignore
+) -> Iterator[list[socket.socket]]:
+    """Write with a store; yield connections, as workers have them, that were greeted."""
+    with contextlib.ExitStack() as opened:
+        entrance = opened.enter_context(writing(store, observe))
+        yield [opened.enter_context(_connected(entrance)) for _ in range(number)]
+
+
+@contextlib.contextmanager
+def _connected(entrance: socket.socket) -> Iterator[socket.socket]:
     worker, theirs = socket.socketpair()
     with worker:
         worker.settimeout(30)
@@ -152,6 +163,10 @@ def connected(entrance: socket.socket) -> Iterator[socket.socket]:
             socket.send_fds(entrance, [b"+"], [theirs.fileno()])
         assert receive(worker) == Ready()
         yield worker
+
+
+def send(worker: socket.socket, *plants: NewPlant) -> None:
+    worker.sendall(to_bytes(apply_message(plants)))
 
 
 def receive(worker: socket.socket) -> Response:
@@ -163,17 +178,17 @@ def receive(worker: socket.socket) -> Response:
     return parse_response(body)
 
 
+STORED = Applied([Outcome.STORED])
+
+
 def test_the_batches_of_several_workers_share_a_transaction() -> None:
     store, events = SlowStore(), list[Event]()
     batches = [[NewPlant(10 * at + each, "a") for each in range(at + 1)] for at in range(4)]
-    with contextlib.ExitStack() as opened:
-        entrance = opened.enter_context(writing(store, events.append))
-        workers = [opened.enter_context(connected(entrance)) for _ in batches]
+    with workers_of(store, 4, events.append) as workers:
         store.may_go_on.clear()
-        workers[0].sendall(to_bytes(apply_message(batches[0])))
-        assert store.has_begun.wait(30)
-        for worker, batch in zip(workers[1:], batches[1:], strict=True):
-            worker.sendall(to_bytes(apply_message(batch)))
+        for worker, batch in zip(workers, batches, strict=True):
+            send(worker, *batch)
+            assert store.has_begun.wait(30)
         store.may_go_on.set()
         responses = [receive(worker) for worker in workers]
 
@@ -186,17 +201,15 @@ def test_the_batches_of_several_workers_share_a_transaction() -> None:
 def test_long_batches_do_not_share_a_transaction(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(writer_process, "TRANSACTION_BYTES_MAX", 1000)
     store = SlowStore()
-    with contextlib.ExitStack() as opened:
-        entrance = opened.enter_context(writing(store))
-        workers = [opened.enter_context(connected(entrance)) for _ in range(5)]
+    with workers_of(store, 5) as workers:
         store.may_go_on.clear()
         for id_, (worker, length) in enumerate(zip(workers, [1, 400, 400, 400, 2000], strict=True)):
-            worker.sendall(to_bytes(apply_message([NewPlant(id_, "a" * length)])))
+            send(worker, NewPlant(id_, "a" * length))
             assert store.has_begun.wait(30)
         store.may_go_on.set()
         responses = [receive(worker) for worker in workers]
 
-    assert responses == [Applied([Outcome.STORED])] * 5
+    assert responses == [STORED] * 5
     assert sorted(store.batches) == [1, 1, 1, 2]
 
 
@@ -207,18 +220,16 @@ def test_a_request_that_arrives_in_pieces_does_not_wait_for_a_commit_after_each(
     monkeypatch.setattr(writer_process, "PIECES_SECONDS", 30)
     store = SlowStore()
     long = to_bytes(apply_message([NewPlant(1, "a" * 100)]))
-    with contextlib.ExitStack() as opened:
-        entrance = opened.enter_context(writing(store))
-        slow, quick = (opened.enter_context(connected(entrance)) for _ in range(2))
+    with workers_of(store, 2) as (slow, quick):
         store.may_go_on.clear()
-        quick.sendall(to_bytes(apply_message([NewPlant(2, "a")])))
+        send(quick, NewPlant(2, "a"))
         assert store.has_begun.wait(30)
         slow.sendall(long[:50])
         store.may_go_on.set()
-        assert receive(quick) == Applied([Outcome.STORED])
-        quick.sendall(to_bytes(apply_message([NewPlant(3, "a")])))
+        assert receive(quick) == STORED
+        send(quick, NewPlant(3, "a"))
         slow.sendall(long[50:])
-        assert receive(slow) == receive(quick) == Applied([Outcome.STORED])
+        assert receive(slow) == receive(quick) == STORED
 
     assert store.batches == [1, 2]
 
@@ -231,11 +242,9 @@ def test_all_workers_that_ask_during_a_commit_share_one_probe() -> None:
             self.probes += 1
 
     store = Probed()
-    with contextlib.ExitStack() as opened:
-        entrance = opened.enter_context(writing(store))
-        changing, *probing = (opened.enter_context(connected(entrance)) for _ in range(4))
+    with workers_of(store, 4) as (changing, *probing):
         store.may_go_on.clear()
-        changing.sendall(to_bytes(apply_message([NewPlant(1, "a")])))
+        send(changing, NewPlant(1, "a"))
         assert store.has_begun.wait(30)
         for worker in probing:
             worker.sendall(to_bytes(Probe()))
@@ -255,9 +264,7 @@ def test_probes_do_not_prevent_tidying(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(writer_process, "IDLE_SECONDS", 0.1)
     store = Tidied()
-    with contextlib.ExitStack() as opened:
-        entrance = opened.enter_context(writing(store))
-        worker = opened.enter_context(contextlib.closing(RemoteWriter(entrance)))
+    with writing(store) as entrance, contextlib.closing(RemoteWriter(entrance)) as worker:
 
         def probe() -> bool:
             worker.probe()
@@ -267,34 +274,40 @@ def test_probes_do_not_prevent_tidying(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_worker_that_does_not_read_its_response_does_not_block_others() -> None:
-    batch = [NewPlant(id_, "a") for id_ in range(1_000_000)]
-    with contextlib.ExitStack() as opened:
-        entrance = opened.enter_context(writing(FakeStore()))
-        silent, other = (opened.enter_context(connected(entrance)) for _ in range(2))
-        silent.sendall(to_bytes(apply_message(batch)))
+    number = 500_000  # more responses than the kernel holds
+    with workers_of(FakeStore(), 2) as (silent, other):
+        send(silent, *(NewPlant(id_, "a") for id_ in range(number)))
 
-        other.sendall(to_bytes(apply_message([NewPlant(-1, "a")])))
-        assert receive(other) == Applied([Outcome.STORED])
+        send(other, NewPlant(-1, "a"))
+        assert receive(other) == STORED
 
-        response = receive(silent)
-        assert isinstance(response, Applied)
-        assert response.results == [Outcome.STORED] * len(batch)
+        assert receive(silent) == Applied([Outcome.STORED] * number)
 
 
 def test_a_worker_that_sends_a_request_too_early_is_disconnected() -> None:
     store = SlowStore()
-    request = to_bytes(apply_message([NewPlant(1, "a")]))
-    with contextlib.ExitStack() as opened:
-        entrance = opened.enter_context(writing(store))
-        hasty, slow = (opened.enter_context(connected(entrance)) for _ in range(2))
-        hasty.sendall(request + request)
+    with workers_of(store, 2) as (hasty, slow):
+        hasty.sendall(to_bytes(apply_message([NewPlant(1, "a")])) * 2)
         assert hasty.recv(1) == b""
 
         store.may_go_on.clear()
-        slow.sendall(request)
+        send(slow, NewPlant(1, "a"))
         assert store.has_begun.wait(30)
         store.may_go_on.set()
-        assert receive(slow) == Applied([Outcome.STORED])
+        assert receive(slow) == STORED
+
+
+@pytest.mark.parametrize("malformed", [b"\xff" * 100, b"\0\0\0\3abc", b"\0\0\0\1", b""])
+def test_a_connection_with_malformed_messages_is_ended_and_others_are_served(
+    malformed: bytes,
+) -> None:
+    with workers_of(FakeStore(), 2) as (other, worker):
+        worker.sendall(malformed)
+        worker.shutdown(socket.SHUT_WR)
+        assert worker.recv(1) == b""
+
+        send(other, NewPlant(1, "a"))
+        assert receive(other) == STORED
 
 
 def test_a_batch_that_the_store_refuses_does_not_affect_other_workers() -> None:
@@ -304,61 +317,48 @@ def test_a_batch_that_the_store_refuses_does_not_affect_other_workers() -> None:
                 raise BatchRefusedError("refused", "unlucky")
             return super().apply_changes(changes)
 
-    with contextlib.ExitStack() as opened:
-        entrance = opened.enter_context(writing(Refusing()))
-        good, bad = (
-            opened.enter_context(contextlib.closing(RemoteWriter(entrance))) for _ in range(2)
-        )
-        refused: list[str] = []
+    def apply() -> list[str]:
+        reasons = []
+        for _ in range(50):
+            with pytest.raises(BatchRefusedError) as refused:
+                bad.apply_changes([NewPlant(13, "a"), NewPlant(14, "a")])
+            reasons.append(refused.value.reason)
+        return reasons
 
-        def apply() -> None:
-            for _ in range(50):
-                try:
-                    bad.apply_changes([NewPlant(13, "a"), NewPlant(14, "a")])
-                except BatchRefusedError as error:
-                    refused.append(error.reason)
-
-        thread = threading.Thread(target=apply)
-        thread.start()
+    with (
+        writing(Refusing()) as entrance,
+        contextlib.closing(RemoteWriter(entrance)) as good,
+        contextlib.closing(RemoteWriter(entrance)) as bad,
+        ThreadPoolExecutor() as threads,
+    ):
+        refused = threads.submit(apply)
         for id_ in range(100, 150):
             assert good.apply_changes([NewPlant(id_, "a")]) == [Outcome.STORED]
-        thread.join()
 
-    assert refused == ["unlucky"] * 50
+        assert refused.result() == ["unlucky"] * 50
 
 
-class EndingWriter:
-    """Greets a worker on both of its connections, receives one request, and ends."""
-
-    def __init__(self, listener: socket.socket) -> None:
-        self._listener = listener
-        self.thread = threading.Thread(target=self._run)
-        self.thread.start()
-
-    def _run(self) -> None:
-        with contextlib.ExitStack() as stack:
-            changes, _others = (stack.enter_context(self._greeted()) for _ in range(2))
-            assert changes.recv(1_000_000)
-
-    def _greeted(self) -> socket.socket:
-        _, [descriptor], _, _ = socket.recv_fds(self._listener, 1, 1)
-        connection = socket.socket(fileno=descriptor)
-        connection.sendall(to_bytes(Ready()))
-        return connection
+def end_after_one_request(listener: socket.socket) -> None:
+    """Greet a worker on both of its connections, receive one request, and end."""
+    with contextlib.ExitStack() as opened:
+        connections = []
+        for _ in range(2):
+            _, [descriptor], _, _ = socket.recv_fds(listener, 1, 1)
+            connections.append(opened.enter_context(socket.socket(fileno=descriptor)))
+            connections[-1].sendall(to_bytes(Ready()))
+        assert connections[0].recv(1_000_000)
 
 
 def test_a_change_is_in_doubt_if_the_writer_ends_before_its_response() -> None:
     listener, entrance = listen()
-    with listener, entrance:
-        ending = EndingWriter(listener)
-        worker = RemoteWriter(entrance)
+    with listener, entrance, ThreadPoolExecutor() as threads:
+        ended = threads.submit(end_after_one_request, listener)
+        with contextlib.closing(RemoteWriter(entrance)) as worker:
+            with pytest.raises(StoreUnavailableError) as caught:
+                worker.apply_changes([NewPlant(1, "a")])
 
-        with pytest.raises(StoreUnavailableError) as caught:
-            worker.apply_changes([NewPlant(1, "a")])
-
-        ending.thread.join()
+            ended.result()
         assert not isinstance(caught.value, StoreUnreachableError)
-        worker.close()
 
 
 def test_a_worker_connects_again_to_the_next_writer() -> None:
@@ -399,20 +399,3 @@ def test_nothing_was_done_if_no_writer_accepts_connections(monkeypatch: pytest.M
     listener, entrance = listen()
     with listener, entrance, pytest.raises(StoreUnreachableError):
         RemoteWriter(entrance)
-
-
-@pytest.mark.parametrize("malformed", [b"\xff" * 100, b"\0\0\0\3abc", b"\0\0\0\1", b""])
-def test_a_connection_with_malformed_messages_is_ended_and_others_are_served(
-    malformed: bytes,
-) -> None:
-    with (
-        writing(FakeStore()) as entrance,
-        connected(entrance) as other,
-        connected(entrance) as connection,
-    ):
-        connection.sendall(malformed)
-        connection.shutdown(socket.SHUT_WR)
-        assert connection.recv(1) == b""
-
-        other.sendall(to_bytes(apply_message([NewPlant(1, "a")])))
-        assert receive(other) == Applied([Outcome.STORED])

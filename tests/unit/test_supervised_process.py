@@ -15,6 +15,12 @@ from support.postgres import wait_until
 from support.supervised import hang_at_first, live
 
 
+@pytest.fixture(autouse=True)
+def _short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(supervised_process, "CHECK_SECONDS", 0.1)
+    monkeypatch.setattr(supervised_process, "RESTART_SECONDS", 0.1)
+
+
 @pytest.fixture
 def keep(tmp_path: Path) -> Iterator[Callable[[Callable[..., None]], SupervisedProcess]]:
     """Return what keeps a process running until the end of the test."""
@@ -66,7 +72,8 @@ def test_no_other_process_is_started_after_a_stop(
 def test_a_process_that_hangs_at_its_start_is_replaced(
     tmp_path: Path, keep: Callable[..., SupervisedProcess], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(supervised_process, "START_SECONDS", 5.0)
+    monkeypatch.setattr(supervised_process, "START_SECONDS", 2.0)
+    monkeypatch.setattr(supervised_process, "HANG_SECONDS", 0.5)
 
     keep(hang_at_first)
 

@@ -11,30 +11,20 @@ PARENT = "b7ad6b7169203331"
 CONTINUED = (b"traceparent", f"00-{TRACE}-{PARENT}-01".encode())
 
 
-@pytest.mark.parametrize(
-    "traceparent",
-    [f"00-{TRACE}-{PARENT}-01", f"00-{TRACE}-{PARENT}-00", f"01-{TRACE}-{PARENT}-01-what-comes"],
-)
-def test_the_trace_id_of_a_valid_traceparent_is_used(traceparent: str) -> None:
-    assert parse_trace_id(traceparent) == TRACE
+@pytest.mark.parametrize("form", ["00-{}-{}-01", "00-{}-{}-00", "01-{}-{}-01-what-comes"])
+def test_the_trace_id_of_a_valid_traceparent_is_used(form: str) -> None:
+    assert parse_trace_id(form.format(TRACE, PARENT)) == TRACE
 
 
 @pytest.mark.parametrize(
     "traceparent",
     [
-        "",
-        TRACE,
-        f"00-{TRACE}-{PARENT}",
-        f"00-{TRACE.upper()}-{PARENT}-01",
-        f"00-{'0' * 32}-{PARENT}-01",
+        *("", TRACE, "\u0660" * 55),
+        *(f"00-{id_}-{PARENT}-01" for id_ in (TRACE.upper(), "0" * 32)),
         f"00-{TRACE}-{'0' * 16}-01",
-        f"ff-{TRACE}-{PARENT}-01",
-        f"00-{TRACE}-{PARENT}-01-more",
-        f"01-{TRACE}-{PARENT}-01more",
-        f"00-{TRACE}-{PARENT}-01\n",
-        f"00-{TRACE}-{PARENT}-0g",
+        *(f"00-{TRACE}-{PARENT}{end}" for end in ("", "-01-more", "-01\n", "-0g")),
+        *(f"{version}-{TRACE}-{PARENT}-01{end}" for version, end in (("ff", ""), ("01", "more"))),
         f"00-{TRACE}-{PARENT}-01,00-{TRACE}-{PARENT}-01",
-        "\u0660" * 55,
     ],
 )
 def test_an_invalid_traceparent_is_ignored(traceparent: str) -> None:

@@ -138,21 +138,6 @@ def test_a_transaction_has_at_most_batch_max_changes(at_once: bool) -> None:  # 
     assert [one for batch in store.batches[1:] for one in batch] == plants
 
 
-def test_a_commit_that_runs_out_of_memory_is_refused_as_overload_and_not_retried() -> None:
-    store = FailingStore(MemoryError())
-
-    async def test(writer: GroupCommit) -> None:
-        failed = await asyncio.gather(
-            *await submitted(writer, plant(13), plant(1)), return_exceptions=True
-        )
-        assert [getattr(one, "code", None) for one in failed] == [ErrorCode.OVERLOADED] * 2
-        assert "sending it again is safe" in str(failed[0])
-
-    run(store, test)
-
-    assert store.plants == {}
-
-
 def test_an_idle_writer_lets_the_store_tidy_up_until_it_is_done() -> None:
     calls = 0
     is_tidy = threading.Event()
@@ -302,58 +287,46 @@ def test_a_cancelled_caller_does_not_affect_the_other_callers_of_its_batch() -> 
     assert sorted(store.plants) == [1, 2]
 
 
-def test_a_conflicting_plant_is_refused_and_its_neighbours_are_stored() -> None:
-    store = FakeStore()
-
-    async def test(writer: GroupCommit) -> None:
-        tasks = await submitted(
-            writer, plant(1), plant(1), plant(1, "other"), plant(2), NewPlant(1, "a", "")
-        )
-        assert await asyncio.gather(*tasks) == [
-            Outcome.STORED,
-            Outcome.ALREADY_STORED,
-            Outcome.ID_TAKEN,
-            Outcome.STORED,
-            Outcome.ID_TAKEN,
-        ]
-
-    run(store, test)
-
-    assert store.plants == {1: plant(1), 2: plant(2)}
-
-
 def test_each_caller_of_a_shared_transaction_gets_its_own_outcome() -> None:
     store = GatedStore()
 
     async def test(writer: GroupCommit) -> None:
         tasks = await submitted(writer, plant(1))
         await asyncio.to_thread(store.entered.acquire)
-        tasks += await submitted(writer, plant(1), plant(1, "other"))
+        tasks += await submitted(writer, plant(1), plant(1, "other"), NewPlant(1, "a", ""))
         tasks += await submitted(writer, plant(2))
         store.let_go.release(2)
         assert await asyncio.gather(*tasks) == [
-            Outcome.STORED,
-            Outcome.ALREADY_STORED,
-            Outcome.ID_TAKEN,
+            *(Outcome.STORED, Outcome.ALREADY_STORED, Outcome.ID_TAKEN, Outcome.ID_TAKEN),
             Outcome.STORED,
         ]
 
     run(store, test)
 
     assert len(store.batches) == 2
+    assert store.plants == {1: plant(1), 2: plant(2)}
 
 
-def test_a_failed_commit_fails_its_callers_and_the_next_one_succeeds() -> None:
-    error = StoreUnavailableError("The database cannot be written: disk full")
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (StoreUnavailableError("The database is full"), ErrorCode.STORE_UNAVAILABLE),
+        (MemoryError(), ErrorCode.OVERLOADED),
+    ],
+)
+def test_a_failed_commit_fails_its_callers_without_a_retry_and_the_next_one_succeeds(
+    error: Exception, code: ErrorCode
+) -> None:
     store = FailingStore(error)
 
     async def test(writer: GroupCommit) -> None:
         failed = await asyncio.gather(
             *await submitted(writer, plant(13), plant(1)), return_exceptions=True
         )
-        assert [getattr(one, "code", None) for one in failed] == [ErrorCode.STORE_UNAVAILABLE] * 2
+        assert [getattr(one, "code", None) for one in failed] == [code] * 2
         assert failed[0] is not failed[1]
         assert "sending it again is safe" in str(failed[0])
+        assert store.plants == {}
         store.error = None
         assert await writer.submit(plant(13)) is Outcome.STORED
 

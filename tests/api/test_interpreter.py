@@ -1,0 +1,100 @@
+"""What requests do to the interpreter: reference cycles, and the switching of threads."""
+
+import asyncio
+import gc
+import sys
+from typing import Any
+
+from plantstore.api.imports import SWITCH_SECONDS
+from support.document import OPERATIONS
+from support.world import World
+
+OTHERS: list[dict[str, Any]] = [
+    {"method": "POST", "path": "/plants", "content": b'{"id": 1, "name": "b"}'},
+    {"method": "POST", "path": "/plants", "content": b"{"},
+    {"method": "GET", "path": "/plants/x"},
+    {"method": "GET", "path": "/nowhere"},
+    {"method": "PATCH", "path": "/plants"},
+]
+
+
+async def send(world: World, request: dict[str, Any], token: str) -> int:
+    """Send a request without a client, which could leave cycles itself; return the status."""
+    statuses: list[int] = []
+
+    async def receive() -> dict[str, Any]:
+        return {"type": "http.request", "body": request.get("content", b""), "more_body": False}
+
+    async def answer(event: Any) -> None:
+        statuses.extend([event["status"]] if "status" in event else [])
+
+    media_type = request.get("headers", {}).get("Content-Type", "application/json")
+    fields = {"authorization": f"Bearer {token}", "content-type": media_type}
+    await world.app(world.scope_of(request["method"], request["path"], **fields), receive, answer)
+    return statuses[0]
+
+
+def test_no_request_leaves_a_reference_cycle(world: World) -> None:
+    """So the garbage collector may run rarely."""
+    # A cycle for each export does not matter: there are few, and each takes long.
+    exports = {("GET", "/plants.csv"), ("GET", "/plants.ndjson")}
+    requests = [each.request() for each in OPERATIONS if each[:2] not in exports] + OTHERS
+
+    async def send_all() -> tuple[set[int], int]:
+        statuses, left = set(), 0
+        for _ in range(2):  # the first time, objects are created that stay
+            gc.collect()
+            gc.disable()
+            for token in (world.token, "bad"):
+                statuses |= {await send(world, request, token) for request in requests}
+            world.events.clear()
+            world.answers.clear()
+            left = gc.collect()
+        return statuses, left
+
+    try:
+        statuses, left = world.run(send_all())
+    finally:
+        gc.enable()
+
+    assert left == 0
+    assert {200, 400, 401, 404, 405} <= statuses
+
+
+class Import:
+    """An import whose body arrives when the test allows it."""
+
+    def __init__(self, world: World, body: bytes) -> None:
+        self.is_read = asyncio.Event()
+        self.may_end = asyncio.Event()
+        self.status = 0
+        self._body = body
+        scope = world.scope_of("POST", "/plants.csv")
+        self.task = asyncio.ensure_future(world.app(scope, self._receive, self._send))
+
+    async def _receive(self) -> dict[str, Any]:
+        self.is_read.set()
+        await self.may_end.wait()
+        return {"type": "http.request", "body": self._body, "more_body": False}
+
+    async def _send(self, message: Any) -> None:
+        self.status = message.get("status", self.status)
+
+
+def test_threads_switch_faster_until_the_last_import_ends(world: World) -> None:
+    usual = sys.getswitchinterval()
+    seen: list[float] = []
+
+    async def run_two() -> list[int]:
+        imports = [Import(world, b"not,columns"), Import(world, b"id,name")]
+        for each in imports:
+            await each.is_read.wait()
+        for each in imports:
+            seen.append(sys.getswitchinterval())
+            each.may_end.set()
+            await each.task
+        return [each.status for each in imports]
+
+    assert world.run(run_two()) == [400, 200]
+    assert seen == [SWITCH_SECONDS] * 2
+    assert sys.getswitchinterval() == usual

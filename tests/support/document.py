@@ -1,0 +1,62 @@
+"""The interface document, and the operations that it declares."""
+
+import json
+import re
+from typing import Any, NamedTuple
+
+from plantstore.web import read_document
+from support.world import PATCHED, VALID
+
+DOCUMENT: dict[str, Any] = json.loads(read_document())
+SCHEMAS: dict[str, Any] = DOCUMENT["components"]["schemas"]
+
+# A valid body of each media type.
+BODIES = {
+    "application/json": VALID,
+    PATCHED["Content-Type"]: b"{}",
+    "text/csv": b"id,name\n1,a\n",
+    "application/x-ndjson": VALID,
+}
+
+
+class Operation(NamedTuple):
+    """An operation of the document.
+
+    Attributes:
+        scope: that a token needs; None if any token will do, or none is needed.
+        needs_token: whether it needs one.
+
+    """
+
+    method: str
+    path: str
+    content: dict[str, Any]
+    scope: str | None
+    needs_token: bool
+
+    def request(self) -> dict[str, Any]:
+        """Return the arguments of `World.ask` for a valid request without a token."""
+        request: dict[str, Any] = {"method": self.method, "path": self.path.replace("{id}", "1")}
+        for media_type in self.content.get("requestBody", {}).get("content", ()):
+            request |= {"content": BODIES[media_type], "headers": {"Content-Type": media_type}}
+        return request
+
+
+def _operations() -> list[Operation]:
+    return [
+        Operation(
+            method.upper(),
+            path,
+            content,
+            next(iter(re.findall(r"[Nn]eeds the scope `(\S+)`", content["description"])), None),
+            content.get("security") != [],
+        )
+        for path, item in DOCUMENT["paths"].items()
+        for method, content in item.items()
+        if method != "parameters"
+    ]
+
+
+OPERATIONS = _operations()
+NAMES = [f"{operation.method} {operation.path}" for operation in OPERATIONS]
+PATHS = list(DOCUMENT["paths"])

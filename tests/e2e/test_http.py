@@ -1,4 +1,4 @@
-"""HTTP/1.1 on the real port, in raw bytes: framing, heads, fields and bodies, valid or malformed."""
+"""HTTP/1.1 on the real port, in raw bytes: framing, heads, fields and bodies."""
 
 import contextlib
 import itertools
@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from plantstore.plants import NewPlant
 from plantstore.web import read_document
 from support.flood import Flood, peak_mib
 from support.postgres import wait_until

@@ -28,7 +28,7 @@ GROWTH_MIB_MAX = 60
 
 @pytest.fixture
 def service(tmp_path: Path) -> Iterator[Service]:
-    with Service(tmp_path, "--request-seconds", "3600") as running:
+    with Service(tmp_path, "--request-seconds", "3600", "--stop-seconds", "1") as running:
         yield running
 
 

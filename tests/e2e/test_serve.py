@@ -47,9 +47,11 @@ def test_the_log_is_json_lines_and_a_misspelled_variable_is_one_warning_in_it(
     tmp_path: Path,
 ) -> None:
     command = ["env", "PLANTSTORE_WORKRES=3", *PLANTSTORE]
-    with Service(tmp_path, command=command) as service:
-        with contextlib.closing(service.client(None)) as client:
-            assert client.send("GET", "/healthz").status == 200
+    with (
+        Service(tmp_path, command=command) as service,
+        contextlib.closing(service.client(None)) as client,
+    ):
+        assert client.send("GET", "/healthz").status == 200
 
     lines = [line for line in service.log if not line.startswith("Serving ")]
     assert len(lines) == len(service.log) - 1

@@ -85,13 +85,15 @@ def test_ctrl_c_stops_the_parent_and_its_workers_gracefully(tmp_path: Path) -> N
 
 
 def test_workers_stop_when_their_parent_is_killed(tmp_path: Path) -> None:
-    with Service(tmp_path, "--workers", "2") as service:
-        with contextlib.closing(service.client(service.token())) as client:
-            assert client.post(NewPlant(1, "a")).status == 200
+    with (
+        Service(tmp_path, "--workers", "2") as service,
+        contextlib.closing(service.client(service.token())) as client,
+    ):
+        assert client.post(NewPlant(1, "a")).status == 200
 
-            service.process.kill()
-            service.reader.join(60)  # until the last process has closed its stderr
-            assert not service.reader.is_alive()
+        service.process.kill()
+        service.reader.join(60)  # until the last process has closed its stderr
+        assert not service.reader.is_alive()
 
     assert stored_plants(service.database) == {1: NewPlant(1, "a")}
 

@@ -4,7 +4,6 @@ import contextlib
 import re
 import socket
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -15,27 +14,26 @@ from support.wire import Wire
 
 # Each request makes a log line of 1 KiB: a few dozen fill a pipe, a few thousand the queue.
 REQUEST = b"GET /%s HTTP/1.1\r\nHost: x\r\n\r\n" % (b"x" * 2000)
-REQUESTS = 6000
 AHEAD = 100
 
 DROPPED = "plantstore_log_lines_dropped_total"
 
 
-def send_many(service: Service) -> None:
-    wire = Wire(service.port)
-    for _ in range(REQUESTS // AHEAD):
-        wire.send(REQUEST * AHEAD)
-        assert [wire.answer()[0] for _ in range(AHEAD)] == [404] * AHEAD
-    wire.close()
+def send_many(service: Service, requests: int) -> None:
+    with contextlib.closing(Wire(service.port)) as wire:
+        for _ in range(requests // AHEAD):
+            wire.send(REQUEST * AHEAD)
+            assert [wire.answer()[0] for _ in range(AHEAD)] == [404] * AHEAD
 
 
 def test_while_nobody_reads_the_log_all_requests_are_answered_and_dropped_lines_are_counted(
     tmp_path: Path,
 ) -> None:
+    requests = 6000
     with Service(tmp_path, "--access-log") as service:
         client = service.client(service.token())
         service.reads_log.clear()
-        send_many(service)
+        send_many(service, requests)
 
         dropped = client.total(DROPPED)
         service.reads_log.set()
@@ -46,39 +44,18 @@ def test_while_nobody_reads_the_log_all_requests_are_answered_and_dropped_lines_
     lines = sum('"path": "/xxx' in line for line in service.log)
     # The two requests for the metrics were logged or dropped.
     assert sum(map(int, told)) - dropped in range(3)
-    assert lines == REQUESTS - dropped
+    assert lines == requests - dropped
 
 
 @pytest.mark.parametrize("workers", ["1", "2"])
 def test_a_stop_does_not_wait_for_a_reader_of_the_log(tmp_path: Path, workers: str) -> None:
     with Service(tmp_path, "--access-log", "--workers", workers) as service:
         service.reads_log.clear()
-        send_many(service)
+        send_many(service, 500)
 
         status = service.stop()
 
     assert status == 0
-
-
-@contextlib.contextmanager
-def serving(folder: Path, stderr: str) -> Iterator[Client]:
-    """Run a service whose stderr a shell redirects."""
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        port = listener.getsockname()[1]
-    service = Service(folder, database=f"sqlite:///{folder}/plants.db")
-    token = service.token()
-    command = f'exec "$@" 2>{stderr}'
-    serve = [*PLANTSTORE, "serve", "--access-log", "--port", str(port)]
-    with subprocess.Popen(["sh", "-c", command, "sh", *serve], env=service.env) as process:
-        try:
-            wait_until(lambda: is_open(port))
-            client = Client(port, token)
-            yield client
-            client.close()
-            process.terminate()
-            assert process.wait(60) == 0
-        finally:
-            process.kill()
 
 
 def is_open(port: int) -> bool:
@@ -87,18 +64,19 @@ def is_open(port: int) -> bool:
     return False
 
 
-def test_a_log_on_a_full_disk_fails_no_request_and_dropped_lines_are_counted(
-    tmp_path: Path,
+@pytest.mark.parametrize(("stderr", "dropped"), [("/dev/full", 10), ("&-", 0)])
+def test_a_log_on_a_full_disk_or_without_stderr_fails_no_request_and_dropped_lines_are_counted(
+    tmp_path: Path, stderr: str, dropped: int
 ) -> None:
-    with serving(tmp_path, "/dev/full") as client:
-        statuses = [client.send("GET", "/plants").status for _ in range(10)]
-        wait_until(lambda: client.total(DROPPED) >= 10)
-
-    assert statuses == [200] * 10
-
-
-def test_a_service_without_stderr_serves_and_stops(tmp_path: Path) -> None:
-    with serving(tmp_path, "&-") as client:
-        statuses = [client.send("GET", "/plants").status for _ in range(10)]
-
-    assert statuses == [200] * 10
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+    service = Service(tmp_path, database=f"sqlite:///{tmp_path}/plants.db")
+    token = service.token()
+    command = ["sh", "-c", f'exec "$@" 2>{stderr}', "sh", *PLANTSTORE, "serve", "--access-log"]
+    with subprocess.Popen([*command, "--port", str(port)], env=service.env) as process:
+        wait_until(lambda: is_open(port))
+        with contextlib.closing(Client(port, token)) as client:
+            assert [client.send("GET", "/plants").status for _ in range(10)] == [200] * 10
+            wait_until(lambda: client.total(DROPPED) >= dropped)
+        process.terminate()
+        assert process.wait(60) == 0

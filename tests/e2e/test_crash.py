@@ -1,7 +1,7 @@
-"""Every acknowledged change survives a crash or a stop."""
+"""Every acknowledged change survives a crash, and of conflicting creates one is stored."""
 
+import contextlib
 import random
-import signal
 import threading
 from pathlib import Path
 
@@ -9,10 +9,11 @@ import pytest
 
 from plantstore.plants import NewPlant
 from support.crashes import Crashes, kill_all
-from support.load import ChangingLoad, Load
+from support.load import ChangingLoad
 from support.service import Service, stored_plants
 
-ROUNDS = 5
+# tests/long plays more.
+ROUNDS = 2
 
 
 @pytest.mark.engines("sqlite", "postgres")
@@ -20,17 +21,15 @@ ROUNDS = 5
 def test_every_acknowledged_plant_survives_kill_9(tmp_path: Path, workers: int) -> None:
     crashes = Crashes(tmp_path, workers)
 
-    for number in range(ROUNDS if workers == 1 else 3):
-        crashes.play_round(with_import=number == 1)
+    for number in range(ROUNDS):
+        crashes.play_round(with_import=number == 0)
 
     assert crashes.lost == set()
     assert len(crashes.acknowledged) > 0
-    with Service(tmp_path) as service:
-        client = service.client(crashes.token)
+    with Service(tmp_path) as service, contextlib.closing(service.client(crashes.token)) as client:
         sent = sorted(crashes.sent.values(), key=lambda plant: plant.id)
         for plant in random.Random(0).sample(sent, 20):
             assert client.post(plant).status == 200, "sending a plant again was refused"
-        client.close()
 
 
 @pytest.mark.engines("sqlite", "postgres")
@@ -39,11 +38,11 @@ def test_every_acknowledged_replace_and_delete_survives_kill_9(tmp_path: Path) -
     stored: dict[int, NewPlant] = {}
     token = ""
 
-    for _ in range(6):
+    for _ in range(ROUNDS):
         with Service(tmp_path) as service:
             token = token or service.token()
             load = ChangingLoad(service, token, stored)
-            load.wait_for(moments.randrange(50, 500))
+            load.wait_for(moments.randrange(50, 300))
             kill_all(service)
             load.join()
         stored = stored_plants(service.database)
@@ -52,37 +51,6 @@ def test_every_acknowledged_replace_and_delete_survives_kill_9(tmp_path: Path) -
             assert stored.get(id_) in [load.acknowledged.get(id_), *unanswered]
 
 
-@pytest.mark.engines("sqlite", "postgres")
-@pytest.mark.parametrize("with_signal", [signal.SIGTERM, signal.SIGINT])
-def test_a_stop_under_load_drops_no_accepted_request(
-    tmp_path: Path, with_signal: signal.Signals
-) -> None:
-    with Service(tmp_path) as service:
-        load = Load(service, service.token(), 0)
-        load.wait_until(lambda: len(load.acknowledged) >= 500)
-        status = service.stop(with_signal)
-        load.join()
-
-    assert status == 0
-    assert not load.refused
-    # The service stored and answered every request that it accepted, and no other.
-    assert stored_plants(service.database) == load.acknowledged
-
-
-def test_workers_stop_when_their_parent_is_killed(tmp_path: Path) -> None:
-    with Service(tmp_path, "--workers", "2") as service:
-        client = service.client(service.token())
-        assert client.post(NewPlant(1, "a")).status == 200
-
-        service.process.kill()
-        service.reader.join(60)  # until the last process has closed its stderr
-        assert not service.reader.is_alive()
-
-        client.close()
-    assert stored_plants(service.database) == {1: NewPlant(1, "a")}
-
-
-@pytest.mark.engines("sqlite", "postgres")
 def test_workers_share_one_file_and_one_of_several_conflicting_creates_succeeds(
     tmp_path: Path,
 ) -> None:
@@ -92,7 +60,7 @@ def test_workers_share_one_file_and_one_of_several_conflicting_creates_succeeds(
         statuses: list[int] = []
 
         def race(number: int) -> None:
-            for id_ in range(100):
+            for id_ in range(50):
                 client = service.client(token)  # a new connection, so either worker takes it
                 plant = NewPlant(id_, f"by {number}")
                 answer = client.post(plant)
@@ -107,6 +75,6 @@ def test_workers_share_one_file_and_one_of_several_conflicting_creates_succeeds(
         for thread in threads:
             thread.join()
 
-    assert sorted(statuses) == [200] * 100 + [400] * 300
+    assert sorted(statuses) == [200] * 50 + [400] * 150
     assert stored_plants(service.database) == {plant.id: plant for plant in won}
     assert not any("failed" in line for line in service.log)

@@ -1,5 +1,6 @@
 """A service on a disk that is really full: creates fail, reads work, and it recovers."""
 
+import contextlib
 import itertools
 import re
 import signal
@@ -35,8 +36,13 @@ def token(disk: SmallDisk) -> str:
     return str(token)
 
 
-def serve(folder: Path, disk: SmallDisk) -> Service:
-    return Service(folder, command=[*disk.command, *PLANTSTORE])
+@contextlib.contextmanager
+def serving(folder: Path, disk: SmallDisk, token: str) -> Iterator[tuple[Service, Client]]:
+    with (
+        Service(folder, command=[*disk.command, *PLANTSTORE]) as service,
+        contextlib.closing(service.client(token)) as client,
+    ):
+        yield service, client
 
 
 def assert_all_are_read(client: Client, plants: dict[int, NewPlant]) -> None:
@@ -47,13 +53,16 @@ def assert_all_are_read(client: Client, plants: dict[int, NewPlant]) -> None:
     assert (listed.status, len(listed.json)) == (200, 1)
 
 
-def test_a_full_disk_refuses_creates_and_serves_reads_and_creates_succeed_once_space_is_free(
+def readiness(client: Client) -> list[int]:
+    return [client.send(method, "/readyz").status for method in ("GET", "HEAD")]
+
+
+def test_a_full_disk_refuses_creates_and_serves_reads_and_is_ready_again_once_space_is_free(
     tmp_path: Path, disk: SmallDisk, token: str
 ) -> None:
     stored: dict[int, NewPlant] = {}
     refused: list[tuple[NewPlant, Answer]] = []
-    with serve(tmp_path, disk) as service:
-        client = service.client(token)
+    with serving(tmp_path, disk, token) as (service, client):
         ids = itertools.count()
 
         def post(name: str) -> None:
@@ -66,64 +75,43 @@ def test_a_full_disk_refuses_creates_and_serves_reads_and_creates_succeed_once_s
 
         for _ in range(20):
             post("Abies")
+        assert readiness(client) == [200, 200]
         disk.fill()
         for _ in range(20):
             post(LARGE)
             assert_all_are_read(client, stored)
 
+        assert readiness(client) == [503, 503]
+        assert "full" in client.send("GET", "/readyz").json["message"]
         assert len(refused) > 10
         assert {answer.status for _, answer in refused} == {503}
         assert {answer.json["error"] for _, answer in refused} == {5003}
         assert {answer.headers["retry-after"] for _, answer in refused} == {"1"}
         assert "sending it again is safe" in refused[0][1].json["message"]
         disk.free()
+        wait_until(lambda: readiness(client) == [200, 200])
         for plant, _ in refused:
             assert client.post(plant).status == 200
             stored[plant.id] = plant
         assert_all_are_read(client, stored)
-        client.close()
 
     copy = disk.copy_to(tmp_path / "copy")
     assert stored_plants(f"sqlite:///{copy}/plants.db") == stored
     assert any("commit failed" in line for line in service.log)
 
 
-def test_the_service_is_not_ready_while_the_disk_is_full(
-    tmp_path: Path, disk: SmallDisk, token: str
-) -> None:
-    with serve(tmp_path, disk) as service:
-        client = service.client(token)
-
-        def ready() -> list[int]:
-            return [client.send(method, "/readyz").status for method in ("GET", "HEAD")]
-
-        assert ready() == [200, 200]
-        disk.fill()
-        assert client.post(NewPlant(1, LARGER)).status == 503
-        assert ready() == [503, 503]
-        assert "full" in client.send("GET", "/readyz").json["message"]
-        disk.free()
-        wait_until(lambda: ready() == [200, 200])
-        assert client.post(NewPlant(1, LARGER)).status == 200
-        client.close()
-
-
 def test_after_a_crash_on_a_full_disk_the_service_starts_and_serves_reads(
     tmp_path: Path, disk: SmallDisk, token: str
 ) -> None:
     plants = {id_: NewPlant(id_, "Abies") for id_ in range(20)}
-    with serve(tmp_path, disk) as service:
-        client = service.client(token)
+    with serving(tmp_path, disk, token) as (service, client):
         assert {client.post(plant).status for plant in plants.values()} == {200}
         disk.fill()
         service.stop(signal.SIGKILL)
-        client.close()
 
-    with serve(tmp_path, disk) as service:
-        client = service.client(token)
+    with serving(tmp_path, disk, token) as (_, client):
         assert_all_are_read(client, plants)
         # Small plants may fit into blocks that are already allocated to the log.
         assert client.post(NewPlant(100, LARGER)).status == 503
         disk.free()
         assert client.post(NewPlant(100, LARGER)).status == 200
-        client.close()

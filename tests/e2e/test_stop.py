@@ -1,7 +1,10 @@
 """Stopping the service: drain, graceful stop, and immediate stop after a second signal."""
 
+import contextlib
+import json
 import os
 import signal
+import socket
 from pathlib import Path
 
 import pytest
@@ -12,10 +15,10 @@ from support.postgres import wait_until
 from support.service import Service, stored_plants
 from support.wire import Wire, head, with_length
 
-SIGNALS = [signal.SIGTERM, signal.SIGINT]
+PAGE = b"GET /plants HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %b\r\n\r\n"
 
 
-@pytest.mark.parametrize("with_signal", SIGNALS)
+@pytest.mark.parametrize("with_signal", [signal.SIGTERM, signal.SIGINT])
 def test_a_draining_service_is_not_ready_and_serves_until_a_second_signal(
     tmp_path: Path, with_signal: signal.Signals
 ) -> None:
@@ -44,13 +47,55 @@ def test_the_end_of_the_drain_is_a_graceful_stop(tmp_path: Path) -> None:
     with Service(tmp_path, "--drain-seconds", "1") as service:
         load = Load(service, service.token(), 0)
         load.wait_for_more()
-        status = service.stop()
+        status = service.stop(signal.SIGINT)
         load.join()
 
     assert status == 0
     assert not load.refused
     assert stored_plants(service.database) == load.acknowledged
     assert ["stopping" in service.log[-2], "stopped" in service.log[-1]] == [True, True]
+
+
+@pytest.mark.engines("sqlite", "postgres")
+def test_a_stop_under_load_drops_no_accepted_request(tmp_path: Path) -> None:
+    with Service(tmp_path) as service:
+        load = Load(service, service.token(), 0)
+        load.wait_until(lambda: len(load.acknowledged) >= 200)
+        status = service.stop()
+        load.join()
+
+    assert status == 0
+    assert not load.refused
+    # The service stored and answered every request that it accepted, and no other.
+    assert stored_plants(service.database) == load.acknowledged
+
+
+def test_ctrl_c_stops_the_parent_and_its_workers_gracefully(tmp_path: Path) -> None:
+    with Service(tmp_path, "--workers", "2") as service:
+        load = Load(service, service.token(), 0)
+        load.wait_for_more()
+        for pid in service.children():
+            os.kill(pid, signal.SIGINT)
+        status = service.stop(signal.SIGINT)
+        load.join()
+
+    assert status == 0
+    assert not load.refused
+    assert stored_plants(service.database) == load.acknowledged
+
+
+def test_workers_stop_when_their_parent_is_killed(tmp_path: Path) -> None:
+    with (
+        Service(tmp_path, "--workers", "2") as service,
+        contextlib.closing(service.client(service.token())) as client,
+    ):
+        assert client.post(NewPlant(1, "a")).status == 200
+
+        service.process.kill()
+        service.reader.join(60)  # until the last process has closed its stderr
+        assert not service.reader.is_alive()
+
+    assert stored_plants(service.database) == {1: NewPlant(1, "a")}
 
 
 @pytest.mark.parametrize("workers", ["1", "2"])
@@ -73,15 +118,27 @@ def test_a_second_signal_ends_a_stop_that_waits_for_a_client(tmp_path: Path, wor
     assert not stored_plants(service.database)
 
 
-def test_ctrl_c_stops_the_parent_and_its_workers_gracefully(tmp_path: Path) -> None:
-    with Service(tmp_path, "--workers", "2") as service:
-        load = Load(service, service.token(), 0)
-        load.wait_for_more()
-        for pid in service.children():
-            os.kill(pid, signal.SIGINT)
-        status = service.stop(signal.SIGINT)
-        load.join()
+def test_at_the_end_of_a_stop_an_unfinished_request_is_503_and_unread_responses_are_cut_off(
+    tmp_path: Path,
+) -> None:
+    options = ["--request-seconds", "3600", "--stop-seconds", "1"]
+    with Service(tmp_path, *options) as service, contextlib.ExitStack() as stack:
+        service.change(NewPlant(0, "x" * 1_000_000))
+        token = service.token()
+        for _ in range(10):
+            reader = stack.enter_context(socket.socket())
+            reader.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            reader.connect(("127.0.0.1", service.port))
+            reader.sendall(PAGE % token.encode() * 20)
+            assert reader.recv(12) == b"HTTP/1.1 200"
+        wire = stack.enter_context(contextlib.closing(Wire(service.port)))
+        wire.send(head(token, b"Content-Length: 100", b"Expect: 100-continue"))
+        assert wire.answer()[0] == 100
 
-    assert status == 0
-    assert not load.refused
-    assert stored_plants(service.database) == load.acknowledged
+        assert service.stop() == 0
+
+        status, headers, body = wire.answer()
+
+    assert (status, headers[b"retry-after"]) == (503, b"1")
+    assert json.loads(body)["error"] == 5003
+    assert not any("Traceback" in line or "Exception" in line for line in service.log)

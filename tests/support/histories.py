@@ -12,8 +12,8 @@ import random
 import time
 from collections.abc import Sequence
 from itertools import product
-from multiprocessing.synchronize import Barrier
 from operator import attrgetter
+from threading import Barrier
 from typing import NamedTuple, TypeAlias
 
 from plantstore.changes import entity_tag
@@ -124,22 +124,15 @@ def is_explained(history: Sequence[Operation], state: State = None) -> bool:
     return False
 
 
-_begin: Barrier
+def play(client: Client, barrier: Barrier, seed: int, operations: int) -> list[Operation]:
+    """Send random requests for a few plants, one after the other; return their history.
 
-
-def wait_for_the_others(barrier: Barrier) -> None:
-    """Store the barrier at which the processes of the pool wait before they start."""
-    global _begin  # noqa: PLW0603 (a barrier cannot be an argument of a pool's task)
-    _begin = barrier
-
-
-def play(port: int, token: str, seed: int, operations: int) -> list[Operation]:
-    """Send random requests for a few plants, one after the other; return their history."""
+    The client begins when all clients have connected.
+    """
     chance = random.Random(seed)
-    client = Client(port, token)
     client.send("GET", "/plants")
     history = []
-    _begin.wait(60)
+    barrier.wait(60)
     for _ in range(operations):
         request = draw(chance)
         called = time.monotonic()

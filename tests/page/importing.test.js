@@ -2,6 +2,7 @@
 
 import assert from "node:assert/strict";
 import { beforeEach, describe, test } from "node:test";
+import { client } from "../../src/plantstore/web/page/client.js";
 import {
   chooseFile,
   Importing,
@@ -9,7 +10,7 @@ import {
   watchFiles,
 } from "../../src/plantstore/web/page/importing.js";
 import { onUpdate, state, update } from "../../src/plantstore/web/page/state.js";
-import { answer, answerFile, textOf, withResponse } from "./tab.js";
+import { answer, answerFile, respond, textOf, withResponse } from "./tab.js";
 
 const MAYBE = "Rows that were sent may be stored. Importing the same file again is safe.";
 const NONE = { stored: 0, already_stored: 0, replaced: 0, refused: 0, errors: [] };
@@ -109,6 +110,18 @@ test("an import whose connection breaks off may have stored rows", async () => {
 
   assert.equal(ended.problem, `The connection to the service broke off. ${MAYBE}`);
   assert.equal(ended.canRetry, true);
+});
+
+test("an import with a revoked token leads to the sign-in", async () => {
+  const body = { message: "The token is revoked" };
+  const refusal = new Promise((resolve) => {
+    client.onrefusal = resolve;
+  });
+  answer(respond(body, 401)); // The list is loaded after the import.
+
+  await importFile(withResponse(body, 401));
+
+  assert.equal((await refusal).message, body.message);
 });
 
 test("a file that cannot be read is not tried again", async () => {

@@ -11,6 +11,7 @@ PEERS := .venv-peers
 MINIMUM := .venv-minimum
 JAVASCRIPT := tools/javascript
 WEB := src/plantstore/web
+SCRIPTS := $(WEB) tests/page
 # The copies in $(WEB), each with the file of an npm package that it equals.
 SWAGGER_UI := LICENSE NOTICE swagger-ui-bundle.js swagger-ui-bundle.js.LICENSE.txt swagger-ui.css
 VENDORED := $(foreach file,$(SWAGGER_UI),swagger-ui/$(file)=swagger-ui-dist/$(file)) \
@@ -110,14 +111,14 @@ check: $(VENV)/.dev javascript ## lint, types, import rules
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-logo
-	$(JAVASCRIPT)/node_modules/.bin/biome check --error-on-warnings --config-path=$(JAVASCRIPT) src/plantstore/web
+	$(JAVASCRIPT)/node_modules/.bin/biome check --error-on-warnings --config-path=$(JAVASCRIPT) $(SCRIPTS)
 	$(JAVASCRIPT)/node_modules/.bin/tsc --project $(JAVASCRIPT)
 	for file in $(VENDORED); do cmp $(WEB)/$${file%=*} $(JAVASCRIPT)/node_modules/$${file#*=} || exit 1; done
 
 format: $(VENV)/.dev javascript ## format the code
 	$(BIN)/ruff format
 	$(BIN)/ruff check --fix
-	$(JAVASCRIPT)/node_modules/.bin/biome check --write --config-path=$(JAVASCRIPT) src/plantstore/web
+	$(JAVASCRIPT)/node_modules/.bin/biome check --write --config-path=$(JAVASCRIPT) $(SCRIPTS)
 
 vendor: javascript ## copy the locked JavaScript libraries into src/plantstore/web
 	for file in $(VENDORED); do cp $(JAVASCRIPT)/node_modules/$${file#*=} $(WEB)/$${file%=*} || exit 1; done
@@ -165,7 +166,7 @@ lock: $(VENV)/.dev ## resolve the locked requirements anew
 
 # The programs of the tests. PostgreSQL and Caddy come from PyPI. CHROMIUM names another browser.
 programs:
-	$(call install,$(CHROMIUM):chromium curl:curl haproxy:haproxy nginx:nginx-light pgbouncer:pgbouncer)
+	$(call install,$(CHROMIUM):chromium curl:curl haproxy:haproxy nginx:nginx-light node:nodejs pgbouncer:pgbouncer)
 
 # The tools of `make check` for the JavaScript of the page.
 javascript: npm $(JAVASCRIPT)/node_modules/.installed

@@ -9,11 +9,13 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, BrowserContext, Page
+from playwright.sync_api import Browser, BrowserContext, Page, expect
 
+from plantstore.changes import Deletion
+from plantstore.plants import NewPlant
 from support.browser import Watch, enter, running_browser
 from support.certificates import make_pair
-from support.service import Service
+from support.service import Service, stored_plants
 from support.wire import Wire
 
 
@@ -96,9 +98,28 @@ def context(browser: Browser, watch: Watch) -> Iterator[BrowserContext]:
         watch.assert_quiet()
 
 
+@pytest.fixture(scope="module")
+def garden(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+    """Return a service that the browser tests of a module share."""
+    with Service(tmp_path_factory.mktemp("garden")) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def token(garden: Service) -> str:
+    """Return a token of the garden that has all scopes."""
+    return garden.token()
+
+
 @pytest.fixture
-def page(context: BrowserContext, service: Service) -> Page:
-    """Return a tab that is signed in with a token that has all scopes."""
-    page = context.new_page()
-    enter(page, service, service.token())
-    return page
+def open_page(context: BrowserContext, garden: Service, token: str) -> Callable[..., Page]:
+    """Return a function that replaces all plants of the garden, and signs in on its page."""
+
+    def open_one(*plants: NewPlant, secret: str = token) -> Page:
+        garden.change(*(Deletion(id_) for id_ in stored_plants(garden.database)), *plants)
+        page = context.new_page()
+        enter(page, garden, secret)
+        expect(page.locator("#plants-title")).to_be_attached()
+        return page
+
+    return open_one

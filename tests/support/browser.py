@@ -10,7 +10,7 @@ from typing import Literal
 from urllib.parse import urlsplit
 
 from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import Browser, ConsoleMessage, Page, expect, sync_playwright
+from playwright.sync_api import Browser, ConsoleMessage, Page, Route, expect, sync_playwright
 
 from support.service import Service
 
@@ -25,6 +25,11 @@ _OPTIONS = [
     "--disable-component-update",
     "--disable-sync",
 ]
+
+# A script for a browser that keeps no session storage.
+SHUT_STORAGE = (
+    "Object.defineProperty(window, 'sessionStorage', { get() { throw new Error('shut') } })"
+)
 
 # A browser logs each response with status 400 or above, even if the page handles it.
 _REFUSAL = re.compile(r"Failed to load resource: the server responded with a status of [45]\d\d")
@@ -74,10 +79,41 @@ class Watch:
         assert hosts == {"127.0.0.1"}
 
 
+class Held:
+    """Holds back the browser's requests for a URL with a method until they are released.
+
+    Create it some time before the request: a browser under load may begin late to hold back.
+    """
+
+    def __init__(self, page: Page, url: str, method: str = "GET") -> None:
+        self.routes: list[Route] = []
+        self._method = method
+        self._holds = True
+        page.route(url, lambda route: self._take(route))  # noqa: PLW0108 (Playwright inspects its signature)
+
+    def _take(self, route: Route) -> None:
+        if self._holds and route.request.method == self._method:
+            self.routes.append(route)
+        else:
+            route.continue_()
+
+    def let_go(self) -> None:
+        self._holds = False
+        for route in self.routes:
+            route.continue_()
+
+
 def assert_accessible(page: Page) -> None:
-    """Assert that axe-core finds no violation on the page in its present state."""
-    results = Axe().run(page)
-    assert results.violations_count == 0, results.generate_report()
+    """Assert that axe-core finds no violation on the page in its present state.
+
+    In the dark scheme, only the colors differ.
+    """
+    page.emulate_media(color_scheme="light")
+    light = Axe().run(page)
+    page.emulate_media(color_scheme="dark")
+    dark = Axe().run(page, options={"runOnly": ["color-contrast"]})
+    assert light.violations_count == 0, light.generate_report()
+    assert dark.violations_count == 0, dark.generate_report()
 
 
 def enter(page: Page, service: Service, token: str) -> None:
@@ -85,6 +121,20 @@ def enter(page: Page, service: Service, token: str) -> None:
     page.goto(f"http://127.0.0.1:{service.port}")
     page.get_by_label("Bearer token").fill(token)
     page.get_by_role("button", name="Sign in").click()
+
+
+def moved(page: Page) -> float:
+    """Return the cumulative layout shift, as browsers report it."""
+    shift: float = page.evaluate(
+        """new Promise((resolve) => {
+            let sum = 0;
+            new PerformanceObserver((list) => {
+                for (const each of list.getEntries()) sum += each.hadRecentInput ? 0 : each.value;
+            }).observe({ type: "layout-shift", buffered: true });
+            requestAnimationFrame(() => setTimeout(() => resolve(sum)));
+        })"""
+    )
+    return shift
 
 
 def choose(page: Page, what: Literal["Change", "Delete"], id_: int) -> None:

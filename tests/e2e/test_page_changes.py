@@ -1,0 +1,260 @@
+"""The page, in a real browser: plants are added, changed and deleted, and no change is lost."""
+
+from collections.abc import Callable
+
+from playwright.sync_api import Page, expect
+
+from plantstore.changes import Deletion, Replacement
+from plantstore.plants import NewPlant, Plant
+from support.browser import Held, assert_accessible, choose, rows, store
+from support.postgres import wait_until
+from support.service import Service, opened, stored_plants
+
+# Ids that JavaScript would round. Beyond the largest id, the service would give no other ids.
+BIG, BESIDE = -9223372036854775807, -9223372036854775806
+
+THREE = [NewPlant(1, "Abies", "Pine"), NewPlant(2, "Rosa"), NewPlant(3, "Acer")]
+
+
+def test_a_plant_is_added_changed_deleted_and_restored_without_rounding_its_id(
+    open_page: Callable[..., Page], garden: Service
+) -> None:
+    beside = NewPlant(BESIDE, "Beside", "Rosa")
+    page = open_page(beside)
+    dialog = page.get_by_role("dialog")
+    field = dialog.get_by_role("textbox", name="Id")
+
+    page.get_by_role("button", name="Add a plant").click()
+    expect(field).not_to_have_value("")  # the free id
+    for id_, message in ((str(BESIDE), "`id` is taken"), (str(2**63), "to "), ("x", 'got "x"')):
+        store(page, id=id_, name="Rosa × damascena")
+        expect(page.locator("#plant-id-error")).to_contain_text(message)
+        expect(field).to_be_focused()
+        expect(field).to_have_attribute("aria-invalid", "true")
+    held = Held(page, "**/plants", "POST")
+    field.fill(str(BIG))
+    for _ in range(3):
+        dialog.get_by_role("button", name="Store", exact=True).click()
+    expect(dialog.get_by_role("status")).to_have_text("Waiting for the service…")
+    held.let_go()
+    expect(page.get_by_text(f"Stored: {BIG}")).to_be_visible()
+    assert len(held.routes) == 1
+    assert rows(page) == [[str(BIG), "Rosa × damascena", ""], [str(BESIDE), "Beside", "Rosa"]]
+
+    choose(page, "Change", BIG)
+    expect(page).to_have_title(f"Change plant {BIG} · Plant Store")
+    expect(field).to_have_value(str(BIG))
+    store(page, name="Bigger", tag="Rosa")
+    expect(page.get_by_text(f"Changed: {BIG}")).to_be_visible()
+    assert [row[1] for row in rows(page)] == ["Bigger", "Beside"]
+    expect(page.get_by_role("button", name=f"Actions for plant {BIG}")).to_be_focused()
+    changed = [NewPlant(BIG, "Bigger", "Rosa"), beside]
+    assert list(stored_plants(garden.database).values()) == changed
+
+    question = page.get_by_role("dialog", name="Delete this plant?")
+    choose(page, "Delete", BIG)
+    expect(question).to_contain_text(f"{BIG}: Bigger")
+    expect(question.get_by_role("button", name="Cancel")).to_be_focused()
+    question.get_by_role("button", name="Cancel").click()
+    expect(question).to_be_hidden()
+    assert len(stored_plants(garden.database)) == 2
+    choose(page, "Delete", BIG)
+    question.get_by_role("button", name="Delete", exact=True).click()
+    expect(page.get_by_text(f"Deleted: {BIG}")).to_be_visible()
+    assert [row[0] for row in rows(page)] == [str(BESIDE)]
+    assert list(stored_plants(garden.database).values()) == [beside]
+
+    page.get_by_role("button", name="Undo").click()
+    expect(page.get_by_text(f"Stored again: {BIG}")).to_be_visible()
+    assert list(stored_plants(garden.database).values()) == changed
+
+
+def test_several_plants_are_added_with_ids_of_the_service_and_not_without_a_name(
+    open_page: Callable[..., Page],
+) -> None:
+    page = open_page()
+    page.get_by_role("button", name="Add a plant").click()
+    dialog = page.get_by_role("dialog", name="Add a plant")
+    id_ = dialog.get_by_role("textbox", name="Id")
+    name = dialog.get_by_role("textbox", name="Name")
+    expect(id_).not_to_have_value("")
+    first = id_.input_value()
+    expect(name).to_be_focused()
+
+    name.fill("Ulmus")
+    dialog.get_by_role("button", name="Store and add another").click()
+    expect(dialog.get_by_role("status")).to_have_text(f"Stored: {first}")
+    expect(id_).to_have_value(str(int(first) + 1))
+    expect(name).to_have_value("")
+    expect(name).to_be_focused()
+    dialog.get_by_role("button", name="Store", exact=True).click()
+    question = page.get_by_role("dialog", name="Store a plant without a name?")
+    question.get_by_role("button", name="Enter a name").click()
+    expect(name).to_be_focused()
+    page.keyboard.press("Escape")
+
+    expect(page.locator("#said")).to_have_text(f"Stored: {first}")
+    assert rows(page) == [[first, "Ulmus", ""]]
+
+
+def test_a_change_keeps_unedited_values_that_an_input_field_cannot_represent(
+    open_page: Callable[..., Page], garden: Service
+) -> None:
+    page = open_page(NewPlant(1, "two\nlines", "Abies"), NewPlant(2, "Nameless", ""))
+
+    for id_, member, text in ((1, "tag", "Picea"), (2, "name", "Named")):
+        choose(page, "Change", id_)
+        store(page, **{member: text})
+        expect(page.get_by_text(f"Changed: {id_}")).to_be_visible()
+
+    changed = [NewPlant(1, "two\nlines", "Picea"), NewPlant(2, "Named", "")]
+    assert list(stored_plants(garden.database).values()) == changed
+
+
+def test_a_change_by_somebody_else_is_shown_and_not_overwritten_without_a_question(
+    open_page: Callable[..., Page], garden: Service
+) -> None:
+    page = open_page(*THREE)
+    question = page.get_by_role("dialog", name="Somebody else has changed plant 1")
+    name = page.get_by_role("textbox", name="Name")
+    choose(page, "Change", 1)
+    expect(name).to_have_value("Abies")
+    garden.change(Replacement(1, Plant("Theirs", None)))
+
+    store(page, name="Mine")
+    versions = page.locator("#versions td bdi")
+    expect(versions).to_have_text(["Theirs", "Mine", "(none)", "Pine"])
+    assert_accessible(page)
+    page.keyboard.press("Escape")
+    expect(question).to_be_hidden()
+    expect(name).to_have_value("Mine")
+    assert stored_plants(garden.database)[1] == NewPlant(1, "Theirs")
+    store(page)
+    question.get_by_role("button", name="Save mine").click()
+    expect(page.get_by_text("Changed: 1")).to_be_visible()
+    assert stored_plants(garden.database)[1] == NewPlant(1, "Mine", "Pine")
+
+    garden.change(Deletion(1))
+    choose(page, "Change", 1)
+    expect(page.locator("#said")).to_have_text("No plant is stored under the id 1")
+    expect(page.locator("#plants .id")).to_have_text(["2", "3"])
+
+
+def test_a_deletion_shows_what_somebody_else_has_changed_and_may_end_after_its_dialog(
+    open_page: Callable[..., Page], garden: Service
+) -> None:
+    page = open_page(*THREE)
+    question = page.get_by_role("dialog", name="Delete this plant?")
+    delete = question.get_by_role("button", name="Delete", exact=True)
+    held = Held(page, "**/plants/1", "DELETE")
+    choose(page, "Delete", 1)
+    garden.change(Replacement(1, Plant("Rare", "Pine")))
+
+    delete.click()
+    expect(question).to_contain_text("Somebody else has changed what you want to delete")
+    expect(question).to_contain_text("1: Rare")
+    with page.expect_request(lambda request: request.method == "DELETE"):
+        delete.click()
+    page.keyboard.press("Escape")
+    expect(question).to_be_hidden()
+    choose(page, "Delete", 2)
+    garden.change(Deletion(2))
+    held.let_go()
+    expect(page.get_by_text("Deleted: 1")).to_be_visible()
+    expect(question).to_contain_text("2: Rosa")
+    delete.click()
+    expect(question).to_contain_text("No plant is stored under the id 2")
+    page.keyboard.press("Escape")
+
+    expect(page.locator("#plants .id")).to_have_text(["3"])
+    assert set(stored_plants(garden.database)) == {3}
+
+
+def test_the_tag_of_several_plants_is_set_and_they_are_deleted_and_restored(
+    open_page: Callable[..., Page], garden: Service
+) -> None:
+    page = open_page(*THREE)
+    toast = page.locator("#toast[role=status]")
+    selected = page.locator("#selected")
+    dialog = page.get_by_role("dialog")
+    page.get_by_role("checkbox", name="Select all").check()
+    page.get_by_role("checkbox", name="Select plant 2").uncheck()
+    expect(selected).to_contain_text("2 selected")
+    selected.get_by_role("button", name="Set tag").click()
+    dialog.get_by_role("textbox", name="Tag").fill("Tree")
+    dialog.get_by_role("button", name="Set tag").click()
+    expect(page.locator("#plants .tag")).to_have_text(["Tree", "", "Tree"])
+    tagged = [NewPlant(1, "Abies", "Tree"), NewPlant(2, "Rosa"), NewPlant(3, "Acer", "Tree")]
+    assert list(stored_plants(garden.database).values()) == tagged
+
+    for id_ in (1, 3):
+        page.get_by_role("checkbox", name=f"Select plant {id_}").check()
+    selected.get_by_role("button", name="Delete").click()
+    question = page.get_by_role("dialog", name="Delete 2 plants?")
+    expect(question).to_contain_text("1: Abies")
+    question.get_by_role("button", name="Delete", exact=True).click()
+    expect(toast).to_contain_text("Deleted: 2 plants")
+    expect(toast).to_be_in_viewport(ratio=1)
+    expect(page.locator("#plants .id")).to_have_text(["2"])
+    page.get_by_role("searchbox").fill("Rosa")
+    expect(page.locator("#count")).to_have_text("1 plant")
+    assert_accessible(page)
+    toast.get_by_role("button", name="Undo").click()
+
+    expect(toast).to_contain_text("Stored again: 2 plants")
+    assert list(stored_plants(garden.database).values()) == tagged
+    expect(toast.get_by_role("button", name="Undo")).to_be_hidden()
+    toast.get_by_role("button", name="Close").click()
+    expect(toast).not_to_be_in_viewport()
+
+
+def test_escape_asks_before_typed_text_is_lost(open_page: Callable[..., Page]) -> None:
+    page = open_page(*THREE)
+    question = page.get_by_role("dialog", name="Discard what you typed?")
+    choose(page, "Change", 2)
+    name = page.get_by_role("textbox", name="Name")
+    name.fill("Rosa canina")
+
+    # A browser may close a dialog without asking if only Escape was pressed several times.
+    for _ in range(5):
+        page.keyboard.press("Escape")
+        expect(question.get_by_role("button", name="Keep typing")).to_be_focused()
+        page.keyboard.press("Escape")
+        expect(question).to_be_hidden()
+        expect(name).to_be_visible()
+        expect(name).to_have_value("Rosa canina")
+    page.get_by_role("button", name="Cancel").click()
+    question.get_by_role("button", name="Discard").click()
+
+    expect(page.get_by_role("dialog")).to_be_hidden()
+    expect(page).to_have_title("Plants · Plant Store")
+
+
+def test_typed_text_survives_the_revocation_of_the_token_and_other_plants_disappear(
+    open_page: Callable[..., Page], garden: Service, token: str
+) -> None:
+    secret = garden.token(name="short")
+    page = open_page(NewPlant(1, "Abies"), secret=secret)
+    name = page.get_by_role("textbox", name="Name")
+    page.get_by_role("button", name="Add a plant").click()
+    name.fill("Rosa canina")
+    client = garden.client(secret)
+    with opened(garden.database) as opened_store:
+        opened_store.revoke_token("short", 0)
+    wait_until(lambda: client.send("GET", "/token").status == 401)
+    client.close()
+
+    store(page)
+    sign_in = page.get_by_role("dialog", name="Sign in")
+    expect(sign_in).to_contain_text("The token is revoked")
+    sign_in.get_by_label("Bearer token").fill(token)
+    sign_in.get_by_role("button", name="Sign in").click()
+    expect(sign_in).to_be_hidden()
+    expect(name).to_have_value("Rosa canina")
+    store(page)
+    expect(page.locator("#plants .name")).to_have_text(["Abies", "Rosa canina"])
+
+    page.evaluate("token => sessionStorage.setItem('plantstore.token', token)", secret)
+    page.reload()  # now without a dialog
+    expect(page.locator("#token-error")).to_have_text("The token is revoked")
+    assert "Abies" not in page.content()

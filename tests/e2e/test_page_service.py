@@ -1,0 +1,197 @@
+"""The page, in a real browser: tokens, the state of the service, and accessibility."""
+
+import re
+import signal
+from collections.abc import Callable
+from pathlib import Path
+
+from playwright.sync_api import BrowserContext, Page, expect
+
+from plantstore.plants import NewPlant
+from support.browser import (
+    SHUT_STORAGE,
+    Held,
+    Watch,
+    assert_accessible,
+    choose,
+    drop,
+    enter,
+    rows,
+    store,
+)
+from support.service import Service
+
+SIXTY = [NewPlant(id_, "Abies balsamea", "Secret") for id_ in range(60)]
+
+# The page looks after the service more often, and waits for it less long.
+HURRY = """
+const [wait, limit] = [window.setTimeout, AbortSignal.timeout];
+window.setTimeout = (act, ms, ...words) => wait.call(window, act, ms / 5, ...words);
+AbortSignal.timeout = (ms) => limit.call(AbortSignal, ms / 5);
+"""
+
+
+def test_a_malformed_token_is_refused_and_a_valid_one_is_kept_until_its_tab_closes(
+    context: BrowserContext, garden: Service, token: str
+) -> None:
+    page = context.new_page()
+    field = page.get_by_label("Bearer token")
+    for typed, message in (
+        ("", "The token is empty"),
+        ("plst_made-up", "The token is malformed: its checksum does not match"),
+        ("Zwölf Boxkämpfer €", "The token is malformed: it contains invalid characters"),
+    ):
+        enter(page, garden, typed)
+        expect(page.locator("#token-error")).to_have_text(message)
+        expect(field).to_be_focused()
+    assert_accessible(page)
+
+    enter(page, garden, token)
+    expect(page.locator("#count")).to_be_visible()
+    page.reload()
+    expect(page.locator("#count")).to_be_visible()
+    page.close()
+    page = context.new_page()
+    page.goto(f"http://127.0.0.1:{garden.port}")
+
+    expect(page.get_by_label("Bearer token")).to_be_visible()
+    storages = "[localStorage.length, sessionStorage.length, document.cookie]"
+    assert page.evaluate(storages) == [0, 0, ""]
+
+
+def test_signing_out_removes_the_token_and_all_plants_from_the_page(
+    open_page: Callable[..., Page], garden: Service
+) -> None:
+    page = open_page(*SIXTY)
+    choose(page, "Delete", 7)
+    page.keyboard.press("Escape")
+    page.get_by_role("link", name="Next").first.click()
+    expect(page.locator("#plants .id").first).to_have_text("50")
+    page.get_by_text("Statistics").click()
+
+    page.get_by_role("button", name="Sign out").click()
+
+    expect(page.get_by_label("Bearer token")).to_be_focused()
+    assert page.url == f"http://127.0.0.1:{garden.port}/"
+    assert not re.search("Abies|Secret|Changes", page.content())
+    for way in (page.reload, page.go_back):
+        way()
+        expect(page.get_by_label("Bearer token")).to_be_visible()
+        expect(page.locator("#token-error")).to_be_empty()
+        assert "Abies" not in page.content()
+
+
+def test_what_the_scopes_of_the_token_do_not_permit_is_not_offered(
+    open_page: Callable[..., Page], garden: Service, watch: Watch
+) -> None:
+    rosa = NewPlant(7, "Rosa canina", "Rosa")
+    page = open_page(rosa, secret=garden.token("plants:read", name="read"))
+    buttons = page.get_by_role("main").get_by_role("button")
+    assert rows(page) == [["7", "Rosa canina", "Rosa"]]
+    expect(buttons).to_have_text(["Export as CSV"])
+    expect(page.get_by_role("checkbox")).to_have_count(0)
+    page.get_by_role("link", name="Rosa canina").click()
+    dialog = page.get_by_role("dialog", name="Plant 7")
+    expect(dialog.get_by_role("textbox", name="Name")).not_to_be_editable()
+    expect(dialog.get_by_role("button")).to_have_text(["Close"])
+    assert not [url for url in watch.requests if url.endswith("/ids")]
+
+    page = open_page(rosa, secret=garden.token("plants:create", name="create"))
+    buttons = page.get_by_role("main").get_by_role("button")
+    missing = "The token lacks the scope plants:read"
+    expect(page.locator("#listing-error")).to_have_text(missing)
+    expect(buttons).to_have_text(["Add a plant", ""])  # The second one chooses a file.
+    page.get_by_role("button", name="Add a plant").click()
+    store(page, id="1", name="Abies")
+    expect(page.get_by_text("Stored: 1")).to_be_visible()
+    drop(page, b"id,name\n2,Picea\n7,New\n")
+    expect(page.locator("#import-said")).to_have_text("Import finished: 1 stored, 1 refused.")
+
+
+def test_the_page_shows_that_the_service_is_away_and_loads_the_list_when_it_recovers(
+    context: BrowserContext, service: Service, watch: Watch
+) -> None:
+    context.add_init_script(HURRY)
+    watch.service_goes_away = True
+    service.change(*SIXTY)
+    page = context.new_page()
+    health, error = page.locator("#health"), page.locator("#listing-error")
+    first = page.locator("#plants .id").first
+    enter(page, service, service.token())
+    expect(page.get_by_role("link", name="Next").first).to_be_visible()
+
+    service.process.send_signal(signal.SIGSTOP)
+    page.get_by_role("link", name="Next").first.click()
+    expect(error).to_have_text("The service does not respond")
+    expect(health).to_have_text("The service does not respond")
+    service.process.send_signal(signal.SIGCONT)
+    expect(health).to_have_text("Ready")
+    expect(first).to_have_text("50")
+    expect(error).to_be_empty()
+
+    service.stop()
+    expect(health).to_have_text("The service does not respond")
+    page.get_by_role("link", name="Previous").first.click()
+    expect(error).to_have_text("The service does not respond")
+    with Service(service.folder, "--port", str(service.port)) as restarted:
+        expect(health).to_have_text("Ready")
+        expect(first).to_have_text("0")
+        (restarted.folder / "plants.db").rename(restarted.folder / "moved.db")
+        expect(health).to_contain_text("was moved")
+
+
+def test_axe_finds_no_violation(open_page: Callable[..., Page]) -> None:
+    page = open_page(*SIXTY[:9])
+    assert len(rows(page)) == 9
+
+    page.get_by_role("button", name="Add a plant").click()
+    store(page, id="1", name="Another")
+    expect(page.locator("#plant-id-error")).to_be_visible()
+    assert_accessible(page)
+    page.keyboard.press("Escape")
+    expect(page.get_by_role("dialog", name="Discard")).to_be_visible()
+    assert_accessible(page)
+    page.get_by_role("button", name="Discard").click()
+    choose(page, "Delete", 7)
+    assert_accessible(page)
+    page.keyboard.press("Escape")
+    held = Held(page, "**/plants/8", "PUT")
+    choose(page, "Change", 8)
+    expect(page.get_by_role("dialog", name="Change plant 8")).to_be_visible()
+    page.keyboard.press("Enter")
+    expect(page.get_by_text("Waiting for the service…")).to_be_visible()
+    assert_accessible(page)
+    held.let_go()
+    expect(page.get_by_text("Changed: 8")).to_be_visible()
+    drop(page, b"id,name\n1,Another\n61,New\n")
+    expect(page.get_by_text("Import finished")).to_be_visible()
+    page.get_by_text("Statistics").click()
+    counts = page.locator("#counts dl")
+    expect(counts).to_contain_text(re.compile(r"Changes: stored[\d,]+"))
+    expect(counts).to_contain_text(re.compile(r"Refused: id taken\d+"))
+    assert_accessible(page)
+
+
+def test_a_token_lasts_until_a_reload_without_session_storage_and_an_old_browser_takes_none(
+    context: BrowserContext, open_page: Callable[..., Page]
+) -> None:
+    context.add_init_script(SHUT_STORAGE)
+    page = open_page()
+    expect(page.get_by_text("no plants yet")).to_be_visible()
+    page.reload()
+    expect(page.get_by_label("Bearer token")).to_be_visible()
+
+    context.add_init_script("delete JSON.rawJSON")  # It would round ids.
+    page.reload()
+    expect(page.locator("#fault")).to_contain_text("This browser is too old")
+    expect(page.get_by_label("Bearer token")).to_be_hidden()
+
+
+def test_the_option_no_page_disables_the_page_and_the_reference(tmp_path: Path) -> None:
+    with Service(tmp_path, "--no-page") as service:
+        client = service.client(None)
+        statuses = [client.send("GET", path).status for path in ("/", "/docs", "/openapi.json")]
+        client.close()
+
+    assert statuses == [404, 404, 200]
+    assert "browser" not in service.said

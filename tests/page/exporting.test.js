@@ -1,0 +1,80 @@
+/** The export: which plants it has, the name of the file, and what goes wrong. */
+
+import assert from "node:assert/strict";
+import { describe, test } from "node:test";
+import { exportPlants } from "../../src/plantstore/web/page/exporting.js";
+import { state, update } from "../../src/plantstore/web/page/state.js";
+import { answer, respond } from "./tab.js";
+
+const ALL = new URLSearchParams();
+
+describe("the file is named by what was searched", () => {
+  const names = [
+    [{}, "plants.csv"],
+    [{ tag: "Abies", after: "7", order: "-id" }, "plants-Abies.csv"],
+    [{ tag: "Rosa & Co" }, "plants-Rosa-Co.csv"],
+    [{ tag: "../../etc/päßwort\n" }, "plants-etc-päßwort.csv"],
+    [{ tag: "…" }, "plants.csv"],
+    [{ tag: "T".repeat(100) }, `plants-${"T".repeat(43)}.csv`],
+    [{ q: "alb ro" }, "plants-alb-ro.csv"],
+  ];
+
+  for (const [query, name] of names) {
+    test(name, async () => {
+      answer(respond("id,name,tag\r\n"));
+      update({ query: new URLSearchParams(query) });
+
+      await exportPlants();
+
+      assert.equal(state.toast.text, `Exported: ${name}`);
+    });
+  }
+});
+
+test("the plants of the search are exported, of all its pages", async () => {
+  const requests = answer(respond("id,name,tag\r\n"));
+  update({ query: new URLSearchParams("q=alb+ro&after=7&order=-id") });
+
+  await exportPlants();
+
+  assert.equal(requests[0].path, "plants.csv?q=alb+ro");
+});
+
+test("an export that fails says why, and can be repeated", async () => {
+  answer(new TypeError("Failed to fetch"), respond("id,name,tag\r\n"));
+  update({ query: ALL });
+
+  await exportPlants();
+  assert.equal(state.exportError, "Nothing was exported. The service does not respond");
+  assert.equal(state.toast.text, "");
+  await exportPlants();
+
+  assert.equal(state.exportError, "");
+  assert.equal(state.toast.text, "Exported: plants.csv");
+});
+
+test("a plant that CSV cannot hold leads to the other ways to export it", async () => {
+  const message = "CSV cannot hold the plant 7. Export JSON lines instead";
+  answer(respond({ error: 3010, message }, 406));
+  update({ query: ALL });
+
+  await exportPlants();
+
+  const advice = "with plantstore export or the API";
+  assert.equal(state.exportError, `Nothing was exported. ${message} ${advice}`);
+});
+
+test("of two exports the later one is saved", async () => {
+  let release = () => {};
+  answer(new Promise((resolve) => (release = resolve)), respond("id,name,tag\r\n"));
+  update({ query: new URLSearchParams({ tag: "Early" }) });
+  const early = exportPlants();
+  update({ query: new URLSearchParams({ tag: "Late" }) });
+
+  await exportPlants();
+  release(respond("late", 502));
+  await early;
+
+  assert.equal(state.toast.text, "Exported: plants-Late.csv");
+  assert.equal(state.exportError, "");
+});

@@ -1,0 +1,99 @@
+/** Requests, and what becomes of responses. */
+
+import assert from "node:assert/strict";
+import { describe, test } from "node:test";
+import { ApiError, parse, send, upload } from "../../src/plantstore/web/page/requests.js";
+import { answer, answerFile, respond, withResponse } from "./tab.js";
+
+const BIG = "9223372036854775807";
+
+const neverStops = () => new AbortController().signal;
+
+test("ids are text, without rounding, and other numbers are numbers", () => {
+  const text = `[{"id": ${BIG}, "total": 7}, {"first": -${BIG}}]`;
+
+  const [plant, taken] = parse({ status: 200, statusText: "" }, text, Array.isArray);
+
+  assert.deepEqual(plant, { id: BIG, total: 7 });
+  assert.deepEqual(taken, { first: `-${BIG}` });
+});
+
+describe("a response of another server is reported as such", () => {
+  for (const status of [200, 413, 502]) {
+    for (const body of ["<h1>Sign in</h1>", '{"detail": "Bad gateway"}', "null", ""]) {
+      const message = `The response is not from the Plant Store: ${status}`;
+
+      test(`${status} with the body ${body}`, async () => {
+        answer(respond(body, status));
+        const isExpected = () => false;
+        const read = async () => {
+          const response = await send("plants", { signal: neverStops() });
+          parse(response.answer, response.body, isExpected);
+        };
+
+        await assert.rejects(read, { name: "Error", message, status });
+      });
+    }
+  }
+});
+
+test("an error of the service has its message, and names the member that it is about", async () => {
+  const message = "`id` is taken: another plant is stored under the id 1";
+  answer(respond({ error: 1004, message }, 409));
+
+  const error = await send("plants", { signal: neverStops() }).catch((each) => each);
+
+  assert.deepEqual([error.message, error.status, error.error], [message, 409, 1004]);
+  assert.equal(error.member, "id");
+  assert.equal(new ApiError("`name` must be text").member, "name");
+  assert.equal(new ApiError("The plant `id` is unknown").member, "");
+});
+
+test("no response, and a response that breaks off, have status 0", async () => {
+  const broken = respond("half");
+  broken.text = () => Promise.reject(new TypeError("terminated"));
+  answer(new TypeError("Failed to fetch"), broken);
+  const request = () => send("plants", { signal: neverStops() });
+
+  const absent = { message: "The service does not respond", status: 0 };
+  await assert.rejects(request, absent);
+  await assert.rejects(request, { message: "The response broke off", status: 0 });
+});
+
+test("a request that takes too long is one without a response", async () => {
+  const timeout = new AbortController();
+  answer(new Promise(() => {}));
+  const request = send("plants", { signal: timeout.signal });
+
+  timeout.abort(new DOMException("", "TimeoutError"));
+
+  await assert.rejects(request, { message: "The service does not respond" });
+});
+
+test("a request that the page gives up is not an error of the service", async () => {
+  const stop = new AbortController();
+  answer(new Promise(() => {}));
+  const request = send("plants", { signal: stop.signal });
+
+  stop.abort();
+
+  await assert.rejects(request, { name: "AbortError" });
+});
+
+test("a file is sent with its headers, and its progress is reported", async () => {
+  const body = new Blob(["id,name\n"]);
+  const sent = [];
+  answerFile((request) => {
+    request.upload.onprogress({ loaded: 3 });
+    request.upload.onprogress({ loaded: 8 });
+    withResponse({ errors: [] })(request);
+  });
+  const options = { headers: { "Content-Type": "text/csv" }, body, signal: neverStops() };
+
+  const request = await upload("plants.csv", options, (bytes) => sent.push(bytes));
+
+  assert.deepEqual([request.method, request.path], ["POST", "plants.csv"]);
+  assert.deepEqual(request.headers, options.headers);
+  assert.equal(request.body, body);
+  assert.deepEqual(sent, [3, 8]);
+});

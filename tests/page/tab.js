@@ -1,0 +1,117 @@
+/**
+ * What the modules of the page need of a browser, for tests that run without one.
+ *
+ * Node.js loads this module before the tests. It has no document: what the page shows is the
+ * content of its components, as text.
+ */
+
+import { register } from "node:module";
+
+/** The libraries, which the service serves beside the modules of the page. */
+const LIBRARIES = { "./htm.mjs": "../htm/htm.mjs", "./preact.mjs": "../preact/preact.mjs" };
+const HOOK = `
+  const libraries = ${JSON.stringify(LIBRARIES)};
+  export const resolve = (name, context, next) => next(libraries[name] ?? name, context);
+`;
+register(`data:text/javascript,${encodeURIComponent(HOOK)}`);
+
+const noElement = { querySelector: () => null, getElementById: () => null };
+const link = { click: () => {} };
+globalThis.document = { ...noElement, createElement: () => link };
+globalThis.location = { pathname: "/", search: "", hash: "" };
+
+/** The addresses of the tab, the last one is shown. */
+export const visited = [];
+
+globalThis.history = {
+  state: null,
+  pushState(state, _title, address) {
+    visited.push(address);
+    this.replaceState(state, "", address);
+  },
+  replaceState(state, _title, address) {
+    this.state = state;
+    visited.splice(-1, 1, address);
+    Object.assign(location, { search: address.replace(/^[^?]*|#.*$/g, ""), hash: "" });
+  },
+};
+
+/** @param {unknown} value @param {number} [status] @param {Record<string, string>} [headers] */
+export function respond(value, status = 200, headers = {}) {
+  const body = typeof value === "string" ? value : JSON.stringify(value);
+  return new Response(status === 204 ? null : body, { status, headers });
+}
+
+/**
+ * Respond with plants, as the service does: its ids are numbers.
+ *
+ * @param {unknown} value one plant, or several
+ * @param {Record<string, string>} [headers]
+ */
+export function respondPlants(value, headers) {
+  const text = JSON.stringify(value).replace(/"id":"(-?\d+)"/g, '"id":$1');
+  return respond(text, 200, headers);
+}
+
+/**
+ * Answer the next requests of the page, in turn; later ones get an empty list of plants.
+ *
+ * @param {(Response | Error | Promise<Response>)[]} answers
+ * @returns {{path: string, method?: string, body?: string}[]} the requests, as they are sent
+ */
+export function answer(...answers) {
+  const requests = [];
+  globalThis.fetch = async (path, { signal, ...options }) => {
+    requests.push({ path, ...options });
+    const given = answers.shift() ?? respond([]);
+    if (given instanceof Error) throw given;
+    const aborted = new Promise((_, reject) => {
+      signal.addEventListener("abort", () => reject(signal.reason));
+    });
+    return await Promise.race([given, aborted]);
+  };
+  return requests;
+}
+
+/**
+ * Answer the next file that the page sends.
+ *
+ * @param {(request: any) => void} act calls a handler of the XMLHttpRequest
+ */
+export function answerFile(act) {
+  globalThis.XMLHttpRequest = class {
+    upload = {};
+    headers = {};
+    open(method, path) {
+      Object.assign(this, { method, path });
+    }
+    setRequestHeader(name, value) {
+      this.headers[name] = value;
+    }
+    send(body) {
+      this.body = body;
+      act(this);
+    }
+    abort() {
+      this.onabort();
+    }
+  };
+}
+
+/** Return an `act` of `answerFile` that responds. @param {unknown} value @param {number} [status] */
+export function withResponse(value, status = 200, statusText = "") {
+  const responseText = typeof value === "string" ? value : JSON.stringify(value);
+  return (request) => {
+    Object.assign(request, { status, statusText, responseText });
+    request.onload();
+  };
+}
+
+/** Return the text that markup shows, with a space between elements. @param {any} markup */
+export function textOf(markup) {
+  if (Array.isArray(markup)) return markup.map(textOf).filter(Boolean).join(" ");
+  if (typeof markup === "string" || typeof markup === "number") return String(markup).trim();
+  if (!markup?.props || markup.props.hidden) return "";
+  const { type, props } = markup;
+  return textOf(typeof type === "function" ? type(props) : props.children);
+}

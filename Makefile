@@ -166,7 +166,7 @@ lock: $(VENV)/.dev ## resolve the locked requirements anew
 
 # The programs of the tests. PostgreSQL and Caddy come from PyPI. CHROMIUM names another browser.
 programs:
-	$(call install,$(CHROMIUM):chromium curl:curl haproxy:haproxy nginx:nginx-light node:nodejs pgbouncer:pgbouncer)
+	$(call install,$(CHROMIUM):chromium curl:curl haproxy:haproxy nginx:nginx-light pgbouncer:pgbouncer)
 
 # The tools of `make check` for the JavaScript of the page.
 javascript: npm $(JAVASCRIPT)/node_modules/.installed

@@ -1,12 +1,18 @@
 """The command line, run as a user would."""
 
+import logging
 import os
 import re
+import signal
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 from typing import Any
 
+import pytest
+
+from plantstore.cli import main
 from support.service import PLANTSTORE
 
 
@@ -21,6 +27,40 @@ def run(folder: Path, *arguments: str, **options: Any) -> subprocess.CompletedPr
         check=False,
         **options,
     )
+
+
+def call(
+    folder: Path, *arguments: str, stdin: str = "", **env: str
+) -> subprocess.CompletedProcess[str]:
+    """Do what `run` does, but in this process, which saves most of the time.
+
+    `serve` needs a process of its own, because it sets up its process.
+    """
+    handler = signal.getsignal(signal.SIGTERM)
+    with (
+        pytest.MonkeyPatch.context() as patch,
+        tempfile.TemporaryFile("w+", encoding="utf-8") as given,
+        tempfile.TemporaryFile("w+", encoding="utf-8") as said,
+        tempfile.TemporaryFile("w+", encoding="utf-8", errors="backslashreplace") as complained,
+    ):
+        given.write(stdin)
+        given.seek(0)
+        patch.chdir(folder)
+        for name, value in env.items():
+            patch.setenv(name, value)
+        patch.setattr(logging, "lastResort", logging.lastResort)
+        patch.setattr(sys, "argv", ["plantstore", *arguments])
+        patch.setattr(sys, "stdin", given)
+        patch.setattr(sys, "stdout", said)
+        patch.setattr(sys, "stderr", complained)
+        try:
+            status = main()
+        finally:
+            signal.signal(signal.SIGTERM, handler)
+        patch.undo()
+        said.seek(0)
+        complained.seek(0)
+        return subprocess.CompletedProcess(arguments, status, said.read(), complained.read())
 
 
 # Runs a command as a user without privileges, because file modes do not prevent root from writing.

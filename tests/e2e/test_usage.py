@@ -214,14 +214,13 @@ def on_terminal(folder: Path, *arguments: str, **env: str) -> str:
 )
 def test_the_log_and_the_progress_have_colors_unless_no_color_or_a_dumb_terminal_is_set(
     tmp_path: Path,
-    database: str,
     arguments: str,
     env: dict[str, str],
     said: str,
     colors_and_escapes: tuple[bool, bool],
 ) -> None:
     (tmp_path / "plants.csv").write_text("id,name\n1,a\n", encoding="utf-8")
-    with opened(database) as store:
+    with opened(f"sqlite:///{tmp_path}/plants.db") as store:
         store.apply_changes([NewPlant(1, "a")])
 
     shown = on_terminal(tmp_path, *arguments.split(), **env)

@@ -1,6 +1,5 @@
 """Commands on PostgreSQL: what is missing, and a role that uses the tables of another role."""
 
-import json
 import os
 import subprocess
 import sys
@@ -161,10 +160,8 @@ def test_a_role_uses_the_tables_of_another_role_after_migrate_has_granted_the_ri
     )
     denied = f"The database cannot be written: permission denied for table totals{ADVICE}"
     assert not_stored.json["message"].startswith(denied)
-    logged = [json.loads(line) for line in service.log if line.startswith("{")]
-    reasons = {line["event"]: line["reason"] for line in logged if "reason" in line}
-    assert reasons["not ready"].startswith(not_ready.json["message"])
-    assert reasons["commit failed"].startswith(denied)
+    assert any('"not ready"' in line and missing in line for line in service.log)
+    assert any('"commit failed"' in line and denied in line for line in service.log)
     assert (stored.status, ready.status) == (200, 200)
     assert shown.json["name"] == PLANT.name
     assert (counted.returncode, counted.stdout) == (0, "Plants: 1\n")

@@ -1,11 +1,9 @@
 """`plantstore import` and `export`, on real files and beside a running service."""
 
-import itertools
 import json
 import shlex
 import signal
 import subprocess
-import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -211,37 +209,6 @@ def test_an_import_and_a_service_write_to_the_same_database(tmp_path: Path, data
     assert not load.refused
     expected = {plant.id: plant for plant in plants} | load.acknowledged
     assert stored_plants(database) == expected
-
-
-def test_an_export_under_load_is_a_consistent_snapshot(tmp_path: Path, database: str) -> None:
-    put_in(database, list(many(30_000)))
-    low, high, stop = 0, 29_999, threading.Event()
-    with Service(tmp_path) as service:
-        client = service.client(service.token())
-
-        def replace() -> None:  # the low id first, so that its number is never the smaller one
-            for number in itertools.count():
-                if stop.is_set():
-                    return
-                for id_ in (low, high):
-                    path = f"/plants/{id_}"
-                    assert client.send_record("PUT", path, str(number), None).status == 200
-
-        thread = threading.Thread(target=replace)
-        thread.start()
-        exported = []
-        for _ in range(2):
-            done = run(tmp_path, "export")
-            exported.append([json.loads(line) for line in done.stdout.splitlines()])
-        stop.set()
-        thread.join()
-        client.close()
-
-    for plants in exported:
-        assert [plant["id"] for plant in plants] == list(range(30_000))
-        if plants[high]["name"].isdigit():
-            assert int(plants[low]["name"]) - int(plants[high]["name"]) in (0, 1)
-    assert exported[-1][high]["name"].isdigit(), "no plant was replaced during the exports"
 
 
 @pytest.mark.engines("sqlite", "postgres")

@@ -76,68 +76,52 @@ def other_program(folder: Path, *statements: str) -> Iterator[None]:
         process.stdout.close()
 
 
-def left_by(*statements: str) -> Callable[[Path], None]:
-    def make(folder: Path) -> None:
-        with other_program(folder, *statements):
-            pass
-
-    return make
+def leave(folder: Path, *statements: str) -> None:
+    """Leave the files of another program that was killed after these statements."""
+    with other_program(folder, *statements):
+        pass
 
 
-def make_garbage(folder: Path) -> None:
-    (folder / "plants.db").write_bytes(b"roses are red " * 1000)
+# The statements of another program, whose database must stay as it is.
+FOREIGN = {
+    "a log with content": [SONGS, WAL, A_SONG],
+    "all of it in the log": [WAL, SONGS, A_SONG],
+    "empty": ["PRAGMA application_id = 7"],
+    "empty, with a log": [*EMPTY, WAL, "PRAGMA application_id = 7"],
+    "a large page in the log": ["PRAGMA page_size = 65536", WAL, SONGS, A_SONG],
+    "a journal to play back": ["PRAGMA cache_size = 10", SONGS, MANY_SONGS, "BEGIN", MANY_SONGS],
+}
 
 
-def make_garbage_with_a_log(folder: Path) -> None:
-    make_garbage(folder)
-    (folder / "plants.db-wal").write_bytes(b"violets are blue " * 1000)
+def make_garbage_with_a_log(file: Path) -> None:
+    file.write_bytes(b"roses are red " * 1000)
+    Path(f"{file}-wal").write_bytes(b"violets are blue " * 1000)
 
 
-def make_cut_off(folder: Path) -> None:
-    SQLiteStore(str(folder / "plants.db")).close()
-    os.truncate(folder / "plants.db", 5000)
+def make_cut_off(file: Path) -> None:
+    SQLiteStore(str(file)).close()
+    os.truncate(file, 5000)
 
 
-def make_a_folder(folder: Path) -> None:
-    (folder / "plants.db").mkdir()
-
-
-def make_newer(folder: Path) -> None:
+def make_newer(file: Path) -> None:
     first_schema = [*"".join(migrations("sqlite")[:1]).split(";\n"), WAL]
-    left_by(
-        f"PRAGMA application_id = {APPLICATION_ID}", *first_schema, "PRAGMA user_version = 999"
-    )(folder)
+    ours = f"PRAGMA application_id = {APPLICATION_ID}"
+    leave(file.parent, ours, *first_schema, "PRAGMA user_version = 999")
 
 
-def make_a_log_without_a_database(folder: Path) -> None:
-    left_by(WAL, SONGS, A_SONG)(folder)
-    (folder / "plants.db").unlink()
+def make_a_log_without_a_database(file: Path) -> None:
+    leave(file.parent, WAL, SONGS, A_SONG)
+    file.unlink()
 
 
-def make_a_pipe(folder: Path) -> None:
-    os.mkfifo(folder / "plants.db")
-
-
-CASES: dict[str, tuple[Callable[[Path], None], str]] = {
-    "a log with content": (left_by(SONGS, WAL, A_SONG), "another program's"),
-    "all of it in the log": (left_by(WAL, SONGS, A_SONG), "another program's"),
-    "empty": (left_by("PRAGMA application_id = 7"), "another program's"),
-    "empty, with a log": (left_by(*EMPTY, WAL, "PRAGMA application_id = 7"), "another program's"),
-    "a large page in the log": (
-        left_by("PRAGMA page_size = 65536", WAL, SONGS, A_SONG),
-        "another program's",
-    ),
-    "a journal to play back": (
-        left_by("PRAGMA cache_size = 10", SONGS, MANY_SONGS, "BEGIN", MANY_SONGS),
-        "another program's",
-    ),
-    "garbage": (make_garbage, "not a database"),
+DAMAGED: dict[str, tuple[Callable[[Path], object], str]] = {
+    "garbage": (lambda file: file.write_bytes(b"roses are red " * 1000), "not a database"),
     "garbage with a log": (make_garbage_with_a_log, "not a database"),
     "cut off": (make_cut_off, "malformed"),
     "of a newer version": (make_newer, "newer Plant Store"),
     "a log without a database": (make_a_log_without_a_database, "put the database back"),
-    "a folder": (make_a_folder, "not a regular file"),
-    "a pipe": (make_a_pipe, "not a regular file"),
+    "a folder": (Path.mkdir, "not a regular file"),
+    "a pipe": (os.mkfifo, "not a regular file"),
 }
 
 
@@ -164,15 +148,24 @@ def assert_refused(folder: Path, said: str, commands: Sequence[str]) -> None:
         assert contents(folder) == before, command
 
 
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("case", DAMAGED)
 def test_a_foreign_or_damaged_file_is_refused_and_stays_unchanged(
     tmp_path: Path, case: str
 ) -> None:
-    make, said = CASES[case]
+    make, said = DAMAGED[case]
 
-    make(tmp_path)
+    make(tmp_path / "plants.db")
 
     assert_refused(tmp_path, said, ["export", "migrate"])
+
+
+@pytest.mark.parametrize("case", FOREIGN)
+def test_the_files_of_a_program_that_was_killed_are_refused_and_stay_unchanged(
+    tmp_path: Path, case: str
+) -> None:
+    leave(tmp_path, *FOREIGN[case])
+
+    assert_refused(tmp_path, "another program's", ["export", "migrate"])
 
 
 def test_every_command_refuses_the_database_of_another_program(tmp_path: Path) -> None:
@@ -195,7 +188,7 @@ def leave_in_the_log(folder: Path, *plants: NewPlant) -> None:
 def test_a_database_whose_content_is_all_in_the_write_ahead_log_is_opened(
     tmp_path: Path, database: str
 ) -> None:
-    left_by(*EMPTY, WAL)(tmp_path)
+    leave(tmp_path, *EMPTY, WAL)
     leave_in_the_log(tmp_path, NewPlant(1, "Rosa"))
     assert (tmp_path / "plants.db").read_bytes()[68:72] == bytes(4), "it has an application id"
 

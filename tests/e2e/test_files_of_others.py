@@ -1,10 +1,12 @@
-"""Files of other programs, and damaged files, where a command expects a Plant Store database."""
+"""Database files that a command must not change, may not write, or cannot use."""
 
 import contextlib
 import os
+import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -13,22 +15,25 @@ from plantstore.plants import NewPlant
 from plantstore.storage.migrate import migrations
 from plantstore.storage.sqlite.file import APPLICATION_ID
 from plantstore.storage.sqlite.store import SQLiteStore
-from support.command import run
-from support.service import stored_plants
+from support.command import call, run, run_unprivileged
+from support.service import Service, opened, stored_plants
 
 COMMANDS = [
-    ["serve", "--port", "0"],
-    ["serve", "--port", "0", "--workers", "2"],
-    ["serve", "--port", "0", "--workers", "2", "--no-migrate"],
-    ["import", "new.jsonl"],
-    ["export"],
-    ["token", "create", "t"],
-    ["token", "list"],
-    ["token", "revoke", "t"],
-    ["check"],
-    ["backup", "copy.db"],
-    ["migrate"],
+    "import new.jsonl",
+    "export",
+    "token create t",
+    "token list",
+    "token revoke t",
+    "check",
+    "backup copy.db",
+    "migrate",
+    "reindex",
+    "stats",
+    "serve --port 0",
+    "serve --port 0 --workers 2 --no-migrate",
 ]
+
+PLANTS = {id_: NewPlant(id_, "Abies", "t") for id_ in range(3)}
 
 PROGRAM = """
 import sqlite3, sys
@@ -46,17 +51,6 @@ A_SONG = "INSERT INTO songs VALUES ('Die Forelle')"
 MANY_SONGS = """
 WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 3000)
 INSERT INTO songs SELECT hex(randomblob(500)) FROM n
-"""
-
-
-# Stores a plant and kills itself, so that the write-ahead log remains.
-STORE_AND_DIE = """
-import os, signal, sys
-from plantstore.plants import NewPlant
-from plantstore.storage import open_store
-store = open_store(sys.argv[1])
-store.apply_changes([NewPlant(1, "Rosa")])
-os.kill(os.getpid(), signal.SIGKILL)
 """
 
 
@@ -82,68 +76,52 @@ def other_program(folder: Path, *statements: str) -> Iterator[None]:
         process.stdout.close()
 
 
-def left_by(*statements: str) -> Callable[[Path], None]:
-    def make(folder: Path) -> None:
-        with other_program(folder, *statements):
-            pass
-
-    return make
+def leave(folder: Path, *statements: str) -> None:
+    """Leave the files of another program that was killed after these statements."""
+    with other_program(folder, *statements):
+        pass
 
 
-def make_garbage(folder: Path) -> None:
-    (folder / "plants.db").write_bytes(b"roses are red " * 1000)
+# The statements of another program, whose database must stay as it is.
+FOREIGN = {
+    "a log with content": [SONGS, WAL, A_SONG],
+    "all of it in the log": [WAL, SONGS, A_SONG],
+    "empty": ["PRAGMA application_id = 7"],
+    "empty, with a log": [*EMPTY, WAL, "PRAGMA application_id = 7"],
+    "a large page in the log": ["PRAGMA page_size = 65536", WAL, SONGS, A_SONG],
+    "a journal to play back": ["PRAGMA cache_size = 10", SONGS, MANY_SONGS, "BEGIN", MANY_SONGS],
+}
 
 
-def make_garbage_with_a_log(folder: Path) -> None:
-    make_garbage(folder)
-    (folder / "plants.db-wal").write_bytes(b"violets are blue " * 1000)
+def make_garbage_with_a_log(file: Path) -> None:
+    file.write_bytes(b"roses are red " * 1000)
+    Path(f"{file}-wal").write_bytes(b"violets are blue " * 1000)
 
 
-def make_cut_off(folder: Path) -> None:
-    SQLiteStore(str(folder / "plants.db")).close()
-    os.truncate(folder / "plants.db", 5000)
+def make_cut_off(file: Path) -> None:
+    SQLiteStore(str(file)).close()
+    os.truncate(file, 5000)
 
 
-def make_a_folder(folder: Path) -> None:
-    (folder / "plants.db").mkdir()
-
-
-def make_newer(folder: Path) -> None:
+def make_newer(file: Path) -> None:
     first_schema = [*"".join(migrations("sqlite")[:1]).split(";\n"), WAL]
-    left_by(
-        f"PRAGMA application_id = {APPLICATION_ID}", *first_schema, "PRAGMA user_version = 999"
-    )(folder)
+    ours = f"PRAGMA application_id = {APPLICATION_ID}"
+    leave(file.parent, ours, *first_schema, "PRAGMA user_version = 999")
 
 
-def make_a_log_without_a_database(folder: Path) -> None:
-    left_by(WAL, SONGS, A_SONG)(folder)
-    (folder / "plants.db").unlink()
+def make_a_log_without_a_database(file: Path) -> None:
+    leave(file.parent, WAL, SONGS, A_SONG)
+    file.unlink()
 
 
-def make_a_pipe(folder: Path) -> None:
-    os.mkfifo(folder / "plants.db")
-
-
-CASES: dict[str, tuple[Callable[[Path], None], str]] = {
-    "a log with content": (left_by(SONGS, WAL, A_SONG), "another program's"),
-    "all of it in the log": (left_by(WAL, SONGS, A_SONG), "another program's"),
-    "empty": (left_by("PRAGMA application_id = 7"), "another program's"),
-    "empty, with a log": (left_by(*EMPTY, WAL, "PRAGMA application_id = 7"), "another program's"),
-    "a large page in the log": (
-        left_by("PRAGMA page_size = 65536", WAL, SONGS, A_SONG),
-        "another program's",
-    ),
-    "a journal to play back": (
-        left_by("PRAGMA cache_size = 10", SONGS, MANY_SONGS, "BEGIN", MANY_SONGS),
-        "another program's",
-    ),
-    "garbage": (make_garbage, "not a database"),
+DAMAGED: dict[str, tuple[Callable[[Path], object], str]] = {
+    "garbage": (lambda file: file.write_bytes(b"roses are red " * 1000), "not a database"),
     "garbage with a log": (make_garbage_with_a_log, "not a database"),
     "cut off": (make_cut_off, "malformed"),
     "of a newer version": (make_newer, "newer Plant Store"),
     "a log without a database": (make_a_log_without_a_database, "put the database back"),
-    "a folder": (make_a_folder, "not a regular file"),
-    "a pipe": (make_a_pipe, "not a regular file"),
+    "a folder": (Path.mkdir, "not a regular file"),
+    "a pipe": (os.mkfifo, "not a regular file"),
 }
 
 
@@ -155,12 +133,13 @@ def contents(folder: Path) -> dict[str, bytes | None]:
     }
 
 
-def assert_refused(folder: Path, said: str, commands: list[list[str]]) -> None:
+def assert_refused(folder: Path, said: str, commands: Sequence[str]) -> None:
     (folder / "new.jsonl").write_text('{"id":1,"name":"Rosa"}\n', encoding="utf-8")
     before = contents(folder)
 
     for command in commands:
-        done = run(folder, *command)
+        # `serve` needs a process of its own.
+        done = (run if "serve" in command else call)(folder, *command.split())
         assert (done.returncode, done.stdout) == (1, ""), command
         [line] = done.stderr.splitlines()
         assert line.startswith("plantstore: "), command
@@ -169,40 +148,174 @@ def assert_refused(folder: Path, said: str, commands: list[list[str]]) -> None:
         assert contents(folder) == before, command
 
 
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("case", DAMAGED)
 def test_a_foreign_or_damaged_file_is_refused_and_stays_unchanged(
     tmp_path: Path, case: str
 ) -> None:
-    make, said = CASES[case]
+    make, said = DAMAGED[case]
 
-    make(tmp_path)
+    make(tmp_path / "plants.db")
 
-    assert_refused(tmp_path, said, [["serve", "--port", "0"], ["export"], ["migrate"]])
+    assert_refused(tmp_path, said, ["export", "migrate"])
 
 
-def test_every_command_refuses_the_database_of_another_program(
-    tmp_path: Path,
+@pytest.mark.parametrize("case", FOREIGN)
+def test_the_files_of_a_program_that_was_killed_are_refused_and_stay_unchanged(
+    tmp_path: Path, case: str
 ) -> None:
+    leave(tmp_path, *FOREIGN[case])
+
+    assert_refused(tmp_path, "another program's", ["export", "migrate"])
+
+
+def test_every_command_refuses_the_database_of_another_program(tmp_path: Path) -> None:
     with other_program(tmp_path, WAL, SONGS, A_SONG):
         assert_refused(tmp_path, "another program's", COMMANDS)
 
-    assert_refused(tmp_path, "another program's", [["check"], ["backup", "copy.db"]])
+    assert_refused(tmp_path, "another program's", ["check", "backup copy.db"])
+
+
+def leave_in_the_log(folder: Path, *plants: NewPlant) -> None:
+    """Store plants, and leave the files as a crash does: the plants are only in the log."""
+    with tempfile.TemporaryDirectory() as other:
+        for file in folder.glob("plants.db*"):
+            shutil.copy(file, other)
+        with opened(f"sqlite:///{other}/plants.db") as store:
+            store.apply_changes(plants)
+            shutil.copytree(other, folder, dirs_exist_ok=True)
 
 
 def test_a_database_whose_content_is_all_in_the_write_ahead_log_is_opened(
     tmp_path: Path, database: str
 ) -> None:
-    with other_program(tmp_path, *EMPTY, WAL):
-        program = [sys.executable, "-c", STORE_AND_DIE, database]
-        subprocess.run(program, check=False, timeout=60)
-    assert (tmp_path / "plants.db").read_bytes()[68:72] == bytes(4), (
-        "the file has an application id"
-    )
+    leave(tmp_path, *EMPTY, WAL)
+    leave_in_the_log(tmp_path, NewPlant(1, "Rosa"))
+    assert (tmp_path / "plants.db").read_bytes()[68:72] == bytes(4), "it has an application id"
 
-    done = run(tmp_path, "check")
+    done = call(tmp_path, "check")
 
-    assert (done.returncode, done.stdout) == (
-        0,
-        "Plants: 1, tokens: 0, schema: 5\nNo errors found\n",
-    )
+    found = "Plants: 1, tokens: 0, schema: 5\nNo errors found\n"
+    assert (done.returncode, done.stdout) == (0, found)
     assert stored_plants(database) == {1: NewPlant(1, "Rosa")}
+
+
+def test_a_second_name_of_a_database_in_use_is_refused_and_creates_no_file(tmp_path: Path) -> None:
+    with Service(tmp_path) as service:
+        client = service.client(service.token())
+        assert client.post(NewPlant(1, "Rosa")).status == 200
+        (tmp_path / "second.db").hardlink_to(tmp_path / "plants.db")
+        before = sorted(tmp_path.iterdir())
+
+        done = call(tmp_path, "check", "--database", "sqlite:///second.db")
+
+        assert (done.returncode, done.stdout) == (1, "")
+        assert "in use by another process" in done.stderr
+        assert sorted(tmp_path.iterdir()) == before
+        assert client.post(NewPlant(2, "Rosa")).status == 200
+        client.close()
+
+
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    """Return a folder that every user may enter; only its owner may enter pytest's `tmp_path`."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        folder.chmod(0o755)
+        yield folder
+        folder.chmod(0o755)
+
+
+@pytest.fixture
+def target() -> Iterator[Path]:
+    """Return a folder in which every user may write."""
+    with tempfile.TemporaryDirectory() as name:
+        Path(name).chmod(0o777)
+        yield Path(name)
+
+
+def forbid_writes(folder: Path) -> None:
+    for file in folder.iterdir():
+        file.chmod(0o444)
+    folder.chmod(0o555)
+
+
+def state(folder: Path) -> dict[str, tuple[int, bytes]]:
+    return {file.name: (file.stat().st_mtime_ns, file.read_bytes()) for file in folder.iterdir()}
+
+
+def assert_readable(folder: Path, target: Path) -> None:
+    """Assert that a user who may only read the files can check, export and back up the plants."""
+    before = state(folder)
+
+    checked = run_unprivileged(folder, "check")
+    exported = run_unprivileged(folder, "export")
+    copied = run_unprivileged(folder, "backup", str(target / "copy.db"))
+
+    assert (checked.returncode, checked.stderr) == (0, "")
+    assert checked.stdout.endswith("schema: 5\nNo errors found\n")
+    assert (exported.returncode, exported.stderr) == (0, "Exported 3 plants\n")
+    assert exported.stdout.count("Abies") == 3
+    assert (copied.returncode, copied.stderr) == (0, "")
+    assert stored_plants(f"sqlite:///{target}/copy.db") == PLANTS
+    assert state(folder) == before, "a command changed the files of the database"
+
+
+def test_a_read_only_database_that_is_not_in_use_is_read(folder: Path, target: Path) -> None:
+    with opened(f"sqlite:///{folder}/plants.db") as store:
+        store.apply_changes([*PLANTS.values()])
+    forbid_writes(folder)
+
+    assert_readable(folder, target)
+
+
+def test_plants_that_a_crash_left_in_a_read_only_log_are_read(folder: Path, target: Path) -> None:
+    leave_in_the_log(folder, *PLANTS.values())
+    forbid_writes(folder)
+
+    assert_readable(folder, target)
+
+
+def test_a_read_only_user_reads_a_database_in_use_and_the_service_continues(
+    folder: Path, target: Path
+) -> None:
+    with Service(folder, database=f"sqlite:///{folder}/plants.db") as service:
+        client = service.client(service.token())
+        for plant in PLANTS.values():
+            assert client.post(plant).status == 200
+        for file in folder.iterdir():
+            file.chmod(0o644)
+
+        exported = run_unprivileged(folder, "export")
+        copied = run_unprivileged(folder, "backup", str(target / "copy.db"))
+        later = client.post(NewPlant(9, "Rosa"))
+        client.close()
+
+    assert (exported.returncode, exported.stdout.count("Abies")) == (0, 3)
+    assert (copied.returncode, copied.stderr) == (0, "")
+    assert later.status == 200
+    assert stored_plants(f"sqlite:///{target}/copy.db") == PLANTS
+
+
+def test_a_read_only_log_without_its_shm_file_is_a_one_line_error(folder: Path) -> None:
+    leave_in_the_log(folder, *PLANTS.values())
+    (folder / "plants.db-shm").unlink()
+    forbid_writes(folder)
+
+    done = run_unprivileged(folder, "export")
+
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == (
+        "plantstore: The database plants.db cannot be read without permission to write: its latest"
+        " changes are in plants.db-wal; run the command as the owner of the file\n"
+    )
+
+
+def test_a_command_that_writes_says_that_the_file_is_read_only(folder: Path) -> None:
+    with opened(f"sqlite:///{folder}/plants.db"):
+        pass
+    forbid_writes(folder)
+
+    done = run_unprivileged(folder, "token", "create", "t")
+
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "cannot be written: it is read-only for this user" in done.stderr

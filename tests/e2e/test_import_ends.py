@@ -1,27 +1,39 @@
-"""Imports that end early: their client is gone, or sends what is not HTTP."""
+"""Imports over HTTP that end early: the client, the service, the database or the token is gone."""
 
 import contextlib
 import json
+import signal
+import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 
+from plantstore.api.imports import IMPORTS_MAX
 from plantstore.errors import ErrorCode
+from support.import_crashes import ImportCrashes
 from support.measured import resident_bytes, unread_bytes
-from support.postgres import wait_until
-from support.service import Service, stored_plants
-from support.streams import CSV, chunk, import_once, line, lines, streaming_head
-from support.wire import Wire, head
+from support.postgres import execute, wait_until
+from support.service import Answer, Service, opened, stored_plants
+from support.streams import CSV, NDJSON, chunk, import_once, line, lines, reset, streaming_head
+from support.wire import Wire, send_until_refused
 
 MIB = 1024 * 1024
 
 # As many imports of one token as may run at a time.
 IMPORTS = 24
 
+# A batch has at least so many rows.
+FIRST_BATCH_MIN = 500
+
+# Rows of the import whose connections to the database are terminated.
+ROWS = 20_000
+
 
 @pytest.fixture(scope="module")
 def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
-    with Service(tmp_path_factory.mktemp("service")) as running:
+    with Service(tmp_path_factory.mktemp("service"), "--access-log") as running:
         yield running
 
 
@@ -30,35 +42,69 @@ def token(service: Service) -> str:
     return service.token()
 
 
-def test_the_memory_of_a_row_whose_client_is_gone_is_free_again(
+def stored_between(service: Service, first: int, last: int) -> list[int]:
+    """Return the stored ids from the first to the last one."""
+    with opened(service.database) as store:
+        ids = [plant.id for plants in store.scan_plants() for plant in plants]
+    return [id_ for id_ in ids if first <= id_ <= last]
+
+
+def begun_import(service: Service, token: str, body: bytes, media_type: str = NDJSON) -> Wire:
+    """Send the beginning of an import."""
+    wire = Wire(service.port)
+    wire.send(streaming_head(token, media_type=media_type) + chunk(body))
+    return wire
+
+
+@pytest.mark.engines("sqlite", "postgres")
+def test_after_kill_9_an_import_left_whole_transactions_and_is_completed_by_sending_it_again(
+    tmp_path: Path,
+) -> None:
+    crashes = ImportCrashes(tmp_path)
+
+    crashes.play_round()
+    crashes.play_round()
+    crashes.end()
+
+    assert crashes.lost == set()
+    assert len(crashes.kept) == 2
+
+
+def test_clients_that_are_reset_leave_whole_transactions_and_their_places_are_free_again(
     service: Service, token: str
 ) -> None:
-    body = b'id,name\n1,"' + "é\n".encode() * 500_000
-    fields = (b"Content-Type: text/csv", b"Content-Length: %d" % (len(body) + 1_000))
-    request = head(token, *fields).replace(b"Content-Type: application/json\r\n", b"") + body
+    tokens = [token] * (IMPORTS_MAX // 2) + [service.token(name="other")] * (IMPORTS_MAX // 2)
+    sent = [
+        range(first, first + 1_200) for first in range(10**6, 10**6 + len(tokens) * 2_000, 2_000)
+    ]
+    wires = []
+    for its_token, ids in zip(tokens, sent, strict=True):
+        rows = b"".join(b"%d,Abies\r\n" % id_ for id_ in ids)
+        # The last row is cut. It would be a valid row.
+        body = b"id,name\r\n" + rows + b"%d,Abi" % ids.stop
+        wires.append(begun_import(service, its_token, body, CSV))
+    firsts = {ids[FIRST_BATCH_MIN - 1] for ids in sent}
+    wait_until(lambda: firsts <= {*stored_between(service, min(firsts), max(firsts))})
 
-    def send_and_close() -> None:
-        wire = Wire(service.port)
-        wire.send(request)
-        wait_until(lambda: unread_bytes(service) == 0)
-        wire.close()
+    refused = import_once(service, token, line(-1))
+    for wire in wires:
+        reset(wire)
+    wait_until(lambda: sum('"status": 499' in each for each in service.log) == IMPORTS_MAX)
+    accepted = import_once(service, token, line(-1))
 
-    send_and_close()
-    before = resident_bytes(service)
-    for _ in range(40):
-        send_and_close()
-
-    wait_until(lambda: resident_bytes(service) - before < 10 * MIB)
+    assert (refused.status, refused.json["error"]) == (503, ErrorCode.OVERLOADED)
+    assert accepted.status == 200
+    for ids in sent:
+        stored = stored_between(service, ids.start, ids.stop)
+        assert FIRST_BATCH_MIN <= len(stored) <= len(ids)
+        assert stored == [*ids[: len(stored)]]
 
 
 def test_the_memory_of_many_imports_is_bounded_and_free_again(service: Service, token: str) -> None:
     row = b'id,name\n1,"' + "🌱".encode() * 1_000_000
-    request = streaming_head(token, media_type=CSV) + chunk(row)
     before = resident_bytes(service)
 
-    wires = [Wire(service.port) for _ in range(IMPORTS)]
-    for wire in wires:
-        wire.send(request)
+    wires = [begun_import(service, token, row, CSV) for _ in range(IMPORTS)]
     wait_until(lambda: unread_bytes(service) == 0)
     taken = resident_bytes(service) - before
     for wire in wires:
@@ -71,17 +117,14 @@ def test_the_memory_of_many_imports_is_bounded_and_free_again(service: Service, 
 def test_an_import_whose_client_is_gone_ends_while_its_rows_wait_to_be_parsed(
     service: Service, token: str
 ) -> None:
-    rows = MIB
-    request = streaming_head(token) + chunk(b"x\n" * rows)
+    rows = MIB // 2
     with contextlib.closing(service.client(service.token("metrics:read", name="m"))) as client:
 
         def refused() -> float:
             return client.total("plantstore_imported_rows_total", outcome="refused")
 
         before = refused()
-        wires = [Wire(service.port) for _ in range(IMPORTS)]
-        for wire in wires:
-            wire.send(request)
+        wires = [begun_import(service, token, b"x\n" * rows) for _ in range(IMPORTS)]
         for wire in wires:
             wire.close()
 
@@ -91,22 +134,122 @@ def test_an_import_whose_client_is_gone_ends_while_its_rows_wait_to_be_parsed(
         assert refused() - before < IMPORTS * rows / 2
 
 
+@pytest.fixture(scope="module")
+def impatient(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+    with Service(tmp_path_factory.mktemp("impatient"), "--request-seconds", "1") as running:
+        yield running
+
+
+def test_a_client_that_stops_sending_gets_408_and_how_far_it_came(impatient: Service) -> None:
+    wire = begun_import(impatient, impatient.token(name="stops"), lines(1, 2_500))
+
+    status, _, body = wire.answer()
+
+    wire.close()
+    assert (status, json.loads(body)["error"]) == (408, ErrorCode.REQUEST_TIMEOUT)
+    assert json.loads(body)["lines_stored_through"] == 1_000
+    assert len(stored_between(impatient, 1, 2_500)) == 1_000
+
+
+def test_a_stream_may_take_longer_than_a_request(impatient: Service) -> None:
+    wire = begun_import(impatient, impatient.token(name="slow"), b"\n")
+    for number in range(15):
+        wire.send(chunk(line(-1 - number, "a" * 10_000)))
+        time.sleep(0.1)
+    wire.send(b"0\r\n\r\n")
+
+    assert json.loads(wire.answer()[2])["stored"] == 15
+    wire.close()
+
+
+def test_a_stream_ends_when_its_token_is_revoked(service: Service) -> None:
+    wire = begun_import(service, service.token(name="lost"), lines(20_001, 21_500))
+    wait_until(lambda: len(stored_between(service, 20_001, 21_500)) == 1_000)
+    with opened(service.database) as store:
+        store.revoke_token("lost", 1)
+
+    send_until_refused(wire, chunk(lines(21_501, 22_500)))
+
+    status, _, body = wire.answer()
+    wire.close()
+    assert (status, json.loads(body)["error"]) == (401, ErrorCode.TOKEN_INVALID)
+    assert json.loads(body)["lines_stored_through"] >= 1_000
+
+
 def test_an_import_with_a_malformed_chunk_is_400_and_says_how_far_it_came(
     service: Service, token: str
 ) -> None:
-    wire = Wire(service.port)
-    wire.send(streaming_head(token) + chunk(lines(1, 15_500)))
-    wait_until(lambda: len(stored_plants(service.database)) >= 10_000)
+    wire = begun_import(service, token, lines(30_001, 45_500))
+    wait_until(lambda: len(stored_between(service, 30_001, 45_500)) >= 10_000)
     wire.send(b"no size\r\n")
 
     status, headers, body = wire.answer()
 
-    stored = len(stored_plants(service.database))
-    assert (status, headers[b"connection"]) == (400, b"close")
+    is_closed = wire.is_closed()
+    wire.close()
+    assert (status, headers[b"connection"], is_closed) == (400, b"close", True)
     assert json.loads(body) == {
         "error": ErrorCode.BAD_REQUEST,
         "message": "The request is not HTTP/1.1",
-        "lines_stored_through": stored,
+        "lines_stored_through": len(stored_between(service, 30_001, 45_500)),
     }
-    assert wire.is_closed()
-    wire.close()
+
+
+def test_a_stop_ends_an_import_of_a_client_that_sends_without_end(tmp_path: Path) -> None:
+    """The rows are not valid, so it ends while they are parsed. Another client waits."""
+    with Service(tmp_path, "--stop-seconds", "1") as service, ThreadPoolExecutor(1) as pool:
+        token = service.token()
+        waiting = begun_import(service, token, lines(1, 1_500))
+        wait_until(lambda: len(stored_between(service, 1, 1_500)) == 1_000)
+        wire = begun_import(service, token, lines(2_001, 3_000))
+        sending = pool.submit(send_until_refused, wire, chunk(b"x\n" * 16_000))
+        wait_until(lambda: len(stored_between(service, 2_001, 3_000)) == 1_000)
+
+        service.process.send_signal(signal.SIGTERM)
+
+        status, _, body = waiting.answer()
+        sent = sending.result(60)
+        ended = service.process.wait(60)
+        wire.close()
+        waiting.close()
+
+    assert ended == 0
+    assert sent < 64 * MIB
+    assert (status, json.loads(body)["error"]) == (503, ErrorCode.STORE_UNAVAILABLE)
+    assert json.loads(body)["lines_stored_through"] == 1_000
+
+
+@pytest.mark.engines("postgres")
+def test_an_import_whose_database_connections_are_terminated_is_completed_by_sending_it_again(
+    tmp_path: Path, database: str
+) -> None:
+    cut = """
+        SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+        WHERE application_name = 'plantstore' AND pid <> pg_backend_pid()
+    """
+
+    def count(last: int) -> int:
+        [(rows,)] = execute(database, f"SELECT count(*) FROM plants WHERE id <= {last}")
+        return int(rows)
+
+    def cut_repeatedly() -> None:
+        for rows in range(2_000, 12_000, 2_000):
+            wait_until(lambda rows=rows: count(ROWS) >= rows)  # type: ignore[misc]
+            execute(database, cut)
+
+    with Service(tmp_path) as service, ThreadPoolExecutor(1) as pool:
+        token = service.token()
+        body = lines(1, ROWS)
+        cutting = pool.submit(cut_repeatedly)
+        refused: list[Answer] = []
+        while (answer := import_once(service, token, body)).status != 200:
+            refused.append(answer)
+        cutting.result(60)
+
+        assert {each.json["error"] for each in refused} <= {ErrorCode.STORE_UNAVAILABLE}
+        for each in refused:
+            # Missing if the token could not be looked up, so that the import did not begin.
+            through = each.json.get("lines_stored_through", 0)
+            assert count(through) == through
+        assert answer.json["stored"] + answer.json["already_stored"] == ROWS
+        assert stored_plants(database).keys() == set(range(1, ROWS + 1))

@@ -1,4 +1,4 @@
-"""Which commands work with a store of an older version, and how it is migrated."""
+"""Which commands create a database, or migrate one of an older version, and which refuse it."""
 
 import json
 import re
@@ -10,11 +10,12 @@ import pytest
 
 from plantstore.storage.migrate import migrations
 from plantstore.storage.sqlite.file import APPLICATION_ID
-from support.command import run
+from support.command import call, run
 from support.postgres import execute
 from support.service import Service
 
 VERSION = 3
+FOUND = "Plants: 1, tokens: 0, schema: 3\n"
 PROGRESS = [
     "migrating schema 3 to 5",
     "applying migration 4",
@@ -24,10 +25,9 @@ PROGRESS = [
 ]
 
 
-@pytest.fixture(autouse=True)
-def older(tmp_path: Path, database: str) -> str:
-    """Make a store of an older version with one plant, and a file to import."""
-    (tmp_path / "new.csv").write_text("id,name\n2,b\n", encoding="utf-8")
+@pytest.fixture
+def older(database: str) -> str:
+    """Make a store of an older version with one plant."""
     plant = "INSERT INTO plants (id, name) VALUES (1, 'a')"
     if database.startswith("postgresql"):
         for version, step in enumerate(migrations("postgres")[:VERSION], 1):
@@ -44,56 +44,125 @@ def older(tmp_path: Path, database: str) -> str:
     return database
 
 
-def found(tmp_path: Path) -> str:
-    return run(tmp_path, "check").stdout
+@pytest.fixture(autouse=True)
+def file(tmp_path: Path) -> Path:
+    """Make a file to import."""
+    file = tmp_path / "new.csv"
+    file.write_text("id,name\n2,b\n", encoding="utf-8")
+    return file
 
 
 def without_seconds(lines: list[str]) -> list[str]:
     return [re.sub(r"\d+\.\d s$", "S s", line) for line in lines]
 
 
-@pytest.mark.engines("sqlite", "postgres")
-@pytest.mark.parametrize("command", ["token list", "stats", "export", "check"])
-def test_a_command_that_only_reads_leaves_an_older_schema_as_it_is(
-    tmp_path: Path, command: str
-) -> None:
-    done = run(tmp_path, *command.split())
-
-    assert done.returncode == 0
-    assert found(tmp_path).startswith("Plants: 1, tokens: 0, schema: 3\n")
-
-
-def test_a_backup_of_an_older_store_has_the_older_schema(tmp_path: Path) -> None:
-    done = run(tmp_path, "backup", "copy.db")
-
-    assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout.startswith("Plants: 1, tokens: 0, schema: 3\n")
-
-
-@pytest.mark.engines("sqlite", "postgres")
 @pytest.mark.parametrize(
     "command",
-    ["token create t", "token revoke t", "import new.csv", "serve --no-migrate --port 0"],
+    [
+        "token list",
+        "token revoke t",
+        "check",
+        "stats",
+        "export",
+        "backup copy.db",
+        "serve --no-migrate --port 0",
+    ],
 )
-def test_a_command_that_writes_refuses_an_older_schema_and_names_the_command_that_migrates_it(
-    tmp_path: Path, command: str
+def test_a_command_that_needs_a_database_creates_none(
+    tmp_path: Path, file: Path, command: str
 ) -> None:
-    done = run(tmp_path, *command.split())
+    done = (run if "serve" in command else call)(tmp_path, *command.split())
 
     assert (done.returncode, done.stdout) == (1, "")
-    *_, line = done.stderr.splitlines()  # serve logs the database server before
-    assert line.endswith(" has schema 3, but 5 is needed. Run: plantstore migrate")
-    assert found(tmp_path).startswith("Plants: 1, tokens: 0, schema: 3\n")
+    assert done.stderr == (
+        "plantstore: No database at plants.db; `plantstore migrate` creates one, and --database"
+        " names another\n"
+    )
+    assert list(tmp_path.iterdir()) == [file]
+
+
+@pytest.mark.parametrize("name", ["nowhere.csv", ".", "nowhere.txt"])
+def test_an_import_of_a_wrong_path_creates_no_database(
+    tmp_path: Path, file: Path, name: str
+) -> None:
+    done = call(tmp_path, "import", name, "--format", "csv")
+
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.startswith(f"plantstore: {name} cannot be read: ")
+    assert list(tmp_path.iterdir()) == [file]
+
+
+@pytest.mark.parametrize("command", ["import new.csv", "token create t", "migrate"])
+def test_a_command_that_creates_a_database_names_the_file_once(
+    tmp_path: Path, command: str
+) -> None:
+    first, second = (call(tmp_path, *command.split()) for _ in range(2))
+
+    line = f"Created the database {tmp_path}/plants.db"
+    assert first.returncode == 0
+    assert first.stderr.splitlines().count(line) == 1
+    assert line not in second.stderr
+    assert "plants.db" not in first.stdout or command == "migrate"
+
+
+def test_a_service_that_creates_a_database_names_the_file_once(tmp_path: Path) -> None:
+    with Service(tmp_path, "--workers", "2") as first:
+        pass
+    with Service(tmp_path, "--workers", "2") as second:
+        pass
+
+    [line] = [line for line in first.log if "database created" in line]
+    assert f'"file": "{tmp_path}/plants.db"' in line
+    assert not any("database created" in line for line in second.log)
+
+
+@pytest.mark.engines("sqlite", "postgres")
+@pytest.mark.usefixtures("older")
+def test_a_command_that_only_reads_leaves_an_older_schema_as_it_is(tmp_path: Path) -> None:
+    commands = ("token list", "stats", "export", "check", "check")
+
+    done = [call(tmp_path, *command.split()) for command in commands]
+
+    assert [each.returncode for each in done] == [0] * len(commands)
+    assert done[-1].stdout.startswith(FOUND)
+
+
+@pytest.mark.usefixtures("older")
+def test_a_backup_of_an_older_store_has_the_older_schema(tmp_path: Path) -> None:
+    done = call(tmp_path, "backup", "copy.db")
+
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith(FOUND)
+
+
+@pytest.mark.engines("sqlite", "postgres")
+@pytest.mark.usefixtures("older")
+def test_a_command_that_writes_refuses_an_older_schema_and_names_the_command_that_migrates_it(
+    tmp_path: Path,
+) -> None:
+    refused = [
+        call(tmp_path, "token", "create", "t"),
+        call(tmp_path, "token", "revoke", "t"),
+        call(tmp_path, "import", "new.csv"),
+        run(tmp_path, "serve", "--no-migrate", "--port", "0"),
+    ]
+
+    for done in refused:
+        assert (done.returncode, done.stdout) == (1, "")
+        *_, line = done.stderr.splitlines()  # serve logs the database server before
+        assert line.endswith(" has schema 3, but 5 is needed. Run: plantstore migrate")
+    assert call(tmp_path, "check").stdout.startswith(FOUND)
 
 
 @pytest.mark.parametrize("folder", [".", "a folder"])
+@pytest.mark.usefixtures("older")
 def test_the_command_that_a_message_names_migrates_that_database_and_shows_its_progress(
     tmp_path: Path, folder: str
 ) -> None:
     (tmp_path / folder).mkdir(exist_ok=True)
     (tmp_path / "plants.db").rename(tmp_path / folder / "plants.db")
     name = str(Path(folder, "plants.db"))
-    refused = run(tmp_path, "token", "revoke", "t", "--database", f"sqlite:///{name}")
+    refused = call(tmp_path, "token", "revoke", "t", "--database", f"sqlite:///{name}")
 
     [named] = re.findall(r"Run: plantstore (.*)", refused.stderr)
     migrated = run(tmp_path, *shlex.split(named))
@@ -105,9 +174,9 @@ def test_the_command_that_a_message_names_migrates_that_database_and_shows_its_p
 
 
 @pytest.mark.engines("sqlite", "postgres")
-@pytest.mark.parametrize("workers", ["1", "2"])
-def test_a_service_that_migrates_logs_the_progress_once(tmp_path: Path, workers: str) -> None:
-    with Service(tmp_path, "--workers", workers) as service:
+@pytest.mark.usefixtures("older")
+def test_a_service_that_migrates_logs_the_progress_once(tmp_path: Path) -> None:
+    with Service(tmp_path, "--workers", "2") as service:
         pass
 
     events = [json.loads(line)["event"] for line in service.log if line.startswith("{")]

@@ -1,19 +1,24 @@
-"""Error messages of commands when PostgreSQL support, the server or the schema is missing."""
+"""Commands on PostgreSQL: what is missing, and a role that uses the tables of another role."""
 
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
 import plantstore
 from plantstore.plants import NewPlant
-from support.command import run
-from support.postgres import Databases
+from support.command import call, run
+from support.postgres import Databases, Programs, Server, execute, wait_until
 from support.service import Service
 
 pytestmark = pytest.mark.engines("postgres")
+
+PLANT = NewPlant(1, "Abies balsamea (L.) Mill.", "Abies")
+ADVICE = "; run plantstore migrate --grant-to ROLE as the owner"
 
 
 @pytest.mark.parametrize("is_checkout", [True, False])
@@ -46,12 +51,12 @@ def test_without_the_postgres_extra_the_error_says_what_to_install(
 
 @pytest.mark.parametrize("command", ["serve", "token list", "import plants.csv", "export", "check"])
 def test_an_unreachable_server_is_a_one_line_error_without_the_password(
-    tmp_path: Path, command: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str
 ) -> None:
     (tmp_path / "plants.csv").write_text("id,name\n1,a\n", encoding="utf-8")
-    database = "postgresql://ann:secret@127.0.0.1:1/garden"
+    monkeypatch.setenv("PLANTSTORE_DATABASE", "postgresql://ann:secret@127.0.0.1:1/garden")
 
-    done = run(tmp_path, *command.split(), env=os.environ | {"PLANTSTORE_DATABASE": database})
+    done = (run if command == "serve" else call)(tmp_path, *command.split())
 
     assert done.returncode == 1
     [line] = done.stderr.splitlines()
@@ -61,36 +66,111 @@ def test_an_unreachable_server_is_a_one_line_error_without_the_password(
 
 
 def test_without_permission_to_migrate_an_empty_database_is_an_error_that_names_the_migrate_command(
-    tmp_path: Path, databases: Databases
+    tmp_path: Path, databases: Databases, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """No output shows the password in the URL."""
     database = databases.new().replace("postgres@", "postgres:secret@")
-    env = os.environ | {"PLANTSTORE_DATABASE": database, "PLANTSTORE_MIGRATE": "false"}
+    monkeypatch.setenv("PLANTSTORE_DATABASE", database)
+    monkeypatch.setenv("PLANTSTORE_MIGRATE", "false")
 
-    for command in ("serve", "token revoke a", "token list"):
-        refused = run(tmp_path, *command.split(), env=env)
-        assert refused.returncode == 1
-        assert "is empty; run `plantstore migrate`" in refused.stderr
-        assert "secret" not in refused.stderr
-    migrated = run(tmp_path, "migrate", env=env)
-    assert (migrated.returncode, migrated.stderr) == (0, "")
+    refused = [
+        run(tmp_path, "serve"),
+        call(tmp_path, "token", "revoke", "a"),
+        call(tmp_path, "token", "list"),
+    ]
+    migrated = call(tmp_path, "migrate")
+    created = call(tmp_path, "token", "create", "a")
+    with Service(tmp_path) as service:
+        client = service.client(service.token())
+        assert client.post(PLANT).status == 200
+        client.close()
+
+    for done in refused:
+        assert done.returncode == 1
+        assert "is empty; run `plantstore migrate`" in done.stderr
+        assert "secret" not in done.stderr
+    assert (migrated.returncode, migrated.stderr, created.returncode) == (0, "", 0)
     assert migrated.stdout.startswith("The schema of postgresql://127.0.0.1")
     assert migrated.stdout.endswith(" is up to date\n")
-    assert "secret" not in migrated.stdout
-    assert run(tmp_path, "token", "create", "a", env=env).returncode == 0
-    with Service(tmp_path, "--no-migrate", database=database) as service:
-        client = service.client(service.token())
-        assert client.post(NewPlant(1, "a")).status == 200
-        client.close()
-    assert "secret" not in service.said + "".join(service.log)
+    assert "secret" not in migrated.stdout + service.said + "".join(service.log)
 
 
 def test_the_backup_command_names_pg_dump_and_creates_no_file(tmp_path: Path) -> None:
-    run(tmp_path, "migrate")
+    call(tmp_path, "migrate")
 
-    done = run(tmp_path, "backup", "copy.db")
+    done = call(tmp_path, "backup", "copy.db")
 
     assert done.returncode == 2
     assert "pg_dump" in done.stderr
     assert done.stderr.count("\n") == 1
     assert not list(tmp_path.iterdir())
+
+
+class Roles(NamedTuple):
+    """The URL of a database for the owner of its tables, and for the role of the service."""
+
+    owner: str
+    user: str
+
+
+@pytest.fixture
+def roles(postgres_programs: Programs) -> Iterator[Roles]:
+    with Server(postgres_programs, "rights") as server:
+        for role in ("owner", "user"):
+            server.execute(f'CREATE ROLE "{role}" LOGIN')
+        server.execute("CREATE DATABASE garden OWNER owner")
+        urls = (server.url("garden").replace("postgres@", f"{role}@") for role in Roles._fields)
+        yield Roles(*urls)
+
+
+def test_a_role_uses_the_tables_of_another_role_after_migrate_has_granted_the_rights(
+    tmp_path: Path, roles: Roles, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    grant = ("migrate", "--grant-to", "user", "--database", roles.owner)
+    monkeypatch.setenv("PLANTSTORE_DATABASE", roles.user)
+    assert call(tmp_path, "migrate", "--database", roles.owner).returncode == 0
+    refused = run(tmp_path, "serve", "--no-migrate", "--port", "0")
+    granted = call(tmp_path, *grant)
+    # As after an upgrade that adds tables.
+    execute(roles.owner, 'REVOKE ALL ON totals, plantstore_markers FROM "user"')
+
+    with Service(tmp_path, "--no-migrate") as service:
+        client = service.client(service.token())
+        not_ready = client.send("GET", "/readyz")
+        not_stored = client.post(PLANT)
+        again = call(tmp_path, *grant)
+        stored = client.post(PLANT)
+        ready = client.send("GET", "/readyz")
+        shown = client.send("GET", "/plants.ndjson")
+        client.close()
+        counted = call(tmp_path, "stats")
+        wait_until(lambda: any('"ready again"' in line for line in service.log))
+
+    assert refused.returncode == 1
+    assert f": permission denied for table plantstore_migrations{ADVICE}" in refused.stderr
+    assert (granted.returncode, again.returncode) == (0, 0)
+    missing = ", ".join(
+        f"{right} on {table}"
+        for table in ("totals", "plantstore_markers")
+        for right in ("SELECT", "INSERT", "UPDATE")
+    )
+    assert (not_ready.status, not_stored.status) == (503, 503)
+    assert not_ready.json["message"] == (
+        f"The database cannot be written: the role lacks {missing}{ADVICE}"
+    )
+    denied = f"The database cannot be written: permission denied for table totals{ADVICE}"
+    assert not_stored.json["message"].startswith(denied)
+    assert any('"not ready"' in line and missing in line for line in service.log)
+    assert any('"commit failed"' in line and denied in line for line in service.log)
+    assert (stored.status, ready.status) == (200, 200)
+    assert shown.json["name"] == PLANT.name
+    assert (counted.returncode, counted.stdout) == (0, "Plants: 1\n")
+
+
+def test_an_unknown_role_is_a_one_line_error(tmp_path: Path) -> None:
+    done = call(tmp_path, "migrate", "--grant-to", "nobody's")
+
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == (
+        'plantstore: There is no role "nobody\'s"; create it first, with CREATE ROLE\n'
+    )

@@ -1,6 +1,10 @@
-"""`plantstore token`, and its effect on a running service."""
+"""`plantstore token`, its effect on a running service, and the first token of a service."""
 
 import json
+import os
+import re
+import shlex
+import signal
 import subprocess
 import time
 from pathlib import Path
@@ -9,22 +13,21 @@ import pytest
 
 from plantstore.plants import NewPlant
 from plantstore.tokens import is_well_formed
-from support.service import PLANTSTORE, Service
+from support.command import call, run
+from support.service import PLANTSTORE, Service, opened
+
+# A redirection of stdout in the shell, and a part of the error message. An empty one stands for
+# a pipe whose reader has closed it.
+UNWRITABLE = [(">/dev/full", "No space left"), (">&-", "closed"), ("", "Broken pipe")]
 
 
-def token(folder: Path, *options: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [*PLANTSTORE, "token", *options],
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+def token_names(database: str) -> list[str]:
+    with opened(database) as store:
+        return [record.name for record in store.list_tokens()]
 
 
 def test_token_create_prints_only_the_secret_on_stdout(tmp_path: Path) -> None:
-    done = token(tmp_path, "create", "garden")
+    done = run(tmp_path, "token", "create", "garden")
 
     assert done.returncode == 0
     assert is_well_formed(done.stdout.removesuffix("\n"))
@@ -32,78 +35,78 @@ def test_token_create_prints_only_the_secret_on_stdout(tmp_path: Path) -> None:
     assert "garden" in done.stderr
 
 
-@pytest.mark.engines("sqlite", "postgres")
-def test_token_list_shows_every_token_and_no_secret(tmp_path: Path) -> None:
-    secret = token(tmp_path, "create", "garden", "--expires-in", "30d").stdout.strip()
-    token(tmp_path, "create", "b", "--scope", "plants:read", "--scope", "plants:delete")
-    token(tmp_path, "revoke", "b")
+def test_token_list_shows_each_token_on_one_line_and_no_secret(tmp_path: Path) -> None:
+    secret = call(tmp_path, "token", "create", "greenhouse-north", "--expires-in", "30d").stdout
+    usual = run(tmp_path, "token", "list").stdout.splitlines()
+    call(tmp_path, "token", "create", "x" * 100)
+    call(tmp_path, "token", "create", "[/][red]x")
+    scopes = ("--scope", "plants:read", "--scope", "plants:delete")
+    call(tmp_path, "token", "create", "日本", *scopes)
+    call(tmp_path, "token", "revoke", "日本")
 
-    rows = json.loads(token(tmp_path, "list", "--json").stdout)
-    table = token(tmp_path, "list").stdout
+    rows = json.loads(call(tmp_path, "token", "list", "--json").stdout)
+    table = call(tmp_path, "token", "list", COLUMNS="80").stdout
 
+    day, usual_scopes = r"\d{4}-\d\d-\d\d", "plants:create plants:read"
+    assert all(len(line) <= 80 for line in usual)
+    assert re.fullmatch(r"NAME +STATE +CREATED +ENDS +SCOPES", table.splitlines()[0])
+    for line in (
+        rf"greenhouse-north +active +{day}  {day}  {usual_scopes}",
+        rf"x{{100}}  active +{day}  - +{usual_scopes}",
+        rf"\[/\]\[red\]x +active +{day}  - +{usual_scopes}",
+        rf"日本 +revoked  {day}  {day}  plants:delete plants:read",
+    ):
+        assert len(re.findall(f"^{line}$", table, re.MULTILINE)) == 1
     by_name = {row["name"]: row for row in rows}
-    assert by_name["garden"]["state"] == "active"
-    assert by_name["garden"]["scopes"] == ["plants:create", "plants:read"]
-    assert by_name["garden"]["expires"] > by_name["garden"]["created"]
-    assert by_name["b"]["state"] == "revoked"
-    assert by_name["b"]["scopes"] == ["plants:delete", "plants:read"]
-    assert "garden" in table
-    assert "revoked" in table
-    assert secret not in table + json.dumps(rows)
-
-
-def test_a_token_name_that_looks_like_markup_is_shown_unchanged(tmp_path: Path) -> None:
-    token(tmp_path, "create", "[/][red]x")
-
-    listed = token(tmp_path, "list")
-
-    assert listed.returncode == 0
-    assert "[/][red]x" in listed.stdout
+    assert by_name["日本"]["state"] == "revoked"
+    assert by_name["greenhouse-north"]["state"] == "active"
+    assert by_name["greenhouse-north"]["scopes"] == ["plants:create", "plants:read"]
+    assert by_name["greenhouse-north"]["expires"] > by_name["greenhouse-north"]["created"]
+    assert secret.strip() not in table + json.dumps(rows)
 
 
 def test_revoking_a_token_again_succeeds_and_says_so(tmp_path: Path) -> None:
-    token(tmp_path, "create", "garden")
+    call(tmp_path, "token", "create", "garden")
 
-    assert "Revoked the token garden" in token(tmp_path, "revoke", "garden").stderr
-    again = token(tmp_path, "revoke", "garden")
+    first = run(tmp_path, "token", "revoke", "garden")
+    again = call(tmp_path, "token", "revoke", "garden")
 
+    assert "Revoked the token garden" in first.stderr
     assert again.returncode == 0
     assert "was revoked already" in again.stderr
 
 
 @pytest.mark.parametrize(
-    ("options", "said", "status"),
+    ("command", "said"),
     [
-        (["create", "taken"], "a token named 'taken' already", 1),
-        (["create", "a\nb"], "printable", 2),
-        (["create", "x", "--expires-in", "0d"], "0d", 2),
-        (["revoke", "\udcff"], "printable", 2),
-        (["revoke", "nobody"], "no token named 'nobody'", 1),
-        (["create", "x", "--database", "sqlite:///no/where.db"], "No such file", 1),
+        ("create taken", "a token named 'taken' already"),
+        ("revoke nobody", "no token named 'nobody'"),
+        ("create x --database sqlite:///no/where.db", "No such file"),
     ],
 )
 def test_a_token_command_that_fails_prints_a_one_line_error(
-    tmp_path: Path, options: list[str], said: str, status: int
+    tmp_path: Path, command: str, said: str
 ) -> None:
-    token(tmp_path, "create", "taken")
+    call(tmp_path, "token", "create", "taken")
 
-    done = token(tmp_path, *options)
+    done = call(tmp_path, "token", *command.split())
 
-    assert (done.returncode, done.stdout) == (status, "")
+    assert (done.returncode, done.stdout) == (1, "")
     [line] = done.stderr.splitlines()
     assert said in line
 
 
-@pytest.mark.engines("sqlite", "postgres")
-def test_a_running_service_refuses_a_token_that_another_process_revoked(
+def test_a_running_service_accepts_a_new_token_at_once_and_refuses_it_after_its_end(
     tmp_path: Path,
 ) -> None:
     with Service(tmp_path) as service:
-        secret = token(tmp_path, "create", "garden").stdout.strip()
+        secret = call(tmp_path, "token", "create", "garden", "--expires-in", "1h").stdout.strip()
         client = service.client(secret)
+        expired = service.client(service.token(name="expired", expires_at=int(time.time()) - 1))
         assert client.post(NewPlant(1, "a")).status == 200
+        assert expired.post(NewPlant(2, "b")).status == 401
 
-        token(tmp_path, "revoke", "garden")
+        call(tmp_path, "token", "revoke", "garden")
         # tests/api tests the delay with an injected clock. This test checks only that the
         # service refuses the token at some time.
         answers = (client.post(NewPlant(1, "a")) for _ in range(100_000))
@@ -111,16 +114,60 @@ def test_a_running_service_refuses_a_token_that_another_process_revoked(
 
         assert refused.json["message"] == "The token is revoked"
         client.close()
-
-
-def test_a_running_service_accepts_a_new_token_at_once_and_refuses_an_expired_one(
-    tmp_path: Path,
-) -> None:
-    with Service(tmp_path) as service:
-        good = service.client(service.token(name="good", expires_at=int(time.time()) + 60))
-        expired = service.client(service.token(name="expired", expires_at=int(time.time()) - 1))
-
-        assert good.post(NewPlant(1, "a")).status == 200
-        assert expired.post(NewPlant(2, "b")).status == 401
-        good.close()
         expired.close()
+
+
+def start(folder: Path, redirection: str, *command: str) -> subprocess.Popen[str]:
+    """Start a command with its stdout redirected by the shell."""
+    reader, writer = os.pipe()
+    os.close(reader)
+    try:
+        return subprocess.Popen(
+            ["sh", "-c", f"exec {shlex.join([*PLANTSTORE, *command])} {redirection}"],
+            cwd=folder,
+            stdout=writer,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+    finally:
+        os.close(writer)
+
+
+@pytest.mark.parametrize(("redirection", "said"), UNWRITABLE)
+def test_token_create_with_an_unwritable_stdout_is_a_one_line_error_and_creates_no_token(
+    tmp_path: Path, database: str, redirection: str, said: str
+) -> None:
+    with start(tmp_path, redirection, "token", "create", "a") as process:
+        _, errors = process.communicate(timeout=60)
+
+    *created, line = errors.splitlines()
+    assert all(each.startswith("Created the database") for each in created)
+    assert process.returncode == 1
+    assert line.startswith("plantstore: ")
+    assert said in line
+    assert token_names(database) == []
+
+
+def test_serve_with_an_unwritable_stdout_leaves_the_first_token_to_the_next_start(
+    tmp_path: Path, database: str
+) -> None:
+    with start(tmp_path, ">&-", "serve", "--port", "0") as process:
+        assert process.stderr is not None
+        warned = ""
+        while "Serving" not in warned:
+            line = process.stderr.readline()
+            assert line, warned
+            warned += line
+        process.send_signal(signal.SIGTERM)
+        _, errors = process.communicate(timeout=60)
+
+    assert process.returncode == 0
+    assert "plantstore token create NAME" in warned
+    assert "Traceback" not in errors
+    assert token_names(database) == []
+    with Service(tmp_path) as service:
+        pass
+    shown = re.findall(r"plst_\w+", service.said)
+    assert shown
+    assert all(map(is_well_formed, shown))
+    assert token_names(database) == ["first"]

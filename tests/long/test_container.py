@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from test_commands_of_docs import Reader, commands, is_as_shown
 
 from plantstore.plants import NewPlant
+from project.test_commands_of_docs import Reader, commands, is_as_shown
 from support.containers import IMAGE, LIMITS, TOOLS, Containers, Running, containers
 from support.postgres import Programs, Server
 

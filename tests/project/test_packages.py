@@ -14,7 +14,6 @@ import pytest
 from markdown_it import MarkdownIt
 
 from plantstore import __version__
-from support.postgres import Databases
 from support.service import Service
 
 ROOT = Path(__file__).parents[2]
@@ -126,8 +125,7 @@ def test_the_wheel_alone_migrates_a_database(
 ) -> None:
     database = f"sqlite:///{tmp_path}/plants.db"
     if engine == "postgres":
-        databases: Databases = request.getfixturevalue("databases")
-        database = databases.new()
+        database = request.getfixturevalue("databases").new()
 
     run(program, "migrate", "--database", database, cwd=tmp_path)
 

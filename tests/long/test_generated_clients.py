@@ -1,8 +1,9 @@
 """Clients that are generated from the OpenAPI document, against the running service.
 
 Each language has a program in the folder `clients`, which creates, shows, lists and patches
-plants, imports and exports files with parameters, and prints the results as JSON. openapi-generator generates the clients for Python, Java
-and PHP; openapi-typescript generates the client for TypeScript.
+plants, imports and exports files with parameters, and prints the results as JSON.
+openapi-generator generates the clients for Python, Java and PHP; openapi-typescript generates the
+client for TypeScript.
 """
 
 import json

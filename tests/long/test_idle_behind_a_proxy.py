@@ -10,7 +10,7 @@ import pytest
 
 from support.fronts import NAMES, PREFIX, Running, Through, front
 from support.service import Service
-from support.streams import line
+from support.streams import NDJSON, line
 
 # The service closes an idle connection after IDLE_SECONDS, the proxy after half of that.
 IDLE_SECONDS = 2
@@ -80,6 +80,6 @@ def test_an_import_through_a_proxy_may_take_longer_than_the_timeouts_of_the_prox
         front(name, tmp_path / name, service.port, TIMEOUTS[name]) as running,
         Through(running, service.token()) as client,
     ):
-        answer = client.send("POST", f"{PREFIX}/plants.ndjson", rows())
+        answer = client.send("POST", f"{PREFIX}/plants.ndjson", rows(), {"Content-Type": NDJSON})
 
     assert (answer.status, answer.json["stored"]) == (200, 40)

@@ -18,14 +18,14 @@ MIB: Final = 1024 * KIB
 HEAD_BYTES: Final = 31 * KIB
 BODY_BYTES: Final = PLANT_BYTES_MAX - 100
 
-# Plants that are stored before the attacks: plants of usual size, and plants of 1 MiB, as older
-# versions accepted them, whose ids begin at LARGE_ID.
+# Plants that are stored before the attacks: plants of usual size, and plants of 64 KiB, whose ids
+# begin at LARGE_ID. They are more than a store reads at once.
 USUAL_PLANTS: Final = 5_000
 LARGE_ID: Final = 1_000_000
 
 # The average size of the rows of a catalogue of 27,000 plants.
 USUAL_ROW_BYTES: Final = 31
-LARGE_PLANTS: Final = 64
+LARGE_PLANTS: Final = 300
 
 # The permissions of each kind of client.
 SCOPES: Final = {
@@ -80,8 +80,8 @@ def stored() -> Iterator[NewPlant]:
     for id_ in range(USUAL_PLANTS):
         yield NewPlant(id_, f"Abies balsamea (L.) Mill. {id_}", f"Genus {id_ % 50}")
     for id_ in range(LARGE_PLANTS):
-        text = ("x" * MIB, "é" * (MIB // 2), "\x01" * (MIB // 6), "🌱" * (MIB // 4))[id_ % 4]
-        yield NewPlant(LARGE_ID + id_, text[:-1])
+        character, size = [("x", 1), ("é", 2), ("\x01", 6), ("🌱", 4)][id_ % 4]
+        yield NewPlant(LARGE_ID + id_, character * (BODY_BYTES // size))
 
 
 @contextlib.contextmanager

@@ -21,6 +21,7 @@ from support.attacks import (
     HOLDS,
     LARGE_PLANTS,
     MIB,
+    REQUESTS,
     USUAL_PLANTS,
     attacked,
     authorizations,
@@ -46,7 +47,6 @@ WAIT_MS_MAX = 1000
 
 ADDRESS_SPACE_BYTES = 512 * MIB
 
-CLIENTS = {each.name: each.client for each in [*ATTACKS, *HOLDS]}
 AT_ONCE = [each.name for each in ATTACKS if each.piece_bytes is None]
 HELD = [hold.name for hold in HOLDS]
 
@@ -69,7 +69,7 @@ def attack(
     ) as process:
         assert process.stdin is not None
         assert process.stdout is not None
-        json.dump({name: fields[CLIENTS[name]] for name in names}, process.stdin)
+        json.dump({name: fields[REQUESTS[name].client] for name in names}, process.stdin)
         process.stdin.close()
         while process.poll() is None:
             act()

@@ -286,3 +286,8 @@ HOLDS: Final = [
     Hold("an import that never arrives", "create", BEGIN_IMPORT),
     Hold("an export that is not read", "read", get(NDJSON)),
 ]
+
+REQUESTS: Final[dict[str, Attack | Hold]] = {
+    **{attack.name: attack for attack in ATTACKS},
+    **{hold.name: hold for hold in HOLDS},
+}

@@ -17,10 +17,8 @@ import time
 from collections import Counter
 from collections.abc import Callable
 
-from support.attacks import ATTACKS, HOLDS, MIB, Attack, Hold
+from support.attacks import MIB, REQUESTS, Hold
 from support.measured import is_whole
-
-REQUESTS: dict[str, Attack | Hold] = {each.name: each for each in [*ATTACKS, *HOLDS]}
 
 
 class Greedy:

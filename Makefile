@@ -42,8 +42,9 @@ PYTEST := pytest -q --numprocesses $(PROCESSES) --maxprocesses 4 --dist workstea
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run postgres image dist test test-portable test-minimum test-pythons programs \
-	check javascript npm vendor format docs soak cluster cluster-programs bench bench-peers lock clean
+.PHONY: help setup run postgres image dist test test-project test-portable test-minimum test-pythons \
+	programs project-programs check javascript npm vendor format docs soak cluster cluster-programs \
+	bench bench-peers lock clean
 
 # Installs the Debian packages of missing programs, or says what to install. Each word of the argument
 # is program:package. /usr/sbin may not be in the PATH of a user who is not root.
@@ -81,8 +82,11 @@ image: ## build the container image (BASE=... for another base)
 dist: $(VENV)/.dev ## build the source distribution and the wheel into dist/
 	$(BIN)/uv build --quiet --no-build-isolation --python $(BIN)/python --out-dir dist
 
-test: $(VENV)/.dev programs ## run every test
+test: $(VENV)/.dev programs ## test the service and its documents
 	CHROMIUM=$(CHROMIUM) $(BIN)/$(PYTEST)
+
+test-project: $(VENV)/.dev project-programs ## test packages, Makefile, deployment, shown commands
+	$(BIN)/$(PYTEST) tests/project
 
 test-portable: $(VENV)/.dev programs
 	$(BIN)/$(PYTEST) $(PORTABLE)
@@ -167,6 +171,10 @@ lock: $(VENV)/.dev ## resolve the locked requirements anew
 # The programs of the tests. PostgreSQL and Caddy come from PyPI. CHROMIUM names another browser.
 programs:
 	$(call install,$(CHROMIUM):chromium curl:curl haproxy:haproxy nginx:nginx-light pgbouncer:pgbouncer)
+
+# The programs of `make test-project`.
+project-programs:
+	$(call install,curl:curl git:git systemd-analyze:systemd)
 
 # The tools of `make check` for the JavaScript of the page.
 javascript: npm $(JAVASCRIPT)/node_modules/.installed

@@ -21,6 +21,12 @@ ROOT = Path(__file__).parent.parent
 PAGES = sorted(
     page for pattern in ("*.md", "docs/**/*.md", "benchmarks/*.md") for page in ROOT.glob(pattern)
 )
+TEXT = "\n".join(page.read_text(encoding="utf-8") for page in PAGES)
+
+
+def sources(folder: str) -> str:
+    """Return the text of all modules in a folder."""
+    return "\n".join(path.read_text(encoding="utf-8") for path in (ROOT / folder).rglob("*.py"))
 
 
 def rows(page: str) -> list[list[str]]:
@@ -68,12 +74,6 @@ def test_the_cluster_page_lists_the_rights_that_migrate_grants() -> None:
     assert documented == {table: ", ".join(rights) for table, rights in RIGHTS.items()}
 
 
-def test_every_setting_has_a_help_text() -> None:
-    for hint in get_type_hints(Settings, include_extras=True).values():
-        _, option = get_args(hint)
-        assert option.help
-
-
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_every_link_to_a_file_points_to_an_existing_file(page: Path) -> None:
     for target in re.findall(r"\]\(([^)#]+)[^)]*\)", page.read_text(encoding="utf-8")):
@@ -105,38 +105,29 @@ def test_the_decisions_have_consecutive_numbers_and_three_sections_and_are_in_th
     assert [record.name[:4] for record in records] == numbers
     assert re.findall(r"^\| (\d{4}) \|", index, re.MULTILINE) == numbers
     for record in records:
-        text = record.read_text(encoding="utf-8")
-        assert re.findall(r"^## (.*)$", text, re.MULTILINE) == [
-            "Context",
-            "Decision",
-            "Consequences",
-        ]
+        sections = re.findall(r"^## (.*)$", record.read_text(encoding="utf-8"), re.MULTILINE)
+        assert sections == ["Context", "Decision", "Consequences"]
         assert f"({record.name})" in index
 
 
 def test_every_decision_that_the_code_names_exists() -> None:
-    named = {
-        number
-        for source in (ROOT / "src").rglob("*.py")
-        for number in re.findall(r"docs/decisions/(\d{4})", source.read_text(encoding="utf-8"))
-    }
+    named = set(re.findall(r"docs/decisions/(\d{4})", sources("src")))
 
     assert named
     assert named <= {record.name[:4] for record in (ROOT / "docs/decisions").glob("0*.md")}
 
 
 def test_every_test_that_the_pages_name_exists() -> None:
-    tests = "\n".join(path.read_text(encoding="utf-8") for path in (ROOT / "tests").rglob("*.py"))
-    text = "\n".join(page.read_text(encoding="utf-8") for page in PAGES)
-
-    named = set(re.findall(r"`(test_\w+)`", text))
+    named = set(re.findall(r"`(test_\w+)`", TEXT))
 
     assert named
-    assert named <= set(re.findall(r"def (test_\w+)\(", tests))
+    assert named <= set(re.findall(r"def (test_\w+)\(", sources("tests")))
 
 
-@pytest.mark.parametrize("name", ["docs/architecture.md", "docs/architecture.svg"])
-def test_every_source_file_that_the_architecture_names_exists(name: str) -> None:
+@pytest.mark.parametrize(
+    "name", ["docs/architecture.md", "docs/architecture.svg", "CONTRIBUTING.md"]
+)
+def test_every_source_file_that_a_page_about_the_code_names_exists(name: str) -> None:
     named = re.findall(r"[`> ]([a-z_/]+\.py)[`<,]", (ROOT / name).read_text(encoding="utf-8"))
 
     assert named
@@ -144,10 +135,18 @@ def test_every_source_file_that_the_architecture_names_exists(name: str) -> None
         assert (ROOT / "src/plantstore" / path).exists(), path
 
 
+def test_the_source_layout_has_every_module_and_package() -> None:
+    page = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    parts = {path.name for path in (ROOT / "src/plantstore").iterdir() if path.name[0] != "_"}
+
+    named = {each.strip("/") for each in re.findall(r"`([a-z_]+(?:\.py|/))[a-z_]*", page)}
+
+    assert parts - {"py.typed"} <= named
+
+
 def commands(program: str) -> list[str]:
     """Return the commands of a program that the pages show after a `$`."""
-    text = "\n".join(page.read_text(encoding="utf-8") for page in PAGES)
-    return sorted(set(re.findall(rf"^\$ ({program} [^#\n]*?)\s*(?:#.*)?$", text, re.MULTILINE)))
+    return sorted(set(re.findall(rf"^\$ ({program} [^#\n]*?)\s*(?:#.*)?$", TEXT, re.MULTILINE)))
 
 
 @pytest.mark.parametrize("command", commands("make"))
@@ -164,12 +163,14 @@ def test_every_generated_page_matches_the_code(path: Path) -> None:
     assert path.read_text(encoding="utf-8") == made, "run this: python tools/documents.py"
 
 
-def test_the_help_of_serve_names_every_setting_and_no_other(tmp_path: Path) -> None:
+def test_the_help_of_serve_explains_every_setting_and_no_other(tmp_path: Path) -> None:
     said = run(tmp_path, "serve", "--help", env=os.environ | {"COLUMNS": "200"}).stdout
 
     named = re.findall(r"^  (?:-h, )?--([a-z-]+)", said, re.MULTILINE)
     settings = [field.name.replace("_", "-") for field in fields(Settings)]
+    hints = get_type_hints(Settings, include_extras=True).values()
     assert named == [*settings, "help"]
+    assert all(option.help for _, option in map(get_args, hints))
 
 
 def test_every_page_is_in_the_index_of_the_docs() -> None:

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from cluster.nodes import ARCHIVE, POSTGRES_PORT, REST_PORT, Node
-from cluster.page import block, on_loopback
+from cluster.page import block, on_loopback, url_of_page
 from cluster.processes import Process, program
 from support.postgres import Programs, execute, programs, wait_until
 
@@ -127,7 +127,7 @@ def running_cluster() -> Iterator[Cluster]:
         for node in nodes:
             stack.enter_context(node)
             wait_until(lambda: any(node.is_leader() for node in nodes), WHOLE_SECONDS)
-        cluster = Cluster(found, etcd, nodes, on_loopback(_url(), ports))
+        cluster = Cluster(found, etcd, nodes, on_loopback(url_of_page(), ports))
         cluster.wait_until_whole()
         _make_database(cluster)
         yield cluster
@@ -143,11 +143,6 @@ def _etcd(programs: Programs, port: int) -> Process:
         *("--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer),
         *("--initial-cluster", f"etcd={peer}"),
     )
-
-
-def _url() -> str:
-    [url] = re.findall(r"^PLANTSTORE_DATABASE=(.*)$", block("plantstore.env"), re.MULTILINE)
-    return str(url)
 
 
 def _make_database(cluster: Cluster) -> None:

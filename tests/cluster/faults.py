@@ -34,16 +34,15 @@ class Scene:
     services: list[Service]
 
 
-@contextmanager
-def switchover(scene: Scene) -> Iterator[None]:
-    scene.cluster.switch_over()
-    yield
+def at_once(act: Callable[[Cluster], object]) -> Callable[[Scene], AbstractContextManager[None]]:
+    """Return a fault that the cluster repairs by itself."""
 
+    @contextmanager
+    def happen(scene: Scene) -> Iterator[None]:
+        act(scene.cluster)
+        yield
 
-@contextmanager
-def postgres_killed(scene: Scene) -> Iterator[None]:
-    scene.cluster.leader().kill_postgres()
-    yield
+    return happen
 
 
 @contextmanager
@@ -77,12 +76,6 @@ def primary_frozen(scene: Scene) -> Iterator[None]:
 
 
 @contextmanager
-def standby_killed(scene: Scene) -> Iterator[None]:
-    scene.cluster.standbys()[0].kill()
-    yield
-
-
-@contextmanager
 def standbys_killed(scene: Scene) -> Iterator[None]:
     standbys = scene.cluster.standbys()
     for node in standbys:
@@ -93,11 +86,13 @@ def standbys_killed(scene: Scene) -> Iterator[None]:
     yield
 
 
-@contextmanager
-def etcd_restarted(scene: Scene) -> Iterator[None]:
-    scene.cluster.etcd.stop()
-    scene.cluster.etcd.start()
-    yield
+def kill_postgres(cluster: Cluster) -> None:
+    cluster.leader().kill_postgres()
+
+
+def restart_etcd(cluster: Cluster) -> None:
+    cluster.etcd.stop()
+    cluster.etcd.start()
 
 
 @contextmanager
@@ -109,10 +104,8 @@ def etcd_away(scene: Scene) -> Iterator[None]:
     yield
 
 
-@contextmanager
-def nodes_restarted(scene: Scene) -> Iterator[None]:
+def restart_nodes(cluster: Cluster) -> None:
     """Restart the standbys, then switch over, then restart the last node."""
-    cluster = scene.cluster
     last = cluster.leader()
     for node in cluster.standbys():
         node.patroni.stop()
@@ -121,7 +114,6 @@ def nodes_restarted(scene: Scene) -> Iterator[None]:
     cluster.wait_until_whole()
     last.patroni.stop()
     cluster.wait_until_whole()
-    yield
 
 
 @contextmanager
@@ -177,13 +169,16 @@ class Fault:
     front: Callable[[Cluster], AbstractContextManager[str]] | None = None
     settings: dict[str, Any] = field(default_factory=dict)
     standbys_min: int = 1
-    needs_standbys_min: bool = False
     rounds: int = 3
 
 
 FIRST_FAULTS = [
-    Fault("switchover", switchover, rounds=4),
-    Fault("`kill -9` of the primary's PostgreSQL", postgres_killed, rounds=4),
+    Fault("switchover", at_once(Cluster.switch_over), rounds=4),
+    Fault(
+        "`kill -9` of the primary's PostgreSQL",
+        at_once(kill_postgres),
+        rounds=4,
+    ),
     Fault("`kill -9` of the primary with its Patroni", primary_killed, rounds=4),
     Fault(
         "`kill -9` of the primary's Patroni alone, the new primary first in the URL",
@@ -197,19 +192,19 @@ FAULTS = [
     Fault(
         "the same, the old primary first in the URL", patroni_killed, leader_first=True, rounds=4
     ),
-    Fault("`kill -9` of a standby", standby_killed),
+    Fault("`kill -9` of a standby", at_once(lambda cluster: cluster.standbys()[0].kill())),
     Fault(f"`kill -9` of both standbys, for {AWAY_SECONDS} s", standbys_killed),
     Fault(
         f"primary frozen for {BEYOND_TTL_SECONDS} s", primary_frozen, leader_first=True, rounds=4
     ),
-    Fault("etcd restarted", etcd_restarted),
+    Fault("etcd restarted", at_once(restart_etcd)),
     Fault(f"etcd away for {BEYOND_TTL_SECONDS} s", etcd_away),
     Fault(
         f"etcd away for {BEYOND_TTL_SECONDS} s, without `failsafe_mode`",
         etcd_away,
         settings={"failsafe_mode": False},
     ),
-    Fault("nodes restarted, one after the other", nodes_restarted),
+    Fault("nodes restarted, one after the other", at_once(restart_nodes)),
     Fault("instances restarted, one after the other", instances_restarted, rounds=2),
     Fault("HAProxy: `kill -9` of the primary with its Patroni", primary_killed, front=haproxy),
     Fault("HAProxy: `kill -9` of the primary's Patroni alone", patroni_killed, front=haproxy),
@@ -219,10 +214,5 @@ DISK_LOST = "both standbys die, then the disk of the primary is lost"
 NOT_STRICT = {"synchronous_mode_strict": False}
 EXPERIMENTS = [
     Fault(f"{DISK_LOST}, not strict", disk_lost, settings=NOT_STRICT, standbys_min=0, rounds=1),
-    Fault(
-        "the same, with `--standbys-min 1`",
-        disk_lost,
-        settings=NOT_STRICT,
-        needs_standbys_min=True,
-    ),
+    Fault("the same, with `--standbys-min 1`", disk_lost, settings=NOT_STRICT),
 ]

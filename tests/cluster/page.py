@@ -15,6 +15,12 @@ def block(name: str) -> str:
     return found
 
 
+def url_of_page() -> str:
+    """Return the URL of the database that the page gives the service."""
+    [url] = re.findall(r"^PLANTSTORE_DATABASE=(.*)$", block("plantstore.env"), re.MULTILINE)
+    return str(url)
+
+
 def on_loopback(text: str, ports: dict[str, int]) -> str:
     """Replace each `host:port` of the page by the loopback port that is used instead."""
     for address, port in ports.items():

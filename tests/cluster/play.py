@@ -15,7 +15,7 @@ from cluster.cluster import running_cluster
 from cluster.faults import EXPERIMENTS, FAULTS, FIRST_FAULTS, Fault
 from cluster.page import PAGE, with_measured
 from cluster.processes import PACKAGES, program
-from cluster.rounds import REVOKE_SECONDS_MAX, Result, knows_standbys_min, play
+from cluster.rounds import REVOKE_SECONDS_MAX, Result, play
 from harness import table, write_result
 
 HEADER = [
@@ -65,8 +65,6 @@ def main() -> int:
     with running_cluster() as cluster, tempfile.TemporaryDirectory() as folder:
         for fault in faults:
             if given.only and given.only not in fault.name:
-                continue
-            if fault.needs_standbys_min and not knows_standbys_min():
                 continue
             for number in range(given.rounds or given.each or fault.rounds):
                 began = time.monotonic()

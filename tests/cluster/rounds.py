@@ -1,11 +1,9 @@
 """A round: two instances of the service under load, a fault, and its results."""
 
 import contextlib
-import subprocess
 import time
 from collections import Counter
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 
 from cluster.clients import Clients
@@ -13,7 +11,7 @@ from cluster.cluster import Cluster, free_port
 from cluster.faults import Fault, Scene
 from plantstore.plants import NewPlant
 from support.postgres import execute
-from support.service import PLANTSTORE, Service, opened
+from support.service import Service, opened
 
 INSTANCES = 2
 
@@ -51,7 +49,7 @@ def play(cluster: Cluster, fault: Fault, number: int, folder: Path) -> Result:
     cluster.configure(**(settings | fault.settings))
     with contextlib.ExitStack() as stack:
         url = _url(cluster, fault, number, stack)
-        options = _standbys_min(fault.standbys_min)
+        options = ("--standbys-min", f"{fault.standbys_min}")
         services = [
             stack.enter_context(Service(folder, "--port", f"{free_port()}", *options, database=url))
             for _ in range(INSTANCES)
@@ -93,19 +91,6 @@ def _url(cluster: Cluster, fault: Fault, number: int, stack: contextlib.ExitStac
         return stack.enter_context(fault.front(cluster))
     is_first = number % 4 < 2 if fault.leader_first is None else fault.leader_first
     return cluster.url(first=cluster.leader() if is_first else cluster.standbys()[0])
-
-
-@cache
-def knows_standbys_min() -> bool:
-    """Return whether the service has the option `--standbys-min`."""
-    done = subprocess.run(
-        [*PLANTSTORE, "serve", "--help"], check=True, capture_output=True, text=True
-    )
-    return "--standbys-min" in done.stdout
-
-
-def _standbys_min(count: int) -> list[str]:
-    return ["--standbys-min", f"{count}"] if knows_standbys_min() else []
 
 
 def _revoke(cluster: Cluster, services: list[Service], token: str, name: str) -> float:

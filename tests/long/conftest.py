@@ -61,6 +61,11 @@ class Findings:
         self.kept: list[list[str]] = []
         self.waits: list[list[str]] = []
 
+    def add_kept(self, what: str, connections: int, sent: int, kept: float) -> None:
+        """Add the memory that each of these connections keeps, which sent so many bytes."""
+        per_byte = f"{kept / sent:.1f}" if sent else "-"
+        self.kept.append([what, f"{connections:,}", f"{sent:,}", f"{kept:,.0f}", per_byte])
+
     def as_text(self) -> str:
         costs = table(
             ["request", "client", "bytes in", "in and out", "CPU µs", "ns per byte", "ratio"],

@@ -12,16 +12,18 @@ import pytest
 
 from support.attacks import (
     ATTACKS,
+    CHUNKED,
     HEAD_BYTES,
+    JSON,
     KIB,
     MIB,
     Attack,
-    batched,
+    attacked,
+    authorizations,
     get,
     good,
     good_import,
     head,
-    stored,
 )
 from support.measured import Measured, between, good_create_seconds, resident_bytes
 from support.service import Service
@@ -42,45 +44,36 @@ KEPT_SLACK_BYTES = 64 * KIB
 
 RESETS = 100_000
 
-SIZES = [500, 1 * KIB, 10 * KIB, 100 * KIB, MIB, 2 * MIB]
-SCOPES = {
-    "read": ["plants:read"],
-    "create": ["plants:create"],
-    "change": ["plants:update", "plants:delete"],
-}
+# The sizes of valid creates and imports. A create has at most 64 KiB in and 64 KiB out.
+CREATE_SIZES = [500, 1 * KIB, 10 * KIB, 100 * KIB]
+IMPORT_SIZES = [*CREATE_SIZES, MIB, 2 * MIB]
 
 
 @pytest.fixture(scope="module")
 def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
-    with Service(tmp_path_factory.mktemp("adversary")) as running:
-        for plants in batched(stored()):
-            running.change(*plants)
+    with attacked(tmp_path_factory.mktemp("adversary")) as running:
         yield running
 
 
 @pytest.fixture(scope="module")
-def tokens(service: Service) -> dict[str, bytes]:
-    secrets = {name: service.token(*scopes, name=name) for name, scopes in SCOPES.items()}
-    fields = {name: b"Authorization: Bearer " + secret.encode() for name, secret in secrets.items()}
-    return fields | {"no token": b""}
+def fields(service: Service) -> dict[str, bytes]:
+    return {client: field.encode() for client, field in authorizations(service).items()}
 
 
 @pytest.fixture(scope="module")
 def valid_seconds(
-    service: Service, tokens: dict[str, bytes]
+    service: Service, fields: dict[str, bytes]
 ) -> Callable[[Attack, Measured], float]:
     """Return a function that returns the CPU time of a valid request of the same size."""
     creates, imports = [], []
-    for size in SIZES:
-        # Small creates are committed together, as under load.
-        connections, times = (32, 30) if size < MIB else (1, 20)
-        attack = Attack("good", "create", good(size), times)
-        rounds = [
-            good_create_seconds(service, attack, tokens["create"], connections) for _ in range(5)
-        ]
+    for size in CREATE_SIZES:
+        # They are committed together, as under load.
+        attack = Attack("good", "create", good(size), 30)
+        rounds = [good_create_seconds(service, attack, fields["create"], 32) for _ in range(5)]
         creates.append((rounds[0][0], median(seconds for _, seconds in rounds)))
+    for size in IMPORT_SIZES:
         attack = Attack("good", "create", good_import(size), 5)
-        streams = [Measured(service, attack, tokens["create"]) for _ in range(3)]
+        streams = [Measured(service, attack, fields["create"]) for _ in range(3)]
         imports.append((streams[0].sent, median(stream.seconds for stream in streams)))
 
     def seconds(attack: Attack, measured: Measured) -> float:
@@ -94,12 +87,12 @@ def valid_seconds(
 @pytest.mark.parametrize("attack", ATTACKS, ids=lambda attack: attack.name)
 def test_no_request_costs_more_than_20_times_a_valid_create_of_its_size(
     service: Service,
-    tokens: dict[str, bytes],
+    fields: dict[str, bytes],
     findings: Any,
     valid_seconds: Callable[[Attack, Measured], float],
     attack: Attack,
 ) -> None:
-    measured = Measured(service, attack, tokens[attack.client])
+    measured = Measured(service, attack, fields[attack.client])
 
     times = measured.seconds / valid_seconds(attack, measured)
     findings.costs.append(
@@ -121,32 +114,28 @@ def test_no_request_costs_more_than_20_times_a_valid_create_of_its_size(
 def test_a_hundred_thousand_resets_leak_no_memory(tmp_path: Path, findings: Any) -> None:
     request = head(b"GET /healthz", b"X: " + b"x" * HEAD_BYTES)
     with Service(tmp_path) as service:
-        client = service.client(None)
-        assert client.send("GET", "/healthz").status == 200
-        client.close()
-        before = resident_bytes(service)
-
+        before = resident_after_a_response(service)
         for _ in range(RESETS):
             with socket.create_connection(("127.0.0.1", service.port), timeout=60) as opened:
                 opened.sendall(request)
                 assert opened.recv(12) == b"HTTP/1.1 200"
                 opened.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        kept = resident_after_a_response(service) - before
 
-        client = service.client(None)
-        assert client.send("GET", "/healthz").status == 200
-        kept = resident_bytes(service) - before
-        client.close()
-
-    findings.kept.append(
-        [
-            "a request, and a reset",
-            f"{RESETS:,}",
-            f"{len(request):,}",
-            f"{kept / RESETS:,.0f}",
-            f"{kept / RESETS / len(request):.1f}",
-        ]
-    )
+    findings.add_kept("a request, and a reset", RESETS, len(request), kept / RESETS)
     assert kept < 20 * MIB
+
+
+def resident_after_a_response(service: Service) -> int:
+    """Return the resident memory of the server after it has answered a new connection."""
+    with contextlib.closing(service.client(None)) as client:
+        assert client.send("GET", "/healthz").status == 200
+    return resident_bytes(service)
+
+
+def unfinished(field: bytes, body: bytes) -> Callable[[bytes], bytes]:
+    """Return a function that makes the beginning of a create."""
+    return lambda token: head(b"POST /plants", token, JSON, field) + body
 
 
 # The bytes that a connection sends before it waits, and the number of such connections.
@@ -156,15 +145,9 @@ HELD: dict[str, tuple[Callable[[bytes], bytes], int]] = {
     "an unfinished head of small fields": (lambda _: head(b"GET /", *[b"a:b"] * 98)[:-2], 1000),
     "an unfinished head": (lambda _: head(b"GET /", b"X: " + b"x" * HEAD_BYTES)[:-2], 500),
     "requests sent ahead": (lambda _: head(b"GET /healthz") * 2000, 200),
-    "an unfinished body": (
-        lambda token: head(b"POST /plants", token, b"Content-Type: application/json",
-                           b"Content-Length: 1000000") + b"x" * 100_000, 200,
-    ),
-    "an unfinished body in chunks of a byte": (
-        lambda token: head(b"POST /plants", token, b"Content-Type: application/json",
-                           b"Transfer-Encoding: chunked") + b"1\r\nx\r\n" * 20_000, 200,
-    ),
-}  # fmt: skip
+    "an unfinished body": (unfinished(b"Content-Length: 65000", b"x" * 64_000), 200),
+    "an unfinished body in chunks of a byte": (unfinished(CHUNKED, b"1\r\nx\r\n" * 20_000), 200),
+}
 
 
 @pytest.mark.parametrize("what", HELD)
@@ -174,20 +157,12 @@ def test_no_connection_holds_more_memory_than_4_times_its_bytes_and_64_kib(
     request, connections = HELD[what]
     with Service(tmp_path) as service, contextlib.ExitStack() as stack:
         data = request(b"Authorization: Bearer " + service.token().encode())
-        client = service.client(None)
-        assert client.send("GET", "/healthz").status == 200
-        before = resident_bytes(service)
-
+        before = resident_after_a_response(service)
         for _ in range(connections):
             opened = socket.create_connection(("127.0.0.1", service.port), timeout=60)
             stack.enter_context(opened)
             opened.sendall(data)
-        assert client.send("GET", "/healthz").status == 200
-        kept = (resident_bytes(service) - before) / connections
-        client.close()
+        kept = (resident_after_a_response(service) - before) / connections
 
-    per_byte = f"{kept / len(data):.1f}" if data else "-"
-    findings.kept.append(
-        [what, f"{connections:,}", f"{len(data):,}", f"{kept:,.0f}", per_byte],
-    )
+    findings.add_kept(what, connections, len(data), kept)
     assert kept <= KEPT_MAX * len(data) + KEPT_SLACK_BYTES

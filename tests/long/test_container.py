@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from plantstore.plants import NewPlant
+from project.test_commands_of_docs import Reader, commands, is_as_shown
 from support.containers import IMAGE, LIMITS, TOOLS, Containers, Running, containers
 from support.postgres import Programs, Server
-from test_commands_of_docs import Reader, commands, is_as_shown
 
 PAGE = "docs/container.md"
 

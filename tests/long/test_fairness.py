@@ -6,10 +6,8 @@ import resource
 import socket
 import subprocess
 import sys
-import threading
 import time
-from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterator
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -23,16 +21,17 @@ from support.attacks import (
     HOLDS,
     LARGE_PLANTS,
     MIB,
+    REQUESTS,
     USUAL_PLANTS,
-    batched,
-    stored,
+    attacked,
+    authorizations,
 )
 from support.flood import peak_mib
 from support.load import Load
 from support.measured import OPERATIONS, open_logs, resident_bytes
 from support.postgres import wait_until
 from support.service import Client, Service
-from support.streams import import_once, line
+from support.streams import import_together
 
 GREEDY = Path(__file__).parents[1] / "support/greedy.py"
 CONNECTIONS = 200
@@ -48,34 +47,18 @@ WAIT_MS_MAX = 1000
 
 ADDRESS_SPACE_BYTES = 512 * MIB
 
-SCOPES = {
-    "no token": [],
-    "read": ["plants:read"],
-    "create": ["plants:create"],
-    "change": ["plants:update", "plants:delete"],
-}
-KINDS = {attack.name: attack.client for attack in ATTACKS if attack.piece_bytes is None} | {
-    hold.name: hold.client for hold in HOLDS
-}
+AT_ONCE = [each.name for each in ATTACKS if each.piece_bytes is None]
+HELD = [hold.name for hold in HOLDS]
 
 
-@pytest.fixture
-def service(tmp_path: Path) -> Iterator[Service]:
-    with Service(tmp_path) as running:
-        for plants in batched(stored()):
-            running.change(*plants)
-        yield running
+def attack(
+    service: Service, names: list[str], act: Callable[[], object], connections: int = CONNECTIONS
+) -> dict[str, int]:
+    """Act again and again beside greedy connections; return how often each status was answered.
 
-
-@contextlib.contextmanager
-def greedy(
-    service: Service, names: list[str], connections: int = CONNECTIONS
-) -> Iterator[subprocess.Popen[str]]:
-    """Run greedy connections in another process, which ends by itself after SECONDS."""
-    tokens = {
-        client: service.token(*scopes, name=client) if scopes else ""
-        for client, scopes in SCOPES.items()
-    }
+    The connections are in another process, which ends by itself after SECONDS.
+    """
+    fields = authorizations(service)
     command = [sys.executable, str(GREEDY), str(service.port), str(SECONDS), str(connections)]
     with subprocess.Popen(
         command,
@@ -85,16 +68,20 @@ def greedy(
         env=service.env | {"PYTHONPATH": ":".join(sys.path)},
     ) as process:
         assert process.stdin is not None
-        json.dump({name: tokens[KINDS[name]] for name in names}, process.stdin)
+        assert process.stdout is not None
+        json.dump({name: fields[REQUESTS[name].client] for name in names}, process.stdin)
         process.stdin.close()
-        yield process
+        while process.poll() is None:
+            act()
+        statuses: dict[str, int] = json.loads(process.stdout.read())
+    return statuses
 
 
 class Honest:
     """A client that sends each operation in turn and records the response times."""
 
-    def __init__(self, service: Service) -> None:
-        self.client = service.client(service.token(name="honest"))
+    def __init__(self, client: Client) -> None:
+        self.client = client
         self.milliseconds: dict[str, list[float]] = {name: [] for name in OPERATIONS}
         self.statuses: set[int] = set()
         self._ids = count(-1, -1)
@@ -113,66 +100,60 @@ class Honest:
         self.statuses.add(act().status)
         self.milliseconds[name].append((time.perf_counter() - began) * 1e3)
 
-    def p99(self, name: str) -> float:
-        values = sorted(self.milliseconds[name])
-        return values[min(len(values) - 1, int(len(values) * 0.99))]
+    def p99s(self) -> list[float]:
+        """Return the 99th percentile of the milliseconds of each operation."""
+        waits = map(sorted, self.milliseconds.values())
+        return [values[int(len(values) * 0.99)] for values in waits]
 
 
-def work_while_running(client: Client, honest: Honest, process: subprocess.Popen[str]) -> None:
-    while process.poll() is None:
-        honest.work()
-    client.close()
+@pytest.fixture
+def service(tmp_path: Path) -> Iterator[Service]:
+    with attacked(tmp_path) as running:
+        yield running
 
 
-@pytest.mark.parametrize("name", KINDS)
+@pytest.fixture
+def honest(service: Service) -> Iterator[Honest]:
+    with contextlib.closing(service.client(service.token(name="honest"))) as client:
+        yield Honest(client)
+
+
+@pytest.mark.parametrize("name", AT_ONCE + HELD)
 def test_an_honest_client_waits_less_than_a_second_beside_greedy_ones(
-    service: Service, findings: Any, name: str
+    service: Service, honest: Honest, findings: Any, name: str
 ) -> None:
-    honest = Honest(service)
+    statuses = attack(service, [name], honest.work)
 
-    with greedy(service, [name]) as process:
-        work_while_running(honest.client, honest, process)
-        assert process.stdout is not None
-        statuses = json.loads(process.stdout.read())
-
-    waits = [honest.p99(operation) for operation in OPERATIONS]
-    findings.waits.append([name, *(f"{wait:,.0f}" for wait in waits)])
+    findings.waits.append([name, *(f"{wait:,.0f}" for wait in honest.p99s())])
     assert "500" not in statuses
-    assert max(waits) < WAIT_MS_MAX, (name, waits)
+    assert max(honest.p99s()) < WAIT_MS_MAX
 
 
 def test_an_honest_client_waits_less_than_a_second_beside_pipelined_requests(
-    service: Service, findings: Any
+    service: Service, honest: Honest, findings: Any
 ) -> None:
-    request = b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n"
-    honest = Honest(service)
     with contextlib.ExitStack() as stack:
         for _ in range(1_000):
             connection = socket.create_connection(("127.0.0.1", service.port), timeout=60)
             stack.enter_context(connection)
-            connection.sendall(request * 498)
+            connection.sendall(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n" * 498)
         ends = time.monotonic() + SECONDS
         while time.monotonic() < ends:
             honest.work()
-    honest.client.close()
 
-    waits = [honest.p99(operation) for operation in OPERATIONS]
-    findings.waits.append(
-        ["498 pipelined requests, 1,000 times", *(f"{wait:,.0f}" for wait in waits)]
-    )
-    assert max(waits) < WAIT_MS_MAX, waits
+    name = "498 pipelined requests, 1,000 times"
+    findings.waits.append([name, *(f"{wait:,.0f}" for wait in honest.p99s())])
+    assert max(honest.p99s()) < WAIT_MS_MAX
 
 
-def test_in_a_small_address_space_all_attacks_together_cause_at_most_503s(service: Service) -> None:
-    honest = Honest(service)
+def test_in_a_small_address_space_all_attacks_together_cause_at_most_503s(
+    service: Service, honest: Honest
+) -> None:
     honest.work()
     limit = (ADDRESS_SPACE_BYTES, ADDRESS_SPACE_BYTES)
     resource.prlimit(service.process.pid, resource.RLIMIT_AS, limit)
 
-    with greedy(service, list(KINDS)) as process:
-        work_while_running(honest.client, honest, process)
-        assert process.stdout is not None
-        statuses = json.loads(process.stdout.read())
+    statuses = attack(service, AT_ONCE + HELD, honest.work)
 
     assert service.process.poll() is None
     assert "500" not in statuses
@@ -185,30 +166,28 @@ def test_clients_that_hold_imports_and_exports_slow_creates_little_and_leave_not
     tmp_path: Path,
 ) -> None:
     """The service cuts off most of them, because a request has two seconds."""
-    with Service(tmp_path, "--request-seconds", "2") as service:
-        for plants in batched(stored()):
-            service.change(*plants)
+    with attacked(tmp_path, "--request-seconds", "2") as service:
         token = service.token(name="honest")
         load = Load(service, token, -1_000_000_000)
         load.wait_for_more()
         sockets, logs = service.open_sockets(), open_logs(service)
-        alone = created_in(SECONDS / 4, load)
+        alone, beside = created_in(SECONDS / 4, load), list[int]()
 
-        with greedy(service, [hold.name for hold in HOLDS], HOLDING) as process:
-            beside = created_in(SECONDS / 2, load) / 2
-            assert process.stdout is not None
-            statuses = json.loads(process.stdout.read())
+        statuses = attack(
+            service, HELD, lambda: beside.append(created_in(SECONDS / 4, load)), HOLDING
+        )
 
         wait_until(lambda: service.open_sockets() <= sockets and open_logs(service) <= logs)
         load.stop()
-        imported = import_together(service, token)
-        exported = export_all(service, token)
+        imported = import_together(service, [token] * (IMPORTS_MAX * 3 // 4))
+        with contextlib.closing(service.client(token)) as client:
+            exported = client.send("GET", "/plants.ndjson").body.count(b"\n")
         peak = peak_mib(service)
 
     assert load.refused == []
     assert statuses.keys() == {"408"}
-    assert beside > alone * CREATES_PART_MIN, (beside, alone)
-    assert imported == [200] * (IMPORTS_MAX * 3 // 4)
+    assert sum(beside[:2]) / 2 > alone * CREATES_PART_MIN, (beside, alone)
+    assert set(imported) == {200}
     assert exported == len(load.acknowledged) + USUAL_PLANTS + LARGE_PLANTS
     assert peak < 512
 
@@ -218,26 +197,3 @@ def created_in(seconds: float, load: Load) -> int:
     before = len(load.acknowledged)
     time.sleep(seconds)
     return len(load.acknowledged) - before
-
-
-def import_together(service: Service, token: str) -> list[int]:
-    """Use each place that a token may have for an import, at once; return the statuses."""
-    places = IMPORTS_MAX * 3 // 4
-    barrier = threading.Barrier(places)
-
-    def pieces(number: int) -> Iterator[bytes]:
-        yield line(number)
-        barrier.wait(60)
-
-    with ThreadPoolExecutor(places) as pool:
-        answers = pool.map(
-            lambda number: import_once(service, token, pieces(number)), range(places)
-        )
-        return [answer.status for answer in answers]
-
-
-def export_all(service: Service, token: str) -> int:
-    """Return the number of plants in an export."""
-    with contextlib.closing(service.client(token)) as client:
-        answer = client.send("GET", "/plants.ndjson")
-    return answer.body.count(b"\n")

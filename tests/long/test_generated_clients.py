@@ -1,8 +1,9 @@
 """Clients that are generated from the OpenAPI document, against the running service.
 
 Each language has a program in the folder `clients`, which creates, shows, lists and patches
-plants, and prints the results as JSON. openapi-generator generates the clients for Python, Java
-and PHP; openapi-typescript generates the client for TypeScript.
+plants, imports and exports files with parameters, and prints the results as JSON.
+openapi-generator generates the clients for Python, Java and PHP; openapi-typescript generates the
+client for TypeScript.
 """
 
 import json
@@ -28,6 +29,11 @@ EXPECTED = {
     "everything": ["-7", "9007199254740993"],
     "some": ["-7"],
     "patched": [["Rosa alba", "Rosa"], ["Rosa alba", None]],
+    "imported": [[1, 0, 0, 1], [0, 1, 0, 0], [1, 0, 1, 0]],  # stored, replaced, skipped, refused
+    "exported": [
+        "id,name,tag\r\n-7,Rosa canina,Rosa\r\n4,Rosa alba,Rosa\r\n",
+        '{"id":4,"name":"Rosa alba","tag":"Rosa"}\n',
+    ],
     "refused": [[400, 1004], [404, 1005], [412, 3011], [401, 2002]],
     "later": 1999,
 }
@@ -120,16 +126,9 @@ def test_a_generated_typescript_client_works(
     tools = project / "node_modules/.bin"
 
     run(tools / "openapi-typescript", document, "--output", project / "schema.d.ts")
-    strict = (
-        "--strict",
-        "--noUncheckedIndexedAccess",
-        "--target",
-        "es2022",
-        "--module",
-        "nodenext",
-    )
-    run(tools / "tsc", *strict, "--types", "node", "--typeRoots", project / "node_modules/@types",
-        project / "plants.ts")  # fmt: skip
+    strict = "--strict --noUncheckedIndexedAccess --target es2022 --module nodenext --types node"
+    types = project / "node_modules/@types"
+    run(tools / "tsc", *strict.split(), "--typeRoots", types, project / "plants.ts")
 
     assert found_by(service, "node", project / "plants.js") == EXPECTED
 

@@ -80,6 +80,6 @@ def test_an_import_through_a_proxy_may_take_longer_than_the_timeouts_of_the_prox
         front(name, tmp_path / name, service.port, TIMEOUTS[name]) as running,
         Through(running, service.token()) as client,
     ):
-        answer = client.send("POST", f"{PREFIX}/plants", rows(), {"Content-Type": NDJSON})
+        answer = client.send("POST", f"{PREFIX}/plants.ndjson", rows(), {"Content-Type": NDJSON})
 
     assert (answer.status, answer.json["stored"]) == (200, 40)

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import apsw
+import pytest
 
 from support.broken_disks import REFUSALS, change_and_heal, count_faults, open_and_heal
 from support.crash_states import ALL_LOST, ALL_THERE, SOME_THERE, Resized, Synced, Written
@@ -44,26 +45,47 @@ FAULTS = [
 ]
 
 
-def test_acknowledged_changes_survive_power_loss(tmp_path: Path, soak: Any) -> None:
+def live_and_cut(disk: Disk, chance: random.Random) -> tuple[Ledger, list[Cut]]:
+    """Change plants, and return cuts at any step."""
+    ledger = Ledger(disk)
+    with disk:
+        for _ in range(4):
+            live(ledger, disk, chance, chance.randrange(10, 150))
+    return ledger, some_cuts(chance, 0, len(disk.steps), CUTS_A_SEED)
+
+
+def import_and_cut(disk: Disk, chance: random.Random) -> tuple[Ledger, list[Cut]]:
+    """Import files, and return cuts around syncs."""
+    ledger = import_files(disk, chance, 2)
+    return ledger, list(around_syncs(disk, chance, SYNCS_A_SEED))
+
+
+@pytest.mark.parametrize(
+    ("name", "act", "seeds", "cuts_min"),
+    [
+        ("power loss", live_and_cut, SEEDS, CUTS_MIN),
+        ("power loss during imports", import_and_cut, IMPORT_SEEDS, IMPORT_CUTS_MIN),
+    ],
+)
+def test_acknowledged_changes_and_batches_survive_power_loss(
+    tmp_path: Path, soak: Any, *, name: str, act: Any, seeds: int, cuts_min: int
+) -> None:
     cuts = acknowledged = 0
     problems: list[str] = []
 
-    for seed in range(SEEDS):
+    for seed in range(seeds):
         chance = random.Random(seed)
         disk, survey = Disk(tmp_path / f"{seed}.db", seed), Survey(tmp_path, chance)
-        ledger = Ledger(disk)
-        with disk:
-            for _ in range(4):
-                live(ledger, disk, chance, chance.randrange(10, 150))
-        survey.cut(disk, ledger, some_cuts(chance, 0, len(disk.steps), CUTS_A_SEED))
+        ledger, chosen = act(disk, chance)
+        survey.cut(disk, ledger, chosen)
         problems += (f"seed {seed}: {problem}" for problem in survey.problems)
         cuts += survey.cuts
         acknowledged += ledger.acknowledged
 
-    name = "power loss: points of interruption"
+    name = f"{name}: points of interruption"
     soak.add(name, faults=cuts, acknowledged=acknowledged, lost=len(problems))
     assert problems == []
-    assert cuts >= CUTS_MIN
+    assert cuts >= cuts_min
 
 
 def everywhere(disk: Disk, first: int = 0) -> list[Cut]:
@@ -112,27 +134,6 @@ def test_a_disk_that_fails_at_any_step_loses_nothing_and_the_healed_disk_is_used
     name = "a full or broken disk at each step: failed writes, syncs and resizes"
     soak.add(name, faults=faults, acknowledged=None, lost=None)
     assert faults >= FAULTS_MIN
-
-
-def test_acknowledged_batches_of_imports_survive_power_loss_around_syncs(
-    tmp_path: Path, soak: Any
-) -> None:
-    cuts = acknowledged = 0
-    problems: list[str] = []
-
-    for seed in range(IMPORT_SEEDS):
-        chance = random.Random(seed)
-        disk, survey = Disk(tmp_path / f"{seed}.db", seed), Survey(tmp_path, chance)
-        ledger = import_files(disk, chance, 2)
-        survey.cut(disk, ledger, around_syncs(disk, chance, SYNCS_A_SEED))
-        problems += (f"seed {seed}: {problem}" for problem in survey.problems)
-        cuts += survey.cuts
-        acknowledged += ledger.acknowledged
-
-    name = "power loss during imports: points of interruption"
-    soak.add(name, faults=cuts, acknowledged=acknowledged, lost=len(problems))
-    assert problems == []
-    assert cuts >= IMPORT_CUTS_MIN
 
 
 def test_acknowledged_changes_survive_power_loss_after_a_full_or_broken_disk(

@@ -1,30 +1,38 @@
 """The most expensive known requests of each kind of client."""
 
+import contextlib
 import itertools
-import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from itertools import count
+from pathlib import Path
 from typing import Final
 
 from plantstore.api.imports import BYTES_PER_SECOND_MIN
-from plantstore.plants import NewPlant
+from plantstore.plants import PLANT_BYTES_MAX, NewPlant
+from support.service import Service
 
 KIB: Final = 1024
 MIB: Final = 1024 * KIB
 
 # The sizes of large heads and bodies, just below the limits of the service.
 HEAD_BYTES: Final = 31 * KIB
-BODY_BYTES: Final = MIB - 100
+BODY_BYTES: Final = PLANT_BYTES_MAX - 100
 
-# Plants that are stored before the attacks: plants of usual size, and plants of 1 MiB whose ids
-# begin at LARGE_ID.
+# Plants that are stored before the attacks: plants of usual size, and plants of 64 KiB, whose ids
+# begin at LARGE_ID. They are more than a store reads at once.
 USUAL_PLANTS: Final = 5_000
 LARGE_ID: Final = 1_000_000
 
 # The average size of the rows of a catalogue of 27,000 plants.
 USUAL_ROW_BYTES: Final = 31
-LARGE_PLANTS: Final = 64
+LARGE_PLANTS: Final = 300
+
+# The permissions of each kind of client.
+SCOPES: Final = {
+    "read": ["plants:read"],
+    "create": ["plants:create"],
+    "change": ["plants:update", "plants:delete"],
+}
 
 
 @dataclass(frozen=True)
@@ -33,7 +41,7 @@ class Attack:
 
     Attributes:
         name: its name in the table of results.
-        client: the permissions of its client: `no token`, `read`, `create` or `change`.
+        client: the kind of its client: `no token`, or one of SCOPES.
         request: returns the bytes of one request; its argument is the Authorization field.
         times: the number of measured requests.
         piece_bytes: the size of the packets in which it is sent; None to send it at once.
@@ -55,7 +63,7 @@ class Hold:
 
     Attributes:
         name: its name in the table of results.
-        client: the permissions of its client, as those of an `Attack`.
+        client: the kind of its client.
         request: returns the beginning of the request; its argument is the Authorization field.
         piece: what is sent each second after the beginning.
 
@@ -72,43 +80,55 @@ def stored() -> Iterator[NewPlant]:
     for id_ in range(USUAL_PLANTS):
         yield NewPlant(id_, f"Abies balsamea (L.) Mill. {id_}", f"Genus {id_ % 50}")
     for id_ in range(LARGE_PLANTS):
-        text = ("x" * MIB, "é" * (MIB // 2), "\x01" * (MIB // 6), "🌱" * (MIB // 4))[id_ % 4]
-        yield NewPlant(LARGE_ID + id_, text[:-1])
+        character, size = [("x", 1), ("é", 2), ("\x01", 6), ("🌱", 4)][id_ % 4]
+        yield NewPlant(LARGE_ID + id_, character * (BODY_BYTES // size))
 
 
-def batched(plants: Iterator[NewPlant]) -> Iterator[list[NewPlant]]:
-    """Yield plants in batches; a large plant ends its batch."""
-    batch: list[NewPlant] = []
-    for plant in plants:
-        batch.append(plant)
-        if len(batch) == USUAL_PLANTS or len(plant.name) > KIB:
-            yield batch
-            batch = []
-    yield batch
+@contextlib.contextmanager
+def attacked(folder: Path, *options: str) -> Iterator[Service]:
+    """Run a service that has the plants of the attacks."""
+    with Service(folder, *options) as service:
+        service.change(*stored())
+        yield service
+
+
+def authorizations(service: Service) -> dict[str, str]:
+    """Create a token for each kind of client; return their Authorization fields."""
+    return {"no token": ""} | {
+        client: f"Authorization: Bearer {service.token(*scopes, name=client)}"
+        for client, scopes in SCOPES.items()
+    }
+
+
+def bare(start: bytes, *fields: bytes) -> Callable[[bytes], bytes]:
+    """Return a function that makes the head of a request."""
+    return lambda token: head(start, token, *fields)
 
 
 def get(target: bytes, *fields: bytes) -> Callable[[bytes], bytes]:
     """Return a function that makes a GET request."""
-    return lambda token: head(b"GET " + target, token, *fields)
+    return bare(b"GET " + target, *fields)
 
 
-def post(body: bytes, target: bytes = b"/plants") -> Callable[[bytes], bytes]:
-    """Return a function that makes a POST request."""
-    length = b"Content-Length: %d" % len(body)
-    return lambda token: head(b"POST " + target, token, JSON, length) + body
+def send(start: bytes, body: bytes) -> Callable[[bytes], bytes]:
+    """Return a function that makes a request with a body, in which an unused id replaces `%d`."""
+
+    def request(token: bytes) -> bytes:
+        data = body.replace(b"%d", b"%d" % next(IDS))
+        return head(start, token, JSON, b"Content-Length: %d" % len(data)) + data
+
+    return request
+
+
+def create(body: bytes) -> Callable[[bytes], bytes]:
+    """Return a function that makes a create."""
+    return send(b"POST /plants", body)
 
 
 def head(start: bytes, *fields: bytes) -> bytes:
     """Return the head of a request; empty fields are left out."""
     lines = [start + b" HTTP/1.1", b"Host: x", *filter(None, fields)]
     return b"\r\n".join([*lines, b"", b""])
-
-
-def put_large(token: bytes) -> bytes:
-    """Return a request that replaces a large plant with one of the same size."""
-    body = filled(b'{"name":"', b"x", b'"}')
-    target = b"PUT /plants/%d" % (LARGE_ID + LARGE_PLANTS - 1)
-    return head(target, token, JSON, b"Content-Length: %d" % len(body)) + body
 
 
 def in_chunks(body: bytes, size: int) -> Callable[[bytes], bytes]:
@@ -118,214 +138,156 @@ def in_chunks(body: bytes, size: int) -> Callable[[bytes], bytes]:
     return lambda token: head(b"POST /plants", token, JSON, CHUNKED) + chunked
 
 
-def filled(beginning: bytes, unit: bytes, end: bytes, size: int = BODY_BYTES) -> bytes:
+def filled(beginning: bytes, unit: bytes, end: bytes = b"", size: int = BODY_BYTES) -> bytes:
     """Return a body of about this size, in which a unit is repeated."""
     times = (size - len(beginning) - len(end)) // len(unit)
     return beginning + unit * times + end
 
 
+def import_of(path: bytes, body: bytes) -> Callable[[bytes], bytes]:
+    """Return a function that makes an import."""
+    return lambda token: head(b"POST " + path, token, b"Content-Length: %d" % len(body)) + body
+
+
 def good(size: int) -> Callable[[bytes], bytes]:
     """Return a function that makes a valid create; head, body and response have about this size."""
-    ids = count(LARGE_ID * 10 + size * 10_000)
-    name = "x" * max(1, (size - 330) // 2)
-
-    def request(token: bytes) -> bytes:
-        body = json.dumps({"id": next(ids), "name": name}).encode()
-        return head(b"POST /plants", token, JSON, b"Content-Length: %d" % len(body)) + body
-
-    return request
-
-
-def fresh(body: bytes) -> Callable[[bytes], bytes]:
-    """Return a function that makes creates with unused ids, which replace `%d` in the body."""
-    ids = count(LARGE_ID * 100)
-
-    def request(token: bytes) -> bytes:
-        return post(body.replace(b"%d", b"%d" % next(ids)))(token)
-
-    return request
-
-
-def an_import(
-    what: str, path: bytes, unit: bytes, beginning: bytes = b"", size: int = BODY_BYTES
-) -> Attack:
-    """Return an attack that imports a file in which a row is repeated."""
-    body = filled(beginning, unit, b"", size)
-    length = b"Content-Length: %d" % len(body)
-    return Attack(
-        f"an import of {what}",
-        "create",
-        lambda token: head(b"POST " + path, token, length) + body,
-        times=5,
-        is_import=True,
-    )
+    return create(filled(b'{"id":%d,"name":"x', b"x", b'"}', max(100, (size - 300) // 2)))
 
 
 def good_import(size: int) -> Callable[[bytes], bytes]:
     """Return a function that makes a valid import of about this size, with new ids each time."""
-    ids = count(LARGE_ID * 1000)
 
     def request(token: bytes) -> bytes:
-        rows = b"".join(
-            b"%d,Abies %d,Abies\n" % (id_, id_ % 10**7)
-            for id_ in itertools.islice(ids, size // USUAL_ROW_BYTES)
-        )
-        body = b"id,name,tag\n" + rows
-        return head(b"POST " + CSV, token, b"Content-Length: %d" % len(body)) + body
+        ids = itertools.islice(IDS, size // USUAL_ROW_BYTES)
+        rows = b"".join(b"%d,Abies %d,Abies\n" % (id_, id_ % 10**7) for id_ in ids)
+        return import_of(CSV, b"id,name,tag\n" + rows)(token)
 
     return request
 
+
+# Unused ids.
+IDS: Final = itertools.count(LARGE_ID * 10)
 
 JSON: Final = b"Content-Type: application/json"
 CHUNKED: Final = b"Transfer-Encoding: chunked"
 UPGRADE: Final = (b"Connection: Upgrade", b"Upgrade: h2c")
 UNKNOWN: Final = b"Authorization: Bearer plst_0123456789012345678901234567890pV6Ps"
 LONG: Final = b"x" * HEAD_BYTES
+DIGITS: Final = b"1" * HEAD_BYTES
 CSV: Final = b"/plants.csv"
 NDJSON: Final = b"/plants.ndjson"
-COLUMNS: Final = b"id,name\n"
+
+# GET requests: the client, the target, and more fields.
+GETS: Final[dict[str, tuple[str, bytes, list[bytes]]]] = {
+    "a path of a head's length": ("no token", b"/" + LONG, []),
+    "a path of percent-encoded bytes": ("no token", b"/" + b"%41" * (HEAD_BYTES // 3), []),
+    "the path of a plant, 31 KiB of digits": ("no token", b"/plants/" + DIGITS, []),
+    "a hundred fields": ("no token", b"/healthz", [b"a:b"] * 99),
+    "more fields than are taken": ("no token", b"/healthz", [b"ab:cd"] * 4_000),
+    "a field of a head's length": ("no token", b"/healthz", [b"X: " + LONG]),
+    "a malformed token of 31 KiB": ("no token", b"/plants", [b"Authorization: Bearer " + LONG]),
+    "a well-formed token that nobody has": ("no token", b"/plants", [UNKNOWN]),
+    "an offer to upgrade": ("no token", b"/healthz", [*UPGRADE, b"X: " + LONG]),
+    "Swagger UI": ("no token", b"/docs", []),
+    "a page of a thousand plants": ("read", b"/plants?limit=1000", []),
+    "a page of large plants": ("read", b"/plants?limit=1000&after=999999", []),
+    "a page of control characters": ("read", b"/plants?limit=1&after=1000001", []),
+    "a page of a tag": ("read", b"/plants?limit=1000&tag=Genus%207", []),
+    "a page of a tag of 31 KiB": ("read", b"/plants?tag=" + LONG, []),
+    "a page of a tag in percent-encoding": ("read", b"/plants?tag=" + b"%C3%A9" * 5_000, []),
+    "a large plant": ("read", b"/plants/1000001", []),
+    "an id of 31 KiB of digits": ("read", b"/plants/" + DIGITS, []),
+    "an id with 31 KiB of zeros": ("read", b"/plants/1." + b"0" * HEAD_BYTES, []),
+    "many parameters": ("read", b"/plants?" + b"a&" * (HEAD_BYTES // 2), []),
+}
+
+# Bodies of creates, in which a unit is repeated: the beginning, the unit, and the end.
+BODIES: Final = {
+    "a large name": (b'{"id":%d,"name":"', b"x", b'"}'),
+    "a large tag": (b'{"id":%d,"name":"a","tag":"', b"x", b'"}'),
+    "a name of four-byte characters": (b'{"id":%d,"name":"', "🌱".encode(), b'"}'),
+    "a name of escaped characters": (b'{"id":%d,"name":"', rb"\u0001", b'"}'),
+    "a name of escaped surrogate pairs": (b'{"id":%d,"name":"', rb"\ud83c\udf31", b'"}'),
+    "lone surrogates": (b'{"id":1,"name":"', rb"\ud800", b'"}'),
+    "nested arrays and a lone surrogate": (b'{"id":1,"name":"\\ud800","x":[', b"[[],[]],", b"[]]}"),
+    "arrays that nest deeply": (b'{"x":', b"[", b""),
+    "a member again and again": (b'{"name":"a"', b',"id":1', b"}"),
+    "an id of 64 KiB of digits": (b'{"name":"a","id":', b"1", b"}"),
+    "an id with 64 KiB of zeros": (b'{"name":"a","id":1.', b"0", b"}"),
+    "numbers": (b'{"name":"a","id":1,"x":[', b"1e9,", b"1]}"),
+    "not UTF-8, at the end": (b'{"id":1,"name":"a","x":"', b"x", b'\xff"}'),
+    "not JSON, at the end": (b'{"id":1,"name":"', b"x", b'"]'),
+    "backslashes": (b'{"id":1,"name":"', rb"\\", b'"]'),
+}
+
+# Files of a mebibyte, in which a row is repeated: the path, the beginning, and the row.
+FILES: Final = {
+    "blank lines": (NDJSON, b"", b"\n"),
+    "lines that are not JSON": (NDJSON, b"", b"x\n"),
+    "objects without members": (NDJSON, b"", b"{}\n"),
+    "ids that are no integers": (NDJSON, b"", b'{"id":x,"name":""}\n'),
+    "the id of another plant": (NDJSON, b"", b'{"id":1000000,"name":"x"}\n'),
+    "blank rows": (CSV, b"id,name\n", b"\n"),
+    "rows of one cell": (CSV, b"id,name\n", b"x\n"),
+    "empty cells": (CSV, b"id,name\n", b",\n"),
+    "bytes that are not UTF-8": (CSV, b"id,name\n", b"1,\xff\n"),
+    "rows that each open a quote": (CSV, b"id,name\n", b'"a\n'),
+    "a quote that is not closed": (CSV, b'id,name\n1,"', "é\n".encode()),
+}
+
+IMPORTS: Final = {
+    "as many errors as are listed": import_of(NDJSON, b"x\n" * 1_000),
+} | {
+    what: import_of(path, filled(beginning, row, size=MIB))
+    for what, (path, beginning, row) in FILES.items()
+}
+
+# Requests in packets of a byte: the client, and the request.
+IN_PACKETS: Final = {
+    "a field": ("no token", get(b"/healthz", b"X: " + LONG)),
+    "a body that is refused,": ("no token", create(LONG)),
+    "a body": ("create", create(filled(*BODIES["a large name"], HEAD_BYTES))),
+}
+
+SMALL_CHUNKS: Final = in_chunks(b'{"id":1,"name":"%b"}' % (b"x" * 60_000), 1)
+REPLACE: Final = send(
+    b"PUT /plants/%d" % (LARGE_ID + LARGE_PLANTS - 1), filled(b'{"name":"', b"x", b'"}')
+)
 
 ATTACKS: Final = [
     Attack("the smallest request", "no token", lambda _: b"GET /x HTTP/1.0\r\n\r\n"),
-    Attack("a path of a head's length", "no token", get(b"/" + LONG)),
-    Attack("a path of percent-encoded bytes", "no token", get(b"/" + b"%41" * (HEAD_BYTES // 3))),
-    Attack(
-        "the path of a plant, 31 KiB of digits", "no token", get(b"/plants/" + b"1" * HEAD_BYTES)
-    ),
-    Attack("a hundred fields", "no token", get(b"/healthz", *[b"a:b"] * 99)),
-    Attack("more fields than are taken", "no token", get(b"/healthz", *[b"ab:cd"] * 4_000)),
-    Attack("a field of a head's length", "no token", get(b"/healthz", b"X: " + LONG)),
-    Attack(
-        "a malformed token of 31 KiB", "no token", get(b"/plants", b"Authorization: Bearer " + LONG)
-    ),
-    Attack("a well-formed token that nobody has", "no token", get(b"/plants", UNKNOWN)),
-    Attack("an offer to upgrade", "no token", get(b"/healthz", *UPGRADE, b"X: " + LONG)),
-    Attack(
-        "a body that is refused, in chunks of a byte",
-        "no token",
-        lambda _: in_chunks(b"x" * 60_000, 1)(b""),
-        20,
+    *(
+        Attack(name, client, get(target, *fields), 100)
+        for name, (client, target, fields) in GETS.items()
     ),
     Attack("a request in packets of a byte", "no token", get(b"/healthz"), 50, 1),
-    Attack("a field in packets of a byte", "no token", get(b"/healthz", b"X: " + LONG), 3, 1),
-    Attack(
-        "a body that is refused, in packets of a byte", "no token", post(b"x" * HEAD_BYTES), 3, 1
-    ),
-    Attack("Swagger UI", "no token", get(b"/docs")),
-    Attack("a page of a thousand plants", "read", get(b"/plants?limit=1000")),
-    Attack("a page of large plants", "read", get(b"/plants?limit=1000&after=999999"), 50),
-    Attack("a page of control characters", "read", get(b"/plants?limit=1&after=1000001"), 50),
-    Attack("a page of a tag", "read", get(b"/plants?limit=1000&tag=Genus%207")),
-    Attack("a page of a tag of 31 KiB", "read", get(b"/plants?tag=" + LONG)),
-    Attack("a page of a tag in percent-encoding", "read", get(b"/plants?tag=" + b"%C3%A9" * 5_000)),
-    Attack("a large plant", "read", get(b"/plants/1000001"), 50),
-    Attack("an id of 31 KiB of digits", "read", get(b"/plants/" + b"1" * HEAD_BYTES)),
-    Attack("an id with 31 KiB of zeros", "read", get(b"/plants/1." + b"0" * HEAD_BYTES)),
-    Attack("many parameters", "read", get(b"/plants?" + b"a&" * (HEAD_BYTES // 2))),
-    Attack("a small body that is no plant", "create", post(b"{}")),
-    Attack("the id of a large plant", "create", post(b'{"id":1000000,"name":"x"}')),
-    Attack("a large name", "create", fresh(filled(b'{"id":%d,"name":"', b"x", b'"}')), 20),
-    Attack("a large tag", "create", fresh(filled(b'{"id":%d,"name":"a","tag":"', b"x", b'"}')), 20),
-    Attack(
-        "a name of four-byte characters",
-        "create",
-        fresh(filled(b'{"id":%d,"name":"', "🌱".encode(), b'"}')),
-        20,
-    ),
-    Attack(
-        "a name of escaped characters",
-        "create",
-        fresh(filled(b'{"id":%d,"name":"', rb"\u0001", b'"}')),
-        20,
-    ),
-    Attack(
-        "a name of escaped surrogate pairs",
-        "create",
-        fresh(filled(b'{"id":%d,"name":"', rb"\ud83c\udf31", b'"}')),
-        20,
-    ),
-    Attack("lone surrogates", "create", post(filled(b'{"id":1,"name":"', rb"\ud800", b'"}')), 20),
-    Attack(
-        "nested arrays and a lone surrogate",
-        "create",
-        post(filled(b'{"id":1,"name":"\\ud800","x":[', b"[[],[]],", b"[]]}")),
-        20,
-    ),
-    Attack("arrays that nest deeply", "create", post(filled(b'{"x":', b"[", b"")), 20),
-    Attack(
-        "a member again and again", "create", post(filled(b'{"name":"a"', b',"id":1', b"}")), 20
-    ),
-    Attack(
-        "an id of a mebibyte of digits",
-        "create",
-        post(filled(b'{"name":"a","id":', b"1", b"}")),
-        20,
-    ),
-    Attack(
-        "an id with a mebibyte of zeros",
-        "create",
-        post(filled(b'{"name":"a","id":1.', b"0", b"}")),
-        20,
-    ),
-    Attack("numbers", "create", post(filled(b'{"name":"a","id":1,"x":[', b"1e9,", b"1]}")), 20),
-    Attack(
-        "not UTF-8, at the end",
-        "create",
-        post(filled(b'{"id":1,"name":"a","x":"', b"x", b'\xff"}')),
-        20,
-    ),
-    Attack("not JSON, at the end", "create", post(filled(b'{"id":1,"name":"', b"x", b'"]')), 20),
-    Attack("backslashes", "create", post(filled(b'{"id":1,"name":"', rb"\\", b'"]')), 20),
-    Attack(
-        "a body in chunks of a byte",
-        "create",
-        in_chunks(b'{"id":1,"name":"%b"}' % (b"x" * 60_000), 1),
-        20,
-    ),
-    Attack(
-        "a body in packets of a byte",
-        "create",
-        fresh(filled(b'{"id":%d,"name":"', b"x", b'"}', HEAD_BYTES)),
-        3,
-        1,
-    ),
+    *(Attack(f"{what} in packets of a byte", *how, 3, 1) for what, how in IN_PACKETS.items()),
+    Attack("a body that is refused, in chunks of a byte", "no token", SMALL_CHUNKS, 20),
+    Attack("a body in chunks of a byte", "create", SMALL_CHUNKS, 20),
     Attack("a body that is too large, in chunks", "create", in_chunks(b"x" * 2 * MIB, 4096), 10),
-    an_import("blank lines", NDJSON, b"\n"),
-    an_import("lines that are not JSON", NDJSON, b"x\n"),
-    an_import("objects without members", NDJSON, b"{}\n"),
-    an_import("ids that are no integers", NDJSON, b'{"id":x,"name":""}\n'),
-    an_import("as many errors as are listed", NDJSON, b"x\n", size=2_000),
-    an_import("the id of another plant", NDJSON, b'{"id":1000000,"name":"x"}\n'),
-    an_import("blank rows", CSV, b"\n", COLUMNS),
-    an_import("rows of one cell", CSV, b"x\n", COLUMNS),
-    an_import("empty cells", CSV, b",\n", COLUMNS),
-    an_import("bytes that are not UTF-8", CSV, b"1,\xff\n", COLUMNS),
-    an_import("rows that each open a quote", CSV, b'"a\n', COLUMNS),
-    an_import("a quote that is not closed", CSV, "é\n".encode(), COLUMNS + b'1,"'),
-    Attack(
-        "the deletion of what is not there",
-        "change",
-        lambda token: head(b"DELETE /plants/-1", token),
+    Attack("a small body that is no plant", "create", create(b"{}")),
+    Attack("the id of a large plant", "create", create(b'{"id":1000000,"name":"x"}')),
+    *(Attack(name, "create", create(filled(*parts)), 20) for name, parts in BODIES.items()),
+    *(
+        Attack(f"an import of {what}", "create", request, 5, is_import=True)
+        for what, request in IMPORTS.items()
     ),
-    Attack("a plant of a mebibyte in the place of another", "change", put_large),
+    Attack("the deletion of what is not there", "change", bare(b"DELETE /plants/-1")),
+    Attack("a large plant in the place of another", "change", REPLACE),
 ]
 
 # As many bytes as an import must send per second. The row is in the store after the first time.
-SLOW_ROWS: Final = filled(b'{"id":-1000,"name":"', b"x", b'"}\n', BYTES_PER_SECOND_MIN)
-
-
-def begin_import(token: bytes) -> bytes:
-    """Return the head of an import that is sent in chunks."""
-    return head(b"POST " + NDJSON, token, CHUNKED)
-
+SLOW_ROW: Final = filled(b'{"id":-1000,"name":"', b"x", b'"}\n', BYTES_PER_SECOND_MIN)
+SLOW_PIECE: Final = b"%x\r\n%b\r\n" % (len(SLOW_ROW), SLOW_ROW)
+BEGIN_IMPORT: Final = bare(b"POST " + NDJSON, CHUNKED)
 
 HOLDS: Final = [
-    Hold(
-        "an import that arrives as slowly as it may",
-        "create",
-        begin_import,
-        b"%x\r\n%b\r\n" % (len(SLOW_ROWS), SLOW_ROWS),
-    ),
-    Hold("an import that never arrives", "create", begin_import),
-    Hold("an export that is not read", "read", get(b"/plants", b"Accept: " + NDJSON)),
+    Hold("an import that arrives as slowly as it may", "create", BEGIN_IMPORT, SLOW_PIECE),
+    Hold("an import that never arrives", "create", BEGIN_IMPORT),
+    Hold("an export that is not read", "read", get(NDJSON)),
 ]
+
+REQUESTS: Final[dict[str, Attack | Hold]] = {
+    **{attack.name: attack for attack in ATTACKS},
+    **{hold.name: hold for hold in HOLDS},
+}

@@ -2,11 +2,12 @@
 
     python tests/support/greedy.py PORT SECONDS CONNECTIONS < JSON
 
-The JSON on stdin maps the names of attacks and holds to their tokens; the connections are
-divided among them. On stdout it prints the count of each status; 0 counts connections that were
+The JSON on stdin maps the names of attacks and holds to their Authorization fields; the connections
+are divided among them. On stdout it prints the count of each status; 0 counts connections that were
 closed without a response. A response that its client does not read is not counted.
 """
 
+import functools
 import itertools
 import json
 import selectors
@@ -16,28 +17,20 @@ import time
 from collections import Counter
 from collections.abc import Callable
 
-from support.attacks import ATTACKS, HOLDS, MIB
+from support.attacks import MIB, REQUESTS, Hold
 from support.measured import is_whole
-
-ATTACKS_BY_NAME = {attack.name: attack for attack in ATTACKS}
-HOLDS_BY_NAME = {hold.name: hold for hold in HOLDS}
 
 
 class Greedy:
-    """A connection that is reopened when it is closed."""
+    """A connection that sends a request again and again; it is reopened when it is closed."""
 
     keeps_connection = True
 
     def __init__(
-        self,
-        port: int,
-        request: Callable[[bytes], bytes],
-        token: str,
-        events: selectors.BaseSelector,
+        self, port: int, request: Callable[[], bytes], events: selectors.BaseSelector
     ) -> None:
         self._port = port
         self._request = request
-        self._token = f"Authorization: Bearer {token}".encode() if token else b""
         self._events = events
         self.statuses: Counter[int] = Counter()
         self._open()
@@ -49,7 +42,7 @@ class Greedy:
         self._events.register(self._socket, selectors.EVENT_READ | selectors.EVENT_WRITE, self)
 
     def _begin(self) -> None:
-        self._unsent = memoryview(self._request(self._token))
+        self._unsent = memoryview(self._request())
         self._answer = bytearray()
 
     def step(self, events: int) -> None:
@@ -90,15 +83,10 @@ class Holding(Greedy):
     keeps_connection = False  # what it sends next would belong to the refused request
 
     def __init__(
-        self,
-        port: int,
-        request: Callable[[bytes], bytes],
-        token: str,
-        events: selectors.BaseSelector,
-        piece: bytes,
+        self, port: int, request: Callable[[], bytes], events: selectors.BaseSelector, piece: bytes
     ) -> None:
         self._piece = piece
-        super().__init__(port, request, token, events)
+        super().__init__(port, request, events)
 
     def _begin(self) -> None:
         super()._begin()
@@ -116,22 +104,17 @@ class Holding(Greedy):
             super()._read()
 
 
-def connect(port: int, name: str, token: str, events: selectors.BaseSelector) -> Greedy:
-    """Return a connection for the attack or the hold with this name."""
-    hold = HOLDS_BY_NAME.get(name)
-    if hold is not None:
-        return Holding(port, hold.request, token, events, hold.piece)
-    return Greedy(port, ATTACKS_BY_NAME[name].request, token, events)
-
-
 def main() -> None:
     port, seconds, connections = int(sys.argv[1]), float(sys.argv[2]), int(sys.argv[3])
-    attacks: dict[str, str] = json.load(sys.stdin)
+    fields: dict[str, str] = json.load(sys.stdin)
     events = selectors.DefaultSelector()
-    names = itertools.cycle(attacks)
-    greedy = [
-        connect(port, name, attacks[name], events) for name in itertools.islice(names, connections)
-    ]
+    greedy: list[Greedy] = []
+    for name in itertools.islice(itertools.cycle(fields), connections):
+        request = functools.partial(REQUESTS[name].request, fields[name].encode())
+        if isinstance(hold := REQUESTS[name], Hold):
+            greedy.append(Holding(port, request, events, hold.piece))
+        else:
+            greedy.append(Greedy(port, request, events))
     ends = time.monotonic() + seconds
     while time.monotonic() < ends:
         for key, mask in events.select(0.1):

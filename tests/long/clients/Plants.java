@@ -1,4 +1,6 @@
 import com.fasterxml.jackson.annotation.JsonInclude;
+import com.fasterxml.jackson.core.JsonProcessingException;
+import com.fasterxml.jackson.core.type.TypeReference;
 import com.fasterxml.jackson.databind.ObjectMapper;
 import java.util.Arrays;
 import java.util.LinkedHashMap;
@@ -9,6 +11,7 @@ import org.openapitools.client.ApiException;
 import org.openapitools.client.api.AdditionsApi;
 import org.openapitools.client.api.PlantsApi;
 import org.openapitools.client.model.Error;
+import org.openapitools.client.model.ImportResult;
 import org.openapitools.client.model.NewPlant;
 import org.openapitools.client.model.Plant;
 import org.openapitools.client.model.PlantPatch;
@@ -17,7 +20,10 @@ import org.openapitools.client.model.StoredPlant;
 /** A program on the Java client that openapi-generator makes: java Plants URL TOKEN. */
 public class Plants {
   private static final long BIG = (1L << 53) + 1;
-  private static final ObjectMapper MAPPER = ApiClient.createDefaultObjectMapper();
+  private static final String CSV = "id,name,tag\n-7,Rosa canina,Rosa\n3,Betula nana,Alba\n";
+  private static final String LINES =
+      "{\"id\":3,\"name\":\"Picea\"}\n{\"id\":4,\"name\":\"Rosa alba\",\"tag\":\"Rosa\"}\n";
+  private static final ObjectMapper MAPPER = new Mapper();
 
   private interface Call {
     Object run() throws ApiException;
@@ -29,6 +35,24 @@ public class Plants {
     @JsonInclude(JsonInclude.Include.ALWAYS)
     public String getTag() {
       return null;
+    }
+  }
+
+  /** Returns a file as it is. The client would read each response as JSON. */
+  private static class Mapper extends ObjectMapper {
+    Mapper() {
+      super(ApiClient.createDefaultObjectMapper());
+    }
+
+    @Override
+    public ObjectMapper copy() {
+      return new Mapper();
+    }
+
+    @Override
+    @SuppressWarnings("unchecked")
+    public <T> T readValue(String text, TypeReference<T> type) throws JsonProcessingException {
+      return type.getType() == String.class ? (T) text : super.readValue(text, type);
     }
   }
 
@@ -52,6 +76,17 @@ public class Plants {
             nameAndTag(patch(additions, new PlantPatch().name("Rosa alba"), null)),
             nameAndTag(patch(additions, new WithoutTag(), null))));
     found.put(
+        "imported",
+        List.of(
+            counts(additions.importPlantsCsv(CSV, null, null)),
+            counts(additions.importPlantsCsv(CSV, "replace", null)),
+            counts(additions.importPlantsNdjson("skip", null, LINES))));
+    found.put(
+        "exported",
+        List.of(
+            additions.exportPlantsCsv("Rosa", null),
+            additions.exportPlantsNdjson("Rosa", "alb")));
+    found.put(
         "refused",
         List.of(
             refusal(() -> plants.createPlant(new NewPlant().id(-7L).name("Abies"))),
@@ -65,6 +100,7 @@ public class Plants {
   private static ApiClient client(String url, String token) {
     ApiClient client = new ApiClient();
     client.updateBaseUri(url);
+    client.setObjectMapper(MAPPER);
     client.setRequestInterceptor(
         request -> request.header("Authorization", "Bearer " + token));
     return client;
@@ -88,6 +124,11 @@ public class Plants {
 
   private static List<String> nameAndTag(Plant plant) {
     return Arrays.asList(plant.getName(), plant.getTag());
+  }
+
+  private static List<Integer> counts(ImportResult result) {
+    return List.of(
+        result.getStored(), result.getReplaced(), result.getSkipped(), result.getRefused());
   }
 
   private static List<String> ids(List<StoredPlant> plants) {

@@ -37,6 +37,11 @@ function name_and_tag($plant)
     return [$plant->getName(), $plant->getTag()];
 }
 
+function counts($result)
+{
+    return [$result->getStored(), $result->getReplaced(), $result->getSkipped(), $result->getRefused()];
+}
+
 function refusal($call)
 {
     try {
@@ -57,6 +62,8 @@ $new = (new NewPlant())->setId($big_id)->setName('Abies'); // which holds the na
 $abies = $plants->createPlant($new);
 $big = $additions->getPlant($big_id);
 $to_abies = new PlantPatch(['name' => 'Abies']);
+$csv = "id,name,tag\n-7,Rosa canina,Rosa\n3,Betula nana,Alba\n";
+$lines = '{"id":3,"name":"Picea"}' . "\n" . '{"id":4,"name":"Rosa alba","tag":"Rosa"}' . "\n";
 $later = ObjectSerializer::deserialize('{"error": 1999, "message": "a", "detail": "b"}', Error::class);
 
 echo json_encode([
@@ -67,6 +74,15 @@ echo json_encode([
     'patched' => [
         name_and_tag($additions->patchPlant(-7, new PlantPatch(['name' => 'Rosa alba']))),
         name_and_tag($additions->patchPlant(-7, new PlantPatch(['tag' => null]))),
+    ],
+    'imported' => [
+        counts($additions->importPlantsCsv($csv)),
+        counts($additions->importPlantsCsv($csv, on_conflict: 'replace')),
+        counts($additions->importPlantsNdjson(on_conflict: 'skip', body: $lines)),
+    ],
+    'exported' => [
+        $additions->exportPlantsCsv(tag: 'Rosa'),
+        $additions->exportPlantsNdjson(tag: 'Rosa', q: 'alb'),
     ],
     'refused' => [
         refusal(fn() => $plants->createPlant(new NewPlant(['id' => -7, 'name' => 'Abies']))),

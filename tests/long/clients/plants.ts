@@ -37,6 +37,31 @@ const patched = {
 };
 const renamed = await client.PATCH("/plants/{id}", { ...patched, body: { name: "Rosa alba" } });
 const untagged = await client.PATCH("/plants/{id}", { ...patched, body: { tag: null } });
+// openapi-fetch sends each body as JSON, unless it is told how to render it.
+const imported = (type: string) => ({
+  headers: { "Content-Type": type },
+  bodySerializer: (body: string | undefined) => body ?? "",
+});
+const csv = {
+  ...imported("text/csv"),
+  body: "id,name,tag\n-7,Rosa canina,Rosa\n3,Betula nana,Alba\n",
+};
+const imports = [
+  await client.POST("/plants.csv", csv),
+  await client.POST("/plants.csv", { ...csv, params: { query: { "on-conflict": "replace" } } }),
+  await client.POST("/plants.ndjson", {
+    ...imported("application/x-ndjson"),
+    params: { query: { "on-conflict": "skip" } },
+    body: '{"id":3,"name":"Picea"}\n{"id":4,"name":"Rosa alba","tag":"Rosa"}\n',
+  }),
+];
+const exports = [
+  await client.GET("/plants.csv", { params: { query: { tag: "Rosa" } }, parseAs: "text" }),
+  await client.GET("/plants.ndjson", {
+    params: { query: { tag: "Rosa", q: "alb" } },
+    parseAs: "text",
+  }),
+];
 const taken = await client.POST("/plants", { body: { id: -7, name: "Abies" } });
 const missing = await client.GET("/plants/{id}", { params: { path: { id: 2 } } });
 const changed = await client.PATCH("/plants/{id}", {
@@ -61,6 +86,10 @@ console.log(
       [renamed.data?.name, renamed.data?.tag ?? null],
       [untagged.data?.name, untagged.data?.tag ?? null],
     ],
+    imported: imports.map(({ data }) =>
+      data ? [data.stored, data.replaced, data.skipped, data.refused] : [],
+    ),
+    exported: exports.map(({ data }) => data),
     refused: [taken, missing, changed, unknown].map(refusal),
     later: later.error,
   }),

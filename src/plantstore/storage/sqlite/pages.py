@@ -36,15 +36,19 @@ from plantstore.listings import COUNT_MAX, PAGE_BYTES_MAX, Count, Listing, Page
 from plantstore.plants import ID_MAX, ID_MIN, NewPlant
 from plantstore.words import SEARCHED_CHARACTERS_MAX, has_words
 
-# Plants of a listing that are read at once. With the maximum size of a plant, it limits the memory
-# for plants that do not fit on the page: 16 MiB.
+# Plants of a listing that are read at once, if their names and tags have at most READ_BYTES_MAX.
+# Otherwise fewer are read, so that no page costs much more than it holds.
 READ_AT_ONCE: Final = 256
+READ_BYTES_MAX: Final = 2 * PAGE_BYTES_MAX
 
 # JSON arrays take half as long as objects, for SQLite and for the decoder. All texts are read
 # as bytes, because another program may have stored invalid UTF-8.
 ARRAY: Final = "json_group_array(json_array(id, name, tag))"
 PLANTS: Final = f"CAST({ARRAY} AS BLOB)"
 WITH_IDS: Final = "FROM plants WHERE id IN (SELECT value FROM json_each(?))"
+
+_BYTES: Final = "octet_length(name) + coalesce(octet_length(tag), 0)"
+_IS_SMALL: Final = f"(:limit = 1 OR coalesce(bytes, 0) <= {READ_BYTES_MAX})"
 
 _encode = msgspec.json.Encoder().encode
 _decode_plants = msgspec.json.Decoder(list[tuple[int, str, str | None]]).decode
@@ -93,27 +97,46 @@ def select_page(connection: apsw.Connection, listing: Listing) -> Page:
 
 def _select_any(connection: apsw.Connection, listing: Listing) -> Page:
     """Return the next plants, with any tags and names."""
-    found, total = _next(connection, listing)
-    is_end = len(found) < min(listing.limit + 1, READ_AT_ONCE)
+    found, is_end, total = _next(connection, listing)
     while not is_end and len(found) <= listing.limit and _bytes_min(found) <= PAGE_BYTES_MAX:
         left = listing.limit - len(found)
-        more, _ = _next(connection, listing._replace(after=found[-1].id, limit=left))
+        more, is_end, _ = _next(connection, listing._replace(after=found[-1].id, limit=left))
         found += more
-        is_end = len(more) < min(left + 1, READ_AT_ONCE)
     on_page = fitting(found[: listing.limit])
     count = None if total is None else listing.total_of(total)
     return Page(on_page, is_last=is_end and len(on_page) == len(found), total=count)
 
 
-def _next(connection: apsw.Connection, listing: Listing) -> tuple[list[NewPlant], int | None]:
-    """Return the next plants, one more than the page may have, and the total if requested."""
+def _next(connection: apsw.Connection, listing: Listing) -> tuple[list[NewPlant], bool, int | None]:
+    """Return the next plants, one more than the page may have; or fewer if they are large.
+
+    Returns:
+        The plants, whether there are no more, and the total if it is requested.
+
+    """
     first = ID_MAX if listing.is_descending else ID_MIN
-    bindings = {
-        "after": first if listing.after is None else listing.after,
-        "limit": min(listing.limit + 1, READ_AT_ONCE),
-    }
-    [(text, total)] = connection.execute(page_query(listing), bindings)
-    return plants_from_json(text), total
+    after = first if listing.after is None else listing.after
+    bindings = {"after": after}
+    at_once, (text, total) = _read(connection, page_query(listing), bindings, listing.limit + 1)
+    plants = plants_from_json(text)
+    return plants, len(plants) < at_once, total
+
+
+def _read(
+    connection: apsw.Connection, query: str, bindings: dict[str, Any], limit: int
+) -> tuple[int, tuple[Any, ...]]:
+    """Run a query for the next plants. While they are too large, ask for fewer.
+
+    Returns:
+        The number of plants that it asked for, and the row.
+
+    """
+    at_once = min(limit, READ_AT_ONCE)
+    while True:
+        [row] = connection.execute(query, bindings | {"limit": at_once})
+        if row[0] is not None:
+            return at_once, row
+        at_once = max(1, at_once // 4)
 
 
 def _bytes_min(plants: list[NewPlant]) -> int:
@@ -121,15 +144,21 @@ def _bytes_min(plants: list[NewPlant]) -> int:
 
 
 def page_query(listing: Listing) -> str:
-    """Return the SQL for a page of all plants, and for the total. An index finds the plants."""
+    """Return the SQL for a page of all plants, and for the total. An index finds the plants.
+
+    The page is NULL if its plants are too large. SQLite knows their sizes without reading them.
+    """
     comparison = "<" if listing.is_descending else ">"
     equal = "=" if listing.after is None else ""
     where = f"id {comparison}{equal} :after"
     total = "SELECT plants FROM totals" if listing.has_total else "NULL"
     order = "id DESC" if listing.is_descending else "id"
+    following = f"FROM plants WHERE {where} ORDER BY {order} LIMIT :limit"
     return f"""
-SELECT {PLANTS}, ({total})
-FROM (SELECT id, name, tag FROM plants WHERE {where} ORDER BY {order} LIMIT :limit)
+SELECT CASE WHEN {_IS_SMALL} THEN (
+    SELECT {PLANTS} FROM (SELECT id, name, tag {following})
+) END, ({total})
+FROM (SELECT sum(bytes) AS bytes FROM (SELECT {_BYTES} AS bytes {following}))
 """
 
 
@@ -294,26 +323,21 @@ def _find(
 
     """
     words = () if query.is_exact else listing.words or ()
-    # Most of the plants may have other words.
-    limit = READ_AT_ONCE if words else min(number, READ_AT_ONCE)
-    bindings: dict[str, Any] = {
-        "match": query.match,
-        "tag": listing.tag,
-        "after": listing.after,
-        "limit": limit,
-    }
+    bindings = {"match": query.match, "tag": listing.tag, "after": listing.after}
     found: list[NewPlant] = []
-    examined_bytes = 0
-    for _ in range(EXAMINED_MAX // limit):
+    at_once = READ_AT_ONCE if words else number  # most of the plants may have other words
+    examined = examined_bytes = 0
+    while examined < EXAMINED_MAX:
         statement = examine_query(
             is_descending=listing.is_descending, is_first=bindings["after"] is None
         )
-        [(examined, last, text)] = connection.execute(statement, bindings)
+        at_once, (text, number_read, last) = _read(connection, statement, bindings, at_once)
         plants = plants_from_json(text)
         found += [plant for plant in plants if has_words(plant.name, words)] if words else plants
-        if examined < limit:
+        if number_read < at_once:
             return found, None
         bindings["after"] = last
+        examined += number_read
         examined_bytes += len(text)
         if len(found) >= number or examined_bytes > EXAMINED_BYTES_MAX:
             break
@@ -323,17 +347,21 @@ def _find(
 def examine_query(*, is_descending: bool, is_first: bool) -> str:
     """Return the SQL for the next plants that a query of FTS5 finds.
 
-    The row has their number, the last id, and those that have the tag.
+    The row has those that have the tag, or NULL if they are too large; their number, and the last id.
     """
     comparison, order, last = ("<", "DESC", "min") if is_descending else (">", "ASC", "max")
     where = "" if is_first else f"AND rowid {comparison} :after"
     return f"""
-SELECT count(*), {last}(id), CAST({ARRAY} FILTER (WHERE is_wanted) AS BLOB)
+WITH found AS MATERIALIZED (
+    SELECT rowid AS id FROM plant_words WHERE plant_words MATCH :match {where}
+    ORDER BY rowid {order} LIMIT :limit
+)
+SELECT CASE WHEN {_IS_SMALL} THEN (
+    SELECT CAST({ARRAY} FILTER (WHERE is_wanted) AS BLOB)
+    FROM (SELECT id, name, tag, {_IS_WANTED} FROM found LEFT JOIN plants USING (id))
+) END, number, last
 FROM (
-    SELECT id, name, tag, {_IS_WANTED}
-    FROM (
-        SELECT rowid AS id FROM plant_words WHERE plant_words MATCH :match {where}
-        ORDER BY rowid {order} LIMIT :limit
-    ) LEFT JOIN plants USING (id)
+    SELECT count(*) AS number, {last}(id) AS last, sum({_BYTES}) AS bytes
+    FROM found LEFT JOIN plants USING (id)
 )
 """

@@ -13,22 +13,7 @@ from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 from packaging.version import Version
 
-ROOT = Path(__file__).parent.parent
-
-# Acts as Python on Debian without python3-venv: it leaves an environment without pip.
-PYTHON_WITHOUT_VENV = """\
-#!/bin/sh
-case "$*" in
--c*) exit 0 ;;
-"-m venv --clear .venv") ;;
-*) exit 9 ;;
-esac
-mkdir -p .venv/bin
-printf '#!/bin/sh\\necho "No module named pip" >&2\\nexit 1\\n' > .venv/bin/python
-chmod +x .venv/bin/python
-echo "ensurepip is not available" >&2
-exit 1
-"""
+ROOT = Path(__file__).parents[2]
 
 # Acts as Python with python3-venv. The Python of the environment writes its arguments to `asked`.
 PYTHON = """\
@@ -43,6 +28,9 @@ mkdir -p .venv/bin
 printf '#!/bin/sh\\necho "$@" >> asked\\n' > .venv/bin/python
 chmod +x .venv/bin/python
 """
+
+# Acts as Python on Debian without python3-venv: it leaves an environment without pip.
+PYTHON_WITHOUT_VENV = PYTHON.replace('echo "$@" >> asked', "exit 1") + "exit 1\n"
 
 
 def make(folder: Path, *words: str, path: str | None = None) -> subprocess.CompletedProcess[str]:
@@ -96,71 +84,54 @@ def test_without_the_module_venv_make_says_what_to_install_and_works_once_it_is_
     assert "-m pip install" in (checkout / "asked").read_text(encoding="utf-8")
 
 
-def test_an_incomplete_environment_is_created_again(checkout: Path) -> None:
-    subprocess.run(
-        ["sh", "-c", PYTHON_WITHOUT_VENV, "sh", "-m", "venv", "--clear", ".venv"],
-        cwd=checkout,
-        capture_output=True,
-        check=False,
-    )
-    assert (checkout / ".venv/bin/python").exists()
-
-    result = install(checkout)
-
-    assert result.returncode == 0, result.stderr
-    assert (checkout / ".venv/.run").exists()
-
-
-def test_an_environment_whose_python_was_removed_is_created_again(checkout: Path) -> None:
-    assert install(checkout).returncode == 0
-    (checkout / ".venv/bin/python").unlink()
-    (checkout / ".venv/bin/python").symlink_to("/nowhere/python3.11")
-    (checkout / "asked").unlink()
-
-    result = install(checkout)
-
-    assert result.returncode == 0, result.stderr
-    assert "-m pip install" in (checkout / "asked").read_text(encoding="utf-8")
-
-
-def test_a_complete_environment_is_left_unchanged(checkout: Path) -> None:
-    assert install(checkout).returncode == 0
-    (checkout / "asked").unlink()
-
-    result = install(checkout)
-
-    assert result.returncode == 0, result.stderr
-    assert not (checkout / "asked").exists()
-
-
-def test_without_python_make_says_what_to_install(checkout: Path) -> None:
-    result = make(checkout, ".venv/.run", "PYTHON=no-such-python")
-
-    assert result.returncode != 0
-    assert "apt-get install python3 python3-venv" in result.stderr
-
-
-@pytest.mark.parametrize(("target", "package"), [("npm", "npm"), ("programs", "curl")])
-def test_without_a_program_and_apt_get_make_says_what_to_install(
-    tmp_path: Path, target: str, package: str
+@pytest.mark.parametrize(
+    ("damage", "is_created_again"),
+    [
+        ("true", False),
+        ("rm .venv/.made .venv/.run", True),
+        ("ln -sf /nowhere/python3.11 .venv/bin/python", True),
+    ],
+    ids=["complete", "incomplete", "without its python"],
+)
+def test_an_environment_is_created_again_if_it_is_incomplete_or_its_python_was_removed(
+    checkout: Path, damage: str, *, is_created_again: bool
 ) -> None:
+    assert install(checkout).returncode == 0
+    subprocess.run(["sh", "-c", f"rm asked; {damage}"], cwd=checkout, check=True)
+
+    result = install(checkout)
+
+    assert result.returncode == 0, result.stderr
+    assert (checkout / "asked").exists() is is_created_again
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ([".venv/.run", "PYTHON=no-such-python"], "apt-get install python3 python3-venv"),
+        (["npm"], r"apt-get install.* npm\b"),
+        (["programs"], r"apt-get install.* curl\b"),
+        (["project-programs"], r"apt-get install.* systemd\b"),
+        (["image", "BUILDER="], "Install buildah, podman or docker"),
+        # --assume-old prevents the installation of .venv/.dev.
+        (["test-pythons", "PYTHONS=3.1", "--assume-old=.venv/.dev"], r"not tested: Python 3\.1\."),
+    ],
+    ids=lambda each: each[0] if isinstance(each, list) else "",
+)
+def test_without_a_program_make_fails_and_says_what_to_install(
+    checkout: Path, words: list[str], said: str
+) -> None:
+    programs = checkout / "programs"
+    programs.mkdir()
     for program in ("sh", "id", "test"):
         found = shutil.which(program)
         assert found is not None
-        (tmp_path / program).symlink_to(found)
+        (programs / program).symlink_to(found)
 
-    result = make(ROOT, target, path=str(tmp_path))
-
-    assert result.returncode != 0
-    assert re.search(rf"apt-get install.* {package}\b", result.stderr)
-
-
-def test_make_fails_and_names_a_python_version_that_is_missing() -> None:
-    # --assume-old prevents the installation of .venv/.dev.
-    result = make(ROOT, "test-pythons", "PYTHONS=3.1", "--assume-old=.venv/.dev")
+    result = make(checkout, *words, path=str(programs))
 
     assert result.returncode != 0
-    assert "not tested: Python 3.1." in result.stderr
+    assert re.search(said, result.stderr)
 
 
 def test_make_tests_the_supported_pythons_and_that_of_the_system() -> None:

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from dataclasses import fields
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -15,22 +16,26 @@ from plantstore import __version__
 from plantstore.settings import Settings
 from plantstore.storage.postgres.connection import GRACE_SECONDS
 from plantstore.storage.postgres.url import PARAMETERS_DEFAULT
-from support.deployment import (
-    COMPOSE,
-    CONTAINERFILE,
-    KUBERNETES,
-    container,
-    instructions,
-    migration,
-    objects,
-    pod,
-    service,
-    variables,
-)
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 UNIT = ROOT / "deploy/plantstore.service"
+CONTAINERFILE = ROOT / "Containerfile"
+COMPOSE = ROOT / "deploy/compose.yaml"
+KUBERNETES = ROOT / "deploy/kubernetes.yaml"
+
 PROGRAM = "/opt/plantstore/.venv/bin/plantstore"
+
+SERVICES: dict[str, Any] = yaml.safe_load(COMPOSE.read_text("utf-8"))["services"]
+SERVICE = SERVICES["plantstore"]
+OBJECTS: dict[str, Any] = {
+    each["kind"]: each for each in yaml.safe_load_all(KUBERNETES.read_text("utf-8"))
+}
+DEPLOYMENT = OBJECTS["Deployment"]["spec"]
+POD = DEPLOYMENT["template"]["spec"]
+[CONTAINER] = POD["containers"]
+[MIGRATION] = POD["initContainers"]
+VARIABLES = {each["name"]: each for each in CONTAINER["env"]}
+DRAIN_SECONDS = int(VARIABLES["PLANTSTORE_DRAIN_SECONDS"]["value"])
 
 # Ten times the exposure level that `systemd-analyze security` of systemd 252 reports: 1.2. Most of
 # it is due to network access to any address, which a remote database or proxy needs.
@@ -65,27 +70,33 @@ def assigned(name: str) -> list[str]:
     return re.findall(rf"^{name}=(.*)$", text, re.MULTILINE)
 
 
+def instructions(name: str) -> list[str]:
+    """Return the arguments of each instruction of this name in the Containerfile, on one line."""
+    text = CONTAINERFILE.read_text(encoding="utf-8").replace("\\\n", " ")
+    return [" ".join(found.split()) for found in re.findall(rf"^{name} (.*)$", text, re.MULTILINE)]
+
+
 @needs_systemd
-def test_systemd_accepts_the_unit_without_a_warning(tmp_path: Path) -> None:
+def test_systemd_accepts_the_unit_without_a_warning_and_its_exposure_stays_below_its_limit(
+    tmp_path: Path,
+) -> None:
     unit = tmp_path / UNIT.name
     text = UNIT.read_text(encoding="utf-8")
     unit.write_text(text.replace(f"={PROGRAM} ", "=/bin/true "), encoding="utf-8")
 
-    result = analyze("verify", "--man=no", "--recursive-errors=no", unit)
+    verified = analyze("verify", "--man=no", "--recursive-errors=no", unit)
+    secured = analyze("security", "--offline=true", f"--threshold={EXPOSURE_MAX}", UNIT)
 
-    assert result.returncode == 0, result.stderr
-    assert UNIT.name not in result.stderr  # it may contain warnings about other units
-
-
-@needs_systemd
-def test_the_exposure_of_the_unit_stays_below_its_limit() -> None:
-    result = analyze("security", "--offline=true", f"--threshold={EXPOSURE_MAX}", UNIT)
-
-    assert result.returncode == 0, result.stdout
+    assert verified.returncode == 0, verified.stderr
+    assert UNIT.name not in verified.stderr  # it may contain warnings about other units
+    assert secured.returncode == 0, secured.stdout
 
 
-def test_the_unit_runs_the_service() -> None:
+def test_the_unit_runs_the_service_and_keeps_the_database_in_its_state_directory() -> None:
+    [folder] = assigned("StateDirectory")
+
     assert assigned("ExecStart") == [f"{PROGRAM} serve"]
+    assert assigned("Environment") == [f"PLANTSTORE_DATABASE=sqlite:////var/lib/{folder}/plants.db"]
 
 
 @pytest.mark.parametrize("file", [UNIT, CONTAINERFILE, COMPOSE, KUBERNETES], ids=lambda f: f.name)
@@ -96,12 +107,6 @@ def test_every_plantstore_variable_in_a_deployment_file_is_a_setting(file: Path)
     assert named <= {f"PLANTSTORE_{field.name.upper()}" for field in fields(Settings)}
 
 
-def test_the_unit_keeps_the_database_in_its_state_directory() -> None:
-    [folder] = assigned("StateDirectory")
-
-    assert assigned("Environment") == [f"PLANTSTORE_DATABASE=sqlite:////var/lib/{folder}/plants.db"]
-
-
 def test_systemd_compose_and_kubernetes_wait_for_the_longest_stop_before_they_kill() -> None:
     # The maximum duration of the last commit if the database hangs: its statement_timeout, the
     # grace periods for the statement and for its cancellation, and another attempt to connect.
@@ -109,11 +114,10 @@ def test_systemd_compose_and_kubernetes_wait_for_the_longest_stop_before_they_ki
     stop_seconds = Settings().stop_seconds + 2 * commit_seconds
 
     [unit_seconds] = assigned("TimeoutStopSec")
-    drain_seconds = int(variables(container())["PLANTSTORE_DRAIN_SECONDS"]["value"])
 
     assert int(unit_seconds) >= stop_seconds
-    assert service()["stop_grace_period"] == f"{unit_seconds}s"
-    assert pod()["terminationGracePeriodSeconds"] == int(unit_seconds) + drain_seconds
+    assert SERVICE["stop_grace_period"] == f"{unit_seconds}s"
+    assert POD["terminationGracePeriodSeconds"] == int(unit_seconds) + DRAIN_SECONDS
 
 
 @pytest.mark.parametrize(
@@ -145,18 +149,9 @@ def test_each_deployment_file_names_the_image_that_make_builds() -> None:
     ).stdout
 
     shown = re.findall(r"plantstore:\d[\d.]*\d", (ROOT / "docs/container.md").read_text("utf-8"))
-    named = {service()["image"], container()["image"], migration()["image"], *shown}
+    named = {SERVICE["image"], CONTAINER["image"], MIGRATION["image"], *shown}
     assert named == {f"plantstore:{__version__}"}
     assert f" --tag plantstore:{__version__} " in " ".join(made.split())
-
-
-def test_without_an_image_builder_make_says_what_to_install() -> None:
-    result = subprocess.run(
-        ["make", "image", "BUILDER="], cwd=ROOT, capture_output=True, text=True, check=False
-    )
-
-    assert result.returncode != 0
-    assert result.stderr.startswith("Install buildah, podman or docker")
 
 
 def test_the_image_copies_exactly_the_files_that_dockerignore_admits() -> None:
@@ -170,63 +165,55 @@ def test_the_image_copies_exactly_the_files_that_dockerignore_admits() -> None:
 
 def test_every_container_uses_the_default_port_of_the_service() -> None:
     port = Settings().port
-    [exposed] = instructions("EXPOSE")
-    [published] = service()["ports"]
-    [in_pod] = container()["ports"]
-    [offered] = objects()["Service"]["spec"]["ports"]
+    [in_pod] = CONTAINER["ports"]
+    [offered] = OBJECTS["Service"]["spec"]["ports"]
 
-    assert int(exposed) == in_pod["containerPort"] == offered["port"] == port
-    assert published == f"127.0.0.1:{port}:{port}"
+    assert instructions("EXPOSE") == [f"{port}"]
+    assert SERVICE["ports"] == [f"127.0.0.1:{port}:{port}"]
+    assert (in_pod["containerPort"], offered["port"]) == (port, port)
     assert offered["targetPort"] == in_pod["name"]
 
 
 def test_an_unavailable_database_makes_an_instance_not_ready_and_restarts_none() -> None:
     [health_check] = instructions("HEALTHCHECK")
     names = ("startup", "liveness", "readiness")
-    probes = [container()[f"{name}Probe"]["httpGet"] for name in names]
+    probes = [CONTAINER[f"{name}Probe"]["httpGet"] for name in names]
 
     assert health_check.endswith('"/opt/plantstore/healthcheck.py"]')  # it requests /healthz
     assert [probe["path"] for probe in probes] == ["/healthz", "/healthz", "/readyz"]
-    assert {probe["port"] for probe in probes} == {container()["ports"][0]["name"]}
+    assert {probe["port"] for probe in probes} == {CONTAINER["ports"][0]["name"]}
 
 
 def test_an_init_container_migrates_the_database_of_the_service_and_the_service_does_not() -> None:
-    database = variables(container())["PLANTSTORE_DATABASE"]
-
-    assert migration()["args"] == ["migrate"]
-    assert variables(migration()) == {"PLANTSTORE_DATABASE": database}
-    assert variables(container())["PLANTSTORE_MIGRATE"]["value"] == "false"
-
-
-def test_an_instance_drains_until_its_readiness_probe_has_failed() -> None:
-    drain_seconds = int(variables(container())["PLANTSTORE_DRAIN_SECONDS"]["value"])
-    readiness = container()["readinessProbe"]
-
-    assert drain_seconds >= readiness["periodSeconds"] * readiness["failureThreshold"]
+    assert MIGRATION["args"] == ["migrate"]
+    assert MIGRATION["env"] == [VARIABLES["PLANTSTORE_DATABASE"]]
+    assert VARIABLES["PLANTSTORE_MIGRATE"]["value"] == "false"
 
 
 def test_no_container_has_privileges_or_writes_to_its_image() -> None:
     [user] = instructions("USER")
     user_id, group_id = (int(number) for number in user.split(":"))
-    security = pod()["securityContext"]
 
     assert user_id != 0
-    assert (security["runAsUser"], security["runAsGroup"]) == (user_id, group_id)
-    assert security["runAsNonRoot"] is True
-    assert security["seccompProfile"] == {"type": "RuntimeDefault"}
-    for each in (container(), migration()):
+    assert POD["securityContext"] == {
+        "runAsUser": user_id,
+        "runAsGroup": group_id,
+        "runAsNonRoot": True,
+        "seccompProfile": {"type": "RuntimeDefault"},
+    }
+    for each in (CONTAINER, MIGRATION):
         assert each["securityContext"] == {
             "allowPrivilegeEscalation": False,
             "readOnlyRootFilesystem": True,
             "capabilities": {"drop": ["ALL"]},
         }
-    assert service()["read_only"] is True
-    assert service()["cap_drop"] == ["ALL"]
-    assert service()["security_opt"] == ["no-new-privileges:true"]
+    assert SERVICE["read_only"] is True
+    assert SERVICE["cap_drop"] == ["ALL"]
+    assert SERVICE["security_opt"] == ["no-new-privileges:true"]
 
 
 def test_compose_and_the_unit_set_the_same_limits() -> None:
-    limits = service()["ulimits"]
+    limits = SERVICE["ulimits"]
 
     assert [str(limits["nofile"])] == assigned("LimitNOFILE")
     assert [str(limits["core"])] == assigned("LimitCORE")
@@ -234,28 +221,26 @@ def test_compose_and_the_unit_set_the_same_limits() -> None:
 
 def test_kubernetes_does_not_set_service_variables_that_would_be_taken_for_settings() -> None:
     """For a Service named plantstore, Kubernetes sets PLANTSTORE_PORT to the URL of the Service."""
-    named = objects()["Service"]["metadata"]["name"]
-
-    assert f"{named}_port".upper() == "PLANTSTORE_PORT"
-    assert pod()["enableServiceLinks"] is False
+    assert OBJECTS["Service"]["metadata"]["name"] == "plantstore"
+    assert POD["enableServiceLinks"] is False
 
 
 def test_no_deployment_file_contains_a_secret_and_none_starts_without_it() -> None:
     password = "${POSTGRES_PASSWORD:?put it into deploy/.env}"
-    compose = yaml.safe_load(COMPOSE.read_text(encoding="utf-8"))["services"]
+    database = VARIABLES["PLANTSTORE_DATABASE"]
 
-    assert compose["plantstore"]["environment"]["PGPASSWORD"] == password
-    assert compose["postgres"]["environment"]["POSTGRES_PASSWORD"] == password
-    assert "value" not in variables(container())["PLANTSTORE_DATABASE"]
-    assert "optional" not in variables(container())["PLANTSTORE_DATABASE"]["valueFrom"]
+    assert SERVICE["environment"]["PGPASSWORD"] == password
+    assert SERVICES["postgres"]["environment"]["POSTGRES_PASSWORD"] == password
+    assert "value" not in database
+    assert "optional" not in database["valueFrom"]
 
 
-def test_three_instances_are_spread_and_drained_one_at_a_time() -> None:
-    deployment, budget = objects()["Deployment"]["spec"], objects()["PodDisruptionBudget"]["spec"]
-    selector = deployment["selector"]
-    [spread] = pod()["topologySpreadConstraints"]
+def test_three_instances_are_spread_and_drained_one_at_a_time_until_they_are_not_ready() -> None:
+    selector, readiness = DEPLOYMENT["selector"], CONTAINER["readinessProbe"]
+    [spread] = POD["topologySpreadConstraints"]
 
-    assert deployment["replicas"] == 3
-    assert budget == {"maxUnavailable": 1, "selector": selector}
+    assert DEPLOYMENT["replicas"] == 3
+    assert OBJECTS["PodDisruptionBudget"]["spec"] == {"maxUnavailable": 1, "selector": selector}
     assert spread["labelSelector"] == selector
-    assert objects()["Service"]["spec"]["selector"] == selector["matchLabels"]
+    assert OBJECTS["Service"]["spec"]["selector"] == selector["matchLabels"]
+    assert readiness["periodSeconds"] * readiness["failureThreshold"] <= DRAIN_SECONDS

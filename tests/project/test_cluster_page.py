@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import yaml
 
-from cluster.page import PAGE, block, on_loopback
+from cluster.page import PAGE, block, on_loopback, url_of_page
 from plantstore.plants import NewPlant
 from plantstore.storage.postgres.servers import Servers
 from plantstore.storage.postgres.url import parse_url
@@ -25,17 +25,11 @@ DATA = "/var/lib/postgresql/18/garden"
 MOMENT = "2026-11-22 12:00:00+00"
 
 
-def parameters() -> dict[str, Any]:
-    """Return the PostgreSQL settings in the Patroni configuration on the page."""
-    patroni = yaml.safe_load(block("patroni.yml"))
-    found = patroni["bootstrap"]["dcs"]["postgresql"]["parameters"]
-    assert isinstance(found, dict)
-    return found
-
-
-def commands_of_backup() -> list[str]:
-    section = PAGE.read_text(encoding="utf-8").split("\n## Backup\n")[1].split("\n## ")[0]
-    return re.findall(r"^\$ (.*)$", section, re.MULTILINE)
+def archive_command(folder: Path) -> str:
+    """Return the archive command of the page, for an archive in this folder."""
+    patroni: Any = yaml.safe_load(block("patroni.yml"))
+    command = patroni["bootstrap"]["dcs"]["postgresql"]["parameters"]["archive_command"]
+    return str(command).replace("/srv/archive", str(folder))
 
 
 def test_the_backup_commands_of_the_cluster_page_restore_a_point_in_time(
@@ -44,8 +38,8 @@ def test_the_backup_commands_of_the_cluster_page_restore_a_point_in_time(
     archive, backups = (postgres_programs.folder / name for name in ("archive", "backups"))
     for folder in (archive, backups):
         subprocess.run(["mkdir", folder], check=True, **postgres_programs.as_user)
-    command = parameters()["archive_command"].replace("/srv/archive", str(archive))
-    server = Server(postgres_programs, "garden", archive_mode="on", archive_command=command)
+    archiving = {"archive_mode": "on", "archive_command": archive_command(archive)}
+    server = Server(postgres_programs, "garden", **archiving)
     places = {
         "/srv/archive": str(archive),
         "/srv/backup": str(backups),
@@ -64,7 +58,8 @@ def test_the_backup_commands_of_the_cluster_page_restore_a_point_in_time(
         env = os.environ | {"PATH": path, "PLANTSTORE_DATABASE": server.url()}
         subprocess.run(["bash", "-c", text], check=True, env=env, timeout=60, **user)
 
-    commands = commands_of_backup()
+    section = PAGE.read_text(encoding="utf-8").split("\n## Backup\n")[1].split("\n## ")[0]
+    commands = re.findall(r"^\$ (.*)$", section, re.MULTILINE)
     restore = next(n for n, text in enumerate(commands) if text.startswith("mv "))
     with server:
         with (server.data / "postgresql.conf").open("a", encoding="utf-8") as file:
@@ -94,8 +89,8 @@ def test_the_archive_command_accepts_an_archived_segment_only_if_it_is_identical
     (tmp_path / "segment").write_text("same", encoding="utf-8")
     if archived is not None:
         (tmp_path / "00000001").write_text(archived, encoding="utf-8")
-    command = parameters()["archive_command"].replace("/srv/archive", str(tmp_path))
-    command = command.replace("%p", str(tmp_path / "segment")).replace("%f", "00000001")
+    command = archive_command(tmp_path).replace("%p", f"{tmp_path}/segment")
+    command = command.replace("%f", "00000001")
 
     done = subprocess.run(["sh", "-c", command], check=False, capture_output=True)
 
@@ -107,9 +102,7 @@ def test_the_database_url_of_the_cluster_page_finds_the_primary_and_sets_the_tim
     postgres_programs: Programs,
 ) -> None:
     with Server(postgres_programs, "primary") as server:
-        hosts = {"one:5432": 1, "two:5432": server.port, "three:5432": 1}
-        [url] = re.findall(r"^PLANTSTORE_DATABASE=(.*)$", block("plantstore.env"), re.MULTILINE)
-        url = on_loopback(url, hosts)
+        url = on_loopback(url_of_page(), {"one:5432": 1, "two:5432": server.port, "three:5432": 1})
         for statement in block("garden.sql").split(";")[:-1]:
             server.execute(statement)
 

@@ -323,31 +323,31 @@ def _find(
 
     """
     words = () if query.is_exact else listing.words or ()
-    bindings = {"match": query.match, "tag": listing.tag, "after": listing.after}
+    after = listing.after
     found: list[NewPlant] = []
     at_once = READ_AT_ONCE if words else number  # most of the plants may have other words
     examined = examined_bytes = 0
     while examined < EXAMINED_MAX:
-        statement = examine_query(
-            is_descending=listing.is_descending, is_first=bindings["after"] is None
-        )
+        statement = examine_query(is_descending=listing.is_descending, is_first=after is None)
+        bindings = {"match": query.match, "tag": listing.tag, "after": after}
         at_once, (text, number_read, last) = _read(connection, statement, bindings, at_once)
         plants = plants_from_json(text)
         found += [plant for plant in plants if has_words(plant.name, words)] if words else plants
         if number_read < at_once:
             return found, None
-        bindings["after"] = last
+        after = last
         examined += number_read
         examined_bytes += len(text)
         if len(found) >= number or examined_bytes > EXAMINED_BYTES_MAX:
             break
-    return found, bindings["after"]
+    return found, after
 
 
 def examine_query(*, is_descending: bool, is_first: bool) -> str:
     """Return the SQL for the next plants that a query of FTS5 finds.
 
-    The row has those that have the tag, or NULL if they are too large; their number, and the last id.
+    The row has those of them that have the tag, or NULL if they are too large; how many it found,
+    and the last id.
     """
     comparison, order, last = ("<", "DESC", "min") if is_descending else (">", "ASC", "max")
     where = "" if is_first else f"AND rowid {comparison} :after"

@@ -1,27 +1,32 @@
-"""Fixtures that open and close stores."""
+"""Fixtures that make databases, and open and close stores."""
 
 import contextlib
-import functools
 from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from plantstore.storage import open_store
 from plantstore.store import Store
-from support.postgres import Databases
 
-
-@pytest.fixture(params=["fake", "sqlite", "shared", "postgres"])
-def open_another(
-    request: pytest.FixtureRequest, open_new: Callable[[str], Store]
-) -> Callable[[], Store]:
-    """Return a function that opens a new, empty store at each call."""
-    return functools.partial(open_new, request.param)
+if TYPE_CHECKING:
+    from support.postgres import Databases
 
 
 @pytest.fixture
-def url(databases: Databases) -> str:
+def url(databases: "Databases") -> str:
+    """Return the URL of an empty database of PostgreSQL."""
     return databases.new()
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def database(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """Return the URL of an empty database of each engine. A file of SQLite does not exist yet."""
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path}/plants.db"
+    url: str = request.getfixturevalue("url")
+    return url
 
 
 @pytest.fixture
@@ -33,4 +38,5 @@ def opened() -> Iterator[Callable[[str], Store]]:
 
 @pytest.fixture
 def store(url: str, opened: Callable[[str], Store]) -> Store:
+    """Return a store on PostgreSQL."""
     return opened(url)

@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 from operator import attrgetter
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -353,14 +352,9 @@ def test_ids_go_up_to_the_greatest_id_and_no_further(store: Store) -> None:
     hand_out_too_many(1)
 
 
-@pytest.mark.parametrize("engine", ["sqlite", "postgres"])
 def test_ids_are_handed_out_once_to_threads_of_several_stores_and_after_a_restart(
-    request: pytest.FixtureRequest, tmp_path: Path, engine: str
+    database: str,
 ) -> None:
-    if engine == "sqlite":
-        url = f"sqlite:///{tmp_path}/plants.db"
-    else:
-        url = request.getfixturevalue("url")
     barrier = threading.Barrier(6)
 
     def ask(store: Store, number: int) -> list[range]:
@@ -368,10 +362,10 @@ def test_ids_are_handed_out_once_to_threads_of_several_stores_and_after_a_restar
         return [store.hand_out_ids(number + 1) for _ in range(30)]
 
     with contextlib.ExitStack() as opened, ThreadPoolExecutor(6) as pool:
-        stores = [opened.enter_context(contextlib.closing(open_store(url))) for _ in range(2)]
+        stores = [opened.enter_context(contextlib.closing(open_store(database))) for _ in range(2)]
         asked = [pool.submit(ask, stores[number % 2], number) for number in range(6)]
         ranges = sorted((ids for one in asked for ids in one.result(60)), key=attrgetter("start"))
-    with contextlib.closing(open_store(url)) as later:
+    with contextlib.closing(open_store(database)) as later:
         ranges.append(later.hand_out_ids(1))
         problems = later.check().problems
 

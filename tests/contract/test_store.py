@@ -28,7 +28,7 @@ from plantstore.changes import (
     entity_tag,
 )
 from plantstore.errors import OperationError
-from plantstore.listings import Listing, Page
+from plantstore.listings import PAGE_BYTES_MAX, Listing, Page
 from plantstore.plants import ID_MAX, ID_MIN, NewPlant, Plant, PlantPatch
 from plantstore.storage import open_store
 from plantstore.store import Store
@@ -257,6 +257,24 @@ def test_a_listing_continues_after_an_id_and_marks_the_last_page(store: Store) -
     assert store.find_plants([]) == {}
 
 
+@pytest.mark.parametrize("store", ["sqlite", "postgres"], indirect=True)
+def test_a_page_of_long_names_ends_early_and_the_next_page_continues(store: Store) -> None:
+    size = PAGE_BYTES_MAX * 2 // 5
+    plants = [NewPlant(id_, "×" * (size // 2)) for id_ in range(5)]
+    plants += [NewPlant(5, "x" * 10 * size), NewPlant(6, "x"), NewPlant(7, "x")]
+    store.apply_changes(plants)
+
+    pages, page = [], Page([], is_last=False)
+    while not page.is_last:
+        after = page.plants[-1].id if page.plants else None
+        page = store.list_plants(Listing(after=after, limit=1000))
+        pages.append([plant.id for plant in page.plants])
+
+    assert pages == [[0, 1], [2, 3], [4], [5], [6, 7]]
+    assert everything(store) == plants
+    assert max(map(len, store.scan_plants())) <= 3
+
+
 def test_a_scan_returns_a_snapshot_of_all_plants_in_order_of_id(store: Store) -> None:
     assert everything(store) == []
     before = [NewPlant(id_, "a", "t") for id_ in range(2500)]
@@ -269,6 +287,25 @@ def test_a_scan_returns_a_snapshot_of_all_plants_in_order_of_id(store: Store) ->
 
     assert seen == before
     assert store.count_plants() == 2500
+
+
+def test_only_one_of_several_stores_on_a_database_gets_an_id(database: str) -> None:
+    barrier = threading.Barrier(3)
+
+    def create(number: int) -> list[Result]:
+        outcomes: list[Result] = []
+        with contextlib.closing(open_store(database)) as opened:
+            barrier.wait()
+            for start in range(0, 300, 3):
+                ids = range(start, start + 3)
+                outcomes += opened.apply_changes([NewPlant(id_, f"by {number}") for id_ in ids])
+        return outcomes
+
+    with ThreadPoolExecutor(3) as pool:
+        outcomes = zip(*pool.map(create, range(3)), strict=True)
+
+    for thirds in outcomes:
+        assert (thirds.count(Outcome.STORED), thirds.count(Outcome.ID_TAKEN)) == (1, 2)
 
 
 def record(name: str, **changes: Any) -> TokenRecord:

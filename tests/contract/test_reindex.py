@@ -53,6 +53,9 @@ DAMAGES_OF_SQLITE = DAMAGES | {
     "stored": "INSERT INTO plants VALUES (5000, 'Rosa nigra', 'u'), (6000, 'Acer', NULL)",
     "tags": "UPDATE plants SET tag = 'u' WHERE id < 1200",
     "invalid text": "UPDATE plants SET name = CAST(x'66FF20666F' AS TEXT) WHERE id = 3",
+    "without a word": (
+        "INSERT INTO plant_words (plant_words, rowid, words) VALUES ('delete', 1, 'abies')"
+    ),
     "words of no plant": "INSERT INTO plant_words (rowid, words) VALUES (7000, 'abies rosa')",
     "two totals": "INSERT INTO totals VALUES (3)",
     "without words": "INSERT INTO plant_words (plant_words) VALUES ('delete-all')",

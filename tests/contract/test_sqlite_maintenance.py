@@ -48,8 +48,8 @@ def test_a_check_finds_differences(path: Path, store: SQLiteStore) -> None:
     assert store.check().problems == [
         "handed_out_ids differs from the schema",
         "songs differs from the schema",
-        f"{words}; run `plantstore reindex`",
         "the recorded number of plants is 7; run `plantstore reindex`",
+        f"{words}; run `plantstore reindex`",
     ]
 
 

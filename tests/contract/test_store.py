@@ -253,6 +253,7 @@ def test_a_listing_continues_after_an_id_and_marks_the_last_page(store: Store) -
     assert page(2, 3, "even") == ([4, 6, 8], True)
     assert page(None, 9, "Even") == ([], True)
     assert page(None, 9, "") == ([], True)
+    assert page(None, 9, "a\0") == ([], True)
     assert store.find_plants([2, 30, 2]) == {2: all_[2]}
     assert store.find_plants([]) == {}
 

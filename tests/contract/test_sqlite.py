@@ -196,6 +196,11 @@ def test_a_url_that_names_no_store_is_refused(url: str) -> None:
         open_store(url)
 
 
+def test_sqlite_has_no_roles(path: Path) -> None:
+    with pytest.raises(UsageError, match="--grant-to needs PostgreSQL: SQLite has no roles"):
+        open_store(f"sqlite:///{path}", grant_to="a")
+
+
 # FTS5 describes its plan by a string: M is MATCH, and > or < a bound of the rowid.
 @pytest.mark.parametrize(
     ("query", "bindings", "step"),

@@ -30,13 +30,15 @@ def database(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 
 @pytest.fixture
-def opened() -> Iterator[Callable[[str], Store]]:
-    """Return a function that opens stores. They are closed after the test."""
+def opened() -> Iterator[Callable[..., Store]]:
+    """Return `open_store`. The stores that it opens are closed after the test."""
     with contextlib.ExitStack() as stack:
-        yield lambda url: stack.enter_context(contextlib.closing(open_store(url)))
+        yield lambda *url, **options: stack.enter_context(
+            contextlib.closing(open_store(*url, **options))
+        )
 
 
 @pytest.fixture
-def store(url: str, opened: Callable[[str], Store]) -> Store:
+def store(url: str, opened: Callable[..., Store]) -> Store:
     """Return a store on PostgreSQL."""
     return opened(url)

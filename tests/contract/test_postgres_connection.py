@@ -110,7 +110,7 @@ def test_an_unreachable_database_is_reported_in_one_line_without_secrets() -> No
 
 
 def test_a_change_that_waits_too_long_for_a_lock_fails_and_the_next_succeeds(
-    url: str, opened: Callable[[str], Store]
+    url: str, opened: Callable[..., Store]
 ) -> None:
     store = opened(f"{url}%20-clock_timeout%3D50")
     store.apply_changes([PLANT])

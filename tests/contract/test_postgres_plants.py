@@ -157,7 +157,7 @@ def test_ids_are_locked_in_ascending_order_so_that_there_is_no_deadlock(
 
 
 def test_stores_that_change_the_same_plants_do_not_deadlock(
-    url: str, opened: Callable[[str], Store]
+    url: str, opened: Callable[..., Store]
 ) -> None:
     """A deadlock would end in an error after a second."""
     if_none = Precondition(if_none_match=ANY)

@@ -27,6 +27,7 @@ LATER = NewPlant(2, "b")
 TOKEN = TokenRecord("ann", b"digest", frozenset({"plants:read"}), 0)
 
 Pair = tuple[Server, Server]
+Opened = Callable[..., Store]
 
 
 @contextlib.contextmanager
@@ -81,7 +82,9 @@ def reads(store: Store) -> list[object]:
     ]
 
 
-def test_changes_and_reads_leave_an_old_primary_that_is_still_running(new_pair: Pair) -> None:
+def test_changes_and_reads_leave_an_old_primary_that_is_still_running(
+    new_pair: Pair, opened: Opened
+) -> None:
     """A store that only reads, and one whose observer fails, leave it, too."""
     primary, standby = new_pair
     told: list[Event] = []
@@ -89,71 +92,66 @@ def test_changes_and_reads_leave_an_old_primary_that_is_still_running(new_pair: 
     def fail(_event: Event) -> None:
         raise ZeroDivisionError
 
-    with contextlib.ExitStack() as opened:
-        writing, failing, reading = (
-            opened.enter_context(contextlib.closing(store))
-            for store in (
-                open_store(url_of(primary, standby), observe=told.append),
-                open_store(url_of(standby, primary), observe=fail),
-                open_store(url_of(primary, standby)),
-            )
-        )
-        first = ServerChanged(f"127.0.0.1:{primary.port}", 1, 1)
-        wait_until(lambda: first in told)
-        writing.apply_changes([PLANT])
-        writing.add_token(TOKEN)
-        for store in (writing, failing, reading):
-            assert reads(store) == [None, [], TOKEN]
+    writing = opened(url_of(primary, standby), observe=told.append)
+    failing = opened(url_of(standby, primary), observe=fail)
+    reading = opened(url_of(primary, standby))
+    first = ServerChanged(f"127.0.0.1:{primary.port}", 1, 1)
+    wait_until(lambda: first in told)
+    writing.apply_changes([PLANT])
+    writing.add_token(TOKEN)
+    for store in (writing, failing, reading):
+        assert reads(store) == [None, [], TOKEN]
 
-        promote(standby)
-        change_on_the_new_primary(writing)
+    promote(standby)
+    change_on_the_new_primary(writing)
 
-        for store in (writing, failing, reading):
-            assert reads(store) == [LATER, [LATER], TOKEN]
-        change_on_the_new_primary(failing)
-        assert writing.revoke_token("ann", 7) == reading.find_token(TOKEN.digest)
-        second = ServerChanged(f"127.0.0.1:{standby.port}", 2, 0)
-        wait_until(lambda: told[-1] == second)
-
+    for store in (writing, failing, reading):
+        assert reads(store) == [LATER, [LATER], TOKEN]
+    change_on_the_new_primary(failing)
+    assert writing.revoke_token("ann", 7) == reading.find_token(TOKEN.digest)
+    second = ServerChanged(f"127.0.0.1:{standby.port}", 2, 0)
+    wait_until(lambda: told[-1] == second)
     assert told[0] == first
     assert standby.execute("SELECT id FROM plants ORDER BY id") == [(1,), (2,)]
 
 
-def test_a_hanging_primary_is_left_once_a_standby_is_promoted(new_pair: Pair) -> None:
+def test_a_hanging_primary_is_left_once_a_standby_is_promoted(
+    new_pair: Pair, opened: Opened
+) -> None:
     primary, standby = new_pair
     # The timeout is so long that only the newer timeline ends the wait for the hanging server.
-    parameters = "?options=-cstatement_timeout%3D10min"
-    with contextlib.closing(open_store(url_of(*new_pair, parameters=parameters))) as store:
-        store.apply_changes([PLANT])
-        store.add_token(TOKEN)
-        reads(store)
-        primary.signal_all(signal.SIGSTOP)
+    store = opened(url_of(*new_pair, parameters="?options=-cstatement_timeout%3D10min"))
+    store.apply_changes([PLANT])
+    store.add_token(TOKEN)
+    reads(store)
+    primary.signal_all(signal.SIGSTOP)
 
-        promote(standby)
-        change_on_the_new_primary(store)
-        primary.signal_all(signal.SIGCONT)
+    promote(standby)
+    change_on_the_new_primary(store)
+    primary.signal_all(signal.SIGCONT)
 
-        assert reads(store) == [LATER, [LATER], TOKEN]
+    assert reads(store) == [LATER, [LATER], TOKEN]
 
 
-def test_an_outdated_primary_is_not_used_even_if_no_other_server_is_up(new_pair: Pair) -> None:
+def test_an_outdated_primary_is_not_used_even_if_no_other_server_is_up(
+    new_pair: Pair, opened: Opened
+) -> None:
     _, standby = new_pair
-    with contextlib.closing(open_store(url_of(*new_pair))) as store:
-        store.apply_changes([PLANT])
-        promote(standby)
-        change_on_the_new_primary(store)
-        standby.stop()
+    store = opened(url_of(*new_pair))
+    store.apply_changes([PLANT])
+    promote(standby)
+    change_on_the_new_primary(store)
+    standby.stop()
 
-        with pytest.raises(StoreUnavailableError):
-            store.find_plants([1])
+    for _ in range(2):
         with pytest.raises(StoreUnavailableError) as caught:
             store.find_plants([1])
 
-        assert "is no primary now" in caught.value.reason
-        assert f"127.0.0.1:{standby.port}: " in caught.value.reason
-        standby.start()
-        wait_until(lambda: is_back(store))
-        assert store.find_plants([2]) == {2: LATER}
+    assert "is no primary now" in caught.value.reason
+    assert f"127.0.0.1:{standby.port}: " in caught.value.reason
+    standby.start()
+    wait_until(lambda: is_back(store))
+    assert store.find_plants([2]) == {2: LATER}
 
 
 def test_the_first_change_on_a_newer_timeline_waits_until_no_store_reads_the_old_one(
@@ -198,7 +196,7 @@ CANCELLED: dict[str, Ask] = {
 
 
 def test_a_change_that_no_standby_has_is_not_acknowledged_even_if_it_is_sent_again(
-    pair: Pair, opened: Callable[[str], Store]
+    pair: Pair, opened: Opened
 ) -> None:
     """A commit whose wait is cancelled is stored on the primary only."""
     primary, standby = pair
@@ -225,7 +223,7 @@ def test_a_change_that_no_standby_has_is_not_acknowledged_even_if_it_is_sent_aga
 
 
 def test_a_commit_that_times_out_leaves_no_waiting_session_and_no_lock(
-    pair: Pair, opened: Callable[[str], Store]
+    pair: Pair, opened: Opened
 ) -> None:
     primary, standby = pair
     store = opened(primary.url() + "?options=-cstatement_timeout%3D100")
@@ -243,11 +241,6 @@ def test_a_commit_that_times_out_leaves_no_waiting_session_and_no_lock(
     wait_until(lambda: is_back(store))
 
 
-def use_names(server: Server, names: str) -> None:
-    server.execute(f"ALTER SYSTEM SET synchronous_standby_names = '{names}'")
-    server.execute("SELECT pg_reload_conf()")
-
-
 CHANGES: dict[str, Ask] = {
     "create": lambda store: store.apply_changes([LATER]),
     "create again": lambda store: store.apply_changes([PLANT]),
@@ -259,57 +252,58 @@ CHANGES: dict[str, Ask] = {
 
 @pytest.mark.parametrize("change", CHANGES)
 def test_a_commit_whose_wait_ends_without_a_standby_is_not_acknowledged(
-    pair: Pair, change: str
+    pair: Pair, opened: Opened, change: str
 ) -> None:
     """Patroni removes a dead standby from synchronous_standby_names, so the waits for it end."""
     primary, standby = pair
-    with (
-        contextlib.closing(open_store(url_of(primary), standbys_min=1)) as store,
-        ThreadPoolExecutor(1) as pool,
-    ):
-        store.apply_changes([PLANT])
-        store.probe()
-        standby.stop()
+    store = opened(url_of(primary), standbys_min=1)
+    store.apply_changes([PLANT])
+    store.probe()
+    standby.stop()
 
+    with ThreadPoolExecutor(1) as pool:
         asked = pool.submit(CHANGES[change], store)
         wait_until(lambda: waits_for_the_standby(primary))
-        use_names(primary, "")
+        primary.use_names("")
 
         with pytest.raises(StoreUnavailableError) as caught:
             asked.result(60)
-        assert "wait for 0 synchronous standbys, and must for 1" in caught.value.reason
-        with pytest.raises(StoreUnavailableError):
-            store.apply_changes([NewPlant(3, "c")])
-        standby.start()
-        use_names(primary, "second")
-        wait_until(lambda: is_back(store))
-        [outcome] = store.apply_changes([NewPlant(3, "c")])
-        assert outcome in (Outcome.STORED, Outcome.ALREADY_STORED)
+    assert "wait for 0 synchronous standbys, and must for 1" in caught.value.reason
+    with pytest.raises(StoreUnavailableError):
+        store.apply_changes([NewPlant(3, "c")])
+    standby.start()
+    primary.use_names("second")
+    wait_until(lambda: is_back(store))
+    [outcome] = store.apply_changes([NewPlant(3, "c")])
+    assert outcome in (Outcome.STORED, Outcome.ALREADY_STORED)
 
 
 def test_without_enough_standbys_a_store_opens_and_reads_and_refuses_changes(
-    pair: Pair,
+    pair: Pair, opened: Opened
 ) -> None:
     primary, _ = pair
-    with contextlib.closing(open_store(url_of(primary))) as store:
-        store.apply_changes([PLANT])
-        store.add_token(TOKEN)
-    with contextlib.closing(open_store(url_of(primary), standbys_min=2)) as store:
-        assert store.find_plants([1]) == {1: PLANT}
-        assert store.find_token(TOKEN.digest) == TOKEN
-        for change in (lambda: store.apply_changes([PLANT]), store.probe):
-            with pytest.raises(StoreUnavailableError, match="too few synchronous standbys"):
-                change()
+    enough = opened(url_of(primary))
+    enough.apply_changes([PLANT])
+    enough.add_token(TOKEN)
+
+    store = opened(url_of(primary), standbys_min=2)
+
+    assert store.find_plants([1]) == {1: PLANT}
+    assert store.find_token(TOKEN.digest) == TOKEN
+    for change in (lambda: store.apply_changes([PLANT]), store.probe):
+        with pytest.raises(StoreUnavailableError, match="too few synchronous standbys"):
+            change()
 
 
-def test_a_server_without_wal_senders_has_no_standbys(postgres_programs: Programs) -> None:
+def test_a_server_without_wal_senders_has_no_standbys(
+    postgres_programs: Programs, opened: Opened
+) -> None:
     settings = {"max_wal_senders": "0", "synchronous_standby_names": "*", "wal_level": "minimal"}
-    with (
-        Server(postgres_programs, "alone", **settings) as server,
-        contextlib.closing(open_store(server.url(), standbys_min=1)) as store,
-        pytest.raises(StoreUnavailableError, match="too few synchronous standbys"),
-    ):
-        store.apply_changes([PLANT])
+    with Server(postgres_programs, "alone", **settings) as server:
+        store = opened(server.url(), standbys_min=1)
+
+        with pytest.raises(StoreUnavailableError, match="too few synchronous standbys"):
+            store.apply_changes([PLANT])
 
 
 def sessions(server: Server) -> set[object]:
@@ -318,73 +312,66 @@ def sessions(server: Server) -> set[object]:
     return {pid for (pid,) in server.execute(ours)}
 
 
-def test_a_refused_batch_does_not_close_the_connection(pair: Pair) -> None:
+AT_THE_STATEMENT = "ALTER TABLE plants ADD CHECK (name <> 'refused')"
+AT_THE_COMMIT = """
+    CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS
+    $$ BEGIN IF NEW.name = 'refused' THEN RAISE EXCEPTION 'refused'; END IF; RETURN NULL; END $$;
+    CREATE CONSTRAINT TRIGGER refuse AFTER INSERT ON plants DEFERRABLE INITIALLY DEFERRED
+    FOR EACH ROW EXECUTE FUNCTION refuse()
+"""
+
+
+@pytest.mark.parametrize("rule", [AT_THE_STATEMENT, AT_THE_COMMIT], ids=["statement", "commit"])
+def test_a_refused_batch_does_not_close_the_connection(
+    pair: Pair, opened: Opened, rule: str
+) -> None:
     primary, _ = pair
-    with contextlib.closing(open_store(url_of(primary), standbys_min=1)) as store:
-        store.apply_changes([PLANT])
-        primary.execute("ALTER TABLE plants ADD CHECK (name <> 'refused')")
-        before = sessions(primary)
+    store = opened(url_of(primary), standbys_min=1)
+    store.apply_changes([PLANT])
+    primary.execute(rule)
+    before = sessions(primary)
 
-        for _ in range(3):
-            with pytest.raises(BatchRefusedError):
-                store.apply_changes([NewPlant(2, "b"), NewPlant(3, "refused")])
-            assert store.apply_changes([PLANT]) == [Outcome.ALREADY_STORED]
+    for id_ in range(2, 12):
+        with pytest.raises(BatchRefusedError):
+            store.apply_changes([NewPlant(100, "b"), NewPlant(101, "refused")])
+        assert store.apply_changes([NewPlant(id_, "a")]) == [Outcome.STORED]
 
-        assert sessions(primary) == before
-        assert store.find_plants([2]) == {}
-
-
-def test_the_connection_stays_usable_after_a_failed_commit(pair: Pair) -> None:
-    primary, _ = pair
-    with contextlib.closing(open_store(url_of(primary), standbys_min=1)) as store:
-        store.apply_changes([PLANT])
-        primary.execute(
-            "CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS"
-            " $$ BEGIN IF NEW.name = 'refused' THEN RAISE EXCEPTION 'refused'; END IF;"
-            " RETURN NULL; END $$"
-        )
-        primary.execute(
-            "CREATE CONSTRAINT TRIGGER refuse AFTER INSERT ON plants DEFERRABLE INITIALLY DEFERRED"
-            " FOR EACH ROW EXECUTE FUNCTION refuse()"
-        )
-
-        for id_ in range(2, 20):
-            with pytest.raises(BatchRefusedError):
-                store.apply_changes([NewPlant(100, "refused")])
-            assert store.apply_changes([NewPlant(id_, "a")]) == [Outcome.STORED]
+    assert sessions(primary) == before
+    assert store.find_plants([100, 101]) == {}
 
 
 def test_a_connection_that_cannot_be_opened_closes_none_of_the_others(
-    pair: Pair,
+    pair: Pair, opened: Opened
 ) -> None:
     primary, _ = pair
     primary.execute("CREATE ROLE ann LOGIN SUPERUSER")
-    url = url_of(primary).replace("postgres@", "ann@")
-    with contextlib.closing(open_store(url)) as store:
-        store.apply_changes([PLANT])
-        store.find_plants([1])
-        before = sessions(primary)
-        primary.execute("ALTER ROLE ann NOLOGIN")
+    store = opened(url_of(primary).replace("postgres@", "ann@"))
+    store.apply_changes([PLANT])
+    store.find_plants([1])
+    before = sessions(primary)
+    primary.execute("ALTER ROLE ann NOLOGIN")
 
-        with pytest.raises(StoreUnavailableError):
-            store.count_plants()
+    with pytest.raises(StoreUnavailableError):
+        store.count_plants()
 
-        assert store.apply_changes([NewPlant(2, "b")]) == [Outcome.STORED]
-        assert store.find_plants([1]) == {1: PLANT}
-        assert sessions(primary) == before
+    assert store.apply_changes([LATER]) == [Outcome.STORED]
+    assert store.find_plants([1]) == {1: PLANT}
+    assert sessions(primary) == before
 
 
-def test_a_server_of_another_cluster_is_not_used(pair: Pair, postgres_programs: Programs) -> None:
+def test_a_server_of_another_cluster_is_not_used(
+    pair: Pair, postgres_programs: Programs, opened: Opened
+) -> None:
     primary, _ = pair
     with Server(postgres_programs, "foreign", is_another=True) as foreign:
         open_store(foreign.url()).close()
-        with contextlib.closing(open_store(url_of(primary, foreign))) as store:
-            store.apply_changes([PLANT])
-            primary.stop()
+        store = opened(url_of(primary, foreign))
+        store.apply_changes([PLANT])
+        primary.stop()
 
-            for _ in range(2):
-                with pytest.raises(StoreUnavailableError):
-                    store.find_plants([1])
-            primary.start()
-            wait_until(lambda: is_back(store))
-            assert store.find_plants([1]) == {1: PLANT}
+        for _ in range(2):
+            with pytest.raises(StoreUnavailableError):
+                store.find_plants([1])
+        primary.start()
+        wait_until(lambda: is_back(store))
+        assert store.find_plants([1]) == {1: PLANT}

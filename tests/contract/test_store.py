@@ -33,6 +33,7 @@ from plantstore.plants import ID_MAX, ID_MIN, NewPlant, Plant, PlantPatch
 from plantstore.storage import open_store
 from plantstore.store import Store
 from plantstore.tokens import TokenRecord
+from support.fake_store import FakeStore
 
 IF_A = Precondition(if_match=frozenset({entity_tag("a", None)}))
 IF_NONE = Precondition(if_none_match=ANY)
@@ -115,9 +116,20 @@ BATCHES: dict[str, tuple[list[NewPlant], list[Change], list[Result], list[NewPla
         [
             Conditional(Replacement(1, Plant("b", "t")), IF_A),
             Conditional(Patch(1, PlantPatch("b", "t")), IF_A),
+            Conditional(Upsert(NewPlant(1, "b", "t")), IF_A),
+            Conditional(Upsert(NewPlant(1, "b", "t")), IF_NONE),
+            Conditional(Patch(1, PlantPatch("c")), Precondition(if_match=ANY)),
+            Conditional(Patch(2, PlantPatch("c")), Precondition(if_match=ANY)),
         ],
-        [Outcome.REPLACED, PlantOutcome(Outcome.ALREADY_STORED, NewPlant(1, "b", "t"))],
-        [NewPlant(1, "b", "t")],
+        [
+            Outcome.REPLACED,
+            PlantOutcome(Outcome.ALREADY_STORED, NewPlant(1, "b", "t")),
+            Outcome.ALREADY_STORED,
+            PlantOutcome(Outcome.PRECONDITION_FAILED, NewPlant(1, "b", "t")),
+            PlantOutcome(Outcome.REPLACED, NewPlant(1, "c", "t")),
+            PlantOutcome(Outcome.PRECONDITION_FAILED, None),
+        ],
+        [NewPlant(1, "c", "t")],
     ),
     "patches of different members, which both hold": (
         [NewPlant(1, "a", "s")],
@@ -165,69 +177,22 @@ conditional = st.builds(Conditional, unconditional, st.builds(Precondition, fiel
 changes = creates | unconditional | conditional
 
 
-def make(change: Change, model: dict[int, NewPlant]) -> Result:
-    """Apply one change to the model, by the rules of the contract."""
-    there = model.get(change.id)
-    match change:
-        case Conditional(change=inner, precondition=precondition):
-            return make_if(precondition, inner, model)
-        case NewPlant() if there is None:
-            model[change.id] = change
-            return Outcome.STORED
-        case NewPlant():
-            return Outcome.ALREADY_STORED if there == change else Outcome.ID_TAKEN
-        case Upsert(plant=plant):
-            outcome = make(plant, model)
-            model[change.id] = plant
-            return Outcome.REPLACED if outcome is Outcome.ID_TAKEN else outcome
-    return Outcome.NO_SUCH_PLANT if there is None else make_of(there, change, model)
-
-
-def make_of(there: NewPlant, change: Change, model: dict[int, NewPlant]) -> Result:
-    """Apply a change of a plant that is there to the model."""
-    match change:
-        case Replacement(plant=plant):
-            model[change.id] = NewPlant(change.id, plant.name, plant.tag)
-            return Outcome.REPLACED
-        case Patch(patch=patch):
-            members = msgspec.structs.asdict(patch).items()
-            new = {name: value for name, value in members if value is not msgspec.UNSET}
-            model[change.id] = after = msgspec.structs.replace(there, **new)
-            same = after == there
-            return PlantOutcome(Outcome.ALREADY_STORED if same else Outcome.REPLACED, after)
-    del model[change.id]
-    return Outcome.DELETED
-
-
-def make_if(precondition: Precondition, change: Change, model: dict[int, NewPlant]) -> Result:
-    """Apply a change if its condition is true, or if it changes nothing and was made before."""
-    there = model.get(change.id)
-    tags = set() if there is None else {"*", entity_tag(there.name, there.tag)}
-    may = precondition.if_match is None or bool(tags & precondition.if_match)
-    may_not = bool(tags & (precondition.if_none_match or set()))
-    before = dict(model)
-    result = make(change, model)
-    if may_not or not (may or (there is not None and before == model)):
-        model.clear()
-        model.update(before)
-        return PlantOutcome(Outcome.PRECONDITION_FAILED, there)
-    return result
-
-
 @given(st.lists(st.lists(changes, max_size=8), max_size=4))
 @settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@pytest.mark.parametrize("store", ["sqlite", "postgres"], indirect=True)
 def test_batches_have_the_same_outcomes_and_records_as_single_changes(
     store: Store, batches: list[list[Change]]
 ) -> None:
+    """The fake store, which has a dictionary of plants, makes the changes one by one."""
     empty(store)
-    model: dict[int, NewPlant] = {}
+    fake = FakeStore()
 
     for batch in batches:
-        assert store.apply_changes(batch) == [make(change, model) for change in batch]
+        assert store.apply_changes(batch) == [fake.apply_changes([one])[0] for one in batch]
 
-    stored = [model[id_] for id_ in sorted(model)]
+    stored = everything(fake)
     assert store.list_plants(Listing(limit=100)) == Page(stored, is_last=True)
-    assert store.find_plants(list(model)) == model
+    assert store.find_plants(list(fake.plants)) == fake.plants
     assert everything(store) == stored
     for tag in {plant.tag for plant in stored} - {None}:
         tagged = [plant for plant in stored if plant.tag == tag]

@@ -185,10 +185,14 @@ class Server:
 
     def wait_for_standby(self, name: str) -> None:
         """Make a standby synchronous; return when commits wait for it."""
-        self.execute(f"ALTER SYSTEM SET synchronous_standby_names = '{name}'")
-        self.execute("SELECT pg_reload_conf()")
+        self.use_names(name)
         state = "SELECT sync_state FROM pg_stat_replication"
         wait_until(lambda: self.execute(state) == [("sync",)])
+
+    def use_names(self, names: str) -> None:
+        """Set the standbys that commits wait for."""
+        self.execute(f"ALTER SYSTEM SET synchronous_standby_names = '{names}'")
+        self.execute("SELECT pg_reload_conf()")
 
     def url(self, database: str = "postgres") -> str:
         return f"postgresql://postgres@127.0.0.1:{self.port}/{database}"

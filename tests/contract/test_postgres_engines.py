@@ -64,9 +64,8 @@ def test_rows_are_locked_one_by_one_on_an_engine_that_cannot_lock_several_at_onc
     ):
         execute(owner, statement)
     new = NewPlant(ID_MIN + 1, "new")
-    changes: list[Change] = [
-        *(Deletion(ID_MIN), Replacement(new.id, Plant("new")), *there, NewPlant(9, "c"))
-    ]
+    changes: list[Change] = [Deletion(ID_MIN), Replacement(new.id, Plant("new")), *there]
+    changes.append(NewPlant(9, "c"))
 
     with contextlib.closing(open_store(owner)) as store:
         again = store.apply_changes([*there, NewPlant(8, "b")])
@@ -108,6 +107,13 @@ def test_a_transaction_with_a_serialization_failure_is_retried(owner: str) -> No
         for start in range(0, 400, 8):
             plants = [NewPlant(id_, "a") for id_ in range(start, start + 8)]
             assert store.apply_changes(plants) == [Outcome.STORED] * 8
+
+
+def test_an_unrelated_warning_of_the_server_fails_no_change(owner: str) -> None:
+    with contextlib.closing(open_store(owner)) as store:
+        add_rule(owner, "RAISE WARNING 'the database must be vacuumed';")
+
+        assert store.apply_changes([PLANT]) == [Outcome.STORED]
 
 
 @pytest.mark.parametrize("sqlstate", ["CR000", "XX000", "58000", "P0001", "23514"])

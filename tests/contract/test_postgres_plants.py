@@ -62,7 +62,7 @@ def plan(
 
 def test_no_listing_and_no_search_scans_the_table(url: str, store: Store) -> None:
     store.apply_changes([NewPlant(id_, f"rosa {id_}", f"{id_ % 2}") for id_ in range(20_000)])
-    values = {"limit": 101, "bytes_max": 10**6, "examined_max": 10_000}
+    values: dict[str, Any] = {"limit": 101, "bytes_max": 10**6, "examined_max": 10_000}
     no_bitmaps = b"SET LOCAL enable_bitmapscan = off"  # as connections of the store do
     with connected(url) as connection:
         for is_known, tag, after in product((False, True), (None, "1"), (None, 5000)):

@@ -363,7 +363,7 @@ def test_a_server_of_another_cluster_is_not_used(
     pair: Pair, postgres_programs: Programs, opened: Opened
 ) -> None:
     primary, _ = pair
-    with Server(postgres_programs, "foreign", is_another=True) as foreign:
+    with Server(postgres_programs, "foreign", original="another") as foreign:
         open_store(foreign.url()).close()
         store = opened(url_of(primary, foreign))
         store.apply_changes([PLANT])

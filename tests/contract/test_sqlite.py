@@ -5,6 +5,7 @@ import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import apsw
 import pytest
@@ -214,7 +215,7 @@ def test_sqlite_has_no_roles(path: Path) -> None:
     ids=["the first page", "a later page", "a search", "a search from the end", "new ids"],
 )
 def test_every_query_uses_an_index_and_sorts_nothing(
-    store: SQLiteStore, query: str, bindings: object, step: str
+    store: SQLiteStore, query: str, bindings: Any, step: str
 ) -> None:
     words = {"match": '"rosa" *', "after": 1, "limit": 100, "tag": None, "has_names": True}
 

@@ -4,7 +4,7 @@ import functools
 import itertools
 import random
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import apsw
 
@@ -15,6 +15,9 @@ from support.disk import Disk, Fault
 from support.imported_batches import around_syncs, import_files
 from support.ledger import Ledger, live, live_with_a_fault
 from support.power_loss import Cut, Survey, everywhere, some_cuts
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 SEEDS = 20
 CUTS_A_SEED = 150
@@ -90,7 +93,7 @@ def test_a_power_loss_at_any_step_of_the_first_start_loses_nothing(
 def test_a_disk_that_fails_at_any_step_loses_nothing_and_the_healed_disk_is_used(
     tmp_path: Path, soak: Any
 ) -> None:
-    checks = (
+    checks: tuple[Callable[..., bool], ...] = (
         change_and_heal,
         functools.partial(open_and_heal, is_new=True),
         functools.partial(open_and_heal, is_new=False),

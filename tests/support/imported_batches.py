@@ -35,7 +35,7 @@ class _Committed:
     async def _submit(self, changes: Sequence[Change]) -> list[Result]:
         if len(changes) == 1:
             return [await self._writer.submit(changes[0])]
-        return list(await self._writer.submit_all(changes))
+        return cast("list[Result]", list(await self._writer.submit_all(changes)))
 
 
 def import_files(disk: Disk, chance: random.Random, files: int) -> Ledger:

@@ -65,14 +65,13 @@ class Programs:
             **self.as_user,
         )
 
-    def make_cluster(self, data: Path, *, is_another: bool) -> None:
-        """Make a cluster: a copy of the first one, or another one with its own identity."""
-        made = data if is_another else self.folder / "cluster"
+    def copy_cluster(self, original: str, data: Path) -> None:
+        """Copy a cluster that is made at its first use."""
+        made = self.folder / original
         if not made.exists():
             options = ["--username", "postgres", "--auth", "trust", "--encoding", "UTF8"]
             self.run("initdb", "-D", str(made), *options, "--no-locale", "--no-sync")
-        if made != data:
-            subprocess.run(["cp", "-r", made, data], check=True, **self.as_user)
+        subprocess.run(["cp", "-r", made, data], check=True, **self.as_user)
 
 
 @contextlib.contextmanager
@@ -84,24 +83,25 @@ def programs() -> Iterator[Programs]:
 class Server:
     """A server with its own database cluster, which runs until the block ends.
 
-    All clusters are copies of one, which takes a tenth of the time, unless `is_another` is true.
+    Clusters are copies of an original, which takes a tenth of the time. Those of different
+    originals have different identities.
     """
 
     def __init__(
-        self, programs: Programs, name: str, *, is_another: bool = False, **settings: str
+        self, programs: Programs, name: str, *, original: str = "original", **settings: str
     ) -> None:
         self.programs = programs
         self.name = name
         self.data = programs.folder / f"{name}.{uuid.uuid4().hex}"
         self.settings = settings
-        self.is_another = is_another
+        self.original = original
         with socket.create_server(("127.0.0.1", 0)) as listener:
             self.port: int = listener.getsockname()[1]
         self.process: subprocess.Popen[bytes] | None = None
 
     def __enter__(self) -> Self:
         if not self.data.exists():
-            self.programs.make_cluster(self.data, is_another=self.is_another)
+            self.programs.copy_cluster(self.original, self.data)
         try:
             self.start()
         except BaseException:

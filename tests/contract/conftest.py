@@ -15,16 +15,22 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """Return the path of a database of SQLite that does not exist yet."""
+    return tmp_path / "plants.db"
+
+
+@pytest.fixture
 def url(databases: "Databases") -> str:
     """Return the URL of an empty database of PostgreSQL."""
     return databases.new()
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
-def database(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+def database(request: pytest.FixtureRequest, path: Path) -> str:
     """Return the URL of an empty database of each engine. A file of SQLite does not exist yet."""
     if request.param == "sqlite":
-        return f"sqlite:///{tmp_path}/plants.db"
+        return f"sqlite:///{path}"
     url: str = request.getfixturevalue("url")
     return url
 

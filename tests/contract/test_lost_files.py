@@ -23,11 +23,6 @@ from plantstore.tokens import SCOPES, TokenRecord, digest
 PLANT = NewPlant(1, "Abies balsamea (L.) Mill.", "Abies")
 
 
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return tmp_path / "plants.db"
-
-
 def opened(path: Path) -> SQLiteStore:
     """Open a store whose clock runs so fast that each check before a change is a full one."""
     return SQLiteStore(str(path), monotonic=itertools.count().__next__)

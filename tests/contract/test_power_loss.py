@@ -42,11 +42,6 @@ CUTS = 50
 
 
 @pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return tmp_path / "plants.db"
-
-
-@pytest.fixture
 def survey(tmp_path: Path) -> Survey:
     return Survey(tmp_path)
 

@@ -26,11 +26,6 @@ PLANT = NewPlant(1, "Abies balsamea (L.) Mill.", "Abies")
 
 
 @pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return tmp_path / "plants.db"
-
-
-@pytest.fixture
 def store(path: Path) -> Iterator[SQLiteStore]:
     with contextlib.closing(SQLiteStore(str(path))) as opened:
         yield opened

@@ -21,11 +21,6 @@ MIB = 1024 * 1024
 
 
 @pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return tmp_path / "plants.db"
-
-
-@pytest.fixture
 def store(path: Path) -> Iterator[SQLiteStore]:
     with contextlib.closing(SQLiteStore(str(path))) as opened:
         yield opened

@@ -22,11 +22,6 @@ PLANTS = [NewPlant(id_, f"Abies alba {id_}") for id_ in range(1, 2_500)]
 
 
 @pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return tmp_path / "plants.db"
-
-
-@pytest.fixture
 def store(path: Path) -> Iterator[SQLiteStore]:
     with contextlib.closing(SQLiteStore(str(path))) as opened:
         yield opened

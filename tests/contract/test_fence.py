@@ -2,10 +2,9 @@
 
 import contextlib
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-import apsw
 import pytest
 
 from plantstore.changes import Deletion, Outcome, Replacement
@@ -14,10 +13,10 @@ from plantstore.listings import Listing
 from plantstore.plants import NewPlant, Plant
 from plantstore.storage import open_store
 from plantstore.storage.migrate import newest_version
-from plantstore.storage.postgres.maintenance import PostgresSchema
 from plantstore.store import TIDY_SECONDS, TIDY_SOON_SECONDS, Store
 from plantstore.tokens import TokenRecord
-from support.postgres import Databases, connected, execute, in_the_way, wait_until
+from support.other_programs import engine_of, file_of, schema_of, set_version
+from support.postgres import execute, in_the_way, wait_until
 from support.shared_writer import StoreOfWorker
 
 ROSA = NewPlant(1, "Rosa", "t")
@@ -42,47 +41,34 @@ NEXT = "ALTER TABLE plants ADD COLUMN color TEXT"
 
 
 class Fenced:
-    """A store, and the means to change its database as another program would."""
+    """A store, and its database as another program sees it."""
 
-    def __init__(self, engine: str, folder: Path, databases: Callable[[], Databases]) -> None:
-        self.file = folder / "plants.db"
-        self.engine = "postgres" if engine == "postgres" else "sqlite"
-        self.url = databases().new() if engine == "postgres" else f"sqlite:///{self.file}"
-        self.store = StoreOfWorker(self.file) if engine == "shared" else open_store(self.url)
-        self.known = newest_version(self.engine)
-
-    def set_version(self, version: int) -> None:
-        if self.engine == "sqlite":
-            with contextlib.closing(apsw.Connection(str(self.file))) as connection:
-                connection.pragma("user_version", version)
-        else:
-            execute(self.url, "DELETE FROM plantstore_migrations")
-            for number in range(1, version + 1):
-                execute(self.url, f"INSERT INTO plantstore_migrations VALUES ({number})")
+    def __init__(self, url: str, store: Store) -> None:
+        self.url = url
+        self.store = store
+        self.known = newest_version(engine_of(url))
 
     def content(self) -> list[object]:
-        """Return the size of the log, and the rows of all tables, or their versions."""
-        if self.engine == "sqlite":
-            with contextlib.closing(apsw.Connection(str(self.file))) as connection:
-                tables = "SELECT name FROM sqlite_schema WHERE type = 'table' AND rootpage > 0"
-                return [
-                    Path(f"{self.file}-wal").stat().st_size,
-                    *(
-                        connection.execute(f"SELECT * FROM {table}").fetchall()
-                        for (table,) in connection.execute(tables).fetchall()
-                    ),
-                ]
+        """Return the file and its log, or the rows of all tables with their versions."""
+        if engine_of(self.url) == "sqlite":
+            return [Path(f"{file_of(self.url)}{suffix}").read_bytes() for suffix in ("", "-wal")]
         names = ("plants", "tokens", "totals", "handed_out_ids", "plantstore_markers")
         return [execute(self.url, f"SELECT *, xmin FROM {name} ORDER BY 1") for name in names]
 
 
 @pytest.fixture(params=["sqlite", "shared", "postgres"])
 def fenced(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Fenced]:
-    fenced = Fenced(request.param, tmp_path, lambda: request.getfixturevalue("databases"))
-    with contextlib.closing(fenced.store) as store:
+    file = tmp_path / "plants.db"
+    is_postgres = request.param == "postgres"
+    url = request.getfixturevalue("url") if is_postgres else f"sqlite:///{file}"
+    opened = StoreOfWorker(file) if request.param == "shared" else open_store(url)
+    with contextlib.closing(opened) as store:
         store.apply_changes([ROSA])
         store.add_token(TOKEN)
-        yield fenced
+        yield Fenced(url, store)
+
+
+on_postgres = pytest.mark.parametrize("fenced", ["postgres"], indirect=True)
 
 
 @pytest.mark.parametrize("change", [1, -1], ids=["newer", "older"])
@@ -91,7 +77,7 @@ def test_nothing_is_written_to_a_schema_of_another_version_and_reads_continue(
 ) -> None:
     store = fenced.store
     ids = store.hand_out_ids(1)
-    fenced.set_version(fenced.known + change)
+    set_version(fenced.url, fenced.known + change)
     before = fenced.content()
 
     for number in range(8):  # the driver prepares a statement after some times
@@ -106,7 +92,7 @@ def test_nothing_is_written_to_a_schema_of_another_version_and_reads_continue(
     assert store.find_plants([1, 2]) == {1: ROSA}
     assert store.list_plants(Listing(words=("ro",), has_total=True)).plants == [ROSA]
     assert store.find_token(b"1") == TOKEN
-    fenced.set_version(fenced.known)
+    set_version(fenced.url, fenced.known)
     assert store.apply_changes([ROSA, NewPlant(2, "Abies")]) == [
         Outcome.ALREADY_STORED,
         Outcome.STORED,
@@ -120,20 +106,20 @@ def test_an_idle_store_does_not_merge_the_index_of_a_schema_of_another_version(
 ) -> None:
     for id_ in range(2, 6):
         fenced.store.apply_changes([NewPlant(id_, "Abies")])
-    fenced.set_version(fenced.known + 1)
+    set_version(fenced.url, fenced.known + 1)
     before = fenced.content()
 
     assert fenced.store.tidy() == TIDY_SOON_SECONDS
 
     assert fenced.content() == before
-    fenced.set_version(fenced.known)
+    set_version(fenced.url, fenced.known)
     assert fenced.store.tidy() == 0
     while fenced.store.tidy() == 0:
         pass
     assert fenced.store.tidy() == TIDY_SECONDS
 
 
-@pytest.mark.parametrize("fenced", ["postgres"], indirect=True)
+@on_postgres
 def test_a_batch_of_which_a_part_was_stored_before_a_migration_is_in_doubt(
     fenced: Fenced,
 ) -> None:
@@ -142,14 +128,11 @@ def test_a_batch_of_which_a_part_was_stored_before_a_migration_is_in_doubt(
         CREATE FUNCTION migrates() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
         DELETE FROM plants WHERE id = 1;
         INSERT INTO plantstore_migrations VALUES ({fenced.known + 1});
-        RETURN NEW; END $$
+        RETURN NEW; END $$;
+        CREATE TRIGGER migrates BEFORE INSERT ON plants
+        FOR EACH ROW WHEN (NEW.id = 2) EXECUTE FUNCTION migrates()
     """
     execute(fenced.url, migrates)
-    execute(
-        fenced.url,
-        "CREATE TRIGGER migrates BEFORE INSERT ON plants"
-        " FOR EACH ROW WHEN (NEW.id = 2) EXECUTE FUNCTION migrates()",
-    )
 
     with pytest.raises(StoreUnavailableError, match="schema is of another version") as caught:
         fenced.store.apply_changes([ROSA, NewPlant(2, "Abies")])
@@ -172,6 +155,14 @@ def waiting_for(url: str, table: str, condition: str = "true") -> bool:
     return execute(url, waiting) != [(0,)]
 
 
+def waits_for_a_row(url: str) -> bool:
+    return execute(
+        url,
+        "SELECT count(*) FROM pg_stat_activity"
+        " WHERE wait_event IN ('transactionid', 'tuple') AND application_name = 'plantstore'",
+    ) != [(0,)]
+
+
 def locked_by_who_waits(url: str) -> list[str]:
     """Return the tables of plants and tokens that a connection has locked which waits."""
     return [
@@ -185,55 +176,60 @@ def locked_by_who_waits(url: str) -> list[str]:
     ]
 
 
-def migrate(url: str, once_locked: Callable[[], object] = lambda: None) -> None:
-    """Migrate to the next version, as a later program would."""
-    with connected(url) as connection:
-        schema = PostgresSchema(connection, "it")
-        with schema.locked():
-            version = newest_version("postgres") + 1
-            schema.apply("SELECT", version)
-            once_locked()
-            connection.execute(NEXT.encode())
+@contextlib.contextmanager
+def migrating(url: str) -> Iterator[None]:
+    """Migrate to a later version, as a later program would; run the block during it."""
+    with schema_of(url) as schema, schema.locked():
+        version = newest_version("postgres") + 1
+        schema.apply("SELECT", version)
+        yield
+        schema.apply(NEXT, version + 1)
 
 
-@pytest.mark.parametrize("fenced", ["postgres"], indirect=True)
+def migrate(url: str) -> None:
+    with migrating(url):
+        pass
+
+
+@on_postgres
 @pytest.mark.parametrize("earlier_creates", [0, 8])
-@pytest.mark.parametrize("name", WRITES)
 def test_a_write_that_begins_during_a_migration_waits_for_it_and_is_refused(
-    fenced: Fenced, pool: ThreadPoolExecutor, name: str, earlier_creates: int
+    fenced: Fenced, pool: ThreadPoolExecutor, earlier_creates: int
 ) -> None:
-    for id_ in range(10, 10 + earlier_creates):  # the driver prepares the statement
-        fenced.store.apply_changes([NewPlant(id_, "Tilia")])
-    writes: list[Future[object]] = []
-    locked: list[str] = []
+    for name, write in WRITES.items():
+        with contextlib.closing(open_store(fenced.url)) as store:
+            for id_ in range(10, 10 + earlier_creates):  # the driver prepares the statement
+                store.apply_changes([NewPlant(id_, "Tilia")])
+            before = fenced.content()
 
-    def begin_to_write() -> None:
-        writes.append(pool.submit(WRITES[name], fenced.store))
-        wait_until(lambda: waiting_for(fenced.url, "plantstore_migrations"))
-        locked.extend(locked_by_who_waits(fenced.url))
+            with migrating(fenced.url):
+                written = pool.submit(write, store)
+                wait_until(lambda: waiting_for(fenced.url, "plantstore_migrations"))
+                locked = locked_by_who_waits(fenced.url)
 
-    before = fenced.content()
-    migrate(fenced.url, begin_to_write)
-
-    assert locked == [], "or the migration and the write would wait for each other"
-    [write] = writes
-    with pytest.raises(StoreUnreachableError, match="schema is of another version"):
-        write.result(60)
-    execute(fenced.url, "ALTER TABLE plants DROP COLUMN color")
-    assert fenced.content() == before
+            assert locked == [], f"or the migration and the {name} would wait for each other"
+            with pytest.raises(StoreUnreachableError, match="schema is of another version"):
+                written.result(60)
+        execute(fenced.url, "ALTER TABLE plants DROP COLUMN color")
+        assert fenced.content() == before, name
+        set_version(fenced.url, fenced.known)
 
 
-@pytest.mark.parametrize("fenced", ["postgres"], indirect=True)
-@pytest.mark.parametrize("name", ["create", "replace", "delete"])
+@on_postgres
+@pytest.mark.parametrize(
+    ("name", "other", "after"),
+    [
+        ("create", "INSERT INTO plants (id, name) VALUES (2, 'x')", {"1": "Rosa", "2": "Abies"}),
+        ("replace", "SELECT FROM plants WHERE id = 1 FOR UPDATE", {"1": "Abies"}),
+        ("delete", "SELECT FROM plants WHERE id = 1 FOR UPDATE", {"2": "Abies"}),
+    ],
+)
 def test_a_migration_waits_for_a_write_that_has_begun(
-    fenced: Fenced, pool: ThreadPoolExecutor, name: str
+    fenced: Fenced, pool: ThreadPoolExecutor, name: str, other: str, after: dict[str, str]
 ) -> None:
-    other = "INSERT INTO plants (id, name) VALUES (2, 'x')" if name == "create" else ""
-    with contextlib.closing(
-        in_the_way(fenced.url, other or "SELECT FROM plants WHERE id = 1 FOR UPDATE")
-    ) as in_between:
+    with contextlib.closing(in_the_way(fenced.url, other)) as in_between:
         write = pool.submit(WRITES[name], fenced.store)
-        wait_until(lambda: _waits_for_a_row(fenced.url))
+        wait_until(lambda: waits_for_a_row(fenced.url))
         migration = pool.submit(migrate, fenced.url)
         wait_until(lambda: waiting_for(fenced.url, "plantstore_migrations"))
         in_between.rollback()
@@ -242,19 +238,12 @@ def test_a_migration_waits_for_a_write_that_has_begun(
     migration.result(60)
 
     [(plants,)] = execute(fenced.url, "SELECT json_object_agg(id, name) FROM plants")
-    assert (
-        plants
-        == {
-            "create": {"1": "Rosa", "2": "Abies"},
-            "replace": {"1": "Abies"},
-            "delete": {"2": "Abies"},
-        }[name]
-    )
+    assert plants == after
     with pytest.raises(StoreUnreachableError):
         WRITES[name](fenced.store)
 
 
-@pytest.mark.parametrize("fenced", ["postgres"], indirect=True)
+@on_postgres
 def test_a_store_that_is_opened_during_a_migration_waits_for_its_end(
     fenced: Fenced, pool: ThreadPoolExecutor
 ) -> None:
@@ -270,11 +259,3 @@ def test_a_store_that_is_opened_during_a_migration_waits_for_its_end(
     store = opened.result(60)
     assert store.find_plants([1]) == {1: ROSA}
     store.close()
-
-
-def _waits_for_a_row(url: str) -> bool:
-    return execute(
-        url,
-        "SELECT count(*) FROM pg_stat_activity"
-        " WHERE wait_event IN ('transactionid', 'tuple') AND application_name = 'plantstore'",
-    ) != [(0,)]

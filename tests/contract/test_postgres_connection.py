@@ -2,19 +2,21 @@
 
 import contextlib
 import signal
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import psycopg
 import pytest
+from psycopg import errors
 
 from plantstore.changes import Deletion, Outcome
 from plantstore.errors import StoreUnavailableError, StoreUnreachableError
 from plantstore.plants import NewPlant
 from plantstore.storage import open_store
 from plantstore.storage.postgres.connect import connect
-from plantstore.storage.postgres.connection import Connection
 from plantstore.storage.postgres.link import Link
+from plantstore.storage.postgres.pipeline import Pipeline, Statement
 from plantstore.storage.postgres.servers import Servers
 from plantstore.storage.postgres.url import parse_url
 from plantstore.store import Store
@@ -34,37 +36,43 @@ from support.postgres import (
 PLANT = NewPlant(1, "Abies balsamea (L.) Mill.", "Abies")
 
 
-def setting(connection: Connection, name: str) -> str:
-    [[value]] = connection.execute("SELECT current_setting(%s)", (name,))
-    return str(value)
+@pytest.fixture(scope="module")
+def server(postgres_programs: Programs) -> Iterator[Server]:
+    """Yield a server that tests suspend and change; they leave it as it was."""
+    with Server(postgres_programs, "own") as server:
+        yield server
 
 
 @pytest.mark.parametrize(
-    ("asked_for", "used"),
+    ("options", "expected"),
     [
-        ("off", "on"),
-        ("local", "on"),
-        ("remote_write", "on"),
-        ("on", "on"),
-        ("remote_apply", "remote_apply"),
+        ("", {"statement_timeout": "10s", "lock_timeout": "5s", "client_encoding": "UTF8"}),
+        (
+            "statement_timeout=1500 lock_timeout=700",
+            {"statement_timeout": "1500ms", "lock_timeout": "700ms"},
+        ),
+        ("default_transaction_isolation=serializable", {"transaction_isolation": "read committed"}),
+        # No setting weakens the wait for standbys.
+        ("synchronous_commit=off", {"synchronous_commit": "on"}),
+        ("synchronous_commit=local", {"synchronous_commit": "on"}),
+        ("synchronous_commit=remote_write", {"synchronous_commit": "on"}),
+        ("synchronous_commit=remote_apply", {"synchronous_commit": "remote_apply"}),
     ],
 )
-def test_no_setting_weakens_synchronous_commit_below_on(
-    url: str, asked_for: str, used: str
+def test_a_connection_has_safe_settings_and_those_of_the_url(
+    url: str, options: str, expected: dict[str, str]
 ) -> None:
-    with connected(f"{url}%20-csynchronous_commit%3D{asked_for}") as connection:
-        assert setting(connection, "synchronous_commit") == used
+    asked_for = "".join(f"%20-c{each.replace('=', '%3D')}" for each in options.split())
 
+    with connected(url + asked_for) as connection:
+        values = {
+            name: connection.execute("SELECT current_setting(%s)", (name,)).fetchall()[0][0]
+            for name in expected
+        }
+        wait_seconds = connection.wait_seconds
 
-def test_every_wait_has_a_timeout_that_the_url_may_change(url: str) -> None:
-    with connected(url) as connection:
-        assert setting(connection, "statement_timeout") == "10s"
-        assert setting(connection, "lock_timeout") == "5s"
-        assert connection.wait_seconds == 12
-    with connected(f"{url}%20-cstatement_timeout%3D1500%20-clock_timeout%3D700") as connection:
-        assert setting(connection, "statement_timeout") == "1500ms"
-        assert setting(connection, "lock_timeout") == "700ms"
-        assert connection.wait_seconds == 3.5
+    assert values == expected
+    assert wait_seconds == (3.5 if "statement_timeout" in options else 12)
 
 
 def test_a_connection_without_a_timeout_does_not_cancel_long_statements(url: str) -> None:
@@ -76,12 +84,6 @@ def test_a_connection_without_a_timeout_does_not_cancel_long_statements(url: str
                 connection.execute("SELECT pg_sleep(0.2)")
 
 
-def test_a_connection_uses_read_committed_and_utf_8(url: str) -> None:
-    with connected(f"{url}%20-cdefault_transaction_isolation%3Dserializable") as connection:
-        assert setting(connection, "transaction_isolation") == "read committed"
-        assert setting(connection, "client_encoding") == "UTF8"
-
-
 def test_a_server_with_fsync_off_is_refused(postgres_programs: Programs) -> None:
     with (
         Server(postgres_programs, "unsafe", fsync="off") as server,
@@ -90,12 +92,11 @@ def test_a_server_with_fsync_off_is_refused(postgres_programs: Programs) -> None
         open_store(server.url())
 
 
-def test_a_database_of_another_encoding_is_refused(postgres_programs: Programs) -> None:
-    with Server(postgres_programs, "latin") as server:
-        server.execute("CREATE DATABASE latin TEMPLATE template0 ENCODING 'LATIN1'")
+def test_a_database_of_another_encoding_is_refused(server: Server) -> None:
+    server.execute("CREATE DATABASE latin TEMPLATE template0 ENCODING 'LATIN1'")
 
-        with pytest.raises(StoreUnavailableError, match="LATIN1, not UTF8"):
-            open_store(server.url("latin"))
+    with pytest.raises(StoreUnavailableError, match="LATIN1, not UTF8"):
+        open_store(server.url("latin"))
 
 
 def test_an_unreachable_database_is_reported_in_one_line_without_secrets() -> None:
@@ -109,7 +110,7 @@ def test_an_unreachable_database_is_reported_in_one_line_without_secrets() -> No
 
 
 def test_a_change_that_waits_too_long_for_a_lock_fails_and_the_next_succeeds(
-    url: str, opened: Callable[[str], Store]
+    url: str, opened: Callable[..., Store]
 ) -> None:
     store = opened(f"{url}%20-clock_timeout%3D50")
     store.apply_changes([PLANT])
@@ -123,158 +124,183 @@ def test_a_change_that_waits_too_long_for_a_lock_fails_and_the_next_succeeds(
     assert store.apply_changes([Deletion(1)]) == [Outcome.DELETED]
 
 
-def test_an_unrelated_warning_of_the_server_fails_no_change(url: str, store: Store) -> None:
-    execute(
-        url,
-        """
-        CREATE FUNCTION warn() RETURNS trigger LANGUAGE plpgsql AS
-        $$ BEGIN RAISE WARNING 'the database must be vacuumed'; RETURN NEW; END $$
-        """,
-    )
-    execute(url, "CREATE TRIGGER warn BEFORE INSERT ON plants EXECUTE FUNCTION warn()")
-
-    assert store.apply_changes([PLANT]) == [Outcome.STORED]
-
-
+@pytest.mark.parametrize("table", ["plants", "handed_out_ids"])
 def test_a_missing_table_is_store_unavailable_and_not_an_internal_error(
-    url: str, store: Store
+    url: str, store: Store, table: str
 ) -> None:
     store.apply_changes([PLANT])
-    execute(url, "ALTER TABLE plants RENAME TO gone")
+    execute(url, f"ALTER TABLE {table} RENAME TO gone")
     with pytest.raises(StoreUnavailableError) as caught:
-        store.apply_changes([NewPlant(2, "b")])
-    assert "plants" in caught.value.reason
+        store.hand_out_ids(1)
+    assert table in caught.value.reason
 
-    execute(url, "ALTER TABLE gone RENAME TO plants")
+    execute(url, f"ALTER TABLE gone RENAME TO {table}")
+    wait_until(lambda: is_back(store))
+    assert store.apply_changes([PLANT]) == [Outcome.ALREADY_STORED]
+    assert store.hand_out_ids(1) == range(2, 3)
+
+
+def test_a_change_whose_connection_is_lost_is_in_doubt(url: str, store: Store) -> None:
+    store.apply_changes([PLANT])
+    waiting = "FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
+    with contextlib.closing(in_the_way(url, "LOCK TABLE plants")), ThreadPoolExecutor(1) as pool:
+        interrupted = pool.submit(store.apply_changes, [NewPlant(2, "b")])
+        wait_until(lambda: is_waiting(url))
+
+        execute(url, f"SELECT pg_terminate_backend(pid, 60000) {waiting}")
+
+        with pytest.raises(StoreUnavailableError) as caught:
+            interrupted.result(60)
+    assert not isinstance(caught.value, StoreUnreachableError)
     wait_until(lambda: is_back(store))
     assert store.apply_changes([PLANT]) == [Outcome.ALREADY_STORED]
 
 
-def test_a_restarted_server_is_used_again_and_an_interrupted_change_is_in_doubt(
-    postgres_programs: Programs,
-) -> None:
-    with (
-        Server(postgres_programs, "restarting") as server,
-        contextlib.closing(open_store(server.url())) as store,
-    ):
-        store.apply_changes([PLANT])
-        store.probe()
-        with (
-            contextlib.closing(in_the_way(server.url(), "LOCK TABLE plants")),
-            ThreadPoolExecutor(1) as thread,
-        ):
-            interrupted = thread.submit(store.apply_changes, [NewPlant(2, "b")])
-            wait_until(lambda: is_waiting(server.url()))
-            waiting = "FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
-            server.execute(f"SELECT pg_terminate_backend(pid, 60000) {waiting}")
-            cut_off = interrupted.exception()
-        server.stop()
-
-        def is_known_to_be_unreachable() -> bool:
-            with pytest.raises(StoreUnavailableError) as caught:
-                store.apply_changes([NewPlant(2, "b")])
-            return isinstance(caught.value, StoreUnreachableError)
-
-        wait_until(is_known_to_be_unreachable)
-        with pytest.raises(StoreUnavailableError):
-            store.find_plants([1])
-        with pytest.raises(StoreUnavailableError):
-            store.probe()
-        server.start()
-        wait_until(lambda: is_back(store))
-
-        assert isinstance(cut_off, StoreUnavailableError)
-        assert not isinstance(cut_off, StoreUnreachableError)
-        assert store.apply_changes([PLANT]) == [Outcome.ALREADY_STORED]
-        assert store.find_plants([1]) == {1: PLANT}
-
-
-def pid(link: Link) -> int:
-    with link.using("It failed") as connection:
-        return connection.info.backend_pid
-
-
-def test_an_idle_connection_is_kept_and_a_lost_one_is_replaced(
-    url: str,
-) -> None:
-    now = 0.0
-    servers = Servers(parse_url(url))
-    link = Link(servers, monotonic=lambda: now)
-    first = pid(link)
-
-    now += 100
-    assert pid(link) == first
-    execute(url, f"SELECT pg_terminate_backend({first}, 60000)")
-    now += 100
-    assert pid(link) != first
-    link.close()
-    servers.close()
-
-
-def test_an_error_of_a_statement_does_not_close_the_connection(url: str) -> None:
-    open_store(url).close()
+def test_an_error_of_a_statement_does_not_close_the_connection(url: str, store: Store) -> None:
+    store.apply_changes([PLANT])
     servers = Servers(parse_url(f"{url}%20-clock_timeout%3D50"))
-    link = Link(servers)
-    first = pid(link)
-    with contextlib.closing(in_the_way(url, "LOCK TABLE plants")):
+    with (
+        contextlib.closing(servers),
+        contextlib.closing(Link(servers)) as link,
+        contextlib.closing(in_the_way(url, "LOCK TABLE plants")),
+    ):
+        pids = set()
         for _ in range(3):
-            with (
-                pytest.raises(StoreUnavailableError),
-                link.using("It failed") as connection,
-                connection.transaction(),
-            ):
+            with pytest.raises(StoreUnavailableError), link.using("It failed") as connection:  # noqa: PT012
+                pids.add(connection.info.backend_pid)
                 connection.execute("SELECT * FROM plants")
 
-    assert pid(link) == first
-    link.close()
-    servers.close()
+    assert len(pids) == 1
 
 
 def test_a_server_that_becomes_read_only_serves_neither_changes_nor_reads(
-    postgres_programs: Programs,
+    server: Server, opened: Callable[..., Store]
 ) -> None:
-    with (
-        Server(postgres_programs, "read_only") as server,
-        contextlib.closing(open_store(server.url())) as store,
-    ):
-        store.apply_changes([PLANT])
-        assert store.find_plants([1]) == {1: PLANT}
-        server.execute("ALTER SYSTEM SET default_transaction_read_only = on")
-        server.execute("SELECT pg_reload_conf()")
+    store = opened(server.url())
+    store.apply_changes([PLANT])
+    assert store.find_plants([1]) == {1: PLANT}
+    server.execute("ALTER SYSTEM SET default_transaction_read_only = on")
+    server.execute("SELECT pg_reload_conf()")
 
-        # Another server may be the primary now, so reads from this one may be stale.
-        wait_until(lambda: fails(lambda: store.find_plants([1])))
-        wait_until(lambda: fails(lambda: store.apply_changes([PLANT])))
-        wait_until(lambda: fails(store.probe))
-        with pytest.raises(StoreUnavailableError) as caught:
-            open_store(server.url())
-        assert "read-only" in caught.value.reason
+    # Another server may be the primary now, so reads from this one may be stale.
+    wait_until(lambda: fails(lambda: store.find_plants([1])))
+    wait_until(lambda: fails(lambda: store.apply_changes([PLANT])))
+    wait_until(lambda: fails(store.probe))
+    with pytest.raises(StoreUnavailableError) as caught:
+        open_store(server.url())
+    assert "read-only" in caught.value.reason
 
-        with psycopg.connect(server.url(), autocommit=True) as connection:
-            connection.execute("SET default_transaction_read_only = off")
-            connection.execute("ALTER SYSTEM RESET default_transaction_read_only")
-            connection.execute("SELECT pg_reload_conf()")
-        wait_until(lambda: is_back(store))
+    writable = f"{server.url()}?options=-cdefault_transaction_read_only%3Doff"
+    execute(writable, "ALTER SYSTEM RESET default_transaction_read_only")
+    execute(writable, "SELECT pg_reload_conf()")
+    wait_until(lambda: is_back(store))
 
 
 def test_a_server_that_hangs_is_given_up_and_used_again_once_it_responds(
-    postgres_programs: Programs,
+    server: Server, opened: Callable[..., Store]
 ) -> None:
-    with Server(postgres_programs, "hanging") as server:
-        bounds = "?connect_timeout=2&options=-cstatement_timeout%3D100"
-        with contextlib.closing(open_store(server.url() + bounds)) as store:
-            store.apply_changes([PLANT])
-            server.signal_all(signal.SIGSTOP)
+    store = opened(server.url() + "?connect_timeout=2&options=-cstatement_timeout%3D100")
+    plants = [NewPlant(id_, "a") for id_ in range(10, 2_510)]
+    store.apply_changes(plants)
+    scan = store.scan_plants()
+    assert len(next(scan)) == 1_000
+    server.signal_all(signal.SIGSTOP)
 
-            with pytest.raises(StoreUnavailableError, match="cannot be written"):
-                store.apply_changes([NewPlant(2, "b")])
-            with pytest.raises(StoreUnreachableError) as unreachable:
-                store.apply_changes([NewPlant(2, "b")])
-            server.signal_all(signal.SIGCONT)
-            wait_until(lambda: is_back(store))
+    with pytest.raises(StoreUnavailableError):
+        next(scan)
+    with pytest.raises(StoreUnavailableError, match="cannot be written"):
+        store.apply_changes([NewPlant(2, "b")])
+    with pytest.raises(StoreUnreachableError) as unreachable:
+        store.apply_changes([NewPlant(2, "b")])
+    server.signal_all(signal.SIGCONT)
+    wait_until(lambda: is_back(store))
 
-            assert "timeout" in unreachable.value.reason
-            assert store.apply_changes([NewPlant(2, "b")])[0] in (
-                Outcome.STORED,
-                Outcome.ALREADY_STORED,
-            )
+    assert "timeout" in unreachable.value.reason
+    [outcome] = store.apply_changes([NewPlant(2, "b")])
+    assert outcome in (Outcome.STORED, Outcome.ALREADY_STORED)
+    assert sum(map(len, store.scan_plants())) > len(plants)
+
+
+def test_closing_a_scan_does_not_wait_for_a_server_that_hangs(
+    server: Server, opened: Callable[..., Store]
+) -> None:
+    store = opened(server.url() + "?options=-cstatement_timeout%3D1h")
+    store.apply_changes([NewPlant(id_, "a") for id_ in range(10, 2_510)])
+    scan = store.scan_plants()
+    next(scan)
+    server.signal_all(signal.SIGSTOP)
+    closing = threading.Thread(target=scan.close)
+
+    closing.start()
+    closing.join(30)
+
+    waits = closing.is_alive()
+    server.signal_all(signal.SIGCONT)
+    closing.join(60)
+    assert not waits
+
+
+# A pipeline executes several statements in one round trip.
+ADD = "INSERT INTO numbers (id, name) VALUES (%b, %b) RETURNING id"
+COUNT = Statement("SELECT count(*) FROM numbers")
+
+
+@pytest.fixture
+def numbers(url: str) -> str:
+    """Return the URL of a database with a table of numbers."""
+    execute(url, "CREATE TABLE numbers (id bigint PRIMARY KEY, name text)")
+    return url
+
+
+def test_each_statement_returns_its_rows_whatever_the_types_of_its_values(numbers: str) -> None:
+    with connected(numbers) as connection:
+        pipeline = Pipeline(connection)
+
+        for id_ in (1, 2**20, 2**40, 2, 2**41):
+            assert pipeline.execute(Statement(ADD, (id_, "a")), COUNT)[0] == [(id_,)]
+
+        assert pipeline.execute(COUNT, COUNT) == [[(5,)], [(5,)]]
+        assert connection.execute("SELECT 1").fetchall() == [(1,)]
+
+
+def test_a_failed_statement_rolls_back_no_other_and_the_connection_stays_usable(
+    numbers: str,
+) -> None:
+    with connected(numbers) as connection:
+        pipeline = Pipeline(connection)
+        pipeline.execute(Statement(ADD, (1, "a")))
+
+        for id_ in (2, 3):
+            with pytest.raises(errors.UniqueViolation):
+                pipeline.execute(Statement(ADD, (1, "b")), Statement(ADD, (id_, "b")))
+
+        assert pipeline.execute(COUNT) == [[(3,)]]
+
+
+def test_a_statement_that_could_not_be_prepared_is_prepared_again(numbers: str) -> None:
+    with connected(numbers) as connection:
+        pipeline = Pipeline(connection)
+        statement = Statement("SELECT number FROM later")
+
+        for _ in range(2):
+            with pytest.raises(errors.UndefinedTable):
+                pipeline.execute(statement, COUNT)
+
+        execute(numbers, "CREATE TABLE later AS SELECT 7 AS number")
+        assert pipeline.execute(statement, COUNT) == [[(7,)], [(0,)]]
+
+
+def test_a_connection_that_the_server_terminates_reports_the_reason_and_is_closed(
+    numbers: str,
+) -> None:
+    with connected(numbers) as connection, ThreadPoolExecutor(1) as pool:
+        pid = connection.pgconn.backend_pid
+        asked = pool.submit(Pipeline(connection).execute, Statement("SELECT pg_sleep(60)"), COUNT)
+        sleeping = f"SELECT count(*) FROM pg_stat_activity WHERE pid = {pid} AND state = 'active'"
+        wait_until(lambda: execute(numbers, sleeping) == [(1,)])
+
+        execute(numbers, f"SELECT pg_terminate_backend({pid})")
+
+        with pytest.raises(psycopg.OperationalError, match="terminating connection"):
+            asked.result(60)
+        assert connection.closed

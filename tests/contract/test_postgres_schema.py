@@ -1,82 +1,63 @@
-"""The schema of a PostgreSQL database: migrations, checks, and databases that are refused."""
+"""The schema of a database, and the rights of a role that uses the tables of another role."""
 
 import contextlib
-import threading
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator
+from typing import NamedTuple
 
+import psycopg
 import pytest
+from psycopg import sql
 
-from plantstore.errors import SchemaOutdatedError, StoreUnavailableError, UnsupportedError
-from plantstore.plants import NewPlant
+from plantstore.changes import Deletion, Outcome, Replacement
+from plantstore.errors import (
+    OperationError,
+    PlantStoreError,
+    StoreUnavailableError,
+    UnsupportedError,
+)
+from plantstore.listings import Count, Listing
+from plantstore.plants import NewPlant, Plant
 from plantstore.storage import open_store
-from plantstore.storage.migrate import SchemaPolicy, migrations
-from plantstore.store import Store
+from plantstore.storage.migrate import SchemaPolicy
+from plantstore.storage.postgres.maintenance import RIGHTS
+from plantstore.store import CheckReport, Store
+from plantstore.tokens import TokenRecord
 from support.postgres import Databases, Programs, Server, execute
 
 PLANT = NewPlant(1, "Abies balsamea (L.) Mill.", "Abies")
+TOKEN = TokenRecord("t", b"digest", frozenset({"plants:read"}), 0)
+
+# A name that must be quoted.
+USER = 'the "user\'s"; DROP TABLE plants; --'
+ADVICE = "; run plantstore migrate --grant-to ROLE as the owner"
 
 
-def test_a_database_of_the_first_schema_is_migrated_and_keeps_its_plants(
-    url: str,
-) -> None:
-    make_first_schema(url)
-    execute(url, "INSERT INTO plants VALUES (1, 'a', 't')")
+class Urls(NamedTuple):
+    """The URLs of a database: for the superuser, the owner of its tables, and their user."""
 
-    for policy in (SchemaPolicy.CREATE, SchemaPolicy.REQUIRE):
-        with pytest.raises(SchemaOutdatedError, match=r"has schema 1, but 5 is needed\. Run: "):
-            open_store(url, policy)
-    with contextlib.closing(open_store(url, SchemaPolicy.ACCEPT)) as store:
-        assert store.check() == (1, 1, 0, [])
-    with contextlib.closing(open_store(url)) as store:
-        assert store.check() == (5, 1, 0, [])
-    open_store(url, SchemaPolicy.REQUIRE).close()
+    admin: str
+    owner: str
+    user: str
 
 
-@pytest.mark.parametrize("policy", [SchemaPolicy.MIGRATE, SchemaPolicy.CREATE])
-def test_many_stores_may_be_opened_on_a_new_database_at_once(
-    url: str, policy: SchemaPolicy
-) -> None:
-    barrier = threading.Barrier(10)
-
-    def open_and_close(_: int) -> None:
-        barrier.wait()
-        open_store(url, policy).close()
-
-    with ThreadPoolExecutor(10) as pool:
-        list(pool.map(open_and_close, range(10)))
-
-    assert execute(url, "SELECT version FROM plantstore_migrations ORDER BY version") == [
-        (1,),
-        (2,),
-        (3,),
-        (4,),
-        (5,),
-    ]
+@pytest.fixture(scope="module")
+def server(postgres_programs: Programs) -> Iterator[Server]:
+    with Server(postgres_programs, "rights") as server:
+        server.execute("CREATE ROLE owner LOGIN")
+        with psycopg.connect(server.url(), autocommit=True) as connection:
+            connection.execute(sql.SQL("CREATE ROLE {} LOGIN").format(sql.Identifier(USER)))
+        yield server
 
 
-def make_first_schema(url: str) -> None:
-    execute(url, migrations("postgres")[0])
-    execute(url, "INSERT INTO plantstore_migrations VALUES (1)")
-
-
-def test_a_database_of_a_newer_version_is_refused(url: str) -> None:
-    open_store(url).close()
-    execute(url, "INSERT INTO plantstore_migrations VALUES (99)")
-
-    for policy in SchemaPolicy:
-        with pytest.raises(StoreUnavailableError, match="written by a newer Plant Store"):
-            open_store(url, policy)
-
-
-def test_an_empty_database_gets_a_schema_only_if_the_policy_may_create_one(url: str) -> None:
-    for policy in (SchemaPolicy.REQUIRE, SchemaPolicy.ACCEPT):
-        with pytest.raises(StoreUnavailableError, match="is empty"):
-            open_store(url, policy)
-
-    tables = "SELECT count(*) FROM pg_tables WHERE schemaname = current_schema()"
-    assert execute(url, tables) == [(0,)]
-    open_store(url, SchemaPolicy.CREATE).close()
-    open_store(url, SchemaPolicy.REQUIRE).close()
+@pytest.fixture
+def urls(server: Server) -> Iterator[Urls]:
+    """Make a database. Only its owner may enter its schema, as PUBLIC may enter no new one."""
+    server.execute("CREATE DATABASE garden OWNER owner")
+    admin = f"{server.url('garden')}?options=-csearch_path%3Dbeds"
+    execute(admin, "CREATE SCHEMA beds AUTHORIZATION owner")
+    user = "".join(f"%{byte:02x}" for byte in USER.encode())
+    yield Urls(admin, *(admin.replace("postgres@", f"{role}@") for role in ("owner", user)))
+    server.execute("DROP DATABASE garden WITH (FORCE)")
 
 
 def test_a_database_of_another_program_is_refused_and_not_changed(url: str) -> None:
@@ -87,24 +68,20 @@ def test_a_database_of_another_program_is_refused_and_not_changed(url: str) -> N
 
     assert "\n" not in caught.value.explanation
     assert execute(url, "SELECT * FROM plants") == []
-    assert execute(url, "SELECT to_regclass('tokens'), to_regclass('plantstore_migrations')") == [
-        (None, None)
-    ]
+    others = "SELECT to_regclass('tokens'), to_regclass('plantstore_migrations')"
+    assert execute(url, others) == [(None, None)]
 
 
-def test_a_role_that_may_not_create_tables_gets_an_error_that_says_so(
-    postgres_programs: Programs,
-) -> None:
-    with Server(postgres_programs, "roles") as server:
-        server.execute("CREATE ROLE reader LOGIN")
-        url = server.url().replace("postgres@", "reader@")
+def test_a_role_that_may_not_create_tables_gets_an_error_that_says_so(server: Server) -> None:
+    url = server.url().replace("postgres@", "owner@")
 
+    for options, said in {
+        "": "permission denied for schema public",
+        "?options=-csearch_path%3Dnowhere": "no schema has been selected",
+    }.items():
         with pytest.raises(StoreUnavailableError) as caught:
-            open_store(url)
-        assert "permission denied for schema public" in caught.value.explanation
-        with pytest.raises(StoreUnavailableError) as caught:
-            open_store(f"{url}?options=-csearch_path%3Dnowhere")
-        assert "no schema has been selected" in caught.value.explanation
+            open_store(url + options)
+        assert said in caught.value.explanation
 
 
 def test_a_store_works_in_a_schema_of_any_name(databases: Databases) -> None:
@@ -112,7 +89,7 @@ def test_a_store_works_in_a_schema_of_any_name(databases: Databases) -> None:
     try:
         url = f"{databases.url}?options=-csearch_path%3D%22a%5C%20b%22"
         with contextlib.closing(open_store(url)) as store:
-            assert store.check() == (5, 0, 0, [])
+            assert store.check() == CheckReport(5, 0, 0, [])
     finally:
         execute(databases.url, 'DROP SCHEMA "a b" CASCADE')
 
@@ -124,20 +101,117 @@ def test_a_check_names_each_difference_from_the_schema(url: str, store: Store) -
     execute(url, "ALTER TABLE tokens DROP COLUMN digest")
     execute(url, "CREATE INDEX of_the_operator ON plants (name)")
 
-    assert store.check() == (
-        5,
-        1,
-        0,
-        [
-            "plants.name differs from the schema",
-            "plants_by_tag differs from the schema",
-            "tokens.digest differs from the schema",
-            "tokens_digest_key differs from the schema",
-            'tokens cannot be read: column "digest" does not exist',
-        ],
-    )
+    differ = ("plants.name", "plants_by_tag", "tokens.digest", "tokens_digest_key")
+    problems = [f"{name} differs from the schema" for name in differ]
+    unreadable = 'tokens cannot be read: column "digest" does not exist'
+    assert store.check() == CheckReport(5, 1, 0, [*problems, unreadable])
 
 
 def test_a_backup_is_refused_and_the_error_names_pg_dump(store: Store) -> None:
     with pytest.raises(UnsupportedError, match="pg_dump"):
         store.back_up("copy", lambda _done, _total: None)
+
+
+def use(store: Store) -> None:
+    """Do all that the service and its commands do with a store."""
+    with contextlib.suppress(OperationError):
+        store.add_token(TOKEN)
+    assert store.find_token(TOKEN.digest) == TOKEN
+    assert store.list_tokens() == [TOKEN]
+    store.revoke_token("t", 1)
+    store.forget_token(TOKEN.digest)
+    assert store.apply_changes([PLANT]) == [Outcome.STORED]
+    assert store.apply_changes([PLANT]) == [Outcome.ALREADY_STORED]
+    assert store.apply_changes([Replacement(1, Plant("a"))]) == [Outcome.REPLACED]
+    assert store.find_plants([1]) == {1: NewPlant(1, "a")}
+    assert store.list_plants(Listing(words=("a",), has_total=True)).total == Count(1)
+    assert store.list_plants(Listing(has_total=True)).total == Count(1)
+    assert store.count_plants() == 1
+    assert [len(plants) for plants in store.scan_plants()] == [1]
+    assert store.check().problems == []
+    assert len(store.hand_out_ids(2)) == 2
+    assert store.apply_changes([Deletion(1)]) == [Outcome.DELETED]
+
+
+def migrate(urls: Urls, grant_to: str | None = USER) -> None:
+    open_store(urls.owner, grant_to=grant_to).close()
+
+
+def test_a_role_with_the_granted_rights_can_do_everything_but_migrate(urls: Urls) -> None:
+    for _ in range(2):
+        migrate(urls)
+
+    with contextlib.closing(open_store(urls.user, SchemaPolicy.REQUIRE)) as store:
+        use(store)
+        store.probe()
+
+    execute(urls.admin, "DELETE FROM plantstore_migrations WHERE version = 5")
+    with pytest.raises(StoreUnavailableError, match=f"for table plantstore_migrations{ADVICE}"):
+        open_store(urls.user)
+
+
+def test_each_granted_right_is_needed_and_the_error_names_its_table(urls: Urls) -> None:
+    # Without messages, the store writes rows to `plantstore_markers`, as on other engines.
+    function = "FUNCTION pg_logical_emit_message(boolean, text, text, boolean)"
+    execute(urls.admin, f"REVOKE EXECUTE ON {function} FROM PUBLIC")
+    migrate(urls)
+    rights = [(right, table) for table, rights in RIGHTS.items() for right in rights]
+
+    for right, table in rights:
+        execute(urls.owner, f"REVOKE {right} ON {table} FROM {quoted(USER)}")
+
+        with pytest.raises(PlantStoreError) as caught:  # noqa: PT012
+            store = open_store(urls.user, SchemaPolicy.REQUIRE)
+            with contextlib.closing(store):
+                use(store)
+        assert caught.value.message.endswith(f": permission denied for table {table}{ADVICE}")
+
+        migrate(urls)
+        execute(urls.owner, "TRUNCATE plants, tokens, totals")
+
+    with contextlib.closing(open_store(urls.user, SchemaPolicy.REQUIRE)) as store:
+        use(store)
+
+
+def quoted(role: str) -> str:
+    return sql.Identifier(role).as_string()
+
+
+def test_a_probe_names_all_missing_rights_until_they_are_granted(urls: Urls) -> None:
+    migrate(urls)
+    with contextlib.closing(open_store(urls.user, SchemaPolicy.REQUIRE)) as store:
+        execute(urls.owner, f"REVOKE ALL ON totals FROM {quoted(USER)}")
+        execute(urls.owner, f"REVOKE INSERT ON plants FROM {quoted(USER)}")
+        with pytest.raises(StoreUnavailableError) as probed:
+            store.probe()
+        with pytest.raises(StoreUnavailableError) as changed:
+            store.apply_changes([PLANT])
+        migrate(urls)
+
+        store.probe()
+
+        assert store.apply_changes([PLANT]) == [Outcome.STORED]
+        execute(urls.owner, f"REVOKE USAGE ON SCHEMA beds FROM {quoted(USER)}")
+        with pytest.raises(StoreUnavailableError, match=f"SELECT on plants, .*{ADVICE}"):
+            store.probe()
+    missing = "INSERT on plants, SELECT on totals, INSERT on totals, UPDATE on totals"
+    assert probed.value.message == (
+        f"The database cannot be written: the role lacks {missing}{ADVICE}"
+    )
+    assert changed.value.message.endswith(f": permission denied for table plants{ADVICE}")
+
+
+@pytest.mark.parametrize("role", ["nobody", "public", "", "\n", "\udcff"])
+def test_an_unknown_role_is_an_error_before_anything_is_changed(urls: Urls, role: str) -> None:
+    with pytest.raises(OperationError, match="There is no role "):
+        migrate(urls, role)
+
+    assert execute(urls.owner, "SELECT to_regclass('plants')") == [(None,)]
+
+
+def test_a_role_that_may_not_grant_the_rights_gets_an_error(urls: Urls) -> None:
+    migrate(urls)
+    execute(urls.owner, f"REVOKE SELECT ON tokens FROM {quoted(USER)}")
+
+    with pytest.raises(StoreUnavailableError, match="rights cannot be granted to pg_monitor: "):
+        open_store(urls.user, grant_to="pg_monitor")

@@ -1,82 +1,84 @@
-"""The data of a SQLite store after a power loss at any moment, whatever the disk has written."""
+"""The data of a SQLite store after a power loss at any moment, and on a full or broken disk.
+
+tests/long has thousands of power cuts, and a fault at each step.
+"""
 
 import contextlib
+import functools
 import random
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
+import apsw
 import pytest
 
+from plantstore.changes import Outcome
+from plantstore.errors import OperationError
 from plantstore.plants import NewPlant
 from plantstore.storage.sqlite.store import SQLiteStore
+from support.broken_disks import REFUSALS, Kind, change_and_heal, count_faults, open_and_heal
 from support.crash_states import (
     ALL_LOST,
+    ALL_THERE,
     CrashStates,
+    FolderSynced,
     Made,
     Removed,
     Resized,
+    Step,
+    Synced,
+    SyncFailed,
     Written,
     steps_to,
 )
 from support.database_openings import created, migrated
-from support.disk import Disk
+from support.disk import Disk, Fault
 from support.imported_batches import around_syncs, import_files
-from support.ledger import NOTHING, Ledger, live, tune
-from support.power_loss import Cut, Survey, some_cuts
+from support.ledger import Ledger, live, tune
+from support.power_loss import Survey, some_cuts
 
-CUTS = 50  # tests/long has thousands
-
-
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return tmp_path / "plants.db"
+CUTS = 50
 
 
 @pytest.fixture
 def survey(tmp_path: Path) -> Survey:
-    return Survey(tmp_path, random.Random(0))
+    return Survey(tmp_path)
 
 
 def lived(
-    path: Path,
-    seed: int,
-    prepare: Callable[[SQLiteStore], object] = lambda _: None,
-    *,
-    lies: bool = False,
+    path: Path, prepare: Callable[[SQLiteStore], object] = lambda _: None
 ) -> tuple[Disk, Ledger]:
     """Use a store, close it, and use it again; return its disk and its ledger."""
-    chance = random.Random(seed)
-    with Disk(path, seed, lies=lies) as disk:
+    chance = random.Random(0)
+    with Disk(path, 0) as disk:
         ledger = Ledger(disk)
         live(ledger, disk, chance, 150, prepare)
         live(ledger, disk, chance, 50, prepare)
     return disk, ledger
 
 
-def test_after_a_power_loss_all_acknowledged_batches_of_imports_exist_and_none_in_part(
+def test_after_a_power_loss_all_acknowledged_changes_exist_and_none_in_part(
     path: Path, survey: Survey
 ) -> None:
-    disk, chance = Disk(path, 0), random.Random(0)
-    ledger = import_files(disk, chance, 2)
+    disk, ledger = lived(path)
 
-    survey.cut(disk, ledger, around_syncs(disk, chance, 12))
-
-    assert survey.problems == []
-    assert ledger.acknowledged > 10
-
-
-@pytest.mark.parametrize("seed", range(3))
-def test_after_a_power_loss_all_acknowledged_changes_exist_and_none_in_part(
-    path: Path, survey: Survey, seed: int
-) -> None:
-    disk, ledger = lived(path, seed)
-
-    survey.cut(disk, ledger, some_cuts(random.Random(seed), 0, len(disk.steps), CUTS))
+    survey.cut(disk, ledger, some_cuts(random.Random(0), 0, len(disk.steps), CUTS))
 
     assert survey.problems == []
     assert survey.cuts > 2 * CUTS, "power was also lost during the recovery"
     assert ledger.acknowledged == 200
+
+
+def test_after_a_power_loss_all_acknowledged_batches_of_imports_exist_and_none_in_part(
+    survey: Survey,
+) -> None:
+    survey.use_and_cut(
+        0, lambda disk, chance: (import_files(disk, chance, 1), around_syncs(disk, chance, 4))
+    )
+
+    assert survey.problems == []
+    assert survey.acknowledged > 5
 
 
 def test_after_a_power_loss_no_id_that_was_handed_out_is_handed_out_again(
@@ -109,9 +111,9 @@ def test_after_a_power_loss_no_id_that_was_handed_out_is_handed_out_again(
 def test_a_history_has_all_critical_moments_and_can_be_reproduced(
     path: Path, tmp_path: Path
 ) -> None:
-    disk, ledger = lived(path, 0)
+    disk, ledger = lived(path)
     (tmp_path / "again").mkdir()
-    again, ledger_again = lived(tmp_path / "again" / "plants.db", 0)
+    again, ledger_again = lived(tmp_path / "again" / "plants.db")
 
     headers = {step.data for step in disk.steps if isinstance(step, Written) and step.offset == 0}
     cut_back = [step for step in disk.steps if isinstance(step, Resized) and step.file == "-wal"]
@@ -130,8 +132,8 @@ def test_a_power_loss_while_a_database_is_created_loses_nothing_acknowledged(
     assert len(ledger.possible[0].tokens) == 1
     first = next(at for at, step in enumerate(disk.steps) if step == Made("-wal"))
 
-    survey.cut(disk, ledger, some_cuts(random.Random(0), 0, first, 3 * CUTS), again=False)
-    survey.cut(disk, ledger, some_cuts(random.Random(0), 0, len(disk.steps), CUTS))
+    survey.cut(disk, ledger, some_cuts(random.Random(0), 0, first, CUTS), again=False)
+    survey.cut(disk, ledger, some_cuts(random.Random(0), 0, len(disk.steps), CUTS // 2))
 
     assert survey.problems == []
 
@@ -142,46 +144,94 @@ def test_a_power_loss_during_a_migration_loses_no_plants(
 ) -> None:
     disk, ledger, first = migrated(path, journal_mode)
 
-    survey.cut(disk, ledger, some_cuts(random.Random(0), first, len(disk.steps), CUTS))
+    survey.cut(disk, ledger, some_cuts(random.Random(0), first, len(disk.steps), CUTS // 3))
 
     assert survey.problems == []
 
 
+@pytest.mark.parametrize(
+    ("synchronous", "found"), [("NORMAL", ["missing"]), ("OFF", ["missing", "in database main"])]
+)
 def test_a_survey_detects_lost_changes_if_commits_are_not_synced(
-    path: Path, survey: Survey
+    path: Path, survey: Survey, synchronous: str, found: list[str]
 ) -> None:
     def sync_less(store: SQLiteStore) -> None:
-        store._writes.pragma("synchronous", "NORMAL")  # noqa: SLF001
+        store._writes.pragma("synchronous", synchronous)  # noqa: SLF001
 
-    disk, ledger = lived(path, 0, sync_less)
-
-    survey.cut(disk, ledger, some_cuts(random.Random(0), 0, len(disk.steps), CUTS), again=False)
-
-    assert any("missing" in problem for problem in survey.problems)
-
-
-def test_a_survey_detects_damage_if_checkpoints_are_not_synced(path: Path, survey: Survey) -> None:
-    def never_sync(store: SQLiteStore) -> None:
-        store._writes.pragma("synchronous", "OFF")  # noqa: SLF001
-
-    disk, ledger = lived(path, 0, never_sync)
+    disk, ledger = lived(path, sync_less)
 
     survey.cut(disk, ledger, some_cuts(random.Random(0), 0, len(disk.steps), CUTS), again=False)
 
-    assert any("missing" in problem for problem in survey.problems)
-    assert any("in database main" in problem for problem in survey.problems)
+    assert all(any(what in problem for problem in survey.problems) for what in found)
 
 
-def test_a_survey_detects_lost_changes_on_a_disk_that_ignores_syncs(
-    path: Path, survey: Survey
+# The kinds of faults, and whether a fault lasts until the disk is healed.
+FAULTS = [
+    ("no room", True),
+    ("no writes", False),
+    ("no room at a sync", False),
+    ("no syncs", True),
+    ("no other size", True),
+]
+
+# A fault is injected at so many of the steps. A new file is written some hundred times.
+EVERY: dict[Kind, int] = {Written: 12, Synced: 2, Resized: 1}
+
+
+@pytest.mark.parametrize(("refusal", "lasts"), FAULTS)
+def test_reads_continue_while_changes_fail_and_changes_succeed_on_the_healed_disk(
+    tmp_path: Path, refusal: str, *, lasts: bool
 ) -> None:
-    disk, ledger = lived(path, 0, lies=True)
+    kind, error = REFUSALS[refusal]
+    meets = functools.partial(change_and_heal, tmp_path)
 
-    survey.cut(disk, ledger, some_cuts(random.Random(0), 0, len(disk.steps), 3 * CUTS), again=False)
+    assert count_faults(meets, Fault(kind, 0, error, lasts), EVERY[kind]) >= 3
 
-    assert any("missing" in problem for problem in survey.problems)
-    assert any("in database main" in problem for problem in survey.problems)
-    last = [Cut(len(disk.steps), ALL_LOST)]
-    survey.problems.clear()
-    survey.cut(disk, Ledger(disk, [NOTHING]), last, again=False)
-    assert survey.problems == [], "all data may be lost, as if nothing had been stored"
+
+@pytest.mark.parametrize(("refusal", "lasts"), FAULTS)
+@pytest.mark.parametrize("is_new", [True, False], ids=["new", "crashed"])
+def test_a_file_on_a_broken_disk_is_unavailable_and_opens_on_the_healed_disk(
+    tmp_path: Path, refusal: str, *, lasts: bool, is_new: bool
+) -> None:
+    kind, error = REFUSALS[refusal]
+    meets = functools.partial(open_and_heal, tmp_path, is_new=is_new)
+
+    count = count_faults(meets, Fault(kind, 0, error, lasts), EVERY[kind])
+
+    assert count > 0 or kind is Resized
+
+
+@pytest.mark.parametrize(
+    ("kind", "error", "said"),
+    [
+        (Written, apsw.SQLITE_FULL, "The backup cannot be written: the disk of {} is full; free"),
+        (Written, apsw.SQLITE_IOERR_WRITE, "The backup cannot be written to {}: disk I/O error"),
+        (Synced, apsw.SQLITE_IOERR_FSYNC, "The backup cannot be written to {}: disk I/O error"),
+    ],
+)
+def test_a_backup_that_cannot_be_written_reports_the_reason_and_the_folder(
+    tmp_path: Path, kind: Kind, error: int, said: str
+) -> None:
+    plants = [NewPlant(id_, "x" * 10_000) for id_ in range(20)]
+    (tmp_path / "copies").mkdir()
+    with contextlib.closing(SQLiteStore(str(tmp_path / "plants.db"))) as store:
+        store.apply_changes(plants)
+
+        with Disk(tmp_path / "copies" / "copy.db", 0) as disk:
+            disk.break_down(Fault(kind, 0, error, lasts=True))
+            with pytest.raises(OperationError) as caught:
+                store.back_up(str(disk.path), lambda _done, _total: None)
+
+        assert caught.value.message.startswith(said.format(tmp_path / "copies"))
+        assert store.apply_changes([NewPlant(99, "a")]) == [Outcome.STORED]
+
+
+def test_data_of_a_failed_sync_stays_in_doubt_until_it_is_written_again() -> None:
+    steps: list[Step] = [Made(""), Written("", 0, b"old"), Synced(""), FolderSynced()]
+    steps += [Written("", 0, b"new"), SyncFailed(""), Synced("")]
+    states = CrashStates(steps)
+
+    assert states.left(random.Random(0), ALL_LOST) == {"": b"old"}
+    assert states.left(random.Random(0), ALL_THERE) == {"": b"new"}
+    states.follow([Written("", 0, b"new"), Synced("")])
+    assert states.left(random.Random(0), ALL_LOST) == {"": b"new"}

@@ -3,9 +3,7 @@
 import contextlib
 import threading
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
-import apsw
 import pytest
 
 from plantstore.changes import Deletion, Replacement
@@ -15,33 +13,17 @@ from plantstore.plants import ID_MAX, ID_MIN, NewPlant, Plant
 from plantstore.storage import open_store
 from plantstore.storage.sqlite.store import SQLiteStore
 from plantstore.store import Repairs, Store
-from support.postgres import Databases, execute
+from support.other_programs import change, engine_of, set_version
+from support.postgres import execute
 
 # More than one page and one transaction of repairs.
 PLANTS = [NewPlant(id_, f"Abies alba {id_}", "t" if id_ % 2 else None) for id_ in range(2_500)]
 EDGES = [NewPlant(ID_MIN, "Rosa"), NewPlant(ID_MAX, "Rosa × alba", "Rosa"), NewPlant(9_000, "...")]
 
 
-def change(url: str, statement: str) -> None:
-    """Change a database as another program would."""
-    if url.startswith("sqlite"):
-        with contextlib.closing(apsw.Connection(url.removeprefix("sqlite:///"))) as connection:
-            connection.execute(statement)
-    else:
-        execute(url, statement)
-
-
-@pytest.fixture(params=["sqlite", "postgres"])
-def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    if request.param == "sqlite":
-        return f"sqlite:///{tmp_path}/plants.db"
-    databases: Databases = request.getfixturevalue("databases")
-    return databases.new()
-
-
 @pytest.fixture
-def store(url: str) -> Iterator[Store]:
-    with contextlib.closing(open_store(url)) as store:
+def store(database: str) -> Iterator[Store]:
+    with contextlib.closing(open_store(database)) as store:
         store.apply_changes([*PLANTS, *EDGES])
         yield store
 
@@ -56,11 +38,10 @@ def no_report(_done: int, _total: int) -> None:
     pass
 
 
-SEVEN_TOO_LOW = {
-    "sqlite": "UPDATE totals SET plants = plants - 7",
-    "postgresql": "INSERT INTO totals VALUES (1000, -7)",
-}
-
+# PostgreSQL has several rows, whose sum is the number of plants.
+SEVEN_TOO_LOW = (
+    "UPDATE totals SET plants = plants - 7 WHERE plants = (SELECT max(plants) FROM totals)"
+)
 DAMAGES = {
     "renamed": "UPDATE plants SET name = 'Rosa nigra' WHERE id % 3 = 0",
     "deleted": "DELETE FROM plants WHERE id % 2 = 0",
@@ -72,6 +53,9 @@ DAMAGES_OF_SQLITE = DAMAGES | {
     "stored": "INSERT INTO plants VALUES (5000, 'Rosa nigra', 'u'), (6000, 'Acer', NULL)",
     "tags": "UPDATE plants SET tag = 'u' WHERE id < 1200",
     "invalid text": "UPDATE plants SET name = CAST(x'66FF20666F' AS TEXT) WHERE id = 3",
+    "without a word": (
+        "INSERT INTO plant_words (plant_words, rowid, words) VALUES ('delete', 1, 'abies')"
+    ),
     "words of no plant": "INSERT INTO plant_words (rowid, words) VALUES (7000, 'abies rosa')",
     "two totals": "INSERT INTO totals VALUES (3)",
     "without words": "INSERT INTO plant_words (plant_words) VALUES ('delete-all')",
@@ -86,24 +70,24 @@ DAMAGES_OF_POSTGRES = DAMAGES | {
 
 
 @pytest.mark.parametrize(
-    ("url", "damage"),
+    ("database", "damage"),
     [
-        *(("sqlite", name) for name in DAMAGES_OF_SQLITE),
-        *(("postgres", name) for name in DAMAGES_OF_POSTGRES),
+        *(("sqlite", statement) for statement in DAMAGES_OF_SQLITE.values()),
+        *(("postgres", statement) for statement in DAMAGES_OF_POSTGRES.values()),
     ],
-    indirect=["url"],
+    ids=[*(f"sqlite-{name}" for name in DAMAGES_OF_SQLITE), *DAMAGES_OF_POSTGRES],
+    indirect=["database"],
 )
 def test_a_check_names_the_command_that_repairs_the_difference(
-    url: str, store: Store, damage: str
+    database: str, store: Store, damage: str
 ) -> None:
-    damages = DAMAGES_OF_SQLITE if url.startswith("sqlite") else DAMAGES_OF_POSTGRES
-    change(url, damages[damage])
+    change(database, damage)
     problems = [each for each in store.check().problems if "UTF-8" not in each]
     assert problems[-1].endswith("; run `plantstore reindex`")
 
     repairs = reindex(store, no_report)
 
-    assert repairs != Repairs(0, 0) or damage == "two totals"
+    assert repairs != Repairs(0, 0) or damage == DAMAGES_OF_SQLITE["two totals"]
     assert [each for each in store.check().problems if "UTF-8" not in each] == []
     everything = [plant for plants in store.scan_plants() for plant in plants]
     assert store.list_plants(Listing(limit=1, has_total=True)).total == Count(len(everything))
@@ -120,28 +104,28 @@ def test_a_check_names_the_command_that_repairs_the_difference(
     assert store.check().problems == []
 
 
-def test_nothing_is_written_if_there_is_no_difference(url: str, store: Store) -> None:
+def test_nothing_is_written_if_there_is_no_difference(database: str, store: Store) -> None:
     reports: list[tuple[int, int]] = []
 
     repairs = reindex(store, lambda done, total: reports.append((done, total)))
 
     assert repairs == Repairs(0, 0)
     assert reports[-1] == (len(PLANTS) + len(EDGES), len(PLANTS) + len(EDGES))
-    if url.startswith("postgresql"):
-        assert execute(url, "SELECT count(DISTINCT xmin::text) FROM plants") == [(1,)]
+    if engine_of(database) == "postgres":
+        assert execute(database, "SELECT count(DISTINCT xmin::text) FROM plants") == [(1,)]
 
 
 def test_words_and_total_are_repaired_while_another_store_changes_plants(
-    url: str, store: Store
+    database: str, store: Store
 ) -> None:
-    change(url, "UPDATE plants SET name = 'Rosa nigra' WHERE id BETWEEN 0 AND 2000")
-    change(url, SEVEN_TOO_LOW[url.partition(":")[0]])
+    change(database, "UPDATE plants SET name = 'Rosa nigra' WHERE id BETWEEN 0 AND 2000")
+    change(database, SEVEN_TOO_LOW)
     has_ended = threading.Event()
     has_begun = threading.Event()
     stored: list[int] = []
 
     def write() -> None:
-        with contextlib.closing(open_store(url)) as other:
+        with contextlib.closing(open_store(database)) as other:
             number = 0
             while not has_ended.is_set():
                 id_ = 10_000 + number
@@ -172,8 +156,8 @@ def test_words_and_total_are_repaired_while_another_store_changes_plants(
     assert tilias
 
 
-def test_an_interrupted_repair_is_continued_by_the_next_one(url: str, store: Store) -> None:
-    change(url, "UPDATE plants SET name = 'Rosa nigra' WHERE id BETWEEN 0 AND 2499")
+def test_an_interrupted_repair_is_continued_by_the_next_one(database: str, store: Store) -> None:
+    change(database, "UPDATE plants SET name = 'Rosa nigra' WHERE id BETWEEN 0 AND 2499")
 
     def interrupt(done: int, _total: int) -> None:
         if done >= 1_000:
@@ -189,22 +173,19 @@ def test_an_interrupted_repair_is_continued_by_the_next_one(url: str, store: Sto
 
 
 def test_a_repair_gives_up_if_another_program_goes_on_to_damage_the_index(
-    url: str, store: Store
+    database: str, store: Store
 ) -> None:
     def damage(_done: int, _total: int) -> None:
-        change(url, "UPDATE totals SET plants = plants + 1")
+        change(database, "UPDATE totals SET plants = plants + 1")
 
     damage(0, 0)
     with pytest.raises(OperationError, match="another program writes to the table of plants"):
         reindex(store, damage)
 
 
-def test_nothing_is_repaired_in_a_schema_of_another_version(url: str, store: Store) -> None:
-    change(url, SEVEN_TOO_LOW[url.partition(":")[0]])
-    if url.startswith("sqlite"):
-        change(url, "PRAGMA user_version = 99")
-    else:
-        change(url, "INSERT INTO plantstore_migrations VALUES (99)")
+def test_nothing_is_repaired_in_a_schema_of_another_version(database: str, store: Store) -> None:
+    change(database, SEVEN_TOO_LOW)
+    set_version(database, 99)
 
     with pytest.raises(StoreUnavailableError, match=r"newer Plant Store|of another version"):
         reindex(store, no_report)
@@ -213,11 +194,11 @@ def test_nothing_is_repaired_in_a_schema_of_another_version(url: str, store: Sto
     assert total == Count(len(PLANTS) + len(EDGES) - 7)
 
 
-@pytest.mark.parametrize("url", ["sqlite"], indirect=True)
+@pytest.mark.parametrize("database", ["sqlite"], indirect=True)
 def test_the_words_of_a_plant_that_changes_after_the_snapshot_are_not_overwritten(
-    url: str, store: Store
+    database: str, store: Store
 ) -> None:
-    change(url, "UPDATE plants SET name = 'Rosa nigra' WHERE id >= 0")
+    change(database, "UPDATE plants SET name = 'Rosa nigra' WHERE id >= 0")
     found: list[bool] = []
 
     def rename_later_plants(done: int, _total: int) -> None:

@@ -1,66 +1,57 @@
-"""The promises of a SQLite store beyond those of every store."""
+"""The promises of a SQLite store beyond those of every store: its file, its locks and its reads."""
 
 import contextlib
-import subprocess
-import sys
 import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import apsw
 import pytest
 
-from plantstore.changes import Outcome, Result
+from plantstore.changes import Outcome
 from plantstore.errors import StoreUnavailableError, UsageError
+from plantstore.listings import Listing
 from plantstore.observe import DatabaseCreated, Event
 from plantstore.plants import NewPlant
 from plantstore.storage import open_store
 from plantstore.storage.migrate import SchemaPolicy
 from plantstore.storage.sqlite.file import PAGE_BYTES, connect
-from plantstore.storage.sqlite.store import SQLiteStore
+from plantstore.storage.sqlite.pages import READ_AT_ONCE, examine_query, page_query
+from plantstore.storage.sqlite.store import HAND_OUT, SQLiteStore
+from plantstore.storage.tables import hand_out_values
 
 PLANT = NewPlant(1, "Abies balsamea (L.) Mill.", "Abies")
 
 
 @pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return tmp_path / "plants.db"
+def store(path: Path) -> Iterator[SQLiteStore]:
+    with contextlib.closing(SQLiteStore(str(path))) as opened:
+        yield opened
 
 
-def test_stored_plants_exist_when_the_file_is_opened_again(path: Path) -> None:
-    first = SQLiteStore(str(path))
-    first.apply_changes([PLANT])
-    first.close()
-
-    second = SQLiteStore(str(path))
-
-    assert second.apply_changes([PLANT]) == [Outcome.ALREADY_STORED]
-    second.close()
-
-
-def test_only_the_owner_may_read_the_file_and_its_log(path: Path) -> None:
-    store = SQLiteStore(str(path))
+def test_only_the_owner_may_read_the_file_and_its_log(path: Path, store: SQLiteStore) -> None:
     store.apply_changes([PLANT])
 
     modes = {file.name: file.stat().st_mode & 0o777 for file in path.parent.iterdir()}
 
     assert modes == {"plants.db": 0o600, "plants.db-wal": 0o600, "plants.db-shm": 0o600}
-    store.close()
 
 
-def test_a_commit_is_synced_in_full(path: Path) -> None:
-    store = SQLiteStore(str(path))
-
+def test_a_commit_is_synced_in_full(store: SQLiteStore) -> None:
     # Only the connection itself knows its settings. docs/decisions/0020 gives the reasons for them.
     for connection in (store._writes, store._reads, store._tokens):  # noqa: SLF001
         assert connection.pragma("journal_mode") == "wal"
         assert connection.pragma("synchronous") == 2
         assert connection.pragma("fullfsync") == 1
-    store.close()
 
 
-def test_a_new_file_has_small_pages_and_a_piece_of_the_index_fits_on_one(path: Path) -> None:
-    with contextlib.closing(SQLiteStore(str(path))) as store:
-        store.apply_changes([NewPlant(id_, f"word{id_} x{id_ * id_}") for id_ in range(3000)])
+def test_a_new_file_has_small_pages_and_a_piece_of_the_index_fits_on_one(
+    path: Path, store: SQLiteStore
+) -> None:
+    store.apply_changes([NewPlant(id_, f"word{id_} x{id_ * id_}") for id_ in range(3000)])
+
     with contextlib.closing(connect(str(path), str(path))) as connection:
         page_bytes = connection.pragma("page_size")
         pages = "SELECT pagetype, count(*) FROM dbstat WHERE name = 'plant_words_data' GROUP BY 1"
@@ -86,86 +77,37 @@ def test_sqlite_is_new_enough_to_be_free_of_the_wal_reset_bug() -> None:
     assert tuple(map(int, apsw.sqlite_lib_version().split("."))) >= (3, 51, 3)
 
 
-def test_a_probe_writes_to_the_log_and_changes_no_data(path: Path) -> None:
-    with contextlib.closing(SQLiteStore(str(path))) as store:
-        log = path.with_name("plants.db-wal")
-        before, schema = log.read_bytes(), store.check()
+def test_a_probe_writes_to_the_log_and_changes_no_data(path: Path, store: SQLiteStore) -> None:
+    log = path.with_name("plants.db-wal")
+    before, report = log.read_bytes(), store.check()
 
-        store.probe()
+    store.probe()
 
-        assert len(log.read_bytes()) > len(before)
-        assert store.check() == schema
-
-
-def test_tokens_are_found_while_a_probe_waits_for_another_process(path: Path) -> None:
-    with contextlib.closing(SQLiteStore(str(path))) as store:
-        waits, go_on = threading.Event(), threading.Event()
-
-        def wait(_polls: int) -> bool:
-            waits.set()
-            go_on.wait(60)
-            return False
-
-        store._probes.set_busy_handler(wait)  # noqa: SLF001
-        failures: list[Exception] = []
-
-        def probe() -> None:
-            try:
-                store.probe()
-            except StoreUnavailableError as error:
-                failures.append(error)
-
-        with contextlib.closing(apsw.Connection(str(path))) as other:
-            other.execute("BEGIN IMMEDIATE")
-            thread = threading.Thread(target=probe)
-            thread.start()
-            assert waits.wait(60)
-            assert store.find_token(b"") is None
-            go_on.set()
-            thread.join()
-
-        assert [str(failure) for failure in failures] == [
-            "The database cannot be written: database is locked"
-        ]
+    assert len(log.read_bytes()) > len(before)
+    assert store.check() == report
 
 
-def test_only_one_of_two_stores_on_a_file_gets_an_id(path: Path) -> None:
-    stores = [SQLiteStore(str(path)) for _ in range(2)]
-    outcomes: list[list[Result]] = [[], []]
-    barrier = threading.Barrier(2)
+def test_tokens_are_found_while_a_probe_waits_for_another_process(
+    path: Path, store: SQLiteStore
+) -> None:
+    waits, go_on = threading.Event(), threading.Event()
 
-    def create(number: int) -> None:
-        barrier.wait()
-        for id_ in range(200):
-            outcomes[number] += stores[number].apply_changes([NewPlant(id_, f"by {number}")])
+    def wait(_polls: int) -> bool:
+        waits.set()
+        go_on.wait(60)
+        return False
 
-    threads = [threading.Thread(target=create, args=(number,)) for number in range(2)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    store._probes.set_busy_handler(wait)  # noqa: SLF001
+    with contextlib.closing(apsw.Connection(str(path))) as other, ThreadPoolExecutor(1) as pool:
+        other.execute("BEGIN IMMEDIATE")
+        probe = pool.submit(store.probe)
+        assert waits.wait(60)
+        found = store.find_token(b"")
+        go_on.set()
 
-    pairs = [set(pair) for pair in zip(*outcomes, strict=True)]
-    assert pairs == [{Outcome.STORED, Outcome.ID_TAKEN}] * 200
-    for store in stores:
-        store.close()
-
-
-def test_many_processes_may_open_a_new_file_at_once(path: Path) -> None:
-    program = (
-        "import sys; from plantstore.storage import open_store; from plantstore.plants import *\n"
-        "store = open_store(sys.argv[1]); input()\n"
-        "print(*store.apply_changes([NewPlant(1, 'a')])); store.close()"
-    )
-    command = [sys.executable, "-c", program, f"sqlite:///{path}"]
-    processes = [
-        subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-        for _ in range(8)
-    ]
-
-    printed = sorted(process.communicate("\n", timeout=60)[0].strip() for process in processes)
-
-    assert printed == ["Outcome.ALREADY_STORED"] * 7 + ["Outcome.STORED"]
+        with pytest.raises(StoreUnavailableError, match="cannot be written: database is locked"):
+            probe.result(60)
+        assert found is None
 
 
 def test_the_wait_to_switch_a_file_in_use_to_wal_mode_is_bounded(path: Path) -> None:
@@ -186,29 +128,29 @@ def test_the_wait_to_switch_a_file_in_use_to_wal_mode_is_bounded(path: Path) -> 
     assert polls == list(range(11))
 
 
-def test_a_file_may_be_opened_while_another_store_checkpoints_it(path: Path) -> None:
-    writing = SQLiteStore(str(path))
-    writing._writes.pragma("wal_autocheckpoint", 1)  # noqa: SLF001
+def test_a_file_may_be_opened_while_another_store_checkpoints_it(
+    path: Path, store: SQLiteStore
+) -> None:
+    store._writes.pragma("wal_autocheckpoint", 1)  # noqa: SLF001
     stop = threading.Event()
 
     def write() -> None:
         id_ = 0
         while not stop.is_set():
             id_ += 1
-            writing.apply_changes([NewPlant(id_, "x" * 10_000)])
+            store.apply_changes([NewPlant(id_, "x" * 10_000)])
 
-    writer = threading.Thread(target=write)
-    writer.start()
     counts = []
-    try:
-        for _ in range(100):
-            with contextlib.closing(SQLiteStore(str(path))) as opened:
-                counts.append(opened.count_plants())
-    finally:
-        stop.set()
-        writer.join()
-        writing.close()
+    with ThreadPoolExecutor(1) as pool:
+        writer = pool.submit(write)
+        try:
+            for _ in range(40):
+                with contextlib.closing(SQLiteStore(str(path))) as opened:
+                    counts.append(opened.count_plants())
+        finally:
+            stop.set()
 
+    assert writer.exception() is None
     assert counts == sorted(counts)
     assert counts[-1] > counts[0], "plants were stored meanwhile"
 
@@ -220,42 +162,129 @@ def test_a_file_in_a_missing_folder_and_a_folder_are_refused(tmp_path: Path) -> 
         SQLiteStore(str(tmp_path))
 
 
-@pytest.mark.parametrize("policy", [SchemaPolicy.MIGRATE, SchemaPolicy.CREATE])
 def test_a_policy_that_may_create_a_database_reports_its_file_and_the_others_create_none(
-    path: Path, policy: SchemaPolicy
+    path: Path,
 ) -> None:
     url = f"sqlite:///{path}"
     events: list[Event] = []
 
-    for other in (SchemaPolicy.REQUIRE, SchemaPolicy.ACCEPT):
+    for policy in (SchemaPolicy.REQUIRE, SchemaPolicy.ACCEPT):
         with pytest.raises(StoreUnavailableError, match=f"No database at {path}"):
-            open_store(url, other, observe=events.append)
+            open_store(url, policy, observe=events.append)
         assert not path.exists()
+    for policy in (SchemaPolicy.CREATE, SchemaPolicy.MIGRATE):
+        for _ in range(2):
+            open_store(url, policy, observe=events.append).close()
+        path.unlink()
 
-    path.touch()
-    for other in (SchemaPolicy.REQUIRE, SchemaPolicy.ACCEPT):
-        with pytest.raises(StoreUnavailableError, match="empty; run `plantstore migrate`"):
-            open_store(url, other, observe=events.append)
-        assert path.stat().st_size == 0
-    path.unlink()
-
-    for _ in range(2):
-        open_store(url, policy, observe=events.append).close()
-    assert events == [DatabaseCreated(str(path))]
+    assert events == [DatabaseCreated(str(path))] * 2
 
 
 @pytest.mark.parametrize(
     "url",
     [
-        "",
-        "plants.db",
-        "sqlite:",
-        "sqlite://plants.db",
-        "sqlite:///",
-        "sqlite:///:memory:",
+        *("", "plants.db", "sqlite:", "sqlite://plants.db", "sqlite:///", "sqlite:///:memory:"),
         "sqlite:///plants.db?mode=ro",
     ],
 )
 def test_a_url_that_names_no_store_is_refused(url: str) -> None:
     with pytest.raises(UsageError):
         open_store(url)
+
+
+def test_sqlite_has_no_roles(path: Path) -> None:
+    with pytest.raises(UsageError, match="--grant-to needs PostgreSQL: SQLite has no roles"):
+        open_store(f"sqlite:///{path}", grant_to="a")
+
+
+# FTS5 describes its plan by a string: M is MATCH, and > or < a bound of the rowid.
+@pytest.mark.parametrize(
+    ("query", "bindings", "step"),
+    [
+        (page_query(Listing()), {}, "SEARCH plants USING INTEGER PRIMARY KEY (rowid>?)"),
+        (page_query(Listing(after=5)), {}, "SEARCH plants USING INTEGER PRIMARY KEY (rowid>?)"),
+        (examine_query(is_descending=False, is_first=False), {}, "M"),
+        (examine_query(is_descending=True, is_first=False), {}, "M"),
+        (HAND_OUT, hand_out_values(1), "SEARCH plants"),
+    ],
+    ids=["the first page", "a later page", "a search", "a search from the end", "new ids"],
+)
+def test_every_query_uses_an_index_and_sorts_nothing(
+    store: SQLiteStore, query: str, bindings: Any, step: str
+) -> None:
+    words = {"match": '"rosa" *', "after": 1, "limit": 100, "tag": None, "has_names": True}
+
+    explain = f"EXPLAIN QUERY PLAN {query}"
+    plan = store._writes.execute(explain, bindings or words)  # noqa: SLF001
+    steps = [row[3] for row in plan]
+
+    assert any(step in each for each in steps), steps
+    assert "SCAN plants" not in steps
+    assert "USE TEMP B-TREE FOR ORDER BY" not in steps, "found in order, not sorted"
+
+
+def test_reads_continue_during_a_write_and_see_it_once_it_is_committed(
+    path: Path, store: SQLiteStore
+) -> None:
+    store.apply_changes([PLANT])
+    with contextlib.closing(apsw.Connection(str(path))) as other:
+        other.execute("BEGIN IMMEDIATE; DELETE FROM plants")
+
+        assert store.find_plants([1]) == {1: PLANT}
+        assert store.list_plants(Listing(limit=1, tag="Abies")).plants == [PLANT]
+        other.execute("COMMIT")
+        assert store.find_plants([1]) == {}
+
+
+SIZE = 60_000
+COUNT = 400
+TAG = "x" * 30_000
+
+# A look-up of a plant reads one page of the file for its head, and some pages of the tree.
+HEADS_BYTES_MAX = COUNT * 4 * PAGE_BYTES
+
+
+def bytes_read() -> int:
+    """Return what this thread has read from files so far."""
+    lines = Path("/proc/thread-self/io").read_text(encoding="ascii").splitlines()
+    [count] = [line.split()[1] for line in lines if line.startswith("rchar")]
+    return int(count)
+
+
+@pytest.fixture(scope="module")
+def large_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("large") / "plants.db"
+    with contextlib.closing(SQLiteStore(str(path))) as store:
+        store.apply_changes([NewPlant(id_, "x" * SIZE) for id_ in range(COUNT)])
+        store.apply_changes([NewPlant(COUNT + id_, "a", TAG) for id_ in range(COUNT)])
+    return path
+
+
+@pytest.fixture
+def large_plants(large_file: Path) -> Iterator[SQLiteStore]:
+    """Yield a store with large plants that has not read any of them yet."""
+    with contextlib.closing(SQLiteStore(str(large_file))) as opened:
+        yield opened
+
+
+@pytest.mark.parametrize(("tag", "plants"), [(None, 2), (TAG, 4)])
+def test_a_page_of_large_plants_ends_early_and_reads_little(
+    large_plants: SQLiteStore, tag: str | None, plants: int
+) -> None:
+    before = bytes_read()
+
+    page = large_plants.list_plants(Listing(limit=1000, tag=tag))
+
+    assert (len(page.plants), page.is_last) == (plants, False)
+    assert bytes_read() - before < HEADS_BYTES_MAX + READ_AT_ONCE * (SIZE + 2 * PAGE_BYTES)
+
+
+def test_creates_with_the_ids_of_large_plants_are_refused_without_reading_the_plants(
+    large_plants: SQLiteStore,
+) -> None:
+    before = bytes_read()
+
+    outcomes = large_plants.apply_changes([NewPlant(id_, "other") for id_ in range(COUNT)])
+
+    assert outcomes == [Outcome.ID_TAKEN] * COUNT
+    assert bytes_read() - before < HEADS_BYTES_MAX

@@ -1,13 +1,16 @@
-"""The size of the write-ahead log while there is always a reader."""
+"""What a SQLite store tidies up: its write-ahead log, and the index of words."""
 
 import contextlib
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import apsw
 import pytest
 
+from plantstore.changes import Deletion
+from plantstore.listings import Listing
 from plantstore.plants import NewPlant
 from plantstore.storage.sqlite.file import LOG_BYTES_MAX
 from plantstore.storage.sqlite.log import CHECK_SECONDS, PAUSE_SECONDS, WAIT_SECONDS, WalLimit
@@ -15,11 +18,6 @@ from plantstore.storage.sqlite.store import SQLiteStore
 from plantstore.store import TIDY_SECONDS, TIDY_SOON_SECONDS
 
 MIB = 1024 * 1024
-
-
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return tmp_path / "plants.db"
 
 
 @pytest.fixture
@@ -59,14 +57,14 @@ def overlapping_reads(path: Path) -> Iterator[None]:
                     begun.set()
                     last.push(next_.pop_all())
 
-    thread = threading.Thread(target=read)
-    thread.start()
-    try:
-        assert begun.wait(60)
-        yield
-    finally:
-        stop.set()
-        thread.join()
+    with ThreadPoolExecutor(1) as pool:
+        reads = pool.submit(read)
+        try:
+            assert begun.wait(60)
+            yield
+        finally:
+            stop.set()
+        reads.result(60)
 
 
 def test_the_log_is_bounded_while_readers_overlap(path: Path, store: SQLiteStore) -> None:
@@ -122,8 +120,11 @@ def tidy(store: SQLiteStore) -> float:
 
 
 def test_a_long_log_is_truncated_once_it_has_no_readers(path: Path, store: SQLiteStore) -> None:
+    write(store, 0)
+    assert tidy(store) == TIDY_SECONDS
+    assert log_bytes(path) > MIB, "a short log is not truncated"
     with reading(path):
-        for id_ in range(20):
+        for id_ in range(1, 20):
             write(store, id_)
         assert tidy(store) == TIDY_SOON_SECONDS
         assert log_bytes(path) > LOG_BYTES_MAX
@@ -134,9 +135,22 @@ def test_a_long_log_is_truncated_once_it_has_no_readers(path: Path, store: SQLit
     assert len(store.find_plants([*range(21)])) == 21
 
 
-def test_a_short_log_is_not_truncated(path: Path, store: SQLiteStore) -> None:
-    write(store, 1)
+def segments(store: SQLiteStore) -> int:
+    """Return the number of segments of the index that a search has to read."""
+    query = "SELECT count(DISTINCT segid) FROM plant_words_idx"
+    number: int = store._reads.execute(query).get  # noqa: SLF001
+    return number
 
-    assert tidy(store) == TIDY_SECONDS
 
-    assert log_bytes(path) > MIB
+def test_an_idle_store_merges_the_segments_of_the_index_of_words(store: SQLiteStore) -> None:
+    for id_ in range(100):
+        store.apply_changes([NewPlant(id_, f"Abies alba {id_}")])
+    store.apply_changes([Deletion(7)])
+    before = segments(store)
+
+    tidy(store)
+
+    assert segments(store) <= 2 < before
+    found = store.list_plants(Listing(words=("abies",))).plants
+    assert [plant.id for plant in found] == [id_ for id_ in range(100) if id_ != 7]
+    assert store.check().problems == []

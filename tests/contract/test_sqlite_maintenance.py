@@ -1,133 +1,92 @@
-"""The schema of a SQLite file, its check and its backup."""
+"""The check, the backup and the repair of a SQLite file, and a file that is opened read-only."""
 
 import contextlib
+import os
+from collections.abc import Iterator
 from pathlib import Path
 
-import apsw
 import pytest
 
 from plantstore.changes import Deletion, Outcome, Replacement
-from plantstore.errors import BatchRefusedError, SchemaOutdatedError, StoreUnavailableError
-from plantstore.listings import Count, Listing
+from plantstore.errors import BatchRefusedError, StoreUnavailableError
+from plantstore.listings import Listing
 from plantstore.plants import NewPlant, Plant
-from plantstore.storage.migrate import SchemaPolicy, migrations
-from plantstore.storage.sqlite.file import APPLICATION_ID
+from plantstore.storage.sqlite.read_only import ReadOnlySQLite
 from plantstore.storage.sqlite.store import SQLiteStore
 from plantstore.store import CheckReport
 from plantstore.tokens import TokenRecord
 from support.damaged_pages import empty_root
+from support.other_programs import change
 
-PLANT = NewPlant(1, "Abies balsamea (L.) Mill.", "Abies")
+PLANTS = [NewPlant(id_, f"Abies alba {id_}") for id_ in range(1, 2_500)]
 
 
 @pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return tmp_path / "plants.db"
+def store(path: Path) -> Iterator[SQLiteStore]:
+    with contextlib.closing(SQLiteStore(str(path))) as opened:
+        yield opened
 
 
-def make_file_of_first_schema(path: Path) -> None:
-    first, *_ = migrations("sqlite")
-    connection = apsw.Connection(str(path))
-    connection.execute(first)
-    connection.execute("INSERT INTO plants VALUES (1, 'a', 't'), (2, 'b', NULL)")
-    connection.pragma("application_id", APPLICATION_ID)
-    connection.pragma("user_version", 1)
-    connection.close()
+# As an import of Latin-1 by the sqlite3 shell does.
+LATIN_1 = "INSERT INTO plants VALUES (20000, CAST(x'66FF' AS TEXT), NULL)"
 
 
-def test_a_database_of_the_first_schema_is_migrated_and_keeps_its_plants(
-    path: Path,
-) -> None:
-    make_file_of_first_schema(path)
+def test_a_check_finds_differences(path: Path, store: SQLiteStore) -> None:
+    """The tests of the repair have more of them."""
+    store.apply_changes(PLANTS)
+    assert store.check().problems == []
 
-    with contextlib.closing(SQLiteStore(str(path))) as store:
-        assert store.list_plants(Listing(limit=1)).plants == [NewPlant(1, "a", "t")]
-        assert store.list_plants(Listing(words=("a",))).plants == [NewPlant(1, "a", "t")]
-        assert store.list_plants(Listing(has_total=True)).total == Count(2)
-        assert store.check() == CheckReport(len(migrations("sqlite")), 2, 0, [])
+    change(f"sqlite:///{path}", "DROP TABLE handed_out_ids; CREATE TABLE songs (title TEXT)")
+    change(f"sqlite:///{path}", "UPDATE totals SET plants = 7; UPDATE plants SET name = 'rosa'")
 
-
-def test_a_check_finds_unknown_tables_and_missing_indexes(path: Path) -> None:
-    with contextlib.closing(SQLiteStore(str(path))) as store:
-        store.apply_changes([PLANT])
-        connection = apsw.Connection(str(path))
-        connection.execute("DROP TABLE handed_out_ids; CREATE TABLE songs (title TEXT)")
-        connection.close()
-
-        assert store.check().problems == [
-            "handed_out_ids differs from the schema",
-            "songs differs from the schema",
-        ]
+    words = "the index of words differs from the names and tags; searches may be wrong"
+    assert store.check().problems == [
+        "handed_out_ids differs from the schema",
+        "songs differs from the schema",
+        "the recorded number of plants is 7; run `plantstore reindex`",
+        f"{words}; run `plantstore reindex`",
+    ]
 
 
 def test_a_check_finds_damage(path: Path) -> None:
     with contextlib.closing(SQLiteStore(str(path))) as store:
-        store.apply_changes([NewPlant(id_, "x" * 100, f"{id_}") for id_ in range(1000)])
+        store.apply_changes(PLANTS)
     empty_root(path, "plant_words_data")
 
     with contextlib.closing(SQLiteStore(str(path))) as store:
         found = store.check()
 
-    assert found.plants == 1000
+    assert found.plants == len(PLANTS)
     assert any("plant_words" in problem for problem in found.problems)
 
 
-def test_a_check_finds_invalid_utf_8_which_does_not_hide_other_plants(path: Path) -> None:
-    with contextlib.closing(SQLiteStore(str(path))) as store:
-        store.apply_changes([NewPlant(1, "a"), NewPlant(3, "c")])
-        other = apsw.Connection(str(path))  # as an import of Latin-1 by the sqlite3 shell does
-        other.execute("INSERT INTO plants VALUES (2, CAST(x'66FF' AS TEXT), NULL)")
-        other.close()
+def test_a_check_finds_invalid_utf_8_which_does_not_hide_other_plants(
+    path: Path, store: SQLiteStore
+) -> None:
+    store.apply_changes([NewPlant(1, "a"), NewPlant(30_000, "c")])
+    change(f"sqlite:///{path}", LATIN_1)
 
-        assert any("plant 2" in problem for problem in store.check().problems)
-        shown = [NewPlant(1, "a"), NewPlant(2, "f\ufffd"), NewPlant(3, "c")]
-        assert store.list_plants(Listing(limit=9)).plants == shown
-        assert store.find_plants([2]) == {2: shown[1]}
-        assert store.apply_changes([Replacement(2, Plant("b"))]) == [Outcome.REPLACED]
-        # The other program has not counted its plant.
-        assert store.check().problems == [
-            "the recorded number of plants is 2; run `plantstore reindex`"
-        ]
-
-
-def test_an_older_schema_is_migrated_only_by_migrate(path: Path) -> None:
-    make_file_of_first_schema(path)
-
-    for policy in (SchemaPolicy.CREATE, SchemaPolicy.REQUIRE):
-        with pytest.raises(SchemaOutdatedError, match=r"has schema 1, but 5 is needed\. Run: "):
-            SQLiteStore(str(path), policy)
-    with contextlib.closing(SQLiteStore(str(path), SchemaPolicy.ACCEPT)) as store:
-        assert store.check() == CheckReport(1, 2, 0, [])
-        assert store.list_plants(Listing(limit=1)).plants == [NewPlant(1, "a", "t")]
-        assert [len(plants) for plants in store.scan_plants()] == [2]
-        copy = path.with_name("copy.db")
-        assert store.back_up(str(copy), lambda _done, _total: None).schema == 1
-
-    connection = apsw.Connection(str(path))
-    assert connection.pragma("user_version") == 1
-    connection.close()
+    assert any("plant 20000" in problem for problem in store.check().problems)
+    shown = [NewPlant(1, "a"), NewPlant(20_000, "f\ufffd"), NewPlant(30_000, "c")]
+    assert store.list_plants(Listing(limit=9)).plants == shown
+    assert store.find_plants([20_000]) == {20_000: shown[1]}
+    assert store.apply_changes([Replacement(20_000, Plant("b"))]) == [Outcome.REPLACED]
+    # The other program has not counted its plant.
+    assert store.check().problems == [
+        "the recorded number of plants is 2; run `plantstore reindex`"
+    ]
 
 
-def test_a_backup_is_a_consistent_snapshot_during_writes(path: Path) -> None:
-    copy = path.with_name("copy.db")
-    steps: list[int] = []
-    with (
-        contextlib.closing(SQLiteStore(str(path))) as store,
-        contextlib.closing(SQLiteStore(str(path))) as another,
-    ):
-        before = [NewPlant(id_, "x" * 1000) for id_ in range(100)]
-        store.apply_changes(before)
+def test_a_plant_that_another_program_stored_does_not_fail_other_changes(
+    path: Path, store: SQLiteStore
+) -> None:
+    change(f"sqlite:///{path}", "INSERT INTO plants VALUES (1, 'rosa alba', NULL)")
 
-        def write(done: int, _total: int) -> None:
-            assert not steps or done > steps[-1], "the backup began again"
-            steps.append(done)
-            another.apply_changes([NewPlant(1000 + done, "y" * 1000), Deletion(done)])
-
-        store.back_up(str(copy), write, step_pages=1)
-
-    assert len(steps) > 20
-    with contextlib.closing(SQLiteStore(str(copy))) as copied:
-        assert [plant for plants in copied.scan_plants() for plant in plants] == before
+    # FTS5 refuses to remove words of which it never got any.
+    with pytest.raises(BatchRefusedError):
+        store.apply_changes([Deletion(1), NewPlant(2, "acer")])
+    assert store.apply_changes([NewPlant(2, "acer")]) == [Outcome.STORED]
+    assert store.find_plants([1, 2]).keys() == {1, 2}
 
 
 BAD_UTF8 = "UPDATE tokens SET scopes = CAST(x'ff' AS TEXT)"
@@ -141,12 +100,9 @@ UPDATE sqlite_schema SET sql = replace(sql, 'scopes TEXT NOT NULL', 'scopes TEXT
 def test_a_damaged_token_makes_the_tokens_unreadable_and_is_found_by_a_check(
     path: Path, damage: list[str]
 ) -> None:
-    store = SQLiteStore(str(path))
-    store.add_token(TokenRecord("a", b"digest", frozenset({"plants:read"}), 1))
-    store.close()
-    for statements in damage:
-        with contextlib.closing(apsw.Connection(str(path))) as connection:
-            connection.execute(statements)
+    with contextlib.closing(SQLiteStore(str(path))) as store:
+        store.add_token(TokenRecord("a", b"digest", frozenset({"plants:read"}), 1))
+    change(f"sqlite:///{path}", *damage)
 
     with contextlib.closing(SQLiteStore(str(path))) as store:
         with pytest.raises(StoreUnavailableError):
@@ -156,41 +112,76 @@ def test_a_damaged_token_makes_the_tokens_unreadable_and_is_found_by_a_check(
         assert store.check().problems
 
 
-@pytest.mark.parametrize(
-    ("damage", "problem"),
-    [
-        ("UPDATE plants SET name = 'rosa'", "the index of words differs from the names"),
-        (
-            "INSERT INTO plant_words (plant_words, rowid, words) VALUES ('delete', 1, 'abies')",
-            "the index of words differs from the names",
-        ),
-        ("INSERT INTO plant_words (rowid, words) VALUES (1000, 'abies')", "the index of words"),
-        ("DELETE FROM plant_words_idx", "the index of words differs from the names"),
-        ("UPDATE totals SET plants = 7", "the recorded number of plants is 7"),
-    ],
-)
-def test_a_check_compares_the_index_of_words_and_the_number_of_plants(
-    path: Path, damage: str, problem: str
+def test_a_backup_is_a_consistent_snapshot_during_writes(path: Path, store: SQLiteStore) -> None:
+    copy = path.with_name("copy.db")
+    steps: list[int] = []
+    with contextlib.closing(SQLiteStore(str(path))) as another:
+        store.apply_changes(PLANTS)
+
+        def write(done: int, _total: int) -> None:
+            assert not steps or done > steps[-1], "the backup began again"
+            steps.append(done)
+            another.apply_changes([NewPlant(10_000 + done, "y" * 1000), Deletion(done)])
+
+        store.back_up(str(copy), write, step_pages=3)
+
+    assert len(steps) > 20
+    with contextlib.closing(SQLiteStore(str(copy))) as copied:
+        assert [plant for plants in copied.scan_plants() for plant in plants] == PLANTS
+
+
+@pytest.fixture
+def database(path: Path) -> Iterator[ReadOnlySQLite]:
+    """Yield a database that is opened read-only, while other processes may write to it."""
+    with contextlib.closing(SQLiteStore(str(path))) as store:
+        store.apply_changes(PLANTS)
+    with contextlib.closing(ReadOnlySQLite(str(path))) as database:
+        yield database
+
+
+def test_no_file_is_created_beside_the_database(path: Path, database: ReadOnlySQLite) -> None:
+    assert [plant for plants in database.scan_plants() for plant in plants] == PLANTS
+    assert database.count_plants() == len(PLANTS)
+    assert database.check() == CheckReport(5, len(PLANTS), 0, [])
+    assert [file.name for file in path.parent.iterdir()] == ["plants.db"]
+
+
+def test_a_scan_fails_if_another_process_changes_the_file_during_it(
+    path: Path, database: ReadOnlySQLite
 ) -> None:
+    scan = database.scan_plants()
+    next(scan)
+
     with contextlib.closing(SQLiteStore(str(path))) as store:
-        store.apply_changes([NewPlant(id_, f"Abies alba {id_}") for id_ in range(1, 1_000)])
-        assert store.check().problems == []
-        with contextlib.closing(apsw.Connection(str(path))) as other:
-            other.execute(damage)
+        store.apply_changes([NewPlant(9999, "new")])
 
-        problems = store.check().problems
-
-        assert len(problems) == 1
-        assert problem in problems[0]
+    with pytest.raises(StoreUnavailableError, match="was changed while it was read; run the"):
+        list(scan)
 
 
-def test_a_plant_that_another_program_stored_does_not_fail_other_changes(path: Path) -> None:
+def test_a_scan_during_writes_returns_one_snapshot(path: Path, database: ReadOnlySQLite) -> None:
     with contextlib.closing(SQLiteStore(str(path))) as store:
-        with contextlib.closing(apsw.Connection(str(path))) as other:
-            other.execute("INSERT INTO plants VALUES (1, 'rosa alba', NULL)")
+        store.apply_changes([NewPlant(30_000, "in the log")])
+        scan = database.scan_plants()
+        seen = list(next(scan))
 
-        # FTS5 refuses to remove words of which it never got any.
-        with pytest.raises(BatchRefusedError):
-            store.apply_changes([Deletion(1), NewPlant(2, "acer")])
-        assert store.apply_changes([NewPlant(2, "acer")]) == [Outcome.STORED]
-        assert store.find_plants([1, 2]).keys() == {1, 2}
+        store.apply_changes([NewPlant(40_000, "later")])
+        seen += [plant for plants in scan for plant in plants]
+
+    assert seen == [*PLANTS, NewPlant(30_000, "in the log")]
+
+
+def test_an_unreadable_database_is_refused_with_the_reason(path: Path) -> None:
+    SQLiteStore(str(path)).close()
+    path.chmod(0o200)
+    is_root = os.geteuid() == 0
+    if is_root:  # file modes do not restrict root
+        for folder in path.parents[:3]:
+            folder.chmod(0o755)
+        os.seteuid(65534)
+    try:
+        with pytest.raises(StoreUnavailableError, match="cannot be opened: Permission denied"):
+            ReadOnlySQLite(str(path))
+    finally:
+        if is_root:
+            os.seteuid(0)

@@ -1,9 +1,17 @@
 """The promises of every store, from the docstrings of plantstore.store: one suite for all."""
 
+import contextlib
+import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
+from operator import attrgetter
 from typing import Any
 
+import msgspec
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from plantstore.changes import (
     ANY,
@@ -15,171 +23,180 @@ from plantstore.changes import (
     PlantOutcome,
     Precondition,
     Replacement,
+    Result,
     Upsert,
     entity_tag,
 )
 from plantstore.errors import OperationError
-from plantstore.listings import Listing
+from plantstore.listings import PAGE_BYTES_MAX, Listing, Page
 from plantstore.plants import ID_MAX, ID_MIN, NewPlant, Plant, PlantPatch
+from plantstore.storage import open_store
 from plantstore.store import Store
 from plantstore.tokens import TokenRecord
+from support.fake_store import FakeStore
+
+IF_A = Precondition(if_match=frozenset({entity_tag("a", None)}))
+IF_NONE = Precondition(if_none_match=ANY)
 
 
-@pytest.fixture
-def store(open_another: Callable[[], Store]) -> Iterator[Store]:
-    opened = open_another()
-    yield opened
-    opened.close()
+@pytest.fixture(params=["fake", "sqlite", "postgres"])
+def store(request: pytest.FixtureRequest, open_new: Callable[[str], Store]) -> Iterator[Store]:
+    with contextlib.closing(open_new(request.param)) as opened:
+        yield opened
 
 
-def record(name: str, **changes: Any) -> TokenRecord:
-    values: dict[str, Any] = {
-        "digest": name.encode().ljust(32),
-        "scopes": frozenset({"plants:create"}),
-        "created_at": 1,
-    }
-    return TokenRecord(name, **(values | changes))
+def everything(store: Store) -> list[NewPlant]:
+    return [plant for plants in store.scan_plants() for plant in plants]
 
 
-def test_a_new_plant_is_stored_once_and_the_same_again_changes_nothing(store: Store) -> None:
-    plant = NewPlant(1, "Abies balsamea (L.) Mill.", "Abies")
-
-    assert store.apply_changes([plant]) == [Outcome.STORED]
-    assert store.apply_changes([plant]) == [Outcome.ALREADY_STORED]
+def empty(store: Store) -> None:
+    """Delete all plants. A new store for each example would take most of the time."""
+    store.apply_changes([Deletion(plant.id) for plant in everything(store)])
 
 
-@pytest.mark.parametrize(
-    "other", [NewPlant(1, "b", "t"), NewPlant(1, "a"), NewPlant(1, "a", ""), NewPlant(1, "A", "t")]
+# By name: plants that are stored, a batch, its results, and the plants stored afterwards.
+BATCHES: dict[str, tuple[list[NewPlant], list[Change], list[Result], list[NewPlant]]] = {
+    "nothing": ([NewPlant(1, "a")], [], [], [NewPlant(1, "a")]),
+    "new plants": (
+        [],
+        [NewPlant(1, "a"), NewPlant(1, "b"), NewPlant(1, "a"), NewPlant(0, "b")],
+        [Outcome.STORED, Outcome.ID_TAKEN, Outcome.ALREADY_STORED, Outcome.STORED],
+        [NewPlant(0, "b"), NewPlant(1, "a")],
+    ),
+    "other plants under a stored id": (
+        [NewPlant(1, "a", "t")],
+        [
+            *(NewPlant(1, "b", "t"), NewPlant(1, "a"), NewPlant(1, "a", ""), NewPlant(1, "A", "t")),
+            *(NewPlant(1, "a", "t"), NewPlant(2, "b")),
+        ],
+        [*[Outcome.ID_TAKEN] * 4, Outcome.ALREADY_STORED, Outcome.STORED],
+        [NewPlant(1, "a", "t"), NewPlant(2, "b")],
+    ),
+    "replacements, which replace the whole plant and create nothing": (
+        [NewPlant(1, "a", "t")],
+        [Replacement(1, Plant("b")), Replacement(2, Plant("c")), Replacement(1, Plant("b"))],
+        [Outcome.REPLACED, Outcome.NO_SUCH_PLANT, Outcome.REPLACED],
+        [NewPlant(1, "b")],
+    ),
+    "changes that take effect in their order": (
+        [NewPlant(3, "e")],
+        [
+            *(NewPlant(1, "a"), Replacement(1, Plant("b", "t")), NewPlant(1, "a"), Deletion(1)),
+            *(NewPlant(1, "c"), NewPlant(2, "d"), Deletion(2), Deletion(2), Deletion(3)),
+        ],
+        [
+            *(Outcome.STORED, Outcome.REPLACED, Outcome.ID_TAKEN, Outcome.DELETED),
+            *(Outcome.STORED, Outcome.STORED, Outcome.DELETED, Outcome.NO_SUCH_PLANT),
+            Outcome.DELETED,
+        ],
+        [NewPlant(1, "c")],
+    ),
+    "conditions, which see the earlier changes": (
+        [NewPlant(1, "a")],
+        [
+            Conditional(Replacement(1, Plant("b")), IF_A),
+            Conditional(Replacement(1, Plant("c")), IF_A),
+            Conditional(Deletion(2), IF_A),
+            Conditional(Upsert(NewPlant(2, "a")), IF_NONE),
+            Conditional(Upsert(NewPlant(2, "a")), IF_NONE),
+            Conditional(Deletion(2), IF_A),
+        ],
+        [
+            Outcome.REPLACED,
+            PlantOutcome(Outcome.PRECONDITION_FAILED, NewPlant(1, "b")),
+            PlantOutcome(Outcome.PRECONDITION_FAILED, None),
+            Outcome.STORED,
+            PlantOutcome(Outcome.PRECONDITION_FAILED, NewPlant(2, "a")),
+            Outcome.DELETED,
+        ],
+        [NewPlant(1, "b")],
+    ),
+    "repeated changes with If-Match, which count as made": (
+        [NewPlant(1, "b", "t")],
+        [
+            Conditional(Replacement(1, Plant("b", "t")), IF_A),
+            Conditional(Patch(1, PlantPatch("b", "t")), IF_A),
+            Conditional(Upsert(NewPlant(1, "b", "t")), IF_A),
+            Conditional(Upsert(NewPlant(1, "b", "t")), IF_NONE),
+            Conditional(Patch(1, PlantPatch("c")), Precondition(if_match=ANY)),
+            Conditional(Patch(2, PlantPatch("c")), Precondition(if_match=ANY)),
+        ],
+        [
+            Outcome.REPLACED,
+            PlantOutcome(Outcome.ALREADY_STORED, NewPlant(1, "b", "t")),
+            Outcome.ALREADY_STORED,
+            PlantOutcome(Outcome.PRECONDITION_FAILED, NewPlant(1, "b", "t")),
+            PlantOutcome(Outcome.REPLACED, NewPlant(1, "c", "t")),
+            PlantOutcome(Outcome.PRECONDITION_FAILED, None),
+        ],
+        [NewPlant(1, "c", "t")],
+    ),
+    "patches of different members, which both hold": (
+        [NewPlant(1, "a", "s")],
+        [
+            *(Patch(1, PlantPatch(name="b")), Patch(1, PlantPatch(tag="t"))),
+            *(Patch(1, PlantPatch(tag=None)), Patch(1, PlantPatch()), Patch(2, PlantPatch("x"))),
+        ],
+        [
+            PlantOutcome(Outcome.REPLACED, NewPlant(1, "b", "s")),
+            PlantOutcome(Outcome.REPLACED, NewPlant(1, "b", "t")),
+            PlantOutcome(Outcome.REPLACED, NewPlant(1, "b")),
+            PlantOutcome(Outcome.ALREADY_STORED, NewPlant(1, "b")),
+            Outcome.NO_SUCH_PLANT,
+        ],
+        [NewPlant(1, "b")],
+    ),
+}
+
+
+@pytest.mark.parametrize("store", ["fake", "sqlite", "shared", "postgres"], indirect=True)
+def test_a_batch_has_the_results_of_its_changes_one_after_the_other(store: Store) -> None:
+    for name, (there, batch, results, after) in BATCHES.items():
+        empty(store)
+        store.apply_changes(there)
+
+        assert store.apply_changes(batch) == results, name
+        assert everything(store) == after, name
+
+
+texts = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]))
+names = st.sampled_from(["a", "b"]) | texts
+tags = st.none() | st.sampled_from(["a", "b"]) | texts
+ids = st.sampled_from([ID_MIN, -1, 0, 1, 2**53 + 1, ID_MAX]) | st.integers(ID_MIN, ID_MAX)
+patches = st.builds(PlantPatch, st.just(msgspec.UNSET) | names, st.just(msgspec.UNSET) | tags)
+creates = st.builds(NewPlant, ids, names, tags)
+unconditional = st.one_of(
+    st.builds(Upsert, creates),
+    st.builds(Replacement, ids, st.builds(Plant, names, tags)),
+    st.builds(Patch, ids, patches),
+    st.builds(Deletion, ids),
 )
-def test_another_record_under_a_stored_id_is_refused(store: Store, other: NewPlant) -> None:
-    plant = NewPlant(1, "a", "t")
-    store.apply_changes([plant])
-
-    assert store.apply_changes([other, NewPlant(2, "b")]) == [Outcome.ID_TAKEN, Outcome.STORED]
-    assert store.apply_changes([plant]) == [Outcome.ALREADY_STORED]
+etags = st.builds(entity_tag, names, tags)
+fields = st.none() | st.just(ANY) | st.frozensets(etags, max_size=3)
+conditional = st.builds(Conditional, unconditional, st.builds(Precondition, fields, fields))
+changes = creates | unconditional | conditional
 
 
-def test_a_plant_is_compared_with_earlier_plants_of_its_own_batch(store: Store) -> None:
-    batch = [NewPlant(1, "a"), NewPlant(1, "b"), NewPlant(1, "a"), NewPlant(0, "b")]
+@given(st.lists(st.lists(changes, max_size=8), max_size=4))
+@settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@pytest.mark.parametrize("store", ["sqlite", "postgres"], indirect=True)
+def test_batches_have_the_same_outcomes_and_records_as_single_changes(
+    store: Store, batches: list[list[Change]]
+) -> None:
+    """The fake store, which has a dictionary of plants, makes the changes one by one."""
+    empty(store)
+    fake = FakeStore()
 
-    assert store.apply_changes(batch) == [
-        Outcome.STORED,
-        Outcome.ID_TAKEN,
-        Outcome.ALREADY_STORED,
-        Outcome.STORED,
-    ]
+    for batch in batches:
+        assert store.apply_changes(batch) == [fake.apply_changes([one])[0] for one in batch]
 
-
-def test_an_empty_batch_has_no_outcomes(store: Store) -> None:
-    assert store.apply_changes([]) == []
-
-
-def test_a_replacement_replaces_the_whole_plant_and_creates_nothing(store: Store) -> None:
-    store.apply_changes([NewPlant(1, "a", "t")])
-
-    assert store.apply_changes(
-        [Replacement(1, Plant("b")), Replacement(2, Plant("c")), Replacement(1, Plant("b"))]
-    ) == [Outcome.REPLACED, Outcome.NO_SUCH_PLANT, Outcome.REPLACED]
-
-    assert store.find_plants([1, 2]) == {1: NewPlant(1, "b")}
-
-
-def test_a_deleted_plant_is_gone_and_its_id_is_free(store: Store) -> None:
-    store.apply_changes([NewPlant(1, "a"), NewPlant(2, "b")])
-
-    assert store.apply_changes([Deletion(1), Deletion(1)]) == [
-        Outcome.DELETED,
-        Outcome.NO_SUCH_PLANT,
-    ]
-
-    assert store.find_plants([1, 2]) == {2: NewPlant(2, "b")}
-    assert store.apply_changes([NewPlant(1, "c")]) == [Outcome.STORED]
-
-
-def test_changes_of_one_batch_take_effect_in_their_order(store: Store) -> None:
-    batch: list[Change] = [
-        NewPlant(1, "a"),
-        Replacement(1, Plant("b", "t")),
-        NewPlant(1, "a"),
-        Deletion(1),
-        NewPlant(1, "c"),
-        NewPlant(2, "d"),
-        Deletion(2),
-    ]
-
-    assert store.apply_changes(batch) == [
-        Outcome.STORED,
-        Outcome.REPLACED,
-        Outcome.ID_TAKEN,
-        Outcome.DELETED,
-        Outcome.STORED,
-        Outcome.STORED,
-        Outcome.DELETED,
-    ]
-    assert store.find_plants([1, 2]) == {1: NewPlant(1, "c")}
-
-
-def test_a_condition_sees_the_earlier_changes_of_its_batch(store: Store) -> None:
-    store.apply_changes([NewPlant(1, "a")])
-    if_a = Precondition(if_match=frozenset({entity_tag("a", None)}))
-    if_none = Precondition(if_none_match=ANY)
-    batch: list[Change] = [
-        Conditional(Replacement(1, Plant("b")), if_a),
-        Conditional(Replacement(1, Plant("c")), if_a),
-        Conditional(Deletion(2), if_a),
-        Conditional(Upsert(NewPlant(2, "a")), if_none),
-        Conditional(Upsert(NewPlant(2, "a")), if_none),
-        Conditional(Deletion(2), if_a),
-    ]
-
-    assert store.apply_changes(batch) == [
-        Outcome.REPLACED,
-        PlantOutcome(Outcome.PRECONDITION_FAILED, NewPlant(1, "b")),
-        PlantOutcome(Outcome.PRECONDITION_FAILED, None),
-        Outcome.STORED,
-        PlantOutcome(Outcome.PRECONDITION_FAILED, NewPlant(2, "a")),
-        Outcome.DELETED,
-    ]
-    assert store.find_plants([1, 2]) == {1: NewPlant(1, "b")}
-
-
-def test_a_repeated_change_with_if_match_counts_as_made(store: Store) -> None:
-    store.apply_changes([NewPlant(1, "a")])
-    if_a = Precondition(if_match=frozenset({entity_tag("a", None)}))
-    changes: list[Change] = [
-        Conditional(Replacement(1, Plant("b", "t")), if_a),
-        Conditional(Patch(1, PlantPatch("b", "t")), if_a),
-    ]
-
-    assert store.apply_changes([changes[0]]) == [Outcome.REPLACED]
-    assert store.apply_changes([changes[0]]) == [Outcome.REPLACED]
-    assert store.apply_changes([changes[1]]) == [
-        PlantOutcome(Outcome.ALREADY_STORED, NewPlant(1, "b", "t"))
-    ]
-
-
-def test_patches_of_different_members_both_hold(store: Store) -> None:
-    store.apply_changes([NewPlant(1, "a", "s")])
-    batch: list[Change] = [
-        *(Patch(1, PlantPatch(name="b")), Patch(1, PlantPatch(tag="t"))),
-        *(Patch(1, PlantPatch(tag=None)), Patch(1, PlantPatch()), Patch(2, PlantPatch("x"))),
-    ]
-
-    assert store.apply_changes(batch) == [
-        PlantOutcome(Outcome.REPLACED, NewPlant(1, "b", "s")),
-        PlantOutcome(Outcome.REPLACED, NewPlant(1, "b", "t")),
-        PlantOutcome(Outcome.REPLACED, NewPlant(1, "b")),
-        PlantOutcome(Outcome.ALREADY_STORED, NewPlant(1, "b")),
-        Outcome.NO_SUCH_PLANT,
-    ]
-    assert store.find_plants([1, 2]) == {1: NewPlant(1, "b")}
-
-
-def test_a_look_up_returns_only_stored_plants(store: Store) -> None:
-    store.apply_changes([NewPlant(1, "a"), NewPlant(2, "b", "t")])
-
-    assert store.find_plants([2, 3, 2]) == {2: NewPlant(2, "b", "t")}
-    assert store.find_plants([]) == {}
+    stored = everything(fake)
+    assert store.list_plants(Listing(limit=100)) == Page(stored, is_last=True)
+    assert store.find_plants(list(fake.plants)) == fake.plants
+    assert everything(store) == stored
+    for tag in {plant.tag for plant in stored} - {None}:
+        tagged = [plant for plant in stored if plant.tag == tag]
+        assert store.list_plants(Listing(limit=100, tag=tag)) == Page(tagged, is_last=True)
 
 
 def test_a_listing_continues_after_an_id_and_marks_the_last_page(store: Store) -> None:
@@ -201,9 +218,31 @@ def test_a_listing_continues_after_an_id_and_marks_the_last_page(store: Store) -
     assert page(2, 3, "even") == ([4, 6, 8], True)
     assert page(None, 9, "Even") == ([], True)
     assert page(None, 9, "") == ([], True)
+    assert page(None, 9, "a\0") == ([], True)
+    assert store.find_plants([2, 30, 2]) == {2: all_[2]}
+    assert store.find_plants([]) == {}
+
+
+@pytest.mark.parametrize("store", ["sqlite", "postgres"], indirect=True)
+def test_a_page_of_long_names_ends_early_and_the_next_page_continues(store: Store) -> None:
+    size = PAGE_BYTES_MAX * 2 // 5
+    plants = [NewPlant(id_, "×" * (size // 2)) for id_ in range(5)]
+    plants += [NewPlant(5, "x" * 10 * size), NewPlant(6, "x"), NewPlant(7, "x")]
+    store.apply_changes(plants)
+
+    pages, page = [], Page([], is_last=False)
+    while not page.is_last:
+        after = page.plants[-1].id if page.plants else None
+        page = store.list_plants(Listing(after=after, limit=1000))
+        pages.append([plant.id for plant in page.plants])
+
+    assert pages == [[0, 1], [2, 3], [4], [5], [6, 7]]
+    assert everything(store) == plants
+    assert max(map(len, store.scan_plants())) <= 3
 
 
 def test_a_scan_returns_a_snapshot_of_all_plants_in_order_of_id(store: Store) -> None:
+    assert everything(store) == []
     before = [NewPlant(id_, "a", "t") for id_ in range(2500)]
     store.apply_changes(before)
     scan = store.scan_plants()
@@ -216,8 +255,28 @@ def test_a_scan_returns_a_snapshot_of_all_plants_in_order_of_id(store: Store) ->
     assert store.count_plants() == 2500
 
 
-def test_a_scan_of_an_empty_store_returns_no_plants(store: Store) -> None:
-    assert [plant for plants in store.scan_plants() for plant in plants] == []
+def test_only_one_of_several_stores_on_a_database_gets_an_id(database: str) -> None:
+    barrier = threading.Barrier(3)
+
+    def create(number: int) -> list[Result]:
+        outcomes: list[Result] = []
+        with contextlib.closing(open_store(database)) as opened:
+            barrier.wait()
+            for start in range(0, 300, 3):
+                ids = range(start, start + 3)
+                outcomes += opened.apply_changes([NewPlant(id_, f"by {number}") for id_ in ids])
+        return outcomes
+
+    with ThreadPoolExecutor(3) as pool:
+        outcomes = zip(*pool.map(create, range(3)), strict=True)
+
+    for thirds in outcomes:
+        assert (thirds.count(Outcome.STORED), thirds.count(Outcome.ID_TAKEN)) == (1, 2)
+
+
+def record(name: str, **changes: Any) -> TokenRecord:
+    made = TokenRecord(name, name.encode().ljust(32), frozenset({"plants:create"}), 1)
+    return msgspec.structs.replace(made, **changes)
 
 
 def test_a_check_of_an_intact_store_finds_no_problems(store: Store) -> None:
@@ -229,7 +288,7 @@ def test_a_check_of_an_intact_store_finds_no_problems(store: Store) -> None:
     assert (found.plants, found.tokens, found.problems) == (2, 1, [])
 
 
-def test_a_token_is_found_only_by_its_digest(store: Store) -> None:
+def test_a_token_is_found_only_by_its_digest_until_it_is_forgotten(store: Store) -> None:
     first = record("first", scopes=frozenset({"plants:create", "plants:read"}), expires_at=9)
     second = record("second")
     store.add_token(first)
@@ -238,6 +297,12 @@ def test_a_token_is_found_only_by_its_digest(store: Store) -> None:
     assert store.find_token(first.digest) == first
     assert store.find_token(second.digest) == second
     assert store.find_token(b"x" * 32) is None
+    for _ in range(2):
+        store.forget_token(first.digest)
+        assert store.find_token(first.digest) is None
+        assert store.list_tokens() == [second]
+    store.add_token(first)
+    assert store.find_token(first.digest) == first
 
 
 def test_tokens_are_listed_oldest_first_and_then_by_name(store: Store) -> None:
@@ -247,40 +312,67 @@ def test_tokens_are_listed_oldest_first_and_then_by_name(store: Store) -> None:
     assert [one.name for one in store.list_tokens()] == ["b", "a", "c"]
 
 
-def test_the_name_of_a_token_is_never_used_twice(store: Store) -> None:
-    store.add_token(record("a"))
-    store.revoke_token("a", 5)
-
+def test_a_token_keeps_its_name_and_the_time_of_its_first_revocation(store: Store) -> None:
     with pytest.raises(OperationError, match="'a'"):
-        store.add_token(record("a", digest=b"y" * 32))
-
-    assert [one.digest for one in store.list_tokens()] == [record("a").digest]
-
-
-def test_a_second_revocation_keeps_the_time_of_the_first(store: Store) -> None:
+        store.revoke_token("a", 5)
     store.add_token(record("a"))
 
     assert store.revoke_token("a", 5).revoked_at == 5
     assert store.revoke_token("a", 6).revoked_at == 5
-    found = store.find_token(record("a").digest)
-    assert found is not None
-    assert found.revoked_at == 5
-
-
-def test_a_forgotten_token_is_removed_completely_and_other_tokens_stay(store: Store) -> None:
-    first, second = record("first"), record("second")
-    store.add_token(first)
-    store.add_token(second)
-
-    store.forget_token(first.digest)
-    store.forget_token(first.digest)
-
-    assert store.find_token(first.digest) is None
-    assert store.list_tokens() == [second]
-    store.add_token(first)
-    assert store.find_token(first.digest) == first
-
-
-def test_an_unknown_token_cannot_be_revoked(store: Store) -> None:
     with pytest.raises(OperationError, match="'a'"):
-        store.revoke_token("a", 5)
+        store.add_token(record("a", digest=b"y" * 32))
+
+    assert store.list_tokens() == [record("a", revoked_at=5)]
+
+
+def test_ids_are_above_0_and_every_plant_and_all_ids_handed_out_before(store: Store) -> None:
+    store.apply_changes([NewPlant(ID_MIN, "a"), NewPlant(-1, "b")])
+    assert store.hand_out_ids(1) == range(1, 2)
+    assert store.hand_out_ids(1000) == range(2, 1002)
+
+    store.apply_changes([NewPlant(3, "a"), NewPlant(27_123, "b")])
+    assert store.hand_out_ids(2) == range(27_124, 27_126)
+
+    store.apply_changes([Deletion(27_123), NewPlant(27_124, "c")])
+    assert store.hand_out_ids(1) == range(27_126, 27_127)
+
+
+def test_ids_go_up_to_the_greatest_id_and_no_further(store: Store) -> None:
+    def hand_out_too_many(count: int) -> None:
+        with pytest.raises(OperationError, match=f"Fewer ids than {count} are left"):
+            store.hand_out_ids(count)
+
+    store.apply_changes([NewPlant(ID_MAX, "a")])
+    hand_out_too_many(1)
+    store.apply_changes([Deletion(ID_MAX)])
+    assert store.hand_out_ids(1) == range(1, 2)
+
+    store.apply_changes([NewPlant(ID_MAX - 3, "a")])
+    hand_out_too_many(4)
+    assert store.hand_out_ids(3) == range(ID_MAX - 2, ID_MAX + 1)
+    hand_out_too_many(1)
+    store.apply_changes([Deletion(ID_MAX - 3)])
+    hand_out_too_many(1)
+
+
+def test_ids_are_handed_out_once_to_threads_of_several_stores_and_after_a_restart(
+    database: str,
+) -> None:
+    barrier = threading.Barrier(6)
+
+    def ask(store: Store, number: int) -> list[range]:
+        barrier.wait()
+        return [store.hand_out_ids(number + 1) for _ in range(30)]
+
+    with contextlib.ExitStack() as opened, ThreadPoolExecutor(6) as pool:
+        stores = [opened.enter_context(contextlib.closing(open_store(database))) for _ in range(2)]
+        asked = [pool.submit(ask, stores[number % 2], number) for number in range(6)]
+        ranges = sorted((ids for one in asked for ids in one.result(60)), key=attrgetter("start"))
+    with contextlib.closing(open_store(database)) as later:
+        ranges.append(later.hand_out_ids(1))
+        problems = later.check().problems
+
+    assert ranges[0].start == 1
+    assert all(earlier.stop == later.start for earlier, later in pairwise(ranges))
+    assert [len(ids) for ids in ranges].count(6) == 30
+    assert problems == []

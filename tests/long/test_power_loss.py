@@ -4,18 +4,20 @@ import functools
 import itertools
 import random
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import apsw
-import pytest
 
 from support.broken_disks import REFUSALS, change_and_heal, count_faults, open_and_heal
-from support.crash_states import ALL_LOST, ALL_THERE, SOME_THERE, Resized, Synced, Written
+from support.crash_states import Resized, Synced, Written
 from support.database_openings import created, migrated
 from support.disk import Disk, Fault
 from support.imported_batches import around_syncs, import_files
 from support.ledger import Ledger, live, live_with_a_fault
-from support.power_loss import Cut, Survey, some_cuts
+from support.power_loss import Cut, Survey, everywhere, some_cuts
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 SEEDS = 20
 CUTS_A_SEED = 150
@@ -45,71 +47,45 @@ FAULTS = [
 ]
 
 
-def live_and_cut(disk: Disk, chance: random.Random) -> tuple[Ledger, list[Cut]]:
-    """Change plants, and return cuts at any step."""
-    ledger = Ledger(disk)
-    with disk:
-        for _ in range(4):
-            live(ledger, disk, chance, chance.randrange(10, 150))
-    return ledger, some_cuts(chance, 0, len(disk.steps), CUTS_A_SEED)
+def test_acknowledged_changes_survive_power_loss(tmp_path: Path, soak: Any) -> None:
+    survey = Survey(tmp_path)
+
+    def use(disk: Disk, chance: random.Random) -> tuple[Ledger, list[Cut]]:
+        ledger = Ledger(disk)
+        with disk:
+            for _ in range(4):
+                live(ledger, disk, chance, chance.randrange(10, 150))
+        return ledger, some_cuts(chance, 0, len(disk.steps), CUTS_A_SEED)
+
+    for seed in range(SEEDS):
+        survey.use_and_cut(seed, use)
+
+    report(soak, "power loss", survey)
+    assert survey.problems == []
+    assert survey.cuts >= CUTS_MIN
 
 
-def import_and_cut(disk: Disk, chance: random.Random) -> tuple[Ledger, list[Cut]]:
-    """Import files, and return cuts around syncs."""
-    ledger = import_files(disk, chance, 2)
-    return ledger, list(around_syncs(disk, chance, SYNCS_A_SEED))
-
-
-@pytest.mark.parametrize(
-    ("name", "act", "seeds", "cuts_min"),
-    [
-        ("power loss", live_and_cut, SEEDS, CUTS_MIN),
-        ("power loss during imports", import_and_cut, IMPORT_SEEDS, IMPORT_CUTS_MIN),
-    ],
-)
-def test_acknowledged_changes_and_batches_survive_power_loss(
-    tmp_path: Path, soak: Any, *, name: str, act: Any, seeds: int, cuts_min: int
-) -> None:
-    cuts = acknowledged = 0
-    problems: list[str] = []
-
-    for seed in range(seeds):
-        chance = random.Random(seed)
-        disk, survey = Disk(tmp_path / f"{seed}.db", seed), Survey(tmp_path, chance)
-        ledger, chosen = act(disk, chance)
-        survey.cut(disk, ledger, chosen)
-        problems += (f"seed {seed}: {problem}" for problem in survey.problems)
-        cuts += survey.cuts
-        acknowledged += ledger.acknowledged
-
-    name = f"{name}: points of interruption"
-    soak.add(name, faults=cuts, acknowledged=acknowledged, lost=len(problems))
-    assert problems == []
-    assert cuts >= cuts_min
-
-
-def everywhere(disk: Disk, first: int = 0) -> list[Cut]:
-    """Return cuts after each step, with none, some and all of the data that is in doubt."""
-    return [
-        Cut(after, odds)
-        for after in range(first, len(disk.steps) + 1)
-        for odds in (ALL_LOST, SOME_THERE, ALL_THERE)
-    ]
+def report(soak: Any, name: str, survey: Survey) -> None:
+    soak.add(
+        f"{name}: points of interruption",
+        faults=survey.cuts,
+        acknowledged=survey.acknowledged,
+        lost=len(survey.problems),
+    )
 
 
 def test_a_power_loss_at_any_step_of_the_first_start_loses_nothing(
     tmp_path: Path, soak: Any
 ) -> None:
-    survey = Survey(tmp_path, random.Random(0))
+    survey = Survey(tmp_path)
     disk, ledger = created(tmp_path / "new.db")
+    survey.acknowledged = ledger.acknowledged
     survey.cut(disk, ledger, everywhere(disk))
     for journal_mode in ("delete", "wal"):
         disk, older, first = migrated(tmp_path / f"{journal_mode}.db", journal_mode)
         survey.cut(disk, older, everywhere(disk, first))
 
-    name = "power loss while a store is created or migrated: points of interruption"
-    lost = len(survey.problems)
-    soak.add(name, faults=survey.cuts, acknowledged=ledger.acknowledged, lost=lost)
+    report(soak, "power loss while a store is created or migrated", survey)
     assert survey.problems == []
     assert survey.cuts >= FIRST_START_CUTS_MIN
 
@@ -117,8 +93,8 @@ def test_a_power_loss_at_any_step_of_the_first_start_loses_nothing(
 def test_a_disk_that_fails_at_any_step_loses_nothing_and_the_healed_disk_is_used(
     tmp_path: Path, soak: Any
 ) -> None:
-    checks = (
-        functools.partial(change_and_heal),
+    checks: tuple[Callable[..., bool], ...] = (
+        change_and_heal,
         functools.partial(open_and_heal, is_new=True),
         functools.partial(open_and_heal, is_new=False),
     )
@@ -136,32 +112,45 @@ def test_a_disk_that_fails_at_any_step_loses_nothing_and_the_healed_disk_is_used
     assert faults >= FAULTS_MIN
 
 
+def test_acknowledged_batches_of_imports_survive_power_loss_around_syncs(
+    tmp_path: Path, soak: Any
+) -> None:
+    survey = Survey(tmp_path)
+
+    def use(disk: Disk, chance: random.Random) -> tuple[Ledger, list[Cut]]:
+        ledger = import_files(disk, chance, 2)
+        return ledger, around_syncs(disk, chance, SYNCS_A_SEED)
+
+    for seed in range(IMPORT_SEEDS):
+        survey.use_and_cut(seed, use)
+
+    report(soak, "power loss during imports", survey)
+    assert survey.problems == []
+    assert survey.cuts >= IMPORT_CUTS_MIN
+
+
 def test_acknowledged_changes_survive_power_loss_after_a_full_or_broken_disk(
     tmp_path: Path, soak: Any
 ) -> None:
-    refused = cuts = acknowledged = 0
+    survey = Survey(tmp_path)
+    refused = 0
     problems: list[str] = []
-    problems_of_cuts: list[str] = []
 
-    for seed in range(FAULTY_SEEDS):
-        chance = random.Random(seed)
+    def use(disk: Disk, chance: random.Random) -> tuple[Ledger, list[Cut]]:
+        nonlocal refused
         fault = chance.choice(FAULTS)
         fault = fault._replace(number=chance.randrange(5 if fault.kind is Resized else 40))
-        disk = Disk(tmp_path / f"{seed}.db", seed)
-        survey = Survey(tmp_path, chance)
         ledger = Ledger(disk)
         began = live_with_a_fault(ledger, disk, chance, fault)
-        survey.cut(disk, ledger, some_cuts(chance, began, len(disk.steps), 3))
-        where = f"seed {seed}, {fault}"
-        problems += (f"{where}: {problem}" for problem in ledger.problems)
-        problems_of_cuts += (f"{where}: {problem}" for problem in survey.problems)
         refused += disk.refused
-        cuts += survey.cuts
-        acknowledged += ledger.acknowledged
+        problems.extend(f"{disk.path}, {fault}: {problem}" for problem in ledger.problems)
+        return ledger, some_cuts(chance, began, len(disk.steps), 3)
 
-    name = "power loss after a full or broken disk: points of interruption"
-    soak.add(name, faults=cuts, acknowledged=acknowledged, lost=len(problems_of_cuts))
+    for seed in range(FAULTY_SEEDS):
+        survey.use_and_cut(seed, use)
+
+    report(soak, "power loss after a full or broken disk", survey)
     name = "full or broken disk: failed writes, syncs and resizes"
-    soak.add(name, faults=refused, acknowledged=acknowledged, lost=len(problems))
-    assert problems + problems_of_cuts == []
-    assert cuts >= CUTS_MIN
+    soak.add(name, faults=refused, acknowledged=survey.acknowledged, lost=len(problems))
+    assert problems + survey.problems == []
+    assert survey.cuts >= CUTS_MIN

@@ -49,7 +49,7 @@ def change_and_heal(folder: Path, fault: Fault) -> bool:
 
     before = live_with_a_fault(ledger, disk, chance, fault)
 
-    survey = Survey(folder, chance)
+    survey = Survey(folder)
     survey.cut(disk, ledger, some_cuts(chance, before, len(disk.steps), 1))
     assert ledger.problems == []
     assert survey.problems == []
@@ -76,7 +76,7 @@ def open_and_heal(folder: Path, fault: Fault, *, is_new: bool) -> bool:
             assert all(ledger.do(store, act) for act in acts(chance, 3))
             assert store.check().problems == []
 
-    survey = Survey(folder, chance)
+    survey = Survey(folder)
     survey.cut(disk, ledger, some_cuts(chance, len(history), len(disk.steps), 2))
     assert survey.problems == []
     return disk.refused > 0

@@ -16,7 +16,6 @@ and closing may raise.
 import random
 from collections.abc import Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import Any, NamedTuple, Self
 
 import apsw
@@ -53,16 +52,12 @@ class Disk:
         path: the database.
         seed: the seed of the random numbers that SQLite gets, so that a history is repeatable.
         history: the previous steps. The files begin as these steps left them, synced or not.
-        lies: whether the disk reports syncs as successful without doing them.
 
     """
 
-    def __init__(
-        self, path: Path, seed: int, history: Sequence[Step] = (), *, lies: bool = False
-    ) -> None:
+    def __init__(self, path: Path, seed: int, history: Sequence[Step] = ()) -> None:
         self.path = path.resolve()
         self.steps = list(history)
-        self.lies = lies
         self.fault: Fault | None = None
         self.refused = 0
         """How many steps failed because of the fault."""
@@ -77,12 +72,7 @@ class Disk:
         apsw.randomness(0)  # discard SQLite's random state, so that it asks this disk for bytes
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._vfs.unregister()
         apsw.randomness(0)
 
@@ -172,8 +162,6 @@ class _File(apsw.VFSFile):
         if error := self._disk.refusal(Synced):
             self._disk.steps.append(SyncFailed(self._suffix))
             raise error
-        if self._disk.lies:
-            return
         self._disk.steps.append(Synced(self._suffix))
         if self._folder_unsynced:
             self._folder_unsynced = False

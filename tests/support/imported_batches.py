@@ -3,18 +3,17 @@
 import asyncio
 import contextlib
 import random
-import threading
-from collections.abc import Coroutine, Sequence
-from typing import Any, cast
+from collections.abc import Sequence
+from typing import cast
 
-from plantstore.changes import Change, Outcome
+from plantstore.changes import Change, Result
 from plantstore.commit.imports import Conflict, Import
 from plantstore.commit.writer import GroupCommit
 from plantstore.formats import FORMATS
 from plantstore.formats.rows import PIECE_BYTES
+from plantstore.observe import ignore
 from plantstore.plants import NewPlant
 from plantstore.storage.sqlite.store import SQLiteStore
-from plantstore.store import PlantStore
 from support.crash_states import ALL_LOST, ALL_THERE, SOME_THERE, Synced
 from support.disk import Disk
 from support.ledger import Ledger, tune
@@ -24,54 +23,50 @@ from support.power_loss import Cut
 class _Committed:
     """A store whose changes go through a group commit, as those of imports and requests do."""
 
-    def __init__(self, store: PlantStore) -> None:
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever)
-        self._thread.start()
-        self._writer = GroupCommit(store, observe=lambda _: None)
-        self._running = self._writer.running()
-        self._run(self._running.__aenter__())
+    def __init__(self, writer: GroupCommit, loop: asyncio.AbstractEventLoop) -> None:
+        self._writer = writer
+        self._loop = loop
 
-    def apply_changes(self, changes: Sequence[Change]) -> list[Outcome]:
+    def apply_changes(self, changes: Sequence[Change]) -> list[Result]:
         """Submit a batch of an import, or a single change; return when it is acknowledged."""
+        submitted = self._submit(changes)
+        return asyncio.run_coroutine_threadsafe(submitted, self._loop).result(60)
+
+    async def _submit(self, changes: Sequence[Change]) -> list[Result]:
         if len(changes) == 1:
-            return [self._run(self._writer.submit(changes[0]))]
-        return list(self._run(self._writer.submit_all(changes)))
-
-    def close(self) -> None:
-        self._run(self._running.__aexit__(None, None, None))
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join()
-        self._loop.close()
-
-    def _run(self, coroutine: Coroutine[Any, Any, Any]) -> Any:
-        return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result(60)
+            return [await self._writer.submit(changes[0])]
+        return cast("list[Result]", list(await self._writer.submit_all(changes)))
 
 
 def import_files(disk: Disk, chance: random.Random, files: int) -> Ledger:
     """Import files into the store of a disk, with single changes between their batches."""
     ledger = Ledger(disk)
-    with (
-        disk,
-        contextlib.closing(SQLiteStore(str(disk.path))) as store,
-        contextlib.closing(_Committed(store)) as committed,
-    ):
+
+    async def main(store: SQLiteStore) -> None:
+        writer = GroupCommit(store, observe=ignore)
+        async with writer.running():
+            committed = cast("SQLiteStore", _Committed(writer, asyncio.get_running_loop()))
+            await asyncio.to_thread(_import, ledger, committed, chance, files)
+
+    with disk, contextlib.closing(SQLiteStore(str(disk.path))) as store:
         tune(store, chance)
-        for number in range(files):
-            conflict = chance.choice(list(Conflict))
-            run = Import(
-                FORMATS["jsonl"].parser(PIECE_BYTES),
-                conflict,
-                lambda *_: None,
-                batch_rows_max=chance.randrange(20, 400),
-            )
-            run.feed(_file(chance))
-            run.finish()
-            for batch in iter(run.take, None):
-                assert ledger.do(cast("SQLiteStore", committed), batch.changes)
-                single: list[Change] = [NewPlant(-number, f"{chance.getrandbits(32)}")]
-                assert ledger.do(cast("SQLiteStore", committed), single)
+        asyncio.run(main(store))
     return ledger
+
+
+def _import(ledger: Ledger, store: SQLiteStore, chance: random.Random, files: int) -> None:
+    for number in range(files):
+        run = Import(
+            FORMATS["jsonl"].parser(PIECE_BYTES),
+            chance.choice(list(Conflict)),
+            lambda *_: None,
+            batch_rows_max=chance.randrange(20, 400),
+        )
+        run.feed(_file(chance))
+        run.finish()
+        for batch in iter(run.take, None):
+            assert ledger.do(store, batch.changes)
+            assert ledger.do(store, [NewPlant(-number, f"{chance.getrandbits(32)}")])
 
 
 def _file(chance: random.Random) -> bytes:

@@ -3,9 +3,9 @@
 import contextlib
 import random
 import tempfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from plantstore.storage.sqlite.store import SQLiteStore
 from support.crash_states import ALL_LOST, ALL_THERE, SOME_THERE, CrashStates, Step, steps_to
@@ -20,29 +20,49 @@ class Cut(NamedTuple):
     odds: tuple[float, ...]
 
 
+# Uses the store of a disk, and returns what it may hold, and where to cut the power.
+Use: TypeAlias = Callable[[Disk, random.Random], tuple[Ledger, list[Cut]]]
+
+
 def some_cuts(chance: random.Random, first: int, last: int, count: int) -> list[Cut]:
     """Return `count` random cuts between two steps of a history."""
     odds = [ALL_LOST, SOME_THERE, SOME_THERE, SOME_THERE, ALL_THERE]
     return [Cut(chance.randrange(first, last + 1), chance.choice(odds)) for _ in range(count)]
 
 
+def everywhere(disk: Disk, first: int = 0) -> list[Cut]:
+    """Return cuts after each step, with none, some and all of the data that is in doubt."""
+    return [
+        Cut(after, odds)
+        for after in range(first, len(disk.steps) + 1)
+        for odds in (ALL_LOST, SOME_THERE, ALL_THERE)
+    ]
+
+
 class Survey:
     """Cuts the power, opens the store that is left, and records problems.
 
+    At some cuts only the process ends. Another process then opens the files it left, synced or
+    not, and the power fails after that.
+
     Args:
         folder: the folder for the files that are left.
-        chance: chooses what is left of the uncertain data.
-        processes_end: whether at some cuts only the process ends. Another process then opens
-            the files it left, synced or not, and the power fails after that.
 
     """
 
-    def __init__(self, folder: Path, chance: random.Random, *, processes_end: bool = True) -> None:
+    def __init__(self, folder: Path) -> None:
         self.cuts = 0
+        self.acknowledged = 0
         self.problems: list[str] = []
         self._folder = folder
-        self._chance = chance
-        self._processes_end = processes_end
+        self._chance = random.Random(0)
+
+    def use_and_cut(self, seed: int, use: Use) -> None:
+        """Use a store on a new disk, and cut the power at the cuts that `use` returns."""
+        disk, chance = Disk(self._folder / f"{seed}.db", seed), random.Random(seed)
+        ledger, cuts = use(disk, chance)
+        self.acknowledged += ledger.acknowledged
+        self.cut(disk, ledger, cuts)
 
     def cut(self, disk: Disk, ledger: Ledger, cuts: Iterable[Cut], *, again: bool = True) -> None:
         """Cut the power at each of these cuts, and again while the remaining store is opened."""
@@ -53,7 +73,7 @@ class Survey:
             done = cut.after
             files = states.left(self._chance, cut.odds)
             self._open(f"power {cut}", steps_to(files), ledger.at(cut.after), again=again)
-            if again and self._processes_end and self._chance.random() < 0.5:
+            if again and self._chance.random() < 0.5:
                 self._open(f"end {cut}", disk.steps[: cut.after], ledger.at(cut.after), again=True)
 
     def _open(

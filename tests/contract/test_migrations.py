@@ -1,0 +1,128 @@
+"""Databases that are new, or were written by an older or a newer version of this program."""
+
+import contextlib
+import itertools
+from concurrent.futures import ThreadPoolExecutor
+from threading import Barrier
+
+import pytest
+
+from plantstore.changes import Outcome, Result
+from plantstore.errors import SchemaOutdatedError, StoreUnavailableError
+from plantstore.listings import Count, Listing
+from plantstore.observe import (
+    Event,
+    Migrated,
+    MigrationStarted,
+    MigrationStepStarted,
+    PlantsIndexed,
+)
+from plantstore.plants import NewPlant
+from plantstore.storage import open_store
+from plantstore.storage.migrate import SchemaPolicy, migrations, prepare
+from plantstore.store import CheckReport
+from support.other_programs import engine_of, file_of, make_older, schema_of, set_version
+
+NEWEST = 5
+
+# The newest version of each engine's schema that has no index of words.
+WITHOUT_WORDS = {"sqlite": 3, "postgres": 4}
+
+
+def test_an_older_schema_is_migrated_only_by_migrate_and_keeps_its_plants(database: str) -> None:
+    plants = make_older(database, 1, 2)
+
+    for policy in (SchemaPolicy.CREATE, SchemaPolicy.REQUIRE):
+        with pytest.raises(SchemaOutdatedError, match=r"has schema 1, but 5 is needed\. Run: "):
+            open_store(database, policy)
+    with contextlib.closing(open_store(database, SchemaPolicy.ACCEPT)) as store:
+        assert store.check() == CheckReport(1, 2, 0, [])
+        assert store.list_plants(Listing(limit=1)).plants == plants[:1]
+        assert list(store.scan_plants()) == [plants]
+    with contextlib.closing(open_store(database)) as store:
+        assert store.check() == CheckReport(NEWEST, 2, 0, [])
+        assert store.list_plants(Listing(words=("ro", "2"))).plants == plants[1:]
+        assert store.list_plants(Listing(has_total=True)).total == Count(2)
+    open_store(database, SchemaPolicy.REQUIRE).close()
+
+
+def test_a_newer_schema_is_refused(database: str) -> None:
+    open_store(database).close()
+    set_version(database, 99)
+
+    for policy in SchemaPolicy:
+        with pytest.raises(StoreUnavailableError, match="written by a newer Plant Store"):
+            open_store(database, policy)
+
+
+def test_an_empty_database_gets_a_schema_only_if_the_policy_may_create_one(database: str) -> None:
+    if engine_of(database) == "sqlite":
+        file_of(database).touch()
+
+    for policy in (SchemaPolicy.REQUIRE, SchemaPolicy.ACCEPT):
+        for _ in range(2):
+            with pytest.raises(StoreUnavailableError, match="empty; run `plantstore migrate`"):
+                open_store(database, policy)
+    open_store(database, SchemaPolicy.CREATE).close()
+    open_store(database, SchemaPolicy.REQUIRE).close()
+
+
+def test_many_stores_may_be_opened_on_a_new_database_at_once(database: str) -> None:
+    barrier = Barrier(10)
+
+    def create(_: int) -> list[Result]:
+        barrier.wait()
+        with contextlib.closing(open_store(database)) as store:
+            return store.apply_changes([NewPlant(1, "a")])
+
+    with ThreadPoolExecutor(10) as pool:
+        results = [result for results in pool.map(create, range(10)) for result in results]
+
+    assert results.count(Outcome.STORED) == 1
+    assert results.count(Outcome.ALREADY_STORED) == 9
+
+
+def test_the_index_of_an_older_store_is_continued_where_it_ended(database: str) -> None:
+    engine = engine_of(database)
+    plants = make_older(database, WITHOUT_WORDS[engine], 2_500)
+    with schema_of(database) as schema:
+        for version in range(WITHOUT_WORDS[engine], NEWEST):
+            with schema.locked():
+                schema.apply(migrations(engine)[version], version + 1)
+        assert schema.index_next() < len(plants)
+
+    with pytest.raises(SchemaOutdatedError) as caught:
+        open_store(database, SchemaPolicy.REQUIRE)
+    assert caught.value.explanation.endswith(" is not complete. Run: plantstore migrate")
+
+    with contextlib.closing(open_store(database)) as store:
+        found = store.list_plants(Listing(tag="Rosa", words=("2499",))).plants
+        tagged = store.list_plants(Listing(tag="Rosa", has_total=True)).total
+        report = store.check()
+
+    assert found == [plants[2_498]]
+    assert tagged == Count(len(plants))
+    assert report == CheckReport(NEWEST, len(plants), 0, [])
+    open_store(database, SchemaPolicy.REQUIRE).close()
+
+
+def test_a_migration_reports_each_step_and_how_far_the_index_is_every_five_seconds(
+    database: str,
+) -> None:
+    """The clock is looked at once at the start, at the start of the index, and after each part."""
+    before = WITHOUT_WORDS[engine_of(database)]
+    make_older(database, before, 2_500)
+    events: list[Event] = []
+    clock = itertools.count(0, 2.5).__next__
+
+    with schema_of(database) as schema:
+        prepare(schema, SchemaPolicy.MIGRATE, events.append, clock)
+        prepare(schema, SchemaPolicy.MIGRATE, events.append, clock)  # it is up to date
+
+    assert events == [
+        MigrationStarted(before, NEWEST),
+        *map(MigrationStepStarted, range(before + 1, NEWEST + 1)),
+        PlantsIndexed(0, 2_500),
+        PlantsIndexed(2_000, 2_500),
+        Migrated(NEWEST, 12.5),
+    ]

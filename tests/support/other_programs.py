@@ -1,0 +1,67 @@
+"""Changes databases as other programs do: a shell, or an older or newer version of this program."""
+
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
+
+import apsw
+
+from plantstore.plants import NewPlant
+from plantstore.storage.migrate import Schema, migrations
+from plantstore.storage.postgres.maintenance import PostgresSchema
+from plantstore.storage.sqlite.file import APPLICATION_ID, SQLiteSchema
+from support.postgres import connected, execute
+
+# Both engines understand this.
+_ROSES = """
+WITH RECURSIVE numbers (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM numbers WHERE i < {})
+INSERT INTO plants (id, name, tag) SELECT i, 'Rosa × ' || i, 'Rosa' FROM numbers
+"""
+
+
+def engine_of(url: str) -> str:
+    return "sqlite" if url.startswith("sqlite") else "postgres"
+
+
+def file_of(url: str) -> Path:
+    """Return the file that a URL of SQLite names."""
+    return Path(url.removeprefix("sqlite:///"))
+
+
+def change(url: str, *statements: str) -> None:
+    """Execute statements that the store knows nothing of."""
+    for statement in statements:
+        if engine_of(url) == "sqlite":
+            with contextlib.closing(apsw.Connection(str(file_of(url)))) as connection:
+                connection.execute(statement).fetchall()
+        else:
+            execute(url, statement)
+
+
+def set_version(url: str, version: int) -> None:
+    """Give the schema another version."""
+    if engine_of(url) == "sqlite":
+        change(url, f"PRAGMA user_version = {version}", f"PRAGMA application_id = {APPLICATION_ID}")
+    else:
+        numbers = f"SELECT generate_series(1, {version})"
+        change(url, "DELETE FROM plantstore_migrations")
+        change(url, f"INSERT INTO plantstore_migrations {numbers}")
+
+
+def make_older(url: str, version: int, count: int) -> list[NewPlant]:
+    """Make a store of an older version; return its plants."""
+    change(url, *migrations(engine_of(url))[:version])
+    set_version(url, version)
+    change(url, _ROSES.format(count))
+    return [NewPlant(id_, f"Rosa × {id_}", "Rosa") for id_ in range(1, count + 1)]
+
+
+@contextlib.contextmanager
+def schema_of(url: str) -> Iterator[Schema]:
+    """Yield the schema of a database, for a migration."""
+    if engine_of(url) == "sqlite":
+        with contextlib.closing(apsw.Connection(str(file_of(url)))) as file:
+            yield SQLiteSchema(file, "old")
+    else:
+        with connected(url) as connection:
+            yield PostgresSchema(connection, "old")

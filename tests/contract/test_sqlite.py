@@ -18,7 +18,7 @@ from plantstore.plants import NewPlant
 from plantstore.storage import open_store
 from plantstore.storage.migrate import SchemaPolicy
 from plantstore.storage.sqlite.file import PAGE_BYTES, connect
-from plantstore.storage.sqlite.pages import READ_AT_ONCE, examine_query, page_query
+from plantstore.storage.sqlite.pages import READ_BYTES_MAX, examine_query, page_query
 from plantstore.storage.sqlite.store import HAND_OUT, SQLiteStore
 from plantstore.storage.tables import hand_out_values
 
@@ -276,7 +276,7 @@ def test_a_page_of_large_plants_ends_early_and_reads_little(
     page = large_plants.list_plants(Listing(limit=1000, tag=tag))
 
     assert (len(page.plants), page.is_last) == (plants, False)
-    assert bytes_read() - before < HEADS_BYTES_MAX + READ_AT_ONCE * (SIZE + 2 * PAGE_BYTES)
+    assert bytes_read() - before < HEADS_BYTES_MAX + 4 * READ_BYTES_MAX
 
 
 def test_creates_with_the_ids_of_large_plants_are_refused_without_reading_the_plants(

@@ -18,8 +18,12 @@ from support.service import PLANTSTORE
 
 def run(folder: Path, *arguments: str, **options: Any) -> subprocess.CompletedProcess[str]:
     """Run `plantstore` in a folder; return its status and output."""
+    return _run(folder, *PLANTSTORE, *arguments, **options)
+
+
+def _run(folder: Path, *command: str, **options: Any) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [*PLANTSTORE, *arguments],
+        command,
         cwd=folder,
         capture_output=True,
         text=True,
@@ -74,14 +78,7 @@ _UNPRIVILEGED = [
 
 def run_unprivileged(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     """Run `plantstore` as `run` does, but without the privileges of root."""
-    return subprocess.run(
-        [*(_UNPRIVILEGED if os.geteuid() == 0 else []), *PLANTSTORE, *arguments],
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
+    return _run(folder, *(_UNPRIVILEGED if os.geteuid() == 0 else []), *PLANTSTORE, *arguments)
 
 
 def peak_kib(folder: Path, *arguments: str) -> int:
@@ -93,13 +90,6 @@ def peak_kib(folder: Path, *arguments: str) -> int:
         "import sys; from plantstore.cli import main; assert main() == 0; "
         "print(open('/proc/self/status').read())"
     )
-    said = subprocess.run(
-        [sys.executable, "-c", program, *arguments],
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=True,
-    ).stdout
+    said = _run(folder, sys.executable, "-c", program, *arguments).stdout
     [peak] = re.findall(r"VmHWM:\s*(\d+) kB", said)
     return int(peak)

@@ -3,7 +3,6 @@
 import contextlib
 import os
 import shutil
-import socket
 import subprocess
 import tempfile
 import uuid
@@ -12,6 +11,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from plantstore import __version__
+from support.fronts import free_port
 from support.postgres import wait_until
 from support.service import Client
 
@@ -83,9 +83,7 @@ class Containers:
 
     def podman(self, *arguments: str) -> str:
         """Run Podman, which must succeed; return its output."""
-        result = self.try_podman(*arguments)
-        assert result.returncode == 0, f"{arguments}: {result.stdout}{result.stderr}"
-        return result.stdout
+        return self._make("podman", *arguments)
 
     def try_podman(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         """Run Podman; return its status and output."""
@@ -155,12 +153,6 @@ class Containers:
             timeout=900,
             check=False,
         )
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        port: int = listener.getsockname()[1]
-    return port
 
 
 @contextlib.contextmanager

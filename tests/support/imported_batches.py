@@ -3,11 +3,10 @@
 import asyncio
 import contextlib
 import random
-import threading
-from collections.abc import Coroutine, Sequence
+from collections.abc import Sequence
 from typing import Any, cast
 
-from plantstore.changes import Change, Outcome
+from plantstore.changes import Change
 from plantstore.commit.imports import Conflict, Import
 from plantstore.commit.writer import GroupCommit
 from plantstore.formats import FORMATS
@@ -25,27 +24,20 @@ class _Committed:
     """A store whose changes go through a group commit, as those of imports and requests do."""
 
     def __init__(self, store: PlantStore) -> None:
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever)
-        self._thread.start()
+        self._runner = asyncio.Runner()
         self._writer = GroupCommit(store, observe=lambda _: None)
         self._running = self._writer.running()
-        self._run(self._running.__aenter__())
+        self._runner.run(self._running.__aenter__())
 
-    def apply_changes(self, changes: Sequence[Change]) -> list[Outcome]:
+    def apply_changes(self, changes: Sequence[Change]) -> list[Any]:
         """Submit a batch of an import, or a single change; return when it is acknowledged."""
         if len(changes) == 1:
-            return [self._run(self._writer.submit(changes[0]))]
-        return list(self._run(self._writer.submit_all(changes)))
+            return [self._runner.run(self._writer.submit(changes[0]))]
+        return list(self._runner.run(self._writer.submit_all(changes)))
 
     def close(self) -> None:
-        self._run(self._running.__aexit__(None, None, None))
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join()
-        self._loop.close()
-
-    def _run(self, coroutine: Coroutine[Any, Any, Any]) -> Any:
-        return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result(60)
+        self._runner.run(self._running.__aexit__(None, None, None))
+        self._runner.close()
 
 
 def import_files(disk: Disk, chance: random.Random, files: int) -> Ledger:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from plantstore import __version__
+from support.command import output_of, run_program
 from support.fronts import free_port
 from support.postgres import wait_until
 from support.service import Client
@@ -87,7 +88,8 @@ class Containers:
 
     def try_podman(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         """Run Podman; return its status and output."""
-        return self._run("podman", *arguments)
+        env = os.environ | self.variables
+        return run_program("podman", *arguments, cwd=ROOT, env=env, timeout=900)
 
     @contextlib.contextmanager
     def serving(self, *options: str) -> Iterator[Running]:
@@ -139,20 +141,7 @@ class Containers:
         self._make("make", "image", f"BASE={base}", f"BUILD_OPTIONS={options}", "BUILDER=buildah")
 
     def _make(self, *command: str) -> str:
-        result = self._run(*command)
-        assert result.returncode == 0, f"{command}: {result.stdout}{result.stderr}"
-        return result.stdout
-
-    def _run(self, *command: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            command,
-            cwd=ROOT,
-            env=os.environ | self.variables,
-            capture_output=True,
-            text=True,
-            timeout=900,
-            check=False,
-        )
+        return output_of(*command, cwd=ROOT, env=os.environ | self.variables, timeout=900)
 
 
 @contextlib.contextmanager

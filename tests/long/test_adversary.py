@@ -1,8 +1,6 @@
 """The cost of the most expensive requests, compared with a valid create of the same size."""
 
 import contextlib
-import socket
-import struct
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from statistics import median
@@ -25,8 +23,10 @@ from support.attacks import (
     good_import,
     head,
 )
-from support.measured import Measured, between, good_create_seconds, resident_bytes
+from support.measured import Measured, between, resident_bytes
 from support.service import Service
+from support.streams import reset
+from support.wire import Wire
 
 # A request may cost at most COST_MAX times the CPU time of a valid create of the same number
 # of bytes, in and out; an import may cost so many times that of a valid import.
@@ -69,8 +69,9 @@ def valid_seconds(
     for size in CREATE_SIZES:
         # They are committed together, as under load.
         attack = Attack("good", "create", good(size), 30)
-        rounds = [good_create_seconds(service, attack, fields["create"], 32) for _ in range(5)]
-        creates.append((rounds[0][0], median(seconds for _, seconds in rounds)))
+        rounds = [Measured(service, attack, fields["create"], 32) for _ in range(5)]
+        assert {status for each in rounds for status in each.statuses} == {200}
+        creates.append((rounds[0].bytes, median(each.seconds for each in rounds)))
     for size in IMPORT_SIZES:
         attack = Attack("good", "create", good_import(size), 5)
         streams = [Measured(service, attack, fields["create"]) for _ in range(3)]
@@ -116,10 +117,10 @@ def test_a_hundred_thousand_resets_leak_no_memory(tmp_path: Path, findings: Any)
     with Service(tmp_path) as service:
         before = resident_after_a_response(service)
         for _ in range(RESETS):
-            with socket.create_connection(("127.0.0.1", service.port), timeout=60) as opened:
-                opened.sendall(request)
-                assert opened.recv(12) == b"HTTP/1.1 200"
-                opened.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            wire = Wire(service.port)
+            wire.send(request)
+            assert wire.answer()[0] == 200
+            reset(wire)
         kept = resident_after_a_response(service) - before
 
     findings.add_kept("a request, and a reset", RESETS, len(request), kept / RESETS)
@@ -159,9 +160,7 @@ def test_no_connection_holds_more_memory_than_4_times_its_bytes_and_64_kib(
         data = request(b"Authorization: Bearer " + service.token().encode())
         before = resident_after_a_response(service)
         for _ in range(connections):
-            opened = socket.create_connection(("127.0.0.1", service.port), timeout=60)
-            stack.enter_context(opened)
-            opened.sendall(data)
+            stack.enter_context(contextlib.closing(Wire(service.port))).send(data)
         kept = (resident_after_a_response(service) - before) / connections
 
     findings.add_kept(what, connections, len(data), kept)

@@ -1,6 +1,5 @@
 """Fuzzing of the parsers of untrusted input: each input is parsed or refused with a known error."""
 
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -8,6 +7,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from support.bodies import sendings
+from support.command import run_program
 
 FUZZ = Path(__file__).with_name("fuzz.py")
 
@@ -58,17 +58,14 @@ def test_any_input_is_parsed_or_refused_with_a_known_error(
     words = "".join('"{}"\n'.format(word.replace("\\", "\\\\")) for word in start.words)
     (tmp_path / "words").write_text(words, encoding="ascii")
 
-    done = subprocess.run(
-        [
-            *(sys.executable, str(FUZZ), target, f"-runs={start.runs}", "-seed=1"),
-            *("-max_len=2048", "-dict=words", "corpus"),
-        ],
+    done = run_program(
+        *(sys.executable, FUZZ, target, f"-runs={start.runs}", "-seed=1"),
+        *("-max_len=2048", "-dict=words", "corpus"),
         cwd=tmp_path,
-        capture_output=True,
         timeout=900,
-        check=False,
+        errors="replace",
     )
 
-    assert done.returncode == 0, done.stdout.decode() + done.stderr.decode(errors="replace")
-    assert f"Done {start.runs} runs".encode() in done.stderr
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert f"Done {start.runs} runs" in done.stderr
     soak.add(f"fuzzing: {target}", faults=start.runs, acknowledged=None, lost=None)

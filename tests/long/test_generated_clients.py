@@ -9,7 +9,6 @@ client for TypeScript.
 import json
 import os
 import shutil
-import subprocess
 import sys
 from collections.abc import Iterator
 from importlib.resources import as_file, files
@@ -19,6 +18,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from plantstore.web import read_document
+from support.command import output_of
 from support.service import Service
 
 CLIENTS = Path(__file__).parent / "clients"
@@ -44,16 +44,7 @@ GUZZLE = Path("/usr/share/php/GuzzleHttp/autoload.php")
 
 def run(*command: str | Path, **variables: str) -> str:
     """Run a program and return its output."""
-    done = subprocess.run(
-        [str(part) for part in command],
-        env=os.environ | variables,
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
+    return output_of(*command, env=os.environ | variables, timeout=300)
 
 
 class Generator(NamedTuple):

@@ -16,6 +16,7 @@ from plantstore import __version__
 from plantstore.settings import Settings
 from plantstore.storage.postgres.connection import GRACE_SECONDS
 from plantstore.storage.postgres.url import PARAMETERS_DEFAULT
+from support.command import output_of, run_program
 
 ROOT = Path(__file__).parents[2]
 UNIT = ROOT / "deploy/plantstore.service"
@@ -43,13 +44,7 @@ EXPOSURE_MAX = 12
 
 
 def analyze(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        ["systemd-analyze", "--no-pager", *arguments],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+    return run_program("systemd-analyze", "--no-pager", *arguments)
 
 
 def version() -> int:
@@ -131,22 +126,14 @@ def test_systemd_compose_and_kubernetes_wait_for_the_longest_stop_before_they_ki
 def test_the_compose_and_kubernetes_files_match_their_schemas(
     program: str, options: list[str], file: Path
 ) -> None:
-    command = [str(Path(sys.executable).with_name(program)), *options, str(file)]
-
-    result = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    result = run_program(Path(sys.executable).with_name(program), *options, file)
 
     assert result.returncode == 0, result.stdout + result.stderr
 
 
 def test_each_deployment_file_names_the_image_that_make_builds() -> None:
-    made = subprocess.run(
-        ["make", "--dry-run", "image", "BUILDER=podman"],
-        cwd=ROOT,
-        env={name: value for name, value in os.environ.items() if name not in {"IMAGE", "BASE"}},
-        capture_output=True,
-        text=True,
-        check=True,
-    ).stdout
+    env = {name: value for name, value in os.environ.items() if name not in {"IMAGE", "BASE"}}
+    made = output_of("make", "--dry-run", "image", "BUILDER=podman", cwd=ROOT, env=env)
 
     shown = re.findall(r"plantstore:\d[\d.]*\d", (ROOT / "docs/container.md").read_text("utf-8"))
     named = {SERVICE["image"], CONTAINER["image"], MIGRATION["image"], *shown}

@@ -13,6 +13,8 @@ from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 from packaging.version import Version
 
+from support.command import output_of, run_program
+
 ROOT = Path(__file__).parents[2]
 
 # Acts as Python with python3-venv. The Python of the environment writes its arguments to `asked`.
@@ -38,14 +40,8 @@ def make(folder: Path, *words: str, path: str | None = None) -> subprocess.Compl
     assert program is not None
     # If make runs the tests, it passes its own options and variables on to this make.
     env = {name: value for name, value in os.environ.items() if "MAKE" not in name}
-    return subprocess.run(
-        [program, *words],
-        cwd=folder,
-        env=env if path is None else env | {"PATH": path},
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
+    return run_program(
+        program, *words, cwd=folder, env=env if path is None else env | {"PATH": path}
     )
 
 
@@ -152,8 +148,7 @@ def test_make_does_not_test_again_on_the_python_of_its_own_environment() -> None
 
 
 def version_of(python: Path) -> str:
-    said = subprocess.run([python, "--version"], capture_output=True, text=True, check=True)
-    return said.stdout.split()[1]
+    return output_of(python, "--version").split()[1]
 
 
 def test_the_help_of_make_fits_a_terminal_of_80_columns() -> None:

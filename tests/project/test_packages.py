@@ -3,36 +3,28 @@
 import email
 import os
 import re
-import subprocess
 import sys
 import sysconfig
 import zipfile
 from email.message import Message
 from pathlib import Path
+from typing import Any
 
 import pytest
 from markdown_it import MarkdownIt
 
 from plantstore import __version__
+from support.command import output_of
 from support.service import Service
 
 ROOT = Path(__file__).parents[2]
 UV = Path(sys.executable).with_name("uv")
 
 
-def run(*command: str | Path, **options: object) -> str:
+def run(*command: str | Path, **options: Any) -> str:
     """Run a program that must succeed and must not find our sources; return its output."""
-    result = subprocess.run(
-        [str(word) for word in command],
-        env={name: value for name, value in os.environ.items() if name != "PYTHONPATH"},
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-        **options,  # type: ignore[call-overload]
-    )
-    assert result.returncode == 0, result.stdout + result.stderr
-    return str(result.stdout)
+    env = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    return output_of(*command, env=env, **options)
 
 
 @pytest.fixture(scope="module")

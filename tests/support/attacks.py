@@ -10,6 +10,7 @@ from typing import Final
 from plantstore.api.imports import BYTES_PER_SECOND_MIN
 from plantstore.plants import PLANT_BYTES_MAX, NewPlant
 from support.service import Service
+from support.streams import chunk
 
 KIB: Final = 1024
 MIB: Final = 1024 * KIB
@@ -46,6 +47,7 @@ class Attack:
         times: the number of measured requests.
         piece_bytes: the size of the packets in which it is sent; None to send it at once.
         is_import: whether it is compared with a valid import, and not with a create.
+        piece: of a request that does not end, what is sent each second after its beginning.
 
     """
 
@@ -55,24 +57,7 @@ class Attack:
     times: int = 200
     piece_bytes: int | None = None
     is_import: bool = False
-
-
-@dataclass(frozen=True)
-class Hold:
-    """A request that does not end: its client sends or reads as little as it may.
-
-    Attributes:
-        name: its name in the table of results.
-        client: the kind of its client.
-        request: returns the beginning of the request; its argument is the Authorization field.
-        piece: what is sent each second after the beginning.
-
-    """
-
-    name: str
-    client: str
-    request: Callable[[bytes], bytes]
-    piece: bytes = b""
+    piece: bytes | None = None
 
 
 def stored() -> Iterator[NewPlant]:
@@ -134,7 +119,7 @@ def head(start: bytes, *fields: bytes) -> bytes:
 def in_chunks(body: bytes, size: int) -> Callable[[bytes], bytes]:
     """Return a function that makes a POST request with a chunked body."""
     pieces = (body[start : start + size] for start in range(0, len(body), size))
-    chunked = b"".join(b"%x\r\n%b\r\n" % (len(piece), piece) for piece in pieces) + b"0\r\n\r\n"
+    chunked = b"".join(map(chunk, pieces)) + b"0\r\n\r\n"
     return lambda token: head(b"POST /plants", token, JSON, CHUNKED) + chunked
 
 
@@ -278,16 +263,15 @@ ATTACKS: Final = [
 
 # As many bytes as an import must send per second. The row is in the store after the first time.
 SLOW_ROW: Final = filled(b'{"id":-1000,"name":"', b"x", b'"}\n', BYTES_PER_SECOND_MIN)
-SLOW_PIECE: Final = b"%x\r\n%b\r\n" % (len(SLOW_ROW), SLOW_ROW)
 BEGIN_IMPORT: Final = bare(b"POST " + NDJSON, CHUNKED)
 
+# Requests that do not end: their clients send or read as little as they may.
 HOLDS: Final = [
-    Hold("an import that arrives as slowly as it may", "create", BEGIN_IMPORT, SLOW_PIECE),
-    Hold("an import that never arrives", "create", BEGIN_IMPORT),
-    Hold("an export that is not read", "read", get(NDJSON)),
+    Attack(
+        "an import that arrives as slowly as it may", "create", BEGIN_IMPORT, piece=chunk(SLOW_ROW)
+    ),
+    Attack("an import that never arrives", "create", BEGIN_IMPORT, piece=b""),
+    Attack("an export that is not read", "read", get(NDJSON), piece=b""),
 ]
 
-REQUESTS: Final[dict[str, Attack | Hold]] = {
-    **{attack.name: attack for attack in ATTACKS},
-    **{hold.name: hold for hold in HOLDS},
-}
+REQUESTS: Final = {attack.name: attack for attack in ATTACKS + HOLDS}

@@ -16,17 +16,30 @@ from plantstore.cli import main
 from support.service import PLANTSTORE
 
 
-def run(folder: Path, *arguments: str, **options: Any) -> subprocess.CompletedProcess[str]:
-    """Run `plantstore` in a folder; return its status and output."""
+def run_program(
+    *command: str | Path, timeout: float = 120, **options: Any
+) -> subprocess.CompletedProcess[str]:
+    """Run a program; return its status and output."""
     return subprocess.run(
-        [*PLANTSTORE, *arguments],
-        cwd=folder,
+        [str(word) for word in command],
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=timeout,
         check=False,
         **options,
     )
+
+
+def output_of(*command: str | Path, **options: Any) -> str:
+    """Run a program that must succeed; return its output."""
+    done = run_program(*command, **options)
+    assert done.returncode == 0, f"{command}: {done.stdout}{done.stderr}"
+    return done.stdout
+
+
+def run(folder: Path, *arguments: str, **options: Any) -> subprocess.CompletedProcess[str]:
+    """Run `plantstore` in a folder; return its status and output."""
+    return run_program(*PLANTSTORE, *arguments, cwd=folder, **options)
 
 
 def call(
@@ -74,14 +87,8 @@ _UNPRIVILEGED = [
 
 def run_unprivileged(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     """Run `plantstore` as `run` does, but without the privileges of root."""
-    return subprocess.run(
-        [*(_UNPRIVILEGED if os.geteuid() == 0 else []), *PLANTSTORE, *arguments],
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
+    user = _UNPRIVILEGED if os.geteuid() == 0 else []
+    return run_program(*user, *PLANTSTORE, *arguments, cwd=folder)
 
 
 def peak_kib(folder: Path, *arguments: str) -> int:
@@ -93,13 +100,6 @@ def peak_kib(folder: Path, *arguments: str) -> int:
         "import sys; from plantstore.cli import main; assert main() == 0; "
         "print(open('/proc/self/status').read())"
     )
-    said = subprocess.run(
-        [sys.executable, "-c", program, *arguments],
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=True,
-    ).stdout
+    said = output_of(sys.executable, "-c", program, *arguments, cwd=folder)
     [peak] = re.findall(r"VmHWM:\s*(\d+) kB", said)
     return int(peak)

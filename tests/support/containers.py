@@ -3,7 +3,6 @@
 import contextlib
 import os
 import shutil
-import socket
 import subprocess
 import tempfile
 import uuid
@@ -12,6 +11,8 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from plantstore import __version__
+from support.command import output_of, run_program
+from support.fronts import free_port
 from support.postgres import wait_until
 from support.service import Client
 
@@ -83,13 +84,12 @@ class Containers:
 
     def podman(self, *arguments: str) -> str:
         """Run Podman, which must succeed; return its output."""
-        result = self.try_podman(*arguments)
-        assert result.returncode == 0, f"{arguments}: {result.stdout}{result.stderr}"
-        return result.stdout
+        return self._make("podman", *arguments)
 
     def try_podman(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         """Run Podman; return its status and output."""
-        return self._run("podman", *arguments)
+        env = os.environ | self.variables
+        return run_program("podman", *arguments, cwd=ROOT, env=env, timeout=900)
 
     @contextlib.contextmanager
     def serving(self, *options: str) -> Iterator[Running]:
@@ -141,26 +141,7 @@ class Containers:
         self._make("make", "image", f"BASE={base}", f"BUILD_OPTIONS={options}", "BUILDER=buildah")
 
     def _make(self, *command: str) -> str:
-        result = self._run(*command)
-        assert result.returncode == 0, f"{command}: {result.stdout}{result.stderr}"
-        return result.stdout
-
-    def _run(self, *command: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            command,
-            cwd=ROOT,
-            env=os.environ | self.variables,
-            capture_output=True,
-            text=True,
-            timeout=900,
-            check=False,
-        )
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        port: int = listener.getsockname()[1]
-    return port
+        return output_of(*command, cwd=ROOT, env=os.environ | self.variables, timeout=900)
 
 
 @contextlib.contextmanager

@@ -17,40 +17,56 @@ from support.service import PLANTSTORE, Service, stored_plants
 IMPORTED_ROWS = 3_000
 
 
-class Crashes:
-    """A service that is killed repeatedly, and the plants that must survive.
+class Survival:
+    """What must survive on the database of a folder.
 
     `sent` has the plants that may be stored, `acknowledged` those that must be stored, and
-    `lost` the ids of acknowledged plants that were missing or changed after a round. `kills`
-    counts the kills: of a service with its workers, or of an import.
+    `lost` the ids of acknowledged plants that were missing or changed after a round.
     """
 
-    def __init__(self, folder: Path, workers: int) -> None:
+    def __init__(self, folder: Path, seed: int) -> None:
         self.sent: dict[int, NewPlant] = {}
         self.acknowledged: dict[int, NewPlant] = {}
         self.lost: set[int] = set()
-        self.kills = 0
         self.token = ""
-        self._folder = folder
+        self.folder = folder
+        self.moments = random.Random(seed)
+
+    def look(self, service: Service) -> set[int]:
+        """Compare the database with what was sent and acknowledged; return the stored ids."""
+        stored = stored_plants(service.database)
+        self.lost |= {id_ for id_, plant in self.acknowledged.items() if stored.get(id_) != plant}
+        assert stored.items() <= self.sent.items(), "a plant is stored that was not sent"
+        return set(stored)
+
+
+class Crashes(Survival):
+    """A service that is killed repeatedly, and the plants that must survive.
+
+    `kills` counts the kills: of a service with its workers, or of an import.
+    """
+
+    def __init__(self, folder: Path, workers: int) -> None:
+        super().__init__(folder, workers)
+        self.kills = 0
         self._workers = workers
         self._rounds = 0
-        self._moments = random.Random(workers)
 
     def play_round(self, *, with_import: bool = False) -> None:
         """Run the service under load, kill it at a random moment, and check the database."""
         first_id = self._rounds * 100_000_000
         self._rounds += 1
-        with Service(self._folder, "--workers", f"{self._workers}") as service:
+        with Service(self.folder, "--workers", f"{self._workers}") as service:
             self.token = self.token or service.token()
             load = Load(service, self.token, first_id)
-            load.wait_for_more(self._moments.randrange(1, 400))
-            other = Import(self._folder, first_id - IMPORTED_ROWS) if with_import else None
+            load.wait_for_more(self.moments.randrange(1, 400))
+            other = Import(self.folder, first_id - IMPORTED_ROWS) if with_import else None
             if other is not None:
                 other.commit()
-                load.wait_for_more(self._moments.randrange(20))
-                if self._moments.random() < 0.5:
+                load.wait_for_more(self.moments.randrange(20))
+                if self.moments.random() < 0.5:
                     other.kill()
-                    load.wait_for_more(self._moments.randrange(50))
+                    load.wait_for_more(self.moments.randrange(50))
             kill_all(service)
             load.join()
         self.kills += 1
@@ -58,7 +74,10 @@ class Crashes:
         self.acknowledged |= load.acknowledged
         if other is not None:
             self._end(other)
-        self._look_at(stored_plants(service.database), other)
+        stored = self.look(service)
+        if other is not None:
+            there = len(stored & other.plants.keys())
+            assert there in {0, IMPORTED_ROWS}, "a transaction is stored in part"
 
     def _end(self, other: "Import") -> None:
         status = other.wait()
@@ -67,13 +86,6 @@ class Crashes:
         self.sent |= other.plants
         if status == 0:
             self.acknowledged |= other.plants
-
-    def _look_at(self, stored: dict[int, NewPlant], other: "Import | None") -> None:
-        self.lost |= {id_ for id_, plant in self.acknowledged.items() if stored.get(id_) != plant}
-        assert stored.items() <= self.sent.items(), "a plant is stored that was not sent"
-        if other is not None:
-            there = len(other.plants.keys() & stored.keys())
-            assert there in {0, IMPORTED_ROWS}, "a transaction is stored in part"
 
 
 class Import:

@@ -1,5 +1,6 @@
 """Clients that pipeline many requests and check each response."""
 
+import contextlib
 import json
 import re
 import socket
@@ -7,12 +8,13 @@ from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import TYPE_CHECKING, Any
 
 from plantstore.errors import ErrorCode
 from plantstore.plants import PLANT_BYTES_MAX
 from support.bodies import JSON_TYPE, Sending, read_plainly, sendings
 from support.service import Service
+from support.wire import Wire
 
 if TYPE_CHECKING:
     from plantstore.plants import NewPlant
@@ -24,8 +26,6 @@ CONNECTIONS = 16
 AHEAD = 50
 
 INVALID = {ErrorCode.NOT_JSON, ErrorCode.INVALID_PLANT, ErrorCode.UNSTORABLE_TEXT}
-
-_LENGTH = re.compile(rb"\r\ncontent-length: (\d+)\r\n", re.IGNORECASE)
 
 
 class Flood:
@@ -54,18 +54,16 @@ class Flood:
     def _run(self, seed: int, number: int) -> Counter[tuple[int, int]]:
         bodies = sendings(seed, number)
         count: Counter[tuple[int, int]] = Counter()
-        with (
-            socket.create_connection(("127.0.0.1", self._port), timeout=60) as connection,
-            connection.makefile("rb") as answers,
-        ):
+        with contextlib.closing(Wire(self._port)) as wire:
             while batch := list(islice(bodies, AHEAD)):
-                connection.sendall(b"".join(body.request(self._token) for body in batch))
+                wire.send(b"".join(body.request(self._token) for body in batch))
                 for sending in batch:
-                    status, body = _read_answer(answers)
-                    count[status, body.get("error", 0)] += 1
-                    self._judge(sending, status, body)
-            connection.shutdown(socket.SHUT_WR)
-            assert answers.read() == b"", "there are more responses than requests"
+                    status, _, body = wire.answer()
+                    answer = json.loads(body)
+                    count[status, answer.get("error", 0)] += 1
+                    self._judge(sending, status, answer)
+            wire.socket.shutdown(socket.SHUT_WR)
+            assert wire.is_closed(), "there are more responses than requests"
         return count
 
     def _judge(self, sending: Sending, status: int, answer: dict[str, Any]) -> None:
@@ -85,18 +83,6 @@ class Flood:
             tag = {} if plant.tag is None else {"tag": plant.tag}
             assert (status, answer) == (200, {"name": plant.name} | tag), told
             assert self.stored.setdefault(plant.id, plant) == plant, told
-
-
-def _read_answer(answers: BinaryIO) -> tuple[int, dict[str, Any]]:
-    head = b""
-    while not head.endswith(b"\r\n\r\n"):
-        line = answers.readline()
-        assert line, "the server closed the connection"
-        head += line
-    length = _LENGTH.search(head)
-    assert length is not None
-    body: dict[str, Any] = json.loads(answers.read(int(length[1])))
-    return int(head.split(b" ", 2)[1]), body
 
 
 def peak_mib(service: Service) -> int:

@@ -2,7 +2,6 @@
 
 import contextlib
 import http.client
-import json
 import os
 import re
 import shutil
@@ -12,12 +11,12 @@ import subprocess
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple, Self
+from typing import NamedTuple, Self
 
 from plantstore.plants import NewPlant
 from support.certificates import Pair, make_pair
 from support.postgres import wait_until
-from support.service import Answer
+from support.service import Client
 
 PAGE = Path(__file__).parents[2] / "docs/reverse-proxy.md"
 PREFIX = "/garden"
@@ -38,34 +37,26 @@ class Running(NamedTuple):
     certificate: Path
 
 
-class Through:
+class Through(Client):
     """One persistent connection through a proxy."""
 
     def __init__(self, running: Running, token: str) -> None:
+        super().__init__(running.port, token)
         context = ssl.create_default_context(cafile=str(running.certificate))
         self.url = f"https://127.0.0.1:{running.port}"
         self.connection = http.client.HTTPSConnection(
             "127.0.0.1", running.port, timeout=30, context=context, source_address=(CLIENT, 0)
         )
-        self.headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.connection.close()
-
-    def send(
-        self, method: str, path: str, body: Any = None, headers: dict[str, str] | None = None
-    ) -> Answer:
-        self.connection.request(method, path, body, self.headers | (headers or {}))
-        answer = self.connection.getresponse()
-        names = {name.lower(): value for name, value in answer.getheaders()}
-        return Answer(answer.status, names, answer.read())
+        self.close()
 
     def create(self, plant: NewPlant) -> int:
-        record = {"id": plant.id, "name": plant.name, "tag": plant.tag}
-        return self.send("POST", f"{PREFIX}/plants", json.dumps(record)).status
+        path = f"{PREFIX}/plants"
+        return self.send_record("POST", path, plant.name, plant.tag, id=plant.id).status
 
     def local_port(self) -> int:
         port: int = self.connection.sock.getsockname()[1]

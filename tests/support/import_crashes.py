@@ -1,14 +1,13 @@
 """Imports over HTTP in which the service is killed with kill -9, on one database."""
 
-import random
 from collections.abc import Iterator
 from pathlib import Path
 
 from plantstore.api.imports import BATCH_ROWS_MIN
 from plantstore.plants import NewPlant
-from support.crashes import kill_all
+from support.crashes import Survival, kill_all
 from support.load import Load
-from support.service import Service, stored_plants
+from support.service import Service
 from support.streams import MEDIA_TYPES, NONE, Stream, import_once, rendered
 
 # A transaction has this number of rows, or a multiple of it.
@@ -20,7 +19,7 @@ ROWS = 20 * BATCH_ROWS + 250
 PIECE_BYTES = 10_000
 
 
-class ImportCrashes:
+class ImportCrashes(Survival):
     """A service that is killed during imports, and the plants that must survive.
 
     Each round starts the service, sends the file of the round before again, and sends a new file,
@@ -28,74 +27,61 @@ class ImportCrashes:
 
     Attributes:
         kept: of each killed import, how many of its rows were stored.
-        acknowledged: the plants that must be stored.
-        lost: the ids of acknowledged plants that were missing or changed after a round.
 
     """
 
     def __init__(self, folder: Path, seed: int = 0) -> None:
+        super().__init__(folder, seed)
         self.kept: list[int] = []
-        self.acknowledged: dict[int, NewPlant] = {}
-        self.lost: set[int] = set()
-        self._folder = folder
-        self._moments = random.Random(seed)
-        self._token = ""
-        self._sent: dict[int, NewPlant] = {}
         self._killed: _File | None = None
 
     def play_round(self) -> None:
         """Import a file, kill the service at a random moment, and check the database."""
         rounds = len(self.kept)
         file = _File(rounds, "csv" if rounds % 2 else "ndjson")
-        with Service(self._folder) as service:
-            self._token = self._token or service.token()
+        with Service(self.folder) as service:
+            self.token = self.token or service.token()
             self._complete(service)
-            load = Load(service, self._token, -(rounds + 1) * 100_000_000)
-            stream = Stream(service, self._token, file.pieces(), MEDIA_TYPES[file.form])
-            load.wait_for_more(self._moments.randrange(1, 600))
-            if self._moments.random() < 0.3:
+            load = Load(service, self.token, -(rounds + 1) * 100_000_000)
+            stream = Stream(service, self.token, file.pieces(), MEDIA_TYPES[file.form])
+            load.wait_for_more(self.moments.randrange(1, 600))
+            if self.moments.random() < 0.3:
                 # The service may be killed after the last commit, or after the response.
                 stream.finish()
-                load.wait_for_more(self._moments.randrange(50))
+                load.wait_for_more(self.moments.randrange(50))
             kill_all(service)
             stream.finish()
             load.join()
             answer = stream.join()
-        self._sent |= load.sent | file.plants
+        self.sent |= load.sent | file.plants
         self.acknowledged |= load.acknowledged
         if answer is not None:
             assert answer.json == NONE | {"stored": ROWS, "errors": []}
             self.acknowledged |= file.plants
-        self._look_at(stored_plants(service.database), file)
+        stored = self.look(service)
+        ids = list(file.plants)
+        there = len(stored & file.plants.keys())
+        assert stored.isdisjoint(ids[there:]), "a row is stored, but one before it is not"
+        assert there == ROWS or there % BATCH_ROWS == 0, "a transaction is stored in part"
+        self.kept.append(there)
+        self._killed = file
 
     def end(self) -> None:
         """Complete the last file."""
-        with Service(self._folder) as service:
+        with Service(self.folder) as service:
             self._complete(service)
-        self._look_at(stored_plants(service.database), None)
+        self.look(service)
 
     def _complete(self, service: Service) -> None:
         """Send the file of the killed import again: now all of it must be stored."""
         file = self._killed
         if file is None:
             return
-        answer = import_once(service, self._token, file.content, MEDIA_TYPES[file.form])
+        answer = import_once(service, self.token, file.content, MEDIA_TYPES[file.form])
         there = self.kept[-1]
         counts = {"stored": ROWS - there, "already_stored": there}
         assert (answer.status, answer.json) == (200, NONE | counts | {"errors": []})
         self.acknowledged |= file.plants
-
-    def _look_at(self, stored: dict[int, NewPlant], file: "_File | None") -> None:
-        self.lost |= {id_ for id_, plant in self.acknowledged.items() if stored.get(id_) != plant}
-        assert stored.items() <= self._sent.items(), "a plant is stored that was not sent"
-        self._killed = file
-        if file is None:
-            return
-        ids = list(file.plants)
-        there = len(file.plants.keys() & stored.keys())
-        assert stored.keys().isdisjoint(ids[there:]), "a row is stored, but one before it is not"
-        assert there == ROWS or there % BATCH_ROWS == 0, "a transaction is stored in part"
-        self.kept.append(there)
 
 
 class _File:

@@ -4,7 +4,7 @@ import contextlib
 import re
 import socket
 from bisect import bisect_left
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 from support.attacks import MIB, Attack
@@ -15,8 +15,6 @@ OPERATIONS = ["health", "create", "show", "list", "replace", "delete"]
 
 # The size of the headers of a packet: Ethernet, IP and TCP.
 PACKET_BYTES = 66
-
-_LENGTH = re.compile(rb"\r\ncontent-length: (\d+)\r\n", re.IGNORECASE)
 
 
 def cpu_seconds(service: Service) -> float:
@@ -48,11 +46,7 @@ def unread_bytes(service: Service) -> int:
 
 def open_logs(service: Service) -> int:
     """Return how many connections to its SQLite database have the log open."""
-    count = 0
-    for file in Path(f"/proc/{service.process.pid}/fd").iterdir():
-        with contextlib.suppress(FileNotFoundError):
-            count += str(file.readlink()).endswith("-wal")
-    return count
+    return sum(file.endswith("-wal") for file in service.open_files())
 
 
 class Channel:
@@ -62,30 +56,26 @@ class Channel:
         self._port = port
         self._socket: socket.socket | None = None
 
-    def exchange(self, data: bytes, piece_bytes: int | None = None) -> tuple[int, int]:
-        """Send a request and read its response; see `send` and `receive`."""
-        self.send(data, piece_bytes)
-        return self.receive()
-
-    def send(self, data: bytes, piece_bytes: int | None = None) -> None:
-        """Send a request, in pieces of `piece_bytes` if that is given."""
+    @property
+    def socket(self) -> socket.socket:
         if self._socket is None:
             self._socket = socket.create_connection(("127.0.0.1", self._port), timeout=60)
             self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        size = piece_bytes or len(data)
+        return self._socket
+
+    def send(self, data: bytes, piece_bytes: int | None = None) -> None:
+        """Send a request, in pieces of `piece_bytes` if that is given."""
+        size = piece_bytes or len(data) or 1
         with contextlib.suppress(ConnectionError):
             for start in range(0, len(data), size):
-                self._socket.sendall(data[start : start + size])
+                self.socket.sendall(data[start : start + size])
 
     def receive(self) -> tuple[int, int]:
         """Read a response; return its status, or 0 if there is none, and its size in bytes."""
-        assert self._socket is not None
         answer = bytearray()
         with contextlib.suppress(ConnectionError):
-            while piece := self._socket.recv(MIB):
+            while not is_whole(answer) and (piece := self.socket.recv(MIB)):
                 answer += piece
-                if is_whole(answer):
-                    break
         if b"\r\nconnection: close\r\n" in answer[:1000].lower() or not answer:
             self.close()
         return int(answer[9:12] or b"0"), len(answer)
@@ -96,62 +86,48 @@ class Channel:
             self._socket = None
 
 
-def is_whole(answer: bytes | bytearray) -> bool:
+def is_whole(answer: bytearray) -> bool:
     """Return whether this is a response with its whole body."""
-    end = answer.find(b"\r\n\r\n")
-    if end < 0:
-        return False
-    length = _LENGTH.search(answer[: end + 2])
-    return len(answer) >= end + 4 + (int(length[1]) if length else 0)
-
-
-@contextlib.contextmanager
-def channel(service: Service) -> Iterator[Channel]:
-    """Yield a connection to a server."""
-    with contextlib.closing(Channel(service.port)) as opened:
-        yield opened
+    head, end, body = answer.partition(b"\r\n\r\n")
+    length = re.search(rb"\r\ncontent-length: (\d+)", head, re.IGNORECASE)
+    return bool(end) and len(body) >= (int(length[1]) if length else 0)
 
 
 class Measured:
-    """The cost of one request of a kind: CPU seconds, and bytes sent and received."""
+    """The cost of one request of a kind: CPU seconds, and bytes sent and received.
 
-    def __init__(self, service: Service, attack: Attack, token: bytes) -> None:
-        with channel(service) as opened:
-            opened.exchange(attack.request(token), attack.piece_bytes)  # warm up
-            self.statuses: set[int] = set()
-            sent = received = 0
+    With several connections, each of them sends a request before the first response is read.
+    """
+
+    def __init__(
+        self, service: Service, attack: Attack, token: bytes, connections: int = 1
+    ) -> None:
+        self.statuses: set[int] = set()
+        with contextlib.ExitStack() as stack:
+            channels = [Channel(service.port) for _ in range(connections)]
+            for each in channels:
+                stack.callback(each.close)
+            self._exchange(channels, attack, token)  # warm up
             before = cpu_seconds(service)
-            for _ in range(attack.times):
-                data = attack.request(token)
-                status, size = opened.exchange(data, attack.piece_bytes)
-                self.statuses.add(status)
-                pieces = 1 if attack.piece_bytes is None else len(data) // attack.piece_bytes
-                sent += len(data) + PACKET_BYTES * (pieces - 1)
-                received += size
-            self.seconds = (cpu_seconds(service) - before) / attack.times
-        self.sent = sent // attack.times
-        self.bytes = (sent + received) // attack.times
+            costs = [self._exchange(channels, attack, token) for _ in range(attack.times)]
+            requests = attack.times * connections
+            self.seconds = (cpu_seconds(service) - before) / requests
+        self.sent = sum(sent for sent, _ in costs) // requests
+        self.bytes = self.sent + sum(received for _, received in costs) // requests
 
-
-def good_create_seconds(
-    service: Service, attack: Attack, token: bytes, connections: int
-) -> tuple[int, float]:
-    """Return the bytes of a valid create, in and out, and its CPU seconds under this load."""
-    with contextlib.ExitStack() as stack:
-        channels = [stack.enter_context(channel(service)) for _ in range(connections)]
+    def _exchange(self, channels: list[Channel], attack: Attack, token: bytes) -> tuple[int, int]:
+        """Send a request on each connection; return the bytes sent and received."""
         sent = received = 0
-        before = cpu_seconds(service)
-        for _ in range(attack.times):
-            for each in channels:
-                data = attack.request(token)
-                each.send(data)
-                sent += len(data)
-            for each in channels:
-                status, size = each.receive()
-                assert status == 200
-                received += size
-        creates = attack.times * connections
-        return (sent + received) // creates, (cpu_seconds(service) - before) / creates
+        for each in channels:
+            data = attack.request(token)
+            each.send(data, attack.piece_bytes)
+            pieces = 1 if attack.piece_bytes is None else len(data) // attack.piece_bytes
+            sent += len(data) + PACKET_BYTES * (pieces - 1)
+        for each in channels:
+            status, size = each.receive()
+            self.statuses.add(status)
+            received += size
+        return sent, received
 
 
 def between(points: list[tuple[int, float]]) -> Callable[[int], float]:

@@ -194,7 +194,15 @@ class Service:
 
     def open_sockets(self) -> int:
         """Return the number of open sockets of the process."""
-        return sum(file.startswith("socket:") for file in _open_files(self.process.pid))
+        return sum(file.startswith("socket:") for file in self.open_files())
+
+    def open_files(self) -> list[str]:
+        """Return what the open files of the process are."""
+        files = []
+        for file in Path(f"/proc/{self.process.pid}/fd").iterdir():
+            with contextlib.suppress(FileNotFoundError):  # it was closed meanwhile
+                files.append(str(file.readlink()))
+        return files
 
     def token(self, *scopes: str, name: str = "test", **changes: Any) -> str:
         """Create a token directly in the database, as another process would."""
@@ -231,12 +239,3 @@ def opened(database: str) -> Iterator[Store]:
     """Open the store of a database, as another process would."""
     with contextlib.closing(open_store(database)) as store:
         yield store
-
-
-def _open_files(pid: int) -> set[str]:
-    """Return what the open files of a process are."""
-    files = set()
-    for file in Path(f"/proc/{pid}/fd").iterdir():
-        with contextlib.suppress(FileNotFoundError):  # it was closed meanwhile
-            files.add(str(file.readlink()))
-    return files

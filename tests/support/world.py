@@ -149,11 +149,9 @@ class World:
         """Store plants directly, without the service."""
         self.store.apply_changes(plants)
 
-    def post(
-        self, content: Any = VALID, token: str | None = None, fields: dict[str, str] | None = None
-    ) -> httpx.Response:
+    def post(self, content: Any = VALID, *more: Any, **named: Any) -> httpx.Response:
         """Create a plant."""
-        return self.send("POST", "/plants", content, token, fields)
+        return self.send("POST", "/plants", content, *more, **named)
 
     def get(self, path: str, **fields: str) -> httpx.Response:
         """Read with the token that has all scopes, and with these fields."""
@@ -163,16 +161,9 @@ class World:
         """Send a request without a token, and with nothing but what the test gives."""
         return self.run(self.client.request(method, path, **options))
 
-    def send(
-        self,
-        method: str,
-        path: str,
-        content: Any = None,
-        token: str | None = None,
-        fields: dict[str, str] | None = None,
-    ) -> httpx.Response:
-        """Send a request with a token that has all scopes, or with this token; and with fields."""
-        return self.run(self.sending(method, path, content, token, fields))
+    def send(self, method: str, path: str, *more: Any, **named: Any) -> httpx.Response:
+        """Send a request. The arguments are those of `sending`."""
+        return self.run(self.sending(method, path, *more, **named))
 
     def send_together(self, *requests: Sequence[Any]) -> list[httpx.Response]:
         """Send requests at the same time. Each has the arguments of `send`."""
@@ -190,7 +181,7 @@ class World:
         token: str | None = None,
         fields: dict[str, str] | None = None,
     ) -> httpx.Response:
-        """Send a request as `send` does, on the event loop of the application."""
+        """Send a request with a token that has all scopes, or with this token; and with fields."""
         headers = {"Authorization": f"Bearer {token or self.token}"}
         if content is not None:
             headers |= PATCHED if method == "PATCH" else JSON

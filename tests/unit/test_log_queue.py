@@ -3,8 +3,8 @@
 import contextlib
 import logging
 import os
-import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -55,19 +55,17 @@ def test_lines_are_written_in_order_and_drain_waits_for_the_queued_lines() -> No
 
 def test_without_a_reader_the_queue_is_bounded_and_dropped_lines_are_reported_later() -> None:
     reader, writer = os.pipe()
-    said: list[str] = []
-    thread = threading.Thread(target=lambda: said.append(read_all(reader)))
-    with log_to(writer) as log:
+    with ThreadPoolExecutor() as threads, log_to(writer) as log:
         log.write(LONG)
         taken = drop_some(log, "a\n")
-        thread.start()
-    thread.join()
+        reading = threads.submit(read_all, reader)
+    said = reading.result()
 
     assert log.dropped == 10
     # The thread may have taken the first line, or not.
     assert taken in (QUEUE_LINES_MAX - 1, QUEUE_LINES_MAX)
-    assert said[0].replace(LONG, "", 1).replace("10 dropped\n", "", 1) == taken * "a\n"
-    assert "10 dropped" in said[0].splitlines()
+    assert said.replace(LONG, "", 1).replace("10 dropped\n", "", 1) == taken * "a\n"
+    assert "10 dropped" in said.splitlines()
 
 
 @pytest.mark.parametrize("lines", [1, 2 * QUEUE_LINES_MAX])
@@ -131,12 +129,9 @@ def test_a_truncated_line_is_not_joined_with_the_next_line(tmp_path: Path) -> No
 def test_a_write_to_a_non_blocking_file_waits_until_it_is_complete() -> None:
     reader, writer = os.pipe()
     os.set_blocking(writer, False)
-    said: list[str] = []
-    thread = threading.Thread(target=lambda: said.append(read_all(reader)))
-    with log_to(writer) as log:
+    with ThreadPoolExecutor() as threads, log_to(writer) as log:
         log.write(LONG)
-        thread.start()
-    thread.join()
+        reading = threads.submit(read_all, reader)
 
-    assert said == [LONG]
+    assert reading.result() == LONG
     assert log.dropped == 0

@@ -18,7 +18,7 @@ from plantstore.changes import Outcome, PlantOutcome, Result
 from plantstore.errors import ErrorCode
 from plantstore.observe import Answered, Committed, Imported, RequestRefused, WriterStarted
 from plantstore.plants import NewPlant
-from plantstore.telemetry.metrics import BATCH_CHANGES, COMMIT_SECONDS, REQUEST_SECONDS, Metrics
+from plantstore.telemetry.metrics import Metrics
 
 LABELS = {
     "http_route": "/plants",
@@ -173,11 +173,6 @@ def test_metrics_are_also_rendered_as_openmetrics() -> None:
 
     assert media_type == "application/openmetrics-text; version=1.0.0; charset=utf-8"
     assert text.endswith(b"# EOF\n")
-
-
-def test_the_bounds_of_the_buckets_are_in_ascending_order() -> None:
-    for bounds in (REQUEST_SECONDS, COMMIT_SECONDS, BATCH_CHANGES):
-        assert list(bounds) == sorted(set(bounds))
 
 
 # A worker that counts a commit, and reports its metrics for each line that it reads.

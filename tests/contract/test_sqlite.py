@@ -10,7 +10,7 @@ from typing import Any
 import apsw
 import pytest
 
-from plantstore.changes import Outcome
+from plantstore.changes import Deletion, Outcome
 from plantstore.errors import StoreUnavailableError, UsageError
 from plantstore.listings import Listing
 from plantstore.observe import DatabaseCreated, Event
@@ -277,6 +277,25 @@ def test_a_page_of_large_plants_ends_early_and_reads_little(
 
     assert (len(page.plants), page.is_last) == (plants, False)
     assert bytes_read() - before < HEADS_BYTES_MAX + 4 * READ_BYTES_MAX
+
+
+def test_a_page_of_large_plants_is_one_snapshot(store: SQLiteStore) -> None:
+    store.apply_changes([NewPlant(id_, "x" * SIZE) for id_ in range(8)])
+
+    def delete_the_second_before_it_is_read(
+        _cursor: apsw.Cursor, _statement: str, bindings: object
+    ) -> bool:
+        if isinstance(bindings, dict) and bindings.get("after") == 0:
+            store.apply_changes([Deletion(1)])
+        return True
+
+    for connection in store._pages.members:  # noqa: SLF001
+        connection.exec_trace = delete_the_second_before_it_is_read
+
+    page = store.list_plants(Listing(limit=5))
+
+    assert [plant.id for plant in page.plants] == [0, 1]
+    assert store.find_plants([1]) == {}
 
 
 def test_creates_with_the_ids_of_large_plants_are_refused_without_reading_the_plants(

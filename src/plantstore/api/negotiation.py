@@ -130,7 +130,8 @@ class StaticContent:
 
     def __init__(self, content: bytes) -> None:
         self.content = content
-        self._compressed: asyncio.Future[bytes] | None = None
+        self._compressed: bytes | None = None
+        self._lock = asyncio.Lock()
 
     async def answer(self, req: Request, resp: Response) -> None:
         """Respond with the form that the client prefers."""
@@ -138,10 +139,10 @@ class StaticContent:
         resp.data = self.content
         is_large = len(self.content) >= COMPRESSED_BYTES_MIN
         if is_large and prefers_gzip(req.get_header("Accept-Encoding")):
-            if self._compressed is None:
-                compressed = asyncio.to_thread(gzip.compress, self.content, mtime=0)
-                self._compressed = asyncio.ensure_future(compressed)
-            resp.data = await asyncio.shield(self._compressed)
+            async with self._lock:
+                if self._compressed is None:
+                    self._compressed = await asyncio.to_thread(gzip.compress, self.content, mtime=0)
+            resp.data = self._compressed
             resp.set_header("Content-Encoding", _ENCODING)
 
 

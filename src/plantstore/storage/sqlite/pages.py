@@ -1,7 +1,7 @@
 """Reads pages of plants.
 
-A page of all plants is one statement, unless it may have many plants. A page of a tag or of a
-search takes more. If a page takes several statements, they read one snapshot.
+A page of all plants is one statement, unless it may have many plants or they are large. A page of a
+tag or of a search takes more. If a page takes several statements, they read one snapshot.
 
 Many plants are passed as one JSON text in one row. For each row, apsw releases the interpreter
 lock and has to wait to get it back. So a batch of changes or a page takes a few statements,
@@ -88,7 +88,11 @@ def plants_from_json(text: bytes) -> list[NewPlant]:
 def select_page(connection: apsw.Connection, listing: Listing) -> Page:
     """Return the next plants, as `PlantStore.list_plants` does."""
     if listing.is_everything and listing.limit < READ_AT_ONCE:
-        return _select_any(connection, listing)
+        bindings = {"after": _after(listing), "limit": listing.limit + 1}
+        [(text, total)] = connection.execute(page_query(listing), bindings)
+        if text is not None:
+            plants = plants_from_json(text)
+            return _page(listing, plants, is_end=len(plants) <= listing.limit, total=total)
     with _snapshot(connection):
         if listing.is_everything:
             return _select_any(connection, listing)
@@ -102,9 +106,20 @@ def _select_any(connection: apsw.Connection, listing: Listing) -> Page:
         left = listing.limit - len(found)
         more, is_end, _ = _next(connection, listing._replace(after=found[-1].id, limit=left))
         found += more
+    return _page(listing, found, is_end=is_end, total=total)
+
+
+def _page(listing: Listing, found: list[NewPlant], *, is_end: bool, total: int | None) -> Page:
+    """Return the page with as many of the plants as fit."""
     on_page = fitting(found[: listing.limit])
     count = None if total is None else listing.total_of(total)
     return Page(on_page, is_last=is_end and len(on_page) == len(found), total=count)
+
+
+def _after(listing: Listing) -> int:
+    """Return the id with which, or after which, the page begins."""
+    first = ID_MAX if listing.is_descending else ID_MIN
+    return first if listing.after is None else listing.after
 
 
 def _next(connection: apsw.Connection, listing: Listing) -> tuple[list[NewPlant], bool, int | None]:
@@ -114,9 +129,7 @@ def _next(connection: apsw.Connection, listing: Listing) -> tuple[list[NewPlant]
         The plants, whether there are no more, and the total if it is requested.
 
     """
-    first = ID_MAX if listing.is_descending else ID_MIN
-    after = first if listing.after is None else listing.after
-    bindings = {"after": after}
+    bindings = {"after": _after(listing)}
     at_once, (text, total) = _read(connection, page_query(listing), bindings, listing.limit + 1)
     plants = plants_from_json(text)
     return plants, len(plants) < at_once, total

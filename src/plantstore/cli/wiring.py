@@ -7,7 +7,7 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, closing
 from pathlib import Path
 from typing import Final
 
@@ -119,11 +119,10 @@ def make_app(settings: Settings, store: Store, parts: Parts) -> ASGIApp:
         freeze_memory()
         executor = ThreadPoolExecutor(LOOKUP_THREADS_MAX, thread_name_prefix="lookup")
         asyncio.get_running_loop().set_default_executor(executor)
-        async with AsyncExitStack() as stack:
-            stack.callback(store.close)
-            await stack.enter_async_context(running(parts))
-            Shutdown(settings.drain_seconds, on_stop).take_over()
-            yield
+        with closing(store):
+            async with running(parts):
+                Shutdown(settings.drain_seconds, on_stop).take_over()
+                yield
 
     pages = Pages() if settings.page else None
     return create_app(parts, lifespan(), pages=pages, allow_origins=settings.allow_origin or ())

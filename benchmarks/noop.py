@@ -16,7 +16,7 @@ from collections.abc import Callable
 
 import uvicorn
 
-from plantstore.api.exchange import ASGIApp
+from plantstore.api.service import ASGIApp
 from plantstore.changes import Change, Outcome
 from plantstore.cli.wiring import make_app, make_parts, uvicorn_config
 from plantstore.commit.reader import GroupRead

@@ -4,13 +4,13 @@ import sys
 
 import plantstore.api.app
 from noop import serve
-from plantstore.api.exchange import Exchange, Receive, Scope, Send
+from plantstore.api.service import Receive, Scope, Send, Service
 from plantstore.commit.reader import GroupRead
 from plantstore.commit.writer import GroupCommit
 from plantstore.settings import Settings
 
 
-class _Untold(Exchange):
+class _Untold(Service):
     """Serves as the service does, but reports no response to observers."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -19,11 +19,11 @@ class _Untold(Exchange):
             return
         if scope["method"] == "POST" and self._is_full():
             raise RuntimeError("the queue is full")
-        await self._serve(scope, receive, send)
+        await self._app(scope, receive, send)
 
 
 def main(database: str, port: str) -> None:
-    plantstore.api.app.__dict__["Exchange"] = _Untold
+    plantstore.api.app.__dict__["Service"] = _Untold
     settings = Settings(database=f"sqlite:///{database}", port=int(port), page=False)
     serve(settings, GroupCommit, GroupRead)
 

@@ -105,6 +105,13 @@ class InternalError(RequestError):
         super().__init__(ErrorCode.INTERNAL, "The service met an unexpected error")
 
 
+class ClientGoneError(RequestError):
+    """The client disconnected before its request was complete. Nobody gets a response."""
+
+    def __init__(self) -> None:
+        super().__init__(ErrorCode.BAD_REQUEST, "The body is truncated")
+
+
 class ScopeMissingError(RequestError):
     """The token is valid, but lacks `scope`, which the request needs (RFC 6750 §3.1)."""
 

@@ -21,10 +21,9 @@ from uvicorn.server import ServerState
 from plantstore.errors import ErrorCode, StoreUnavailableError
 from plantstore.observe import RequestRefused
 from plantstore.plants import ID_MAX, NewPlant
-from plantstore.server.connection import BoundedConnection
+from plantstore.server.connection import Connection
 from plantstore.server.interface import CONNECTION_CONFIG, MIB, Budget, ConnectionConfig
 from plantstore.server.listener import Listener
-from plantstore.server.protocol import HttpProtocol
 from support.world import VALID, World
 
 ResultT = TypeVar("ResultT")
@@ -34,7 +33,7 @@ Configure = Callable[[ConnectionConfig], ConnectionConfig]
 
 @contextlib.asynccontextmanager
 async def served(
-    app: App, config: ConnectionConfig, protocol: type[HttpProtocol] = BoundedConnection
+    app: App, config: ConnectionConfig, protocol: type[Connection] = Connection
 ) -> AsyncIterator[Any]:
     """Serve an application while the block runs; yield its address."""
     uvicorn_config = uvicorn.Config(app, interface="asgi3", lifespan="off", log_config=None)
@@ -238,7 +237,7 @@ def serve(
     app: App,
     test: Callable[[Any], ResultT],
     *,
-    protocol: type[HttpProtocol] = BoundedConnection,
+    protocol: type[Connection] = Connection,
     **bounds: Any,
 ) -> ResultT:
     """Serve an application, and run a test on another thread with the address of the server."""
@@ -270,7 +269,7 @@ def send_in_pieces(address: Any) -> bytes:
 def test_a_request_in_one_byte_packets_is_read_in_few_reads() -> None:
     reads: list[int] = []
 
-    class Counted(HttpProtocol):
+    class Counted(Connection):
         def data_received(self, data: bytes) -> None:
             reads.append(len(data))
             super().data_received(data)

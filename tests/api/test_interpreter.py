@@ -68,11 +68,15 @@ class Import:
         self.is_read = asyncio.Event()
         self.may_end = asyncio.Event()
         self.status = 0
+        self._is_begun = False
         self._body = body
         scope = world.scope_of("POST", "/plants.csv")
         self.task = asyncio.ensure_future(world.app(scope, self._receive, self._send))
 
     async def _receive(self) -> dict[str, Any]:
+        if not self._is_begun:  # the first piece is empty, as the server's
+            self._is_begun = True
+            return {"type": "http.request", "body": b"", "more_body": True}
         self.is_read.set()
         await self.may_end.wait()
         return {"type": "http.request", "body": self._body, "more_body": False}

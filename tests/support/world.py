@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import httpx
 
+from plantstore.api.service import ASGIApp, Event, Receive, Scope, Send
 from plantstore.changes import Change, Result
 from plantstore.cli.wiring import make_app, make_parts, running
 from plantstore.commit.reader import GroupRead
@@ -16,15 +17,16 @@ from plantstore.errors import ErrorCode
 from plantstore.listings import Listing, Page
 from plantstore.observe import Answered
 from plantstore.plants import NewPlant
+from plantstore.server.interface import ANSWERED
 from plantstore.settings import Settings
 from plantstore.store import Store
 from plantstore.tokens import SCOPES, TokenRecord, digest, mint
 from support.fake_store import FakeStore
 
 if TYPE_CHECKING:
-    from plantstore.observe import Event
+    from plantstore.observe import Event as Observed
 
-EventT = TypeVar("EventT", bound="Event")
+EventT = TypeVar("EventT", bound="Observed")
 ResultT = TypeVar("ResultT")
 
 JSON = {"Content-Type": "application/json"}
@@ -37,6 +39,20 @@ METRICS: dict[str, Callable[[], bytes]] = {
     "text/plain; version=0.0.4; charset=utf-8": lambda: b"text",
     "application/openmetrics-text; version=1.0.0; charset=utf-8": lambda: b"openmetrics",
 }
+
+
+def noting_status(app: ASGIApp) -> ASGIApp:
+    """Note the status of each response in the scope, as the server does."""
+
+    async def serve(scope: Scope, receive: Receive, send: Send) -> None:
+        async def send_noted(event: Event) -> None:
+            if event["type"] == "http.response.start":
+                scope[ANSWERED] = event["status"]
+            await send(event)
+
+        await app(scope, receive, send_noted)
+
+    return serve
 
 
 class WatchedStore:
@@ -97,7 +113,7 @@ class World:
     ) -> None:
         self.store: Any = WatchedStore(FakeStore() if store is None else store)
         self.now = 1000.0
-        self.events: list[Event] = []
+        self.events: list[Observed] = []
         self.answers: list[Answered] = []
         self.settings = Settings(**({"page": False} | settings))
         self.parts = make_parts(
@@ -111,7 +127,7 @@ class World:
             make_reader=partial(GroupRead, waiting_max=waiting_reads_max),
         )
         self.app = make_app(self.settings, self.store, self.parts)
-        transport = httpx.ASGITransport(app=self.app)  # type: ignore[arg-type]
+        transport = httpx.ASGITransport(app=noting_status(self.app))  # type: ignore[arg-type]
         self.client = httpx.AsyncClient(transport=transport, base_url="http://plants")
         self.token = self.add_token("all", *SCOPES)
         self._runner = asyncio.Runner()
@@ -135,7 +151,7 @@ class World:
         self.store.add_token(TokenRecord(name, digest(token), granted, 0, **changes))
         return token
 
-    def observe(self, event: "Event") -> None:
+    def observe(self, event: "Observed") -> None:
         if isinstance(event, Answered):
             self.answers.append(event)
         else:

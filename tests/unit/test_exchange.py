@@ -1,92 +1,54 @@
-"""Each response is reported with the route and the status that were sent."""
-
-import asyncio
-from typing import Any
+"""The heads of responses. `tests/api/test_connection.py` and `tests/e2e/test_http.py` send them."""
 
 import pytest
-from falcon.asgi import App, Request, Response
-from falcon.routing import CompiledRouter
 
-from plantstore.api.errors import handle_errors
-from plantstore.api.exchange import Exchange, NoteAnswer
-from plantstore.errors import ErrorCode
-from plantstore.observe import Answered, Event, RequestFailed, RequestRefused
+from plantstore.server.exchange import render_head
 
-
-class Forgetful:
-    """Sets a status or fails, and reports nothing."""
-
-    async def on_get(self, _req: Request, resp: Response, name: str) -> None:
-        resp.status = int(name)
-
-    async def on_post(self, _req: Request, _resp: Response, name: str) -> None:
-        raise ZeroDivisionError(name)
+DATE = ((b"date", b"now"),)
+JSON = (b"content-type", b"application/json")
+TWO = (b"content-length", b"2")
+ADDED = b"x-content-type-options: nosniff\r\ncache-control: no-store\r\n"
 
 
-class Told:
-    """An application that records its events and the messages that it sent."""
+def test_a_head_has_its_fields_those_of_all_responses_and_ours() -> None:
+    head, body_bytes = render_head(200, (JSON, TWO), DATE)
 
-    def __init__(self) -> None:
-        self.events: list[Event] = []
-        self.sent: list[Any] = []
-        router = CompiledRouter()
-        app: App[Request, Response] = App(middleware=[NoteAnswer()], router=router)
-        app.add_route("/things/{name}", Forgetful())
-        handle_errors(app, self.events.append)
-        self.exchange = Exchange(
-            app, router=router, is_full=lambda: False, observe=self.events.append
-        )
-
-    async def send(self, message: Any) -> None:
-        self.sent.append(message)
-
-    async def fail_once(self, message: Any) -> None:
-        """Fail to send the first message, as happens for a field that contains a line end."""
-        self.sent.append(message)
-        if len(self.sent) == 1:
-            raise RuntimeError("A field of the answer has a line end in it")
-
-    def serve(self, method: str, path: str, send: Any) -> None:
-        scope: dict[str, Any] = {"type": "http", "asgi": {"version": "3.0"}, "http_version": "1.1"}
-        scope |= {"method": method, "path": path, "raw_path": path.encode(), "query_string": b""}
-        scope |= {"headers": [], "client": None, "server": None, "scheme": "http", "root_path": ""}
-        asyncio.run(self.exchange(scope, self.receive, send))
-
-    async def receive(self) -> dict[str, Any]:
-        return {"type": "http.request", "body": b"", "more_body": False}
+    assert head == (
+        b"HTTP/1.1 200 OK\r\ndate: now\r\ncontent-type: application/json\r\ncontent-length: 2\r\n"
+        + ADDED
+        + b"\r\n"
+    )
+    assert body_bytes == 2
 
 
-@pytest.mark.parametrize(
-    ("method", "path", "route", "status"),
-    [
-        ("GET", "/things/202", "/things/{name}", 202),
-        ("GET", "/things/304", "/things/{name}", 304),
-        ("POST", "/things/x", "/things/{name}", 500),
-        ("PUT", "/things/x", "/things/{name}", 405),
-        ("GET", "/nowhere", "", 404),
-        ("GET", "//things/202", "", 404),
-    ],
-)
-def test_a_response_is_reported_with_its_route_and_the_status_that_was_sent(
-    method: str, path: str, route: str, status: int
-) -> None:
-    told = Told()
+def test_a_response_with_its_own_caching_keeps_it() -> None:
+    head, _ = render_head(200, ((b"cache-control", b"no-cache"), TWO))
 
-    told.serve(method, path, told.send)
-
-    [answered] = [event for event in told.events if isinstance(event, Answered)]
-    assert (answered.route, answered.status) == (route, status)
-    assert told.sent[0]["status"] == status
+    assert head.count(b"cache-control") == 1
+    assert b"cache-control: no-cache" in head
 
 
-def test_a_response_that_cannot_be_sent_becomes_a_500_with_the_request_id_of_the_log() -> None:
-    told = Told()
+def test_an_empty_response_has_no_content_type() -> None:
+    head, body_bytes = render_head(200, (JSON, (b"content-length", b"0")))
 
-    told.serve("GET", "/things/202", told.fail_once)
+    assert b"content-type: " not in head
+    assert body_bytes == 0
 
-    start = told.sent[1]
-    [failed] = [event for event in told.events if isinstance(event, RequestFailed)]
-    [answered] = [event for event in told.events if isinstance(event, Answered)]
-    assert (start["status"], answered.status, answered.route) == (500, 500, "/things/{name}")
-    assert dict(start["headers"])[b"x-request-id"].decode() == failed.request_id
-    assert RequestRefused(ErrorCode.INTERNAL) in told.events
+
+def test_a_response_without_a_length_is_chunked_unless_it_has_no_body() -> None:
+    chunked = b"transfer-encoding: chunked"
+
+    assert chunked in render_head(200, ())[0]
+    assert chunked not in render_head(204, ())[0]
+    assert chunked not in render_head(304, ())[0]
+    assert chunked not in render_head(200, (), is_head=True)[0]
+    assert chunked not in render_head(200, (), knows_chunks=False)[0]
+
+
+def test_the_last_response_of_a_connection_says_so() -> None:
+    assert b"connection: close" in render_head(200, (TWO,), keeps_alive=False)[0]
+
+
+def test_a_field_with_a_line_end_is_not_sent() -> None:
+    with pytest.raises(RuntimeError, match="line end"):
+        render_head(200, ((b"x", b"y\r\nz: 1"),))

@@ -5,12 +5,10 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 
 from falcon.asgi import App, Request, Response
-from falcon.routing import CompiledRouter
 
 from plantstore.api.auth import Authenticator, OwnToken
 from plantstore.api.cors import CrossOrigin
 from plantstore.api.errors import handle_errors
-from plantstore.api.exchange import ASGIApp, Event, Exchange, NoteAnswer
 from plantstore.api.exports import Exports
 from plantstore.api.files import PlantFile
 from plantstore.api.ids import Ids
@@ -19,6 +17,7 @@ from plantstore.api.negotiation import Compressor
 from plantstore.api.operations import Liveness, Measurements, Readiness, Renderings
 from plantstore.api.pages import ASSETS_TEMPLATE, Document, Pages, Redirect
 from plantstore.api.plants import OnePlant, Plants
+from plantstore.api.service import ASGIApp, Event, Router, Service
 from plantstore.commit.reader import GroupRead
 from plantstore.commit.writer import GroupCommit
 from plantstore.formats import FORMATS
@@ -95,14 +94,14 @@ def create_app(
             ASSETS_TEMPLATE: pages.assets,
         }
     observe = parts.connection_config.observe
-    router = CompiledRouter()
+    router = Router()
     app: App[Request, Response] = App(
-        middleware=[_Lifespan(lifespan, parts.connection_config), NoteAnswer()], router=router
+        middleware=[_Lifespan(lifespan, parts.connection_config)], router=router
     )
     handle_errors(app, observe)
     for path, resource in resources.items():
         app.add_route(path, resource)
-    served: ASGIApp = Exchange(app, router=router, is_full=writer.is_full, observe=observe)
+    served: ASGIApp = Service(app, router=router, is_full=writer.is_full, observe=observe)
     return CrossOrigin(served, allow_origins) if allow_origins else served
 
 

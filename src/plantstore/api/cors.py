@@ -9,7 +9,7 @@ import re
 from collections.abc import Collection
 from typing import Final
 
-from plantstore.api.exchange import ASGIApp, Event, Receive, Scope, Send
+from plantstore.api.service import ASGIApp, Event, Receive, Scope, Send
 from plantstore.errors import UsageError
 
 ANY_ORIGIN: Final = "*"

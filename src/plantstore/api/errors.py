@@ -17,6 +17,7 @@ from falcon.asgi import App, Request, Response
 
 from plantstore.api.parameters import MERGE_PATCH
 from plantstore.errors import (
+    ClientGoneError,
     ErrorCode,
     InternalError,
     PreconditionFailedError,
@@ -104,7 +105,7 @@ def handle_errors(app: App[Request, Response], observe: Observer) -> None:
     """Make an application respond to every error with an Error record."""
 
     def answer(req: Request, resp: Response, error: RequestError) -> ErrorAnswer:
-        if ANSWERED not in req.scope:  # else it has a response already, or the client is gone
+        if ANSWERED not in req.scope:  # the server has sent no response itself
             observe(RequestRefused(error.code))
         rendered = render_error(error, req.scope["headers"])
         resp.status = rendered.status
@@ -131,12 +132,18 @@ def handle_errors(app: App[Request, Response], observe: Observer) -> None:
         message = "The service has too little memory now; sending the request again is safe"
         answer(req, resp, RequestError(ErrorCode.OVERLOADED, message))
 
+    async def on_client_gone(
+        _req: Request, _resp: Response, _error: ClientGoneError, _params: dict[str, Any]
+    ) -> None:
+        pass  # nobody gets a response
+
     def serialize(req: Request, resp: Response, error: HTTPError) -> None:
         answer(req, resp, _of_framework(req, error))
 
     app.add_error_handler(Exception, on_unforeseen)
     app.add_error_handler(RequestError, on_foreseen)
     app.add_error_handler(MemoryError, on_no_memory)
+    app.add_error_handler(ClientGoneError, on_client_gone)
     app.set_error_serializer(serialize)
 
 

@@ -17,11 +17,11 @@ from typing import Any, Final, TypeVar
 from falcon.asgi import Request, Response
 
 from plantstore.api.auth import Authenticator, ConcurrencyLimit
-from plantstore.api.exchange import EXPORTED
 from plantstore.api.negotiation import GZIP_WBITS, prefers_gzip
-from plantstore.errors import ErrorCode, OperationError, RequestError
+from plantstore.errors import ErrorCode, OperationError, RequestError, StoreUnavailableError
 from plantstore.formats import Format
 from plantstore.listings import Listing
+from plantstore.observe import ExportCutOff, Observer, ReadFailed
 from plantstore.plants import NewPlant
 from plantstore.store import Maintenance
 
@@ -41,6 +41,7 @@ class Exports:
         authenticator: knows the tokens.
         store: its snapshots are read.
         seconds_max: maximum age of a snapshot. An export that takes longer is cut off.
+        observe: is told of each export that is cut off.
         monotonic: a clock in seconds that is never set back.
 
     """
@@ -51,11 +52,13 @@ class Exports:
         store: Maintenance,
         *,
         seconds_max: float,
+        observe: Observer,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self._authenticator = authenticator
         self._store = store
         self._seconds_max = seconds_max
+        self._observe = observe
         self._monotonic = monotonic
         self._threads = ThreadPoolExecutor(THREADS_MAX, thread_name_prefix="export")
         self._places = ConcurrencyLimit(EXPORTS_MAX, "exports")
@@ -102,6 +105,13 @@ class Exports:
         """Free the place of an export."""
         self._places.leave(token)
 
+    def report(self, error: Exception) -> None:
+        """Report why an export is cut off."""
+        if isinstance(error, RequestError) and not isinstance(error, StoreUnavailableError):
+            self._observe(ExportCutOff(error))
+        else:
+            self._observe(ReadFailed(error, 1))
+
     async def _begin(
         self, req: Request, form: Format, listing: Listing, *, is_compressed: bool
     ) -> Any:  # noqa: ANN401 (Falcon takes any object that has a `read`)
@@ -115,7 +125,6 @@ class Exports:
         except BaseException:
             await export.close()
             raise
-        req.scope[EXPORTED] = export
         return export
 
 
@@ -144,17 +153,26 @@ class _Export:
         self._first = await self._piece()
 
     async def read(self, n: int | None = None, /) -> bytes:  # noqa: ARG002 (the signature is Falcon's)
-        """Return the next piece, whatever its size; empty at the end."""
-        if self._first is None:
+        """Return the next piece, whatever its size; empty at the end.
+
+        Raises:
+            ConnectionAbortedError: the export is cut off. Its response has begun, so it cannot
+                become an error; the client must notice that it is incomplete.
+
+        """
+        if self._first is not None:
+            first, self._first = self._first, None
+            return first
+        try:
             return await self._piece()
-        first, self._first = self._first, None
-        return first
+        except asyncio.CancelledError:
+            raise ConnectionAbortedError from None
+        except Exception as error:  # noqa: BLE001 (the response cannot become an error)
+            self._exports.report(error)
+            raise ConnectionAbortedError from None
 
     async def close(self) -> None:
-        """Close the snapshot, when the thread that reads a piece of it is done.
-
-        Falcon calls this, unless the request is cancelled before the first piece is sent.
-        """
+        """Close the snapshot, when the thread that reads a piece of it is done."""
         if self._is_closed:
             return
         self._is_closed = True

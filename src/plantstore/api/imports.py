@@ -25,7 +25,6 @@ import msgspec
 from falcon.asgi import Request, Response
 
 from plantstore.api.auth import Authenticator, ConcurrencyLimit
-from plantstore.api.exchange import require_client
 from plantstore.api.negotiation import has_preference
 from plantstore.commit.imports import (
     LISTED_ERRORS_MAX,
@@ -36,11 +35,17 @@ from plantstore.commit.imports import (
     RowError,
 )
 from plantstore.commit.writer import GroupCommit
-from plantstore.errors import ErrorCode, OperationError, RequestError, StoreUnavailableError
+from plantstore.errors import (
+    ClientGoneError,
+    ErrorCode,
+    OperationError,
+    RequestError,
+    StoreUnavailableError,
+)
 from plantstore.formats import Format
 from plantstore.formats.rows import PIECE_BYTES
 from plantstore.observe import Imported, Observer
-from plantstore.server.interface import FAILED, STREAMED
+from plantstore.server.interface import EXCHANGE, ExchangeControl
 
 # Imports that run at a time.
 IMPORTS_MAX: Final = 32
@@ -144,13 +149,13 @@ class Imports:
         )
         self._places.take(token)
         sys.setswitchinterval(SWITCH_SECONDS)
-        req.scope[STREAMED] = True
+        if upload.exchange is not None:
+            upload.exchange.is_streamed = True
         try:
             await self._store_all(upload, body)
         except (RequestError, asyncio.CancelledError) as error:
             # Only `error` may refer to it, since Python deletes this name. Otherwise the error and
             # this frame would refer to each other, and keep the rows until the next collection.
-            req.scope.pop(FAILED, None)
             raise _interrupted(error, run.lines_stored_through) from None
         finally:
             self._places.leave(token)
@@ -197,7 +202,7 @@ class Imports:
             while not is_end:
                 piece = await body.read()
                 is_end = not piece
-                require_client(upload.req)
+                upload.require_client()
                 batch = await self._in_thread(_parse, upload.run, piece)
                 while batch is not None:
                     await asyncio.shield(storing)
@@ -223,7 +228,7 @@ class Imports:
         async with self._turn:
             if upload.is_over:
                 return
-            require_client(upload.req)
+            upload.require_client()
             self._authenticator.spend(token, len(batch.rows) - upload.prepaid_uses)
             upload.prepaid_uses = 0
             outcomes = await self._writer.submit_all(batch.changes)
@@ -269,6 +274,22 @@ class _Upload:
     single_changes: int
     prepaid_uses: int = 1
     is_over: bool = False
+
+    @property
+    def exchange(self) -> ExchangeControl | None:
+        """The control of the request, if the server has one."""
+        exchange: ExchangeControl | None = self.req.scope.get(EXCHANGE)
+        return exchange
+
+    def require_client(self) -> None:
+        """Check that the client is still connected.
+
+        Raises:
+            ClientGoneError: it is not.
+
+        """
+        if self.exchange is not None and self.exchange.is_client_gone():
+            raise ClientGoneError
 
 
 class Body:
@@ -347,7 +368,7 @@ def _interrupted(
     error: RequestError | asyncio.CancelledError, lines_stored_through: int
 ) -> RequestError:
     """Return the error of an import that ended early. The server cancels it when it stops."""
-    if not isinstance(error, RequestError):
+    if isinstance(error, asyncio.CancelledError):
         error = StoreUnavailableError("The service is stopping; sending the plants again is safe")
     error.lines_stored_through = lines_stored_through
     return error.with_traceback(None)

@@ -16,12 +16,12 @@ import uvicorn
 from plantstore.api.app import Parts, create_app
 from plantstore.api.auth import Authenticator, RatePerToken
 from plantstore.api.errors import render_error
-from plantstore.api.exchange import ASGIApp
 from plantstore.api.exports import Exports
 from plantstore.api.ids import Ids
 from plantstore.api.imports import Imports
 from plantstore.api.operations import Readiness, Renderings
 from plantstore.api.pages import Pages
+from plantstore.api.service import ASGIApp
 from plantstore.cli.opening import open_named
 from plantstore.commit.reader import GroupRead
 from plantstore.commit.writer import GroupCommit
@@ -89,7 +89,11 @@ def make_parts(
             monotonic=monotonic,
         ),
         exports=Exports(
-            authenticator, store, seconds_max=settings.export_seconds_max, monotonic=monotonic
+            authenticator,
+            store,
+            seconds_max=settings.export_seconds_max,
+            observe=observe,
+            monotonic=monotonic,
         ),
         readiness=Readiness(writes, writer, observe=observe, monotonic=monotonic),
         metrics=metrics,

@@ -16,7 +16,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Final
 
-from plantstore.api.exchange import ASGIApp
+from plantstore.api.service import ASGIApp
 from plantstore.cli.wiring import Telemetry, build_app, open_store_of, uvicorn_config
 from plantstore.commit.remote_writer import RemoteWriter
 from plantstore.commit.writer_process import WriterService, listen

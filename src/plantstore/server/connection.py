@@ -1,148 +1,412 @@
-"""The time and memory limits of one connection."""
+"""One HTTP/1.1 connection: a protocol for uvicorn's setting `http`.
+
+Theory of operation
+-------------------
+The connection reads one request at a time: bytes behind it stay unread until it is answered and the
+client has read the response. So pipelined requests cost only the memory for their bytes, and a turn
+of the event loop handles at most one request of each connection.
+
+`plantstore.server.http11` finds the requests in the bytes, and checks them.
+`plantstore.server.exchange` runs the application for each. `plantstore.server.deadlines` decides
+when a client is late, with one timer for all requests of the connection.
+"""
 
 import asyncio
+import select
 from typing import Any, Final
 
+from uvicorn import Config
+from uvicorn.server import ServerState
+
 from plantstore.errors import ErrorCode, RequestError
+from plantstore.observe import RequestRefused
 from plantstore.server.deadlines import Deadlines, Due
-from plantstore.server.protocol import HttpProtocol
+from plantstore.server.exchange import Exchange, render_head
+from plantstore.server.http11 import (
+    NEED_DATA,
+    HeadRefusedError,
+    Request,
+    RequestReader,
+    Signal,
+)
+from plantstore.server.interface import CONNECTION_CONFIG, ConnectionConfig, Fields
+
+# While more than this many bytes of a body wait for the application, the socket is not read.
+HELD_BODY_BYTES_MAX: Final = 64 * 1024
+
+# While more than this many bytes are unread, the next request of the connection waits. A larger
+# response is still written at once. This limits the memory for many small unread responses.
+UNSENT_BYTES_HIGH: Final = 16 * 1024
+
+# A larger response is not copied to write its body together with its head.
+JOINED_BYTES_MAX: Final = 16 * 1024
+
+# A request may arrive in this many small pieces. After each further piece, the socket is not
+# read for GATHERING_SECONDS, so that the kernel collects the data: a piece takes six
+# microseconds here.
+SMALL_PIECES_MAX: Final = 16
+SMALL_PIECE_BYTES: Final = 512
+GATHERING_SECONDS: Final = 0.001
 
 # Fraction of the shutdown timeout after which slow readers are dropped.
 _STOP_PART: Final = 0.9
 
 
-class BoundedConnection(HttpProtocol):
+class Connection(asyncio.Protocol):
     """An HTTP connection with limits.
 
-    Each connection has one timer for all of its requests. When the timer fires,
-    `plantstore.server.deadlines` decides what is done.
+    Args:
+        config: uvicorn's.
+        server_state: uvicorn's: the connections, the tasks and the default fields.
+        app_state: of ASGI's lifespan protocol; has the `ConnectionConfig`.
+        _loop: the event loop; None means the running one.
+
+    Attributes:
+        config: the objects that the application gave.
+        server: address and port of this side.
+        client: address and port of the client.
+        scheme: http or https.
+        is_lost: whether the connection is closed.
+
     """
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:  # noqa: ANN401 (uvicorn's)
-        super().__init__(*args, **kwargs)
-        self._bounds = self.connection_config.bounds
-        self._budget = self._bounds.budget
-        self._deadlines: Deadlines
-        self._timer: asyncio.TimerHandle | None = None
-        self._stop: asyncio.TimerHandle | None = None
-        # Bytes of unanswered requests.
-        self._incoming_bytes = 0
-
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Accept a connection, unless too many are open."""
-        super().connection_made(transport)
-        bounds = self._bounds
+    def __init__(
+        self,
+        config: Config,
+        server_state: ServerState,
+        app_state: dict[str, Any],
+        _loop: asyncio.AbstractEventLoop | None = None,
+    ) -> None:
+        self.config: ConnectionConfig = app_state[CONNECTION_CONFIG]
+        self.server: tuple[str, int] | None = None
+        self.client: tuple[str, int] | None = None
+        self.scheme = "http"
+        self.is_lost = False
+        self._app = config.loaded_app
+        self._stop_seconds = config.timeout_graceful_shutdown or 0
+        self._server_state: Any = server_state
+        self._loop = _loop or asyncio.get_running_loop()
+        self._transport: asyncio.Transport
+        self._reader = RequestReader()
+        # The request that is arriving or being answered.
+        self._exchange: Exchange | None = None
+        self._answer: tuple[bytes, bytes] = (b"", b"")
+        bounds = self._bounds = self.config.bounds
+        self._budget = bounds.budget
+        self._held_bytes = 0  # of unanswered requests
         self._deadlines = Deadlines(
             request_seconds=bounds.request_seconds,
             idle_seconds=bounds.idle_seconds,
-            clock=self.loop.time,
+            clock=self._loop.time,
         )
-        self._timer = self.loop.call_at(self._deadlines.next_check, self._check_deadlines)
-        if len(self.connections) > bounds.connections_max:
-            message = "Too many connections are open; nothing was done"
-            self.refuse(RequestError(ErrorCode.TOO_MANY_CONNECTIONS, message))
+        self._timer: asyncio.TimerHandle | None = None
+        self._stop: asyncio.TimerHandle | None = None
+        # Whether a request has begun to arrive, and is not complete.
+        self._is_arriving = False
+        self._small_pieces = 0
+        # Reasons not to read the socket: see `read_or_pause`.
+        self._is_gathering = self._is_behind = False
+        self._is_paused = False
+        self._is_write_paused = False
+        self._drained: asyncio.Future[None] | None = None
 
-    def connection_lost(self, exc: Exception | None) -> None:
-        """Cancel the timers, and release the memory."""
+    # The event loop calls these methods (asyncio.Protocol).
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Accept a connection, unless too many are open."""
+        self._transport = transport
+        transport.set_write_buffer_limits(high=UNSENT_BYTES_HIGH)
+        self.server, self.client = (
+            name[:2] if isinstance(name, tuple) else None
+            for name in map(transport.get_extra_info, ("sockname", "peername"))
+        )
+        if transport.get_extra_info("sslcontext") is not None:
+            self.scheme = "https"
+        connections = self._server_state.connections
+        connections.add(self)
+        self._timer = self._loop.call_at(self._deadlines.next_check, self._check_deadlines)
+        if len(connections) > self._bounds.connections_max:
+            message = "Too many connections are open; nothing was done"
+            self._refuse(RequestError(ErrorCode.TOO_MANY_CONNECTIONS, message))
+
+    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 (asyncio's)
+        """Release everything that belongs to the connection."""
+        self.is_lost = True
+        self._server_state.connections.discard(self)
         for timer in (self._timer, self._stop):
             if timer is not None:
                 timer.cancel()
-        self._budget.end_unsent(self.transport)
-        super().connection_lost(exc)
-        self._hold_incoming(0)
+        self._budget.end_unsent(self._transport)
+        self._hold(0)
+        self._reader = RequestReader()
+        if self._exchange is not None:
+            self._exchange.wake()
+            self._exchange = None
+        self._end_drain()
 
     def data_received(self, data: bytes) -> None:
-        """Parse the data, unless too many bytes are held."""
+        """Read the data up to the end of a request, unless too many bytes are held."""
         budget = self._budget
-        self._incoming_bytes += len(data)
+        self._held_bytes += len(data)
         budget.incoming_bytes += len(data)
         if budget.incoming_bytes > budget.incoming_bytes_max and not budget.allows(
-            self._incoming_bytes, self.connections
+            self._held_bytes, self._server_state.connections
         ):
-            done = "" if self.is_streamed() else "; nothing was done"
+            is_streamed = self._exchange is not None and self._exchange.is_streamed
+            done = "" if is_streamed else "; nothing was done"
             message = f"The requests in progress use too much memory{done}"
-            self.refuse(RequestError(ErrorCode.OVERLOADED, message))
+            self._refuse(RequestError(ErrorCode.OVERLOADED, message))
             return
-        super().data_received(data)
-        if self.is_answered:
-            self._hold_incoming(len(self._unparsed) + self.framing.head_bytes)
-        elif self.is_streamed():
-            self._hold_incoming(len(self._unparsed) + len(self.cycle.body))
-        if self.framing.head_bytes > self._bounds.head_bytes_max:
-            self._refuse_head()
-
-    def _hold_incoming(self, size: int) -> None:
-        self._budget.incoming_bytes += size - self._incoming_bytes
-        self._incoming_bytes = size
-
-    def _refuse_head(self) -> None:
-        if not self.transport.is_closing():
-            self.refuse(self._head_too_large())
-
-    def on_message_begin(self) -> None:
-        """Begin a request, and set its deadline."""
-        super().on_message_begin()
-        self._deadlines.begin_request()
-
-    def on_headers_complete(self) -> None:
-        """Start the request, unless its head is too large."""
-        if self.framing.head_bytes > self._bounds.head_bytes_max:
-            raise self._head_too_large()
-        super().on_headers_complete()
-
-    def on_message_complete(self) -> None:
-        """End a request."""
-        super().on_message_complete()
-        self._deadlines.end_request()
-
-    def on_response_complete(self) -> None:
-        """Wait for the next request. The rest of this one is discarded when it arrives."""
-        super().on_response_complete()
-        self._deadlines.end_answer()
-        self._hold_incoming(len(self._unparsed))
+        self._reader.receive_data(data)
+        self._advance()
+        if len(data) < SMALL_PIECE_BYTES and self._is_arriving:
+            self._small_pieces += 1
+            if self._small_pieces > SMALL_PIECES_MAX:
+                self._gather()
 
     def pause_writing(self) -> None:
-        """Pause writing until the client has read its response."""
-        super().pause_writing()
-        self._budget.begin_unsent(self.transport)
+        """Read no further request until the client has read its response."""
+        self._is_write_paused = True
+        self._budget.begin_unsent(self._transport)
 
     def resume_writing(self) -> None:
-        """Resume writing."""
-        self._budget.end_unsent(self.transport)
+        """Go on with the next request, or with the response that waits."""
+        self._is_write_paused = False
+        self._budget.end_unsent(self._transport)
         self._deadlines.drain()
-        super().resume_writing()
+        self._end_drain()
+        if self._is_behind:
+            self._loop.call_soon(self._go_on)
+
+    # Requests.
+
+    def _advance(self) -> None:
+        """Read events up to the end of a request, and start the application."""
+        reader = self._reader
+        self._is_behind = False
+        try:
+            while not self._must_wait():
+                event = reader.next_event()
+                if event is NEED_DATA and not reader.unread_bytes:
+                    break
+                if not self._is_arriving:
+                    self._is_arriving = True
+                    self._deadlines.begin_request()
+                if event is NEED_DATA:
+                    break
+                self._take(event)
+                if reader.is_chunked and isinstance(event, bytes) and reader.unread_bytes:
+                    self._is_behind = True  # a turn has one piece of a chunked body
+                    self._loop.call_soon(self._go_on)
+                    break
+            else:
+                self._is_behind = reader.unread_bytes > 0
+        except RequestError as error:
+            self._refuse(error)
+        exchange = self._exchange
+        if exchange is None or exchange.is_answered:
+            self._hold(reader.unread_bytes)
+        elif exchange.is_streamed:
+            self._hold(reader.unread_bytes + exchange.held_bytes)
+        elif exchange.task is None and not exchange.is_complete:
+            exchange.task = self._loop.create_task(exchange.run(self._app))
+            self._server_state.tasks.add(exchange.task)
+        self.read_or_pause()
+
+    def _take(self, event: Request | bytes | Signal) -> None:
+        if isinstance(event, Request):
+            self._exchange = Exchange(self, event)
+        elif self._exchange is not None:
+            if isinstance(event, bytes):
+                self._exchange.add_body(event)
+            else:
+                self._end_request(self._exchange)
+
+    def _end_request(self, exchange: Exchange) -> None:
+        self._is_arriving = False
+        self._small_pieces = 0
+        self._deadlines.end_request()
+        exchange.end_body()
+        if exchange.is_answered:
+            self._exchange = None
+
+    def _must_wait(self) -> bool:
+        """Return whether a response must be written, or read, before more data is read."""
+        exchange = self._exchange
+        return (
+            (exchange is not None and exchange.is_whole)
+            or self._is_write_paused
+            or self._transport.is_closing()
+        )
+
+    def _go_on(self) -> None:
+        if not self._transport.is_closing():
+            self._advance()
+
+    def _gather(self) -> None:
+        self._is_gathering = True
+        self.read_or_pause()
+        self._loop.call_later(GATHERING_SECONDS, self._end_gathering)
+
+    def _end_gathering(self) -> None:
+        self._is_gathering = False
+        self._go_on()
+
+    def read_or_pause(self) -> None:
+        """Read the socket, unless there is enough to do with the data that was read."""
+        exchange = self._exchange
+        is_paused = (
+            self._is_gathering
+            or self._is_behind
+            or (exchange is not None and exchange.held_bytes > HELD_BODY_BYTES_MAX)
+        )
+        if is_paused is not self._is_paused and not self._transport.is_closing():
+            self._is_paused = is_paused
+            if is_paused:
+                self._transport.pause_reading()
+            else:
+                self._transport.resume_reading()
+
+    def _hold(self, size: int) -> None:
+        self._budget.incoming_bytes += size - self._held_bytes
+        self._held_bytes = size
+
+    def is_client_gone(self) -> bool:
+        """Return whether the client has closed its side; if so, close ours.
+
+        While the socket is not read, the event loop does not notice it.
+        """
+        if not self._transport.is_closing():
+            poll = select.poll()
+            poll.register(self._transport.get_extra_info("socket").fileno(), select.POLLRDHUP)
+            if not poll.poll(0):
+                return False
+            self._transport.abort()
+        return True
+
+    # Responses.
+
+    @property
+    def default_fields(self) -> Fields:
+        """The fields of all responses."""
+        fields: Fields = self._server_state.default_headers
+        return fields
+
+    def write(self, data: bytes) -> None:
+        """Write a part of a response."""
+        if not self._transport.is_closing():
+            self._transport.write(data)
+
+    async def drain(self) -> None:
+        """Wait until the client has read nearly all of what was written."""
+        if self._is_write_paused and not self.is_lost:
+            self._drained = self._loop.create_future()
+            await self._drained
+
+    def _end_drain(self) -> None:
+        if self._drained is not None and not self._drained.done():
+            self._drained.set_result(None)
+
+    def end_answer(self, head: bytes, body: bytes) -> None:
+        """Write a response, or its end, when this turn of the event loop ends."""
+        self._answer = (head, body)
+        self.config.turn.at_end(self._loop, self._write_answer)
+
+    def _write_answer(self) -> None:
+        exchange = self._exchange
+        if exchange is None or self._transport.is_closing():
+            return
+        head, body = self._answer
+        self._answer = (b"", b"")
+        if len(body) <= JOINED_BYTES_MAX:
+            self._transport.write(head + body)
+        else:
+            self._transport.write(head)
+            self._transport.write(body)
+        exchange.is_answered = True
+        if exchange.is_whole:
+            self._exchange = None
+        self._deadlines.end_answer()
+        self._hold(self._reader.unread_bytes)
+        if not exchange.keeps_alive:
+            self._transport.close()
+        elif self._is_behind:
+            self._loop.call_soon(self._go_on)
+        else:
+            self.read_or_pause()
+
+    def abort(self) -> None:
+        """Close the connection at once. The client notices that its response is incomplete."""
+        self._transport.abort()
+
+    def end_task(self, exchange: Exchange) -> None:
+        """Note that the application has ended."""
+        self._server_state.tasks.discard(exchange.task)
+
+    def _refuse(self, error: RequestError) -> None:
+        """Respond with an error to data that is not a valid request, and close the connection.
+
+        If the request has arrived, or its response has begun, only that response is sent: the
+        client would take the error for that response. If the application reads the body as a
+        stream, it responds: it knows what it did with the beginning.
+        """
+        exchange = self._exchange
+        if self._transport.is_closing():
+            return
+        if exchange is not None and exchange.is_answered:
+            self._transport.close()  # the data is the body of a request that is answered
+        elif exchange is not None and exchange.is_streamed:
+            exchange.fail_body(error)
+        elif exchange is not None and (exchange.is_whole or exchange.is_begun):
+            exchange.keeps_alive = False
+        else:
+            self._write_error(error, exchange)
+
+    def _write_error(self, error: RequestError, exchange: Exchange | None) -> None:
+        self.config.observe(RequestRefused(error.code))
+        known = error.fields if isinstance(error, HeadRefusedError) else ()
+        answer = self.config.render_error(error, known if exchange is None else exchange.fields)
+        fields = tuple(answer.fields())
+        head, _ = render_head(answer.status, fields, tuple(self.default_fields), keeps_alive=False)
+        self._transport.write(head + answer.body)
+        self._transport.close()
+        if exchange is not None:
+            exchange.replace_answer(answer.status)
+
+    # Time.
 
     def shutdown(self) -> None:
-        """Close when all requests are answered; drop a slow reader before the timeout."""
-        super().shutdown()
-        patience = self.config.timeout_graceful_shutdown or 0
-        self._stop = self.loop.call_later(_STOP_PART * patience, self._abort_slow_reader)
+        """Close when the request is answered; drop a slow reader before the timeout.
 
-    def _abort_slow_reader(self) -> None:
-        if self.transport.get_write_buffer_size() or self.transport.is_closing():
-            self.transport.abort()
+        uvicorn calls this when the server stops.
+        """
+        if self._exchange is None or self._exchange.is_answered:
+            self._transport.close()
+        else:
+            self._exchange.keeps_alive = False
+        self._stop = self._loop.call_later(_STOP_PART * self._stop_seconds, self._drop_slow_reader)
+
+    def _drop_slow_reader(self) -> None:
+        if self._transport.get_write_buffer_size() or self._transport.is_closing():
+            self._transport.abort()
 
     def _check_deadlines(self) -> None:
+        exchange = self._exchange
         due = self._deadlines.check(
-            unsent_bytes=self.transport.get_write_buffer_size(),
-            is_closing=self.transport.is_closing(),
-            may_send=self._is_gathering or self.may_send(),
+            unsent_bytes=self._transport.get_write_buffer_size(),
+            is_closing=self._transport.is_closing(),
+            may_send=self._is_gathering
+            or not (self._is_paused or (exchange is not None and exchange.awaits_continue)),
         )
-        if due is Due.REFUSE and self.is_streamed():
+        if due is Due.REFUSE and exchange is not None and exchange.is_streamed:
             self._deadlines.stream_request()
         elif due is Due.REFUSE:
             seconds = self._bounds.request_seconds
             message = f"The request did not arrive completely within {seconds:g} seconds"
-            self.refuse(RequestError(ErrorCode.REQUEST_TIMEOUT, message))
+            self._refuse(RequestError(ErrorCode.REQUEST_TIMEOUT, message))
         elif due is Due.CLOSE:
-            self.transport.close()
+            self._transport.close()
         elif due is Due.ABORT:
-            self.transport.abort()
+            self._transport.abort()
             return
-        self._timer = self.loop.call_at(self._deadlines.next_check, self._check_deadlines)
-
-    def _head_too_large(self) -> RequestError:
-        return RequestError(
-            ErrorCode.HEAD_TOO_LARGE,
-            f"The head must be no larger than {self._bounds.head_bytes_max} bytes",
-        )
+        self._timer = self._loop.call_at(self._deadlines.next_check, self._check_deadlines)

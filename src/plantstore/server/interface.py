@@ -5,10 +5,10 @@ lifespan protocol, and the server passes it to each connection. So the server ca
 application's Error records without importing the application.
 """
 
-from asyncio import WriteTransport
+from asyncio import AbstractEventLoop, WriteTransport
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
-from typing import Final, NamedTuple, TypeAlias
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple, Protocol, TypeAlias
 
 from plantstore.errors import RequestError
 from plantstore.observe import Observer
@@ -68,8 +68,27 @@ class Budget:
         self._unread.pop(transport, None)
 
 
-# Size of the head of a request. Browsers send less than 1 KiB.
-HEAD_BYTES_MAX: Final = 32 * 1024
+class Turn:
+    """Calls functions together, at the end of a turn of the event loop.
+
+    Connections write their responses so. A client that is woken for each response would send its
+    next request alone, and a turn would carry fewer requests.
+    """
+
+    def __init__(self) -> None:
+        self._calls: list[Callable[[], None]] = []
+
+    def at_end(self, loop: AbstractEventLoop, call: Callable[[], None]) -> None:
+        """Call a function at the end of the turn."""
+        if not self._calls:
+            loop.call_soon(self._end)
+        self._calls.append(call)
+
+    def _end(self) -> None:
+        calls, self._calls = self._calls, []
+        for call in calls:
+            call()
+
 
 # Names and values of header fields, as ASGI has them.
 Fields: TypeAlias = Sequence[tuple[bytes, bytes]]
@@ -81,22 +100,29 @@ CONNECTION_CONFIG: Final = "plantstore.connection_config"
 # response to the request, and then never changed.
 ANSWERED: Final = "plantstore.answered"
 
-# The application adds this key to the scope of a request whose body it reads as a stream. Then the
-# body may have any length and take any time, and only what is held of it counts against the
-# bounds. The application has to refuse a client that is too slow.
-STREAMED: Final = "plantstore.streamed"
+# The key of the `ExchangeControl` in the scope of a request.
+EXCHANGE: Final = "plantstore.exchange"
 
-# The key of a RequestError in the scope of a request. The server adds it if the rest of a streamed
-# body is not valid. The application responds with it, since it knows what is done already.
-FAILED: Final = "plantstore.failed"
 
-# The key of a function in the scope of a request. It returns whether the client has closed the
-# connection, also while data of the client waits that the application has not read.
-IS_CLIENT_GONE: Final = "plantstore.is_client_gone"
+class ExchangeControl(Protocol):
+    """What an application can do with a request besides ASGI.
 
-# A message to `send`: close the connection at once. The response that has begun is incomplete, and
-# its client must notice.
-ABORT: Final = {"type": "plantstore.abort"}
+    Attributes:
+        is_streamed: set by the application if it reads the body as a stream. Then the body may
+            have any length and take any time, and only what is held of it counts against the
+            bounds. The application has to refuse a client that is too slow. If the rest of the
+            body is not valid, `receive` raises the error, and the application responds with it,
+            since it knows what is done already.
+
+    """
+
+    is_streamed: bool
+
+    def is_client_gone(self) -> bool:
+        """Return whether the client has closed its side of the connection.
+
+        It is noticed also while data waits that the application has not read.
+        """
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +135,6 @@ class Bounds:
         idle_seconds: how long a connection may be idle between two requests.
         connections_max: the number of open connections.
         budget: limits the memory of all connections together.
-        head_bytes_max: the size of the request line and the header fields, as they arrive.
 
     """
 
@@ -117,7 +142,6 @@ class Bounds:
     idle_seconds: float
     connections_max: int
     budget: Budget
-    head_bytes_max: int = HEAD_BYTES_MAX
 
 
 class ErrorAnswer(NamedTuple):
@@ -146,9 +170,11 @@ class ConnectionConfig:
         bounds: limits for connections.
         render_error: renders the response to a request that does not reach the application.
         observe: is called for each refused request.
+        turn: writes the responses.
 
     """
 
     bounds: Bounds
     render_error: RenderError
     observe: Observer
+    turn: Turn = field(default_factory=Turn)

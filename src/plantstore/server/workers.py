@@ -22,7 +22,7 @@ from uvicorn.config import STARTUP_FAILURE
 from uvicorn.supervisors import Multiprocess
 
 from plantstore.server import listener
-from plantstore.server.connection import BoundedConnection
+from plantstore.server.connection import Connection
 from plantstore.server.supervised_process import SupervisedProcess
 
 # Open files besides connections: the store, a check or a backup, the log, the listener.
@@ -69,7 +69,7 @@ def server_config(
         app_factory,
         factory=True,
         interface="asgi3",
-        http=BoundedConnection,
+        http=Connection,
         ws="none",
         loop=f"{listener.__name__}:Loop",
         lifespan="on",

@@ -1,0 +1,312 @@
+"""A request and its response, as ASGI has them: `receive` and `send`."""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from functools import lru_cache
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+from plantstore.errors import ClientGoneError, InternalError, RequestError
+from plantstore.server.http11 import Request
+from plantstore.server.interface import ANSWERED, EXCHANGE, Fields
+
+if TYPE_CHECKING:
+    from plantstore.server.connection import Connection
+
+Message: TypeAlias = Mapping[str, Any]
+Receive: TypeAlias = Callable[[], Awaitable[Message]]
+Send: TypeAlias = Callable[[Message], Awaitable[None]]
+App: TypeAlias = Callable[[dict[str, Any], Receive, Send], Awaitable[None]]
+
+# Heads of responses that are cached. Most differ only in the length of the body.
+_CACHED_HEADS: Final = 256
+
+# Fields of each response. Responses are for the owner of the token, so caches must not store
+# them (RFC 9111 §5.2.2.5), unless a response has its own Cache-Control. Browsers must not guess
+# a content type other than the declared one.
+_NO_STORE: Final = (b"cache-control", b"no-store")
+_NO_SNIFF: Final = (b"x-content-type-options", b"nosniff")
+
+_STATUSES_WITHOUT_BODY: Final = (HTTPStatus.NO_CONTENT, HTTPStatus.NOT_MODIFIED)
+
+# How a response ends, if not by its Content-Length (RFC 9112 §6.3).
+_NO_BODY: Final = -1
+_CHUNKS: Final = -2
+_UNTIL_CLOSE: Final = -3
+
+_ASGI: Final = {"version": "3.0", "spec_version": "2.3"}
+_DISCONNECT: Final[Message] = {"type": "http.disconnect"}
+
+
+class Exchange:
+    """A request and its response.
+
+    Attributes:
+        task: runs the application; None before its start.
+        is_whole: whether the whole request has arrived.
+        is_begun: whether the response has begun.
+        is_complete: whether the application has sent the whole response.
+        is_answered: whether the whole response is written.
+        is_streamed: whether the application reads the body as a stream. The application sets it.
+        keeps_alive: whether the connection may be used for another request.
+        awaits_continue: whether the client waits for a 100 before it sends the body.
+
+    """
+
+    __slots__ = (
+        "_body",
+        "_connection",
+        "_failure",
+        "_framing",
+        "_has_news",
+        "_head",
+        "_knows_chunks",
+        "_method",
+        "_scope",
+        "_waiter",
+        "awaits_continue",
+        "is_answered",
+        "is_begun",
+        "is_complete",
+        "is_streamed",
+        "is_whole",
+        "keeps_alive",
+        "task",
+    )
+
+    def __init__(self, connection: "Connection", request: Request) -> None:
+        self._connection = connection
+        self._method = request.method
+        self._knows_chunks = request.version == "1.1"
+        self._scope: dict[str, Any] = {
+            "type": "http",
+            "asgi": _ASGI,
+            "http_version": request.version,
+            "server": connection.server,
+            "client": connection.client,
+            "scheme": connection.scheme,
+            "root_path": "",
+            "headers": request.fields,
+            "method": request.method,
+            "raw_path": request.raw_path,
+            "path": request.path,
+            "query_string": request.query,
+            EXCHANGE: self,
+        }
+        self.task: asyncio.Task[None] | None = None
+        self.keeps_alive = request.keeps_alive
+        self.awaits_continue = request.expects_continue
+        self.is_whole = self.is_streamed = False
+        self.is_begun = self.is_complete = self.is_answered = False
+        # The application always receives a first piece, which may be empty. So it need not wait for
+        # the body to refuse a request.
+        self._has_news = True
+        self._body = b""
+        self._failure: RequestError | None = None
+        self._waiter: asyncio.Future[None] | None = None
+        self._head = b""  # until it is written
+        self._framing = _NO_BODY
+
+    @property
+    def held_bytes(self) -> int:
+        """Bytes of the body that wait for the application."""
+        return len(self._body)
+
+    @property
+    def fields(self) -> Fields:
+        """The header fields of the request."""
+        fields: Fields = self._scope.get("headers", ())
+        return fields
+
+    def is_client_gone(self) -> bool:
+        """Return whether the client has closed its side of the connection."""
+        return self._connection.is_client_gone()
+
+    # The connection calls these methods.
+
+    def add_body(self, piece: bytes) -> None:
+        """Take a piece of the body."""
+        if not self.is_complete:  # otherwise nobody reads it
+            self._body = self._body + piece if self._body else piece
+            self._has_news = True
+            self.wake()
+
+    def end_body(self) -> None:
+        """Note that the whole body has arrived."""
+        self.is_whole = self._has_news = True
+        self.wake()
+
+    def fail_body(self, error: RequestError) -> None:
+        """Raise an error in the application instead of the rest of the body."""
+        self._failure = error
+        self.keeps_alive = False
+        self.wake()
+
+    def replace_answer(self, status: int) -> None:
+        """Discard what the application sends: the client has got another response."""
+        self._scope.setdefault(ANSWERED, status)
+        self.is_begun = self.is_complete = True
+        self.wake()
+
+    def wake(self) -> None:
+        """Let `receive` look again at what has arrived."""
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+    async def run(self, app: App) -> None:
+        """Run the application. End a response that the application does not end."""
+        try:
+            await app(self._scope, self.receive, self.send)
+        except ConnectionError:  # the response cannot be completed
+            self._connection.abort()
+        except (Exception, asyncio.CancelledError):
+            logging.getLogger(__name__).exception("The application raised an exception")
+            await self._end_failed()
+        finally:
+            self._scope = {}  # it refers to this object
+            self._connection.end_task(self)
+
+    async def _end_failed(self) -> None:
+        if self.is_begun:
+            self._connection.abort()
+            return
+        self.keeps_alive = False
+        answer = self._connection.config.render_error(InternalError(), self.fields)
+        start = {"type": "http.response.start", "status": answer.status}
+        await self.send(start | {"headers": answer.fields()})
+        await self.send({"type": "http.response.body", "body": answer.body})
+
+    # The application calls these methods (ASGI 3).
+
+    async def receive(self) -> Message:
+        """Return what has arrived of the body since the last call.
+
+        The first call returns at once, even if nothing has arrived. A further call tells the client
+        to send the body if it waits for that (RFC 9110 §10.1.1).
+
+        Raises:
+            ClientGoneError: the client disconnected before the end of the body.
+            RequestError: a streamed body is not valid, or too large.
+
+        """
+        while not self._has_news:
+            if self._failure is not None:
+                # A new error: the traceback of each has a frame, which refers to this object.
+                raise RequestError(self._failure.code, self._failure.message)
+            if self.is_complete or self._connection.is_lost:
+                if self.is_whole:
+                    return _DISCONNECT
+                raise ClientGoneError
+            if self.awaits_continue:
+                self.awaits_continue = False
+                self._connection.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+            self._waiter = asyncio.get_running_loop().create_future()
+            await self._waiter
+        self._has_news = False
+        body, self._body = self._body, b""
+        self._connection.read_or_pause()
+        return {"type": "http.request", "body": body, "more_body": not self.is_whole}
+
+    async def send(self, message: Message) -> None:
+        """Write a part of the response. The head is written together with the first piece.
+
+        A response has a Content-Length and one piece, or it is chunked.
+
+        Raises:
+            ConnectionResetError: the client disconnected before the end of a response of
+                several pieces.
+            ConnectionAbortedError: the response has begun, and another one cannot replace it.
+            RuntimeError: a field has a line end in it, or the piece has another length.
+
+        """
+        connection = self._connection
+        has_more = message.get("more_body", False)
+        if self.is_complete or connection.is_lost:
+            if has_more:
+                raise ConnectionResetError("The client disconnected")
+            return
+        if message["type"] == "http.response.start":
+            self._begin(message)
+            return
+        piece = message.get("body", b"")
+        begin, framing = self._head, self._framing
+        self._head = b""
+        if framing is _NO_BODY:
+            piece = b""
+        elif framing is _CHUNKS:
+            chunk = b"%x\r\n%b\r\n" % (len(piece), piece) if piece else b""
+            piece = chunk if has_more else chunk + b"0\r\n\r\n"
+        elif framing is not _UNTIL_CLOSE and (has_more or len(piece) != framing):
+            raise RuntimeError("The body of the response has another length than Content-Length")
+        if has_more:
+            connection.write(begin + piece)
+            await connection.drain()
+        else:
+            self.is_complete = True
+            self._body = b""
+            connection.end_answer(begin, piece)
+
+    def _begin(self, message: Message) -> None:
+        if self.is_begun:
+            raise ConnectionAbortedError("The response has begun")
+        if self.awaits_continue:  # whether the client sends the body now is unknown
+            self.keeps_alive = False
+        self._head, self._framing = render_head(
+            message["status"],
+            tuple(message["headers"]),
+            tuple(self._connection.default_fields),
+            is_head=self._method == "HEAD",
+            knows_chunks=self._knows_chunks,
+            keeps_alive=self.keeps_alive,
+        )
+        self._scope[ANSWERED] = message["status"]
+        self.is_begun = True
+
+
+@lru_cache(_CACHED_HEADS)
+def render_head(
+    status: int,
+    fields: tuple[tuple[bytes, bytes], ...],
+    default_fields: tuple[tuple[bytes, bytes], ...] = (),
+    *,
+    is_head: bool = False,
+    knows_chunks: bool = True,
+    keeps_alive: bool = True,
+) -> tuple[bytes, int]:
+    """Render the head of a response.
+
+    Args:
+        status: of the response.
+        fields: of the response.
+        default_fields: of all responses.
+        is_head: whether it answers a HEAD request, and so has no body.
+        knows_chunks: whether the client speaks HTTP/1.1.
+        keeps_alive: whether the connection may be used for another request.
+
+    Returns:
+        The head, and the length of the body; or, if it has none, how the response ends.
+
+    Raises:
+        RuntimeError: a field has a line end in it.
+
+    """
+    by_name = dict(fields)
+    lines = [*default_fields, *fields, _NO_SNIFF]
+    length = by_name.get(b"content-length")
+    framing = _NO_BODY
+    if not is_head and status not in _STATUSES_WITHOUT_BODY:
+        framing = int(length or (_CHUNKS if knows_chunks else _UNTIL_CLOSE))
+    if framing == 0 and b"content-type" in by_name:  # it describes nothing (RFC 9110 §8.3)
+        lines.remove((b"content-type", by_name[b"content-type"]))
+    if b"cache-control" not in by_name:
+        lines.append(_NO_STORE)
+    if framing == _CHUNKS:
+        lines.append((b"transfer-encoding", b"chunked"))
+    if not keeps_alive:
+        lines.append((b"connection", b"close"))
+    head = b"\r\n".join(map(b": ".join, lines))
+    if not head.count(b"\r") == head.count(b"\n") == len(lines) - 1:
+        raise RuntimeError("A field of the response has a line end in it")
+    phrase = HTTPStatus(status).phrase.encode()
+    return b"HTTP/1.1 %d %b\r\n%b\r\n\r\n" % (status, phrase, head), framing

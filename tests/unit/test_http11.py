@@ -1,0 +1,257 @@
+"""HTTP/1.1 requests from bytes to events. These tests use no socket."""
+
+from collections.abc import Sequence
+from itertools import pairwise
+from urllib.parse import unquote
+
+import h11
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from plantstore.errors import ErrorCode, RequestError
+from plantstore.server.http11 import (
+    END,
+    FIELDS_MAX,
+    HEAD_BYTES_MAX,
+    NEED_DATA,
+    HeadRefusedError,
+    Request,
+    RequestReader,
+    decode_path,
+    parse_head,
+)
+
+HEAD = b"POST /plants?a=1 HTTP/1.1\r\nHost: x\r\n%b\r\n"
+
+
+def with_length(body: bytes) -> bytes:
+    return HEAD % (b"Content-Length: %d\r\n" % len(body)) + body
+
+
+def in_chunks(body: bytes, trailer: bytes = b"") -> bytes:
+    chunks = b"".join(b"1\r\n%c\r\n" % byte for byte in body)
+    return HEAD % b"Transfer-Encoding: chunked\r\n" + chunks + b"0\r\n" + trailer + b"\r\n"
+
+
+BODIES = st.binary(max_size=40) | st.lists(
+    st.sampled_from([b"\r", b"\n", b"\r\n", b"\r\n\r\n", b"x"]), max_size=12
+).map(b"".join)
+REQUESTS = st.one_of(
+    BODIES.map(with_length),
+    BODIES.map(in_chunks),
+    BODIES.map(lambda body: in_chunks(body, b"X: y\r\n")),
+    st.just(HEAD % b"Upgrade: h2c\r\nConnection: Upgrade\r\nContent-Length: 1\r\n" + b"z"),
+    st.just(b"\r\n" + HEAD % b""),
+)
+CUTS = st.lists(st.integers(0, 400), max_size=20)
+
+# Method, target, fields and body of a request.
+Fields = tuple[tuple[bytes, bytes], ...]
+Message = tuple[bytes, bytes, Fields, bytes]
+
+
+def read(reader: RequestReader, data: bytes, cuts: Sequence[int] = ()) -> list[Message]:
+    """Return the complete requests of data that arrives in pieces."""
+    found: list[Message] = []
+    head, body = None, b""
+    for start, end in pairwise([0, *sorted(min(cut, len(data)) for cut in cuts), len(data)]):
+        reader.receive_data(data[start:end])
+        while (event := reader.next_event()) is not NEED_DATA:
+            if isinstance(event, Request):
+                head, body = event, b""
+            elif isinstance(event, bytes):
+                body += event
+            elif head is not None:
+                assert event is END
+                target = head.raw_path + (b"?" + head.query if head.query else b"")
+                found.append((head.method.encode(), target, head.fields, body))
+    return found
+
+
+def read_with_h11(data: bytes) -> list[Message] | None:
+    """Return the complete requests; None if h11 refuses the data."""
+    connection = h11.Connection(h11.SERVER)
+    found: list[Message] = []
+    head, body = None, b""
+    connection.receive_data(data)
+    try:
+        while True:
+            event = connection.next_event()
+            if isinstance(event, h11.Request):
+                head, body = event, b""
+            elif isinstance(event, h11.Data):
+                body += bytes(event.data)
+            elif isinstance(event, h11.EndOfMessage) and head is not None:
+                found.append((head.method, head.target, tuple(head.headers), body))
+                connection.send(h11.Response(status_code=200, headers=[("content-length", "0")]))
+                connection.send(h11.EndOfMessage())
+                if connection.our_state is not h11.DONE:
+                    return found
+                connection.start_next_cycle()
+            else:
+                return found
+    except h11.RemoteProtocolError:
+        return None
+
+
+@given(st.lists(REQUESTS, min_size=1, max_size=4), CUTS)
+def test_requests_are_read_as_h11_reads_them_however_the_bytes_are_cut(
+    requests: list[bytes], cuts: list[int]
+) -> None:
+    data = b"".join(requests)
+    expected = read_with_h11(data)
+
+    found = read(RequestReader(), data, cuts)
+
+    # An offer to upgrade is ignored, and h11 stops at it.
+    without = [(*each[:2], fields_without_upgrade(each[2]), each[3]) for each in expected or []]
+    assert found[: len(without)] == without
+    assert len(found) == len(requests)
+
+
+def fields_without_upgrade(
+    fields: Sequence[tuple[bytes, bytes]],
+) -> tuple[tuple[bytes, bytes], ...]:
+    return tuple(field for field in fields if field[0] != b"upgrade")
+
+
+PARTS = st.sampled_from(
+    [
+        *(b"GET", b"POST", b" ", b"/", b"/a?b", b"http://x/", b" HTTP/1.1", b" HTTP/1.0"),
+        *(b"\r\n", b"\n", b"Host: x", b"Host:", b"Content-Length: 3", b"Content-Length: x"),
+        *(b"Connection: close", b"Transfer-Encoding: chunked", b"X: y \t", b" folded", b"abc"),
+        *(b"3\r\nabc\r\n", b"0\r\n\r\n", b"\x00", b"\xff", b"\t", b":"),
+    ]
+)
+
+
+@given(st.lists(PARTS, max_size=12).map(b"".join), CUTS)
+def test_what_is_accepted_in_one_piece_and_in_several_is_the_same_and_h11_agrees(
+    data: bytes, cuts: list[int]
+) -> None:
+    found = outcome(data)
+
+    assert outcome(data, cuts) == found
+    reference = read_with_h11(data)
+    if isinstance(found, list) and reference is not None:
+        # h11 ends a connection after `Connection: close`.
+        assert found[: len(reference)] == reference
+
+
+def outcome(data: bytes, cuts: Sequence[int] = ()) -> list[Message] | ErrorCode:
+    try:
+        return read(RequestReader(), data, cuts)
+    except RequestError as error:
+        return error.code
+
+
+def test_an_event_says_how_the_body_ends_and_whether_the_connection_may_be_used_again() -> None:
+    head = b"POST http://x/a%%20b?c=d HTTP/1.%b\r\nHost: x\r\n%b\r\n"
+
+    first = parse_head(head % (b"1", b"Content-Length: 3\r\nExpect: 100-Continue\r\n"))
+    second = parse_head(head % (b"1", b"Transfer-Encoding: Chunked \r\nConnection: x, Close\r\n"))
+    third = parse_head(head % (b"0", b""))
+
+    assert (first.raw_path, first.path, first.query) == (b"/a%20b", "/a b", b"c=d")
+    assert (first.body_bytes, first.expects_continue, first.keeps_alive) == (3, True, True)
+    assert (second.body_bytes, second.expects_continue, second.keeps_alive) == (None, False, False)
+    assert (third.body_bytes, third.version, third.keeps_alive) == (0, "1.0", False)
+
+
+HOST = b"Host: a\r\n"
+
+
+@pytest.mark.parametrize(
+    ("line", "fields"),
+    [
+        *((line, HOST) for line in (b"GET  / HTTP/1.1", b"GET / HTTP/2.0", b"GET /#a HTTP/1.1")),
+        *((line, HOST) for line in (b"CONNECT a:1 HTTP/1.1", b"GET /\xff HTTP/1.1", b"GET /")),
+        (b"GET / HTTP/1.1", b""),
+        *((b"GET / HTTP/1.1", b"Host: %b\r\n" % host) for host in (b"a b/c", b"a%4:1", b"a:b")),
+        (b"GET / HTTP/1.1", b"Host: " + b"a" * 30_000 + b"!" * 100 + b" !\r\n"),  # in linear time
+        (b"GET / HTTP/1.1", HOST + HOST),
+        (b"GET / HTTP/1.0", b"Transfer-Encoding: chunked\r\n"),
+        *(
+            (b"GET / HTTP/1.1", HOST + 2 * (name + b": 1\r\n"))
+            for name in (b"Transfer-Encoding", b"Content-Length", b"Content-Type", b"Authorization")
+        ),
+    ],
+)
+def test_a_malformed_or_ambiguous_head_is_refused(line: bytes, fields: bytes) -> None:
+    with pytest.raises(RequestError) as refused:
+        parse_head(line + b"\r\n" + fields + b"\r\n")
+
+    assert refused.value.code is ErrorCode.BAD_REQUEST
+
+
+def test_a_refused_head_has_its_fields_for_the_request_id() -> None:
+    with pytest.raises(HeadRefusedError) as refused:
+        parse_head(HEAD % b"X-Request-Id: 7\r\nTransfer-Encoding: gzip, chunked\r\n")
+
+    assert refused.value.code is ErrorCode.NOT_IMPLEMENTED
+    assert (b"x-request-id", b"7") in refused.value.fields
+
+
+@pytest.mark.parametrize("data", [b"\x16\x03\x01", b"GARBAGE", b"GET / HTTP/1.1\nHost: x\n\n"])
+def test_bytes_that_are_no_http_are_refused_before_an_empty_line(data: bytes) -> None:
+    assert outcome(data) is ErrorCode.BAD_REQUEST
+    assert outcome(data, range(len(data))) is ErrorCode.BAD_REQUEST
+
+
+CHUNKED = HEAD % b"Transfer-Encoding: chunked\r\n"
+FIELD = b"X: y\r\n"
+
+
+@pytest.mark.parametrize(
+    ("begin", "more"),
+    [
+        (b"GET /", b"x"),
+        (b"GET / HTTP/1.1\r\nHost: x\r\nX: ", b"y" * 8),
+        (b"", b"\r\n"),
+        (b"GET / HTTP/1.1\r\n", FIELD),
+        (CHUNKED + b"1;", b"x" * 8),
+        (CHUNKED + b"0\r\nX: ", b"y" * 8),
+        (CHUNKED + b"0\r\n", FIELD),
+    ],
+)
+def test_an_endless_head_or_framing_is_refused_before_it_fills_the_memory(
+    begin: bytes, more: bytes
+) -> None:
+    reader = RequestReader()
+
+    def receive_without_end() -> None:
+        reader.receive_data(begin)
+        for _ in range(HEAD_BYTES_MAX):
+            while reader.next_event() is not NEED_DATA:
+                pass
+            reader.receive_data(more)
+            assert reader.unread_bytes <= HEAD_BYTES_MAX + len(more)
+
+    with pytest.raises(RequestError) as refused:
+        receive_without_end()
+
+    assert refused.value.code is ErrorCode.HEAD_TOO_LARGE
+
+
+def test_a_head_has_at_most_100_fields_and_32_kib() -> None:
+    fields = HEAD % (FIELD * (FIELDS_MAX - 1))
+    size = HEAD % (b"X: %b\r\n" % (b"y" * (HEAD_BYTES_MAX - len(HEAD) - 3)))
+
+    assert len(parse_head(fields).fields) == FIELDS_MAX
+    assert len(size) == HEAD_BYTES_MAX
+    assert parse_head(size).path == "/plants"
+    for too_large in (fields.replace(FIELD, FIELD * 2, 1), size.replace(b"y", b"yy", 1)):
+        with pytest.raises(RequestError) as refused:
+            parse_head(too_large)
+        assert refused.value.code is ErrorCode.HEAD_TOO_LARGE
+
+
+@given(
+    st.lists(
+        st.sampled_from(["/", "a", "+", "\\", "\\x41", "%", "%4", "%zz", "%2F", "%25", "%00"])
+        | st.sampled_from(["%C3%A9", "%c3", "%F0%9F%8C%B1", "%5C", "%ED%A0%80"])
+    ).map("".join)
+)
+def test_a_path_is_decoded_as_by_the_standard_library(path: str) -> None:
+    assert decode_path(path.encode()) == unquote(path)

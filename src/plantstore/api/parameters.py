@@ -10,6 +10,7 @@ from falcon.asgi import Request
 
 from plantstore.errors import ErrorCode, RequestError, UnsupportedMediaTypeError
 from plantstore.plants import PLANT_BYTES_MAX, describe_not_integer, parse_int64
+from plantstore.server.interface import BODY
 
 # The media type of a merge patch (RFC 7396 §4).
 MERGE_PATCH: Final = "application/merge-patch+json"
@@ -34,8 +35,8 @@ def shorten(text: str) -> str:
 async def read_json_body(req: Request, wanted: str = MEDIA_JSON) -> bytes:
     """Read the body of a request, which must be JSON or a merge patch, up to PLANT_BYTES_MAX.
 
-    A body whose Content-Length is too large is not read at all. A chunked body is counted as
-    it arrives. `wanted` is the media type that it must have.
+    A body whose Content-Length is too large is not read at all, unless it is there already. A
+    chunked body is counted as it arrives. `wanted` is the media type that it must have.
 
     Raises:
         RequestError: UNSUPPORTED_MEDIA_TYPE or BODY_TOO_LARGE.
@@ -47,13 +48,13 @@ async def read_json_body(req: Request, wanted: str = MEDIA_JSON) -> bytes:
             f"Content-Type must be {wanted}, got {_shown(media_type)}", [wanted]
         )
     require_no_coding(req, [wanted])
-    announced = req.content_length
-    if announced is None:
-        body: bytes = await req.stream.read(PLANT_BYTES_MAX + 1)
-        announced = len(body)
-    elif announced <= PLANT_BYTES_MAX:
-        body = await req.stream.readall()
-    if announced > PLANT_BYTES_MAX:
+    body: bytes | None = req.scope.get(BODY)
+    if body is not None:
+        size = len(body)
+    elif (size := req.content_length or 0) <= PLANT_BYTES_MAX:
+        body = await req.stream.read(PLANT_BYTES_MAX + 1)
+        size = len(body)
+    if body is None or size > PLANT_BYTES_MAX:
         message = f"The body must be no larger than {PLANT_BYTES_MAX} bytes"
         raise RequestError(ErrorCode.BODY_TOO_LARGE, message)
     return body

@@ -40,9 +40,17 @@ _STOPPING: Final = RequestError(
 class Router(CompiledRouter):
     """Falcon's router, which notes the route, and does not treat `//plants` as `/plants`."""
 
+    def __init__(self) -> None:
+        super().__init__()
+        self._constant: dict[str, Any] = {}  # the routes without parameters, by their paths
+
     def find(self, uri: str, req: Any = None) -> Any:  # noqa: ANN401 (Falcon's)
         """Return the resource of a path; None if there is none."""
-        found = None if uri.startswith("//") else super().find(uri)
+        found = self._constant.get(uri)
+        if found is None and not uri.startswith("//"):
+            found = super().find(uri)
+            if found is not None and found[3] == uri:
+                self._constant[uri] = found
         if found is not None and req is not None:
             req.scope[ROUTE] = found[3]
         return found

@@ -27,7 +27,6 @@ from plantstore.server.http11 import (
     HeadRefusedError,
     Request,
     RequestReader,
-    Signal,
 )
 from plantstore.server.interface import CONNECTION_CONFIG, ConnectionConfig, Fields
 
@@ -182,45 +181,48 @@ class Connection(asyncio.Protocol):
 
     def _advance(self) -> None:
         """Read events up to the end of a request, and start the application."""
-        reader = self._reader
         self._is_behind = False
         try:
             while not self._must_wait():
-                event = reader.next_event()
-                if event is NEED_DATA and not reader.unread_bytes:
-                    break
-                if not self._is_arriving:
-                    self._is_arriving = True
-                    self._deadlines.begin_request()
-                if event is NEED_DATA:
-                    break
-                self._take(event)
-                if reader.is_chunked and isinstance(event, bytes) and reader.unread_bytes:
-                    self._is_behind = True  # a turn has one piece of a chunked body
-                    self._loop.call_soon(self._go_on)
+                if not self._read_request():
                     break
             else:
-                self._is_behind = reader.unread_bytes > 0
+                self._is_behind = self._reader.unread_bytes > 0
         except RequestError as error:
             self._refuse(error)
         exchange = self._exchange
         if exchange is None or exchange.is_answered:
-            self._hold(reader.unread_bytes)
+            self._hold(self._reader.unread_bytes)
         elif exchange.is_streamed:
-            self._hold(reader.unread_bytes + exchange.held_bytes)
+            self._hold(self._reader.unread_bytes + exchange.held_bytes)
         elif exchange.task is None and not exchange.is_complete:
             exchange.task = self._loop.create_task(exchange.run(self._app))
             self._server_state.tasks.add(exchange.task)
         self.read_or_pause()
 
-    def _take(self, event: Request | bytes | Signal) -> None:
-        if isinstance(event, Request):
-            self._exchange = Exchange(self, event)
-        elif self._exchange is not None:
-            if isinstance(event, bytes):
-                self._exchange.add_body(event)
+    def _read_request(self) -> bool:
+        """Read events up to the end of a request, and return True; False if it has not arrived."""
+        reader, exchange = self._reader, self._exchange
+        while True:
+            event = reader.next_event()
+            if not self._is_arriving and (event is not NEED_DATA or reader.unread_bytes):
+                self._is_arriving = True
+                self._deadlines.begin_request()
+            if event is NEED_DATA:
+                return False
+            if isinstance(event, Request):
+                exchange = self._exchange = Exchange(self, event)
+            elif exchange is None:
+                return False
+            elif isinstance(event, bytes):
+                exchange.add_body(event)
+                if reader.is_chunked and reader.unread_bytes:
+                    self._is_behind = True  # a turn has one piece of a chunked body
+                    self._loop.call_soon(self._go_on)
+                    return False
             else:
-                self._end_request(self._exchange)
+                self._end_request(exchange)
+                return True
 
     def _end_request(self, exchange: Exchange) -> None:
         self._is_arriving = False

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from plantstore.errors import ClientGoneError, InternalError, RequestError
 from plantstore.server.http11 import Request
-from plantstore.server.interface import ANSWERED, EXCHANGE, Fields
+from plantstore.server.interface import ANSWERED, BODY, EXCHANGE, Fields
 
 if TYPE_CHECKING:
     from plantstore.server.connection import Connection
@@ -127,6 +127,7 @@ class Exchange:
 
     def add_body(self, piece: bytes) -> None:
         """Take a piece of the body."""
+        self.awaits_continue = False
         if not self.is_complete:  # otherwise nobody reads it
             self._body = self._body + piece if self._body else piece
             self._has_news = True
@@ -134,6 +135,7 @@ class Exchange:
 
     def end_body(self) -> None:
         """Note that the whole body has arrived."""
+        self.awaits_continue = False
         self.is_whole = self._has_news = True
         self.wake()
 
@@ -156,6 +158,8 @@ class Exchange:
 
     async def run(self, app: App) -> None:
         """Run the application. End a response that the application does not end."""
+        if self.is_whole:
+            self._scope[BODY] = self._body
         try:
             await app(self._scope, self.receive, self.send)
         except ConnectionError:  # the response cannot be completed

@@ -100,6 +100,10 @@ CONNECTION_CONFIG: Final = "plantstore.connection_config"
 # response to the request, and then never changed.
 ANSWERED: Final = "plantstore.answered"
 
+# The key of the body, as bytes, in the scope of a request that arrived completely before the
+# application started. `receive` returns it too.
+BODY: Final = "plantstore.body"
+
 # The key of the `ExchangeControl` in the scope of a request.
 EXCHANGE: Final = "plantstore.exchange"
 

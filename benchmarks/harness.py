@@ -64,6 +64,17 @@ class Server:
         fields = self._proc("stat", pid).split()
         return (int(fields[13]) + int(fields[14])) / TICKS
 
+    def cpu_seconds_of_threads(self) -> dict[int, float]:
+        """Return the CPU time that each thread of the process has used so far, by its id.
+
+        The main thread has the id of the process. It runs the event loop.
+        """
+        folder = Path(f"/proc/{self.process.pid}/task")
+        return {
+            int(thread.name): int((thread / "schedstat").read_text().split()[0]) / 1e9
+            for thread in folder.iterdir()
+        }
+
     def children(self) -> list[int]:
         """Return the ids of the processes that it has started, the oldest first."""
         return [int(pid) for pid in self._proc(f"task/{self.process.pid}/children").split()]

@@ -1,15 +1,9 @@
-"""The no-op handler: this service without its store.
+"""This service without its store.
 
 Server, authentication, parsing and response are the same, but nothing waits for a disk. The
 difference between a create and this handler is the cost of the writer.
-
-By default it answers each create separately. With the argument `together`, it answers all creates
-of one turn of the event loop at the same time, as the group commit does. Separate responses wake
-the client for each of them, and the server makes the system calls for this. Responses at the same
-time avoid both.
 """
 
-import asyncio
 import socket
 import sys
 from collections.abc import Callable
@@ -42,23 +36,6 @@ class NoRead(GroupRead):
         return NewPlant(id_, "Abies balsamea (L.) Mill.", "Abies")
 
 
-class NoCommitTogether(GroupCommit):
-    """Answers all creates of one turn of the event loop at the same time, and stores nothing."""
-
-    _turn: asyncio.Future[None] | None = None
-
-    async def submit(self, change: Change) -> Outcome:  # noqa: ARG002
-        if self._turn is None:
-            self._turn = asyncio.get_running_loop().create_future()
-            asyncio.get_running_loop().call_soon(self._end_turn, self._turn)
-        await self._turn
-        return Outcome.STORED
-
-    def _end_turn(self, turn: asyncio.Future[None]) -> None:
-        self._turn = None
-        turn.set_result(None)
-
-
 def serve(
     settings: Settings,
     make_writer: Callable[..., GroupCommit],
@@ -83,10 +60,9 @@ def serve(
         uvicorn.Server(uvicorn_config(build_app, settings)).run(sockets=[listener])
 
 
-def main(database: str, port: str, how: str = "each") -> None:
-    writer_class: type[GroupCommit] = {"each": NoCommit, "together": NoCommitTogether}[how]
+def main(database: str, port: str) -> None:
     settings = Settings(database=f"sqlite:///{database}", port=int(port), page=False)
-    serve(settings, writer_class, NoRead)
+    serve(settings, NoCommit, NoRead)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""This service without its store.
+"""The service without its store.
 
 Server, authentication, parsing and response are the same, but nothing waits for a disk. The
 difference between a create and this handler is the cost of the writer.

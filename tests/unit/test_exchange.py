@@ -42,7 +42,6 @@ def test_a_response_without_a_length_is_chunked_unless_it_has_no_body() -> None:
     assert chunked not in render_head(204, ())[0]
     assert chunked not in render_head(304, ())[0]
     assert chunked not in render_head(200, (), is_head=True)[0]
-    assert chunked not in render_head(200, (), knows_chunks=False)[0]
 
 
 def test_the_last_response_of_a_connection_says_so() -> None:

@@ -194,7 +194,7 @@ class Connection(asyncio.Protocol):
         if exchange is None or exchange.is_answered:
             self._hold(self._reader.unread_bytes)
         elif exchange.is_streamed:
-            self._hold(self._reader.unread_bytes + exchange.held_bytes)
+            self._hold(self._reader.unread_bytes + len(exchange.body))
         elif exchange.task is None and not exchange.is_complete:
             exchange.task = self._loop.create_task(exchange.run(self._app))
             self._server_state.tasks.add(exchange.task)
@@ -260,7 +260,7 @@ class Connection(asyncio.Protocol):
         is_paused = (
             self._is_gathering
             or self._is_behind
-            or (exchange is not None and exchange.held_bytes > HELD_BODY_BYTES_MAX)
+            or (exchange is not None and len(exchange.body) > HELD_BODY_BYTES_MAX)
         )
         if is_paused is not self._is_paused and not self._transport.is_closing():
             self._is_paused = is_paused
@@ -367,7 +367,8 @@ class Connection(asyncio.Protocol):
     def _write_error(self, error: RequestError, exchange: Exchange | None) -> None:
         self.config.observe(RequestRefused(error.code))
         known = error.fields if isinstance(error, HeadRefusedError) else ()
-        answer = self.config.render_error(error, known if exchange is None else exchange.fields)
+        request_fields = known if exchange is None else exchange.scope["headers"]
+        answer = self.config.render_error(error, request_fields)
         fields = tuple(answer.fields())
         head, _ = render_head(answer.status, fields, tuple(self.default_fields), keeps_alive=False)
         self._transport.write(head + answer.body)

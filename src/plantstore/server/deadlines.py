@@ -59,21 +59,6 @@ class Deadlines:
 
     """
 
-    __slots__ = (
-        "_clock",
-        "_deadline",
-        "_drains",
-        "_due",
-        "_idle_seconds",
-        "_in_grace",
-        "_interval",
-        "_is_answering",
-        "_is_arriving",
-        "_request_seconds",
-        "_taken",
-        "next_check",
-    )
-
     def __init__(
         self, *, request_seconds: float, idle_seconds: float, clock: Callable[[], float]
     ) -> None:

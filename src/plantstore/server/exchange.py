@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from plantstore.errors import ClientGoneError, InternalError, RequestError
 from plantstore.server.http11 import Request
-from plantstore.server.interface import ANSWERED, BODY, EXCHANGE, Fields
+from plantstore.server.interface import ANSWERED, BODY, EXCHANGE
 
 if TYPE_CHECKING:
     from plantstore.server.connection import Connection
@@ -33,7 +33,6 @@ _STATUSES_WITHOUT_BODY: Final = (HTTPStatus.NO_CONTENT, HTTPStatus.NOT_MODIFIED)
 # How a response ends, if not by its Content-Length (RFC 9112 §6.3).
 _NO_BODY: Final = -1
 _CHUNKS: Final = -2
-_UNTIL_CLOSE: Final = -3
 
 _ASGI: Final = {"version": "3.0", "spec_version": "2.3"}
 _DISCONNECT: Final[Message] = {"type": "http.disconnect"}
@@ -51,35 +50,15 @@ class Exchange:
         is_streamed: whether the application reads the body as a stream. The application sets it.
         keeps_alive: whether the connection may be used for another request.
         awaits_continue: whether the client waits for a 100 before it sends the body.
+        body: what has arrived of the body, and the application has not received.
+        scope: ASGI's; empty after the end of the application.
 
     """
-
-    __slots__ = (
-        "_body",
-        "_connection",
-        "_failure",
-        "_framing",
-        "_has_news",
-        "_head",
-        "_knows_chunks",
-        "_method",
-        "_scope",
-        "_waiter",
-        "awaits_continue",
-        "is_answered",
-        "is_begun",
-        "is_complete",
-        "is_streamed",
-        "is_whole",
-        "keeps_alive",
-        "task",
-    )
 
     def __init__(self, connection: "Connection", request: Request) -> None:
         self._connection = connection
         self._method = request.method
-        self._knows_chunks = request.version == "1.1"
-        self._scope: dict[str, Any] = {
+        self.scope: dict[str, Any] = {
             "type": "http",
             "asgi": _ASGI,
             "http_version": request.version,
@@ -102,22 +81,11 @@ class Exchange:
         # The application always receives a first piece, which may be empty. So it need not wait for
         # the body to refuse a request.
         self._has_news = True
-        self._body = b""
+        self.body = b""
         self._failure: RequestError | None = None
         self._waiter: asyncio.Future[None] | None = None
         self._head = b""  # until it is written
         self._framing = _NO_BODY
-
-    @property
-    def held_bytes(self) -> int:
-        """Bytes of the body that wait for the application."""
-        return len(self._body)
-
-    @property
-    def fields(self) -> Fields:
-        """The header fields of the request."""
-        fields: Fields = self._scope.get("headers", ())
-        return fields
 
     def is_client_gone(self) -> bool:
         """Return whether the client has closed its side of the connection."""
@@ -129,7 +97,7 @@ class Exchange:
         """Take a piece of the body."""
         self.awaits_continue = False
         if not self.is_complete:  # otherwise nobody reads it
-            self._body = self._body + piece if self._body else piece
+            self.body = self.body + piece if self.body else piece
             self._has_news = True
             self.wake()
 
@@ -147,7 +115,7 @@ class Exchange:
 
     def replace_answer(self, status: int) -> None:
         """Discard what the application sends: the client has got another response."""
-        self._scope.setdefault(ANSWERED, status)
+        self.scope.setdefault(ANSWERED, status)
         self.is_begun = self.is_complete = True
         self.wake()
 
@@ -159,16 +127,18 @@ class Exchange:
     async def run(self, app: App) -> None:
         """Run the application. End a response that the application does not end."""
         if self.is_whole:
-            self._scope[BODY] = self._body
+            self.scope[BODY] = self.body
         try:
-            await app(self._scope, self.receive, self.send)
+            await app(self.scope, self.receive, self.send)
+            if not (self.is_complete or self._connection.is_lost):
+                await self._end_failed()
         except ConnectionError:  # the response cannot be completed
             self._connection.abort()
         except (Exception, asyncio.CancelledError):
             logging.getLogger(__name__).exception("The application raised an exception")
             await self._end_failed()
         finally:
-            self._scope = {}  # it refers to this object
+            self.scope = {}  # it refers to this object
             self._connection.end_task(self)
 
     async def _end_failed(self) -> None:
@@ -176,7 +146,7 @@ class Exchange:
             self._connection.abort()
             return
         self.keeps_alive = False
-        answer = self._connection.config.render_error(InternalError(), self.fields)
+        answer = self._connection.config.render_error(InternalError(), self.scope["headers"])
         start = {"type": "http.response.start", "status": answer.status}
         await self.send(start | {"headers": answer.fields()})
         await self.send({"type": "http.response.body", "body": answer.body})
@@ -208,14 +178,15 @@ class Exchange:
             self._waiter = asyncio.get_running_loop().create_future()
             await self._waiter
         self._has_news = False
-        body, self._body = self._body, b""
+        body, self.body = self.body, b""
         self._connection.read_or_pause()
         return {"type": "http.request", "body": body, "more_body": not self.is_whole}
 
     async def send(self, message: Message) -> None:
         """Write a part of the response. The head is written together with the first piece.
 
-        A response has a Content-Length and one piece, or it is chunked.
+        A response has a Content-Length and one piece, or it is chunked. The application sends no
+        chunked response to a client of HTTP/1.0, which knows no chunks.
 
         Raises:
             ConnectionResetError: the client disconnected before the end of a response of
@@ -241,14 +212,14 @@ class Exchange:
         elif framing is _CHUNKS:
             chunk = b"%x\r\n%b\r\n" % (len(piece), piece) if piece else b""
             piece = chunk if has_more else chunk + b"0\r\n\r\n"
-        elif framing is not _UNTIL_CLOSE and (has_more or len(piece) != framing):
+        elif has_more or len(piece) != framing:
             raise RuntimeError("The body of the response has another length than Content-Length")
         if has_more:
             connection.write(begin + piece)
             await connection.drain()
         else:
             self.is_complete = True
-            self._body = b""
+            self.body = b""
             connection.end_answer(begin, piece)
 
     def _begin(self, message: Message) -> None:
@@ -261,10 +232,9 @@ class Exchange:
             tuple(message["headers"]),
             tuple(self._connection.default_fields),
             is_head=self._method == "HEAD",
-            knows_chunks=self._knows_chunks,
             keeps_alive=self.keeps_alive,
         )
-        self._scope[ANSWERED] = message["status"]
+        self.scope[ANSWERED] = message["status"]
         self.is_begun = True
 
 
@@ -275,7 +245,6 @@ def render_head(
     default_fields: tuple[tuple[bytes, bytes], ...] = (),
     *,
     is_head: bool = False,
-    knows_chunks: bool = True,
     keeps_alive: bool = True,
 ) -> tuple[bytes, int]:
     """Render the head of a response.
@@ -285,7 +254,6 @@ def render_head(
         fields: of the response.
         default_fields: of all responses.
         is_head: whether it answers a HEAD request, and so has no body.
-        knows_chunks: whether the client speaks HTTP/1.1.
         keeps_alive: whether the connection may be used for another request.
 
     Returns:
@@ -300,7 +268,7 @@ def render_head(
     length = by_name.get(b"content-length")
     framing = _NO_BODY
     if not is_head and status not in _STATUSES_WITHOUT_BODY:
-        framing = int(length or (_CHUNKS if knows_chunks else _UNTIL_CLOSE))
+        framing = int(length or _CHUNKS)
     if framing == 0 and b"content-type" in by_name:  # it describes nothing (RFC 9110 §8.3)
         lines.remove((b"content-type", by_name[b"content-type"]))
     if b"cache-control" not in by_name:

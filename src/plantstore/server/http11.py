@@ -125,17 +125,6 @@ Event: TypeAlias = Request | bytes | Signal
 class RequestReader:
     """Reads the requests of one connection, one after the other."""
 
-    __slots__ = (
-        "_body_left",
-        "_chunks",
-        "_data",
-        "_framing_bytes",
-        "_is_in_head",
-        "_line_end",
-        "_probe",
-        "_probed_bytes",
-    )
-
     def __init__(self) -> None:
         self._data = b""
         self._is_in_head = True

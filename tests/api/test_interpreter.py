@@ -9,12 +9,15 @@ from plantstore.api.imports import SWITCH_SECONDS
 from support.document import OPERATIONS
 from support.world import World
 
+CSV = {"Content-Type": "text/csv"}
 OTHERS: list[dict[str, Any]] = [
     {"method": "POST", "path": "/plants", "content": b'{"id": 1, "name": "b"}'},
     {"method": "POST", "path": "/plants", "content": b"{"},
     {"method": "GET", "path": "/plants/x"},
     {"method": "GET", "path": "/nowhere"},
     {"method": "PATCH", "path": "/plants"},
+    # An import that is interrupted must not keep its rows.
+    {"method": "POST", "path": "/plants.csv", "content": b"no header", "headers": CSV},
 ]
 
 

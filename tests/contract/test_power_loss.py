@@ -34,7 +34,6 @@ from support.crash_states import (
 )
 from support.database_openings import created, migrated
 from support.disk import Disk, Fault
-from support.imported_batches import around_syncs, import_files
 from support.ledger import Ledger, live, tune
 from support.power_loss import Survey, some_cuts
 
@@ -68,17 +67,6 @@ def test_after_a_power_loss_all_acknowledged_changes_exist_and_none_in_part(
     assert survey.problems == []
     assert survey.cuts > 2 * CUTS, "power was also lost during the recovery"
     assert ledger.acknowledged == 200
-
-
-def test_after_a_power_loss_all_acknowledged_batches_of_imports_exist_and_none_in_part(
-    survey: Survey,
-) -> None:
-    survey.use_and_cut(
-        0, lambda disk, chance: (import_files(disk, chance, 1), around_syncs(disk, chance, 4))
-    )
-
-    assert survey.problems == []
-    assert survey.acknowledged > 5
 
 
 def test_after_a_power_loss_no_id_that_was_handed_out_is_handed_out_again(

@@ -4,7 +4,6 @@ What depends on the engine is marked: `@pytest.mark.engines("sqlite", "postgres"
 """
 
 import contextlib
-import itertools
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -14,8 +13,7 @@ from playwright.sync_api import Browser, BrowserContext, Page, expect
 from plantstore.changes import Deletion
 from plantstore.plants import NewPlant
 from support.browser import Watch, enter, running_browser
-from support.certificates import make_pair
-from support.service import Service, stored_plants
+from support.service import Client, Service, stored_plants
 from support.wire import Wire
 
 
@@ -37,51 +35,46 @@ def database(
     return url
 
 
-@pytest.fixture
-def new_database(
-    request: pytest.FixtureRequest, tmp_path: Path, database: str
-) -> Callable[[], str]:
-    """Return a function that creates another empty database of the test's engine.
-
-    The function returns the URL of that database.
-    """
-    if database.startswith("sqlite"):
-        numbers = itertools.count()
-        return lambda: f"sqlite:///{tmp_path}/{next(numbers)}.db"
-    new: Callable[[], str] = request.getfixturevalue("databases").new
-    return new
-
-
-@pytest.fixture
-def tls(tmp_path: Path) -> list[str]:
-    """Return the options that make a service use TLS."""
-    pair = make_pair(tmp_path)
-    return ["--tls-certificate", str(pair.certificate), "--tls-key", str(pair.key)]
-
-
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
     with running_browser() as running:
         yield running
 
 
-@pytest.fixture
-def service(tmp_path: Path) -> Iterator[Service]:
-    with Service(tmp_path) as running:
+@pytest.fixture(scope="module")
+def garden(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Service]:
+    """Return a service that the tests of a module share, with the options of the mark `serve`."""
+    options = request.node.get_closest_marker("serve")
+    folder = tmp_path_factory.mktemp("garden")
+    with Service(folder, *(options.args if options else ())) as running:
         yield running
+
+
+@pytest.fixture(scope="module")
+def service(garden: Service) -> Service:
+    return garden
+
+
+@pytest.fixture(scope="module")
+def token(garden: Service) -> str:
+    """Return a token of the garden that has all scopes."""
+    return garden.token()
+
+
+@pytest.fixture(scope="module")
+def client(garden: Service, token: str) -> Iterator[Client]:
+    """Return a client with this token, whose connection the tests of a module share."""
+    with garden.client(token) as opened:
+        yield opened
 
 
 @pytest.fixture
 def connect(service: Service) -> Iterator[Callable[[], Wire]]:
     """Open connections that are closed after the test."""
     with contextlib.ExitStack() as stack:
-
-        def open_one() -> Wire:
-            wire = Wire(service.port)
-            stack.callback(wire.close)
-            return wire
-
-        yield open_one
+        yield lambda: stack.enter_context(Wire(service.port))
 
 
 @pytest.fixture
@@ -96,19 +89,6 @@ def context(browser: Browser, watch: Watch) -> Iterator[BrowserContext]:
         context.on("page", watch.watch)
         yield context
         watch.assert_quiet()
-
-
-@pytest.fixture(scope="module")
-def garden(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
-    """Return a service that the browser tests of a module share."""
-    with Service(tmp_path_factory.mktemp("garden")) as running:
-        yield running
-
-
-@pytest.fixture(scope="module")
-def token(garden: Service) -> str:
-    """Return a token of the garden that has all scopes."""
-    return garden.token()
 
 
 @pytest.fixture

@@ -2,12 +2,12 @@
 
 import contextlib
 import re
-import socket
 import subprocess
 from pathlib import Path
 
 import pytest
 
+from support.fronts import free_port
 from support.postgres import wait_until
 from support.service import PLANTSTORE, Client, Service
 from support.wire import Wire
@@ -20,7 +20,7 @@ DROPPED = "plantstore_log_lines_dropped_total"
 
 
 def send_many(service: Service, requests: int) -> None:
-    with contextlib.closing(Wire(service.port)) as wire:
+    with Wire(service.port) as wire:
         for _ in range(requests // AHEAD):
             wire.send(REQUEST * AHEAD)
             assert [wire.answer()[0] for _ in range(AHEAD)] == [404] * AHEAD
@@ -30,14 +30,15 @@ def test_while_nobody_reads_the_log_all_requests_are_answered_and_dropped_lines_
     tmp_path: Path,
 ) -> None:
     requests = 6000
-    with Service(tmp_path, "--access-log") as service:
-        client = service.client(service.token())
+    with (
+        Service(tmp_path, "--access-log") as service,
+        service.client(service.token()) as client,
+    ):
         service.reads_log.clear()
         send_many(service, requests)
 
         dropped = client.total(DROPPED)
         service.reads_log.set()
-        client.close()
 
     assert dropped > 0
     told = re.findall(r'"event": "(\d+) log lines were dropped"', "".join(service.log))
@@ -59,7 +60,7 @@ def test_a_stop_does_not_wait_for_a_reader_of_the_log(tmp_path: Path, workers: s
 
 
 def is_open(port: int) -> bool:
-    with contextlib.suppress(ConnectionRefusedError), socket.create_connection(("127.0.0.1", port)):
+    with contextlib.suppress(ConnectionRefusedError), Wire(port):
         return True
     return False
 
@@ -68,14 +69,15 @@ def is_open(port: int) -> bool:
 def test_a_log_on_a_full_disk_or_without_stderr_fails_no_request_and_dropped_lines_are_counted(
     tmp_path: Path, stderr: str, dropped: int
 ) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        port = listener.getsockname()[1]
-    service = Service(tmp_path, database=f"sqlite:///{tmp_path}/plants.db")
-    token = service.token()
     command = ["sh", "-c", f'exec "$@" 2>{stderr}', "sh", *PLANTSTORE, "serve", "--access-log"]
-    with subprocess.Popen([*command, "--port", str(port)], env=service.env) as process:
+    port = free_port()
+    service = Service(tmp_path)
+    token = service.token()
+    with subprocess.Popen(
+        [*command, "--port", str(port)], cwd=tmp_path, env=service.env
+    ) as process:
         wait_until(lambda: is_open(port))
-        with contextlib.closing(Client(port, token)) as client:
+        with Client(port, token) as client:
             assert [client.send("GET", "/plants").status for _ in range(10)] == [200] * 10
             wait_until(lambda: client.total(DROPPED) >= dropped)
         process.terminate()

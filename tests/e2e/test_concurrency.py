@@ -1,6 +1,5 @@
 """Concurrent changes and reads of the same plants by several processes."""
 
-import contextlib
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
@@ -35,8 +34,8 @@ def test_concurrent_changes_and_reads_are_linearizable_and_every_process_sees_th
         history = [operation for each in played for operation in each.result(120)]
 
         with (
-            contextlib.closing(one.client(token)) as writer,
-            contextlib.closing(another.client(token)) as reader,
+            one.client(token) as writer,
+            another.client(token) as reader,
         ):
             for id_ in range(1000, 1020):
                 assert writer.post(NewPlant(id_, "a", "seen")).status == 200

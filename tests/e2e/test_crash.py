@@ -1,80 +1,65 @@
 """Every acknowledged change survives a crash, and of conflicting creates one is stored."""
 
-import contextlib
 import random
 import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
-from plantstore.plants import NewPlant
 from support.crashes import Crashes, kill_all
-from support.load import ChangingLoad
+from support.histories import Operation, is_explained, play
 from support.service import Service, stored_plants
 
 # tests/long plays more.
 ROUNDS = 2
+CLIENTS = 6
 
 
 @pytest.mark.engines("sqlite", "postgres")
 @pytest.mark.parametrize("workers", [1, 2])
-def test_every_acknowledged_plant_survives_kill_9(tmp_path: Path, workers: int) -> None:
+def test_every_acknowledged_plant_survives_kill_9_and_an_import_is_completed_by_sending_it_again(
+    tmp_path: Path, workers: int
+) -> None:
+    """A killed import has left whole transactions."""
     crashes = Crashes(tmp_path, workers)
 
-    for number in range(ROUNDS):
-        crashes.play_round(with_import=number == 0)
+    for _ in range(ROUNDS):
+        crashes.play_round()
+    crashes.end()
 
     assert crashes.lost == set()
     assert len(crashes.acknowledged) > 0
-    with Service(tmp_path) as service, contextlib.closing(service.client(crashes.token)) as client:
+    with Service(tmp_path) as service, service.client(crashes.token) as client:
         sent = sorted(crashes.sent.values(), key=lambda plant: plant.id)
         for plant in random.Random(0).sample(sent, 20):
             assert client.post(plant).status == 200, "sending a plant again was refused"
 
 
 @pytest.mark.engines("sqlite", "postgres")
-def test_every_acknowledged_replace_and_delete_survives_kill_9(tmp_path: Path) -> None:
-    moments = random.Random(2)
-    stored: dict[int, NewPlant] = {}
-    token = ""
-
-    for _ in range(ROUNDS):
-        with Service(tmp_path) as service:
-            token = token or service.token()
-            load = ChangingLoad(service, token, stored)
-            load.wait_for(moments.randrange(50, 300))
-            kill_all(service)
-            load.join()
-        stored = stored_plants(service.database)
-        for id_ in stored.keys() | load.acknowledged.keys():
-            unanswered = [load.possible[id_]] if id_ in load.possible else []
-            assert stored.get(id_) in [load.acknowledged.get(id_), *unanswered]
-
-
-def test_workers_share_one_file_and_one_of_several_conflicting_creates_succeeds(
-    tmp_path: Path,
+def test_every_acknowledged_replace_and_delete_survives_kill_9(
+    tmp_path: Path, database: str
 ) -> None:
-    with Service(tmp_path, "--workers", "2") as service:
+    barrier = threading.Barrier(CLIENTS + 1)
+    with Service(tmp_path) as service, ThreadPoolExecutor(CLIENTS) as pool:
         token = service.token()
-        won: list[NewPlant] = []
-        statuses: list[int] = []
+        played = [
+            pool.submit(play, service.client(token), barrier, number, 10_000)
+            for number in range(CLIENTS)
+        ]
+        with service.client(token) as client:
+            barrier.wait(60)
+            for _ in range(200):
+                client.send("GET", "/readyz")
+        kill_all(service)
+        history = [operation for each in played for operation in each.result(120)]
+    stored = stored_plants(database)
+    ended = time.monotonic()
 
-        def race(number: int) -> None:
-            for id_ in range(50):
-                client = service.client(token)  # a new connection, so either worker takes it
-                plant = NewPlant(id_, f"by {number}")
-                answer = client.post(plant)
-                client.close()
-                statuses.append(answer.status)
-                if answer.status == 200:
-                    won.append(plant)
-
-        threads = [threading.Thread(target=race, args=(number,)) for number in range(4)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-
-    assert sorted(statuses) == [200] * 50 + [400] * 150
-    assert stored_plants(service.database) == {plant.id: plant for plant in won}
-    assert not any("failed" in line for line in service.log)
+    assert sum(operation.status == 0 for operation in history) == CLIENTS
+    for id_ in range(3):
+        left = stored.get(id_)
+        saw = None if left is None else (left.name, left.tag)
+        read = Operation(ended, ended, id_, "GET", 404 if left is None else 200, saw=saw)
+        assert is_explained([*(each for each in history if each.id == id_), read])

@@ -56,7 +56,7 @@ def test_a_worker_that_is_killed_or_hangs_is_replaced_and_nothing_acknowledged_i
         hung = min(second)
         with stopped(hung):
             for id_ in range(20):
-                with contextlib.closing(service.client(token)) as client:
+                with service.client(token) as client:
                     assert client.post(NewPlant(id_, "a")).status == 200
             assert is_stopped(hung), "the worker no longer hangs"
             third = wait_for_workers(service, 4)
@@ -77,8 +77,10 @@ def test_a_create_is_503_while_another_process_holds_the_write_lock_and_200_afte
 ) -> None:
     """A commit may wait for longer than a request may take to arrive."""
     plant = NewPlant(1, "a")
-    with Service(tmp_path, "--request-seconds", "0.5") as service:
-        client = service.client(service.token())
+    with (
+        Service(tmp_path, "--request-seconds", "0.5") as service,
+        service.client(service.token()) as client,
+    ):
         assert client.send("GET", "/readyz").status == 200  # the service has opened its store
         with contextlib.closing(sqlite3.connect(tmp_path / "plants.db")) as other:
             other.execute("BEGIN IMMEDIATE")
@@ -88,10 +90,9 @@ def test_a_create_is_503_while_another_process_holds_the_write_lock_and_200_afte
         assert (refused.status, refused.json["error"]) == (503, 5003)
         assert refused.headers["retry-after"] == "1"
         assert client.post(plant).status == 200
-        client.close()
 
     assert stored_plants(service.database) == {1: plant}
-    assert any("commit failed" in line for line in service.log)
+    assert service.has_logged("commit failed")
 
 
 @pytest.mark.parametrize(

@@ -1,43 +1,28 @@
 """A service that still runs after a newer version has migrated its database."""
 
-import contextlib
 from pathlib import Path
 
-import apsw
 import pytest
 
 from plantstore.plants import NewPlant
 from plantstore.storage.migrate import newest_version
-from support.postgres import execute
+from support.other_programs import engine_of, set_version
 from support.service import Service, stored_plants
 
 # More than there are log lines about them in any case.
 REQUESTS = 60
 
 
-def newest(database: str) -> int:
-    return newest_version(database.partition(":")[0].replace("postgresql", "postgres"))
-
-
-def set_version(database: str, version: int) -> None:
-    """Give a database another version of its schema, as another program would."""
-    if database.startswith("sqlite"):
-        with contextlib.closing(apsw.Connection(database.removeprefix("sqlite:///"))) as other:
-            other.pragma("user_version", version)
-    else:
-        execute(database, f"DELETE FROM plantstore_migrations WHERE version > {version}")
-        values = f"({version}) ON CONFLICT DO NOTHING"
-        execute(database, f"INSERT INTO plantstore_migrations VALUES {values}")
-
-
 @pytest.mark.engines("sqlite", "postgres")
 def test_a_service_of_an_older_version_stores_nothing_after_a_migration_and_says_why(
     tmp_path: Path, database: str
 ) -> None:
-    newer = newest(database) + 1
+    newer = newest_version(engine_of(database)) + 1
     plant, other = NewPlant(1, "Abies", "a"), NewPlant(2, "Abies alba")
-    with Service(tmp_path, "--workers", "2") as service:
-        client = service.client(service.token())
+    with (
+        Service(tmp_path, "--workers", "2") as service,
+        service.client(service.token()) as client,
+    ):
         assert client.post(plant).status == 200
         set_version(database, newer)
 
@@ -62,7 +47,6 @@ def test_a_service_of_an_older_version_stores_nothing_after_a_migration_and_says
         assert [found.json, found.headers["total-count"]] == [[read.json], "1"]
         set_version(database, newer - 1)
         assert client.post(NewPlant(3, "Acer")).status == 200
-        client.close()
 
     assert stored_plants(database) == {1: plant, 3: NewPlant(3, "Acer")}
     lines = [line for line in service.log if "commit failed" in line]

@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from support.certificates import make_pair
+from support.command import run_program
 from support.service import Service
 
 HEALTHCHECK = Path(__file__).parent.parent.parent / "deploy/healthcheck.py"
@@ -13,31 +15,24 @@ NO_PROXY = {"http_proxy": "http://127.0.0.1:9", "HTTP_PROXY": "http://127.0.0.1:
 
 
 def check(port: int, **variables: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, HEALTHCHECK],
-        env=os.environ | {"PLANTSTORE_PORT": str(port)} | variables,
-        capture_output=True,
-        text=True,
-        timeout=30,
-        check=False,
-    )
+    env = os.environ | {"PLANTSTORE_PORT": str(port)} | variables
+    return run_program(sys.executable, HEALTHCHECK, env=env, timeout=30)
 
 
-def test_a_service_that_is_not_ready_is_healthy_whatever_http_proxy_is_set(
-    tmp_path: Path, service: Service
-) -> None:
-    (tmp_path / "plants.db-wal").rename(tmp_path / "moved")
-    client = service.client(None)
-    ready = client.send("GET", "/readyz")
-    client.close()
+def test_a_service_that_is_not_ready_is_healthy_whatever_http_proxy_is_set(tmp_path: Path) -> None:
+    with Service(tmp_path) as service, service.client(None) as client:
+        (tmp_path / "plants.db-wal").rename(tmp_path / "moved")
+        ready = client.send("GET", "/readyz")
 
-    result = check(service.port, **NO_PROXY)
-    (tmp_path / "moved").rename(tmp_path / "plants.db-wal")
+        result = check(service.port, **NO_PROXY)
+        (tmp_path / "moved").rename(tmp_path / "plants.db-wal")
 
     assert (ready.status, result.returncode, result.stderr) == (503, 0, "")
 
 
-def test_a_service_with_tls_is_healthy(tmp_path: Path, tls: list[str]) -> None:
+def test_a_service_with_tls_is_healthy(tmp_path: Path) -> None:
+    pair = make_pair(tmp_path)
+    tls = ("--tls-certificate", str(pair.certificate), "--tls-key", str(pair.key))
     with Service(tmp_path, *tls) as service:
         result = check(service.port, PLANTSTORE_TLS_CERTIFICATE=tls[1])
 

@@ -1,11 +1,11 @@
 """The log as text on a terminal and as JSON lines elsewhere."""
 
 import json
-import os
-import pty
 import re
-import subprocess
 import sys
+from pathlib import Path
+
+from support.command import on_terminal, run_program
 
 # The line of a library, the line of the service, and an unexpected error with a secret in a local
 # variable of its stack frames. The first two contain the process id as text.
@@ -35,32 +35,20 @@ def assert_traceback_without_local_variables(log: str) -> None:
     assert "plst_secret" not in log
 
 
-def test_each_line_of_the_log_is_json_with_the_process_id() -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", PROGRAM], capture_output=True, text=True, timeout=60, check=True
-    )
+def test_each_line_of_the_log_is_json_with_the_process_id(tmp_path: Path) -> None:
+    log = run_program(sys.executable, "-c", PROGRAM, cwd=tmp_path).stderr
 
-    of_library, of_service, of_error = done.stderr.splitlines()
+    of_library, of_service, of_error = log.splitlines()
     for line in (of_library, of_service):
         assert f"process {json.loads(line)['pid']}" in line
     assert json.loads(of_error)["pid"]
     assert_traceback_without_local_variables(of_error)
 
 
-def test_each_line_of_the_log_on_a_terminal_has_the_process_id() -> None:
-    ours, theirs = pty.openpty()
-    with subprocess.Popen([sys.executable, "-c", PROGRAM], stderr=theirs) as process:
-        os.close(theirs)
-        output = b""
-        try:
-            while data := os.read(ours, 4096):
-                output += data
-        except OSError:  # Linux raises it when the other side is closed
-            pass
-        os.close(ours)
+def test_each_line_of_the_log_on_a_terminal_has_the_process_id(tmp_path: Path) -> None:
+    log = on_terminal(tmp_path, sys.executable, "-c", PROGRAM)
 
-    assert process.returncode == 0
-    of_library, of_service, *of_error = output.decode().splitlines()
+    of_library, of_service, *of_error = log.splitlines()
     for line in (of_library, of_service):
         assert re.search(r"process (\d+)\b.* pid=\1$", line)
     assert_traceback_without_local_variables("\n".join(of_error))

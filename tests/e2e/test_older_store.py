@@ -5,13 +5,10 @@ import re
 import shlex
 from pathlib import Path
 
-import apsw
 import pytest
 
-from plantstore.storage.migrate import migrations
-from plantstore.storage.sqlite.file import APPLICATION_ID
 from support.command import call, run
-from support.postgres import execute
+from support.other_programs import make_older
 from support.service import Service
 
 VERSION = 3
@@ -28,19 +25,7 @@ PROGRESS = [
 @pytest.fixture
 def older(database: str) -> str:
     """Make a store of an older version with one plant."""
-    plant = "INSERT INTO plants (id, name) VALUES (1, 'a')"
-    if database.startswith("postgresql"):
-        for version, step in enumerate(migrations("postgres")[:VERSION], 1):
-            execute(database, step)
-            execute(database, f"INSERT INTO plantstore_migrations VALUES ({version})")
-        execute(database, plant)
-        return database
-    connection = apsw.Connection(database.removeprefix("sqlite:///"))
-    for step in (*migrations("sqlite")[:VERSION], plant):
-        connection.execute(step)
-    connection.pragma("application_id", APPLICATION_ID)
-    connection.pragma("user_version", VERSION)
-    connection.close()
+    make_older(database, VERSION, 1)
     return database
 
 
@@ -113,7 +98,7 @@ def test_a_service_that_creates_a_database_names_the_file_once(tmp_path: Path) -
 
     [line] = [line for line in first.log if "database created" in line]
     assert f'"file": "{tmp_path}/plants.db"' in line
-    assert not any("database created" in line for line in second.log)
+    assert not second.has_logged("database created")
 
 
 @pytest.mark.engines("sqlite", "postgres")

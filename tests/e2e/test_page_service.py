@@ -2,9 +2,10 @@
 
 import re
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import pytest
 from playwright.sync_api import BrowserContext, Page, expect
 
 from plantstore.plants import NewPlant
@@ -106,6 +107,13 @@ def test_what_the_scopes_of_the_token_do_not_permit_is_not_offered(
     expect(page.get_by_text("Stored: 1")).to_be_visible()
     drop(page, b"id,name\n2,Picea\n7,New\n")
     expect(page.locator("#import-said")).to_have_text("Import finished: 1 stored, 1 refused.")
+
+
+@pytest.fixture
+def service(tmp_path: Path) -> Iterator[Service]:
+    """Return a service that no other test uses."""
+    with Service(tmp_path) as running:
+        yield running
 
 
 def test_the_page_shows_that_the_service_is_away_and_loads_the_list_when_it_recovers(

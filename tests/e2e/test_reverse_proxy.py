@@ -27,6 +27,8 @@ from support.fronts import (
 from support.postgres import wait_until
 from support.service import Service
 
+pytestmark = pytest.mark.serve("--access-log", "--trusted-proxy", "127.0.0.1")
+
 # The default idle timeout of the service.
 IDLE_SECONDS = int(Settings().idle_seconds)
 
@@ -41,18 +43,6 @@ def plants_of(name: str, count: int) -> list[NewPlant]:
 def name(request: pytest.FixtureRequest) -> str:
     proxy: str = request.param
     return proxy
-
-
-@pytest.fixture(scope="module")
-def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
-    folder = tmp_path_factory.mktemp("service")
-    with Service(folder, "--access-log", "--trusted-proxy", "127.0.0.1") as running:
-        yield running
-
-
-@pytest.fixture(scope="module")
-def token(service: Service) -> str:
-    return service.token()
 
 
 @pytest.fixture(scope="module")

@@ -1,10 +1,8 @@
 """A token in an unexpected part of a request never appears in a response or a log line."""
 
-import contextlib
 import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from urllib.parse import quote
 
 from support.service import Service, opened
 
@@ -27,22 +25,18 @@ def escaped(text: str) -> str:
 ENCODINGS: list[Callable[[str], str]] = [
     str,
     lambda token: token.replace("_", "%5f"),
-    lambda token: quote(token.replace("_", "%5F")),
-    lambda token: f"p%6c{token[2:]}",
     percent,
 ]
 
 IN_JSON: list[Callable[[str], str]] = [
     str,
-    lambda token: f"\\u0070{token[1:]}",
     lambda token: token.replace("_", "\\u005F"),
     escaped,
 ]
 
 TARGETS = [
-    *("/{}", "/{}/{}", "/plants/{}", "/plants/{}/", "/plants/1{}", "/plants/{padding}{}"),
-    *("/plants?after={}", "/plants?limit={}", "/plants?limit={padding}{}", "/plants?{}"),
-    *("/plants?{}=1", "/plants?{}=1&{}=2", "/plants/1?{}", "/assets/{}/{}", "/metrics/{}"),
+    *("/{}", "/plants/{}", "/plants/1{}", "/plants/{padding}{}", "/assets/{}/{}", "/metrics/{}"),
+    *("/plants?after={}", "/plants?limit={padding}{}", "/plants?{}=1&{}=2", "/plants/1?{}"),
     # Paddings of different lengths, so that messages truncate the token at different places.
     *(f"/plants?after={'7' * length}{{}}" for length in range(20, 41, 4)),
 ]
@@ -80,10 +74,10 @@ def test_no_secret_is_in_a_response_a_metric_the_log_or_the_list_of_processes(
 ) -> None:
     with Service(tmp_path, "--access-log", "--workers", "2") as service:
         token = service.token()
-        with contextlib.closing(service.client(token)) as client:
+        with service.client(token) as client:
             answers = [client.send(*request) for request in requests_with(token)]
             answers += [client.send("GET", "/metrics")]
-        with contextlib.closing(service.client(None)) as client:
+        with service.client(None) as client:
             answers += [client.send(*request) for request in requests_with(token)]
         processes = [
             Path(f"/proc/{pid}/{what}").read_bytes()
@@ -94,7 +88,7 @@ def test_no_secret_is_in_a_response_a_metric_the_log_or_the_list_of_processes(
     assert not [answer for answer in answers if answer.status >= 500]
     assert not any(token.encode() in process for process in processes)
     assert len(service.log) > len(answers)
-    assert any("/plants/plst_..." in line for line in service.log)
+    assert service.has_logged("/plants/plst_...")
     said = [f"{answer.headers} {answer.body.decode()}" for answer in answers] + service.log
     said = [text.replace("\\\\", "\\") for text in said]
     secret = token.removeprefix("plst_")

@@ -1,6 +1,5 @@
 """The output, settings and errors of `plantstore serve`."""
 
-import contextlib
 import json
 import re
 import shlex
@@ -12,7 +11,6 @@ import pytest
 
 from plantstore.plants import NewPlant
 from support.command import run
-from support.postgres import wait_until
 from support.service import PLANTSTORE, Service, opened, stored_plants
 
 GARDEN, OTHER = "https://garden.example", "https://other.example"
@@ -49,7 +47,7 @@ def test_the_log_is_json_lines_and_a_misspelled_variable_is_one_warning_in_it(
     command = ["env", "PLANTSTORE_WORKRES=3", *PLANTSTORE]
     with (
         Service(tmp_path, command=command) as service,
-        contextlib.closing(service.client(None)) as client,
+        service.client(None) as client,
     ):
         assert client.send("GET", "/healthz").status == 200
 
@@ -92,12 +90,12 @@ def test_several_origins_and_proxies_may_come_from_the_environment(
     monkeypatch.setenv("PLANTSTORE_TRUSTED_PROXY", "10.0.0.0/8 127.0.0.0/8")
     asked = {"Origin": OTHER, "X-Forwarded-For": "203.0.113.9", "X-Request-Id": "from-the-proxy"}
     with Service(tmp_path, "--access-log", "--workers", "2") as service:
-        with contextlib.closing(service.client(service.token())) as client:
+        with service.client(service.token()) as client:
             answer = client.send("GET", "/plants", headers=asked)
-        wait_until(lambda: any('"request"' in line for line in service.log))
+        service.wait_for_log('"request"')
 
     assert answer.headers["access-control-allow-origin"] == OTHER
-    [line] = [json.loads(line) for line in service.log if '"request"' in line]
+    [line] = service.logged("request")
     assert (line["client"], line["request_id"]) == ("203.0.113.9", "from-the-proxy")
 
 

@@ -1,11 +1,7 @@
 """Several workers on SQLite, and the process that writes for them: its end and its replacement."""
 
-import contextlib
 import os
-import shutil
 import signal
-import stat
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -13,20 +9,15 @@ import pytest
 from plantstore.plants import NewPlant
 from support.load import Load
 from support.postgres import wait_until
-from support.service import Service, stored_plants
+from support.service import Client, Service, stored_plants
+
+pytestmark = pytest.mark.serve("--workers", "2")
 
 
-@pytest.fixture(scope="module")
-def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
-    with Service(tmp_path_factory.mktemp("shared"), "--workers", "2") as running:
-        wait_for_writer(running)
-        wait_until(lambda: len(running.workers()) == 2)
-        yield running
-
-
-@pytest.fixture(scope="module")
-def token(service: Service) -> str:
-    return service.token()
+@pytest.fixture(scope="module", autouse=True)
+def _started(service: Service) -> None:
+    wait_for_writer(service)
+    wait_until(lambda: len(service.workers()) == 2)
 
 
 def wait_for_writer(service: Service, *other_than: int) -> int:
@@ -44,7 +35,7 @@ def wait_for_writer(service: Service, *other_than: int) -> int:
 
 
 def test_a_writer_that_is_killed_or_hangs_is_replaced_and_nothing_acknowledged_is_lost(
-    service: Service, token: str
+    service: Service, client: Client, token: str
 ) -> None:
     load = Load(service, token, 0)
     for number in (signal.SIGKILL, signal.SIGSTOP):
@@ -55,8 +46,7 @@ def test_a_writer_that_is_killed_or_hangs_is_replaced_and_nothing_acknowledged_i
 
         wait_for_writer(service, writer)
         load.wait_for_more(100)
-    with contextlib.closing(service.client(token)) as client:
-        assert client.send("GET", "/readyz").status == 200
+    assert client.send("GET", "/readyz").status == 200
     load.stop()
 
     # What was on its way when a writer ended may be stored, and all else was answered.
@@ -67,8 +57,7 @@ def test_a_writer_that_is_killed_or_hangs_is_replaced_and_nothing_acknowledged_i
     assert {id_ for id_ in stored if id_ < 100_000_000} <= load.sent.keys()
 
 
-def test_requests_wait_while_the_writer_is_replaced(service: Service, token: str) -> None:
-    client = service.client(token)
+def test_requests_wait_while_the_writer_is_replaced(service: Service, client: Client) -> None:
     assert client.post(NewPlant(200_000_000, "a")).status == 200
     writer = wait_for_writer(service)
 
@@ -77,7 +66,6 @@ def test_requests_wait_while_the_writer_is_replaced(service: Service, token: str
     answers = [client.post(NewPlant(200_000_000 + id_, "a")).status for id_ in range(1, 20)]
 
     assert answers == [200] * 19
-    client.close()
 
 
 def test_the_writer_continues_when_it_is_told_to_stop_before_the_workers(
@@ -109,49 +97,3 @@ def test_no_other_user_can_reach_the_writer_because_no_socket_has_an_address(
     sockets = [line.split() for line in lines if f"socket:[{line.split()[6]}]" in files]
     assert sockets
     assert [columns for columns in sockets if len(columns) > 7] == []
-
-
-def test_a_writer_that_hangs_at_its_start_does_not_prevent_a_stop(tmp_path: Path) -> None:
-    with Service(tmp_path, "--workers", "2") as service:
-        wait_until(lambda: len(service.spawned()) == 3)
-        before = set(service.spawned())
-        os.kill(wait_for_writer(service), signal.SIGKILL)
-        wait_until(lambda: bool(set(service.spawned()) - before))
-        [hung] = set(service.spawned()) - before
-        os.kill(hung, signal.SIGSTOP)
-        try:
-            assert service.stop() == 0
-            assert not Path(f"/proc/{hung}").exists()
-        finally:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(hung, signal.SIGKILL)
-
-
-def test_changes_continue_after_the_folder_of_the_counts_was_removed(tmp_path: Path) -> None:
-    with Service(tmp_path, "--workers", "2") as service:
-        client = service.client(service.token())
-        assert client.post(NewPlant(1, "a")).status == 200
-        replaced = {wait_for_writer(service), *service.workers()}
-        [folder] = {
-            file.parent
-            for pid in replaced
-            for descriptor in Path(f"/proc/{pid}/fd").iterdir()
-            if (file := descriptor.readlink()).name == f"counter_{pid}.db"
-        }
-        assert stat.S_IMODE(folder.stat().st_mode) == 0o700
-
-        shutil.rmtree(folder)
-
-        assert client.post(NewPlant(2, "a")).status == 200
-        client.close()
-        for pid in replaced:
-            os.kill(pid, signal.SIGKILL)
-        wait_until(lambda: len(service.workers()) == 2 and replaced.isdisjoint(service.workers()))
-        wait_for_writer(service, *replaced)
-        client = service.client(service.token(name="other"))
-        assert [client.post(NewPlant(id_, "a")).status for id_ in range(3, 10)] == [200] * 7
-        # The processes share their counts in another folder.
-        wait_until(lambda: client.total("plantstore_changes_total", outcome="stored") == 7)
-        assert stat.S_IMODE(folder.stat().st_mode) == 0o700
-        client.close()
-    assert not folder.exists()

@@ -22,8 +22,10 @@ PAGE = b"GET /plants HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %b\r\n\r\n"
 def test_a_draining_service_is_not_ready_and_serves_until_a_second_signal(
     tmp_path: Path, with_signal: signal.Signals
 ) -> None:
-    with Service(tmp_path, "--drain-seconds", "3600") as service:
-        client = service.client(service.token())
+    with (
+        Service(tmp_path, "--drain-seconds", "3600") as service,
+        service.client(service.token()) as client,
+    ):
         assert client.send("GET", "/readyz").status == 200
 
         service.process.send_signal(with_signal)
@@ -33,61 +35,37 @@ def test_a_draining_service_is_not_ready_and_serves_until_a_second_signal(
         assert (answer.json["error"], answer.headers["retry-after"]) == (5003, "1")
         assert client.send("GET", "/healthz").status == 200
         assert client.post(NewPlant(1, "a")).status == 200
-        new = service.client(None)
-        assert new.send("GET", "/healthz").status == 200
-        new.close()
+        with service.client(None) as new:
+            assert new.send("GET", "/healthz").status == 200
         assert service.stop(with_signal) == -with_signal
-        client.close()
 
     assert stored_plants(service.database) == {1: NewPlant(1, "a")}
     assert sum("stopping" in line for line in service.log) == 1
 
 
-def test_the_end_of_the_drain_is_a_graceful_stop(tmp_path: Path) -> None:
-    with Service(tmp_path, "--drain-seconds", "1") as service:
-        load = Load(service, service.token(), 0)
-        load.wait_for_more()
-        status = service.stop(signal.SIGINT)
-        load.join()
-
-    assert status == 0
-    assert not load.refused
-    assert stored_plants(service.database) == load.acknowledged
-    assert ["stopping" in service.log[-2], "stopped" in service.log[-1]] == [True, True]
-
-
 @pytest.mark.engines("sqlite", "postgres")
-def test_a_stop_under_load_drops_no_accepted_request(tmp_path: Path) -> None:
-    with Service(tmp_path) as service:
+@pytest.mark.parametrize("options", [[], ["--workers", "2", "--drain-seconds", "1"]], ids=str)
+def test_a_stop_under_load_drops_no_accepted_request(tmp_path: Path, options: list[str]) -> None:
+    """The stop is that of Ctrl-C, which also sends its signal to the workers."""
+    with Service(tmp_path, *options) as service:
         load = Load(service, service.token(), 0)
-        load.wait_until(lambda: len(load.acknowledged) >= 200)
-        status = service.stop()
-        load.join()
-
-    assert status == 0
-    assert not load.refused
-    # The service stored and answered every request that it accepted, and no other.
-    assert stored_plants(service.database) == load.acknowledged
-
-
-def test_ctrl_c_stops_the_parent_and_its_workers_gracefully(tmp_path: Path) -> None:
-    with Service(tmp_path, "--workers", "2") as service:
-        load = Load(service, service.token(), 0)
-        load.wait_for_more()
-        for pid in service.children():
+        load.wait_for_more(200)
+        for pid in service.workers():
             os.kill(pid, signal.SIGINT)
         status = service.stop(signal.SIGINT)
         load.join()
 
     assert status == 0
     assert not load.refused
+    # The service stored and answered every request that it accepted, and no other.
     assert stored_plants(service.database) == load.acknowledged
+    assert "stopped" in service.log[-1]
 
 
 def test_workers_stop_when_their_parent_is_killed(tmp_path: Path) -> None:
     with (
         Service(tmp_path, "--workers", "2") as service,
-        contextlib.closing(service.client(service.token())) as client,
+        service.client(service.token()) as client,
     ):
         assert client.post(NewPlant(1, "a")).status == 200
 
@@ -101,17 +79,15 @@ def test_workers_stop_when_their_parent_is_killed(tmp_path: Path) -> None:
 @pytest.mark.parametrize("workers", ["1", "2"])
 def test_a_second_signal_ends_a_stop_that_waits_for_a_client(tmp_path: Path, workers: str) -> None:
     options = ["--workers", workers, "--stop-seconds", "3600", "--request-seconds", "3600"]
-    with Service(tmp_path, *options) as service:
+    with Service(tmp_path, *options) as service, Wire(service.port) as wire:
         length, _ = with_length(b'{"id":1,"name":"a"}')
-        wire = Wire(service.port)
         wire.send(head(service.token(), length, b"Expect: 100-continue"))
         assert wire.answer()[0] == 100
         children = service.children()
 
         service.process.send_signal(signal.SIGTERM)
-        wait_until(lambda: any("stopping" in line for line in service.log))
+        service.wait_for_log("stopping")
         status = service.stop()
-        wire.close()
 
     assert status == (-signal.SIGTERM if workers == "1" else 128 + signal.SIGTERM)
     wait_until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in children))
@@ -131,7 +107,7 @@ def test_at_the_end_of_a_stop_an_unfinished_request_is_503_and_unread_responses_
             reader.connect(("127.0.0.1", service.port))
             reader.sendall(PAGE % token.encode() * 20)
             assert reader.recv(12) == b"HTTP/1.1 200"
-        wire = stack.enter_context(contextlib.closing(Wire(service.port)))
+        wire = stack.enter_context(Wire(service.port))
         wire.send(head(token, b"Content-Length: 100", b"Expect: 100-continue"))
         assert wire.answer()[0] == 100
 

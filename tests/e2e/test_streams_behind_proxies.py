@@ -25,17 +25,6 @@ FRONTS = {
 PLANTS = [NewPlant(id_, f"Rosa × {id_} {'x' * 6_000}", "Rosa") for id_ in range(1_400)]
 
 
-@pytest.fixture(scope="module")
-def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
-    with Service(tmp_path_factory.mktemp("service")) as running:
-        yield running
-
-
-@pytest.fixture(scope="module")
-def token(service: Service) -> str:
-    return service.token()
-
-
 @pytest.fixture(scope="module", params=FRONTS)
 def running(
     request: pytest.FixtureRequest,

@@ -13,7 +13,6 @@ import pytest
 from plantstore.server.listener import HANDSHAKES_MAX
 from support.certificates import Pair, make_pair
 from support.command import run
-from support.postgres import wait_until
 from support.service import Service
 
 
@@ -64,20 +63,6 @@ def test_a_plant_is_stored_over_https_and_plain_http_gets_no_response(
 def test_a_tls_connection_that_begins_no_handshake_is_closed(service: Service) -> None:
     with socket.create_connection(("127.0.0.1", service.port), timeout=30) as silent:
         assert silent.recv(1) == b""
-
-
-def test_a_tls_client_with_an_unfinished_request_is_disconnected_once(
-    service: Service, pair: Pair
-) -> None:
-    with connected(service, pair) as client:
-        client.connect()
-        client.sock.sendall(b"GET /hea")
-        before = service.open_sockets()
-
-        wait_until(lambda: service.open_sockets() < before)
-
-    wait_until(lambda: any("request_timeout" in line for line in service.log))
-    assert sum("request_timeout" in line for line in service.log) == 1
 
 
 @pytest.mark.parametrize("begun", [b"", b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03"])

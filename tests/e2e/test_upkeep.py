@@ -29,13 +29,13 @@ def test_a_backup_under_load_is_intact_and_has_every_plant_acknowledged_before_i
     with Service(tmp_path) as service:
         token = service.token()
         load = Load(service, token, 0)
-        load.wait_until(lambda: len(load.acknowledged) >= 200)
+        load.wait_for_more(200)
         before = dict(load.acknowledged)
 
         done = run(tmp_path, "backup", "copy.db")
 
         during = len(load.acknowledged)
-        load.wait_until(lambda: len(load.acknowledged) > during)
+        load.wait_for_more(1)
         sent = dict(load.sent)
         service.stop()
         load.join()
@@ -51,28 +51,9 @@ def test_a_backup_under_load_is_intact_and_has_every_plant_acknowledged_before_i
     assert len(before) < during, "the service stored no plants while the backup ran"
     with (
         Service(tmp_path, "--database", "sqlite:///copy.db") as service,
-        contextlib.closing(service.client(token)) as client,
+        service.client(token) as client,
     ):
         assert client.send("GET", "/plants/-1").status == 200
-
-
-def test_a_backup_overwrites_only_with_force(tmp_path: Path, database: str) -> None:
-    with opened(database) as store:
-        store.apply_changes([NewPlant(1, "a")])
-    (tmp_path / "copy.db").write_text("precious", encoding="utf-8")
-
-    refused = call(tmp_path, "backup", "copy.db")
-    assert refused.returncode == 1
-    assert refused.stderr == "plantstore: copy.db exists already; --force overwrites it\n"
-    assert (tmp_path / "copy.db").read_text(encoding="utf-8") == "precious"
-
-    forced = call(tmp_path, "backup", "copy.db", "--force")
-    assert (forced.returncode, forced.stdout) == (
-        0,
-        "Plants: 1, tokens: 0, schema: 5\nThe copy has no errors\n",
-    )
-    assert stored_plants(f"sqlite:///{tmp_path}/copy.db") == {1: NewPlant(1, "a")}
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["copy.db", "plants.db"]
 
 
 def test_a_backup_that_runs_out_of_space_leaves_no_new_file_and_keeps_the_old_one(
@@ -140,22 +121,6 @@ def test_a_check_and_a_backup_of_a_corrupt_database_fail_and_leave_no_copy(
     assert not (tmp_path / "copy.db").exists()
 
 
-@pytest.mark.engines("sqlite", "postgres")
-def test_a_check_counts_plants_and_tokens_while_the_service_runs(tmp_path: Path) -> None:
-    with Service(tmp_path) as service:
-        with contextlib.closing(service.client(service.token())) as client:
-            for id_ in range(3):
-                assert client.post(NewPlant(id_, "a")).status == 200
-
-        done = call(tmp_path, "check")
-        counted = call(tmp_path, "stats")
-
-    assert (counted.returncode, counted.stdout, counted.stderr) == (0, "Plants: 3\n", "")
-    assert (done.returncode, done.stderr) == (0, "")
-    told = re.fullmatch(r"Plants: 3, tokens: 2, schema: \d\nNo errors found\n", done.stdout)
-    assert told is not None
-
-
 def test_a_check_names_reindex_which_repairs_the_index_beside_a_service_also_after_kill_9(
     tmp_path: Path, database: str
 ) -> None:
@@ -167,7 +132,7 @@ def test_a_check_names_reindex_which_repairs_the_index_beside_a_service_also_aft
         connection.execute("UPDATE totals SET plants = plants + 7")
     with Service(tmp_path) as service:
         load = Load(service, service.token(), 0)
-        load.wait_until(lambda: len(load.acknowledged) >= 50)
+        load.wait_for_more(50)
         found = call(tmp_path, "check")
 
         with opened(database) as store:
@@ -176,10 +141,9 @@ def test_a_check_names_reindex_which_repairs_the_index_beside_a_service_also_aft
             wait_until(lambda: store.list_plants(rosa).total != Count(0))
             command.kill()
         status = command.wait(60)
-        during = len(load.acknowledged)
         again = call(tmp_path, "reindex")
 
-        load.wait_until(lambda: len(load.acknowledged) > during)
+        load.wait_for_more(1)
         service.stop()
         load.join()
 

@@ -1,7 +1,6 @@
 """The command line as people use it: help pages, completion, wrong usage, tables and colors."""
 
 import os
-import pty
 import re
 import shlex
 import subprocess
@@ -15,7 +14,7 @@ import pytest
 from plantstore.cli import app
 from plantstore.plants import NewPlant
 from support.certificates import make_pair
-from support.command import call, run
+from support.command import call, on_terminal, output_of, run
 from support.service import PLANTSTORE, opened
 
 # An escape sequence that sets a color, alone or with other text attributes (ECMA-48, SGR).
@@ -60,30 +59,21 @@ def assert_refused(done: subprocess.CompletedProcess[str], arguments: str, said:
     [
         ("serve --tls-certificate nowhere.pem", "does not exist"),
         ("serve --port 70000", "--port"),
-        ("serve --port x", "'x' is not a valid whole number"),
         ("serve --port \u0663", "is not a valid whole number"),
         ("serve --idle-seconds nan", "'nan' is not a valid number"),
         ("serve --prt 8000", "Did you mean '--port'?"),
-        ("serve --seconds 1", "Did you mean one of"),
-        ("serve --access-log=yes", "does not take a value"),
         ("serve extra", "unexpected extra argument (extra)"),
-        ("import", "'FILE'"),
         ("import good.csv --format xml", "'xml' is not one of 'csv', 'jsonl'"),
         ("import plants.txt", "name the file .csv or .jsonl, or give --format"),
-        ("import . --database sqlite:///a.db", "give --format"),
         ("import - --database sqlite:///a.db", "give --format"),
         ("import good.csv --rejects good.csv", "good.csv is the file that is imported"),
-        ("import good.csv --database mysql://x", "--database must be"),
-        ("export plants.txt", "give --format"),
         ("backup copy.db --database plants.db", "give sqlite:///plants.db"),
         ("check --database mysql://x", "--database must be"),
         ("check --database sqlite:///\udcff.db", "--database must be UTF-8"),
         ("migrate --database mysql://root@localhost/garden", "must be sqlite:///FILE"),
-        ("migrate --database ./a/plants.db", "give sqlite:///./a/plants.db"),
         ("migrate --database sqlite:///:memory:", "would lose every plant"),
         ("migrate --database postgresql://a:b@c:x/d", "cannot be read"),
         ("token", "Missing command"),
-        ("token nonsense", "nonsense"),
         ("token create", "'NAME'"),
         ("token create ' '", "not blank"),
         ("token create 'a\nb'", "printable"),
@@ -92,10 +82,7 @@ def assert_refused(done: subprocess.CompletedProcess[str], arguments: str, said:
         ("token create x --expires-in 0d", "0d"),
         ("token create x --expires-in 9999999999w", "year 9999"),
         ("token create x --standbys-min 1", "--standbys-min needs PostgreSQL"),
-        ("token list --database mysql://x", "--database must be"),
-        ("token revoke ' '", "not blank"),
         ("token revoke \udcff", "printable"),
-        ("nonsense", "nonsense"),
         ("sreve", "Did you mean 'serve'?"),
         ("--nonsense", "--nonsense"),
     ],
@@ -109,32 +96,19 @@ def test_wrong_usage_exits_with_status_2_and_names_the_help_of_its_command(
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "said", "env"),
     [
-        ("serve --database mysql://root@localhost/garden", "--database must be sqlite:///FILE"),
-        ("serve --tls-certificate good.pem --tls-key bad.pem", "must name a certificate"),
-        (f"serve --host {'x' * 64}.invalid", "--host must be an address"),
+        ("--tls-certificate good.pem --tls-key bad.pem", "must name a certificate", {}),
+        (f"--host {'x' * 64}.invalid", "--host must be an address", {}),
+        ("", "--rate-per-token must be", {"PLANTSTORE_RATE_PER_TOKEN": "often"}),
     ],
 )
 def test_settings_that_a_service_cannot_use_are_wrong_usage(
-    folder: Path, arguments: str, said: str
+    folder: Path, arguments: str, said: str, env: dict[str, str]
 ) -> None:
-    done = run(folder, *arguments.split())
+    done = run(folder, "serve", *arguments.split(), env=os.environ | env)
 
-    assert_refused(done, arguments, said)
-
-
-def test_an_invalid_environment_variable_is_wrong_usage(folder: Path) -> None:
-    done = run(folder, "serve", env=os.environ | {"PLANTSTORE_RATE_PER_TOKEN": "often"})
-
-    assert_refused(done, "serve", "--rate-per-token must be")
-
-
-def test_an_error_about_a_database_url_does_not_print_its_password(tmp_path: Path) -> None:
-    for url in ("mysql://root:secret@localhost", "host=localhost password=secret", "a:secret@b"):
-        done = call(tmp_path, "check", "--database", url)
-        assert done.returncode == 2
-        assert "secret" not in done.stderr
+    assert_refused(done, "serve", said)
 
 
 @pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
@@ -166,39 +140,9 @@ def test_shell_completion_works_in_bash(tmp_path: Path) -> None:
         printf '%s\\n' "${{COMPREPLY[@]}}"
     """
 
-    done = subprocess.run(
-        ["bash", "--norc", "-c", script],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=True,
-    )
+    said = output_of("bash", "--norc", "-c", script, cwd=tmp_path)
 
-    assert done.stdout.split() == ["--drain-seconds", "create", "list", "revoke"]
-
-
-def on_terminal(folder: Path, *arguments: str, **env: str) -> str:
-    """Run `plantstore` with stderr on a terminal; return the output on the terminal."""
-    ours, theirs = pty.openpty()
-    base = {name: value for name, value in os.environ.items() if name != "NO_COLOR"}
-    with subprocess.Popen(
-        [*PLANTSTORE, *arguments],
-        cwd=folder,
-        env=base | {"TERM": "xterm-256color"} | env,
-        stdout=subprocess.DEVNULL,
-        stderr=theirs,
-    ) as process:
-        os.close(theirs)
-        shown = b""
-        while b"accepting plants" not in shown:
-            try:
-                shown += os.read(ours, 100_000)
-            except OSError:  # end of output: the process has closed the terminal
-                break
-        process.terminate()
-    os.close(ours)
-    return shown.decode()
+    assert said.split() == ["--drain-seconds", "create", "list", "revoke"]
 
 
 @pytest.mark.parametrize(
@@ -208,12 +152,6 @@ def on_terminal(folder: Path, *arguments: str, **env: str) -> str:
         ("serve --port 0", {"NO_COLOR": "1"}, "accepting plants", (False, False)),
         ("serve --port 0", {"TERM": "dumb"}, "accepting plants", (False, False)),
         ("import plants.csv", {"NO_COLOR": ""}, r"Importing.* 1 plants, [\d,]+/s", (False, True)),
-        (
-            "export plants.jsonl",
-            {"NO_COLOR": "1"},
-            r"Exporting.* 1 plants, [\d,]+/s",
-            (False, True),
-        ),
         ("export plants.jsonl", {"TERM": "dumb"}, "Exported 1 plants", (False, False)),
     ],
 )
@@ -228,7 +166,7 @@ def test_the_log_and_the_progress_have_colors_unless_no_color_or_a_dumb_terminal
     with opened(f"sqlite:///{tmp_path}/plants.db") as store:
         store.apply_changes([NewPlant(1, "a")])
 
-    shown = on_terminal(tmp_path, *arguments.split(), **env)
+    shown = on_terminal(tmp_path, *PLANTSTORE, *arguments.split(), **env)
 
     assert re.search(said, ESCAPE.sub("", shown))
     assert (bool(COLOR.search(shown)), "\x1b" in shown) == colors_and_escapes

@@ -6,10 +6,7 @@ It runs as a separate process because atheris ends the process: with status 0 if
 nothing. It prints a failing input and writes it to a file named `crash-...`.
 """
 
-import re
-import string
 import sys
-import zlib
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -21,7 +18,6 @@ import atheris
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 with atheris.instrument_imports(include=["plantstore", "support", "urllib"]):
-    from plantstore.api.auth import parse_bearer
     from plantstore.api.parameters import parse_id, read_query
     from plantstore.api.plants import LISTING_PARAMETERS, links_to_pages, parse_page_request
     from plantstore.errors import ErrorCode, RequestError
@@ -36,16 +32,12 @@ with atheris.instrument_imports(include=["plantstore", "support", "urllib"]):
         render_plant,
         render_stored_plant,
     )
-    from plantstore.tokens import digest, is_well_formed
     from support.bodies import read_plainly
 
 INVALID = {ErrorCode.NOT_JSON, ErrorCode.INVALID_PLANT, ErrorCode.UNSTORABLE_TEXT}
 
 # Parsers have different limits on nesting depth, all of them higher than this.
 DEPTH_MAX = 500
-
-# The digits in which the checksum of a token is written.
-BASE62 = string.digits + string.ascii_uppercase + string.ascii_lowercase
 
 _T = TypeVar("_T")
 
@@ -85,28 +77,6 @@ def read_without_id(body: bytes) -> Plant | None:
     return None if plant is None else Plant(plant.name, plant.tag)
 
 
-def fuzz_authorization(field: bytes) -> None:
-    """Parse an Authorization field as Falcon decodes it. It has a token if its scheme is Bearer."""
-    text = field.decode("latin-1")
-    expected = re.fullmatch(r"bearer +(.*[^ ]) *", text, re.IGNORECASE | re.DOTALL)
-
-    token = accepted(lambda: parse_bearer(text), ErrorCode.TOKEN_MISSING, ErrorCode.TOKEN_INVALID)
-
-    assert token == (expected and expected[1])
-    for candidate in (text, token or ""):
-        assert is_well_formed(candidate) is has_checksum(candidate)
-        assert len(digest(candidate)) == 32
-
-
-def has_checksum(token: str) -> bool:
-    """Return whether this is a well-formed token, with an independent check of its checksum."""
-    body, checksum = token[5:35], token[35:]
-    if len(token) != 41 or not token.startswith("plst_") or set(body + checksum) - set(BASE62):
-        return False
-    number: int = sum(62**place * BASE62.index(c) for place, c in enumerate(reversed(checksum)))
-    return number == zlib.crc32(body.encode())
-
-
 def fuzz_query(query: bytes) -> None:
     """Parse a query as a listing, unless it is refused; parse the link to the next page as well."""
     text = query.decode("latin-1")  # the server itself accepts only ASCII
@@ -140,7 +110,7 @@ def read(query: str) -> dict[str, str]:
     return read_query(request, LISTING_PARAMETERS)
 
 
-TARGETS = {"plant": fuzz_plant, "authorization": fuzz_authorization, "query": fuzz_query}
+TARGETS = {"plant": fuzz_plant, "query": fuzz_query}
 
 if __name__ == "__main__":
     atheris.Setup([sys.argv[0], *sys.argv[2:]], TARGETS[sys.argv[1]])

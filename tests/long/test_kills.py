@@ -1,26 +1,75 @@
-"""Hundreds of kills at random moments, on a database that another process also writes to."""
+"""Hundreds of kills at random moments, and processes that are replaced while nothing works."""
 
+import contextlib
+import os
+import signal
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from plantstore.plants import NewPlant
 from support.crashes import Crashes
+from support.postgres import Programs, Server, wait_until
+from support.service import Service
 
 
-@pytest.mark.parametrize(("workers", "rounds"), [(1, 100), (3, 20)])
+@pytest.mark.parametrize(("workers", "rounds"), [(1, 100), (3, 30)])
 def test_every_acknowledged_plant_survives_every_kill(
     tmp_path: Path, soak: Any, workers: int, rounds: int
 ) -> None:
     crashes = Crashes(tmp_path, workers)
 
-    for number in range(rounds):
-        crashes.play_round(with_import=number % 3 == 0)
+    for _ in range(rounds):
+        crashes.play_round()
+    crashes.end()
 
     soak.add(
-        f"kill -9 of imports, and under load of {workers} worker{'s' if workers > 1 else ''}",
-        faults=crashes.kills,
+        f"kill -9 during imports under load, with {workers} worker{'s' if workers > 1 else ''}",
+        faults=rounds,
         acknowledged=len(crashes.acknowledged),
         lost=len(crashes.lost),
     )
     assert crashes.lost == set()
+    assert len(set(crashes.kept)) > 5, "the kills were not at different moments"
+
+
+def test_a_writer_that_hangs_at_its_start_does_not_prevent_a_stop(tmp_path: Path) -> None:
+    with Service(tmp_path, "--workers", "2") as service:
+        wait_until(lambda: len(service.spawned()) == 3 and service.writer() is not None)
+        before = set(service.spawned())
+        os.kill(service.writer() or 0, signal.SIGKILL)
+        wait_until(lambda: bool(set(service.spawned()) - before))
+        [hung] = set(service.spawned()) - before
+        os.kill(hung, signal.SIGSTOP)
+        try:
+            assert service.stop() == 0
+            assert not Path(f"/proc/{hung}").exists()
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(hung, signal.SIGKILL)
+
+
+def test_while_postgresql_is_down_nothing_is_done_and_a_dead_worker_is_replaced_afterwards(
+    tmp_path: Path, postgres_programs: Programs
+) -> None:
+    with (
+        Server(postgres_programs, "away") as server,
+        Service(tmp_path, "--workers", "2", database=server.url()) as service,
+    ):
+        token = service.token()
+        with service.client(token) as client:
+            assert client.post(NewPlant(1, "a")).status == 200
+            server.stop()
+            messages = [client.post(NewPlant(2, "b")).json["message"] for _ in range(5)]
+        assert messages[-1] == "The database cannot be reached; nothing was done"
+        service.wait_for_log("commit failed")
+
+        before = len(service.log)
+        for pid in service.children():
+            os.kill(pid, signal.SIGKILL)
+        wait_until(lambda: any("cannot be reached" in line for line in service.log[before:]))
+        server.start()
+
+        with service.client(token) as client:
+            assert client.post(NewPlant(2, "b")).status == 200

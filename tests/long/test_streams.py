@@ -3,62 +3,36 @@
 import contextlib
 import hashlib
 import itertools
+import re
 import sqlite3
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from plantstore.api.imports import IMPORTS_MAX
+from plantstore.cli.transfer import BATCH_PLANTS_MAX
 from plantstore.formats import FORMATS
 from plantstore.plants import PLANT_BYTES_MAX, NewPlant
-from support.flood import peak_mib
-from support.import_crashes import ImportCrashes
+from support.command import output_of
 from support.load import Load
-from support.postgres import wait_until
 from support.service import Service, opened
 from support.streams import (
     MEDIA_TYPES,
     NONE,
-    chunk,
     import_once,
-    import_together,
     line,
     lines,
-    reset,
-    streaming_head,
 )
-from support.wire import Wire
 
 # An idle server uses about 60 MiB.
 PEAK_MIB_MAX = 150
-
-CRASHES = 30
 
 LARGE_BODY_BYTES = 500_000_000
 LARGE_ROW_BYTES = PLANT_BYTES_MAX - 100
 LARGE_ROWS = 3_000  # more bytes than the memory that is allowed
 EXPORTED_PLANTS = 1_000_000
-
-
-def test_every_import_that_kill_9_interrupts_is_completed_by_sending_it_again(
-    tmp_path: Path, soak: Any
-) -> None:
-    crashes = ImportCrashes(tmp_path)
-
-    for _ in range(CRASHES):
-        crashes.play_round()
-    crashes.end()
-
-    soak.add(
-        "kill -9 during imports over HTTP",
-        faults=len(crashes.kept),
-        acknowledged=len(crashes.acknowledged),
-        lost=len(crashes.lost),
-    )
-    assert crashes.lost == set()
-    assert len(set(crashes.kept)) > 5, "the kills were not at different moments"
 
 
 def test_single_creates_continue_beside_an_import_of_500_mb_and_the_memory_is_bounded(
@@ -74,7 +48,7 @@ def test_single_creates_continue_beside_an_import_of_500_mb_and_the_memory_is_bo
         load = Load(service, token, -100_000_000)
         answer = import_once(service, token, body)
         load.stop()
-        peak = peak_mib(service)
+        peak = service.peak_mib()
         with opened(service.database) as store:
             stored = store.count_plants()
 
@@ -88,33 +62,7 @@ def test_single_creates_continue_beside_an_import_of_500_mb_and_the_memory_is_bo
     assert answer.json == NONE | {"stored": rows, "errors": []}
     assert load.refused == []
     assert stored == acknowledged
-    assert peak <= PEAK_MIB_MAX, f"the server had {peak} MiB"
-
-
-def test_an_import_without_end_takes_bounded_memory_and_its_place_is_free_after_it(
-    tmp_path: Path,
-) -> None:
-    """It ends after as many bytes as the other test sends. All rows are the same."""
-    piece = chunk(lines(1, 1_000, 1_000))
-    with Service(tmp_path, "--access-log") as service:
-        token = service.token()
-        load = Load(service, token, 100_000_000)
-        for _ in range(2):
-            wire = Wire(service.port)
-            wire.send(streaming_head(token))
-            for _ in range(LARGE_BODY_BYTES // len(piece)):
-                wire.send(piece)
-            reset(wire)
-        wait_until(lambda: sum('"status": 499' in line for line in service.log) == 2)
-        load.stop()
-        tokens = [token, service.token(name="other")]  # one token has no more than 24 places
-        statuses = import_together(service, tokens * (IMPORTS_MAX // 2))
-        peak = peak_mib(service)
-
-    assert load.refused == []
-    assert len(load.acknowledged) > 1_000
-    assert statuses == [200] * IMPORTS_MAX
-    assert peak <= PEAK_MIB_MAX, f"the server had {peak} MiB"
+    assert peak <= PEAK_MIB_MAX, f"the server had {peak:.0f} MiB"
 
 
 @pytest.mark.parametrize(("form", "character"), [("ndjson", "a"), ("csv", "é"), ("csv", "🌱")])
@@ -126,13 +74,13 @@ def test_a_file_of_the_largest_rows_is_stored_and_the_memory_is_bounded(
     with Service(tmp_path) as service:
         file = pieces_of(form, (NewPlant(id_, name) for id_ in range(LARGE_ROWS)))
         answer = import_once(service, service.token(), file, MEDIA_TYPES[form])
-        peak = peak_mib(service)
+        peak = service.peak_mib()
     with contextlib.closing(sqlite3.connect(tmp_path / "plants.db")) as database:
         stored = database.execute("SELECT count(*) FROM plants WHERE name = ?", (name,)).fetchone()
 
     assert answer.json == NONE | {"stored": LARGE_ROWS, "errors": []}
     assert stored == (LARGE_ROWS,)
-    assert peak <= PEAK_MIB_MAX, f"the server had {peak} MiB"
+    assert peak <= PEAK_MIB_MAX, f"the server had {peak:.0f} MiB"
 
 
 def test_a_million_plants_are_imported_and_exported_with_bounded_memory(tmp_path: Path) -> None:
@@ -147,11 +95,11 @@ def test_a_million_plants_are_imported_and_exported_with_bounded_memory(tmp_path
         token = service.token()
         answer = import_once(service, token, file("csv"), MEDIA_TYPES["csv"])
         exported = {form: digest(export(service, token, form)) for form in MEDIA_TYPES}
-        peak = peak_mib(service)
+        peak = service.peak_mib()
 
     assert answer.json == NONE | {"stored": EXPORTED_PLANTS, "errors": []}
     assert exported == {form: digest(file(form)) for form in MEDIA_TYPES}
-    assert peak <= PEAK_MIB_MAX, f"the server had {peak} MiB"
+    assert peak <= PEAK_MIB_MAX, f"the server had {peak:.0f} MiB"
 
 
 def pieces_of(form: str, plants: Iterator[NewPlant]) -> Iterator[bytes]:
@@ -162,7 +110,7 @@ def pieces_of(form: str, plants: Iterator[NewPlant]) -> Iterator[bytes]:
 
 
 def export(service: Service, token: str, form: str) -> Iterator[bytes]:
-    with contextlib.closing(service.client(token)) as client:
+    with service.client(token) as client:
         client.connection.request("GET", f"/plants.{form}", headers=client.headers)
         answer = client.connection.getresponse()
         assert answer.status == 200
@@ -174,3 +122,33 @@ def digest(pieces: Iterator[bytes]) -> str:
     for piece in pieces:
         found.update(piece)
     return found.hexdigest()
+
+
+def peak_kib(folder: Path, *arguments: str) -> int:
+    """Run `plantstore` in a folder; return its peak resident memory in KiB.
+
+    The process reads its own VmHWM. The value of `wait4` includes memory of the parent.
+    """
+    program = (
+        "import sys; from plantstore.cli import main; assert main() == 0; "
+        "print(open('/proc/self/status').read())"
+    )
+    said = output_of(sys.executable, "-c", program, *arguments, cwd=folder)
+    [peak] = re.findall(r"VmHWM:\s*(\d+) kB", said)
+    return int(peak)
+
+
+def test_the_memory_of_a_transfer_by_the_command_does_not_grow_with_the_file(
+    tmp_path: Path,
+) -> None:
+    peaks = []
+    # The small file is large enough to fill SQLite's caches, which have a fixed size.
+    for number in (5 * BATCH_PLANTS_MAX, 15 * BATCH_PLANTS_MAX):
+        file = pieces_of("csv", (NewPlant(id_, f"Rosa × {id_}") for id_ in range(number)))
+        (tmp_path / "plants.csv").write_bytes(b"".join(file))
+        peaks.append(peak_kib(tmp_path, "import", "plants.csv"))
+        peaks.append(peak_kib(tmp_path, "export", "plants.csv", "--force"))
+
+    small_import, small_export, large_import, large_export = peaks
+    assert large_import < small_import + 6_000
+    assert large_export < small_export + 6_000

@@ -97,13 +97,14 @@ def test_the_source_distribution_runs_its_own_tests(sources: Path) -> None:
 def test_the_wheel_alone_serves_the_page_the_reference_and_plants(
     program: Path, tmp_path: Path
 ) -> None:
-    with Service(tmp_path, command=(str(program),)) as service:
-        client = service.client(service.token())
+    with (
+        Service(tmp_path, command=(str(program),)) as service,
+        service.client(service.token()) as client,
+    ):
         documents = {path: client.send("GET", path) for path in ("/", "/docs", "/openapi.json")}
         loaded = re.findall(r'(?:href|src)="(assets/[^"]+)"', "".join(map(str, documents.values())))
         assets = {path: client.send("GET", f"/{path}").status for path in loaded}
         stored = client.send("POST", "/plants", '{"id": 1, "name": "Abies alba Mill."}')
-        client.close()
 
     assert {answer.status for answer in documents.values()} == {200}
     assert len(assets) >= 5

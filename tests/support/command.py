@@ -1,8 +1,9 @@
 """The command line, run as a user would."""
 
+import contextlib
 import logging
 import os
-import re
+import pty
 import signal
 import subprocess
 import sys
@@ -76,6 +77,28 @@ def call(
         return subprocess.CompletedProcess(arguments, status, said.read(), complained.read())
 
 
+def on_terminal(folder: Path, *command: str, **env: str) -> str:
+    """Run a program with stderr on a terminal until it ends or serves; return what it shows."""
+    ours, theirs = pty.openpty()
+    base = {name: value for name, value in os.environ.items() if name != "NO_COLOR"}
+    with subprocess.Popen(
+        command,
+        cwd=folder,
+        env=base | {"TERM": "xterm-256color"} | env,
+        stdout=subprocess.DEVNULL,
+        stderr=theirs,
+    ) as process:
+        os.close(theirs)
+        shown = b""
+        # Linux raises an error when the process has closed the terminal.
+        with contextlib.suppress(OSError):
+            while b"accepting plants" not in shown:
+                shown += os.read(ours, 100_000)
+        process.terminate()
+    os.close(ours)
+    return shown.decode()
+
+
 # Runs a command as a user without privileges, because file modes do not prevent root from writing.
 # The user may read every file, because the interpreter may be in a private folder.
 _UNPRIVILEGED = [
@@ -89,17 +112,3 @@ def run_unprivileged(folder: Path, *arguments: str) -> subprocess.CompletedProce
     """Run `plantstore` as `run` does, but without the privileges of root."""
     user = _UNPRIVILEGED if os.geteuid() == 0 else []
     return run_program(*user, *PLANTSTORE, *arguments, cwd=folder)
-
-
-def peak_kib(folder: Path, *arguments: str) -> int:
-    """Run `plantstore` in a folder; return its peak resident memory in KiB.
-
-    The process reads its own VmHWM. The value of `wait4` includes memory of the parent.
-    """
-    program = (
-        "import sys; from plantstore.cli import main; assert main() == 0; "
-        "print(open('/proc/self/status').read())"
-    )
-    said = output_of(sys.executable, "-c", program, *arguments, cwd=folder)
-    [peak] = re.findall(r"VmHWM:\s*(\d+) kB", said)
-    return int(peak)

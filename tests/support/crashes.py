@@ -1,38 +1,104 @@
-"""Rounds of load that end with kill -9; all rounds use the same database."""
+"""Rounds of imports under load that end with kill -9; all rounds use the same database."""
 
 import contextlib
-import json
 import os
 import random
 import signal
-import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
+from plantstore.api.imports import BATCH_ROWS_MIN
 from plantstore.plants import NewPlant
 from support.load import Load
-from support.service import PLANTSTORE, Service, stored_plants
+from support.service import Service, stored_plants
+from support.streams import MEDIA_TYPES, NONE, Stream, import_once, rendered
 
-# More rows than fit into a pipe, so that all of them are written only after the import has
-# begun to read; few enough for one transaction.
-IMPORTED_ROWS = 3_000
+# A transaction of an import over HTTP has this number of rows, or a multiple of it.
+BATCH_ROWS = BATCH_ROWS_MIN
+
+# Several transactions, and an incomplete one.
+ROWS = 20 * BATCH_ROWS + 250
+
+PIECE_BYTES = 10_000
 
 
-class Survival:
-    """What must survive on the database of a folder.
+class Crashes:
+    """A service that is killed during imports, and the plants that must survive.
 
-    `sent` has the plants that may be stored, `acknowledged` those that must be stored, and
-    `lost` the ids of acknowledged plants that were missing or changed after a round.
+    Each round starts the service, sends the file of the round before again, and sends a new file,
+    and single plants beside it. Then it kills the service with its workers.
+
+    Attributes:
+        sent: the plants that may be stored.
+        acknowledged: those that must be stored.
+        lost: the ids of acknowledged plants that were missing or changed after a round.
+        kept: of each killed import, how many of its rows were stored.
+
     """
 
-    def __init__(self, folder: Path, seed: int) -> None:
+    def __init__(self, folder: Path, workers: int) -> None:
         self.sent: dict[int, NewPlant] = {}
         self.acknowledged: dict[int, NewPlant] = {}
         self.lost: set[int] = set()
+        self.kept: list[int] = []
         self.token = ""
-        self.folder = folder
-        self.moments = random.Random(seed)
+        self._folder = folder
+        self._workers = workers
+        self._moments = random.Random(workers)
+        self._killed: _File | None = None
 
-    def look(self, service: Service) -> set[int]:
+    def play_round(self) -> None:
+        """Import a file, kill the service at a random moment, and check the database."""
+        rounds = len(self.kept)
+        file = _File(rounds, "csv" if rounds % 2 else "ndjson")
+        with self._serving() as service:
+            self.token = self.token or service.token()
+            self._complete(service)
+            load = Load(service, self.token, -(rounds + 1) * 100_000_000)
+            stream = Stream(service, self.token, file.pieces(), MEDIA_TYPES[file.form])
+            load.wait_for_more(self._moments.randrange(1, 600))
+            if self._moments.random() < 0.3:
+                # The service may be killed after the last commit, or after the response.
+                stream.finish()
+                load.wait_for_more(self._moments.randrange(50))
+            kill_all(service)
+            stream.finish()
+            load.join()
+            answer = stream.join()
+        self.sent |= load.sent | file.plants
+        self.acknowledged |= load.acknowledged
+        if answer is not None:
+            assert answer.json == NONE | {"stored": ROWS, "errors": []}
+            self.acknowledged |= file.plants
+        stored = self._look(service)
+        ids = list(file.plants)
+        there = len(stored & file.plants.keys())
+        assert stored.isdisjoint(ids[there:]), "a row is stored, but one before it is not"
+        assert there == ROWS or there % BATCH_ROWS == 0, "a transaction is stored in part"
+        self.kept.append(there)
+        self._killed = file
+
+    def end(self) -> None:
+        """Complete the last file."""
+        with self._serving() as service:
+            self._complete(service)
+        self._look(service)
+
+    def _serving(self) -> Service:
+        return Service(self._folder, "--workers", f"{self._workers}")
+
+    def _complete(self, service: Service) -> None:
+        """Send the file of the killed import again: now all of it must be stored."""
+        file = self._killed
+        if file is None:
+            return
+        answer = import_once(service, self.token, file.content, MEDIA_TYPES[file.form])
+        there = self.kept[-1]
+        counts = {"stored": ROWS - there, "already_stored": there}
+        assert (answer.status, answer.json) == (200, NONE | counts | {"errors": []})
+        self.acknowledged |= file.plants
+
+    def _look(self, service: Service) -> set[int]:
         """Compare the database with what was sent and acknowledged; return the stored ids."""
         stored = stored_plants(service.database)
         self.lost |= {id_ for id_, plant in self.acknowledged.items() if stored.get(id_) != plant}
@@ -40,84 +106,22 @@ class Survival:
         return set(stored)
 
 
-class Crashes(Survival):
-    """A service that is killed repeatedly, and the plants that must survive.
+class _File:
+    """A file of plants with new ids."""
 
-    `kills` counts the kills: of a service with its workers, or of an import.
-    """
+    def __init__(self, number: int, form: str) -> None:
+        first = number * 1_000_000
+        self.form = form
+        self.plants = {
+            id_: NewPlant(id_, f'"×"\n{"é" * (id_ % 20)}{id_}', f"{id_ % 7}" if id_ % 3 else None)
+            for id_ in range(first, first + ROWS)
+        }
+        self.content = rendered(form, list(self.plants.values()))
 
-    def __init__(self, folder: Path, workers: int) -> None:
-        super().__init__(folder, workers)
-        self.kills = 0
-        self._workers = workers
-        self._rounds = 0
-
-    def play_round(self, *, with_import: bool = False) -> None:
-        """Run the service under load, kill it at a random moment, and check the database."""
-        first_id = self._rounds * 100_000_000
-        self._rounds += 1
-        with Service(self.folder, "--workers", f"{self._workers}") as service:
-            self.token = self.token or service.token()
-            load = Load(service, self.token, first_id)
-            load.wait_for_more(self.moments.randrange(1, 400))
-            other = Import(self.folder, first_id - IMPORTED_ROWS) if with_import else None
-            if other is not None:
-                other.commit()
-                load.wait_for_more(self.moments.randrange(20))
-                if self.moments.random() < 0.5:
-                    other.kill()
-                    load.wait_for_more(self.moments.randrange(50))
-            kill_all(service)
-            load.join()
-        self.kills += 1
-        self.sent |= load.sent
-        self.acknowledged |= load.acknowledged
-        if other is not None:
-            self._end(other)
-        stored = self.look(service)
-        if other is not None:
-            there = len(stored & other.plants.keys())
-            assert there in {0, IMPORTED_ROWS}, "a transaction is stored in part"
-
-    def _end(self, other: "Import") -> None:
-        status = other.wait()
-        assert status in {0, -signal.SIGKILL}, "the import neither succeeded nor was killed"
-        self.kills += status != 0
-        self.sent |= other.plants
-        if status == 0:
-            self.acknowledged |= other.plants
-
-
-class Import:
-    """`plantstore import` in another process, with rows that it commits at the end of its input."""
-
-    def __init__(self, folder: Path, first_id: int) -> None:
-        ids = range(first_id, first_id + IMPORTED_ROWS)
-        self.plants = {id_: NewPlant(id_, f"imported × {id_}", "import") for id_ in ids}
-        self._process = subprocess.Popen(
-            [*PLANTSTORE, "import", "-", "--format", "jsonl"],
-            cwd=folder,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.DEVNULL,
-            text=True,
-        )
-        assert self._process.stdin is not None
-        for plant in self.plants.values():
-            row = {"id": plant.id, "name": plant.name, "tag": plant.tag}
-            self._process.stdin.write(json.dumps(row) + "\n")
-        self._process.stdin.flush()
-
-    def commit(self) -> None:
-        """Close the input, so that the import commits its rows."""
-        assert self._process.stdin is not None
-        self._process.stdin.close()
-
-    def kill(self) -> None:
-        self._process.kill()
-
-    def wait(self) -> int:
-        """Wait for the end of the import; return its exit status."""
-        return self._process.wait(60)
+    def pieces(self) -> Iterator[bytes]:
+        """Yield the content in pieces."""
+        for start in range(0, len(self.content), PIECE_BYTES):
+            yield self.content[start : start + PIECE_BYTES]
 
 
 def kill_all(service: Service) -> None:

@@ -12,7 +12,6 @@ from typing import Final, NamedTuple
 from plantstore.plants import NewPlant
 from support.command import run
 from support.postgres import wait_until
-from support.service import Client as Connection
 from support.service import Service, stored_plants
 
 # Which acknowledged plants are stored after a restart.
@@ -67,36 +66,24 @@ class Client:
 
     def send(self, count: int) -> set[int]:
         """Send plants; return the statuses of the responses, with 0 for no response."""
-        return {self._send(NewPlant(next(self.ids), "Rosa")) for _ in range(count)}
+        statuses = set()
+        for id_ in itertools.islice(self.ids, count):
+            plant, status = NewPlant(id_, "Rosa"), 0
+            with (
+                self.service.client(self.token) as client,
+                contextlib.suppress(OSError, http.client.HTTPException),  # the process has died
+            ):
+                status = client.post(plant).status
+            if status == 200:
+                self.acknowledged[id_] = plant
+            statuses.add(status)
+        return statuses
 
     def not_ready_message(self) -> str:
         """Wait until the service is not ready; return its message."""
-        messages: list[str] = []
-
-        def ask() -> bool:
-            with self._connected() as client:
-                answer = client.send("GET", "/readyz")
-                if answer.status == 503:
-                    messages.append(answer.json["message"])
-            return bool(messages)
-
-        wait_until(ask)
-        return messages[0]
-
-    def _send(self, plant: NewPlant) -> int:
-        status = 0
-        with self._connected() as client:
-            status = client.post(plant).status
-            if status == 200:
-                self.acknowledged[plant.id] = plant
-        return status
-
-    @contextlib.contextmanager
-    def _connected(self) -> Iterator[Connection]:
-        client = self.service.client(self.token)
-        with contextlib.suppress(OSError, http.client.HTTPException):  # the process has died
-            yield client
-        client.close()
+        with self.service.client(None) as client:
+            wait_until(lambda: client.send("GET", "/readyz").status == 503)
+            return str(client.send("GET", "/readyz").json["message"])
 
 
 def befall(folder: Path, row: Row) -> Callable[[], None]:

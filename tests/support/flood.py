@@ -1,13 +1,10 @@
 """Clients that pipeline many requests and check each response."""
 
-import contextlib
 import json
-import re
 import socket
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from plantstore.errors import ErrorCode
@@ -54,7 +51,7 @@ class Flood:
     def _run(self, seed: int, number: int) -> Counter[tuple[int, int]]:
         bodies = sendings(seed, number)
         count: Counter[tuple[int, int]] = Counter()
-        with contextlib.closing(Wire(self._port)) as wire:
+        with Wire(self._port) as wire:
             while batch := list(islice(bodies, AHEAD)):
                 wire.send(b"".join(body.request(self._token) for body in batch))
                 for sending in batch:
@@ -83,15 +80,3 @@ class Flood:
             tag = {} if plant.tag is None else {"tag": plant.tag}
             assert (status, answer) == (200, {"name": plant.name} | tag), told
             assert self.stored.setdefault(plant.id, plant) == plant, told
-
-
-def peak_mib(service: Service) -> int:
-    """Return the peak resident memory of the server process, in MiB."""
-    return peak_mib_of(service.process.pid)
-
-
-def peak_mib_of(pid: int) -> int:
-    """Return the peak resident memory of a process, in MiB."""
-    status = Path(f"/proc/{pid}/status").read_text(encoding="ascii")
-    [peak_kib] = re.findall(r"VmHWM:\s*(\d+) kB", status)
-    return int(peak_kib) // 1024

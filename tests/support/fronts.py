@@ -11,7 +11,7 @@ import subprocess
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import NamedTuple, Self
+from typing import NamedTuple
 
 from plantstore.plants import NewPlant
 from support.certificates import Pair, make_pair
@@ -47,12 +47,6 @@ class Through(Client):
         self.connection = http.client.HTTPSConnection(
             "127.0.0.1", running.port, timeout=30, context=context, source_address=(CLIENT, 0)
         )
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     def create(self, plant: NewPlant) -> int:
         path = f"{PREFIX}/plants"

@@ -1,18 +1,9 @@
-"""Connections that send the same requests repeatedly, for a limited time.
-
-    python tests/support/greedy.py PORT SECONDS CONNECTIONS < JSON
-
-The JSON on stdin maps the names of attacks and holds to their Authorization fields; the connections
-are divided among them. On stdout it prints the count of each status; 0 counts connections that were
-closed without a response. A response that its client does not read is not counted.
-"""
+"""Connections that send the same requests repeatedly, for a limited time."""
 
 import contextlib
 import itertools
-import json
 import select
 import socket
-import sys
 import threading
 import time
 from collections import Counter
@@ -46,16 +37,22 @@ def is_refused(connection: socket.socket) -> bool:
     return True
 
 
-def main() -> None:
-    port, seconds, connections = int(sys.argv[1]), float(sys.argv[2]), int(sys.argv[3])
-    fields: dict[str, str] = json.load(sys.stdin)
+def send_for(seconds: float, port: int, connections: int, fields: dict[str, str]) -> Counter[int]:
+    """Send requests on these connections; return the count of each status.
+
+    0 counts connections that were closed without a response. A response that its client does not
+    read is not counted. The threads go on, so this needs a process of its own.
+
+    Args:
+        seconds: how long.
+        port: that of the service.
+        connections: their number. The requests are divided among them.
+        fields: the names of attacks and holds, with their Authorization fields.
+
+    """
     counts = [Counter[int]() for _ in range(connections)]
     for name, count in zip(itertools.cycle(fields), counts, strict=False):
         arguments = (port, REQUESTS[name], fields[name].encode(), count)
         threading.Thread(target=send_again_and_again, args=arguments, daemon=True).start()
     time.sleep(seconds)
-    json.dump(sum(map(Counter, counts), Counter[int]()), sys.stdout)
-
-
-if __name__ == "__main__":
-    main()
+    return sum(map(Counter, counts), Counter[int]())

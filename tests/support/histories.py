@@ -7,11 +7,14 @@ that it has tried. Plants are checked one by one: a history is linearizable if t
 of each object is.
 """
 
+import contextlib
+import http.client
 import json
 import random
 import time
 from collections.abc import Sequence
 from itertools import product
+from math import inf
 from operator import attrgetter
 from threading import Barrier
 from typing import NamedTuple, TypeAlias
@@ -40,7 +43,8 @@ class Operation(NamedTuple):
     """A request for one plant.
 
     `wrote` is the plant that it sent, and `patch` the members. `saw` is the plant that a GET or a
-    PATCH returned, or that a 412 named by its entity tag.
+    PATCH returned, or that a 412 named by its entity tag. Without a response, `status` is 0: the
+    request took effect at any later moment, or never.
     """
 
     called: float
@@ -83,6 +87,14 @@ def apply(operation: Operation, state: State) -> State:
     return after if fits and permitted else IMPOSSIBLE
 
 
+def effect(operation: Operation, state: State) -> State:
+    """Return the state after an operation without a response, if it took effect."""
+    made = patched(state, operation.patch) if operation.method == "PATCH" else operation.wrote
+    creates = operation.method == "POST" or operation.condition is IF_ABSENT
+    is_lost = operation.method == "GET" or creates is not (state is None)
+    return state if is_lost or not is_permitted(operation.condition, state, made) else made
+
+
 def patched(state: State, patch: Patch) -> State:
     if state is None:
         return None
@@ -112,40 +124,38 @@ def is_explained(history: Sequence[Operation], state: State = None) -> bool:
         if (done, now) in tried:
             continue
         tried.add((done, now))
-        first_answer = float("inf")
+        first_answer = inf
         for number, operation in enumerate(operations):
             if operation.called > first_answer:
                 break  # called after the response to an operation that is not yet in the order
             if not done >> number & 1:
                 first_answer = min(first_answer, operation.answered)
-                after = apply(operation, now)
-                if after != IMPOSSIBLE:
-                    waiting.append((done | 1 << number, after))
+                if operation.status:
+                    states = {apply(operation, now)} - {IMPOSSIBLE}
+                else:
+                    states = {now, effect(operation, now)}
+                waiting += [(done | 1 << number, after) for after in states]
     return False
 
 
 def play(client: Client, barrier: Barrier, seed: int, operations: int) -> list[Operation]:
     """Send random requests for a few plants, one after the other; return their history.
 
-    The client begins when all clients have connected.
+    The client begins when all clients have connected. It ends early if the server does.
     """
     chance = random.Random(seed)
     client.send("GET", "/plants")
-    history = []
+    history: list[Operation] = []
     barrier.wait(60)
     for _ in range(operations):
-        request = draw(chance)
-        called = time.monotonic()
-        answer = send(client, request)
-        answered = time.monotonic()
-        history.append(
-            request._replace(
-                called=called,
-                answered=answered,
-                status=answer.status,
-                saw=seen(request.method, answer),
-            )
-        )
+        request = draw(chance)._replace(called=time.monotonic())
+        history.append(request)
+        with contextlib.suppress(OSError, http.client.HTTPException):
+            answer = send(client, request)
+            saw, answered = seen(request.method, answer), time.monotonic()
+            history[-1] = request._replace(status=answer.status, saw=saw, answered=answered)
+        if not history[-1].status:
+            break
     client.close()
     return history
 
@@ -162,7 +172,7 @@ def draw(chance: random.Random) -> Operation:
         conditions.append(IF_ABSENT)
     patch = (member,) if method == "PATCH" else ()
     condition = chance.choice(conditions)
-    return Operation(0, 0, chance.randrange(3), method, 0, wrote, None, patch, condition)
+    return Operation(0, inf, chance.randrange(3), method, 0, wrote, None, patch, condition)
 
 
 def send(client: Client, request: Operation) -> Answer:

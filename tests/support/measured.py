@@ -26,13 +26,6 @@ def cpu_seconds(service: Service) -> float:
     return seconds
 
 
-def resident_bytes(service: Service) -> int:
-    """Return the resident memory of the server."""
-    status = Path(f"/proc/{service.process.pid}/status").read_text(encoding="ascii")
-    [kib] = re.findall(r"VmRSS:\s*(\d+) kB", status)
-    return int(kib) * 1024
-
-
 def unread_bytes(service: Service) -> int:
     """Return how many bytes of its clients the server has not read from its sockets."""
     lines = Path("/proc/net/tcp").read_text(encoding="ascii").splitlines()[1:]

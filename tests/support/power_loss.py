@@ -3,9 +3,9 @@
 import contextlib
 import random
 import tempfile
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple
 
 from plantstore.storage.sqlite.store import SQLiteStore
 from support.crash_states import ALL_LOST, ALL_THERE, SOME_THERE, CrashStates, Step, steps_to
@@ -18,10 +18,6 @@ class Cut(NamedTuple):
 
     after: int
     odds: tuple[float, ...]
-
-
-# Uses the store of a disk, and returns what it may hold, and where to cut the power.
-Use: TypeAlias = Callable[[Disk, random.Random], tuple[Ledger, list[Cut]]]
 
 
 def some_cuts(chance: random.Random, first: int, last: int, count: int) -> list[Cut]:
@@ -56,13 +52,6 @@ class Survey:
         self.problems: list[str] = []
         self._folder = folder
         self._chance = random.Random(0)
-
-    def use_and_cut(self, seed: int, use: Use) -> None:
-        """Use a store on a new disk, and cut the power at the cuts that `use` returns."""
-        disk, chance = Disk(self._folder / f"{seed}.db", seed), random.Random(seed)
-        ledger, cuts = use(disk, chance)
-        self.acknowledged += ledger.acknowledged
-        self.cut(disk, ledger, cuts)
 
     def cut(self, disk: Disk, ledger: Ledger, cuts: Iterable[Cut], *, again: bool = True) -> None:
         """Cut the power at each of these cuts, and again while the remaining store is opened."""

@@ -12,7 +12,6 @@ import sys
 import threading
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import Any, NamedTuple, Self
 
 from prometheus_client.parser import text_string_to_metric_families
@@ -48,6 +47,12 @@ class Client:
         self.headers = {"Content-Type": "application/json"}
         if token is not None:
             self.headers["Authorization"] = f"Bearer {token}"
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
     def send(
         self, method: str, path: str, body: Any = None, headers: dict[str, str] | None = None
@@ -125,13 +130,8 @@ class Service:
         assert self.port, f"the server did not start: {self.log}"
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.stop(signal.SIGKILL if error else signal.SIGTERM)
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        self.stop(signal.SIGKILL if kind else signal.SIGTERM)
 
     def _start(self, arguments: list[str]) -> subprocess.Popen[str] | ForkedProcess:
         """Start a process. Workers are started anew by their parent, so it is not forked."""
@@ -168,20 +168,28 @@ class Service:
 
     def workers(self) -> set[int]:
         """Return the process ids of the workers that serve."""
-        return self._logged("accepting plants")
+        return self._with_event("accepting plants")
 
     def writer(self) -> int | None:
         """Return the process id of the process that writes for the workers, once it is ready."""
-        return next(iter(self._logged("writing for all workers")), None)
+        return next(iter(self._with_event("writing for all workers")), None)
 
     def wait_for_log(self, text: str) -> None:
         """Wait until a line of the log contains a text. The log is written and read by threads."""
-        wait_until(lambda: any(text in line for line in self.log))
+        wait_until(lambda: self.has_logged(text))
 
-    def _logged(self, event: str) -> set[int]:
+    def logged(self, event: str) -> list[dict[str, Any]]:
+        """Return the lines of the log with an event."""
+        lines = [json.loads(line) for line in self.log if line.startswith("{")]
+        return [line for line in lines if line["event"] == event]
+
+    def has_logged(self, text: str) -> bool:
+        """Return whether a line of the log contains a text."""
+        return any(text in line for line in self.log)
+
+    def _with_event(self, event: str) -> set[int]:
         """Return the process ids of the children that have logged an event."""
-        lines = [json.loads(line) for line in self.log if f'"{event}"' in line]
-        return {line["pid"] for line in lines}.intersection(self.children())
+        return {line["pid"] for line in self.logged(event)}.intersection(self.children())
 
     def spawned(self) -> list[int]:
         """Return the process ids of its children, without Python's resource tracker."""
@@ -191,6 +199,19 @@ class Service:
                 command = Path(f"/proc/{pid}/cmdline").read_bytes()
                 found += [pid] if b"spawn_main" in command else []
         return found
+
+    def resident_mib(self) -> float:
+        """Return the resident memory of the process."""
+        return self._mib("VmRSS")
+
+    def peak_mib(self) -> float:
+        """Return the peak of the resident memory of the process."""
+        return self._mib("VmHWM")
+
+    def _mib(self, kind: str) -> float:
+        status = Path(f"/proc/{self.process.pid}/status").read_text(encoding="ascii")
+        [kib] = re.findall(rf"{kind}:\s*(\d+) kB", status)
+        return int(kib) / 1024
 
     def open_sockets(self) -> int:
         """Return the number of open sockets of the process."""

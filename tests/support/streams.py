@@ -7,7 +7,6 @@ import socket
 import struct
 import threading
 from collections.abc import Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final
 
 from plantstore.formats import FORMATS
@@ -74,24 +73,8 @@ def send(
 
 def import_once(service: Service, token: str, body: Any, media_type: str = NDJSON) -> Answer:
     """Import a body on a new connection."""
-    with contextlib.closing(service.client(token)) as client:
+    with service.client(token) as client:
         return send(client, body, media_type)
-
-
-def import_together(service: Service, tokens: list[str]) -> list[int]:
-    """Import two rows with each of these tokens, all at the same time; return the statuses."""
-    barrier = threading.Barrier(len(tokens))
-
-    def run(number: int) -> int:
-        def pieces() -> Iterator[bytes]:
-            yield line(1_000 + number)
-            barrier.wait(60)
-            yield line(2_000 + number)
-
-        return import_once(service, tokens[number], pieces()).status
-
-    with ThreadPoolExecutor(len(tokens)) as pool:
-        return list(pool.map(run, range(len(tokens))))
 
 
 def streaming_head(token: str, *fields: bytes, media_type: str = NDJSON) -> bytes:

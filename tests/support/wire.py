@@ -3,6 +3,7 @@
 import contextlib
 import json
 import socket
+from typing import Self
 
 
 class Wire:
@@ -11,6 +12,12 @@ class Wire:
     def __init__(self, port: int) -> None:
         self.socket = socket.create_connection(("127.0.0.1", port), timeout=30)
         self.file = self.socket.makefile("rb")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
     def send(self, data: bytes) -> None:
         self.socket.sendall(data)

@@ -1,5 +1,6 @@
 """The check that a sequential order explains a history. It must reject a history without one."""
 
+from math import inf
 from typing import Any
 
 import pytest
@@ -45,6 +46,12 @@ def patch(called: float, saw: State, name: str, value: str | None) -> Operation:
         [delete(0, 412, A), op(6, 7, "DELETE", 404)],
         [op(0, 1, "POST", 200, A), patch(2, ("b", None), "name", "b")],
         [op(0, 1, "POST", 200, B), patch(2, ("b", None), "tag", None)],
+        # A request without a response has taken effect, or not.
+        *(
+            [op(0, 1, "POST", 200, A), op(2, inf, "PUT", 0, B), op(9, 10, "GET", 200, saw)]
+            for saw in (A, B)
+        ),
+        [op(0, 1, "POST", 200, A), op(2, inf, "DELETE", 0), op(9, 10, "GET", 404)],
     ],
 )
 def test_a_history_with_a_valid_sequential_order_is_accepted(history: list[Operation]) -> None:
@@ -73,6 +80,9 @@ def test_a_history_with_a_valid_sequential_order_is_accepted(history: list[Opera
         [op(0, 1, "POST", 200, A), put(2, 200, B, A), put(2, 200, C, A)],
         # The second one of two patches undid the first one.
         [op(0, 1, "POST", 200, A), patch(2, C, "name", "c"), patch(2, ("a", "t"), "tag", "t")],
+        # An acknowledged change is lost, and a request without a response does not explain it.
+        [op(0, 1, "POST", 200, A), op(2, inf, "POST", 0, B), op(9, 10, "GET", 200, B)],
+        [op(0, 1, "POST", 200, A), op(2, inf, "PUT", 0, B), op(9, 10, "GET", 404)],
         # A read that saw the plant is followed by one that did not.
         [op(0, 9, "POST", 200, A), op(1, 2, "GET", 200, A), op(3, 4, "GET", 404)],
     ],

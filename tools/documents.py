@@ -28,8 +28,9 @@ NOTE = "<!-- Made by `python tools/documents.py`, and held to the code by a test
 ABOUT_THE_COMMAND_LINE = """
 An option takes precedence over its environment variable, and the variable over the default.
 [Settings](settings.md) has the reasons for the defaults. `-h` or `--help` after any command
-describes it. To complete commands and options in your shell, add this to its start-up file, with
-`bash`, `zsh` or `fish`: `eval "$(plantstore --show-completion bash)"`.
+describes it. To complete commands and options in your shell, add this to its start-up file:
+`eval "$(_PLANTSTORE_COMPLETE=bash_source plantstore)"`. For Zsh, the value is `zsh_source`. For
+fish, add `_PLANTSTORE_COMPLETE=fish_source plantstore | source`.
 
 The exit status is 0 for success and 2 for wrong usage: an unknown option, or a setting that
 cannot work. It is 1 for any other error, if `check` finds errors, and if `import` rejects a row.

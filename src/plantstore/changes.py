@@ -15,7 +15,7 @@ import msgspec
 from plantstore.errors import ErrorCode, RequestError
 from plantstore.plants import NewPlant, Plant, PlantPatch
 
-# An entity tag has so many hexadecimal digits of the hash: 128 bits.
+# Number of hexadecimal digits of the hash in an entity tag: 128 bits.
 _DIGITS: Final = 32
 _ENTITY_TAG_CHARACTERS: Final = _DIGITS + 2
 

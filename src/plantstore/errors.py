@@ -54,6 +54,11 @@ def one_line(text: str) -> str:
     return "".join(char if char.isprintable() else "\ufffd" for char in text)
 
 
+def shorten(text: str, characters_max: int = 40) -> str:
+    """Return a text as a message quotes it: only its beginning, if it is longer."""
+    return text if len(text) <= characters_max else f"{text[:characters_max]}..."
+
+
 class PlantStoreError(Exception):
     """The base class of all errors that this project raises on purpose.
 

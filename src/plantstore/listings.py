@@ -57,7 +57,7 @@ class Count(NamedTuple):
 
     @classmethod
     def up_to_max(cls, plants: int) -> Self:
-        """Return the count of so many plants, or of COUNT_MAX and more."""
+        """Return the count of a number of plants, or "at least COUNT_MAX" if it is larger."""
         return cls(min(plants, COUNT_MAX), is_exact=plants <= COUNT_MAX)
 
 

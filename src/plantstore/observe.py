@@ -107,7 +107,7 @@ class MigrationStepStarted(msgspec.Struct, frozen=True):
 
 
 class PlantsIndexed(msgspec.Struct, frozen=True):
-    """The migration has put so many plants into the index of words, of so many in the store."""
+    """A migration fills the index of words. It has done `plants` of the `total` plants."""
 
     plants: int
     total: int

@@ -10,9 +10,13 @@ import difflib
 import math
 import os
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Any, Final, TypeVar
+
+from plantstore.errors import UsageError
+
+DefaultT = TypeVar("DefaultT")
 
 _CGROUPS: Final = Path("/sys/fs/cgroup")
 _OWN_CGROUP: Final = Path("/proc/self/cgroup")
@@ -61,14 +65,14 @@ def parse_workers(text: str | int) -> int:
     """Return the number of workers that an option or a variable stands for.
 
     Raises:
-        ValueError: it is no number in the range, and not `auto`.
+        UsageError: it is no number in the range, and not `auto`.
 
     """
     if text == "auto":
         return min(usable_cores(), WORKERS_MAX)
     if str(text).isascii() and str(text).isdecimal() and 1 <= int(text) <= WORKERS_MAX:
         return int(text)
-    raise ValueError(f"must be auto or a number from 1 to {WORKERS_MAX}, got {text!r}")
+    raise UsageError(f"--workers must be auto or a number from 1 to {WORKERS_MAX}, got {text!r}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +85,7 @@ class Option:
         min: the smallest number; None for no limit.
         max: the largest number; None for no limit.
         shown_default: text for the default in the help; None for the default itself.
-        parse: returns the value for a text, or raises ValueError; None for that of the type.
+        parse: returns the value for a text, or raises UsageError; None for that of the type.
 
     """
 
@@ -92,184 +96,131 @@ class Option:
     shown_default: str | None = None
     parse: Callable[[str], Any] | None = None
 
+    def default(self, value: DefaultT) -> DefaultT:
+        """Return the field of a dataclass that has this option, and this value by default."""
+        return field(default=value, metadata={"option": self})
+
 
 @dataclass(frozen=True, slots=True)
 class Settings:
     """The settings of `plantstore serve`."""
 
-    host: Annotated[
-        str,
-        Option(
-            metavar="ADDRESS",
-            help="Address to listen on. The default accepts connections of this machine only.",
-        ),
-    ] = "127.0.0.1"
+    host: str = Option(
+        metavar="ADDRESS",
+        help="Address to listen on. The default accepts connections of this machine only.",
+    ).default("127.0.0.1")
 
-    port: Annotated[
-        int,
-        Option(
-            min=0,
-            max=65535,
-            metavar="NUMBER",
-            help="Port to listen on; 0 chooses a free port.",
-        ),
-    ] = 8000
+    port: int = Option(
+        min=0,
+        max=65535,
+        metavar="NUMBER",
+        help="Port to listen on; 0 chooses a free port.",
+    ).default(8000)
 
-    database: Annotated[
-        str,
-        Option(
-            metavar="URL",
-            help="The database: sqlite:///FILE with a relative path, sqlite:////FILE with an "
-            "absolute path, or postgresql://USER@HOST:PORT/NAME.",
-        ),
-    ] = "sqlite:///plants.db"
+    database: str = Option(
+        metavar="URL",
+        help="The database: sqlite:///FILE with a relative path, sqlite:////FILE with an "
+        "absolute path, or postgresql://USER@HOST:PORT/NAME.",
+    ).default("sqlite:///plants.db")
 
-    migrate: Annotated[
-        bool,
-        Option(
-            shown_default="on",
-            help="Create the store or update its schema if necessary. With --no-migrate, run "
-            "plantstore migrate before.",
-        ),
-    ] = True
+    migrate: bool = Option(
+        shown_default="on",
+        help="Create the store or update its schema if necessary. With --no-migrate, run "
+        "plantstore migrate before.",
+    ).default(value=True)
 
-    standbys_min: Annotated[
-        int,
-        Option(
-            min=0,
-            metavar="NUMBER",
-            help="Synchronous standbys of PostgreSQL that must have a change, besides the primary. "
-            "With fewer standbys, changes get 503.",
-        ),
-    ] = 0
+    standbys_min: int = Option(
+        min=0,
+        metavar="NUMBER",
+        help="Synchronous standbys of PostgreSQL that must have a change, besides the primary. "
+        "With fewer standbys, changes get 503.",
+    ).default(0)
 
-    workers: Annotated[
-        int,
-        Option(
-            parse=parse_workers,
-            metavar="NUMBER|auto",
-            help="Number of processes that serve, from 1 to 64; auto is one for each core. Each "
-            "uses one core. On SQLite, one more process writes for all of them.",
-        ),
-    ] = 1
+    workers: int = Option(
+        parse=parse_workers,
+        metavar="NUMBER|auto",
+        help="Number of processes that serve, from 1 to 64; auto is one for each core. Each "
+        "uses one core. On SQLite, one more process writes for all of them.",
+    ).default(1)
 
-    request_seconds: Annotated[
-        float,
-        Option(
-            min=0.1,
-            max=3600,
-            metavar="SECONDS",
-            help="How long a request may take to arrive, and a new connection to begin one.",
-        ),
-    ] = 10
+    request_seconds: float = Option(
+        min=0.1,
+        max=3600,
+        metavar="SECONDS",
+        help="How long a request may take to arrive, and a new connection to begin one.",
+    ).default(10)
 
-    connections_max: Annotated[
-        int,
-        Option(
-            min=1,
-            metavar="NUMBER",
-            help="Open connections of each worker. Further connections get 503.",
-        ),
-    ] = 10_000
+    connections_max: int = Option(
+        min=1,
+        metavar="NUMBER",
+        help="Open connections of each worker. Further connections get 503.",
+    ).default(10_000)
 
-    idle_seconds: Annotated[
-        float,
-        Option(
-            min=0.1,
-            max=3600,
-            metavar="SECONDS",
-            help="How long a connection may be idle between two requests. Behind a proxy, it must "
-            "be longer than the idle timeout of the proxy.",
-        ),
-    ] = 75
+    idle_seconds: float = Option(
+        min=0.1,
+        max=3600,
+        metavar="SECONDS",
+        help="How long a connection may be idle between two requests. Behind a proxy, it must "
+        "be longer than the idle timeout of the proxy.",
+    ).default(75)
 
-    rate_per_token: Annotated[
-        str | None,
-        Option(
-            metavar="RATE",
-            help="How often a token may be used, in each worker, such as 100/second or "
-            "100/second;5000/hour. Further requests get 429. Default: no limit.",
-        ),
-    ] = None
+    rate_per_token: str | None = Option(
+        metavar="RATE",
+        help="How often a token may be used, in each worker, such as 100/second or "
+        "100/second;5000/hour. Further requests get 429. Default: no limit.",
+    ).default(None)
 
-    stop_seconds: Annotated[
-        int,
-        Option(
-            min=1,
-            metavar="SECONDS",
-            help="How long a shutdown waits for requests that are still arriving.",
-        ),
-    ] = 10
+    stop_seconds: int = Option(
+        min=1,
+        metavar="SECONDS",
+        help="How long a shutdown waits for requests that are still arriving.",
+    ).default(10)
 
-    drain_seconds: Annotated[
-        int,
-        Option(
-            min=0,
-            max=3600,
-            metavar="SECONDS",
-            help="How long a shutdown still accepts requests while /readyz says 503, so that a "
-            "load balancer stops sending requests first.",
-        ),
-    ] = 0
+    drain_seconds: int = Option(
+        min=0,
+        max=3600,
+        metavar="SECONDS",
+        help="How long a shutdown still accepts requests while /readyz says 503, so that a "
+        "load balancer stops sending requests first.",
+    ).default(0)
 
-    tls_certificate: Annotated[
-        Path | None,
-        Option(
-            metavar="FILE",
-            help="Serve HTTPS with this certificate and its chain, in PEM.",
-        ),
-    ] = None
+    tls_certificate: Path | None = Option(  # noqa: RUF009 (it returns a field)
+        metavar="FILE",
+        help="Serve HTTPS with this certificate and its chain, in PEM.",
+    ).default(None)
 
-    tls_key: Annotated[
-        Path | None,
-        Option(
-            metavar="FILE",
-            help="The private key of the certificate, in PEM, if it is in a file of its own.",
-        ),
-    ] = None
+    tls_key: Path | None = Option(  # noqa: RUF009 (it returns a field)
+        metavar="FILE",
+        help="The private key of the certificate, in PEM, if it is in a file of its own.",
+    ).default(None)
 
-    trusted_proxy: Annotated[
-        list[str] | None,
-        Option(
-            metavar="NETWORK",
-            help="Address or network of a proxy in front; it may be given several times. The "
-            "fields X-Forwarded-For and X-Forwarded-Proto of its requests are used.",
-        ),
-    ] = None
+    trusted_proxy: tuple[str, ...] = Option(
+        metavar="NETWORK",
+        help="Address or network of a proxy in front; it may be given several times. The "
+        "fields X-Forwarded-For and X-Forwarded-Proto of its requests are used.",
+    ).default(())
 
-    allow_origin: Annotated[
-        list[str] | None,
-        Option(
-            metavar="ORIGIN",
-            help="Origin of pages that may call the service from a browser, such as "
-            "https://app.example; it may be given several times. * allows all.",
-        ),
-    ] = None
+    allow_origin: tuple[str, ...] = Option(
+        metavar="ORIGIN",
+        help="Origin of pages that may call the service from a browser, such as "
+        "https://app.example; it may be given several times. * allows all.",
+    ).default(())
 
-    export_seconds_max: Annotated[
-        float,
-        Option(
-            min=1,
-            metavar="SECONDS",
-            help="Maximum duration of an export. Its snapshot keeps disk space in use.",
-        ),
-    ] = 600
+    export_seconds_max: float = Option(
+        min=1,
+        metavar="SECONDS",
+        help="Maximum duration of an export. Its snapshot keeps disk space in use.",
+    ).default(600)
 
-    access_log: Annotated[
-        bool,
-        Option(
-            shown_default="off",
-            help="Log each request.",
-        ),
-    ] = False
+    access_log: bool = Option(
+        shown_default="off",
+        help="Log each request.",
+    ).default(value=False)
 
-    page: Annotated[
-        bool,
-        Option(
-            shown_default="on",
-            help="Serve a page for browsers at /, and the API reference at /docs.",
-        ),
-    ] = True
+    page: bool = Option(
+        shown_default="on",
+        help="Serve a page for browsers at /, and the API reference at /docs.",
+    ).default(value=True)
 
 
 def variable_of(name: str) -> str:

@@ -130,7 +130,7 @@ CASES = [
     Case(
         ErrorCode.RATE_EXCEEDED,
         settings={"rate_per_token": "1/hour"},
-        prepare=lambda world: world.parts.authenticator._rate_limit.spend("test"),  # noqa: SLF001
+        prepare=lambda world: world.parts.authenticator.rate_limit.spend("test"),
     ),
     Case(ErrorCode.BAD_REQUEST, raw=b"GET  / HTTP/1.1\r\n\r\n"),
     Case(ErrorCode.NOT_FOUND, path="/nowhere"),

@@ -46,7 +46,7 @@ MAY_SEND = {
 def test_a_preflight_tells_an_allowed_origin_its_methods_and_fields(
     new_world: Callable[..., World], allowed: str, told: str
 ) -> None:
-    world = new_world(allow_origin=["https://first.example", allowed])
+    world = new_world(allow_origin=("https://first.example", allowed))
 
     for path in PATHS:
         url = path.replace("{id}", "1")
@@ -65,7 +65,7 @@ def assert_readable(answer: httpx.Response) -> None:
 def test_an_allowed_origin_may_read_the_response_of_each_operation(
     new_world: Callable[..., World],
 ) -> None:
-    world = new_world(allow_origin=[GARDEN])
+    world = new_world(allow_origin=(GARDEN,))
     headers = {"Origin": GARDEN, "Authorization": f"Bearer {world.token}"}
 
     for operation in (each for each in OPERATIONS if each.method != "OPTIONS"):
@@ -76,7 +76,7 @@ def test_an_allowed_origin_may_read_the_response_of_each_operation(
 
 
 def test_an_allowed_origin_may_read_errors(new_world: Callable[..., World]) -> None:
-    world, full = (new_world(waiting_changes_max=room, allow_origin=[GARDEN]) for room in (9, 0))
+    world, full = (new_world(waiting_changes_max=room, allow_origin=(GARDEN,)) for room in (9, 0))
     origin = {"Origin": GARDEN}
 
     answers = [world.get("/none", **origin), world.send("PATCH", "/plants", fields=origin)]
@@ -95,7 +95,7 @@ def test_an_allowed_origin_may_read_errors(new_world: Callable[..., World]) -> N
 def test_another_origin_may_not_read_or_send_anything(
     new_world: Callable[..., World], origin: str
 ) -> None:
-    world = new_world(allow_origin=[GARDEN, "https://second.example"])
+    world = new_world(allow_origin=(GARDEN, "https://second.example"))
 
     for method, more in (("GET", {}), ("OPTIONS", PREFLIGHT)):
         answer = world.ask(method, "/plants", headers={"Origin": origin} | more)
@@ -113,7 +113,7 @@ def test_by_default_no_other_origin_may_read_anything(world: World) -> None:
 
 
 def test_vary_names_accept_encoding_and_origin(new_world: Callable[..., World]) -> None:
-    world = new_world(allow_origin=["*"])
+    world = new_world(allow_origin=("*",))
 
     answer = world.get("/openapi.json", Origin=GARDEN)
 

@@ -13,10 +13,10 @@ TRUSTED = [PROXY, "10.0.0.0/8", "2001:db8::/32"]
 CLIENT = "203.0.113.9"
 
 
-def seen(fields: list[tuple[str, str]], trusted: list[str] | None) -> tuple[str, str]:
+def seen(fields: list[tuple[str, str]], trusted: list[str]) -> tuple[str, str]:
     """Return the address and the scheme of the client that are reported to the observer."""
     with World() as world:
-        config = uvicorn_config(lambda: world.app, Settings(trusted_proxy=trusted))
+        config = uvicorn_config(lambda: world.app, Settings(trusted_proxy=tuple(trusted)))
         config.load()
         transport = httpx.ASGITransport(config.loaded_app)
         world.client = httpx.AsyncClient(transport=transport, base_url="http://plants")
@@ -42,9 +42,9 @@ def test_the_address_and_scheme_of_a_client_come_from_its_trusted_proxies(
     assert seen(fields, TRUSTED) == (client, "https")
 
 
-@pytest.mark.parametrize("trusted", [None, [], ["10.0.0.0/8"]])
+@pytest.mark.parametrize("trusted", [[], ["10.0.0.0/8"]])
 def test_forwarded_fields_of_an_untrusted_peer_are_ignored(
-    monkeypatch: pytest.MonkeyPatch, trusted: list[str] | None
+    monkeypatch: pytest.MonkeyPatch, trusted: list[str]
 ) -> None:
     monkeypatch.setenv("FORWARDED_ALLOW_IPS", "*")  # uvicorn's own setting
     fields = [("X-Forwarded-For", CLIENT), ("X-Forwarded-Proto", "https")]

@@ -164,7 +164,11 @@ PROMETHEUS = (
 
 
 @pytest.mark.parametrize(
-    ("accept", "expected"), [(PROMETHEUS, b"openmetrics"), ("text/html, */*;q=0.8", b"text")]
+    ("accept", "expected"),
+    [
+        (PROMETHEUS, b"openmetrics"),
+        *((each, b"text") for each in ("text/html, */*;q=0.8", "application/json", "garbage")),
+    ],
 )
 def test_metrics_have_the_format_that_the_client_prefers_or_else_text(
     world: World, accept: str, expected: bytes

@@ -131,7 +131,7 @@ def test_a_help_page_at_80_columns_truncates_and_breaks_no_word(
 def test_shell_completion_works_in_bash(tmp_path: Path) -> None:
     plantstore = Path(sys.executable).with_name("plantstore")
     script = f"""
-        eval "$({plantstore} --show-completion bash)"
+        eval "$(_PLANTSTORE_COMPLETE=bash_source {plantstore})"
         COMP_WORDS=({plantstore} serve --drain) COMP_CWORD=2
         _plantstore_completion {plantstore}
         printf '%s\\n' "${{COMPREPLY[@]}}"

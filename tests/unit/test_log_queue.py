@@ -88,10 +88,11 @@ def test_drain_does_not_wait_forever_for_a_reader(
 def test_a_line_of_a_library_is_formatted_when_it_is_logged() -> None:
     reader, writer = os.pipe()
     with log_to(writer) as log:
-        log.setFormatter(logging.Formatter("%(levelname)s %(message)s"))
+        handler = logging.StreamHandler(log)
+        handler.setFormatter(logging.Formatter("%(levelname)s %(message)s"))
         words = ["a"]
         record = logging.makeLogRecord({"levelname": "WARNING", "msg": "%s", "args": (words,)})
-        log.handle(record)
+        handler.handle(record)
         words.append("b")
 
     assert read_all(reader) == "WARNING ['a']\n"

@@ -46,17 +46,12 @@ GET = {
 
 
 class Log:
-    """The lines that an observer writes. The test decides when a burst ends."""
+    """The lines that an observer writes. The test sets its clock."""
 
     def __init__(self, told: list[Any]) -> None:
         self.told: list[dict[str, Any]] = told
-        self._ends: list[Any] = []
-        self.observe: Observer = log_events(later=lambda _seconds, call: self._ends.append(call))
-
-    def end_bursts(self) -> None:
-        ends, self._ends = self._ends, []
-        for end in ends:
-            end()
+        self.now = 0.0
+        self.observe: Observer = log_events(lambda: self.now)
 
     @property
     def lines(self) -> list[tuple[Any, ...]]:
@@ -70,9 +65,8 @@ def log() -> Iterator[Log]:
 
 
 def test_an_export_that_is_cut_off_is_a_warning_with_its_reason(log: Log) -> None:
-    for _ in range(2):
+    for log.now in (0.0, 0.5, 1.0):
         log.observe(ExportCutOff(RequestError(ErrorCode.TOKEN_INVALID, "The token is revoked")))
-    log.end_bursts()
 
     assert log.lines == [
         ("export cut off", "The token is revoked", None),
@@ -86,11 +80,8 @@ def test_a_repeated_failure_is_logged_at_once_and_then_counted(log: Log) -> None
         log.observe(CommitFailed(AWAY, 2))
     log.observe(LookupFailed(AWAY))
     log.observe(CommitFailed(GONE, 2))
-    log.end_bursts()
-    log.observe(CommitFailed(AWAY, 5))
-    log.end_bursts()
-    log.end_bursts()
-    log.observe(CommitFailed(AWAY, 5))
+    for log.now in (1.0, 1.9, 2.0, 3.0):
+        log.observe(CommitFailed(AWAY, 5))
 
     assert log.lines == [
         ("commit failed", AWAY.explanation, None),
@@ -106,7 +97,9 @@ def test_refusals_for_overload_or_an_invalid_token_are_counted_by_reason(log: Lo
     for code in (ErrorCode.OVERLOADED, ErrorCode.TOKEN_INVALID, ErrorCode.INVALID_PLANT):
         for _ in range(10_000):
             log.observe(RequestRefused(code))
-    log.end_bursts()
+    log.now = 1.0
+    for code in (ErrorCode.OVERLOADED, ErrorCode.TOKEN_INVALID):
+        log.observe(RequestRefused(code))
 
     assert log.lines == [
         ("refused", "overloaded", None),
@@ -119,7 +112,8 @@ def test_refusals_for_overload_or_an_invalid_token_are_counted_by_reason(log: Lo
 def test_an_unexpected_error_is_logged_with_its_traceback_once_for_each_type(log: Log) -> None:
     for error in (ZeroDivisionError(), KeyError(), ZeroDivisionError()):
         log.observe(CommitFailed(error, 1))
-    log.end_bursts()
+    log.now = 1.0
+    log.observe(CommitFailed(ZeroDivisionError(), 1))
 
     assert [line["event"] for line in log.told] == ["commit failed"] * 3
     assert [line.get("more") for line in log.told] == [None, None, 1]

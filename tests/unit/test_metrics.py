@@ -125,11 +125,10 @@ def test_rows_of_imports_are_counted_by_media_type_and_outcome() -> None:
 
 
 def test_metrics_show_refusals_queue_lengths_dropped_log_lines_and_versions() -> None:
-    metrics = Metrics()
+    metrics = Metrics(log_lines_dropped=lambda: 8)
     metrics.observe(RequestRefused(ErrorCode.OVERLOADED))
     metrics.observe(WriterStarted())
     metrics.watch_queue("changes", lambda: 7)
-    metrics.watch_log(lambda: 8)
 
     python = sys.version.split()[0]
 
@@ -183,9 +182,8 @@ from plantstore.observe import Committed
 from plantstore.changes import Outcome
 from plantstore.telemetry.metrics import Metrics
 
-metrics = Metrics(Path(sys.argv[1]))
+metrics = Metrics(Path(sys.argv[1]), lambda: 3)
 metrics.watch_queue("changes", lambda: 5)
-metrics.watch_log(lambda: 3)
 metrics.observe(Committed([Outcome.STORED], 0.001))
 render, _ = metrics.renderings.values()
 for _ in sys.stdin:

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from plantstore.errors import UsageError
 from plantstore.settings import WORKERS_MAX, parse_workers, unknown_variables, usable_cores
 
 
@@ -63,5 +64,5 @@ def test_auto_is_a_worker_for_each_core() -> None:
 
 @pytest.mark.parametrize("text", ["0", "65", "-1", "1.5", "", "Auto", "\u0663"])
 def test_another_number_of_workers_is_refused(text: str) -> None:
-    with pytest.raises(ValueError, match="must be auto or a number from 1 to 64"):
+    with pytest.raises(UsageError, match="must be auto or a number from 1 to 64"):
         parse_workers(text)

@@ -1,11 +1,13 @@
 """The messages between a worker and the process that writes, and its transactions."""
 
 import contextlib
+import os
 import socket
 import struct
 import threading
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from multiprocessing.connection import Connection
 
 import msgspec
 import pytest
@@ -24,17 +26,14 @@ from plantstore.changes import (
 )
 from plantstore.commit import remote_writer, writer_process
 from plantstore.commit.messages import (
-    LENGTH_BYTES,
+    MALFORMED,
     MESSAGE_BYTES_MAX,
     Applied,
     Apply,
     Failed,
-    Probe,
-    ProtocolError,
     Ready,
     Response,
     apply_message,
-    length_of,
     parse_request,
     parse_response,
     to_bytes,
@@ -82,20 +81,10 @@ class SlowStore(FakeStore):
 
 
 def test_a_batch_is_the_same_after_it_was_sent() -> None:
-    sent = parse_request(to_bytes(apply_message(BATCH))[LENGTH_BYTES:])
+    sent = parse_request(to_bytes(apply_message(BATCH)))
 
     assert isinstance(sent, Apply)
     assert sent.changes == BATCH
-
-
-@pytest.mark.parametrize(
-    "others", [[(0, Deletion(1)), (0, Deletion(2))], [(5, Deletion(1))], [(-1, Deletion(1))]]
-)
-def test_a_batch_without_a_change_for_each_position_is_malformed(
-    others: list[tuple[int, Deletion]],
-) -> None:
-    with pytest.raises(ProtocolError):
-        Apply([NewPlant(1, "a")], list(others)).changes  # noqa: B018 (a property)
 
 
 @pytest.mark.parametrize(
@@ -104,21 +93,15 @@ def test_a_batch_without_a_change_for_each_position_is_malformed(
         *(b"", b"\x91", b"\xc0", b"\x91\x09", b"\x91\x03\x00", b"\x91\xa1\xff", b"\x91" * 9999),
     ],
 )
-def test_bytes_that_are_no_message_are_a_protocol_error(body: bytes) -> None:
+def test_bytes_that_are_no_message_are_malformed(body: bytes) -> None:
     for parse in (parse_request, parse_response):
-        with pytest.raises(ProtocolError):
+        with pytest.raises(MALFORMED):
             parse(body)
 
 
-def test_an_id_outside_int64_is_a_protocol_error() -> None:
-    with pytest.raises(ProtocolError):
+def test_an_id_outside_int64_is_malformed() -> None:
+    with pytest.raises(MALFORMED):
         parse_request(msgspec.msgpack.encode([1, [{"id": 2**63, "name": "a"}], []]))
-
-
-def test_a_message_over_the_limit_is_refused_by_its_length() -> None:
-    assert length_of(struct.pack("!I", MESSAGE_BYTES_MAX)) == MESSAGE_BYTES_MAX
-    with pytest.raises(ProtocolError):
-        length_of(struct.pack("!I", MESSAGE_BYTES_MAX + 1))
 
 
 @pytest.mark.parametrize(
@@ -132,7 +115,7 @@ def test_a_message_over_the_limit_is_refused_by_its_length() -> None:
     ],
 )
 def test_an_error_of_the_store_reaches_the_worker(error: Exception) -> None:
-    sent = parse_response(to_bytes(Failed.of(error))[LENGTH_BYTES:])
+    sent = parse_response(to_bytes(Failed.of(error)))
 
     assert isinstance(sent, Failed)
     assert type(sent.error) is type(error)
@@ -147,7 +130,7 @@ def test_an_unexpected_error_is_named_for_the_operator() -> None:
 @contextlib.contextmanager
 def workers_of(
     store: PlantWrites, number: int, observe: Observer = ignore
-) -> Iterator[list[socket.socket]]:
+) -> Iterator[list[Connection]]:
     """Write with a store; yield connections, as workers have them, that were greeted."""
     with contextlib.ExitStack() as opened:
         entrance = opened.enter_context(writing(store, observe))
@@ -155,27 +138,22 @@ def workers_of(
 
 
 @contextlib.contextmanager
-def _connected(entrance: socket.socket) -> Iterator[socket.socket]:
-    worker, theirs = socket.socketpair()
-    with worker:
-        worker.settimeout(30)
+def _connected(entrance: socket.socket) -> Iterator[Connection]:
+    ours, theirs = socket.socketpair()
+    with Connection(ours.detach()) as worker:
         with theirs:
             socket.send_fds(entrance, [b"+"], [theirs.fileno()])
         assert receive(worker) == Ready()
         yield worker
 
 
-def send(worker: socket.socket, *plants: NewPlant) -> None:
-    worker.sendall(to_bytes(apply_message(plants)))
+def send(worker: Connection, *plants: NewPlant) -> None:
+    worker.send_bytes(to_bytes(apply_message(plants)))
 
 
-def receive(worker: socket.socket) -> Response:
-    with worker.makefile("rb", buffering=0) as responses:
-        length = length_of(responses.read(LENGTH_BYTES))
-        body = b""
-        while len(body) < length:
-            body += responses.read(length - len(body))
-    return parse_response(body)
+def receive(worker: Connection) -> Response:
+    assert worker.poll(30)
+    return parse_response(worker.recv_bytes())
 
 
 STORED = Applied([Outcome.STORED])
@@ -213,47 +191,6 @@ def test_long_batches_do_not_share_a_transaction(monkeypatch: pytest.MonkeyPatch
     assert sorted(store.batches) == [1, 1, 1, 2]
 
 
-def test_a_request_that_arrives_in_pieces_does_not_wait_for_a_commit_after_each(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(writer_process, "PIECE_SECONDS", 30)
-    monkeypatch.setattr(writer_process, "PIECES_SECONDS", 30)
-    store = SlowStore()
-    long = to_bytes(apply_message([NewPlant(1, "a" * 100)]))
-    with workers_of(store, 2) as (slow, quick):
-        store.may_go_on.clear()
-        send(quick, NewPlant(2, "a"))
-        assert store.has_begun.wait(30)
-        slow.sendall(long[:50])
-        store.may_go_on.set()
-        assert receive(quick) == STORED
-        send(quick, NewPlant(3, "a"))
-        slow.sendall(long[50:])
-        assert receive(slow) == receive(quick) == STORED
-
-    assert store.batches == [1, 2]
-
-
-def test_all_workers_that_ask_during_a_commit_share_one_probe() -> None:
-    class Probed(SlowStore):
-        probes = 0
-
-        def probe(self) -> None:
-            self.probes += 1
-
-    store = Probed()
-    with workers_of(store, 4) as (changing, *probing):
-        store.may_go_on.clear()
-        send(changing, NewPlant(1, "a"))
-        assert store.has_begun.wait(30)
-        for worker in probing:
-            worker.sendall(to_bytes(Probe()))
-        store.may_go_on.set()
-
-        assert [receive(worker) for worker in probing] == [Ready()] * 3
-    assert store.probes == 1
-
-
 def test_probes_do_not_prevent_tidying(monkeypatch: pytest.MonkeyPatch) -> None:
     class Tidied(FakeStore):
         is_tidied = False
@@ -273,38 +210,51 @@ def test_probes_do_not_prevent_tidying(monkeypatch: pytest.MonkeyPatch) -> None:
         wait_until(probe)
 
 
-def test_a_worker_that_does_not_read_its_response_does_not_block_others() -> None:
+@pytest.fixture
+def stalled_soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Disconnect stalled workers after a hundredth of a second."""
+    monkeypatch.setattr(writer_process, "_STALLED", struct.pack("ll", 0, 10_000))
+
+
+@pytest.mark.usefixtures("stalled_soon")
+def test_a_worker_that_does_not_read_its_response_is_disconnected_and_others_are_served() -> None:
     number = 500_000  # more responses than the kernel holds
     with workers_of(FakeStore(), 2) as (silent, other):
         send(silent, *(NewPlant(id_, "a") for id_ in range(number)))
-
         send(other, NewPlant(-1, "a"))
+
         assert receive(other) == STORED
-
-        assert receive(silent) == Applied([Outcome.STORED] * number)
-
-
-def test_a_worker_that_sends_a_request_too_early_is_disconnected() -> None:
-    store = SlowStore()
-    with workers_of(store, 2) as (hasty, slow):
-        hasty.sendall(to_bytes(apply_message([NewPlant(1, "a")])) * 2)
-        assert hasty.recv(1) == b""
-
-        store.may_go_on.clear()
-        send(slow, NewPlant(1, "a"))
-        assert store.has_begun.wait(30)
-        store.may_go_on.set()
-        assert receive(slow) == STORED
+        with pytest.raises(OSError, match="got end of file during message"):
+            receive(silent)
 
 
-@pytest.mark.parametrize("malformed", [b"\xff" * 100, b"\0\0\0\3abc", b"\0\0\0\1", b""])
+@pytest.mark.usefixtures("stalled_soon")
+def test_a_worker_that_sends_half_a_message_is_disconnected_and_others_are_served() -> None:
+    with workers_of(FakeStore(), 2) as (stalled, other):
+        os.write(stalled.fileno(), struct.pack("!i", 100) + b"a")
+        send(other, NewPlant(1, "a"))
+
+        assert receive(other) == STORED
+        with pytest.raises((EOFError, ConnectionResetError)):
+            receive(stalled)
+
+
+@pytest.mark.parametrize(
+    "malformed",
+    [
+        *(b"\xff" * 100, b"\0\0\0\3abc", b"\0\0\0\1", b""),
+        struct.pack("!i", MESSAGE_BYTES_MAX + 1),
+    ],
+)
 def test_a_connection_with_malformed_messages_is_ended_and_others_are_served(
     malformed: bytes,
 ) -> None:
     with workers_of(FakeStore(), 2) as (other, worker):
-        worker.sendall(malformed)
-        worker.shutdown(socket.SHUT_WR)
-        assert worker.recv(1) == b""
+        with socket.socket(fileno=os.dup(worker.fileno())) as stream:
+            stream.sendall(malformed)
+            stream.shutdown(socket.SHUT_WR)
+        with pytest.raises((EOFError, ConnectionResetError)):
+            receive(worker)
 
         send(other, NewPlant(1, "a"))
         assert receive(other) == STORED
@@ -344,9 +294,9 @@ def end_after_one_request(listener: socket.socket) -> None:
         connections = []
         for _ in range(2):
             _, [descriptor], _, _ = socket.recv_fds(listener, 1, 1)
-            connections.append(opened.enter_context(socket.socket(fileno=descriptor)))
-            connections[-1].sendall(to_bytes(Ready()))
-        assert connections[0].recv(1_000_000)
+            connections.append(opened.enter_context(Connection(descriptor)))
+            connections[-1].send_bytes(to_bytes(Ready()))
+        assert connections[0].recv_bytes()
 
 
 def test_a_change_is_in_doubt_if_the_writer_ends_before_its_response() -> None:
@@ -386,7 +336,7 @@ def test_a_response_is_not_taken_for_that_of_a_later_request(
         contextlib.closing(RemoteWriter(entrance)) as worker,
     ):
         with monkeypatch.context() as patched:
-            patched.setattr(remote_writer, "length_of", exhausted)
+            patched.setattr(remote_writer, "parse_response", exhausted)
             with pytest.raises(MemoryError):
                 worker.apply_changes([NewPlant(1, "a")])
 

@@ -101,6 +101,9 @@ class Authenticator:
         rate_limit: counts the uses of each token, by its name.
         observe: gets the events.
 
+    Attributes:
+        rate_limit: the same.
+
     """
 
     def __init__(
@@ -114,7 +117,7 @@ class Authenticator:
         self._store = store
         self._clock = clock
         self._monotonic = monotonic
-        self._rate_limit = rate_limit
+        self.rate_limit = rate_limit
         self._observe = observe
         self._cached: dict[bytes, tuple[float, TokenRecord]] = {}
         self._lookups: dict[bytes, asyncio.Future[TokenRecord | None]] = {}
@@ -127,7 +130,7 @@ class Authenticator:
             StoreUnavailableError: the token cannot be looked up.
 
         """
-        self._rate_limit.spend(await self.require_scope(req, scope))
+        self.rate_limit.spend(await self.require_scope(req, scope))
 
     async def require_scope(self, req: Request, scope: str) -> str:
         """Return the name of the token of the request if it is valid and has the scope.
@@ -163,20 +166,6 @@ class Authenticator:
         if state != "active":
             raise _invalid(f"The token is {state}")
         return record
-
-    @property
-    def burst_max(self) -> int | None:
-        """The most uses of a token that can be counted at once; None if there is no limit."""
-        return self._rate_limit.burst_max
-
-    def spend(self, token: str, uses: int) -> None:
-        """Count uses of the token with this name.
-
-        Raises:
-            RateExceededError: it was used too often lately.
-
-        """
-        self._rate_limit.spend(token, uses)
 
     async def _look_up(self, token: str, key: bytes) -> TokenRecord:
         if not is_well_formed(token):
@@ -255,7 +244,7 @@ class OwnToken:
     async def on_get(self, req: Request, resp: Response) -> None:
         """Describe the token of the request. It needs no scope."""
         token = await self._authenticator.authenticate(req)
-        self._authenticator.spend(token.name, 1)
+        self._authenticator.rate_limit.spend(token.name)
         read_query(req, NO_PARAMETERS)
         expires_at = None if token.expires_at is None else render_time(token.expires_at)
         described = TokenDescription(token.name, sorted(token.scopes), expires_at)

@@ -9,7 +9,7 @@ import asyncio
 import contextlib
 import time
 import zlib
-from collections.abc import AsyncIterator, Callable, Generator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any, Final, TypeVar
@@ -17,7 +17,7 @@ from typing import Any, Final, TypeVar
 from falcon.asgi import Request, Response
 
 from plantstore.api.auth import Authenticator, ConcurrencyLimit
-from plantstore.api.negotiation import GZIP_WBITS, prefers_gzip
+from plantstore.api.negotiation import GZIP_WBITS, accepts_gzip
 from plantstore.errors import ErrorCode, OperationError, RequestError, StoreUnavailableError
 from plantstore.formats import Format
 from plantstore.listings import Listing
@@ -73,13 +73,12 @@ class Exports:
         """
         if req.scope["http_version"] == "1.0":  # its clients know no chunks (RFC 9112 §7.1)
             raise RequestError(ErrorCode.BAD_REQUEST, "An export needs HTTP/1.1")
-        is_compressed = prefers_gzip(req.get_header("Accept-Encoding"))
-        # Falcon does not read a stream to answer HEAD. But it must know that there is one.
-        resp.stream = (
-            _nothing()
-            if req.method == "HEAD"
-            else await self._begin(req, form, listing, is_compressed=is_compressed)
-        )
+        is_compressed = accepts_gzip(req)
+        pieces = self._read(req, form, listing, is_compressed=is_compressed)
+        if req.method != "HEAD":  # Falcon does not read a stream to answer HEAD
+            await anext(pieces, None)
+        export: Any = _Export(pieces, self._report)  # Falcon takes any object that has a `read`
+        resp.stream = export
         resp.content_type = form.media_type
         resp.append_header("Vary", "Accept-Encoding")
         if is_compressed:
@@ -94,63 +93,68 @@ class Exports:
             await asyncio.to_thread(partial(self._threads.shutdown, cancel_futures=True))
 
     async def in_thread(self, function: Callable[[], ResultT]) -> ResultT:
-        """Run a function on a thread, and return its result."""
-        return await asyncio.get_running_loop().run_in_executor(self._threads, function)
+        """Run a function on a thread, and return its result. A cancellation waits for its end."""
+        running = asyncio.get_running_loop().run_in_executor(self._threads, function)
+        try:
+            return await asyncio.shield(running)
+        finally:
+            await asyncio.gather(running, return_exceptions=True)
 
-    async def require_scope(self, req: Request) -> str:
-        """Return the name of the token if it is still valid."""
-        return await self._authenticator.require_scope(req, "plants:read")
-
-    def end(self, token: str) -> None:
-        """Free the place of an export."""
-        self._places.leave(token)
-
-    def report(self, error: Exception) -> None:
+    def _report(self, error: Exception) -> None:
         """Report why an export is cut off."""
         if isinstance(error, RequestError) and not isinstance(error, StoreUnavailableError):
             self._observe(ExportCutOff(error))
         else:
             self._observe(ReadFailed(error, 1))
 
-    async def _begin(
+    async def _read(
         self, req: Request, form: Format, listing: Listing, *, is_compressed: bool
-    ) -> Any:  # noqa: ANN401 (Falcon takes any object that has a `read`)
-        token = await self.require_scope(req)
+    ) -> AsyncGenerator[bytes, None]:
+        """Yield the bytes of a file of plants. The first item is empty.
+
+        When it is yielded, the beginning of the file is read. So an error of the store is answered
+        as one. Close the generator if you stop early.
+        """
+        token = await self._authenticator.require_scope(req, "plants:read")
         self._places.take(token)
         ends_at = self._monotonic() + self._seconds_max
         pieces = _pieces(self._store, form, listing, is_compressed=is_compressed)
-        export = _Export(self, req, token, pieces, lambda: self._monotonic() > ends_at)
         try:
-            await export.begin()
-        except BaseException:
-            await export.close()
-            raise
-        return export
+            piece = await self._next_of(pieces, req, ends_at)
+            yield b""
+            while piece:
+                yield piece
+                piece = await self._next_of(pieces, req, ends_at)
+        finally:
+            try:
+                await self.in_thread(pieces.close)
+            except (Exception, asyncio.CancelledError):  # noqa: BLE001 (no thread at a stop)
+                pieces.close()
+            finally:
+                self._places.leave(token)
+
+    async def _next_of(
+        self, pieces: Generator[bytes, None, None], req: Request, ends_at: float
+    ) -> bytes:
+        """Return the next piece, whatever its size; empty at the end."""
+        piece: bytes | None = b""
+        while piece == b"":
+            if self._monotonic() > ends_at:
+                raise RequestError(ErrorCode.REQUEST_TIMEOUT, "The export took too long")
+            # The token may have been revoked in the meantime.
+            await self._authenticator.require_scope(req, "plants:read")
+            piece = await self.in_thread(partial(next, pieces, None))
+        return piece or b""
 
 
 class _Export:
-    """One export, as Falcon reads a file."""
+    """One export, as Falcon reads a file, and closes it."""
 
     def __init__(
-        self,
-        exports: Exports,
-        req: Request,
-        token: str,
-        pieces: Generator[bytes, None, None],
-        is_over: Callable[[], bool],
+        self, pieces: AsyncGenerator[bytes, None], report: Callable[[Exception], None]
     ) -> None:
-        self._exports = exports
-        self._req = req
-        self._token = token
         self._pieces = pieces
-        self._is_over = is_over
-        self._first: bytes | None = None
-        self._is_closed = False
-        self._reading: asyncio.Future[bytes | None] | None = None
-
-    async def begin(self) -> None:
-        """Read the first piece. So an error of the store is answered as one."""
-        self._first = await self._piece()
+        self._report = report
 
     async def read(self, n: int | None = None, /) -> bytes:  # noqa: ARG002 (the signature is Falcon's)
         """Return the next piece, whatever its size; empty at the end.
@@ -160,52 +164,17 @@ class _Export:
                 become an error; the client must notice that it is incomplete.
 
         """
-        if self._first is not None:
-            first, self._first = self._first, None
-            return first
         try:
-            return await self._piece()
+            return await anext(self._pieces, b"")
         except asyncio.CancelledError:
             raise ConnectionAbortedError from None
         except Exception as error:  # noqa: BLE001 (the response cannot become an error)
-            self._exports.report(error)
+            self._report(error)
             raise ConnectionAbortedError from None
 
     async def close(self) -> None:
-        """Close the snapshot, when the thread that reads a piece of it is done."""
-        if self._is_closed:
-            return
-        self._is_closed = True
-        try:
-            if self._reading is not None:
-                await asyncio.wait([self._reading])
-            closing = asyncio.ensure_future(self._exports.in_thread(self._pieces.close))
-            await asyncio.wait([closing])
-            if closing.cancelled() or closing.exception():  # the service stops without its threads
-                self._pieces.close()
-        finally:
-            self._exports.end(self._token)
-
-    async def _piece(self) -> bytes:
-        while True:
-            if self._is_over():
-                raise RequestError(ErrorCode.REQUEST_TIMEOUT, "The export took too long")
-            # The token may have been revoked in the meantime.
-            await self._exports.require_scope(self._req)
-            self._reading = asyncio.ensure_future(
-                self._exports.in_thread(partial(next, self._pieces, None))
-            )
-            piece = await asyncio.shield(self._reading)
-            if piece is None:
-                return b""
-            if piece:
-                return piece
-
-
-async def _nothing() -> AsyncIterator[bytes]:
-    pieces: tuple[bytes, ...] = ()
-    for piece in pieces:
-        yield piece
+        """Close the snapshot."""
+        await self._pieces.aclose()
 
 
 def _pieces(

@@ -8,10 +8,10 @@ from falcon.asgi import Request, Response
 from plantstore.api.auth import Authenticator
 from plantstore.api.exports import Exports
 from plantstore.api.imports import Imports
-from plantstore.api.parameters import read_query, require_no_coding, shorten
+from plantstore.api.parameters import read_query, require_no_coding
 from plantstore.api.plants import EXPORT_PARAMETERS, parse_words
 from plantstore.commit.imports import Conflict
-from plantstore.errors import ErrorCode, RequestError, UnsupportedMediaTypeError
+from plantstore.errors import ErrorCode, RequestError, UnsupportedMediaTypeError, shorten
 from plantstore.formats import Format
 from plantstore.listings import Listing
 

@@ -106,9 +106,8 @@ class Imports:
         self._release_memory = release_memory
         self._monotonic = monotonic
         # Batches of half the rate can be stored beside other uses of the token.
-        limit = (
-            sys.maxsize if authenticator.burst_max is None else max(1, authenticator.burst_max // 2)
-        )
+        burst_max = authenticator.rate_limit.burst_max
+        limit = sys.maxsize if burst_max is None else max(1, burst_max // 2)
         self._batch_rows_max = min(limit, BATCH_ROWS_MAX)
         self._shared_batch_rows_max = min(limit, BATCH_ROWS_MIN)
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="import")
@@ -143,7 +142,6 @@ class Imports:
         upload = _Upload(req, run, conflict, self._writer.singles_accepted)
         body = Body(
             aiter(req.stream),
-            bytes_per_second_min=BYTES_PER_SECOND_MIN,
             seconds=self._patience_seconds,
             clock=self._monotonic,
         )
@@ -229,7 +227,7 @@ class Imports:
             if upload.is_over:
                 return
             upload.require_client()
-            self._authenticator.spend(token, len(batch.rows) - upload.prepaid_uses)
+            self._authenticator.rate_limit.spend(token, len(batch.rows) - upload.prepaid_uses)
             upload.prepaid_uses = 0
             outcomes = await self._writer.submit_all(batch.changes)
         await self._in_thread(upload.run.settle, batch, outcomes)
@@ -295,12 +293,12 @@ class _Upload:
 class Body:
     """The body of a request, in pieces of at most PIECE_BYTES, from a client that is fast enough.
 
-    A client has `seconds` to send something. Each byte gives it more time, up to `seconds` again.
+    A client has `seconds` to send something. Each byte gives it more time, up to `seconds` again:
+    on average, BYTES_PER_SECOND_MIN bytes must arrive per second.
     Only the time in which the service waits for the client counts.
 
     Args:
         pieces: of the body, as they arrive.
-        bytes_per_second_min: how many bytes must arrive per second, on average.
         seconds: how long a client may send nothing.
         clock: a time in seconds that is never set back.
 
@@ -310,12 +308,10 @@ class Body:
         self,
         pieces: AsyncIterator[bytes],
         *,
-        bytes_per_second_min: int,
         seconds: float,
         clock: Callable[[], float],
     ) -> None:
         self._pieces = pieces
-        self._bytes_per_second_min = bytes_per_second_min
         self._seconds = seconds
         self._clock = clock
         self._left = seconds
@@ -345,9 +341,9 @@ class Body:
         except TimeoutError:
             raise RequestError(
                 ErrorCode.REQUEST_TIMEOUT,
-                f"The body must arrive with {self._bytes_per_second_min} bytes per second",
+                f"The body must arrive with {BYTES_PER_SECOND_MIN} bytes per second",
             ) from None
-        earned = len(arrived) / self._bytes_per_second_min
+        earned = len(arrived) / BYTES_PER_SECOND_MIN
         self._left = min(self._seconds, self._left - (self._clock() - began) + earned)
         return arrived
 

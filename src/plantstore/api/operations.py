@@ -8,7 +8,7 @@ from typing import Final, TypeAlias
 from falcon.asgi import Request, Response
 
 from plantstore.api.auth import Authenticator
-from plantstore.api.negotiation import Compressor, choose_media_type
+from plantstore.api.negotiation import Compressor
 from plantstore.commit.writer import GroupCommit
 from plantstore.errors import StoreUnavailableError
 from plantstore.observe import Observer, ReadinessChanged
@@ -110,8 +110,10 @@ class Measurements:
         """Respond with the metrics in the media type that the client prefers."""
         await self._authenticator.authorize(req, "metrics:read")
         resp.append_header("Vary", "Accept")
-        resp.content_type = choose_media_type(list(self._renderings), req.accept)
-        content = await asyncio.to_thread(self._renderings[resp.content_type])
+        default, *_ = self._renderings
+        media_type = req.client_prefers(self._renderings) or default
+        resp.content_type = media_type
+        content = await asyncio.to_thread(self._renderings[media_type])
         await self._compressor.answer(req, resp, content)
 
     on_head = on_get

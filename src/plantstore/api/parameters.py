@@ -8,7 +8,7 @@ from typing import Final
 from falcon import MEDIA_JSON, uri
 from falcon.asgi import Request
 
-from plantstore.errors import ErrorCode, RequestError, UnsupportedMediaTypeError
+from plantstore.errors import ErrorCode, RequestError, UnsupportedMediaTypeError, shorten
 from plantstore.plants import PLANT_BYTES_MAX, describe_not_integer, parse_int64
 from plantstore.server.interface import BODY
 
@@ -22,14 +22,6 @@ _MEDIA_TYPES: Final = {
     media_type: re.compile(re.escape(media_type) + _PARAMETERS, re.IGNORECASE | re.ASCII)
     for media_type in (MEDIA_JSON, MERGE_PATCH)
 }
-
-# Maximum length of a refused header or parameter in an error message.
-_QUOTED_CHARACTERS_MAX: Final = 40
-
-
-def shorten(text: str) -> str:
-    """Return a client's text, cut to the length that error messages quote."""
-    return text if len(text) <= _QUOTED_CHARACTERS_MAX else f"{text[:_QUOTED_CHARACTERS_MAX]}..."
 
 
 async def read_json_body(req: Request, wanted: str = MEDIA_JSON) -> bytes:

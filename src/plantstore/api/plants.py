@@ -124,11 +124,6 @@ def parse_words(parameters: dict[str, str]) -> tuple[str, ...] | None:
     return words_to_find(query)
 
 
-def wants_total(req: Request) -> bool:
-    """Return whether a request prefers to learn the number of plants."""
-    return has_preference(req, _COUNT_EXACT)
-
-
 def describe_page(resp: Response, request: PageRequest, page: Page) -> list[NewPlant]:
     """Set the fields of a response that describe a page, and return its plants in order."""
     if request.until is not None:
@@ -216,7 +211,7 @@ class Plants:
         """List plants in order of id, and link to other pages."""
         await self._authenticator.authorize(req, "plants:read")
         parameters = read_query(req, LISTING_PARAMETERS)
-        request = parse_page_request(parameters, has_total=wants_total(req))
+        request = parse_page_request(parameters, has_total=has_preference(req, _COUNT_EXACT))
         page = await self._reader.list_plants(request.listing)
         plants = describe_page(resp, request, page)
         await self._compressor.answer(req, resp, render_stored_plants(plants))
@@ -239,9 +234,7 @@ class OnePlant:
 
     async def on_get(self, req: Request, resp: Response, id: str) -> None:
         """Return the plant with this id. It is never compressed, so its ETag is always the same."""
-        await self._authenticator.authorize(req, "plants:read")
-        id_ = _read_id(req, id)
-        precondition = _read_precondition(req)
+        id_, precondition = await self._begin(req, "plants:read", id)
         plant = await self._reader.find_plant(id_)
         if plant is None:
             raise _no_such_plant(id_)
@@ -266,9 +259,8 @@ class OnePlant:
         With `If-None-Match: *`, create it instead: 201.
         """
         creates = req.get_header("If-None-Match") == "*"
-        await self._authenticator.authorize(req, "plants:create" if creates else "plants:update")
-        id_ = _read_id(req, id)
-        precondition = _read_precondition(req)
+        scope = "plants:create" if creates else "plants:update"
+        id_, precondition = await self._begin(req, scope, id)
         plant = parse_plant(await read_json_body(req))
         new = NewPlant(id_, plant.name, plant.tag)
         if is_too_large(new):
@@ -283,9 +275,7 @@ class OnePlant:
 
     async def on_patch(self, req: Request, resp: Response, id: str) -> None:
         """Change members of the plant with this id: 200 once the plant is on disk."""
-        await self._authenticator.authorize(req, "plants:update")
-        id_ = _read_id(req, id)
-        precondition = _read_precondition(req)
+        id_, precondition = await self._begin(req, "plants:update", id)
         body = await read_json_body(req, MERGE_PATCH)
         plant = await self._make(Patch(id_, parse_patch(body)), precondition)
         if plant is not None:
@@ -294,13 +284,18 @@ class OnePlant:
 
     async def on_delete(self, req: Request, resp: Response, id: str) -> None:
         """Delete the plant with this id: 204 once the deletion is on disk."""
-        await self._authenticator.authorize(req, "plants:delete")
-        id_ = _read_id(req, id)
-        precondition = _read_precondition(req)
+        id_, precondition = await self._begin(req, "plants:delete", id)
         # A body has no meaning here. But until it has arrived, the request may still be refused.
         await req.stream.exhaust()
         await self._make(Deletion(id_), precondition)
         resp.status = HTTPStatus.NO_CONTENT
+
+    async def _begin(self, req: Request, scope: str, id_: str) -> tuple[int, Precondition | None]:
+        """Check the token and the query; return the id and the condition of the request."""
+        await self._authenticator.authorize(req, scope)
+        read_query(req, NO_PARAMETERS)
+        condition = parse_precondition(req.get_header("If-Match"), req.get_header("If-None-Match"))
+        return parse_id(id_), condition
 
     async def _make(
         self, change: UnconditionalChange, precondition: Precondition | None
@@ -326,15 +321,6 @@ class OnePlant:
             etag = None if plant is None else entity_tag(plant.name, plant.tag)
             raise PreconditionFailedError(change.id, etag)
         return plant
-
-
-def _read_id(req: Request, text: str) -> int:
-    read_query(req, NO_PARAMETERS)
-    return parse_id(text)
-
-
-def _read_precondition(req: Request) -> Precondition | None:
-    return parse_precondition(req.get_header("If-Match"), req.get_header("If-None-Match"))
 
 
 def _set_etag(resp: Response, plant: NewPlant | Plant) -> str:

@@ -37,18 +37,6 @@ def _print_version(context: click.Context, _parameter: click.Parameter, asked: b
         context.exit()
 
 
-def _show_completion(
-    context: click.Context, _parameter: click.Parameter, shell: str | None
-) -> None:
-    if shell is None or context.resilient_parsing:
-        return
-    from click.shell_completion import get_completion_class  # noqa: PLC0415 (rarely used)
-
-    if complete := get_completion_class(shell):
-        click.echo(complete(app, {}, _PROGRAM, _COMPLETION_VARIABLE).source())
-        context.exit()
-
-
 @click.group(
     cls=Commands,
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -61,14 +49,6 @@ def _show_completion(
     expose_value=False,
     callback=_print_version,
     help="Print the versions of the software and of the interface, and exit.",
-)
-@click.option(
-    "--show-completion",
-    type=click.Choice(["bash", "zsh", "fish"]),
-    is_eager=True,
-    expose_value=False,
-    callback=_show_completion,
-    help="Print the script that completes commands and options in this shell, and exit.",
 )
 def app() -> None:
     """Declare the options that are given before a command."""

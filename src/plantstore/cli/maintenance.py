@@ -1,10 +1,7 @@
 """`plantstore backup`, `check`, `reindex`, `stats` and `migrate`."""
 
 import contextlib
-import time
-from collections.abc import Callable
 from pathlib import Path
-from typing import Final
 
 import click
 
@@ -15,9 +12,6 @@ from plantstore.errors import OperationError
 from plantstore.storage import display_url, open_for_maintenance
 from plantstore.storage.migrate import SchemaPolicy
 from plantstore.store import CheckReport
-
-# Time between two lines about the progress of a command.
-_REPORT_SECONDS: Final = 5.0
 
 
 @click.command()
@@ -71,24 +65,13 @@ def reindex(database: str, standbys_min: int) -> None:
     SQLite file cannot be read, it is emptied first, and searches miss plants until the end. If the
     command is interrupted, run it again.
     """
-    with opened_store(database, SchemaPolicy.REQUIRE, standbys_min=standbys_min) as store:
-        found = store.reindex(_line_every_few_seconds())
+    with (
+        opened_store(database, SchemaPolicy.REQUIRE, standbys_min=standbys_min) as store,
+        progress("Comparing") as report,
+    ):
+        found = store.reindex(report)
     click.echo(f"Plants whose index was wrong, and is right now: {found.plants:,}")
     click.echo(f"Plants missing in the recorded number, which is right now: {found.missing:,}")
-
-
-def _line_every_few_seconds() -> Callable[[int, int], None]:
-    """Return what reports the number of plants that were compared, on stderr."""
-    told_at = time.monotonic()
-
-    def report(done: int, total: int) -> None:
-        nonlocal told_at
-        now = time.monotonic()
-        if now - told_at >= _REPORT_SECONDS:
-            told_at = now
-            click.echo(f"Compared {done:,} of {total:,} plants", err=True)
-
-    return report
 
 
 @click.command()

@@ -1,10 +1,10 @@
 """Options that several commands have, and the hint that follows a usage error."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import fields
 from pathlib import Path
-from typing import Any, Final, TypeVar, cast, get_args, get_type_hints
+from typing import Any, Final, TypeVar, cast, get_type_hints
 
 import click
 
@@ -16,8 +16,8 @@ CommandT = TypeVar("CommandT", bound=Callable[..., Any])
 
 FILE: Final = click.Path(path_type=Path)
 
-_HINTS: Final = get_type_hints(Settings, include_extras=True)
-_DEFAULTS: Final = {field.name: field.default for field in fields(Settings)}
+_TYPES: Final = get_type_hints(Settings)
+_FIELDS: Final = {field.name: field for field in fields(Settings)}
 
 
 class _WholeNumber(click.IntRange):
@@ -49,7 +49,7 @@ def settings(*names: str) -> Callable[[CommandT], CommandT]:
     """Return a decorator that gives a command the options of these settings, or of all."""
 
     def add_options(command: CommandT) -> CommandT:
-        for name in reversed(names or tuple(_HINTS)):
+        for name in reversed(names or tuple(_TYPES)):
             command = _setting(name)(command)
         return command
 
@@ -57,16 +57,15 @@ def settings(*names: str) -> Callable[[CommandT], CommandT]:
 
 
 def _setting(name: str) -> Callable[[CommandT], CommandT]:
-    type_, option = get_args(_HINTS[name])
-    default = _DEFAULTS[name]
+    type_, default = _TYPES[name], _FIELDS[name].default
+    option: Option = _FIELDS[name].metadata["option"]
     flag = name.replace("_", "-")
     return click.option(
         f"--{flag}/--no-{flag}" if type_ is bool else f"--{flag}",
         type=_type_of(type_, option),
-        callback=_callback_of(type_, option),
-        multiple=type_ == list[str] | None,
+        multiple=type_ == tuple[str, ...],
         default=default,
-        show_default=option.shown_default or default is not None,
+        show_default=option.shown_default or default not in (None, ()),
         envvar=variable_of(name),
         show_envvar=True,
         metavar=option.metavar,
@@ -75,34 +74,15 @@ def _setting(name: str) -> Callable[[CommandT], CommandT]:
 
 
 def _type_of(type_: Any, option: Option) -> click.ParamType[Any]:  # noqa: ANN401 (any type)
-    if option.parse is None and type_ is int:
+    if option.parse is not None:
+        return click.types.FuncParamType(option.parse)
+    if type_ is int:
         return _WholeNumber(cast("int | None", option.min), cast("int | None", option.max))
     if type_ is float:
         return _Number(option.min, option.max)
     if type_ == Path | None:
         return click.Path(exists=True, dir_okay=False, path_type=Path)
     return click.BOOL if type_ is bool else click.STRING
-
-
-def _callback_of(
-    type_: Any,  # noqa: ANN401 (any type)
-    option: Option,
-) -> Callable[[click.Context, click.Parameter, Any], Any] | None:
-    parse = _gather if type_ == list[str] | None else option.parse
-    if parse is None:
-        return None
-
-    def callback(_context: click.Context, _parameter: click.Parameter, value: Any) -> Any:  # noqa: ANN401 (of any type)
-        try:
-            return parse(value)
-        except ValueError as error:
-            raise click.BadParameter(str(error)) from error
-
-    return callback
-
-
-def _gather(values: Sequence[str]) -> list[str] | None:
-    return [*values] or None
 
 
 def file_format(command: CommandT) -> CommandT:

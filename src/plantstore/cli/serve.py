@@ -66,9 +66,9 @@ def _exit(_signal: int, _frame: object) -> NoReturn:
 def _check_edge(settings: Settings) -> None:
     """Raise UsageError if a rate, an origin or a proxy is malformed, before anything is opened."""
     RatePerToken(settings.rate_per_token)
-    for origin in settings.allow_origin or ():
+    for origin in settings.allow_origin:
         parse_origin(origin)
-    for network in settings.trusted_proxy or ():
+    for network in settings.trusted_proxy:
         try:
             ipaddress.ip_network(network)
         except ValueError as error:  # uvicorn would accept it, and trust no address or all

@@ -50,7 +50,10 @@ def progress(what: str) -> Iterator[Report]:
 
         def report(done: int, total: int | None, plants: int | None = None) -> None:
             bar.length = total
-            bar.update(done - bar.pos, plants)
+            bar.finished = False  # `reindex` begins again after a repair
+            bar.current_item = plants
+            bar.make_step(done - bar.pos)
+            bar.render_progress()
 
         yield report
 
@@ -126,7 +129,7 @@ class Rejects:
 # same database waits for it: about 25 milliseconds.
 BATCH_PLANTS_MAX: Final = 10_000
 
-_STDIN: Final = Path("-")
+_STANDARD_STREAM: Final = Path("-")
 
 
 @click.command("import")
@@ -164,7 +167,8 @@ def import_plants(
     A row that is not valid is rejected, and the import continues; the exit status is then 1.
     """
     form = format_of(file, file_format)
-    with _reading(file) as source, Rejects(rejects, source, database) as rejected:
+    opened = standard_stream(sys.stdin) if file == _STANDARD_STREAM else file.open("rb")
+    with opened as source, Rejects(rejects, source, database) as rejected:
         run = Import(
             form.parser(),
             Conflict(on_conflict),
@@ -216,20 +220,6 @@ def _describe(counts: RowCounts) -> str:
     return ", ".join(f"{many:,} {what}" for what, many in parts.items() if many or what in always)
 
 
-@contextlib.contextmanager
-def _reading(file: Path) -> Iterator[BinaryIO]:
-    if file == _STDIN:
-        with os.fdopen(standard_stream(sys.stdin).fileno(), "rb", closefd=False) as stdin:
-            yield stdin
-        return
-    try:
-        source = file.open("rb")
-    except OSError as error:
-        raise OperationError(f"{file} cannot be read: {error.strerror}") from error
-    with source:
-        yield source
-
-
 def _size(source: BinaryIO) -> int | None:
     """Return the size of a file in bytes, or None for a stream."""
     status = os.fstat(source.fileno())
@@ -247,9 +237,6 @@ def _apply(store: PlantStore, changes: Sequence[Change]) -> list[Result | BatchR
     return run_each_if_refused(store.apply_changes, changes, explain)
 
 
-_STDOUT: Final = Path("-")
-
-
 @click.command()
 @click.argument(
     "file", type=FILE, required=False, help="A .csv or .jsonl file. Default: stdout, as JSON lines."
@@ -265,7 +252,7 @@ def export(file: Path | None, *, file_format: str | None, database: str, force: 
     form = format_of(Path("plants.jsonl") if file is None else file, file_format)
     with (
         contextlib.closing(open_for_maintenance(database)) as store,
-        _writing(None if file == _STDOUT else file, database, force=force) as target,
+        _writing(None if file == _STANDARD_STREAM else file, database, force=force) as target,
         progress("Exporting") as report,
     ):
         exported = _write_all(store.scan_plants(), store.count_plants(), form, target, report)

@@ -129,7 +129,7 @@ def make_app(settings: Settings, store: Store, parts: Parts) -> ASGIApp:
                 yield
 
     pages = Pages() if settings.page else None
-    return create_app(parts, lifespan(), pages=pages, allow_origins=settings.allow_origin or ())
+    return create_app(parts, lifespan(), pages=pages, allow_origins=settings.allow_origin)
 
 
 class Telemetry:
@@ -143,8 +143,7 @@ class Telemetry:
     """
 
     def __init__(self, log: LogQueue, settings: Settings, folder: Path | None = None) -> None:
-        self.metrics = Metrics(folder)
-        self.metrics.watch_log(lambda: log.dropped)
+        self.metrics = Metrics(folder, lambda: log.dropped)
         answers: list[Observer] = [self.metrics.observe]
         if settings.access_log:
             answers.append(log_answers())
@@ -172,7 +171,7 @@ def uvicorn_config(app_factory: Callable[[], ASGIApp], settings: Settings) -> uv
         stop_seconds=settings.stop_seconds,
         tls_certificate=settings.tls_certificate,
         tls_key=settings.tls_key,
-        trusted_proxies=settings.trusted_proxy or [],
+        trusted_proxies=[*settings.trusted_proxy],
     )
 
 

@@ -86,63 +86,6 @@ class Batch(Generic[RequestT, ResultT]):
         self.answer: _Answer[ResultT] = _Answer(loop=loop)
 
 
-class BatchQueue(Generic[RequestT, ResultT]):
-    """Passes batches to a thread, which takes several of them for one call.
-
-    Args:
-        requests_max: number of requests in one call.
-        idle: called by the thread when there was no batch for IDLE_SECONDS. It returns the time
-            until its next call, in seconds. Its errors are ignored.
-
-    """
-
-    def __init__(self, requests_max: int, idle: Callable[[], float]) -> None:
-        self._requests_max = requests_max
-        self._idle = idle
-        self._patience = IDLE_SECONDS  # a crash may have left work for `idle`
-        self._queue: SimpleQueue[Batch[RequestT, ResultT] | None] = SimpleQueue()
-
-    def put(self, batch: Batch[RequestT, ResultT]) -> None:
-        """Add a batch."""
-        self._queue.put(batch)
-
-    def close(self) -> None:
-        """End `calls` after the batches that are in the queue."""
-        self._queue.put(None)
-
-    def calls(self) -> Iterator[list[Batch[RequestT, ResultT]]]:
-        """Yield the batches for each call. A batch from one caller has a call of its own."""
-        taken: list[Batch[RequestT, ResultT]] = []
-        requests = 0
-        while True:
-            if taken and self._queue.empty():
-                yield taken
-                taken, requests = [], 0
-            batch = self._next()
-            if taken and (
-                batch is None
-                or batch.is_from_one_caller
-                or taken[0].is_from_one_caller
-                or requests + len(batch.requests) > self._requests_max
-            ):
-                yield taken
-                taken, requests = [], 0
-            if batch is None:
-                return
-            self._patience = IDLE_SECONDS
-            taken.append(batch)
-            requests += len(batch.requests)
-
-    def _next(self) -> Batch[RequestT, ResultT] | None:
-        while True:
-            try:
-                return self._queue.get(timeout=self._patience)
-            except Empty:
-                self._patience = IDLE_SECONDS
-                with contextlib.suppress(Exception):
-                    self._patience = self._idle()
-
-
 def run_each_if_refused(
     run: Callable[[Sequence[RequestT]], Sequence[ResultT]],
     requests: Sequence[RequestT],
@@ -201,7 +144,8 @@ class Batcher(Generic[RequestT, ResultT]):
         name: of the thread.
         waiting_max: number of requests that may wait.
         batch_max: number of requests in one call.
-        idle: called by the thread while there are no requests (see `BatchQueue`).
+        idle: called by the thread when there was no request for IDLE_SECONDS. It returns the time
+            until its next call, in seconds. Its errors are ignored.
 
     """
 
@@ -219,7 +163,9 @@ class Batcher(Generic[RequestT, ResultT]):
         self._explain = explain
         self._waiting_max = waiting_max
         self._batch_max = batch_max
-        self._queue: BatchQueue[RequestT, ResultT] = BatchQueue(batch_max, idle)
+        self._idle = idle
+        self._patience = IDLE_SECONDS  # a crash may have left work for `idle`
+        self._queue: SimpleQueue[Batch[RequestT, ResultT] | None] = SimpleQueue()
 
         self._loop: asyncio.AbstractEventLoop
         self._thread = threading.Thread(target=self._serve, name=name, daemon=True)
@@ -246,7 +192,7 @@ class Batcher(Generic[RequestT, ResultT]):
         finally:
             self._accepts = False
             self._hand_over()
-            self._queue.close()
+            self._queue.put(None)
             await asyncio.to_thread(self._thread.join)
 
     @property
@@ -347,7 +293,7 @@ class Batcher(Generic[RequestT, ResultT]):
     # The methods below run on the thread.
 
     def _serve(self) -> None:
-        for batches in self._queue.calls():
+        for batches in self._calls():
             requests = [request for batch in batches for request in batch.requests]
             run = run_together if batches[0].is_from_one_caller else run_each_if_refused
             try:
@@ -356,6 +302,38 @@ class Batcher(Generic[RequestT, ResultT]):
                 self._loop.call_soon_threadsafe(batches[0].answer.set_exception, error)
             else:
                 self._loop.call_soon_threadsafe(self._answer, batches, results)
+
+    def _calls(self) -> Iterator[list[Batch[RequestT, ResultT]]]:
+        """Yield the batches for each call. A batch from one caller has a call of its own."""
+        taken: list[Batch[RequestT, ResultT]] = []
+        requests = 0
+        while True:
+            if taken and self._queue.empty():
+                yield taken
+                taken, requests = [], 0
+            batch = self._next()
+            if taken and (
+                batch is None
+                or batch.is_from_one_caller
+                or taken[0].is_from_one_caller
+                or requests + len(batch.requests) > self._batch_max
+            ):
+                yield taken
+                taken, requests = [], 0
+            if batch is None:
+                return
+            self._patience = IDLE_SECONDS
+            taken.append(batch)
+            requests += len(batch.requests)
+
+    def _next(self) -> Batch[RequestT, ResultT] | None:
+        while True:
+            try:
+                return self._queue.get(timeout=self._patience)
+            except Empty:
+                self._patience = IDLE_SECONDS
+                with contextlib.suppress(Exception):
+                    self._patience = self._idle()
 
     def _explained(self, error: Exception, requests: int) -> RequestError | ResultT:
         try:

@@ -15,6 +15,7 @@ import msgspec
 from plantstore.changes import Change, Outcome, Result, Upsert
 from plantstore.errors import BatchRefusedError, IdTakenError, RequestError
 from plantstore.formats.rows import RowParser, Rows
+from plantstore.plants import NewPlant
 
 # Bytes of the rows of one transaction. Eight thousand rows of usual size have about as many.
 BATCH_BYTES_MAX: Final = 512 * 1024
@@ -72,13 +73,11 @@ class Batch(NamedTuple):
     Attributes:
         rows: all of them. Those without a plant are refused.
         changes: the changes of the others, in the same order.
-        errors: the errors of the refused rows, and their texts; no more than are wanted.
 
     """
 
     rows: Rows
     changes: list[Change]
-    errors: list[tuple[RowError, str | bytes]]
 
 
 class ImportResult(RowCounts):
@@ -102,7 +101,6 @@ class Import:
         conflict: what to do with a row if a different plant has its id.
         reject: is called with each row that is refused, in the order of the file.
         batch_rows_max: maximum number of rows in one transaction.
-        batch_bytes_max: number of bytes in one transaction, on average; see `take`.
         errors_max: number of refused rows that are rejected; the others are only counted.
 
     Attributes:
@@ -119,16 +117,13 @@ class Import:
         reject: Reject,
         *,
         batch_rows_max: int,
-        batch_bytes_max: int = BATCH_BYTES_MAX,
         errors_max: int = sys.maxsize,
     ) -> None:
         self._parser = parser
         self._conflict = conflict
         self._reject = reject
         self.batch_rows_max = batch_rows_max
-        self._batch_bytes_max = batch_bytes_max
         self._errors_max = errors_max
-        self._explained = 0
         self._rejected = 0
         self._rows = Rows()
         self._taken = 0  # how many of the rows are in batches
@@ -165,12 +160,12 @@ class Import:
     def take(self) -> Batch | None:
         """Return the next batch if it is complete; at the end of the file, the rows that are left.
 
-        A batch is complete if it has `batch_rows_max` rows, or if `batch_bytes_max` bytes of the
+        A batch is complete if it has `batch_rows_max` rows, or if BATCH_BYTES_MAX bytes of the
         file have become rows that are in no batch.
         """
         left = len(self._rows) - self._taken
         size = min(self.batch_rows_max, left)
-        is_small = size < self.batch_rows_max and self._bytes < self._batch_bytes_max
+        is_small = size < self.batch_rows_max and self._bytes < BATCH_BYTES_MAX
         if size == 0 or (is_small and not self._is_at_end):
             return None
         rows = self._rows.part(self._taken, self._taken + size)
@@ -179,7 +174,7 @@ class Import:
         plants = [plant for plant in rows.plants if plant is not None]
         is_replacing = self._conflict is Conflict.REPLACE
         changes: list[Change] = [*map(Upsert, plants)] if is_replacing else [*plants]
-        return Batch(rows, changes, self._explain(rows) if len(plants) < len(rows) else [])
+        return Batch(rows, changes)
 
     def _add(self, rows: Rows) -> None:
         self._rows = self._rows.part(self._taken, len(self._rows))
@@ -194,23 +189,25 @@ class Import:
 
         """
         stored = outcomes.count(Outcome.STORED)
+        refused = len(batch.rows) - len(batch.changes)
+        errors: list[tuple[RowError, str | bytes]] = []
+        if stored < len(outcomes) or (refused and self._rejected < self._errors_max):
+            errors = self._settle_each(batch, outcomes)
         self.counts.stored += stored
-        errors = batch.errors
-        if stored < len(outcomes):
-            errors = sorted([*errors, *self._settle_each(batch, outcomes)], key=_line_of)
-        self.counts.refused += len(batch.rows) - len(batch.changes)
-        for error, text in errors[: max(0, self._errors_max - self._rejected)]:
-            self._rejected += 1
+        self.counts.refused += refused
+        self._rejected += len(errors)
+        for error, text in errors:
             self._reject(error, text)
         self.lines_stored_through = batch.rows.last_lines[-1]
 
     def _settle_each(
         self, batch: Batch, outcomes: Sequence[Result | RequestError]
     ) -> list[tuple[RowError, str | bytes]]:
-        """Count the rows that were not stored now; return the first errors that are wanted."""
+        """Count the valid rows that were not stored now; return the first wanted errors."""
         errors: list[tuple[RowError, str | bytes]] = []
-        valid = (row for row, plant in enumerate(batch.rows.plants) if plant is not None)
-        for row, change, outcome in zip(valid, batch.changes, outcomes, strict=True):
+        rows, of_valid = batch.rows, iter(outcomes)
+        for line, plant, text in zip(rows.first_lines, rows.plants, rows.texts, strict=True):
+            outcome = None if plant is None else next(of_valid)
             match outcome:
                 case Outcome.STORED:
                     continue
@@ -228,26 +225,13 @@ class Import:
                 case RequestError():
                     raise RequestError(outcome.code, outcome.message)
             if self._rejected + len(errors) < self._errors_max:
-                error = outcome if isinstance(outcome, RequestError) else IdTakenError(change.id)
-                errors.append(
-                    (_row_error(batch.rows.first_lines[row], error), batch.rows.texts[row])
-                )
+                error = self._error_of(plant, outcome, text)
+                errors.append((RowError(line, error.code, error.message), text))
         return errors
 
-    def _explain(self, rows: Rows) -> list[tuple[RowError, str | bytes]]:
-        errors: list[tuple[RowError, str | bytes]] = []
-        for line, plant, text in zip(rows.first_lines, rows.plants, rows.texts, strict=True):
-            if self._explained >= self._errors_max:
-                break
-            if plant is None:
-                self._explained += 1
-                errors.append((_row_error(line, self._parser.explain(text)), text))
-        return errors
-
-
-def _line_of(refused: tuple[RowError, str | bytes]) -> int:
-    return refused[0].line
-
-
-def _row_error(line: int, error: RequestError) -> RowError:
-    return RowError(line, error.code, error.message)
+    def _error_of(
+        self, plant: NewPlant | None, outcome: Result | RequestError | None, text: str | bytes
+    ) -> RequestError:
+        if plant is None:
+            return self._parser.explain(text)
+        return outcome if isinstance(outcome, RequestError) else IdTakenError(plant.id)

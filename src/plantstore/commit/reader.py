@@ -9,6 +9,7 @@ threads of their own.
 
 import contextlib
 from collections.abc import AsyncIterator, Sequence
+from functools import partial
 from typing import Final
 
 from plantstore.commit.batcher import Batcher
@@ -53,9 +54,11 @@ class GroupRead:
             waiting_max=waiting_max,
             batch_max=BATCH_READS_MAX,
         )
-        self._lister = self._make_lister("lister", waiting_max, BATCH_LISTINGS_MAX)
+        lister = partial(Batcher[Listing, Page], self._list, self._explain)
+        self._lister = lister(name="lister", waiting_max=waiting_max, batch_max=BATCH_LISTINGS_MAX)
+        searches_max = max(1, waiting_max // SEARCH_THREADS)
         self._searchers = [
-            self._make_lister(f"searcher-{number}", max(1, waiting_max // SEARCH_THREADS), 1)
+            lister(name=f"searcher-{number}", waiting_max=searches_max, batch_max=1)
             for number in range(1, SEARCH_THREADS + 1)
         ]
 
@@ -97,16 +100,7 @@ class GroupRead:
         """
         if listing.words is None:
             return await self._lister.submit(listing)
-        return await min(self._searchers, key=_waiting).submit(listing)
-
-    def _make_lister(self, name: str, waiting_max: int, batch_max: int) -> "Batcher[Listing, Page]":
-        return Batcher(
-            self._list,
-            self._explain,
-            name=name,
-            waiting_max=waiting_max,
-            batch_max=batch_max,
-        )
+        return await min(self._searchers, key=lambda searcher: searcher.waiting).submit(listing)
 
     def _find(self, ids: Sequence[int]) -> list[NewPlant | None]:
         found = self._store.find_plants(ids)
@@ -122,7 +116,3 @@ class GroupRead:
         if isinstance(error, MemoryError):
             return RequestError(ErrorCode.OVERLOADED, "The service is out of memory for this read")
         return RequestError(ErrorCode.INTERNAL, "The plants could not be read")
-
-
-def _waiting(batcher: Batcher[Listing, Page]) -> int:
-    return batcher.waiting

@@ -5,27 +5,28 @@ the socket to which workers connect. Only what the process had received, and not
 doubt.
 """
 
-import contextlib
 import socket
 import threading
 import time
 from collections.abc import Sequence
+from multiprocessing.connection import Connection
 from typing import Final, TypeVar
+
+import msgspec
 
 from plantstore.changes import Change, Result
 from plantstore.commit.messages import (
-    LENGTH_BYTES,
+    MALFORMED,
+    MESSAGE_BYTES_MAX,
     Applied,
     Failed,
     HandedOut,
     HandOut,
     Probe,
-    ProtocolError,
     Ready,
     Request,
     Response,
     apply_message,
-    length_of,
     parse_response,
     to_bytes,
 )
@@ -39,6 +40,9 @@ _NEVER: Final = threading.TIMEOUT_MAX
 
 _NOT_REACHED: Final = "The process that writes cannot be reached"
 _ENDED: Final = "The process that writes has ended"
+
+# What an exchange raises if the other process ends in it, or sends no message.
+_BROKEN: Final = (OSError, EOFError, *MALFORMED)
 
 ResponseT = TypeVar("ResponseT", bound=Response)
 
@@ -107,12 +111,10 @@ class _Channel:
         with self._lock:
             self._send(message)
             try:
-                response = self._receive()
-                if not isinstance(response, expected | Failed):
-                    raise ProtocolError(f"Another response than {expected.__name__}")  # noqa: TRY301
+                response = self._receive(expected)
             except BaseException as error:
                 self.close()  # a later request must not get this response
-                if isinstance(error, OSError | ProtocolError):
+                if isinstance(error, _BROKEN):
                     raise StoreUnavailableError(_ENDED, str(error)) from error
                 raise
         if isinstance(response, Failed):
@@ -121,19 +123,17 @@ class _Channel:
 
     def close(self) -> None:
         """Close the connection. The next request opens another one."""
-        with contextlib.suppress(OSError):
-            self._responses.close()
-        self._socket.close()
+        self._connection.close()
 
     def _send(self, message: bytes) -> None:
         try:
-            self._socket.sendall(message)
+            self._connection.send_bytes(message)
         except OSError:
             # The other process has ended. It got a part of the message at most.
             self.close()
             self._connect()
             try:
-                self._socket.sendall(message)
+                self._connection.send_bytes(message)
             except OSError as error:
                 self.close()
                 raise StoreUnreachableError(_NOT_REACHED, str(error)) from error
@@ -141,31 +141,25 @@ class _Channel:
     def _connect(self) -> None:
         """Connect, and wait for the greeting. Repeat this if a process ends meanwhile."""
         deadline = time.monotonic() + PATIENCE_SECONDS
-        while not self._is_greeted(deadline):
-            pass
+        while True:
+            ours, theirs = socket.socketpair()
+            self._connection = Connection(ours.detach())
+            try:
+                with theirs:
+                    socket.send_fds(self._entrance, [b"+"], [theirs.fileno()])
+                if not self._connection.poll(max(0, deadline - time.monotonic())):
+                    raise TimeoutError("It did not accept the connection in time")
+                self._receive(Ready)
+            except _BROKEN as error:
+                self.close()
+                has_ended = isinstance(error, EOFError | ConnectionResetError)
+                if not has_ended or time.monotonic() >= deadline:
+                    raise StoreUnreachableError(_NOT_REACHED, str(error)) from error
+            else:
+                return
 
-    def _is_greeted(self, deadline: float) -> bool:
-        self._socket, theirs = socket.socketpair()
-        self._responses = self._socket.makefile("rb")
-        try:
-            with theirs:
-                socket.send_fds(self._entrance, [b"+"], [theirs.fileno()])
-            self._socket.settimeout(max(0.001, deadline - time.monotonic()))
-            self._receive()
-            self._socket.settimeout(None)
-        except (OSError, ProtocolError) as error:
-            self.close()
-            if isinstance(error, ConnectionResetError) and time.monotonic() < deadline:
-                return False
-            raise StoreUnreachableError(_NOT_REACHED, str(error)) from error
-        return True
-
-    def _receive(self) -> Response:
-        head = self._responses.read(LENGTH_BYTES)
-        if len(head) < LENGTH_BYTES:
-            raise ConnectionResetError("The connection was closed")
-        length = length_of(head)
-        body = self._responses.read(length)
-        if len(body) < length:
-            raise ConnectionResetError("The connection was closed in a message")
-        return parse_response(body)
+    def _receive(self, expected: type[ResponseT]) -> ResponseT | Failed:
+        response = parse_response(self._connection.recv_bytes(MESSAGE_BYTES_MAX))
+        if not isinstance(response, expected | Failed):
+            raise msgspec.ValidationError(f"Another response than {expected.__name__}")
+        return response

@@ -17,8 +17,8 @@ transaction. `plantstore.commit.batcher` passes the changes to the thread and th
 import contextlib
 import math
 import time
-from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
-from typing import Any, Final
+from collections.abc import AsyncIterator, Callable, Sequence
+from typing import Final
 
 from plantstore.changes import Change, Result
 from plantstore.commit.batcher import Batcher
@@ -54,8 +54,13 @@ WAITING_CHANGES_MAX: Final = 10_000
 BATCH_CHANGES_MAX: Final = 1_000
 
 
-class GroupCommit:
+class GroupCommit(Batcher[Change, Result]):
     """Applies changes durably, in batches. Its methods must be called on one event loop.
+
+    `submit` and `submit_all` return the outcomes of changes whose commit is on disk. The errors of
+    a change are OVERLOADED if the queue is full (the change was not made) or the memory is
+    exhausted; STORE_UNAVAILABLE if the commit failed or the service is stopping; INTERNAL if the
+    store failed with an unexpected error.
 
     Args:
         store: only the writer's thread calls its `apply_changes`. The caller closes the
@@ -82,9 +87,9 @@ class GroupCommit:
         self._committed_at = -math.inf
         self._failed_at = -math.inf
         self._failure: StoreUnavailableError | None = None
-        self._batcher: Batcher[Change, Result] = Batcher(
+        super().__init__(
             self._apply,
-            self._explain,
+            self._explain_failure,
             name="writer",
             waiting_max=waiting_max,
             batch_max=batch_max,
@@ -97,24 +102,10 @@ class GroupCommit:
 
         At the end of the block, new changes are refused, and all accepted ones are committed.
         """
-        async with self._batcher.running():
+        async with super().running():
             self._observe(WriterStarted())
             yield
         self._observe(WriterStopped())
-
-    @property
-    def waiting(self) -> int:
-        """The number of changes that are not answered yet."""
-        return self._batcher.waiting
-
-    def is_full(self) -> bool:
-        """Return whether a change would be refused now."""
-        return self._batcher.is_full()
-
-    @property
-    def singles_accepted(self) -> int:
-        """The number of single changes that were accepted so far. Any thread may read it."""
-        return self._batcher.singles_accepted
 
     def seconds_since_commit(self) -> float:
         """Return the seconds since the last successful commit; infinity if there was none."""
@@ -125,29 +116,6 @@ class GroupCommit:
         failure = self._failure
         return failure if self._monotonic() - self._failed_at < FAILURE_SECONDS else None
 
-    def submit(self, change: Change) -> Coroutine[Any, Any, Result]:
-        """Apply a change. Await its outcome; the commit is on disk then.
-
-        Raises:
-            RequestError: OVERLOADED if the queue is full (the change was not made) or the
-                memory is exhausted; STORE_UNAVAILABLE if the commit failed or the service
-                is stopping; INTERNAL if the store failed with an unexpected error.
-
-        """
-        return self._batcher.submit(change)
-
-    async def submit_all(self, changes: Sequence[Change]) -> Sequence[Result | RequestError]:
-        """Make many changes in few transactions, and return their outcomes once they are on disk.
-
-        Single changes go first: one such batch is in the queue at a time, and it takes no room in
-        the queue from them. The caller limits the size of the batch.
-
-        Raises:
-            StoreUnavailableError: the service is stopping; nothing was done, or only a part.
-
-        """
-        return await self._batcher.submit_all(changes)
-
     def _apply(self, changes: Sequence[Change]) -> list[Result]:
         began = time.perf_counter()
         outcomes = self._store.apply_changes(changes)
@@ -156,7 +124,7 @@ class GroupCommit:
         self._observe(Committed(outcomes, time.perf_counter() - began))
         return outcomes
 
-    def _explain(self, error: Exception, changes: int) -> RequestError:
+    def _explain_failure(self, error: Exception, changes: int) -> RequestError:
         if isinstance(error, StoreUnavailableError) and not isinstance(error, BatchRefusedError):
             self._failed_at = self._monotonic()
             self._failure = error

@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final, NamedTuple, cast
 
-from plantstore.errors import ErrorCode, OperationError, RequestError
+from plantstore.errors import ErrorCode, OperationError, RequestError, shorten
 from plantstore.formats.rows import Rows
 from plantstore.plants import PLANT_BYTES_MAX, NewPlant, find_plant_of, make_new_plant
 
@@ -17,13 +17,12 @@ SEPARATORS: Final = (",", ";", "\t")
 
 COLUMNS: Final = ("id", "name", "tag")
 
-# How many ignored columns a warning names, and how many characters of each.
+# How many ignored columns a warning names.
 _NAMED_COLUMNS_MAX: Final = 5
-_NAMED_CHARACTERS_MAX: Final = 40
 
-# The lines of a row that is not CSV are read again: in total, at most so many times the characters
-# of the file, and so many times the maximum size of a row. Without this limit, a file
-# in which each line opens a quote would take a time that grows with the square of its size.
+# The lines of a row that is not CSV are read again. This limits the characters that are read again,
+# as a multiple of those of the file and one row of the maximum size. Without the limit, a file in
+# which each line opens a quote would take a time that grows with the square of its size.
 _AGAIN_MAX: Final = 4
 
 # How much of an invalid header an error message quotes.
@@ -202,9 +201,10 @@ class CsvParser:
         text = lines[0] if lines else rest
         if not text:
             raise OperationError("The file is empty")
+        quoted = shorten(text.rstrip(), _QUOTED_CHARACTERS_MAX)
         raise OperationError(
             "The first line of a CSV file must name the columns id and name, and may name tag; each"
-            f' once, separated by commas, semicolons or tabs; got "{_shorten(text.rstrip())}"'
+            f' once, separated by commas, semicolons or tabs; got "{quoted}"'
         )
 
     def _read_rows(
@@ -309,20 +309,11 @@ def _find_columns(separator: str, header: list[str]) -> _Columns | None:
 
 
 def _describe_ignored(names: list[str]) -> str:
-    shown = [
-        f'"{name[:_NAMED_CHARACTERS_MAX]}{"..." if len(name) > _NAMED_CHARACTERS_MAX else ""}"'
-        for name in names[:_NAMED_COLUMNS_MAX]
-    ]
+    shown = [f'"{shorten(name)}"' for name in names[:_NAMED_COLUMNS_MAX]]
     if len(names) > _NAMED_COLUMNS_MAX:
         shown.append("...")
     subject = f"Column {shown[0]} is" if len(names) == 1 else f"Columns {', '.join(shown)} are"
     return f"{subject} ignored; known columns are id, name and tag"
-
-
-def _shorten(text: str) -> str:
-    if len(text) <= _QUOTED_CHARACTERS_MAX:
-        return text
-    return f"{text[:_QUOTED_CHARACTERS_MAX]}..."
 
 
 def _end_of_lines(text: str) -> int:

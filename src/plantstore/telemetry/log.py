@@ -17,19 +17,21 @@ would wait for this lock when it exits.
 import atexit
 import contextlib
 import logging
+import math
 import os
 import queue
 import select
 import sys
 import threading
+import time
 from collections.abc import Callable
-from logging.handlers import QueueHandler, QueueListener
-from typing import Any, Final, TextIO, TypeAlias, cast
+from functools import partial
+from typing import Any, Final, TextIO, cast
 
 import structlog
 from msgspec.structs import asdict
 
-from plantstore.errors import ErrorCode, StoreUnavailableError, one_line
+from plantstore.errors import ErrorCode, StoreUnavailableError, one_line, shorten
 from plantstore.observe import (
     Answered,
     CommitFailed,
@@ -90,103 +92,78 @@ _LINES: Final[dict[type[Event], str]] = {
     DatabaseCreated: "database created",
 }
 
-# Calls a function on another thread after a number of seconds.
-Later: TypeAlias = Callable[[float, Callable[[], None]], None]
+# Kinds of lines that are remembered. Some are messages of a database, of which there may be many.
+_KINDS_MAX: Final = 1_000
 
 
 class _Bursts:
-    """Writes the first line of a kind, and later a line with the number of repetitions."""
+    """Writes the first line of a kind, and at most one further line in QUIET_SECONDS."""
 
-    def __init__(self, write: Callable[..., Any], later: Later) -> None:
+    def __init__(self, write: Callable[..., Any], monotonic: Callable[[], float]) -> None:
         self._write = write
-        self._later = later
+        self._monotonic = monotonic
         self._lock = threading.Lock()
-        self._more: dict[tuple[object, ...], int] = {}
+        # When the last line of each kind was written, and how many followed that were not.
+        self._told: dict[tuple[str, str], tuple[float, int]] = {}
 
     def tell(self, line: str, kind: str = "", **what: object) -> None:
         """Write a line, or count it if one of its kind was written within QUIET_SECONDS."""
-        key = (line, kind)
+        key, now = (line, kind), self._monotonic()
         with self._lock:
-            is_first = key not in self._more
-            self._more[key] = 0 if is_first else self._more[key] + 1
-        if is_first:
-            self._write(line, **what)
-            self._later(QUIET_SECONDS, lambda: self._tell_more(key, line, what))
+            told_at, more = self._told.get(key, (-math.inf, 0))
+            is_due = now - told_at >= QUIET_SECONDS
+            if is_due and len(self._told) >= _KINDS_MAX:
+                self._told.clear()
+            self._told[key] = (now, 0) if is_due else (told_at, more + 1)
+        if is_due:
+            self._write(line, **what, **({"more": more} if more else {}))
 
-    def _tell_more(self, key: tuple[object, ...], line: str, what: dict[str, object]) -> None:
-        with self._lock:
-            more = self._more.pop(key)
-            if more:
-                self._more[key] = 0
-        if more:
-            self._write(line, **what, more=more)
-            self._later(QUIET_SECONDS, lambda: self._tell_more(key, line, what))
-
-
-def _on_a_timer(seconds: float, call: Callable[[], None]) -> None:
-    timer = threading.Timer(seconds, call)
-    timer.daemon = True
-    try:
-        timer.start()
-    except RuntimeError:  # too many threads, or the interpreter exits
-        call()
+    def tell_error(self, line: str, error: BaseException, **what: object) -> None:
+        """Write or count a line with the reason or, for an unexpected error, its traceback."""
+        if isinstance(error, StoreUnavailableError):
+            self.tell(line, error.explanation, **what, reason=error.explanation)
+        else:
+            self.tell(line, repr(type(error)), **what, exc_info=error)
 
 
-def log_events(later: Later = _on_a_timer) -> Observer:
+def log_events(monotonic: Callable[[], float] = time.monotonic) -> Observer:
     """Return an observer that writes a line for each event, or for a burst of equal events.
 
     Args:
-        later: schedules the line with the number of repetitions.
+        monotonic: a clock in seconds that never goes back.
 
     """
     log: structlog.typing.FilteringBoundLogger = structlog.get_logger().bind()
-    failures = _Bursts(log.error, later)
-    refusals = _Bursts(log.warning, later)
-
-    def observe(event: Event) -> None:
-        if isinstance(event, RequestRefused):
-            if event.code in _TOLD_REFUSALS:
-                reason = event.code.name.lower()
-                refusals.tell("refused", reason, reason=reason)
-        elif isinstance(event, ExportCutOff):
-            refusals.tell("export cut off", event.error.code.name, reason=event.error.message)
-        elif failure := _failure(event):
-            told, error, what = failure
-            if isinstance(error, StoreUnavailableError):
-                failures.tell(told, error.explanation, **what, reason=error.explanation)
-            else:
-                failures.tell(told, repr(type(error)), **what, exc_info=error)
-        elif isinstance(event, ServerChanged | DatabaseCreated):
-            log.info(_LINES[type(event)], **asdict(event))
-        elif progress := migration_progress(event):
-            log.info(progress, **asdict(event))
-        elif line := _LINES.get(type(event)):
-            log.info(line)
-
-    return observe
+    return partial(_tell, log, _Bursts(log.error, monotonic), _Bursts(log.warning, monotonic))
 
 
-def _failure(event: Event) -> tuple[str, BaseException, dict[str, object]] | None:
-    """Return the text of a failure, its error, and the fields of its line."""
+def _tell(
+    log: structlog.typing.FilteringBoundLogger, failures: _Bursts, refusals: _Bursts, event: Event
+) -> None:
     match event:
+        case RequestRefused(code=code) if code in _TOLD_REFUSALS:
+            refusals.tell("refused", code.name, reason=code.name.lower())
+        case ExportCutOff(error=refusal):
+            refusals.tell("export cut off", refusal.code.name, reason=refusal.message)
         case CommitFailed(error=error, changes=changes):
-            return "commit failed", error, {"changes": changes}
+            failures.tell_error("commit failed", error, changes=changes)
         case ReadFailed(error=error, reads=reads):
-            return "read failed", error, {"reads": reads}
+            failures.tell_error("read failed", error, reads=reads)
         case LookupFailed(error=error):
-            return "token look-up failed", error, {}
-        case ReadinessChanged(error=BaseException() as error):
-            return "not ready", error, {}
+            failures.tell_error("token look-up failed", error)
         case RequestFailed(error=error, method=method, path=path, request_id=id_):
             shown = _shown(path)
-            return "request failed", error, {"method": method, "path": shown, "request_id": id_}
+            failures.tell_error("request failed", error, method=method, path=shown, request_id=id_)
+        case ReadinessChanged(error=BaseException() as why):
+            failures.tell_error("not ready", why)
         case _:
-            return None
+            if line := _LINES.get(type(event)) or migration_progress(event):
+                what = {key: value for key, value in asdict(event).items() if key != "error"}
+                log.info(line, **what)
 
 
 def _shown(text: str) -> str:
-    shown = one_line(text[:SHOWN_CHARACTERS_MAX])
-    return shown if len(text) <= SHOWN_CHARACTERS_MAX else f"{shown}..."
+    return one_line(shorten(text, SHOWN_CHARACTERS_MAX))
 
 
 def log_answers() -> Observer:
@@ -230,12 +207,8 @@ def configure_logs(*, colors: bool = True) -> "LogQueue":
         _add_process_id,
     ]
     renderers: list[structlog.typing.Processor] = [
-        # By default a traceback includes local variables, which may hold secrets.
-        structlog.processors.format_exc_info
-        if is_watched
-        else structlog.processors.ExceptionRenderer(
-            structlog.tracebacks.ExceptionDictTransformer(show_locals=False)
-        ),
+        # It leaves out local variables, which may hold secrets.
+        structlog.processors.format_exc_info,
         _hide_secrets,
         structlog.dev.ConsoleRenderer(
             colors=colors, exception_formatter=structlog.dev.plain_traceback
@@ -254,13 +227,14 @@ def configure_logs(*, colors: bool = True) -> "LogQueue":
         lambda lines: f"{rendering.warning(f'{lines} log lines were dropped')}\n",
     )
     structlog.configure(logger_factory=structlog.WriteLoggerFactory(cast("TextIO", log)), **how)
-    log.setFormatter(
+    handler = logging.StreamHandler(cast("TextIO", log))
+    handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(
             foreign_pre_chain=stamps,
             processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, *renderers],
         )
     )
-    logging.basicConfig(handlers=[log], level=logging.WARNING, force=True)
+    logging.basicConfig(handlers=[handler], level=logging.WARNING, force=True)
     # At a lower level uvicorn writes a line for each bad request, so clients could flood the log.
     logging.getLogger("uvicorn").setLevel(logging.ERROR)
     return log
@@ -276,58 +250,41 @@ def _add_process_id(
 def _hide_secrets(
     _logger: object, _name: str, line: structlog.typing.EventDict
 ) -> structlog.typing.EventDict:
-    return {key: _redacted(value) for key, value in line.items()}
+    return {key: redact(value) if isinstance(value, str) else value for key, value in line.items()}
 
 
-def _redacted(value: object) -> object:
-    match value:
-        case str():
-            return redact(value)
-        case list():
-            return [_redacted(each) for each in value]
-        case dict():
-            return {key: _redacted(each) for key, each in value.items()}
-        case _:
-            return value
-
-
-class LogQueue(QueueHandler):
-    """Puts lines into a bounded queue, which a thread writes to a file. It never blocks.
-
-    It is a handler for the lines of libraries, and a file for our own lines, which bypass
-    `logging`.
+class LogQueue:
+    """A file whose lines go into a bounded queue, which a thread writes. It never blocks.
 
     Args:
         descriptor: the file that the lines are written to.
         notice: renders the line that reports how many lines were dropped.
 
+    Attributes:
+        dropped: the number of lines that were dropped.
+
     """
 
     def __init__(self, descriptor: int, notice: Callable[[int], str]) -> None:
-        self._lines: queue.Queue[Any] = queue.Queue(QUEUE_LINES_MAX)
-        super().__init__(self._lines)
-        self._writer = _LineWriter(self._lines, descriptor, notice)
-        self._writer.start()
-        # QueueListener.stop would wait for the reader of a full pipe without a limit.
+        self._lines: queue.Queue[str | threading.Event] = queue.Queue(QUEUE_LINES_MAX)
+        self._descriptor = descriptor
+        self._notice = notice
+        self._lock = threading.Lock()
+        self.dropped = 0
+        self._reported = 0
+        self._ends_within_a_line = False
+        threading.Thread(target=self._write_lines, name="log", daemon=True).start()
         atexit.register(self.drain)
 
-    @property
-    def dropped(self) -> int:
-        """The number of lines that were dropped."""
-        return self._writer.dropped
-
-    def prepare(self, record: logging.LogRecord) -> str:
-        """Return the line of a record. A queued record would keep the frames of a traceback."""
-        return f"{self.format(record)}\n"
-
-    def enqueue(self, record: str) -> None:  # type: ignore[override]  # `prepare` returns lines
+    def write(self, line: str) -> None:
         """Put a line into the queue, or drop it if the queue is full."""
         try:
-            self._lines.put_nowait(record)
+            self._lines.put_nowait(line)
         except queue.Full:
-            self._writer.drop(1)
+            self._drop()
 
-    write = enqueue
+    def flush(self) -> None:
+        """Do nothing: the thread writes each line at once."""
 
     def drain(self) -> None:
         """Wait until the lines of the queue are written, for FLUSH_SECONDS at most."""
@@ -336,36 +293,23 @@ class LogQueue(QueueHandler):
             self._lines.put(written, timeout=FLUSH_SECONDS)
             written.wait(FLUSH_SECONDS)
 
-
-class _LineWriter(QueueListener):
-    """Writes the queue to a file, on a thread."""
-
-    def __init__(
-        self, lines: "queue.Queue[Any]", descriptor: int, notice: Callable[[int], str]
-    ) -> None:
-        super().__init__(lines)
-        self._descriptor = descriptor
-        self._notice = notice
-        self._lock = threading.Lock()
-        self.dropped = 0
-        self._reported = 0
-        self._ends_within_a_line = False
-
-    def drop(self, lines: int) -> None:
-        """Count lines that are not written."""
+    def _drop(self) -> None:
         with self._lock:
-            self.dropped += lines
+            self.dropped += 1
 
-    def handle(self, record: Any) -> None:  # noqa: ANN401 (a line, or the event of a `drain`)
-        """Write a line."""
-        if isinstance(record, threading.Event):
-            record.set()
-        elif not self._write(record):
-            self.drop(1)
-        elif (dropped := self.dropped) > self._reported and self._write(
-            self._notice(dropped - self._reported)
-        ):
-            self._reported = dropped
+    # The methods below run on the thread.
+
+    def _write_lines(self) -> None:
+        while True:
+            line = self._lines.get()
+            if isinstance(line, threading.Event):
+                line.set()
+            elif not self._write(line):
+                self._drop()
+            elif (dropped := self.dropped) > self._reported and self._write(
+                self._notice(dropped - self._reported)
+            ):
+                self._reported = dropped
 
     def _write(self, line: str) -> bool:
         """Write a line, and return whether it could be written completely."""

@@ -103,10 +103,13 @@ class Metrics(Collector):
     Args:
         folder: where the processes of one service, all children of one parent, share their
             counts. None for a single process. A process has only one folder.
+        log_lines_dropped: returns the number of log lines that could not be written.
 
     """
 
-    def __init__(self, folder: Path | None = None) -> None:
+    def __init__(
+        self, folder: Path | None = None, log_lines_dropped: Callable[[], int] = int
+    ) -> None:
         disable_created_metrics()
         self._registry = CollectorRegistry()
         self._registry.register(self)
@@ -116,19 +119,19 @@ class Metrics(Collector):
             MultiProcessCollector(self._registry, str(self._folder))
         # Where metrics are shared, the library takes them from the files.
         registry = self._registry if self._folder is None else None
-        self._define_counts(registry)
-        self._define_readings(registry)
+        self._define(registry)
         self._durations: dict[tuple[str, str, int], _Distribution] = {}
         self._queues: dict[str, Callable[[], int]] = {}
-        self._log_lines_dropped: Callable[[], int] = int
+        self._log_lines_dropped = log_lines_dropped
         self._server = ServerChanged(None, None, 0)
         self._lock = threading.Lock()
         if self._folder is not None:
             threading.Thread(target=self._keep_sharing, name="metrics", daemon=True).start()
 
-    def _define_counts(self, registry: CollectorRegistry | None) -> None:
-        """Define what events change."""
+    def _define(self, registry: CollectorRegistry | None) -> None:
+        """Define what events change, and then what is read because no event reports it."""
         counter = partial(Counter, registry=registry)
+        gauge = partial(Gauge, registry=registry)
         histogram = partial(Histogram, registry=registry)
         self._requests = histogram(
             "http_server_request_duration_seconds",
@@ -146,10 +149,9 @@ class Metrics(Collector):
             buckets=COMMIT_SECONDS,
         )
         self._commits = _Distribution(commits, COMMIT_SECONDS)
-        self._committed_at = Gauge(
+        self._committed_at = gauge(
             "plantstore_last_commit_timestamp_seconds",
             "Time of the last successful commit, in seconds since 1970; 0 if there was none.",
-            registry=registry,
             multiprocess_mode="max",
         )
         # A counter that exists from the start shows its first increase (Prometheus,
@@ -165,11 +167,6 @@ class Metrics(Collector):
             labels: imported.labels(*labels)
             for labels in product(MEDIA_TYPES, RowCounts.__struct_fields__)
         }
-
-    def _define_readings(self, registry: CollectorRegistry | None) -> None:
-        """Define what is read, because no event reports it."""
-        counter = partial(Counter, registry=registry)
-        gauge = partial(Gauge, registry=registry)
         self._waiting = gauge(
             "plantstore_queue_waiting",
             "Requests that wait for the store.",
@@ -235,10 +232,6 @@ class Metrics(Collector):
     def watch_queue(self, name: str, depth: Callable[[], int]) -> None:
         """Include the length of a queue in the metrics."""
         self._queues[name] = depth
-
-    def watch_log(self, dropped: Callable[[], int]) -> None:
-        """Include the number of dropped log lines in the metrics."""
-        self._log_lines_dropped = dropped
 
     @property
     def renderings(self) -> dict[str, Callable[[], bytes]]:

@@ -11,16 +11,10 @@ import msgspec
 import pytest
 
 from plantstore.changes import (
-    ANY,
     Change,
-    Conditional,
     Deletion,
     Outcome,
-    Patch,
-    Precondition,
-    Replacement,
     Result,
-    Upsert,
 )
 from plantstore.commit import remote_writer, writer_process
 from plantstore.commit.messages import (
@@ -48,20 +42,11 @@ from plantstore.errors import (
     StoreUnreachableError,
 )
 from plantstore.observe import Committed, Event, Observer, ignore
-from plantstore.plants import NewPlant, Plant, PlantPatch
+from plantstore.plants import NewPlant
 from plantstore.store import PlantWrites
 from support.fake_store import FakeStore
 from support.postgres import wait_until
 from support.shared_writer import serving, writing
-
-BATCH: list[Change] = [
-    Deletion(1),
-    NewPlant(-(2**63), "a", "t"),
-    Upsert(NewPlant(2, "Rosa ×")),
-    NewPlant(2**63 - 1, "\U0001f33f"),
-    Conditional(Patch(3, PlantPatch(tag=None)), Precondition(ANY, frozenset({'"0a"'}))),
-    Replacement(4, Plant("b")),
-]
 
 
 class SlowStore(FakeStore):
@@ -79,13 +64,6 @@ class SlowStore(FakeStore):
         assert self.may_go_on.wait(30)
         self.batches.append(len(changes))
         return super().apply_changes(changes)
-
-
-def test_a_batch_is_the_same_after_it_was_sent() -> None:
-    sent = parse_request(to_bytes(apply_message(BATCH))[LENGTH_BYTES:])
-
-    assert isinstance(sent, Apply)
-    assert sent.changes == BATCH
 
 
 @pytest.mark.parametrize(
@@ -284,58 +262,45 @@ def test_a_worker_that_does_not_read_its_response_does_not_block_others() -> Non
         assert receive(silent) == Applied([Outcome.STORED] * number)
 
 
-def test_a_worker_that_sends_a_request_too_early_is_disconnected() -> None:
-    store = SlowStore()
-    with workers_of(store, 2) as (hasty, slow):
-        hasty.sendall(to_bytes(apply_message([NewPlant(1, "a")])) * 2)
-        assert hasty.recv(1) == b""
-
-        store.may_go_on.clear()
-        send(slow, NewPlant(1, "a"))
-        assert store.has_begun.wait(30)
-        store.may_go_on.set()
-        assert receive(slow) == STORED
+TOO_EARLY = to_bytes(apply_message([NewPlant(1, "a")])) * 2
 
 
-@pytest.mark.parametrize("malformed", [b"\xff" * 100, b"\0\0\0\3abc", b"\0\0\0\1", b""])
-def test_a_connection_with_malformed_messages_is_ended_and_others_are_served(
-    malformed: bytes,
+@pytest.mark.parametrize("sent", [b"\xff" * 100, b"\0\0\0\3abc", b"\0\0\0\1", b"", TOO_EARLY])
+def test_a_connection_with_malformed_or_early_messages_is_ended_and_others_are_served(
+    sent: bytes,
 ) -> None:
     with workers_of(FakeStore(), 2) as (other, worker):
-        worker.sendall(malformed)
+        worker.sendall(sent)
         worker.shutdown(socket.SHUT_WR)
         assert worker.recv(1) == b""
 
-        send(other, NewPlant(1, "a"))
+        send(other, NewPlant(2, "a"))
         assert receive(other) == STORED
 
 
-def test_a_batch_that_the_store_refuses_does_not_affect_other_workers() -> None:
-    class Refusing(FakeStore):
+def test_a_batch_that_the_store_refuses_does_not_affect_the_others_of_its_transaction() -> None:
+    class Refusing(SlowStore):
         def apply_changes(self, changes: Sequence[Change]) -> list[Result]:
+            outcomes = super().apply_changes(changes)
             if any(change.id == 13 for change in changes):
+                for change in changes:
+                    del self.plants[change.id]
                 raise BatchRefusedError("refused", "unlucky")
-            return super().apply_changes(changes)
+            return outcomes
 
-    def apply() -> list[str]:
-        reasons = []
-        for _ in range(50):
-            with pytest.raises(BatchRefusedError) as refused:
-                bad.apply_changes([NewPlant(13, "a"), NewPlant(14, "a")])
-            reasons.append(refused.value.reason)
-        return reasons
+    store = Refusing()
+    with workers_of(store, 3) as (first, bad, good):
+        store.may_go_on.clear()
+        for id_, worker in ((1, first), (13, bad), (2, good)):
+            send(worker, NewPlant(id_, "a"))
+            assert store.has_begun.wait(30)
+        store.may_go_on.set()
+        refused = receive(bad)
+        assert receive(good) == STORED
 
-    with (
-        writing(Refusing()) as entrance,
-        contextlib.closing(RemoteWriter(entrance)) as good,
-        contextlib.closing(RemoteWriter(entrance)) as bad,
-        ThreadPoolExecutor() as threads,
-    ):
-        refused = threads.submit(apply)
-        for id_ in range(100, 150):
-            assert good.apply_changes([NewPlant(id_, "a")]) == [Outcome.STORED]
-
-        assert refused.result() == ["unlucky"] * 50
+    assert isinstance(refused, Failed)
+    assert isinstance(refused.error, BatchRefusedError)
+    assert store.batches == [1, 2, 1, 1]
 
 
 def end_after_one_request(listener: socket.socket) -> None:

@@ -1,4 +1,4 @@
-"""The stores under test, the PostgreSQL server that they share, and the list of skipped tests."""
+"""The stores under test, and the PostgreSQL server that they share."""
 
 import itertools
 import os
@@ -23,20 +23,6 @@ def pytest_configure() -> None:
     """Raise the soft limit on open files, which is 1,024 for most users."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(max(soft, FILES), hard), hard))
-
-
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Say which tests did not run, and why, also under -q."""
-    reasons: dict[str, list[str]] = {}
-    for report in terminalreporter.getreports("skipped"):
-        _, _, reason = report.longrepr
-        reasons.setdefault(reason.removeprefix("Skipped: "), []).append(report.nodeid)
-    if reasons:
-        terminalreporter.section("Tests that did not run", yellow=True)
-    for reason, names in reasons.items():
-        terminalreporter.line(f"{len(names)} not run: {reason}", yellow=True)
-        for name in sorted(names):
-            terminalreporter.line(f"  {name}")
 
 
 @pytest.fixture(scope="session")

@@ -5,6 +5,7 @@ from collections.abc import Callable
 import httpx
 import pytest
 
+from plantstore.api.errors import STATUS
 from plantstore.changes import entity_tag
 from plantstore.errors import ErrorCode
 from plantstore.plants import PLANT_BYTES_MAX, NewPlant
@@ -45,54 +46,36 @@ def assert_failed(answer: httpx.Response, etag: str | None) -> None:
     ],
 )
 def test_a_replacement_removes_an_absent_tag_and_a_patch_one_that_is_null(
-    stored: World, method: str, body: bytes, after: NewPlant
+    world: World, method: str, body: bytes, after: NewPlant
 ) -> None:
-    stored.put_in(FIR)
+    world.put_in(FIR)
     tagged = {} if after.tag is None else {"tag": after.tag}
 
     for _ in range(2):  # the second time as a retry of a client that got no response
-        answer = stored.send(method, "/plants/1", body)
+        answer = world.send(method, "/plants/1", body)
 
         assert (answer.status_code, answer.json()) == (200, {"name": after.name} | tagged)
         assert answer.headers["ETag"] == entity_tag(after.name, after.tag)
-    assert stored.store.plants == {1: after}
+    assert world.store.plants == {1: after}
 
 
 @pytest.mark.parametrize(
-    ("method", "body", "status", "code"),
+    ("method", "body", "code", "said"),
     [
-        *((method, b"", 400, ErrorCode.NOT_JSON) for method in ("PUT", "PATCH")),
-        *((method, b"[]", 400, ErrorCode.INVALID_PLANT) for method in ("PUT", "PATCH")),
-        ("PUT", b'{"tag": "a"}', 400, ErrorCode.INVALID_PLANT),
-        ("PUT", b'{"name": null}', 400, ErrorCode.INVALID_PLANT),
-        ("PUT", b'{"name": "a", "tag": null}', 400, ErrorCode.INVALID_PLANT),
-        ("PUT", b'{"name": "\\u0000"}', 400, ErrorCode.UNSTORABLE_TEXT),
-        ("PUT", b'{"name": "a", "tag": "\\u0000"}', 400, ErrorCode.UNSTORABLE_TEXT),
-        ("PUT", b'{"name": "\\ud800"}', 400, ErrorCode.UNSTORABLE_TEXT),
-        ("PUT", b" " * (PLANT_BYTES_MAX + 1), 413, ErrorCode.BODY_TOO_LARGE),
-        ("PATCH", b'{"name": null}', 400, ErrorCode.INVALID_PLANT),
-        ("PATCH", b'{"tag": {"a": null}}', 400, ErrorCode.INVALID_PLANT),
-        ("PATCH", b"null", 400, ErrorCode.INVALID_PLANT),
-        ("PATCH", b'{"name": "\\u0000"}', 400, ErrorCode.UNSTORABLE_TEXT),
-        ("PATCH", b'{"tag": "\\u0000"}', 400, ErrorCode.UNSTORABLE_TEXT),
-        ("PATCH", b'{"tag": "\\ud800"}', 400, ErrorCode.UNSTORABLE_TEXT),
-        ("PATCH", b" " * (PLANT_BYTES_MAX + 1), 413, ErrorCode.BODY_TOO_LARGE),
+        ("PUT", b"", ErrorCode.NOT_JSON, ""),
+        ("PUT", b'{"name": "\\u0000"}', ErrorCode.UNSTORABLE_TEXT, "`name`"),
+        ("PUT", b" " * (PLANT_BYTES_MAX + 1), ErrorCode.BODY_TOO_LARGE, ""),
+        ("PATCH", b'{"tag": 1}', ErrorCode.INVALID_PLANT, "a string or null, got a number"),
+        ("PATCH", b'{"tag": "\\ud800"}', ErrorCode.UNSTORABLE_TEXT, ""),
+        ("PATCH", b" " * (PLANT_BYTES_MAX + 1), ErrorCode.BODY_TOO_LARGE, ""),
     ],
 )
 def test_an_invalid_body_is_refused_and_changes_nothing(
-    planted: World, method: str, body: bytes, status: int, code: ErrorCode
+    planted: World, method: str, body: bytes, code: ErrorCode, said: str
 ) -> None:
-    assert_error(planted.send(method, "/plants/1", body), status, code)
+    assert_error(planted.send(method, "/plants/1", body), STATUS[code], code, said)
 
     assert planted.store.plants == {1: FIR}
-
-
-def test_the_message_about_an_invalid_member_of_a_patch_says_what_is_allowed(
-    planted: World,
-) -> None:
-    answer = planted.send("PATCH", "/plants/1", b'{"tag": 1}')
-
-    assert answer.json()["message"] == "`tag` must be a string or null, got a number"
 
 
 def test_a_patch_that_would_make_too_large_a_plant_is_413_and_changes_nothing(
@@ -148,29 +131,6 @@ def test_a_deleted_plant_is_gone_and_its_id_is_free(stored: World) -> None:
     assert stored.store.plants == {1: NewPlant(1, "another")}
 
 
-def test_concurrent_changes_of_a_plant_are_made_one_after_the_other(stored: World) -> None:
-    answers = stored.send_together(
-        ("POST", "/plants", b'{"id": 1, "name": "a"}'),
-        ("PUT", "/plants/1", B),
-        ("DELETE", "/plants/1"),
-        ("POST", "/plants", b'{"id": 1, "name": "c"}'),
-    )
-
-    assert [answer.status_code for answer in answers] == [200, 200, 204, 200]
-    assert stored.store.plants == {1: NewPlant(1, "c")}
-
-
-def test_concurrent_patches_of_different_members_both_hold(stored: World) -> None:
-    stored.put_in(FIR)
-
-    answers = stored.send_together(
-        ("PATCH", "/plants/1", b'{"name": "a"}'), ("PATCH", "/plants/1", b'{"tag": null}')
-    )
-
-    assert [answer.json() for answer in answers] == [{"name": "a", "tag": "fir"}, {"name": "a"}]
-    assert stored.store.plants == {1: NewPlant(1, "a")}
-
-
 def test_a_full_queue_refuses_every_change(new_world: Callable[..., World]) -> None:
     world = new_world(waiting_changes_max=0)
     world.put_in(FIR)
@@ -211,20 +171,14 @@ def test_a_plant_has_an_etag_and_is_read_if_the_conditions_hold(
 
 @pytest.mark.parametrize(("method", "body"), CHANGES)
 def test_a_change_is_made_if_the_plant_is_the_expected_one(
-    stored: World, method: str, body: bytes | None
+    planted: World, method: str, body: bytes | None
 ) -> None:
-    stored.put_in(FIR)
-
-    for fields in (
-        *({"If-Match": tags} for tags in (OTHER, f"W/{ETAG}", f'{OTHER}, "x"')),
-        *({"If-None-Match": tags} for tags in (f'"x", W/{ETAG}', ETAG)),
-        {"If-Match": ETAG, "If-None-Match": ETAG},
-    ):
-        assert_failed(stored.send(method, "/plants/1", body, fields=fields), ETAG)
-    assert stored.store.plants == {1: FIR}
-    fields = {"If-Match": f"{OTHER}, {ETAG}", "If-None-Match": OTHER}
-    assert stored.send(method, "/plants/1", body, fields=fields).is_success
-    assert stored.store.plants != {1: FIR}
+    for fields in ({"If-Match": OTHER}, {"If-None-Match": ETAG}):
+        assert_failed(planted.send(method, "/plants/1", body, fields=fields), ETAG)
+    assert planted.store.plants == {1: FIR}
+    fields = {"If-Match": ETAG, "If-None-Match": OTHER}
+    assert planted.send(method, "/plants/1", body, fields=fields).is_success
+    assert planted.store.plants != {1: FIR}
 
 
 @pytest.mark.parametrize(("method", "body"), CHANGES)
@@ -239,49 +193,10 @@ def test_a_change_of_a_missing_plant_is_412_with_if_match_and_404_without(
     assert not world.store.plants
 
 
-@pytest.mark.parametrize("method", ["PUT", "PATCH"])
-def test_a_change_that_is_repeated_after_a_lost_response_succeeds_again(
-    planted: World, method: str
-) -> None:
-    fields = {"If-Match": ETAG}
-    for _ in range(2):
-        answer = planted.send(method, "/plants/1", b'{"name": "b", "tag": "t"}', fields=fields)
-        assert (answer.status_code, answer.json()) == (200, {"name": "b", "tag": "t"})
-        assert answer.headers["ETag"] == entity_tag("b", "t")
-
-    lost = planted.send(method, "/plants/1", b'{"name": "c"}', fields=fields)
-
-    assert_failed(lost, entity_tag("b", "t"))
-
-
-def test_a_deletion_that_is_repeated_is_412(planted: World) -> None:
-    made, repeated = (
-        planted.send("DELETE", "/plants/1", fields={"If-Match": ETAG}) for _ in range(2)
-    )
-
-    assert made.status_code == 204
-    assert_failed(repeated, None)
-
-
-def test_of_two_changes_that_expect_the_same_plant_one_is_made(stored: World) -> None:
-    stored.put_in(FIR)
-
-    one, another = stored.send_together(
-        *(
-            ("PUT", "/plants/1", b'{"name": "%d"}' % number, None, {"If-Match": ETAG})
-            for number in range(2)
-        )
-    )
-
-    assert one.status_code == 200
-    assert_failed(another, one.headers["ETag"])
-    assert stored.store.plants == {1: NewPlant(1, "0")}
-
-
-def test_put_with_if_none_match_any_creates_a_plant_and_never_replaces_one(stored: World) -> None:
+def test_put_with_if_none_match_any_creates_a_plant_and_never_replaces_one(world: World) -> None:
     fields = {"If-None-Match": "*"}
 
-    created, again, invalid = stored.send_together(
+    created, again, invalid = world.send_together(
         *(("PUT", "/plants/-7", body, None, fields) for body in (B, B, b"{}"))
     )
 
@@ -290,7 +205,7 @@ def test_put_with_if_none_match_any_creates_a_plant_and_never_replaces_one(store
     # Also for the same plant: RFC 9110 §13.1.2 has no exception for retries.
     assert_failed(again, entity_tag("b", None))
     assert_error(invalid, 400, ErrorCode.INVALID_PLANT)
-    assert stored.store.plants == {-7: NewPlant(-7, "b")}
+    assert world.store.plants == {-7: NewPlant(-7, "b")}
 
 
 @pytest.mark.parametrize(("method", "body"), [("GET", None), ("HEAD", None), *CHANGES])
@@ -316,14 +231,3 @@ def test_several_lines_of_a_field_are_one_list(planted: World) -> None:
     ):
         headers = [bearer, *((name, tag) for tag in tags)]
         assert planted.ask("GET", "/plants/1", headers=headers).status_code == status
-
-
-def test_the_etag_can_be_computed_from_a_listing_and_returns_with_the_old_values(
-    planted: World,
-) -> None:
-    [listed] = planted.get("/plants").json()
-    planted.send("PUT", "/plants/1", B)
-
-    again = planted.send("PUT", "/plants/1", b'{"name": "Abies", "tag": "fir"}')
-
-    assert again.headers["ETag"] == entity_tag(listed["name"], listed["tag"]) == ETAG

@@ -1,9 +1,9 @@
 """Exports that end early: the response is cancelled, or the request is not allowed any more."""
 
 import asyncio
-import contextlib
 import threading
-from collections.abc import AsyncIterator, Callable, Generator
+from collections.abc import Callable, Generator
+from contextlib import AbstractAsyncContextManager
 from typing import Any
 
 import pytest
@@ -159,69 +159,40 @@ def test_an_export_that_finds_nothing_for_a_long_time_is_refused_when_it_is_not_
     assert export(worlds[0])[0]["status"] == status
 
 
-@contextlib.asynccontextmanager
-async def all_threads_busy(
-    exports: Exports, more: int
-) -> AsyncIterator[tuple[threading.Event, list[asyncio.Task[bool]]]]:
-    """Keep each thread busy until the event is set; yield it, and the reads, with more reads."""
+def test_a_stop_waits_only_for_the_reads_that_have_begun_and_closes_snapshots_without_a_thread(
+    store: PagedStore, world: World
+) -> None:
     begun, let_go = threading.Semaphore(0), threading.Event()
 
     def read() -> bool:
         begun.release()
         return let_go.wait(30)
 
-    reads = [asyncio.create_task(exports.in_thread(read)) for _ in range(THREADS_MAX + more)]
-    for _ in range(THREADS_MAX):
-        await asyncio.to_thread(begun.acquire)
-    yield let_go, reads
-    assert await asyncio.gather(*reads[:THREADS_MAX]) == [True] * THREADS_MAX
-
-
-def stop(exports: Exports) -> "asyncio.Future[Any]":
-    running = exports.running()
-
-    async def enter_and_leave() -> None:
+    async def enter_and_leave(running: AbstractAsyncContextManager[None]) -> None:
         async with running:
             pass
 
-    return asyncio.ensure_future(enter_and_leave())
-
-
-def test_a_stop_waits_for_the_reads_that_have_begun_and_for_no_others(world: World) -> None:
-    async def test() -> None:
-        exports = Exports(world.parts.authenticator, world.store, seconds_max=1, observe=ignore)
-        async with all_threads_busy(exports, 2) as (let_go, reads):
-            stopping = stop(exports)
-
-            await asyncio.wait(reads[THREADS_MAX:])
-
-            assert all(read.cancelled() for read in reads[THREADS_MAX:])
-            assert not stopping.done()
-            let_go.set()
-            await stopping
-
-    world.run(test())
-
-
-def test_an_export_that_ends_when_no_thread_is_free_at_a_stop_closes_its_snapshot(
-    store: PagedStore, world: World
-) -> None:
     async def test() -> None:
         exports = Exports(world.parts.authenticator, world.store, seconds_max=1, observe=ignore)
         resp = Response()
         req = create_asgi_req(headers={"Authorization": f"Bearer {world.token}"})
         await exports.run(req, resp, FORMATS["ndjson"], EVERYTHING)
-        begun: Any = resp.stream
-        async with all_threads_busy(exports, 0) as (let_go, _reads):
-            ending = asyncio.ensure_future(begun.close())
-            for _ in range(10):
-                await asyncio.sleep(0)  # it waits for a thread
+        export: Any = resp.stream
+        reads = [asyncio.create_task(exports.in_thread(read)) for _ in range(THREADS_MAX + 2)]
+        for _ in range(THREADS_MAX):
+            await asyncio.to_thread(begun.acquire)
+        ending = asyncio.ensure_future(export.close())
+        for _ in range(10):
+            await asyncio.sleep(0)  # it waits for a thread
 
-            stopping = stop(exports)
-            await ending
+        async with asyncio.TaskGroup() as group:
+            stopping = group.create_task(enter_and_leave(exports.running()))
+            await asyncio.wait([*reads[THREADS_MAX:], ending])
 
+            assert all(read.cancelled() for read in reads[THREADS_MAX:])
             assert store.open_snapshots == 0
+            assert not stopping.done()
             let_go.set()
-            await stopping
+        assert await asyncio.gather(*reads[:THREADS_MAX]) == [True] * THREADS_MAX
 
     world.run(test())

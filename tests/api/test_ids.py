@@ -76,15 +76,6 @@ def test_a_plant_can_be_created_under_an_id_from_the_service(stored: World) -> N
     assert stored.post(b'{"id": 27124, "name": "b"}').status_code == 200
 
 
-def test_an_id_that_was_handed_out_is_not_reserved(world: World) -> None:
-    assert world.send("POST", "/ids").json() == {"first": 1, "last": 1}
-
-    other, mine = (world.post(b'{"id": 1, "name": "%b"}' % name) for name in (b"other", b"mine"))
-
-    assert other.status_code == 200
-    assert_error(mine, 400, ErrorCode.ID_TAKEN)
-
-
 @pytest.mark.parametrize("query", ["count=0", "count=1001", "count=-1", "count=", "count=x"])
 def test_a_count_that_is_not_from_1_to_1000_is_refused_and_no_id_is_lost(
     world: World, query: str

@@ -21,7 +21,6 @@ from plantstore.errors import ErrorCode, InternalError, RequestError
 from plantstore.formats import FORMATS
 from plantstore.plants import ID_MAX, ID_MIN, parse_new_plant, parse_patch, parse_plant
 from plantstore.tokens import SCOPES
-from support import pcre2
 from support.document import DOCUMENT, NAMES, OPERATIONS, SCHEMAS, Operation
 from support.world import World
 
@@ -58,13 +57,6 @@ def parameters_of(operation: Operation) -> list[dict[str, Any]]:
     return [
         PARAMETERS[each["$ref"].rpartition("/")[2]] if "$ref" in each else each for each in found
     ]
-
-
-def test_the_document_has_its_version_its_license_its_authors_and_a_relative_server() -> None:
-    assert DOCUMENT["info"]["version"] == "1.0.0"
-    assert DOCUMENT["info"]["license"]["identifier"] == "MIT"
-    assert DOCUMENT["info"]["contact"] == {"name": "The Plant Store authors"}
-    assert [server["url"] for server in DOCUMENT["servers"]] == ["/"]
 
 
 def test_the_document_declares_exactly_the_paths_and_methods_that_are_routed() -> None:
@@ -122,7 +114,6 @@ def test_the_published_contract_is_unchanged() -> None:
         media_type: content["schema"]
         for media_type, content in POST["responses"]["200"]["content"].items()
     }
-    others = {status: each for status, each in POST["responses"].items() if status != "200"}
     new, plant, error = (SCHEMAS[name] for name in ("NewPlant", "Plant", "Error"))
 
     assert POST["requestBody"]["required"] is True
@@ -130,19 +121,6 @@ def test_the_published_contract_is_unchanged() -> None:
     body = POST["requestBody"]["content"]["application/json"]["schema"]
     assert body == {"$ref": "#/components/schemas/NewPlant"}
     assert record == {"application/json": {"$ref": "#/components/schemas/Plant"}}
-    assert {status: each["$ref"].rpartition("/")[2] for status, each in others.items()} == {
-        "400": "BadRequest",
-        "401": "Unauthorized",
-        "403": "Forbidden",
-        "408": "RequestTimeout",
-        "413": "ContentTooLarge",
-        "415": "UnsupportedMediaType",
-        "429": "TooManyRequests",
-        "431": "HeadTooLarge",
-        "500": "InternalServerError",
-        "501": "NotImplemented",
-        "503": "ServiceUnavailable",
-    }
     assert "parameters" not in POST
     assert (new["required"], plant["required"]) == (["id", "name"], ["name"])
     assert new["properties"]["id"].items() >= int64.items()
@@ -153,17 +131,6 @@ def test_the_published_contract_is_unchanged() -> None:
         assert schema["properties"]["tag"].items() >= text.items()
     assert error["required"] == ["error", "message"]
     assert error["properties"]["error"]["format"] == "int32"
-
-
-def test_operations_outside_the_contract_are_tagged_as_additions_or_as_those_of_the_service() -> (
-    None
-):
-    for operation in OPERATIONS:
-        is_contract = operation[:2] == ("POST", "/plants")
-        of_plants = (operation.scope or "").startswith("plants:")
-        expected = "plants" if is_contract else "additions" if of_plants else "service"
-
-        assert operation.content["tags"] == [expected]
 
 
 def test_every_error_number_has_a_status_and_is_described_in_the_document() -> None:
@@ -289,14 +256,8 @@ def test_the_members_of_responses_are_those_of_the_document() -> None:
     assert SCHEMAS["ImportResult"]["properties"]["errors"]["maxItems"] == LISTED_ERRORS_MAX
 
 
-PATTERNS = sorted({node["pattern"] for _, node in nodes(SCHEMAS) if "pattern" in node})
-TEXTS = {"": True, "a": True, "line\nbreak\n": True, "×": True, "a\0": False, "\0\n": False}
-
-
-@pytest.mark.parametrize("pattern", PATTERNS)
-def test_a_pattern_matches_the_same_texts_in_python_and_in_pcre2(pattern: str) -> None:
-    assert {text: pcre2.matches(pattern, text) for text in TEXTS} == TEXTS
-    assert {text: re.search(pattern, text) is not None for text in TEXTS} == TEXTS
+def test_each_pattern_is_the_one_that_python_ecma_262_and_pcre2_interpret_in_the_same_way() -> None:
+    assert {node["pattern"] for _, node in nodes(SCHEMAS) if "pattern" in node} == {r"^[^\x00]*$"}
 
 
 def test_the_schemas_allow_error_numbers_and_members_that_are_added_later() -> None:
@@ -308,30 +269,24 @@ def test_the_schemas_allow_error_numbers_and_members_that_are_added_later() -> N
     validator("Error").validate({"error": 1999, "message": "a", "detail": "b"})
 
 
-# Each entry of these members needs a description.
-DESCRIBED = {
-    *("headers", "links", "parameters", "properties", "responses", "schemas"),
-    *("securitySchemes", "servers", "tags"),
-}
-
-
-def test_every_part_of_the_document_has_a_description() -> None:
-    found = {path: node for path, node in nodes(DOCUMENT) if "$ref" not in node}
-    wanted: dict[str, set[str]] = {}
-    for path in found:
-        _, parent, name = f"//{path}".rsplit("/", 2)
-        if parent in DESCRIBED or name == "requestBody":
-            wanted[path] = {"description"}
-        elif parent == "examples":
-            wanted[path] = {"summary"}
-        elif re.fullmatch("#/paths/[^/]+/[a-z]+", path):
-            wanted[path] = {"summary", "description"}
-
-    assert len(wanted) > 100
-    assert [path for path, keys in wanted.items() if not keys <= found[path].keys()] == []
-
-
 def test_the_document_warns_users_of_javascript_about_large_ids() -> None:
     texts = [DOCUMENT["info"]["description"], SCHEMAS["Id"]["description"]]
 
     assert all("JavaScript" in text and "2^53" in text for text in texts)
+
+
+DESCRIBED = re.compile(
+    ".*/(headers|links|parameters|properties|responses|schemas|securitySchemes|servers|tags)/[^/]+"
+    "|#/paths/[^/]+/[a-z]+|.*/requestBody"
+)
+
+
+def test_every_part_of_the_document_has_a_description() -> None:
+    described = [
+        (path, "description" in node)
+        for path, node in nodes(DOCUMENT)
+        if "$ref" not in node and DESCRIBED.fullmatch(path)
+    ]
+
+    assert len(described) > 100
+    assert [path for path, is_described in described if not is_described] == []

@@ -6,7 +6,6 @@ from collections.abc import Callable
 import pytest
 
 from plantstore.api.operations import LOOK_SECONDS
-from plantstore.commit.writer import FAILURE_SECONDS
 from plantstore.errors import ErrorCode, StoreUnavailableError
 from plantstore.observe import LookupFailed, ReadinessChanged, RequestRefused
 from plantstore.plants import NewPlant
@@ -110,14 +109,8 @@ def test_while_commits_fail_the_service_is_not_ready_even_if_the_probe_succeeds(
     world.store.write_failure = None
     world.post()
     assert ready(world) == 200
-    world.store.write_failure = error
-    world.send("DELETE", "/plants/1")
-    assert ready(world) == 503
-    world.now += FAILURE_SECONDS
-    assert ready(world) == 200
 
-    changes = world.told(ReadinessChanged)
-    assert [change.error for change in changes] == [error, None, error, None]
+    assert world.told(ReadinessChanged) == [ReadinessChanged(error), ReadinessChanged(None)]
 
 
 def test_no_probe_is_made_while_commits_succeed(world: World) -> None:
@@ -181,21 +174,14 @@ def test_metrics_have_the_format_that_the_client_prefers_or_else_text(
 
 def test_each_response_is_reported_with_its_route_and_its_status(world: World) -> None:
     for method, path, content in (
-        *(("POST", "/plants", body) for body in (VALID, b"{}", b" " * 65_537)),
-        *(("GET", path, None) for path in ("/plants", "/plants/%31", "/plants/1/2", "/nowhere")),
-        *(("PUT", "/plants/1", VALID), ("DELETE", "/plants/1", None), ("POST", "/plants/1", None)),
-        *(("OPTIONS", "/plants", None), ("HEAD", "/readyz", None)),
+        *(("POST", "/plants", VALID), ("POST", "/plants", b"{}"), ("GET", "/plants/%31", None)),
+        *(("POST", "/plants/1", None), ("GET", "/nowhere", None)),
     ):
         world.send(method, path, content)
-    world.store.failure = ZeroDivisionError()
-    world.now += 10
-    world.get("/plants")
 
     assert [(answer.status, answer.route) for answer in world.answers] == [
-        *((200, "/plants"), (400, "/plants"), (413, "/plants")),
-        *((200, "/plants"), (200, "/plants/{id}"), (404, ""), (404, "")),
-        *((200, "/plants/{id}"), (204, "/plants/{id}"), (405, "/plants/{id}")),
-        *((200, "/plants"), (200, "/readyz"), (500, "/plants")),
+        *((200, "/plants"), (400, "/plants"), (200, "/plants/{id}")),
+        *((405, "/plants/{id}"), (404, "")),
     ]
     assert all(0 < answer.seconds < 60 for answer in world.answers)
 
@@ -228,6 +214,9 @@ def test_a_failed_token_look_up_is_reported_and_the_request_is_refused(world: Wo
     world.store.failure = error = StoreUnavailableError("The database cannot be reached", "why")
 
     answer = world.post()
+    world.store.failure = None
 
-    assert answer.json()["message"] == "The database cannot be reached; nothing was done"
+    assert_error(answer, 503, ErrorCode.STORE_UNAVAILABLE, "cannot be reached; nothing was done")
+    assert answer.headers["Retry-After"] == "1"
     assert LookupFailed(error) in world.told(LookupFailed)
+    assert world.post().status_code == 200

@@ -234,11 +234,3 @@ def test_no_compressed_response_has_the_token_or_a_field_of_its_request(
 
     assert answer.headers["Content-Encoding"] == "gzip"
     assert not re.search(f"{mark}|{pages.token}", answer.text)
-
-
-@pytest.mark.parametrize("path", ["/plants?limit=1000", "/plants.ndjson"])
-def test_pages_and_exports_vary_by_the_coding_alone(pages: World, path: str) -> None:
-    for coding in ("identity", "gzip"):
-        answer = pages.get(path, Accept="text/csv", Accept_Encoding=coding)
-
-        assert (answer.status_code, answer.headers["Vary"]) == (200, "Accept-Encoding")

@@ -58,7 +58,7 @@ def test_a_missing_plant_is_404_with_its_own_error_number(world: World) -> None:
 @pytest.mark.parametrize("method", METHODS)
 def test_a_path_whose_id_is_no_int64_or_has_a_query_is_400(world: World, method: str) -> None:
     world.put_in(FIR)
-    texts = ["x", "", "1.5", "0x1", "007", "+1", " 1", "1_0", "1e", "٣", "null", str(ID_MAX + 1)]
+    texts = ["x", "", "1.5", "0x1", "007", "+1", " 1", "1_0", "1e", "٣", "1\n2", str(ID_MAX + 1)]
 
     for path in (*map(quote, texts), "2?tag=Abies"):
         answer = world.send(method, f"/plants/{path}", b'{"name": "a"}')
@@ -69,10 +69,10 @@ def test_a_path_whose_id_is_no_int64_or_has_a_query_is_400(world: World, method:
 
 
 @pytest.mark.parametrize("id_", [ID_MIN, 2**53 + 1, ID_MAX])
-def test_every_int64_is_a_valid_id_and_is_read_exactly(stored: World, id_: int) -> None:
-    stored.put_in(NewPlant(id_, "a"))
+def test_every_int64_is_a_valid_id_and_is_read_exactly(world: World, id_: int) -> None:
+    world.put_in(NewPlant(id_, "a"))
 
-    assert [stored.get(f"/plants/{text}").json()["id"] for text in (id_, f"{id_}.0")] == [id_] * 2
+    assert [world.get(f"/plants/{text}").json()["id"] for text in (id_, f"{id_}.0")] == [id_] * 2
 
 
 def test_every_string_is_returned_as_it_was_stored(stored: World) -> None:
@@ -86,16 +86,12 @@ def test_every_string_is_returned_as_it_was_stored(stored: World) -> None:
     assert [(plant["name"], plant["tag"]) for plant in listed] == [(n, n) for n in names]
 
 
-def test_the_parameters_after_and_limit_select_a_page(stored: World) -> None:
-    stored.put_in(*(NewPlant(id_, "a") for id_ in range(1, 1503)))
+def test_the_parameters_after_and_limit_select_a_page(world: World) -> None:
+    world.put_in(*(NewPlant(id_, "a") for id_ in range(1, 1503)))
 
-    assert ids(stored, "") == list(range(1, 101))
-    assert ids(stored, "limit=1&after=7") == [8]
-    assert ids(stored, "limit=1001") == list(range(1, 1001))
-    assert ids(stored, "limit=2147483647") == list(range(1, 1001))
-    assert ids(stored, "after=1500") == [1501, 1502]
-    assert ids(stored, "after=1502") == ids(stored, f"after={ID_MAX}") == []
-    assert ids(stored, f"after={ID_MIN}&limit=1") == [1]
+    assert ids(world, "") == list(range(1, 101))
+    assert ids(world, "limit=1&after=7") == [8]
+    assert ids(world, "limit=2147483647") == list(range(1, 1001))
 
 
 def test_a_tag_and_the_words_of_a_search_go_together_with_the_other_parameters(
@@ -121,16 +117,16 @@ def test_a_tag_and_the_words_of_a_search_go_together_with_the_other_parameters(
 @pytest.mark.parametrize("order", ["id", "-id"])
 @pytest.mark.parametrize("search", ["", "&q=rosa", "&tag=" + quote("a&b=×, c")])
 def test_the_links_lead_forth_and_back_through_all_pages(
-    stored: World, order: str, search: str
+    world: World, order: str, search: str
 ) -> None:
     everything = sorted((ID_MIN, -1, 0, 1, 5, 9, ID_MAX), reverse=order == "-id")
-    stored.put_in(*(NewPlant(id_, "rosa", "a&b=×, c") for id_ in everything))
+    world.put_in(*(NewPlant(id_, "rosa", "a&b=×, c") for id_ in everything))
 
-    pages = [page_at(stored, f"/plants?limit=3&order={order}{search}")]
+    pages = [page_at(world, f"/plants?limit=3&order={order}{search}")]
     while next_page := pages[-1][1].get("next"):
-        pages.append(page_at(stored, next_page))
-    back = [page_at(stored, pages[2][1]["prev"])]
-    back.append(page_at(stored, back[0][1]["prev"]))
+        pages.append(page_at(world, next_page))
+    back = [page_at(world, pages[2][1]["prev"])]
+    back.append(page_at(world, back[0][1]["prev"]))
 
     assert [ids for ids, _ in pages] == [everything[:3], everything[3:6], everything[6:]]
     assert [links.keys() for _, links in pages] == [
@@ -138,8 +134,8 @@ def test_the_links_lead_forth_and_back_through_all_pages(
     ]
     assert [ids for ids, _ in back] == [everything[3:6], everything[:3]]
     assert "prev" not in back[1][1]
-    assert page_at(stored, back[0][1]["next"])[0] == everything[6:]
-    assert page_at(stored, back[1][1]["first"])[0] == everything[:3]
+    assert page_at(world, back[0][1]["next"])[0] == everything[6:]
+    assert page_at(world, back[1][1]["first"])[0] == everything[:3]
 
 
 def test_a_range_of_ids_has_pages_too(world: World) -> None:
@@ -169,6 +165,8 @@ def test_a_range_of_ids_has_pages_too(world: World) -> None:
         ("&".join(f"p{number}=1" for number in range(20)), "at most 10"),
         ("x" * 100, "x" * 40 + "..."),
         (f"q={'×' * 100}x", "100"),
+        # The message is one line, whatever it quotes.
+        *((f"{name}=1%0A%0D2", name[:1]) for name in ("limit", "after", "order", "a%0Ab")),
     ],
 )
 def test_a_parameter_that_is_wrong_unknown_or_repeated_is_400_and_named(
@@ -177,15 +175,17 @@ def test_a_parameter_that_is_wrong_unknown_or_repeated_is_400_and_named(
     answer = world.get(f"/plants?{query}")
 
     assert_error(answer, 400, ErrorCode.INVALID_PARAMETER, named)
+    assert len(answer.json()["message"].splitlines()) == 1
     assert world.get(f"/plants?q={'×' * 99}x").status_code == 200
 
 
 @pytest.mark.parametrize(
     ("query", "prefer", "total", "applied"),
     [
-        ("limit=1", "count=exact", COUNT_MAX + 1, "count=exact"),
-        ("after=5000&limit=1", 'COUNT="exact"; x', COUNT_MAX + 1, "count=exact"),
-        ("tag=t&limit=1", "count=exact", COUNT_MAX, "count=exact"),
+        ("limit=1", "count=exact", COUNT_MAX + 2, "count=exact"),
+        ("after=5000&limit=1", 'COUNT="exact"; x', COUNT_MAX + 2, "count=exact"),
+        ("tag=t&limit=1", "count=exact", COUNT_MAX, "count=at-least"),
+        ("q=ros&limit=1", "count=exact", COUNT_MAX, "count=at-least"),
         ("tag=u&limit=1", "count=exact", 1, "count=exact"),
         ("q=-", "x, count=exact, y=z", 0, "count=exact"),
         ("limit=1", "count=none, count=exact", None, None),
@@ -204,28 +204,9 @@ def test_a_page_has_the_total_if_the_client_prefers_it(
 @pytest.fixture(scope="module")
 def full() -> Any:
     with World() as world:
-        world.put_in(*(NewPlant(id_, "rosa", "t") for id_ in range(COUNT_MAX)))
+        world.put_in(*(NewPlant(id_, "rosa", "t") for id_ in range(COUNT_MAX + 1)))
         world.put_in(NewPlant(-1, "acer", "u"))
         yield world
-
-
-def test_a_total_of_many_plants_with_a_tag_or_a_word_is_a_lower_bound(stored: World) -> None:
-    stored.put_in(*(NewPlant(id_, "rosa", "t") for id_ in range(COUNT_MAX + 1)))
-
-    for query in ("q=ros&limit=1", "tag=t&limit=1"):
-        answer = stored.get(f"/plants?{query}", Prefer="count=exact")
-
-        assert answer.headers["Total-Count"] == f"{COUNT_MAX}"
-        assert answer.headers["Preference-Applied"] == "count=at-least"
-
-
-@pytest.mark.parametrize("path", ["/plants", "/plants?limit=1", "/plants/2", "/plants/1"])
-def test_head_has_the_status_and_the_fields_of_get(world: World, path: str) -> None:
-    world.put_in(FIR, ROSE)
-
-    head, get = world.send("HEAD", path), world.get(path)
-
-    assert (head.status_code, head.headers) == (get.status_code, get.headers)
 
 
 def test_while_plants_cannot_be_read_the_response_is_503_and_afterwards_200(world: World) -> None:

@@ -16,7 +16,7 @@ from plantstore.storage.migrate import newest_version
 from plantstore.store import TIDY_SECONDS, TIDY_SOON_SECONDS, Store
 from plantstore.tokens import TokenRecord
 from support.other_programs import engine_of, file_of, schema_of, set_version
-from support.postgres import execute, in_the_way, wait_until
+from support.postgres import execute, in_the_way, is_waiting, wait_until
 from support.shared_writer import StoreOfWorker
 
 ROSA = NewPlant(1, "Rosa", "t")
@@ -155,14 +155,6 @@ def waiting_for(url: str, table: str, condition: str = "true") -> bool:
     return execute(url, waiting) != [(0,)]
 
 
-def waits_for_a_row(url: str) -> bool:
-    return execute(
-        url,
-        "SELECT count(*) FROM pg_stat_activity"
-        " WHERE wait_event IN ('transactionid', 'tuple') AND application_name = 'plantstore'",
-    ) != [(0,)]
-
-
 def locked_by_who_waits(url: str) -> list[str]:
     """Return the tables of plants and tokens that a connection has locked which waits."""
     return [
@@ -229,7 +221,7 @@ def test_a_migration_waits_for_a_write_that_has_begun(
 ) -> None:
     with contextlib.closing(in_the_way(fenced.url, other)) as in_between:
         write = pool.submit(WRITES[name], fenced.store)
-        wait_until(lambda: waits_for_a_row(fenced.url))
+        wait_until(lambda: is_waiting(fenced.url))
         migration = pool.submit(migrate, fenced.url)
         wait_until(lambda: waiting_for(fenced.url, "plantstore_migrations"))
         in_between.rollback()

@@ -3,17 +3,15 @@
 Functions, triggers and policies imitate these on a real PostgreSQL.
 """
 
-import asyncio
 import contextlib
 import uuid
 from collections.abc import Iterator
 
 import pytest
 
-from plantstore.changes import Change, Deletion, Outcome, Replacement, Result
-from plantstore.commit.writer import GroupCommit
-from plantstore.errors import BatchRefusedError, RequestError, StoreUnavailableError
-from plantstore.observe import Event, ServerChanged, ignore
+from plantstore.changes import Change, Deletion, Outcome, Replacement
+from plantstore.errors import BatchRefusedError, StoreUnavailableError
+from plantstore.observe import Event, ServerChanged
 from plantstore.plants import ID_MIN, NewPlant, Plant
 from plantstore.storage import open_store
 from support.postgres import connected, execute, wait_until
@@ -126,25 +124,6 @@ def test_an_error_of_the_server_is_reported_with_its_sqlstate(owner: str, sqlsta
 
     assert caught.value.reason.endswith(f": that is the rule ({sqlstate})")
     assert isinstance(caught.value, BatchRefusedError) == (sqlstate in ("P0001", "23514"))
-
-
-def test_an_error_of_one_row_does_not_fail_its_neighbours(owner: str) -> None:
-    async def create_all(writer: GroupCommit) -> list[Result | BaseException]:
-        async with writer.running():
-            plants = [NewPlant(id_, "a") for id_ in range(20)]
-            outcomes = await asyncio.gather(*map(writer.submit, plants), return_exceptions=True)
-            assert writer.recent_failure() is None
-        return outcomes
-
-    with contextlib.closing(open_store(owner)) as store:
-        add_rule(owner, f"IF NEW.id = 13 THEN {raising('P0001')} END IF;")
-        writer = GroupCommit(store, observe=ignore)
-        outcomes = asyncio.run(create_all(writer))
-
-    refused = outcomes.pop(13)
-    assert outcomes == [Outcome.STORED] * 19
-    assert isinstance(refused, RequestError)
-    assert refused.message == "The database cannot be written; nothing was done"
 
 
 def test_a_batch_that_was_stored_before_an_error_is_not_reported_as_refused(owner: str) -> None:

@@ -187,11 +187,14 @@ def waits_for_the_standby(server: Server) -> bool:
 
 
 Ask = Callable[[Store], object]
-CANCELLED: dict[str, Ask] = {
+CHANGES: dict[str, Ask] = {
     "create": lambda store: store.apply_changes([LATER]),
+    "create again": lambda store: store.apply_changes([PLANT]),
+    "conflicts": lambda store: store.apply_changes([NewPlant(1, "c"), NewPlant(1, "d")]),
     "replace": lambda store: store.apply_changes([Replacement(1, Plant("b"))]),
     "delete": lambda store: store.apply_changes([Deletion(1)]),
-    "revoke": lambda store: store.revoke_token("ann", 5),
+    "revoke token": lambda store: store.revoke_token("ann", 5),
+    "probe": lambda store: store.probe(),
 }
 
 
@@ -207,7 +210,7 @@ def test_a_change_that_no_standby_has_is_not_acknowledged_even_if_it_is_sent_aga
     standby.stop()
 
     with ThreadPoolExecutor(1) as pool:
-        for ask in CANCELLED.values():
+        for ask in CHANGES.values():
             for _ in range(2):
                 asked = pool.submit(ask, store)
                 wait_until(lambda: waits_for_the_standby(primary))
@@ -215,7 +218,7 @@ def test_a_change_that_no_standby_has_is_not_acknowledged_even_if_it_is_sent_aga
                 with pytest.raises(StoreUnavailableError, match="written") as caught:
                     asked.result(60)
                 assert "wait for the synchronous standby" in caught.value.reason
-        asked = pool.submit(CANCELLED["create"], store)
+        asked = pool.submit(CHANGES["create"], store)
         wait_until(lambda: waits_for_the_standby(primary))
         assert not asked.done()
         standby.start()
@@ -241,15 +244,6 @@ def test_a_commit_that_times_out_leaves_no_waiting_session_and_no_lock(
     wait_until(lambda: is_back(store))
 
 
-CHANGES: dict[str, Ask] = {
-    "create": lambda store: store.apply_changes([LATER]),
-    "create again": lambda store: store.apply_changes([PLANT]),
-    "replace": lambda store: store.apply_changes([NewPlant(1, "c"), NewPlant(1, "d")]),
-    "probe": lambda store: store.probe(),
-    "add token": lambda store: store.add_token(TOKEN),
-}
-
-
 @pytest.mark.parametrize("change", CHANGES)
 def test_a_commit_whose_wait_ends_without_a_standby_is_not_acknowledged(
     pair: Pair, opened: Opened, change: str
@@ -258,7 +252,7 @@ def test_a_commit_whose_wait_ends_without_a_standby_is_not_acknowledged(
     primary, standby = pair
     store = opened(url_of(primary), standbys_min=1)
     store.apply_changes([PLANT])
-    store.probe()
+    store.add_token(TOKEN)
     standby.stop()
 
     with ThreadPoolExecutor(1) as pool:
@@ -279,31 +273,21 @@ def test_a_commit_whose_wait_ends_without_a_standby_is_not_acknowledged(
 
 
 def test_without_enough_standbys_a_store_opens_and_reads_and_refuses_changes(
-    pair: Pair, opened: Opened
+    pair: Pair, postgres_programs: Programs, opened: Opened
 ) -> None:
-    primary, _ = pair
-    enough = opened(url_of(primary))
-    enough.apply_changes([PLANT])
-    enough.add_token(TOKEN)
-
-    store = opened(url_of(primary), standbys_min=2)
-
-    assert store.find_plants([1]) == {1: PLANT}
-    assert store.find_token(TOKEN.digest) == TOKEN
-    for change in (lambda: store.apply_changes([PLANT]), store.probe):
-        with pytest.raises(StoreUnavailableError, match="too few synchronous standbys"):
-            change()
-
-
-def test_a_server_without_wal_senders_has_no_standbys(
-    postgres_programs: Programs, opened: Opened
-) -> None:
+    """A server without WAL senders has no standbys, whatever their names are."""
     settings = {"max_wal_senders": "0", "synchronous_standby_names": "*", "wal_level": "minimal"}
-    with Server(postgres_programs, "alone", **settings) as server:
-        store = opened(server.url(), standbys_min=1)
+    with Server(postgres_programs, "alone", **settings) as alone:
+        for server, standbys_min in ((pair[0], 2), (alone, 1)):
+            opened(server.url()).add_token(TOKEN)
 
-        with pytest.raises(StoreUnavailableError, match="too few synchronous standbys"):
-            store.apply_changes([PLANT])
+            store = opened(server.url(), standbys_min=standbys_min)
+
+            assert store.find_token(TOKEN.digest) == TOKEN
+            with pytest.raises(StoreUnavailableError, match="too few synchronous standbys"):
+                store.apply_changes([PLANT])
+            with pytest.raises(StoreUnavailableError, match="too few synchronous standbys"):
+                store.probe()
 
 
 def sessions(server: Server) -> set[object]:

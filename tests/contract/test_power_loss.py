@@ -24,7 +24,6 @@ from support.crash_states import (
     CrashStates,
     FolderSynced,
     Made,
-    Removed,
     Resized,
     Step,
     Synced,
@@ -94,23 +93,6 @@ def test_after_a_power_loss_no_id_that_was_handed_out_is_handed_out_again(
 
     assert again == []
     assert told[-1][1] > 200
-
-
-def test_a_history_has_all_critical_moments_and_can_be_reproduced(
-    path: Path, tmp_path: Path
-) -> None:
-    disk, ledger = lived(path)
-    (tmp_path / "again").mkdir()
-    again, ledger_again = lived(tmp_path / "again" / "plants.db")
-
-    headers = {step.data for step in disk.steps if isinstance(step, Written) and step.offset == 0}
-    cut_back = [step for step in disk.steps if isinstance(step, Resized) and step.file == "-wal"]
-    assert len([data for data in headers if len(data) == 32]) > 10, "the log was restarted often"
-    assert cut_back
-    assert Resized("-wal", 0) in disk.steps, "the log was trimmed while it was in use"
-    assert Removed("-wal") in disk.steps
-    assert again.steps == disk.steps
-    assert ledger_again.possible == ledger.possible
 
 
 def test_a_power_loss_while_a_database_is_created_loses_nothing_acknowledged(

@@ -158,22 +158,8 @@ def test_totals_are_exact_up_to_a_bound(store: Store) -> None:
 
 PIECES = [
     *("Quercus", "quer", "Ålesund", "ale", "ﬁg", "fi", "STRASSE", "straße", "İris", "iri", "ΣΊΣ"),
-    *(
-        "σίς",
-        "e\u0301",
-        "é",
-        "日本",
-        "日",
-        "🌱",
-        "×",
-        "Ⅳ",
-        "iv",
-        "²",
-        "a-b",
-        "हि",
-        "\ufe0f",
-        "\u200d",
-    ),
+    *("σίς", "e\u0301", "é", "日本", "日", "🌱", "×", "Ⅳ", "iv", "²", "a-b", "हि"),
+    *("\ufe0f", "\u200d"),
 ]
 texts = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), max_size=8)
 names = st.lists(st.sampled_from(PIECES) | texts, max_size=4).flatmap(

@@ -62,21 +62,6 @@ def test_a_new_file_has_small_pages_and_a_piece_of_the_index_fits_on_one(
     assert "overflow" not in counts
 
 
-def test_a_file_with_other_pages_keeps_them(path: Path) -> None:
-    with contextlib.closing(apsw.Connection(str(path))) as connection:
-        connection.pragma("page_size", 4096)
-        connection.execute("VACUUM")  # writes the first page
-    with contextlib.closing(SQLiteStore(str(path))) as store:
-        store.apply_changes([NewPlant(1, "a")])
-
-    with contextlib.closing(connect(str(path), str(path))) as connection:
-        assert connection.pragma("page_size") == 4096
-
-
-def test_sqlite_is_new_enough_to_be_free_of_the_wal_reset_bug() -> None:
-    assert tuple(map(int, apsw.sqlite_lib_version().split("."))) >= (3, 51, 3)
-
-
 def test_a_probe_writes_to_the_log_and_changes_no_data(path: Path, store: SQLiteStore) -> None:
     log = path.with_name("plants.db-wal")
     before, report = log.read_bytes(), store.check()

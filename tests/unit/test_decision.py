@@ -142,12 +142,17 @@ def test_changes_that_are_refused_or_made_already_write_nothing() -> None:
     changes: list[Change] = [
         *(Conditional(Upsert(NewPlant(1, "a", "t")), none), Patch(1, PlantPatch(tag="t"))),
         *(Conditional(Replacement(1, Plant("a", "t")), stale), Conditional(Deletion(1), stale)),
+        *(Conditional(Upsert(stored[1]), stale), Conditional(Patch(1, PlantPatch("a")), stale)),
         Conditional(Patch(1, PlantPatch("a")), Precondition(stale.if_match, ANY)),
+        Conditional(Patch(2, PlantPatch("a")), stale),
     ]
 
     outcomes, difference = decide(changes, stored)
 
     refused = PlantOutcome(Outcome.PRECONDITION_FAILED, NewPlant(1, "a", "t"))
     made = PlantOutcome(Outcome.ALREADY_STORED, NewPlant(1, "a", "t"))
-    assert outcomes == [refused, made, Outcome.REPLACED, refused, refused]
+    assert outcomes == [
+        *(refused, made, Outcome.REPLACED, refused, Outcome.ALREADY_STORED, made, refused),
+        PlantOutcome(Outcome.PRECONDITION_FAILED, None),
+    ]
     assert difference == Difference([], [], [])

@@ -153,47 +153,22 @@ def test_each_batch_of_listings_is_answered_before_the_next_batch_is_read() -> N
 
 
 @pytest.mark.parametrize(
-    ("failure", "code", "asked"),
+    ("failure", "code"),
     [
-        (MemoryError(), ErrorCode.OVERLOADED, [[7, 1]]),
-        (StoreUnavailableError("disk I/O error"), ErrorCode.STORE_UNAVAILABLE, [[7, 1]]),
-        # It fails only the read that causes it.
-        (ZeroDivisionError(), ErrorCode.INTERNAL, [[7, 1], [7], [1]]),
+        (MemoryError(), ErrorCode.OVERLOADED),
+        (StoreUnavailableError("disk I/O error"), ErrorCode.STORE_UNAVAILABLE),
+        (ZeroDivisionError(), ErrorCode.INTERNAL),
     ],
 )
-def test_a_failed_read_is_repeated_for_each_caller_only_if_the_error_is_unexpected(
-    failure: Exception, code: ErrorCode, asked: list[list[int]]
+def test_a_failed_read_has_the_error_of_its_cause_and_is_reported(
+    failure: Exception, code: ErrorCode
 ) -> None:
     store = WatchedStore(failure)
     store.let_go.release(1000)
-    is_joint = len(asked) == 1
 
     async def test(reader: GroupRead) -> None:
-        bad, good = await asyncio.gather(
-            reader.find_plant(7), reader.find_plant(1), return_exceptions=True
-        )
-        assert isinstance(bad, RequestError)
-        assert bad.code is code
-        assert getattr(good, "code", good) == (code if is_joint else NewPlant(1, "1"))
-        store.failure = None
-        assert await reader.find_plant(7) == NewPlant(7, "7")
+        with pytest.raises(RequestError) as failed:
+            await reader.find_plant(7)
+        assert failed.value.code is code
 
-    assert run(store, test) == [ReadFailed(failure, reads=2 if is_joint else 1)]
-    assert store.asked == [*asked, [7]]
-
-
-def test_a_full_queue_refuses_reads() -> None:
-    store = WatchedStore()
-
-    async def test(reader: GroupRead) -> None:
-        waiting = [asyncio.create_task(reader.find_plant(id_)) for id_ in (1, 2)]
-        await asyncio.to_thread(store.entered.acquire)
-        with pytest.raises(RequestError) as refused:
-            await reader.find_plant(3)
-        assert refused.value.code is ErrorCode.OVERLOADED
-        store.let_listing_go.release()
-        assert await reader.list_plants(EVERYTHING), "listings have their own limit"
-        store.let_go.release(1000)
-        await asyncio.gather(*waiting)
-
-    run(store, test, waiting_max=2)
+    assert run(store, test) == [ReadFailed(failure, reads=1)]

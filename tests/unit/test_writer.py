@@ -212,13 +212,20 @@ def test_batches_of_imports_take_turns_and_take_no_room_from_single_changes() ->
         ]
         await asyncio.to_thread(store.entered.acquire)
         one = await submitted(writer, plant(7))
+        assert (writer.waiting, writer.singles_accepted) == (3, 1)
         store.let_go.release(4)
         assert await asyncio.gather(*one) == [Outcome.STORED]
         assert await asyncio.gather(*many) == [[Outcome.STORED] * 2] * 3
+        assert writer.waiting == 0
+        store.let_go.release(2)
+        more = await submitted(writer, plant(8), plant(9), plant(10))
+        assert isinstance(more[2].exception(), RequestError), "imports made no room either"
+        assert await asyncio.gather(*more[:2]) == [Outcome.STORED] * 2
 
     run(store, test, waiting_max=2)
 
-    assert [change.id for batch in store.batches for change in batch] == [1, 2, 7, 3, 4, 5, 6]
+    ids = [change.id for batch in store.batches for change in batch]
+    assert ids == [1, 2, 7, 3, 4, 5, 6, 8, 9]
 
 
 def test_single_changes_are_stored_between_the_changes_of_a_batch_that_is_refused() -> None:
@@ -252,21 +259,6 @@ def test_single_changes_are_stored_between_the_changes_of_a_batch_that_is_refuse
     ids = [[change.id for change in batch] for batch in store.batches]
     assert ids == [[1, 2, 3, 4, 5, 6], [100], [1], [2], [3], [4], [5], [6]]
     assert sum(isinstance(event, CommitFailed) for event in events) == 2
-
-
-def test_a_batch_of_an_import_makes_no_room_for_single_changes_when_it_is_stored() -> None:
-    store = GatedStore()
-
-    async def test(writer: GroupCommit) -> None:
-        store.let_go.release(10)
-        await writer.submit_all([plant(1), plant(2), plant(3)])
-        assert writer.waiting == 0
-        tasks = await submitted(writer, plant(4), plant(5), plant(6))
-        results = await asyncio.gather(*tasks, return_exceptions=True)
-        assert results[:2] == [Outcome.STORED] * 2
-        assert isinstance(results[2], RequestError)
-
-    run(store, test, waiting_max=2)
 
 
 def test_a_cancelled_caller_does_not_affect_the_other_callers_of_its_batch() -> None:
@@ -335,17 +327,29 @@ def test_a_failed_commit_fails_its_callers_without_a_retry_and_the_next_one_succ
     assert CommitFailed(error, changes=2) in events
 
 
-def test_an_unexpected_error_fails_only_the_plant_that_causes_it() -> None:
-    error = ZeroDivisionError()
+@pytest.mark.parametrize(
+    ("error", "code", "message"),
+    [
+        (ZeroDivisionError(), ErrorCode.INTERNAL, "The change could not be made"),
+        (
+            BatchRefusedError("The database cannot be written", "the rule of a trigger"),
+            ErrorCode.STORE_UNAVAILABLE,
+            "The database cannot be written; nothing was done",
+        ),
+    ],
+)
+def test_an_unexpected_error_or_a_refused_plant_fails_only_the_plant_that_causes_it(
+    error: Exception, code: ErrorCode, message: str
+) -> None:
     store = FailingStore(error)
 
     async def test(writer: GroupCommit) -> None:
-        first, bad, last = await submitted(writer, plant(1), plant(13), plant(2))
-        assert await first is Outcome.STORED
-        assert await last is Outcome.STORED
+        first, second, bad = await submitted(writer, plant(1), plant(2), plant(13))
+        assert await first is await second is Outcome.STORED
         with pytest.raises(RequestError) as failed:
             await bad
-        assert failed.value.code is ErrorCode.INTERNAL
+        assert (failed.value.code, failed.value.message) == (code, message)
+        assert writer.recent_failure() is None
 
     events = run(store, test)
 

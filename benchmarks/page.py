@@ -90,7 +90,7 @@ def by_typing(browser: Browser) -> list[float]:
             enter(page, service, service.token())
             expect(page.locator("#count")).to_have_text(f"{SEARCHED:,} plants")
             page.evaluate(_NOTE_CHANGES)
-            box = page.get_by_role("searchbox")
+            box = page.get_by_role("combobox", name="Search")
             times = []
             for word in one_word(SEARCHES, 6):
                 box.clear()

@@ -7,7 +7,7 @@ from playwright.sync_api import BrowserContext, Page, expect
 
 from plantstore.plants import NewPlant
 from support.browser import Held, Watch, assert_accessible, choose, drop, enter, moved, rows, store
-from support.service import Service
+from support.service import Service, stored_plants
 
 # Texts that are dangerous unless they are shown as text: scripts, markup, text direction, formulas.
 HOSTILE = [
@@ -73,13 +73,13 @@ def test_plants_are_listed_page_by_page_and_an_address_restores_its_page(
     expect(page.get_by_role("columnheader", name="Id")).to_have_attribute("aria-sort", "descending")
     page.goto("/".join(page.url.split("/")[:3]) + "?tag=Rosa+%26+Co&after=50")
 
-    expect(page.get_by_role("searchbox")).to_have_value("tag:Rosa & Co")
+    expect(page.get_by_role("combobox", name="Search")).to_have_value("tag:Rosa & Co")
     assert rows(page) == [["200", "Rosa × damascena", "Rosa & Co"]]
 
 
 def test_plants_are_found_while_typing_by_words_or_a_tag(open_page: Callable[..., Page]) -> None:
     page = open_page(*PLANTS)
-    box = page.get_by_role("searchbox")
+    box = page.get_by_role("combobox", name="Search")
     count = page.locator("#count")
     expect(count).to_have_text("5 plants")
 
@@ -92,6 +92,7 @@ def test_plants_are_found_while_typing_by_words_or_a_tag(open_page: Callable[...
     expect(page.locator("#plants .name")).to_have_text(["Ålesund"])
     box.fill("zzz")
     expect(page.get_by_text("No plants found")).to_be_visible()
+    expect(page.get_by_text("also try fewer letters")).to_be_visible()
     expect(count).to_have_text("0 plants")
     page.reload()
     expect(box).to_have_value("zzz")
@@ -102,8 +103,18 @@ def test_plants_are_found_while_typing_by_words_or_a_tag(open_page: Callable[...
     page.go_back()  # All that was typed is one step.
     expect(box).to_have_value("")
 
-    box.fill("tag: Quercus")
-    expect(count).to_have_text("1 plant")
+    page.keyboard.press("/")
+    expect(box).to_be_focused()
+    page.keyboard.type("can tag: rosa")
+    expect(page.locator("#plants .id")).to_have_text(["3"])
+    expect(box).to_have_value("can tag:Rosa")
+    suggested = page.locator("#searches option")
+    assert suggested.evaluate_all("options => options.map(each => each.value)") == [
+        "can tag:Quercus",
+        "can tag:Rosa",
+    ]
+    box.fill("4")
+    expect(page.locator("#plants .name")).to_have_text(["Ålesund"])
     box.clear()
     page.get_by_role("link", name="(empty)").click()
     expect(page.locator("#plants .id")).to_have_text("5")
@@ -113,6 +124,55 @@ def test_plants_are_found_while_typing_by_words_or_a_tag(open_page: Callable[...
     expect(count).to_have_text("3 plants")
     expect(box).to_have_value("tag:Rosa")
     expect(page.locator("#by-tag")).to_be_hidden()
+
+
+def test_plants_are_selected_by_ranges_on_several_pages_and_all_that_are_found(
+    open_page: Callable[..., Page], garden: Service
+) -> None:
+    page = open_page(*numbered(120), NewPlant(200, "Rosa"))
+    selected = page.locator("#selected span").first
+
+    page.get_by_role("checkbox", name="Select plant 3", exact=True).click()
+    page.get_by_role("checkbox", name="Select plant 7", exact=True).click(modifiers=["Shift"])
+    expect(selected).to_have_text("5 selected")
+    go(page, "Next", 51)
+    page.get_by_role("checkbox", name="Select plant 51", exact=True).click()
+    expect(selected).to_have_text("6 selected, 5 on other pages")
+    go(page, "Previous", 1)
+    assert page.locator("#plants tr:has(:checked)").count() == 5
+    page.get_by_role("combobox", name="Search").fill("plant")
+    expect(page.locator("#count")).to_have_text("120 plants")
+    expect(selected).to_be_hidden()
+    page.get_by_role("checkbox", name="Select all of this page").click()
+    page.get_by_role("button", name="Select all 120").click()
+    expect(selected).to_have_text("120 selected, 70 on other pages")
+    assert_accessible(page)
+    page.locator("#selected").get_by_role("button", name="Delete").click()
+    page.get_by_role("dialog").get_by_role("button", name="Delete", exact=True).click()
+    expect(page.locator("#said")).to_have_text("Deleted: 120 plants")
+    assert set(stored_plants(garden.database)) == {200}
+    page.get_by_role("button", name="Undo").click()
+    expect(page.locator("#said")).to_have_text("Stored again: 120 plants")
+
+    assert len(stored_plants(garden.database)) == 121
+
+
+def test_a_plant_that_was_added_is_shown_where_the_list_has_it(
+    open_page: Callable[..., Page],
+) -> None:
+    page = open_page(*numbered(120))
+    page.get_by_role("combobox", name="Search").fill("plant 7")
+    expect(page.locator("#plants .id").first).to_have_text("7")
+
+    page.get_by_role("button", name="Add a plant").click()
+    store(page, id="100000", name="Zelkova")
+
+    row = page.locator("#plants tr").last
+    expect(row).to_contain_text("Zelkova")
+    expect(row).to_be_in_viewport(ratio=1)
+    expect(page.locator("#said a")).to_have_text("100000 Zelkova")
+    page.go_back()
+    expect(page.get_by_role("combobox", name="Search")).to_have_value("plant 7")
 
 
 def test_quick_keys_send_one_request_and_an_older_search_is_cancelled(
@@ -125,7 +185,7 @@ def test_quick_keys_send_one_request_and_an_older_search_is_cancelled(
         box.value = text;
         box.dispatchEvent(new InputEvent("input", { bubbles: true }));
     })"""
-    box = page.get_by_role("searchbox")
+    box = page.get_by_role("combobox", name="Search")
     with page.expect_request("**/plants?q=Ros&*"):
         box.evaluate(type_, ["R", "Ro", "Ros"])
 
@@ -177,10 +237,10 @@ def test_late_responses_neither_show_an_empty_list_nor_move_the_focus(
     expect(page.locator("#listing")).to_have_attribute("aria-busy", "true")
     expect(page.locator("#none, #start")).to_have_count(0)
     expect(page.get_by_role("heading", name="Plants")).to_be_focused()
-    page.get_by_role("searchbox").focus()
+    page.get_by_role("combobox", name="Search").focus()
     first.let_go()
     assert len(rows(page)) == 2
-    expect(page.get_by_role("searchbox")).to_be_focused()
+    expect(page.get_by_role("combobox", name="Search")).to_be_focused()
 
     second = Held(page, "**/plants?*")
     choose(page, "Change", 1)
@@ -207,7 +267,7 @@ def test_no_text_of_a_plant_or_a_file_is_interpreted_as_markup(
     drop(page, ("id,name\n" + "".join(f"{text},A\n" for text in HOSTILE)).encode(), HOSTILE[0])
     expect(page.get_by_text("Import finished")).to_be_visible()
     expect(page.locator("#import-file")).to_have_text(HOSTILE[0])
-    page.get_by_role("searchbox").fill(HOSTILE[0])
+    page.get_by_role("combobox", name="Search").fill(HOSTILE[0])
     expect(page.locator("#by-tag")).to_have_text(f"1 plant with the tag {HOSTILE[0]}")
     expect(page).to_have_title(f"{HOSTILE[0]} · Plant Store")
     assert page.locator("main :is(img, script, b)").count() == 0
@@ -244,6 +304,10 @@ def test_on_a_phone_nothing_is_wider_than_the_screen_and_nothing_moves_while_it_
     expect(page.locator("#plants tr")).to_have_count(50)
     assert moved(page) < 0.05
     assert page.evaluate("document.documentElement.scrollWidth") <= 320
+    expect(page.locator("#plants .tag").first).to_be_in_viewport(ratio=1)
+    box = page.get_by_role("checkbox", name="Select plant 1", exact=True).bounding_box()
+    assert box
+    assert min(box["width"], box["height"]) >= 24
     go(page, "Next", 50)
     assert moved(page) < 0.05
     choose(page, "Change", 50)
@@ -303,7 +367,7 @@ def test_every_operation_works_with_the_keyboard(
     id_ = field.input_value()
     page.keyboard.type("Abies balsamea")
     press("Enter")
-    expect(page.get_by_text(f"Stored: {id_}")).to_be_visible()
+    expect(page.get_by_text(f"Stored: {id_} Abies balsamea")).to_be_visible()
     expect(page.get_by_role("button", name="Add a plant")).to_be_focused()
     assert len(rows(page)) == 1
     reach("⋯")
@@ -315,7 +379,7 @@ def test_every_operation_works_with_the_keyboard(
     press("Enter")
     expect(page.get_by_role("dialog")).to_be_hidden()
     expect(page.get_by_role("button", name=f"Actions for plant {id_}")).to_be_focused()
-    press("Enter", "Tab", "Enter")
+    press("Enter", "ArrowUp", "ArrowDown", "ArrowDown", "Enter")
     expect(page.get_by_role("dialog", name="Delete this plant?")).to_be_visible()
     press("Tab", "Enter")
     expect(page.get_by_text(f"Deleted: {id_}")).to_be_visible()

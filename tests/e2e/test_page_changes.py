@@ -93,7 +93,10 @@ def test_several_plants_are_added_with_ids_of_the_service_and_not_without_a_name
     expect(name).to_be_focused()
     page.keyboard.press("Escape")
 
-    expect(page.locator("#said")).to_have_text(f"Stored: {first}")
+    expect(page.locator("#said")).to_have_text(f"Stored: {first} Ulmus")
+    page.get_by_role("link", name=f"{first} Ulmus").click()
+    expect(page.get_by_role("dialog", name=f"Change plant {first}")).to_be_visible()
+    page.keyboard.press("Escape")
     assert rows(page) == [[first, "Ulmus", ""]]
 
 
@@ -111,7 +114,7 @@ def test_a_change_keeps_unedited_values_that_an_input_field_cannot_represent(
     assert list(stored_plants(garden.database).values()) == changed
 
 
-def test_a_change_by_somebody_else_is_shown_and_not_overwritten_without_a_question(
+def test_a_change_by_somebody_else_is_merged_and_not_overwritten_without_a_question(
     open_page: Callable[..., Page], garden: Service
 ) -> None:
     page = open_page(*THREE)
@@ -123,7 +126,7 @@ def test_a_change_by_somebody_else_is_shown_and_not_overwritten_without_a_questi
 
     store(page, name="Mine")
     versions = page.locator("#versions td bdi")
-    expect(versions).to_have_text(["Theirs", "Mine", "(none)", "Pine"])
+    expect(versions).to_have_text(["Theirs", "Mine"])
     assert_accessible(page)
     page.keyboard.press("Escape")
     expect(question).to_be_hidden()
@@ -131,12 +134,24 @@ def test_a_change_by_somebody_else_is_shown_and_not_overwritten_without_a_questi
     assert stored_plants(garden.database)[1] == NewPlant(1, "Theirs")
     store(page)
     question.get_by_role("button", name="Save mine").click()
-    expect(page.get_by_text("Changed: 1")).to_be_visible()
-    assert stored_plants(garden.database)[1] == NewPlant(1, "Mine", "Pine")
+    expect(page.get_by_text("Changed: 1 Mine")).to_be_visible()
+    assert stored_plants(garden.database)[1] == NewPlant(1, "Mine")
 
-    garden.change(Deletion(1))
     choose(page, "Change", 1)
-    expect(page.locator("#said")).to_have_text("No plant is stored under the id 1")
+    expect(name).to_have_value("Mine")
+    garden.change(Replacement(1, Plant("Mine", "Theirs")))
+    store(page, name="Again")
+    expect(page.get_by_text("Changed: 1 Again")).to_be_visible()
+    assert stored_plants(garden.database)[1] == NewPlant(1, "Again", "Theirs")
+    page.get_by_role("button", name="Undo").click()
+    expect(page.get_by_text("Changed back: 1 Mine")).to_be_visible()
+    assert stored_plants(garden.database)[1] == NewPlant(1, "Mine", "Theirs")
+
+    choose(page, "Change", 1)
+    expect(name).to_have_value("Mine")
+    garden.change(Deletion(1))
+    store(page, name="Gone")
+    page.get_by_role("button", name="Leave it deleted").click()
     expect(page.locator("#plants .id")).to_have_text(["2", "3"])
 
 
@@ -151,16 +166,17 @@ def test_a_deletion_shows_what_somebody_else_has_changed_and_may_end_after_its_d
     garden.change(Replacement(1, Plant("Rare", "Pine")))
 
     delete.click()
-    expect(question).to_contain_text("Somebody else has changed what you want to delete")
-    expect(question).to_contain_text("1: Rare")
+    changed = page.get_by_role("dialog", name="Somebody else has changed plant 1")
+    expect(changed.locator("th")).to_have_text(["You saw", "It is now", "Name"])
+    expect(changed.locator("td")).to_have_text(["Abies", "Rare"])
     with page.expect_request(lambda request: request.method == "DELETE"):
-        delete.click()
+        changed.get_by_role("button", name="Delete").click()
     page.keyboard.press("Escape")
     expect(question).to_be_hidden()
     choose(page, "Delete", 2)
     garden.change(Deletion(2))
     held.let_go()
-    expect(page.get_by_text("Deleted: 1")).to_be_visible()
+    expect(page.get_by_text("Deleted: 1 Rare")).to_be_visible()
     expect(question).to_contain_text("2: Rosa")
     delete.click()
     expect(question).to_contain_text("No plant is stored under the id 2")
@@ -181,7 +197,20 @@ def test_the_tag_of_several_plants_is_set_and_they_are_deleted_and_restored(
     page.get_by_role("checkbox", name="Select plant 2").uncheck()
     expect(selected).to_contain_text("2 selected")
     selected.get_by_role("button", name="Set tag").click()
-    dialog.get_by_role("textbox", name="Tag").fill("Tree")
+    garden.change(Replacement(3, Plant("Acer", "Theirs")))
+    dialog.get_by_role("combobox", name="Tag").fill("Tree")
+    dialog.get_by_role("button", name="Set tag").click()
+    conflict = page.get_by_role("dialog", name="Somebody else has changed plant 3")
+    expect(conflict.locator("td")).to_have_text(["Theirs", "Tree"])
+    conflict.get_by_role("button", name="Save mine").click()
+    expect(page.locator("#plants .tag")).to_have_text(["Tree", "", "Tree"])
+    expect(toast).to_contain_text("Changed: 2 plants")
+    toast.get_by_role("button", name="Undo").click()
+    expect(page.locator("#plants .tag")).to_have_text(["Pine", "", "Theirs"])
+    page.get_by_role("checkbox", name="Select plant 1").check()
+    page.get_by_role("checkbox", name="Select plant 3").check()
+    selected.get_by_role("button", name="Set tag").click()
+    dialog.get_by_role("combobox", name="Tag").fill("Tree")
     dialog.get_by_role("button", name="Set tag").click()
     expect(page.locator("#plants .tag")).to_have_text(["Tree", "", "Tree"])
     tagged = [NewPlant(1, "Abies", "Tree"), NewPlant(2, "Rosa"), NewPlant(3, "Acer", "Tree")]
@@ -196,7 +225,7 @@ def test_the_tag_of_several_plants_is_set_and_they_are_deleted_and_restored(
     expect(toast).to_contain_text("Deleted: 2 plants")
     expect(toast).to_be_in_viewport(ratio=1)
     expect(page.locator("#plants .id")).to_have_text(["2"])
-    page.get_by_role("searchbox").fill("Rosa")
+    page.get_by_role("combobox", name="Search").fill("Rosa")
     expect(page.locator("#count")).to_have_text("1 plant")
     assert_accessible(page)
     toast.get_by_role("button", name="Undo").click()

@@ -27,7 +27,7 @@ HELD_BYTES = 45_000
 
 MAYBE = "Rows that were sent may be stored."
 SAFE = "Importing the same file again is safe."
-EXPORT = "Export as CSV"
+EXPORT = "Export CSV"
 
 
 def upload(content: str) -> FilePayload:
@@ -89,14 +89,16 @@ def test_a_file_is_chosen_and_updates_plants_if_this_is_chosen(
     page.get_by_role("checkbox", name="Update plants that exist").check()
     with page.expect_file_chooser() as chooser:
         page.get_by_text("Import CSV").click()
-    chooser.value.set_files(upload("id,name,more\n1,New,\n2,Picea,\n3,Rosa,\n"))
+    chooser.value.set_files(upload("id,name,tag,more\n1,New,,\n2,Picea,,\n3,Rosa,,\n"))
 
     expect(said).to_have_text("Import finished: 1 stored, 1 already there, 1 updated.")
     warning = 'Column "more" is ignored; known columns are id, name and tag'
     expect(page.locator("#import-warning")).to_have_text(warning)
     expect(page.get_by_role("link", name="Save the refused rows")).to_be_hidden()
     assert stored_plants(garden.database)[1] == NewPlant(1, "New")
-    drop(page, b"number;name\n1;A\n")
+    drop(page, b"id,name\n1,Old\n")
+    expect(page.locator("#import-warning")).to_contain_text("the plants that exist keep their tags")
+    drop(page, b"id;number\n1;A\n")
     error = page.locator("#import-error")
     expect(error).to_contain_text("must name the columns id and name")
     expect(error).not_to_contain_text("stored")
@@ -110,6 +112,41 @@ def test_a_file_is_chosen_and_updates_plants_if_this_is_chosen(
     assert page.evaluate(sent, token)["stored"] == 1
 
 
+def test_files_as_spreadsheets_write_them_are_imported_and_rows_without_ids_get_some(
+    open_page: Callable[..., Page], garden: Service
+) -> None:
+    page = open_page(NewPlant(7, "Abies"))
+    said = page.locator("#import-said")
+    drop(page, "sep=;\r\nid;name\r\n8;Äpfel\r\nx;\r\n9;\r\n".encode("cp1252"))
+
+    result = "Import finished: 2 stored, 1 refused. 2 rows have an empty name."
+    expect(said).to_have_text(result)
+    expect(page.locator("#import-warning")).to_have_text("The file was read as Windows-1252")
+    assert [error[::2] for error in listed_errors(page)] == [["4", "x;"]]
+    drop(page, "Name\tTag\r\nTilia ×\tTilia\r\nUlmus\t\r\n".encode("utf-16"), name="new.csv")
+    question = page.get_by_role("dialog", name="The file has no column “id”")
+    expect(question).to_be_visible()
+    assert_accessible(page)
+    question.get_by_role("button", name="Number the 2 rows").click()
+    expect(said).to_have_text("Import finished: 2 stored.")
+    ids = re.findall(r"\d+", page.locator("#import-ids").inner_text())
+    name, saved = save(page, "link", "Save the file with its ids")
+
+    first, last = map(int, ids)
+    assert last == first + 1
+    numbered = f"\ufeffid\tName\tTag\r\n{first}\tTilia ×\tTilia\r\n{last}\tUlmus\t\r\n"
+    assert (name, saved.decode()) == ("new-with-ids.csv", numbered)
+    assert list(stored_plants(garden.database).values()) == [
+        NewPlant(7, "Abies"),
+        NewPlant(8, "Äpfel"),
+        NewPlant(9, ""),
+        NewPlant(first, "Tilia ×", "Tilia"),
+        NewPlant(last, "Ulmus"),
+    ]
+    drop(page, b"PK\x03\x04", name="plants.xlsx")
+    expect(page.locator("#import-error")).to_contain_text("Save it as “CSV UTF-8”")
+
+
 def test_all_plants_or_those_of_a_search_are_saved(
     open_page: Callable[..., Page], garden: Service
 ) -> None:
@@ -118,15 +155,16 @@ def test_all_plants_or_those_of_a_search_are_saved(
 
     name, content = save(page, "button", EXPORT)
     run(garden.folder, "export", "expected.csv")
-    assert (name, content) == ("plants.csv", (garden.folder / "expected.csv").read_bytes())
+    expected = b"\xef\xbb\xbf" + (garden.folder / "expected.csv").read_bytes()
+    assert (name, content) == ("plants.csv", expected)
     expect(page.locator("#said")).to_have_text("Exported: plants.csv")
     page.get_by_role("link", name="Other", exact=True).click()
     expect(page.locator("#count")).to_have_text("1 plant")
     other = save(page, "button", EXPORT)
-    assert other == ("plants-Other.csv", b"id,name,tag\r\n-7,=1+1,Other\r\n")
+    assert other == ("plants-Other.csv", b"\xef\xbb\xbfid,name,tag\r\n-7,=1+1,Other\r\n")
 
     garden.change(Replacement(-8, Plant("Nameless", "")))
-    page.get_by_role("searchbox").fill("nam")
+    page.get_by_role("combobox", name="Search").fill("nam")
     expect(page.locator("#plants .name")).to_have_text("Nameless")
     page.get_by_role("button", name=EXPORT).click()
     refusal = "Nothing was exported. CSV cannot hold the plant -8: its tag is empty"

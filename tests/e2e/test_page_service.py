@@ -60,6 +60,23 @@ def test_a_malformed_token_is_refused_and_a_valid_one_is_kept_until_its_tab_clos
     assert page.evaluate(storages) == [0, 0, ""]
 
 
+def test_a_new_tab_gets_the_token_of_an_open_one_and_all_tabs_sign_out_together(
+    open_page: Callable[..., Page], context: BrowserContext, garden: Service
+) -> None:
+    page = open_page(*SIXTY)
+    other = context.new_page()
+
+    other.goto(f"http://127.0.0.1:{garden.port}#/plants/7")
+    expect(other.get_by_role("dialog", name="Change plant 7")).to_be_visible()
+    assert other.evaluate("localStorage.length") == 0
+    other.keyboard.press("Escape")
+    other.get_by_role("button", name="Sign out").click()
+
+    for each in (page, other):
+        expect(each.get_by_label("Bearer token")).to_be_visible()
+        assert "Abies" not in each.content()
+
+
 def test_signing_out_removes_the_token_and_all_plants_from_the_page(
     open_page: Callable[..., Page], garden: Service
 ) -> None:
@@ -89,13 +106,14 @@ def test_what_the_scopes_of_the_token_do_not_permit_is_not_offered(
     page = open_page(rosa, secret=garden.token("plants:read", name="read"))
     buttons = page.get_by_role("main").get_by_role("button")
     assert rows(page) == [["7", "Rosa canina", "Rosa"]]
-    expect(buttons).to_have_text(["Export as CSV"])
+    expect(buttons).to_have_text(["Export CSV"])
     expect(page.get_by_role("checkbox")).to_have_count(0)
     page.get_by_role("link", name="Rosa canina").click()
     dialog = page.get_by_role("dialog", name="Plant 7")
     expect(dialog.get_by_role("textbox", name="Name")).not_to_be_editable()
     expect(dialog.get_by_role("button")).to_have_text(["Close"])
-    assert not [url for url in watch.requests if url.endswith("/ids")]
+    assert not [url for url in watch.requests if "/ids" in url]
+    page.close()
 
     page = open_page(rosa, secret=garden.token("plants:create", name="create"))
     buttons = page.get_by_role("main").get_by_role("button")
@@ -104,7 +122,7 @@ def test_what_the_scopes_of_the_token_do_not_permit_is_not_offered(
     expect(buttons).to_have_text(["Add a plant", ""])  # The second one chooses a file.
     page.get_by_role("button", name="Add a plant").click()
     store(page, id="1", name="Abies")
-    expect(page.get_by_text("Stored: 1")).to_be_visible()
+    expect(page.get_by_text("Stored: 1 Abies")).to_be_visible()
     drop(page, b"id,name\n2,Picea\n7,New\n")
     expect(page.locator("#import-said")).to_have_text("Import finished: 1 stored, 1 refused.")
 
@@ -132,18 +150,26 @@ def test_the_page_shows_that_the_service_is_away_and_loads_the_list_when_it_reco
     page.get_by_role("link", name="Next").first.click()
     expect(error).to_have_text("The service does not respond")
     expect(health).to_have_text("The service does not respond")
+    expect(page.locator("#listing")).to_have_class(re.compile("stale"))
+    assert_accessible(page)
+    expect(first).to_have_text("0")
     service.process.send_signal(signal.SIGCONT)
     expect(health).to_have_text("Ready")
     expect(first).to_have_text("50")
     expect(error).to_be_empty()
+    expect(page.locator("#listing")).not_to_have_class(re.compile("stale"))
 
+    page.get_by_role("button", name="Add a plant").click()
+    page.get_by_role("dialog").get_by_role("textbox", name="Name").fill("Ulmus")
     service.stop()
+    store(page, id="99")
+    expect(page.locator("dialog .error").last).to_contain_text("not respond")
     expect(health).to_have_text("The service does not respond")
-    page.get_by_role("link", name="Previous").first.click()
-    expect(error).to_have_text("The service does not respond")
     with Service(service.folder, "--port", str(service.port)) as restarted:
         expect(health).to_have_text("Ready")
-        expect(first).to_have_text("0")
+        expect(page.locator("dialog .error").last).to_be_empty()
+        store(page)
+        expect(page.get_by_text("Stored: 99 Ulmus")).to_be_visible()
         (restarted.folder / "plants.db").rename(restarted.folder / "moved.db")
         expect(health).to_contain_text("was moved")
 

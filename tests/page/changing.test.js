@@ -9,12 +9,10 @@ import { ApiError } from "../../src/plantstore/web/page/requests.js";
 import { Statistics } from "../../src/plantstore/web/page/service.js";
 import { deletePlants, tagPlants } from "../../src/plantstore/web/page/several.js";
 import { onUpdate, state, update } from "../../src/plantstore/web/page/state.js";
-import { answer, respond, respondPlants, textOf } from "./tab.js";
+import { answer, respond, serve, textOf } from "./tab.js";
 
 const ABIES = { id: "1", name: "Abies", tag: "Pine" };
 const ROSA = { id: "2", name: "Rosa" };
-const SEEN = { ETag: '"seen"' };
-const THEIRS = { ETag: '"theirs"' };
 
 const refused = (status, message = "It is refused") => respond({ message }, status);
 const sent = (requests) => requests.map(({ method, path }) => `${method} ${path}`);
@@ -37,56 +35,77 @@ function answerQuestions(...answers) {
 
 /** Open a plant as it is stored. */
 async function open(plant) {
-  answer(respondPlants(plant, SEEN));
+  serve([plant]);
   location.hash = `#/plants/${plant.id}`;
   await openLinkedPlant();
   return state.dialog;
 }
 
 test("a field that is not edited keeps a value that an input cannot hold", async () => {
-  const { act } = await open({ id: "7", name: "two\nlines", tag: "" });
-  const requests = answer(respond(""), respond(""));
+  const odd = { id: "7", name: "two\nlines", tag: "" };
+  const { act } = await open(odd);
 
+  const tagged = serve([odd]);
   await act({ tag: "Picea" });
+  const named = serve([odd]);
   await act({ name: "Named" });
 
-  const bodies = requests.map(({ body }) => JSON.parse(body));
-  assert.deepEqual(bodies, [
-    { name: "two\nlines", tag: "Picea" },
-    { name: "Named", tag: "" },
-  ]);
-  assert.equal(state.toast.text, "Changed: 7");
+  assert.deepEqual(tagged.stored.get("7"), { ...odd, tag: "Picea" });
+  assert.deepEqual(named.stored.get("7"), { ...odd, name: "Named" });
+  assert.deepEqual([state.toast.text, state.toast.plant.name], ["Changed:", "Named"]);
 });
 
 test("a tag that is emptied is removed", async () => {
   const { act } = await open(ABIES);
-  const requests = answer(respond(""));
+  const { stored } = serve([ABIES]);
 
   await act({ tag: "" });
 
-  assert.equal(requests[0].body, '{"name":"Abies"}');
+  assert.deepEqual(stored.get("1"), { id: "1", name: "Abies" });
+});
+
+test("a change is undone, and what somebody else has changed since then remains", async () => {
+  const { act } = await open(ABIES);
+  const { stored } = serve([ABIES]);
+  await act({ name: "Mine" });
+  stored.set("1", { ...stored.get("1"), tag: "Theirs" });
+
+  await state.toast.undo();
+
+  assert.deepEqual(stored.get("1"), { ...ABIES, tag: "Theirs" });
+  assert.deepEqual([state.toast.text, state.toast.undo], ["Changed back:", undefined]);
 });
 
 describe("a change by somebody else is not overwritten without a question", () => {
   const theirs = { ...ABIES, name: "Theirs", tag: undefined };
-  const versions = [
-    ["Name", "Theirs", "Mine"],
-    ["Tag", undefined, "Pine"],
-  ];
 
-  test("mine is saved, also after another change meanwhile", async () => {
+  test("fields that only one of the two has changed are merged", async () => {
     const { act } = await open(ABIES);
-    const again = [refused(412), respondPlants(theirs, THEIRS)];
-    const requests = answer(...again, refused(412), respondPlants(theirs, THEIRS), respond(""));
+    const { stored } = serve([{ ...ABIES, tag: "Theirs" }]);
+    const asked = answerQuestions();
+
+    await act({ name: "Mine" });
+
+    assert.deepEqual(asked, []);
+    assert.deepEqual(stored.get("1"), { id: "1", name: "Mine", tag: "Theirs" });
+  });
+
+  test("mine is saved, also after another change meanwhile, and their other field", async () => {
+    const { act } = await open(ABIES);
+    const { stored } = serve([theirs], (method) => {
+      if (method === "PUT" && stored.get("1") === theirs)
+        stored.set("1", { ...theirs, name: "Later" });
+    });
     const asked = answerQuestions("yes", "yes");
 
     await act({ name: "Mine" });
 
-    assert.deepEqual(asked[0].versions, versions);
-    const puts = requests.filter(({ method }) => method === "PUT");
-    const seen = puts.map(({ headers }) => headers.get("If-Match"));
-    assert.deepEqual(seen, ['"seen"', '"theirs"', '"theirs"']);
-    assert.equal(state.toast.text, "Changed: 1");
+    assert.deepEqual(
+      asked.map(({ versions }) => versions),
+      [[["Name", "Theirs", "Mine"]], [["Name", "Later", "Mine"]]],
+    );
+    assert.equal(asked[0].title, "Somebody else has changed plant 1");
+    assert.deepEqual(stored.get("1"), { id: "1", name: "Mine" });
   });
 
   for (const [given, isOpen] of [
@@ -95,31 +114,34 @@ describe("a change by somebody else is not overwritten without a question", () =
   ]) {
     test(`theirs is kept after "${given}"`, async () => {
       const { act } = await open(ABIES);
-      const requests = answer(refused(412), respondPlants(theirs, THEIRS));
+      const { stored } = serve([theirs]);
       answerQuestions(given);
 
       const said = await act({ name: "Mine" });
 
       assert.equal(said === "", isOpen);
-      assert.deepEqual(sent(requests), ["PUT plants/1", "GET plants/1"]);
+      assert.equal(stored.get("1"), theirs);
       assert.equal(state.toast.text, "");
     });
   }
 
   test("a plant that they deleted is stored again", async () => {
     const { act } = await open(ABIES);
-    const requests = answer(refused(412), refused(404), respond(""));
+    const { stored } = serve([]);
     const asked = answerQuestions("yes");
 
     await act({ name: "Mine" });
 
-    assert.equal(asked[0].title, "Somebody else has deleted plant 1");
-    assert.equal(requests[2].body, '{"id":1,"name":"Mine","tag":"Pine"}');
+    const { title, yes, no, versions } = asked[0];
+    assert.equal(title, "Somebody else has deleted plant 1");
+    assert.deepEqual([yes, no], ["Store mine again", "Leave it deleted"]);
+    assert.deepEqual(versions[0], ["Name", null, "Mine"]);
+    assert.deepEqual(stored.get("1"), { ...ABIES, name: "Mine" });
   });
 });
 
 test("a plant without a name is stored only after a question", async () => {
-  const requests = answer(respond({ first: 5 }), respond(""));
+  const requests = answer(respond({ first: 5, last: 5 }), respond(""));
   answerQuestions("no", "yes");
   addPlants();
   const { act } = state.dialog;
@@ -128,11 +150,15 @@ test("a plant without a name is stored only after a question", async () => {
   const stored = await act({ id: "5" }, { value: "store" });
 
   assert.deepEqual([kept, stored], ["", undefined]);
-  assert.deepEqual(sent(requests), ["POST ids", "POST plants"]);
+  assert.deepEqual(sent(requests), ["POST ids?count=1", "POST plants"]);
 });
 
 test("a free id of the service is offered until it is used", async () => {
-  const requests = answer(respond({ first: 5 }), respond(""), respond({ first: 6 }));
+  const requests = answer(
+    respond({ first: 5, last: 5 }),
+    respond(""),
+    respond({ first: 6, last: 6 }),
+  );
   const another = { value: "another", form: { reset: () => {} } };
   addPlants();
   await offered("5");
@@ -142,8 +168,9 @@ test("a free id of the service is offered until it is used", async () => {
   await offered("6");
 
   assert.equal(said, "Stored: 5");
+  assert.deepEqual([state.toast.text, state.toast.plant.name], ["Stored:", "Ulmus"]);
   assert.equal(requests[1].body, '{"id":5,"name":"Ulmus"}');
-  assert.deepEqual(sent(requests), ["POST ids", "POST plants", "POST ids"]);
+  assert.deepEqual(sent(requests), ["POST ids?count=1", "POST plants", "POST ids?count=1"]);
 });
 
 /** Wait until the service has given this id. */
@@ -153,76 +180,138 @@ function offered(id) {
   });
 }
 
-test("a deletion is confirmed, conditional, and can be undone", async () => {
-  const requests = answer(
-    respondPlants(ABIES, SEEN),
-    respondPlants(ROSA, SEEN),
-    respond("", 204),
-    respond("", 204),
-  );
+test("a deletion is confirmed, and can be undone, also after a failure", async () => {
+  const { stored } = serve([ABIES, ROSA]);
   deletePlants([ABIES, ROSA]);
-  assert.equal(state.dialog.title, "Delete 2 plants?");
+  const { title, act } = state.dialog;
 
-  await state.dialog.act({});
+  await act({});
+  const deleted = [...stored.keys()];
   const { text, undo } = state.toast;
-  const again = answer(refused(503, "It is stopping"), respond(""), respond(""), respond(""));
+  const again = serve([], () =>
+    again.requests.length < 3 ? refused(503, "It is stopping") : null,
+  );
   await undo();
   const failed = state.toast;
   await failed.undo();
 
+  assert.deepEqual([title, deleted], ["Delete 2 plants?", []]);
   assert.equal(text, "Deleted: 2 plants");
-  const deletions = requests.filter(({ method }) => method === "DELETE");
-  assert.deepEqual(
-    deletions.map(({ headers }) => headers.get("If-Match")),
-    ['"seen"', '"seen"'],
-  );
-  assert.equal(again[0].body, '{"id":1,"name":"Abies","tag":"Pine"}');
   assert.equal(failed.text, "It is stopping");
   assert.equal(state.toast.text, "Stored again: 2 plants");
+  assert.deepEqual([...again.stored.values()], [ABIES, ROSA]);
 });
 
-test("a plant that somebody else has changed is shown again before it is deleted", async () => {
-  const changed = { ...ABIES, name: "Rare" };
-  const last = { ...ABIES, name: "At the last moment" };
-  const requests = answer(
-    respondPlants(changed, SEEN),
-    respondPlants(changed, SEEN),
-    refused(412),
-    respondPlants(last, THEIRS),
-  );
-  const message = "Somebody else has changed what you want to delete. Look again";
-  deletePlants([ABIES]);
-  const { act } = state.dialog;
+test("a deletion is not undone over a plant that somebody else has stored there", async () => {
+  const { stored } = serve([ROSA]);
+  deletePlants([ROSA]);
+  await state.dialog.act({});
+  stored.set("2", { ...ROSA, name: "Theirs" });
+  const asked = answerQuestions("no");
 
-  await assert.rejects(act({}), { message });
-  const shown = state.dialog.content;
-  await assert.rejects(act({}), { message });
+  await state.toast.undo();
 
-  assert.deepEqual(shown, { plants: [changed] });
-  assert.deepEqual(state.dialog.content, { plants: [last] });
-  const reads = ["GET plants/1", "GET plants/1", "DELETE plants/1", "GET plants/1"];
-  assert.deepEqual(sent(requests), reads);
+  assert.deepEqual(asked[0].versions, [["Name", "Theirs", "Rosa"]]);
+  assert.equal(stored.get("2").name, "Theirs");
+});
+
+test("a deletion that somebody else has undone already is undone without a question", async () => {
+  const { stored } = serve([ROSA]);
+  deletePlants([ROSA]);
+  await state.dialog.act({});
+  stored.set("2", { ...ROSA });
+  const asked = answerQuestions();
+
+  await state.toast.undo();
+
+  assert.deepEqual(asked, []);
+  assert.deepEqual(stored.get("2"), ROSA);
+});
+
+describe("a plant that somebody else has changed is deleted only after the difference is shown", () => {
+  for (const [given, isStored] of [
+    ["yes", false],
+    ["no", true],
+  ]) {
+    test(`after "${given}"`, async () => {
+      const { stored } = serve([{ ...ABIES, name: "Rare" }]);
+      const asked = answerQuestions(given);
+      deletePlants([ABIES]);
+
+      const said = await state.dialog.act({});
+
+      const { columns, versions, yes } = asked[0];
+      assert.deepEqual(
+        [columns, versions],
+        [["You saw", "It is now"], [["Name", "Abies", "Rare"]]],
+      );
+      assert.deepEqual([yes, said], ["Delete", undefined]);
+      assert.equal(stored.has("1"), isStored);
+    });
+  }
+});
+
+test("of plants that cannot be deleted, the dialog shows the names and the error", async () => {
+  const { stored } = serve([ROSA]);
+  deletePlants([ABIES, ROSA]);
+
+  await assert.rejects(state.dialog.act({}), { message: "No plant is stored under the id 1" });
+
+  assert.equal(stored.size, 0);
+  assert.deepEqual(state.dialog.content, { plants: [ABIES] });
+  assert.equal(state.dialog.title, "Delete this plant?");
+  assert.deepEqual([state.toast.text, state.toast.plant], ["Deleted:", ROSA]);
 });
 
 test("without the scope to create plants a deletion cannot be undone", async () => {
-  answer(respondPlants(ROSA, SEEN), respond("", 204));
+  serve([ROSA]);
   update({ scopes: ["plants:read", "plants:delete"] });
   deletePlants([ROSA]);
 
   await state.dialog.act({});
 
-  assert.deepEqual(state.toast, { text: "Deleted: 2", undo: undefined });
+  const { text, undo } = state.toast;
+  assert.deepEqual([text, undo], ["Deleted:", undefined]);
 });
 
-test("the tag of several plants is set, also if one of them fails", async () => {
-  const requests = answer(refused(404, "No plant is stored under the id 1"), respond(""));
-  tagPlants([ABIES, ROSA]);
+test("the tag of several plants is set and set back, and no longer selected", async () => {
+  const many = Array.from({ length: 30 }, (_, id) => ({ ...ROSA, id: String(id) }));
+  const { stored } = serve(many);
+  update({ selected: new Map(many.map((plant) => [plant.id, plant])) });
+  tagPlants(many);
 
-  const request = state.dialog.act({ tag: "Tree" });
+  await state.dialog.act({ tag: "Tree" });
+  const tagged = [...stored.values()];
+  await state.toast.undo();
 
-  await assert.rejects(request, ApiError);
-  assert.deepEqual(sent(requests), ["PATCH plants/1", "PATCH plants/2"]);
-  assert.equal(requests[1].body, '{"tag":"Tree"}');
+  assert.deepEqual(new Set(tagged.map(({ tag }) => tag)), new Set(["Tree"]));
+  assert.equal(state.selected.size, 0);
+  assert.deepEqual(
+    [...stored.values()].map(({ tag }) => tag),
+    many.map(({ tag }) => tag),
+  );
+  assert.equal(state.toast.text, "Changed back: 30 plants");
+});
+
+test("a tag of several plants is not set over the tags of somebody else without a question", async () => {
+  const plants = [ABIES, ROSA, { id: "3", name: "Acer" }, { id: "4", name: "Ulmus" }];
+  const renamed = { ...plants[2], name: "Acer rubrum" };
+  const { stored } = serve([{ ...ABIES, tag: "Theirs" }, { ...ROSA, tag: "Other" }, renamed]);
+  const asked = answerQuestions("no");
+  tagPlants(plants);
+
+  await state.dialog.act({ tag: "Tree" });
+
+  assert.equal(asked[0].title, "Somebody else has changed 3 plants");
+  assert.deepEqual(asked[0].versions, [
+    ["Tag of 1: Abies", "Theirs", "Tree"],
+    ["Tag of 2: Rosa", "Other", "Tree"],
+    ["Name of 4: Ulmus", null, "Ulmus"],
+    ["Tag of 4: Ulmus", null, "Tree"],
+  ]);
+  assert.deepEqual(stored.get("1").tag, "Theirs");
+  assert.deepEqual(stored.get("3"), { ...renamed, tag: "Tree" });
+  assert.deepEqual([state.toast.text, state.toast.plant.id], ["Changed:", "3"]);
 });
 
 describe("what the scopes of the token do not permit is not offered", () => {
@@ -233,14 +322,14 @@ describe("what the scopes of the token do not permit is not offered", () => {
       ["plants:create", "plants:update"],
       ["Add a plant", "Import CSV", "Update plants that exist"],
     ],
-    [["plants:read"], ["Export as CSV"]],
+    [["plants:read"], ["Export CSV"]],
     [
       ["plants:read", "plants:update"],
-      ["Export as CSV", "Set tag"],
+      ["Export CSV", "Set tag"],
     ],
     [
       ["plants:read", "plants:delete"],
-      ["Export as CSV", "Delete"],
+      ["Export CSV", "Delete"],
     ],
     [["metrics:read"], ["Statistics"]],
   ];
@@ -248,7 +337,7 @@ describe("what the scopes of the token do not permit is not offered", () => {
 
   for (const [scopes, offered] of offers) {
     test(scopes.join(" and "), () => {
-      update({ scopes, listing, selected: new Set([ROSA.id]) });
+      update({ scopes, listing, selected: new Map([[ROSA.id, ROSA]]) });
 
       const text = textOf(Catalogue());
 
@@ -261,7 +350,8 @@ describe("what the scopes of the token do not permit is not offered", () => {
 });
 
 test("a list that could not be loaded is not shown as empty", () => {
-  update({ scopes: null, listing: null, problem: new ApiError("It failed") });
+  const shownQuery = new URLSearchParams();
+  update({ scopes: null, listing: null, shownQuery, problem: new ApiError("It failed") });
   const missing = textOf(Catalogue());
   update({ listing: { plants: [], links: new Map(), total: 0, isExact: true }, problem: null });
   const empty = textOf(Catalogue());
@@ -294,5 +384,5 @@ test("the statistics say why they cannot be loaded", async () => {
 
   await Statistics().props.ontoggle({ currentTarget: { open: true } });
 
-  assert.equal(state.statistics.problem, "The service does not respond");
+  assert.equal(state.statistics.problem.message, "The service does not respond");
 });

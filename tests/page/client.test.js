@@ -63,15 +63,6 @@ test("a plant is replaced or deleted only if it is the one that was seen", async
   assert.equal(requests[0].body, '{"name":"Rosa","tag":""}');
 });
 
-test("a tag is set or removed without the other members", async () => {
-  const requests = answer(respond("", 200));
-
-  await client.setTag(BIG, null);
-
-  assert.equal(requests[0].body, '{"tag":null}');
-  assert.equal(requests[0].headers.get("Content-Type"), "application/merge-patch+json");
-});
-
 test("a token that the service refuses is reported, and is sent with each request", async () => {
   const refusals = [];
   client.token = "plst_secret";

@@ -1,8 +1,9 @@
 /** The export: which plants it has, the name of the file, and what goes wrong. */
 
 import assert from "node:assert/strict";
+import { resolveObjectURL } from "node:buffer";
 import { describe, test } from "node:test";
-import { exportPlants } from "../../src/plantstore/web/page/exporting.js";
+import { describeProblem, exportPlants } from "../../src/plantstore/web/page/exporting.js";
 import { state, update } from "../../src/plantstore/web/page/state.js";
 import { answer, respond } from "./tab.js";
 
@@ -40,16 +41,29 @@ test("the plants of the search are exported, of all its pages", async () => {
   assert.equal(requests[0].path, "plants.csv?q=alb+ro");
 });
 
+test("the file begins with a byte order mark, and has the plant that was found by its id", async () => {
+  answer(respond("id,name,tag\r\n"));
+  const byId = { id: "7", name: 'Rosa "x"' };
+  update({ query: new URLSearchParams("q=7"), listing: { byId } });
+
+  await exportPlants();
+
+  const bytes = await resolveObjectURL(document.createElement("a").href).bytes();
+  const text = new TextDecoder("utf-8", { ignoreBOM: true }).decode(bytes);
+  assert.equal(text, '\ufeffid,name,tag\r\n7,"Rosa ""x""",""\r\n');
+  update({ listing: null });
+});
+
 test("an export that fails says why, and can be repeated", async () => {
   answer(new TypeError("Failed to fetch"), respond("id,name,tag\r\n"));
   update({ query: ALL });
 
   await exportPlants();
-  assert.equal(state.exportError, "Nothing was exported. The service does not respond");
+  assert.equal(describeProblem(), "Nothing was exported. The service does not respond");
   assert.equal(state.toast.text, "");
   await exportPlants();
 
-  assert.equal(state.exportError, "");
+  assert.equal(describeProblem(), null);
   assert.equal(state.toast.text, "Exported: plants.csv");
 });
 
@@ -61,7 +75,7 @@ test("a plant that CSV cannot hold leads to the other ways to export it", async 
   await exportPlants();
 
   const advice = "with plantstore export or the API";
-  assert.equal(state.exportError, `Nothing was exported. ${message} ${advice}`);
+  assert.equal(describeProblem(), `Nothing was exported. ${message} ${advice}`);
 });
 
 test("of two exports the later one is saved", async () => {
@@ -76,5 +90,5 @@ test("of two exports the later one is saved", async () => {
   await early;
 
   assert.equal(state.toast.text, "Exported: plants-Late.csv");
-  assert.equal(state.exportError, "");
+  assert.equal(describeProblem(), null);
 });

@@ -15,8 +15,6 @@ import { answer, answerFile, respond, textOf, withResponse } from "./tab.js";
 const MAYBE = "Rows that were sent may be stored. Importing the same file again is safe.";
 const NONE = { stored: 0, already_stored: 0, replaced: 0, refused: 0, errors: [] };
 
-globalThis.window = {};
-
 beforeEach(() => {
   answer();
   update({ importing: {}, replaces: false });
@@ -58,6 +56,92 @@ describe("the result has the number of each outcome", () => {
       assert.equal(ended.problem, undefined);
     });
   }
+});
+
+describe("the result says what the file had", () => {
+  const files = [
+    [
+      "empty names",
+      "id,name,tag\n1,\n2,\n",
+      "Import finished: 0 stored. 2 rows have an empty name.",
+      "",
+    ],
+    [
+      "an encoding",
+      new Uint8Array([0xff, 0xfe, 0x69, 0]),
+      undefined,
+      "The file was read as UTF-16LE",
+    ],
+    ["no tags", "id,name\n", undefined, "so the plants that exist keep their tags"],
+  ];
+
+  for (const [name, content, said = "Import finished: 0 stored.", warning] of files) {
+    test(name, async () => {
+      update({ replaces: warning.includes("tags") });
+      answerFile(withResponse(NONE));
+
+      chooseFile({ currentTarget: { files: [new File([content], "plants.csv")] } });
+      const ended = await end();
+
+      assert.equal(ended.said, said);
+      assert.ok(ended.warning.endsWith(warning));
+    });
+  }
+});
+
+test("after the line sep=, errors have the numbers of the lines of the file", async () => {
+  const errors = [{ line: 2, error: 1002, message: "It is refused" }];
+  answerFile(withResponse({ ...NONE, refused: 1, errors }));
+
+  chooseFile({ currentTarget: { files: [new File(["sep=,\nid,name\nx,A\n"], "plants.csv")] } });
+  const { refused } = await end();
+
+  assert.deepEqual([refused.rows[0].line, refused.rows[0].row], [3, "x,A"]);
+});
+
+test("a file without ids is imported only after a question, with ids that are shown", async () => {
+  const ranges = [
+    { first: 7, last: 1006 },
+    { first: 1007, last: 1007 },
+    { first: 9, last: 9 },
+  ];
+  const counts = [];
+  globalThis.fetch = async (path) => {
+    if (path.startsWith("ids")) counts.push(path);
+    return respond(path.startsWith("ids") ? ranges.shift() : []);
+  };
+  const bodies = [];
+  answerFile(async (request) => {
+    bodies.push(await request.body.text());
+    withResponse({ ...NONE, stored: 2001 })(request);
+  });
+  const questions = [];
+  const answers = ["no", "yes"];
+  const importNames = async () => {
+    const content = `Name\n${"Rosa\n".repeat(2_001)}`;
+    chooseFile({ currentTarget: { files: [new File([content], "names.csv")] } });
+    return await new Promise((resolve) => {
+      onUpdate(() => {
+        const { question, importing } = state;
+        if (question && !questions.includes(question)) {
+          questions.push(question);
+          question.answer(answers.shift());
+        } else if (importing.sent === undefined) resolve(importing);
+      });
+    });
+  };
+
+  const refused = await importNames();
+  const ended = await importNames();
+
+  assert.equal(refused.problem, "Nothing was imported");
+  assert.equal(questions[1].yes, "Number the 2,001 rows");
+  assert.deepEqual(counts, ["ids?count=1000", "ids?count=1000", "ids?count=1"]);
+  assert.match(bodies[0], /^id,Name\n7,Rosa\n8,Rosa\n/);
+  assert.deepEqual(
+    [ended.file.name, ended.numbered.said, ended.said],
+    ["names-with-ids.csv", "The rows have the ids 7 to 1007, 9.", "Import finished: 2,001 stored."],
+  );
 });
 
 test("the warnings of the service are shown with the result", async () => {

@@ -19,6 +19,7 @@ const noElement = { querySelector: () => null, getElementById: () => null };
 const link = { click: () => {} };
 globalThis.document = { ...noElement, createElement: () => link };
 globalThis.location = { pathname: "/", search: "", hash: "" };
+globalThis.window = {};
 
 /** The addresses of the tab, the last one is shown. */
 export const visited = [];
@@ -71,6 +72,43 @@ export function answer(...answers) {
     return await Promise.race([given, aborted]);
   };
   return requests;
+}
+
+/**
+ * Store plants, and answer all requests for single plants as the service does.
+ *
+ * @param {{id: string, name: string, tag?: string}[]} plants
+ * @param {(method: string, id: string) => ?Response} [interfere] is called before each request, and
+ *   may change the plants or return another answer
+ */
+export function serve(plants, interfere = () => null) {
+  const stored = new Map(plants.map((plant) => [plant.id, plant]));
+  const requests = [];
+  const tagOf = ({ name, tag }) => JSON.stringify([name, tag ?? null]);
+  globalThis.fetch = async (path, { method = "GET", headers, body }) => {
+    const record = body && JSON.parse(body.replace(/"id":(-?\d+)/, '"id":"$1"'));
+    const id = record?.id ?? path.split("/")[1]?.split("?")[0];
+    if (!path.startsWith("plants") || id === undefined) return respond([]);
+    requests.push(`${method} ${id}`);
+    const other = interfere(method, id);
+    if (other) return other;
+    const present = stored.get(id);
+    if (method === "POST") {
+      if (present) return respond({ error: 1004, message: "`id` is taken" }, 400);
+      stored.set(id, record);
+      return respond("");
+    }
+    if (!present)
+      return respond({ error: 1005, message: `No plant is stored under the id ${id}` }, 404);
+    const etag = tagOf(present);
+    if (method === "GET") return respondPlants(present, { ETag: etag });
+    if (headers.get("If-Match") !== etag)
+      return respond({ error: 3011, message: "It changed" }, 412);
+    if (method === "PUT") stored.set(id, { id, ...record });
+    else stored.delete(id);
+    return respond("");
+  };
+  return { stored, requests };
 }
 
 /**

@@ -140,13 +140,13 @@ def moved(page: Page) -> float:
 def choose(page: Page, what: Literal["Change", "Delete"], id_: int) -> None:
     """Choose an action in the menu of a plant's row."""
     page.get_by_role("button", name=f"Actions for plant {id_}", exact=True).click()
-    page.get_by_role("button", name=f"{what} plant {id_}", exact=True).click()
+    page.get_by_role("menuitem", name=f"{what} plant {id_}", exact=True).click()
 
 
 def store(page: Page, **fields: str) -> None:
     """Fill in the open dialog and submit it."""
     for label, text in fields.items():
-        box = page.get_by_role("dialog").get_by_role("textbox", name=label.title())
+        box = page.locator(f"dialog input[name={label}]")
         while box.input_value() != text:  # a free id may be filled in meanwhile
             box.fill(text)
     page.get_by_role("dialog").get_by_role("button", name="Store", exact=True).click()

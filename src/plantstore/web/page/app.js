@@ -3,7 +3,7 @@
 import { Catalogue } from "./catalogue.js";
 import { KEEPS_IDS } from "./client.js";
 import { QuestionView } from "./dialogs.js";
-import { Toast } from "./elements.js";
+import { focus, Toast } from "./elements.js";
 import { html } from "./html.js";
 import { watchFiles } from "./importing.js";
 import { describe, go, load, loadIfMissing } from "./listing.js";
@@ -29,7 +29,7 @@ function App() {
         ${isSignedIn && html`<${SignOut} />`}
       </nav>
     </header>
-    <main onclick=${follow}>
+    <main>
       <p id="fault" class="error" role="alert">${KEEPS_IDS ? "" : TOO_OLD}</p>
       <${SignIn} />
       ${isOpen && html`<${Catalogue} />`}
@@ -65,7 +65,17 @@ function show() {
   }
 }
 
+/** The key / focuses the search. @param {KeyboardEvent} event */
+function seek(event) {
+  const isTyping = /** @type {Element} */ (event.target).closest("input, dialog");
+  if (event.key !== "/" || isTyping) return;
+  event.preventDefault();
+  focus("#search");
+}
+
 onUpdate(show);
+document.onclick = follow;
+document.onkeydown = seek;
 watchFiles();
 watchHealth(loadIfMissing);
 window.onpopstate = () => {

@@ -1,10 +1,10 @@
 /** The catalogue: the list of plants, and what can be done with it. */
 
 import { countPlants, PlantText } from "./elements.js";
-import { exportPlants } from "./exporting.js";
+import { describeProblem, exportPlants } from "./exporting.js";
 import { html } from "./html.js";
 import { chooseFile, Importing } from "./importing.js";
-import { search, type } from "./listing.js";
+import { SELECTED_MAX, search, selectFound, split, type } from "./listing.js";
 import { addPlants } from "./plant.js";
 import { Statistics } from "./service.js";
 import { deletePlants, tagPlants } from "./several.js";
@@ -15,7 +15,7 @@ import { Table } from "./table.js";
 const PAGES = Object.entries({ first: "First page", prev: "Previous", next: "Next" });
 
 export function Catalogue() {
-  const { listing, problem, exportError } = state;
+  const { listing, problem, tags } = state;
   // What is below the list appears with the first rows: they would move it.
   const isLoaded = listing !== null || problem !== null;
   const isEmpty = listing?.plants.length === 0;
@@ -24,7 +24,7 @@ export function Catalogue() {
     <section aria-labelledby="plants-title">
       <h2 id="plants-title" class="unseen" tabindex="-1">Plants</h2>
       <${Tools} />
-      <p id="export-error" class="error" role="alert">${exportError}</p>
+      <p id="export-error" class="error" role="alert">${describeProblem()}</p>
       <p id="listing-error" class="error" role="alert">${problem?.message}</p>
       <div data-needs="plants:read">
         <${Summary} />
@@ -38,18 +38,22 @@ export function Catalogue() {
       </p>
     </section>
     ${isLoaded && html`<${Statistics} data-needs="metrics:read" />`}
+    <datalist id="tags">${[...tags].map((tag) => html`<option value=${tag} />`)}</datalist>
   `;
 }
 
 function Tools() {
   const choose = () => update({ replaces: !state.replaces });
+  const { q, tag } = split(state.search);
+  const texts = tag === undefined ? [] : [...state.tags].map((each) => `${q} tag:${each}`.trim());
   return html`
     <div class="tools">
       <form id="search-form" role="search" autocomplete="off" novalidate onsubmit=${search}
           data-needs="plants:read">
         <label for="search" class="unseen">Search by name, or by tag:</label>
         <input id="search" type="search" spellcheck=${false} placeholder="Search names, or tag:Rosa"
-          value=${state.search} oninput=${type} />
+          list="searches" value=${state.search} oninput=${type} />
+        <datalist id="searches">${texts.map((text) => html`<option value=${text} />`)}</datalist>
       </form>
       <span class="making" data-needs="plants:create">
         <button id="add" type="button" class="primary" onclick=${addPlants}>Add a plant</button>
@@ -62,7 +66,7 @@ function Tools() {
         </label>
       </span>
       <button id="export" type="button" data-needs="plants:read" onclick=${exportPlants}>
-        Export as CSV
+        Export CSV
       </button>
     </div>
   `;
@@ -81,19 +85,35 @@ function Summary() {
 }
 
 function Selected() {
-  const plants = state.listing?.plants.filter(({ id }) => state.selected.has(id)) ?? [];
-  if (plants.length === 0) return null;
+  const { listing, selected } = state;
+  const plants = [...selected.values()];
+  if (!listing || plants.length === 0) return null;
+  const shown = listing.plants.filter(({ id }) => selected.has(id)).length;
+  const elsewhere = plants.length - shown;
+  const many = Math.min(listing.total, SELECTED_MAX);
+  const isMore = shown === listing.plants.length && plants.length < many;
+  const found =
+    many < listing.total || !listing.isExact ? `the first ${number(many)}` : `all ${number(many)}`;
   return html`
     <div id="selected" class="tools" role="group" aria-label="Selected plants">
-      <span>${plants.length} selected</span>
+      <span>
+        ${number(plants.length)} selected${elsewhere > 0 && `, ${number(elsewhere)} on other pages`}
+      </span>
+      ${isMore && html`<button type="button" onclick=${selectFound}>Select ${found}</button>`}
       <button type="button" data-needs="plants:update" onclick=${() => tagPlants(plants)}>
         Set tag
       </button>
       <button type="button" data-needs="plants:delete" onclick=${() => deletePlants(plants)}>
         Delete
       </button>
+      <button type="button" onclick=${() => update({ selected: new Map() })}>Select none</button>
     </div>
   `;
+}
+
+/** @param {number} many */
+function number(many) {
+  return many.toLocaleString("en");
 }
 
 function Suggestion() {
@@ -118,7 +138,15 @@ function Pages({ label }) {
 function Nothing() {
   const chooseImport = () => document.getElementById("file")?.click();
   if ([...state.shownQuery.keys()].some((key) => key !== "order")) {
-    return html`<p id="none" class="nothing">No plants found. <a href="?">Show all plants</a></p>`;
+    const advice = state.shownQuery.has("tag")
+      ? "A tag is found as a whole. Write words of names before it: alba tag:Rosa"
+      : "Words are found by their beginnings: also try fewer letters.";
+    return html`
+      <div id="none" class="nothing">
+        <p>No plants found. <a href="?">Show all plants</a></p>
+        <p class="hint">${advice}</p>
+      </div>
+    `;
   }
   return html`
     <div id="start" class="nothing">

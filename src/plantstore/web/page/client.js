@@ -5,8 +5,9 @@
  * the page would change another plant than the one it shows.
  *
  * @typedef {{id: string, name: string, tag?: string}} Plant
- * @typedef {{plants: Plant[], links: Map<string, string>, total: number, isExact: boolean}} Listing
- *   a page, the queries of the pages beside it, and the number of all plants or a lower bound
+ * @typedef {{plants: Plant[], links: Map<string, string>, total: number, isExact: boolean,
+ *   byId?: Plant}} Listing a page, the queries of the pages beside it, the number of all plants or a
+ *   lower bound, and the plant that was found by its id only
  * @typedef {{line: number, error: number, message: string}} RowError
  * @typedef {{stored: number, already_stored: number, replaced: number, refused: number,
  *   errors: RowError[], warnings?: string[]}} ImportResult of which `errors` has only the first
@@ -35,6 +36,9 @@ class Client {
 
   /** Called when the service refuses the token. @type {(error: ApiError) => void} */
   onrefusal = () => {};
+
+  /** Called when the service cannot respond. @type {(error: ApiError) => void} */
+  onoutage = () => {};
 
   /** @param {URLSearchParams} query @param {number} limit @param {AbortSignal} signal */
   async list(query, limit, signal) {
@@ -69,11 +73,14 @@ class Client {
     return (await this.#send("GET", "metrics")).body;
   }
 
-  /** @returns {Promise<string>} an id that no plant has, and that nobody else gets */
-  async takeId() {
+  /**
+   * @param {number} count at most 1000
+   * @returns {Promise<{first: string, last: string}>} ids that no plant has, and nobody else gets
+   */
+  async takeIds(count) {
     const signal = AbortSignal.timeout(READ_SECONDS * 1000); // nothing is lost
-    const { answer, body } = await this.#send("POST", "ids", { signal });
-    return parse(answer, body, (value) => typeof value?.first === "string").first;
+    const { answer, body } = await this.#send("POST", `ids?count=${count}`, { signal });
+    return parse(answer, body, (value) => typeof value?.first === "string");
   }
 
   /** @param {Plant} plant */
@@ -88,12 +95,6 @@ class Client {
   async replace({ id, name, tag }, etag) {
     const body = JSON.stringify({ name, tag });
     await this.#send("PUT", `plants/${id}`, { body, headers: { "If-Match": etag } });
-  }
-
-  /** @param {string} id @param {?string} tag null removes it */
-  async setTag(id, tag) {
-    const headers = { "Content-Type": "application/merge-patch+json" };
-    await this.#send("PATCH", `plants/${id}`, { body: JSON.stringify({ tag }), headers });
   }
 
   /** @param {string} id @param {string} etag of the plant that is deleted; else 412 */
@@ -150,6 +151,7 @@ class Client {
       return await send(path, { method, headers: all, body, signal: signal ?? timeout }, kind);
     } catch (error) {
       if (error instanceof ApiError && hasStatus(error, 401)) this.onrefusal(error);
+      if (error instanceof ApiError && error.isOutage) this.onoutage(error);
       throw error;
     }
   }

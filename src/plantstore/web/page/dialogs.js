@@ -7,8 +7,9 @@
  * @typedef {{View: (content: any) => any, title: string, content: object, act: Act,
  *   isBusy?: boolean, error?: ?ApiError, said?: string}} Dialog
  * @typedef {{title: string, text: string, yes: string, no: string, look?: string,
- *   versions?: Version[], answer?: (answer: string) => void}} Question
- * @typedef {[name: string, theirs: string|undefined, mine: string|undefined]} Version
+ *   columns?: string[], versions?: Version[], answer?: (answer: string) => void}} Question
+ * @typedef {[name: string, left: ?string|undefined, right: ?string|undefined]} Version of a field of
+ *   a plant; null if there is no plant, undefined if the plant lacks the field
  */
 
 import { focus, PlantText } from "./elements.js";
@@ -112,11 +113,17 @@ export function Frame({ id, fields = [], cancel = "Cancel", buttons, children, .
     event.preventDefault();
     if (!dialog.isBusy) attempt(dialog, /** @type {HTMLButtonElement} */ (event.submitter));
   };
+  // The error of a field is gone when the field is edited.
+  const forget = (/** @type {Event} */ { target }) => {
+    if (error?.member !== /** @type {HTMLInputElement} */ (target).name) return;
+    dialog.error = null;
+    update();
+  };
   const makeButton = (/** @type {Button} */ [value, label, look]) =>
     html`<li><button class=${look} value=${value}>${label}</button></li>`;
   return html`
     <${Modal} id=${id} aria-labelledby="${id}-title" leave=${leave} ...${attributes}>
-      <form autocomplete="off" novalidate aria-busy=${isBusy} onsubmit=${submit}>
+      <form autocomplete="off" novalidate aria-busy=${isBusy} onsubmit=${submit} oninput=${forget}>
         <h2 id="${id}-title">${title}</h2>
         ${children}
         <p class="error" role="alert">${isOfField ? "" : error?.message}</p>
@@ -169,13 +176,13 @@ export function ask(question) {
 }
 
 /** @param {Required<Question>} question */
-export function QuestionView({ title, text, yes, no, look = "primary", versions, answer }) {
+export function QuestionView({ title, text, yes, no, look = "primary", answer, ...question }) {
   return html`
     <${Modal} id="ask" aria-labelledby="ask-title" aria-describedby="ask-text"
         leave=${() => answer("")}>
       <h2 id="ask-title">${title}</h2>
       <p id="ask-text">${text}</p>
-      ${versions && html`<${Versions} versions=${versions} />`}
+      ${question.versions && html`<${Versions} ...${question} />`}
       <menu>
         <li><button type="button" autofocus onclick=${() => answer("no")}>${no}</button></li>
         <li><button type="button" class=${look} onclick=${() => answer("yes")}>${yes}</button></li>
@@ -184,19 +191,24 @@ export function QuestionView({ title, text, yes, no, look = "primary", versions,
   `;
 }
 
-/** @param {{versions: Version[]}} props */
-function Versions({ versions }) {
-  const makeRow = (/** @type {Version} */ [name, theirs, mine]) => html`
-    <tr class=${theirs === mine ? undefined : "differs"}>
-      <th scope="row">${name}</th>
-      <td><${PlantText} text=${theirs} missing="(none)" /></td>
-      <td><${PlantText} text=${mine} missing="(none)" /></td>
-    </tr>
+/** @param {{versions: Version[], columns: string[]}} props */
+function Versions({ versions, columns }) {
+  const makeCell = (/** @type {?string|undefined} */ text) => {
+    const missing = text === null ? "(deleted)" : "(none)";
+    return html`<td><${PlantText} text=${text ?? undefined} missing=${missing} /></td>`;
+  };
+  const makeGroup = (/** @type {Version} */ [name, ...texts]) => html`
+    <tbody>
+      <tr><th colspan="2" scope="rowgroup"><bdi>${name}</bdi></th></tr>
+      <tr>${texts.map(makeCell)}</tr>
+    </tbody>
   `;
   return html`
-    <table id="versions">
-      <thead><tr><td></td><th scope="col">Theirs</th><th scope="col">Mine</th></tr></thead>
-      <tbody>${versions.map(makeRow)}</tbody>
-    </table>
+    <div id="versions" tabindex="0" role="region" aria-label="Versions">
+      <table>
+        <thead><tr>${columns.map((name) => html`<th scope="col">${name}</th>`)}</tr></thead>
+        ${versions.map(makeGroup)}
+      </table>
+    </div>
   `;
 }

@@ -13,16 +13,21 @@ export function PlantText({ text, missing = "" }) {
   return html`<bdi class=${text ? undefined : "empty"}>${shown}</bdi>`;
 }
 
-/** The feedback at the edge of the window, and a button that undoes what was done. */
+/**
+ * The feedback at the edge of the window, with the plant that it is about, and a button that undoes
+ * what was done.
+ */
 export function Toast() {
-  const { text, undo } = state.toast;
+  const { text, plant, isGone, undo } = state.toast;
   const runUndo = () => {
     say("");
     undo?.();
   };
+  const name = plant && html`${plant.id} <bdi>${plant.name}</bdi>`;
+  const link = plant && (isGone ? name : html`<a href="#/plants/${plant.id}">${name}</a>`);
   return html`
     <div id="toast" role="status">
-      <span id="said">${text}</span>
+      <span id="said">${text}${link && html`${" "}${link}`}</span>
       ${undo && html`<button type="button" onclick=${runUndo}>Undo</button>`}
       <button id="dismiss" type="button" aria-label="Close this message" hidden=${text === ""}
         onclick=${() => say("")}>×</button>
@@ -30,20 +35,20 @@ export function Toast() {
   `;
 }
 
-/** Show a text until the next one comes. @param {string} text @param {() => void} [undo] */
-export function say(text, undo) {
-  update({ toast: { text, undo } });
+/**
+ * Show a text until the next one comes.
+ *
+ * @param {string} text
+ * @param {{plant?: ?import("./client.js").Plant, isGone?: boolean, undo?: () => void}} [more]
+ */
+export function say(text, more) {
+  update({ toast: { text, ...more } });
 }
 
-/** @param {number} number @param {boolean} [isExact] otherwise it is a lower bound */
+/** @param {number} number @param {boolean} [isExact] otherwise there are more */
 export function countPlants(number, isExact = true) {
-  const more = isExact ? "" : " or more";
-  return `${number.toLocaleString("en")}${more} ${number === 1 ? "plant" : "plants"}`;
-}
-
-/** @param {import("./client.js").Plant[]} plants */
-export function nameThem(plants) {
-  return plants.length === 1 ? plants[0].id : countPlants(plants.length);
+  const more = isExact ? "" : "more than ";
+  return `${more}${number.toLocaleString("en")} ${number === 1 ? "plant" : "plants"}`;
 }
 
 /** @param {string} selector of the element that gets the focus */

@@ -16,28 +16,45 @@ let loading = new AbortController();
 /** A link to the last file, which is not shown. */
 const link = document.createElement("a");
 
-/** Save the plants of the list, of all its pages. A second call replaces the first. */
+/**
+ * Save the plants of the list, of all its pages. A second call replaces the first. By the byte order
+ * mark, spreadsheets detect UTF-8. A plant that was found by its id is added to what the service finds.
+ */
 export async function exportPlants() {
   loading.abort();
   loading = new AbortController();
   const { signal } = loading;
   const query = select(state.query, SEARCHED);
   const name = nameFile(query.get("tag") ?? query.get("q") ?? "");
-  update({ exportError: "" });
+  const byId = state.listing?.byId;
+  update({ exportProblem: null });
   say("Exporting…");
   try {
-    const file = await client.export(query, signal);
+    const plants = await client.export(query, signal);
+    const file = new Blob(["\ufeff", plants, byId ? makeRow(byId) : ""], { type: "text/csv" });
     URL.revokeObjectURL(link.href);
     Object.assign(link, { href: URL.createObjectURL(file), download: name }).click();
     say(`Exported: ${name}`);
   } catch (error) {
     if (signal.aborted) return;
     if (!(error instanceof ApiError)) throw error;
-    // The message ends with the advice to export JSON lines, which the page does not do.
-    const advice = error.error === NOT_ACCEPTABLE ? " with plantstore export or the API" : "";
-    update({ exportError: `Nothing was exported. ${error.message}${advice}` });
+    update({ exportProblem: error });
     say("");
   }
+}
+
+/** Return why nothing was exported. */
+export function describeProblem() {
+  const { exportProblem: problem } = state;
+  // The message ends with the advice to export JSON lines, which the page does not do.
+  const advice = problem?.error === NOT_ACCEPTABLE ? " with plantstore export or the API" : "";
+  return problem && `Nothing was exported. ${problem.message}${advice}`;
+}
+
+/** @param {import("./client.js").Plant} plant */
+function makeRow({ id, name, tag = "" }) {
+  const cells = [name, tag].map((text) => `"${text.replaceAll('"', '""')}"`);
+  return `${[id, ...cells].join(",")}\r\n`;
 }
 
 /** Return a name that every file system allows. @param {string} text that was searched */

@@ -3,9 +3,15 @@
 import { client } from "./client.js";
 import { focus, say } from "./elements.js";
 import { ApiError, messageOf } from "./requests.js";
-import { state, update } from "./state.js";
+import { may, state, update } from "./state.js";
 
 const PLANTS_A_PAGE = 50;
+
+/** How many plants can be selected at once. The service lists so many at once. */
+export const SELECTED_MAX = 1000;
+
+/** The largest id. */
+const ID_MAX = 2n ** 63n - 1n;
 
 /** How long nothing must be typed before the search begins. */
 const TYPING_SECONDS = 0.12;
@@ -14,48 +20,144 @@ const TYPING_SECONDS = 0.12;
 export const SEARCHED = ["q", "tag"];
 const PARAMETERS = [...SEARCHED, "after", "before", "order"];
 
+const ID = /^-?\d{1,19}$/;
+
 /** Cancels the page that is loading. */
 let loading = new AbortController();
 
 let typing = 0;
 
-/** Load and show the page of the address. */
+/** Load and show the page of the address. If the service is away, the page that is shown remains. */
 export async function load() {
   clearTimeout(typing);
   loading.abort();
   loading = new AbortController();
   const { signal } = loading;
-  const query = select(new URLSearchParams(location.search), PARAMETERS);
-  const text = describe(query);
+  const asked = select(new URLSearchParams(location.search), PARAMETERS);
+  const text = describe(asked);
   const isTyped = String(parse(state.search)) === String(parse(text));
-  update({ query, search: isTyped ? state.search : text, isLoading: true });
-  const loaded = { isLoading: false, suggestion: null, selected: new Set() };
+  update({ query: asked, search: isTyped ? state.search : text, isLoading: true });
   try {
-    const listing = await client.list(query, PLANTS_A_PAGE, signal);
-    update({ ...loaded, listing, shownQuery: query, problem: null });
-    suggest(query.get("q")?.trim(), listing.plants, signal);
+    const { query, listing } = await find(asked, signal);
+    if (query !== asked) {
+      history.replaceState(history.state, "", `?${query}`);
+      update({ query, search: describe(query) });
+    }
+    show(query, listing);
+    suggest(query, listing.plants, signal);
   } catch (error) {
     if (signal.aborted) return; // Another page is loading.
     if (!(error instanceof ApiError)) throw error;
-    update({ ...loaded, listing: null, shownQuery: query, problem: error });
+    const { listing } = error.isOutage ? state : { listing: null };
+    update({ isLoading: false, suggestion: null, listing, problem: error });
   }
 }
 
-/** Load the page again if there is none because the service was away. */
+/**
+ * Return a page. What finds no plant may be an id, or a tag in another case.
+ *
+ * @param {URLSearchParams} query @param {AbortSignal} signal
+ */
+async function find(query, signal) {
+  const listing = await client.list(query, PLANTS_A_PAGE, signal);
+  const { q = "", tag, after, before } = Object.fromEntries(query);
+  const isFirst = after === undefined && before === undefined;
+  if (isFirst && tag === undefined && ID.test(q.trim())) {
+    const found = await client.read(q.trim()).catch(messageOf);
+    signal.throwIfAborted();
+    const isListed = listing.plants.some(({ id }) => id === q.trim());
+    if (typeof found !== "string" && !isListed) {
+      const plants = [found.plant, ...listing.plants];
+      return {
+        query,
+        listing: { ...listing, plants, total: listing.total + 1, byId: found.plant },
+      };
+    }
+  }
+  if (isFirst && tag && listing.plants.length === 0) {
+    for (const other of spell(tag)) {
+      const changed = new URLSearchParams(query);
+      changed.set("tag", other);
+      const page = await client.list(changed, PLANTS_A_PAGE, signal);
+      if (page.plants.length > 0) return { query: changed, listing: page };
+    }
+  }
+  return { query, listing };
+}
+
+/** Return other spellings of a tag, which differ by case: first those that were shown. @param {string} tag */
+function spell(tag) {
+  const lower = tag.toLowerCase();
+  const shown = [...state.tags].filter((each) => each.toLowerCase() === lower);
+  const capitalized = lower.replace(/^./u, (letter) => letter.toUpperCase());
+  const titled = lower.replace(/(?<!\S)./gu, (letter) => letter.toUpperCase());
+  const spellings = new Set([...shown, capitalized, lower, titled, tag.toUpperCase()]);
+  spellings.delete(tag);
+  return spellings;
+}
+
+/** @param {URLSearchParams} query @param {import("./client.js").Listing} listing */
+function show(query, listing) {
+  const { shownQuery, fresh, tags } = state;
+  const isSame = String(select(query, SEARCHED)) === String(select(shownQuery, SEARCHED));
+  const selected = new Map(isSame ? state.selected : []);
+  for (const plant of listing.plants) {
+    if (selected.has(plant.id)) selected.set(plant.id, plant);
+    if (plant.tag) tags.add(plant.tag);
+  }
+  const loaded = { isLoading: false, suggestion: null, problem: null };
+  update({ ...loaded, listing, shownQuery: query, selected });
+  if (fresh.isSought || !may("plants:read")) return;
+  fresh.isSought = true;
+  if (listing.plants.some(({ id }) => id === fresh.id)) return;
+  history.pushState({}, "", `?${findPage(fresh.id)}`);
+  load();
+}
+
+/** Return the query of a page that has a plant: of all plants, in the present order. @param {string} id */
+function findPage(id) {
+  const isDescending = state.query.get("order") === "-id";
+  const next = BigInt(id) + 1n;
+  if (next > ID_MAX) return new URLSearchParams({ order: "-id" });
+  if (isDescending) return new URLSearchParams({ order: "-id", after: String(next) });
+  return new URLSearchParams({ before: String(next) });
+}
+
+/** Select all plants of the list, of all its pages, up to a maximum. */
+export async function selectFound() {
+  const { signal } = loading;
+  const byId = state.listing?.byId;
+  const selected = new Map(byId && [[byId.id, byId]]);
+  try {
+    let query = select(state.shownQuery, [...SEARCHED, "order"]);
+    for (;;) {
+      const { plants, links } = await client.list(query, SELECTED_MAX - selected.size, signal);
+      for (const plant of plants) selected.set(plant.id, plant);
+      const next = links.get("next");
+      if (!next || selected.size >= SELECTED_MAX) break;
+      query = new URLSearchParams(next);
+    }
+    update({ selected });
+  } catch (error) {
+    if (!signal.aborted) say(messageOf(error));
+  }
+}
+
+/** Load the page again if the service was away. */
 export function loadIfMissing() {
-  const { isLoading, problem } = state;
-  if (!isLoading && problem && (problem.status === 0 || problem.status >= 500)) load();
+  if (!state.isLoading && state.problem?.isOutage) load();
 }
 
 /**
  * Offer the plants of a tag, if the text that was searched in the names is also a tag.
  *
- * @param {string|undefined} text
+ * @param {URLSearchParams} query
  * @param {import("./client.js").Plant[]} found
  * @param {AbortSignal} signal
  */
-async function suggest(text, found, signal) {
-  if (text === undefined) return;
+async function suggest(query, found, signal) {
+  const text = query.get("q")?.trim();
+  if (text === undefined || query.has("tag")) return;
   const typed = text.toLowerCase();
   const tag = found.find((plant) => plant.tag?.toLowerCase() === typed)?.tag ?? text;
   try {
@@ -94,21 +196,32 @@ export function go(query) {
 
 function leavePage() {
   if (!state.toast.undo) say(""); // What it says is outdated.
-  update({ exportError: "" });
+  const { file, problem } = state.importing;
+  update({ exportProblem: null, fresh: { id: "", isSought: true } });
+  if (problem && !file) update({ importing: {} });
   load();
 }
 
-/** @param {string} text that was typed: `tag:Rosa`, or words of names */
+/**
+ * Return the words of names and the tag of a text. All that follows `tag:` is the tag.
+ *
+ * @param {string} text that was typed: `alba`, `tag:Rosa` or `alba tag:Rosa`
+ */
+export function split(text) {
+  const [, words, tag] = /^(.*?)(?:(?<!\S)tag:(.*))?$/is.exec(text) ?? ["", text];
+  return { q: words.trim(), tag: tag?.trim() };
+}
+
+/** @param {string} text that was typed */
 function parse(text) {
-  const tag = /^\s*tag:(.*)$/is.exec(text)?.[1];
-  if (tag !== undefined) return new URLSearchParams({ tag: tag.trim() });
-  return new URLSearchParams(text.trim() === "" ? {} : { q: text.trim() });
+  const { q, tag } = split(text);
+  return new URLSearchParams({ ...(q && { q }), ...(tag !== undefined && { tag }) });
 }
 
 /** Return the text that stands for a query in the search box. @param {URLSearchParams} query */
 export function describe(query) {
-  const tag = query.get("tag");
-  return tag === null ? (query.get("q") ?? "") : `tag:${tag}`;
+  const { q, tag } = Object.fromEntries(query);
+  return [q, tag === undefined ? "" : `tag:${tag}`].filter(Boolean).join(" ");
 }
 
 /** Return the parameters with these keys. @param {URLSearchParams} query @param {string[]} keys */

@@ -1,11 +1,12 @@
 /** The dialog of one plant: add a plant, or look at one and change it. */
 
+import { make } from "./changes.js";
 import { client } from "./client.js";
 import { ask, Field, Frame } from "./dialogs.js";
-import { focus, say } from "./elements.js";
+import { countPlants, focus, say } from "./elements.js";
 import { html } from "./html.js";
 import { load } from "./listing.js";
-import { hasStatus, messageOf, NOT_FOUND, PRECONDITION_FAILED } from "./requests.js";
+import { messageOf } from "./requests.js";
 import { may, state, update } from "./state.js";
 
 /** @typedef {import("./client.js").Plant} Plant */
@@ -13,6 +14,8 @@ import { may, state, update } from "./state.js";
 
 /** The hash of the address of one plant. */
 const LINK = /^#\/plants\/(-?\d+)$/;
+
+const ANY_ID = "You can enter any whole number that no other plant has.";
 
 const NAMELESS = {
   title: "Store a plant without a name?",
@@ -32,27 +35,27 @@ function PlantView({ plant }) {
         cancel=${readOnly ? "Close" : "Cancel"}>
       <${Field} id="plant-id" name="id" label="Id" inputmode="numeric" readOnly=${!isNew}
         value=${plant?.id ?? state.spareId}
-        hint=${isNew ? "Enter a whole number that no other plant has." : ""} />
+        hint=${isNew ? `${state.spareId && "This is the next free id. "}${ANY_ID}` : ""} />
       <${Field} id="plant-name" name="name" label="Name" dir="auto" autofocus readOnly=${readOnly}
         value=${plant?.name} />
       <${Field} id="plant-tag" name="tag" label=${html`Tag <span class="hint">(optional)</span>`}
-        dir="auto" readOnly=${readOnly} value=${plant?.tag} />
+        dir="auto" list="tags" readOnly=${readOnly} value=${plant?.tag} />
     <//>
   `;
 }
 
 /** Add one plant, or several. */
 export function addPlants() {
-  /** @type {string[]} */
-  const stored = [];
+  let many = 0;
   /** @type {Act} */
   const act = async ({ id = state.spareId, name = "", tag }, button) => {
     const plant = { id: id.trim(), name, tag: tag || undefined };
     if (name === "" && !(await mayBeNameless())) return "";
     await client.create(plant);
-    stored.push(plant.id);
+    many += 1;
     if (plant.id === state.spareId) update({ spareId: "" });
-    say(`Stored: ${stored.join(", ")}`);
+    update({ fresh: { id: plant.id, isSought: false } });
+    say(many > 1 ? `Stored ${countPlants(many)}, the last one:` : "Stored:", { plant });
     if (button.value !== "another") return undefined;
     button.form?.reset();
     takeSpareId();
@@ -66,7 +69,7 @@ export function addPlants() {
 /** Fill in a free id, unless one is typed before it is known. */
 async function takeSpareId() {
   try {
-    if (!state.spareId) update({ spareId: await client.takeId() });
+    if (!state.spareId) update({ spareId: (await client.takeIds(1)).first });
   } catch (error) {
     messageOf(error); // The user enters one.
   }
@@ -83,8 +86,8 @@ export async function openLinkedPlant() {
   const id = LINK.exec(location.hash)?.[1];
   if (id === undefined || state.dialog) return;
   try {
-    const { plant, etag } = await client.read(id);
-    if (!state.dialog) showPlant(plant, etag);
+    const { plant } = await client.read(id);
+    if (!state.dialog) showPlant(plant);
   } catch (error) {
     say(messageOf(error));
     history.replaceState(history.state, "", location.pathname + location.search);
@@ -96,52 +99,20 @@ export async function openLinkedPlant() {
  * Show a plant, and change it. A field that is not edited keeps its value, even if an input cannot
  * hold the value: a line break in a name, or an empty tag.
  *
- * @param {Plant} plant @param {string} etag
+ * @param {Plant} plant
  */
-function showPlant(plant, etag) {
+function showPlant(plant) {
   const title = `${may("plants:update") ? "Change plant" : "Plant"} ${plant.id}`;
   /** @type {Act} */
   const act = async (typed) => {
     if (typed.name === "" && !(await mayBeNameless())) return "";
     const mine = { ...plant, ...typed };
     if (typed.tag === "") delete mine.tag;
-    const answer = await replace(mine, etag);
-    if (answer === "yes") say(`Changed: ${plant.id}`);
-    return answer === "" ? "" : undefined;
+    const { left, error } = await make([{ before: plant, after: mine }], "Changed");
+    if (error) throw error;
+    return left.length > 0 ? "" : undefined;
   };
   update({ dialog: { View: PlantView, title, content: { plant }, act } });
-}
-
-/**
- * Replace a plant. If somebody else has changed it, ask whose change is to be kept.
- *
- * @param {Plant} mine @param {string} etag of the plant that I have seen
- * @returns {Promise<string>} "yes" if mine is stored, "no" if theirs is kept, "" for neither
- */
-async function replace(mine, etag) {
-  try {
-    await client.replace(mine, etag);
-    return "yes";
-  } catch (error) {
-    if (!hasStatus(error, PRECONDITION_FAILED)) throw error;
-  }
-  const theirs = await client.read(mine.id).catch((error) => {
-    if (!hasStatus(error, NOT_FOUND)) throw error;
-  });
-  const answer = await ask({
-    title: `Somebody else has ${theirs ? "changed" : "deleted"} plant ${mine.id}`,
-    text: theirs ? "Which one do you want to keep?" : "Do you want to store it again?",
-    versions: [
-      ["Name", theirs?.plant.name, mine.name],
-      ["Tag", theirs?.plant.tag, mine.tag],
-    ],
-    yes: "Save mine",
-    no: "Keep theirs",
-  });
-  if (answer !== "yes") return answer;
-  if (theirs) return await replace(mine, theirs.etag);
-  await client.create(mine);
-  return "yes";
 }
 
 async function mayBeNameless() {

@@ -6,7 +6,7 @@ export const NOT_FOUND = 404;
 export const PRECONDITION_FAILED = 412;
 
 /** The members that are ids. */
-const IDS = ["id", "first"];
+const IDS = ["id", "first", "last"];
 
 /** A response that is an error, or no response at all; then `status` is 0. */
 export class ApiError extends Error {
@@ -16,6 +16,11 @@ export class ApiError extends Error {
     this.status = status;
     this.error = record.error ?? 0;
     this.linesStoredThrough = record.lines_stored_through;
+  }
+
+  /** Whether the service could not respond. Then the same request may succeed later. */
+  get isOutage() {
+    return this.status === 0 || this.status >= 500;
   }
 
   /** The member of the plant that the message is about, or "". */

@@ -2,7 +2,7 @@
 
 import { client } from "./client.js";
 import { html } from "./html.js";
-import { messageOf } from "./requests.js";
+import { ApiError, messageOf } from "./requests.js";
 import { state, update } from "./state.js";
 
 const LOOK_SECONDS = 5;
@@ -14,12 +14,14 @@ const METRICS = [
   ["plantstore_queue_waiting", "Waiting"],
 ];
 
+client.onoutage = ({ message }) => update({ health: { look: "away", text: message } });
+
 /** Check the service repeatedly while the page is visible. @param {() => void} onready */
 export async function watchHealth(onready) {
   for (;;) {
     try {
       await client.probe();
-      update({ health: { look: "ready", text: "Ready" } });
+      forgetOutages();
       onready();
     } catch (error) {
       update({ health: { look: "away", text: messageOf(error) } });
@@ -33,6 +35,22 @@ export async function watchHealth(onready) {
   }
 }
 
+/** Show that the service is ready, and no error any more whose cause was that it was not. */
+function forgetOutages() {
+  const { dialog, statistics, exportProblem } = state;
+  if (dialog?.error?.isOutage) dialog.error = null;
+  update({
+    health: { look: "ready", text: "Ready" },
+    statistics: { ...statistics, problem: keep(statistics.problem) },
+    exportProblem: keep(exportProblem),
+  });
+}
+
+/** @param {?import("./requests.js").ApiError} error */
+function keep(error) {
+  return error?.isOutage ? null : error;
+}
+
 export function Health() {
   const { look, text } = state.health;
   return html`<p id="health" role="status" class=${look}>${text}</p>`;
@@ -44,7 +62,7 @@ export function Statistics() {
   return html`
     <details id="counts" ontoggle=${loadStatistics}>
       <summary>Statistics</summary>
-      <p class="error" role="alert">${problem}</p>
+      <p class="error" role="alert">${problem?.message}</p>
       <dl>${entries.map(([name, count]) => html`<dt>${name}</dt><dd>${count}</dd>`)}</dl>
     </details>
   `;
@@ -54,9 +72,10 @@ export function Statistics() {
 async function loadStatistics({ currentTarget }) {
   if (!currentTarget.open) return;
   try {
-    update({ statistics: { entries: readMetrics(await client.readMetrics()), problem: "" } });
+    update({ statistics: { entries: readMetrics(await client.readMetrics()), problem: null } });
   } catch (error) {
-    update({ statistics: { entries: [], problem: messageOf(error) } });
+    if (!(error instanceof ApiError)) throw error;
+    update({ statistics: { entries: [], problem: error } });
   }
 }
 

@@ -16,6 +16,15 @@ const REFUSAL = "plantstore.refusal";
 
 const tab = findStorage();
 
+/**
+ * The signed-in tabs of this service give their token to a new one, and sign out together. The token
+ * is in no storage that outlives them.
+ */
+const tabs = new BroadcastChannel(`plantstore:${new URL(".", location.href).pathname}`);
+
+/** How long a new tab waits for the token of another one. */
+const ASK_SECONDS = 0.1;
+
 /** Return the session storage. Without it, the token is kept until the page is reloaded. */
 function findStorage() {
   try {
@@ -25,12 +34,32 @@ function findStorage() {
   }
 }
 
-/** Sign in with the token of the tab, or ask for one. */
-export function start() {
-  const token = tab?.getItem(TOKEN);
-  if (token) enter(token);
-  else ask(tab?.getItem(REFUSAL) ?? "");
+/** Sign in with the token of this tab or of another one, or ask for one. */
+export async function start() {
+  const refusal = tab?.getItem(REFUSAL);
   tab?.removeItem(REFUSAL);
+  tabs.onmessage = listen;
+  const token = tab?.getItem(TOKEN) ?? (refusal ? null : await receiveToken());
+  if (token) enter(token);
+  else ask(refusal ?? "");
+}
+
+/** @returns {Promise<?string>} the token of another tab */
+function receiveToken() {
+  const { promise, resolve } = Promise.withResolvers();
+  tabs.onmessage = ({ data }) => data.token && resolve(data.token);
+  tabs.postMessage({ isAsking: true });
+  setTimeout(() => resolve(null), ASK_SECONDS * 1000);
+  return promise.finally(() => {
+    tabs.onmessage = listen;
+  });
+}
+
+/** Listen to other tabs. @param {MessageEvent<{isAsking?: boolean, isEnd?: boolean}>} event */
+function listen({ data: { isAsking, isEnd } }) {
+  if (!state.isSignedIn) return;
+  if (isAsking && !state.signIn) tabs.postMessage({ token: client.token });
+  if (isEnd) leave("");
 }
 
 /** @param {string} message why the last token was refused @param {boolean} [isAgain] */
@@ -63,14 +92,15 @@ async function enter(token) {
   openLinkedPlant();
 }
 
-client.onrefusal = ({ message }) => (state.dialog ? ask(message, true) : signOut(message));
+client.onrefusal = ({ message }) => (state.dialog ? ask(message, true) : leave(message));
 
 /**
  * Remove the token and all plants from the page, by reloading it.
  *
  * @param {string} message why the service refused the token; its user may want to come back here
  */
-function signOut(message) {
+function leave(message) {
+  tabs.close(); // Until the page has gone, another tab might ask for the token.
   tab?.removeItem(TOKEN);
   tab?.setItem(REFUSAL, message);
   stopImport(); // otherwise the browser would ask before leaving the page
@@ -79,7 +109,11 @@ function signOut(message) {
 }
 
 export function SignOut() {
-  return html`<button type="button" onclick=${() => signOut("")}>Sign out</button>`;
+  const signOut = () => {
+    tabs.postMessage({ isEnd: true });
+    leave("");
+  };
+  return html`<button type="button" onclick=${signOut}>Sign out</button>`;
 }
 
 /** The form that asks for a token. If a dialog is open, it is above it, and the dialog remains. */
@@ -101,12 +135,12 @@ export function SignIn() {
         <button class="primary">Sign in</button>
       </form>
       <p id="token-hint" class="hint">
-        Only this tab keeps the token, until you close it. The operator of the service creates
-        tokens: <code>plantstore token create NAME</code>
+        Only the open tabs of this page keep the token. The operator of the service creates tokens:${" "}
+        <code>plantstore token create NAME</code>
       </p>
     </section>
   `;
-  const leave = () => update({ signIn: null });
+  const hide = () => update({ signIn: null });
   if (!isAgain) return form;
-  return html`<${Modal} id="again" aria-labelledby="entry-title" leave=${leave}>${form}<//>`;
+  return html`<${Modal} id="again" aria-labelledby="entry-title" leave=${hide}>${form}<//>`;
 }

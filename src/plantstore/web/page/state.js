@@ -1,6 +1,7 @@
 /** The state of the page: all that it shows, except what is typed into the fields of forms. */
 
 /** @typedef {import("./client.js").Plant} Plant */
+/** @typedef {import("./requests.js").ApiError} ApiError */
 
 export const state = {
   health: { look: "", text: "" },
@@ -15,26 +16,37 @@ export const state = {
   search: "",
   query: new URLSearchParams(),
   isLoading: false,
-  /** The page of plants that is shown and its query, or why there is none. */
+  /** The page of plants that is shown, its query, and why there is none or no newer one. */
   listing: /** @type {?import("./client.js").Listing} */ (null),
   shownQuery: new URLSearchParams(),
-  problem: /** @type {?import("./requests.js").ApiError} */ (null),
+  problem: /** @type {?ApiError} */ (null),
   /** The tag that has the same text as the search. */
   suggestion: /** @type {?{tag: string, total: number, isExact: boolean}} */ (null),
-  /** The ids of the selected plants. */
-  selected: /** @type {Set<string>} */ (new Set()),
+  /** The plants of the list that are selected, by id, also those of its other pages. */
+  selected: /** @type {Map<string, Plant>} */ (new Map()),
+  /** The id of the plant that was selected last. */
+  picked: "",
+  /** The tags of the plants that were shown. */
+  tags: /** @type {Set<string>} */ (new Set()),
+  /** The plant that was added last, and whether its page was looked for. */
+  fresh: { id: "", isSought: true },
   /** The plant whose menu is open, and the place of the menu. */
   menu: /** @type {?{plant: Plant, left: number, top: number, isUpwards: boolean}} */ (null),
-  exportError: "",
+  exportProblem: /** @type {?ApiError} */ (null),
   importing: /** @type {import("./importing.js").Import} */ ({}),
   /** Whether an import updates plants that exist. */
   replaces: false,
   /** Whether a file is dragged over the page. */
   isDropping: false,
-  statistics: { entries: /** @type {string[][]} */ ([]), problem: "" },
+  statistics: {
+    entries: /** @type {string[][]} */ ([]),
+    problem: /** @type {?ApiError} */ (null),
+  },
   /** An id from the service that no plant has yet. */
   spareId: "",
-  toast: /** @type {{text: string, undo?: () => void}} */ ({ text: "" }),
+  toast: /** @type {{text: string, plant?: ?Plant, isGone?: boolean, undo?: () => void}} */ ({
+    text: "",
+  }),
   dialog: /** @type {?import("./dialogs.js").Dialog} */ (null),
   /** The question above the dialog. */
   question: /** @type {?import("./dialogs.js").Question} */ (null),

@@ -19,10 +19,11 @@ export function Table() {
   const plants = state.listing?.plants ?? [];
   const isPlain = !may("plants:update") && !may("plants:delete");
   const isWide = plants.some(({ id }) => id.length > NARROW_CHARACTERS_MAX);
+  const isStale = state.problem !== null || state.health.look === "away";
   return html`
     <table id="listing" role="table" aria-labelledby="plants-title" aria-busy=${state.isLoading}
-        class="${isPlain ? "plain" : ""} ${isWide ? "wide" : ""}">
-      <thead role="rowgroup"><${Head} ids=${plants.map(({ id }) => id)} /></thead>
+        class="${isPlain ? "plain" : ""} ${isWide ? "wide" : ""} ${isStale ? "stale" : ""}">
+      <thead role="rowgroup"><${Head} plants=${plants} /></thead>
       <tbody id="plants" role="rowgroup">
         ${plants.map((plant) => html`<${Row} key=${plant.id} plant=${plant} />`)}
       </tbody>
@@ -30,11 +31,10 @@ export function Table() {
   `;
 }
 
-/** @param {{ids: string[]}} props */
-function Head({ ids }) {
-  const many = state.selected.size;
-  const isAll = many > 0 && many === ids.length;
-  const selectAll = () => update({ selected: new Set(isAll ? [] : ids) });
+/** @param {{plants: Plant[]}} props */
+function Head({ plants }) {
+  const many = plants.filter(({ id }) => state.selected.has(id)).length;
+  const isAll = many > 0 && many === plants.length;
   const isDescending = state.shownQuery.get("order") === "-id";
   const other = select(state.shownQuery, SEARCHED);
   if (!isDescending) other.set("order", "-id");
@@ -42,7 +42,7 @@ function Head({ ids }) {
     <tr role="row">
       <th role="columnheader" scope="col" class="pick">
         <input type="checkbox" aria-label="Select all of this page" checked=${isAll}
-          indeterminate=${many > 0 && !isAll} onchange=${selectAll} />
+          indeterminate=${many > 0 && !isAll} onchange=${() => pick(plants, !isAll)} />
       </th>
       <th role="columnheader" scope="col" class="id"
           aria-sort=${isDescending ? "descending" : "ascending"}>
@@ -58,14 +58,15 @@ function Head({ ids }) {
 /** @param {{plant: Plant}} props */
 function Row({ plant }) {
   const { id, name, tag = "" } = plant;
-  const pick = () => update({ selected: state.selected.symmetricDifference(new Set([id])) });
+  const isFresh = id === state.fresh.id;
   const isLinked = tag.length <= LINKED_CHARACTERS_MAX;
   const href = isLinked ? `?${new URLSearchParams({ tag })}` : undefined;
   return html`
-    <tr role="row" data-id=${id}>
+    <tr role="row" data-id=${id} class=${isFresh ? "fresh" : undefined}
+        ref=${isFresh ? reveal : undefined}>
       <td role="cell" class="pick">
         <input type="checkbox" aria-label="Select plant ${id}" checked=${state.selected.has(id)}
-          onchange=${pick} />
+          onclick=${(/** @type {On<HTMLInputElement, MouseEvent>} */ event) => pickOne(event, id)} />
       </td>
       <td role="cell" class="id">${id}</td>
       <th role="rowheader" scope="row" class="name">
@@ -75,11 +76,42 @@ function Row({ plant }) {
         ${plant.tag !== undefined && html`<a href=${href}><${PlantText} text=${tag} /></a>`}
       </td>
       <td role="cell" class="acts">
-        <button type="button" aria-label="Actions for plant ${id}" popovertarget="actions"
+        <button type="button" aria-label="Actions for plant ${id}" aria-haspopup="menu"
+          popovertarget="actions"
           onclick=${(/** @type {On<Element>} */ event) => placeMenu(event, plant)}>⋯</button>
       </td>
     </tr>
   `;
+}
+
+/** @param {?Element} row */
+function reveal(row) {
+  row?.scrollIntoView({ block: "nearest" });
+}
+
+/** Select plants, or no longer. @param {Plant[]} plants @param {boolean} isOn */
+function pick(plants, isOn) {
+  const selected = new Map(state.selected);
+  for (const plant of plants) {
+    if (isOn) selected.set(plant.id, plant);
+    else selected.delete(plant.id);
+  }
+  update({ selected });
+}
+
+/**
+ * Select a plant, or no longer; with the key Shift, also those between it and the last one.
+ *
+ * @param {On<HTMLInputElement, MouseEvent>} event @param {string} id
+ */
+function pickOne({ shiftKey, currentTarget }, id) {
+  const plants = state.listing?.plants ?? [];
+  const [last, present] = [state.picked, id].map((each) =>
+    plants.findIndex((plant) => plant.id === each),
+  );
+  const first = shiftKey && last >= 0 ? last : present;
+  state.picked = id;
+  pick(plants.slice(Math.min(first, present), Math.max(first, present) + 1), currentTarget.checked);
 }
 
 /** Place the menu at the button that opens it. @param {On<Element>} event @param {Plant} plant */
@@ -99,12 +131,23 @@ export function RowMenu() {
   };
   const name = html`<span class="unseen"> plant ${plant.id}</span>`;
   return html`
-    <div id="actions" popover class=${isUpwards ? "upwards" : undefined}
+    <div id="actions" popover role="menu" aria-label="Actions" onkeydown=${moveFocus}
+        class=${isUpwards ? "upwards" : undefined}
         style=${{ left: `${left}px`, top: `${top}px` }}>
-      <button type="button" autofocus data-needs="plants:update"
+      <button type="button" role="menuitem" autofocus data-needs="plants:update"
         onclick=${() => choose(() => openPlant(`#/plants/${plant.id}`))}>Change${name}</button>
-      <button type="button" data-needs="plants:delete"
+      <button type="button" role="menuitem" data-needs="plants:delete"
         onclick=${() => choose(() => deletePlants([plant]))}>Delete${name}</button>
     </div>
   `;
+}
+
+/** The arrow keys move the focus in the menu. @param {On<Element, KeyboardEvent>} event */
+function moveFocus(event) {
+  const items = [...event.currentTarget.querySelectorAll("button")];
+  const present = items.indexOf(/** @type {HTMLButtonElement} */ (document.activeElement));
+  const next = { ArrowDown: present + 1, ArrowUp: present - 1, Home: 0, End: -1 }[event.key];
+  if (next === undefined) return;
+  event.preventDefault();
+  items.at(next % items.length)?.focus();
 }

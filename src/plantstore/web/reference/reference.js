@@ -1,7 +1,8 @@
 /**
- * The API reference: Swagger UI, which shows the OpenAPI document of this service.
+ * The API reference: the introduction of the OpenAPI document of this service, and its operations,
+ * which Swagger UI shows.
  *
- * This script runs before Swagger UI is loaded, so that the document is loaded at the same time.
+ * Swagger UI is large. The introduction can be read while the browser loads and runs it.
  *
  * @typedef {{[method: string]: object}} PathItem of the document
  * @typedef {{token?: {value?: string}}} Credentials by the name of the security scheme
@@ -12,6 +13,11 @@ const TOKEN = "plantstore.token";
 
 /** Each of these methods exists wherever GET or POST does, and shows nothing new. */
 const HIDDEN_METHODS = ["head", "options"];
+
+const SWAGGER_UI = /** @type {HTMLScriptElement} */ (document.currentScript).src.replace(
+  "reference.js",
+  "swagger-ui-bundle.js",
+);
 
 const tab = findStorage();
 
@@ -82,9 +88,27 @@ const shareToken = () => ({
   },
 });
 
-/** This plugin names the fields and the button that Swagger UI gives no names. */
-const nameFields = () => ({
+/**
+ * This plugin names the fields and the button that Swagger UI gives no names. It adds the heading
+ * that precedes those of the groups of operations. Paths of operations are no links, because each is
+ * within a button, which also changes the address.
+ */
+const makeAccessible = () => ({
   wrapComponents: {
+    /** @param {Component} Original @param {{React: any}} system @returns {Component} */
+    operations:
+      (Original, { React }) =>
+      (props) => {
+        const heading = React.createElement("h2", {}, "Operations");
+        return React.createElement("div", {}, heading, React.createElement(Original, props));
+      },
+    /** @param {Component} Original @param {{React: any}} system @returns {Component} */
+    OperationSummaryPath:
+      (Original, { React }) =>
+      (props) => {
+        const operationProps = props.operationProps.set("isDeepLinkingEnabled", false);
+        return React.createElement(Original, { ...props, operationProps });
+      },
     /** @param {Component} Original @param {{React: any}} system @returns {Component} */
     TextArea:
       (Original, { React }) =>
@@ -98,6 +122,15 @@ const nameFields = () => ({
         return React.createElement("label", { className: "example-choice" }, "Example:", select);
       },
     /** @param {Component} Original @param {{React: any}} system @returns {Component} */
+    JsonSchema_string:
+      (Original, { React }) =>
+      (props) => {
+        const field = React.createElement(Original, props);
+        if (!props.schema.has("enum")) return field;
+        const name = React.createElement("span", { className: "unseen" }, props.description);
+        return React.createElement("label", {}, name, field);
+      },
+    /** @param {Component} Original @param {{React: any}} system @returns {Component} */
     CloseIcon:
       (Original, { React }) =>
       (props) => {
@@ -107,8 +140,10 @@ const nameFields = () => ({
   },
 });
 
-/** There is one server, this one, so this plugin leaves out the choice of a server. */
-const hideServers = () => ({ components: { ServersContainer: () => null } });
+/** There is one server, this one, and the introduction is above: this plugin leaves out both. */
+const leaveOut = () => ({
+  components: { ServersContainer: () => null, InfoContainer: () => null },
+});
 
 /**
  * Swagger UI resolves the references of the security schemes at the start. This takes as long as
@@ -141,12 +176,62 @@ async function readInterface() {
   return { ...spec, servers: [{ url: new URL(".", location.href).href.replace(/\/$/, "") }] };
 }
 
+/**
+ * Show the introduction. Of Markdown, it has paragraphs, `code` and **strong** words.
+ *
+ * @param {{openapi: string, info: Record<string, any>}} spec
+ */
+function introduce({ openapi, info }) {
+  const names = { "*": "strong", "`": "code" };
+  const place = find("#introduction");
+  find("#version").textContent = `${info.version} · OpenAPI ${openapi} · ${info.license.name}`;
+  for (const paragraph of info.description.split(/\n{2,}/)) {
+    const parts = paragraph.split(/(\*\*.+?\*\*|`.+?`)/).map((/** @type {string} */ text) => {
+      const name = names[/** @type {"*"|"`"} */ (text[0])];
+      if (name === undefined) return text;
+      return Object.assign(document.createElement(name), {
+        textContent: text.replaceAll(text[0], ""),
+      });
+    });
+    const element = document.createElement("p");
+    element.append(...parts);
+    place.append(element);
+  }
+}
+
+/**
+ * Load Swagger UI when the operations come near the screen, the address names one of them, or a key
+ * is pressed, as to search in the document. On a phone, this is after the introduction was read.
+ */
+async function loadSwaggerUi() {
+  const { promise, resolve } = Promise.withResolvers();
+  const place = find("#reference");
+  const options = { rootMargin: "0px 0px 25%" };
+  new IntersectionObserver(
+    ([{ isIntersecting }]) => isIntersecting && resolve(null),
+    options,
+  ).observe(place);
+  window.addEventListener("keydown", resolve, { once: true });
+  if (location.hash === "") await promise;
+  place.textContent = "The operations are loading…";
+  await new Promise((resolve, reject) => {
+    const script = document.createElement("script");
+    const onerror = () => reject(new Error("Swagger UI is missing"));
+    document.head.append(Object.assign(script, { src: SWAGGER_UI, onload: resolve, onerror }));
+  });
+}
+
+/** @param {string} selector */
+function find(selector) {
+  return /** @type {Element} */ (document.querySelector(selector));
+}
+
 /** @param {object} spec */
 function show(spec) {
   const ui = SwaggerUIBundle({
     dom_id: "#reference",
     spec,
-    plugins: [keepNumbers, shareToken, nameFields, hideServers, skipResolving],
+    plugins: [keepNumbers, shareToken, makeAccessible, leaveOut, skipResolving],
     deepLinking: true,
     displayRequestDuration: true,
     tryItOutEnabled: true,
@@ -171,11 +256,13 @@ window.onpageshow = ({ persisted }) => {
 };
 
 followColorScheme();
-const loaded = new Promise((resolve) => document.addEventListener("DOMContentLoaded", resolve));
-Promise.all([readInterface(), loaded]).then(
-  ([spec]) => show(spec),
-  (error) => {
-    const place = document.querySelector("#reference");
-    if (place) place.textContent = `The API reference cannot be loaded: ${error.message}`;
-  },
-);
+readInterface()
+  .then(async (spec) => {
+    introduce(spec);
+    fetch(SWAGGER_UI).catch(() => {}); // so that it is in the cache when it is needed
+    await loadSwaggerUi();
+    show(spec);
+  })
+  .catch((error) => {
+    find("#reference").textContent = `The API reference cannot be loaded: ${error.message}`;
+  });

@@ -43,7 +43,7 @@ from plantstore.storage.sqlite.guard import (
 from plantstore.storage.sqlite.log import WalLimit
 from plantstore.storage.sqlite.maintenance import CANNOT_READ, Snapshots
 from plantstore.storage.sqlite.pages import prepare_searches, select_by_id, select_page
-from plantstore.storage.sqlite.plants import apply_changes
+from plantstore.storage.sqlite.plants import apply_changes, create_plants, prepare_creates
 from plantstore.storage.sqlite.reindex import repair
 from plantstore.storage.sqlite.word_index import merge_words
 from plantstore.storage.tables import TokenTable, hand_out_query, hand_out_values, ids_through
@@ -107,6 +107,7 @@ class SQLiteStore(Snapshots, TokenTable):
         require_no_lost_files(self._path, self.name)
         self._writes = connect(self._path, self.name, policy, observe=observe)
         self._writes.pragma("cache_size", -CACHE_KIB)
+        prepare_creates(self._writes)
         sync_log(self._writes)
         self._guard = FileGuard(self._path, monotonic)
         self._reads, self._tokens, self._probes, *pages = (
@@ -121,8 +122,11 @@ class SQLiteStore(Snapshots, TokenTable):
 
     def apply_changes(self, changes: Sequence[Change]) -> list[Result]:
         with translate_errors(_CANNOT_WRITE):
-            with self._guard.checked(self._writes), transaction(self._writes):
-                outcomes = apply_changes(self._writes, changes)
+            with self._guard.checked(self._writes):
+                outcomes = create_plants(self._writes, changes)
+                if outcomes is None:
+                    with transaction(self._writes):
+                        outcomes = apply_changes(self._writes, changes)
             self._wal_limit.bound()
         return outcomes
 

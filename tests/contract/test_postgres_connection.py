@@ -8,14 +8,12 @@ from concurrent.futures import ThreadPoolExecutor
 
 import psycopg
 import pytest
-from psycopg import errors
 
 from plantstore.changes import Deletion, Outcome
 from plantstore.errors import StoreUnavailableError, StoreUnreachableError
 from plantstore.plants import NewPlant
 from plantstore.storage import open_store
-from plantstore.storage.postgres.connect import connect
-from plantstore.storage.postgres.pipeline import Pipeline, Statement
+from plantstore.storage.postgres.connection import connect
 from plantstore.store import Store
 from support.postgres import (
     Programs,
@@ -203,53 +201,3 @@ def test_closing_a_scan_does_not_wait_for_a_server_that_hangs(
     server.signal_all(signal.SIGCONT)
     closing.join(60)
     assert not waits
-
-
-# A pipeline executes several statements in one round trip.
-ADD = "INSERT INTO numbers (id, name) VALUES (%b, %b) RETURNING id"
-COUNT = Statement("SELECT count(*) FROM numbers")
-
-
-@pytest.fixture
-def numbers(url: str) -> str:
-    """Return the URL of a database with a table of numbers."""
-    execute(url, "CREATE TABLE numbers (id bigint PRIMARY KEY, name text)")
-    return url
-
-
-def test_each_statement_returns_its_rows_whatever_the_types_of_its_values(numbers: str) -> None:
-    with connected(numbers) as connection:
-        pipeline = Pipeline(connection)
-
-        for id_ in (1, 2**20, 2**40, 2, 2**41):
-            assert pipeline.execute(Statement(ADD, (id_, "a")), COUNT)[0] == [(id_,)]
-
-        assert pipeline.execute(COUNT, COUNT) == [[(5,)], [(5,)]]
-        assert connection.execute("SELECT 1").fetchall() == [(1,)]
-
-
-def test_a_failed_statement_rolls_back_no_other_and_the_connection_stays_usable(
-    numbers: str,
-) -> None:
-    with connected(numbers) as connection:
-        pipeline = Pipeline(connection)
-        pipeline.execute(Statement(ADD, (1, "a")))
-
-        for id_ in (2, 3):
-            with pytest.raises(errors.UniqueViolation):
-                pipeline.execute(Statement(ADD, (1, "b")), Statement(ADD, (id_, "b")))
-
-        assert pipeline.execute(COUNT) == [[(3,)]]
-
-
-def test_a_statement_that_could_not_be_prepared_is_prepared_again(numbers: str) -> None:
-    with connected(numbers) as connection:
-        pipeline = Pipeline(connection)
-        statement = Statement("SELECT number FROM later")
-
-        for _ in range(2):
-            with pytest.raises(errors.UndefinedTable):
-                pipeline.execute(statement, COUNT)
-
-        execute(numbers, "CREATE TABLE later AS SELECT 7 AS number")
-        assert pipeline.execute(statement, COUNT) == [[(7,)], [(0,)]]

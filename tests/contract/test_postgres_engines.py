@@ -9,12 +9,12 @@ from collections.abc import Iterator
 
 import pytest
 
-from plantstore.changes import Change, Deletion, Outcome, Replacement
+from plantstore.changes import Deletion, Outcome
 from plantstore.errors import BatchRefusedError, StoreUnavailableError
 from plantstore.observe import Event, ServerChanged
-from plantstore.plants import ID_MIN, NewPlant, Plant
+from plantstore.plants import NewPlant
 from plantstore.storage import open_store
-from support.postgres import connected, execute, wait_until
+from support.postgres import execute, wait_until
 
 PLANT = NewPlant(1, "Abies balsamea (L.) Mill.", "Abies")
 
@@ -45,44 +45,8 @@ def raising(sqlstate: str) -> str:
     return f"RAISE EXCEPTION 'that is the rule' USING ERRCODE = '{sqlstate}';"
 
 
-def test_rows_are_locked_one_by_one_on_an_engine_that_cannot_lock_several_at_once(
-    owner: str,
-) -> None:
-    """Citus is such an engine. Creates take no lock there."""
-    there = [NewPlant(id_, "there") for id_ in range(ID_MIN, ID_MIN + 8)]
-    with contextlib.closing(open_store(owner)) as store:
-        store.apply_changes(there)
-    body = f"IF current_query() ~ 'ANY.*FOR UPDATE' THEN {raising('0A000')} END IF; RETURN true;"
-    add_function(owner, "one_shard() RETURNS boolean", body)
-    for statement in (
-        "ALTER TABLE plants ENABLE ROW LEVEL SECURITY",
-        "ALTER TABLE plants FORCE ROW LEVEL SECURITY",
-        "CREATE POLICY every ON plants USING (true)",
-        "CREATE POLICY one_shard ON plants AS RESTRICTIVE FOR UPDATE USING (one_shard())",
-    ):
-        execute(owner, statement)
-    new = NewPlant(ID_MIN + 1, "new")
-    changes: list[Change] = [Deletion(ID_MIN), Replacement(new.id, Plant("new")), *there]
-    changes.append(NewPlant(9, "c"))
-
-    with contextlib.closing(open_store(owner)) as store:
-        again = store.apply_changes([*there, NewPlant(8, "b")])
-        mixed = store.apply_changes(changes)
-        found = store.find_plants([ID_MIN, ID_MIN + 1, 9])
-
-    assert again == [Outcome.ALREADY_STORED] * 8 + [Outcome.STORED]
-    assert mixed == [
-        *(Outcome.DELETED, Outcome.REPLACED, Outcome.STORED, Outcome.ID_TAKEN),
-        *[Outcome.ALREADY_STORED] * 6,
-        Outcome.STORED,
-    ]
-    assert found == {ID_MIN: there[0], new.id: new, 9: NewPlant(9, "c")}
-
-
-@pytest.mark.parametrize("sqlstate", ["42883", "42501"], ids=["missing", "not allowed"])
-def test_a_row_is_written_on_an_engine_without_logical_messages(owner: str, sqlstate: str) -> None:
-    signature = "pg_logical_emit_message(boolean, text, text) RETURNS pg_lsn"
-    add_function(owner, signature, raising(sqlstate))
+def test_a_marker_is_written_for_a_batch_that_locks_and_changes_nothing(owner: str) -> None:
+    """A commit without any write would not wait for a standby."""
     markers = "SELECT coalesce(sum(number), 0) FROM plantstore_markers"
     with contextlib.closing(open_store(owner)) as store:
         store.apply_changes([PLANT])
@@ -95,7 +59,7 @@ def test_a_row_is_written_on_an_engine_without_logical_messages(owner: str, sqls
         store.probe()
         numbers += [execute(owner, markers)]
 
-    assert numbers == [[(0,)], [(1,)], [(2,)], [(3,)]]
+    assert numbers == [[(0,)], [(1,)], [(1,)], [(2,)]]
 
 
 def test_a_transaction_with_a_serialization_failure_is_retried(owner: str) -> None:
@@ -129,8 +93,15 @@ def test_an_error_of_the_server_is_reported_with_its_sqlstate(owner: str, sqlsta
 def test_a_batch_that_was_stored_before_an_error_is_not_reported_as_refused(owner: str) -> None:
     with contextlib.closing(open_store(owner)) as store:
         store.apply_changes([PLANT])
-        signature = "pg_logical_emit_message(boolean, text, text) RETURNS pg_lsn"
-        add_function(owner, signature, raising("P0001"))
+        body = f"IF current_query() ~ 'FOR UPDATE' THEN {raising('P0001')} END IF; RETURN true;"
+        add_function(owner, "may_lock() RETURNS boolean", body)
+        for statement in (
+            "ALTER TABLE plants ENABLE ROW LEVEL SECURITY",
+            "ALTER TABLE plants FORCE ROW LEVEL SECURITY",
+            "CREATE POLICY every ON plants USING (true)",
+            "CREATE POLICY may_lock ON plants AS RESTRICTIVE FOR UPDATE USING (may_lock())",
+        ):
+            execute(owner, statement)
 
         with pytest.raises(StoreUnavailableError) as caught:
             store.apply_changes([PLANT, NewPlant(2, "b")])
@@ -150,14 +121,3 @@ def test_an_engine_without_timelines_is_supported(owner: str, sqlstate: str) -> 
 
     assert isinstance(told[0], ServerChanged)
     assert told[0].timeline is None
-
-
-def test_a_timeout_without_a_unit_is_in_milliseconds(owner: str) -> None:
-    body = """
-        IF name = 'statement_timeout' THEN RETURN '1500'; END IF;
-        RETURN pg_catalog.current_setting(name);
-    """
-    add_function(owner, "current_setting(name text) RETURNS text", body)
-
-    with connected(owner) as connection:
-        assert connection.wait_seconds == 3.5

@@ -26,8 +26,8 @@ from plantstore.listings import PAGE_BYTES_MAX, Listing, Page
 from plantstore.plants import NewPlant, Plant, PlantPatch
 from plantstore.storage import open_store
 from plantstore.storage.postgres.connection import Connection
-from plantstore.storage.postgres.features import SELECT_SIZES
 from plantstore.storage.postgres.pages import PLAN_OF_SEARCH, page_query, search_query
+from plantstore.storage.postgres.plants import LOCK
 from plantstore.storage.postgres.store import HAND_OUT
 from plantstore.storage.tables import hand_out_values
 from plantstore.store import Store
@@ -169,7 +169,7 @@ def test_a_listing_reads_only_those_large_plants_that_it_returns(url: str, store
 
     page = blocks_read(url, query, bindings)
     everything = blocks_read(url, query, bindings | {"bytes_max": 10**9})
-    lock = blocks_read(url, SELECT_SIZES.replace("%b", "%s"), (list(range(100)),))
+    lock = blocks_read(url, LOCK.replace("%b", "%s"), (list(range(100)),))
 
     assert store.list_plants(Listing(limit=1000)) == Page(plants[:1], is_last=False)
     assert everything > 100 * 10

@@ -2,7 +2,7 @@
 
 import contextlib
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import pytest
 
@@ -11,7 +11,6 @@ from plantstore.errors import OperationError, StoreUnavailableError
 from plantstore.listings import Count, Listing
 from plantstore.plants import ID_MAX, ID_MIN, NewPlant, Plant
 from plantstore.storage import open_store
-from plantstore.storage.sqlite.store import SQLiteStore
 from plantstore.store import Repairs, Store
 from support.other_programs import change, engine_of, set_version
 from support.postgres import execute
@@ -26,12 +25,6 @@ def store(database: str) -> Iterator[Store]:
     with contextlib.closing(open_store(database)) as store:
         store.apply_changes([*PLANTS, *EDGES])
         yield store
-
-
-def reindex(store: Store, progress: Callable[[int, int], None]) -> Repairs:
-    if isinstance(store, SQLiteStore):
-        return store.reindex(progress, part_plants_min=700)  # several parts
-    return store.reindex(progress)
 
 
 def no_report(_done: int, _total: int) -> None:
@@ -85,7 +78,7 @@ def test_a_check_names_the_command_that_repairs_the_difference(
     problems = [each for each in store.check().problems if "UTF-8" not in each]
     assert problems[-1].endswith("; run `plantstore reindex`")
 
-    repairs = reindex(store, no_report)
+    repairs = store.reindex(no_report)
 
     assert repairs != Repairs(0, 0) or damage == DAMAGES_OF_SQLITE["two totals"]
     assert [each for each in store.check().problems if "UTF-8" not in each] == []
@@ -107,7 +100,7 @@ def test_a_check_names_the_command_that_repairs_the_difference(
 def test_nothing_is_written_if_there_is_no_difference(database: str, store: Store) -> None:
     reports: list[tuple[int, int]] = []
 
-    repairs = reindex(store, lambda done, total: reports.append((done, total)))
+    repairs = store.reindex(lambda done, total: reports.append((done, total)))
 
     assert repairs == Repairs(0, 0)
     assert reports[-1] == (len(PLANTS) + len(EDGES), len(PLANTS) + len(EDGES))
@@ -141,7 +134,7 @@ def test_words_and_total_are_repaired_while_another_store_changes_plants(
     writer.start()
     try:
         has_begun.wait(60)
-        repairs = reindex(store, no_report)
+        repairs = store.reindex(no_report)
         during = len(stored)
     finally:
         has_ended.set()
@@ -164,9 +157,9 @@ def test_an_interrupted_repair_is_continued_by_the_next_one(database: str, store
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        reindex(store, interrupt)
+        store.reindex(interrupt)
     assert store.check().problems != []
-    repairs = reindex(store, no_report)
+    repairs = store.reindex(no_report)
 
     assert 0 < repairs.plants < 2_000, "what was repaired before the end is not repaired again"
     assert store.check().problems == []
@@ -180,7 +173,7 @@ def test_a_repair_gives_up_if_another_program_goes_on_to_damage_the_index(
 
     damage(0, 0)
     with pytest.raises(OperationError, match="another program writes to the table of plants"):
-        reindex(store, damage)
+        store.reindex(damage)
 
 
 def test_nothing_is_repaired_in_a_schema_of_another_version(database: str, store: Store) -> None:
@@ -188,7 +181,7 @@ def test_nothing_is_repaired_in_a_schema_of_another_version(database: str, store
     set_version(database, 99)
 
     with pytest.raises(StoreUnavailableError, match=r"newer Plant Store|of another version"):
-        reindex(store, no_report)
+        store.reindex(no_report)
 
     total = store.list_plants(Listing(limit=1, has_total=True)).total
     assert total == Count(len(PLANTS) + len(EDGES) - 7)

@@ -17,8 +17,7 @@ from typing import Any, Self
 import psycopg
 
 from plantstore.errors import StoreUnavailableError
-from plantstore.storage.postgres.connect import connect
-from plantstore.storage.postgres.connection import Connection
+from plantstore.storage.postgres.connection import Connection, connect
 from plantstore.storage.postgres.url import Server as ServerOfURL
 from plantstore.storage.postgres.url import parse_url, servers_of
 from plantstore.store import Store

@@ -17,7 +17,6 @@ from plantstore.plants import ID_MAX, ID_MIN
 from plantstore.storage.migrate import known_version, migrations
 from plantstore.storage.postgres.connection import Connection
 from plantstore.storage.postgres.faults import lacking, retried
-from plantstore.storage.postgres.features import Features
 from plantstore.storage.postgres.fence import ENGINE, fenced, keep_writers_out
 from plantstore.storage.postgres.pages import index_again, index_next, with_other_words
 from plantstore.storage.postgres.plants import COUNT
@@ -265,20 +264,18 @@ SELECT (SELECT count(*) FROM plants) - (SELECT coalesce(sum(plants), 0) FROM tot
 """
 
 
-def repair(
-    connection: Connection, features: Features, progress: Callable[[int, int], None]
-) -> Repairs:
+def repair(connection: Connection, slot: int, progress: Callable[[int, int], None]) -> Repairs:
     """Compare everything once, and repair the differences.
 
     Args:
         connection: without a time limit for statements.
-        features: of the engine.
+        slot: of the row of `totals` to correct.
         progress: is called with the number of plants compared, and the number of all plants.
 
     """
     [(plants, missing)] = connection.execute(f"SELECT count(*), ({_MISSING}) FROM plants".encode())
     if missing:
-        retried(partial(_correct_total, connection, features, missing))
+        retried(partial(_correct_total, connection, slot, missing))
     found = done = 0
     for compared, wrong in with_other_words(connection):
         if wrong:
@@ -289,9 +286,9 @@ def repair(
     return Repairs(found, missing)
 
 
-def _correct_total(connection: Connection, features: Features, missing: int) -> None:
+def _correct_total(connection: Connection, slot: int, missing: int) -> None:
     with fenced(connection):
-        connection.execute(COUNT, (features.slot, missing))
+        connection.execute(COUNT, (slot, missing))
     connection.require_standbys()
 
 

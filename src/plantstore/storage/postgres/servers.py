@@ -35,10 +35,11 @@ from weakref import WeakSet
 from plantstore.errors import StoreUnavailableError, StoreUnreachableError
 from plantstore.observe import Observer, ServerChanged, ignore
 from plantstore.storage.postgres.cluster import Cluster, ServerState
-from plantstore.storage.postgres.connect import connect, connect_for_probe
 from plantstore.storage.postgres.connection import (
     UNREACHABLE,
     Connection,
+    connect,
+    connect_for_probe,
 )
 from plantstore.storage.postgres.faults import shortened
 from plantstore.storage.postgres.url import Server, servers_of

@@ -10,6 +10,7 @@ Any number of stores, in any number of processes, may use one database: a store 
 """
 
 import contextlib
+import random
 import threading
 from collections.abc import Callable, Generator, Iterator, Sequence
 from functools import partial
@@ -24,10 +25,8 @@ from plantstore.observe import Observer, ignore
 from plantstore.plants import NewPlant
 from plantstore.storage.migrate import SchemaPolicy, prepare
 from plantstore.storage.pool import Pool
-from plantstore.storage.postgres.connect import require_sessions
-from plantstore.storage.postgres.connection import Connection
+from plantstore.storage.postgres.connection import Connection, require_sessions
 from plantstore.storage.postgres.faults import MISSING, retried, translate_errors
-from plantstore.storage.postgres.features import find_features, marker
 from plantstore.storage.postgres.fence import fenced
 from plantstore.storage.postgres.link import Link
 from plantstore.storage.postgres.maintenance import (
@@ -40,7 +39,7 @@ from plantstore.storage.postgres.maintenance import (
     require_role,
 )
 from plantstore.storage.postgres.pages import select_by_id, select_page
-from plantstore.storage.postgres.plants import apply_changes
+from plantstore.storage.postgres.plants import MARK, SLOTS, apply_changes
 from plantstore.storage.postgres.servers import Servers
 from plantstore.storage.postgres.url import parse_url
 from plantstore.storage.reindex import in_rounds
@@ -99,19 +98,19 @@ class PostgresStore(TokenTable):
                 prepare(PostgresSchema(connection, database), policy, observe)
                 if grant_to is not None:
                     grant(connection, grant_to)
-                self._features = find_features(connection)
         except BaseException:
             self._servers.close()
             raise
         self._writes, self._probes = (Link(self._servers, for_writes=True) for _ in range(2))
         self._reads, self._tokens = (Link(self._servers) for _ in range(2))
         self._pages = Pool([Link(self._servers) for _ in range(LISTINGS_AT_ONCE)])
+        self._slot = random.randrange(SLOTS)  # noqa: S311
         self._tokens_lock = threading.Lock()
         self._probes_lock = threading.Lock()
 
     def apply_changes(self, changes: Sequence[Change]) -> list[Result]:
         with self._writes.using(_CANNOT_WRITE) as connection:
-            return apply_changes(connection, changes, self._features)
+            return apply_changes(connection, changes, self._slot)
 
     def tidy(self) -> float:
         return TIDY_SECONDS
@@ -149,7 +148,7 @@ class PostgresStore(TokenTable):
         with self._probes_lock, self._probes.using(_CANNOT_WRITE) as connection:
             with contextlib.suppress(*MISSING):  # an engine without this function
                 retried(lambda: require_rights(connection, _CANNOT_WRITE))
-            retried(lambda: _change(connection, *marker(self._features)))
+            retried(lambda: _change(connection, MARK, (self._slot,)))
 
     def check(self) -> CheckReport:
         with self._snapshot() as connection:
@@ -168,7 +167,7 @@ class PostgresStore(TokenTable):
             ) as connection,
             translate_errors(_CANNOT_WRITE),
         ):
-            return in_rounds(partial(repair, connection, self._features, progress))
+            return in_rounds(partial(repair, connection, self._slot, progress))
 
     def close(self) -> None:
         with self._tokens_lock, self._probes_lock:

@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Mapping
-from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 import psycopg
@@ -13,17 +12,15 @@ from plantstore.errors import UsageError
 
 # The defaults for parameters that are missing in a URL. Of several servers, the one that accepts
 # writes is used. A connection without any answer is closed after a minute.
-PARAMETERS_DEFAULT: Final[Mapping[str, str | int]] = MappingProxyType(
-    {
-        "application_name": "plantstore",
-        "connect_timeout": 3,
-        "keepalives_idle": 30,
-        "keepalives_interval": 10,
-        "keepalives_count": 3,
-        "tcp_user_timeout": 60_000,
-        "target_session_attrs": "read-write",
-    }
-)
+PARAMETERS_DEFAULT: Final[Mapping[str, str | int]] = {
+    "application_name": "plantstore",
+    "connect_timeout": 3,
+    "keepalives_idle": 30,
+    "keepalives_interval": 10,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 60_000,
+    "target_session_attrs": "read-write",
+}
 
 # An option that every session starts with. A pooler that shares sessions between clients refuses
 # such an option, unless it is configured to ignore it.

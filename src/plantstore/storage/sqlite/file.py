@@ -7,7 +7,6 @@ at the next start (https://sqlite.org/wal.html).
 """
 
 import contextlib
-import functools
 import itertools
 import os
 import time
@@ -104,9 +103,7 @@ def connect(
         connection.pragma(*pragma.split(" = "))
     # This checks that the database is ours. Nothing before it may change the file.
     prepare(SQLiteSchema(connection, name), policy, observe)
-    connection.set_busy_handler(None)  # `retry_while_busy` waits instead
-    retry_while_busy(functools.partial(connection.pragma, "journal_mode", "WAL"), wait)
-    connection.set_busy_handler(wait)
+    _use_log(connection, wait)
     # A close must not checkpoint before `FileGuard.close` has checked the files.
     connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
     return connection
@@ -133,16 +130,17 @@ def sync_log(connection: apsw.Connection) -> None:
             log.xClose()
 
 
-def retry_while_busy(act: Callable[[], object], wait: Callable[[int], bool]) -> None:
-    """Retry while another process holds a lock. SQLite calls no busy handler for some locks."""
+def _use_log(connection: apsw.Connection, wait: Callable[[int], bool]) -> None:
+    """Use a write-ahead log. SQLite calls the busy handler for some of the locks only."""
+    connection.set_busy_handler(None)
     for polls in itertools.count():
         try:
-            act()
+            connection.pragma("journal_mode", "WAL")
+            break
         except apsw.BusyError:
             if not wait(polls):
                 raise
-        else:
-            return
+    connection.set_busy_handler(wait)
 
 
 def require_application(is_empty: bool, application_id: int, name: str) -> None:  # noqa: FBT001 (a fact about the file)

@@ -1,18 +1,28 @@
-"""Checks and copies SQLite files."""
+"""Export, check and backup of a SQLite file. Each of them reads one snapshot."""
 
 import contextlib
-from collections.abc import Callable
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Generator
+from contextlib import AbstractContextManager
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
 import apsw
 
-from plantstore.errors import OperationError
+from plantstore.errors import OperationError, StoreUnavailableError
+from plantstore.listings import EVERYTHING, SCAN_PLANTS_MAX, Listing, scan
+from plantstore.plants import NewPlant
 from plantstore.storage.migrate import known_version, migrations
 from plantstore.storage.reindex import ADVICE
-from plantstore.storage.sqlite.file import SQLiteSchema
-from plantstore.storage.sqlite.word_index import differs, is_complete
+from plantstore.storage.sqlite.file import SQLiteSchema, translate_errors
+from plantstore.storage.sqlite.log import EXPORT_LOG_BYTES_MAX, log_bytes
+from plantstore.storage.sqlite.pages import prepare_searches, select_page
+from plantstore.storage.sqlite.reindex import BrokenIndexError, compare
+from plantstore.storage.sqlite.word_index import is_complete
 from plantstore.store import CheckReport
+
+CANNOT_READ: Final = "The database cannot be read"
 
 # Pages to copy between two calls of `progress`: 16 MiB, which takes a fraction of a second.
 STEP_PAGES: Final = 8192
@@ -40,6 +50,54 @@ _VERSION_BEFORE_TAGS: Final = 4
 
 # The errors of a backup that the source causes, and not the copy.
 _SOURCE_ERRORS: Final = (apsw.SQLITE_IOERR_READ, apsw.SQLITE_IOERR_SHORT_READ)
+
+
+class Snapshots(ABC):
+    """Implements the reads of `plantstore.store.Maintenance` for a SQLite file."""
+
+    name: str
+    """The name of the database in messages."""
+
+    _path: str
+
+    @abstractmethod
+    def _snapshot(self) -> AbstractContextManager[apsw.Connection]:
+        """Open a connection for the block. It reads one snapshot of the database."""
+
+    def scan_plants(self, listing: Listing = EVERYTHING) -> Generator[list[NewPlant], None, None]:
+        listing = listing._replace(limit=SCAN_PLANTS_MAX)
+        with translate_errors(CANNOT_READ), self._snapshot() as connection:
+            if not listing.is_everything:
+                prepare_searches(connection)
+            yield from scan(partial(select_page, connection), listing)
+
+    def has_room_for_export(self) -> bool:
+        # Open snapshots keep SQLite from restarting the log. If exports overlapped without a gap,
+        # the log would grow without end.
+        with translate_errors(CANNOT_READ):
+            return log_bytes(f"{self._path}-wal") <= EXPORT_LOG_BYTES_MAX
+
+    def count_plants(self) -> int:
+        with translate_errors(CANNOT_READ), self._snapshot() as connection:
+            return count_plants(connection, self.name)
+
+    def check(self) -> CheckReport:
+        with translate_errors(CANNOT_READ), self._snapshot() as connection:
+            return check(connection, self.name)
+
+    def back_up(
+        self, path: str, progress: Callable[[int, int], None], *, step_pages: int = STEP_PAGES
+    ) -> CheckReport:
+        with translate_errors("The database cannot be backed up"):
+            with self._snapshot() as connection:
+                copy_pages(connection, path, progress, step_pages)
+            with contextlib.closing(read_only_connection(path, "immutable=1")) as copy:
+                found = check(copy, path)
+        if found.problems:
+            raise StoreUnavailableError(
+                f"The copy has errors: {'; '.join(found.problems)}; run `plantstore check`"
+            )
+        return found
 
 
 def check(connection: apsw.Connection, name: str) -> CheckReport:
@@ -91,7 +149,7 @@ def _word_problems(connection: apsw.Connection, plants: int | None, version: int
         problems.append(f"the recorded number of plants is {total}; {ADVICE}")
     try:
         has_tags = version > _VERSION_BEFORE_TAGS
-        if has_tags and is_complete(connection) and differs(connection):
+        if has_tags and is_complete(connection) and _has_differences(connection):
             problems.append(
                 "the index of words differs from the names and tags; searches may be wrong;"
                 f" {ADVICE}"
@@ -99,6 +157,13 @@ def _word_problems(connection: apsw.Connection, plants: int | None, version: int
     except (apsw.CorruptError, apsw.SQLError) as error:
         problems.append(f"the index of words cannot be read: {error}; {ADVICE}")
     return problems
+
+
+def _has_differences(connection: apsw.Connection) -> bool:
+    try:
+        return any(plant.differs for plants in compare(connection) for plant in plants)
+    except BrokenIndexError:
+        return True
 
 
 def count_plants(connection: apsw.Connection, name: str) -> int:
@@ -153,16 +218,15 @@ def copy_pages(
 
 
 def read_only_connection(path: str, parameter: str) -> apsw.Connection:
-    """Open a file for reading, with a parameter of SQLite's URIs (https://sqlite.org/uri.html)."""
+    """Open a file for reading, with a parameter of SQLite's URIs (https://sqlite.org/uri.html).
+
+    With `immutable=1`, SQLite locks nothing, and creates no other file. Then no process may change
+    the file.
+    """
     return apsw.Connection(
         f"{Path(path).absolute().as_uri()}?{parameter}",
         flags=apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI,
     )
-
-
-def open_immutable(path: str) -> apsw.Connection:
-    """Open a file that no process changes. SQLite locks nothing, and creates no other file."""
-    return read_only_connection(path, "immutable=1")
 
 
 def _is_text(*values: Any) -> bool:  # noqa: ANN401 (bytes or None; apsw has no such type)

@@ -1,7 +1,7 @@
 """Reads pages of plants.
 
-A page of all plants is one statement, unless it may have many plants or they are large. A page of a
-tag or of a search takes more. If a page takes several statements, they read one snapshot.
+A page of all plants is one statement. If its plants are too large for a page, it is another one,
+which reads only those that fit. A page of a tag or of a search takes more, which read one snapshot.
 
 Many plants are passed as one JSON text in one row. For each row, apsw releases the interpreter
 lock and has to wait to get it back. So a batch of changes or a page takes a few statements,
@@ -24,10 +24,10 @@ than requested, and the next page continues.
 
 import contextlib
 import hashlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
 from itertools import accumulate
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeVar
 
 import apsw
 import msgspec
@@ -36,35 +36,24 @@ from plantstore.listings import COUNT_MAX, PAGE_BYTES_MAX, Count, Listing, Page
 from plantstore.plants import ID_MAX, ID_MIN, NewPlant
 from plantstore.words import SEARCHED_CHARACTERS_MAX, has_words
 
-# Plants of a listing that are read at once, if their names and tags have at most READ_BYTES_MAX.
-# Otherwise fewer are read, so that no page costs much more than it holds.
-READ_AT_ONCE: Final = 256
-READ_BYTES_MAX: Final = 2 * PAGE_BYTES_MAX
-
 # JSON arrays take half as long as objects, for SQLite and for the decoder. All texts are read
 # as bytes, because another program may have stored invalid UTF-8.
 ARRAY: Final = "json_group_array(json_array(id, name, tag))"
 PLANTS: Final = f"CAST({ARRAY} AS BLOB)"
 WITH_IDS: Final = "FROM plants WHERE id IN (SELECT value FROM json_each(?))"
 
-_BYTES: Final = "octet_length(name) + coalesce(octet_length(tag), 0)"
-_IS_SMALL: Final = f"(:limit = 1 OR coalesce(bytes, 0) <= {READ_BYTES_MAX})"
+# SQLite knows the size of a text without reading it. A plant that does not exist has none.
+_BYTES: Final = "coalesce(octet_length(name), 0) + coalesce(octet_length(tag), 0)"
 
 _encode = msgspec.json.Encoder().encode
-_decode_plants = msgspec.json.Decoder(list[tuple[int, str, str | None]]).decode
+_PLANTS: Final = msgspec.json.Decoder(list[tuple[int, str, str | None]])
+
+ValueT = TypeVar("ValueT")
 
 
 def to_json(values: Sequence[Any]) -> str:
     """Return plants, integers or rows as a JSON text."""
     return _encode(values).decode()
-
-
-def fitting(plants: list[NewPlant]) -> list[NewPlant]:
-    """Return the first plants, as many as fit on a page, and at least one if there is one."""
-    if sum(len(plant.name) + len(plant.tag or "") for plant in plants) * 4 <= PAGE_BYTES_MAX:
-        return plants  # a character has at most four bytes
-    totals = accumulate(len(f"{plant.name}{plant.tag or ''}".encode()) for plant in plants)
-    return plants[: max(1, sum(total <= PAGE_BYTES_MAX for total in totals))]
 
 
 def select_by_id(connection: apsw.Connection, ids: Sequence[int]) -> dict[int, NewPlant]:
@@ -74,46 +63,42 @@ def select_by_id(connection: apsw.Connection, ids: Sequence[int]) -> dict[int, N
 
 
 def plants_from_json(text: bytes) -> list[NewPlant]:
-    """Parse the value of PLANTS, or of ARRAY as bytes.
+    """Parse the value of PLANTS, or of ARRAY as bytes."""
+    return [NewPlant(*row) for row in from_json(_PLANTS, text)]
 
-    An invalid byte becomes U+FFFD; a check finds it.
-    """
+
+def from_json(decoder: msgspec.json.Decoder[ValueT], text: bytes) -> ValueT:
+    """Parse JSON with texts of plants. An invalid byte becomes U+FFFD; a check finds it."""
     try:
-        found = _decode_plants(text)
-    except UnicodeDecodeError:
-        found = _decode_plants(text.decode(errors="replace"))
-    return [NewPlant(*row) for row in found]
+        return decoder.decode(text)
+    except UnicodeDecodeError:  # stored by another program
+        return decoder.decode(text.decode(errors="replace"))
 
 
 def select_page(connection: apsw.Connection, listing: Listing) -> Page:
     """Return the next plants, as `PlantStore.list_plants` does."""
-    if listing.is_everything and listing.limit < READ_AT_ONCE:
-        bindings = {"after": _after(listing), "limit": listing.limit + 1}
-        [(text, total)] = connection.execute(page_query(listing), bindings)
-        if text is not None:
-            plants = plants_from_json(text)
-            return _page(listing, plants, is_end=len(plants) <= listing.limit, total=total)
-    with _snapshot(connection):
-        if listing.is_everything:
-            return _select_any(connection, listing)
-        return select_found(connection, listing)
+    if not listing.is_everything:
+        with _snapshot(connection):
+            return _select_found(connection, listing)
+    bindings = {"after": _after(listing), "limit": listing.limit + 1}
+    text, found, total = _read(connection, page_query, listing, bindings)
+    plants = plants_from_json(text)[: listing.limit]
+    count = Count(total) if listing.has_total else None
+    return Page(plants, is_last=len(plants) == found, total=count)
 
 
-def _select_any(connection: apsw.Connection, listing: Listing) -> Page:
-    """Return the next plants, with any tags and names."""
-    found, is_end, total = _next(connection, listing)
-    while not is_end and len(found) <= listing.limit and _bytes_min(found) <= PAGE_BYTES_MAX:
-        left = listing.limit - len(found)
-        more, is_end, _ = _next(connection, listing._replace(after=found[-1].id, limit=left))
-        found += more
-    return _page(listing, found, is_end=is_end, total=total)
-
-
-def _page(listing: Listing, found: list[NewPlant], *, is_end: bool, total: int | None) -> Page:
-    """Return the page with as many of the plants as fit."""
-    on_page = fitting(found[: listing.limit])
-    count = None if total is None else listing.total_of(total)
-    return Page(on_page, is_last=is_end and len(on_page) == len(found), total=count)
+def _read(
+    connection: apsw.Connection,
+    query: Callable[[Listing, bool], str],
+    listing: Listing,
+    bindings: dict[str, Any],
+) -> tuple[Any, ...]:
+    """Return the row of a query for plants that fit on a page. Almost always, all of them fit."""
+    row: tuple[Any, ...]
+    [row] = connection.execute(query(listing, False), bindings)  # noqa: FBT003
+    if row[0] is None:
+        [row] = connection.execute(query(listing, True), bindings)  # noqa: FBT003
+    return row
 
 
 def _after(listing: Listing) -> int:
@@ -122,56 +107,41 @@ def _after(listing: Listing) -> int:
     return first if listing.after is None else listing.after
 
 
-def _next(connection: apsw.Connection, listing: Listing) -> tuple[list[NewPlant], bool, int | None]:
-    """Return the next plants, one more than the page may have; or fewer if they are large.
-
-    Returns:
-        The plants, whether there are no more, and the total if it is requested.
-
-    """
-    bindings = {"after": _after(listing)}
-    at_once, (text, total) = _read(connection, page_query(listing), bindings, listing.limit + 1)
-    plants = plants_from_json(text)
-    return plants, len(plants) < at_once, total
-
-
-def _read(
-    connection: apsw.Connection, query: str, bindings: dict[str, Any], limit: int
-) -> tuple[int, tuple[Any, ...]]:
-    """Run a query for the next plants. While they are too large, ask for fewer.
-
-    Returns:
-        The number of plants that it asked for, and the row.
-
-    """
-    at_once = min(limit, READ_AT_ONCE)
-    while True:
-        [row] = connection.execute(query, bindings | {"limit": at_once})
-        if row[0] is not None:
-            return at_once, row
-        at_once = max(1, at_once // 4)
-
-
-def _bytes_min(plants: list[NewPlant]) -> int:
-    return sum(len(plant.name) for plant in plants)
-
-
-def page_query(listing: Listing) -> str:
-    """Return the SQL for a page of all plants, and for the total. An index finds the plants.
-
-    The page is NULL if its plants are too large. SQLite knows their sizes without reading them.
-    """
+def _comparison(listing: Listing) -> str:
     comparison = "<" if listing.is_descending else ">"
-    equal = "=" if listing.after is None else ""
-    where = f"id {comparison}{equal} :after"
+    return f"{comparison}=" if listing.after is None else comparison
+
+
+def page_query(listing: Listing, are_large: bool = False) -> str:  # noqa: FBT001, FBT002 (of _read)
+    """Return the SQL for a page of all plants. An index finds the plants.
+
+    Its row has the next plants, how many it found, and the total if the listing asks for it. If not
+    all plants fit on a page, it has NULL in their place, or as many as fit if `are_large`.
+    """
     total = "SELECT plants FROM totals" if listing.has_total else "NULL"
     order = "id DESC" if listing.is_descending else "id"
-    following = f"FROM plants WHERE {where} ORDER BY {order} LIMIT :limit"
+    following = f"FROM plants WHERE id {_comparison(listing)} :after ORDER BY {order} LIMIT :limit"
+    sizes = f"SELECT id, {_BYTES} AS bytes {following}"
+    fitting = f"FROM ({_fitting(sizes)}) LEFT JOIN plants USING (id)" if are_large else following
     return f"""
-SELECT CASE WHEN {_IS_SMALL} THEN (
-    SELECT {PLANTS} FROM (SELECT id, name, tag {following})
-) END, ({total})
-FROM (SELECT sum(bytes) AS bytes FROM (SELECT {_BYTES} AS bytes {following}))
+SELECT CASE WHEN {are_large} OR coalesce(bytes, 0) <= {PAGE_BYTES_MAX} THEN (
+    SELECT {PLANTS} FROM (SELECT id, name, tag {fitting})
+) END, number, ({total})
+FROM (SELECT sum(bytes) AS bytes, count(*) AS number FROM ({sizes}))
+"""
+
+
+def _fitting(sizes: str) -> str:
+    """Return the SQL for the first of these ids whose plants fit on a page, or for one.
+
+    Args:
+        sizes: the SQL for ids, and for the bytes of their plants. So is the result.
+
+    """
+    return f"""
+SELECT id, bytes FROM (
+    SELECT id, bytes, sum(bytes) OVER (ROWS UNBOUNDED PRECEDING) AS through FROM ({sizes})
+) WHERE through <= {PAGE_BYTES_MAX} OR through = bytes
 """
 
 
@@ -189,8 +159,9 @@ def _snapshot(connection: apsw.Connection) -> Iterator[None]:
             connection.execute("COMMIT")
 
 
-# Maximum number of plants that a search examines for one page.
+# Maximum number of plants that a search examines for one page, and in one statement.
 EXAMINED_MAX: Final = COUNT_MAX
+_EXAMINED_AT_ONCE: Final = 256
 
 # Bytes of plants after which a search ends. They limit the memory and the time for long names.
 EXAMINED_BYTES_MAX: Final = 512 * 1024
@@ -207,24 +178,11 @@ MAKE_VOCABULARY: Final = """
 CREATE VIRTUAL TABLE IF NOT EXISTS temp.vocabulary USING fts5vocab(main, plant_words, instance)
 """
 
-# For each beginning, the words of the index with it, at most one more than _WORDS_MAX. Each step
-# finds one word: the table would list each word once for each plant that has it. No word has
-# U+0001, which comes before all characters of words.
-_WORDS: Final = f"""
-WITH RECURSIVE found (beginning, number, word) AS (
-    SELECT value, 0, (
-        SELECT term FROM temp.vocabulary WHERE term >= value AND term < value || :last LIMIT 1
-    )
-    FROM json_each(:beginnings)
-    UNION ALL
-    SELECT beginning, number + 1, (
-        SELECT term FROM temp.vocabulary
-        WHERE term >= word || char(1) AND term < beginning || :last LIMIT 1
-    )
-    FROM found WHERE word IS NOT NULL AND number < {_WORDS_MAX}
-)
-SELECT json_group_array(json_array(beginning, word)) FROM found WHERE word IS NOT NULL
-"""
+# One word, and not several: the table would list each word once for each plant that has it.
+_NEXT_WORD: Final = "SELECT term FROM temp.vocabulary WHERE term >= ? AND term < ? LIMIT 1"
+
+# No word has U+0001, which comes before all characters of words.
+_FIRST_CHARACTER: Final = "\x01"
 _LAST_CHARACTER: Final = "\U0010ffff"
 
 _COUNT: Final = """
@@ -237,8 +195,6 @@ _IS_WANTED: Final = "name IS NOT NULL AND (:tag IS NULL OR tag = :tag) AS is_wan
 # a word with it.
 _TAG_MARK: Final = "\ue000"
 _TAG_DIGITS: Final = 32
-
-_decode_words = msgspec.json.Decoder(list[tuple[str, str]]).decode
 
 
 class _Query(NamedTuple):
@@ -270,16 +226,18 @@ def _tag_word(beginning: str) -> str:
     return _TAG_MARK + digest.hexdigest()[:_TAG_DIGITS]
 
 
-def select_found(connection: apsw.Connection, listing: Listing) -> Page:
+def _select_found(connection: apsw.Connection, listing: Listing) -> Page:
     """Return the next plants of a listing with words or a tag, as `PlantStore.list_plants` does."""
     query = _query(connection, listing)
     if query is None:
         return Page([], is_last=True, total=Count(0) if listing.has_total else None)
     found, end = _find(connection, query, listing, listing.limit + 1)
     total = _count(connection, query, listing) if listing.has_total else None
-    on_page = fitting(found[: listing.limit])
+    sizes = accumulate(len(f"{plant.name}{plant.tag or ''}".encode()) for plant in found)
+    fitting = max(1, sum(size <= PAGE_BYTES_MAX for size in sizes))
+    on_page = found[: min(fitting, listing.limit)]
     if len(on_page) < len(found):
-        return Page(on_page, is_last=False, searched_through=on_page[-1].id, total=total)
+        end = on_page[-1].id
     return Page(on_page, is_last=end is None, searched_through=end, total=total)
 
 
@@ -292,21 +250,20 @@ def _count(connection: apsw.Connection, query: _Query, listing: Listing) -> Coun
 
 def _query(connection: apsw.Connection, listing: Listing) -> _Query | None:
     """Return the query for plants that have the tag and all words. None if there are none."""
-    beginnings, tag = listing.words, listing.tag
-    if beginnings == ():
+    if listing.words == ():
         return None
-    beginnings = beginnings or ()
-    words = _words(connection, [each for each in beginnings if len(each) not in _INDEXED_LENGTHS])
+    tag = listing.tag
     parts = [] if tag is None else [f'"{tag_word(tag)}"']
     is_exact = tag is None or len(tag) < SEARCHED_CHARACTERS_MAX
-    for beginning in beginnings:
-        alternatives = words.get(beginning)
-        if alternatives is None:
+    for beginning in listing.words or ():
+        if len(beginning) in _INDEXED_LENGTHS:
             parts.append(f'"{beginning}" *')
-        elif not alternatives:
+            continue
+        words = _words(connection, beginning)
+        if not words:
             return None
-        elif len(alternatives) <= _WORDS_MAX:
-            quoted = " OR ".join(f'"{word}"' for word in alternatives)
+        if len(words) <= _WORDS_MAX:
+            quoted = " OR ".join(f'"{word}"' for word in words)
             parts.append(f"({quoted})")
         else:
             indexed = max(length for length in _INDEXED_LENGTHS if length < len(beginning))
@@ -315,13 +272,16 @@ def _query(connection: apsw.Connection, listing: Listing) -> _Query | None:
     return _Query(" AND ".join(parts), is_exact)
 
 
-def _words(connection: apsw.Connection, beginnings: Iterable[str]) -> dict[str, list[str]]:
-    """Return the words of the index with these beginnings, at most one more than _WORDS_MAX."""
-    words: dict[str, list[str]] = {beginning: [] for beginning in beginnings}
-    if words:
-        bindings = {"beginnings": to_json(list(words)), "last": _LAST_CHARACTER}
-        for beginning, word in _decode_words(connection.execute(_WORDS, bindings).get):
-            words[beginning].append(word)
+def _words(connection: apsw.Connection, beginning: str) -> list[str]:
+    """Return the words of the index with this beginning, at most one more than _WORDS_MAX."""
+    words: list[str] = []
+    first, end = beginning, beginning + _LAST_CHARACTER
+    while len(words) <= _WORDS_MAX:
+        word = connection.execute(_NEXT_WORD, (first, end)).get
+        if word is None:
+            break
+        words.append(word)
+        first = word + _FIRST_CHARACTER
     return words
 
 
@@ -336,45 +296,43 @@ def _find(
 
     """
     words = () if query.is_exact else listing.words or ()
-    after = listing.after
     found: list[NewPlant] = []
-    at_once = READ_AT_ONCE if words else number  # most of the plants may have other words
+    at_once = _EXAMINED_AT_ONCE if words else number  # most of the plants may have other words
     examined = examined_bytes = 0
-    while examined < EXAMINED_MAX:
-        statement = examine_query(is_descending=listing.is_descending, is_first=after is None)
-        bindings = {"match": query.match, "tag": listing.tag, "after": after}
-        at_once, (text, number_read, last) = _read(connection, statement, bindings, at_once)
+    while len(found) < number and examined < EXAMINED_MAX and examined_bytes < EXAMINED_BYTES_MAX:
+        bindings = {"match": query.match, "tag": listing.tag, "after": _after(listing)}
+        bindings["limit"] = at_once
+        text, read, last, there = _read(connection, examine_query, listing, bindings)
         plants = plants_from_json(text)
         found += [plant for plant in plants if has_words(plant.name, words)] if words else plants
-        if number_read < at_once:
+        if read == there < at_once:
             return found, None
-        after = last
-        examined += number_read
+        listing = listing._replace(after=last)
+        examined += read
         examined_bytes += len(text)
-        if len(found) >= number or examined_bytes > EXAMINED_BYTES_MAX:
-            break
-    return found, after
+    return found, listing.after
 
 
-def examine_query(*, is_descending: bool, is_first: bool) -> str:
+def examine_query(listing: Listing, are_large: bool = False) -> str:  # noqa: FBT001, FBT002 (of _read)
     """Return the SQL for the next plants that a query of FTS5 finds.
 
-    The row has those of them that have the tag, or NULL if they are too large; how many it found,
-    and the last id.
+    Its row has those of them that have the tag, how many were read, the last id of these, and how
+    many it found. If not all plants fit on a page, it has NULL in their place, or those of as many
+    as fit if `are_large`.
     """
-    comparison, order, last = ("<", "DESC", "min") if is_descending else (">", "ASC", "max")
-    where = "" if is_first else f"AND rowid {comparison} :after"
+    order, last = ("DESC", "min") if listing.is_descending else ("ASC", "max")
+    sizes = f"SELECT id, {_BYTES} AS bytes FROM found LEFT JOIN plants USING (id)"
+    fitting = _fitting(sizes) if are_large else sizes
+    ids = f"({fitting})" if are_large else "found"
     return f"""
 WITH found AS MATERIALIZED (
-    SELECT rowid AS id FROM plant_words WHERE plant_words MATCH :match {where}
+    SELECT rowid AS id FROM plant_words
+    WHERE plant_words MATCH :match AND rowid {_comparison(listing)} :after
     ORDER BY rowid {order} LIMIT :limit
 )
-SELECT CASE WHEN {_IS_SMALL} THEN (
+SELECT CASE WHEN {are_large} OR coalesce(bytes, 0) <= {PAGE_BYTES_MAX} THEN (
     SELECT CAST({ARRAY} FILTER (WHERE is_wanted) AS BLOB)
-    FROM (SELECT id, name, tag, {_IS_WANTED} FROM found LEFT JOIN plants USING (id))
-) END, number, last
-FROM (
-    SELECT count(*) AS number, {last}(id) AS last, sum({_BYTES}) AS bytes
-    FROM found LEFT JOIN plants USING (id)
-)
+    FROM (SELECT id, name, tag, {_IS_WANTED} FROM {ids} LEFT JOIN plants USING (id))
+) END, number, last, (SELECT count(*) FROM found)
+FROM (SELECT sum(bytes) AS bytes, count(*) AS number, {last}(id) AS last FROM ({fitting}))
 """

@@ -27,8 +27,7 @@ from plantstore.errors import StoreUnavailableError
 from plantstore.storage.migrate import SchemaPolicy, prepare
 from plantstore.storage.sqlite.file import SQLiteSchema, translate_errors, wait_for_another
 from plantstore.storage.sqlite.guard import require_existing, require_ours
-from plantstore.storage.sqlite.maintenance import open_immutable, read_only_connection
-from plantstore.storage.sqlite.snapshots import Snapshots
+from plantstore.storage.sqlite.maintenance import Snapshots, read_only_connection
 
 # The kernel sets a file's time once per tick, which is at most ten milliseconds long. A file may
 # change twice within one tick and keep the time of the first change.
@@ -89,8 +88,10 @@ class ReadOnlySQLite(Snapshots):
                     f"The database {self.name} cannot be read without permission to write: its"
                     f" latest changes are in {file.name}; run the command as the owner of the file"
                 )
-        with self._unchanged(), contextlib.closing(open_immutable(self._path)) as connection:
-            yield self._begun(connection)
+        with self._unchanged():
+            connection = read_only_connection(self._path, "immutable=1")
+            with contextlib.closing(connection):
+                yield self._begun(connection)
 
     def _begun(self, connection: apsw.Connection) -> apsw.Connection:
         prepare(SQLiteSchema(connection, self.name), SchemaPolicy.ACCEPT)

@@ -41,10 +41,10 @@ from plantstore.storage.sqlite.guard import (
     require_ours,
 )
 from plantstore.storage.sqlite.log import WalLimit
+from plantstore.storage.sqlite.maintenance import CANNOT_READ, Snapshots
 from plantstore.storage.sqlite.pages import prepare_searches, select_by_id, select_page
 from plantstore.storage.sqlite.plants import apply_changes
-from plantstore.storage.sqlite.reindex import PART_PLANTS_MIN, Connections, repair
-from plantstore.storage.sqlite.snapshots import CANNOT_READ, Snapshots
+from plantstore.storage.sqlite.reindex import repair
 from plantstore.storage.sqlite.word_index import merge_words
 from plantstore.storage.tables import TokenTable, hand_out_query, hand_out_values, ids_through
 from plantstore.store import LISTINGS_AT_ONCE, TIDY_SECONDS, TIDY_SOON_SECONDS, Repairs
@@ -147,22 +147,19 @@ class SQLiteStore(Snapshots, TokenTable):
             return select_page(connection, listing)
 
     def hand_out_ids(self, count: int) -> range:
-        with self._probing():
+        with self._changing(self._probes, self._probes_lock):
             rows = self._probes.execute(HAND_OUT, hand_out_values(count)).fetchall()
         return ids_through(rows, count)
 
     def probe(self) -> None:
-        with self._probing():
+        with self._changing(self._probes, self._probes_lock):
             # SQLite writes the page even though the value stays the same. The schema is
             # unchanged.
             self._probes.pragma("user_version", self._probes.pragma("user_version"))
 
-    def reindex(
-        self, progress: Callable[[int, int], None], *, part_plants_min: int = PART_PLANTS_MIN
-    ) -> Repairs:
+    def reindex(self, progress: Callable[[int, int], None]) -> Repairs:
         with translate_errors(_CANNOT_WRITE):
-            connections = Connections(self._snapshot, self._repairing)
-            return in_rounds(partial(repair, connections, progress, part_plants_min))
+            return in_rounds(partial(repair, self._snapshot, self._repairing, progress))
 
     def close(self) -> None:
         connections = [self._writes, self._reads, *self._pages.members, self._tokens]
@@ -170,12 +167,12 @@ class SQLiteStore(Snapshots, TokenTable):
             self._guard.close([*connections, self._probes])
 
     @contextlib.contextmanager
-    def _probing(self) -> Iterator[None]:
+    def _changing(self, connection: apsw.Connection, lock: threading.Lock) -> Iterator[None]:
         with (
             translate_errors(_CANNOT_WRITE),
-            self._probes_lock,
-            self._guard.checked(self._probes),
-            transaction(self._probes),
+            lock,
+            self._guard.checked(connection),
+            transaction(connection),
         ):
             yield
 
@@ -197,10 +194,5 @@ class SQLiteStore(Snapshots, TokenTable):
             return self._tokens.execute(query, values).fetchall()
 
     def _change_tokens(self, statement: str, *values: Any) -> list[tuple[Any, ...]]:  # noqa: ANN401 (what SQLite stores)
-        with (
-            translate_errors(_CANNOT_WRITE),
-            self._tokens_lock,
-            self._guard.checked(self._tokens),
-            transaction(self._tokens),
-        ):
+        with self._changing(self._tokens, self._tokens_lock):
             return self._tokens.execute(statement, values).fetchall()

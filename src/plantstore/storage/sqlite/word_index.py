@@ -12,7 +12,7 @@ FTS5 collects entries in memory, and writes them to the file when the transactio
 so earlier if an id is smaller than the one before. So entries are passed in order of id.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, TypeAlias
 
 import apsw
@@ -20,8 +20,8 @@ import msgspec
 
 from plantstore.decision import DIFFERENT, Difference
 from plantstore.errors import BatchRefusedError
-from plantstore.plants import ID_MIN, NewPlant
-from plantstore.storage.sqlite.pages import MAKE_VOCABULARY, WITH_IDS, tag_word, to_json
+from plantstore.plants import NewPlant
+from plantstore.storage.sqlite.pages import WITH_IDS, from_json, tag_word, to_json
 from plantstore.words import SEARCHED_CHARACTERS_MAX, WORD_CHARACTERS_MAX, words_of
 
 # Number of plants whose texts are read or indexed in one statement. It limits the memory for
@@ -37,17 +37,17 @@ INSERT INTO plant_words (plant_words, rowid, words)
 SELECT value->>0, value->>1, value->>2 FROM jsonb_each(?)
 """
 _MERGE: Final = "INSERT INTO plant_words (plant_words, rank) VALUES ('merge', ?)"
-_BEGINNINGS: Final = (
+BEGINNINGS: Final = (
     f"substr(name, 1, {SEARCHED_CHARACTERS_MAX}), substr(tag, 1, {SEARCHED_CHARACTERS_MAX})"
 )
-_TEXTS: Final = f"CAST(json_group_array(json_array(id, {_BEGINNINGS})) AS BLOB)"
+_TEXTS: Final = f"CAST(json_group_array(json_array(id, {BEGINNINGS})) AS BLOB)"
 _TEXTS_FROM: Final = f"""
 SELECT {_TEXTS} FROM (SELECT id, name, tag FROM plants WHERE id >= ? ORDER BY id LIMIT ?)
 """
 
 _FIND: Final = "SELECT rowid FROM plant_words WHERE plant_words MATCH ? AND rowid = ?"
 
-_decode_texts = msgspec.json.Decoder(list[tuple[int, str, str | None]]).decode
+_DECODER: Final = msgspec.json.Decoder(list[tuple[int, str, str | None]])
 
 
 def index_words(
@@ -115,42 +115,13 @@ def index_next(connection: apsw.Connection) -> int:
     first = connection.execute("SELECT first FROM plants_to_index").get
     if first is None:
         return 0
-    rows = _from_json(connection.execute(_TEXTS_FROM, (first, PLANTS_MAX + 1)).get)
+    rows = from_json(_DECODER, connection.execute(_TEXTS_FROM, (first, PLANTS_MAX + 1)).get)
     write(connection, [(None, id_, document(name, tag)) for id_, name, tag in rows[:PLANTS_MAX]])
     if len(rows) > PLANTS_MAX:
         connection.execute("UPDATE plants_to_index SET first = ?", (rows[PLANTS_MAX][0],))
     else:
         connection.execute("DELETE FROM plants_to_index")
     return len(rows[:PLANTS_MAX])
-
-
-def differs(connection: apsw.Connection) -> bool:
-    """Return whether the index has other words than the names and tags. It reads all of both.
-
-    The entries are compared by a sum of their hashes, which needs no memory for them. The sum does
-    not depend on the table by which FTS5 finds an entry, so some plants are searched as well.
-    """
-    connection.execute(MAKE_VOCABULARY)
-    indexed = sum(map(hash, connection.execute("SELECT doc, term FROM temp.vocabulary")))
-    stored = 0
-    for rows in pages_of_texts(connection, ID_MIN):
-        for id_, name, tag in rows:
-            stored += sum(hash((id_, word)) for word in words_of(name))
-            stored += 0 if tag is None else hash((id_, tag_word(tag)))
-        if rows and not is_found(connection, *rows[0]):
-            return True
-    return indexed != stored
-
-
-def pages_of_texts(
-    connection: apsw.Connection, first: int
-) -> Iterator[list[tuple[int, str, str | None]]]:
-    """Yield the ids, and the beginnings of the names and tags, of all plants from an id on."""
-    following: int | None = first
-    while following is not None:
-        rows = _from_json(connection.execute(_TEXTS_FROM, (following, PLANTS_MAX + 1)).get)
-        yield rows[:PLANTS_MAX]
-        following = rows[PLANTS_MAX][0] if len(rows) > PLANTS_MAX else None
 
 
 def is_found(connection: apsw.Connection, id_: int, name: str, tag: str | None) -> bool:
@@ -218,12 +189,7 @@ def _stored_documents(
 
 def texts_of(connection: apsw.Connection, ids: Sequence[int]) -> dict[int, Text]:
     """Return the beginnings of the names and tags of the stored plants among these ids."""
-    rows = _from_json(connection.execute(f"SELECT {_TEXTS} {WITH_IDS}", (to_json(ids),)).get)
+    rows = from_json(
+        _DECODER, connection.execute(f"SELECT {_TEXTS} {WITH_IDS}", (to_json(ids),)).get
+    )
     return {id_: (name, tag) for id_, name, tag in rows}
-
-
-def _from_json(text: bytes) -> list[tuple[int, str, str | None]]:
-    try:
-        return _decode_texts(text)
-    except UnicodeDecodeError:  # stored by another program
-        return _decode_texts(text.decode(errors="replace"))

@@ -1,4 +1,4 @@
--- Rows that are written where an engine cannot put a message into its log (pg_logical_emit_message).
+-- Rows that a batch updates if it changes nothing else, so that its commit waits for the standbys.
 CREATE TABLE plantstore_markers (
     slot BIGINT PRIMARY KEY,
     number BIGINT NOT NULL

@@ -7,6 +7,7 @@ import stat
 import sys
 import time
 from collections.abc import Generator, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import BinaryIO, Final, Protocol, Self
 
@@ -167,8 +168,7 @@ def import_plants(
     A row that is not valid is rejected, and the import continues; the exit status is then 1.
     """
     form = format_of(file, file_format)
-    opened = standard_stream(sys.stdin) if file == _STANDARD_STREAM else file.open("rb")
-    with opened as source, Rejects(rejects, source, database) as rejected:
+    with _reading(file) as source, Rejects(rejects, source, database) as rejected:
         run = Import(
             form.parser(),
             Conflict(on_conflict),
@@ -218,6 +218,15 @@ def _describe(counts: RowCounts) -> str:
     }
     always = {"stored", "already there", "rejected"}
     return ", ".join(f"{many:,} {what}" for what, many in parts.items() if many or what in always)
+
+
+def _reading(file: Path) -> AbstractContextManager[BinaryIO]:
+    if file == _STANDARD_STREAM:
+        return standard_stream(sys.stdin)
+    try:
+        return file.open("rb")
+    except OSError as error:
+        raise OperationError(f"{file} cannot be read: {error.strerror}") from error
 
 
 def _size(source: BinaryIO) -> int | None:

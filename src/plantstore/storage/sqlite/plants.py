@@ -1,4 +1,4 @@
-"""Applies changes of plants: to the plants, to the index of their words, and to their number."""
+"""Applies changes of plants: to them, to the index of their words, to their number, to the feed."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -8,6 +8,7 @@ import msgspec
 
 from plantstore.changes import Change, Result
 from plantstore.decision import decide, load_stored
+from plantstore.storage.sqlite.feed import record
 from plantstore.storage.sqlite.pages import WITH_IDS, select_by_id, to_json
 from plantstore.storage.sqlite.word_index import index_words
 
@@ -40,4 +41,5 @@ def apply_changes(connection: apsw.Connection, changes: Sequence[Change]) -> lis
         connection.execute(_DELETE, (to_json(difference.gone),))
     if growth := len(difference.new) - len(difference.gone):
         connection.execute(_COUNT, (growth,))
+    record(connection, difference.made)
     return outcomes

@@ -18,6 +18,7 @@ from plantstore.changes import (
     Upsert,
     entity_tag,
 )
+from plantstore.feed import Kind, Made
 from plantstore.plants import NewPlant, PlantPatch, is_too_large
 
 # A placeholder for a stored plant that differs from every create of the batch, and whose content
@@ -35,12 +36,20 @@ class Difference(NamedTuple):
         new: plants under ids that were free.
         changed: the new values of plants that were stored before.
         gone: the ids of plants that were stored before and are deleted.
+        made: the changes for the feed, in order. A plant may be in it several times. One that was
+            created and deleted in the batch is left out: nothing in the store orders this batch
+            before or after a transaction that creates the plant at the same time.
 
     """
 
     new: list[NewPlant]
     changed: list[NewPlant]
     gone: list[int]
+    made: list[Made]
+
+
+# Numbers, because the member of an enumeration is looked up slowly.
+_CREATED, _REPLACED, _DELETED = map(int, Kind)
 
 
 def load_stored(
@@ -98,6 +107,7 @@ def decide(
 
     """
     results: list[Result] = []
+    made: list[Made] = []
     # By id, the new state; None if no plant is there afterwards.
     states: dict[int, NewPlant | None] = {}
     # The ids in `states` that were stored before the batch.
@@ -107,6 +117,7 @@ def decide(
         if isinstance(change, NewPlant):
             if before is None:
                 stored[change.id] = states[change.id] = change
+                made.append((_CREATED, change.id, change.name, change.tag))
                 results.append(Outcome.STORED)
             elif before == change:
                 results.append(Outcome.ALREADY_STORED)
@@ -125,9 +136,12 @@ def decide(
         states[change.id] = after
         if after is None:
             del stored[change.id]
+            made.append((_DELETED, change.id, None, None))
         else:
             stored[change.id] = after
-    return results, _difference(states, stored_before)
+            kind = _CREATED if before is None else _REPLACED
+            made.append((kind, after.id, after.name, after.tag))
+    return results, _difference(states, stored_before, made)
 
 
 def _make(change: UnconditionalChange, before: NewPlant | None) -> tuple[Result, NewPlant | None]:
@@ -175,12 +189,16 @@ def _make_if(conditional: Conditional, before: NewPlant | None) -> tuple[Result,
     return PlantOutcome(Outcome.PRECONDITION_FAILED, before), before
 
 
-def _difference(states: Mapping[int, NewPlant | None], stored_before: set[int]) -> Difference:
+def _difference(
+    states: Mapping[int, NewPlant | None], stored_before: set[int], made: list[Made]
+) -> Difference:
     new = [plant for id_, plant in states.items() if plant and id_ not in stored_before]
     before = [(id_, states[id_]) for id_ in sorted(stored_before)]
     changed = [plant for _, plant in before if plant]
     gone = [id_ for id_, plant in before if not plant]
-    return Difference(new, changed, gone)
+    if len(states) > len(new) + len(before):
+        made = [each for each in made if states[each[1]] or each[1] in stored_before]
+    return Difference(new, changed, gone, made)
 
 
 def _bytes(text: str | None) -> int | None:

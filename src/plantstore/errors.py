@@ -40,6 +40,10 @@ class ErrorCode(IntEnum):
     NOT_ACCEPTABLE = 3010
     PRECONDITION_FAILED = 3011
 
+    # 4xxx: the feed of changes.
+    FEED_OFF = 4001
+    CHANGES_GONE = 4002
+
     # 5xxx: the service.
     INTERNAL = 5001
     OVERLOADED = 5002
@@ -93,10 +97,11 @@ class RequestError(PlantStoreError):
     """A request is refused or failed; `code` is the error number that the client gets.
 
     `lines_stored_through` is set if an import failed: the rows up to this line are stored; 0 if
-    none is known to be.
+    none is known to be. `first_number` is set if older changes are no longer kept.
     """
 
     lines_stored_through: int | None = None
+    first_number: int | None = None
 
     def __init__(self, code: ErrorCode, message: str) -> None:
         super().__init__(message)
@@ -167,6 +172,17 @@ class PreconditionFailedError(RequestError):
         message = found if etag else f"no plant is stored under the id {id_}"
         super().__init__(ErrorCode.PRECONDITION_FAILED, f"The condition is false: {message}")
         self.etag = etag
+
+
+class FeedError(RequestError):
+    """FEED_OFF or CHANGES_GONE: a follower cannot continue.
+
+    `first_number` is the number of the first change that is kept, or None.
+    """
+
+    def __init__(self, code: ErrorCode, message: str, first_number: int | None = None) -> None:
+        super().__init__(code, message)
+        self.first_number = first_number
 
 
 class StoreUnavailableError(RequestError):

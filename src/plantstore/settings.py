@@ -212,6 +212,14 @@ class Settings:
         help="Maximum duration of an export. Its snapshot keeps disk space in use.",
     ).default(600)
 
+    changes_keep: int = Option(
+        min=0,
+        max=3650,
+        metavar="DAYS",
+        help="How long GET /changes has a change, in days; 0 keeps none. All instances on one "
+        "database use the value of the one that was started last.",
+    ).default(7)
+
     access_log: bool = Option(
         shown_default="off",
         help="Log each request.",

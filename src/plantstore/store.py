@@ -7,9 +7,11 @@ The tests in tests/contract run against every store and check the promises of th
 """
 
 from collections.abc import Callable, Generator, Sequence
-from typing import Final, NamedTuple, Protocol
+from contextlib import AbstractContextManager
+from typing import Final, NamedTuple, Protocol, TypeAlias
 
 from plantstore.changes import Change, Result
+from plantstore.feed import ChangesPage
 from plantstore.listings import EVERYTHING, Listing, Page
 from plantstore.plants import NewPlant
 from plantstore.tokens import TokenRecord
@@ -20,9 +22,16 @@ from plantstore.tokens import TokenRecord
 SEARCH_THREADS: Final = 2
 LISTINGS_AT_ONCE: Final = 1 + SEARCH_THREADS
 
+# Pages of plants, and of the feed, that are read at once.
+PAGES_AT_ONCE: Final = LISTINGS_AT_ONCE + 1
+
 # How long an idle store is left alone after `tidy`, and after a `tidy` that something prevented.
 TIDY_SECONDS: Final = 5.0
 TIDY_SOON_SECONDS: Final = 1.0
+
+
+# Takes the number of the last change in a snapshot, or None if the feed is off.
+TellNumber: TypeAlias = Callable[[int | None], object]
 
 
 class CheckReport(NamedTuple):
@@ -137,6 +146,39 @@ class PlantStore(PlantWrites, Protocol):
         """
         ...
 
+    # The feed. While it is on, each change that `apply_changes` makes is in it exactly if it is
+    # stored. A plant that one batch creates and deletes is left out. In a new store, it is off.
+
+    def keep_changes(self, days: int) -> None:
+        """Set how long the feed keeps changes, for all processes: in days; 0 switches it off.
+
+        A feed that is switched on begins after a new number. Only in a store that never had a plant
+        it begins after 0.
+        """
+        ...
+
+    def read_changes(self, after: int | None, limit: int) -> ChangesPage:
+        """Return the next changes after a number, in order; for None, none and the last number.
+
+        No later call returns a change with a lower number than the end of this page. What is
+        returned is as durable as a change that is confirmed. A page may hold fewer changes than
+        `limit`, as a page of plants may. Any thread may call this.
+
+        Raises:
+            FeedError: the feed is off, does not keep all changes after the number, or never had it.
+
+        """
+        ...
+
+    def watch_changes(self) -> AbstractContextManager[Callable[[float], bool]]:
+        """Wait for changes in the block, with a function that one thread calls.
+
+        It waits for some seconds at most, and returns whether there may be changes since its last
+        call, or since the beginning of the block. It raises StoreUnavailableError if it would
+        notice no more changes.
+        """
+        ...
+
 
 class TokenStore(Protocol):
     """The tokens of a store. Any thread may call any method at any time.
@@ -188,10 +230,12 @@ class Maintenance(Protocol):
     Every method raises StoreUnavailableError if the storage cannot be read.
     """
 
-    def scan_plants(self, listing: Listing = EVERYTHING) -> Generator[list[NewPlant], None, None]:
+    def scan_plants(
+        self, listing: Listing = EVERYTHING, tell_number: TellNumber | None = None
+    ) -> Generator[list[NewPlant], None, None]:
         """Yield the plants of one snapshot in order of id, in lists of limited length.
 
-        The limit of the listing does not matter.
+        The limit of the listing does not matter. `tell_number` is called before the first list.
 
         Close the generator if you stop early: an open snapshot may take space on disk.
         """

@@ -26,6 +26,7 @@ SCOPES: Final = (
     "plants:read",
     "plants:update",
     "plants:delete",
+    "changes:read",
     "metrics:read",
 )
 DEFAULT_SCOPES: Final = ("plants:create", "plants:read")
@@ -67,7 +68,7 @@ class TokenRecord(msgspec.Struct, frozen=True):
 
 
 def render_time(seconds: int) -> str:
-    """Return a time of a token as text: `2026-11-21T06:11:13Z` (RFC 3339 §5.6).
+    """Return a time as text: `2026-11-21T06:11:13Z` (RFC 3339 §5.6).
 
     `datetime` has no dates after the year 9999, so no token may expire later.
     """

@@ -155,6 +155,12 @@ CASES = [
         prepare=lambda world: world.put_in(NewPlant(1, "a", "")),
     ),
     Case(ErrorCode.PRECONDITION_FAILED, "DELETE", "/plants/1", b"", ("If-Match: *",)),
+    Case(
+        ErrorCode.FEED_OFF,
+        *("GET", "/changes", b""),
+        prepare=lambda world: world.store.keep_changes(0),
+    ),
+    Case(ErrorCode.CHANGES_GONE, "GET", "/changes?after=1", b""),
     Case(ErrorCode.INTERNAL, prepare=failing(ZeroDivisionError())),
     Case(ErrorCode.INTERNAL, app=raising),
     Case(ErrorCode.OVERLOADED, settings={"waiting_changes_max": 0}),

@@ -29,13 +29,14 @@ def fields_of_cors(answer: httpx.Response) -> dict[str, str]:
 
 READABLE = {
     "expose-headers": (
-        "Content-Disposition, ETag, Link, Preference-Applied, Retry-After, Total-Count,"
-        " X-Request-Id"
+        "Changes-After, Content-Disposition, ETag, Link, Preference-Applied, Retry-After,"
+        " Total-Count, X-Request-Id"
     )
 }
 MAY_SEND = {
     "allow-headers": (
-        "authorization, content-encoding, content-type, if-match, if-none-match, prefer"
+        "authorization, content-encoding, content-type, if-match, if-none-match, last-event-id,"
+        " prefer"
     ),
     "allow-methods": ", ".join(sorted({each.method for each in OPERATIONS} - {"OPTIONS"})),
     "max-age": "7200",

@@ -16,6 +16,7 @@ from plantstore.formats import FORMATS
 from plantstore.listings import EVERYTHING, Listing
 from plantstore.observe import ExportCutOff, ReadFailed, RequestFailed, ignore
 from plantstore.plants import NewPlant
+from plantstore.store import TellNumber
 from support.fake_store import FakeStore
 from support.world import World
 
@@ -30,10 +31,14 @@ class PagedStore(FakeStore):
         super().__init__()
         self.open_snapshots = 0
 
-    def scan_plants(self, listing: Listing = EVERYTHING) -> Generator[list[NewPlant], None, None]:
+    def scan_plants(
+        self,
+        listing: Listing = EVERYTHING,
+        tell_number: TellNumber | None = None,
+    ) -> Generator[list[NewPlant], None, None]:
         self.open_snapshots += 1
         try:
-            plants = super().scan_plants(listing)
+            plants = super().scan_plants(listing, tell_number)
             yield from ([plant] for some in plants for plant in some)
         finally:
             self.open_snapshots -= 1
@@ -148,7 +153,11 @@ def test_an_export_that_finds_nothing_for_a_long_time_is_refused_when_it_is_not_
     worlds: list[World] = []
 
     class EmptyPages(FakeStore):
-        def scan_plants(self, _listing: Listing = EVERYTHING) -> Generator[list[NewPlant]]:
+        def scan_plants(
+            self,
+            listing: Listing = EVERYTHING,  # noqa: ARG002
+            tell_number: TellNumber | None = None,  # noqa: ARG002
+        ) -> Generator[list[NewPlant]]:
             yield []
             end(worlds[0])
             while True:

@@ -89,7 +89,7 @@ def test_a_store_works_in_a_schema_of_any_name(databases: Databases) -> None:
     try:
         url = f"{databases.url}?options=-csearch_path%3D%22a%5C%20b%22"
         with contextlib.closing(open_store(url)) as store:
-            assert store.check() == CheckReport(5, 0, 0, [])
+            assert store.check() == CheckReport(6, 0, 0, [])
     finally:
         execute(databases.url, 'DROP SCHEMA "a b" CASCADE')
 
@@ -104,7 +104,7 @@ def test_a_check_names_each_difference_from_the_schema(url: str, store: Store) -
     differ = ("plants.name", "plants_by_tag", "tokens.digest", "tokens_digest_key")
     problems = [f"{name} differs from the schema" for name in differ]
     unreadable = 'tokens cannot be read: column "digest" does not exist'
-    assert store.check() == CheckReport(5, 1, 0, [*problems, unreadable])
+    assert store.check() == CheckReport(6, 1, 0, [*problems, unreadable])
 
 
 def test_a_backup_is_refused_and_the_error_names_pg_dump(store: Store) -> None:
@@ -132,6 +132,14 @@ def use(store: Store) -> None:
     assert len(store.hand_out_ids(2)) == 2
     assert store.apply_changes([Deletion(1)]) == [Outcome.DELETED]
     assert store.apply_changes([Deletion(1)]) == [Outcome.NO_SUCH_PLANT]
+    store.keep_changes(1)
+    begin = store.read_changes(None, 1).end
+    assert store.apply_changes([PLANT, Deletion(1)]) == [Outcome.STORED, Outcome.DELETED]
+    assert store.apply_changes([PLANT]) == [Outcome.STORED]
+    assert store.apply_changes([Deletion(1)]) == [Outcome.DELETED]
+    assert len(store.read_changes(begin, 10).changes) == 2
+    store.keep_changes(0)
+    store.tidy()
 
 
 def migrate(urls: Urls, grant_to: str | None = USER) -> None:
@@ -146,7 +154,7 @@ def test_a_role_with_the_granted_rights_can_do_everything_but_migrate(urls: Urls
         use(store)
         store.probe()
 
-    execute(urls.admin, "DELETE FROM plantstore_migrations WHERE version = 5")
+    execute(urls.admin, "DELETE FROM plantstore_migrations WHERE version = 6")
     with pytest.raises(StoreUnavailableError, match=f"for table plantstore_migrations{ADVICE}"):
         open_store(urls.user)
 

@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from plantstore.changes import Deletion, Outcome, Replacement
-from plantstore.errors import BatchRefusedError, StoreUnavailableError
+from plantstore.errors import BatchRefusedError, ErrorCode, FeedError, StoreUnavailableError
 from plantstore.listings import Listing
 from plantstore.observe import Event, ServerChanged
 from plantstore.plants import NewPlant, Plant
@@ -20,6 +20,7 @@ from plantstore.storage.postgres.servers import TRUST_SECONDS, Servers
 from plantstore.storage.postgres.url import parse_url
 from plantstore.store import Store
 from plantstore.tokens import TokenRecord
+from support.following import Copy
 from support.postgres import Programs, Server, fails, is_back, wait_until
 
 PLANT = NewPlant(1, "Abies balsamea (L.) Mill.", "Abies")
@@ -223,6 +224,75 @@ def test_a_change_that_no_standby_has_is_not_acknowledged_even_if_it_is_sent_aga
         assert not asked.done()
         standby.start()
         assert asked.result(60) == [Outcome.ALREADY_STORED]
+
+
+@pytest.mark.parametrize("standbys_min", [0, 1])
+def test_no_follower_is_told_a_change_that_no_standby_has(
+    pair: Pair, opened: Opened, standbys_min: int
+) -> None:
+    """A failover would lose it, and its client was told that it may not be made."""
+    primary, standby = pair
+    url = primary.url() + "?options=-cstatement_timeout%3D100"
+    store = opened(url, standbys_min=standbys_min)
+    store.keep_changes(7)
+    store.apply_changes([PLANT])
+    [told] = store.read_changes(0, 9).changes
+    standby.stop()
+
+    assert fails(lambda: store.apply_changes([LATER]))
+    wait_until(lambda: not waits_for_the_standby(primary))
+    if standbys_min:
+        primary.use_names("")
+
+    assert store.find_plants([2]) == {2: LATER}, "the change is visible"
+    assert fails(lambda: store.read_changes(told.number, 9))
+    standby.start()
+    primary.use_names("second")
+    wait_until(lambda: not fails(lambda: store.read_changes(told.number, 9)))
+    assert [change.id for change in store.read_changes(told.number, 9).changes] == [2]
+
+
+def test_a_follower_continues_after_a_failover_and_notices_one_that_lost_changes(
+    new_pair: Pair, opened: Opened
+) -> None:
+    primary, standby = new_pair
+    store = opened(url_of(primary, standby))
+    store.keep_changes(7)
+    store.apply_changes([PLANT])
+    copy = Copy().follow(store)
+    standby.stop()
+    primary.use_names("")
+    store.apply_changes([NewPlant(3, "lost")])
+    lost = Copy({1: PLANT}, copy.number).follow(store)
+    primary.kill()
+    standby.start()
+
+    promote(standby)
+    change_on_the_new_primary(store)
+
+    wait_until(lambda: not fails(lambda: store.find_plants([2])))
+    assert copy.follow(store).plants == {1: PLANT, 2: LATER}
+    with pytest.raises(FeedError) as gone:
+        store.read_changes(lost.number, 9)
+    assert gone.value.code is ErrorCode.CHANGES_GONE
+
+
+def test_whoever_waits_for_changes_notices_that_the_primary_has_changed(
+    new_pair: Pair, opened: Opened
+) -> None:
+    primary, standby = new_pair
+    store = opened(url_of(primary, standby))
+    store.keep_changes(7)
+
+    with pytest.raises(StoreUnavailableError), store.watch_changes() as wait:  # noqa: PT012
+        promote(standby)
+        while True:
+            wait(0.1)
+
+    change_on_the_new_primary(store)
+    with store.watch_changes() as wait:
+        store.apply_changes([PLANT])
+        wait_until(lambda: wait(1))
 
 
 def test_a_commit_that_times_out_leaves_no_waiting_session_and_no_lock(

@@ -33,6 +33,7 @@ from support.crash_states import (
 )
 from support.database_openings import created, migrated
 from support.disk import Disk, Fault
+from support.following import Copy
 from support.ledger import Ledger, live, tune
 from support.power_loss import Survey, some_cuts
 
@@ -66,6 +67,18 @@ def test_after_a_power_loss_all_acknowledged_changes_exist_and_none_in_part(
     assert survey.problems == []
     assert survey.cuts > 2 * CUTS, "power was also lost during the recovery"
     assert ledger.acknowledged == 200
+
+
+def test_after_a_power_loss_the_feed_has_exactly_the_changes_that_are_stored(
+    path: Path, survey: Survey
+) -> None:
+    disk, ledger = lived(path, lambda store: store.keep_changes(7))
+
+    survey.cut(disk, ledger, some_cuts(random.Random(0), 0, len(disk.steps), CUTS // 2))
+
+    assert survey.problems == []
+    with contextlib.closing(SQLiteStore(str(path))) as store:
+        assert len(Copy().follow(store).changes) > 100
 
 
 def test_after_a_power_loss_no_id_that_was_handed_out_is_handed_out_again(

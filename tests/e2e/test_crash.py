@@ -10,7 +10,7 @@ import pytest
 
 from support.crashes import Crashes, kill_all
 from support.histories import Operation, is_explained, play
-from support.service import Service, stored_plants
+from support.service import Service, plants_of_feed, stored_plants
 
 # tests/long plays more.
 ROUNDS = 2
@@ -55,6 +55,7 @@ def test_every_acknowledged_replace_and_delete_survives_kill_9(
         kill_all(service)
         history = [operation for each in played for operation in each.result(120)]
     stored = stored_plants(database)
+    assert plants_of_feed(database) == stored
     ended = time.monotonic()
 
     assert sum(operation.status == 0 for operation in history) == CLIENTS

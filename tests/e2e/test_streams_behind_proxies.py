@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from plantstore.changes import Deletion
+from plantstore.changes import Deletion, Upsert
 from plantstore.errors import ErrorCode
 from plantstore.plants import NewPlant
+from support.events import parse
 from support.fronts import NAMES, PREFIX, Running, Through, front
 from support.service import Answer, Service, opened, stored_plants
 from support.streams import CSV, NDJSON, NONE, rendered
@@ -53,6 +54,22 @@ def test_a_file_is_imported_and_exported_through_a_proxy(
     assert stored.json == NONE | {"stored": len(PLANTS), "errors": []}
     assert again.json == NONE | {"already_stored": len(PLANTS), "errors": []}
     assert exported.body == content
+
+
+def test_a_change_reaches_a_follower_through_a_proxy_before_the_next_one(
+    service: Service, running: Running, token: str
+) -> None:
+    with Through(running, token) as client:
+        headers = client.headers | {"Accept": "text/event-stream"}
+        client.connection.request("GET", f"{PREFIX}/changes?after=now", headers=headers)
+        answer = client.connection.getresponse()
+        events = parse(iter(answer.readline, b""))
+        for name in ("a", "b"):
+            service.change(Upsert(NewPlant(-5, name)), Deletion(-6))
+
+            assert next(events).data["plant"] == {"id": -5, "name": name}
+        answer.close()
+    service.change(Deletion(-5))
 
 
 def test_a_refusal_before_the_end_of_a_large_body_reaches_its_client_through_a_proxy(

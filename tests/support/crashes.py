@@ -10,7 +10,7 @@ from pathlib import Path
 from plantstore.api.imports import BATCH_ROWS_MIN
 from plantstore.plants import NewPlant
 from support.load import Load
-from support.service import Service, stored_plants
+from support.service import Service, plants_of_feed, stored_plants
 from support.streams import MEDIA_TYPES, NONE, Stream, import_once, rendered
 
 # A transaction of an import over HTTP has this number of rows, or a multiple of it.
@@ -103,6 +103,7 @@ class Crashes:
         stored = stored_plants(service.database)
         self.lost |= {id_ for id_, plant in self.acknowledged.items() if stored.get(id_) != plant}
         assert stored.items() <= self.sent.items(), "a plant is stored that was not sent"
+        assert plants_of_feed(service.database) == stored, "the feed has other changes"
         return set(stored)
 
 

@@ -1,7 +1,9 @@
 """A fake store. The contract tests run against it, too."""
 
+import contextlib
 import threading
-from collections.abc import Callable, Generator, Sequence
+import time
+from collections.abc import Callable, Generator, Iterator, Sequence
 from operator import attrgetter
 
 import msgspec
@@ -9,10 +11,11 @@ import msgspec
 from plantstore.changes import Change, Result
 from plantstore.decision import decide
 from plantstore.errors import UnsupportedError
+from plantstore.feed import ChangesPage, FeedState, Recorded, page_of
 from plantstore.listings import EVERYTHING, Listing, Page
 from plantstore.plants import ID_MAX, NewPlant
 from plantstore.storage.tables import ids_exhausted, in_order, name_taken, no_such_token
-from plantstore.store import TIDY_SECONDS, CheckReport, Repairs
+from plantstore.store import TIDY_SECONDS, CheckReport, Repairs, TellNumber
 from plantstore.tokens import TokenRecord
 from plantstore.words import has_words
 
@@ -25,10 +28,45 @@ class FakeStore:
         self._tokens: dict[str, TokenRecord] = {}
         self._last_id = 0
         self._lock = threading.Lock()
+        self._days = self._kept_after = self._last = 0
+        self._changes: list[Recorded] = []
+        self._committed = threading.Condition()
 
     def apply_changes(self, changes: Sequence[Change]) -> list[Result]:
-        outcomes, _ = decide(changes, self.plants)
+        outcomes, difference = decide(changes, self.plants)
+        with self._committed:
+            for each in difference.made if self._days else []:
+                self._last = max(self._last + 1, time.time_ns() // 1000)
+                self._changes.append(Recorded(self._last, each[0], int(time.time()), *each[1:]))
+            self._committed.notify_all()
         return outcomes
+
+    def keep_changes(self, days: int) -> None:
+        if days and not self._days and (self.plants or self._last):
+            self._last = self._kept_after = max(self._last + 1, time.time_ns() // 1000)
+        self._days = days
+
+    def read_changes(self, after: int | None, limit: int) -> ChangesPage:
+        with self._committed:
+            kept = [each for each in self._changes if each.number > self._kept_after]
+            is_known = any(each.number == after for each in kept)
+            first = kept[0].number if kept else None
+            found = [each for each in kept if after is not None and each.number > after]
+            state = FeedState(self._days, self._kept_after, self._last, is_known, first, len(found))
+            return page_of(state, after, found[:limit])
+
+    @contextlib.contextmanager
+    def watch_changes(self) -> Iterator[Callable[[float], bool]]:
+        seen = self._last
+
+        def wait(seconds: float) -> bool:
+            nonlocal seen
+            with self._committed:
+                is_new = self._committed.wait_for(lambda: self._last != seen, seconds)
+                seen = self._last
+            return is_new
+
+        yield wait
 
     def tidy(self) -> float:
         return TIDY_SECONDS
@@ -62,7 +100,13 @@ class FakeStore:
     def probe(self) -> None:
         pass
 
-    def scan_plants(self, listing: Listing = EVERYTHING) -> Generator[list[NewPlant], None, None]:
+    def scan_plants(
+        self,
+        listing: Listing = EVERYTHING,
+        tell_number: TellNumber | None = None,
+    ) -> Generator[list[NewPlant], None, None]:
+        if tell_number is not None:
+            tell_number(self._last if self._days else None)
         # Plants are immutable, so this list is a snapshot.
         yield self._sorted(listing.tag, listing.words)
 

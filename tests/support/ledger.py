@@ -26,7 +26,7 @@ from plantstore.changes import (
     Upsert,
 )
 from plantstore.decision import decide
-from plantstore.errors import StoreUnavailableError
+from plantstore.errors import FeedError, StoreUnavailableError
 from plantstore.listings import Listing, scan
 from plantstore.plants import NewPlant, Plant, PlantPatch
 from plantstore.storage.sqlite.file import PAGE_BYTES
@@ -35,6 +35,7 @@ from plantstore.storage.sqlite.store import SQLiteStore
 from plantstore.tokens import SCOPES, TokenRecord, digest
 from support.crash_states import Step, Written
 from support.disk import Disk, Fault
+from support.following import Copy
 
 # The size limit of the log: room for a few batches.
 LOG_BYTES = 8 * PAGE_BYTES
@@ -106,6 +107,9 @@ class Ledger:
         problems = [] if content in self.possible else [_differences(content, self.possible)]
         if store.find_plants(list(plants)) != plants:
             problems.append("find_plants does not return the plants that are listed")
+        with contextlib.suppress(FeedError):  # the feed may be off
+            if Copy().follow(store).plants != plants:
+                problems.append("the feed has other changes than those that are stored")
         # A failed change may still become visible until another change is written.
         self._may_be([content, *(_after(content, act)[0] for act in self._failed)])
         self.problems += problems

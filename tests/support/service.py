@@ -21,6 +21,7 @@ from plantstore.plants import NewPlant
 from plantstore.storage import open_store
 from plantstore.store import Store
 from plantstore.tokens import SCOPES, TokenRecord, digest, mint
+from support.following import Copy
 from support.forks import ForkedProcess
 from support.postgres import execute, wait_until
 
@@ -253,6 +254,12 @@ def stored_plants(database: str) -> dict[int, NewPlant]:
     with opened(database) as store:
         assert not store.check().problems
         return {plant.id: plant for plants in store.scan_plants() for plant in plants}
+
+
+def plants_of_feed(database: str) -> dict[int, NewPlant]:
+    """Return the plants of a copy that has followed the feed from its beginning."""
+    with opened(database) as store:
+        return Copy().follow(store, 1000).plants
 
 
 @contextlib.contextmanager

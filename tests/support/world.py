@@ -112,6 +112,7 @@ class World:
         **settings: Any,
     ) -> None:
         self.store: Any = WatchedStore(FakeStore() if store is None else store)
+        self.store.keep_changes(7)
         self.now = 1000.0
         self.events: list[Observed] = []
         self.answers: list[Answered] = []

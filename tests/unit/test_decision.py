@@ -14,7 +14,10 @@ from plantstore.changes import (
     entity_tag,
 )
 from plantstore.decision import DIFFERENT, Difference, decide, load_stored
+from plantstore.feed import Kind
 from plantstore.plants import NewPlant, Plant, PlantPatch
+
+CREATED, REPLACED, DELETED = Kind
 
 
 def test_only_stored_plants_of_the_same_size_as_the_new_plant_are_loaded() -> None:
@@ -79,6 +82,11 @@ def test_the_difference_lists_new_changed_and_deleted_plants() -> None:
         new=[NewPlant(6, "b"), NewPlant(8, "c")],
         changed=[NewPlant(3, "new"), NewPlant(5, "again")],
         gone=[4],
+        made=[
+            *((REPLACED, 3, "new", None), (DELETED, 4, None, None), (DELETED, 5, None, None)),
+            *((CREATED, 5, "again", None), (CREATED, 6, "a", None), (REPLACED, 6, "b", None)),
+            *((CREATED, 8, "a", None), (DELETED, 8, None, None), (CREATED, 8, "c", None)),
+        ],
     )
 
 
@@ -94,7 +102,13 @@ def test_an_upsert_stores_a_plant_and_replaces_a_different_one() -> None:
         *(Outcome.DELETED, Outcome.STORED),
     ]
     assert difference == Difference(
-        new=[NewPlant(4, "b")], changed=[NewPlant(2, "new"), NewPlant(3, "again")], gone=[]
+        new=[NewPlant(4, "b")],
+        changed=[NewPlant(2, "new"), NewPlant(3, "again")],
+        gone=[],
+        made=[
+            *((REPLACED, 2, "new", None), (CREATED, 4, "a", None), (REPLACED, 4, "b", None)),
+            *((DELETED, 3, None, None), (CREATED, 3, "again", None)),
+        ],
     )
 
 
@@ -132,7 +146,15 @@ def test_a_condition_is_evaluated_when_the_change_is_made() -> None:
         PlantOutcome(Outcome.PRECONDITION_FAILED, NewPlant(1, "a", "t")),
         *(Outcome.REPLACED, Outcome.DELETED, Outcome.STORED),
     ]
-    assert difference == Difference(new=[], changed=[NewPlant(1, "new")], gone=[])
+    assert difference == Difference(
+        new=[],
+        changed=[NewPlant(1, "new")],
+        gone=[],
+        made=[
+            *((REPLACED, 1, "a", "t"), (REPLACED, 1, "a", None), (DELETED, 1, None, None)),
+            (CREATED, 1, "new", None),
+        ],
+    )
 
 
 def test_changes_that_are_refused_or_made_already_write_nothing() -> None:
@@ -155,4 +177,4 @@ def test_changes_that_are_refused_or_made_already_write_nothing() -> None:
         *(refused, made, Outcome.REPLACED, refused, Outcome.ALREADY_STORED, made, refused),
         PlantOutcome(Outcome.PRECONDITION_FAILED, None),
     ]
-    assert difference == Difference([], [], [])
+    assert difference == Difference([], [], [], [])

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from falcon.asgi import App, Request, Response
 
 from plantstore.api.auth import Authenticator, OwnToken
+from plantstore.api.changes import Changes
 from plantstore.api.cors import CrossOrigin
 from plantstore.api.errors import handle_errors
 from plantstore.api.exports import Exports
@@ -35,6 +36,7 @@ class Parts:
         ids: hands out ids.
         imports: stores the plants of files.
         exports: answers with files of plants.
+        changes: answers with changes, and sends streams of them.
         readiness: tells whether a plant would be stored.
         metrics: the functions that render the metrics.
         connection_config: for the connections of the server.
@@ -47,6 +49,7 @@ class Parts:
     ids: Ids
     imports: Imports
     exports: Exports
+    changes: Changes
     readiness: Readiness
     metrics: Renderings
     connection_config: ConnectionConfig
@@ -76,6 +79,7 @@ def create_app(
     resources = {
         "/plants": Plants(authenticator, writer, reader, compressor),
         "/plants/{id}": OnePlant(authenticator, writer, reader),
+        "/changes": parts.changes,
         "/ids": parts.ids,
         "/token": OwnToken(authenticator),
         "/openapi.json": Document(),

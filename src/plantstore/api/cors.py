@@ -28,13 +28,19 @@ _PREFLIGHT_FIELDS: Final = [
     (b"access-control-allow-methods", b"DELETE, GET, HEAD, PATCH, POST, PUT"),
     (
         b"access-control-allow-headers",
-        b"authorization, content-encoding, content-type, if-match, if-none-match, prefer",
+        (
+            b"authorization, content-encoding, content-type, if-match, if-none-match,"
+            b" last-event-id, prefer"
+        ),
     ),
     (b"access-control-max-age", b"%d" % PREFLIGHT_SECONDS),
 ]
 _EXPOSED: Final = (
     b"access-control-expose-headers",
-    b"Content-Disposition, ETag, Link, Preference-Applied, Retry-After, Total-Count, X-Request-Id",
+    (
+        b"Changes-After, Content-Disposition, ETag, Link, Preference-Applied, Retry-After,"
+        b" Total-Count, X-Request-Id"
+    ),
 )
 
 

@@ -53,6 +53,8 @@ STATUS: Final[Mapping[ErrorCode, HTTPStatus]] = MappingProxyType(
         ErrorCode.NOT_IMPLEMENTED: HTTPStatus.NOT_IMPLEMENTED,
         ErrorCode.NOT_ACCEPTABLE: HTTPStatus.NOT_ACCEPTABLE,
         ErrorCode.PRECONDITION_FAILED: HTTPStatus.PRECONDITION_FAILED,
+        ErrorCode.FEED_OFF: HTTPStatus.NOT_FOUND,
+        ErrorCode.CHANGES_GONE: HTTPStatus.GONE,
         ErrorCode.INTERNAL: HTTPStatus.INTERNAL_SERVER_ERROR,
         ErrorCode.OVERLOADED: HTTPStatus.SERVICE_UNAVAILABLE,
         ErrorCode.STORE_UNAVAILABLE: HTTPStatus.SERVICE_UNAVAILABLE,
@@ -86,6 +88,7 @@ class Error(msgspec.Struct, frozen=True, omit_defaults=True):
     error: int
     message: str
     lines_stored_through: int | None = None
+    first_number: int | None = None
 
 
 def render_error(error: RequestError, request_fields: Fields) -> ErrorAnswer:
@@ -97,7 +100,7 @@ def render_error(error: RequestError, request_fields: Fields) -> ErrorAnswer:
     headers = {"Content-Type": MEDIA_JSON, **_headers(error)}
     if status >= HTTPStatus.INTERNAL_SERVER_ERROR:
         headers[REQUEST_ID_FIELD] = request_id(request_fields)
-    record = Error(error.code, error.message, error.lines_stored_through)
+    record = Error(error.code, error.message, error.lines_stored_through, error.first_number)
     return ErrorAnswer(status, headers, msgspec.json.encode(record))
 
 

@@ -23,7 +23,7 @@ from plantstore.formats import Format
 from plantstore.listings import Listing
 from plantstore.observe import ExportCutOff, Observer, ReadFailed
 from plantstore.plants import NewPlant
-from plantstore.store import Maintenance
+from plantstore.store import Maintenance, TellNumber
 
 # Exports that run at a time. Each has a snapshot, and so a connection to the database.
 EXPORTS_MAX: Final = 16
@@ -74,11 +74,15 @@ class Exports:
         if req.scope["http_version"] == "1.0":  # its clients know no chunks (RFC 9112 §7.1)
             raise RequestError(ErrorCode.BAD_REQUEST, "An export needs HTTP/1.1")
         is_compressed = accepts_gzip(req)
-        pieces = self._read(req, form, listing, is_compressed=is_compressed)
+        numbers: list[int | None] = []
+        pieces = self._read(req, form, listing, numbers.append, is_compressed=is_compressed)
         if req.method != "HEAD":  # Falcon does not read a stream to answer HEAD
             await anext(pieces, None)
         export: Any = _Export(pieces, self._report)  # Falcon takes any object that has a `read`
         resp.stream = export
+        for number in numbers:
+            if number is not None:
+                resp.set_header("Changes-After", str(number))
         resp.content_type = form.media_type
         resp.append_header("Vary", "Accept-Encoding")
         if is_compressed:
@@ -108,7 +112,7 @@ class Exports:
             self._observe(ReadFailed(error, 1))
 
     async def _read(
-        self, req: Request, form: Format, listing: Listing, *, is_compressed: bool
+        self, req: Request, form: Format, listing: Listing, tell: TellNumber, *, is_compressed: bool
     ) -> AsyncGenerator[bytes, None]:
         """Yield the bytes of a file of plants. The first item is empty.
 
@@ -118,7 +122,7 @@ class Exports:
         token = await self._authenticator.require_scope(req, "plants:read")
         self._places.take(token)
         ends_at = self._monotonic() + self._seconds_max
-        pieces = _pieces(self._store, form, listing, is_compressed=is_compressed)
+        pieces = _pieces(self._store, form, listing, tell, is_compressed=is_compressed)
         try:
             piece = await self._next_of(pieces, req, ends_at)
             yield b""
@@ -178,7 +182,7 @@ class _Export:
 
 
 def _pieces(
-    store: Maintenance, form: Format, listing: Listing, *, is_compressed: bool
+    store: Maintenance, form: Format, listing: Listing, tell: TellNumber, *, is_compressed: bool
 ) -> Generator[bytes, None, None]:
     """Yield the bytes of a file of plants. A piece is empty if no bytes are ready yet.
 
@@ -200,7 +204,7 @@ def _pieces(
                     break
                 yield b""
     pending = form.head
-    with contextlib.closing(store.scan_plants(listing)) as scan:
+    with contextlib.closing(store.scan_plants(listing, tell)) as scan:
         for plants in scan:
             pending += _render(form, plants)
             yield deflate.compress(pending) if is_compressed else pending

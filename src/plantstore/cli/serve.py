@@ -49,6 +49,7 @@ def run(settings: Settings) -> None:
         with contextlib.ExitStack() as opened:
             telemetry = Telemetry(log, settings)
             store = opened.enter_context(contextlib.closing(open_store_of(settings, telemetry)))
+            store.keep_changes(settings.changes_keep)
             _introduce(store, settings, listener, log)
             if settings.workers == 1:
                 opened.pop_all()  # the application closes the store

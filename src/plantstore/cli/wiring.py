@@ -15,6 +15,7 @@ import uvicorn
 
 from plantstore.api.app import Parts, create_app
 from plantstore.api.auth import Authenticator, RatePerToken
+from plantstore.api.changes import Changes
 from plantstore.api.errors import render_error
 from plantstore.api.exports import Exports
 from plantstore.api.ids import Ids
@@ -24,6 +25,7 @@ from plantstore.api.pages import Pages
 from plantstore.api.service import ASGIApp
 from plantstore.cli.opening import open_named
 from plantstore.commit.reader import GroupRead
+from plantstore.commit.tail import Tail
 from plantstore.commit.writer import GroupCommit
 from plantstore.observe import Observer, Stopping, fan_out
 from plantstore.server.interface import Bounds, Budget, ConnectionConfig
@@ -69,6 +71,7 @@ def make_parts(
     rate_limit = RatePerToken(settings.rate_per_token)
     authenticator = Authenticator(store, clock, monotonic, rate_limit, observe)
     writer = make_writer(writes, observe=observe, monotonic=monotonic)
+    reader = make_reader(store, observe=observe)
     bounds = Bounds(
         request_seconds=settings.request_seconds,
         idle_seconds=settings.idle_seconds,
@@ -78,7 +81,7 @@ def make_parts(
     return Parts(
         authenticator=authenticator,
         writer=writer,
-        reader=make_reader(store, observe=observe),
+        reader=reader,
         ids=Ids(authenticator, writes, observe=observe),
         imports=Imports(
             authenticator,
@@ -95,6 +98,7 @@ def make_parts(
             observe=observe,
             monotonic=monotonic,
         ),
+        changes=Changes(authenticator, reader, Tail(store, observe=observe), monotonic=monotonic),
         readiness=Readiness(writes, writer, observe=observe, monotonic=monotonic),
         metrics=metrics,
         connection_config=ConnectionConfig(bounds, render_error, observe),
@@ -107,6 +111,7 @@ async def running(parts: Parts) -> AsyncIterator[None]:
     async with AsyncExitStack() as stack:
         for part in (parts.exports, parts.imports, parts.ids, parts.writer, parts.reader):
             await stack.enter_async_context(part.running())
+        await stack.enter_async_context(parts.changes.tail.running())
         yield
 
 
@@ -116,6 +121,7 @@ def make_app(settings: Settings, store: Store, parts: Parts) -> ASGIApp:
 
     def on_stop() -> None:
         readiness.stop()
+        parts.changes.stop()
         observe(Stopping())
 
     @asynccontextmanager
@@ -160,6 +166,7 @@ def build_app(
     )
     metrics.watch_queue("changes", lambda: parts.writer.waiting)
     metrics.watch_queue("reads", lambda: parts.reader.waiting)
+    metrics.watch_queue("streams", lambda: parts.changes.places.taken)
     return make_app(settings, store, parts)
 
 

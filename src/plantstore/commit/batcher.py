@@ -54,14 +54,15 @@ class RunAloneError(Exception):
     """A call failed, and one of its requests may be the cause. Each must be run by itself."""
 
 
-class _Answer(asyncio.Future[Sequence[ResultT | RequestError]]):
-    """The future that all callers of a batch await. None of them can cancel it.
+class SharedFuture(asyncio.Future[ResultT]):
+    """A future that several tasks await. None of them can cancel it.
 
     asyncio cancels a task by cancelling the future that the task awaits. This future
     refuses, so the task is cancelled later, when the future is done.
     """
 
     def cancel(self, msg: object = None) -> bool:  # noqa: ARG002 (the signature is asyncio's)
+        """Refuse."""
         return False
 
 
@@ -83,7 +84,7 @@ class Batch(Generic[RequestT, ResultT]):
     ) -> None:
         self.requests: list[RequestT] = []
         self.is_from_one_caller = is_from_one_caller
-        self.answer: _Answer[ResultT] = _Answer(loop=loop)
+        self.answer: SharedFuture[Sequence[ResultT | RequestError]] = SharedFuture(loop=loop)
 
 
 def run_each_if_refused(
@@ -235,7 +236,9 @@ class Batcher(Generic[RequestT, ResultT]):
         result = (await batch.answer)[position]
         if isinstance(result, RequestError):
             # A new error for each caller: each raise adds its own traceback.
-            raise RequestError(result.code, result.message)
+            error = RequestError(result.code, result.message)
+            error.first_number = result.first_number
+            raise error
         return result
 
     async def submit_all(self, requests: Sequence[RequestT]) -> Sequence[ResultT | RequestError]:

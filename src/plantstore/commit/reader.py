@@ -4,16 +4,17 @@ A lookup in the page cache takes microseconds. A lookup that waits for the disk 
 milliseconds, and would delay all other requests on the event loop. So reads run on separate
 threads (`plantstore.commit.batcher`). A batch of lookups is one query. Listings take longer, so
 they have a second thread, and no lookup waits for a listing. Searches take even longer, and have
-threads of their own.
+threads of their own. So do pages of the feed: many followers may catch up at once.
 """
 
 import contextlib
 from collections.abc import AsyncIterator, Sequence
 from functools import partial
-from typing import Final
+from typing import Any, Final
 
 from plantstore.commit.batcher import Batcher
-from plantstore.errors import ErrorCode, RequestError, StoreUnavailableError
+from plantstore.errors import ErrorCode, FeedError, RequestError, StoreUnavailableError
+from plantstore.feed import ChangesPage
 from plantstore.listings import Listing, Page
 from plantstore.observe import Observer, ReadFailed
 from plantstore.plants import NewPlant
@@ -56,6 +57,10 @@ class GroupRead:
         )
         lister = partial(Batcher[Listing, Page], self._list, self._explain)
         self._lister = lister(name="lister", waiting_max=waiting_max, batch_max=BATCH_LISTINGS_MAX)
+        # A request that is refused affects no other, because each is a batch.
+        self._changes = Batcher[tuple[int | None, int], ChangesPage](
+            self._read_changes, self._explain, name="changes", waiting_max=waiting_max, batch_max=1
+        )
         searches_max = max(1, waiting_max // SEARCH_THREADS)
         self._searchers = [
             lister(name=f"searcher-{number}", waiting_max=searches_max, batch_max=1)
@@ -69,16 +74,18 @@ class GroupRead:
         At the end of the block, new reads are refused, and all accepted ones are answered.
         """
         async with contextlib.AsyncExitStack() as stack:
-            await stack.enter_async_context(self._finder.running())
-            for lister in (self._lister, *self._searchers):
-                await stack.enter_async_context(lister.running())
+            for batcher in self._batchers:
+                await stack.enter_async_context(batcher.running())
             yield
 
     @property
     def waiting(self) -> int:
         """The number of reads that are not answered yet."""
-        listers = (self._lister, *self._searchers)
-        return self._finder.waiting + sum(lister.waiting for lister in listers)
+        return sum(batcher.waiting for batcher in self._batchers)
+
+    @property
+    def _batchers(self) -> list[Batcher[Any, Any]]:
+        return [self._finder, self._lister, self._changes, *self._searchers]
 
     async def find_plant(self, id_: int) -> NewPlant | None:
         """Return the plant with this id, or None. It sees every change confirmed before.
@@ -102,6 +109,15 @@ class GroupRead:
             return await self._lister.submit(listing)
         return await min(self._searchers, key=lambda searcher: searcher.waiting).submit(listing)
 
+    async def read_changes(self, after: int | None, limit: int) -> ChangesPage:
+        """Return the next changes after a number, as `PlantStore.read_changes` does.
+
+        Raises:
+            RequestError: FEED_OFF or CHANGES_GONE; or as `find_plant` does.
+
+        """
+        return await self._changes.submit((after, limit))
+
     def _find(self, ids: Sequence[int]) -> list[NewPlant | None]:
         found = self._store.find_plants(ids)
         return [found.get(id_) for id_ in ids]
@@ -109,7 +125,12 @@ class GroupRead:
     def _list(self, listings: Sequence[Listing]) -> list[Page]:
         return [self._store.list_plants(listing) for listing in listings]
 
+    def _read_changes(self, requests: Sequence[tuple[int | None, int]]) -> list[ChangesPage]:
+        return [self._store.read_changes(*request) for request in requests]
+
     def _explain(self, error: Exception, reads: int) -> RequestError:
+        if isinstance(error, FeedError):
+            return error
         self._observe(ReadFailed(error, reads))
         if isinstance(error, StoreUnavailableError):
             return error

@@ -28,7 +28,7 @@ LOCK: Final = int.from_bytes(b"plst")
 
 _TABLES: Final = (
     *("plants", "tokens", "handed_out_ids", "totals"),
-    *("plantstore_migrations", "plantstore_markers"),
+    *("plantstore_migrations", "plantstore_markers", "changes", "feed"),
 )
 
 # This reads the catalog itself. A session's cache of it (to_regclass) may be older than its wait
@@ -194,6 +194,8 @@ RIGHTS: Final = {
     "tokens": ("SELECT", "INSERT", "UPDATE", "DELETE"),
     "handed_out_ids": ("SELECT", "INSERT", "UPDATE"),
     "totals": ("SELECT", "INSERT", "UPDATE"),
+    "changes": ("SELECT", "INSERT", "DELETE"),
+    "feed": ("SELECT", "UPDATE"),
     "plantstore_markers": ("SELECT", "INSERT", "UPDATE"),
     "plantstore_migrations": ("SELECT",),
 }

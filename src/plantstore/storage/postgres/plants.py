@@ -8,8 +8,8 @@ Statements lock rows and keys in order of id, and rows before keys. Writes that 
 lock come last. So two transactions never wait for each other in a circle.
 
 The number of plants is the sum of many rows. Each store adds to one of them, so that stores
-hardly ever wait for each other to count. The row is locked after all keys, and whoever has locked
-it waits for nobody.
+hardly ever wait for each other to count. The row is locked after all keys, and the row of the feed
+after it.
 """
 
 import contextlib
@@ -24,6 +24,7 @@ from plantstore.plants import NewPlant
 from plantstore.storage.migrate import newest_version
 from plantstore.storage.postgres.connection import Connection
 from plantstore.storage.postgres.faults import after_a_commit, retried
+from plantstore.storage.postgres.feed import APPEND, record
 from plantstore.storage.postgres.fence import ENGINE, WITH_VERSION, fenced
 from plantstore.storage.postgres.pages import WORDS, documents, select_by_id
 
@@ -33,15 +34,23 @@ unnest(%b::bigint[], %b::text[], %b::text[], %b::text[]) AS given (id, name, tag
 _ADD_TO_TOTAL: Final = """
 ON CONFLICT (slot) DO UPDATE SET plants = totals.plants + excluded.plants
 """
-_CREATE: Final = f"""
+_CREATE_PARTS: Final = f"""
 {WITH_VERSION}, created AS (
     INSERT INTO plants (id, name, tag, words) SELECT id, name, tag, {WORDS} FROM {_GIVEN}
     WHERE (SELECT version FROM known) = %b::bigint
-    ORDER BY id ON CONFLICT (id) DO NOTHING RETURNING id
+    ORDER BY id ON CONFLICT (id) DO NOTHING RETURNING id, name, tag
 ), counted AS (
     INSERT INTO totals (slot, plants) SELECT %b::bigint, count(*) FROM created
-    HAVING count(*) > 0 {_ADD_TO_TOTAL}
+    HAVING count(*) > 0 {_ADD_TO_TOTAL} RETURNING slot
 )
+"""
+_CREATE: Final = f"{_CREATE_PARTS} SELECT id FROM created"
+# `made` waits for `counted`: the row of the feed is locked after that of `totals`.
+_CREATE_AND_RECORD: Final = f"""
+{_CREATE_PARTS}, made AS (
+    SELECT row_number() OVER (ORDER BY id) AS place, 1 AS change, id, name, tag
+    FROM created, counted
+), {APPEND}
 SELECT id FROM created
 """
 _UPDATE: Final = f"""
@@ -88,7 +97,8 @@ def apply_changes(connection: Connection, changes: Sequence[Change], slot: int) 
         return _apply_under_locks(connection, changes, slot)
     first_by_id = {plant.id: plant for plant in reversed(creates)}
     values = _to_create(list(first_by_id.values()), slot)
-    created = {id_ for (id_,) in retried(partial(connection.execute_durably, _CREATE, values))}
+    create = partial(connection.execute_durably, _CREATE_AND_RECORD, values)
+    created = {id_ for (id_,) in retried(create)}
     outcomes, _ = decide([plant for plant in creates if plant.id in created], {})
     # Their ids are taken, or the schema has another version.
     others = [plant for plant in creates if plant.id not in created]
@@ -131,7 +141,7 @@ def _decide_under_locks(
         rows = connection.execute(LOCK, ([change.id for change in changes],), binary=True)
         sizes = {id_: (name, tag) for id_, name, tag in rows}
         stored = load_stored(changes, sizes, lambda ids: select_by_id(connection, ids))
-        outcomes, (new, changed, gone) = decide(changes, stored)
+        outcomes, (new, changed, gone, made) = decide(changes, stored)
         if new:
             created = connection.execute(_CREATE, _to_create(new, slot))
             if created.rowcount < len(new):
@@ -141,6 +151,7 @@ def _decide_under_locks(
         if gone:
             connection.execute(_DELETE, (gone,))
             connection.execute(COUNT, (slot, -len(gone)))
+        record(connection, made)
         if not sizes and not new:
             connection.execute(MARK, (slot,))
     return outcomes

@@ -1,10 +1,10 @@
 """The store in a PostgreSQL database, or in a compatible one.
 
-The store has seven connections. Five are used by one thread each: one applies changes, one looks
-plants up, and three list and search them. The other two are each behind a lock: one for tokens,
-and one for probes and ids. Each connection is opened when it is first used, and again after it
-breaks. One more connection per server of the URL is used to find the primary. A scan or a check
-opens a connection of its own, because it takes long.
+The store has eight connections. Six are used by one thread each: one applies changes, one looks
+plants up, three list and search them, and one reads the feed. The other two are each behind a
+lock: one for tokens, and one for probes and ids. Each connection is opened when it is first used,
+and again after it breaks. One more connection per server of the URL is used to find the primary. A
+scan, a check, or what waits for changes opens a connection of its own, because it takes long.
 
 Any number of stores, in any number of processes, may use one database: a store caches nothing.
 """
@@ -12,6 +12,7 @@ Any number of stores, in any number of processes, may use one database: a store 
 import contextlib
 import random
 import threading
+import time
 from collections.abc import Callable, Generator, Iterator, Sequence
 from functools import partial
 from typing import ClassVar, Final
@@ -19,7 +20,8 @@ from typing import ClassVar, Final
 from psycopg.rows import TupleRow
 
 from plantstore.changes import Change, Result
-from plantstore.errors import UnsupportedError
+from plantstore.errors import StoreUnavailableError, UnsupportedError
+from plantstore.feed import ChangesPage
 from plantstore.listings import EVERYTHING, SCAN_PLANTS_MAX, Listing, Page, scan
 from plantstore.observe import Observer, ignore
 from plantstore.plants import NewPlant
@@ -27,6 +29,7 @@ from plantstore.storage.migrate import SchemaPolicy, prepare
 from plantstore.storage.pool import Pool
 from plantstore.storage.postgres.connection import Connection, require_sessions
 from plantstore.storage.postgres.faults import MISSING, retried, translate_errors
+from plantstore.storage.postgres.feed import FEED, has_standbys, keep_changes, on, trim, waiter
 from plantstore.storage.postgres.fence import fenced
 from plantstore.storage.postgres.link import Link
 from plantstore.storage.postgres.maintenance import (
@@ -44,12 +47,16 @@ from plantstore.storage.postgres.servers import Servers
 from plantstore.storage.postgres.url import parse_url
 from plantstore.storage.reindex import in_rounds
 from plantstore.storage.tables import TokenTable, hand_out_query, hand_out_values, ids_through
-from plantstore.store import LISTINGS_AT_ONCE, TIDY_SECONDS, CheckReport, Repairs
+from plantstore.store import PAGES_AT_ONCE, TIDY_SECONDS, CheckReport, Repairs, TellNumber
 
 HAND_OUT: Final = hand_out_query("%s", "greatest")
 
 _CANNOT_READ: Final = "The database cannot be read"
 _CANNOT_WRITE: Final = "The database cannot be written"
+
+
+# The pause after a look for changes to trim that found few, also beside commits.
+TRIM_SECONDS: Final = 1.0
 
 
 class PostgresStore(TokenTable):
@@ -103,16 +110,25 @@ class PostgresStore(TokenTable):
             raise
         self._writes, self._probes = (Link(self._servers, for_writes=True) for _ in range(2))
         self._reads, self._tokens = (Link(self._servers) for _ in range(2))
-        self._pages = Pool([Link(self._servers) for _ in range(LISTINGS_AT_ONCE)])
+        self._pages = Pool([Link(self._servers) for _ in range(PAGES_AT_ONCE)])
         self._slot = random.randrange(SLOTS)  # noqa: S311
         self._tokens_lock = threading.Lock()
         self._probes_lock = threading.Lock()
+        self._trim_at = 0.0
 
     def apply_changes(self, changes: Sequence[Change]) -> list[Result]:
         with self._writes.using(_CANNOT_WRITE) as connection:
-            return apply_changes(connection, changes, self._slot)
+            results = apply_changes(connection, changes, self._slot)
+        if time.monotonic() >= self._trim_at:
+            with contextlib.suppress(StoreUnavailableError):  # the changes are made
+                self.tidy()
+        return results
 
     def tidy(self) -> float:
+        with self._writes.using(_CANNOT_WRITE) as connection:
+            if retried(lambda: trim(connection)):
+                return 0
+        self._trim_at = time.monotonic() + TRIM_SECONDS
         return TIDY_SECONDS
 
     def find_plants(self, ids: Sequence[int]) -> dict[int, NewPlant]:
@@ -123,11 +139,35 @@ class PostgresStore(TokenTable):
         with self._pages.using() as link, link.using(_CANNOT_READ) as connection:
             return retried(lambda: select_page(connection, listing))
 
-    def scan_plants(self, listing: Listing = EVERYTHING) -> Generator[list[NewPlant], None, None]:
+    def keep_changes(self, days: int) -> None:
+        with self._tokens_lock, self._tokens.using(_CANNOT_WRITE) as connection:
+            retried(lambda: keep_changes(connection, days))
+
+    def read_changes(self, after: int | None, limit: int) -> ChangesPage:
+        with self._pages.using() as link, link.using(_CANNOT_READ) as connection:
+            page = retried(lambda: FEED.read(on(connection), after, limit))
+            if page.changes and (connection.standbys_min or has_standbys(connection)):
+                connection.execute(MARK, (self._slot,))
+                connection.require_standbys()
+            return page
+
+    @contextlib.contextmanager
+    def watch_changes(self) -> Iterator[Callable[[float], bool]]:
+        with (
+            contextlib.closing(self._servers.connect()) as connection,
+            translate_errors(_CANNOT_READ),
+        ):
+            yield waiter(connection, self._servers.is_current)
+
+    def scan_plants(
+        self, listing: Listing = EVERYTHING, tell_number: TellNumber | None = None
+    ) -> Generator[list[NewPlant], None, None]:
         listing = listing._replace(limit=SCAN_PLANTS_MAX)
         # A page takes no longer than one of `list_plants`. A server that hangs must not keep the
         # thread forever.
         with self._snapshot(has_timeout=True) as connection:
+            if tell_number is not None:
+                tell_number(FEED.last_number(on(connection)))
             yield from scan(partial(select_page, connection, is_scan=True), listing)
 
     def has_room_for_export(self) -> bool:

@@ -15,12 +15,13 @@ from plantstore.listings import EVERYTHING, SCAN_PLANTS_MAX, Listing, scan
 from plantstore.plants import NewPlant
 from plantstore.storage.migrate import known_version, migrations
 from plantstore.storage.reindex import ADVICE
+from plantstore.storage.sqlite.feed import FEED, on
 from plantstore.storage.sqlite.file import SQLiteSchema, translate_errors
 from plantstore.storage.sqlite.log import EXPORT_LOG_BYTES_MAX, log_bytes
 from plantstore.storage.sqlite.pages import prepare_searches, select_page
 from plantstore.storage.sqlite.reindex import BrokenIndexError, compare
 from plantstore.storage.sqlite.word_index import is_complete
-from plantstore.store import CheckReport
+from plantstore.store import CheckReport, TellNumber
 
 CANNOT_READ: Final = "The database cannot be read"
 
@@ -64,9 +65,13 @@ class Snapshots(ABC):
     def _snapshot(self) -> AbstractContextManager[apsw.Connection]:
         """Open a connection for the block. It reads one snapshot of the database."""
 
-    def scan_plants(self, listing: Listing = EVERYTHING) -> Generator[list[NewPlant], None, None]:
+    def scan_plants(
+        self, listing: Listing = EVERYTHING, tell_number: TellNumber | None = None
+    ) -> Generator[list[NewPlant], None, None]:
         listing = listing._replace(limit=SCAN_PLANTS_MAX)
         with translate_errors(CANNOT_READ), self._snapshot() as connection:
+            if tell_number is not None:
+                tell_number(FEED.last_number(on(connection)))
             if not listing.is_everything:
                 prepare_searches(connection)
             yield from scan(partial(select_page, connection), listing)

@@ -1,4 +1,4 @@
-"""Applies changes of plants: to the plants, to the index of their words, and to their number.
+"""Applies changes of plants: to them, to the index of their words, to their number, to the feed.
 
 Most batches only create plants, under ids that are free. They are stored by one statement, which is
 a transaction of its own: a trigger writes to all tables. So the thread that writes waits for the
@@ -16,6 +16,7 @@ from plantstore.changes import Change, Outcome, Result
 from plantstore.decision import decide, load_stored
 from plantstore.plants import NewPlant
 from plantstore.storage.migrate import newest_version
+from plantstore.storage.sqlite.feed import RECORD_CREATES, record
 from plantstore.storage.sqlite.pages import WITH_IDS, select_by_id, to_json
 from plantstore.storage.sqlite.word_index import document, index_words
 
@@ -28,22 +29,23 @@ ON CONFLICT (id) DO UPDATE SET name = excluded.name, tag = excluded.tag
 _DELETE: Final = "DELETE FROM plants WHERE id IN (SELECT value FROM json_each(?))"
 _COUNT: Final = "UPDATE totals SET plants = plants + ?"
 
-# `growth` is the number of plants in the first row, and 0 in the others. `version` is that of the
-# schema. The view has no rows; it only has the trigger.
-_PREPARE_CREATES: Final = """
+# `place` counts the rows from 0, and `plants` is their number. `version` is that of the schema. The
+# view has no rows; it only has the trigger.
+_PREPARE_CREATES: Final = f"""
 PRAGMA temp_store = MEMORY;
-CREATE TEMP VIEW creates (id, name, tag, words, growth, version)
-AS SELECT NULL, NULL, NULL, NULL, NULL, NULL WHERE false;
+CREATE TEMP VIEW creates (id, name, tag, words, place, plants, version)
+AS SELECT NULL, NULL, NULL, NULL, NULL, NULL, NULL WHERE false;
 CREATE TEMP TRIGGER create_plants INSTEAD OF INSERT ON creates BEGIN
-    SELECT RAISE(ABORT, 'another schema') WHERE new.version <> {version};
+    SELECT RAISE(ABORT, 'another schema') WHERE new.version <> {newest_version("sqlite")};
     INSERT INTO plants (id, name, tag) VALUES (new.id, new.name, new.tag);
     INSERT INTO plant_words (rowid, words) SELECT new.id, new.words WHERE new.words <> '';
-    UPDATE totals SET plants = plants + new.growth WHERE new.growth;
+    UPDATE totals SET plants = plants + new.plants WHERE new.place = 0;
+    {RECORD_CREATES}
 END
 """
 _CREATE: Final = """
 INSERT INTO creates
-SELECT value->>0, value->>1, value->>2, value->>3, iif(key, 0, json_array_length(:plants)),
+SELECT value->>0, value->>1, value->>2, value->>3, key, json_array_length(:plants),
     (SELECT user_version FROM pragma_user_version)
 FROM json_each(:plants)
 """
@@ -53,7 +55,7 @@ _decode_sizes = msgspec.json.Decoder(list[tuple[int, int, int | None]]).decode
 
 def prepare_creates(connection: apsw.Connection) -> None:
     """Prepare a connection for `create_plants`."""
-    connection.execute(_PREPARE_CREATES.format(version=newest_version("sqlite")))
+    connection.execute(_PREPARE_CREATES)
 
 
 def create_plants(connection: apsw.Connection, changes: Sequence[Change]) -> list[Result] | None:
@@ -100,4 +102,5 @@ def apply_changes(connection: apsw.Connection, changes: Sequence[Change]) -> lis
         connection.execute(_DELETE, (to_json(difference.gone),))
     if growth := len(difference.new) - len(difference.gone):
         connection.execute(_COUNT, (growth,))
+    record(connection, difference.made)
     return outcomes

@@ -1,9 +1,9 @@
 """The store in one SQLite file.
 
 Two connections are used by one thread each: one applies changes, and one looks plants up. Each
-thread that lists plants has one. Two are each behind a lock: one for tokens, and one for probes
-and ids. An export, a check or a backup opens a connection of its own, because it
-takes long.
+thread that lists plants has one, and the feed has one. Two are each behind a lock: one for tokens,
+and one for probes and ids. An export, a check, a backup, or what waits for changes opens a
+connection of its own, because it takes long.
 
 Every write transaction begins with BEGIN IMMEDIATE. So it waits for the write lock at its
 beginning, and does not fail in the middle because of another process.
@@ -21,12 +21,14 @@ import apsw
 
 from plantstore.changes import Change, Result
 from plantstore.errors import StoreUnavailableError
+from plantstore.feed import ChangesPage
 from plantstore.listings import Listing, Page
 from plantstore.observe import DatabaseCreated, Observer, ignore
 from plantstore.plants import NewPlant
 from plantstore.storage.migrate import SchemaPolicy
 from plantstore.storage.pool import Pool
 from plantstore.storage.reindex import in_rounds
+from plantstore.storage.sqlite.feed import FEED, TRIM_CHANGES, TRIMMED_MAX, on, waiter
 from plantstore.storage.sqlite.file import (
     connect,
     make_file,
@@ -47,7 +49,7 @@ from plantstore.storage.sqlite.plants import apply_changes, create_plants, prepa
 from plantstore.storage.sqlite.reindex import repair
 from plantstore.storage.sqlite.word_index import merge_words
 from plantstore.storage.tables import TokenTable, hand_out_query, hand_out_values, ids_through
-from plantstore.store import LISTINGS_AT_ONCE, TIDY_SECONDS, TIDY_SOON_SECONDS, Repairs
+from plantstore.store import PAGES_AT_ONCE, TIDY_SECONDS, TIDY_SOON_SECONDS, Repairs
 
 # Size of the page cache of the connection that writes. A large batch of plants with many tags
 # changes more pages than fit into the 2 MiB of SQLite's default. It would write them several times.
@@ -111,7 +113,7 @@ class SQLiteStore(Snapshots, TokenTable):
         sync_log(self._writes)
         self._guard = FileGuard(self._path, monotonic)
         self._reads, self._tokens, self._probes, *pages = (
-            connect(self._path, self.name, policy) for _ in range(3 + LISTINGS_AT_ONCE)
+            connect(self._path, self.name, policy) for _ in range(3 + PAGES_AT_ONCE)
         )
         for connection in pages:
             prepare_searches(connection)
@@ -119,10 +121,12 @@ class SQLiteStore(Snapshots, TokenTable):
         # Each connection has opened the log by its path.
         self._guard.require_files()
         self._wal_limit = WalLimit(self._writes)
+        self._untrimmed = 0  # changes since the feed was trimmed
 
     def apply_changes(self, changes: Sequence[Change]) -> list[Result]:
         with translate_errors(_CANNOT_WRITE):
             with self._guard.checked(self._writes):
+                self._trim_feed(len(changes))
                 outcomes = create_plants(self._writes, changes)
                 if outcomes is None:
                     with transaction(self._writes):
@@ -130,12 +134,20 @@ class SQLiteStore(Snapshots, TokenTable):
             self._wal_limit.bound()
         return outcomes
 
+    def _trim_feed(self, changes: int) -> None:
+        self._untrimmed += changes
+        if self._untrimmed >= TRIM_CHANGES:
+            with transaction(self._writes):
+                FEED.trim(on(self._writes), 2 * self._untrimmed)  # faster than they come
+            self._untrimmed = 0
+
     def tidy(self) -> float:
         try:
             with translate_errors(_CANNOT_WRITE):
                 with self._guard.checked(self._writes), transaction(self._writes):
                     is_merged = merge_words(self._writes)
-                if is_merged:
+                    is_trimmed = FEED.trim(on(self._writes), TRIMMED_MAX)
+                if is_merged or is_trimmed:
                     self._wal_limit.bound()
                     return 0
         except StoreUnavailableError:
@@ -149,6 +161,21 @@ class SQLiteStore(Snapshots, TokenTable):
     def list_plants(self, listing: Listing) -> Page:
         with translate_errors(CANNOT_READ), self._pages.using() as connection:
             return select_page(connection, listing)
+
+    def keep_changes(self, days: int) -> None:
+        with self._changing(self._probes, self._probes_lock):
+            FEED.keep(on(self._probes), days)
+
+    def read_changes(self, after: int | None, limit: int) -> ChangesPage:
+        with translate_errors(CANNOT_READ), self._pages.using() as connection:
+            return FEED.read(on(connection), after, limit)
+
+    @contextlib.contextmanager
+    def watch_changes(self) -> Iterator[Callable[[float], bool]]:
+        with translate_errors(CANNOT_READ):
+            self._guard.require_files()
+            with contextlib.closing(connect(self._path, self.name)) as connection:
+                yield waiter(connection)
 
     def hand_out_ids(self, count: int) -> range:
         with self._changing(self._probes, self._probes_lock):

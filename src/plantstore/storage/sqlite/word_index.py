@@ -61,7 +61,7 @@ def index_words(
         stored: the plants before the batch, or DIFFERENT in the place of those that were not read.
 
     """
-    new, changed, gone = difference
+    new, changed, gone, _ = difference
     if not changed and not gone:  # the most frequent batch
         write(connection, [(None, plant.id, document(plant.name, plant.tag)) for plant in new])
         return

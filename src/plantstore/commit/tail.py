@@ -1,0 +1,183 @@
+"""The end of the feed, which is read once for all followers of a process.
+
+Theory of operation
+-------------------
+While there are followers, a thread waits for changes (`PlantStore.watch_changes`), reads those that
+are new, renders them as events, and hands them to the event loop:
+
+    thread: wait, read, render --events--> event loop: keep the events, wake the followers
+
+The event loop keeps the last events. A follower that has read up to a number gets all events after
+it. So a change costs one read and one rendering, however many followers there are. A follower that
+is further behind reads pages of the store by itself, until it has caught up.
+
+All followers await one future. So a follower costs no timer, no thread and little memory. They are
+also woken at an interval, to look at what else may end them.
+
+After a fault of the store, the thread continues after the last number that it has read.
+"""
+
+import asyncio
+import contextlib
+import threading
+import time
+from bisect import bisect_right
+from collections.abc import AsyncIterator, Callable
+from typing import Final
+
+from plantstore.commit.batcher import SharedFuture
+from plantstore.errors import FeedError
+from plantstore.feed import ChangesPage, render_event
+from plantstore.observe import Observer, ReadFailed
+from plantstore.store import PlantStore
+
+# Changes that are read at once.
+PAGE_CHANGES_MAX: Final = 1_000
+
+# Bytes of the events that are kept, besides those of one page. A follower that is further behind
+# has to read the store.
+EVENTS_BYTES_MAX: Final = 1024 * 1024
+
+# How often followers are woken without news. With the time for which a token is cached, a stream
+# ends within two seconds after its token was revoked. To wake a follower takes some microseconds.
+WAKE_SECONDS: Final = 0.5
+
+# How long the thread waits at once. It is also how long it takes to notice that it must end.
+WAIT_SECONDS: Final = 0.25
+
+# After so many waits, the thread reads even if it was told of no change. A notification may be lost
+# with its connection, and a new primary may lack changes that the old one had.
+WAITS_MAX: Final = 20
+
+# The pause after a fault of the store.
+RETRY_SECONDS: Final = 1.0
+
+# The pause after a read that found changes, per follower and at most. To write to a follower takes
+# less than a tenth of it. So followers take a small part of the time of a busy service, and a
+# change after a quiet moment is sent at once.
+PAUSE_SECONDS: Final = 0.001
+PAUSE_SECONDS_MAX: Final = 0.25
+
+
+class Tail:
+    """The last events of the feed. Its methods must be called on one event loop.
+
+    Args:
+        store: is read by a thread.
+        observe: gets the faults of the store, on the thread.
+
+    Attributes:
+        era: another number after `end`. The followers of an earlier era end.
+
+    """
+
+    def __init__(self, store: PlantStore, *, observe: Observer) -> None:
+        self._store = store
+        self._observe = observe
+        self.era = 0
+        self._followers = 0
+        self._thread = threading.Thread(target=self._follow, name="feed", daemon=True)
+        self._is_wanted = threading.Event()  # set while there are followers, and at the end
+        self._is_over = False
+        # All events after this number are here; None if there is no number yet.
+        self._begin: int | None = None
+        self._numbers: list[int] = []
+        self._events: list[bytes] = []
+
+    @contextlib.asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """Accept followers, on the running event loop. At the end, they are ended."""
+        self._loop = asyncio.get_running_loop()
+        self._news: SharedFuture[None] = SharedFuture(loop=self._loop)
+        self._thread.start()
+        self._tick()
+        try:
+            yield
+        finally:
+            self.end()
+            self._timer.cancel()
+            self._is_over = True
+            self._is_wanted.set()
+            await asyncio.to_thread(self._thread.join)
+
+    def join(self) -> None:
+        """Add a follower."""
+        self._followers += 1
+        self._is_wanted.set()
+
+    def leave(self) -> None:
+        """Remove a follower."""
+        self._followers -= 1
+        if not self._followers:
+            self._is_wanted.clear()
+            self._begin = None
+
+    def end(self) -> None:
+        """End all followers: the service stops, or this is another feed than before."""
+        self.era += 1
+        self._wake()
+
+    async def news(self) -> None:
+        """Wait for events, or for the time to look at something else."""
+        await self._news
+
+    def events_after(self, number: int) -> tuple[bytes, int] | None:
+        """Return all events after a number, and the number of the last one.
+
+        Return None if not all are here.
+        """
+        if self._begin is None or self._begin > number:
+            return None
+        first = bisect_right(self._numbers, number)
+        last = self._numbers[-1] if first < len(self._numbers) else number
+        return b"".join(self._events[first:]), last
+
+    def _tick(self) -> None:
+        self._wake()
+        self._timer = self._loop.call_later(WAKE_SECONDS, self._tick)
+
+    def _wake(self) -> None:
+        self._news.set_result(None)
+        self._news = SharedFuture(loop=self._loop)
+
+    def _add(self, after: int | None, page: ChangesPage, events: list[bytes]) -> None:
+        if not self._followers:
+            return
+        if self._begin is None or sum(map(len, self._events)) > EVENTS_BYTES_MAX:
+            self._begin = page.end if after is None else after
+            self._numbers, self._events = [], []
+        self._numbers += [change.number for change in page.changes]
+        self._events += events
+        self._wake()
+
+    # The thread runs the methods from here on.
+
+    def _follow(self) -> None:
+        after: int | None = None
+        while self._is_wanted.wait() and not self._is_over:
+            try:
+                with self._store.watch_changes() as wait:
+                    while self._may_read():
+                        after = self._read(after, wait)
+                after = None
+            except Exception as error:  # noqa: BLE001 (without this thread, followers would wait)
+                if isinstance(error, FeedError):
+                    after = None
+                    self._loop.call_soon_threadsafe(self.end)
+                with contextlib.suppress(Exception):
+                    self._observe(ReadFailed(error, 1))
+                time.sleep(RETRY_SECONDS)
+
+    def _may_read(self) -> bool:
+        return self._is_wanted.is_set() and not self._is_over
+
+    def _read(self, after: int | None, wait: Callable[[float], bool]) -> int:
+        """Read what is new, wait until there may be more, and return the last number."""
+        page = self._store.read_changes(after, PAGE_CHANGES_MAX)
+        if after is None or page.changes:
+            events = [render_event(change) for change in page.changes]
+            self._loop.call_soon_threadsafe(self._add, after, page, events)
+            time.sleep(min(PAUSE_SECONDS * self._followers, PAUSE_SECONDS_MAX))
+        if page.is_last:
+            any(wait(WAIT_SECONDS) or not self._may_read() for _ in range(WAITS_MAX))
+        return page.end

@@ -1,0 +1,140 @@
+"""The feed: the changes that were made, in order, for programs that keep a copy of the catalogue.
+
+Theory of operation
+-------------------
+Each change that is made gets a number in its own transaction, and numbers become visible in their
+order. So a follower that has all changes up to a number asks for those after it, and misses none.
+
+A number is the time of the transaction in microseconds since 1970, or one more than the last number
+if that is greater. So a number that was lost is never given to another change: after a restore of a
+backup, or a failover that lost changes, all new numbers are greater. A follower may therefore ask
+for the changes after a number only if the feed has this number. Otherwise it has followed another
+history, or has missed changes, and must begin with an export again.
+
+The store itself records whether the feed is on, so that all processes that write agree. While it is
+off, no change gets a number. When it is switched on again, it begins after a new number, and no
+follower from before can continue.
+"""
+
+from collections.abc import Sequence
+from enum import IntEnum
+from typing import Final, NamedTuple, TypeAlias
+
+import msgspec
+
+from plantstore.errors import ErrorCode, FeedError
+from plantstore.plants import NewPlant
+from plantstore.tokens import render_time
+
+# Maximum number of changes that are kept. They take a few gigabytes if the plants are usual ones.
+CHANGES_MAX: Final = 10_000_000
+
+
+class Kind(IntEnum):
+    """What a change did to the plant. The stores keep the number, and clients get the word."""
+
+    CREATED = 1
+    REPLACED = 2
+    DELETED = 3
+
+
+# A change that a batch makes: its kind, and the id, name and tag of the plant afterwards. A plant
+# that is deleted has neither name nor tag.
+Made: TypeAlias = tuple[int, int, str | None, str | None]
+
+
+class Recorded(NamedTuple):
+    """A change of the feed. `at` is in seconds since 1970, UTC."""
+
+    number: int
+    kind: int
+    at: int
+    id: int
+    name: str | None
+    tag: str | None
+
+
+class FeedState(NamedTuple):
+    """The state of a feed, in the same snapshot as a page of it.
+
+    Attributes:
+        days: how long changes are kept; 0 if the feed is off.
+        kept_after: all changes after this number are kept.
+        last: the last number that was given.
+        is_known: whether the feed has the number after which the page begins.
+        first: the first number that is kept; None if there is none.
+        found: how many changes follow, up to one more than the page may have.
+
+    """
+
+    days: int
+    kept_after: int
+    last: int
+    is_known: bool
+    first: int | None
+    found: int
+
+
+class ChangesPage(NamedTuple):
+    """Changes in their order.
+
+    Attributes:
+        changes: of the page.
+        end: the number after which the next page begins.
+        is_last: whether no changes follow now.
+
+    """
+
+    changes: Sequence[Recorded]
+    end: int
+    is_last: bool
+
+
+_OFF: Final = "The feed of changes is off: the service runs with --changes-keep 0"
+_EXPORT: Final = "Export the plants again, and follow from the Changes-After of the export"
+
+
+def page_of(state: FeedState, after: int | None, changes: Sequence[Recorded]) -> ChangesPage:
+    """Return a page of the feed, or refuse it.
+
+    Args:
+        state: of the feed.
+        after: the number after which the page begins; None for the present.
+        changes: those on the page.
+
+    Raises:
+        FeedError: the feed is off, or does not have all changes after the number.
+
+    """
+    if not state.days:
+        raise FeedError(ErrorCode.FEED_OFF, _OFF)
+    if after is None:
+        return ChangesPage([], state.last, is_last=True)
+    if after != state.kept_after and (after < state.kept_after or not state.is_known):
+        left = "no change is left" if state.first is None else f"the first left is {state.first}"
+        message = f"Not all changes after {after} are kept, and {left}. {_EXPORT}"
+        raise FeedError(ErrorCode.CHANGES_GONE, message, state.first)
+    end = changes[-1].number if changes else after
+    return ChangesPage(changes, end, is_last=len(changes) == state.found)
+
+
+_WORDS: Final = {kind.value: kind.name.lower() for kind in Kind}
+_encode = msgspec.json.Encoder().encode
+
+
+def render_changes(changes: Sequence[Recorded]) -> bytes:
+    """Render changes as a JSON array in UTF-8."""
+    return _encode([_described(change) for change in changes])
+
+
+def render_event(change: Recorded) -> bytes:
+    """Render a change as an event of a stream (WHATWG HTML §9.2.5). JSON has no line ends."""
+    head = f"id: {change.number}\nevent: {_WORDS[change.kind]}\ndata: ".encode()
+    return b"%b%b\n\n" % (head, _encode(_described(change)))
+
+
+def _described(change: Recorded) -> dict[str, object]:
+    """Return the FeedChange record of the interface."""
+    number, kind, at, id_, name, tag = change
+    plant = {"id": id_} if name is None else NewPlant(id_, name, tag)
+    return {"number": number, "change": _WORDS[kind], "at": render_time(at), "plant": plant}

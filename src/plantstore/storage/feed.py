@@ -1,0 +1,96 @@
+"""The feed of changes, as far as its SQL is the same in every engine.
+
+Both engines have the tables `changes` and `feed` (migration 6).
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeAlias
+
+from plantstore.feed import CHANGES_MAX, ChangesPage, FeedState, Recorded, page_of
+from plantstore.listings import PAGE_BYTES_MAX
+
+# Executes a statement with named values, and returns its rows.
+Execute: TypeAlias = Callable[[str, Mapping[str, object]], Sequence[Sequence[Any]]]
+
+
+class FeedTables:
+    """The two tables of the feed. The caller has begun a transaction for what is written.
+
+    Args:
+        now: SQL for the time in the unit of the numbers.
+        seconds: SQL for the time in whole seconds since 1970.
+        greatest: the function that returns the greatest of its arguments.
+        value: returns the placeholder for a named value.
+
+    """
+
+    def __init__(self, now: str, seconds: str, greatest: str, value: Callable[[str], str]) -> None:
+        after, limit, through = map(value, ("after", "limit", "through"))
+        # A feed that is switched on begins after a new number, unless there was never a plant.
+        self._begin = f"""
+UPDATE feed SET kept_after = begin, last = begin FROM (SELECT CASE
+    WHEN last = 0 AND NOT EXISTS (SELECT 1 FROM plants) THEN 0 ELSE {greatest}(last + 1, {now})
+END AS begin FROM feed) AS new
+WHERE days = 0 RETURNING days
+"""
+        days = value("days")
+        self._set_days = f"UPDATE feed SET days = {days} WHERE days <> {days} RETURNING days"
+        # One statement, and so one snapshot.
+        self._read = f"""
+WITH next AS MATERIALIZED (
+    SELECT number, coalesce(octet_length(name), 0) + coalesce(octet_length(tag), 0) AS bytes
+    FROM changes WHERE number > {after} ORDER BY number LIMIT {limit} + 1
+), fitting AS MATERIALIZED (
+    SELECT max(number) AS through FROM (
+        SELECT number, row_number() OVER (ORDER BY number) AS place,
+            sum(bytes) OVER (ORDER BY number) AS bytes
+        FROM next
+    ) AS summed WHERE place = 1 OR bytes <= {PAGE_BYTES_MAX}
+)
+SELECT days, kept_after, last, EXISTS (SELECT 1 FROM changes WHERE number = {after}),
+    (SELECT min(number) FROM changes WHERE number > kept_after), (SELECT count(*) FROM next), page.*
+FROM feed LEFT JOIN (
+    SELECT number, change, at, id, name, tag FROM changes
+    WHERE number > {after} AND number <= (SELECT through FROM fitting)
+    ORDER BY number LIMIT {limit}
+) AS page ON true
+ORDER BY page.number
+"""
+        # The last one of the first changes that are not kept any more.
+        self._find_old = f"""
+SELECT max(number) FROM (
+    SELECT number, at FROM changes ORDER BY number LIMIT {limit}
+) AS first, feed
+WHERE number <= kept_after OR at <= {seconds} - days * 86400 OR kept > {CHANGES_MAX}
+"""
+        self._delete = f"DELETE FROM changes WHERE number <= {through} RETURNING number"
+        self._forget = f"""
+UPDATE feed SET kept_after = {greatest}(kept_after, {through}), kept = kept - {value("deleted")}
+RETURNING days
+"""
+
+    def keep(self, execute: Execute, days: int) -> bool:
+        """Set how long changes are kept. Return whether this is something new."""
+        if days:
+            execute(self._begin, {})
+        return bool(execute(self._set_days, {"days": days}))
+
+    def read(self, execute: Execute, after: int | None, limit: int) -> ChangesPage:
+        """Return a page, as `PlantStore.read_changes` does."""
+        rows = execute(self._read, {"after": after, "limit": limit})
+        changes = [Recorded(*row[6:]) for row in rows if row[6] is not None]
+        return page_of(FeedState(*rows[0][:6]), after, changes)
+
+    def last_number(self, execute: Execute) -> int | None:
+        """Return the last number; None if the feed is off."""
+        rows = execute("SELECT last FROM feed WHERE days > 0", {})
+        return rows[0][0] if rows else None
+
+    def trim(self, execute: Execute, changes_max: int) -> bool:
+        """Delete some changes that are not kept any more. Return whether there may be others."""
+        [(through,)] = execute(self._find_old, {"limit": changes_max})
+        if through is None:
+            return False
+        deleted = len(execute(self._delete, {"through": through}))
+        execute(self._forget, {"through": through, "deleted": deleted})
+        return deleted >= changes_max

@@ -1,0 +1,117 @@
+"""The feed of changes in a PostgreSQL database.
+
+A transaction that makes changes updates the one row of `feed`, after all its other locks. So it
+holds the lock of this row until its commit is visible, and the next transaction gets its numbers
+after that. Numbers are visible in their order, and a reader that has one has seen all before it.
+Whoever holds the lock waits for no other lock, so no circle is closed.
+
+The transaction also sends a notification, which PostgreSQL delivers after the commit. For its queue
+PostgreSQL has such a lock, too: commits with notifications never overlap.
+
+After a crash of the primary, or a wait for a standby that was cancelled, changes are visible that
+no standby has. A failover would lose them. So a read writes a marker and waits until the
+synchronous standbys have it, and with it all that was read.
+"""
+
+import select
+from collections.abc import Callable, Sequence
+from typing import Final
+
+import psycopg
+
+from plantstore.feed import Made
+from plantstore.storage.feed import Execute, FeedTables
+from plantstore.storage.postgres.connection import Connection
+from plantstore.storage.postgres.fence import fenced
+
+_NOW: Final = "(extract(epoch FROM clock_timestamp()) * 1000000)::bigint"
+_SECONDS: Final = "floor(extract(epoch FROM clock_timestamp()))::bigint"
+
+# The channel of the notifications.
+_CHANNEL: Final = "plantstore_changes"
+
+# The parts of a statement that append the rows of `made` to the feed, unless it is off. RETURNING
+# is evaluated for the updated row, and so sends the notification.
+APPEND: Final = f"""
+numbered AS (
+    UPDATE feed SET last = greatest(last, {_NOW}) + number, kept = kept + number
+    FROM (SELECT count(*) AS number FROM made) AS counted_changes
+    WHERE days > 0 AND number > 0
+    RETURNING last - number AS before, pg_notify('{_CHANNEL}', '')
+), appended AS (
+    INSERT INTO changes (number, change, at, id, name, tag)
+    SELECT before + place, change, {_SECONDS}, id, name, tag FROM made, numbered
+)
+"""
+_RECORD: Final = f"""
+WITH made AS (
+    SELECT * FROM unnest(%b::bigint[], %b::bigint[], %b::text[], %b::text[])
+        WITH ORDINALITY AS given (change, id, name, tag, place)
+), {APPEND}
+SELECT
+"""
+_HAS_STANDBYS: Final = """
+SELECT coalesce(current_setting('synchronous_standby_names', true), '') <> ''
+"""
+
+FEED: Final = FeedTables(_NOW, _SECONDS, "greatest", "%({})b".format)
+
+# Number of changes that are trimmed in one transaction.
+TRIMMED_MAX: Final = 1_000
+
+
+def record(connection: Connection, made: Sequence[Made]) -> None:
+    """Append the changes of a transaction, as its last statement, unless the feed is off."""
+    if made:
+        connection.execute(_RECORD.encode(), tuple(map(list, zip(*made, strict=True))))
+
+
+def on(connection: Connection) -> Execute:
+    """Return a function that executes statements on a connection."""
+    return lambda statement, values: connection.execute(
+        statement.encode(), values, binary=True
+    ).fetchall()
+
+
+def keep_changes(connection: Connection, days: int) -> None:
+    """Set how long changes are kept."""
+    with fenced(connection):
+        is_new = FEED.keep(on(connection), days)
+    if is_new:
+        connection.require_standbys()
+
+
+def has_standbys(connection: Connection) -> bool:
+    """Return whether the commits of the server wait for standbys."""
+    [(is_replicated,)] = connection.execute(_HAS_STANDBYS)
+    return bool(is_replicated)
+
+
+def trim(connection: Connection) -> bool:
+    """Delete some changes that are not kept any more. Return whether there may be others."""
+    with fenced(connection):
+        return FEED.trim(on(connection), TRIMMED_MAX)
+
+
+def waiter(
+    connection: Connection, is_current: Callable[[Connection], bool]
+) -> Callable[[float], bool]:
+    """Return a function that waits for notifications, as `watch_changes` does.
+
+    Args:
+        connection: of its own.
+        is_current: returns whether the connection leads to the primary.
+
+    """
+    poll = select.poll()
+    poll.register(connection.pgconn.socket, select.POLLIN)
+    connection.execute(f"LISTEN {_CHANNEL}".encode())
+
+    def wait(seconds: float) -> bool:
+        if not is_current(connection):
+            raise psycopg.OperationalError("the server is not the primary any more")
+        if poll.poll(seconds * 1000):
+            connection.pgconn.consume_input()
+        return bool(list(iter(connection.pgconn.notifies, None)))
+
+    return wait

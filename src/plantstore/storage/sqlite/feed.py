@@ -1,0 +1,77 @@
+"""The feed of changes in a SQLite file.
+
+SQLite has one writer at a time, so the order of the numbers is that of the commits. All changes of
+a batch are one statement, as its plants are.
+"""
+
+import time
+from collections.abc import Callable, Sequence
+from typing import Final
+
+import apsw
+
+from plantstore.feed import Kind, Made
+from plantstore.storage.feed import Execute, FeedTables
+from plantstore.storage.sqlite.pages import to_json
+
+_NOW: Final = "CAST(unixepoch('subsec') * 1000000 AS INTEGER)"
+_GIVE_NUMBERS: Final = f"""
+UPDATE feed SET last = max(last, {_NOW}) + :number, kept = kept + :number WHERE days > 0
+RETURNING last
+"""
+_APPEND: Final = """
+INSERT INTO changes (number, change, at, id, name, tag)
+SELECT ? + key, value->>0, unixepoch(), value->>1, value->>2, value->>3 FROM jsonb_each(?)
+"""
+
+# The same for plants that were created, in the trigger of `plantstore.storage.sqlite.plants`.
+RECORD_CREATES: Final = f"""
+UPDATE feed SET last = max(last, {_NOW}) + new.plants, kept = kept + new.plants
+WHERE days > 0 AND new.place = 0;
+INSERT INTO changes (number, change, at, id, name, tag)
+SELECT last - new.plants + 1 + new.place, {Kind.CREATED:d}, unixepoch(), new.id, new.name, new.tag
+FROM feed WHERE days > 0;
+"""
+
+FEED: Final = FeedTables(_NOW, "unixepoch()", "max", ":{}".format)
+
+# Number of changes that are trimmed in one transaction while idle. A change may have 64 KiB.
+TRIMMED_MAX: Final = 500
+
+# While the store is busy, twice as many changes are trimmed each time that this many were made.
+TRIM_CHANGES: Final = 500
+
+# How often a file is looked at for commits, while there are followers.
+POLL_SECONDS: Final = 0.01
+
+
+def on(connection: apsw.Connection) -> Execute:
+    """Return a function that executes statements on a connection."""
+    return lambda statement, values: connection.execute(statement, values).fetchall()
+
+
+def record(connection: apsw.Connection, made: Sequence[Made]) -> None:
+    """Append the changes of a transaction, which the caller has begun, unless the feed is off."""
+    if made:
+        last = connection.execute(_GIVE_NUMBERS, {"number": len(made)}).get
+        if last is not None:
+            connection.execute(_APPEND, (last - len(made) + 1, to_json(made)))
+
+
+def waiter(connection: apsw.Connection) -> Callable[[float], bool]:
+    """Return a function that waits for a commit of another connection, as `watch_changes` does.
+
+    SQLite compares two numbers in shared memory (https://sqlite.org/pragma.html).
+    """
+    seen = connection.pragma("data_version")
+
+    def wait(seconds: float) -> bool:
+        nonlocal seen
+        before, deadline = seen, time.monotonic() + seconds
+        while (seen := connection.pragma("data_version")) == before:
+            if time.monotonic() >= deadline:
+                return False
+            time.sleep(POLL_SECONDS)
+        return True
+
+    return wait

@@ -1,0 +1,363 @@
+"""`GET /changes`: pages of changes, and streams of them."""
+
+import asyncio
+import contextlib
+import json
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import pytest
+
+from plantstore.api.auth import ConcurrencyLimit
+from plantstore.changes import Deletion, Replacement
+from plantstore.commit.tail import EVENTS_BYTES_MAX
+from plantstore.errors import ErrorCode, StoreUnavailableError
+from plantstore.feed import ChangesPage
+from plantstore.observe import ReadFailed
+from plantstore.plants import NewPlant, Plant
+from plantstore.store import Store
+from support.events import Event, parse
+from support.fake_store import FakeStore
+from support.world import World, assert_error
+
+
+def numbers(world: World) -> list[int]:
+    return [change.number for change in world.store.read_changes(0, 100).changes]
+
+
+def test_a_page_has_the_changes_in_order_with_the_plants_afterwards(stored: World) -> None:
+    stored.put_in(NewPlant(1, "a", "t"), NewPlant(2, "b"))
+    stored.store.apply_changes([Replacement(1, Plant("×")), Deletion(2)])
+    first, *_, last = numbers(stored)
+
+    answer = stored.get("/changes")
+
+    assert answer.status_code == 200
+    assert [(each["change"], each["plant"]) for each in answer.json()] == [
+        ("created", {"id": 1, "name": "a", "tag": "t"}),
+        ("created", {"id": 2, "name": "b"}),
+        ("replaced", {"id": 1, "name": "×"}),
+        ("deleted", {"id": 2}),
+    ]
+    assert answer.json()[0].keys() == {"number", "change", "at", "plant"}
+    assert (answer.json()[0]["number"], answer.headers["Changes-After"]) == (first, str(last))
+    assert answer.headers["Content-Type"] == "application/json"
+    assert answer.headers["Vary"] == "Accept"
+    assert "Link" not in answer.headers
+
+
+def test_links_lead_to_all_changes(world: World) -> None:
+    world.put_in(*(NewPlant(id_, "a") for id_ in range(5)))
+
+    answers = [world.get("/changes?limit=2")]
+    while link := answers[-1].headers.get("Link"):
+        assert link.endswith('>; rel="next"')
+        answers.append(world.get(f"/changes{link[1:].partition('>')[0]}"))
+
+    found = [change["number"] for answer in answers for change in answer.json()]
+    assert found == numbers(world)
+    assert [len(answer.json()) for answer in answers] == [2, 2, 1]
+    assert world.get(f"/changes?after={found[-1]}").json() == []
+    assert world.get("/changes?limit=5000").json()[4]["plant"]["id"] == 4
+
+
+def test_now_is_the_number_of_the_last_change(world: World) -> None:
+    before = world.get("/changes?after=now")
+    world.put_in(NewPlant(1, "a"))
+
+    answer = world.get("/changes?after=now")
+
+    assert (before.json(), before.headers["Changes-After"]) == ([], "0")
+    assert (answer.json(), answer.headers["Changes-After"]) == ([], str(numbers(world)[-1]))
+
+
+@pytest.mark.parametrize("after", ["-1", str(2**63), "1e99", "x", "", "NOW", "1.5", "%00"])
+def test_a_number_out_of_bounds_is_refused_and_the_error_has_the_bounds(
+    world: World, after: str
+) -> None:
+    answer = world.get(f"/changes?after={after}")
+
+    assert_error(answer, 400, ErrorCode.INVALID_PARAMETER, "from 0 to 9223372036854775807")
+    streamed = world.get("/changes", Accept="text/event-stream", Last_Event_ID=after or "-")
+    assert streamed.status_code == 400
+
+
+@pytest.mark.parametrize("accept", ["application/json", "text/event-stream"])
+def test_a_follower_that_cannot_continue_gets_410_with_the_first_number_that_is_left(
+    world: World, accept: str
+) -> None:
+    world.put_in(NewPlant(1, "a"))
+    [number] = numbers(world)
+
+    for after in (1, number + 1, 2**63 - 1):
+        answer = world.get(f"/changes?after={after}", Accept=accept)
+
+        assert answer.status_code == 410
+        assert answer.json()["error"] == ErrorCode.CHANGES_GONE
+        assert answer.json()["first_number"] == number
+        assert f"first left is {number}. Export the plants again" in answer.json()["message"]
+
+
+@pytest.mark.parametrize("accept", ["application/json", "text/event-stream"])
+def test_a_feed_that_is_off_says_so(world: World, accept: str) -> None:
+    world.store.keep_changes(0)
+
+    assert_error(world.get("/changes", Accept=accept), 404, ErrorCode.FEED_OFF, "--changes-keep 0")
+
+
+def test_changes_need_a_scope_of_their_own(world: World) -> None:
+    token = world.add_token("reader", "plants:read")
+
+    answer = world.send("GET", "/changes", token=token)
+
+    assert_error(answer, 403, ErrorCode.SCOPE_MISSING, "changes:read")
+
+
+@pytest.mark.parametrize("name", ["plants.csv", "plants.ndjson"])
+def test_an_export_tells_the_number_from_which_the_changes_continue(
+    stored: World, name: str
+) -> None:
+    stored.put_in(NewPlant(1, "a"))
+
+    answer = stored.get(f"/{name}")
+
+    assert answer.headers["Changes-After"] == str(numbers(stored)[-1])
+    stored.store.keep_changes(0)
+    assert "Changes-After" not in stored.get(f"/{name}").headers
+
+
+class Sent:
+    """What the application sends to the client of a stream."""
+
+    def __init__(self) -> None:
+        self.messages: asyncio.Queue[Any] = asyncio.Queue()
+        self.may_send = asyncio.Event()
+        self.may_send.set()
+
+    async def send(self, message: Any) -> None:
+        await self.may_send.wait()
+        self.messages.put_nowait(message)
+
+    async def body(self) -> bytes:
+        message = await self.messages.get()
+        assert message["type"] == "http.response.body"
+        return bytes(message.get("body", b""))
+
+    async def events(self, count: int) -> list[Event]:
+        """Wait for a number of events."""
+        found: list[Event] = []
+        while len(found) < count:
+            found += parse(iter((await self.body()).splitlines(keepends=True)))
+        return found
+
+    async def end(self) -> None:
+        """Wait for the end of the response."""
+        message = await self.messages.get()
+        while message.get("more_body"):
+            message = await self.messages.get()
+
+
+@contextlib.asynccontextmanager
+async def streaming(
+    world: World, query: str = "after=now", status: int = 200, **fields: str
+) -> AsyncIterator[Sent]:
+    """Follow the changes while the block runs."""
+    named = {name.replace("_", "-"): value for name, value in fields.items()}
+    scope = world.scope_of("GET", "/changes", accept="text/event-stream", **named)
+    scope["query_string"] = query.encode()
+    sent = Sent()
+
+    async def receive() -> dict[str, Any]:
+        return {"type": "http.request", "body": b"", "more_body": False}
+
+    task = asyncio.ensure_future(world.app(scope, receive, sent.send))
+    try:
+        start = await sent.messages.get()
+        assert start["status"] == status
+        yield sent
+    finally:
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await task
+
+
+def test_a_stream_has_the_changes_before_it_and_those_that_are_made_later(stored: World) -> None:
+    stored.put_in(NewPlant(1, "a"), NewPlant(2, "b"))
+
+    async def follow() -> list[Event]:
+        async with streaming(stored, "after=0") as sent:
+            events = await sent.events(2)
+            assert (await stored.sending("DELETE", "/plants/1")).status_code == 204
+            return events + await sent.events(1)
+
+    events = stored.run(follow())
+
+    assert [event.data for event in events] == stored.get("/changes").json()
+    assert [event.kind for event in events] == ["created", "created", "deleted"]
+    assert [event.id for event in events] == numbers(stored)
+
+
+def test_a_stream_begins_with_the_number_at_which_its_client_would_resume(world: World) -> None:
+    world.put_in(NewPlant(1, "a"))
+    [number] = numbers(world)
+
+    async def first() -> bytes:
+        async with streaming(world) as sent:
+            return await sent.body()
+
+    assert world.run(first()) == f"retry: 1000\nid: {number}\n\n".encode()
+
+
+def test_a_stream_resumes_after_the_last_event_of_its_client(world: World) -> None:
+    world.put_in(*(NewPlant(id_, "a") for id_ in range(3)))
+    last = str(numbers(world)[1])
+
+    async def follow() -> list[Event]:
+        async with streaming(world, "after=0", last_event_id=last) as sent:
+            return await sent.events(1)
+
+    assert [event.data["plant"]["id"] for event in world.run(follow())] == [2]
+
+
+def test_a_stream_that_begins_far_behind_gets_each_change_once(world: World) -> None:
+    async def follow() -> list[int]:
+        async with streaming(world, "after=0") as sent:
+            events = await sent.events(2_500)
+            world.put_in(*(NewPlant(id_, "a") for id_ in range(2_500, 3_500)))
+            events += await sent.events(3_500 - len(events))
+            return [event.data["plant"]["id"] for event in events]
+
+    for begin in range(0, 2_500, 500):
+        world.put_in(*(NewPlant(id_, "a") for id_ in range(begin, begin + 500)))
+
+    assert world.run(follow()) == list(range(3_500))
+
+
+def test_a_slow_client_gets_all_changes_though_their_events_are_no_longer_kept(
+    world: World,
+) -> None:
+    size, many = 60_000, 3 * EVENTS_BYTES_MAX // 60_000
+
+    async def follow() -> list[int]:
+        async with streaming(world) as sent, streaming(world) as quick:
+            sent.may_send.clear()
+            for id_ in range(many):
+                world.put_in(NewPlant(id_, "x" * size))
+                await quick.events(1)
+            sent.may_send.set()
+            return [event.data["plant"]["id"] for event in await sent.events(many)]
+
+    assert world.run(follow()) == list(range(many))
+
+
+def test_a_comment_is_sent_if_there_is_no_change_for_15_seconds(world: World) -> None:
+    async def follow() -> bytes:
+        async with streaming(world) as sent:
+            await sent.body()
+            world.now += 15
+            return await sent.body()
+
+    assert world.run(follow()) == b":\n\n"
+
+
+def test_a_stream_ends_when_its_token_is_revoked(world: World) -> None:
+    async def follow() -> None:
+        async with streaming(world) as sent:
+            await sent.body()
+            world.store.revoke_token("all", 1)
+            world.now += 1.5
+            await sent.end()
+
+    world.run(follow())
+
+    assert world.parts.changes.places.taken == 0
+
+
+def test_a_stream_continues_while_tokens_cannot_be_looked_up(world: World) -> None:
+    async def follow() -> list[Event]:
+        async with streaming(world) as sent:
+            await sent.body()
+            world.store.failure = StoreUnavailableError("The database cannot be read")
+            world.now += 1.5
+            world.put_in(NewPlant(1, "a"))
+            return await sent.events(1)
+
+    assert len(world.run(follow())) == 1
+
+
+def test_a_stop_ends_all_streams_and_refuses_new_ones(world: World) -> None:
+    async def follow() -> None:
+        async with streaming(world) as one, streaming(world) as other:
+            world.parts.changes.stop()
+            await one.end()
+            await other.end()
+        async with streaming(world, status=503):
+            pass
+
+    world.run(follow())
+
+    assert world.get("/changes").status_code == 200
+
+
+def test_a_stream_ends_if_the_feed_is_switched_off(
+    new_world: Callable[..., World], open_new: Callable[[str], Store]
+) -> None:
+    with contextlib.closing(open_new("sqlite")) as store:
+        world = new_world(store)
+
+        async def follow() -> None:
+            async with streaming(world) as sent:
+                store.keep_changes(0)
+                await sent.end()
+            async with streaming(world, status=404):
+                pass
+
+        world.run(follow())
+
+
+def test_streams_over_the_limit_are_503_and_a_place_is_free_after_one_ends(world: World) -> None:
+    world.parts.changes.places = ConcurrencyLimit(2, "streams of changes")
+
+    async def follow() -> Any:
+        async with streaming(world), streaming(world, status=503) as refused:
+            message = json.loads(await refused.body())["message"]
+        async with streaming(world):
+            return message
+
+    assert world.run(follow()) == (
+        "Too many streams of changes with this token run; nothing was done"
+    )
+    assert world.parts.changes.places.taken == 0
+
+
+def test_streams_continue_after_a_fault_of_the_store(new_world: Callable[..., World]) -> None:
+    class Faulty(FakeStore):
+        fails = False
+
+        def read_changes(self, after: int | None, limit: int) -> ChangesPage:
+            if self.fails:
+                self.fails = False
+                raise StoreUnavailableError("The database cannot be read")
+            return super().read_changes(after, limit)
+
+    store = Faulty()
+    world = new_world(store)
+
+    async def follow() -> list[Event]:
+        async with streaming(world) as sent:
+            await sent.body()
+            world.put_in(NewPlant(1, "a"))
+            events = await sent.events(1)
+            store.fails = True
+            world.put_in(NewPlant(2, "b"))
+            return events + await sent.events(1)
+
+    assert [event.data["plant"]["id"] for event in world.run(follow())] == [1, 2]
+    assert len(world.told(ReadFailed)) == 1
+
+
+def test_head_has_the_headers_of_a_page(world: World) -> None:
+    answer = world.send("HEAD", "/changes", fields={"Accept": "text/event-stream"})
+
+    assert (answer.status_code, answer.content) == (200, b"")
+    assert answer.headers["Changes-After"] == "0"

@@ -1,0 +1,363 @@
+"""The promises of the feed in `PlantStore`, for every store."""
+
+import contextlib
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import apsw
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from plantstore.changes import (
+    Change,
+    Conditional,
+    Deletion,
+    Outcome,
+    Patch,
+    Precondition,
+    Replacement,
+    Upsert,
+)
+from plantstore.errors import ErrorCode, FeedError
+from plantstore.feed import CHANGES_MAX, Kind
+from plantstore.listings import PAGE_BYTES_MAX
+from plantstore.plants import ID_MAX, NewPlant, Plant, PlantPatch
+from plantstore.storage import open_store
+from plantstore.storage.sqlite.feed import TRIM_CHANGES
+from plantstore.store import Store
+from support.following import Copy
+from support.postgres import execute, in_the_way, is_waiting, wait_until
+
+CREATED, REPLACED, DELETED = Kind
+
+WAITING = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
+
+
+@pytest.fixture(params=["fake", "sqlite", "shared", "postgres"])
+def store(request: pytest.FixtureRequest, open_new: Callable[[str], Store]) -> Iterator[Store]:
+    with contextlib.closing(open_new(request.param)) as opened:
+        opened.keep_changes(7)
+        yield opened
+
+
+def plants_of(store: Store) -> dict[int, NewPlant]:
+    return {plant.id: plant for plants in store.scan_plants() for plant in plants}
+
+
+@contextlib.contextmanager
+def refused(code: ErrorCode, first: int | None = None) -> Iterator[None]:
+    """Assert that a follower cannot continue, and that the error has the first number left."""
+    with pytest.raises(FeedError) as caught:
+        yield
+    assert (caught.value.code, caught.value.first_number) == (code, first)
+    assert str(first or "") in caught.value.message
+
+
+def run(database: str, statement: str) -> None:
+    """Change a database directly."""
+    if database.startswith("sqlite:"):
+        with contextlib.closing(apsw.Connection(database.removeprefix("sqlite:///"))) as opened:
+            opened.execute(statement)
+    else:
+        execute(database, statement)
+
+
+def test_the_feed_has_each_change_that_was_made_in_order_and_no_other(store: Store) -> None:
+    store.apply_changes([NewPlant(1, "a", "t"), NewPlant(ID_MAX, "ä b")])
+    store.apply_changes([NewPlant(1, "a", "t"), NewPlant(1, "b"), Deletion(2)])
+    store.apply_changes(
+        [
+            *(Replacement(1, Plant("b")), Patch(1, PlantPatch(tag="u")), Patch(1, PlantPatch("b"))),
+            *(Upsert(NewPlant(1, "b", "u")), Upsert(NewPlant(3, "c")), Deletion(ID_MAX)),
+            Conditional(Deletion(1), Precondition(if_match=frozenset({'"0"'}))),
+        ]
+    )
+    store.apply_changes([Deletion(1), NewPlant(1, "again")])
+
+    changes = Copy().follow(store).changes
+
+    assert [(each.kind, each.id, each.name, each.tag) for each in changes] == [
+        *((CREATED, 1, "a", "t"), (CREATED, ID_MAX, "ä b", None)),
+        *((REPLACED, 1, "b", None), (REPLACED, 1, "b", "u"), (CREATED, 3, "c", None)),
+        *((DELETED, ID_MAX, None, None), (DELETED, 1, None, None), (CREATED, 1, "again", None)),
+    ]
+
+
+names = st.sampled_from(["a", "b"])
+ids = st.integers(1, 4)
+creates = st.builds(NewPlant, ids, names, st.none() | names)
+changes = st.one_of(
+    *(creates, st.builds(Upsert, creates), st.builds(Deletion, ids)),
+    st.builds(Replacement, ids, st.builds(Plant, names)),
+    st.builds(Patch, ids, st.builds(PlantPatch, names)),
+)
+
+
+@given(st.lists(st.lists(changes, max_size=8), max_size=4), st.integers(1, 5))
+@settings(
+    deadline=None, max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@pytest.mark.parametrize("store", ["sqlite", "postgres"], indirect=True)
+def test_a_copy_that_follows_equals_the_plants_after_each_batch(
+    store: Store, batches: list[list[Change]], limit: int
+) -> None:
+    copy = Copy(plants_of(store), store.read_changes(None, 1).end)
+    for batch in batches:
+        store.apply_changes(batch)
+
+        assert copy.follow(store, limit).plants == plants_of(store)
+
+
+def test_pages_continue_after_a_number_and_the_last_page_is_marked(store: Store) -> None:
+    store.apply_changes([NewPlant(id_, "a") for id_ in range(5)])
+    numbers = [change.number for change in store.read_changes(0, 10).changes]
+
+    pages = [store.read_changes(after, 2) for after in (0, numbers[1], numbers[2], numbers[4])]
+
+    assert [[each.id for each in page.changes] for page in pages] == [[0, 1], [2, 3], [3, 4], []]
+    assert [page.is_last for page in pages] == [False, False, True, True]
+    assert [page.end for page in pages] == [numbers[1], numbers[3], numbers[4], numbers[4]]
+    assert store.read_changes(None, 9) == ([], numbers[4], True)
+
+
+@pytest.mark.parametrize("store", ["sqlite", "postgres"], indirect=True)
+def test_a_page_of_large_plants_ends_early_and_has_at_least_one(store: Store) -> None:
+    long = "×" * (PAGE_BYTES_MAX // 5)
+    store.apply_changes([NewPlant(id_, long) for id_ in range(3)])
+    store.apply_changes([NewPlant(3, "x" * (2 * PAGE_BYTES_MAX)), NewPlant(4, "x")])
+
+    pages, page = [], store.read_changes(0, 100)
+    while not page.is_last:
+        pages.append([change.id for change in page.changes])
+        page = store.read_changes(page.end, 100)
+
+    assert [*pages, [change.id for change in page.changes]] == [[0, 1], [2], [3], [4]]
+
+
+def test_a_number_that_the_feed_never_had_is_refused(store: Store) -> None:
+    store.apply_changes([NewPlant(1, "a"), NewPlant(2, "a")])
+    first, last = (change.number for change in store.read_changes(0, 9).changes)
+
+    for number in (first - 1, last + 1, 2**63 - 1, 1):
+        with refused(ErrorCode.CHANGES_GONE, first):
+            store.read_changes(number, 1)
+
+
+def test_a_feed_that_is_off_records_nothing_and_says_so(store: Store) -> None:
+    store.keep_changes(0)
+
+    store.apply_changes([NewPlant(1, "a")])
+
+    for number in (None, 0, 7):
+        with refused(ErrorCode.FEED_OFF):
+            store.read_changes(number, 1)
+
+
+def test_no_follower_continues_after_the_feed_was_off(store: Store) -> None:
+    store.apply_changes([NewPlant(1, "a")])
+    before = store.read_changes(None, 1).end
+    store.keep_changes(0)
+    store.apply_changes([NewPlant(2, "a")])
+
+    store.keep_changes(7)
+
+    begin = store.read_changes(None, 1).end
+    for number in (0, before):
+        with refused(ErrorCode.CHANGES_GONE):
+            store.read_changes(number, 1)
+    store.apply_changes([NewPlant(3, "a")])
+    assert [change.id for change in store.read_changes(begin, 9).changes] == [3]
+
+
+def test_another_time_to_keep_changes_leaves_the_feed_as_it_is(store: Store) -> None:
+    store.apply_changes([NewPlant(1, "a")])
+
+    store.keep_changes(30)
+
+    assert [change.id for change in store.read_changes(0, 9).changes] == [1]
+
+
+@pytest.mark.parametrize("engine", ["fake", "sqlite", "postgres"])
+def test_the_feed_of_a_store_with_plants_does_not_begin_at_0(
+    engine: str, open_new: Callable[[str], Store]
+) -> None:
+    with contextlib.closing(open_new(engine)) as store:
+        store.apply_changes([NewPlant(1, "a")])
+
+        store.keep_changes(7)
+
+        with refused(ErrorCode.CHANGES_GONE):
+            store.read_changes(0, 1)
+
+
+def test_whoever_waits_for_changes_notices_a_commit(store: Store) -> None:
+    with store.watch_changes() as wait:
+        assert not wait(0)
+        store.apply_changes([NewPlant(1, "a")])
+        assert wait(30)
+        while wait(0):
+            pass
+        with ThreadPoolExecutor(1) as pool:
+            waiting = pool.submit(wait, 30)
+            store.apply_changes([Deletion(1)])
+            assert waiting.result()
+
+
+def test_a_scan_tells_the_number_of_its_snapshot(store: Store) -> None:
+    store.apply_changes([NewPlant(1, "a")])
+    numbers: list[int | None] = []
+    scan = store.scan_plants(tell_number=numbers.append)
+    plants = {plant.id: plant for plant in next(scan)}
+    store.apply_changes([NewPlant(2, "b"), Deletion(1)])
+
+    [number] = numbers
+    scan.close()
+
+    assert number is not None
+    assert Copy(plants, number).follow(store).plants == plants_of(store)
+    store.keep_changes(0)
+    list(store.scan_plants(tell_number=numbers.append))
+    assert numbers[1:] == [None]
+
+
+def test_changes_that_are_too_old_are_trimmed_and_the_others_stay(database: str) -> None:
+    with contextlib.closing(open_store(database)) as store:
+        store.keep_changes(7)
+        store.apply_changes([NewPlant(id_, "a") for id_ in range(3000)])
+        numbers = [each.number for each in Copy().follow(store).changes]
+        week = 7 * 86_400
+        run(database, f"UPDATE changes SET at = at - {week} WHERE number < {numbers[2500]}")
+
+        while store.tidy() == 0:
+            pass
+
+        with refused(ErrorCode.CHANGES_GONE, numbers[2500]):
+            store.read_changes(numbers[2498], 1)
+        assert len(Copy(number=numbers[2499]).follow(store).changes) == 500
+        assert store.check().problems == []
+
+
+def test_changes_over_the_maximum_are_trimmed(database: str) -> None:
+    with contextlib.closing(open_store(database)) as store:
+        store.keep_changes(7)
+        store.apply_changes([NewPlant(id_, "a") for id_ in range(3000)])
+        run(database, f"UPDATE feed SET kept = {CHANGES_MAX + 1}")
+
+        while store.tidy() == 0:
+            pass
+
+        kept = store.read_changes(store.read_changes(None, 1).end, 1)
+        with pytest.raises(FeedError) as gone:
+            store.read_changes(0, 1)
+    assert kept.is_last
+    assert gone.value.first_number is not None
+
+
+def test_changes_are_trimmed_beside_commits_at_least_as_fast_as_they_come(path: Path) -> None:
+    database = f"sqlite:///{path}"
+    with contextlib.closing(open_store(database)) as store:
+        store.keep_changes(1)
+        store.apply_changes([NewPlant(id_, "a") for id_ in range(2 * TRIM_CHANGES)])
+        run(database, "UPDATE changes SET at = at - 86400")
+
+    with contextlib.closing(open_store(database)) as store:
+        for first in range(10_000, 10_000 + TRIM_CHANGES, 50):
+            store.apply_changes([NewPlant(id_, "a") for id_ in range(first, first + 50)])
+
+        kept = (
+            apsw.Connection(str(path)).execute("SELECT count(*), min(id) FROM changes").fetchall()
+        )
+
+    assert kept == [(TRIM_CHANGES, 10_000)]
+
+
+def test_followers_of_three_writing_stores_get_each_change_once(database: str) -> None:
+    with contextlib.closing(open_store(database)) as store:
+        store.keep_changes(7)
+    done = threading.Event()
+
+    def write(number: int) -> None:
+        with contextlib.closing(open_store(database)) as store:
+            for round_ in range(40):
+                store.apply_changes(
+                    [Upsert(NewPlant(id_, f"{number} {round_}")) for id_ in range(9)]
+                )
+                store.apply_changes([NewPlant(1000 * number + round_, "a"), Deletion(round_ % 9)])
+
+    def follow() -> list[int]:
+        copy = Copy()
+        with contextlib.closing(open_store(database)) as store:
+            while not done.is_set():
+                copy.follow(store, 7)
+            assert copy.follow(store).plants == plants_of(store)
+        return [change.number for change in copy.changes]
+
+    with ThreadPoolExecutor(5) as pool:
+        followers = [pool.submit(follow) for _ in range(2)]
+        for writer in [pool.submit(write, number) for number in range(1, 4)]:
+            writer.result()
+        done.set()
+
+    first, second = (follower.result() for follower in followers)
+    assert first == second
+    assert len(first) >= 3 * 40
+
+
+def test_no_follower_skips_a_change_of_a_transaction_that_is_held_open(
+    url: str, opened: Callable[..., Store]
+) -> None:
+    """The first transaction has its number already; the second one commits first if it can."""
+    first, second, reading = (opened(url) for _ in range(3))
+    first.keep_changes(7)
+    # A deferred trigger holds the commit of plant 1, after all statements of its transaction.
+    execute(
+        url,
+        """
+        CREATE FUNCTION wait_here() RETURNS trigger LANGUAGE plpgsql AS $$
+        BEGIN PERFORM pg_advisory_xact_lock(1); RETURN NULL; END $$;
+        CREATE CONSTRAINT TRIGGER held AFTER INSERT ON changes
+        DEFERRABLE INITIALLY DEFERRED FOR EACH ROW WHEN (NEW.id = 1)
+        EXECUTE FUNCTION wait_here();
+        """,
+    )
+    held = in_the_way(url, "SELECT pg_advisory_xact_lock(1)")
+    copy = Copy()
+
+    with ThreadPoolExecutor(2) as pool:
+        changing = [pool.submit(first.apply_changes, [NewPlant(1, "a")])]
+        wait_until(lambda: is_waiting(url))
+        changing += [pool.submit(second.apply_changes, [NewPlant(2, "b")])]
+        wait_until(lambda: execute(url, WAITING) == [(2,)] or changing[1].done())
+        copy.follow(reading)
+        held.close()
+        for each in changing:
+            assert each.result() == [Outcome.STORED]
+
+    assert copy.follow(reading).plants == plants_of(reading)
+    assert sorted(copy.plants) == [1, 2]
+
+
+def test_a_long_transaction_of_another_program_delays_no_change(
+    url: str, opened: Callable[..., Store]
+) -> None:
+    store = opened(url)
+    store.keep_changes(7)
+    other = in_the_way(url, "CREATE TABLE of_another_program ()")
+
+    store.apply_changes([NewPlant(1, "a")])
+
+    assert Copy().follow(store).plants == {1: NewPlant(1, "a")}
+    other.close()
+
+
+def test_an_identical_create_is_no_change(store: Store) -> None:
+    store.apply_changes([NewPlant(1, "a")])
+    before = store.read_changes(None, 1).end
+
+    outcome = store.apply_changes([NewPlant(1, "a")])
+
+    assert outcome == [Outcome.ALREADY_STORED]
+    assert store.read_changes(None, 1).end == before

@@ -4,7 +4,6 @@ Each error is one line on stderr. The exit status is 2 if the usage is wrong, so
 service manager does not try again, and 1 for any other error.
 """
 
-import json
 import logging
 import os
 import signal
@@ -22,7 +21,6 @@ from plantstore.cli.tokens import tokens
 from plantstore.cli.transfer import export, import_plants
 from plantstore.errors import PlantStoreError, UnsupportedError, UsageError
 from plantstore.settings import Settings
-from plantstore.web import read_document
 
 _PROGRAM: Final = "plantstore"
 
@@ -30,26 +28,12 @@ _PROGRAM: Final = "plantstore"
 _COMPLETION_VARIABLE: Final = "_PLANTSTORE_COMPLETE"
 
 
-def _print_version(context: click.Context, _parameter: click.Parameter, asked: bool) -> None:  # noqa: FBT001 (click calls it so)
-    if asked and not context.resilient_parsing:  # not while a shell completes a command
-        interface = json.loads(read_document())["info"]["version"]
-        click.echo(f"plantstore {__version__}, interface {interface}")
-        context.exit()
-
-
 @click.group(
     cls=Commands,
     context_settings={"help_option_names": ["-h", "--help"]},
     help="A small HTTP service that stores plants durably before it answers.",
 )
-@click.option(
-    "--version",
-    is_flag=True,
-    is_eager=True,
-    expose_value=False,
-    callback=_print_version,
-    help="Print the versions of the software and of the interface, and exit.",
-)
+@click.version_option(__version__, message=f"{_PROGRAM} %(version)s")
 def app() -> None:
     """Declare the options that are given before a command."""
 

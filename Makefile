@@ -174,7 +174,7 @@ programs:
 
 # The programs of `make test-project`.
 project-programs:
-	$(call install,curl:curl git:git systemd-analyze:systemd)
+	$(call install,curl:curl git:git prometheus:prometheus systemd-analyze:systemd)
 
 # The tools of `make check` for the JavaScript of the page.
 javascript: npm $(JAVASCRIPT)/node_modules/.installed

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import ctypes
+import functools
 import gc
 import multiprocessing
 import os
@@ -105,7 +106,7 @@ def set_up_memory() -> None:
     """
     threading.stack_size(THREAD_STACK_BYTES)
     with contextlib.suppress(AttributeError):  # other C libraries have no mallopt
-        mallopt = ctypes.CDLL(None).mallopt
+        mallopt = _libc().mallopt
         mallopt(_M_ARENA_MAX, 1)
         mallopt(_M_TRIM_THRESHOLD, KEPT_BYTES_MAX)
         mallopt(_M_MMAP_THRESHOLD, KEPT_BYTES_MAX // 2)
@@ -129,7 +130,13 @@ def release_memory() -> None:
     glibc returns only the end of the heap by itself.
     """
     with contextlib.suppress(AttributeError):  # other C libraries have no malloc_trim
-        ctypes.CDLL(None).malloc_trim(0)
+        _libc().malloc_trim(0)
+
+
+@functools.cache
+def _libc() -> ctypes.CDLL:
+    """Return the C library. Each new object for it would be a reference cycle."""
+    return ctypes.CDLL(None)
 
 
 class Workers(Multiprocess):

@@ -1,0 +1,55 @@
+"""The clients in `examples`, against a running service."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import playwright
+import pytest
+
+from plantstore.plants import NewPlant
+from support.service import Service, stored_plants
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+NODE = Path(playwright.__file__).parent / "driver/node"
+CLIENTS = [(sys.executable, "client.py"), (str(NODE), "client.mjs")]
+
+
+def run_client(service: Service, program: str, client: str, file: Path) -> str:
+    command = [program, str(EXAMPLES / client), f"http://127.0.0.1:{service.port}", str(file)]
+    env = os.environ | {"PLANTSTORE_TOKEN": service.token(name=client)}
+    return subprocess.run(
+        command, env=env, capture_output=True, text=True, timeout=60, check=True
+    ).stdout
+
+
+@pytest.mark.parametrize(("program", "client"), CLIENTS, ids=["python", "node"])
+def test_a_client_imports_a_file_creates_a_plant_and_reads_all_pages(
+    tmp_path: Path, program: str, client: str
+) -> None:
+    with Service(tmp_path) as service:
+        service.change(*(NewPlant(id_, "a") for id_ in range(10_000, 10_250)))
+
+        printed = run_client(service, program, client, EXAMPLES / "plants.csv").splitlines()
+
+    ids = [int(line.split()[0]) for line in printed if line.split()[0].isdigit()]
+    assert ids == sorted(stored_plants(service.database))
+    assert len(ids) > 250
+    assert ids[-1] == 1_000_001
+
+
+@pytest.mark.parametrize(("program", "client"), CLIENTS, ids=["python", "node"])
+def test_a_client_waits_and_tries_again_if_it_is_too_fast(
+    tmp_path: Path, program: str, client: str
+) -> None:
+    file = tmp_path / "one.csv"
+    file.write_text("id,name\n1,a\n")
+    with Service(tmp_path, "--rate-per-token", "2/second") as service:
+        service.change(*(NewPlant(id_, "a") for id_ in range(10_000, 10_250)))
+
+        printed = run_client(service, program, client, file)
+
+        with service.client(service.token()) as watcher:
+            assert watcher.total("plantstore_refused_total", reason="rate_exceeded") > 0
+    assert "1000001 Abies balsamea (L.) Mill. Abies" in printed

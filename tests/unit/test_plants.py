@@ -9,7 +9,15 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from plantstore.errors import ErrorCode, RequestError
-from plantstore.plants import ID_MAX, ID_MIN, NewPlant, parse_new_plant, render_plant
+from plantstore.plants import (
+    ID_MAX,
+    ID_MIN,
+    PLANT_BYTES_MAX,
+    NewPlant,
+    is_too_large,
+    parse_new_plant,
+    render_plant,
+)
 from support.bodies import read_plainly, sendings
 
 
@@ -201,6 +209,13 @@ def test_refusing_a_large_body_takes_less_than_six_times_its_size_in_memory(
 
     assert len(refused.value.message) < 200
     assert peak < 6 * LARGE
+
+
+def test_a_plant_may_have_64_kib_as_json_and_no_more() -> None:
+    tag = "x" * (PLANT_BYTES_MAX - len('{"id":1,"name":"","tag":""}'))
+
+    assert not is_too_large(NewPlant(1, "", tag))
+    assert is_too_large(NewPlant(1, "a", tag))
 
 
 def test_unknown_members_are_ignored_whatever_they_hold() -> None:

@@ -67,7 +67,11 @@ def run(
 
     async def main() -> None:
         async with writer.running():
-            await test(writer)
+            try:
+                await test(writer)
+            finally:  # a test that failed may have left a commit blocked
+                if isinstance(store, GatedStore):
+                    store.let_go.release(1000)
 
     asyncio.run(asyncio.wait_for(main(), 30))
     return events
@@ -344,8 +348,8 @@ def test_an_unexpected_error_or_a_refused_plant_fails_only_the_plant_that_causes
     store = FailingStore(error)
 
     async def test(writer: GroupCommit) -> None:
-        first, second, bad = await submitted(writer, plant(1), plant(2), plant(13))
-        assert await first is await second is Outcome.STORED
+        good, bad = await submitted(writer, plant(1), plant(13))
+        assert await good is Outcome.STORED
         with pytest.raises(RequestError) as failed:
             await bad
         assert (failed.value.code, failed.value.message) == (code, message)
@@ -355,10 +359,8 @@ def test_an_unexpected_error_or_a_refused_plant_fails_only_the_plant_that_causes
 
     told = [event for event in events if not isinstance(event, Committed)]
     assert told == [WriterStarted(), CommitFailed(error, changes=1), WriterStopped()]
-    assert [event.outcomes for event in events if isinstance(event, Committed)] == [
-        [Outcome.STORED],
-        [Outcome.STORED],
-    ]
+    committed = [event.outcomes for event in events if isinstance(event, Committed)]
+    assert committed == [[Outcome.STORED]]
 
 
 def test_an_observer_that_raises_does_not_stop_the_writer() -> None:

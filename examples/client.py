@@ -1,4 +1,4 @@
-"""A client of the Plant Store with httpx, to copy from: `python client.py http://HOST:PORT FILE.csv`.
+"""A client of the Plant Store with httpx, to copy from: `python client.py http://HOST:PORT FILE`.
 
 The variable PLANTSTORE_TOKEN has a token with the scopes plants:create and plants:read. The program
 imports the file, creates a plant, and prints all plants.

@@ -26,6 +26,8 @@ PANELS = [panel for panel in DASHBOARD["panels"] if panel["type"] != "row"]
 # Only a service on PostgreSQL has these.
 NEEDS_POSTGRES = "plantstore_synchronous_standbys"
 
+CSV = {"Content-Type": "text/csv"}
+
 # What Grafana replaces in an expression.
 VARIABLES = {"$job": "plantstore", "$instance": ".*", "$__rate_interval": "10s"}
 
@@ -129,7 +131,7 @@ def test_no_panel_is_without_data_for_a_service_that_is_used(
             client.post(NewPlant(next(ids), "a"))
             client.post(NewPlant(0, "another"))
             client.send("GET", "/plants?q=a")
-            client.send("POST", "/plants.csv", f"id,name\n{next(ids)},b\n".encode())
+            client.send("POST", "/plants.csv", f"id,name\n{next(ids)},b\n".encode(), CSV)
             missing.difference_update({each for each in missing if prometheus.has_data(each)})
             return not missing
 

@@ -1,0 +1,66 @@
+"""Builds the documents as a website into `site/`: `make site`.
+
+The pages link to files of the whole project. So a copy of all documents, and of the files that they
+link to, has the same folders as the project, and MkDocs checks every link in it.
+"""
+
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+SITE = ROOT / "site"
+
+# Besides the documents, what they link to.
+SHOWN = (".md", ".svg", ".png", ".py", ".mjs", ".csv", ".yml", ".yaml", ".json", ".service")
+FOLDERS = ("docs/", "benchmarks/", "examples/", "deploy/", "src/plantstore/web/page", "tests/")
+ROOT_FILES = ("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", "LICENSE")
+
+CONFIG = """\
+site_name: Plant Store
+docs_dir: {pages}
+site_dir: {site}
+theme: {{name: readthedocs, highlightjs: false}}
+validation: {{links: {{unrecognized_links: warn, anchors: warn}}}}
+nav:
+  - Plant Store: README.md
+  - Getting started: docs/getting-started.md
+  - The API: docs/api.md
+  - Error numbers: docs/errors.md
+  - The command line: docs/cli.md
+  - Settings: docs/settings.md
+  - Operations: docs/operations.md
+  - Upgrading: docs/upgrading.md
+  - Containers: docs/container.md
+  - Reverse proxies: docs/reverse-proxy.md
+  - Scaling: docs/scaling.md
+  - A cluster with Patroni: docs/cluster.md
+  - Benchmarks: docs/benchmarks.md
+  - Architecture: docs/architecture.md
+  - Non-goals: docs/non-goals.md
+  - Decisions: docs/decisions/README.md
+  - Contributing: CONTRIBUTING.md
+  - Changes: CHANGELOG.md
+"""
+
+
+def main() -> int:
+    listed = subprocess.run(
+        ["git", "ls-files"], cwd=ROOT, check=True, capture_output=True, text=True
+    ).stdout.splitlines()
+    with tempfile.TemporaryDirectory() as folder:
+        pages = Path(folder) / "pages"
+        for name in listed:
+            if name in ROOT_FILES or (name.startswith(FOLDERS) and name.endswith(SHOWN)):
+                (pages / name).parent.mkdir(parents=True, exist_ok=True)
+                shutil.copyfile(ROOT / name, pages / name)
+        config = Path(folder) / "mkdocs.yml"
+        config.write_text(CONFIG.format(pages=pages, site=SITE), encoding="utf-8")
+        command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet"]
+        return subprocess.run([*command, "--config-file", config], check=False).returncode
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,2 @@
+-- Reserved for the feed of changes.
+SELECT 1;

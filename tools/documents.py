@@ -42,6 +42,12 @@ ABOUT_THE_API = """
 has HEAD, with the same status and no body. Each path has OPTIONS, which needs no token: its `Allow`
 header has the methods of the path. Large responses to GET are compressed
 with gzip if the client accepts it (`Accept-Encoding`).
+
+Generators make clients from it. The one for Go needs two options. It names the constructor of
+`Plant` like the type `NewPlant`, so give `Plant` another name. And its client refuses members that
+later versions may add, unless it is told not to. With openapi-generator: `-g go
+--model-name-mappings Plant=PlantRecord --additional-properties
+disallowAdditionalPropertiesIfNotPresent=false`.
 """
 
 

@@ -64,6 +64,7 @@ class Precondition(msgspec.Struct, frozen=True, gc=False):
 def parse_precondition(if_match: str | None, if_none_match: str | None) -> Precondition | None:
     """Parse the two fields; None stands for an absent field.
 
+    An empty field is an empty list (§5.6.1): If-Match is then false, and If-None-Match is true.
     The comparison of If-Match is strong, so a weak entity tag matches no plant. The comparison of
     If-None-Match is weak, so `W/` does not matter (§8.8.3.2).
 
@@ -87,13 +88,12 @@ def _parse(field: str, value: str | None, ignored: str) -> frozenset[str] | None
         return None
     if value == "*":
         return ANY
-    tags = _find_entity_tags(value) if _LIST.fullmatch(value) else []
-    if not tags:
+    if not _LIST.fullmatch(value):
         raise RequestError(
             ErrorCode.BAD_REQUEST, f'{field} must be * or a list of entity tags such as "0a1b"'
         )
     # An entity tag of another length matches no plant, and would only take memory.
-    known = (tag.removeprefix(ignored) for tag in tags)
+    known = (tag.removeprefix(ignored) for tag in _find_entity_tags(value))
     return frozenset(tag for tag in known if len(tag) == _ENTITY_TAG_CHARACTERS)
 
 
@@ -109,9 +109,13 @@ class Replacement(msgspec.Struct, frozen=True, gc=False, tag=True):
 
 
 class Upsert(msgspec.Struct, frozen=True, gc=False, tag=True):
-    """Store a plant, and replace the one that has its id, if any."""
+    """Store a plant, and replace the one that has its id, if any.
+
+    With `keeps_tag`, the tag of a plant that is replaced stays as it is.
+    """
 
     plant: NewPlant
+    keeps_tag: bool = False
 
     @property
     def id(self) -> int:
@@ -179,7 +183,7 @@ class Outcome(Enum):
     """No plant has the id. Nothing changed."""
 
     TOO_LARGE = "too_large"
-    """The patched plant would be larger than PLANT_BYTES_MAX. Nothing changed."""
+    """The plant would be larger than PLANT_BYTES_MAX with what it keeps. Nothing changed."""
 
     PRECONDITION_FAILED = "precondition_failed"
     """The condition of the change is false. Nothing changed."""

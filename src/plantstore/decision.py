@@ -62,7 +62,7 @@ def load_stored(
     A small change may name the id of a large plant, which need not be read in most cases.
     Replacements and deletions need only the id. Creates and upserts must be compared with the
     stored plant, but only a plant of the same size can be equal. So an import reads no more than
-    it sends. Patches and conditions need the plant.
+    it sends. Patches, conditions and upserts that keep the tag need the plant.
 
     Args:
         changes: the batch.
@@ -78,7 +78,7 @@ def load_stored(
     needed = {
         change.id
         for change in changes
-        if isinstance(change, Patch | Conditional) and change.id in sizes
+        if change.id in sizes and (isinstance(change, Patch | Conditional) or _keeps_tag(change))
     }
     compared = (
         change.plant if isinstance(change, Upsert) else change
@@ -147,7 +147,7 @@ def decide(
 def _make(change: UnconditionalChange, before: NewPlant | None) -> tuple[Result, NewPlant | None]:
     """Return the result of a change, and the plant afterwards: the same object if unchanged."""
     if isinstance(change, Upsert):
-        return _store(change.plant, before)
+        return _store(change, before)
     if before is None:
         return Outcome.NO_SUCH_PLANT, None
     if isinstance(change, Deletion):
@@ -157,9 +157,18 @@ def _make(change: UnconditionalChange, before: NewPlant | None) -> tuple[Result,
     return _patched(change.patch, before)
 
 
-def _store(plant: NewPlant, before: NewPlant | None) -> tuple[Result, NewPlant]:
+def _keeps_tag(change: Change) -> bool:
+    return isinstance(change, Upsert) and change.keeps_tag
+
+
+def _store(upsert: Upsert, before: NewPlant | None) -> tuple[Result, NewPlant]:
+    plant = upsert.plant
     if before is None:
         return Outcome.STORED, plant
+    if upsert.keeps_tag:
+        plant = NewPlant(plant.id, plant.name, before.tag)
+        if is_too_large(plant):
+            return Outcome.TOO_LARGE, before
     if before == plant:
         return Outcome.ALREADY_STORED, before
     return Outcome.REPLACED, plant

@@ -4,8 +4,11 @@ A number never changes its meaning; docs/errors.md lists all of them. The HTTP s
 of each number is in `plantstore.api.errors`.
 """
 
+import json
+import re
 from collections.abc import Sequence
 from enum import IntEnum
+from typing import Final
 
 from plantstore.tokens import redact
 
@@ -61,6 +64,15 @@ def one_line(text: str) -> str:
 def shorten(text: str, characters_max: int = 40) -> str:
     """Return a text as a message quotes it: only its beginning, if it is longer."""
     return text if len(text) <= characters_max else f"{text[:characters_max]}..."
+
+
+_NUMBER: Final = re.compile(r"-?\d+(?:\.\d+)?(?:[eE][-+]?\d+)?", re.ASCII)
+
+
+def quoted(text: str, characters_max: int = 40) -> str:
+    """Return a text as a message quotes what it got: as JSON does, and a number bare."""
+    shown = shorten(text, characters_max)
+    return shown if _NUMBER.fullmatch(text) else json.dumps(shown, ensure_ascii=False)
 
 
 class PlantStoreError(Exception):
@@ -164,13 +176,18 @@ class IdTakenError(RequestError):
 class PreconditionFailedError(RequestError):
     """The condition of a request is false; nothing was done.
 
-    `etag` is the present entity tag of the plant, or None if there is no plant.
+    `etag` is the present entity tag of the plant, or None if there is no plant. `is_excluded` says
+    whether If-None-Match is false, and not If-Match.
     """
 
-    def __init__(self, id_: int, etag: str | None) -> None:
-        found = f"another plant than expected is stored under the id {id_}"
-        message = found if etag else f"no plant is stored under the id {id_}"
-        super().__init__(ErrorCode.PRECONDITION_FAILED, f"The condition is false: {message}")
+    def __init__(self, id_: int, etag: str | None, *, is_excluded: bool) -> None:
+        if etag is None:
+            found = f"no plant is stored under the id {id_}"
+        elif is_excluded:
+            found = f"a plant is stored under the id {id_}, and If-None-Match excludes it"
+        else:
+            found = f"another plant than expected is stored under the id {id_}"
+        super().__init__(ErrorCode.PRECONDITION_FAILED, f"The condition is false: {found}")
         self.etag = etag
 
 

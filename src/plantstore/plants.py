@@ -11,7 +11,7 @@ from typing import Annotated, Final, TypeVar
 
 import msgspec
 
-from plantstore.errors import ErrorCode, RequestError, shorten
+from plantstore.errors import ErrorCode, RequestError, quoted, shorten
 
 INT64_MIN: Final = -(2**63)
 INT64_MAX: Final = 2**63 - 1
@@ -51,13 +51,13 @@ def describe_not_integer(
     name: str, value: bytes, minimum: int = INT64_MIN, maximum: int = INT64_MAX
 ) -> str:
     """Return the message about a member or parameter that is not such an integer."""
-    text = shorten(value.decode(errors="replace"))
-    shown = text if _JSON_VALUE.match(value) else f'"{text}"'
+    text = value.decode(errors="replace")
+    shown = shorten(text) if _JSON_VALUE.match(value) else quoted(text)
     return f"`{name}` must be an integer from {minimum} to {maximum}, got {shown}"
 
 
-# The beginning of a JSON value. Any other text is quoted in a message.
-_JSON_VALUE = re.compile(rb'["\[{]|-?\d|(?:true|false|null)\Z')
+# The beginning of a JSON value that is no number. A message shows it as it is.
+_JSON_VALUE = re.compile(rb'["\[{]|(?:true|false|null)\Z')
 
 # The group is the number without its exponent.
 _NUMBER = re.compile(rb"(-?(?:0|[1-9]\d*)(?:\.\d+)?)(?:[eE][-+]?\d+)?")

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
-from plantstore.errors import UsageError
+from plantstore.errors import UsageError, quoted
 
 DefaultT = TypeVar("DefaultT")
 
@@ -72,7 +72,9 @@ def parse_workers(text: str | int) -> int:
         return min(usable_cores(), WORKERS_MAX)
     if str(text).isascii() and str(text).isdecimal() and 1 <= int(text) <= WORKERS_MAX:
         return int(text)
-    raise UsageError(f"--workers must be auto or a number from 1 to {WORKERS_MAX}, got {text!r}")
+    raise UsageError(
+        f"--workers must be auto or a number from 1 to {WORKERS_MAX}, got {quoted(str(text))}"
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,8 +27,9 @@ def words_of(text: str) -> list[str]:
     """Return the words of a text, each once, in order of their first occurrence.
 
     The text is brought into the form NFKD, case-folded, and brought into the form NFKD again
-    (Unicode §3.11, §3.13). Combining marks (General_Category M) are removed. The words are then
-    the runs of characters for which `str.isalnum` holds.
+    (Unicode §3.11, §3.13). Combining marks (General_Category M) are removed, Latin letters that
+    NFKD does not take apart are replaced (Unicode CLDR, transform Latin-ASCII), and `×` is a word
+    `x`. The words are then the runs of characters for which `str.isalnum` holds.
     """
     text = text[:SEARCHED_CHARACTERS_MAX]
     if text.isascii():
@@ -70,4 +71,9 @@ class _InWords(dict[int, str]):
         return found
 
 
-_IN_WORDS: Final = _InWords()
+_IN_WORDS: Final = _InWords(
+    str.maketrans(
+        dict(zip("łøđðħŋıŧ", "loddhnit", strict=True))
+        | {"þ": "th", "æ": "ae", "œ": "oe", "×": " x "}
+    )
+)

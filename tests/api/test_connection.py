@@ -122,6 +122,7 @@ CASES = [
     Case(
         ErrorCode.IDS_EXHAUSTED,
         path="/ids",
+        body=b"",
         prepare=lambda world: world.put_in(NewPlant(ID_MAX, "the last one")),
     ),
     Case(ErrorCode.TOKEN_MISSING, fields=("Authorization: Basic x",)),

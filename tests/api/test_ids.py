@@ -85,8 +85,13 @@ def test_a_count_that_is_not_from_1_to_1000_is_refused_and_no_id_is_lost(
     assert world.send("POST", "/ids").json() == {"first": 1, "last": 1}
 
 
-def test_a_body_is_ignored(world: World) -> None:
-    assert world.send("POST", "/ids", b'{"count": 5}').json() == {"first": 1, "last": 1}
+@pytest.mark.parametrize("body", [b'{"count":5}', b"{}", b"5" * 100_000])
+def test_a_body_is_refused_and_the_message_names_the_parameter(world: World, body: bytes) -> None:
+    refused = world.send("POST", "/ids", body)
+    empty = world.send("POST", "/ids?count=5", b"")
+
+    assert_error(refused, 400, ErrorCode.INVALID_PARAMETER, "?count=")
+    assert empty.json() == {"first": 1, "last": 5}
 
 
 def test_requests_that_wait_share_one_commit_and_get_different_ids(
@@ -107,10 +112,10 @@ def test_if_too_few_ids_are_left_for_all_requests_those_that_fit_get_theirs(
 
     answers = ask(held, store, [2, 1000, 3])
 
-    assert [each.status_code for each in answers] == [200, 200, 409, 200]
-    assert_error(answers.pop(2), 409, ErrorCode.IDS_EXHAUSTED)
+    assert [each.status_code for each in answers] == [200, 200, 400, 200]
+    assert_error(answers.pop(2), 400, ErrorCode.IDS_EXHAUSTED)
     assert {each.json()["last"] for each in answers} == {ID_MAX - 5, ID_MAX - 3, ID_MAX}
-    assert_error(held.send("POST", "/ids"), 409, ErrorCode.IDS_EXHAUSTED)
+    assert_error(held.send("POST", "/ids"), 400, ErrorCode.IDS_EXHAUSTED)
     assert not held.told(CommitFailed)
 
 

@@ -58,7 +58,7 @@ def test_a_missing_plant_is_404_with_its_own_error_number(world: World) -> None:
 @pytest.mark.parametrize("method", METHODS)
 def test_a_path_whose_id_is_no_int64_or_has_a_query_is_400(world: World, method: str) -> None:
     world.put_in(FIR)
-    texts = ["x", "", "1.5", "0x1", "007", "+1", " 1", "1_0", "1e", "٣", "1\n2", str(ID_MAX + 1)]
+    texts = ["x", "1.5", "0x1", "007", "+1", " 1", "1_0", "1e", "٣", "1\n2", str(ID_MAX + 1)]
 
     for path in (*map(quote, texts), "2?tag=Abies"):
         answer = world.send(method, f"/plants/{path}", b'{"name": "a"}')

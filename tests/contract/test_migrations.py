@@ -21,9 +21,9 @@ from plantstore.plants import NewPlant
 from plantstore.storage import open_store
 from plantstore.storage.migrate import SchemaPolicy, migrations, prepare
 from plantstore.store import CheckReport
-from support.other_programs import engine_of, file_of, make_older, schema_of, set_version
+from support.other_programs import change, engine_of, file_of, make_older, schema_of, set_version
 
-NEWEST = 5
+NEWEST = 7
 
 # The newest version of each engine's schema that has no index of words.
 WITHOUT_WORDS = {"sqlite": 3, "postgres": 4}
@@ -33,7 +33,7 @@ def test_an_older_schema_is_migrated_only_by_migrate_and_keeps_its_plants(databa
     plants = make_older(database, 1, 2)
 
     for policy in (SchemaPolicy.CREATE, SchemaPolicy.REQUIRE):
-        with pytest.raises(SchemaOutdatedError, match=r"has schema 1, but 5 is needed\. Run: "):
+        with pytest.raises(SchemaOutdatedError, match=r"has schema 1, but 7 is needed\. Run: "):
             open_store(database, policy)
     with contextlib.closing(open_store(database, SchemaPolicy.ACCEPT)) as store:
         assert store.check() == CheckReport(1, 2, 0, [])
@@ -44,6 +44,38 @@ def test_an_older_schema_is_migrated_only_by_migrate_and_keeps_its_plants(databa
         assert store.list_plants(Listing(words=("ro", "2"))).plants == plants[1:]
         assert store.list_plants(Listing(has_total=True)).total == Count(2)
     open_store(database, SchemaPolicy.REQUIRE).close()
+
+
+# What an older version did for the words of two plants.
+OLD_WORDS = {
+    "sqlite": [
+        "INSERT INTO plant_words (plant_words) VALUES ('delete-all')",
+        "INSERT INTO plant_words (rowid, words) VALUES (1, 'łodz'), (2, 'rosa housei')",
+        "INSERT INTO plant_words (rowid, words) VALUES (3, 'abies')",
+    ],
+    "postgres": [
+        "UPDATE plants SET words = array_to_tsvector(ARRAY['łodz']) WHERE id = 1",
+        "UPDATE plants SET words = array_to_tsvector(ARRAY['rosa', 'housei']) WHERE id = 2",
+    ],
+}
+
+
+def test_names_with_letters_that_had_other_words_are_found_after_a_migration(
+    database: str,
+) -> None:
+    plants = [NewPlant(1, "Łódź"), NewPlant(2, "Rosa ×housei"), NewPlant(3, "Abies")]
+    with contextlib.closing(open_store(database)) as store:
+        store.apply_changes(plants)
+    change(database, *OLD_WORDS[engine_of(database)])
+    set_version(database, 6)
+
+    with contextlib.closing(open_store(database)) as store:
+        searches = [("lodz",), ("housei", "rosa", "x"), ("abies",), ("łodz",)]
+        found = [store.list_plants(Listing(words=words)).plants for words in searches]
+        problems = store.check().problems
+
+    assert found == [plants[:1], plants[1:2], plants[2:], []]
+    assert problems == []
 
 
 def test_a_newer_schema_is_refused(database: str) -> None:

@@ -73,6 +73,18 @@ def test_a_search_finds_plants_with_words_that_begin_so(store: Store) -> None:
     assert list(itertools.chain.from_iterable(scan)) == [TREES[3]]
 
 
+def test_letters_of_other_alphabets_and_the_sign_of_hybrids_are_found_in_ascii(
+    store: Store,
+) -> None:
+    names = ["Rosa ×housei", "Rosa housei", "Łódź", "Bjørk", "Œuvre", "Þrúðvangur"]
+    store.apply_changes([NewPlant(id_, name) for id_, name in enumerate(names)])
+
+    queries = ("rosa x housei", "rosa housei", "×housei", "lodz", "bjork", "oeuvre", "thrudv")
+    results = [found(store, query) for query in queries]
+
+    assert results == [[0], [0, 1], [0], [2], [3], [4], [5]]
+
+
 # Two texts with the same MD5 (Marc Stevens, 2024). The index of tags consists of MD5 hashes.
 COLLIDING = "TEXTCOLLBYfGiJUETHQ4h{}cKSMd5zYpgqf1YRDhkmxHkhPWptrkoyz28wnI9V0aHeAuaKnak"
 
@@ -159,7 +171,7 @@ def test_totals_are_exact_up_to_a_bound(store: Store) -> None:
 PIECES = [
     *("Quercus", "quer", "Ålesund", "ale", "ﬁg", "fi", "STRASSE", "straße", "İris", "iri", "ΣΊΣ"),
     *("σίς", "e\u0301", "é", "日本", "日", "🌱", "×", "Ⅳ", "iv", "²", "a-b", "हि"),
-    *("\ufe0f", "\u200d"),
+    *("\ufe0f", "\u200d", "Łódź", "lodz", "Œuvre", "oe", "Þór", "x"),
 ]
 texts = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), max_size=8)
 names = st.lists(st.sampled_from(PIECES) | texts, max_size=4).flatmap(
@@ -176,10 +188,16 @@ changes = st.one_of(
 )
 
 
+LETTERS = {"ł": "l", "ø": "o", "đ": "d", "ð": "d", "ħ": "h", "ŋ": "n", "\u0131": "i", "ŧ": "t"}
+LETTERS |= {"þ": "th", "æ": "ae", "œ": "oe", "×": " x "}
+
+
 def plain_words(text: str) -> set[str]:
     """Return the words of a text, by their definition."""
     text = unicodedata.normalize("NFKD", text).casefold()
     text = unicodedata.normalize("NFKD", text)
+    for letter, plain in LETTERS.items():
+        text = text.replace(letter, plain)
     kept = [c for c in text if not unicodedata.category(c).startswith("M")]
     runs = itertools.groupby(kept, str.isalnum)
     return {"".join(run) for is_word, run in runs if is_word}

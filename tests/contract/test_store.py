@@ -97,6 +97,27 @@ BATCHES: dict[str, tuple[list[NewPlant], list[Change], list[Result], list[NewPla
         ],
         [NewPlant(1, "b")],
     ),
+    "upserts, of which those that keep the tag keep that of an earlier change": (
+        [NewPlant(1, "a", "s"), NewPlant(2, "b", "t"), NewPlant(3, "×", "u" * 40_000)],
+        [
+            *(Upsert(NewPlant(id_, "c"), keeps_tag=True) for id_ in (1, 4)),
+            *(Upsert(NewPlant(2, "c")), Patch(4, PlantPatch(tag="v"))),
+            *(Upsert(NewPlant(id_, "d"), keeps_tag=True) for id_ in (2, 4)),
+            *(
+                Upsert(NewPlant(1, "c"), keeps_tag=True),
+                Upsert(NewPlant(3, "x" * 40_000), keeps_tag=True),
+            ),
+        ],
+        [
+            *(Outcome.REPLACED, Outcome.STORED, Outcome.REPLACED),
+            PlantOutcome(Outcome.REPLACED, NewPlant(4, "c", "v")),
+            *(Outcome.REPLACED, Outcome.REPLACED, Outcome.ALREADY_STORED, Outcome.TOO_LARGE),
+        ],
+        [
+            *(NewPlant(1, "c", "s"), NewPlant(2, "d"), NewPlant(3, "×", "u" * 40_000)),
+            NewPlant(4, "d", "v"),
+        ],
+    ),
     "patches of different members, which both hold": (
         [NewPlant(1, "a", "s")],
         [
@@ -132,7 +153,7 @@ ids = st.sampled_from([ID_MIN, -1, 0, 1, 2**53 + 1, ID_MAX]) | st.integers(ID_MI
 patches = st.builds(PlantPatch, st.just(msgspec.UNSET) | names, st.just(msgspec.UNSET) | tags)
 creates = st.builds(NewPlant, ids, names, tags)
 unconditional = st.one_of(
-    st.builds(Upsert, creates),
+    st.builds(Upsert, creates, st.booleans()),
     st.builds(Replacement, ids, st.builds(Plant, names, tags)),
     st.builds(Patch, ids, patches),
     st.builds(Deletion, ids),
@@ -270,13 +291,13 @@ def test_tokens_are_listed_oldest_first_and_then_by_name(store: Store) -> None:
 
 
 def test_a_token_keeps_its_name_and_the_time_of_its_first_revocation(store: Store) -> None:
-    with pytest.raises(OperationError, match="'a'"):
+    with pytest.raises(OperationError, match='"a"'):
         store.revoke_token("a", 5)
     store.add_token(record("a"))
 
     assert store.revoke_token("a", 5).revoked_at == 5
     assert store.revoke_token("a", 6).revoked_at == 5
-    with pytest.raises(OperationError, match="'a'"):
+    with pytest.raises(OperationError, match='"a"'):
         store.add_token(record("a", digest=b"y" * 32))
 
     assert store.list_tokens() == [record("a", revoked_at=5)]

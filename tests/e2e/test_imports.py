@@ -4,6 +4,7 @@ import contextlib
 import json
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
@@ -22,6 +23,7 @@ from support.streams import (
     import_once,
     line,
     lines,
+    rendered,
     send,
     streaming_head,
 )
@@ -109,6 +111,64 @@ def test_a_row_whose_id_a_different_plant_has_is_refused_skipped_or_replaces_it(
     assert answer.headers["preference-applied"] == "return=minimal"
     assert (answer.status, answer.json) == (200, NONE | {"stored": 1, "already_stored": 1} | counts)
     assert stored_plants(service.database)[1] == NewPlant(1, name)
+
+
+@pytest.mark.parametrize("workers", ["1", "2"])
+def test_a_file_without_a_column_of_tags_keeps_the_stored_tags_and_an_empty_cell_removes_one(
+    tmp_path: Path, workers: str
+) -> None:
+    """With two workers, another process writes."""
+    with Service(tmp_path, "--workers", workers) as service:
+        service.change(NewPlant(1, "old", "kept"), NewPlant(2, "same", "t"), NewPlant(3, "c", "t"))
+        with service.client(service.token()) as client:
+            without, with_tags, whole = (
+                send(client, body, media_type, query="?on-conflict=replace").json
+                for body, media_type in (
+                    (b"id;name\n1;new\n2;same\n4;d\n", CSV),
+                    (b"id,name,tag\n3,c,\n", CSV),
+                    (line(2, "same"), NDJSON),
+                )
+            )
+        stored = stored_plants(service.database)
+
+    assert without == NONE | {"stored": 1, "already_stored": 1, "replaced": 1, "errors": []}
+    assert with_tags == whole == NONE | {"replaced": 1, "errors": []}
+    assert list(stored.values()) == [
+        *(NewPlant(1, "new", "kept"), NewPlant(2, "same"), NewPlant(3, "c"), NewPlant(4, "d"))
+    ]
+
+
+def test_a_row_that_is_too_large_with_the_tag_that_it_keeps_is_refused(
+    service: Service, client: Client
+) -> None:
+    client.post(large := NewPlant(1, "a", "x" * 40_000))
+
+    body = b"id,name\n1,%b\n2,b\n" % (b"y" * 40_000)
+    answer = send(client, body, CSV, query="?on-conflict=replace")
+
+    assert (answer.status, answer.json["stored"], answer.json["refused"]) == (200, 1, 1)
+    assert answer.json["errors"][0]["error"] == ErrorCode.BODY_TOO_LARGE
+    assert stored_plants(service.database) == {1: large, 2: NewPlant(2, "b")}
+
+
+@pytest.mark.parametrize("media_type", [CSV, NDJSON])
+def test_a_file_in_utf_16_stores_nothing_and_one_that_is_partly_no_utf_8_has_one_advice(
+    service: Service, client: Client, media_type: str
+) -> None:
+    form = "csv" if media_type == CSV else "ndjson"
+    good = rendered(form, [NewPlant(1, "ä"), NewPlant(2, "ö"), NewPlant(3, "b")])
+
+    refused = send(client, good.decode().encode("utf-16"), media_type)
+    stored = stored_plants(service.database)
+    partly = send(
+        client, good.replace("ä".encode(), b"\xe4").replace("ö".encode(), b"\xf6"), media_type
+    )
+
+    assert (refused.status, refused.json["lines_stored_through"], stored) == (400, 0, {})
+    assert "UTF-16, not UTF-8: save it as UTF-8" in refused.json["message"]
+    assert (partly.status, partly.json["stored"], partly.json["refused"]) == (200, 1, 2)
+    [advice] = partly.json["warnings"]
+    assert advice.startswith("A part of the file is not UTF-8: save it as UTF-8")
 
 
 def test_a_row_of_64_kib_is_stored_and_a_larger_one_refused(client: Client) -> None:

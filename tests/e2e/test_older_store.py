@@ -14,11 +14,13 @@ from support.service import Service
 VERSION = 3
 FOUND = "Plants: 1, tokens: 0, schema: 3\n"
 PROGRESS = [
-    "migrating schema 3 to 5",
+    "migrating schema 3 to 7",
     "applying migration 4",
     "applying migration 5",
+    "applying migration 6",
+    "applying migration 7",
     "indexed 0 of 1 plants",
-    "migrated to schema 5 in S s",
+    "migrated to schema 7 in S s",
 ]
 
 
@@ -135,7 +137,7 @@ def test_a_command_that_writes_refuses_an_older_schema_and_names_the_command_tha
     for done in refused:
         assert (done.returncode, done.stdout) == (1, "")
         *_, line = done.stderr.splitlines()  # serve logs the database server before
-        assert line.endswith(" has schema 3, but 5 is needed. Run: plantstore migrate")
+        assert line.endswith(" has schema 3, but 7 is needed. Run: plantstore migrate")
     assert call(tmp_path, "check").stdout.startswith(FOUND)
 
 
@@ -152,7 +154,7 @@ def test_the_command_that_a_message_names_migrates_that_database_and_shows_its_p
     [named] = re.findall(r"Run: plantstore (.*)", refused.stderr)
     migrated = run(tmp_path, *shlex.split(named))
 
-    assert refused.stderr.startswith(f"plantstore: {name} has schema 3, but 5 is needed. ")
+    assert refused.stderr.startswith(f"plantstore: {name} has schema 3, but 7 is needed. ")
     assert named == ("migrate" if folder == "." else f"migrate --database 'sqlite:///{name}'")
     assert migrated.returncode == 0
     assert without_seconds(migrated.stderr.splitlines()) == PROGRESS

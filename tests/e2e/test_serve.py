@@ -103,8 +103,8 @@ def test_several_origins_and_proxies_may_come_from_the_environment(
     ("options", "said", "status"),
     [
         (["--workers", "0"], "--workers", 2),
-        (["--allow-origin", GARDEN, "--allow-origin", "null"], "got 'null'", 2),
-        (["--trusted-proxy", "127.0.0.1", "--trusted-proxy", "*"], "got '*'", 2),
+        (["--allow-origin", GARDEN, "--allow-origin", "null"], 'got "null"', 2),
+        (["--trusted-proxy", "127.0.0.1", "--trusted-proxy", "*"], 'got "*"', 2),
         (["--host", "no.such.host.invalid"], "no.such.host.invalid", 1),
         (["--database", "sqlite:///nowhere/plants.db"], "No such file", 1),
         (

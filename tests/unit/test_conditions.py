@@ -43,6 +43,7 @@ def test_entity_tags_are_equal_if_and_only_if_the_plants_are(
         (f'"", "a,b", "x\xff", {A}', {A}),
         (f'"W/", {A}', {A}),
         ('"*"', set()),
+        *((empty, set()) for empty in ("", " ", ",", "\t,, ")),
     ],
 )
 def test_a_field_is_any_or_a_list_of_entity_tags(field: str, tags: set[str]) -> None:
@@ -57,7 +58,7 @@ def test_absent_fields_are_no_condition() -> None:
 @pytest.mark.parametrize(
     "field",
     [
-        *("", " ", ",", "a", "ca97", '"a', 'a"', '"a" "b"', '"a"b', '"a";', '"a b"', '"a\x7f"'),
+        *("a", "ca97", '"a', 'a"', '"a" "b"', '"a"b', '"a";', '"a b"', '"a\x7f"'),
         *('w/"a"', 'W/ "a"', "W/", '*, "a"', '"a", *', "*,*", "**", '"\u0100"', "'a'"),
     ],
 )
@@ -82,6 +83,8 @@ def test_a_malformed_field_is_refused(field: str) -> None:
         (None, "*", (True, False, False)),
         (None, A, (True, False, True)),
         (None, '"x"', (True, True, True)),
+        ("", None, (False, False, False)),
+        (None, "", (True, True, True)),
     ],
 )
 def test_a_condition_is_true_as_rfc_9110_says(

@@ -33,6 +33,7 @@ def test_only_stored_plants_of_the_same_size_as_the_new_plant_are_loaded() -> No
             NewPlant(7, "replaced"),
             NewPlant(9, "equal"),
             NewPlant(10, "long"),
+            NewPlant(11, "another", "kept"),
         ]
     }
     changes: list[Change] = [
@@ -40,6 +41,7 @@ def test_only_stored_plants_of_the_same_size_as_the_new_plant_are_loaded() -> No
         *(NewPlant(4, "a", ""), NewPlant(5, "ab"), Deletion(6), NewPlant(6, "new")),
         *(Replacement(7, Plant("b")), NewPlant(7, "b"), NewPlant(8, "new")),
         *(Upsert(NewPlant(9, "equal")), Upsert(NewPlant(10, "longer"))),
+        *(Upsert(NewPlant(11, "a"), keeps_tag=True), Upsert(NewPlant(12, "a"), keeps_tag=True)),
     ]
     loaded: list[int] = []
 
@@ -53,7 +55,7 @@ def test_only_stored_plants_of_the_same_size_as_the_new_plant_are_loaded() -> No
     }
     known = load_stored(changes, sizes, load)
 
-    assert loaded == [1, 2, 5, 9]
+    assert loaded == [1, 2, 5, 9, 11]
     assert known == dict.fromkeys(stored, DIFFERENT) | {id_: stored[id_] for id_ in loaded}
     assert decide(changes, known) == decide(changes, stored)
 
@@ -110,6 +112,32 @@ def test_an_upsert_stores_a_plant_and_replaces_a_different_one() -> None:
             *((DELETED, 3, None, None), (CREATED, 3, "again", None)),
         ],
     )
+
+
+def test_an_upsert_that_keeps_the_tag_creates_a_plant_and_keeps_the_stored_tag() -> None:
+    large = NewPlant(5, "a", "x" * 40_000)
+    stored = {
+        1: NewPlant(1, "old", "kept"),
+        2: NewPlant(2, "same", "t"),
+        3: NewPlant(3, "a"),
+        5: large,
+    }
+    plants = [
+        *(NewPlant(1, "new"), NewPlant(2, "same"), NewPlant(3, "b"), NewPlant(4, "created")),
+        *(NewPlant(4, "again"), NewPlant(5, "y" * 40_000)),
+    ]
+    changes: list[Change] = [Upsert(plant, keeps_tag=True) for plant in plants]
+    changes[4:4] = [Upsert(NewPlant(4, "created", "tagged"))]
+
+    outcomes, difference = decide(changes, stored)
+
+    assert outcomes == [
+        *(Outcome.REPLACED, Outcome.ALREADY_STORED, Outcome.REPLACED, Outcome.STORED),
+        *(Outcome.REPLACED, Outcome.REPLACED, Outcome.TOO_LARGE),
+    ]
+    assert difference.new == [NewPlant(4, "again", "tagged")]
+    assert difference.changed == [NewPlant(1, "new", "kept"), NewPlant(3, "b")]
+    assert difference.gone == []
 
 
 def test_patches_and_conditions_load_their_plants_once_whatever_the_size() -> None:

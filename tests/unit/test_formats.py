@@ -15,6 +15,8 @@ from support.csv_cases import CSV_CASES, Case
 
 ROW_CHARACTERS_MAX = 1024 * 1024
 
+ADVICE = "A part of the file is not UTF-8: save it as UTF-8, in a spreadsheet as CSV UTF-8"
+
 texts = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]))
 awkward = st.sampled_from(
     ["", '"', '""', ",", "\n", "\r", "\r\n", "a\rb", " a ", "×", "🌱", "\ufeff", "\u2028", "=1+1"]
@@ -118,7 +120,7 @@ def test_csv_is_read_by_the_rules_for_spreadsheets(case: Case) -> None:
 
 
 @pytest.mark.parametrize(
-    "header", [b"", b"id", b"name,tag", b"id,name,id", b'"id', b"\0", b"x" * 3_000_000]
+    "header", [b"", b"id", b"name,tag", b"id,name,id", b'"id', b"names\0", b"x" * 3_000_000]
 )
 def test_a_csv_header_without_the_columns_id_and_name_is_refused(header: bytes) -> None:
     with pytest.raises(OperationError, match=r"columns id and name|empty"):
@@ -158,6 +160,87 @@ def test_an_unclosed_quote_invalidates_only_its_own_row(rows: int) -> None:
     assert errors([first]) in ([(2, ErrorCode.INVALID_PLANT)], [(2, ErrorCode.BODY_TOO_LARGE)])
     assert first.text == '1,"oops,\n'
     assert plants_of(others) == list(enumerate(good, 3))
+
+
+@pytest.mark.parametrize(
+    "id_", ["1E5", "4.02E+12", "40201.0", "-1e3", "1.5", "4,02E+12", "1.", "4.0201e+10"]
+)
+def test_an_id_that_a_spreadsheet_may_have_rounded_is_refused_in_csv_alone(id_: str) -> None:
+    [row] = read("csv", f"id;name\n{id_};a\n".encode())
+    of_json = read("jsonl", b'{"id":1E5,"name":"a"}\n{"id":40201.0,"name":"b"}\n')
+
+    assert isinstance(row.content, RequestError)
+    assert row.content.code is ErrorCode.INVALID_PLANT
+    assert "format the column as a number without decimals" in row.content.message
+    assert plants_of(of_json) == [(1, NewPlant(100_000, "a")), (2, NewPlant(40_201, "b"))]
+
+
+@pytest.mark.parametrize(
+    ("row", "said"),
+    [
+        (b"1", "The row has 1 cell, but the header has 2"),
+        (b"1,a,b", "The row has 3 cells, but the header has 2"),
+        (b"abc,a", 'got "abc"'),
+        (b'"a""b",a', r'got "a\"b"'),
+        (b"9223372036854775808,a", "got 9223372036854775808"),
+        (b"007,a", "got 007"),
+        (b"7x,a", 'got "7x"'),
+    ],
+)
+def test_a_message_about_a_row_says_what_it_got(row: bytes, said: str) -> None:
+    [refused] = read("csv", b"id,name\n" + row)
+
+    assert isinstance(refused.content, RequestError)
+    assert said in refused.content.message
+
+
+@pytest.mark.parametrize("form", ["csv", "jsonl"])
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-16-be"])
+@pytest.mark.parametrize("piece_bytes", [1, 3, PIECE_BYTES])
+def test_a_file_in_utf_16_is_refused_as_a_whole(form: str, encoding: str, piece_bytes: int) -> None:
+    content = written(form, [NewPlant(1, "a"), NewPlant(2, "b")]).decode().encode(encoding)
+
+    with pytest.raises(OperationError, match="UTF-16, not UTF-8: save it as UTF-8"):
+        read(form, content, piece_bytes=piece_bytes)
+
+
+@pytest.mark.parametrize(
+    ("form", "bad"), [("csv", b"1,\xe4\r\n"), ("jsonl", b'{"id":1,"name":"\xe4"}\n')]
+)
+def test_rows_that_are_not_utf_8_are_refused_with_one_advice(form: str, bad: bytes) -> None:
+    head = b"id,name\r\n" if form == "csv" else b""
+    good = head + (b"2,b\n" if form == "csv" else b'{"id":2,"name":"b"}\n')
+    warnings: list[str] = []
+    parser = FORMATS[form].parser()
+
+    rows = parser.feed(good + bad * 3)
+    reasons = [parser.explain(text) for text in rows.texts[1:]]
+    read(form, good, warnings)
+
+    assert rows.plants == [NewPlant(2, "b"), None, None, None]
+    assert all("UTF-8" in reason.message for reason in reasons)
+    assert parser.warnings == [ADVICE]
+    assert warnings == []
+
+
+def test_the_name_of_a_column_may_be_no_utf_8() -> None:
+    warnings: list[str] = []
+
+    rows = read("csv", b"id;name;Gr\xf6\xdfe\r\n1;a;\xe4\r\n2;b;c\r\n", warnings)
+
+    ignored = 'Column "Gr\ufffd\ufffde" is ignored; known columns are id, name and tag'
+    assert warnings == [ignored, ADVICE]
+    assert plants_of(rows) == [(2, NewPlant(1, "a")), (3, NewPlant(2, "b"))]
+
+
+def test_cells_that_a_spreadsheet_would_calculate_come_back_unchanged() -> None:
+    texts = ["=1+1", "+1", "-1", "@SUM(A1)", '=HYPERLINK("http://x";"a")', "\t=1", "'=1"]
+    some = [NewPlant(id_, text, text) for id_, text in enumerate(texts)]
+
+    file = written("csv", some)
+
+    assert [plant for _, plant in plants_of(read("csv", file))] == some
+    assert b"\r\n0,=1+1,=1+1\r\n" in file
 
 
 JSON_LINES = [

@@ -3,7 +3,15 @@
 import pytest
 
 from plantstore.changes import Outcome, Upsert
-from plantstore.commit.imports import BATCH_BYTES_MAX, Batch, Conflict, Import, RowCounts, RowError
+from plantstore.commit.imports import (
+    BATCH_BYTES_MAX,
+    KEEPING_ROWS_MAX,
+    Batch,
+    Conflict,
+    Import,
+    RowCounts,
+    RowError,
+)
 from plantstore.errors import BatchRefusedError, ErrorCode, RequestError
 from plantstore.formats import FORMATS
 from plantstore.plants import NewPlant
@@ -83,6 +91,37 @@ def test_rows_that_are_not_valid_are_counted_in_a_batch_and_are_no_changes() -> 
     assert refused.rows == [(2, ErrorCode.NOT_JSON), (4, ErrorCode.INVALID_PLANT)]
     assert run.counts == RowCounts(stored=2, refused=2)
     assert run.lines_stored_through == 4
+
+
+@pytest.mark.parametrize(
+    ("form", "content", "change"),
+    [
+        ("csv", b"name;id\r\na;1\r\n", Upsert(NewPlant(1, "a"), keeps_tag=True)),
+        ("csv", b"id,name,Tag\r\n1,a,\r\n", Upsert(NewPlant(1, "a"))),
+        ("jsonl", b'{"id":1,"name":"a"}', Upsert(NewPlant(1, "a"))),
+    ],
+)
+def test_only_a_row_of_csv_without_a_column_of_tags_keeps_the_stored_tag(
+    form: str, content: bytes, change: Upsert
+) -> None:
+    run = begun(Refused(), Conflict.REPLACE, form=form)
+
+    [batch] = batches(run, content)
+
+    assert batch.changes == [change]
+
+
+def test_a_batch_that_keeps_tags_reads_a_bounded_number_of_plants() -> None:
+    refused = Refused()
+    run = begun(refused, Conflict.REPLACE, batch_rows_max=10_000, form="csv")
+    rows = b"".join(b"%d,a\n" % id_ for id_ in range(KEEPING_ROWS_MAX + 1))
+
+    first, second = batches(run, b"id,name\n" + rows)
+    run.settle(second, [Outcome.TOO_LARGE])
+
+    assert [len(batch.changes) for batch in (first, second)] == [KEEPING_ROWS_MAX, 1]
+    assert refused.rows == [(KEEPING_ROWS_MAX + 2, ErrorCode.BODY_TOO_LARGE)]
+    assert run.counts == RowCounts(refused=1)
 
 
 def test_all_refused_rows_are_counted_and_only_the_wanted_errors_are_made() -> None:

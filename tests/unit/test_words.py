@@ -15,7 +15,10 @@ from plantstore.words import (
     ("text", "words"),
     [
         ("Quercus alba L.", ["quercus", "alba", "l"]),
-        ("×Calammophila don-hensonii", ["calammophila", "don", "hensonii"]),
+        ("×Calammophila don-hensonii", ["x", "calammophila", "don", "hensonii"]),
+        ("Rosa ×housei 2×3", ["rosa", "x", "housei", "2", "3"]),
+        ("Łódź Bjørk Œuvre Þrúðvangur", ["lodz", "bjork", "oeuvre", "thrudvangur"]),
+        ("ÆGIR ǽ Đặng ĦAL Ŋa \u0131ş\u0131k Ŧ", ["aegir", "ae", "dang", "hal", "na", "isik", "t"]),
         ("Ålesund", ["alesund"]),
         ("e\u0301tude \u00e9tude", ["etude"]),
         ("Straße STRASSE", ["strasse"]),

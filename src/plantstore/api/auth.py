@@ -19,6 +19,7 @@ from plantstore.errors import (
     ScopeMissingError,
     StoreUnavailableError,
     UsageError,
+    quoted,
 )
 from plantstore.observe import LookupFailed, Observer
 from plantstore.store import TokenStore
@@ -57,7 +58,8 @@ class RatePerToken:
             self._rates = parse_many(rate)
         if not self._rates or any(each.amount == 0 for each in self._rates):
             raise UsageError(
-                f"--rate-per-token must be a number and a time, as in 100/second; got {rate!r}"
+                f"--rate-per-token must be a number and a time, as in 100/second;"
+                f" got {quoted(rate)}"
             )
         self.burst_max = min(each.amount for each in self._rates)
         self._limiter = SlidingWindowCounterRateLimiter(MemoryStorage())

@@ -10,7 +10,7 @@ from collections.abc import Collection
 from typing import Final
 
 from plantstore.api.service import ASGIApp, Event, Receive, Scope, Send
-from plantstore.errors import UsageError
+from plantstore.errors import UsageError, quoted
 
 ANY_ORIGIN: Final = "*"
 
@@ -55,7 +55,7 @@ def parse_origin(text: str) -> str:
     if origin != ANY_ORIGIN and not _ORIGIN.fullmatch(origin):
         raise UsageError(
             "--allow-origin must be an origin such as https://app.example:8443, with no path and"
-            f" no slash at the end, or *; got {text!r}"
+            f" no slash at the end, or *; got {quoted(text)}"
         )
     # Browsers leave out the default port of a scheme.
     if origin.startswith("http://"):

@@ -37,7 +37,7 @@ STATUS: Final[Mapping[ErrorCode, HTTPStatus]] = MappingProxyType(
         ErrorCode.UNSTORABLE_TEXT: HTTPStatus.BAD_REQUEST,
         ErrorCode.ID_TAKEN: HTTPStatus.BAD_REQUEST,
         ErrorCode.NO_SUCH_PLANT: HTTPStatus.NOT_FOUND,
-        ErrorCode.IDS_EXHAUSTED: HTTPStatus.CONFLICT,
+        ErrorCode.IDS_EXHAUSTED: HTTPStatus.BAD_REQUEST,
         ErrorCode.TOKEN_MISSING: HTTPStatus.UNAUTHORIZED,
         ErrorCode.TOKEN_INVALID: HTTPStatus.UNAUTHORIZED,
         ErrorCode.SCOPE_MISSING: HTTPStatus.FORBIDDEN,

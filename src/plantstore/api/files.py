@@ -11,7 +11,7 @@ from plantstore.api.imports import Imports
 from plantstore.api.parameters import read_query, require_no_coding
 from plantstore.api.plants import EXPORT_PARAMETERS, parse_words
 from plantstore.commit.imports import Conflict
-from plantstore.errors import ErrorCode, RequestError, UnsupportedMediaTypeError, shorten
+from plantstore.errors import ErrorCode, RequestError, UnsupportedMediaTypeError, quoted
 from plantstore.formats import Format
 from plantstore.listings import Listing
 
@@ -85,7 +85,7 @@ class PlantFile:
         match = _MEDIA_TYPE.fullmatch(given)
         known = {form.media_type, *form.other_media_types, *_UNSPECIFIC}
         if given and (match is None or match[1].lower() not in known):
-            message = f"Content-Type must be {form.media_type} or absent, got {shorten(given)}"
+            message = f"Content-Type must be {form.media_type} or absent, got {quoted(given)}"
             raise UnsupportedMediaTypeError(message, [form.media_type])
         require_no_coding(req, [form.media_type])
 
@@ -96,5 +96,5 @@ def _parse_conflict(text: str) -> Conflict:
     except ValueError:
         raise RequestError(
             ErrorCode.INVALID_PARAMETER,
-            f"`on-conflict` must be refuse, skip or replace, got {shorten(text)}",
+            f"`on-conflict` must be refuse, skip or replace, got {quoted(text)}",
         ) from None

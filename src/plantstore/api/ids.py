@@ -13,7 +13,7 @@ import msgspec
 from falcon.asgi import Request, Response
 
 from plantstore.api.auth import Authenticator
-from plantstore.api.parameters import IDS_PARAMETERS, parse_number, read_query
+from plantstore.api.parameters import IDS_PARAMETERS, invalid, parse_number, read_query
 from plantstore.commit.batcher import Batcher
 from plantstore.errors import (
     ErrorCode,
@@ -79,8 +79,10 @@ class Ids:
         """Hand out ids: 200 once it is on disk that they are handed out."""
         await self._authenticator.authorize(req, "plants:create")
         count = parse_number(read_query(req, IDS_PARAMETERS), "count", 1, IDS_MAX)
-        # A body has no meaning here. But until it has arrived, the request may still be refused.
-        await req.stream.exhaust()
+        if await req.stream.read(1):  # the rest is not read
+            raise invalid(
+                "The body must be empty: give the number of ids in the query, as ?count=5"
+            )
         ids = await self._batcher.submit(count)
         resp.data = msgspec.json.encode(HandedOut(ids[0], ids[-1]))
 

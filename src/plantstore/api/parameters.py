@@ -8,7 +8,7 @@ from typing import Final
 from falcon import MEDIA_JSON, uri
 from falcon.asgi import Request
 
-from plantstore.errors import ErrorCode, RequestError, UnsupportedMediaTypeError, shorten
+from plantstore.errors import ErrorCode, RequestError, UnsupportedMediaTypeError, quoted, shorten
 from plantstore.plants import PLANT_BYTES_MAX, describe_not_integer, parse_int64
 from plantstore.server.interface import BODY
 
@@ -24,22 +24,27 @@ _MEDIA_TYPES: Final = {
 }
 
 
-async def read_json_body(req: Request, wanted: str = MEDIA_JSON) -> bytes:
+async def read_json_body(req: Request, *wanted: str) -> bytes:
     """Read the body of a request, which must be JSON or a merge patch, up to PLANT_BYTES_MAX.
 
     A body whose Content-Length is too large is not read at all, unless it is there already. A
-    chunked body is counted as it arrives. `wanted` is the media type that it must have.
+    chunked body is counted as it arrives. `wanted` are the media types that it may have: by
+    default, that of JSON.
 
     Raises:
         RequestError: UNSUPPORTED_MEDIA_TYPE or BODY_TOO_LARGE.
 
     """
     media_type = req.content_type
-    if media_type != wanted and not _MEDIA_TYPES[wanted].fullmatch(media_type or ""):
+    wanted = wanted or (MEDIA_JSON,)
+    if media_type not in wanted and not any(
+        _MEDIA_TYPES[each].fullmatch(media_type or "") for each in wanted
+    ):
+        names = " or ".join(wanted)
         raise UnsupportedMediaTypeError(
-            f"Content-Type must be {wanted}, got {_shown(media_type)}", [wanted]
+            f"Content-Type must be {names}, got {_shown(media_type)}", wanted
         )
-    require_no_coding(req, [wanted])
+    require_no_coding(req, wanted)
     body: bytes | None = req.scope.get(BODY)
     if body is not None:
         size = len(body)
@@ -67,7 +72,7 @@ def require_no_coding(req: Request, media_types: Sequence[str]) -> None:
 
 
 def _shown(field: str | None) -> str:
-    return shorten(field) if field else "none"
+    return quoted(field) if field else "none"
 
 
 INT32_MAX: Final = 2**31 - 1

@@ -7,6 +7,7 @@ from http import HTTPStatus
 from typing import Final, NamedTuple
 from urllib.parse import quote, urlencode
 
+from falcon import MEDIA_JSON
 from falcon.asgi import Request, Response
 
 from plantstore.api.auth import Authenticator
@@ -36,7 +37,13 @@ from plantstore.changes import (
 )
 from plantstore.commit.reader import GroupRead
 from plantstore.commit.writer import GroupCommit
-from plantstore.errors import ErrorCode, IdTakenError, PreconditionFailedError, RequestError
+from plantstore.errors import (
+    ErrorCode,
+    IdTakenError,
+    PreconditionFailedError,
+    RequestError,
+    quoted,
+)
 from plantstore.listings import Listing, Page
 from plantstore.plants import (
     TOO_LARGE,
@@ -92,7 +99,7 @@ def parse_page_request(parameters: dict[str, str], *, has_total: bool = False) -
     """
     order = parameters.get("order", "id")
     if order not in ("id", "-id"):
-        raise invalid(f"`order` must be id or -id, got {order!r:.40}")
+        raise invalid(f"`order` must be id or -id, got {quoted(order)}")
     after, before = (
         parse_id(parameters[name], name) if name in parameters else None
         for name in ("after", "before")
@@ -219,9 +226,6 @@ class Plants:
     on_head = on_get
 
 
-_METHODS: Final = "DELETE, GET, HEAD, OPTIONS, PATCH, PUT"
-
-
 class OnePlant:
     """`/plants/{id}`: shows, replaces, patches and deletes a plant, or creates it by PUT."""
 
@@ -240,18 +244,13 @@ class OnePlant:
             raise _no_such_plant(id_)
         etag = _set_etag(resp, plant)
         if precondition is not None and not precondition.matches(etag):
-            raise PreconditionFailedError(id_, etag)
+            raise PreconditionFailedError(id_, etag, is_excluded=False)
         if precondition is not None and not precondition.none_matches(etag):
             resp.status = HTTPStatus.NOT_MODIFIED
             return
         resp.data = render_stored_plant(plant)
 
     on_head = on_get
-
-    async def on_options(self, _req: Request, resp: Response, id: str) -> None:  # noqa: ARG002
-        """Return the methods, and the media type of patches (RFC 5789 §3.1)."""
-        resp.set_header("Allow", _METHODS)
-        resp.set_header("Accept-Patch", MERGE_PATCH)
 
     async def on_put(self, req: Request, resp: Response, id: str) -> None:
         """Replace the plant with this id: 200 once it is on disk.
@@ -276,7 +275,7 @@ class OnePlant:
     async def on_patch(self, req: Request, resp: Response, id: str) -> None:
         """Change members of the plant with this id: 200 once the plant is on disk."""
         id_, precondition = await self._begin(req, "plants:update", id)
-        body = await read_json_body(req, MERGE_PATCH)
+        body = await read_json_body(req, MERGE_PATCH, MEDIA_JSON)
         plant = await self._make(Patch(id_, parse_patch(body)), precondition)
         if plant is not None:
             _set_etag(resp, plant)
@@ -319,7 +318,8 @@ class OnePlant:
         plant = result.plant
         if result.outcome is Outcome.PRECONDITION_FAILED:
             etag = None if plant is None else entity_tag(plant.name, plant.tag)
-            raise PreconditionFailedError(change.id, etag)
+            excludes = precondition is not None and not precondition.none_matches(etag)
+            raise PreconditionFailedError(change.id, etag, is_excluded=excludes)
         return plant
 
 

@@ -9,6 +9,7 @@ from falcon.asgi import App, Request, Response
 from falcon.routing import CompiledRouter
 
 from plantstore.api.errors import render_error
+from plantstore.api.parameters import MERGE_PATCH
 from plantstore.errors import ErrorCode, InternalError, RequestError
 from plantstore.observe import Answered, Observer, RequestFailed, RequestRefused
 from plantstore.server.interface import ANSWERED
@@ -38,11 +39,26 @@ _STOPPING: Final = RequestError(
 
 
 class Router(CompiledRouter):
-    """Falcon's router, which notes the route, and does not treat `//plants` as `/plants`."""
+    """Falcon's router, which notes the route, and takes no path for another one.
+
+    `//plants` is not `/plants`, and `/plants/` has no id.
+    """
 
     def __init__(self) -> None:
         super().__init__()
         self._constant: dict[str, Any] = {}  # the routes without parameters, by their paths
+
+    def map_http_methods(self, resource: object, **kwargs: Any) -> dict[str, Any]:  # noqa: ANN401 (Falcon's)
+        """Return the responders of a resource; that of OPTIONS names all methods, itself too."""
+        responders: dict[str, Any] = super().map_http_methods(resource, **kwargs)
+        fields = {"Allow": ", ".join(sorted({*responders, "OPTIONS"}))}
+        if "PATCH" in responders:
+            fields["Accept-Patch"] = MERGE_PATCH  # RFC 5789 §3.1
+
+        async def answer(_req: Request, resp: Response, **_parameters: str) -> None:
+            resp.set_headers(fields)
+
+        return responders | {"OPTIONS": answer}
 
     def find(self, uri: str, req: Any = None) -> Any:  # noqa: ANN401 (Falcon's)
         """Return the resource of a path; None if there is none."""
@@ -51,6 +67,8 @@ class Router(CompiledRouter):
             found = super().find(uri)
             if found is not None and found[3] == uri:
                 self._constant[uri] = found
+            elif uri.endswith("/"):
+                return None
         if found is not None and req is not None:
             req.scope[ROUTE] = found[3]
         return found

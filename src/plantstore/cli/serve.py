@@ -22,7 +22,7 @@ from plantstore.cli.opening import database_option
 from plantstore.cli.tokens import show_new_token
 from plantstore.cli.wiring import Telemetry, build_app, open_store_of, uvicorn_config
 from plantstore.cli.workers import run_workers
-from plantstore.errors import OperationError, UsageError
+from plantstore.errors import OperationError, UsageError, quoted
 from plantstore.server.workers import OTHER_FILES_MAX, raise_file_limit, set_up_memory
 from plantstore.settings import Settings, terminal_takes_colors, unknown_variables
 from plantstore.storage import display_url
@@ -75,7 +75,7 @@ def _check_edge(settings: Settings) -> None:
         except ValueError as error:  # uvicorn would accept it, and trust no address or all
             raise UsageError(
                 "--trusted-proxy must be an address such as 10.0.0.7, or a network such as"
-                f" 10.0.0.0/24; got {network!r}"
+                f" 10.0.0.0/24; got {quoted(network)}"
             ) from error
 
 
@@ -161,7 +161,7 @@ def listen(host: str, port: int) -> socket.socket:
         )
         return socket.create_server((address[0], port), family=family)
     except UnicodeError as error:
-        raise UsageError(f"--host must be an address or a host name, got {host!r}") from error
+        raise UsageError(f"--host must be an address or a host name, got {quoted(host)}") from error
     except OSError as error:
         reason = error.strerror
         if error.errno and not isinstance(error, socket.gaierror):

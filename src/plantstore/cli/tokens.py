@@ -13,7 +13,7 @@ import msgspec
 
 from plantstore.cli.opening import opened_store, standard_stream
 from plantstore.cli.options import Commands, settings
-from plantstore.errors import OperationError, UsageError
+from plantstore.errors import OperationError, UsageError, quoted
 from plantstore.storage.migrate import SchemaPolicy
 from plantstore.store import TokenStore
 from plantstore.tokens import DEFAULT_SCOPES, SCOPES, TokenRecord, digest, mint, render_time
@@ -89,7 +89,8 @@ def create(
     scopes = scope or DEFAULT_SCOPES
     _check_name(name)
     if unknown := sorted(set(scopes) - set(SCOPES)):
-        raise UsageError(f"--scope must be one of {', '.join(SCOPES)}; got {', '.join(unknown)}")
+        got = ", ".join(map(quoted, unknown))
+        raise UsageError(f"--scope must be one of {', '.join(SCOPES)}; got {got}")
     expires_at = None if expires_in is None else int(time.time()) + _parse_seconds(expires_in)
     if expires_at is not None and expires_at > _TIME_MAX:
         raise UsageError(
@@ -191,5 +192,7 @@ def _day(seconds: int | None) -> str:
 def _parse_seconds(text: str) -> int:
     match = re.fullmatch(r"([1-9][0-9]{0,9})([smhdw])", text)
     if match is None:
-        raise UsageError(f"--expires-in must be a number followed by s, m, h, d or w; got {text}")
+        raise UsageError(
+            f"--expires-in must be a number followed by s, m, h, d or w; got {quoted(text)}"
+        )
     return int(match[1]) * _UNIT_SECONDS[match[2]]

@@ -178,13 +178,18 @@ def import_plants(
         batches = _read_batches(source, run)
         # The beginning of the file is read first. If it is no such file, no database is created.
         first = list(itertools.islice(batches, 1))
-        for warning in run.warnings:
-            click.echo(f"Warning: {one_line(warning)}", err=True)
+        _show(warned := [*run.warnings])
         with opened_store(database, SchemaPolicy.CREATE, standbys_min=standbys_min) as store:
             rejected.clear()
             _store_batches(store, run, itertools.chain(first, batches), source)
+        _show(run.warnings[len(warned) :])
     if rejected.count:
         raise click.exceptions.Exit(1)
+
+
+def _show(warnings: Iterable[str]) -> None:
+    for warning in warnings:
+        click.echo(f"Warning: {one_line(warning)}", err=True)
 
 
 def _read_batches(source: BinaryIO, run: Import) -> Iterator[Batch]:

@@ -13,12 +13,16 @@ from typing import Final, NamedTuple, TypeAlias
 import msgspec
 
 from plantstore.changes import Change, Outcome, Result, Upsert
-from plantstore.errors import BatchRefusedError, IdTakenError, RequestError
+from plantstore.errors import BatchRefusedError, ErrorCode, IdTakenError, RequestError
 from plantstore.formats.rows import RowParser, Rows
-from plantstore.plants import NewPlant
+from plantstore.plants import TOO_LARGE, NewPlant
 
 # Bytes of the rows of one transaction. Eight thousand rows of usual size have about as many.
 BATCH_BYTES_MAX: Final = 512 * 1024
+
+# Rows of one transaction that keep what is stored. The stored plants are read to decide them, so
+# this bounds the memory: together they have at most 64 MiB.
+KEEPING_ROWS_MAX: Final = 1_000
 
 # Errors of rows that a service lists in its answer. All of them are counted.
 LISTED_ERRORS_MAX: Final = 1_000
@@ -134,7 +138,7 @@ class Import:
 
     @property
     def warnings(self) -> list[str]:
-        """Warnings about the whole file."""
+        """Warnings about the whole file, so far."""
         return self._parser.warnings
 
     def feed(self, data: bytes) -> None:
@@ -164,17 +168,20 @@ class Import:
         file have become rows that are in no batch.
         """
         left = len(self._rows) - self._taken
-        size = min(self.batch_rows_max, left)
-        is_small = size < self.batch_rows_max and self._bytes < BATCH_BYTES_MAX
+        is_replacing = self._conflict is Conflict.REPLACE
+        keeps_tags = is_replacing and self._parser.lacks_tags
+        rows_max = min(self.batch_rows_max, KEEPING_ROWS_MAX if keeps_tags else sys.maxsize)
+        size = min(rows_max, left)
+        is_small = size < rows_max and self._bytes < BATCH_BYTES_MAX
         if size == 0 or (is_small and not self._is_at_end):
             return None
         rows = self._rows.part(self._taken, self._taken + size)
         self._taken += size
         self._bytes -= self._bytes * size // left
         plants = [plant for plant in rows.plants if plant is not None]
-        is_replacing = self._conflict is Conflict.REPLACE
-        changes: list[Change] = [*map(Upsert, plants)] if is_replacing else [*plants]
-        return Batch(rows, changes)
+        if not is_replacing:
+            return Batch(rows, [*plants])
+        return Batch(rows, [Upsert(plant, keeps_tags) for plant in plants])
 
     def _add(self, rows: Rows) -> None:
         self._rows = self._rows.part(self._taken, len(self._rows))
@@ -220,7 +227,7 @@ class Import:
                 case Outcome.ID_TAKEN if self._conflict is Conflict.SKIP:
                     self.counts.skipped += 1
                     continue
-                case Outcome.ID_TAKEN | BatchRefusedError():
+                case Outcome.ID_TAKEN | Outcome.TOO_LARGE | BatchRefusedError():
                     self.counts.refused += 1
                 case RequestError():
                     raise RequestError(outcome.code, outcome.message)
@@ -234,4 +241,6 @@ class Import:
     ) -> RequestError:
         if plant is None:
             return self._parser.explain(text)
+        if outcome is Outcome.TOO_LARGE:
+            return RequestError(ErrorCode.BODY_TOO_LARGE, TOO_LARGE)
         return outcome if isinstance(outcome, RequestError) else IdTakenError(plant.id)

@@ -8,8 +8,8 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final, NamedTuple, cast
 
-from plantstore.errors import ErrorCode, OperationError, RequestError, shorten
-from plantstore.formats.rows import Rows
+from plantstore.errors import ErrorCode, OperationError, RequestError, quoted, shorten
+from plantstore.formats.rows import Rows, readable, require_not_utf16, warn_of_encoding
 from plantstore.plants import PLANT_BYTES_MAX, NewPlant, find_plant_of, make_new_plant
 
 # The possible separators. A file uses the first one with which its header names the columns.
@@ -28,6 +28,14 @@ _AGAIN_MAX: Final = 4
 # How much of an invalid header an error message quotes.
 _QUOTED_CHARACTERS_MAX: Final = 100
 
+
+# An id with decimals or an exponent. Spreadsheets write a rounded number so, in many countries with
+# a comma. JSON allows such integers, but here it would be the id of another plant.
+_ROUNDED: Final = re.compile(r"-?\d+(?:[.,]\d*)?(?:[eE][-+]?\d+)?", re.ASCII)
+_DECIMALS: Final = (
+    "`id` must have no decimals and no exponent, got {}: format the column as a number without"
+    " decimals, and save the file again"
+)
 
 _LINE_END: Final = re.compile(r"\r\n?|\n")
 
@@ -50,7 +58,7 @@ class _Columns(NamedTuple):
         _, number, id_at, name_at, tag_at = self
 
         def find_plant(cells: list[str]) -> NewPlant | None:
-            if len(cells) != number or not cells[id_at][-1:].isdigit():
+            if len(cells) != number or not _is_plain(cells[id_at]):
                 return None
             tag = "" if tag_at is None else cells[tag_at]
             return find_plant_of(cells[id_at].encode(errors="replace"), cells[name_at], tag or None)
@@ -65,12 +73,15 @@ class _Columns(NamedTuple):
 
         """
         if len(cells) != self.number:
-            message = f"The row has {len(cells)} cells, but the header has {self.number}"
+            cells_found = f"{len(cells)} cell{'' if len(cells) == 1 else 's'}"
+            message = f"The row has {cells_found}, but the header has {self.number}"
             raise RequestError(ErrorCode.INVALID_PLANT, message)
         name, tag = cells[self.name], "" if self.tag is None else cells[self.tag]
         try:
-            (name + tag).encode()
-            return make_new_plant(cells[self.id].encode(), name, tag or None)
+            (cells[self.id] + name + tag).encode()
+            if not _is_plain(id_ := cells[self.id]) and _ROUNDED.fullmatch(id_):
+                raise RequestError(ErrorCode.INVALID_PLANT, _DECIMALS.format(quoted(id_)))
+            return make_new_plant(id_.encode(), name, tag or None)
         except UnicodeEncodeError:
             raise RequestError(ErrorCode.UNSTORABLE_TEXT, "The row is not UTF-8") from None
 
@@ -93,6 +104,7 @@ class CsvParser:
         self.warnings: list[str] = []
         self._row_characters_max = row_characters_max
         self._columns: _Columns | None = None
+        self.lacks_tags = False
         # Bytes that are not UTF-8 become surrogates, so that only their row is an error.
         self._decoder = codecs.getincrementaldecoder("utf-8-sig")("surrogateescape")
         self._held = ""  # an incomplete row
@@ -128,6 +140,8 @@ class CsvParser:
 
     def explain(self, text: str | bytes) -> RequestError:
         """Return the error of a row."""
+        if readable(text) != text:
+            warn_of_encoding(self.warnings)
         if len(text) > self._row_characters_max:
             message = f"The row is larger than {self._row_characters_max} characters"
             return RequestError(ErrorCode.BODY_TOO_LARGE, message)
@@ -181,6 +195,8 @@ class CsvParser:
 
     def _read_header(self, lines: list[str], rest: str, *, may_grow: bool) -> _Columns | None:
         """Remove the header from the lines; return None if it is not complete."""
+        text = lines[0] if lines else rest
+        require_not_utf16(text[:4].encode(errors="surrogateescape"))
         is_open = not lines
         for separator in SEPARATORS:
             reader = csv.reader(lines, delimiter=separator, strict=True)
@@ -190,21 +206,23 @@ class CsvParser:
                 is_open |= reader.line_num == len(lines)
                 continue
             if columns := _find_columns(separator, header):
-                ignored = [name for name in header if name.lower() not in COLUMNS]
+                ignored = [readable(name) for name in header if name.lower() not in COLUMNS]
                 if ignored:
                     self.warnings.append(_describe_ignored(ignored))
+                if readable(named := "".join(header)) != named:
+                    warn_of_encoding(self.warnings)
+                self.lacks_tags = columns.tag is None
                 self._lines = reader.line_num
                 del lines[: self._lines]
                 return columns
         if is_open and may_grow:
             return None
-        text = lines[0] if lines else rest
         if not text:
             raise OperationError("The file is empty")
-        quoted = shorten(text.rstrip(), _QUOTED_CHARACTERS_MAX)
         raise OperationError(
             "The first line of a CSV file must name the columns id and name, and may name tag; each"
-            f' once, separated by commas, semicolons or tabs; got "{quoted}"'
+            " once, separated by commas, semicolons or tabs; got "
+            f"{quoted(text.rstrip(), _QUOTED_CHARACTERS_MAX)}"
         )
 
     def _read_rows(
@@ -306,6 +324,11 @@ def _find_columns(separator: str, header: list[str]) -> _Columns | None:
         return None
     tag = names.index("tag") if "tag" in names else None
     return _Columns(separator, len(names), names.index("id"), names.index("name"), tag)
+
+
+def _is_plain(id_: str) -> bool:
+    """Return whether an id may be digits, with or without a minus sign."""
+    return id_.lstrip("-").isdigit()
 
 
 def _describe_ignored(names: list[str]) -> str:

@@ -6,7 +6,7 @@ import io
 import msgspec
 
 from plantstore.errors import ErrorCode, RequestError
-from plantstore.formats.rows import Rows
+from plantstore.formats.rows import Rows, require_not_utf16, warn_of_encoding
 from plantstore.plants import (
     PLANT_BYTES_MAX,
     NewPlant,
@@ -27,6 +27,8 @@ class JsonLinesParser:
         row_bytes_max: size of a row, without its line end.
 
     """
+
+    lacks_tags = False  # a line is a whole NewPlant
 
     def __init__(self, row_bytes_max: int = PLANT_BYTES_MAX) -> None:
         self.warnings: list[str] = []
@@ -62,6 +64,10 @@ class JsonLinesParser:
             message = f"The row is larger than {self._row_bytes_max} bytes"
             return RequestError(ErrorCode.BODY_TOO_LARGE, message)
         try:
+            line.decode()
+        except UnicodeDecodeError:
+            warn_of_encoding(self.warnings)
+        try:
             parse_unusual_plant(line)
         except RequestError as error:
             return error.with_traceback(None)
@@ -77,6 +83,7 @@ class JsonLinesParser:
 
     def _parse(self, text: bytes) -> Rows:
         if self._lines == 0:
+            require_not_utf16(text)
             text = text.removeprefix(codecs.BOM_UTF8)
         lines = io.BytesIO(text).readlines()
         first = self._lines + 1

@@ -1,13 +1,17 @@
 """The rows of files of plants, and what parses them."""
 
+import codecs
 from dataclasses import dataclass, field
 from typing import Final, Protocol, Self
 
-from plantstore.errors import RequestError
+from plantstore.errors import OperationError, RequestError
 from plantstore.plants import NewPlant
 
 # Bytes that are parsed at once. The rows of a piece may take a hundred times its size in memory.
 PIECE_BYTES: Final = 16 * 1024
+
+# What to do about a file in another encoding. Spreadsheets name the format of a file so.
+_SAVE_AS_UTF8: Final = "save it as UTF-8, in a spreadsheet as CSV UTF-8"
 
 
 @dataclass(slots=True)
@@ -55,11 +59,14 @@ class RowParser(Protocol):
     reason is found only if somebody calls `explain`.
 
     Attributes:
-        warnings: about the whole file. They are complete when the first row was returned.
+        warnings: about the whole file. Those about its header are complete when the first row was
+            returned; `explain` adds that a row is not UTF-8, once.
+        lacks_tags: whether the file says nothing about the tags of its plants.
 
     """
 
     warnings: list[str]
+    lacks_tags: bool
 
     def feed(self, data: bytes) -> Rows:
         """Return the rows that are complete now.
@@ -82,6 +89,24 @@ class RowParser(Protocol):
     def explain(self, text: str | bytes) -> RequestError:
         """Return the reason why a row with this text is not a valid plant."""
         ...
+
+
+def require_not_utf16(beginning: bytes) -> None:
+    """Check that a file that begins so is not UTF-16: with its byte order mark, or a NUL.
+
+    Raises:
+        OperationError: it is.
+
+    """
+    if beginning.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) or b"\0" in beginning[:4]:
+        raise OperationError(f"The file is UTF-16, not UTF-8: {_SAVE_AS_UTF8}")
+
+
+def warn_of_encoding(warnings: list[str]) -> None:
+    """Add the advice about text that is not UTF-8, unless it is there already."""
+    advice = f"A part of the file is not UTF-8: {_SAVE_AS_UTF8}"
+    if advice not in warnings:
+        warnings.append(advice)
 
 
 def readable(text: str | bytes) -> str:

@@ -4,7 +4,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from plantstore.errors import UnsupportedError, UsageError
+from plantstore.errors import UnsupportedError, UsageError, quoted
 from plantstore.observe import Observer, ignore
 from plantstore.storage.migrate import SchemaPolicy
 from plantstore.storage.sqlite.read_only import ReadOnlySQLite, may_write
@@ -116,7 +116,7 @@ def _sqlite_path(url: str) -> str:
 def _suggest_url(url: str) -> str:
     """Return a hint about a URL for a message. It quotes nothing that may be a password."""
     if url.startswith("sqlite:"):
-        return f", got {url!r}"
+        return f", got {quoted(url)}"
     # A connection string of PostgreSQL has a "=", and any URL with a password has a ":" or "@".
     if url and not set(url) & set(":@=?#"):
         return f"; for the file {url}, give sqlite:///{url}"

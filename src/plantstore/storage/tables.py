@@ -6,7 +6,7 @@ from typing import Any, ClassVar, Final, TypeAlias
 
 import msgspec
 
-from plantstore.errors import OperationError, StoreUnavailableError
+from plantstore.errors import OperationError, StoreUnavailableError, quoted
 from plantstore.plants import ID_MAX
 from plantstore.tokens import TokenRecord
 
@@ -125,12 +125,14 @@ def in_order(records: Iterable[TokenRecord]) -> list[TokenRecord]:
 
 def name_taken(name: str) -> OperationError:
     """Return the error for a new token whose name is in use."""
-    return OperationError(f"There is a token named {name!r} already; choose another name")
+    return OperationError(f"There is a token named {quoted(name)} already; choose another name")
 
 
 def no_such_token(name: str) -> OperationError:
     """Return the error for a name that no token has."""
-    return OperationError(f"There is no token named {name!r}; `plantstore token list` lists them")
+    return OperationError(
+        f"There is no token named {quoted(name)}; `plantstore token list` lists them"
+    )
 
 
 def _from_row(row: Sequence[Any]) -> TokenRecord:

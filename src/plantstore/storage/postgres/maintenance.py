@@ -12,7 +12,7 @@ from typing import Final
 import psycopg
 from psycopg import errors, sql
 
-from plantstore.errors import OperationError, StoreUnavailableError
+from plantstore.errors import OperationError, StoreUnavailableError, quoted
 from plantstore.plants import ID_MAX, ID_MIN
 from plantstore.storage.migrate import known_version, migrations
 from plantstore.storage.postgres.connection import Connection
@@ -235,7 +235,7 @@ def require_role(connection: Connection, role: str) -> None:
     """Raise OperationError if there is no such role."""
     known = "SELECT FROM pg_roles WHERE rolname = %s"
     if not role.isprintable() or not connection.execute(known, (role,)).fetchall():
-        raise OperationError(f"There is no role {role!r}; create it first, with CREATE ROLE")
+        raise OperationError(f"There is no role {quoted(role)}; create it first, with CREATE ROLE")
 
 
 def grant(connection: Connection, role: str) -> None:

@@ -1,12 +1,13 @@
 """The page, in a real browser: plants are added, changed and deleted, and no change is lost."""
 
 from collections.abc import Callable
+from pathlib import Path
 
-from playwright.sync_api import Page, expect
+from playwright.sync_api import BrowserContext, Page, expect
 
 from plantstore.changes import Deletion, Replacement
 from plantstore.plants import NewPlant, Plant
-from support.browser import Held, assert_accessible, choose, rows, store
+from support.browser import Held, Watch, assert_accessible, choose, enter, rows, store
 from support.postgres import wait_until
 from support.service import Service, opened, stored_plants
 
@@ -287,3 +288,50 @@ def test_typed_text_survives_the_revocation_of_the_token_and_other_plants_disapp
     page.reload()  # now without a dialog
     expect(page.locator("#token-error")).to_have_text("The token is revoked")
     assert "Abies" not in page.content()
+
+
+def test_what_others_change_is_shown_without_a_reload_also_after_a_restart(
+    context: BrowserContext, watch: Watch, tmp_path: Path
+) -> None:
+    watch.service_goes_away = True
+    page = context.new_page()
+    names, menu = (
+        page.locator("#plants .name"),
+        page.get_by_role("button", name="Actions for plant"),
+    )
+    big = NewPlant(BIG, "Abies", "Pine")
+    with Service(tmp_path) as service:
+        service.change(big, *THREE[1:])
+        with page.expect_request("**/changes?after=now"):
+            enter(page, service, service.token())
+        expect(names).to_have_text(["Abies", "Rosa", "Acer"])
+        page.get_by_role("checkbox", name=f"Select plant {BIG}").check()
+        menu.nth(2).focus()
+        page.evaluate("window.isSame = true")
+        with service.client(service.token(name="other")) as other:
+            theirs = b'{"name": "Theirs", "tag": "Pine"}'
+            assert other.send("PUT", f"/plants/{BIG}", theirs).status == 200
+            expect(names).to_have_text(["Theirs", "Rosa", "Acer"])
+            assert other.send("DELETE", "/plants/2").status == 204
+            expect(names).to_have_text(["Theirs", "Acer"])
+        expect(page.locator("#count")).to_have_text("2 plants")
+        expect(menu.nth(1)).to_be_focused()
+        choose(page, "Change", 3)
+        page.get_by_role("textbox", name="Name").fill("Acer rubrum")
+
+    service.change(Replacement(BIG, Plant("Meanwhile", None)))
+    with Service(tmp_path, "--port", str(service.port)) as again:
+        expect(names).to_have_text(["Meanwhile", "Acer"])
+        again.change(NewPlant(4, "Later"))
+        expect(names).to_have_text(["Meanwhile", "Acer", "Later"])
+        expect(page.locator("#health")).to_have_text("Ready")
+        expect(page.get_by_role("textbox", name="Name")).to_have_value("Acer rubrum")
+        store(page)
+        expect(page.get_by_text("Changed: 3")).to_be_visible()
+        page.locator("#selected").get_by_role("button", name="Delete").click()
+        page.get_by_role("dialog").get_by_role("button", name="Delete", exact=True).click()
+        changed = page.get_by_role("dialog", name=f"Somebody else has changed plant {BIG}")
+
+        expect(changed.locator("td")).to_have_text(["Abies", "Meanwhile", "Pine", ""])
+        assert page.evaluate("window.isSame")
+        page.close()

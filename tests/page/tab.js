@@ -17,7 +17,11 @@ register(`data:text/javascript,${encodeURIComponent(HOOK)}`);
 
 const noElement = { querySelector: () => null, getElementById: () => null };
 const link = { click: () => {} };
-globalThis.document = { ...noElement, createElement: () => link };
+globalThis.document = Object.assign(new EventTarget(), {
+  ...noElement,
+  createElement: () => link,
+  hidden: false,
+});
 globalThis.location = { pathname: "/", search: "", hash: "" };
 globalThis.window = {};
 

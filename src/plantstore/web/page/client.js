@@ -11,11 +11,13 @@
  * @typedef {{line: number, error: number, message: string}} RowError
  * @typedef {{stored: number, already_stored: number, replaced: number, refused: number,
  *   errors: RowError[], warnings?: string[]}} ImportResult of which `errors` has only the first
+ * @typedef {{change: string, plant: Plant}} Change `created`, `replaced` or `deleted`, and the plant
+ *   afterwards; one that is deleted has only its id
  * @typedef {{headers?: Record<string, string>, body?: string, signal?: AbortSignal,
  *   kind?: "text"|"blob"}} Options
  */
 
-import { ApiError, hasStatus, parse, send, upload } from "./requests.js";
+import { ApiError, hasStatus, parse, receive, send, upload } from "./requests.js";
 
 /** A number in JSON (RFC 8259 §6). */
 const NUMBER = /^-?(0|[1-9]\d*)(\.\d+)?([eE][-+]?\d+)?$/;
@@ -29,6 +31,9 @@ export const KEEPS_IDS = "rawJSON" in JSON;
 /** The timeouts of requests. */
 const READ_SECONDS = 10;
 const CHANGE_SECONDS = 60;
+
+/** How long a stream may be silent. The service sends a comment every 15 seconds. */
+const SILENT_SECONDS = 40;
 
 class Client {
   /** The bearer token. */
@@ -126,6 +131,32 @@ class Client {
   async export(query, signal) {
     const path = query.size === 0 ? "plants.csv" : `plants.csv?${query}`;
     return (await this.#send("GET", path, { signal, kind: "blob" })).body;
+  }
+
+  /**
+   * Yield the changes of plants as they are made, until the stream ends: those after the last event
+   * of a reader, or those from now on. The first piece may have none.
+   *
+   * @param {import("./events.js").EventReader} reader
+   * @param {AbortSignal} signal
+   * @returns {AsyncGenerator<Change[]>}
+   */
+  async *follow(reader, signal) {
+    const headers = new Headers({ ...this.#authorization, Accept: "text/event-stream" });
+    if (reader.lastId) headers.set("Last-Event-ID", reader.lastId);
+    const isChange = (/** @type {any} */ value) => typeof value?.plant?.id === "string";
+    const answer = { status: 200, statusText: "" };
+    const options = { headers, signal };
+    try {
+      const stream = receive("changes?after=now", options, "text/event-stream", SILENT_SECONDS);
+      for await (const bytes of stream) {
+        yield reader.read(bytes).map(({ data }) => parse(answer, data, isChange));
+      }
+    } catch (error) {
+      // An error with a status may be about streams only.
+      if (error instanceof ApiError && hasStatus(error, 0)) this.onoutage(error);
+      throw error;
+    }
   }
 
   /** Throw ApiError if the service is not ready. */

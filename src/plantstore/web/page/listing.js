@@ -2,7 +2,7 @@
 
 import { client } from "./client.js";
 import { focus, say } from "./elements.js";
-import { ApiError, messageOf } from "./requests.js";
+import { ApiError, hasStatus, messageOf, TOO_MANY_REQUESTS } from "./requests.js";
 import { may, state, update } from "./state.js";
 
 const PLANTS_A_PAGE = 50;
@@ -27,9 +27,17 @@ let loading = new AbortController();
 
 let typing = 0;
 
+/** How long changes of others gather before the page is loaded again. */
+const REFRESH_SECONDS = 1;
+
+let refreshing = 0;
+let isRefreshing = false;
+
 /** Load and show the page of the address. If the service is away, the page that is shown remains. */
 export async function load() {
   clearTimeout(typing);
+  clearTimeout(refreshing);
+  refreshing = 0;
   loading.abort();
   loading = new AbortController();
   const { signal } = loading;
@@ -50,6 +58,43 @@ export async function load() {
     if (!(error instanceof ApiError)) throw error;
     const { listing } = error.isOutage ? state : { listing: null };
     update({ isLoading: false, suggestion: null, listing, problem: error });
+  }
+}
+
+/** Whether a page is read that may not have what was changed just now. */
+export function isBeingRead() {
+  return state.isLoading || isRefreshing;
+}
+
+/** Load the page that is shown again, a moment later, since others have changed its plants. */
+export function refreshSoon() {
+  refreshing ||= setTimeout(refresh, REFRESH_SECONDS * 1000);
+}
+
+/**
+ * Load the page that is shown again. The rows, the typed text and the selection remain: its plants
+ * are those that the user saw.
+ */
+async function refresh() {
+  refreshing = 0;
+  const { signal } = loading;
+  if (isBeingRead()) refreshSoon();
+  // The search for what is being typed, or the dialog that adds plants, loads the page at its end.
+  if (isBeingRead() || signal.aborted || !state.listing || !state.fresh.isSought) return;
+  isRefreshing = true;
+  try {
+    const { query, listing } = await find(state.query, signal);
+    signal.throwIfAborted();
+    for (const { tag } of listing.plants) if (tag) state.tags.add(tag);
+    if (query === state.query) update({ listing, problem: null });
+    else load(); // Only another spelling of the tag has plants now.
+  } catch (error) {
+    if (signal.aborted) return; // Another page is loading.
+    if (!(error instanceof ApiError)) throw error;
+    if (error.isOutage) update({ problem: error });
+    if (hasStatus(error, TOO_MANY_REQUESTS)) refreshSoon();
+  } finally {
+    isRefreshing = false;
   }
 }
 

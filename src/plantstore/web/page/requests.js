@@ -2,6 +2,12 @@
 
 export const NOT_FOUND = 404;
 
+/** The status of a feed that does not have all changes after a number. */
+export const GONE = 410;
+
+/** The status of a token that is used more often than the service allows. */
+export const TOO_MANY_REQUESTS = 429;
+
 /** The status of a change whose `If-Match` does not hold. */
 export const PRECONDITION_FAILED = 412;
 
@@ -86,6 +92,42 @@ export async function upload(path, { headers, body, signal }, onsent) {
   return request;
 }
 
+/**
+ * Yield the pieces of a response as they arrive, until it ends or nothing arrives for some time;
+ * throw as `send` does.
+ *
+ * @param {string} path
+ * @param {RequestInit & {signal: AbortSignal}} options
+ * @param {string} kind the media type of the response
+ * @param {number} seconds how long nothing may arrive
+ */
+export async function* receive(path, options, kind, seconds) {
+  const silence = new AbortController();
+  const wait = () => setTimeout(() => silence.abort(), seconds * 1000);
+  const signal = AbortSignal.any([options.signal, silence.signal]);
+  let timer = wait();
+  let answer;
+  try {
+    answer = await fetch(path, { ...options, signal, cache: "no-store" });
+    if (!answer.ok) throw makeError(answer, await answer.text());
+    if (!answer.headers.get("Content-Type")?.startsWith(kind)) throw makeForeign(answer);
+    for (const pieces = answer.body?.getReader(); pieces; ) {
+      const { done, value } = await pieces.read();
+      if (done) return;
+      clearTimeout(timer);
+      timer = wait();
+      yield value;
+    }
+  } catch (error) {
+    if (silence.signal.aborted) return;
+    if (options.signal.aborted || error instanceof ApiError) throw error;
+    throw new ApiError(answer ? "The response broke off" : "The service does not respond");
+  } finally {
+    clearTimeout(timer);
+    silence.abort(); // closes the connection if nobody reads the rest
+  }
+}
+
 /** @param {{status: number, statusText: string}} answer @param {string} text */
 function makeError(answer, text) {
   const record = parse(answer, text, (value) => typeof value?.message === "string");
@@ -108,6 +150,11 @@ export function parse({ status, statusText }, text, isExpected) {
   } catch {
     // It is not JSON.
   }
+  throw makeForeign({ status, statusText });
+}
+
+/** @param {{status: number, statusText: string}} answer that comes from a proxy */
+function makeForeign({ status, statusText }) {
   const message = `The response is not from the Plant Store: ${status} ${statusText}`;
-  throw new ApiError(message.trim(), status);
+  return new ApiError(message.trim(), status);
 }

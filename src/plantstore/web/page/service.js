@@ -27,11 +27,16 @@ export async function watchHealth(onready) {
       update({ health: { look: "away", text: messageOf(error) } });
     }
     await new Promise((resolve) => setTimeout(resolve, LOOK_SECONDS * 1000));
-    while (document.hidden) {
-      const { promise, resolve } = Promise.withResolvers();
-      document.addEventListener("visibilitychange", resolve, { once: true });
-      await promise;
-    }
+    await untilVisible();
+  }
+}
+
+/** Wait while the tab is hidden. */
+export async function untilVisible() {
+  while (document.hidden) {
+    const { promise, resolve } = Promise.withResolvers();
+    document.addEventListener("visibilitychange", resolve, { once: true });
+    await promise;
   }
 }
 

@@ -6,6 +6,7 @@ import { focus } from "./elements.js";
 import { html } from "./html.js";
 import { stopImport } from "./importing.js";
 import { load } from "./listing.js";
+import { follow, unfollow } from "./live.js";
 import { openLinkedPlant } from "./plant.js";
 import { messageOf } from "./requests.js";
 import { state, update } from "./state.js";
@@ -84,7 +85,9 @@ async function enter(token) {
     messageOf(error);
     return null; // The service refuses what the token does not permit.
   });
+  if (!state.isSignedIn) return; // The service has refused the token.
   update({ scopes, isOpen: true });
+  follow();
   if (isAgain) return;
   // Meanwhile, a file may have been dropped, which moves the focus.
   if (document.activeElement === document.body) focus("#plants-title");
@@ -103,6 +106,8 @@ function leave(message) {
   tabs.close(); // Until the page has gone, another tab might ask for the token.
   tab?.removeItem(TOKEN);
   tab?.setItem(REFUSAL, message);
+  unfollow();
+  state.isSignedIn = false;
   stopImport(); // otherwise the browser would ask before leaving the page
   if (message) location.reload();
   else location.replace(location.pathname);

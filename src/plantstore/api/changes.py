@@ -112,8 +112,6 @@ class _Stream:
 
     """
 
-    __slots__ = ("_changes", "_era", "_number", "_page", "_req", "_sent_at", "_token")
-
     def __init__(
         self, changes: Changes, req: Request, token: str, page: ChangesPage, number: int
     ) -> None:
@@ -140,7 +138,7 @@ class _Stream:
             if events or self._changes.now() - self._sent_at >= COMMENT_SECONDS:
                 self._sent_at = self._changes.now()
                 return events or b":\n\n"  # a comment
-            await self._changes.tail.news()
+            await self._changes.tail.news
         raise StopAsyncIteration
 
     async def close(self) -> None:

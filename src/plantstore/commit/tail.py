@@ -68,6 +68,7 @@ class Tail:
 
     Attributes:
         era: another number after `end`. The followers of an earlier era end.
+        news: is done when there are events, or it is time to look at something else.
 
     """
 
@@ -88,7 +89,7 @@ class Tail:
     async def running(self) -> AsyncIterator[None]:
         """Accept followers, on the running event loop. At the end, they are ended."""
         self._loop = asyncio.get_running_loop()
-        self._news: SharedFuture[None] = SharedFuture(loop=self._loop)
+        self.news: SharedFuture[None] = SharedFuture(loop=self._loop)
         self._thread.start()
         self._tick()
         try:
@@ -110,25 +111,22 @@ class Tail:
         self._followers -= 1
         if not self._followers:
             self._is_wanted.clear()
-            self._begin = None
+            self._begin, self._numbers = None, []
 
     def end(self) -> None:
         """End all followers: the service stops, or this is another feed than before."""
         self.era += 1
         self._wake()
 
-    async def news(self) -> None:
-        """Wait for events, or for the time to look at something else."""
-        await self._news
-
     def events_after(self, number: int) -> tuple[bytes, int] | None:
         """Return all events after a number, and the number of the last one.
 
-        Return None if not all are here.
+        Return None if not all are here, or if the number is unknown: the follower may be ahead, or
+        have read it from a server that lost it since. Only the store knows.
         """
-        if self._begin is None or self._begin > number:
-            return None
         first = bisect_right(self._numbers, number)
+        if number not in (self._begin, *self._numbers[first - 1 : first]):
+            return None
         last = self._numbers[-1] if first < len(self._numbers) else number
         return b"".join(self._events[first:]), last
 
@@ -137,8 +135,8 @@ class Tail:
         self._timer = self._loop.call_later(WAKE_SECONDS, self._tick)
 
     def _wake(self) -> None:
-        self._news.set_result(None)
-        self._news = SharedFuture(loop=self._loop)
+        self.news.set_result(None)
+        self.news = SharedFuture(loop=self._loop)
 
     def _add(self, after: int | None, page: ChangesPage, events: list[bytes]) -> None:
         if not self._followers:

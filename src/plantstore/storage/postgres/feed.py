@@ -50,13 +50,15 @@ WITH made AS (
 ), {APPEND}
 SELECT
 """
-_HAS_STANDBYS: Final = """
+# Whether the commits of the server wait for standbys.
+HAS_STANDBYS: Final = """
 SELECT coalesce(current_setting('synchronous_standby_names', true), '') <> ''
 """
 
 FEED: Final = FeedTables(_NOW, _SECONDS, "greatest", "%({})b".format)
 
-# Number of changes that are trimmed in one transaction.
+# Number of changes that are trimmed in one transaction while idle. Beside a commit with many
+# changes, it is twice their number.
 TRIMMED_MAX: Final = 1_000
 
 
@@ -81,16 +83,10 @@ def keep_changes(connection: Connection, days: int) -> None:
         connection.require_standbys()
 
 
-def has_standbys(connection: Connection) -> bool:
-    """Return whether the commits of the server wait for standbys."""
-    [(is_replicated,)] = connection.execute(_HAS_STANDBYS)
-    return bool(is_replicated)
-
-
-def trim(connection: Connection) -> bool:
+def trim(connection: Connection, changes_max: int) -> bool:
     """Delete some changes that are not kept any more. Return whether there may be others."""
     with fenced(connection):
-        return FEED.trim(on(connection), TRIMMED_MAX)
+        return FEED.trim(on(connection), max(TRIMMED_MAX, changes_max))
 
 
 def waiter(

@@ -29,7 +29,7 @@ from plantstore.storage.migrate import SchemaPolicy, prepare
 from plantstore.storage.pool import Pool
 from plantstore.storage.postgres.connection import Connection, require_sessions
 from plantstore.storage.postgres.faults import MISSING, retried, translate_errors
-from plantstore.storage.postgres.feed import FEED, has_standbys, keep_changes, on, trim, waiter
+from plantstore.storage.postgres.feed import FEED, HAS_STANDBYS, keep_changes, on, trim, waiter
 from plantstore.storage.postgres.fence import fenced
 from plantstore.storage.postgres.link import Link
 from plantstore.storage.postgres.maintenance import (
@@ -121,12 +121,16 @@ class PostgresStore(TokenTable):
             results = apply_changes(connection, changes, self._slot)
         if time.monotonic() >= self._trim_at:
             with contextlib.suppress(StoreUnavailableError):  # the changes are made
-                self.tidy()
+                self._trim(2 * len(changes))
         return results
 
     def tidy(self) -> float:
+        return self._trim()
+
+    def _trim(self, changes_max: int = 0) -> float:
+        """Trim the feed. Return what `tidy` does."""
         with self._writes.using(_CANNOT_WRITE) as connection:
-            if retried(lambda: trim(connection)):
+            if retried(lambda: trim(connection, changes_max)):
                 return 0
         self._trim_at = time.monotonic() + TRIM_SECONDS
         return TIDY_SECONDS
@@ -146,7 +150,8 @@ class PostgresStore(TokenTable):
     def read_changes(self, after: int | None, limit: int) -> ChangesPage:
         with self._pages.using() as link, link.using(_CANNOT_READ) as connection:
             page = retried(lambda: FEED.read(on(connection), after, limit))
-            if page.changes and (connection.standbys_min or has_standbys(connection)):
+            is_replicated = connection.execute(HAS_STANDBYS).fetchone() == (True,)
+            if page.changes and (connection.standbys_min or is_replicated):
                 connection.execute(MARK, (self._slot,))
                 connection.require_standbys()
             return page

@@ -142,7 +142,7 @@ def database(path: Path) -> Iterator[ReadOnlySQLite]:
 def test_no_file_is_created_beside_the_database(path: Path, database: ReadOnlySQLite) -> None:
     assert [plant for plants in database.scan_plants() for plant in plants] == PLANTS
     assert database.count_plants() == len(PLANTS)
-    assert database.check() == CheckReport(5, len(PLANTS), 0, [])
+    assert database.check() == CheckReport(7, len(PLANTS), 0, [])
     assert [file.name for file in path.parent.iterdir()] == ["plants.db"]
 
 

@@ -295,15 +295,8 @@ def test_what_others_change_is_shown_without_a_reload_also_after_a_restart(
 ) -> None:
     watch.service_goes_away = True
     page = context.new_page()
-<<<<<<< Updated upstream
-    names, menu = (
-        page.locator("#plants .name"),
-        page.get_by_role("button", name="Actions for plant"),
-    )
-=======
     names = page.locator("#plants .name")
     menu = page.get_by_role("button", name="Actions for plant")
->>>>>>> Stashed changes
     big = NewPlant(BIG, "Abies", "Pine")
     with Service(tmp_path) as service:
         service.change(big, *THREE[1:])
@@ -314,13 +307,8 @@ def test_what_others_change_is_shown_without_a_reload_also_after_a_restart(
         menu.nth(2).focus()
         page.evaluate("window.isSame = true")
         with service.client(service.token(name="other")) as other:
-<<<<<<< Updated upstream
-            theirs = b'{"name": "Theirs", "tag": "Pine"}'
-            assert other.send("PUT", f"/plants/{BIG}", theirs).status == 200
-=======
             changed = other.send_record("PUT", f"/plants/{BIG}", "Theirs", "Pine")
             assert changed.status == 200
->>>>>>> Stashed changes
             expect(names).to_have_text(["Theirs", "Rosa", "Acer"])
             assert other.send("DELETE", "/plants/2").status == 204
             expect(names).to_have_text(["Theirs", "Acer"])
@@ -338,15 +326,7 @@ def test_what_others_change_is_shown_without_a_reload_also_after_a_restart(
         expect(page.get_by_role("textbox", name="Name")).to_have_value("Acer rubrum")
         store(page)
         expect(page.get_by_text("Changed: 3")).to_be_visible()
-<<<<<<< Updated upstream
-        page.locator("#selected").get_by_role("button", name="Delete").click()
-        page.get_by_role("dialog").get_by_role("button", name="Delete", exact=True).click()
-        changed = page.get_by_role("dialog", name=f"Somebody else has changed plant {BIG}")
-
-        expect(changed.locator("td")).to_have_text(["Abies", "Meanwhile", "Pine", ""])
-=======
 
         expect(page.get_by_role("checkbox", name=f"Select plant {BIG}")).to_be_checked()
->>>>>>> Stashed changes
         assert page.evaluate("window.isSame")
         page.close()

@@ -68,8 +68,8 @@ def test_token_list_shows_each_token_on_one_line_and_no_secret(tmp_path: Path) -
 @pytest.mark.parametrize(
     ("command", "said"),
     [
-        ("create taken", "a token named 'taken' already"),
-        ("revoke nobody", "no token named 'nobody'"),
+        ("create taken", 'a token named "taken" already'),
+        ("revoke nobody", 'no token named "nobody"'),
         ("create x --database sqlite:///no/where.db", "No such file"),
     ],
 )

@@ -89,6 +89,7 @@ describe("events are read as the HTML standard says", () => {
     ":\n\n: data: no\n\nother: no\n\nid: 7\n\n": [],
     "\ufeffdata\n\n": [{ id: "", event: "message", data: "" }],
     "data: is not complete\n": [],
+    "data: a\r\ndata: b\r\n\r\n": [{ id: "", event: "message", data: "a\nb" }],
     "event: created\n\ndata: a: b\n\n": [{ id: "", event: "message", data: "a: b" }],
     "id: 7\ndata: a\n\nid: 8\0\ndata: b\n\nid\ndata: c\n\n": [
       { id: "7", event: "message", data: "a" },
@@ -157,6 +158,8 @@ describe("the page is loaded again if only the service knows what belongs to it"
 
       for (let times = 0; times < 5; times += 1) show([{ change, plant }]);
       assert.deepEqual(state.listing.plants, [ROSA, ABIES]);
+      mock.timers.tick(1000);
+      await settle();
       mock.timers.tick(1000);
       await settle();
 

@@ -357,6 +357,7 @@ def test_every_operation_works_with_the_keyboard(
                 return
         pytest.fail(f"the keyboard does not reach {name}")
 
+    expect(page.get_by_label("Bearer token")).to_be_focused()
     page.keyboard.type(token)
     press("Enter")
     expect(page.get_by_text("no plants yet")).to_be_visible()

@@ -77,11 +77,9 @@ class Changes:
         parameters = read_query(req, frozenset({"after", "limit"}))
         limit = parse_number(parameters, "limit", LIMIT_DEFAULT, INT32_MAX)
         after = _parse_after("after", parameters.get("after", "0"))
-        last = req.get_header("Last-Event-ID")  # checked for a page, too, which ignores it
-        resumed = after if last is None else _parse_after("Last-Event-ID", last)
         media_type = req.client_prefers((MEDIA_JSON, EVENT_STREAM))
         if media_type == EVENT_STREAM and req.method == "GET":
-            await self._stream(req, resp, token, resumed)
+            await self._stream(req, resp, token, after)
         else:
             media_type = MEDIA_JSON
             page = await self.reader.read_changes(after, min(limit, PAGE_CHANGES_MAX))
@@ -95,6 +93,8 @@ class Changes:
     on_head = on_get
 
     async def _stream(self, req: Request, resp: Response, token: str, after: int | None) -> None:
+        if (last := req.get_header("Last-Event-ID")) is not None:
+            after = _parse_after("Last-Event-ID", last)
         page = await self.reader.read_changes(after, PAGE_CHANGES_MAX)
         if self._is_stopping:
             raise StoreUnavailableError("The service is stopping; connect again")

@@ -32,8 +32,8 @@ from plantstore.storage import open_store
 from support.postgres import Databases, programs
 from support.postgres import Server as PostgresServer
 
-ROUNDS = 5
-SECONDS = 5
+ROUNDS = 11
+SECONDS = 3
 CONNECTIONS = 64
 FOLLOWERS = 50
 IDLE_FOLLOWERS = 1_000

@@ -3,7 +3,9 @@
 // The variable PLANTSTORE_TOKEN has a token with the scopes plants:create and plants:read. The program
 // imports the file, creates a plant, and prints all plants.
 
-const TRIES = 6;
+// Without Retry-After, the waits are about 0.5, 1, 2, 4, 8 and 16 seconds.
+const TRIES = 7;
+const RETRY_AFTER_SECONDS_MAX = 60;
 
 /** Every method may be called again after any error: nothing is stored twice. */
 export class PlantStore {
@@ -15,23 +17,26 @@ export class PlantStore {
   /** Send a request. Wait and send it again if the service is busy or away for a moment. */
   async send(method, path, body, type) {
     const headers = type ? { ...this.headers, "Content-Type": type } : this.headers;
-    for (let triesLeft = TRIES - 1; ; triesLeft -= 1) {
+    for (let tried = 0; ; tried += 1) {
+      const isLast = tried === TRIES - 1;
       let answer;
       try {
         answer = await fetch(this.url + path, { method, headers, body });
       } catch (error) {
-        if (!triesLeft) throw error;
+        if (isLast) throw error;
       }
-      if (answer && (![429, 503].includes(answer.status) || !triesLeft)) {
+      if (answer && (![429, 503].includes(answer.status) || isLast)) {
         if (answer.ok) return answer;
         throw new Error(`${method} ${path}: ${answer.status} ${await answer.text()}`);
       }
-      const seconds = Number(answer?.headers.get("Retry-After") ?? 0) + 0.5 + Math.random();
+      const asked = Number(answer?.headers.get("Retry-After") ?? 0);
+      const backoff = (0.25 + 0.5 * Math.random()) * 2 ** tried;
+      const seconds = Math.min(asked, RETRY_AFTER_SECONDS_MAX) + backoff;
       await new Promise((resolve) => setTimeout(resolve, 1000 * seconds));
     }
   }
 
-  /** Create a plant. An id above 2^53 must be a BigInt in JavaScript, and its JSON be written by hand. */
+  /** Create a plant. JavaScript rounds ids beyond 2^53: see "Ids in JavaScript" in docs/api.md. */
   async create(id, name, tag) {
     await this.send("POST", "/plants", JSON.stringify({ id, name, tag }), "application/json");
   }

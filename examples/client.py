@@ -13,7 +13,9 @@ from typing import Any
 
 import httpx
 
-TRIES = 6
+# Without Retry-After, the waits are about 0.5, 1, 2, 4, 8 and 16 seconds.
+TRIES = 7
+RETRY_AFTER_SECONDS_MAX = 60
 
 
 class PlantStore:
@@ -25,17 +27,18 @@ class PlantStore:
 
     def _send(self, method: str, path: str, **options: Any) -> httpx.Response:
         """Send a request. Wait and send it again if the service is busy or away for a moment."""
-        for tries_left in reversed(range(TRIES)):
-            wait = random.uniform(0.5, 1.5)
+        for tried in range(TRIES):
+            is_last = tried == TRIES - 1
+            wait = random.uniform(0.25, 0.75) * 2**tried
             try:
                 answer = self._http.request(method, path, **options)
             except httpx.TransportError:
-                if not tries_left:
+                if is_last:
                     raise
             else:
-                if answer.status_code not in (429, 503) or not tries_left:
+                if answer.status_code not in (429, 503) or is_last:
                     break
-                wait += float(answer.headers.get("Retry-After", 1))
+                wait += min(float(answer.headers.get("Retry-After", 0)), RETRY_AFTER_SECONDS_MAX)
             time.sleep(wait)
         if answer.is_error:
             raise RuntimeError(f"{method} {path}: {answer.status_code} {answer.text}")

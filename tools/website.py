@@ -18,12 +18,20 @@ SHOWN = (".md", ".svg", ".png", ".py", ".mjs", ".csv", ".yml", ".yaml", ".json",
 FOLDERS = ("docs/", "benchmarks/", "examples/", "deploy/", "src/plantstore/web/page", "tests/")
 ROOT_FILES = ("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", "LICENSE")
 
+# The theme shows each row of a table on one line, so most columns would be out of sight.
+STYLE = """\
+.wy-nav-content { max-width: 1100px; }
+.wy-table-responsive table td, .wy-table-responsive table th { white-space: normal; }
+.wy-table-responsive table code { white-space: normal; overflow-wrap: anywhere; }
+"""
+
 CONFIG = """\
 site_name: Plant Store
 docs_dir: {pages}
 site_dir: {site}
 theme: {{name: readthedocs, highlightjs: false}}
-validation: {{links: {{unrecognized_links: warn, anchors: warn}}}}
+extra_css: [style.css]
+validation: {{nav: {{omitted_files: ignore}}, links: {{unrecognized_links: warn, anchors: warn}}}}
 nav:
   - Plant Store: README.md
   - Getting started: docs/getting-started.md
@@ -56,9 +64,11 @@ def main() -> int:
             if name in ROOT_FILES or (name.startswith(FOLDERS) and name.endswith(SHOWN)):
                 (pages / name).parent.mkdir(parents=True, exist_ok=True)
                 shutil.copyfile(ROOT / name, pages / name)
+        (pages / "style.css").write_text(STYLE, encoding="utf-8")
         config = Path(folder) / "mkdocs.yml"
         config.write_text(CONFIG.format(pages=pages, site=SITE), encoding="utf-8")
-        command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet"]
+        # `--quiet` would hide the warnings from `--strict`, too.
+        command = [sys.executable, "-m", "mkdocs", "build", "--strict"]
         return subprocess.run([*command, "--config-file", config], check=False).returncode
 
 

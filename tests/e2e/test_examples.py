@@ -9,6 +9,7 @@ import playwright
 import pytest
 
 from plantstore.plants import NewPlant
+from support.postgres import wait_until
 from support.service import Service, stored_plants
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -16,12 +17,25 @@ NODE = Path(playwright.__file__).parent / "driver/node"
 CLIENTS = [(sys.executable, "client.py"), (str(NODE), "client.mjs")]
 
 
-def run_client(service: Service, program: str, client: str, file: Path) -> str:
+def start_client(service: Service, program: str, client: str, file: Path) -> subprocess.Popen[str]:
     command = [program, str(EXAMPLES / client), f"http://127.0.0.1:{service.port}", str(file)]
     env = os.environ | {"PLANTSTORE_TOKEN": service.token(name=client)}
-    return subprocess.run(
-        command, env=env, capture_output=True, text=True, timeout=60, check=True
-    ).stdout
+    pipe = subprocess.PIPE
+    return subprocess.Popen(command, env=env, stdout=pipe, stderr=pipe, text=True)
+
+
+def output_of(process: subprocess.Popen[str]) -> str:
+    with process:
+        try:
+            printed, complaint = process.communicate(timeout=60)
+        finally:
+            process.kill()
+    assert process.returncode == 0, complaint
+    return printed
+
+
+def run_client(service: Service, program: str, client: str, file: Path) -> str:
+    return output_of(start_client(service, program, client, file))
 
 
 @pytest.mark.parametrize(("program", "client"), CLIENTS, ids=["python", "node"])
@@ -52,4 +66,26 @@ def test_a_client_waits_and_tries_again_if_it_is_too_fast(
 
         with service.client(service.token()) as watcher:
             assert watcher.total("plantstore_refused_total", reason="rate_exceeded") > 0
+    assert "1000001 Abies balsamea (L.) Mill. Abies" in printed
+
+
+@pytest.mark.parametrize(("program", "client"), CLIENTS, ids=["python", "node"])
+def test_a_client_tries_again_if_the_service_is_busy(
+    tmp_path: Path, program: str, client: str
+) -> None:
+    file = tmp_path / "one.csv"
+    file.write_text("id,name\n1,a\n")
+    with Service(tmp_path, "--connections-max", "1") as service:
+        with service.client(service.token()) as only:
+            only.send("GET", "/healthz")
+            process = start_client(service, program, client, file)
+            wait_until(
+                lambda: (
+                    only.total("plantstore_refused_total", reason="too_many_connections") > 0
+                    or process.poll() is not None
+                )
+            )
+
+        printed = output_of(process)
+
     assert "1000001 Abies balsamea (L.) Mill. Abies" in printed

@@ -67,7 +67,7 @@ def url_of(*servers: Server, parameters: str = "") -> str:
 
 
 def promote(standby: Server) -> None:
-    standby.execute("SELECT pg_promote()")
+    standby.promote()
 
 
 def change_on_the_new_primary(store: Store) -> None:

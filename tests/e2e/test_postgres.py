@@ -73,7 +73,7 @@ def test_when_the_primary_dies_the_standby_takes_over_and_nothing_is_lost(
                 primary.kill()
                 for service in services:
                     wait_until(lambda service=service: readiness(service) == 503)  # type: ignore[misc]
-                standby.execute("SELECT pg_promote()")
+                standby.promote()
                 for load in loads:
                     load.wait_for_more(seconds=RECOVERY_SECONDS)
                 for service in services:

@@ -199,6 +199,18 @@ class Server:
     def execute(self, statement: str) -> list[Any]:
         return execute(self.url(), statement)
 
+    def promote(self) -> None:
+        """Make a primary of this standby. Replay may cancel statements on a standby."""
+
+        def is_primary() -> bool:
+            with contextlib.suppress(psycopg.OperationalError):
+                if self.execute("SELECT NOT pg_is_in_recovery()") == [(True,)]:
+                    return True
+                self.execute("SELECT pg_promote()")
+            return False
+
+        wait_until(is_primary)
+
 
 def execute(url: str, statement: str) -> list[Any]:
     """Run a statement on a new connection; return its rows, if it has any."""

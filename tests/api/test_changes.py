@@ -12,12 +12,9 @@ from plantstore.api.auth import ConcurrencyLimit
 from plantstore.changes import Deletion, Replacement
 from plantstore.commit.tail import EVENTS_BYTES_MAX
 from plantstore.errors import ErrorCode, StoreUnavailableError
-from plantstore.feed import ChangesPage
-from plantstore.observe import ReadFailed
 from plantstore.plants import NewPlant, Plant
 from plantstore.store import Store
 from support.events import Event, parse
-from support.fake_store import FakeStore
 from support.world import World, assert_error
 
 
@@ -328,35 +325,6 @@ def test_streams_over_the_limit_are_503_and_a_place_is_free_after_one_ends(world
         "Too many streams of changes with this token run; nothing was done"
     )
     assert world.parts.changes.places.taken == 0
-
-
-def test_streams_continue_after_a_fault_of_the_store(new_world: Callable[..., World]) -> None:
-    class Faulty(FakeStore):
-        fails = False
-
-        def read_changes(self, after: int | None, limit: int) -> ChangesPage:
-            if self.fails:
-                self.fails = False
-                raise StoreUnavailableError("The database cannot be read")
-            return super().read_changes(after, limit)
-
-    store = Faulty()
-    world = new_world(store)
-
-    async def follow() -> list[Event]:
-        async with streaming(world) as sent:
-            await sent.body()
-            world.put_in(NewPlant(1, "a"))
-            events = await sent.events(1)
-            tail = world.parts.changes.tail
-            while tail.events_after(events[0].id) is None:  # else the stream itself meets the fault
-                await tail.news
-            store.fails = True
-            world.put_in(NewPlant(2, "b"))
-            return events + await sent.events(1)
-
-    assert [event.data["plant"]["id"] for event in world.run(follow())] == [1, 2]
-    assert len(world.told(ReadFailed)) == 1
 
 
 def test_head_has_the_headers_of_a_page(world: World) -> None:

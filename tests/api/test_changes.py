@@ -102,14 +102,6 @@ def test_a_feed_that_is_off_says_so(world: World, accept: str) -> None:
     assert_error(world.get("/changes", Accept=accept), 404, ErrorCode.FEED_OFF, "--changes-keep 0")
 
 
-def test_changes_need_a_scope_of_their_own(world: World) -> None:
-    token = world.add_token("reader", "plants:read")
-
-    answer = world.send("GET", "/changes", token=token)
-
-    assert_error(answer, 403, ErrorCode.SCOPE_MISSING, "changes:read")
-
-
 @pytest.mark.parametrize("name", ["plants.csv", "plants.ndjson"])
 def test_an_export_tells_the_number_from_which_the_changes_continue(
     stored: World, name: str

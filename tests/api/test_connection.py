@@ -18,6 +18,7 @@ import uvicorn
 import uvloop
 from uvicorn.server import ServerState
 
+from plantstore.api.errors import STATUS
 from plantstore.errors import ErrorCode, StoreUnavailableError
 from plantstore.observe import RequestRefused
 from plantstore.plants import ID_MAX, NewPlant
@@ -217,6 +218,7 @@ def test_every_layer_sends_error_responses_with_the_documented_fields(case: Case
     with World(**case.settings) as world:
         status, headers, body = world.run(exchange(world, case))
 
+    assert status == STATUS[case.code]
     assert json.loads(body).keys() == {"error", "message"}
     assert json.loads(body)["error"] == case.code
     assert headers.keys() - {"connection"} == ALWAYS | MORE.get(status, set())

@@ -1,13 +1,12 @@
 """What holds for each operation of the document; health checks, metrics, and what is reported."""
 
-import re
 from collections.abc import Callable
 
 import pytest
 
 from plantstore.api.operations import LOOK_SECONDS
 from plantstore.errors import ErrorCode, StoreUnavailableError
-from plantstore.observe import LookupFailed, ReadinessChanged, RequestRefused
+from plantstore.observe import LookupFailed, ReadinessChanged
 from plantstore.plants import NewPlant
 from support.document import DOCUMENT, NAMES, OPERATIONS, PATHS, Operation
 from support.world import METRICS, VALID, World, assert_error
@@ -195,30 +194,6 @@ def test_each_response_is_reported_with_its_route_and_its_status(world: World) -
         *((405, "/plants/{id}"), (404, "")),
     ]
     assert all(0 < answer.seconds < 60 for answer in world.answers)
-
-
-def test_a_5xx_response_has_the_trace_id_of_its_request_or_a_new_id(world: World) -> None:
-    trace = "0af7651916cd43dd8448eb211c80319c"
-    world.store.failure = StoreUnavailableError("The database cannot be reached")
-
-    ids = [
-        world.get("/plants", traceparent=parent).headers["X-Request-Id"]
-        for parent in (f"00-{trace}-{'b' * 16}-01", "00-bad", f"00-{trace}-{'b' * 16}-01")
-    ]
-
-    assert ids[0] == ids[2] == trace
-    assert re.fullmatch("[0-9a-f]{32}", ids[1])
-    assert trace != ids[1]
-
-
-def test_each_refusal_is_reported_with_its_reason(world: World) -> None:
-    world.post(b"{}")
-    world.ask("GET", "/nope")
-    world.ask("GET", "/plants")
-
-    assert [event.code for event in world.told(RequestRefused)] == [
-        *(ErrorCode.INVALID_PLANT, ErrorCode.NOT_FOUND, ErrorCode.TOKEN_MISSING),
-    ]
 
 
 def test_a_failed_token_look_up_is_reported_and_the_request_is_refused(world: World) -> None:

@@ -131,16 +131,6 @@ def test_an_unknown_file_and_without_pages_every_file_is_404(pages: World, world
         assert_error(world.ask("GET", path), 404, ErrorCode.NOT_FOUND)
 
 
-def test_all_files_share_one_route_and_each_document_has_its_own(pages: World) -> None:
-    pages.answers.clear()
-
-    for path in ("/", "/docs/", f"/assets/{ASSETS.digest}/app.js", "/assets/other/app.js"):
-        pages.ask("GET", path)
-
-    assets = "/assets/{digest}/{name}"
-    assert [answer.route for answer in pages.answers] == ["/", "/docs/", assets, assets]
-
-
 def ask(
     world: World, path: str, accept_encoding: str | None = "gzip", method: str = "GET"
 ) -> httpx.Response:

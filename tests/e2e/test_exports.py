@@ -119,19 +119,6 @@ def test_an_export_may_be_of_one_tag_and_compressed(client: Client) -> None:
     assert json.loads(gzip.decompress(answer.body)) == quercus
 
 
-def test_csv_of_a_tag_does_not_depend_on_plants_with_an_empty_tag(
-    service: Service, client: Client
-) -> None:
-    service.change(NewPlant(4_000, "Nameless", ""))
-
-    refused = client.send("GET", CSV)
-    answer = client.send("GET", f"{CSV}?tag=Quercus")
-    client.send("DELETE", "/plants/4000")
-
-    assert (refused.status, refused.json["error"]) == (406, ErrorCode.NOT_ACCEPTABLE)
-    assert answer.body == b"id,name,tag\r\n3000,Quercus robur L.,Quercus\r\n"
-
-
 def test_the_head_of_an_export_is_that_of_the_response_without_a_length(client: Client) -> None:
     head = client.send("HEAD", CSV).headers
     got = client.send("GET", CSV).headers
@@ -194,22 +181,6 @@ def test_no_export_begins_while_older_ones_keep_the_log_long(tmp_path: Path) -> 
     assert (refused.status, refused.json["error"]) == (503, ErrorCode.OVERLOADED)
     assert 1 <= int(refused.headers["retry-after"]) <= 5
     assert (page.status, first_is_whole, accepted.status) == (200, True, 200)
-
-
-def test_a_long_log_that_a_crash_left_is_truncated_without_a_change(tmp_path: Path) -> None:
-    log = tmp_path / "plants.db-wal"
-    with Service(tmp_path, "--request-seconds", "60") as service:
-        service.change(*LARGE)
-        with begun_exports(service, service.token()):
-            service.change(*(NewPlant(-1 - number, "x" * MIB) for number in range(20)))
-            service.process.send_signal(signal.SIGKILL)
-            service.process.wait(60)
-    before = log.stat().st_size
-
-    with Service(tmp_path):
-        wait_until(lambda: not log.stat().st_size, 10)
-
-    assert before > 16 * MIB
 
 
 @pytest.mark.engines("postgres")

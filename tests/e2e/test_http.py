@@ -8,8 +8,8 @@ import pytest
 
 from support.flood import Flood
 from support.postgres import wait_until
-from support.service import Client, Service, stored_plants
-from support.wire import Wire, assert_refused, head, send_until_refused, with_length
+from support.service import Service, stored_plants
+from support.wire import Wire, assert_refused, head, with_length
 
 # A long timeout, so that only its bytes can end a request.
 pytestmark = pytest.mark.serve("--request-seconds", "3600")
@@ -38,25 +38,6 @@ def test_a_chunked_body_over_the_limit_is_refused_before_it_ends(token: str, wir
         wire.send(b"4000\r\n" + b" " * 16_384 + b"\r\n")
 
     assert wire.answer()[0] == 413  # before the body has ended
-
-
-def test_an_offer_to_upgrade_is_ignored_and_the_request_served(token: str, wire: Wire) -> None:
-    upgrade = (b"Connection: Upgrade, HTTP2-Settings", b"Upgrade: h2c", b"HTTP2-Settings: AAMAAABk")
-    length, body = with_length(BODY)
-    data = (
-        head(token, *upgrade, length)
-        + body
-        + head(token, *upgrade, b"Transfer-Encoding: chunked")
-        + CHUNK.replace(b"1,", b"2,")
-        + b"0\r\n\r\n"
-        + head(token, length)
-        + body
-    )
-
-    for start in range(0, len(data), 7):
-        wire.send(data[start : start + 7])
-
-    assert [wire.answer()[0] for _ in range(3)] == [200, 200, 200]
 
 
 # tests/unit/test_http11.py has more of them.
@@ -189,54 +170,6 @@ def test_a_create_is_answered_before_the_malformed_request_behind_it_is_refused(
     assert wire.is_closed()
 
 
-HEALTH = b"GET /healthz HTTP/1.1\r\nHost: x\r\n"
-
-
-@pytest.mark.parametrize(
-    ("data", "status"),
-    [
-        (HEALTH + b"X: %b\r\n\r\n" % (b"x" * (32 * 1024 - len(HEALTH) - 7)), 200),
-        (HEALTH + b"X: %b\r\n\r\n" % (b"x" * (32 * 1024 - len(HEALTH) - 6)), 431),
-        (HEALTH + b"X: y\r\n" * 99 + b"\r\n", 200),
-        (HEALTH + b"X: y\r\n" * 100 + b"\r\n", 431),
-    ],
-    ids=["32 KiB", "a byte more", "100 fields", "101 fields"],
-)
-def test_a_head_of_32_kib_and_a_hundred_fields_is_accepted_and_a_larger_one_is_431(
-    wire: Wire, data: bytes, status: int
-) -> None:
-    wire.send(data)
-
-    assert wire.answer()[0] == status
-
-
-CHUNKED = head("@", b"Transfer-Encoding: chunked") + CHUNK.replace(b"1,", b"8,")
-
-
-@pytest.mark.parametrize(
-    ("begin", "more"),
-    [
-        (b"GET /", b"x" * 4096),
-        (b"GET / HTTP/1.1\r\nHost: x\r\n", b"X: y\r\n" * 500),
-        (b"GET / HTTP/1.1\r\nHost: x\r\nX: ", b"y" * 4096),
-        (b"GET / HTTP/1.1\r\nHost: x\r\nX", b"y" * 4096),
-        (b"", b"\r\n" * 2048),
-        (CHUNKED + b"0\r\n", b"X: y\r\n" * 500),
-    ],
-    ids=["target", "fields", "value", "name", "nothing", "trailer fields"],
-)
-def test_an_endless_head_is_refused_before_it_fills_the_memory(
-    service: Service, token: str, wire: Wire, begin: bytes, more: bytes
-) -> None:
-    before = service.peak_mib()
-    wire.send(begin.replace(b"@", token.encode()))
-
-    # Bytes in the socket buffers of both sides count as sent.
-    assert send_until_refused(wire, more) < 16 * 1024 * 1024
-    assert service.peak_mib() < before + 8
-    assert 8 not in stored_plants(service.database)
-
-
 FIELDS = [
     *(b"Accept", b"Accept-Encoding", b"Authorization", b"Connection", b"Content-Encoding"),
     *(b"Content-Length", b"Content-Type", b"Expect", b"Forwarded", b"Host", b"If-Match"),
@@ -278,20 +211,6 @@ def test_garbage_in_a_header_field_causes_no_server_error(
     assert len(answered) == len(FIELDS) * len(VALUES)
     # 501 is the status for an unknown transfer coding (RFC 9112 §6.1).
     assert [each for each in answered if not (200 <= each[2] < 500 or each[2] == 501)] == []
-
-
-def test_every_response_forbids_content_sniffing_and_only_documents_may_be_cached(
-    client: Client,
-) -> None:
-    """tests/api/test_connection.py checks each error."""
-    sent = (("POST", "/plants", BODY), ("GET", "/plants"), ("DELETE", "/plants/1"), ("GET", "/"))
-
-    answers = [client.send(*request) for request in sent]
-
-    assert [answer.status for answer in answers] == [200, 200, 204, 200]
-    assert {answer.headers["x-content-type-options"] for answer in answers} == {"nosniff"}
-    caching = [answer.headers["cache-control"] for answer in answers]
-    assert caching == ["no-store", "no-store", "no-store", "no-cache"]
 
 
 def test_every_body_is_answered_as_the_reference_parser_predicts(tmp_path: Path) -> None:

@@ -157,47 +157,6 @@ def test_plants_are_selected_by_ranges_on_several_pages_and_all_that_are_found(
     assert len(stored_plants(garden.database)) == 121
 
 
-def test_a_plant_that_was_added_is_shown_where_the_list_has_it(
-    open_page: Callable[..., Page],
-) -> None:
-    page = open_page(*numbered(120))
-    page.get_by_role("combobox", name="Search").fill("plant 7")
-    expect(page.locator("#plants .id").first).to_have_text("7")
-
-    page.get_by_role("button", name="Add a plant").click()
-    store(page, id="100000", name="Zelkova")
-
-    row = page.locator("#plants tr").last
-    expect(row).to_contain_text("Zelkova")
-    expect(row).to_be_in_viewport(ratio=1)
-    expect(page.locator("#said a")).to_have_text("100000 Zelkova")
-    page.go_back()
-    expect(page.get_by_role("combobox", name="Search")).to_have_value("plant 7")
-
-
-def test_quick_keys_send_one_request_and_an_older_search_is_cancelled(
-    open_page: Callable[..., Page], watch: Watch
-) -> None:
-    page = open_page(*PLANTS)
-    held = Held(page, "**/plants?q=Ros&*")
-    # However slow the machine is, no time passes for the page between these keys.
-    type_ = """(box, texts) => texts.forEach((text) => {
-        box.value = text;
-        box.dispatchEvent(new InputEvent("input", { bubbles: true }));
-    })"""
-    box = page.get_by_role("combobox", name="Search")
-    with page.expect_request("**/plants?q=Ros&*"):
-        box.evaluate(type_, ["R", "Ro", "Ros"])
-
-    with page.expect_event("requestfailed") as cancelled:
-        box.evaluate(type_, ["Rosa", "Rosa c", "Rosa ca", "Rosa can"])
-
-    expect(page.locator("#plants .name")).to_have_text(["Rosa canina"])
-    assert [route.request.url for route in held.routes] == [cancelled.value.url]
-    searched = [url for url in watch.requests if "q=R" in url and "limit=50" in url]
-    assert len(searched) == 2
-
-
 def test_a_link_to_one_plant_opens_it_after_signing_in(
     context: BrowserContext, open_page: Callable[..., Page], garden: Service, token: str
 ) -> None:
@@ -225,36 +184,6 @@ def test_a_link_to_one_plant_opens_it_after_signing_in(
     expect(page.locator("#said")).to_have_text("No plant is stored under the id 8")
 
 
-def test_late_responses_neither_show_an_empty_list_nor_move_the_focus(
-    open_page: Callable[..., Page], context: BrowserContext, garden: Service, token: str
-) -> None:
-    open_page(NewPlant(1, "Abies", "Abies"), NewPlant(2, "Rosa", "Rosa")).close()
-    page = context.new_page()
-    first = Held(page, "**/plants?*")
-
-    with page.expect_request("**/plants?*"):
-        enter(page, garden, token)
-    expect(page.locator("#listing")).to_have_attribute("aria-busy", "true")
-    expect(page.locator("#none, #start")).to_have_count(0)
-    expect(page.get_by_role("heading", name="Plants")).to_be_focused()
-    page.get_by_role("combobox", name="Search").focus()
-    first.let_go()
-    assert len(rows(page)) == 2
-    expect(page.get_by_role("combobox", name="Search")).to_be_focused()
-
-    second = Held(page, "**/plants?*")
-    choose(page, "Change", 1)
-    store(page)
-    expect(page.get_by_text("Changed: 1")).to_be_visible()
-    expect(page.locator("#listing")).not_to_have_css("outline-color", "rgba(0, 0, 0, 0)")
-    assert_accessible(page)
-    page.locator("#plants .tag a").last.focus()
-    second.let_go()
-
-    assert len(rows(page)) == 2
-    expect(page.locator("#plants .tag a").last).to_be_focused()
-
-
 def test_no_text_of_a_plant_or_a_file_is_interpreted_as_markup(
     open_page: Callable[..., Page], watch: Watch
 ) -> None:
@@ -280,13 +209,6 @@ def test_no_text_of_a_plant_or_a_file_is_interpreted_as_markup(
     )
     assert refusal == "TypeError"
     assert "requires 'TrustedHTML'" in watch.problems.pop()
-
-
-def test_a_tag_too_long_for_a_url_is_not_a_link(open_page: Callable[..., Page]) -> None:
-    page = open_page(NewPlant(1, "Abies", "A" * 1001), NewPlant(2, "Rosa", "R" * 1000))
-
-    expect(page.locator("#plants tr")).to_have_count(2)
-    expect(page.locator("#plants .tag a[href]")).to_have_text("R" * 1000)
 
 
 def test_on_a_phone_nothing_is_wider_than_the_screen_and_nothing_moves_while_it_loads(

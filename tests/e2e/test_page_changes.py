@@ -70,51 +70,6 @@ def test_a_plant_is_added_changed_deleted_and_restored_without_rounding_its_id(
     assert list(stored_plants(garden.database).values()) == changed
 
 
-def test_several_plants_are_added_with_ids_of_the_service_and_not_without_a_name(
-    open_page: Callable[..., Page],
-) -> None:
-    page = open_page()
-    page.get_by_role("button", name="Add a plant").click()
-    dialog = page.get_by_role("dialog", name="Add a plant")
-    id_ = dialog.get_by_role("textbox", name="Id")
-    name = dialog.get_by_role("textbox", name="Name")
-    expect(id_).not_to_have_value("")
-    first = id_.input_value()
-    expect(name).to_be_focused()
-
-    name.fill("Ulmus")
-    dialog.get_by_role("button", name="Store and add another").click()
-    expect(dialog.get_by_role("status")).to_have_text(f"Stored: {first}")
-    expect(id_).to_have_value(str(int(first) + 1))
-    expect(name).to_have_value("")
-    expect(name).to_be_focused()
-    dialog.get_by_role("button", name="Store", exact=True).click()
-    question = page.get_by_role("dialog", name="Store a plant without a name?")
-    question.get_by_role("button", name="Enter a name").click()
-    expect(name).to_be_focused()
-    page.keyboard.press("Escape")
-
-    expect(page.locator("#said")).to_have_text(f"Stored: {first} Ulmus")
-    page.get_by_role("link", name=f"{first} Ulmus").click()
-    expect(page.get_by_role("dialog", name=f"Change plant {first}")).to_be_visible()
-    page.keyboard.press("Escape")
-    assert rows(page) == [[first, "Ulmus", ""]]
-
-
-def test_a_change_keeps_unedited_values_that_an_input_field_cannot_represent(
-    open_page: Callable[..., Page], garden: Service
-) -> None:
-    page = open_page(NewPlant(1, "two\nlines", "Abies"), NewPlant(2, "Nameless", ""))
-
-    for id_, member, text in ((1, "tag", "Picea"), (2, "name", "Named")):
-        choose(page, "Change", id_)
-        store(page, **{member: text})
-        expect(page.get_by_text(f"Changed: {id_}")).to_be_visible()
-
-    changed = [NewPlant(1, "two\nlines", "Picea"), NewPlant(2, "Named", "")]
-    assert list(stored_plants(garden.database).values()) == changed
-
-
 def test_a_change_by_somebody_else_is_merged_and_not_overwritten_without_a_question(
     open_page: Callable[..., Page], garden: Service
 ) -> None:
@@ -154,37 +109,6 @@ def test_a_change_by_somebody_else_is_merged_and_not_overwritten_without_a_quest
     store(page, name="Gone")
     page.get_by_role("button", name="Leave it deleted").click()
     expect(page.locator("#plants .id")).to_have_text(["2", "3"])
-
-
-def test_a_deletion_shows_what_somebody_else_has_changed_and_may_end_after_its_dialog(
-    open_page: Callable[..., Page], garden: Service
-) -> None:
-    page = open_page(*THREE)
-    question = page.get_by_role("dialog", name="Delete this plant?")
-    delete = question.get_by_role("button", name="Delete", exact=True)
-    held = Held(page, "**/plants/1", "DELETE")
-    choose(page, "Delete", 1)
-    garden.change(Replacement(1, Plant("Rare", "Pine")))
-
-    delete.click()
-    changed = page.get_by_role("dialog", name="Somebody else has changed plant 1")
-    expect(changed.locator("th")).to_have_text(["You saw", "It is now", "Name"])
-    expect(changed.locator("td")).to_have_text(["Abies", "Rare"])
-    with page.expect_request(lambda request: request.method == "DELETE"):
-        changed.get_by_role("button", name="Delete").click()
-    page.keyboard.press("Escape")
-    expect(question).to_be_hidden()
-    choose(page, "Delete", 2)
-    garden.change(Deletion(2))
-    held.let_go()
-    expect(page.get_by_text("Deleted: 1 Rare")).to_be_visible()
-    expect(question).to_contain_text("2: Rosa")
-    delete.click()
-    expect(question).to_contain_text("No plant is stored under the id 2")
-    page.keyboard.press("Escape")
-
-    expect(page.locator("#plants .id")).to_have_text(["3"])
-    assert set(stored_plants(garden.database)) == {3}
 
 
 def test_the_tag_of_several_plants_is_set_and_they_are_deleted_and_restored(

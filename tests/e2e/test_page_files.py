@@ -208,40 +208,6 @@ def held(context: BrowserContext, tmp_path: Path) -> Iterator[Held]:
         service.stop()  # This closes the connections of the browser to the proxy.
 
 
-def test_an_import_shows_its_progress_and_no_other_file_is_taken_meanwhile(
-    held: Held, tmp_path: Path
-) -> None:
-    file = tmp_path / "large.csv"
-    file.write_text("id,name,more\n" + "".join(f"{id_},A,{'x' * 1000}\n" for id_ in range(30_000)))
-    said = held.page.locator("#import-said")
-    said.evaluate(
-        """said => {
-            window.said = [];
-            new MutationObserver(() => window.said.push(said.textContent))
-                .observe(said, { childList: true, characterData: true, subtree: true });
-        }"""
-    )
-    held.proxy.hold_after = HELD_BYTES
-
-    held.page.locator("#file").set_input_files(file)
-    expect(held.page.locator("#import-sent")).to_have_text(re.compile(r"[1-9].* of 30\.3 MB sent"))
-    position = held.page.locator("#progress").evaluate("progress => progress.position")
-    assert 0 < position < 1
-    assert_accessible(held.page)
-    drop(held.page, b"id,name\n-1,Another\n", name="other.csv")
-    expect(held.error).to_have_text("Import one file at a time")
-    expect(held.page.locator("#import-file")).to_have_text("large.csv")
-    held.proxy.release()
-
-    expect(said).to_have_text("Import finished: 30,000 stored.")
-    assert held.page.evaluate("window.said") == [
-        "The file is sent. The service is storing the plants…",
-        "Import finished: 30,000 stored.",
-    ]
-    expect(held.page.locator("#progress")).to_be_hidden()
-    expect(held.error).to_be_empty()
-
-
 def test_an_import_is_stopped_and_continued_with_the_keyboard_and_not_lost_with_its_tab(
     held: Held, tmp_path: Path, watch: Watch
 ) -> None:

@@ -130,17 +130,6 @@ def test_the_page_and_the_reference_share_a_token_until_it_is_removed_from_one(
     expect(page.get_by_label("Bearer token")).to_be_visible()
 
 
-def test_without_session_storage_the_reference_keeps_a_token_until_it_is_reloaded(
-    context: BrowserContext, garden: Service, token: str
-) -> None:
-    context.add_init_script(SHUT_STORAGE)
-    page = open_reference(context, garden)
-
-    authorize(page, token)
-
-    expect(status(execute(operation(page, "listPlants")))).to_have_text("200")
-
-
 def test_axe_finds_no_violation_in_both_color_schemes_also_on_a_phone(
     context: BrowserContext, garden: Service
 ) -> None:

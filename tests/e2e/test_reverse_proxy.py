@@ -10,6 +10,7 @@ from urllib.parse import urljoin
 import pytest
 from playwright.sync_api import Browser, expect
 
+from plantstore.changes import Deletion
 from plantstore.plants import NewPlant
 from plantstore.settings import Settings
 from support.browser import Watch, rows
@@ -152,6 +153,8 @@ def test_the_page_works_under_a_prefix(
 
         expect(page.locator("#plants tr")).to_have_count(2)
         assert page.url.startswith(f"https://127.0.0.1:{running.port}{PREFIX}/?")
+        service.change(Deletion(plants[-1].id))
+        expect(page.locator("#plants tr")).to_have_count(1)
         page.goto(f"https://127.0.0.1:{running.port}{PREFIX}/docs/")
         expect(page.get_by_text("/plants/{id}").first).to_be_visible()
         watch.assert_quiet()

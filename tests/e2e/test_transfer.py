@@ -125,22 +125,6 @@ def test_a_file_without_a_column_of_tags_keeps_the_stored_tags(
     ]
 
 
-def test_an_import_in_another_encoding_says_once_what_to_do(tmp_path: Path) -> None:
-    (tmp_path / "plants.csv").write_bytes("id,name\n1,ä\n2,ö\n3,b\n".encode("latin-1"))
-    (tmp_path / "other.csv").write_text("id,name\n1,ä\n", encoding="utf-16")
-
-    partly = call(tmp_path, "import", "plants.csv")
-    refused = call(tmp_path, "import", "other.csv")
-
-    assert (partly.returncode, partly.stdout) == (1, "1 stored, 0 already there, 2 rejected\n")
-    advice = (
-        "Warning: A part of the file is not UTF-8: save it as UTF-8, in a spreadsheet as CSV UTF-8"
-    )
-    assert partly.stderr.splitlines().count(advice) == 1
-    assert (refused.returncode, refused.stdout) == (1, "")
-    assert "The file is UTF-16, not UTF-8: save it as UTF-8" in refused.stderr
-
-
 def test_without_a_rejects_file_the_first_ten_bad_rows_are_shown(tmp_path: Path) -> None:
     rows = "".join(f"{number}x,a,b\n" for number in range(30))
     (tmp_path / "plants.csv").write_text("id,name,tag\n" + rows, encoding="utf-8")

@@ -62,6 +62,7 @@ def test_each_row_of_a_stream_has_an_outcome(service: Service, client: Client) -
         ('text/csv; charset="UTF-8"; header=present', "\ufeffNAME;ID;TAG\n×;1;\n".encode()),
         ("text/csv", "tag\tid\tname\n\t1\t×".encode()),
         ("application/x-www-form-urlencoded", line(1, "×")),
+        ("", line(1, "×")),
     ],
 )
 def test_every_media_type_and_separator_is_read(

@@ -98,14 +98,6 @@ def test_an_operation_declares_every_status_that_it_can_have(operation: Operatio
     assert {int(status) for status in operation.content["responses"]} == expected
 
 
-@pytest.mark.parametrize("operation", OPERATIONS, ids=NAMES)
-def test_an_operation_declares_each_parameter_once(operation: Operation) -> None:
-    names = [parameter["name"] for parameter in parameters_of(operation)]
-
-    assert len(names) == len(set(names))
-    assert set(re.findall("{(.*?)}", operation.path)) <= set(names)
-
-
 def test_the_published_contract_is_unchanged() -> None:
     """Clients rely on POST /plants, NewPlant, Plant and Error: they must not change."""
     int64 = {"type": "integer", "format": "int64", "minimum": -(2**63), "maximum": 2**63 - 1}

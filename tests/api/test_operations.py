@@ -67,18 +67,7 @@ def test_an_unknown_query_parameter_is_refused_after_the_token_and_nothing_is_do
 @pytest.mark.parametrize(
     "path",
     [
-        *(
-            "/",
-            "/Plants",
-            "/plants/",
-            "/plants/1/",
-            "/plants.csv/",
-            "/ids/",
-            "/plants/1/2",
-            "/x" * 1000,
-            "/none",
-            "/docs/",
-        ),
+        *("/", "/Plants", "/plants/", "/plants.csv/", "/plants/1/2", "/x" * 1000, "/docs/"),
         *(f"http://plants.test{path}" for path in ("//plants", "//plants/1", "//healthz", "///")),
     ],
 )

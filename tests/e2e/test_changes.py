@@ -3,7 +3,6 @@
 import contextlib
 import json
 import shutil
-import socket
 from pathlib import Path
 
 import pytest
@@ -16,6 +15,7 @@ from support.example import copied, following
 from support.following import Copy
 from support.postgres import wait_until
 from support.service import Client, Service
+from support.wire import get, slow_reader
 
 
 def streams(client: Client) -> float:
@@ -77,13 +77,9 @@ def test_a_client_that_does_not_read_its_stream_is_disconnected_and_its_place_is
         token = service.token()
         with (
             contextlib.closing(service.client(token)) as client,
-            socket.create_connection(("127.0.0.1", service.port)) as lazy,
+            slow_reader(service.port) as lazy,
         ):
-            lazy.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-            lazy.sendall(
-                b"GET /changes HTTP/1.1\r\nHost: x\r\nAccept: text/event-stream\r\n"
-                b"Authorization: Bearer %b\r\n\r\n" % token.encode()
-            )
+            lazy.sendall(get("/changes", token, b"Accept: text/event-stream"))
             wait_until(lambda: streams(client) == 1)
             service.change(*(NewPlant(id_, "x" * 60_000) for id_ in range(200)))
 

@@ -21,7 +21,7 @@ from support.command import call
 from support.postgres import Programs, Server, wait_until
 from support.service import Answer, Client, Service, opened
 from support.streams import MEDIA_TYPES
-from support.wire import Wire
+from support.wire import Wire, get
 
 CSV = "/plants.csv"
 NDJSON = "/plants.ndjson"
@@ -61,16 +61,9 @@ def begun_exports(service: Service, *tokens: str) -> Iterator[list[Wire]]:
         wires = []
         for token in tokens:
             wires.append(stack.enter_context(Wire(service.port)))
-            wires[-1].send(head(token))
+            wires[-1].send(get(NDJSON, token))
             assert wires[-1].file.readline() == b"HTTP/1.1 200 OK\r\n"
         yield wires
-
-
-def head(token: str) -> bytes:
-    return (
-        b"GET /plants.ndjson HTTP/1.1\r\nHost: x\r\n"
-        b"Authorization: Bearer " + token.encode() + b"\r\n\r\n"
-    )
 
 
 def is_whole(wire: Wire, slow_seconds: float = 0) -> bool:
@@ -130,7 +123,7 @@ def test_the_head_of_an_export_is_that_of_the_response_without_a_length(client: 
 
 def test_an_export_needs_http_1_1(service: Service) -> None:
     with Wire(service.port) as wire:
-        wire.send(head(service.token(name="old")).replace(b"HTTP/1.1", b"HTTP/1.0"))
+        wire.send(get(CSV, service.token(name="old")).replace(b"HTTP/1.1", b"HTTP/1.0"))
 
         assert wire.answer()[0] == 400
 

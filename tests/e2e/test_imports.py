@@ -1,26 +1,22 @@
 """`POST /plants.csv` and `POST /plants.ndjson`: the rows of an import, against the real server."""
 
-import contextlib
 import json
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from plantstore.api.imports import IMPORTS_MAX
 from plantstore.changes import Deletion
 from plantstore.errors import ErrorCode
 from plantstore.plants import NewPlant
-from support.postgres import wait_until
-from support.service import Answer, Client, Service, stored_plants
+from support.service import Client, Service, stored_plants
 from support.streams import (
     CSV,
     NDJSON,
     NONE,
     chunk,
-    import_once,
     line,
     lines,
     send,
@@ -157,63 +153,15 @@ def test_a_stream_that_is_refused_before_its_first_row_stores_nothing(
 def test_after_a_100_a_stream_is_sent_and_the_connection_is_kept(
     service: Service, token: str
 ) -> None:
-    with begun_import(service, token) as wire:
+    with Wire(service.port) as wire:
+        wire.send(streaming_head(token, b"Expect: 100-continue"))
+        assert wire.answer()[0] == 100
         wire.send(chunk(line(1)) + b"0\r\n\r\n")
         assert wire.answer()[0] == 200
 
         wire.send(streaming_head(token) + chunk(line(2)) + b"0\r\n\r\n")
 
         assert json.loads(wire.answer()[2])["stored"] == 1
-
-
-def begun_import(service: Service, token: str) -> Wire:
-    """Begin an import; return when the service asks for its body."""
-    wire = Wire(service.port)
-    wire.send(streaming_head(token, b"Expect: 100-continue"))
-    assert wire.file.readline() == b"HTTP/1.1 100 Continue\r\n"
-    assert wire.file.readline() == b"\r\n"
-    return wire
-
-
-def test_imports_over_the_limit_are_503_and_a_place_is_free_after_one_ends(
-    service: Service,
-) -> None:
-    first, second, third = (service.token(name=name) for name in "abc")
-    places_of_one = IMPORTS_MAX * 3 // 4
-    with contextlib.ExitStack() as stack:
-
-        def begin(token: str) -> Wire:
-            return stack.enter_context(begun_import(service, token))
-
-        of_first = [begin(first) for _ in range(places_of_one)]
-        too_many_of_first = import_once(service, first, line(1))
-        for _ in range(IMPORTS_MAX - places_of_one):
-            begin(second)
-        too_many = import_once(service, third, line(1))
-        with service.client(third) as client:
-            single = client.post(NewPlant(2, "a"))
-        of_first[0].send(b"0\r\n\r\n")
-        assert of_first[0].answer()[0] == 200
-        accepted = import_once(service, third, line(1))
-
-    for refused in (too_many_of_first, too_many):
-        assert (refused.status, refused.json["error"]) == (503, ErrorCode.OVERLOADED)
-    assert (single.status, accepted.status) == (200, 200)
-
-
-def test_batches_grow_until_there_is_a_single_change(
-    service: Service, token: str, client: Client
-) -> None:
-    with Wire(service.port) as wire:
-        wire.send(streaming_head(token) + chunk(lines(1, 2_999)))
-        wait_until(lambda: len(stored_plants(service.database)) == 1_000)
-        client.post(NewPlant(10_000, "single"))
-        before = len(stored_plants(service.database))
-
-        wire.send(chunk(lines(3_000, 3_500)))
-
-        wait_until(lambda: len(stored_plants(service.database)) == 3_501)
-    assert before == 1_001
 
 
 @pytest.fixture(scope="module")
@@ -227,42 +175,27 @@ def limited(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
         yield service
 
 
-def use_once(client: Client) -> Answer:
-    return client.post(NewPlant(100, "a"))
-
-
-def refuse_six_rows(client: Client) -> Answer:
-    return send(client, b"{}\n" * 6)
-
-
 @pytest.mark.parametrize(
-    ("uses", "body", "status", "through"),
+    ("before", "body", "status", "through"),
     [
         pytest.param([], lines(1, 8), 200, 8, id="as many rows as uses"),
         pytest.param([], lines(1, 12), 429, 8, id="no larger batch than half of the rate"),
-        pytest.param([use_once], lines(1, 8), 429, 4, id="half of the smallest rate"),
-        pytest.param([use_once], lines(1, 9), 429, 4, id="no batch after a refused one"),
-        pytest.param(
-            [refuse_six_rows], b"{}\n{}\n" + line(3), 429, 0, id="rows that are not valid"
-        ),
+        pytest.param([line(100)], lines(1, 8), 429, 4, id="half of the smallest rate"),
+        pytest.param([line(100)], lines(1, 9), 429, 4, id="no batch after a refused one"),
+        pytest.param([b"{}\n" * 6], b"{}\n{}\n" + line(3), 429, 0, id="rows that are not valid"),
     ],
 )
 def test_no_row_after_a_batch_that_is_refused_is_stored(
-    limited: Service,
-    uses: list[Callable[[Client], Answer]],
-    body: bytes,
-    status: int,
-    through: int,
+    limited: Service, before: list[bytes], body: bytes, status: int, through: int
 ) -> None:
     limited.change(*(Deletion(id_) for id_ in stored_plants(limited.database)))
     token = limited.token(name=f"{time.monotonic_ns()}")
     with limited.client(token) as client:
-        before = [use(client).status for use in uses]
-
+        for rows in before:
+            assert send(client, rows).status == 200
         answer = send(client, body)
         after = client.post(NewPlant(100, "a"))
 
-    assert before == [200] * len(uses)
     assert (answer.status, answer.json.get("lines_stored_through", 8)) == (status, through)
     assert stored_plants(limited.database).keys() - {100} == set(range(1, through + 1))
     assert (after.status == 429) is (through == 8)

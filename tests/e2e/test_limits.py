@@ -5,8 +5,6 @@ import http.client
 import json
 import resource
 import signal
-import socket
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -15,7 +13,7 @@ import pytest
 from plantstore.plants import NewPlant
 from support.postgres import wait_until
 from support.service import Service, stored_plants
-from support.wire import Wire, assert_refused, head, with_length
+from support.wire import Wire, assert_refused, get, head, slow_reader, with_length
 
 PATIENCE = 0.5
 pytestmark = pytest.mark.serve("--request-seconds", str(PATIENCE), "--idle-seconds", str(PATIENCE))
@@ -24,21 +22,13 @@ HEALTH = b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n"
 BODY = b'{"id":1,"name":"a"}'
 LENGTH, _ = with_length(BODY)
 
-# A plant whose response does not fit into the buffers of a connection, and the page with it.
+# A plant whose response does not fit into the buffers of a connection.
 LARGE = NewPlant(1000, "é🌱" * 160_000)
-PAGE = b"GET /plants?after=999 HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %b\r\n\r\n"
 
 
 @pytest.fixture(scope="module", autouse=True)
 def _large(service: Service) -> None:
     service.change(LARGE)
-
-
-def slow_reader(service: Service) -> socket.socket:
-    reader = socket.socket()
-    reader.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-    reader.connect(("127.0.0.1", service.port))
-    return reader
 
 
 @pytest.mark.parametrize(("sent", "statuses"), [(b"", []), (b"\r\n", []), (HEALTH, [200])])
@@ -88,29 +78,14 @@ def test_an_incomplete_head_or_body_is_408_after_the_request_timeout_and_changes
 
 
 def test_a_client_that_reads_no_response_is_disconnected(service: Service, token: str) -> None:
-    request = PAGE % token.encode()
+    request = get("/plants?after=999", token)
     before = service.open_sockets()
 
-    with slow_reader(service) as taker, slow_reader(service) as closer:
+    with slow_reader(service.port) as taker, slow_reader(service.port) as closer:
         taker.sendall(request * 20)
-        closer.sendall(request * 20 + request[:-2] + b"Connection: close\r\n\r\n")
+        closer.sendall(request * 20 + get("/plants?after=999", token, b"Connection: close"))
         wait_until(lambda: service.open_sockets() >= before + 2)
         wait_until(lambda: service.open_sockets() <= before)
-
-
-def test_a_slow_reader_gets_the_whole_response(service: Service, token: str) -> None:
-    with slow_reader(service) as taker:
-        taker.sendall((PAGE % token.encode())[:-2] + b"Connection: close\r\n\r\n")
-        taken = bytearray()
-        began = time.monotonic()
-        while piece := taker.recv(4096):
-            taken += piece
-            # Four times the minimum rate. The whole response takes several times PATIENCE.
-            due = began + len(taken) / 65536 / 4 * PATIENCE
-            time.sleep(max(0.0, due - time.monotonic()))
-
-    [plant] = json.loads(taken.partition(b"\r\n\r\n")[2])
-    assert plant["name"] == LARGE.name
 
 
 def test_a_thousand_pipelined_requests_do_not_delay_another_connection(tmp_path: Path) -> None:

@@ -32,11 +32,13 @@ def test_a_plant_is_added_changed_deleted_and_restored_without_rounding_its_id(
         expect(page.locator("#plant-id-error")).to_contain_text(message)
         expect(field).to_be_focused()
         expect(field).to_have_attribute("aria-invalid", "true")
+    assert_accessible(page)
     held = Held(page, "**/plants", "POST")
     field.fill(str(BIG))
     for _ in range(3):
         dialog.get_by_role("button", name="Store", exact=True).click()
     expect(dialog.get_by_role("status")).to_have_text("Waiting for the service…")
+    assert_accessible(page)
     held.let_go()
     expect(page.get_by_text(f"Stored: {BIG}")).to_be_visible()
     assert len(held.routes) == 1
@@ -55,6 +57,7 @@ def test_a_plant_is_added_changed_deleted_and_restored_without_rounding_its_id(
     question = page.get_by_role("dialog", name="Delete this plant?")
     choose(page, "Delete", BIG)
     expect(question).to_contain_text(f"{BIG}: Bigger")
+    assert_accessible(page)
     expect(question.get_by_role("button", name="Cancel")).to_be_focused()
     question.get_by_role("button", name="Cancel").click()
     expect(question).to_be_hidden()
@@ -155,6 +158,7 @@ def test_escape_asks_before_typed_text_is_lost(open_page: Callable[..., Page]) -
         expect(name).to_be_visible()
         expect(name).to_have_value("Rosa canina")
     page.get_by_role("button", name="Cancel").click()
+    assert_accessible(page)
     question.get_by_role("button", name="Discard").click()
 
     expect(page.get_by_role("dialog")).to_be_hidden()

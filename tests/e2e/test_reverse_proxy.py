@@ -1,10 +1,8 @@
 """nginx, HAProxy and Caddy in front of the service, configured as in docs/reverse-proxy.md."""
 
-import contextlib
 import json
 import re
 from collections.abc import Iterator
-from pathlib import Path
 from urllib.parse import urljoin
 
 import pytest
@@ -21,7 +19,6 @@ from support.fronts import (
     PREFIX,
     Running,
     Through,
-    free_port,
     front,
     snippet,
 )
@@ -107,31 +104,6 @@ def test_urls_with_a_missing_or_surplus_slash_redirect_to_the_page_and_the_refer
             url = urljoin(client.url + path, answer.headers["location"])
             assert url.removeprefix("https://").partition("/")[2] == target[1:]
             assert client.send("GET", target).headers["content-type"].startswith("text/html")
-
-
-def test_a_client_connection_to_each_proxy_survives_a_restart_of_the_service(
-    tmp_path: Path,
-) -> None:
-    port = str(free_port())
-    with contextlib.ExitStack() as stack:
-        service = stack.enter_context(Service(tmp_path, "--port", port))
-        token = service.token()
-        clients = []
-        for name in NAMES:
-            proxy = stack.enter_context(front(name, tmp_path / name, service.port))
-            clients.append((name, stack.enter_context(Through(proxy, token))))
-        assert [client.create(plants_of(name, 1)[0]) for name, client in clients] == [200] * 3
-        before = [client.local_port() for _, client in clients]
-
-        service.stop()
-        stack.enter_context(Service(tmp_path, "--port", port))
-
-        for name, client in clients:
-            first, second = plants_of(name, 2)
-            assert client.create(second) == 200
-            listed = client.send("GET", f"{PREFIX}/plants?tag={name}").json
-            assert [plant["id"] for plant in listed] == [first.id, second.id]
-        assert [client.local_port() for _, client in clients] == before
 
 
 @pytest.mark.parametrize("name", NAMES[:1], scope="module")

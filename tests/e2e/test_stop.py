@@ -4,7 +4,6 @@ import contextlib
 import json
 import os
 import signal
-import socket
 from pathlib import Path
 
 import pytest
@@ -13,9 +12,7 @@ from plantstore.plants import NewPlant
 from support.load import Load
 from support.postgres import wait_until
 from support.service import Service, stored_plants
-from support.wire import Wire, head, with_length
-
-PAGE = b"GET /plants HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %b\r\n\r\n"
+from support.wire import Wire, get, head, slow_reader, with_length
 
 
 @pytest.mark.parametrize("with_signal", [signal.SIGTERM, signal.SIGINT])
@@ -102,10 +99,8 @@ def test_at_the_end_of_a_stop_an_unfinished_request_is_503_and_unread_responses_
         service.change(NewPlant(0, "x" * 1_000_000))
         token = service.token()
         for _ in range(10):
-            reader = stack.enter_context(socket.socket())
-            reader.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-            reader.connect(("127.0.0.1", service.port))
-            reader.sendall(PAGE % token.encode() * 20)
+            reader = stack.enter_context(slow_reader(service.port))
+            reader.sendall(get("/plants", token) * 20)
             assert reader.recv(12) == b"HTTP/1.1 200"
         wire = stack.enter_context(Wire(service.port))
         wire.send(head(token, b"Content-Length: 100", b"Expect: 100-continue"))

@@ -2,7 +2,6 @@
 
 import contextlib
 import re
-import resource
 import signal
 import subprocess
 from pathlib import Path
@@ -54,28 +53,6 @@ def test_a_backup_under_load_is_intact_and_has_every_plant_acknowledged_before_i
         service.client(token) as client,
     ):
         assert client.send("GET", "/plants/-1").status == 200
-
-
-def test_a_backup_that_runs_out_of_space_leaves_no_new_file_and_keeps_the_old_one(
-    tmp_path: Path, database: str
-) -> None:
-    with opened(database) as store:
-        store.apply_changes([NewPlant(id_, "x" * 100_000) for id_ in range(20)])
-    (tmp_path / "copy.db").write_text("precious", encoding="utf-8")
-
-    for target, options in (("new.db", []), ("copy.db", ["--force"])):
-        done = run(
-            tmp_path,
-            *("backup", target, *options),
-            preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (500_000, 500_000)),
-        )
-        assert done.returncode == 1
-        said = f"plantstore: The backup cannot be written to {tmp_path}: disk I/O error; "
-        assert done.stderr.startswith(said)
-        assert done.stderr.count("\n") == 1
-
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["copy.db", "plants.db"]
-    assert (tmp_path / "copy.db").read_text(encoding="utf-8") == "precious"
 
 
 @pytest.mark.parametrize(

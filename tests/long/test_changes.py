@@ -18,13 +18,14 @@ from support.fronts import free_port
 from support.histories import play
 from support.postgres import Databases, wait_until
 from support.service import Service, stored_plants
+from support.wire import get
 
 KILLS = 20
 CLIENTS = 6
 STREAMS = 1_000
 
 # What 1,000 idle streams may take.
-STREAMS_BYTES_MAX = 30_000_000
+STREAMS_MIB_MAX = 28
 
 
 @pytest.mark.parametrize(("engine", "instances"), [("sqlite", 1), ("postgres", 3)])
@@ -85,10 +86,7 @@ def test_a_thousand_idle_streams_take_little_memory_and_all_get_a_change(tmp_pat
     with Service(tmp_path) as service, contextlib.ExitStack() as stack:
         token = service.token()
         client = stack.enter_context(contextlib.closing(service.client(token)))
-        request = (
-            b"GET /changes?after=now HTTP/1.1\r\nHost: x\r\nAccept: text/event-stream\r\n"
-            b"Authorization: Bearer %b\r\n\r\n" % token.encode()
-        )
+        request = get("/changes?after=now", token, b"Accept: text/event-stream")
 
         def open_streams(count: int) -> list[socket.socket]:
             address = ("127.0.0.1", service.port)
@@ -102,9 +100,9 @@ def test_a_thousand_idle_streams_take_little_memory_and_all_get_a_change(tmp_pat
             return streams
 
         open_streams(10)
-        before = resident_bytes(service)
+        before = service.resident_mib()
         streams = open_streams(STREAMS)
-        taken = resident_bytes(service) - before
+        taken = service.resident_mib() - before
 
         assert client.post(NewPlant(1, "a")).status == 200
 
@@ -114,10 +112,4 @@ def test_a_thousand_idle_streams_take_little_memory_and_all_get_a_change(tmp_pat
                 piece = stream.recv(4096)
                 assert piece
                 received += piece
-    assert taken < STREAMS_BYTES_MAX
-
-
-def resident_bytes(service: Service) -> int:
-    lines = Path(f"/proc/{service.process.pid}/status").read_text(encoding="ascii").splitlines()
-    [kib] = [line.split()[1] for line in lines if line.startswith("VmRSS")]
-    return 1024 * int(kib)
+    assert taken < STREAMS_MIB_MAX

@@ -52,10 +52,6 @@ class Through(Client):
         path = f"{PREFIX}/plants"
         return self.send_record("POST", path, plant.name, plant.tag, id=plant.id).status
 
-    def local_port(self) -> int:
-        port: int = self.connection.sock.getsockname()[1]
-        return port
-
 
 def program(name: str) -> str:
     """Return the path of an executable."""

@@ -44,6 +44,20 @@ def head(token: str | None, *fields: bytes) -> bytes:
     return b"\r\n".join([*lines, *authorization, *fields, b"", b""])
 
 
+def get(path: str, token: str, *fields: bytes) -> bytes:
+    """Return a request that reads."""
+    lines = [f"GET {path} HTTP/1.1", "Host: plants", f"Authorization: Bearer {token}"]
+    return b"\r\n".join([*map(str.encode, lines), *fields, b"", b""])
+
+
+def slow_reader(port: int) -> socket.socket:
+    """Open a connection whose client holds only a few bytes that it has not read."""
+    reader = socket.socket()
+    reader.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    reader.connect(("127.0.0.1", port))
+    return reader
+
+
 def with_length(body: bytes) -> tuple[bytes, bytes]:
     return b"Content-Length: %d" % len(body), body
 

@@ -1,15 +1,13 @@
-"""Exports that end early: the response is cancelled, or the request is not allowed any more."""
+"""Exports that end early, because the request is not allowed any more."""
 
-import asyncio
 from collections.abc import Callable, Generator
 from typing import Any
 
 import pytest
 
-from plantstore.api.exports import EXPORTS_MAX
 from plantstore.errors import ErrorCode
 from plantstore.listings import EVERYTHING, Listing
-from plantstore.observe import ExportCutOff, ReadFailed, RequestFailed
+from plantstore.observe import ExportCutOff, ReadFailed
 from plantstore.plants import NewPlant
 from plantstore.store import TellNumber
 from support.fake_store import FakeStore
@@ -75,46 +73,6 @@ def export(world: World, hear: Callable[[list[Any]], None] = lambda _sent: None)
 
     world.run(ask())
     return sent
-
-
-async def cancel(world: World) -> tuple[list[str], BaseException | None]:
-    """Cancel an export, as uvicorn does, while its client does not take a piece.
-
-    Return the types of the messages that were sent, and the error of the task.
-    """
-    sent: list[str] = []
-    reached = asyncio.Event()
-
-    async def send(message: Any) -> None:
-        if message["type"] in sent:  # as the server does
-            raise ConnectionAbortedError
-        sent.append(message["type"])
-        if message["type"] == BODY:
-            reached.set()
-            await asyncio.Event().wait()
-
-    task = asyncio.ensure_future(world.app(world.scope_of("GET", "/plants.ndjson"), receive, send))
-    await reached.wait()
-    task.cancel()
-    await asyncio.wait([task])
-    return sent, task.exception()
-
-
-def test_the_places_of_cancelled_exports_are_free_again_and_their_snapshots_closed(
-    store: PagedStore, world: World
-) -> None:
-    cancelled = [world.run(cancel(world)) for _ in range(EXPORTS_MAX)]
-
-    sent = export(world)
-
-    assert sent[0]["status"] == 200
-    assert b"".join(message.get("body", b"") for message in sent).count(b"\n") == 3
-    assert store.open_snapshots == 0
-    for messages, error in cancelled:
-        assert messages == [START, BODY]
-        assert isinstance(error, ConnectionAbortedError)
-    assert not world.told(ReadFailed)
-    assert not world.told(RequestFailed)
 
 
 def revoke(world: World) -> None:

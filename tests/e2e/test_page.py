@@ -113,7 +113,7 @@ def test_plants_are_found_while_typing_by_words_or_a_tag(open_page: Callable[...
     expect(page.locator("#plants .id")).to_have_text(["5"])
 
 
-def test_plants_are_selected_by_ranges_on_several_pages_and_all_that_are_found(
+def test_plants_of_several_pages_are_selected_tagged_deleted_and_restored(
     open_page: Callable[..., Page], garden: Service
 ) -> None:
     page = open_page(*numbered(120), NewPlant(200, "Rosa"))
@@ -134,6 +134,17 @@ def test_plants_are_selected_by_ranges_on_several_pages_and_all_that_are_found(
     page.get_by_role("button", name="Select all 120").click()
     expect(selected).to_have_text("120 selected, 70 on other pages")
     assert_accessible(page)
+    page.locator("#selected").get_by_role("button", name="Set tag").click()
+    page.get_by_role("dialog").get_by_role("combobox", name="Tag").fill("Tree")
+    page.get_by_role("dialog").get_by_role("button", name="Set tag").click()
+    expect(page.locator("#said")).to_have_text("Changed: 120 plants")
+    expect(page.locator("#plants .tag").first).to_have_text("Tree")
+    page.get_by_role("button", name="Undo").click()
+    expect(page.locator("#said")).to_have_text("Changed back: 120 plants")
+    expect(page.locator("#toast[role=status]")).to_be_in_viewport(ratio=1)
+    assert_accessible(page)
+    page.get_by_role("checkbox", name="Select all of this page").click()
+    page.get_by_role("button", name="Select all 120").click()
     page.locator("#selected").get_by_role("button", name="Delete").click()
     page.get_by_role("dialog").get_by_role("button", name="Delete", exact=True).click()
     expect(page.locator("#said")).to_have_text("Deleted: 120 plants")

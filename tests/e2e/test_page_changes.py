@@ -114,34 +114,6 @@ def test_a_change_by_somebody_else_is_not_overwritten_without_a_question(
     assert stored_plants(garden.database)[1] == NewPlant(1, "Mine")
 
 
-def test_the_tag_of_several_plants_is_set_and_set_back(
-    open_page: Callable[..., Page], garden: Service
-) -> None:
-    page = open_page(*THREE)
-    toast = page.locator("#toast[role=status]")
-    selected = page.locator("#selected")
-    dialog = page.get_by_role("dialog")
-    page.get_by_role("checkbox", name="Select all").check()
-    page.get_by_role("checkbox", name="Select plant 2").uncheck()
-    expect(selected).to_contain_text("2 selected")
-    selected.get_by_role("button", name="Set tag").click()
-    garden.change(Replacement(3, Plant("Acer", "Theirs")))
-    dialog.get_by_role("combobox", name="Tag").fill("Tree")
-    dialog.get_by_role("button", name="Set tag").click()
-    conflict = page.get_by_role("dialog", name="Somebody else has changed plant 3")
-    expect(conflict.locator("td")).to_have_text(["Theirs", "Tree"])
-    conflict.get_by_role("button", name="Save mine").click()
-    expect(page.locator("#plants .tag")).to_have_text(["Tree", "", "Tree"])
-    expect(toast).to_contain_text("Changed: 2 plants")
-    expect(toast).to_be_in_viewport(ratio=1)
-    assert_accessible(page)
-    toast.get_by_role("button", name="Undo").click()
-    expect(page.locator("#plants .tag")).to_have_text(["Pine", "", "Theirs"])
-    expect(toast.get_by_role("button", name="Undo")).to_be_hidden()
-    toast.get_by_role("button", name="Close").click()
-    expect(toast).not_to_be_in_viewport()
-
-
 def test_escape_asks_before_typed_text_is_lost(open_page: Callable[..., Page]) -> None:
     page = open_page(*THREE)
     question = page.get_by_role("dialog", name="Discard what you typed?")

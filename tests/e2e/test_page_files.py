@@ -88,30 +88,6 @@ def test_a_file_is_chosen_and_updates_plants_if_this_is_chosen(
     assert stored_plants(garden.database)[1] == NewPlant(1, "New")
 
 
-def test_a_file_of_a_spreadsheet_without_ids_is_imported_with_ids_of_the_service(
-    open_page: Callable[..., Page], garden: Service
-) -> None:
-    page = open_page(NewPlant(7, "Abies"))
-    drop(page, "Name\tTag\r\nTilia ×\tTilia\r\nUlmus\t\r\n".encode("utf-16"), name="new.csv")
-    question = page.get_by_role("dialog", name="The file has no column “id”")
-    expect(question).to_be_visible()
-    assert_accessible(page)
-    question.get_by_role("button", name="Number the 2 rows").click()
-    expect(page.locator("#import-said")).to_have_text("Import finished: 2 stored.")
-    ids = re.findall(r"\d+", page.locator("#import-ids").inner_text())
-    name, saved = save(page, "link", "Save the file with its ids")
-
-    first, last = map(int, ids)
-    assert last == first + 1
-    numbered = f"\ufeffid\tName\tTag\r\n{first}\tTilia ×\tTilia\r\n{last}\tUlmus\t\r\n"
-    assert (name, saved.decode()) == ("new-with-ids.csv", numbered)
-    assert list(stored_plants(garden.database).values()) == [
-        NewPlant(7, "Abies"),
-        NewPlant(first, "Tilia ×", "Tilia"),
-        NewPlant(last, "Ulmus"),
-    ]
-
-
 def test_all_plants_or_those_of_a_search_are_saved(
     open_page: Callable[..., Page], garden: Service
 ) -> None:

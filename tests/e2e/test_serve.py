@@ -103,6 +103,8 @@ def test_several_origins_and_proxies_may_come_from_the_environment(
     ("options", "said", "status"),
     [
         (["--workers", "0"], "--workers", 2),
+        (["--host", f"{'x' * 64}.invalid"], "--host must be an address", 2),
+        (["--rate-per-token", "often"], "--rate-per-token must be", 2),
         (["--allow-origin", GARDEN, "--allow-origin", "null"], 'got "null"', 2),
         (["--trusted-proxy", "127.0.0.1", "--trusted-proxy", "*"], 'got "*"', 2),
         (["--host", "no.such.host.invalid"], "no.such.host.invalid", 1),

@@ -65,26 +65,6 @@ def test_token_list_shows_each_token_on_one_line_and_no_secret(tmp_path: Path) -
     assert secret.strip() not in table + json.dumps(rows)
 
 
-@pytest.mark.parametrize(
-    ("command", "said"),
-    [
-        ("create taken", 'a token named "taken" already'),
-        ("revoke nobody", 'no token named "nobody"'),
-        ("create x --database sqlite:///no/where.db", "No such file"),
-    ],
-)
-def test_a_token_command_that_fails_prints_a_one_line_error(
-    tmp_path: Path, command: str, said: str
-) -> None:
-    call(tmp_path, "token", "create", "taken")
-
-    done = call(tmp_path, "token", *command.split())
-
-    assert (done.returncode, done.stdout) == (1, "")
-    [line] = done.stderr.splitlines()
-    assert said in line
-
-
 def test_a_running_service_accepts_a_new_token_at_once_and_refuses_it_after_its_end(
     tmp_path: Path,
 ) -> None:

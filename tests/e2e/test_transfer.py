@@ -253,28 +253,6 @@ def test_a_terminated_export_leaves_no_file_that_looks_complete(
     assert call(tmp_path, "export", "plants.jsonl").returncode == 0
 
 
-@pytest.mark.parametrize(
-    "command",
-    [
-        "import good.csv --rejects plants.db",
-        "import good.csv --rejects plants.db-journal",
-        "export plants.db --format csv --force",
-        "backup plants.db --force",
-    ],
-)
-def test_no_command_writes_its_output_to_a_file_of_the_database(
-    tmp_path: Path, database: str, command: str
-) -> None:
-    (tmp_path / "good.csv").write_text(ROWS, encoding="utf-8")
-    put_in(database, [NewPlant(9, "a")])
-
-    done = call(tmp_path, *command.split())
-
-    assert (done.returncode, done.stdout) == (2, "")
-    assert "is a file of the store itself" in done.stderr
-    assert stored_plants(database).keys() == {9}
-
-
 @pytest.mark.parametrize("redirected", ["import - --format csv <&-", "export >&-"])
 def test_a_closed_standard_stream_is_a_one_line_error(
     tmp_path: Path, database: str, redirected: str
@@ -284,33 +262,3 @@ def test_a_closed_standard_stream_is_a_one_line_error(
     done = run_program("sh", "-c", f"{shlex.join(PLANTSTORE)} {redirected}", cwd=tmp_path)
 
     assert (done.returncode, done.stderr) == (1, "plantstore: The standard stream is closed\n")
-
-
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        ("import all_bad.csv --rejects /dev/full", "/dev/full cannot be written: No sp"),
-        ("import good.csv --rejects no/r", "no/r cannot be written: No such file"),
-        ("import bad.csv --rejects old", "must name the columns id and name"),
-        ("import good.csv --rejects old --database sqlite:///no/p.db", "No such file or directory"),
-        ("export no/a.csv --database sqlite:///other.db", "no/a.csv cannot be written"),
-        ("export a.csv --database sqlite:///other.db", "tag is empty"),
-    ],
-)
-def test_a_transfer_that_fails_prints_a_one_line_error(
-    tmp_path: Path, arguments: str, said: str
-) -> None:
-    (tmp_path / "good.csv").write_text(ROWS, encoding="utf-8")
-    (tmp_path / "bad.csv").write_text("number,name\n", encoding="utf-8")
-    (tmp_path / "all_bad.csv").write_text("id,name\nx,y\n", encoding="utf-8")
-    (tmp_path / "old").write_text("precious", encoding="utf-8")
-    put_in(f"sqlite:///{tmp_path}/other.db", [NewPlant(1, "a", "")])
-
-    done = call(tmp_path, *arguments.split())
-
-    assert done.returncode == 1
-    [*created, line] = done.stderr.splitlines(keepends=True)
-    assert said in line
-    assert created in ([], [CREATED.format(tmp_path)])
-    assert (tmp_path / "old").read_text(encoding="utf-8") == "precious"
-    assert not list(tmp_path.glob("*a.csv*")), "an incomplete export is left"

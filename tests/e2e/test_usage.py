@@ -1,10 +1,8 @@
 """The command line as people use it: help pages, completion, wrong usage, tables and colors."""
 
-import os
 import re
 import shlex
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,8 +11,7 @@ import pytest
 
 from plantstore.cli import app
 from plantstore.plants import NewPlant
-from support.certificates import make_pair
-from support.command import call, on_terminal, output_of, run
+from support.command import call, on_terminal
 from support.service import PLANTSTORE, opened
 
 # An escape sequence that sets a color, alone or with other text attributes (ECMA-48, SGR).
@@ -36,8 +33,6 @@ COMMANDS = dict(commands(app))
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a folder with the files that are named in the wrong commands."""
     folder = tmp_path_factory.mktemp("usage")
-    make_pair(folder).certificate.rename(folder / "good.pem")
-    (folder / "bad.pem").write_text("roses are red", encoding="ascii")
     (folder / "good.csv").write_text("id,name\n1,a\n", encoding="ascii")
     return folder
 
@@ -87,22 +82,6 @@ def test_wrong_usage_exits_with_status_2_and_names_the_help_of_its_command(
     assert_refused(done, arguments, said)
 
 
-@pytest.mark.parametrize(
-    ("arguments", "said", "env"),
-    [
-        ("--tls-certificate good.pem --tls-key bad.pem", "must name a certificate", {}),
-        (f"--host {'x' * 64}.invalid", "--host must be an address", {}),
-        ("", "--rate-per-token must be", {"PLANTSTORE_RATE_PER_TOKEN": "often"}),
-    ],
-)
-def test_settings_that_a_service_cannot_use_are_wrong_usage(
-    folder: Path, arguments: str, said: str, env: dict[str, str]
-) -> None:
-    done = run(folder, "serve", *arguments.split(), env=os.environ | env)
-
-    assert_refused(done, "serve", said)
-
-
 @pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
 def test_a_help_page_at_80_columns_truncates_and_breaks_no_word(
     tmp_path: Path, words: tuple[str, ...]
@@ -118,23 +97,6 @@ def test_a_help_page_at_80_columns_truncates_and_breaks_no_word(
     assert names | {*in_texts} <= shown
     assert not re.search(r"…|\.{3}$|\w-$", said.replace("[ARGS]...", ""), re.MULTILINE)
     assert short == said
-
-
-def test_shell_completion_works_in_bash(tmp_path: Path) -> None:
-    plantstore = Path(sys.executable).with_name("plantstore")
-    script = f"""
-        eval "$(_PLANTSTORE_COMPLETE=bash_source {plantstore})"
-        COMP_WORDS=({plantstore} serve --drain) COMP_CWORD=2
-        _plantstore_completion {plantstore}
-        printf '%s\\n' "${{COMPREPLY[@]}}"
-        COMPREPLY=() COMP_WORDS=({plantstore} token '') COMP_CWORD=2
-        _plantstore_completion {plantstore}
-        printf '%s\\n' "${{COMPREPLY[@]}}"
-    """
-
-    said = output_of("bash", "--norc", "-c", script, cwd=tmp_path)
-
-    assert said.split() == ["--drain-seconds", "create", "list", "revoke"]
 
 
 @pytest.mark.parametrize(

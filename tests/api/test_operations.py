@@ -112,13 +112,6 @@ def test_while_commits_fail_the_service_is_not_ready_even_if_the_probe_succeeds(
     assert world.told(ReadinessChanged) == [ReadinessChanged(error), ReadinessChanged(None)]
 
 
-def test_no_probe_is_made_while_commits_succeed(world: World) -> None:
-    world.post()
-    assert (ready(world), world.store.probes) == (200, 0)
-    world.now += 2 * LOOK_SECONDS
-    assert (ready(world), world.store.probes) == (200, 1)
-
-
 def test_while_the_store_is_unreachable_the_service_is_alive_but_not_ready(world: World) -> None:
     error = StoreUnavailableError("The database cannot be reached", "refused by 10.0.0.1")
     assert ready(world) == 200

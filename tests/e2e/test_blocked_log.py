@@ -9,7 +9,7 @@ import pytest
 
 from support.fronts import free_port
 from support.postgres import wait_until
-from support.service import PLANTSTORE, Client, Service
+from support.service import PLANTSTORE, Client, Service, serving
 from support.wire import Wire
 
 # Each request makes a log line of 1 KiB: a few dozen fill a pipe, a few thousand the queue.
@@ -30,10 +30,7 @@ def test_while_nobody_reads_the_log_all_requests_are_answered_and_dropped_lines_
     tmp_path: Path,
 ) -> None:
     requests = 6000
-    with (
-        Service(tmp_path, "--access-log") as service,
-        service.client(service.token()) as client,
-    ):
+    with serving(tmp_path, "--access-log") as (service, client):
         service.reads_log.clear()
         send_many(service, requests)
 

@@ -14,7 +14,7 @@ from plantstore.storage.sqlite.store import SQLiteStore
 from support.command import run_unprivileged
 from support.load import Load
 from support.postgres import wait_until
-from support.service import Service, stored_plants
+from support.service import Service, serving, stored_plants
 
 
 def wait_for_workers(service: Service, number: int) -> set[int]:
@@ -77,10 +77,7 @@ def test_a_create_is_503_while_another_process_holds_the_write_lock_and_200_afte
 ) -> None:
     """A commit may wait for longer than a request may take to arrive."""
     plant = NewPlant(1, "a")
-    with (
-        Service(tmp_path, "--request-seconds", "0.5") as service,
-        service.client(service.token()) as client,
-    ):
+    with serving(tmp_path, "--request-seconds", "0.5") as (service, client):
         assert client.send("GET", "/readyz").status == 200  # the service has opened its store
         with contextlib.closing(sqlite3.connect(tmp_path / "plants.db")) as other:
             other.execute("BEGIN IMMEDIATE")

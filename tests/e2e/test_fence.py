@@ -7,7 +7,7 @@ import pytest
 from plantstore.plants import NewPlant
 from plantstore.storage.migrate import newest_version
 from support.other_programs import engine_of, set_version
-from support.service import Service, stored_plants
+from support.service import serving, stored_plants
 
 # More than there are log lines about them in any case.
 REQUESTS = 60
@@ -19,10 +19,7 @@ def test_a_service_of_an_older_version_stores_nothing_after_a_migration_and_says
 ) -> None:
     newer = newest_version(engine_of(database)) + 1
     plant, other = NewPlant(1, "Abies", "a"), NewPlant(2, "Abies alba")
-    with (
-        Service(tmp_path, "--workers", "2") as service,
-        service.client(service.token()) as client,
-    ):
+    with serving(tmp_path, "--workers", "2") as (service, client):
         assert client.post(plant).status == 200
         set_version(database, newer)
 

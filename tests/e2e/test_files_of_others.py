@@ -14,7 +14,7 @@ import pytest
 from plantstore.plants import NewPlant
 from plantstore.storage.sqlite.store import SQLiteStore
 from support.command import call, run, run_unprivileged
-from support.service import Service, opened, stored_plants
+from support.service import opened, serving, stored_plants
 
 COMMANDS = [
     "import new.jsonl",
@@ -73,15 +73,9 @@ def leave(folder: Path, *statements: str) -> None:
         pass
 
 
-# The statements of another program that was killed, whose database must stay as it is.
-FOREIGN = {
-    "a log with content": [SONGS, WAL, A_SONG],
-    "all of it in the log": [WAL, SONGS, A_SONG],
-    "empty": ["PRAGMA application_id = 7"],
-    "empty, with a log": [*EMPTY, WAL, "PRAGMA application_id = 7"],
-    "a large page in the log": ["PRAGMA page_size = 65536", WAL, SONGS, A_SONG],
-    "a journal to play back": ["PRAGMA cache_size = 10", SONGS, MANY_SONGS, "BEGIN", MANY_SONGS],
-}
+def killed_after(*statements: str) -> Callable[[Path], None]:
+    """Return a function that leaves such files, whose database must stay as it is."""
+    return lambda file: leave(file.parent, *statements)
 
 
 def make_garbage_with_a_log(file: Path) -> None:
@@ -99,11 +93,20 @@ def make_a_log_without_a_database(file: Path) -> None:
     file.unlink()
 
 
-DAMAGED: dict[str, tuple[Callable[[Path], object], str]] = {
-    **{
-        case: (lambda file, case=case: leave(file.parent, *FOREIGN[case]), "another program's")
-        for case in FOREIGN
-    },
+FOREIGN = "another program's"
+REFUSED: dict[str, tuple[Callable[[Path], object], str]] = {
+    "a log with content": (killed_after(SONGS, WAL, A_SONG), FOREIGN),
+    "all of it in the log": (killed_after(WAL, SONGS, A_SONG), FOREIGN),
+    "empty": (killed_after("PRAGMA application_id = 7"), FOREIGN),
+    "empty, with a log": (killed_after(*EMPTY, WAL, "PRAGMA application_id = 7"), FOREIGN),
+    "a large page in the log": (
+        killed_after("PRAGMA page_size = 65536", WAL, SONGS, A_SONG),
+        FOREIGN,
+    ),
+    "a journal to play back": (
+        killed_after("PRAGMA cache_size = 10", SONGS, MANY_SONGS, "BEGIN", MANY_SONGS),
+        FOREIGN,
+    ),
     "garbage": (lambda file: file.write_bytes(b"roses are red " * 1000), "not a database"),
     "garbage with a log": (make_garbage_with_a_log, "not a database"),
     "cut off": (make_cut_off, "malformed"),
@@ -136,11 +139,11 @@ def assert_refused(folder: Path, said: str, commands: Sequence[str]) -> None:
         assert contents(folder) == before, command
 
 
-@pytest.mark.parametrize("case", DAMAGED)
+@pytest.mark.parametrize("case", REFUSED)
 def test_a_foreign_or_damaged_file_is_refused_and_stays_unchanged(
     tmp_path: Path, case: str
 ) -> None:
-    make, said = DAMAGED[case]
+    make, said = REFUSED[case]
 
     make(tmp_path / "plants.db")
 
@@ -179,7 +182,7 @@ def test_a_database_whose_content_is_all_in_the_write_ahead_log_is_opened(
 
 
 def test_a_second_name_of_a_database_in_use_is_refused_and_creates_no_file(tmp_path: Path) -> None:
-    with Service(tmp_path) as service, service.client(service.token()) as client:
+    with serving(tmp_path) as (_, client):
         assert client.post(NewPlant(1, "Rosa")).status == 200
         (tmp_path / "second.db").hardlink_to(tmp_path / "plants.db")
         before = sorted(tmp_path.iterdir())
@@ -255,7 +258,7 @@ def test_plants_that_a_crash_left_in_a_read_only_log_are_read(folder: Path, targ
 def test_a_read_only_user_reads_a_database_in_use_and_the_service_continues(
     folder: Path, target: Path
 ) -> None:
-    with Service(folder) as service, service.client(service.token()) as client:
+    with serving(folder) as (service, client):
         service.change(*PLANTS.values())
         for file in folder.iterdir():
             file.chmod(0o644)

@@ -8,16 +8,13 @@ import pytest
 from plantstore.plants import NewPlant
 from support.load import Load
 from support.postgres import wait_until
-from support.service import Service
+from support.service import serving
 
 
 @pytest.mark.engines("sqlite", "postgres")
 def test_the_metrics_are_summed_over_all_workers(tmp_path: Path) -> None:
     posts = {"http_route": "/plants", "http_request_method": "POST"}
-    with (
-        Service(tmp_path, "--workers", "2") as service,
-        service.client(service.token()) as client,
-    ):
+    with serving(tmp_path, "--workers", "2") as (service, client):
         load = Load(service, service.token(name="load"), 0)
         load.wait_for_more(200)
         load.stop()

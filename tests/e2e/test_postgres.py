@@ -18,7 +18,7 @@ from plantstore.plants import NewPlant
 from support.load import Load
 from support.postgres import Programs, Server, wait_until
 from support.proxy import Proxy
-from support.service import Client, Service, stored_plants
+from support.service import Client, Service, serving, stored_plants
 
 pytestmark = pytest.mark.engines("postgres")
 
@@ -126,10 +126,7 @@ def test_a_connection_lost_during_a_commit_is_503_and_a_retry_is_safe(
 ) -> None:
     with Server(postgres_programs, "cut") as server, Proxy(server.port) as proxy:
         database = f"postgresql://postgres@127.0.0.1:{proxy.port}/postgres"
-        with (
-            Service(tmp_path, database=database) as service,
-            service.client(service.token()) as client,
-        ):
+        with serving(tmp_path, database=database) as (_, client):
             cuts: list[tuple[Literal["before", "after"], int]] = [("before", 2), ("after", 3)]
             for cut, id_ in cuts:
                 # Repeat until the cut hits the writer's commit, not a lookup of the token.

@@ -10,7 +10,7 @@ import plantstore
 from plantstore.plants import NewPlant
 from support.command import call, run, run_program
 from support.postgres import Databases, Programs, Server, execute
-from support.service import Service
+from support.service import serving
 
 pytestmark = pytest.mark.engines("postgres")
 
@@ -54,7 +54,7 @@ def test_without_permission_to_migrate_an_empty_database_is_an_error_that_names_
     ]
     migrated = call(tmp_path, "migrate")
     created = call(tmp_path, "token", "create", "a")
-    with Service(tmp_path) as service, service.client(service.token()) as client:
+    with serving(tmp_path) as (service, client):
         assert client.post(PLANT).status == 200
 
     for done in refused:
@@ -83,10 +83,7 @@ def test_a_role_uses_the_tables_of_another_role_after_migrate_has_granted_the_ri
         granted = call(tmp_path, *grant)
         execute(owner, 'REVOKE ALL ON totals FROM "user"')  # as after an upgrade that adds it
 
-        with (
-            Service(tmp_path, "--no-migrate", database=user) as service,
-            service.client(service.token()) as client,
-        ):
+        with serving(tmp_path, "--no-migrate", database=user) as (service, client):
             not_ready = client.send("GET", "/readyz")
             not_stored = client.post(PLANT)
             again = call(tmp_path, *grant)

@@ -11,7 +11,7 @@ import pytest
 from plantstore.plants import NewPlant
 from support.load import Load
 from support.postgres import wait_until
-from support.service import Service, stored_plants
+from support.service import Service, serving, stored_plants
 from support.wire import Wire, get, head, slow_reader, with_length
 
 
@@ -19,10 +19,7 @@ from support.wire import Wire, get, head, slow_reader, with_length
 def test_a_draining_service_is_not_ready_and_serves_until_a_second_signal(
     tmp_path: Path, with_signal: signal.Signals
 ) -> None:
-    with (
-        Service(tmp_path, "--drain-seconds", "3600") as service,
-        service.client(service.token()) as client,
-    ):
+    with serving(tmp_path, "--drain-seconds", "3600") as (service, client):
         assert client.send("GET", "/readyz").status == 200
 
         service.process.send_signal(with_signal)
@@ -60,10 +57,7 @@ def test_a_stop_under_load_drops_no_accepted_request(tmp_path: Path, options: li
 
 
 def test_workers_stop_when_their_parent_is_killed(tmp_path: Path) -> None:
-    with (
-        Service(tmp_path, "--workers", "2") as service,
-        service.client(service.token()) as client,
-    ):
+    with serving(tmp_path, "--workers", "2") as (service, client):
         assert client.post(NewPlant(1, "a")).status == 200
 
         service.process.kill()

@@ -243,6 +243,13 @@ class Service:
         return Client(self.port, token)
 
 
+@contextlib.contextmanager
+def serving(folder: Path, *options: str, **more: Any) -> Iterator[tuple[Service, Client]]:
+    """Run a service until the block ends; yield it with a client that has all scopes."""
+    with Service(folder, *options, **more) as service, service.client(service.token()) as client:
+        yield service, client
+
+
 def stored_plants(database: str) -> dict[int, NewPlant]:
     """Return the plants in a database, and assert that its integrity check finds no problem."""
     if database.startswith("postgresql"):

@@ -83,6 +83,14 @@ def test_any_other_media_type_and_any_content_coding_is_415(
     assert answer.headers["Accept-Encoding"] == "identity"
 
 
+def test_a_request_without_a_media_type_is_415(world: World) -> None:
+    bearer = {"Authorization": f"Bearer {world.token}"}
+
+    answer = world.ask("POST", "/plants", content=VALID, headers=bearer)
+
+    assert_error(answer, 415, ErrorCode.UNSUPPORTED_MEDIA_TYPE)
+
+
 @pytest.mark.parametrize("is_chunked", [False, True])
 def test_a_body_may_have_64_kib_and_no_more(world: World, *, is_chunked: bool) -> None:
     def padded(size: int) -> Any:

@@ -1,13 +1,20 @@
-"""Exports that end early, because the request is not allowed any more."""
+"""Exports that end early: the request is not allowed any more, or the service stops."""
 
+import asyncio
+import threading
 from collections.abc import Callable, Generator
+from contextlib import AbstractAsyncContextManager
 from typing import Any
 
 import pytest
+from falcon.asgi import Response
+from falcon.testing import create_asgi_req
 
+from plantstore.api.exports import THREADS_MAX, Exports
 from plantstore.errors import ErrorCode
+from plantstore.formats import FORMATS
 from plantstore.listings import EVERYTHING, Listing
-from plantstore.observe import ExportCutOff, ReadFailed
+from plantstore.observe import ExportCutOff, ReadFailed, ignore
 from plantstore.plants import NewPlant
 from plantstore.store import TellNumber
 from support.fake_store import FakeStore
@@ -119,3 +126,42 @@ def test_an_export_that_finds_nothing_for_a_long_time_is_refused_when_it_is_not_
     worlds.append(new_world(EmptyPages()))
 
     assert export(worlds[0])[0]["status"] == status
+
+
+def test_a_stop_waits_only_for_the_reads_that_have_begun_and_closes_snapshots_without_a_thread(
+    store: PagedStore, world: World
+) -> None:
+    begun, let_go = threading.Semaphore(0), threading.Event()
+
+    def read() -> bool:
+        begun.release()
+        return let_go.wait(30)
+
+    async def enter_and_leave(running: AbstractAsyncContextManager[None]) -> None:
+        async with running:
+            pass
+
+    async def test() -> None:
+        exports = Exports(world.parts.authenticator, world.store, seconds_max=1, observe=ignore)
+        resp = Response()
+        req = create_asgi_req(headers={"Authorization": f"Bearer {world.token}"})
+        await exports.run(req, resp, FORMATS["ndjson"], EVERYTHING)
+        export: Any = resp.stream
+        reads = [asyncio.create_task(exports.in_thread(read)) for _ in range(THREADS_MAX + 2)]
+        for _ in range(THREADS_MAX):
+            await asyncio.to_thread(begun.acquire)
+        ending = asyncio.ensure_future(export.close())
+        for _ in range(10):
+            await asyncio.sleep(0)  # it waits for a thread
+
+        async with asyncio.TaskGroup() as group:
+            stopping = group.create_task(enter_and_leave(exports.running()))
+            await asyncio.wait([*reads[THREADS_MAX:], ending])
+
+            assert all(read.cancelled() for read in reads[THREADS_MAX:])
+            assert store.open_snapshots == 0
+            assert not stopping.done()
+            let_go.set()
+        assert await asyncio.gather(*reads[:THREADS_MAX]) == [True] * THREADS_MAX
+
+    world.run(test())

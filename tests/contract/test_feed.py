@@ -33,6 +33,8 @@ from support.postgres import execute, in_the_way, is_waiting, wait_until
 
 CREATED, REPLACED, DELETED = Kind
 
+STALE = Precondition(if_match=frozenset({'"0"'}))
+
 WAITING = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
 
 
@@ -72,7 +74,7 @@ def test_the_feed_has_each_change_that_was_made_in_order_and_no_other(store: Sto
         [
             *(Replacement(1, Plant("b")), Patch(1, PlantPatch(tag="u")), Patch(1, PlantPatch("b"))),
             *(Upsert(NewPlant(1, "b", "u")), Upsert(NewPlant(3, "c")), Deletion(ID_MAX)),
-            Conditional(Deletion(1), Precondition(if_match=frozenset({'"0"'}))),
+            *(Conditional(each, STALE) for each in (Deletion(1), Replacement(1, Plant("b", "u")))),
         ]
     )
     store.apply_changes([Deletion(1), NewPlant(1, "again")])

@@ -37,6 +37,7 @@ from support.fake_store import FakeStore
 
 IF_A = Precondition(if_match=frozenset({entity_tag("a", None)}))
 IF_NONE = Precondition(if_none_match=ANY)
+IF_OLD = Precondition(if_match=frozenset({entity_tag("old", None)}))
 
 
 @pytest.fixture(params=["fake", "sqlite", "postgres"])
@@ -81,11 +82,12 @@ BATCHES: dict[str, tuple[list[NewPlant], list[Change], list[Result], list[NewPla
         [NewPlant(1, "c"), NewPlant(4, "g")],
     ),
     "conditions, which see the earlier changes": (
-        [NewPlant(1, "a")],
+        [NewPlant(1, "a"), NewPlant(3, "a")],
         [
             *(Conditional(Replacement(1, Plant(name)), IF_A) for name in ("b", "b", "c")),
             *(Conditional(Upsert(NewPlant(2, "a")), IF_NONE) for _ in range(2)),
             *(Conditional(Deletion(2), IF_A) for _ in range(2)),
+            *(Conditional(Patch(3, PlantPatch(tag=tag)), IF_A) for tag in ("s", "t")),
         ],
         [
             *(Outcome.REPLACED, Outcome.REPLACED),
@@ -94,8 +96,45 @@ BATCHES: dict[str, tuple[list[NewPlant], list[Change], list[Result], list[NewPla
             PlantOutcome(Outcome.PRECONDITION_FAILED, NewPlant(2, "a")),
             Outcome.DELETED,
             PlantOutcome(Outcome.PRECONDITION_FAILED, None),
+            PlantOutcome(Outcome.REPLACED, NewPlant(3, "a", "s")),
+            PlantOutcome(Outcome.PRECONDITION_FAILED, NewPlant(3, "a", "s")),
         ],
-        [NewPlant(1, "b")],
+        [NewPlant(1, "b"), NewPlant(3, "a", "s")],
+    ),
+    "changes that are made already, whose conditions need not be true, except for a deletion": (
+        [NewPlant(1, "a", "t")],
+        [
+            *(
+                Conditional(Replacement(1, Plant("a", "t")), IF_OLD),
+                Conditional(Deletion(1), IF_OLD),
+            ),
+            Conditional(Upsert(NewPlant(1, "a", "t")), IF_OLD),
+            Conditional(Upsert(NewPlant(1, "a", "t")), IF_NONE),
+            Conditional(Patch(1, PlantPatch("a")), IF_OLD),
+            Conditional(Patch(1, PlantPatch("a")), Precondition(IF_OLD.if_match, ANY)),
+            Conditional(Patch(2, PlantPatch("a")), IF_OLD),
+        ],
+        [
+            *(Outcome.REPLACED, PlantOutcome(Outcome.PRECONDITION_FAILED, NewPlant(1, "a", "t"))),
+            Outcome.ALREADY_STORED,
+            PlantOutcome(Outcome.PRECONDITION_FAILED, NewPlant(1, "a", "t")),
+            PlantOutcome(Outcome.ALREADY_STORED, NewPlant(1, "a", "t")),
+            PlantOutcome(Outcome.PRECONDITION_FAILED, NewPlant(1, "a", "t")),
+            PlantOutcome(Outcome.PRECONDITION_FAILED, None),
+        ],
+        [NewPlant(1, "a", "t")],
+    ),
+    "upserts, which replace a plant only if it differs": (
+        [NewPlant(1, "same"), NewPlant(2, "old"), NewPlant(3, "gone")],
+        [
+            *(Upsert(NewPlant(1, "same")), Upsert(NewPlant(2, "new")), Upsert(NewPlant(4, "a"))),
+            *(Upsert(NewPlant(4, "b")), Deletion(3), Upsert(NewPlant(3, "again"))),
+        ],
+        [
+            *(Outcome.ALREADY_STORED, Outcome.REPLACED, Outcome.STORED, Outcome.REPLACED),
+            *(Outcome.DELETED, Outcome.STORED),
+        ],
+        [NewPlant(1, "same"), NewPlant(2, "new"), NewPlant(3, "again"), NewPlant(4, "b")],
     ),
     "upserts, of which those that keep the tag keep that of an earlier change": (
         [NewPlant(1, "a", "s"), NewPlant(2, "b", "t"), NewPlant(3, "×", "u" * 40_000)],

@@ -210,54 +210,38 @@ def test_probes_do_not_prevent_tidying(monkeypatch: pytest.MonkeyPatch) -> None:
         wait_until(probe)
 
 
-@pytest.fixture
-def stalled_soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Disconnect stalled workers after a hundredth of a second."""
-    monkeypatch.setattr(writer_process, "_STALLED", struct.pack("ll", 0, 10_000))
-
-
-@pytest.mark.usefixtures("stalled_soon")
-def test_a_worker_that_does_not_read_its_response_is_disconnected_and_others_are_served() -> None:
-    number = 500_000  # more responses than the kernel holds
-    with workers_of(FakeStore(), 2) as (silent, other):
-        send(silent, *(NewPlant(id_, "a") for id_ in range(number)))
-        send(other, NewPlant(-1, "a"))
-
-        assert receive(other) == STORED
-        with pytest.raises(OSError, match="got end of file during message"):
-            receive(silent)
-
-
-@pytest.mark.usefixtures("stalled_soon")
-def test_a_worker_that_sends_half_a_message_is_disconnected_and_others_are_served() -> None:
-    with workers_of(FakeStore(), 2) as (stalled, other):
-        os.write(stalled.fileno(), struct.pack("!i", 100) + b"a")
-        send(other, NewPlant(1, "a"))
-
-        assert receive(other) == STORED
-        with pytest.raises((EOFError, ConnectionResetError)):
-            receive(stalled)
+MORE_THAN_THE_KERNEL_HOLDS = to_bytes(apply_message([Deletion(1)] * 500_000))
 
 
 @pytest.mark.parametrize(
-    "malformed",
+    ("sent", "is_over"),
     [
-        *(b"\xff" * 100, b"\0\0\0\3abc", b"\0\0\0\1", b""),
-        struct.pack("!i", MESSAGE_BYTES_MAX + 1),
+        (struct.pack("!i", len(MORE_THAN_THE_KERNEL_HOLDS)) + MORE_THAN_THE_KERNEL_HOLDS, False),
+        (struct.pack("!i", 100) + b"a", False),
+        *((each, True) for each in (b"\xff" * 100, b"\0\0\0\3abc", b"\0\0\0\1", b"")),
+        (struct.pack("!i", MESSAGE_BYTES_MAX + 1), True),
+    ],
+    ids=[
+        *("responses that are not read", "half a message", "a negative length", "no message"),
+        *("no body", "an end", "a message that is too long"),
     ],
 )
-def test_a_connection_with_malformed_messages_is_ended_and_others_are_served(
-    malformed: bytes,
+def test_a_worker_that_stalls_or_sends_no_messages_is_disconnected_and_others_are_served(
+    monkeypatch: pytest.MonkeyPatch,
+    sent: bytes,
+    is_over: bool,  # noqa: FBT001 (pytest passes it by name)
 ) -> None:
+    monkeypatch.setattr(writer_process, "_STALLED", struct.pack("ll", 0, 10_000))
     with workers_of(FakeStore(), 2) as (other, worker):
         with socket.socket(fileno=os.dup(worker.fileno())) as stream:
-            stream.sendall(malformed)
-            stream.shutdown(socket.SHUT_WR)
-        with pytest.raises((EOFError, ConnectionResetError)):
-            receive(worker)
-
+            stream.sendall(sent)
+            if is_over:
+                stream.shutdown(socket.SHUT_WR)
         send(other, NewPlant(1, "a"))
+
         assert receive(other) == STORED
+        with pytest.raises((OSError, EOFError)):
+            receive(worker)
 
 
 def test_a_batch_that_the_store_refuses_does_not_affect_other_workers() -> None:

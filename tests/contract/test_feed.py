@@ -8,11 +8,8 @@ from pathlib import Path
 
 import apsw
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
 from plantstore.changes import (
-    Change,
     Conditional,
     Deletion,
     Outcome,
@@ -86,31 +83,6 @@ def test_the_feed_has_each_change_that_was_made_in_order_and_no_other(store: Sto
         *((REPLACED, 1, "b", None), (REPLACED, 1, "b", "u"), (CREATED, 3, "c", None)),
         *((DELETED, ID_MAX, None, None), (DELETED, 1, None, None), (CREATED, 1, "again", None)),
     ]
-
-
-names = st.sampled_from(["a", "b"])
-ids = st.integers(1, 4)
-creates = st.builds(NewPlant, ids, names, st.none() | names)
-changes = st.one_of(
-    *(creates, st.builds(Upsert, creates), st.builds(Deletion, ids)),
-    st.builds(Replacement, ids, st.builds(Plant, names)),
-    st.builds(Patch, ids, st.builds(PlantPatch, names)),
-)
-
-
-@given(st.lists(st.lists(changes, max_size=8), max_size=4), st.integers(1, 5))
-@settings(
-    deadline=None, max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
-@pytest.mark.parametrize("store", ["sqlite", "postgres"], indirect=True)
-def test_a_copy_that_follows_equals_the_plants_after_each_batch(
-    store: Store, batches: list[list[Change]], limit: int
-) -> None:
-    copy = Copy(plants_of(store), store.read_changes(None, 1).end)
-    for batch in batches:
-        store.apply_changes(batch)
-
-        assert copy.follow(store, limit).plants == plants_of(store)
 
 
 def test_pages_continue_after_a_number_and_the_last_page_is_marked(store: Store) -> None:

@@ -34,6 +34,7 @@ from plantstore.storage import open_store
 from plantstore.store import Store
 from plantstore.tokens import TokenRecord
 from support.fake_store import FakeStore
+from support.following import Copy
 
 IF_A = Precondition(if_match=frozenset({entity_tag("a", None)}))
 IF_NONE = Precondition(if_none_match=ANY)
@@ -206,15 +207,20 @@ changes = creates | unconditional | conditional
 @given(st.lists(st.lists(changes, max_size=8), max_size=4))
 @settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @pytest.mark.parametrize("store", ["sqlite", "postgres"], indirect=True)
-def test_batches_have_the_same_outcomes_and_records_as_single_changes(
+def test_batches_have_the_same_outcomes_records_and_feed_as_single_changes(
     store: Store, batches: list[list[Change]]
 ) -> None:
-    """The fake store, which has a dictionary of plants, makes the changes one by one."""
+    """The fake store, which has a dictionary of plants, makes the changes one by one.
+
+    A copy of the plants follows the feed.
+    """
     empty(store)
-    fake = FakeStore()
+    store.keep_changes(7)
+    fake, copy = FakeStore(), Copy(number=store.read_changes(None, 1).end)
 
     for batch in batches:
         assert store.apply_changes(batch) == [fake.apply_changes([one])[0] for one in batch]
+        assert copy.follow(store, 3).plants == fake.plants
 
     stored = everything(fake)
     assert store.list_plants(Listing(limit=100)) == Page(stored, is_last=True)
@@ -322,14 +328,9 @@ def test_a_token_is_found_only_by_its_digest_until_it_is_forgotten(store: Store)
     assert store.find_token(first.digest) == first
 
 
-def test_tokens_are_listed_oldest_first_and_then_by_name(store: Store) -> None:
-    for name, created_at in (("c", 2), ("b", 1), ("a", 2)):
-        store.add_token(record(name, created_at=created_at))
-
-    assert [one.name for one in store.list_tokens()] == ["b", "a", "c"]
-
-
-def test_a_token_keeps_its_name_and_the_time_of_its_first_revocation(store: Store) -> None:
+def test_a_token_keeps_its_name_its_place_and_the_time_of_its_first_revocation(
+    store: Store,
+) -> None:
     with pytest.raises(OperationError, match='"a"'):
         store.revoke_token("a", 5)
     store.add_token(record("a"))
@@ -339,7 +340,11 @@ def test_a_token_keeps_its_name_and_the_time_of_its_first_revocation(store: Stor
     with pytest.raises(OperationError, match='"a"'):
         store.add_token(record("a", digest=b"y" * 32))
 
-    assert store.list_tokens() == [record("a", revoked_at=5)]
+    store.add_token(record("c", created_at=2))
+    store.add_token(record("b", created_at=2))
+    store.add_token(record("d", created_at=0))
+    assert store.list_tokens()[1] == record("a", revoked_at=5)
+    assert [one.name for one in store.list_tokens()] == ["d", "a", "b", "c"], "oldest first"
 
 
 def test_ids_are_above_0_and_every_plant_and_all_ids_handed_out_before(store: Store) -> None:

@@ -143,15 +143,6 @@ def test_each_deployment_file_names_the_image_that_make_builds() -> None:
     assert f" --tag plantstore:{__version__} " in " ".join(made.split())
 
 
-def test_the_image_copies_exactly_the_files_that_dockerignore_admits() -> None:
-    seen = (ROOT / ".dockerignore").read_text(encoding="utf-8").splitlines()
-
-    copied = [each.split()[:-1] for each in instructions("COPY") if "--from" not in each]
-
-    sources = {word for words in copied for word in words if not word.startswith("--")}
-    assert sources == {line[1:] for line in seen if line.startswith("!")}
-
-
 def test_every_container_uses_the_default_port_of_the_service() -> None:
     port = Settings().port
     [in_pod] = CONTAINER["ports"]

@@ -159,36 +159,31 @@ def receive(worker: Connection) -> Response:
 STORED = Applied([Outcome.STORED])
 
 
-def test_the_batches_of_several_workers_share_a_transaction() -> None:
+@pytest.mark.parametrize(
+    ("batches", "transactions"),
+    [
+        ([[1], [1, 1], [1, 1, 1], [1, 1, 1, 1]], [1, 9]),
+        # Long batches do not share a transaction.
+        ([[1], [400], [400], [400], [2000]], [1, 1, 1, 2]),
+    ],
+)
+def test_the_batches_of_several_workers_share_a_transaction_unless_they_are_long(
+    monkeypatch: pytest.MonkeyPatch, batches: list[list[int]], transactions: list[int]
+) -> None:
+    monkeypatch.setattr(writer_process, "TRANSACTION_BYTES_MAX", 1000)
     store, events = SlowStore(), list[Event]()
-    batches = [[NewPlant(10 * at + each, "a") for each in range(at + 1)] for at in range(4)]
-    with workers_of(store, 4, events.append) as workers:
+    with workers_of(store, len(batches), events.append) as workers:
         store.may_go_on.clear()
-        for worker, batch in zip(workers, batches, strict=True):
-            send(worker, *batch)
+        for at, (worker, lengths) in enumerate(zip(workers, batches, strict=True)):
+            send(worker, *(NewPlant(10 * at + n, "a" * long) for n, long in enumerate(lengths)))
             assert store.has_begun.wait(30)
         store.may_go_on.set()
         responses = [receive(worker) for worker in workers]
 
     assert responses == [Applied([Outcome.STORED] * len(batch)) for batch in batches]
-    assert store.batches == [1, 9]
+    assert sorted(store.batches) == transactions
     committed = [event for event in events if isinstance(event, Committed)]
-    assert [len(event.outcomes) for event in committed] == [1, 9]
-
-
-def test_long_batches_do_not_share_a_transaction(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(writer_process, "TRANSACTION_BYTES_MAX", 1000)
-    store = SlowStore()
-    with workers_of(store, 5) as workers:
-        store.may_go_on.clear()
-        for id_, (worker, length) in enumerate(zip(workers, [1, 400, 400, 400, 2000], strict=True)):
-            send(worker, NewPlant(id_, "a" * length))
-            assert store.has_begun.wait(30)
-        store.may_go_on.set()
-        responses = [receive(worker) for worker in workers]
-
-    assert responses == [STORED] * 5
-    assert sorted(store.batches) == [1, 1, 1, 2]
+    assert [len(event.outcomes) for event in committed] == store.batches
 
 
 def test_probes_do_not_prevent_tidying(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -30,16 +30,17 @@ from support.postgres import execute, in_the_way, is_waiting, wait_until
 
 CREATED, REPLACED, DELETED = Kind
 
+pytestmark = pytest.mark.engines("fake", "sqlite", "shared", "postgres")
+
 STALE = Precondition(if_match=frozenset({'"0"'}))
 
 WAITING = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
 
 
-@pytest.fixture(params=["fake", "sqlite", "shared", "postgres"])
-def store(request: pytest.FixtureRequest, open_new: Callable[[str], Store]) -> Iterator[Store]:
-    with contextlib.closing(open_new(request.param)) as opened:
-        opened.keep_changes(7)
-        yield opened
+@pytest.fixture
+def store(store: Store) -> Store:
+    store.keep_changes(7)
+    return store
 
 
 def plants_of(store: Store) -> dict[int, NewPlant]:
@@ -97,7 +98,7 @@ def test_pages_continue_after_a_number_and_the_last_page_is_marked(store: Store)
     assert store.read_changes(None, 9) == ([], numbers[4], True)
 
 
-@pytest.mark.parametrize("store", ["sqlite", "postgres"], indirect=True)
+@pytest.mark.engines("sqlite", "postgres")
 def test_a_page_of_large_plants_ends_early_and_has_at_least_one(store: Store) -> None:
     long = "×" * (PAGE_BYTES_MAX // 5)
     store.apply_changes([NewPlant(id_, long) for id_ in range(3)])

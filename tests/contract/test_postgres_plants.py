@@ -33,6 +33,8 @@ from plantstore.storage.tables import hand_out_values
 from plantstore.store import Store
 from support.postgres import connected, execute, in_the_way, is_waiting, wait_until
 
+pytestmark = pytest.mark.engines("postgres")
+
 
 def plan(
     connection: Connection, query: str, bindings: Mapping[str, Any] | Sequence[Any], *before: bytes

@@ -24,6 +24,8 @@ from plantstore.store import CheckReport, Store
 from plantstore.tokens import TokenRecord
 from support.postgres import Programs, Server, execute
 
+pytestmark = pytest.mark.engines("postgres")
+
 VERSION = newest_version("postgres")
 PLANT = NewPlant(1, "Abies balsamea (L.) Mill.", "Abies")
 TOKEN = TokenRecord("t", b"digest", frozenset({"plants:read"}), 0)

@@ -1,10 +1,8 @@
 """Searches by the words of names: the same in every store."""
 
-import contextlib
 import hashlib
 import itertools
 import unicodedata
-from collections.abc import Callable, Iterator
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -16,6 +14,8 @@ from plantstore.plants import ID_MAX, ID_MIN, NewPlant, Plant
 from plantstore.store import Store
 from plantstore.words import words_to_find
 
+pytestmark = pytest.mark.engines("fake", "sqlite", "postgres")
+
 TREES = [
     NewPlant(-5, "Quercus alba L.", "Quercus"),
     NewPlant(1, "Quercus robur", "Quercus"),
@@ -25,14 +25,8 @@ TREES = [
 ]
 
 
-@pytest.fixture(params=["fake", "sqlite", "postgres"])
-def store(request: pytest.FixtureRequest, open_new: Callable[[str], Store]) -> Iterator[Store]:
-    with contextlib.closing(open_new(request.param)) as opened:
-        yield opened
-
-
 # The fake store looks at all plants for each page, which takes long if there are many.
-without_the_fake = pytest.mark.parametrize("store", ["sqlite", "postgres"], indirect=True)
+without_the_fake = pytest.mark.engines("sqlite", "postgres")
 
 
 def found(store: Store, query: str, **listing: object) -> list[int]:

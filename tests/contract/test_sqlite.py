@@ -21,13 +21,9 @@ from plantstore.storage.sqlite.pages import EXAMINED_BYTES_MAX, examine_query, p
 from plantstore.storage.sqlite.store import HAND_OUT, SQLiteStore
 from plantstore.storage.tables import hand_out_values
 
+pytestmark = pytest.mark.engines("sqlite")
+
 PLANT = NewPlant(1, "Abies balsamea (L.) Mill.", "Abies")
-
-
-@pytest.fixture
-def store(path: Path) -> Iterator[SQLiteStore]:
-    with contextlib.closing(SQLiteStore(str(path))) as opened:
-        yield opened
 
 
 def test_only_the_owner_may_read_the_file_and_its_log(path: Path, store: SQLiteStore) -> None:

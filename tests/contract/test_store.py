@@ -2,7 +2,6 @@
 
 import contextlib
 import threading
-from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 from operator import attrgetter
@@ -36,15 +35,11 @@ from plantstore.tokens import TokenRecord
 from support.fake_store import FakeStore
 from support.following import Copy
 
+pytestmark = pytest.mark.engines("fake", "sqlite", "postgres")
+
 IF_A = Precondition(if_match=frozenset({entity_tag("a", None)}))
 IF_NONE = Precondition(if_none_match=ANY)
 IF_OLD = Precondition(if_match=frozenset({entity_tag("old", None)}))
-
-
-@pytest.fixture(params=["fake", "sqlite", "postgres"])
-def store(request: pytest.FixtureRequest, open_new: Callable[[str], Store]) -> Iterator[Store]:
-    with contextlib.closing(open_new(request.param)) as opened:
-        yield opened
 
 
 def everything(store: Store) -> list[NewPlant]:
@@ -176,7 +171,7 @@ BATCHES: dict[str, tuple[list[NewPlant], list[Change], list[Result], list[NewPla
 }
 
 
-@pytest.mark.parametrize("store", ["fake", "sqlite", "shared", "postgres"], indirect=True)
+@pytest.mark.engines("fake", "sqlite", "shared", "postgres")
 def test_a_batch_has_the_results_of_its_changes_one_after_the_other(store: Store) -> None:
     for name, (there, batch, results, after) in BATCHES.items():
         empty(store)
@@ -206,7 +201,7 @@ changes = creates | unconditional | conditional
 
 @given(st.lists(st.lists(changes, max_size=8), max_size=4))
 @settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@pytest.mark.parametrize("store", ["sqlite", "postgres"], indirect=True)
+@pytest.mark.engines("sqlite", "postgres")
 def test_batches_have_the_same_outcomes_records_and_feed_as_single_changes(
     store: Store, batches: list[list[Change]]
 ) -> None:
@@ -255,7 +250,7 @@ def test_a_listing_continues_after_an_id_and_marks_the_last_page(store: Store) -
     assert store.find_plants([]) == {}
 
 
-@pytest.mark.parametrize("store", ["sqlite", "postgres"], indirect=True)
+@pytest.mark.engines("sqlite", "postgres")
 def test_a_page_of_long_names_ends_early_and_the_next_page_continues(store: Store) -> None:
     size = PAGE_BYTES_MAX * 2 // 5
     plants = [NewPlant(id_, "×" * (size // 2)) for id_ in range(5)]

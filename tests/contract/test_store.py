@@ -282,25 +282,6 @@ def test_a_scan_returns_a_snapshot_of_all_plants_in_order_of_id(store: Store) ->
     assert store.count_plants() == 2500
 
 
-def test_only_one_of_several_stores_on_a_database_gets_an_id(database: str) -> None:
-    barrier = threading.Barrier(3)
-
-    def create(number: int) -> list[Result]:
-        outcomes: list[Result] = []
-        with contextlib.closing(open_store(database)) as opened:
-            barrier.wait()
-            for start in range(0, 300, 3):
-                ids = range(start, start + 3)
-                outcomes += opened.apply_changes([NewPlant(id_, f"by {number}") for id_ in ids])
-        return outcomes
-
-    with ThreadPoolExecutor(3) as pool:
-        outcomes = zip(*pool.map(create, range(3)), strict=True)
-
-    for thirds in outcomes:
-        assert (thirds.count(Outcome.STORED), thirds.count(Outcome.ID_TAKEN)) == (1, 2)
-
-
 def record(name: str, **changes: Any) -> TokenRecord:
     made = TokenRecord(name, name.encode().ljust(32), frozenset({"plants:create"}), 1)
     return msgspec.structs.replace(made, **changes)

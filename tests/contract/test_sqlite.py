@@ -10,6 +10,7 @@ from typing import Any
 import apsw
 import pytest
 
+from plantstore.changes import Outcome
 from plantstore.errors import StoreUnavailableError, UsageError
 from plantstore.listings import Listing
 from plantstore.observe import DatabaseCreated, Event
@@ -40,6 +41,21 @@ def test_a_commit_is_synced_in_full(store: SQLiteStore) -> None:
         assert connection.pragma("journal_mode") == "wal"
         assert connection.pragma("synchronous") == 2
         assert connection.pragma("fullfsync") == 1
+
+
+def test_a_new_file_has_small_pages_and_a_piece_of_the_index_fits_on_one(
+    path: Path, store: SQLiteStore
+) -> None:
+    store.apply_changes([NewPlant(id_, f"word{id_} x{id_ * id_}") for id_ in range(3000)])
+
+    with contextlib.closing(connect(str(path), str(path))) as connection:
+        page_bytes = connection.pragma("page_size")
+        pages = "SELECT pagetype, count(*) FROM dbstat WHERE name = 'plant_words_data' GROUP BY 1"
+        counts = dict(connection.execute(pages))
+
+    assert page_bytes == PAGE_BYTES
+    assert counts["leaf"] > 10
+    assert "overflow" not in counts
 
 
 def test_a_probe_writes_to_the_log_and_changes_no_data(path: Path, store: SQLiteStore) -> None:
@@ -241,3 +257,14 @@ def test_a_page_of_large_plants_ends_early_and_reads_little(
 
     assert (len(page.plants), page.is_last) == (plants, False)
     assert bytes_read() - before < HEADS_BYTES_MAX + 2 * EXAMINED_BYTES_MAX
+
+
+def test_creates_with_the_ids_of_large_plants_are_refused_without_reading_the_plants(
+    large_plants: SQLiteStore,
+) -> None:
+    before = bytes_read()
+
+    outcomes = large_plants.apply_changes([NewPlant(id_, "other") for id_ in range(COUNT)])
+
+    assert outcomes == [Outcome.ID_TAKEN] * COUNT
+    assert bytes_read() - before < HEADS_BYTES_MAX

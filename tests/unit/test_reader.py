@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from plantstore.commit.reader import BATCH_READS_MAX, GroupRead
+from plantstore.commit.reader import BATCH_LISTINGS_MAX, BATCH_READS_MAX, GroupRead
 from plantstore.errors import ErrorCode, RequestError, StoreUnavailableError
 from plantstore.listings import Listing, Page
 from plantstore.observe import Event, ReadFailed
@@ -133,6 +133,23 @@ def test_a_queue_of_one_read_accepts_a_search() -> None:
         assert (await reader.list_plants(Listing(words=("1",)))).plants == [NewPlant(1, "1")]
 
     run(store, test, waiting_max=1)
+
+
+def test_each_batch_of_listings_is_answered_before_the_next_batch_is_read() -> None:
+    store = WatchedStore()
+
+    async def test(reader: GroupRead) -> None:
+        number = 2 * BATCH_LISTINGS_MAX
+        listings = [asyncio.create_task(reader.list_plants(EVERYTHING)) for _ in range(number)]
+        for done in range(1, number + 1):
+            await asyncio.to_thread(store.listing_entered.acquire)
+            assert sum(each.done() for each in listings) <= done
+            store.let_listing_go.release()
+            if done % BATCH_LISTINGS_MAX == 0:
+                await asyncio.wait(listings[:done], timeout=10)
+                assert sum(each.done() for each in listings) == done
+
+    run(store, test)
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,5 @@
 """The stores under test, and the PostgreSQL server that they share."""
 
-import itertools
 import os
 import resource
 from collections.abc import Callable, Iterator
@@ -48,21 +47,26 @@ def databases(postgres_url: str) -> Iterator[Databases]:
 
 
 @pytest.fixture
+def url(databases: Databases) -> str:
+    """Return the URL of an empty database of PostgreSQL."""
+    return databases.new()
+
+
+@pytest.fixture
 def open_new(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[str], Store]:
     """Return what opens a new, empty store of an engine: fake, sqlite, shared or postgres.
 
-    `shared` is SQLite with the process that writes for several workers.
+    `shared` is SQLite with the process that writes for several workers. SQLite's file is plants.db.
     """
-    numbers = itertools.count()
 
     def open_one(engine: str) -> Store:
         if engine == "fake":
             return FakeStore()
         if engine == "sqlite":
-            return open_store(f"sqlite:///{tmp_path}/{next(numbers)}.db")
+            return open_store(f"sqlite:///{tmp_path}/plants.db")
         if engine == "shared":
-            return StoreOfWorker(tmp_path / f"{next(numbers)}.db")
-        databases: Databases = request.getfixturevalue("databases")
-        return open_store(databases.new())
+            return StoreOfWorker(tmp_path / "plants.db")
+        url: str = request.getfixturevalue("url")
+        return open_store(url)
 
     return open_one

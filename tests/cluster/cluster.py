@@ -12,7 +12,8 @@ from typing import Any
 
 from cluster.nodes import ARCHIVE, POSTGRES_PORT, REST_PORT, Node
 from cluster.page import block, on_loopback, url_of_page
-from cluster.processes import Process, program
+from cluster.processes import Process
+from support.fronts import program
 from support.postgres import Programs, execute, programs, wait_until
 
 NAMES = ("one", "two", "three")

@@ -9,7 +9,8 @@ from psycopg import OperationalError
 from cluster.cluster import NAMES, Cluster, free_port
 from cluster.nodes import POSTGRES_PORT, REST_PORT
 from cluster.page import block
-from cluster.processes import Process, program
+from cluster.processes import Process
+from support.fronts import program
 from support.postgres import execute, wait_until
 
 

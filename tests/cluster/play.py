@@ -14,7 +14,6 @@ from pathlib import Path
 from cluster.cluster import running_cluster
 from cluster.faults import EXPERIMENTS, FAULTS, FIRST_FAULTS, Fault
 from cluster.page import PAGE, with_measured
-from cluster.processes import PACKAGES, program
 from cluster.rounds import REVOKE_SECONDS_MAX, Result, play
 from harness import table, write_result
 
@@ -52,21 +51,18 @@ def main() -> int:
         type=int,
         help="rounds of the first four faults, or of each fault that --only selects",
     )
-    parser.add_argument("--each", type=int, help="rounds of each fault, for a shorter run")
     parser.add_argument("--only", help="run only the faults whose name contains this")
     given = parser.parse_args()
     # SIGTERM and SIGINT raise KeyboardInterrupt, so that each block ends its own programs.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    for name in PACKAGES:
-        program(name)
     faults = FIRST_FAULTS if given.rounds and not given.only else FAULTS + EXPERIMENTS
     results: list[tuple[Fault, Result]] = []
     with running_cluster() as cluster, tempfile.TemporaryDirectory() as folder:
         for fault in faults:
             if given.only and given.only not in fault.name:
                 continue
-            for number in range(given.rounds or given.each or fault.rounds):
+            for number in range(given.rounds or fault.rounds):
                 began = time.monotonic()
                 results.append((fault, play(cluster, fault, number, Path(folder))))
                 seconds = time.monotonic() - began

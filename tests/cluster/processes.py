@@ -2,25 +2,13 @@
 
 import contextlib
 import os
-import shutil
 import signal
 import subprocess
-import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Self
 
 from support.postgres import NOBODY, wait_until
-
-PACKAGES = {"etcd": "etcd-server", "haproxy": "haproxy", "pgbouncer": "pgbouncer"}
-
-
-def program(name: str) -> str:
-    """Return the path of a Debian program; if it is missing, exit and say how to install it."""
-    found = shutil.which(name, path=f"{os.environ['PATH']}:/usr/sbin:/usr/local/sbin")
-    if found is None:
-        sys.exit(f"The cluster needs {name}: apt-get install {PACKAGES[name]}")
-    return found
 
 
 def unprivileged(command: Sequence[str]) -> list[str]:

@@ -3,27 +3,17 @@
 import contextlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
 from plantstore.storage import open_store
 from plantstore.store import Store
 
-if TYPE_CHECKING:
-    from support.postgres import Databases
-
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
     """Return the path of a database of SQLite that does not exist yet."""
     return tmp_path / "plants.db"
-
-
-@pytest.fixture
-def url(databases: "Databases") -> str:
-    """Return the URL of an empty database of PostgreSQL."""
-    return databases.new()
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
@@ -44,7 +34,14 @@ def opened() -> Iterator[Callable[..., Store]]:
         )
 
 
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    engines = metafunc.definition.get_closest_marker("engines")
+    if engines and "store" in metafunc.fixturenames:
+        metafunc.parametrize("store", engines.args, indirect=True)
+
+
 @pytest.fixture
-def store(url: str, opened: Callable[..., Store]) -> Store:
-    """Return a store on PostgreSQL."""
-    return opened(url)
+def store(request: pytest.FixtureRequest, open_new: Callable[[str], Store]) -> Iterator[Store]:
+    """Yield a new store of each engine that the mark `engines` of the test names."""
+    with contextlib.closing(open_new(request.param)) as opened:
+        yield opened

@@ -28,6 +28,8 @@ from support.postgres import (
     wait_until,
 )
 
+pytestmark = pytest.mark.engines("postgres")
+
 PLANT = NewPlant(1, "Abies balsamea (L.) Mill.", "Abies")
 
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from plantstore.changes import Deletion, Outcome
+from plantstore.changes import Outcome
 from plantstore.errors import BatchRefusedError, StoreUnavailableError
 from plantstore.observe import Event, ServerChanged
 from plantstore.plants import NewPlant
@@ -43,23 +43,6 @@ def add_rule(url: str, body: str) -> None:
 
 def raising(sqlstate: str) -> str:
     return f"RAISE EXCEPTION 'that is the rule' USING ERRCODE = '{sqlstate}';"
-
-
-def test_a_marker_is_written_for_a_batch_that_locks_and_changes_nothing(owner: str) -> None:
-    """A commit without any write would not wait for a standby."""
-    markers = "SELECT coalesce(sum(number), 0) FROM plantstore_markers"
-    with contextlib.closing(open_store(owner)) as store:
-        store.apply_changes([PLANT])
-        numbers = [execute(owner, markers)]
-
-        assert store.apply_changes([Deletion(2)]) == [Outcome.NO_SUCH_PLANT]
-        numbers += [execute(owner, markers)]
-        assert store.apply_changes([PLANT]) == [Outcome.ALREADY_STORED]
-        numbers += [execute(owner, markers)]
-        store.probe()
-        numbers += [execute(owner, markers)]
-
-    assert numbers == [[(0,)], [(1,)], [(1,)], [(2,)]]
 
 
 def test_a_transaction_with_a_serialization_failure_is_retried(owner: str) -> None:

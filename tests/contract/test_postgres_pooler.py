@@ -1,8 +1,6 @@
 """A real PgBouncer in front of PostgreSQL, in each of its modes."""
 
 import contextlib
-import socket
-import subprocess
 import uuid
 from collections.abc import Iterator
 
@@ -13,8 +11,8 @@ from plantstore.changes import Outcome
 from plantstore.errors import StoreUnavailableError
 from plantstore.plants import NewPlant
 from plantstore.storage import open_store
-from support.fronts import program
-from support.postgres import Programs, execute, wait_until
+from support.fronts import free_port, program, running_program
+from support.postgres import Programs, execute
 
 
 @contextlib.contextmanager
@@ -23,8 +21,7 @@ def pooler(programs: Programs, url: str, mode: str, ignored: str = "options") ->
     server = psycopg.conninfo.conninfo_to_dict(url)
     name = f"pooled_{uuid.uuid4().hex}"
     execute(url, f"CREATE DATABASE {name}")
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        port = listener.getsockname()[1]
+    port = free_port()
     users = programs.folder / f"{port}.users"
     users.write_text('"postgres" ""\n')
     settings = {
@@ -35,29 +32,16 @@ def pooler(programs: Programs, url: str, mode: str, ignored: str = "options") ->
         "auth_file": users,
         "pool_mode": mode,
         "ignore_startup_parameters": ignored,
-        "logfile": programs.folder / f"{port}.log",
     }
     lines = [f"{name} = {value}" for name, value in settings.items()]
     target = f"host={server['host']} port={server['port']}"
     configuration = programs.folder / f"{port}.ini"
     configuration.write_text("\n".join(["[databases]", f"* = {target}", "[pgbouncer]", *lines]))
-    process = subprocess.Popen(
-        [program("pgbouncer"), "-q", configuration], stderr=subprocess.DEVNULL, **programs.as_user
-    )
-    through = f"postgresql://postgres@127.0.0.1:{port}/{name}"
-
-    def answers() -> bool:
-        assert process.poll() is None
-        with contextlib.suppress(psycopg.OperationalError):
-            return bool(execute(through, "SELECT 1"))
-        return False
-
+    command = (program("pgbouncer"), "-q", configuration)
     try:
-        wait_until(answers)
-        yield through
+        with running_program(programs.folder, port, *command, **programs.as_user):
+            yield f"postgresql://postgres@127.0.0.1:{port}/{name}"
     finally:
-        process.terminate()
-        process.wait(60)
         execute(url, f"DROP DATABASE {name} WITH (FORCE)")
 
 

@@ -22,13 +22,9 @@ from plantstore.storage.sqlite.pages import EXAMINED_BYTES_MAX, examine_query, p
 from plantstore.storage.sqlite.store import HAND_OUT, SQLiteStore
 from plantstore.storage.tables import hand_out_values
 
+pytestmark = pytest.mark.engines("sqlite")
+
 PLANT = NewPlant(1, "Abies balsamea (L.) Mill.", "Abies")
-
-
-@pytest.fixture
-def store(path: Path) -> Iterator[SQLiteStore]:
-    with contextlib.closing(SQLiteStore(str(path))) as opened:
-        yield opened
 
 
 def test_only_the_owner_may_read_the_file_and_its_log(path: Path, store: SQLiteStore) -> None:
@@ -72,9 +68,10 @@ def test_a_probe_writes_to_the_log_and_changes_no_data(path: Path, store: SQLite
     assert store.check() == report
 
 
-def test_tokens_are_found_while_a_probe_waits_for_another_process(
+def test_tokens_and_plants_are_read_while_a_probe_waits_for_another_process(
     path: Path, store: SQLiteStore
 ) -> None:
+    store.apply_changes([PLANT])
     waits, go_on = threading.Event(), threading.Event()
 
     def wait(_polls: int) -> bool:
@@ -84,15 +81,17 @@ def test_tokens_are_found_while_a_probe_waits_for_another_process(
 
     store._probes.set_busy_handler(wait)  # noqa: SLF001
     with contextlib.closing(apsw.Connection(str(path))) as other, ThreadPoolExecutor(1) as pool:
-        other.execute("BEGIN IMMEDIATE")
+        other.execute("BEGIN IMMEDIATE; DELETE FROM plants")
         probe = pool.submit(store.probe)
         assert waits.wait(60)
         found = store.find_token(b"")
+        plants = store.find_plants([1]), store.list_plants(Listing(tag="Abies")).plants
         go_on.set()
 
         with pytest.raises(StoreUnavailableError, match="cannot be written: database is locked"):
             probe.result(60)
         assert found is None
+        assert plants == ({1: PLANT}, [PLANT])
 
 
 def test_the_wait_to_switch_a_file_in_use_to_wal_mode_is_bounded(path: Path) -> None:
@@ -215,19 +214,6 @@ def test_every_query_uses_an_index_and_sorts_nothing(
     assert any(step in each for each in steps), steps
     assert "SCAN plants" not in steps
     assert "USE TEMP B-TREE FOR ORDER BY" not in steps, "found in order, not sorted"
-
-
-def test_reads_continue_during_a_write_and_see_it_once_it_is_committed(
-    path: Path, store: SQLiteStore
-) -> None:
-    store.apply_changes([PLANT])
-    with contextlib.closing(apsw.Connection(str(path))) as other:
-        other.execute("BEGIN IMMEDIATE; DELETE FROM plants")
-
-        assert store.find_plants([1]) == {1: PLANT}
-        assert store.list_plants(Listing(limit=1, tag="Abies")).plants == [PLANT]
-        other.execute("COMMIT")
-        assert store.find_plants([1]) == {}
 
 
 SIZE = 60_000

@@ -17,13 +17,9 @@ from plantstore.storage.sqlite.log import CHECK_SECONDS, PAUSE_SECONDS, WAIT_SEC
 from plantstore.storage.sqlite.store import SQLiteStore
 from plantstore.store import TIDY_SECONDS, TIDY_SOON_SECONDS
 
+pytestmark = pytest.mark.engines("sqlite")
+
 MIB = 1024 * 1024
-
-
-@pytest.fixture
-def store(path: Path) -> Iterator[SQLiteStore]:
-    with contextlib.closing(SQLiteStore(str(path))) as opened:
-        yield opened
 
 
 def log_bytes(path: Path) -> int:

@@ -19,13 +19,9 @@ from plantstore.tokens import TokenRecord
 from support.damaged_pages import empty_root
 from support.other_programs import change
 
+pytestmark = pytest.mark.engines("sqlite")
+
 PLANTS = [NewPlant(id_, f"Abies alba {id_}") for id_ in range(1, 2_500)]
-
-
-@pytest.fixture
-def store(path: Path) -> Iterator[SQLiteStore]:
-    with contextlib.closing(SQLiteStore(str(path))) as opened:
-        yield opened
 
 
 # As an import of Latin-1 by the sqlite3 shell does.

@@ -2,7 +2,6 @@
 
 import contextlib
 import threading
-from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 from operator import attrgetter
@@ -34,15 +33,13 @@ from plantstore.storage import open_store
 from plantstore.store import Store
 from plantstore.tokens import TokenRecord
 from support.fake_store import FakeStore
+from support.following import Copy
+
+pytestmark = pytest.mark.engines("fake", "sqlite", "postgres")
 
 IF_A = Precondition(if_match=frozenset({entity_tag("a", None)}))
 IF_NONE = Precondition(if_none_match=ANY)
-
-
-@pytest.fixture(params=["fake", "sqlite", "postgres"])
-def store(request: pytest.FixtureRequest, open_new: Callable[[str], Store]) -> Iterator[Store]:
-    with contextlib.closing(open_new(request.param)) as opened:
-        yield opened
+IF_OLD = Precondition(if_match=frozenset({entity_tag("old", None)}))
 
 
 def everything(store: Store) -> list[NewPlant]:
@@ -81,11 +78,12 @@ BATCHES: dict[str, tuple[list[NewPlant], list[Change], list[Result], list[NewPla
         [NewPlant(1, "c"), NewPlant(4, "g")],
     ),
     "conditions, which see the earlier changes": (
-        [NewPlant(1, "a")],
+        [NewPlant(1, "a"), NewPlant(3, "a")],
         [
             *(Conditional(Replacement(1, Plant(name)), IF_A) for name in ("b", "b", "c")),
             *(Conditional(Upsert(NewPlant(2, "a")), IF_NONE) for _ in range(2)),
             *(Conditional(Deletion(2), IF_A) for _ in range(2)),
+            *(Conditional(Patch(3, PlantPatch(tag=tag)), IF_A) for tag in ("s", "t")),
         ],
         [
             *(Outcome.REPLACED, Outcome.REPLACED),
@@ -94,8 +92,45 @@ BATCHES: dict[str, tuple[list[NewPlant], list[Change], list[Result], list[NewPla
             PlantOutcome(Outcome.PRECONDITION_FAILED, NewPlant(2, "a")),
             Outcome.DELETED,
             PlantOutcome(Outcome.PRECONDITION_FAILED, None),
+            PlantOutcome(Outcome.REPLACED, NewPlant(3, "a", "s")),
+            PlantOutcome(Outcome.PRECONDITION_FAILED, NewPlant(3, "a", "s")),
         ],
-        [NewPlant(1, "b")],
+        [NewPlant(1, "b"), NewPlant(3, "a", "s")],
+    ),
+    "changes that are made already, whose conditions need not be true, except for a deletion": (
+        [NewPlant(1, "a", "t")],
+        [
+            *(
+                Conditional(Replacement(1, Plant("a", "t")), IF_OLD),
+                Conditional(Deletion(1), IF_OLD),
+            ),
+            Conditional(Upsert(NewPlant(1, "a", "t")), IF_OLD),
+            Conditional(Upsert(NewPlant(1, "a", "t")), IF_NONE),
+            Conditional(Patch(1, PlantPatch("a")), IF_OLD),
+            Conditional(Patch(1, PlantPatch("a")), Precondition(IF_OLD.if_match, ANY)),
+            Conditional(Patch(2, PlantPatch("a")), IF_OLD),
+        ],
+        [
+            *(Outcome.REPLACED, PlantOutcome(Outcome.PRECONDITION_FAILED, NewPlant(1, "a", "t"))),
+            Outcome.ALREADY_STORED,
+            PlantOutcome(Outcome.PRECONDITION_FAILED, NewPlant(1, "a", "t")),
+            PlantOutcome(Outcome.ALREADY_STORED, NewPlant(1, "a", "t")),
+            PlantOutcome(Outcome.PRECONDITION_FAILED, NewPlant(1, "a", "t")),
+            PlantOutcome(Outcome.PRECONDITION_FAILED, None),
+        ],
+        [NewPlant(1, "a", "t")],
+    ),
+    "upserts, which replace a plant only if it differs": (
+        [NewPlant(1, "same"), NewPlant(2, "old"), NewPlant(3, "gone")],
+        [
+            *(Upsert(NewPlant(1, "same")), Upsert(NewPlant(2, "new")), Upsert(NewPlant(4, "a"))),
+            *(Upsert(NewPlant(4, "b")), Deletion(3), Upsert(NewPlant(3, "again"))),
+        ],
+        [
+            *(Outcome.ALREADY_STORED, Outcome.REPLACED, Outcome.STORED, Outcome.REPLACED),
+            *(Outcome.DELETED, Outcome.STORED),
+        ],
+        [NewPlant(1, "same"), NewPlant(2, "new"), NewPlant(3, "again"), NewPlant(4, "b")],
     ),
     "upserts, of which those that keep the tag keep that of an earlier change": (
         [NewPlant(1, "a", "s"), NewPlant(2, "b", "t"), NewPlant(3, "×", "u" * 40_000)],
@@ -136,7 +171,7 @@ BATCHES: dict[str, tuple[list[NewPlant], list[Change], list[Result], list[NewPla
 }
 
 
-@pytest.mark.parametrize("store", ["fake", "sqlite", "shared", "postgres"], indirect=True)
+@pytest.mark.engines("fake", "sqlite", "shared", "postgres")
 def test_a_batch_has_the_results_of_its_changes_one_after_the_other(store: Store) -> None:
     for name, (there, batch, results, after) in BATCHES.items():
         empty(store)
@@ -166,16 +201,21 @@ changes = creates | unconditional | conditional
 
 @given(st.lists(st.lists(changes, max_size=8), max_size=4))
 @settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@pytest.mark.parametrize("store", ["sqlite", "postgres"], indirect=True)
-def test_batches_have_the_same_outcomes_and_records_as_single_changes(
+@pytest.mark.engines("sqlite", "postgres")
+def test_batches_have_the_same_outcomes_records_and_feed_as_single_changes(
     store: Store, batches: list[list[Change]]
 ) -> None:
-    """The fake store, which has a dictionary of plants, makes the changes one by one."""
+    """The fake store, which has a dictionary of plants, makes the changes one by one.
+
+    A copy of the plants follows the feed.
+    """
     empty(store)
-    fake = FakeStore()
+    store.keep_changes(7)
+    fake, copy = FakeStore(), Copy(number=store.read_changes(None, 1).end)
 
     for batch in batches:
         assert store.apply_changes(batch) == [fake.apply_changes([one])[0] for one in batch]
+        assert copy.follow(store, 3).plants == fake.plants
 
     stored = everything(fake)
     assert store.list_plants(Listing(limit=100)) == Page(stored, is_last=True)
@@ -210,7 +250,7 @@ def test_a_listing_continues_after_an_id_and_marks_the_last_page(store: Store) -
     assert store.find_plants([]) == {}
 
 
-@pytest.mark.parametrize("store", ["sqlite", "postgres"], indirect=True)
+@pytest.mark.engines("sqlite", "postgres")
 def test_a_page_of_long_names_ends_early_and_the_next_page_continues(store: Store) -> None:
     size = PAGE_BYTES_MAX * 2 // 5
     plants = [NewPlant(id_, "×" * (size // 2)) for id_ in range(5)]
@@ -242,25 +282,6 @@ def test_a_scan_returns_a_snapshot_of_all_plants_in_order_of_id(store: Store) ->
     assert store.count_plants() == 2500
 
 
-def test_only_one_of_several_stores_on_a_database_gets_an_id(database: str) -> None:
-    barrier = threading.Barrier(3)
-
-    def create(number: int) -> list[Result]:
-        outcomes: list[Result] = []
-        with contextlib.closing(open_store(database)) as opened:
-            barrier.wait()
-            for start in range(0, 300, 3):
-                ids = range(start, start + 3)
-                outcomes += opened.apply_changes([NewPlant(id_, f"by {number}") for id_ in ids])
-        return outcomes
-
-    with ThreadPoolExecutor(3) as pool:
-        outcomes = zip(*pool.map(create, range(3)), strict=True)
-
-    for thirds in outcomes:
-        assert (thirds.count(Outcome.STORED), thirds.count(Outcome.ID_TAKEN)) == (1, 2)
-
-
 def record(name: str, **changes: Any) -> TokenRecord:
     made = TokenRecord(name, name.encode().ljust(32), frozenset({"plants:create"}), 1)
     return msgspec.structs.replace(made, **changes)
@@ -283,14 +304,9 @@ def test_a_token_is_found_only_by_its_digest_until_it_is_forgotten(store: Store)
     assert store.find_token(first.digest) == first
 
 
-def test_tokens_are_listed_oldest_first_and_then_by_name(store: Store) -> None:
-    for name, created_at in (("c", 2), ("b", 1), ("a", 2)):
-        store.add_token(record(name, created_at=created_at))
-
-    assert [one.name for one in store.list_tokens()] == ["b", "a", "c"]
-
-
-def test_a_token_keeps_its_name_and_the_time_of_its_first_revocation(store: Store) -> None:
+def test_a_token_keeps_its_name_its_place_and_the_time_of_its_first_revocation(
+    store: Store,
+) -> None:
     with pytest.raises(OperationError, match='"a"'):
         store.revoke_token("a", 5)
     store.add_token(record("a"))
@@ -300,7 +316,11 @@ def test_a_token_keeps_its_name_and_the_time_of_its_first_revocation(store: Stor
     with pytest.raises(OperationError, match='"a"'):
         store.add_token(record("a", digest=b"y" * 32))
 
-    assert store.list_tokens() == [record("a", revoked_at=5)]
+    store.add_token(record("c", created_at=2))
+    store.add_token(record("b", created_at=2))
+    store.add_token(record("d", created_at=0))
+    assert store.list_tokens()[1] == record("a", revoked_at=5)
+    assert [one.name for one in store.list_tokens()] == ["d", "a", "b", "c"], "oldest first"
 
 
 def test_ids_are_above_0_and_every_plant_and_all_ids_handed_out_before(store: Store) -> None:

@@ -91,6 +91,8 @@ def test_the_unit_runs_the_service_and_keeps_the_database_in_its_state_directory
     [folder] = assigned("StateDirectory")
 
     assert assigned("ExecStart") == [f"{PROGRAM} serve"]
+    assert [str(SERVICE["ulimits"]["nofile"])] == assigned("LimitNOFILE")
+    assert [str(SERVICE["ulimits"]["core"])] == assigned("LimitCORE")
     assert assigned("Environment") == [f"PLANTSTORE_DATABASE=sqlite:////var/lib/{folder}/plants.db"]
 
 
@@ -139,15 +141,6 @@ def test_each_deployment_file_names_the_image_that_make_builds() -> None:
     named = {SERVICE["image"], CONTAINER["image"], MIGRATION["image"], *shown}
     assert named == {f"plantstore:{__version__}"}
     assert f" --tag plantstore:{__version__} " in " ".join(made.split())
-
-
-def test_the_image_copies_exactly_the_files_that_dockerignore_admits() -> None:
-    seen = (ROOT / ".dockerignore").read_text(encoding="utf-8").splitlines()
-
-    copied = [each.split()[:-1] for each in instructions("COPY") if "--from" not in each]
-
-    sources = {word for words in copied for word in words if not word.startswith("--")}
-    assert sources == {line[1:] for line in seen if line.startswith("!")}
 
 
 def test_every_container_uses_the_default_port_of_the_service() -> None:
@@ -199,16 +192,8 @@ def test_no_container_has_privileges_or_writes_to_its_image() -> None:
     assert SERVICE["security_opt"] == ["no-new-privileges:true"]
 
 
-def test_compose_and_the_unit_set_the_same_limits() -> None:
-    limits = SERVICE["ulimits"]
-
-    assert [str(limits["nofile"])] == assigned("LimitNOFILE")
-    assert [str(limits["core"])] == assigned("LimitCORE")
-
-
 def test_kubernetes_does_not_set_service_variables_that_would_be_taken_for_settings() -> None:
     """For a Service named plantstore, Kubernetes sets PLANTSTORE_PORT to the URL of the Service."""
-    assert OBJECTS["Service"]["metadata"]["name"] == "plantstore"
     assert POD["enableServiceLinks"] is False
 
 

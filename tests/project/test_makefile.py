@@ -4,16 +4,14 @@ import os
 import re
 import shutil
 import subprocess
-import sys
 import tomllib
 from pathlib import Path
 
 import pytest
 from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
-from packaging.version import Version
 
-from support.command import output_of, run_program
+from support.command import run_program
 
 ROOT = Path(__file__).parents[2]
 
@@ -128,35 +126,6 @@ def test_without_a_program_make_fails_and_says_what_to_install(
 
     assert result.returncode != 0
     assert re.search(said, result.stderr)
-
-
-def test_make_tests_the_supported_pythons_and_that_of_the_system() -> None:
-    versions = make(ROOT, "--eval=show: ; @echo $(PYTHONS)", "show").stdout.split()
-    has_venv = subprocess.run(["sh", "-c", "/usr/bin/python3 -c 'import ensurepip'"], check=False)
-    system = version_of(Path("/usr/bin/python3")) if has_venv.returncode == 0 else "0"
-
-    assert versions[:3] == ["3.11", "3.12", "3.13"]
-    assert (system in versions) is (Version(system) >= Version("3.11"))
-
-
-def test_make_does_not_test_again_on_the_python_of_its_own_environment() -> None:
-    version = version_of(Path(sys.executable))
-
-    result = make(ROOT, "test-pythons", f"PYTHONS={version}", "--assume-old=.venv/.dev")
-
-    assert (result.returncode, result.stdout) == (0, "")
-
-
-def version_of(python: Path) -> str:
-    return output_of(python, "--version").split()[1]
-
-
-def test_the_help_of_make_fits_a_terminal_of_80_columns() -> None:
-    lines = make(ROOT, "help").stdout.splitlines()
-
-    assert lines
-    assert [line for line in lines if len(line) > 80] == []
-    assert [line for line in lines if not re.match(r"make \S+ +\S", line)] == []
 
 
 def test_the_lower_bounds_of_the_dependencies_are_the_versions_that_test_minimum_installs() -> None:

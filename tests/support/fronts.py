@@ -11,7 +11,7 @@ import subprocess
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from plantstore.plants import NewPlant
 from support.certificates import Pair, make_pair
@@ -92,14 +92,19 @@ def front(
     )
     _write(name, folder, text)
     homes = {"HOME": str(folder), "XDG_DATA_HOME": str(folder), "XDG_CONFIG_HOME": str(folder)}
-    log = folder / "log"
+    with running_program(folder, port, program(name), *command, env=os.environ | homes):
+        yield Running(port, pair.certificate)
+
+
+@contextlib.contextmanager
+def running_program(
+    folder: Path, port: int, *command: str | Path, **options: Any
+) -> Iterator[None]:
+    """Run a program that accepts connections on a port, until the block ends."""
+    log = folder / f"{port}.log"
     with log.open("wb") as output:
         process = subprocess.Popen(
-            [program(name), *command],
-            cwd=folder,
-            env=os.environ | homes,
-            stdout=output,
-            stderr=output,
+            command, **({"cwd": folder} | options), stdout=output, stderr=output
         )
 
     def accepts() -> bool:
@@ -110,7 +115,7 @@ def front(
 
     try:
         wait_until(accepts)
-        yield Running(port, pair.certificate)
+        yield
     finally:
         process.terminate()
         process.wait(60)

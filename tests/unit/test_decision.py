@@ -7,11 +7,9 @@ from plantstore.changes import (
     Deletion,
     Outcome,
     Patch,
-    PlantOutcome,
     Precondition,
     Replacement,
     Upsert,
-    entity_tag,
 )
 from plantstore.decision import DIFFERENT, Difference, decide, load_stored
 from plantstore.feed import Kind
@@ -92,54 +90,6 @@ def test_the_difference_lists_new_changed_and_deleted_plants() -> None:
     )
 
 
-def test_an_upsert_stores_a_plant_and_replaces_a_different_one() -> None:
-    stored = {1: NewPlant(1, "same"), 2: NewPlant(2, "old"), 3: NewPlant(3, "gone")}
-    plants = [NewPlant(1, "same"), NewPlant(2, "new"), NewPlant(4, "a"), NewPlant(4, "b")]
-    changes: list[Change] = [*map(Upsert, plants), Deletion(3), Upsert(NewPlant(3, "again"))]
-
-    outcomes, difference = decide(changes, stored)
-
-    assert outcomes == [
-        *(Outcome.ALREADY_STORED, Outcome.REPLACED, Outcome.STORED, Outcome.REPLACED),
-        *(Outcome.DELETED, Outcome.STORED),
-    ]
-    assert difference == Difference(
-        new=[NewPlant(4, "b")],
-        changed=[NewPlant(2, "new"), NewPlant(3, "again")],
-        gone=[],
-        made=[
-            *((REPLACED, 2, "new", None), (CREATED, 4, "a", None), (REPLACED, 4, "b", None)),
-            *((DELETED, 3, None, None), (CREATED, 3, "again", None)),
-        ],
-    )
-
-
-def test_an_upsert_that_keeps_the_tag_creates_a_plant_and_keeps_the_stored_tag() -> None:
-    large = NewPlant(5, "a", "x" * 40_000)
-    stored = {
-        1: NewPlant(1, "old", "kept"),
-        2: NewPlant(2, "same", "t"),
-        3: NewPlant(3, "a"),
-        5: large,
-    }
-    plants = [
-        *(NewPlant(1, "new"), NewPlant(2, "same"), NewPlant(3, "b"), NewPlant(4, "created")),
-        *(NewPlant(4, "again"), NewPlant(5, "y" * 40_000)),
-    ]
-    changes: list[Change] = [Upsert(plant, keeps_tag=True) for plant in plants]
-    changes[4:4] = [Upsert(NewPlant(4, "created", "tagged"))]
-
-    outcomes, difference = decide(changes, stored)
-
-    assert outcomes == [
-        *(Outcome.REPLACED, Outcome.ALREADY_STORED, Outcome.REPLACED, Outcome.STORED),
-        *(Outcome.REPLACED, Outcome.REPLACED, Outcome.TOO_LARGE),
-    ]
-    assert difference.new == [NewPlant(4, "again", "tagged")]
-    assert difference.changed == [NewPlant(1, "new", "kept"), NewPlant(3, "b")]
-    assert difference.gone == []
-
-
 def test_patches_and_conditions_load_their_plants_once_whatever_the_size() -> None:
     loaded: list[int] = []
 
@@ -157,52 +107,3 @@ def test_patches_and_conditions_load_their_plants_once_whatever_the_size() -> No
 
     assert loaded == [1, 2]
     assert known == {1: NewPlant(1, "stored"), 2: NewPlant(2, "stored"), 3: DIFFERENT}
-
-
-def test_a_condition_is_evaluated_when_the_change_is_made() -> None:
-    stored = {1: NewPlant(1, "a")}
-    if_a = Precondition(if_match=frozenset({entity_tag("a", None)}))
-    changes: list[Change] = [
-        *(Conditional(Patch(1, PlantPatch(tag="t")), if_a), Conditional(Deletion(1), if_a)),
-        *(Replacement(1, Plant("a")), Conditional(Deletion(1), if_a), NewPlant(1, "new")),
-    ]
-
-    outcomes, difference = decide(changes, stored)
-
-    assert outcomes == [
-        PlantOutcome(Outcome.REPLACED, NewPlant(1, "a", "t")),
-        PlantOutcome(Outcome.PRECONDITION_FAILED, NewPlant(1, "a", "t")),
-        *(Outcome.REPLACED, Outcome.DELETED, Outcome.STORED),
-    ]
-    assert difference == Difference(
-        new=[],
-        changed=[NewPlant(1, "new")],
-        gone=[],
-        made=[
-            *((REPLACED, 1, "a", "t"), (REPLACED, 1, "a", None), (DELETED, 1, None, None)),
-            (CREATED, 1, "new", None),
-        ],
-    )
-
-
-def test_changes_that_are_refused_or_made_already_write_nothing() -> None:
-    stored = {1: NewPlant(1, "a", "t")}
-    none = Precondition(if_none_match=ANY)
-    stale = Precondition(if_match=frozenset({entity_tag("old", None)}))
-    changes: list[Change] = [
-        *(Conditional(Upsert(NewPlant(1, "a", "t")), none), Patch(1, PlantPatch(tag="t"))),
-        *(Conditional(Replacement(1, Plant("a", "t")), stale), Conditional(Deletion(1), stale)),
-        *(Conditional(Upsert(stored[1]), stale), Conditional(Patch(1, PlantPatch("a")), stale)),
-        Conditional(Patch(1, PlantPatch("a")), Precondition(stale.if_match, ANY)),
-        Conditional(Patch(2, PlantPatch("a")), stale),
-    ]
-
-    outcomes, difference = decide(changes, stored)
-
-    refused = PlantOutcome(Outcome.PRECONDITION_FAILED, NewPlant(1, "a", "t"))
-    made = PlantOutcome(Outcome.ALREADY_STORED, NewPlant(1, "a", "t"))
-    assert outcomes == [
-        *(refused, made, Outcome.REPLACED, refused, Outcome.ALREADY_STORED, made, refused),
-        PlantOutcome(Outcome.PRECONDITION_FAILED, None),
-    ]
-    assert difference == Difference([], [], [], [])

@@ -33,27 +33,17 @@ def test_the_output_file_appears_when_the_block_ends_without_an_error(
     assert list(tmp_path.iterdir()) == [target]
 
 
-def test_an_existing_file_is_refused_before_anything_is_written(tmp_path: Path) -> None:
+@pytest.mark.parametrize("is_there", [True, False], ids=["before the write", "during the write"])
+def test_a_file_that_exists_is_not_overwritten(tmp_path: Path, *, is_there: bool) -> None:
     target = tmp_path / "target"
-    target.write_text("precious", encoding="utf-8")
-
-    with (
-        pytest.raises(OperationError, match="exists already"),
-        new_file(target, DATABASE, force=False, mode=0o600),
-    ):
-        pytest.fail("it began to write")
-
-    assert target.read_text(encoding="utf-8") == "precious"
-
-
-def test_a_file_that_appears_during_the_write_is_not_overwritten(tmp_path: Path) -> None:
-    target = tmp_path / "target"
-
-    with (
-        pytest.raises(OperationError, match="exists already"),
-        new_file(target, DATABASE, force=False, mode=0o600),
-    ):
+    if is_there:
         target.write_text("precious", encoding="utf-8")
+
+    with (
+        pytest.raises(OperationError, match="exists already"),
+        new_file(target, DATABASE, force=False, mode=0o600),
+    ):
+        target.write_text("overwritten" if is_there else "precious", encoding="utf-8")
 
     assert target.read_text(encoding="utf-8") == "precious"
     assert list(tmp_path.iterdir()) == [target]

@@ -33,34 +33,6 @@ def patch(called: float, saw: State, name: str, value: str | None) -> Operation:
 @pytest.mark.parametrize(
     "history",
     [
-        [],
-        [op(0, 1, "POST", 200, A), op(2, 3, "POST", 200, A), op(4, 5, "POST", 400, B)],
-        [op(0, 1, "POST", 200, A), op(2, 3, "PUT", 200, B), op(4, 5, "GET", 200, B)],
-        [op(0, 1, "POST", 200, A), op(2, 3, "DELETE", 204), op(4, 5, "GET", 404)],
-        [op(0, 9, "POST", 200, A), op(1, 2, "GET", 404), op(3, 4, "GET", 200, A)],
-        [op(0, 9, "POST", 200, A), op(0, 9, "POST", 200, B), op(0, 9, "DELETE", 204)],
-        [op(0, 9, "POST", 400, A), op(0, 9, "POST", 200, B)],
-        [put(0, 201, A, IF_ABSENT), put(6, 412, B, IF_ABSENT, A)],
-        [put(0, 201, A, IF_ABSENT), put(6, 200, B, A), op(12, 13, "GET", 200, B)],
-        [op(0, 1, "POST", 200, B), put(2, 200, B, A), delete(8, 204, B)],
-        [delete(0, 412, A), op(6, 7, "DELETE", 404)],
-        [op(0, 1, "POST", 200, A), patch(2, ("b", None), "name", "b")],
-        [op(0, 1, "POST", 200, B), patch(2, ("b", None), "tag", None)],
-        # A request without a response has taken effect, or not.
-        *(
-            [op(0, 1, "POST", 200, A), op(2, inf, "PUT", 0, B), op(9, 10, "GET", 200, saw)]
-            for saw in (A, B)
-        ),
-        [op(0, 1, "POST", 200, A), op(2, inf, "DELETE", 0), op(9, 10, "GET", 404)],
-    ],
-)
-def test_a_history_with_a_valid_sequential_order_is_accepted(history: list[Operation]) -> None:
-    assert is_explained(history)
-
-
-@pytest.mark.parametrize(
-    "history",
-    [
         [op(0, 1, "GET", 200, A)],
         [op(0, 1, "POST", 400, A)],
         [op(0, 1, "POST", 503, A)],

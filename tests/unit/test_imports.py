@@ -10,7 +10,6 @@ from plantstore.commit.imports import (
     Conflict,
     Import,
     RowCounts,
-    RowError,
 )
 from plantstore.errors import BatchRefusedError, ErrorCode, RequestError
 from plantstore.formats import FORMATS
@@ -30,14 +29,8 @@ def batches(run: Import, *pieces: bytes) -> list[Batch]:
     return [*made, *iter(run.take, None)]
 
 
-class Refused:
-    """The rows that an import refused, with the numbers of their errors."""
-
-    def __init__(self) -> None:
-        self.rows: list[tuple[int, int]] = []
-
-    def add(self, error: RowError, _text: str | bytes) -> None:
-        self.rows.append((error.line, error.error))
+# The lines of refused rows, with the numbers of their errors.
+Refused = list[tuple[int, int]]
 
 
 def begun(
@@ -51,14 +44,14 @@ def begun(
     return Import(
         FORMATS[form].parser(2 * BATCH_BYTES_MAX),
         conflict,
-        refused.add,
+        lambda error, _text: refused.append((error.line, error.error)),
         batch_rows_max=batch_rows_max,
         errors_max=errors_max,
     )
 
 
 def test_a_batch_is_bounded_in_rows_and_in_characters() -> None:
-    run = begun(Refused(), batch_rows_max=4)
+    run = begun([], batch_rows_max=4)
 
     made = batches(
         run,
@@ -79,7 +72,7 @@ def test_a_batch_is_bounded_in_rows_and_in_characters() -> None:
 
 
 def test_rows_that_are_not_valid_are_counted_in_a_batch_and_are_no_changes() -> None:
-    refused = Refused()
+    refused: Refused = []
     run = begun(refused, Conflict.REPLACE, batch_rows_max=3)
 
     [first, second] = batches(run, plain(1) + b"x\n" + plain(3) + b"{}\n")
@@ -88,7 +81,7 @@ def test_rows_that_are_not_valid_are_counted_in_a_batch_and_are_no_changes() -> 
 
     assert first.changes == [Upsert(NewPlant(1, "a")), Upsert(NewPlant(3, "a"))]
     assert second.changes == []
-    assert refused.rows == [(2, ErrorCode.NOT_JSON), (4, ErrorCode.INVALID_PLANT)]
+    assert refused == [(2, ErrorCode.NOT_JSON), (4, ErrorCode.INVALID_PLANT)]
     assert run.counts == RowCounts(stored=2, refused=2)
     assert run.lines_stored_through == 4
 
@@ -104,7 +97,7 @@ def test_rows_that_are_not_valid_are_counted_in_a_batch_and_are_no_changes() -> 
 def test_only_a_row_of_csv_without_a_column_of_tags_keeps_the_stored_tag(
     form: str, content: bytes, change: Upsert
 ) -> None:
-    run = begun(Refused(), Conflict.REPLACE, form=form)
+    run = begun([], Conflict.REPLACE, form=form)
 
     [batch] = batches(run, content)
 
@@ -112,7 +105,7 @@ def test_only_a_row_of_csv_without_a_column_of_tags_keeps_the_stored_tag(
 
 
 def test_a_batch_that_keeps_tags_reads_a_bounded_number_of_plants() -> None:
-    refused = Refused()
+    refused: Refused = []
     run = begun(refused, Conflict.REPLACE, batch_rows_max=10_000, form="csv")
     rows = b"".join(b"%d,a\n" % id_ for id_ in range(KEEPING_ROWS_MAX + 1))
 
@@ -120,24 +113,24 @@ def test_a_batch_that_keeps_tags_reads_a_bounded_number_of_plants() -> None:
     run.settle(second, [Outcome.TOO_LARGE])
 
     assert [len(batch.changes) for batch in (first, second)] == [KEEPING_ROWS_MAX, 1]
-    assert refused.rows == [(KEEPING_ROWS_MAX + 2, ErrorCode.BODY_TOO_LARGE)]
+    assert refused == [(KEEPING_ROWS_MAX + 2, ErrorCode.BODY_TOO_LARGE)]
     assert run.counts == RowCounts(refused=1)
 
 
 def test_all_refused_rows_are_counted_and_only_the_wanted_errors_are_made() -> None:
-    refused = Refused()
+    refused: Refused = []
     run = begun(refused, errors_max=3)
 
     for batch in batches(run, b"x\n" * 2 + plain(1, 1, 1) + b"x\n" * 5):
         run.settle(batch, [Outcome.ID_TAKEN] * len(batch.changes))
 
     assert run.counts == RowCounts(refused=10)
-    assert len(refused.rows) == 3
+    assert len(refused) == 3
 
 
 @pytest.mark.parametrize("conflict", Conflict)
 def test_each_outcome_is_counted(conflict: Conflict) -> None:
-    refused = Refused()
+    refused: Refused = []
     run = begun(refused, conflict, batch_rows_max=5)
     [batch] = batches(run, plain(*range(1, 6)))
 
@@ -155,11 +148,11 @@ def test_each_outcome_is_counted(conflict: Conflict) -> None:
     is_skipped = conflict is Conflict.SKIP
     assert run.counts == RowCounts(1, 1, 1, int(is_skipped), 2 - is_skipped)
     taken = [] if is_skipped else [(4, ErrorCode.ID_TAKEN)]
-    assert refused.rows == [*taken, (5, ErrorCode.STORE_UNAVAILABLE)]
+    assert refused == [*taken, (5, ErrorCode.STORE_UNAVAILABLE)]
 
 
 def test_a_batch_that_was_not_stored_is_an_error_and_the_lines_before_it_stay_stored() -> None:
-    run = begun(Refused(), batch_rows_max=1)
+    run = begun([], batch_rows_max=1)
     failed = RequestError(ErrorCode.STORE_UNAVAILABLE, "no disk")
     first, second = batches(run, plain(1, 2))
     run.settle(first, [Outcome.STORED])
@@ -183,7 +176,7 @@ def test_a_batch_that_was_not_stored_is_an_error_and_the_lines_before_it_stay_st
     ],
 )
 def test_a_row_is_stored_through_its_last_line(form: str, content: bytes, last: int) -> None:
-    run = begun(Refused(), batch_rows_max=1, form=form)
+    run = begun([], batch_rows_max=1, form=form)
     [batch] = batches(run, content)
 
     run.settle(batch, [Outcome.STORED])

@@ -1,7 +1,6 @@
 """The queue of log lines, with files that accept the lines and files that do not."""
 
 import contextlib
-import logging
 import os
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -83,19 +82,6 @@ def test_drain_does_not_wait_forever_for_a_reader(
         assert log.dropped < lines
         os.close(reader)
         wait_until(lambda: log.dropped == lines)
-
-
-def test_a_line_of_a_library_is_formatted_when_it_is_logged() -> None:
-    reader, writer = os.pipe()
-    with log_to(writer) as log:
-        handler = logging.StreamHandler(log)
-        handler.setFormatter(logging.Formatter("%(levelname)s %(message)s"))
-        words = ["a"]
-        record = logging.makeLogRecord({"levelname": "WARNING", "msg": "%s", "args": (words,)})
-        handler.handle(record)
-        words.append("b")
-
-    assert read_all(reader) == "WARNING ['a']\n"
 
 
 def test_lines_dropped_on_a_full_disk_are_reported_once_there_is_space_again(

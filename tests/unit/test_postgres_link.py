@@ -53,7 +53,6 @@ class FakeServer:
         self.is_up = True
         self.attempts = 0
         self.connections: list[FakeConnection] = []
-        self.outdated: list[object] = []
         self.lost: list[object] = []
         self.link = Link(cast("Servers", self), monotonic=lambda: self.now)
 
@@ -64,8 +63,8 @@ class FakeServer:
         self.connections.append(FakeConnection())
         return cast("Connection", self.connections[-1])
 
-    def is_current(self, connection: Connection) -> bool:
-        return connection not in self.outdated
+    def is_current(self, _connection: Connection) -> bool:
+        return True
 
     def lose(self, connection: Connection) -> None:
         self.lost.append(connection)
@@ -75,7 +74,7 @@ class FakeServer:
             return connection
 
 
-def test_a_lost_server_is_retried_with_exponential_backoff_up_to_a_maximum() -> None:
+def test_a_lost_server_is_retried_with_exponential_backoff_until_it_is_found() -> None:
     server = FakeServer()
     server.is_up = False
     waits = []
@@ -94,26 +93,15 @@ def test_a_lost_server_is_retried_with_exponential_backoff_up_to_a_maximum() -> 
     assert waits[0] == pytest.approx(BACKOFF_SECONDS_MIN, abs=0.02)
     assert waits[1] > 1.5 * waits[0]
     assert waits[-1] == pytest.approx(BACKOFF_SECONDS_MAX, abs=0.02)
-
-
-def test_a_successful_connection_resets_the_backoff() -> None:
-    server = FakeServer()
-    server.is_up = False
-    for _ in range(8):
-        server.now += BACKOFF_SECONDS_MAX
-        with pytest.raises(StoreUnreachableError):
-            server.use()
-    server.now += BACKOFF_SECONDS_MAX
     server.is_up = True
+    server.now += BACKOFF_SECONDS_MAX
     server.use().closed = True
     server.is_up = False
-
     with pytest.raises(StoreUnreachableError):
         server.use()
     server.is_up = True
     server.now += BACKOFF_SECONDS_MIN
-
-    assert server.use() is server.connections[1]
+    assert server.use() is server.connections[1], "the first wait is short again"
 
 
 def test_an_idle_connection_is_checked_before_its_use_and_replaced_if_it_is_lost() -> None:
@@ -145,14 +133,6 @@ def test_a_statement_whose_connection_fails_its_check_may_have_taken_effect() ->
     assert caught.value.explanation == "It failed: one:5432: not to be relied upon"
     assert server.lost == [server.connections[0]]
     assert server.use() is server.connections[1]
-
-
-def test_a_connection_to_an_outdated_server_is_replaced() -> None:
-    server = FakeServer()
-    server.outdated.append(server.use())
-
-    assert server.use() is server.connections[1]
-    assert server.connections[0].closed
 
 
 def test_a_closed_link_does_not_connect_again() -> None:

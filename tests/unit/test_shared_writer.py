@@ -159,36 +159,31 @@ def receive(worker: Connection) -> Response:
 STORED = Applied([Outcome.STORED])
 
 
-def test_the_batches_of_several_workers_share_a_transaction() -> None:
+@pytest.mark.parametrize(
+    ("batches", "transactions"),
+    [
+        ([[1], [1, 1], [1, 1, 1], [1, 1, 1, 1]], [1, 9]),
+        # Long batches do not share a transaction.
+        ([[1], [400], [400], [400], [2000]], [1, 1, 1, 2]),
+    ],
+)
+def test_the_batches_of_several_workers_share_a_transaction_unless_they_are_long(
+    monkeypatch: pytest.MonkeyPatch, batches: list[list[int]], transactions: list[int]
+) -> None:
+    monkeypatch.setattr(writer_process, "TRANSACTION_BYTES_MAX", 1000)
     store, events = SlowStore(), list[Event]()
-    batches = [[NewPlant(10 * at + each, "a") for each in range(at + 1)] for at in range(4)]
-    with workers_of(store, 4, events.append) as workers:
+    with workers_of(store, len(batches), events.append) as workers:
         store.may_go_on.clear()
-        for worker, batch in zip(workers, batches, strict=True):
-            send(worker, *batch)
+        for at, (worker, lengths) in enumerate(zip(workers, batches, strict=True)):
+            send(worker, *(NewPlant(10 * at + n, "a" * long) for n, long in enumerate(lengths)))
             assert store.has_begun.wait(30)
         store.may_go_on.set()
         responses = [receive(worker) for worker in workers]
 
     assert responses == [Applied([Outcome.STORED] * len(batch)) for batch in batches]
-    assert store.batches == [1, 9]
+    assert sorted(store.batches) == transactions
     committed = [event for event in events if isinstance(event, Committed)]
-    assert [len(event.outcomes) for event in committed] == [1, 9]
-
-
-def test_long_batches_do_not_share_a_transaction(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(writer_process, "TRANSACTION_BYTES_MAX", 1000)
-    store = SlowStore()
-    with workers_of(store, 5) as workers:
-        store.may_go_on.clear()
-        for id_, (worker, length) in enumerate(zip(workers, [1, 400, 400, 400, 2000], strict=True)):
-            send(worker, NewPlant(id_, "a" * length))
-            assert store.has_begun.wait(30)
-        store.may_go_on.set()
-        responses = [receive(worker) for worker in workers]
-
-    assert responses == [STORED] * 5
-    assert sorted(store.batches) == [1, 1, 1, 2]
+    assert [len(event.outcomes) for event in committed] == store.batches
 
 
 def test_probes_do_not_prevent_tidying(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -210,54 +205,38 @@ def test_probes_do_not_prevent_tidying(monkeypatch: pytest.MonkeyPatch) -> None:
         wait_until(probe)
 
 
-@pytest.fixture
-def stalled_soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Disconnect stalled workers after a hundredth of a second."""
-    monkeypatch.setattr(writer_process, "_STALLED", struct.pack("ll", 0, 10_000))
-
-
-@pytest.mark.usefixtures("stalled_soon")
-def test_a_worker_that_does_not_read_its_response_is_disconnected_and_others_are_served() -> None:
-    number = 500_000  # more responses than the kernel holds
-    with workers_of(FakeStore(), 2) as (silent, other):
-        send(silent, *(NewPlant(id_, "a") for id_ in range(number)))
-        send(other, NewPlant(-1, "a"))
-
-        assert receive(other) == STORED
-        with pytest.raises(OSError, match="got end of file during message"):
-            receive(silent)
-
-
-@pytest.mark.usefixtures("stalled_soon")
-def test_a_worker_that_sends_half_a_message_is_disconnected_and_others_are_served() -> None:
-    with workers_of(FakeStore(), 2) as (stalled, other):
-        os.write(stalled.fileno(), struct.pack("!i", 100) + b"a")
-        send(other, NewPlant(1, "a"))
-
-        assert receive(other) == STORED
-        with pytest.raises((EOFError, ConnectionResetError)):
-            receive(stalled)
+MORE_THAN_THE_KERNEL_HOLDS = to_bytes(apply_message([Deletion(1)] * 500_000))
 
 
 @pytest.mark.parametrize(
-    "malformed",
+    ("sent", "is_over"),
     [
-        *(b"\xff" * 100, b"\0\0\0\3abc", b"\0\0\0\1", b""),
-        struct.pack("!i", MESSAGE_BYTES_MAX + 1),
+        (struct.pack("!i", len(MORE_THAN_THE_KERNEL_HOLDS)) + MORE_THAN_THE_KERNEL_HOLDS, False),
+        (struct.pack("!i", 100) + b"a", False),
+        *((each, True) for each in (b"\xff" * 100, b"\0\0\0\3abc", b"\0\0\0\1", b"")),
+        (struct.pack("!i", MESSAGE_BYTES_MAX + 1), True),
+    ],
+    ids=[
+        *("responses that are not read", "half a message", "a negative length", "no message"),
+        *("no body", "an end", "a message that is too long"),
     ],
 )
-def test_a_connection_with_malformed_messages_is_ended_and_others_are_served(
-    malformed: bytes,
+def test_a_worker_that_stalls_or_sends_no_messages_is_disconnected_and_others_are_served(
+    monkeypatch: pytest.MonkeyPatch,
+    sent: bytes,
+    is_over: bool,  # noqa: FBT001 (pytest passes it by name)
 ) -> None:
+    monkeypatch.setattr(writer_process, "_STALLED", struct.pack("ll", 0, 10_000))
     with workers_of(FakeStore(), 2) as (other, worker):
         with socket.socket(fileno=os.dup(worker.fileno())) as stream:
-            stream.sendall(malformed)
-            stream.shutdown(socket.SHUT_WR)
-        with pytest.raises((EOFError, ConnectionResetError)):
-            receive(worker)
-
+            stream.sendall(sent)
+            if is_over:
+                stream.shutdown(socket.SHUT_WR)
         send(other, NewPlant(1, "a"))
+
         assert receive(other) == STORED
+        with pytest.raises((OSError, EOFError)):
+            receive(worker)
 
 
 def test_a_batch_that_the_store_refuses_does_not_affect_other_workers() -> None:

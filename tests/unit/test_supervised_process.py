@@ -46,17 +46,6 @@ def wait_for_first(folder: Path) -> int:
     return pid
 
 
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
-def test_another_process_is_started_when_one_ends(
-    tmp_path: Path, keep: Callable[..., SupervisedProcess], number: signal.Signals
-) -> None:
-    keep(live)
-
-    os.kill(wait_for_first(tmp_path), number)
-
-    wait_until(lambda: len(started(tmp_path)) == 2)
-
-
 def test_no_other_process_is_started_after_a_stop(
     tmp_path: Path, keep: Callable[..., SupervisedProcess]
 ) -> None:

@@ -104,22 +104,6 @@ def test_no_caller_is_answered_before_its_commit() -> None:
     run(store, test)
 
 
-def test_changes_that_wait_during_a_commit_are_stored_in_one_transaction_after_it() -> None:
-    store = GatedStore()
-
-    async def test(writer: GroupCommit) -> None:
-        tasks = await submitted(writer, plant(1))
-        await asyncio.to_thread(store.entered.acquire)
-        tasks += await submitted(writer, plant(2), plant(3))
-        tasks += await submitted(writer, plant(4))
-        store.let_go.release(2)
-        await asyncio.gather(*tasks)
-
-    run(store, test)
-
-    assert store.batches == [[plant(1)], [plant(2), plant(3), plant(4)]]
-
-
 @pytest.mark.parametrize("at_once", [True, False])
 def test_a_transaction_has_at_most_batch_max_changes(at_once: bool) -> None:  # noqa: FBT001
     store = GatedStore()

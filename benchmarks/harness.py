@@ -129,9 +129,7 @@ def fill(database: Path, plants: int, id_: str = "n") -> None:
             )
             connection.execute("UPDATE totals SET plants = (SELECT count(*) FROM plants)")
             connection.execute("INSERT INTO plants_to_index SELECT min(id) FROM plants")
-    with contextlib.closing(open_store(f"sqlite:///{database}")) as store:  # it indexes the plants
-        while store.tidy() == 0:  # as an idle service does
-            pass
+    open_store(f"sqlite:///{database}").close()  # it indexes the plants
 
 
 def peak_mib(*arguments: str) -> float:

@@ -19,11 +19,11 @@ from plantstore.observe import (
 )
 from plantstore.plants import NewPlant
 from plantstore.storage import open_store
-from plantstore.storage.migrate import SchemaPolicy, migrations, prepare
+from plantstore.storage.migrate import SchemaPolicy, migrations, newest_version, prepare
 from plantstore.store import CheckReport
 from support.other_programs import change, engine_of, file_of, make_older, schema_of, set_version
 
-NEWEST = 7
+NEWEST = {engine: newest_version(engine) for engine in ("sqlite", "postgres")}
 
 # The newest version of each engine's schema that has no index of words.
 WITHOUT_WORDS = {"sqlite": 3, "postgres": 4}
@@ -31,16 +31,19 @@ WITHOUT_WORDS = {"sqlite": 3, "postgres": 4}
 
 def test_an_older_schema_is_migrated_only_by_migrate_and_keeps_its_plants(database: str) -> None:
     plants = make_older(database, 1, 2)
+    newest = NEWEST[engine_of(database)]
 
     for policy in (SchemaPolicy.CREATE, SchemaPolicy.REQUIRE):
-        with pytest.raises(SchemaOutdatedError, match=r"has schema 1, but 7 is needed\. Run: "):
+        with pytest.raises(
+            SchemaOutdatedError, match=rf"has schema 1, but {newest} is needed\. Run: "
+        ):
             open_store(database, policy)
     with contextlib.closing(open_store(database, SchemaPolicy.ACCEPT)) as store:
         assert store.check() == CheckReport(1, 2, 0, [])
         assert store.list_plants(Listing(limit=1)).plants == plants[:1]
         assert list(store.scan_plants()) == [plants]
     with contextlib.closing(open_store(database)) as store:
-        assert store.check() == CheckReport(NEWEST, 2, 0, [])
+        assert store.check() == CheckReport(newest, 2, 0, [])
         assert store.list_plants(Listing(words=("ro", "2"))).plants == plants[1:]
         assert store.list_plants(Listing(has_total=True)).total == Count(2)
     open_store(database, SchemaPolicy.REQUIRE).close()
@@ -118,7 +121,7 @@ def test_the_index_of_an_older_store_is_continued_where_it_ended(database: str) 
     engine = engine_of(database)
     plants = make_older(database, WITHOUT_WORDS[engine], 2_500)
     with schema_of(database) as schema:
-        for version in range(WITHOUT_WORDS[engine], NEWEST):
+        for version in range(WITHOUT_WORDS[engine], NEWEST[engine]):
             with schema.locked():
                 schema.apply(migrations(engine)[version], version + 1)
         assert schema.index_next() < len(plants)
@@ -134,7 +137,7 @@ def test_the_index_of_an_older_store_is_continued_where_it_ended(database: str) 
 
     assert found == [plants[2_498]]
     assert tagged == Count(len(plants))
-    assert report == CheckReport(NEWEST, len(plants), 0, [])
+    assert report == CheckReport(NEWEST[engine], len(plants), 0, [])
     open_store(database, SchemaPolicy.REQUIRE).close()
 
 
@@ -142,7 +145,8 @@ def test_a_migration_reports_each_step_and_how_far_the_index_is_every_five_secon
     database: str,
 ) -> None:
     """The clock is looked at once at the start, at the start of the index, and after each part."""
-    before = WITHOUT_WORDS[engine_of(database)]
+    engine = engine_of(database)
+    before, newest = WITHOUT_WORDS[engine], NEWEST[engine]
     make_older(database, before, 2_500)
     events: list[Event] = []
     clock = itertools.count(0, 2.5).__next__
@@ -152,9 +156,9 @@ def test_a_migration_reports_each_step_and_how_far_the_index_is_every_five_secon
         prepare(schema, SchemaPolicy.MIGRATE, events.append, clock)  # it is up to date
 
     assert events == [
-        MigrationStarted(before, NEWEST),
-        *map(MigrationStepStarted, range(before + 1, NEWEST + 1)),
+        MigrationStarted(before, newest),
+        *map(MigrationStepStarted, range(before + 1, newest + 1)),
         PlantsIndexed(0, 2_500),
         PlantsIndexed(2_000, 2_500),
-        Migrated(NEWEST, 12.5),
+        Migrated(newest, 12.5),
     ]

@@ -7,21 +7,13 @@ from pathlib import Path
 
 import pytest
 
+from plantstore.storage.migrate import newest_version
 from support.command import call, run
-from support.other_programs import make_older
+from support.other_programs import engine_of, make_older
 from support.service import Service
 
 VERSION = 3
 FOUND = "Plants: 1, tokens: 0, schema: 3\n"
-PROGRESS = [
-    "migrating schema 3 to 7",
-    "applying migration 4",
-    "applying migration 5",
-    "applying migration 6",
-    "applying migration 7",
-    "indexed 0 of 1 plants",
-    "migrated to schema 7 in S s",
-]
 
 
 @pytest.fixture
@@ -31,12 +23,27 @@ def older(database: str) -> str:
     return database
 
 
+def newest_of(database: str) -> int:
+    """Return the newest version of the schema on the engine of a database."""
+    return newest_version(engine_of(database))
+
+
 @pytest.fixture(autouse=True)
 def file(tmp_path: Path) -> Path:
     """Make a file to import."""
     file = tmp_path / "new.csv"
     file.write_text("id,name\n2,b\n", encoding="utf-8")
     return file
+
+
+def progress(newest: int) -> list[str]:
+    """Return the lines of a migration to the newest version."""
+    return [
+        f"migrating schema {VERSION} to {newest}",
+        *(f"applying migration {version}" for version in range(VERSION + 1, newest + 1)),
+        "indexed 0 of 1 plants",
+        f"migrated to schema {newest} in S s",
+    ]
 
 
 def without_seconds(lines: list[str]) -> list[str]:
@@ -123,9 +130,8 @@ def test_a_backup_of_an_older_store_has_the_older_schema(tmp_path: Path) -> None
 
 
 @pytest.mark.engines("sqlite", "postgres")
-@pytest.mark.usefixtures("older")
 def test_a_command_that_writes_refuses_an_older_schema_and_names_the_command_that_migrates_it(
-    tmp_path: Path,
+    tmp_path: Path, older: str
 ) -> None:
     refused = [
         call(tmp_path, "token", "create", "t"),
@@ -136,7 +142,7 @@ def test_a_command_that_writes_refuses_an_older_schema_and_names_the_command_tha
 
     for done in refused:
         assert (done.returncode, done.stdout) == (1, "")
-        needed = " has schema 3, but 7 is needed. Run: plantstore migrate"
+        needed = f" has schema 3, but {newest_of(older)} is needed. Run: plantstore migrate"
         # serve also logs the database server, from another thread.
         assert [line for line in done.stderr.splitlines() if line.endswith(needed)]
     assert call(tmp_path, "check").stdout.startswith(FOUND)
@@ -155,17 +161,18 @@ def test_the_command_that_a_message_names_migrates_that_database_and_shows_its_p
     [named] = re.findall(r"Run: plantstore (.*)", refused.stderr)
     migrated = run(tmp_path, *shlex.split(named))
 
-    assert refused.stderr.startswith(f"plantstore: {name} has schema 3, but 7 is needed. ")
+    assert refused.stderr.startswith(f"plantstore: {name} has schema 3, but 8 is needed. ")
     assert named == ("migrate" if folder == "." else f"migrate --database 'sqlite:///{name}'")
     assert migrated.returncode == 0
-    assert without_seconds(migrated.stderr.splitlines()) == PROGRESS
+    assert without_seconds(migrated.stderr.splitlines()) == progress(8)
 
 
 @pytest.mark.engines("sqlite", "postgres")
-@pytest.mark.usefixtures("older")
-def test_a_service_that_migrates_logs_the_progress_once(tmp_path: Path) -> None:
+def test_a_service_that_migrates_logs_the_progress_once(tmp_path: Path, older: str) -> None:
+    expected = progress(newest_of(older))
+
     with Service(tmp_path, "--workers", "2") as service:
         pass
 
     events = [json.loads(line)["event"] for line in service.log if line.startswith("{")]
-    assert [line for line in without_seconds(events) if line in PROGRESS] == PROGRESS
+    assert [line for line in without_seconds(events) if line in expected] == expected

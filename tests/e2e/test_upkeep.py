@@ -60,7 +60,7 @@ def test_a_check_and_a_backup_of_a_corrupt_database_fail_and_leave_no_copy(
     copied = call(tmp_path, "backup", "copy.db")
 
     assert checked.returncode == copied.returncode == 1
-    assert checked.stdout == "Plants: 1,000, tokens: 0, schema: 7\n"
+    assert checked.stdout == "Plants: 1,000, tokens: 0, schema: 8\n"
     assert "plant_words" in checked.stderr
     assert "The copy has errors" in copied.stderr
     assert not (tmp_path / "copy.db").exists()

@@ -114,7 +114,7 @@ def test_the_wheel_alone_migrates_a_database(
 
     run(program, "migrate", "--database", database, cwd=tmp_path)
 
-    assert "schema: 7\n" in run(program, "check", "--database", database, cwd=tmp_path)
+    assert "schema: 8\n" in run(program, "check", "--database", database, cwd=tmp_path)
 
 
 def test_the_readme_on_a_package_index_has_no_broken_links_or_pictures(wheel: Path) -> None:

@@ -209,8 +209,6 @@ def _store_batches(store: Store, run: Import, batches: Iterable[Batch], source: 
                 report(source.tell() if size else 0, size, run.counts.done())
     finally:
         click.echo(_describe(run.counts))
-    while store.tidy() == 0:  # so that searches are fast at once
-        pass
 
 
 def _describe(counts: RowCounts) -> str:

@@ -18,7 +18,7 @@ from plantstore.plants import NewPlant
 from plantstore.storage.migrate import newest_version
 from plantstore.storage.sqlite.feed import RECORD_CREATES, record
 from plantstore.storage.sqlite.pages import WITH_IDS, select_by_id, to_json
-from plantstore.storage.sqlite.word_index import document, index_words
+from plantstore.storage.sqlite.word_index import MERGE, document, index_words
 
 _SIZES: Final = "json_group_array(json_array(id, octet_length(name), octet_length(tag)))"
 _UPSERT: Final = """
@@ -39,6 +39,7 @@ CREATE TEMP TRIGGER create_plants INSTEAD OF INSERT ON creates BEGIN
     SELECT RAISE(ABORT, 'another schema') WHERE new.version <> {newest_version("sqlite")};
     INSERT INTO plants (id, name, tag) VALUES (new.id, new.name, new.tag);
     INSERT INTO plant_words (rowid, words) SELECT new.id, new.words WHERE new.words <> '';
+    {MERGE} WHERE new.place = new.plants - 1;
     UPDATE totals SET plants = plants + new.plants WHERE new.place = 0;
     {RECORD_CREATES}
 END
@@ -96,6 +97,7 @@ def apply_changes(connection: apsw.Connection, changes: Sequence[Change]) -> lis
     )
     outcomes, difference = decide(changes, dict(stored))
     index_words(connection, difference, stored)
+    connection.execute(MERGE)
     if difference.new or difference.changed:
         connection.execute(_UPSERT, (to_json(difference.new + difference.changed),))
     if difference.gone:

@@ -47,7 +47,6 @@ from plantstore.storage.sqlite.maintenance import CANNOT_READ, Snapshots
 from plantstore.storage.sqlite.pages import prepare_searches, select_by_id, select_page
 from plantstore.storage.sqlite.plants import apply_changes, create_plants, prepare_creates
 from plantstore.storage.sqlite.reindex import repair
-from plantstore.storage.sqlite.word_index import merge_words
 from plantstore.storage.tables import TokenTable, hand_out_query, hand_out_values, ids_through
 from plantstore.store import PAGES_AT_ONCE, TIDY_SECONDS, TIDY_SOON_SECONDS, Repairs
 
@@ -145,9 +144,8 @@ class SQLiteStore(Snapshots, TokenTable):
         try:
             with translate_errors(_CANNOT_WRITE):
                 with self._guard.checked(self._writes), transaction(self._writes):
-                    is_merged = merge_words(self._writes)
                     is_trimmed = FEED.trim(on(self._writes), TRIMMED_MAX)
-                if is_merged or is_trimmed:
+                if is_trimmed:
                     self._wal_limit.bound()
                     return 0
         except StoreUnavailableError:

@@ -28,15 +28,15 @@ from plantstore.words import SEARCHED_CHARACTERS_MAX, WORD_CHARACTERS_MAX, words
 # long names and tags.
 PLANTS_MAX: Final = 1_000
 
-# Number of pages of the index that one merge writes. It takes some milliseconds.
-_MERGED_PAGES: Final = 64
-
 # The first value is 'delete' to remove an entry, and NULL to add one.
 _INDEX: Final = """
 INSERT INTO plant_words (plant_words, rowid, words)
 SELECT value->>0, value->>1, value->>2 FROM jsonb_each(?)
 """
-_MERGE: Final = "INSERT INTO plant_words (plant_words, rank) VALUES ('merge', ?)"
+# Each transaction adds a segment, and searches read all segments. FTS5 also merges by itself, but
+# only after 64 pages: every hundredth commit would take several milliseconds longer.
+_MERGED_PAGES: Final = 16
+MERGE: Final = f"INSERT INTO plant_words (plant_words, rank) SELECT 'merge', {_MERGED_PAGES}"
 BEGINNINGS: Final = (
     f"substr(name, 1, {SEARCHED_CHARACTERS_MAX}), substr(tag, 1, {SEARCHED_CHARACTERS_MAX})"
 )
@@ -77,21 +77,6 @@ def index_words(
             if before != after:
                 entries += ("delete", id_, before), (None, id_, after)
         write(connection, entries)
-
-
-def merge_words(connection: apsw.Connection) -> bool:
-    """Merge a few pages of the index's segments, in a transaction that the caller has begun.
-
-    Each transaction adds a segment. Searches read all segments. FTS5 merges some of them while
-    plants are stored, and this function merges the others.
-
-    Returns:
-        Whether something was merged, and so there may be more.
-
-    """
-    before = connection.total_changes()
-    connection.execute(_MERGE, (_MERGED_PAGES,))
-    return connection.total_changes() - before > 1  # 1 is the statement itself
 
 
 def is_complete(connection: apsw.Connection) -> bool:

@@ -1,11 +1,14 @@
-"""What requests leave behind in the interpreter."""
+"""What requests do to the interpreter: reference cycles, and the switching of threads."""
 
+import asyncio
 import gc
+import sys
 from typing import Any
 
 import pytest
 
 from plantstore.api import imports as imports_of_api
+from plantstore.api.imports import SWITCH_SECONDS
 from support.document import OPERATIONS
 from support.world import World
 
@@ -64,3 +67,46 @@ def test_no_request_leaves_a_reference_cycle(world: World, monkeypatch: pytest.M
 
     assert left == 0
     assert {200, 400, 401, 404, 405} <= statuses
+
+
+class Import:
+    """An import whose body arrives when the test allows it."""
+
+    def __init__(self, world: World, body: bytes) -> None:
+        self.is_read = asyncio.Event()
+        self.may_end = asyncio.Event()
+        self.status = 0
+        self._is_begun = False
+        self._body = body
+        scope = world.scope_of("POST", "/plants.csv")
+        self.task = asyncio.ensure_future(world.app(scope, self._receive, self._send))
+
+    async def _receive(self) -> dict[str, Any]:
+        if not self._is_begun:  # the first piece is empty, as the server's
+            self._is_begun = True
+            return {"type": "http.request", "body": b"", "more_body": True}
+        self.is_read.set()
+        await self.may_end.wait()
+        return {"type": "http.request", "body": self._body, "more_body": False}
+
+    async def _send(self, message: Any) -> None:
+        self.status = message.get("status", self.status)
+
+
+def test_threads_switch_faster_until_the_last_import_ends(world: World) -> None:
+    usual = sys.getswitchinterval()
+    seen: list[float] = []
+
+    async def run_two() -> list[int]:
+        imports = [Import(world, b"not,columns"), Import(world, b"id,name")]
+        for each in imports:
+            await each.is_read.wait()
+        for each in imports:
+            seen.append(sys.getswitchinterval())
+            each.may_end.set()
+            await each.task
+        return [each.status for each in imports]
+
+    assert world.run(run_two()) == [400, 200]
+    assert seen == [SWITCH_SECONDS] * 2
+    assert sys.getswitchinterval() == usual

@@ -161,3 +161,21 @@ def violations(page: Page, *rules: str, context: str | None = None) -> set[str]:
     options = {"resultTypes": ["violations"]} | ({"runOnly": list(rules)} if rules else {})
     found = Axe().run(page, context, options).response["violations"]
     return {each["id"] for each in found if each["impact"] in {"serious", "critical"}}
+
+
+def test_on_a_phone_the_introduction_is_shown_and_swagger_ui_is_run_when_it_is_needed(
+    context: BrowserContext, garden: Service
+) -> None:
+    page = context.new_page()
+    page.set_viewport_size({"width": 320, "height": 640})
+    home = f"http://127.0.0.1:{garden.port}/docs"
+    page.goto(home)
+    expect(page.get_by_text("Retries.")).to_be_visible()
+    assert page.evaluate("typeof SwaggerUIBundle") == "undefined"
+
+    page.locator("#reference").scroll_into_view_if_needed()
+    expect(page.locator(".opblock").first).to_be_visible()
+    page.goto("about:blank")
+    page.goto(f"{home}#/plants/createPlant")
+
+    expect(page.locator("[id$=-createPlant] .opblock-body")).to_be_visible()

@@ -3,7 +3,9 @@
 import asyncio
 
 from plantstore.commit.tail import Tail
-from plantstore.observe import ignore
+from plantstore.errors import StoreUnavailableError
+from plantstore.feed import ChangesPage
+from plantstore.observe import Event, ReadFailed, ignore
 from plantstore.plants import NewPlant
 from support.fake_store import FakeStore
 
@@ -41,3 +43,40 @@ def test_only_followers_whose_number_is_known_get_events() -> None:
     assert (one[0].count(b"event: created"), one[1]) == (1, last)
     assert none == (b"", last)
     assert [unknown, *others] == [None] * 6
+
+
+class Faulty(FakeStore):
+    """Fails its second read of changes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.reads = 0
+
+    def read_changes(self, after: int | None, limit: int) -> ChangesPage:
+        self.reads += 1
+        if self.reads == 2:
+            raise StoreUnavailableError("The plants cannot be read")
+        return super().read_changes(after, limit)
+
+
+def test_followers_get_the_changes_that_were_made_during_a_fault_of_the_store() -> None:
+    store = Faulty()
+    store.keep_changes(7)
+    events: list[Event] = []
+
+    async def follow() -> tuple[bytes, int] | None:
+        tail = Tail(store, observe=events.append)
+        async with tail.running():
+            tail.join()
+            while tail.events_after(0) is None:
+                await tail.news
+            store.apply_changes([NewPlant(1, "a"), NewPlant(2, "b")])
+            while (found := tail.events_after(0)) == (b"", 0):
+                await tail.news
+            return found
+
+    found = asyncio.run(asyncio.wait_for(follow(), 20))
+
+    assert found is not None
+    assert found[0].count(b"event: created") == 2
+    assert [type(event) for event in events] == [ReadFailed]

@@ -1,6 +1,7 @@
 """Connections on real sockets, in the process of the test.
 
-Each layer sends error responses with the documented header fields. Clients read late.
+Each layer sends error responses with the documented header fields. Clients send in small packets,
+or read late.
 """
 
 import asyncio
@@ -32,7 +33,9 @@ Configure = Callable[[ConnectionConfig], ConnectionConfig]
 
 
 @contextlib.asynccontextmanager
-async def served(app: App, config: ConnectionConfig) -> AsyncIterator[Any]:
+async def served(
+    app: App, config: ConnectionConfig, protocol: type[Connection] = Connection
+) -> AsyncIterator[Any]:
     """Serve an application while the block runs; yield its address."""
     uvicorn_config = uvicorn.Config(app, interface="asgi3", lifespan="off", log_config=None)
     uvicorn_config.load()
@@ -40,7 +43,7 @@ async def served(app: App, config: ConnectionConfig) -> AsyncIterator[Any]:
     with socket.create_server(("127.0.0.1", 0)) as listening:
         listener = Listener(
             asyncio.get_running_loop(),
-            lambda: Connection(uvicorn_config, state, {CONNECTION_CONFIG: config}),
+            lambda: protocol(uvicorn_config, state, {CONNECTION_CONFIG: config}),
             listening,
             None,
         )
@@ -235,17 +238,53 @@ def test_there_is_a_case_for_each_error_number() -> None:
     assert {case.code for case in CASES} == set(ErrorCode)
 
 
+PIECES = 5_000
 READERS = 5
 
 
-def serve(app: App, test: Callable[[Any], ResultT], **bounds: Any) -> ResultT:
+def serve(
+    app: App,
+    test: Callable[[Any], ResultT],
+    *,
+    protocol: type[Connection] = Connection,
+    **bounds: Any,
+) -> ResultT:
     """Serve an application, and run a test on another thread with the address of the server."""
 
     async def serve_until_done() -> ResultT:
-        async with served(app, tight(**bounds)(World().parts.connection_config)) as address:
+        async with served(
+            app, tight(**bounds)(World().parts.connection_config), protocol
+        ) as address:
             return await asyncio.to_thread(test, address)
 
     return uvloop.run(serve_until_done())
+
+
+async def answer_any(_scope: Any, _receive: Any, send: Any) -> None:
+    await send({"type": "http.response.start", "status": 200, "headers": []})
+    await send({"type": "http.response.body", "body": b""})
+
+
+def send_in_pieces(address: Any) -> bytes:
+    with socket.create_connection(address, timeout=30) as client:
+        client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        client.sendall(b"GET / HTTP/1.1\r\nHost: x\r\nX: ")
+        for _ in range(PIECES):
+            client.sendall(b"x")
+        client.sendall(b"\r\n\r\n")
+        return client.recv(15)
+
+
+def test_a_request_in_one_byte_packets_is_read_in_few_reads() -> None:
+    reads: list[int] = []
+
+    class Counted(Connection):
+        def data_received(self, data: bytes) -> None:
+            reads.append(len(data))
+            super().data_received(data)
+
+    assert serve(answer_any, send_in_pieces, protocol=Counted) == b"HTTP/1.1 200 OK"
+    assert len(reads) < PIECES / 5
 
 
 def test_over_the_limit_of_unread_responses_the_slowest_readers_are_disconnected() -> None:

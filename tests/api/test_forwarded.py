@@ -3,7 +3,7 @@
 import httpx
 import pytest
 
-from plantstore.cli.wiring import uvicorn_config
+from plantstore.server.workers import uvicorn_config
 from plantstore.settings import Settings
 from support.world import World
 

@@ -211,3 +211,19 @@ def test_exports_are_cut_off_while_postgresql_hangs_and_a_stop_does_not_wait_for
     assert [answer.status for answer in refused] == [503] * 3
     assert (accepted.status, status) == (200, 0)
     assert not service.has_logged("Traceback")
+
+
+def test_a_long_log_that_a_crash_left_is_truncated_without_a_change(tmp_path: Path) -> None:
+    log = tmp_path / "plants.db-wal"
+    with Service(tmp_path, "--request-seconds", "60") as service:
+        service.change(*LARGE)
+        with begun_exports(service, service.token()):
+            service.change(*(NewPlant(-1 - number, "x" * MIB) for number in range(20)))
+            service.process.send_signal(signal.SIGKILL)
+            service.process.wait(60)
+    before = log.stat().st_size
+
+    with Service(tmp_path):
+        wait_until(lambda: not log.stat().st_size, 10)
+
+    assert before > 16 * MIB

@@ -151,3 +151,23 @@ def test_without_free_file_descriptors_new_connections_wait_and_open_ones_are_se
             assert connected.send("GET", "/healthz").status == 200
 
         assert is_healthy(service)
+
+
+def test_the_memory_of_a_large_response_is_reused_for_the_next(
+    service: Service, token: str
+) -> None:
+    def page_faults() -> int:
+        stat = Path(f"/proc/{service.process.pid}/stat").read_text(encoding="ascii")
+        return int(stat.rpartition(")")[2].split()[7])
+
+    with service.client(token) as client:
+        for _ in range(20):
+            assert client.send("GET", "/plants?after=999").status == 200
+        before = page_faults()
+        for _ in range(50):
+            assert client.send("GET", "/plants?after=999").status == 200
+        faults = page_faults() - before
+
+    assert faults / 50 < 250, (
+        "1 MiB has 256 pages, and the service holds several copies of the plant"
+    )

@@ -3,7 +3,6 @@
 import contextlib
 import json
 import os
-import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -20,8 +19,10 @@ def following(port: int, token: str, file: Path) -> Iterator[subprocess.Popen[by
     command = [sys.executable, str(FOLLOWER), f"http://127.0.0.1:{port}", str(file)]
     env = os.environ | {"PLANTSTORE_TOKEN": token}
     with subprocess.Popen(command, env=env, stderr=subprocess.PIPE) as process:
-        yield process
-        process.send_signal(signal.SIGKILL)
+        try:
+            yield process
+        finally:
+            process.kill()
 
 
 def copied(file: Path) -> list[NewPlant]:

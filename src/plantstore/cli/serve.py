@@ -20,10 +20,15 @@ from plantstore.api.auth import RatePerToken
 from plantstore.api.cors import parse_origin
 from plantstore.cli.opening import database_option
 from plantstore.cli.tokens import show_new_token
-from plantstore.cli.wiring import Telemetry, build_app, open_store_of, uvicorn_config
+from plantstore.cli.wiring import Telemetry, build_app, open_store_of
 from plantstore.cli.workers import run_workers
 from plantstore.errors import OperationError, UsageError, quoted
-from plantstore.server.workers import OTHER_FILES_MAX, raise_file_limit, set_up_memory
+from plantstore.server.workers import (
+    OTHER_FILES_MAX,
+    raise_file_limit,
+    set_up_memory,
+    uvicorn_config,
+)
 from plantstore.settings import Settings, terminal_takes_colors, unknown_variables
 from plantstore.storage import display_url
 from plantstore.store import Store

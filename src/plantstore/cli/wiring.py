@@ -11,8 +11,6 @@ from contextlib import AsyncExitStack, asynccontextmanager, closing
 from pathlib import Path
 from typing import Final
 
-import uvicorn
-
 from plantstore.api.app import Parts, create_app
 from plantstore.api.auth import Authenticator, RatePerToken
 from plantstore.api.changes import Changes
@@ -29,7 +27,7 @@ from plantstore.commit.tail import Tail
 from plantstore.commit.writer import GroupCommit
 from plantstore.observe import Observer, Stopping, fan_out
 from plantstore.server.interface import Bounds, Budget, ConnectionConfig
-from plantstore.server.workers import Shutdown, freeze_memory, release_memory, server_config
+from plantstore.server.workers import Shutdown, freeze_memory, release_memory
 from plantstore.settings import Settings
 from plantstore.storage.migrate import SchemaPolicy
 from plantstore.store import PlantWrites, Store
@@ -168,18 +166,6 @@ def build_app(
     metrics.watch_queue("reads", lambda: parts.reader.waiting)
     metrics.watch_queue("streams", lambda: parts.changes.places.taken)
     return make_app(settings, store, parts)
-
-
-def uvicorn_config(app_factory: Callable[[], ASGIApp], settings: Settings) -> uvicorn.Config:
-    """Return uvicorn's configuration for these settings."""
-    return server_config(
-        app_factory,
-        workers=settings.workers,
-        stop_seconds=settings.stop_seconds,
-        tls_certificate=settings.tls_certificate,
-        tls_key=settings.tls_key,
-        trusted_proxies=[*settings.trusted_proxy],
-    )
 
 
 def open_store_of(settings: Settings, telemetry: Telemetry) -> Store:

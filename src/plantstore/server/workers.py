@@ -13,7 +13,6 @@ import sys
 import threading
 from collections.abc import Callable
 from multiprocessing.process import BaseProcess
-from pathlib import Path
 from socket import socket
 from types import FrameType
 from typing import Any, Final
@@ -25,6 +24,7 @@ from uvicorn.supervisors import Multiprocess
 from plantstore.server import listener
 from plantstore.server.connection import Connection
 from plantstore.server.supervised_process import SupervisedProcess
+from plantstore.settings import Settings
 
 # Open files besides connections: the store, a check or a backup, the log, the listener.
 OTHER_FILES_MAX: Final = 100
@@ -45,25 +45,12 @@ _M_MMAP_THRESHOLD: Final = -3
 _M_ARENA_MAX: Final = -8
 
 
-def server_config(
-    app_factory: Callable[[], Any],
-    *,
-    workers: int,
-    stop_seconds: int,
-    tls_certificate: Path | None,
-    tls_key: Path | None,
-    trusted_proxies: list[str],
-) -> uvicorn.Config:
+def uvicorn_config(app_factory: Callable[[], Any], settings: Settings) -> uvicorn.Config:
     """Return uvicorn's configuration.
 
     Args:
         app_factory: makes the application, in each worker.
-        workers: number of serving processes.
-        stop_seconds: how long a shutdown waits for incomplete requests.
-        tls_certificate: in PEM; None for no TLS.
-        tls_key: its private key; None if it is in the same file.
-        trusted_proxies: addresses and networks. In requests from them, the address of the client
-            and the scheme are those in `X-Forwarded-For` and `X-Forwarded-Proto`.
+        settings: those of the server.
 
     """
     return uvicorn.Config(
@@ -74,12 +61,12 @@ def server_config(
         ws="none",
         loop=f"{listener.__name__}:Loop",
         lifespan="on",
-        workers=workers,
-        timeout_graceful_shutdown=stop_seconds,
-        ssl_certfile=tls_certificate,
-        ssl_keyfile=tls_key,
-        proxy_headers=bool(trusted_proxies),
-        forwarded_allow_ips=trusted_proxies,
+        workers=settings.workers,
+        timeout_graceful_shutdown=settings.stop_seconds,
+        ssl_certfile=settings.tls_certificate,
+        ssl_keyfile=settings.tls_key,
+        proxy_headers=bool(settings.trusted_proxy),
+        forwarded_allow_ips=[*settings.trusted_proxy],
         server_header=False,
         access_log=False,
         log_config=None,

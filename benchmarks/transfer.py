@@ -2,10 +2,11 @@
 
     python benchmarks/transfer.py [plants.csv ...]
 
-Each program in turn imports one million generated plants, and each given file, into an empty
-database of this service. The shell and sqlite-utils validate nothing, do not index the words of the
-names, and store an empty tag where this service stores no tag. Then ten million
-plants are exported, and the memory of the export is measured.
+Each program in turn imports 300,000 generated plants, and each given file, into an empty
+database of this service. The shell and sqlite-utils validate nothing, and store an empty tag where
+this service stores no tag. They do not index the words of the names; in one of the rows, the shell
+does so afterwards, with FTS5. Then ten million plants are exported, and the memory of the export
+is measured.
 """
 
 import contextlib
@@ -22,9 +23,20 @@ from statistics import median
 from harness import fill, make_token, peak_mib, spread, table, write_result
 
 ROUNDS = 3
-PLANTS = 1_000_000
+PLANTS = 300_000
 EXPORTED = 10_000_000
-PROGRAMS = ("plantstore import", "sqlite3 .import", "sqlite-utils insert --csv")
+BARS = {
+    "sqlite3 .import": "≥ 0.4",
+    "sqlite3 .import with FTS5": "≥ 0.6",
+    "sqlite-utils insert --csv": "≥ 4",
+}
+PROGRAMS = ("plantstore import", *BARS)
+
+# What the shell indexes: the words of the names, with the same beginnings as this service.
+INDEX = (
+    "CREATE VIRTUAL TABLE names USING fts5(name, content='', prefix='1 3 4')",
+    "INSERT INTO names (rowid, name) SELECT id, name FROM plants",
+)
 
 
 def generate(file: Path, plants: int = PLANTS) -> None:
@@ -40,11 +52,12 @@ def command(program: str, database: Path, file: Path) -> list[str]:
     if program == "plantstore import":
         url = f"sqlite:///{database}"
         return [sys.executable, "-m", "plantstore", "import", str(file), "--database", url]
-    if program == "sqlite3 .import":
+    if program.startswith("sqlite3"):
         shell = shutil.which("sqlite3")
         if shell is None:
             sys.exit("This benchmark needs the sqlite3 shell: apt-get install sqlite3")
-        return [shell, str(database), f".import --csv --skip 1 {file} plants"]
+        index = INDEX if "FTS5" in program else ()
+        return [shell, str(database), f".import --csv --skip 1 {file} plants", *index]
     tool = str(Path(sys.executable).with_name("sqlite-utils"))
     return [tool, "insert", str(database), "plants", str(file), "--csv", "--silent"]
 
@@ -83,7 +96,7 @@ def compare(folder: Path, file: Path) -> list[list[str]]:
             seconds[program].append(measure(program, folder, file, expected))
     ours, *others = PROGRAMS
     rows = []
-    for program, bar in zip(others, ("≥ 0.4", "≥ 4"), strict=True):
+    for program, bar in zip(others, BARS.values(), strict=True):
         ratios = [b / a for a, b in zip(seconds[ours], seconds[program], strict=True)]
         medians = f"{median(seconds[ours]):.2f} s, {median(seconds[program]):.2f} s"
         rows.append([f"{expected:,}", f"{ours} ÷ {program}", spread(ratios), bar, medians])

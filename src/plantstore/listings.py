@@ -92,7 +92,7 @@ class Page(NamedTuple):
 # the time, and small enough for the memory.
 SCAN_PLANTS_MAX: Final = 1000
 
-# The same for plants of which only a few fit on a page.
+# The least number, even if fewer plants fit on a page.
 _SCAN_PLANTS_MIN: Final = 16
 
 

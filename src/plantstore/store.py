@@ -87,7 +87,7 @@ class PlantWrites(Protocol):
         ...
 
     def tidy(self) -> float:
-        """Do a little work that makes reads faster or frees disk space. Call this while idle.
+        """Free a little disk space: of old changes, and of logs. Call this while idle.
 
         Returns:
             The seconds after which it should be called again; 0 if there is more to do now.

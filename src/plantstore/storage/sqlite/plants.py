@@ -97,7 +97,6 @@ def apply_changes(connection: apsw.Connection, changes: Sequence[Change]) -> lis
     )
     outcomes, difference = decide(changes, dict(stored))
     index_words(connection, difference, stored)
-    connection.execute(MERGE)
     if difference.new or difference.changed:
         connection.execute(_UPSERT, (to_json(difference.new + difference.changed),))
     if difference.gone:

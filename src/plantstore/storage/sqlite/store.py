@@ -144,8 +144,8 @@ class SQLiteStore(Snapshots, TokenTable):
         try:
             with translate_errors(_CANNOT_WRITE):
                 with self._guard.checked(self._writes), transaction(self._writes):
-                    is_trimmed = FEED.trim(on(self._writes), TRIMMED_MAX)
-                if is_trimmed:
+                    has_more = FEED.trim(on(self._writes), TRIMMED_MAX)
+                if has_more:
                     self._wal_limit.bound()
                     return 0
         except StoreUnavailableError:

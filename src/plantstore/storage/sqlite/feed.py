@@ -26,11 +26,10 @@ SELECT ? + key, value->>0, unixepoch(), value->>1, value->>2, value->>3 FROM jso
 
 # The same for plants that were created, in the trigger of `plantstore.storage.sqlite.plants`.
 RECORD_CREATES: Final = f"""
-UPDATE feed SET last = max(last, {_NOW}) + new.plants, kept = kept + new.plants
-WHERE days > 0 AND new.place = 0;
+UPDATE feed SET last = max(last, {_NOW}) + new.number, kept = kept + new.number WHERE days > 0;
 INSERT INTO changes (number, change, at, id, name, tag)
-SELECT last - new.plants + 1 + new.place, {Kind.CREATED:d}, unixepoch(), new.id, new.name, new.tag
-FROM feed WHERE days > 0;
+SELECT last - new.number + 1 + key, {Kind.CREATED:d}, unixepoch(), value->>0, value->>1, value->>2
+FROM feed, jsonb_each(new.plants) WHERE days > 0;
 """
 
 FEED: Final = FeedTables(_NOW, "unixepoch()", "max", ":{}".format)

@@ -29,26 +29,25 @@ ON CONFLICT (id) DO UPDATE SET name = excluded.name, tag = excluded.tag
 _DELETE: Final = "DELETE FROM plants WHERE id IN (SELECT value FROM json_each(?))"
 _COUNT: Final = "UPDATE totals SET plants = plants + ?"
 
-# `place` counts the rows from 0, and `plants` is their number. `version` is that of the schema. The
-# view has no rows; it only has the trigger.
+# `plants` is JSONB, with the id, the name, the tag and the words of each plant, and `number` is their
+# number. `version` is that of the schema. The view has no rows; it only has the trigger.
 _PREPARE_CREATES: Final = f"""
 PRAGMA temp_store = MEMORY;
-CREATE TEMP VIEW creates (id, name, tag, words, place, plants, version)
-AS SELECT NULL, NULL, NULL, NULL, NULL, NULL, NULL WHERE false;
+CREATE TEMP VIEW creates (plants, number, version) AS SELECT NULL, NULL, NULL WHERE false;
 CREATE TEMP TRIGGER create_plants INSTEAD OF INSERT ON creates BEGIN
     SELECT RAISE(ABORT, 'another schema') WHERE new.version <> {newest_version("sqlite")};
-    INSERT INTO plants (id, name, tag) VALUES (new.id, new.name, new.tag);
-    INSERT INTO plant_words (rowid, words) SELECT new.id, new.words WHERE new.words <> '';
-    {MERGE} WHERE new.place = new.plants - 1;
-    UPDATE totals SET plants = plants + new.plants WHERE new.place = 0;
+    INSERT INTO plants (id, name, tag)
+    SELECT value->>0, value->>1, value->>2 FROM jsonb_each(new.plants);
+    INSERT INTO plant_words (rowid, words)
+    SELECT value->>0, value->>3 FROM jsonb_each(new.plants) WHERE value->>3 <> '';
+    {MERGE};
+    UPDATE totals SET plants = plants + new.number;
     {RECORD_CREATES}
 END
 """
 _CREATE: Final = """
 INSERT INTO creates
-SELECT value->>0, value->>1, value->>2, value->>3, key, json_array_length(:plants),
-    (SELECT user_version FROM pragma_user_version)
-FROM json_each(:plants)
+SELECT jsonb(:plants), json_array_length(:plants), user_version FROM pragma_user_version
 """
 
 _decode_sizes = msgspec.json.Decoder(list[tuple[int, int, int | None]]).decode
@@ -63,8 +62,8 @@ def create_plants(connection: apsw.Connection, changes: Sequence[Change]) -> lis
     """Store a batch that only creates plants, in a transaction of its own.
 
     Returns:
-        The results; None if nothing was changed, because the batch has other changes, an id is
-        taken or occurs twice, the schema has another version, or the file is damaged.
+        The results; None if nothing was changed, because the batch is empty or has other changes,
+        an id is taken or occurs twice, the schema has another version, or the file is damaged.
 
     """
     plants = [
@@ -72,7 +71,7 @@ def create_plants(connection: apsw.Connection, changes: Sequence[Change]) -> lis
         for plant in changes
         if isinstance(plant, NewPlant)
     ]
-    if len(plants) < len(changes):
+    if not plants or len(plants) < len(changes):
         return None
     plants.sort(key=_by_id)  # the index of words is faster in order of id
     try:

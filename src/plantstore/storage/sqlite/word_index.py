@@ -2,8 +2,8 @@
 
 A tag is one word (`tag_word`), which no name has. FTS5 splits a text into words at each ASCII
 character that is neither a letter nor a digit, and ignores the case of ASCII letters. It treats all
-other characters as parts of words. So a short ASCII name is indexed as it is. The words of other
-names are found by `plantstore.words`, and are indexed with spaces between them.
+other characters as parts of words. So `plantstore.words.fold` makes a text that FTS5 splits into
+the words of a name. Of a long name, the words are indexed with spaces between them.
 
 The table holds no texts (https://sqlite.org/fts5.html#contentless_tables). To remove a plant, FTS5
 must be given the words that were indexed, so they are found again in the old name and tag.
@@ -22,7 +22,7 @@ from plantstore.decision import DIFFERENT, Difference
 from plantstore.errors import BatchRefusedError
 from plantstore.plants import NewPlant
 from plantstore.storage.sqlite.pages import WITH_IDS, from_json, tag_word, to_json
-from plantstore.words import SEARCHED_CHARACTERS_MAX, WORD_CHARACTERS_MAX, words_of
+from plantstore.words import SEARCHED_CHARACTERS_MAX, WORD_CHARACTERS_MAX, fold, words_of
 
 # Number of plants whose texts are read or indexed in one statement. It limits the memory for
 # long names and tags.
@@ -156,8 +156,9 @@ def _by_id(entry: Entry) -> int:
 
 def document(name: str, tag: str | None) -> str:
     """Return a text that FTS5 splits into the words of a name, and the word of a tag."""
-    is_usual = len(name) <= WORD_CHARACTERS_MAX and name.isascii()
-    words = name if is_usual else " ".join(words_of(name))
+    words = fold(name[:SEARCHED_CHARACTERS_MAX])
+    if len(words) > WORD_CHARACTERS_MAX:  # one of them may be too long
+        words = " ".join(words_of(name))
     return words if tag is None else f"{words} {tag_word(tag)}"
 
 

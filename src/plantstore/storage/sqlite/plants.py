@@ -29,8 +29,8 @@ ON CONFLICT (id) DO UPDATE SET name = excluded.name, tag = excluded.tag
 _DELETE: Final = "DELETE FROM plants WHERE id IN (SELECT value FROM json_each(?))"
 _COUNT: Final = "UPDATE totals SET plants = plants + ?"
 
-# `plants` is JSONB: the id, the name, the tag and the words of each plant. `number` is their number,
-# and `version` is that of the schema. The view has no rows; it only has the trigger.
+# `plants` is JSONB: the id, the name, the tag and the words of each plant. `number` is their
+# number, and `version` is that of the schema. The view has no rows; it only has the trigger.
 _PREPARE_CREATES: Final = f"""
 PRAGMA temp_store = MEMORY;
 CREATE TEMP VIEW creates (plants, number, version) AS SELECT NULL, NULL, NULL WHERE false;

@@ -1,10 +1,13 @@
 """The words of a text."""
 
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 from plantstore.words import (
     SEARCHED_CHARACTERS_MAX,
     WORD_CHARACTERS_MAX,
+    fold,
     has_words,
     words_of,
     words_to_find,
@@ -36,6 +39,15 @@ def test_case_accents_and_forms_of_characters_make_no_difference(
     text: str, words: list[str]
 ) -> None:
     assert words_of(text) == words
+
+
+@given(st.text(max_size=50))
+@example("×Rosa 2×3 ÆGIR é Straße\u0345")
+def test_a_folded_text_has_the_same_words_and_otherwise_only_ascii(text: str) -> None:
+    folded = fold(text)
+
+    assert words_of(folded) == words_of(text)
+    assert all(character.isascii() or character.isalnum() for character in folded)
 
 
 def test_a_query_needs_no_word_with_which_another_of_its_words_begins() -> None:

@@ -207,11 +207,12 @@ def _read_batches(source: BinaryIO, run: Import) -> Iterator[Batch]:
 
 
 def _store_batches(store: Store, run: Import, batches: Iterable[Batch], source: BinaryIO) -> None:
+    """Store each batch on a thread, while the next one is parsed."""
     size = _size(source)
-    storing: deque[tuple[Batch, Future[list[Result | BatchRefusedError]]]] = deque()
+    storing: deque[tuple[Batch, Future[list[Result | BatchRefusedError]]]] = deque(maxlen=1)
 
     def settle() -> None:
-        while storing:
+        if storing:
             batch, outcomes = storing.popleft()
             run.settle(batch, outcomes.result())
             report(source.tell() if size else 0, size, run.counts.done())

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from plantstore.changes import Change, Outcome, Result
+from plantstore.commit.batcher import TURN_REQUESTS_MIN
 from plantstore.commit.writer import FAILURE_SECONDS, GroupCommit
 from plantstore.errors import BatchRefusedError, ErrorCode, RequestError, StoreUnavailableError
 from plantstore.observe import CommitFailed, Committed, Event, WriterStarted, WriterStopped
@@ -82,9 +83,10 @@ def plant(id_: int, name: str = "a") -> NewPlant:
 
 
 async def submitted(writer: GroupCommit, *plants: NewPlant) -> list[asyncio.Task[Result]]:
-    """Submit plants in one turn of the event loop, which makes them one batch of the writer."""
+    """Submit plants in one turn of the event loop, and wait until the writer has their batch."""
     tasks = [asyncio.create_task(writer.submit(one)) for one in plants]
     await asyncio.sleep(0)  # the tasks run up to their await
+    await asyncio.sleep(0)  # the batch also gets the changes of this turn
     await asyncio.sleep(0)  # the writer gets the batch
     return tasks
 
@@ -102,6 +104,27 @@ def test_no_caller_is_answered_before_its_commit() -> None:
         assert store.plants == {1: plant(1)}
 
     run(store, test)
+
+
+@pytest.mark.parametrize("others", [TURN_REQUESTS_MIN - 1, TURN_REQUESTS_MIN])
+def test_a_small_batch_also_gets_the_changes_of_the_next_turn(others: int) -> None:
+    store = GatedStore()
+
+    async def test(writer: GroupCommit) -> None:
+        callers = [asyncio.create_task(writer.submit(plant(id_))) for id_ in range(others)]
+        await asyncio.sleep(0)  # the tasks run up to their await
+        callers.append(asyncio.create_task(writer.submit(plant(others))))
+        await asyncio.sleep(0)  # the first turn ends, and the last task runs
+        if others == TURN_REQUESTS_MIN:
+            assert store.entered.acquire(timeout=10)
+        store.let_go.release(2)
+        await asyncio.gather(*callers)
+
+    run(store, test)
+
+    assert [len(batch) for batch in store.batches] == (
+        [others, 1] if others == TURN_REQUESTS_MIN else [others + 1]
+    )
 
 
 @pytest.mark.parametrize("at_once", [True, False])

@@ -9,8 +9,8 @@ So requests are handed over in batches:
          ^                                                    |
          +------------- one wake-up for all callers ----------+
 
-The event loop collects the requests of one turn in a batch, and puts the batch into the
-queue at the end of the turn. The thread takes all batches from the queue, up to a limit,
+The event loop collects the requests of one or two turns in a batch, and then puts the batch
+into the queue. The thread takes all batches from the queue, up to a limit,
 runs them in one call, and wakes the event loop once to answer all callers. It never
 waits for more requests. Requests gather while the previous call runs, so calls are small
 when the service is idle and large when it is busy.
@@ -48,6 +48,11 @@ ErrorT = TypeVar("ErrorT")
 
 # How long the queue must be empty before the thread counts as idle.
 IDLE_SECONDS: Final = 1.0
+
+# A turn of the event loop with so many requests makes a batch of its own. A smaller batch also gets
+# the requests of the next turn: the thread could not use it before, since the event loop does not
+# release the interpreter while it is busy.
+TURN_REQUESTS_MIN: Final = 64
 
 
 class RunAloneError(Exception):
@@ -225,7 +230,7 @@ class Batcher(Generic[RequestT, ResultT]):
         batch = self._open
         if batch is None:
             batch = self._open = Batch(self._loop)
-            self._loop.call_soon(self._hand_over)
+            self._loop.call_soon(self._end_turn)
         position = len(batch.requests)
         batch.requests.append(request)
         self._singles_accepted += 1
@@ -273,6 +278,12 @@ class Batcher(Generic[RequestT, ResultT]):
                 return await batch.answer
             finally:
                 self._waiting_together = 0
+
+    def _end_turn(self) -> None:
+        if self._open is not None and len(self._open.requests) < TURN_REQUESTS_MIN:
+            self._loop.call_soon(self._hand_over)
+        else:
+            self._hand_over()
 
     def _hand_over(self) -> None:
         if self._open is not None:

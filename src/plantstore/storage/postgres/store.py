@@ -2,9 +2,10 @@
 
 The store has eight connections. Six are used by one thread each: one applies changes, one looks
 plants up, three list and search them, and one reads the feed. The other two are each behind a
-lock: one for tokens, and one for probes and ids. Each connection is opened when it is first used,
-and again after it breaks. One more connection per server of the URL is used to find the primary. A
-scan, a check, or what waits for changes opens a connection of its own, because it takes long.
+lock: one reads tokens, and one writes everything but plants. Each connection is opened when it is
+first used, and again after it breaks. One more connection per server of the URL is used to find the
+primary. A scan, a check, or what waits for changes opens a connection of its own, because it takes
+long.
 
 Any number of stores, in any number of processes, may use one database: a store caches nothing.
 """
@@ -46,10 +47,8 @@ from plantstore.storage.postgres.plants import MARK, SLOTS, apply_changes
 from plantstore.storage.postgres.servers import Servers
 from plantstore.storage.postgres.url import parse_url
 from plantstore.storage.reindex import in_rounds
-from plantstore.storage.tables import TokenTable, hand_out_query, hand_out_values, ids_through
+from plantstore.storage.tables import SmallTables
 from plantstore.store import PAGES_AT_ONCE, TIDY_SECONDS, CheckReport, Repairs, TellNumber
-
-HAND_OUT: Final = hand_out_query("%s", "greatest")
 
 _CANNOT_READ: Final = "The database cannot be read"
 _CANNOT_WRITE: Final = "The database cannot be written"
@@ -59,7 +58,7 @@ _CANNOT_WRITE: Final = "The database cannot be written"
 TRIM_SECONDS: Final = 1.0
 
 
-class PostgresStore(TokenTable):
+class PostgresStore(SmallTables):
     """Keeps plants and tokens in a database.
 
     Args:
@@ -81,6 +80,7 @@ class PostgresStore(TokenTable):
     """
 
     placeholder: ClassVar = "%s"
+    greatest: ClassVar = "greatest"
 
     def __init__(
         self,
@@ -108,12 +108,12 @@ class PostgresStore(TokenTable):
         except BaseException:
             self._servers.close()
             raise
-        self._writes, self._probes = (Link(self._servers, for_writes=True) for _ in range(2))
+        self._writes, self._others = (Link(self._servers, for_writes=True) for _ in range(2))
         self._reads, self._tokens = (Link(self._servers) for _ in range(2))
         self._pages = Pool([Link(self._servers) for _ in range(PAGES_AT_ONCE)])
         self._slot = random.randrange(SLOTS)  # noqa: S311
         self._tokens_lock = threading.Lock()
-        self._probes_lock = threading.Lock()
+        self._others_lock = threading.Lock()
         self._trim_at = 0.0
 
     def apply_changes(self, changes: Sequence[Change]) -> list[Result]:
@@ -144,6 +144,7 @@ class PostgresStore(TokenTable):
             return retried(lambda: select_page(connection, listing))
 
     def keep_changes(self, days: int) -> None:
+        # A service starts even if there are too few standbys. `_others` would refuse them.
         with self._tokens_lock, self._tokens.using(_CANNOT_WRITE) as connection:
             retried(lambda: keep_changes(connection, days))
 
@@ -184,16 +185,14 @@ class PostgresStore(TokenTable):
         with self._snapshot() as connection:
             return count_plants(connection, self._database)
 
-    def hand_out_ids(self, count: int) -> range:
-        with self._probes_lock, self._probes.using(_CANNOT_WRITE) as connection:
-            rows = retried(lambda: _change(connection, HAND_OUT, hand_out_values(count)))
-        return ids_through(rows, count)
-
     def probe(self) -> None:
-        with self._probes_lock, self._probes.using(_CANNOT_WRITE) as connection:
-            with contextlib.suppress(*MISSING):  # an engine without this function
-                retried(lambda: require_rights(connection, _CANNOT_WRITE))
-            retried(lambda: _change(connection, MARK, (self._slot,)))
+        with (
+            self._others_lock,
+            self._others.using(_CANNOT_WRITE) as connection,
+            contextlib.suppress(*MISSING),  # an engine without this function
+        ):
+            retried(lambda: require_rights(connection, _CANNOT_WRITE))
+        self._change(MARK, self._slot)
 
     def check(self) -> CheckReport:
         with self._snapshot() as connection:
@@ -215,18 +214,18 @@ class PostgresStore(TokenTable):
             return in_rounds(partial(repair, connection, self._slot, progress))
 
     def close(self) -> None:
-        with self._tokens_lock, self._probes_lock:
-            single = (self._writes, self._reads, self._tokens, self._probes)
+        with self._tokens_lock, self._others_lock:
+            single = (self._writes, self._reads, self._tokens, self._others)
             for link in (*single, *self._pages.members):
                 link.close()
         self._servers.close()
 
-    def _read_tokens(self, query: str, *values: object) -> list[TupleRow]:
+    def _read(self, query: str, *values: object) -> list[TupleRow]:
         with self._tokens_lock, self._tokens.using(_CANNOT_READ) as connection:
             return retried(lambda: connection.execute(query.encode(), values).fetchall())
 
-    def _change_tokens(self, statement: str, *values: object) -> list[TupleRow]:
-        with self._tokens_lock, self._tokens.using(_CANNOT_WRITE) as connection:
+    def _change(self, statement: str, *values: object) -> list[TupleRow]:
+        with self._others_lock, self._others.using(_CANNOT_WRITE) as connection:
             return retried(lambda: _change(connection, statement, values))
 
     @contextlib.contextmanager

@@ -30,7 +30,7 @@ from plantstore.storage.migrate import SchemaPolicy, prepare
 from plantstore.storage.pool import Pool
 from plantstore.storage.postgres.connection import Connection, require_sessions
 from plantstore.storage.postgres.faults import MISSING, retried, translate_errors
-from plantstore.storage.postgres.feed import FEED, HAS_STANDBYS, keep_changes, on, trim, waiter
+from plantstore.storage.postgres.feed import FEED, keep_changes, trim, waiter
 from plantstore.storage.postgres.fence import fenced
 from plantstore.storage.postgres.link import Link
 from plantstore.storage.postgres.maintenance import (
@@ -95,10 +95,7 @@ class PostgresStore(SmallTables):
         self._database = database
         self._servers = Servers(parse_url(url), observe=observe, standbys_min=standbys_min)
         try:
-            with (
-                contextlib.closing(self._servers.connect(has_timeout=False)) as connection,
-                translate_errors(f"{database} cannot be opened"),
-            ):
+            with self._connected(f"{database} cannot be opened") as connection:
                 require_sessions(connection)
                 if grant_to is not None:
                     require_role(connection, grant_to)
@@ -150,19 +147,15 @@ class PostgresStore(SmallTables):
 
     def read_changes(self, after: int | None, limit: int) -> ChangesPage:
         with self._pages.using() as link, link.using(_CANNOT_READ) as connection:
-            page = retried(lambda: FEED.read(on(connection), after, limit))
-            is_replicated = connection.execute(HAS_STANDBYS).fetchone() == (True,)
-            if page.changes and (connection.standbys_min or is_replicated):
+            page = retried(lambda: FEED.read(connection.fetch, after, limit))
+            if page.changes and (connection.standbys_min or connection.count_standbys()):
                 connection.execute(MARK, (self._slot,))
                 connection.require_standbys()
             return page
 
     @contextlib.contextmanager
     def watch_changes(self) -> Iterator[Callable[[float], bool]]:
-        with (
-            contextlib.closing(self._servers.connect()) as connection,
-            translate_errors(_CANNOT_READ),
-        ):
+        with self._connected(_CANNOT_READ, has_timeout=True) as connection:
             yield waiter(connection, self._servers.is_current)
 
     def scan_plants(
@@ -173,7 +166,7 @@ class PostgresStore(SmallTables):
         # thread forever.
         with self._snapshot(has_timeout=True) as connection:
             if tell_number is not None:
-                tell_number(FEED.last_number(on(connection)))
+                tell_number(FEED.last_number(connection.fetch))
             yield from scan(partial(select_page, connection, is_scan=True), listing)
 
     def has_room_for_export(self) -> bool:
@@ -205,12 +198,7 @@ class PostgresStore(SmallTables):
         )
 
     def reindex(self, progress: Callable[[int, int], None]) -> Repairs:
-        with (
-            contextlib.closing(
-                self._servers.connect(has_timeout=False, for_writes=True)
-            ) as connection,
-            translate_errors(_CANNOT_WRITE),
-        ):
+        with self._connected(_CANNOT_WRITE, for_writes=True) as connection:
             return in_rounds(partial(repair, connection, self._slot, progress))
 
     def close(self) -> None:
@@ -222,24 +210,32 @@ class PostgresStore(SmallTables):
 
     def _read(self, query: str, *values: object) -> list[TupleRow]:
         with self._tokens_lock, self._tokens.using(_CANNOT_READ) as connection:
-            return retried(lambda: connection.execute(query.encode(), values).fetchall())
+            return retried(lambda: connection.fetch(query, values))
 
     def _change(self, statement: str, *values: object) -> list[TupleRow]:
         with self._others_lock, self._others.using(_CANNOT_WRITE) as connection:
             return retried(lambda: _change(connection, statement, values))
 
     @contextlib.contextmanager
-    def _snapshot(self, *, has_timeout: bool = False) -> Iterator[Connection]:
-        """Open a connection for the block. It reads one snapshot of the database.
+    def _connected(
+        self, what: str, *, has_timeout: bool = False, for_writes: bool = False
+    ) -> Iterator[Connection]:
+        """Open a connection for the block.
 
         Args:
+            what: the message of an error that the block raises.
             has_timeout: whether statements have a time limit.
+            for_writes: whether the block changes something.
 
         """
-        with (
-            contextlib.closing(self._servers.connect(has_timeout=has_timeout)) as connection,
-            translate_errors(_CANNOT_READ),
-        ):
+        connection = self._servers.connect(has_timeout=has_timeout, for_writes=for_writes)
+        with contextlib.closing(connection), translate_errors(what):
+            yield connection
+
+    @contextlib.contextmanager
+    def _snapshot(self, *, has_timeout: bool = False) -> Iterator[Connection]:
+        """Open a connection for the block. It reads one snapshot of the database."""
+        with self._connected(_CANNOT_READ, has_timeout=has_timeout) as connection:
             # The transaction ends when the connection is closed. A ROLLBACK would wait for a
             # server that hangs.
             connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ")
@@ -249,7 +245,6 @@ class PostgresStore(SmallTables):
 def _change(connection: Connection, statement: str, values: Sequence[object]) -> list[TupleRow]:
     """Execute a statement in a durable transaction of its own, and return its rows."""
     with fenced(connection):
-        cursor = connection.execute(statement.encode(), values, binary=True)
-        rows = cursor.fetchall() if cursor.description else []
+        rows = connection.fetch(statement, values)
     connection.require_standbys()
     return rows

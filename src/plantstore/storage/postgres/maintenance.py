@@ -1,7 +1,8 @@
 """The maintenance of a PostgreSQL database: its schema, the rights of roles, check and reindex.
 
-To reindex, the plants are compared page by page. Those with other words get theirs again while
-their rows are locked. So changes of other plants never wait, and a search finds all other plants.
+To index or reindex, the plants are compared page by page. Those with other words or none get theirs
+while their rows are locked. So changes of other plants never wait, and a search finds all other
+plants.
 """
 
 from collections.abc import Callable, Iterator
@@ -13,12 +14,11 @@ import psycopg
 from psycopg import errors, sql
 
 from plantstore.errors import OperationError, StoreUnavailableError, quoted
-from plantstore.plants import ID_MAX, ID_MIN
 from plantstore.storage.migrate import known_version, migrations
 from plantstore.storage.postgres.connection import Connection
 from plantstore.storage.postgres.faults import lacking, retried
 from plantstore.storage.postgres.fence import ENGINE, fenced, keep_writers_out
-from plantstore.storage.postgres.pages import index_again, index_next, with_other_words
+from plantstore.storage.postgres.pages import index_words, with_other_words
 from plantstore.storage.postgres.plants import COUNT
 from plantstore.storage.reindex import ADVICE
 from plantstore.store import CheckReport, Repairs
@@ -72,9 +72,6 @@ class PostgresSchema:
     def __init__(self, connection: Connection, database: str) -> None:
         self.database = database
         self._connection = connection
-        # Where `index_next` continues. Entries of the index before this id may be dead, and each
-        # search from the first entry on would read them again.
-        self._first_to_index = ID_MIN
 
     def version(self) -> int:
         with self._waiting_for_a_migration():
@@ -117,10 +114,8 @@ class PostgresSchema:
     def is_complete(self) -> bool:
         return not _one(self._connection, "SELECT EXISTS (SELECT FROM plants WHERE words IS NULL)")
 
-    def index_next(self) -> int:
-        ids = index_next(self._connection, self._first_to_index)
-        self._first_to_index = ids[-1] + 1 if ids and ids[-1] < ID_MAX else ID_MIN
-        return len(ids)
+    def index(self) -> Iterator[int]:
+        return (compared for compared, _ in index_words(self._connection))
 
     def count_plants(self) -> int:
         return int(str(_one(self._connection, _TOTAL)))
@@ -279,10 +274,10 @@ def repair(connection: Connection, slot: int, progress: Callable[[int, int], Non
     if missing:
         retried(partial(_correct_total, connection, slot, missing))
     found = done = 0
-    for compared, wrong in with_other_words(connection):
-        if wrong:
-            retried(partial(_index_again, connection, wrong))
-        found += len(wrong)
+    for compared, indexed in index_words(connection):
+        if indexed:
+            connection.require_standbys()
+        found += indexed
         done += compared
         progress(done, max(plants, done))
     return Repairs(found, missing)
@@ -291,10 +286,4 @@ def repair(connection: Connection, slot: int, progress: Callable[[int, int], Non
 def _correct_total(connection: Connection, slot: int, missing: int) -> None:
     with fenced(connection):
         connection.execute(COUNT, (slot, missing))
-    connection.require_standbys()
-
-
-def _index_again(connection: Connection, ids: list[int]) -> None:
-    with fenced(connection):
-        index_again(connection, ids)
     connection.require_standbys()

@@ -10,6 +10,7 @@ themselves.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 from typing import Any, Final
 
 from psycopg.rows import TupleRow
@@ -17,6 +18,7 @@ from psycopg.rows import TupleRow
 from plantstore.listings import COUNT_MAX, PAGE_BYTES_MAX, Count, Listing, Page
 from plantstore.plants import ID_MAX, ID_MIN, NewPlant
 from plantstore.storage.postgres.connection import Connection
+from plantstore.storage.postgres.faults import retried
 from plantstore.storage.postgres.fence import fenced
 from plantstore.words import SEARCHED_CHARACTERS_MAX, words_of
 
@@ -184,16 +186,12 @@ def _order(listing: Listing) -> str:
     return "ORDER BY id DESC" if listing.is_descending else "ORDER BY id"
 
 
-# Number of plants that are indexed in one transaction.
+# Number of plants that are compared, and indexed in one transaction.
 PLANTS_MAX: Final = 1_000
 
 # The value of the column for an element of `documents`.
 WORDS: Final = "array_to_tsvector(string_to_array(given.words, ' '))"
 
-_NEXT: Final = """
-SELECT id, left(name, %b) FROM plants
-WHERE words IS NULL AND id >= %b ORDER BY id LIMIT %b FOR UPDATE
-"""
 _INDEX: Final = f"""
 UPDATE plants SET words = {WORDS}
 FROM unnest(%b::bigint[], %b::text[]) AS given (id, words) WHERE plants.id = given.id
@@ -213,25 +211,26 @@ def documents(names: Iterable[str]) -> list[str]:
     return [" ".join(words_of(name)) for name in names]
 
 
-def index_next(connection: Connection, first_id: int) -> list[int]:
-    """Index more of the plants that were stored without words, from an id on.
+def index_words(connection: Connection) -> Iterator[tuple[int, int]]:
+    """Read all plants, in pages, and give those the words of their names that have others or none.
 
-    Returns:
-        The ids of the plants, in order; empty if there are no more.
+    Each page is a transaction of its own. The caller checks the standbys.
+
+    Yields:
+        The number of plants of a page, and how many of them got words.
 
     """
+    for compared, wrong in with_other_words(connection):
+        if wrong:
+            retried(partial(_index, connection, wrong))
+        yield compared, len(wrong)
+
+
+def _index(connection: Connection, ids: list[int]) -> None:
     with fenced(connection):
-        values = (SEARCHED_CHARACTERS_MAX, first_id, PLANTS_MAX)
-        names: dict[int, str] = dict(connection.execute(_NEXT, values, binary=True).fetchall())
+        values = (SEARCHED_CHARACTERS_MAX, ids)
+        names: dict[int, str] = dict(connection.fetch(_NAMES, values))
         connection.execute(_INDEX, (list(names), documents(names.values())))
-    return list(names)
-
-
-def index_again(connection: Connection, ids: list[int]) -> None:
-    """Give plants the words of their names, in a transaction that the caller has begun."""
-    values = (SEARCHED_CHARACTERS_MAX, ids)
-    names: dict[int, str] = dict(connection.execute(_NAMES, values, binary=True).fetchall())
-    connection.execute(_INDEX, (list(names), documents(names.values())))
 
 
 def with_other_words(connection: Connection) -> Iterator[tuple[int, list[int]]]:

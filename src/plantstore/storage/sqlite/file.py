@@ -179,7 +179,10 @@ class SQLiteSchema:
     def is_complete(self) -> bool:
         return is_complete(self._connection)
 
-    def index_next(self) -> int:
+    def index(self) -> Iterator[int]:
+        return iter(self._index_next, 0)
+
+    def _index_next(self) -> int:
         with transaction(self._connection):
             return index_next(self._connection)
 

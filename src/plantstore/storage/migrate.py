@@ -100,7 +100,7 @@ class Schema(Protocol):
         ...
 
     def count_plants(self) -> int:
-        """Return the number of plants, in constant time."""
+        """Return the number of plants: in constant time, unless the version is an old one."""
         ...
 
 

@@ -118,7 +118,9 @@ class PostgresSchema:
         return (compared for compared, _ in index_words(self._connection))
 
     def count_plants(self) -> int:
-        return int(str(_one(self._connection, _TOTAL)))
+        has_totals = known_version(self) > _VERSION_BEFORE_WORDS
+        query = _TOTAL if has_totals else "SELECT count(*) FROM plants"
+        return int(str(_one(self._connection, query)))
 
 
 def check(connection: Connection, database: str) -> CheckReport:
@@ -143,12 +145,6 @@ def check(connection: Connection, database: str) -> CheckReport:
     if version > _VERSION_BEFORE_WORDS and not problems:
         problems += _word_problems(connection, counts["plants"])
     return CheckReport(version, counts["plants"], counts["tokens"], problems)
-
-
-def count_plants(connection: Connection, database: str) -> int:
-    """Return the number of plants: in constant time, unless the schema is of an older version."""
-    has_totals = known_version(PostgresSchema(connection, database)) > _VERSION_BEFORE_WORDS
-    return int(str(_one(connection, _TOTAL if has_totals else "SELECT count(*) FROM plants")))
 
 
 def _word_problems(connection: Connection, plants: int) -> list[str]:

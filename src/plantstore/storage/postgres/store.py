@@ -36,7 +36,6 @@ from plantstore.storage.postgres.link import Link
 from plantstore.storage.postgres.maintenance import (
     PostgresSchema,
     check,
-    count_plants,
     grant,
     repair,
     require_rights,
@@ -176,7 +175,7 @@ class PostgresStore(SmallTables):
 
     def count_plants(self) -> int:
         with self._snapshot() as connection:
-            return count_plants(connection, self._database)
+            return PostgresSchema(connection, self._database).count_plants()
 
     def probe(self) -> None:
         with (

@@ -19,11 +19,14 @@ import msgspec
 
 from plantstore.errors import StoreUnavailableError
 from plantstore.observe import Observer, ignore
-from plantstore.storage.migrate import SchemaPolicy, prepare, require_same
+from plantstore.storage.migrate import SchemaPolicy, known_version, prepare, require_same
 from plantstore.storage.sqlite.word_index import count_plants, index_next, is_complete
 
 # Marks our files, in the header (https://sqlite.org/fileformat2.html#application_id).
 APPLICATION_ID: Final = int.from_bytes(b"plst")
+
+# The version of the schema before it had an index of words.
+VERSION_BEFORE_WORDS: Final = 3
 
 # Interval and maximum number of retries while another process holds a lock: about a second in
 # all. The intervals of SQLite's own busy timeout grow to a tenth of a second. If another process
@@ -187,7 +190,10 @@ class SQLiteSchema:
             return index_next(self._connection)
 
     def count_plants(self) -> int:
-        return count_plants(self._connection)
+        if known_version(self) > VERSION_BEFORE_WORDS:
+            return count_plants(self._connection)
+        plants: int = self._connection.execute("SELECT count(*) FROM plants").get
+        return plants
 
 
 @contextlib.contextmanager

@@ -96,14 +96,11 @@ def connect(
         raise StoreUnavailableError(
             f"The database {name} cannot be written: it is read-only for this user"
         )
-    for pragma in (
-        f"page_size = {PAGE_BYTES}",
-        "synchronous = FULL",
-        "fullfsync = ON",
-        "checkpoint_fullfsync = ON",
-        f"journal_size_limit = {LOG_BYTES_MAX}",
-    ):
-        connection.pragma(*pragma.split(" = "))
+    connection.pragma("page_size", PAGE_BYTES)
+    connection.pragma("synchronous", "FULL")
+    connection.pragma("fullfsync", "ON")
+    connection.pragma("checkpoint_fullfsync", "ON")
+    connection.pragma("journal_size_limit", LOG_BYTES_MAX)
     # This checks that the database is ours. Nothing before it may change the file.
     prepare(SQLiteSchema(connection, name), policy, observe)
     _use_log(connection, wait)
@@ -120,17 +117,29 @@ def sync_log(connection: apsw.Connection) -> None:
     write it again after a failure. Writing the same data again makes the pages dirty, and the
     sync then covers them.
     """
-    with transaction(connection, of_any_version=True):  # it keeps other writers out
-        log = apsw.VFSFile(
-            "", connection.filename_wal, [apsw.SQLITE_OPEN_WAL | apsw.SQLITE_OPEN_READWRITE, 0]
-        )
-        try:
-            size = log.xFileSize()
-            for start in range(0, size, _PIECE_BYTES):
-                log.xWrite(log.xRead(min(_PIECE_BYTES, size - start), start), start)
-            log.xSync(apsw.SQLITE_SYNC_FULL)
-        finally:
-            log.xClose()
+    flags = [apsw.SQLITE_OPEN_WAL | apsw.SQLITE_OPEN_READWRITE, 0]
+    with (
+        transaction(connection, of_any_version=True),  # it keeps other writers out
+        opened(connection.filename_wal, flags) as log,
+    ):
+        size = log.xFileSize()
+        for start in range(0, size, _PIECE_BYTES):
+            log.xWrite(log.xRead(min(_PIECE_BYTES, size - start), start), start)
+        log.xSync(apsw.SQLITE_SYNC_FULL)
+
+
+@contextlib.contextmanager
+def opened(path: str, flags: list[int]) -> Iterator[apsw.VFSFile]:
+    """Open a file of a database as SQLite does.
+
+    SQLite closes it only after this process has released its locks on it. Python would close it at
+    once, and the locks would be lost.
+    """
+    file = apsw.VFSFile("", path, flags)
+    try:
+        yield file
+    finally:
+        file.xClose()
 
 
 def _use_log(connection: apsw.Connection, wait: Callable[[int], bool]) -> None:

@@ -48,7 +48,7 @@ def plan(
 
 def test_no_listing_and_no_search_scans_the_table(url: str, store: Store) -> None:
     store.apply_changes([NewPlant(id_, f"rosa {id_}", f"{id_ % 2}") for id_ in range(20_000)])
-    values: dict[str, Any] = {"limit": 101, "bytes_max": 10**6, "examined_max": 10_000}
+    values: dict[str, Any] = {"limit": 101}
     no_bitmaps = b"SET LOCAL enable_bitmapscan = off"  # as connections of the store do
     with connected(url) as connection:
         for is_known, tag, after in product((False, True), (None, "1"), (None, 5000)):
@@ -156,11 +156,11 @@ def test_a_listing_reads_only_those_large_plants_that_it_returns(url: str, store
     chance = random.Random(0)
     plants = [NewPlant(id_, chance.randbytes(50_000).hex()) for id_ in range(100)]
     store.apply_changes(plants)
-    bindings = {"after": 0, "tag": None, "limit": 1001, "bytes_max": PAGE_BYTES_MAX}
+    bindings = {"after": 0, "tag": None, "limit": 1001}
     query = page_query(Listing()).replace(")b", ")s")
 
     page = blocks_read(url, query, bindings)
-    everything = blocks_read(url, query, bindings | {"bytes_max": 10**9})
+    everything = blocks_read(url, query.replace(str(PAGE_BYTES_MAX), "1e9"), bindings)
     lock = blocks_read(url, LOCK.replace("%b", "%s"), (list(range(100)),))
 
     assert store.list_plants(Listing(limit=1000)) == Page(plants[:1], is_last=False)

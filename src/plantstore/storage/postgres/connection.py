@@ -112,7 +112,7 @@ class Connection(psycopg.Connection[TupleRow]):
 
     def fetch(self, statement: str, values: Params = ()) -> list[TupleRow]:
         """Execute a statement that has rows, and return them."""
-        return self.execute(statement.encode(), values, binary=True).fetchall()
+        return self.execute(statement, values, binary=True).fetchall()
 
     def count_standbys(self) -> int:
         """Return how many standbys a commit waits for now."""

@@ -41,8 +41,7 @@ _HAS_WORDS: Final = "words @@ %(words)b::text::tsquery"
 
 def select_by_id(connection: Connection, ids: Sequence[int]) -> dict[int, NewPlant]:
     """Return the stored plants among these ids, by id."""
-    rows = connection.execute(_SELECT, (list(ids),), binary=True)
-    return {row[0]: NewPlant(*row) for row in rows}
+    return {row[0]: NewPlant(*row) for row in connection.fetch(_SELECT, (list(ids),))}
 
 
 def select_page(connection: Connection, listing: Listing, *, is_scan: bool = False) -> Page:
@@ -53,20 +52,16 @@ def select_page(connection: Connection, listing: Listing, *, is_scan: bool = Fal
     # PostgreSQL refuses U+0000 in a text.
     if listing.words == () or (listing.tag is not None and "\0" in listing.tag):
         return Page([], is_last=True, total=Count(0) if listing.has_total else None)
-    limit = listing.limit
     first = ID_MAX if listing.is_descending else ID_MIN
     values: dict[str, Any] = {
         "after": first if listing.after is None else listing.after,
         "tag": listing.tag,
         "words": " & ".join(f"'{word}':*" for word in listing.words or ()),
-        "limit": limit + 1,  # one more than asked for, to learn whether this is the last page
-        "bytes_max": PAGE_BYTES_MAX,
-        "examined_max": EXAMINED_MAX,
-        "count_max": COUNT_MAX + 1,
+        "limit": listing.limit + 1,  # one more, to learn whether this is the last page
     }
     if listing.words is None:
-        rows = connection.execute(page_query(listing), values, binary=True).fetchall()
-        page = _page_of(rows, limit)
+        rows = connection.fetch(page_query(listing), values)
+        page = _page_of(rows, listing)
         total = rows[0][-1] if listing.has_total else 0
     elif is_scan:  # it has a snapshot already
         return _search(connection, listing, values, is_scan=True)
@@ -76,7 +71,7 @@ def select_page(connection: Connection, listing: Listing, *, is_scan: bool = Fal
             page = _search(connection, listing, values, is_scan=False)
             if listing.has_total:
                 connection.execute(_PLAN_OF_COUNT)
-                [(total,)] = connection.execute(_count(listing), values, binary=True)
+                [(total,)] = connection.fetch(_count(listing), values)
     if not listing.has_total:
         return page
     return page._replace(total=listing.total_of(total))
@@ -85,26 +80,25 @@ def select_page(connection: Connection, listing: Listing, *, is_scan: bool = Fal
 def _search(
     connection: Connection, listing: Listing, values: dict[str, Any], *, is_scan: bool
 ) -> Page:
-    limit = values["limit"] - 1
-    rows = connection.execute(page_query(listing), values, binary=True).fetchall()
-    examined = _page_of(rows, limit)
+    rows = connection.fetch(page_query(listing), values)
+    examined = _page_of(rows, listing)
     if not examined.is_last:
         return examined
-    ends = connection.execute(_end_query(listing), values, binary=True).fetchall()
+    ends = connection.fetch(_end_query(listing), values)
     if not ends:
         return examined
     if not is_scan:
         with connection.transaction():
             connection.execute(PLAN_OF_SEARCH)
-            rows = connection.execute(search_query(listing), values, binary=True).fetchall()
+            rows = connection.fetch(search_query(listing), values)
         if not rows or rows[0][-1] <= FOUND_MAX:
-            return _page_of(rows, limit)
+            return _page_of(rows, listing)
     return examined._replace(is_last=False, searched_through=ends[0][0])
 
 
-def _page_of(rows: list[TupleRow], limit: int) -> Page:
+def _page_of(rows: list[TupleRow], listing: Listing) -> Page:
     found = rows[0][3] if rows else 0
-    plants = [NewPlant(id_, name, tag) for id_, name, tag, _, _ in rows[:limit] if found]
+    plants = [NewPlant(id_, name, tag) for id_, name, tag, _, _ in rows[: listing.limit] if found]
     return Page(plants, is_last=len(plants) == found)
 
 
@@ -122,7 +116,7 @@ def page_query(listing: Listing) -> str:
         return _page_from(
             f"SELECT id, name, tag FROM plants WHERE {where} {order} LIMIT %(limit)b", listing
         )
-    examined = f"SELECT * FROM plants WHERE {where} {order} LIMIT %(examined_max)b"
+    examined = f"SELECT * FROM plants WHERE {where} {order} LIMIT {EXAMINED_MAX}"
     return _page_from(
         f"SELECT id, name, tag FROM ({examined}) AS examined WHERE {_HAS_WORDS} {order}"
         " LIMIT %(limit)b",
@@ -146,7 +140,7 @@ def search_query(listing: Listing) -> str:
 def _end_query(listing: Listing) -> str:
     """Return the SQL for the id of the last plant that `page_query` examines, if any follow."""
     where, order = _where(listing), _order(listing)
-    return f"SELECT id FROM plants WHERE {where} {order} OFFSET %(examined_max)b - 1 LIMIT 1"
+    return f"SELECT id FROM plants WHERE {where} {order} OFFSET {EXAMINED_MAX - 1} LIMIT 1"
 
 
 def _page_from(plants: str, listing: Listing, total: str = "NULL::bigint") -> str:
@@ -156,7 +150,7 @@ SELECT id, name, tag, found, {total} AS total FROM (
     SELECT id, name, tag, count(*) OVER () AS found, row_number() OVER ({order}) AS number,
         sum({_BYTES}) OVER ({order}) AS bytes
     FROM ({plants}) AS next
-) AS page WHERE number = 1 OR bytes <= %(bytes_max)b {order}
+) AS page WHERE number = 1 OR bytes <= {PAGE_BYTES_MAX} {order}
 """
     if not listing.has_total or listing.words is not None:
         return page
@@ -171,7 +165,7 @@ def _count(listing: Listing) -> str:
         return "SELECT coalesce(sum(plants), 0)::bigint AS total FROM totals"
     conditions = [_HAS_TAG] if listing.tag is not None else []
     conditions += [_HAS_WORDS] if listing.words is not None else []
-    bounded = f"SELECT FROM plants WHERE {' AND '.join(conditions)} LIMIT %(count_max)b"
+    bounded = f"SELECT FROM plants WHERE {' AND '.join(conditions)} LIMIT {COUNT_MAX + 1}"
     return f"SELECT count(*) AS total FROM ({bounded}) AS bounded"
 
 
@@ -241,7 +235,7 @@ def with_other_words(connection: Connection) -> Iterator[tuple[int, list[int]]]:
     first: int | None = ID_MIN
     while first is not None:
         values = (SEARCHED_CHARACTERS_MAX, first, PLANTS_MAX + 1)
-        rows = connection.execute(_WORDS_FROM, values, binary=True).fetchall()
+        rows = connection.fetch(_WORDS_FROM, values)
         page = rows[:PLANTS_MAX]
         yield (
             len(page),

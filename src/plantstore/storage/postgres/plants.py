@@ -138,13 +138,13 @@ def _decide_under_locks(
 
     """
     with fenced(connection):
-        rows = connection.execute(LOCK, ([change.id for change in changes],), binary=True)
+        rows = connection.fetch(LOCK, ([change.id for change in changes],))
         sizes = {id_: (name, tag) for id_, name, tag in rows}
         stored = load_stored(changes, sizes, lambda ids: select_by_id(connection, ids))
         outcomes, (new, changed, gone, made) = decide(changes, stored)
         if new:
-            created = connection.execute(_CREATE, _to_create(new, slot))
-            if created.rowcount < len(new):
+            created = connection.fetch(_CREATE, _to_create(new, slot))
+            if len(created) < len(new):
                 raise _TakenMeanwhileError
         if changed:
             connection.execute(_UPDATE, _arrays(changed))

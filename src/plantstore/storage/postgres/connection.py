@@ -12,7 +12,7 @@ such a pooler.
 
 import contextlib
 import select
-from typing import Final, cast
+from typing import Final, NoReturn, cast
 
 import psycopg
 from psycopg import errors
@@ -128,8 +128,7 @@ class Connection(psycopg.Connection[TupleRow]):
 
         """
         if self.standbys_min and (standbys := self.count_standbys()) < self.standbys_min:
-            self._reject()
-            raise psycopg.OperationalError(too_few(standbys, self.standbys_min))
+            self._reject(too_few(standbys, self.standbys_min))
 
     def probe_state(self) -> ServerState:
         """Query the server's state.
@@ -141,12 +140,10 @@ class Connection(psycopg.Connection[TupleRow]):
         try:
             with translate_errors(UNREACHABLE):
                 return self._query_state()
-        except StoreUnavailableError as error:
-            error.reason = shortened(f"{self.server.name}: {error.reason}")
+        except BaseException as error:
             self.close()
-            raise
-        except BaseException:
-            self.close()
+            if isinstance(error, StoreUnavailableError):
+                error.reason = shortened(f"{self.server.name}: {error.reason}")
             raise
 
     def _query_state(self) -> ServerState:
@@ -183,18 +180,15 @@ class Connection(psycopg.Connection[TupleRow]):
             OperationalError: the results cannot be trusted. The connection is closed.
 
         """
-        reason = None
         if self._unreplicated_commits:
-            reason = "the wait for the synchronous standby was cancelled"
-        elif any(self.pgconn.parameter_status(name) == b"on" for name in _READ_ONLY):
-            reason = "the server takes no writes any more"
-        if reason is not None:
-            self._reject()
-            raise psycopg.OperationalError(reason)
+            self._reject("the wait for the synchronous standby was cancelled")
+        if any(self.pgconn.parameter_status(name) == b"on" for name in _READ_ONLY):
+            self._reject("the server takes no writes any more")
 
-    def _reject(self) -> None:
+    def _reject(self, reason: str) -> NoReturn:
         self.is_rejected = True
         self.close()
+        raise psycopg.OperationalError(reason)
 
     def _note(self, notice: errors.Diagnostic) -> None:
         self._unreplicated_commits += notice.source_function == "SyncRepWaitForLSN"

@@ -37,6 +37,8 @@ _COUNT_RECORD_TABLES: Final = """
 SELECT count(*) FROM pg_class WHERE relname = 'plantstore_migrations' AND pg_table_is_visible(oid)
 """
 
+_VERSION: Final = "SELECT coalesce(max(version), 0) FROM plantstore_migrations"
+
 # The columns and indexes of our tables. Objects that the operator has added are left out.
 _SELECT_SCHEMA: Final = """
 WITH ours AS (
@@ -77,10 +79,7 @@ class PostgresSchema:
         with self._waiting_for_a_migration():
             if not _one(self._connection, _COUNT_RECORD_TABLES):
                 return 0
-            version = _one(
-                self._connection, "SELECT coalesce(max(version), 0) FROM plantstore_migrations"
-            )
-        return int(str(version))
+            return _one(self._connection, _VERSION)
 
     @contextmanager
     def locked(self) -> Iterator[None]:
@@ -92,7 +91,7 @@ class PostgresSchema:
     @contextmanager
     def _waiting_for_a_migration(self) -> Iterator[None]:
         """Let the block wait for locks without a limit: another process may take any time."""
-        timeout = _one(self._connection, "SELECT current_setting('lock_timeout')")
+        [[timeout]] = self._connection.execute("SELECT current_setting('lock_timeout')")
         self._connection.execute("SET lock_timeout = 0")
         yield  # after an error, the connection is not used again
         self._connection.execute("SELECT set_config('lock_timeout', %s, false)", (timeout,))
@@ -119,8 +118,7 @@ class PostgresSchema:
 
     def count_plants(self) -> int:
         has_totals = known_version(self) > _VERSION_BEFORE_WORDS
-        query = _TOTAL if has_totals else "SELECT count(*) FROM plants"
-        return int(str(_one(self._connection, query)))
+        return _one(self._connection, _TOTAL if has_totals else "SELECT count(*) FROM plants")
 
 
 def check(connection: Connection, database: str) -> CheckReport:
@@ -174,7 +172,9 @@ def _schema(connection: Connection) -> dict[str, str]:
     return dict(connection.execute(_SELECT_SCHEMA, (list(_TABLES),)))
 
 
-def _one(connection: Connection, query: str) -> object:
+def _one(connection: Connection, query: str) -> int:
+    """Return the integer, or truth value, that a query finds."""
+    value: int
     [[value]] = connection.execute(query)
     return value
 

@@ -27,7 +27,7 @@ import contextlib
 import math
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, wait
 from typing import Final
 from weakref import WeakSet
@@ -59,14 +59,14 @@ class Probes:
 
     def __init__(self, servers: Sequence[Server]) -> None:
         self._servers = servers
-        self._running: dict[Server, Future[ServerState]] = {}
+        self._running: dict[Server, Future[ServerState | str]] = {}
         self._again_at: dict[Server, float] = {}
         # The probe of a server has a thread of its own, and takes the connection from here.
         self._lock = threading.Lock()
         self._idle: dict[Server, Connection] = {}
         self._is_closed = False
 
-    def run(self, began_at: float) -> Mapping[Server, ServerState | BaseException | None]:
+    def run(self, began_at: float) -> dict[Server, ServerState | str]:
         """Probe the servers, and return the results that have arrived after ANSWER_SECONDS.
 
         A probe without a result continues. A later call returns its result, and does not wait
@@ -76,8 +76,8 @@ class Probes:
             began_at: the time, by a clock that never goes back.
 
         Returns:
-            The state of each server, the error of its probe, or None if there is no result yet.
-            A server that refused its last probe a moment ago is left out.
+            The state of each server, or why it is not known. A server that refused its last probe
+            a moment ago is left out.
 
         """
         wait(
@@ -104,14 +104,16 @@ class Probes:
             for connection in self._idle.values():
                 connection.close()
 
-    def _start(self, server: Server) -> Future[ServerState]:
-        probe: Future[ServerState] = Future()
+    def _start(self, server: Server) -> Future[ServerState | str]:
+        probe: Future[ServerState | str] = Future()
 
         def run() -> None:
             try:
                 probe.set_result(self._probe(server))
-            except Exception as error:  # noqa: BLE001 (`_result` returns it)
-                probe.set_exception(error)
+            except StoreUnavailableError as error:
+                probe.set_result(error.reason)
+            except Exception as error:  # noqa: BLE001 (memory may have run out)
+                probe.set_result(repr(error))
 
         # Not an executor: the program would wait for its threads at the exit.
         threading.Thread(target=run, name="probe", daemon=True).start()
@@ -119,14 +121,14 @@ class Probes:
         return probe
 
     def _result(
-        self, server: Server, probe: Future[ServerState], began_at: float
-    ) -> ServerState | BaseException | None:
+        self, server: Server, probe: Future[ServerState | str], began_at: float
+    ) -> ServerState | str:
         if not probe.done():
-            return None
+            return f"{server.name}: no answer"
         del self._running[server]
-        error = probe.exception()
-        self._again_at[server] = began_at if error is None else began_at + REFUSED_SECONDS
-        return probe.result() if error is None else error
+        result = probe.result()
+        self._again_at[server] = began_at + (REFUSED_SECONDS if isinstance(result, str) else 0)
+        return result
 
     def _probe(self, server: Server) -> ServerState:
         with self._lock:
@@ -192,7 +194,7 @@ class Servers:
         self._check_lock = threading.Lock()
         self._checked_at = -math.inf  # when the last check that ended had begun
         self._probes = Probes(self._servers)
-        self._reported: ServerChanged | None = None
+        self._reported = ServerChanged(None, None, 0)
         self._closed = threading.Event()
         threading.Thread(target=self._check_again_and_again, name="servers", daemon=True).start()
 
@@ -264,8 +266,8 @@ class Servers:
         while True:
             self._check_now()
             with self._lock:
-                if primaries := self._cluster.primaries():
-                    return primaries[0]
+                if primary := self._cluster.primary():
+                    return primary[0]
                 reasons = self._cluster.explain()
             # Right after the start, a distant server may not have answered yet.
             is_over = self._closed.is_set() or self._monotonic() > deadline
@@ -306,34 +308,24 @@ class Servers:
 
     def _check(self) -> None:
         began_at = self._monotonic()
-        results = self._probes.run(began_at)
+        answers = self._probes.run(began_at)
         with self._lock:
-            self._cluster.states = {}
-            for server, result in results.items():
-                self._record(server, result)
+            self._cluster.answers |= answers
+            for answer in answers.values():
+                if isinstance(answer, ServerState):
+                    self._learn(answer)
         self._checked_at = began_at
         with contextlib.suppress(Exception):  # the observer may raise anything
             self._report()
 
-    def _record(self, server: Server, result: ServerState | BaseException | None) -> None:
-        reasons = self._cluster.reasons
-        if isinstance(result, ServerState):
-            reasons.pop(server, None)
-            self._cluster.states[server] = result
-            self._learn(result)
-        elif isinstance(result, StoreUnavailableError):
-            reasons[server] = result.reason
-        else:
-            reasons[server] = f"{server.name}: no answer" if result is None else repr(result)
-
     def _report(self) -> None:
         """Report the primary to the observer, if the primary or its state changed."""
         with self._lock:
-            primaries = self._cluster.primaries()
-            event = ServerChanged(None, None, 0)
-            if primaries:
-                state = self._cluster.states[primaries[0]]
-                event = ServerChanged(primaries[0].name, state.timeline or None, state.standbys)
-        if event != self._reported and not (self._reported is None and event.server is None):
+            primary = self._cluster.primary()
+        event = ServerChanged(None, None, 0)
+        if primary is not None:
+            server, state = primary
+            event = ServerChanged(server.name, state.timeline or None, state.standbys)
+        if event != self._reported:
             self._reported = event
             self._observe(event)

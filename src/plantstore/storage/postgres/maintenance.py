@@ -26,11 +26,6 @@ from plantstore.store import CheckReport, Repairs
 # The key of the advisory lock that a process holds while it migrates.
 LOCK: Final = int.from_bytes(b"plst")
 
-_TABLES: Final = (
-    *("plants", "tokens", "handed_out_ids", "totals"),
-    *("plantstore_migrations", "plantstore_markers", "changes", "feed"),
-)
-
 # This reads the catalog itself. A session's cache of it (to_regclass) may be older than its wait
 # for the lock.
 _COUNT_RECORD_TABLES: Final = """
@@ -169,7 +164,7 @@ def _expected_schema(connection: Connection, version: int) -> dict[str, str]:
 
 
 def _schema(connection: Connection) -> dict[str, str]:
-    return dict(connection.execute(_SELECT_SCHEMA, (list(_TABLES),)))
+    return dict(connection.execute(_SELECT_SCHEMA, (list(RIGHTS),)))
 
 
 def _one(connection: Connection, query: str) -> int:
@@ -179,7 +174,7 @@ def _one(connection: Connection, query: str) -> int:
     return value
 
 
-# The role also needs USAGE on the schema. No table has a sequence.
+# All tables, and the rights of a role. It also needs USAGE on the schema. No table has a sequence.
 RIGHTS: Final = {
     "plants": ("SELECT", "INSERT", "UPDATE", "DELETE"),
     "tokens": ("SELECT", "INSERT", "UPDATE", "DELETE"),
@@ -251,10 +246,8 @@ def grant(connection: Connection, role: str) -> None:
         require_rights(connection, f"The rights cannot be granted to {role}", role)
 
 
-# One statement, and so one snapshot.
-_MISSING: Final = """
-SELECT (SELECT count(*) FROM plants) - (SELECT coalesce(sum(plants), 0) FROM totals)::bigint
-"""
+# One statement, and so one snapshot: the number of plants, and by how much the total is too low.
+_COMPARE_TOTAL: Final = f"SELECT count(*), count(*) - ({_TOTAL}) FROM plants"
 
 
 def repair(connection: Connection, slot: int, progress: Callable[[int, int], None]) -> Repairs:
@@ -266,7 +259,7 @@ def repair(connection: Connection, slot: int, progress: Callable[[int, int], Non
         progress: is called with the number of plants compared, and the number of all plants.
 
     """
-    [(plants, missing)] = connection.execute(f"SELECT count(*), ({_MISSING}) FROM plants".encode())
+    [(plants, missing)] = connection.execute(_COMPARE_TOTAL)
     if missing:
         retried(partial(_correct_total, connection, slot, missing))
     found = done = 0

@@ -7,9 +7,10 @@ The old primary may keep running, and a connection to it cannot tell that it is 
 its timeline shows that (`plantstore.storage.postgres.cluster`).
 
 A thread checks all servers several times a second: whether they accept writes, and which
-timeline they have. It probes them in parallel, on connections that it keeps, and does not wait
-for a server that does not respond. When it finds a newer timeline, it abandons all connections
-to older primaries, and their users connect to the new primary.
+timeline they have. A thread that needs a newer result makes a check itself. A check probes the
+servers in parallel, on connections that are kept, and does not wait for a server that does not
+respond. When it finds a newer timeline, it abandons all connections to older primaries, and their
+users connect to the new primary.
 
 Rule 1: a statement is sent to a server only if the last check of all servers began less than
     TRUST_SECONDS ago.

@@ -197,7 +197,7 @@ class Servers:
         self._probes = Probes(self._servers)
         self._reported = ServerChanged(None, None, 0)
         self._closed = threading.Event()
-        threading.Thread(target=self._check_again_and_again, name="servers", daemon=True).start()
+        threading.Thread(target=self._check_at_intervals, name="servers", daemon=True).start()
 
     def connect(self, *, has_timeout: bool = True, for_writes: bool = False) -> Connection:
         """Open a connection to the primary.
@@ -283,7 +283,7 @@ class Servers:
                 if self._cluster.fault_of(connection.server_state) is not None:
                     connection.abandon()
 
-    def _check_again_and_again(self) -> None:
+    def _check_at_intervals(self) -> None:
         pause_seconds = PAUSE_SECONDS_SINGLE if len(self._servers) == 1 else PAUSE_SECONDS
         while not self._closed.is_set():
             with contextlib.suppress(Exception), self._check_lock:  # it does not count

@@ -124,7 +124,7 @@ def test_the_index_of_an_older_store_is_continued_where_it_ended(database: str) 
         for version in range(WITHOUT_WORDS[engine], NEWEST[engine]):
             with schema.locked():
                 schema.apply(migrations(engine)[version], version + 1)
-        assert schema.index_next() < len(plants)
+        assert next(schema.index()) < len(plants)
 
     with pytest.raises(SchemaOutdatedError) as caught:
         open_store(database, SchemaPolicy.REQUIRE)

@@ -28,8 +28,7 @@ from plantstore.storage import open_store
 from plantstore.storage.postgres.connection import Connection
 from plantstore.storage.postgres.pages import PLAN_OF_SEARCH, page_query, search_query
 from plantstore.storage.postgres.plants import LOCK
-from plantstore.storage.postgres.store import HAND_OUT
-from plantstore.storage.tables import hand_out_values
+from plantstore.storage.tables import hand_out_query, hand_out_values
 from plantstore.store import Store
 from support.postgres import connected, execute, in_the_way, is_waiting, wait_until
 
@@ -49,7 +48,7 @@ def plan(
 
 def test_no_listing_and_no_search_scans_the_table(url: str, store: Store) -> None:
     store.apply_changes([NewPlant(id_, f"rosa {id_}", f"{id_ % 2}") for id_ in range(20_000)])
-    values: dict[str, Any] = {"limit": 101, "bytes_max": 10**6, "examined_max": 10_000}
+    values: dict[str, Any] = {"limit": 101}
     no_bitmaps = b"SET LOCAL enable_bitmapscan = off"  # as connections of the store do
     with connected(url) as connection:
         for is_known, tag, after in product((False, True), (None, "1"), (None, 5000)):
@@ -72,7 +71,7 @@ def test_no_listing_and_no_search_scans_the_table(url: str, store: Store) -> Non
             steps = plan(connection, query, bindings, no_bitmaps, PLAN_OF_SEARCH.encode())
             assert "Bitmap Index Scan on plants_by_word" in steps
             assert "Seq Scan" not in steps
-        steps = plan(connection, HAND_OUT, hand_out_values(1))
+        steps = plan(connection, hand_out_query("%s", "greatest"), hand_out_values(1))
         assert "Index Only Scan Backward using plants_pkey" in steps
         assert "Seq Scan" not in steps
 
@@ -157,11 +156,11 @@ def test_a_listing_reads_only_those_large_plants_that_it_returns(url: str, store
     chance = random.Random(0)
     plants = [NewPlant(id_, chance.randbytes(50_000).hex()) for id_ in range(100)]
     store.apply_changes(plants)
-    bindings = {"after": 0, "tag": None, "limit": 1001, "bytes_max": PAGE_BYTES_MAX}
+    bindings = {"after": 0, "tag": None, "limit": 1001}
     query = page_query(Listing()).replace(")b", ")s")
 
     page = blocks_read(url, query, bindings)
-    everything = blocks_read(url, query, bindings | {"bytes_max": 10**9})
+    everything = blocks_read(url, query.replace(str(PAGE_BYTES_MAX), "1e9"), bindings)
     lock = blocks_read(url, LOCK.replace("%b", "%s"), (list(range(100)),))
 
     assert store.list_plants(Listing(limit=1000)) == Page(plants[:1], is_last=False)

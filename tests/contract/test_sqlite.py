@@ -19,8 +19,8 @@ from plantstore.storage import open_store
 from plantstore.storage.migrate import SchemaPolicy
 from plantstore.storage.sqlite.file import PAGE_BYTES, connect
 from plantstore.storage.sqlite.pages import EXAMINED_BYTES_MAX, examine_query, page_query
-from plantstore.storage.sqlite.store import HAND_OUT, SQLiteStore
-from plantstore.storage.tables import hand_out_values
+from plantstore.storage.sqlite.store import SQLiteStore
+from plantstore.storage.tables import hand_out_query, hand_out_values
 
 pytestmark = pytest.mark.engines("sqlite")
 
@@ -37,7 +37,7 @@ def test_only_the_owner_may_read_the_file_and_its_log(path: Path, store: SQLiteS
 
 def test_a_commit_is_synced_in_full(store: SQLiteStore) -> None:
     # Only the connection itself knows its settings. docs/decisions/0020 gives the reasons for them.
-    for connection in (store._writes, store._reads, store._tokens):  # noqa: SLF001
+    for connection in (store._writes, store._reads, store._others):  # noqa: SLF001
         assert connection.pragma("journal_mode") == "wal"
         assert connection.pragma("synchronous") == 2
         assert connection.pragma("fullfsync") == 1
@@ -79,7 +79,7 @@ def test_tokens_and_plants_are_read_while_a_probe_waits_for_another_process(
         go_on.wait(60)
         return False
 
-    store._probes.set_busy_handler(wait)  # noqa: SLF001
+    store._others.set_busy_handler(wait)  # noqa: SLF001
     with contextlib.closing(apsw.Connection(str(path))) as other, ThreadPoolExecutor(1) as pool:
         other.execute("BEGIN IMMEDIATE; DELETE FROM plants")
         probe = pool.submit(store.probe)
@@ -195,7 +195,7 @@ def test_sqlite_has_no_roles(path: Path) -> None:
         (examine_query(Listing(after=5)), {}, "M"),
         (examine_query(Listing(after=5, is_descending=True)), {}, "M"),
         (examine_query(Listing(after=5), are_large=True), {}, "M"),
-        (HAND_OUT, hand_out_values(1), "SEARCH plants"),
+        (hand_out_query("?", "max"), hand_out_values(1), "SEARCH plants"),
     ],
     ids=[
         *("the first page", "a later page", "a page of large plants", "a search"),

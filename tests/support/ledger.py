@@ -185,7 +185,7 @@ def _change(chance: random.Random) -> Change:
 
 def tune(store: SQLiteStore, chance: random.Random) -> None:
     """Limit the log to a small size, so that it is often checkpointed, reset and truncated."""
-    for connection in (store._writes, store._tokens):  # noqa: SLF001
+    for connection in (store._writes, store._others):  # noqa: SLF001
         connection.pragma("wal_autocheckpoint", chance.choice([1, 8, 30]))
         connection.pragma("journal_size_limit", LOG_BYTES)
     # This clock advances by a second with each reading, so that no code waits.

@@ -18,7 +18,7 @@ orders each such transaction before or after the migration.
 
 import functools
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from enum import Enum
 from importlib import resources
@@ -92,15 +92,15 @@ class Schema(Protocol):
         """Return whether the index of words has all plants. The schema is up to date."""
         ...
 
-    def index_next(self) -> int:
-        """Index the words of more plants, in a transaction; return how many plants.
+    def index(self) -> Iterator[int]:
+        """Index the words of all plants, in transactions of many; yield how many plants each has.
 
-        It continues after the plants of the call before, and returns 0 when it was at the end.
+        What an earlier call indexed is skipped, or read and left as it is.
         """
         ...
 
     def count_plants(self) -> int:
-        """Return the number of plants, in constant time."""
+        """Return the number of plants: in constant time, unless the version is an old one."""
         ...
 
 
@@ -203,7 +203,7 @@ def _index(schema: Schema, observe: Observer, monotonic: Callable[[], float]) ->
     reported_at = monotonic()
     observe(PlantsIndexed(plants, total))
     while not schema.is_complete():
-        while indexed := schema.index_next():
+        for indexed in schema.index():
             plants += indexed
             if (now := monotonic()) - reported_at >= REPORT_SECONDS:
                 reported_at = now

@@ -38,19 +38,6 @@ def hand_out_values(count: int) -> tuple[int, int, int, int]:
     return count, ID_MAX - count, count, ID_MAX - count
 
 
-def ids_through(rows: Sequence[Sequence[Any]], count: int) -> range:
-    """Return the ids that were handed out, from the rows of `hand_out_query`.
-
-    Raises:
-        OperationError: there is no row.
-
-    """
-    if not rows:
-        raise ids_exhausted(count)
-    [(last_id,)] = rows
-    return range(last_id - count + 1, last_id + 1)
-
-
 def ids_exhausted(count: int) -> OperationError:
     """Return the error for more ids than are left."""
     return OperationError(
@@ -66,19 +53,30 @@ _Row: TypeAlias = tuple[str, bytes, str, int, int | None, int | None]
 _SELECT: Final = f"SELECT {_COLUMNS} FROM tokens"
 
 
-class TokenTable(ABC):
-    """Implements `plantstore.store.TokenStore` for a store with a table of tokens."""
+class SmallTables(ABC):
+    """Implements `plantstore.store.TokenStore` and `hand_out_ids` for a store with these tables."""
 
     placeholder: ClassVar[str]
     """The placeholder for a value in a statement of the engine."""
 
+    greatest: ClassVar[str]
+    """The function of the engine that returns the greatest of its arguments."""
+
     @abstractmethod
-    def _read_tokens(self, query: str, *values: object) -> Sequence[Sequence[Any]]:
+    def _read(self, query: str, *values: object) -> Sequence[Sequence[Any]]:
         """Run a query, and return its rows."""
 
     @abstractmethod
-    def _change_tokens(self, statement: str, *values: object) -> Sequence[Sequence[Any]]:
+    def _change(self, statement: str, *values: object) -> Sequence[Sequence[Any]]:
         """Run a statement in a durable transaction of its own, and return its rows."""
+
+    def hand_out_ids(self, count: int) -> range:
+        query = hand_out_query(self.placeholder, self.greatest)
+        rows = self._change(query, *hand_out_values(count))
+        if not rows:
+            raise ids_exhausted(count)
+        [(last_id,)] = rows
+        return range(last_id - count + 1, last_id + 1)
 
     def add_token(self, record: TokenRecord) -> None:
         values = ", ".join([self.placeholder] * 6)
@@ -87,22 +85,20 @@ class TokenTable(ABC):
         scopes = " ".join(sorted(record.scopes))
         row = (record.name, record.digest, scopes)
         times = (record.created_at, record.expires_at, record.revoked_at)
-        if not self._change_tokens(
-            f"{insert} ON CONFLICT (name) DO NOTHING RETURNING name", *row, *times
-        ):
+        if not self._change(f"{insert} ON CONFLICT (name) DO NOTHING RETURNING name", *row, *times):
             raise name_taken(record.name)
 
     def find_token(self, digest: bytes) -> TokenRecord | None:
-        rows = self._read_tokens(f"{_SELECT} WHERE digest = {self.placeholder}", digest)
+        rows = self._read(f"{_SELECT} WHERE digest = {self.placeholder}", digest)
         return _from_row(rows[0]) if rows else None
 
     def list_tokens(self) -> list[TokenRecord]:
-        return in_order(map(_from_row, self._read_tokens(_SELECT)))
+        return in_order(map(_from_row, self._read(_SELECT)))
 
     def revoke_token(self, name: str, now: int) -> TokenRecord:
         # A token that is already revoked is written again. The commit makes sure that the first
         # revocation is durable, too.
-        rows = self._change_tokens(
+        rows = self._change(
             f"UPDATE tokens SET revoked_at = coalesce(revoked_at, {self.placeholder})"
             f" WHERE name = {self.placeholder} RETURNING {_COLUMNS}",
             now,
@@ -113,9 +109,7 @@ class TokenTable(ABC):
         return _from_row(rows[0])
 
     def forget_token(self, digest: bytes) -> None:
-        self._change_tokens(
-            f"DELETE FROM tokens WHERE digest = {self.placeholder} RETURNING name", digest
-        )
+        self._change(f"DELETE FROM tokens WHERE digest = {self.placeholder} RETURNING name", digest)
 
 
 def in_order(records: Iterable[TokenRecord]) -> list[TokenRecord]:

@@ -82,14 +82,13 @@ class Cluster:
         servers: in the order of the URL.
 
     Attributes:
-        states: the states of the servers that answered the last check.
-        reasons: why the other servers did not answer.
+        answers: the state of each server that answered the last check, and why each of the others
+            did not answer.
 
     """
 
     def __init__(self, servers: Sequence[Server]) -> None:
-        self.states: dict[Server, ServerState] = {}
-        self.reasons: dict[Server, str] = {}
+        self.answers: dict[Server, ServerState | str] = {}
         self._servers = servers
         self._failed_at: dict[Server, float] = {}
         self._lost_at: dict[Server, float] = {}
@@ -116,19 +115,19 @@ class Cluster:
         """Return how long ago a newer timeline was found; infinity if only one was seen."""
         return now - self._promoted_at
 
-    def primaries(self) -> list[Server]:
-        """Return the servers that accept writes and are not outdated.
+    def primary(self) -> tuple[Server, ServerState] | None:
+        """Return the first server of the URL that accepts writes and is not outdated.
 
-        They are in the order of the URL, but servers that failed come last.
+        Servers that failed come last.
         """
         found = [
-            server
+            (server, state)
             for server in self._servers
-            if server in self.states
-            and self.states[server].is_primary
-            and self.fault_of(self.states[server]) is None
+            if isinstance(state := self.answers.get(server), ServerState)
+            and state.is_primary
+            and self.fault_of(state) is None
         ]
-        return sorted(found, key=lambda server: self._failed_at.get(server, -math.inf))
+        return min(found, key=lambda each: self._failed_at.get(each[0], -math.inf), default=None)
 
     def fault_of(self, state: ServerState) -> str | None:
         """Return why a primary must not be used, or None."""
@@ -140,9 +139,10 @@ class Cluster:
 
     def explain(self) -> str:
         """Return why there is no primary."""
+        answers = ((server, self.answers.get(server)) for server in self._servers)
         return "; ".join(
-            self.reasons.get(server, f"{server.name}: is no primary now")
-            for server in self._servers
+            answer if isinstance(answer, str) else f"{server.name}: is no primary now"
+            for server, answer in answers
         )
 
     def fail(self, server: Server, now: float) -> None:

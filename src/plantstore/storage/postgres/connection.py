@@ -12,12 +12,11 @@ such a pooler.
 
 import contextlib
 import select
-from collections.abc import Sequence
-from typing import Final, cast
+from typing import Final, NoReturn, cast
 
 import psycopg
 from psycopg import errors
-from psycopg.abc import RV, PQGen
+from psycopg.abc import RV, Params, PQGen
 from psycopg.conninfo import make_conninfo
 from psycopg.pq import TransactionStatus
 from psycopg.pq.abc import PGconn
@@ -111,16 +110,15 @@ class Connection(psycopg.Connection[TupleRow]):
         except StopIteration as done:
             return cast("RV", done.value)
 
-    def execute_durably(self, query: str, bindings: Sequence[object] = ()) -> list[TupleRow]:
-        """Execute a statement that commits by itself, and return its rows.
+    def fetch(self, statement: str, values: Params = ()) -> list[TupleRow]:
+        """Execute a statement that has rows, and return them."""
+        return self.execute(statement, values, binary=True).fetchall()
 
-        Raises:
-            OperationalError: the commit waited for too few standbys, or this is unknown.
-
-        """
-        rows = self.execute(query.encode(), bindings, binary=True).fetchall()
-        self.require_standbys()
-        return rows
+    def count_standbys(self) -> int:
+        """Return how many standbys a commit waits for now."""
+        # The server has read a configuration that changed during the last commit.
+        [(names,)] = self.execute(_STANDBYS)
+        return standbys_in(names or "")
 
     def require_standbys(self) -> None:
         """Check how many standbys the last commit waited for.
@@ -129,14 +127,8 @@ class Connection(psycopg.Connection[TupleRow]):
             OperationalError: there were too few, or this is unknown.
 
         """
-        if not self.standbys_min:
-            return
-        # The server has read a configuration that changed during the commit.
-        [(names,)] = self.execute(_STANDBYS)
-        standbys = standbys_in(names or "")
-        if standbys < self.standbys_min:
-            self._reject()
-            raise psycopg.OperationalError(too_few(standbys, self.standbys_min))
+        if self.standbys_min and (standbys := self.count_standbys()) < self.standbys_min:
+            self._reject(too_few(standbys, self.standbys_min))
 
     def probe_state(self) -> ServerState:
         """Query the server's state.
@@ -148,12 +140,10 @@ class Connection(psycopg.Connection[TupleRow]):
         try:
             with translate_errors(UNREACHABLE):
                 return self._query_state()
-        except StoreUnavailableError as error:
-            error.reason = shortened(f"{self.server.name}: {error.reason}")
+        except BaseException as error:
             self.close()
-            raise
-        except BaseException:
-            self.close()
+            if isinstance(error, StoreUnavailableError):
+                error.reason = shortened(f"{self.server.name}: {error.reason}")
             raise
 
     def _query_state(self) -> ServerState:
@@ -190,18 +180,15 @@ class Connection(psycopg.Connection[TupleRow]):
             OperationalError: the results cannot be trusted. The connection is closed.
 
         """
-        reason = None
         if self._unreplicated_commits:
-            reason = "the wait for the synchronous standby was cancelled"
-        elif any(self.pgconn.parameter_status(name) == b"on" for name in _READ_ONLY):
-            reason = "the server takes no writes any more"
-        if reason is not None:
-            self._reject()
-            raise psycopg.OperationalError(reason)
+            self._reject("the wait for the synchronous standby was cancelled")
+        if any(self.pgconn.parameter_status(name) == b"on" for name in _READ_ONLY):
+            self._reject("the server takes no writes any more")
 
-    def _reject(self) -> None:
+    def _reject(self, reason: str) -> NoReturn:
         self.is_rejected = True
         self.close()
+        raise psycopg.OperationalError(reason)
 
     def _note(self, notice: errors.Diagnostic) -> None:
         self._unreplicated_commits += notice.source_function == "SyncRepWaitForLSN"

@@ -13,14 +13,13 @@ no standby has. A failover would lose them. So a read writes a marker and waits 
 synchronous standbys have it, and with it all that was read.
 """
 
-import select
 from collections.abc import Callable, Sequence
 from typing import Final
 
 import psycopg
 
 from plantstore.feed import Made
-from plantstore.storage.feed import Execute, FeedTables
+from plantstore.storage.feed import FeedTables
 from plantstore.storage.postgres.connection import Connection
 from plantstore.storage.postgres.fence import fenced
 
@@ -50,10 +49,6 @@ WITH made AS (
 ), {APPEND}
 SELECT
 """
-# Whether the commits of the server wait for standbys.
-HAS_STANDBYS: Final = """
-SELECT coalesce(current_setting('synchronous_standby_names', true), '') <> ''
-"""
 
 FEED: Final = FeedTables(_NOW, _SECONDS, "greatest", "%({})b".format)
 
@@ -68,17 +63,10 @@ def record(connection: Connection, made: Sequence[Made]) -> None:
         connection.execute(_RECORD.encode(), tuple(map(list, zip(*made, strict=True))))
 
 
-def on(connection: Connection) -> Execute:
-    """Return a function that executes statements on a connection."""
-    return lambda statement, values: connection.execute(
-        statement.encode(), values, binary=True
-    ).fetchall()
-
-
 def keep_changes(connection: Connection, days: int) -> None:
     """Set how long changes are kept."""
     with fenced(connection):
-        is_new = FEED.keep(on(connection), days)
+        is_new = FEED.keep(connection.fetch, days)
     if is_new:
         connection.require_standbys()
 
@@ -86,7 +74,7 @@ def keep_changes(connection: Connection, days: int) -> None:
 def trim(connection: Connection, changes_max: int) -> bool:
     """Delete some changes that are not kept any more. Return whether there may be others."""
     with fenced(connection):
-        return FEED.trim(on(connection), max(TRIMMED_MAX, changes_max))
+        return FEED.trim(connection.fetch, max(TRIMMED_MAX, changes_max))
 
 
 def waiter(
@@ -99,15 +87,11 @@ def waiter(
         is_current: returns whether the connection leads to the primary.
 
     """
-    poll = select.poll()
-    poll.register(connection.pgconn.socket, select.POLLIN)
     connection.execute(f"LISTEN {_CHANNEL}".encode())
 
     def wait(seconds: float) -> bool:
         if not is_current(connection):
             raise psycopg.OperationalError("the server is not the primary any more")
-        if poll.poll(seconds * 1000):
-            connection.pgconn.consume_input()
-        return bool(list(iter(connection.pgconn.notifies, None)))
+        return bool(list(connection.notifies(timeout=seconds, stop_after=1)))
 
     return wait

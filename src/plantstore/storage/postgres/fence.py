@@ -43,14 +43,9 @@ def fenced(connection: Connection) -> Iterator[None]:
 
     """
     with connection.transaction():
-        require_version(connection)
+        [(version,)] = connection.execute(_VERSION)
+        require_same(ENGINE, version)
         yield
-
-
-def require_version(connection: Connection) -> None:
-    """Raise StoreUnreachableError if the schema has another version."""
-    [(version,)] = connection.execute(_VERSION)
-    require_same(ENGINE, version)
 
 
 def keep_writers_out(connection: Connection) -> None:

@@ -1,7 +1,8 @@
 """The maintenance of a PostgreSQL database: its schema, the rights of roles, check and reindex.
 
-To reindex, the plants are compared page by page. Those with other words get theirs again while
-their rows are locked. So changes of other plants never wait, and a search finds all other plants.
+To index or reindex, the plants are compared page by page. Those with other words or none get theirs
+while their rows are locked. So changes of other plants never wait, and a search finds all other
+plants.
 """
 
 from collections.abc import Callable, Iterator
@@ -13,12 +14,11 @@ import psycopg
 from psycopg import errors, sql
 
 from plantstore.errors import OperationError, StoreUnavailableError, quoted
-from plantstore.plants import ID_MAX, ID_MIN
 from plantstore.storage.migrate import known_version, migrations
 from plantstore.storage.postgres.connection import Connection
 from plantstore.storage.postgres.faults import lacking, retried
 from plantstore.storage.postgres.fence import ENGINE, fenced, keep_writers_out
-from plantstore.storage.postgres.pages import index_again, index_next, with_other_words
+from plantstore.storage.postgres.pages import index_words, with_other_words
 from plantstore.storage.postgres.plants import COUNT
 from plantstore.storage.reindex import ADVICE
 from plantstore.store import CheckReport, Repairs
@@ -26,16 +26,13 @@ from plantstore.store import CheckReport, Repairs
 # The key of the advisory lock that a process holds while it migrates.
 LOCK: Final = int.from_bytes(b"plst")
 
-_TABLES: Final = (
-    *("plants", "tokens", "handed_out_ids", "totals"),
-    *("plantstore_migrations", "plantstore_markers", "changes", "feed"),
-)
-
 # This reads the catalog itself. A session's cache of it (to_regclass) may be older than its wait
 # for the lock.
 _COUNT_RECORD_TABLES: Final = """
 SELECT count(*) FROM pg_class WHERE relname = 'plantstore_migrations' AND pg_table_is_visible(oid)
 """
+
+_VERSION: Final = "SELECT coalesce(max(version), 0) FROM plantstore_migrations"
 
 # The columns and indexes of our tables. Objects that the operator has added are left out.
 _SELECT_SCHEMA: Final = """
@@ -72,18 +69,12 @@ class PostgresSchema:
     def __init__(self, connection: Connection, database: str) -> None:
         self.database = database
         self._connection = connection
-        # Where `index_next` continues. Entries of the index before this id may be dead, and each
-        # search from the first entry on would read them again.
-        self._first_to_index = ID_MIN
 
     def version(self) -> int:
         with self._waiting_for_a_migration():
             if not _one(self._connection, _COUNT_RECORD_TABLES):
                 return 0
-            version = _one(
-                self._connection, "SELECT coalesce(max(version), 0) FROM plantstore_migrations"
-            )
-        return int(str(version))
+            return _one(self._connection, _VERSION)
 
     @contextmanager
     def locked(self) -> Iterator[None]:
@@ -95,7 +86,7 @@ class PostgresSchema:
     @contextmanager
     def _waiting_for_a_migration(self) -> Iterator[None]:
         """Let the block wait for locks without a limit: another process may take any time."""
-        timeout = _one(self._connection, "SELECT current_setting('lock_timeout')")
+        [[timeout]] = self._connection.execute("SELECT current_setting('lock_timeout')")
         self._connection.execute("SET lock_timeout = 0")
         yield  # after an error, the connection is not used again
         self._connection.execute("SELECT set_config('lock_timeout', %s, false)", (timeout,))
@@ -117,13 +108,12 @@ class PostgresSchema:
     def is_complete(self) -> bool:
         return not _one(self._connection, "SELECT EXISTS (SELECT FROM plants WHERE words IS NULL)")
 
-    def index_next(self) -> int:
-        ids = index_next(self._connection, self._first_to_index)
-        self._first_to_index = ids[-1] + 1 if ids and ids[-1] < ID_MAX else ID_MIN
-        return len(ids)
+    def index(self) -> Iterator[int]:
+        return (compared for compared, _ in index_words(self._connection))
 
     def count_plants(self) -> int:
-        return int(str(_one(self._connection, _TOTAL)))
+        has_totals = known_version(self) > _VERSION_BEFORE_WORDS
+        return _one(self._connection, _TOTAL if has_totals else "SELECT count(*) FROM plants")
 
 
 def check(connection: Connection, database: str) -> CheckReport:
@@ -150,12 +140,6 @@ def check(connection: Connection, database: str) -> CheckReport:
     return CheckReport(version, counts["plants"], counts["tokens"], problems)
 
 
-def count_plants(connection: Connection, database: str) -> int:
-    """Return the number of plants: in constant time, unless the schema is of an older version."""
-    has_totals = known_version(PostgresSchema(connection, database)) > _VERSION_BEFORE_WORDS
-    return int(str(_one(connection, _TOTAL if has_totals else "SELECT count(*) FROM plants")))
-
-
 def _word_problems(connection: Connection, plants: int) -> list[str]:
     problems = []
     total = _one(connection, _TOTAL)
@@ -180,15 +164,17 @@ def _expected_schema(connection: Connection, version: int) -> dict[str, str]:
 
 
 def _schema(connection: Connection) -> dict[str, str]:
-    return dict(connection.execute(_SELECT_SCHEMA, (list(_TABLES),)))
+    return dict(connection.execute(_SELECT_SCHEMA, (list(RIGHTS),)))
 
 
-def _one(connection: Connection, query: str) -> object:
+def _one(connection: Connection, query: str) -> int:
+    """Return the integer, or truth value, that a query finds."""
+    value: int
     [[value]] = connection.execute(query)
     return value
 
 
-# The role also needs USAGE on the schema. No table has a sequence.
+# All tables, and the rights of a role. It also needs USAGE on the schema. No table has a sequence.
 RIGHTS: Final = {
     "plants": ("SELECT", "INSERT", "UPDATE", "DELETE"),
     "tokens": ("SELECT", "INSERT", "UPDATE", "DELETE"),
@@ -260,10 +246,8 @@ def grant(connection: Connection, role: str) -> None:
         require_rights(connection, f"The rights cannot be granted to {role}", role)
 
 
-# One statement, and so one snapshot.
-_MISSING: Final = """
-SELECT (SELECT count(*) FROM plants) - (SELECT coalesce(sum(plants), 0) FROM totals)::bigint
-"""
+# One statement, and so one snapshot: the number of plants, and by how much the total is too low.
+_COMPARE_TOTAL: Final = f"SELECT count(*), count(*) - ({_TOTAL}) FROM plants"
 
 
 def repair(connection: Connection, slot: int, progress: Callable[[int, int], None]) -> Repairs:
@@ -275,14 +259,14 @@ def repair(connection: Connection, slot: int, progress: Callable[[int, int], Non
         progress: is called with the number of plants compared, and the number of all plants.
 
     """
-    [(plants, missing)] = connection.execute(f"SELECT count(*), ({_MISSING}) FROM plants".encode())
+    [(plants, missing)] = connection.execute(_COMPARE_TOTAL)
     if missing:
         retried(partial(_correct_total, connection, slot, missing))
     found = done = 0
-    for compared, wrong in with_other_words(connection):
-        if wrong:
-            retried(partial(_index_again, connection, wrong))
-        found += len(wrong)
+    for compared, indexed in index_words(connection):
+        if indexed:
+            connection.require_standbys()
+        found += indexed
         done += compared
         progress(done, max(plants, done))
     return Repairs(found, missing)
@@ -291,10 +275,4 @@ def repair(connection: Connection, slot: int, progress: Callable[[int, int], Non
 def _correct_total(connection: Connection, slot: int, missing: int) -> None:
     with fenced(connection):
         connection.execute(COUNT, (slot, missing))
-    connection.require_standbys()
-
-
-def _index_again(connection: Connection, ids: list[int]) -> None:
-    with fenced(connection):
-        index_again(connection, ids)
     connection.require_standbys()

@@ -10,6 +10,7 @@ themselves.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 from typing import Any, Final
 
 from psycopg.rows import TupleRow
@@ -17,6 +18,7 @@ from psycopg.rows import TupleRow
 from plantstore.listings import COUNT_MAX, PAGE_BYTES_MAX, Count, Listing, Page
 from plantstore.plants import ID_MAX, ID_MIN, NewPlant
 from plantstore.storage.postgres.connection import Connection
+from plantstore.storage.postgres.faults import retried
 from plantstore.storage.postgres.fence import fenced
 from plantstore.words import SEARCHED_CHARACTERS_MAX, words_of
 
@@ -39,8 +41,7 @@ _HAS_WORDS: Final = "words @@ %(words)b::text::tsquery"
 
 def select_by_id(connection: Connection, ids: Sequence[int]) -> dict[int, NewPlant]:
     """Return the stored plants among these ids, by id."""
-    rows = connection.execute(_SELECT, (list(ids),), binary=True)
-    return {row[0]: NewPlant(*row) for row in rows}
+    return {row[0]: NewPlant(*row) for row in connection.fetch(_SELECT, (list(ids),))}
 
 
 def select_page(connection: Connection, listing: Listing, *, is_scan: bool = False) -> Page:
@@ -51,20 +52,16 @@ def select_page(connection: Connection, listing: Listing, *, is_scan: bool = Fal
     # PostgreSQL refuses U+0000 in a text.
     if listing.words == () or (listing.tag is not None and "\0" in listing.tag):
         return Page([], is_last=True, total=Count(0) if listing.has_total else None)
-    limit = listing.limit
     first = ID_MAX if listing.is_descending else ID_MIN
     values: dict[str, Any] = {
         "after": first if listing.after is None else listing.after,
         "tag": listing.tag,
         "words": " & ".join(f"'{word}':*" for word in listing.words or ()),
-        "limit": limit + 1,  # one more than asked for, to learn whether this is the last page
-        "bytes_max": PAGE_BYTES_MAX,
-        "examined_max": EXAMINED_MAX,
-        "count_max": COUNT_MAX + 1,
+        "limit": listing.limit + 1,  # one more, to learn whether this is the last page
     }
     if listing.words is None:
-        rows = connection.execute(page_query(listing), values, binary=True).fetchall()
-        page = _page_of(rows, limit)
+        rows = connection.fetch(page_query(listing), values)
+        page = _page_of(rows, listing)
         total = rows[0][-1] if listing.has_total else 0
     elif is_scan:  # it has a snapshot already
         return _search(connection, listing, values, is_scan=True)
@@ -74,7 +71,7 @@ def select_page(connection: Connection, listing: Listing, *, is_scan: bool = Fal
             page = _search(connection, listing, values, is_scan=False)
             if listing.has_total:
                 connection.execute(_PLAN_OF_COUNT)
-                [(total,)] = connection.execute(_count(listing), values, binary=True)
+                [(total,)] = connection.fetch(_count(listing), values)
     if not listing.has_total:
         return page
     return page._replace(total=listing.total_of(total))
@@ -83,26 +80,25 @@ def select_page(connection: Connection, listing: Listing, *, is_scan: bool = Fal
 def _search(
     connection: Connection, listing: Listing, values: dict[str, Any], *, is_scan: bool
 ) -> Page:
-    limit = values["limit"] - 1
-    rows = connection.execute(page_query(listing), values, binary=True).fetchall()
-    examined = _page_of(rows, limit)
+    rows = connection.fetch(page_query(listing), values)
+    examined = _page_of(rows, listing)
     if not examined.is_last:
         return examined
-    ends = connection.execute(_end_query(listing), values, binary=True).fetchall()
+    ends = connection.fetch(_end_query(listing), values)
     if not ends:
         return examined
     if not is_scan:
         with connection.transaction():
             connection.execute(PLAN_OF_SEARCH)
-            rows = connection.execute(search_query(listing), values, binary=True).fetchall()
+            rows = connection.fetch(search_query(listing), values)
         if not rows or rows[0][-1] <= FOUND_MAX:
-            return _page_of(rows, limit)
+            return _page_of(rows, listing)
     return examined._replace(is_last=False, searched_through=ends[0][0])
 
 
-def _page_of(rows: list[TupleRow], limit: int) -> Page:
+def _page_of(rows: list[TupleRow], listing: Listing) -> Page:
     found = rows[0][3] if rows else 0
-    plants = [NewPlant(id_, name, tag) for id_, name, tag, _, _ in rows[:limit] if found]
+    plants = [NewPlant(id_, name, tag) for id_, name, tag, _, _ in rows[: listing.limit] if found]
     return Page(plants, is_last=len(plants) == found)
 
 
@@ -120,7 +116,7 @@ def page_query(listing: Listing) -> str:
         return _page_from(
             f"SELECT id, name, tag FROM plants WHERE {where} {order} LIMIT %(limit)b", listing
         )
-    examined = f"SELECT * FROM plants WHERE {where} {order} LIMIT %(examined_max)b"
+    examined = f"SELECT * FROM plants WHERE {where} {order} LIMIT {EXAMINED_MAX}"
     return _page_from(
         f"SELECT id, name, tag FROM ({examined}) AS examined WHERE {_HAS_WORDS} {order}"
         " LIMIT %(limit)b",
@@ -144,7 +140,7 @@ def search_query(listing: Listing) -> str:
 def _end_query(listing: Listing) -> str:
     """Return the SQL for the id of the last plant that `page_query` examines, if any follow."""
     where, order = _where(listing), _order(listing)
-    return f"SELECT id FROM plants WHERE {where} {order} OFFSET %(examined_max)b - 1 LIMIT 1"
+    return f"SELECT id FROM plants WHERE {where} {order} OFFSET {EXAMINED_MAX - 1} LIMIT 1"
 
 
 def _page_from(plants: str, listing: Listing, total: str = "NULL::bigint") -> str:
@@ -154,7 +150,7 @@ SELECT id, name, tag, found, {total} AS total FROM (
     SELECT id, name, tag, count(*) OVER () AS found, row_number() OVER ({order}) AS number,
         sum({_BYTES}) OVER ({order}) AS bytes
     FROM ({plants}) AS next
-) AS page WHERE number = 1 OR bytes <= %(bytes_max)b {order}
+) AS page WHERE number = 1 OR bytes <= {PAGE_BYTES_MAX} {order}
 """
     if not listing.has_total or listing.words is not None:
         return page
@@ -169,7 +165,7 @@ def _count(listing: Listing) -> str:
         return "SELECT coalesce(sum(plants), 0)::bigint AS total FROM totals"
     conditions = [_HAS_TAG] if listing.tag is not None else []
     conditions += [_HAS_WORDS] if listing.words is not None else []
-    bounded = f"SELECT FROM plants WHERE {' AND '.join(conditions)} LIMIT %(count_max)b"
+    bounded = f"SELECT FROM plants WHERE {' AND '.join(conditions)} LIMIT {COUNT_MAX + 1}"
     return f"SELECT count(*) AS total FROM ({bounded}) AS bounded"
 
 
@@ -184,16 +180,12 @@ def _order(listing: Listing) -> str:
     return "ORDER BY id DESC" if listing.is_descending else "ORDER BY id"
 
 
-# Number of plants that are indexed in one transaction.
+# Number of plants that are compared, and indexed in one transaction.
 PLANTS_MAX: Final = 1_000
 
 # The value of the column for an element of `documents`.
 WORDS: Final = "array_to_tsvector(string_to_array(given.words, ' '))"
 
-_NEXT: Final = """
-SELECT id, left(name, %b) FROM plants
-WHERE words IS NULL AND id >= %b ORDER BY id LIMIT %b FOR UPDATE
-"""
 _INDEX: Final = f"""
 UPDATE plants SET words = {WORDS}
 FROM unnest(%b::bigint[], %b::text[]) AS given (id, words) WHERE plants.id = given.id
@@ -213,25 +205,26 @@ def documents(names: Iterable[str]) -> list[str]:
     return [" ".join(words_of(name)) for name in names]
 
 
-def index_next(connection: Connection, first_id: int) -> list[int]:
-    """Index more of the plants that were stored without words, from an id on.
+def index_words(connection: Connection) -> Iterator[tuple[int, int]]:
+    """Read all plants, in pages, and give those the words of their names that have others or none.
 
-    Returns:
-        The ids of the plants, in order; empty if there are no more.
+    Each page is a transaction of its own. The caller checks the standbys.
+
+    Yields:
+        The number of plants of a page, and how many of them got words.
 
     """
+    for compared, wrong in with_other_words(connection):
+        if wrong:
+            retried(partial(_index, connection, wrong))
+        yield compared, len(wrong)
+
+
+def _index(connection: Connection, ids: list[int]) -> None:
     with fenced(connection):
-        values = (SEARCHED_CHARACTERS_MAX, first_id, PLANTS_MAX)
-        names: dict[int, str] = dict(connection.execute(_NEXT, values, binary=True).fetchall())
+        values = (SEARCHED_CHARACTERS_MAX, ids)
+        names: dict[int, str] = dict(connection.fetch(_NAMES, values))
         connection.execute(_INDEX, (list(names), documents(names.values())))
-    return list(names)
-
-
-def index_again(connection: Connection, ids: list[int]) -> None:
-    """Give plants the words of their names, in a transaction that the caller has begun."""
-    values = (SEARCHED_CHARACTERS_MAX, ids)
-    names: dict[int, str] = dict(connection.execute(_NAMES, values, binary=True).fetchall())
-    connection.execute(_INDEX, (list(names), documents(names.values())))
 
 
 def with_other_words(connection: Connection) -> Iterator[tuple[int, list[int]]]:
@@ -242,7 +235,7 @@ def with_other_words(connection: Connection) -> Iterator[tuple[int, list[int]]]:
     first: int | None = ID_MIN
     while first is not None:
         values = (SEARCHED_CHARACTERS_MAX, first, PLANTS_MAX + 1)
-        rows = connection.execute(_WORDS_FROM, values, binary=True).fetchall()
+        rows = connection.fetch(_WORDS_FROM, values)
         page = rows[:PLANTS_MAX]
         yield (
             len(page),

@@ -69,7 +69,7 @@ ORDER BY id FOR UPDATE
 # commit then waits until everything before the marker is on the standby, too.
 MARK: Final = """
 INSERT INTO plantstore_markers (slot, number) VALUES (%b, 1)
-ON CONFLICT (slot) DO UPDATE SET number = plantstore_markers.number + 1
+ON CONFLICT (slot) DO UPDATE SET number = plantstore_markers.number + 1 RETURNING slot
 """
 
 # The number of rows that count plants, and of markers. Transactions that update the same row wait
@@ -97,8 +97,8 @@ def apply_changes(connection: Connection, changes: Sequence[Change], slot: int) 
         return _apply_under_locks(connection, changes, slot)
     first_by_id = {plant.id: plant for plant in reversed(creates)}
     values = _to_create(list(first_by_id.values()), slot)
-    create = partial(connection.execute_durably, _CREATE_AND_RECORD, values)
-    created = {id_ for (id_,) in retried(create)}
+    created = {id_ for (id_,) in retried(partial(connection.fetch, _CREATE_AND_RECORD, values))}
+    connection.require_standbys()
     outcomes, _ = decide([plant for plant in creates if plant.id in created], {})
     # Their ids are taken, or the schema has another version.
     others = [plant for plant in creates if plant.id not in created]
@@ -138,13 +138,13 @@ def _decide_under_locks(
 
     """
     with fenced(connection):
-        rows = connection.execute(LOCK, ([change.id for change in changes],), binary=True)
+        rows = connection.fetch(LOCK, ([change.id for change in changes],))
         sizes = {id_: (name, tag) for id_, name, tag in rows}
         stored = load_stored(changes, sizes, lambda ids: select_by_id(connection, ids))
         outcomes, (new, changed, gone, made) = decide(changes, stored)
         if new:
-            created = connection.execute(_CREATE, _to_create(new, slot))
-            if created.rowcount < len(new):
+            created = connection.fetch(_CREATE, _to_create(new, slot))
+            if len(created) < len(new):
                 raise _TakenMeanwhileError
         if changed:
             connection.execute(_UPDATE, _arrays(changed))

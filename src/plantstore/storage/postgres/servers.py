@@ -7,9 +7,10 @@ The old primary may keep running, and a connection to it cannot tell that it is 
 its timeline shows that (`plantstore.storage.postgres.cluster`).
 
 A thread checks all servers several times a second: whether they accept writes, and which
-timeline they have. It probes them in parallel, on connections that it keeps, and does not wait
-for a server that does not respond. When it finds a newer timeline, it abandons all connections
-to older primaries, and their users connect to the new primary.
+timeline they have. A thread that needs a newer result makes a check itself. A check probes the
+servers in parallel, on connections that are kept, and does not wait for a server that does not
+respond. When it finds a newer timeline, it abandons all connections to older primaries, and their
+users connect to the new primary.
 
 Rule 1: a statement is sent to a server only if the last check of all servers began less than
     TRUST_SECONDS ago.
@@ -27,7 +28,7 @@ import contextlib
 import math
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, wait
 from typing import Final
 from weakref import WeakSet
@@ -54,19 +55,19 @@ REFUSED_SECONDS: Final = 1.0
 class Probes:
     """Probes the servers of a URL, on connections that it keeps.
 
-    One thread calls `run`. Any thread may call the other methods.
+    One thread at a time calls `run`. Any thread may call the other methods.
     """
 
     def __init__(self, servers: Sequence[Server]) -> None:
         self._servers = servers
-        self._running: dict[Server, Future[ServerState]] = {}
+        self._running: dict[Server, Future[ServerState | str]] = {}
         self._again_at: dict[Server, float] = {}
         # The probe of a server has a thread of its own, and takes the connection from here.
         self._lock = threading.Lock()
         self._idle: dict[Server, Connection] = {}
         self._is_closed = False
 
-    def run(self, began_at: float) -> Mapping[Server, ServerState | BaseException | None]:
+    def run(self, began_at: float) -> dict[Server, ServerState | str]:
         """Probe the servers, and return the results that have arrived after ANSWER_SECONDS.
 
         A probe without a result continues. A later call returns its result, and does not wait
@@ -76,8 +77,8 @@ class Probes:
             began_at: the time, by a clock that never goes back.
 
         Returns:
-            The state of each server, the error of its probe, or None if there is no result yet.
-            A server that refused its last probe a moment ago is left out.
+            The state of each server, or why it is not known. A server that refused its last probe
+            a moment ago is left out.
 
         """
         wait(
@@ -104,14 +105,16 @@ class Probes:
             for connection in self._idle.values():
                 connection.close()
 
-    def _start(self, server: Server) -> Future[ServerState]:
-        probe: Future[ServerState] = Future()
+    def _start(self, server: Server) -> Future[ServerState | str]:
+        probe: Future[ServerState | str] = Future()
 
         def run() -> None:
             try:
                 probe.set_result(self._probe(server))
-            except Exception as error:  # noqa: BLE001 (`_result` returns it)
-                probe.set_exception(error)
+            except StoreUnavailableError as error:
+                probe.set_result(error.reason)
+            except Exception as error:  # noqa: BLE001 (memory may have run out)
+                probe.set_result(repr(error))
 
         # Not an executor: the program would wait for its threads at the exit.
         threading.Thread(target=run, name="probe", daemon=True).start()
@@ -119,14 +122,14 @@ class Probes:
         return probe
 
     def _result(
-        self, server: Server, probe: Future[ServerState], began_at: float
-    ) -> ServerState | BaseException | None:
+        self, server: Server, probe: Future[ServerState | str], began_at: float
+    ) -> ServerState | str:
         if not probe.done():
-            return None
+            return f"{server.name}: no answer"
         del self._running[server]
-        error = probe.exception()
-        self._again_at[server] = began_at if error is None else began_at + REFUSED_SECONDS
-        return probe.result() if error is None else error
+        result = probe.result()
+        self._again_at[server] = began_at + (REFUSED_SECONDS if isinstance(result, str) else 0)
+        return result
 
     def _probe(self, server: Server) -> ServerState:
         with self._lock:
@@ -142,87 +145,16 @@ class Probes:
         return state
 
 
-# The interval between the beginnings of two checks, and the interval for a single server.
-INTERVAL_SECONDS: Final = 0.2
-INTERVAL_SECONDS_SINGLE: Final = 1.0
+# The pause between two checks, and for a single server.
+PAUSE_SECONDS: Final = 0.2
+PAUSE_SECONDS_SINGLE: Final = 1.0
 
 # How long the result of a check may be used.
 TRUST_SECONDS: Final = 0.6
 
-# The pause before a connect checks again for a primary, and after a check that failed (because
-# memory ran out, for example).
+# The pause before a connect checks again for a primary, and how long it does that.
 _RETRY_SECONDS: Final = 0.05
-
-# How long to wait for a check. A check takes less time, even if no server responds.
-CHECK_SECONDS_MAX: Final = 10.0
-
-
-class Checks:
-    """Runs a check at an interval, on a thread, and at once for a thread that waits for one.
-
-    Args:
-        check: gets the time at which it begins. If it raises an exception, it does not count.
-        interval_seconds: between the beginnings of two checks.
-        monotonic: a clock in seconds that never goes back.
-
-    Attributes:
-        began_at: when the last check that ended had begun; minus infinity if there was none.
-        is_closed: whether there are no more checks.
-
-    """
-
-    def __init__(
-        self,
-        check: Callable[[float], None],
-        interval_seconds: float,
-        monotonic: Callable[[], float],
-    ) -> None:
-        self._check = check
-        self._interval_seconds = interval_seconds
-        self._monotonic = monotonic
-        self.began_at = self._requested_at = -math.inf
-        self.is_closed = False
-        self._changed = threading.Condition()
-        threading.Thread(target=self._run, name="servers", daemon=True).start()
-
-    def wait(self) -> None:
-        """Wait for a check that begins after this call.
-
-        Raises:
-            StoreUnreachableError: it took more than CHECK_SECONDS_MAX.
-
-        """
-        now = self._monotonic()
-        with self._changed:
-            self._requested_at = max(self._requested_at, now)
-            self._changed.notify_all()
-            if not self._changed.wait_for(
-                lambda: self.began_at >= now or self.is_closed, CHECK_SECONDS_MAX
-            ):
-                raise StoreUnreachableError(UNREACHABLE, "its servers do not answer")
-
-    def close(self) -> None:
-        """End the checks."""
-        with self._changed:
-            self.is_closed = True
-            self._changed.notify_all()
-
-    def _run(self) -> None:
-        while not self.is_closed:
-            began_at = self._monotonic()
-            try:
-                self._check(began_at)
-            except Exception:  # noqa: BLE001 (memory may have run out; the next check counts)
-                time.sleep(_RETRY_SECONDS)
-            else:
-                with self._changed:
-                    self.began_at = began_at
-                    self._changed.notify_all()
-            with self._changed:
-                self._changed.wait_for(
-                    lambda: self.is_closed or self._requested_at > self.began_at,
-                    began_at + self._interval_seconds - self._monotonic(),
-                )
+_CONNECT_SECONDS_MAX: Final = 10.0
 
 
 class Servers:
@@ -258,12 +190,14 @@ class Servers:
         self._lock = threading.Lock()
         self._cluster = Cluster(self._servers)
         self._used: WeakSet[Connection] = WeakSet()
-        # Used by the thread of the checks, except for `close` and `all_have_answered`.
+        # Whoever checks the servers holds `_check_lock`: the thread of this object, or one that
+        # needs a check at once.
+        self._check_lock = threading.Lock()
+        self._checked_at = -math.inf  # when the last check that ended had begun
         self._probes = Probes(self._servers)
-        self._reported: ServerChanged | None = None
-        single = len(self._servers) == 1
-        interval_seconds = INTERVAL_SECONDS_SINGLE if single else INTERVAL_SECONDS
-        self._checks = Checks(self._check, interval_seconds, monotonic)
+        self._reported = ServerChanged(None, None, 0)
+        self._closed = threading.Event()
+        threading.Thread(target=self._check_at_intervals, name="servers", daemon=True).start()
 
     def connect(self, *, has_timeout: bool = True, for_writes: bool = False) -> Connection:
         """Open a connection to the primary.
@@ -312,8 +246,8 @@ class Servers:
             StoreUnreachableError: this is unknown.
 
         """
-        if len(self._servers) > 1 and self._monotonic() - self._checks.began_at > TRUST_SECONDS:
-            self._checks.wait()  # rule 1
+        if len(self._servers) > 1 and self._monotonic() - self._checked_at > TRUST_SECONDS:
+            self._check_now()  # rule 1
         return not connection.is_abandoned and not self._cluster.is_lost_since(
             connection.server, connection.made_at
         )
@@ -325,19 +259,19 @@ class Servers:
 
     def close(self) -> None:
         """Stop the checks."""
-        self._checks.close()
+        self._closed.set()
         self._probes.close()
 
     def _primary(self) -> Server:
-        deadline = self._monotonic() + CHECK_SECONDS_MAX
+        deadline = self._monotonic() + _CONNECT_SECONDS_MAX
         while True:
-            self._checks.wait()
+            self._check_now()
             with self._lock:
-                if primaries := self._cluster.primaries():
-                    return primaries[0]
+                if primary := self._cluster.primary():
+                    return primary[0]
                 reasons = self._cluster.explain()
             # Right after the start, a distant server may not have answered yet.
-            is_over = self._checks.is_closed or self._monotonic() > deadline
+            is_over = self._closed.is_set() or self._monotonic() > deadline
             if is_over or self._probes.all_have_answered():
                 raise StoreUnreachableError(UNREACHABLE, shortened(reasons))
             time.sleep(_RETRY_SECONDS)
@@ -349,36 +283,50 @@ class Servers:
                 if self._cluster.fault_of(connection.server_state) is not None:
                     connection.abandon()
 
-    # The thread of the checks runs the methods from here on.
+    def _check_at_intervals(self) -> None:
+        pause_seconds = PAUSE_SECONDS_SINGLE if len(self._servers) == 1 else PAUSE_SECONDS
+        while not self._closed.is_set():
+            with contextlib.suppress(Exception), self._check_lock:  # it does not count
+                self._check()
+            self._closed.wait(pause_seconds)
 
-    def _check(self, began_at: float) -> None:
-        results = self._probes.run(began_at)
+    def _check_now(self) -> None:
+        """Check the servers, unless another thread begins a check after this call.
+
+        Raises:
+            StoreUnreachableError: the check failed, and does not count.
+
+        """
+        now = self._monotonic()
+        with self._check_lock:
+            if self._checked_at < now:
+                try:
+                    self._check()
+                except (MemoryError, RuntimeError) as error:  # no thread could be started
+                    raise StoreUnreachableError(UNREACHABLE, repr(error)) from error
+
+    # From here on, `_check_lock` is held.
+
+    def _check(self) -> None:
+        began_at = self._monotonic()
+        answers = self._probes.run(began_at)
         with self._lock:
-            self._cluster.states = {}
-            for server, result in results.items():
-                self._record(server, result)
+            self._cluster.answers |= answers
+            for answer in answers.values():
+                if isinstance(answer, ServerState):
+                    self._learn(answer)
+        self._checked_at = began_at
         with contextlib.suppress(Exception):  # the observer may raise anything
             self._report()
-
-    def _record(self, server: Server, result: ServerState | BaseException | None) -> None:
-        reasons = self._cluster.reasons
-        if isinstance(result, ServerState):
-            reasons.pop(server, None)
-            self._cluster.states[server] = result
-            self._learn(result)
-        elif isinstance(result, StoreUnavailableError):
-            reasons[server] = result.reason
-        else:
-            reasons[server] = f"{server.name}: no answer" if result is None else repr(result)
 
     def _report(self) -> None:
         """Report the primary to the observer, if the primary or its state changed."""
         with self._lock:
-            primaries = self._cluster.primaries()
-            event = ServerChanged(None, None, 0)
-            if primaries:
-                state = self._cluster.states[primaries[0]]
-                event = ServerChanged(primaries[0].name, state.timeline or None, state.standbys)
-        if event != self._reported and not (self._reported is None and event.server is None):
+            primary = self._cluster.primary()
+        event = ServerChanged(None, None, 0)
+        if primary is not None:
+            server, state = primary
+            event = ServerChanged(server.name, state.timeline or None, state.standbys)
+        if event != self._reported:
             self._reported = event
             self._observe(event)

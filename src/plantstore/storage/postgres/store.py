@@ -2,9 +2,10 @@
 
 The store has eight connections. Six are used by one thread each: one applies changes, one looks
 plants up, three list and search them, and one reads the feed. The other two are each behind a
-lock: one for tokens, and one for probes and ids. Each connection is opened when it is first used,
-and again after it breaks. One more connection per server of the URL is used to find the primary. A
-scan, a check, or what waits for changes opens a connection of its own, because it takes long.
+lock: one reads tokens, and one writes everything but plants. Each connection is opened when it is
+first used, and again after it breaks. One more connection per server of the URL is used to find the
+primary. A scan, a check, or what waits for changes opens a connection of its own, because it takes
+long.
 
 Any number of stores, in any number of processes, may use one database: a store caches nothing.
 """
@@ -29,13 +30,12 @@ from plantstore.storage.migrate import SchemaPolicy, prepare
 from plantstore.storage.pool import Pool
 from plantstore.storage.postgres.connection import Connection, require_sessions
 from plantstore.storage.postgres.faults import MISSING, retried, translate_errors
-from plantstore.storage.postgres.feed import FEED, HAS_STANDBYS, keep_changes, on, trim, waiter
+from plantstore.storage.postgres.feed import FEED, keep_changes, trim, waiter
 from plantstore.storage.postgres.fence import fenced
 from plantstore.storage.postgres.link import Link
 from plantstore.storage.postgres.maintenance import (
     PostgresSchema,
     check,
-    count_plants,
     grant,
     repair,
     require_rights,
@@ -46,10 +46,8 @@ from plantstore.storage.postgres.plants import MARK, SLOTS, apply_changes
 from plantstore.storage.postgres.servers import Servers
 from plantstore.storage.postgres.url import parse_url
 from plantstore.storage.reindex import in_rounds
-from plantstore.storage.tables import TokenTable, hand_out_query, hand_out_values, ids_through
+from plantstore.storage.tables import SmallTables
 from plantstore.store import PAGES_AT_ONCE, TIDY_SECONDS, CheckReport, Repairs, TellNumber
-
-HAND_OUT: Final = hand_out_query("%s", "greatest")
 
 _CANNOT_READ: Final = "The database cannot be read"
 _CANNOT_WRITE: Final = "The database cannot be written"
@@ -59,7 +57,7 @@ _CANNOT_WRITE: Final = "The database cannot be written"
 TRIM_SECONDS: Final = 1.0
 
 
-class PostgresStore(TokenTable):
+class PostgresStore(SmallTables):
     """Keeps plants and tokens in a database.
 
     Args:
@@ -81,6 +79,7 @@ class PostgresStore(TokenTable):
     """
 
     placeholder: ClassVar = "%s"
+    greatest: ClassVar = "greatest"
 
     def __init__(
         self,
@@ -95,10 +94,7 @@ class PostgresStore(TokenTable):
         self._database = database
         self._servers = Servers(parse_url(url), observe=observe, standbys_min=standbys_min)
         try:
-            with (
-                contextlib.closing(self._servers.connect(has_timeout=False)) as connection,
-                translate_errors(f"{database} cannot be opened"),
-            ):
+            with self._connected(f"{database} cannot be opened") as connection:
                 require_sessions(connection)
                 if grant_to is not None:
                     require_role(connection, grant_to)
@@ -108,12 +104,12 @@ class PostgresStore(TokenTable):
         except BaseException:
             self._servers.close()
             raise
-        self._writes, self._probes = (Link(self._servers, for_writes=True) for _ in range(2))
+        self._writes, self._others = (Link(self._servers, for_writes=True) for _ in range(2))
         self._reads, self._tokens = (Link(self._servers) for _ in range(2))
         self._pages = Pool([Link(self._servers) for _ in range(PAGES_AT_ONCE)])
         self._slot = random.randrange(SLOTS)  # noqa: S311
         self._tokens_lock = threading.Lock()
-        self._probes_lock = threading.Lock()
+        self._others_lock = threading.Lock()
         self._trim_at = 0.0
 
     def apply_changes(self, changes: Sequence[Change]) -> list[Result]:
@@ -144,24 +140,21 @@ class PostgresStore(TokenTable):
             return retried(lambda: select_page(connection, listing))
 
     def keep_changes(self, days: int) -> None:
+        # A service starts even if there are too few standbys. `_others` would refuse them.
         with self._tokens_lock, self._tokens.using(_CANNOT_WRITE) as connection:
             retried(lambda: keep_changes(connection, days))
 
     def read_changes(self, after: int | None, limit: int) -> ChangesPage:
         with self._pages.using() as link, link.using(_CANNOT_READ) as connection:
-            page = retried(lambda: FEED.read(on(connection), after, limit))
-            is_replicated = connection.execute(HAS_STANDBYS).fetchone() == (True,)
-            if page.changes and (connection.standbys_min or is_replicated):
+            page = retried(lambda: FEED.read(connection.fetch, after, limit))
+            if page.changes and (connection.standbys_min or connection.count_standbys()):
                 connection.execute(MARK, (self._slot,))
                 connection.require_standbys()
             return page
 
     @contextlib.contextmanager
     def watch_changes(self) -> Iterator[Callable[[float], bool]]:
-        with (
-            contextlib.closing(self._servers.connect()) as connection,
-            translate_errors(_CANNOT_READ),
-        ):
+        with self._connected(_CANNOT_READ, has_timeout=True) as connection:
             yield waiter(connection, self._servers.is_current)
 
     def scan_plants(
@@ -172,7 +165,7 @@ class PostgresStore(TokenTable):
         # thread forever.
         with self._snapshot(has_timeout=True) as connection:
             if tell_number is not None:
-                tell_number(FEED.last_number(on(connection)))
+                tell_number(FEED.last_number(connection.fetch))
             yield from scan(partial(select_page, connection, is_scan=True), listing)
 
     def has_room_for_export(self) -> bool:
@@ -182,18 +175,16 @@ class PostgresStore(TokenTable):
 
     def count_plants(self) -> int:
         with self._snapshot() as connection:
-            return count_plants(connection, self._database)
-
-    def hand_out_ids(self, count: int) -> range:
-        with self._probes_lock, self._probes.using(_CANNOT_WRITE) as connection:
-            rows = retried(lambda: _change(connection, HAND_OUT, hand_out_values(count)))
-        return ids_through(rows, count)
+            return PostgresSchema(connection, self._database).count_plants()
 
     def probe(self) -> None:
-        with self._probes_lock, self._probes.using(_CANNOT_WRITE) as connection:
-            with contextlib.suppress(*MISSING):  # an engine without this function
-                retried(lambda: require_rights(connection, _CANNOT_WRITE))
-            retried(lambda: _change(connection, MARK, (self._slot,)))
+        with (
+            self._others_lock,
+            self._others.using(_CANNOT_WRITE) as connection,
+            contextlib.suppress(*MISSING),  # an engine without this function
+        ):
+            retried(lambda: require_rights(connection, _CANNOT_WRITE))
+        self._change(MARK, self._slot)
 
     def check(self) -> CheckReport:
         with self._snapshot() as connection:
@@ -206,41 +197,44 @@ class PostgresStore(TokenTable):
         )
 
     def reindex(self, progress: Callable[[int, int], None]) -> Repairs:
-        with (
-            contextlib.closing(
-                self._servers.connect(has_timeout=False, for_writes=True)
-            ) as connection,
-            translate_errors(_CANNOT_WRITE),
-        ):
+        with self._connected(_CANNOT_WRITE, for_writes=True) as connection:
             return in_rounds(partial(repair, connection, self._slot, progress))
 
     def close(self) -> None:
-        with self._tokens_lock, self._probes_lock:
-            single = (self._writes, self._reads, self._tokens, self._probes)
+        with self._tokens_lock, self._others_lock:
+            single = (self._writes, self._reads, self._tokens, self._others)
             for link in (*single, *self._pages.members):
                 link.close()
         self._servers.close()
 
-    def _read_tokens(self, query: str, *values: object) -> list[TupleRow]:
+    def _read(self, query: str, *values: object) -> list[TupleRow]:
         with self._tokens_lock, self._tokens.using(_CANNOT_READ) as connection:
-            return retried(lambda: connection.execute(query.encode(), values).fetchall())
+            return retried(lambda: connection.fetch(query, values))
 
-    def _change_tokens(self, statement: str, *values: object) -> list[TupleRow]:
-        with self._tokens_lock, self._tokens.using(_CANNOT_WRITE) as connection:
+    def _change(self, statement: str, *values: object) -> list[TupleRow]:
+        with self._others_lock, self._others.using(_CANNOT_WRITE) as connection:
             return retried(lambda: _change(connection, statement, values))
 
     @contextlib.contextmanager
-    def _snapshot(self, *, has_timeout: bool = False) -> Iterator[Connection]:
-        """Open a connection for the block. It reads one snapshot of the database.
+    def _connected(
+        self, what: str, *, has_timeout: bool = False, for_writes: bool = False
+    ) -> Iterator[Connection]:
+        """Open a connection for the block.
 
         Args:
+            what: the message of an error that the block raises.
             has_timeout: whether statements have a time limit.
+            for_writes: whether the block changes something.
 
         """
-        with (
-            contextlib.closing(self._servers.connect(has_timeout=has_timeout)) as connection,
-            translate_errors(_CANNOT_READ),
-        ):
+        connection = self._servers.connect(has_timeout=has_timeout, for_writes=for_writes)
+        with contextlib.closing(connection), translate_errors(what):
+            yield connection
+
+    @contextlib.contextmanager
+    def _snapshot(self, *, has_timeout: bool = False) -> Iterator[Connection]:
+        """Open a connection for the block. It reads one snapshot of the database."""
+        with self._connected(_CANNOT_READ, has_timeout=has_timeout) as connection:
             # The transaction ends when the connection is closed. A ROLLBACK would wait for a
             # server that hangs.
             connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ")
@@ -250,7 +244,6 @@ class PostgresStore(TokenTable):
 def _change(connection: Connection, statement: str, values: Sequence[object]) -> list[TupleRow]:
     """Execute a statement in a durable transaction of its own, and return its rows."""
     with fenced(connection):
-        cursor = connection.execute(statement.encode(), values, binary=True)
-        rows = cursor.fetchall() if cursor.description else []
+        rows = connection.fetch(statement, values)
     connection.require_standbys()
     return rows

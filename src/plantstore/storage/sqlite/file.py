@@ -19,11 +19,14 @@ import msgspec
 
 from plantstore.errors import StoreUnavailableError
 from plantstore.observe import Observer, ignore
-from plantstore.storage.migrate import SchemaPolicy, prepare, require_same
+from plantstore.storage.migrate import SchemaPolicy, known_version, prepare, require_same
 from plantstore.storage.sqlite.word_index import count_plants, index_next, is_complete
 
 # Marks our files, in the header (https://sqlite.org/fileformat2.html#application_id).
 APPLICATION_ID: Final = int.from_bytes(b"plst")
+
+# The version of the schema before it had an index of words.
+VERSION_BEFORE_WORDS: Final = 3
 
 # Interval and maximum number of retries while another process holds a lock: about a second in
 # all. The intervals of SQLite's own busy timeout grow to a tenth of a second. If another process
@@ -93,14 +96,11 @@ def connect(
         raise StoreUnavailableError(
             f"The database {name} cannot be written: it is read-only for this user"
         )
-    for pragma in (
-        f"page_size = {PAGE_BYTES}",
-        "synchronous = FULL",
-        "fullfsync = ON",
-        "checkpoint_fullfsync = ON",
-        f"journal_size_limit = {LOG_BYTES_MAX}",
-    ):
-        connection.pragma(*pragma.split(" = "))
+    connection.pragma("page_size", PAGE_BYTES)
+    connection.pragma("synchronous", "FULL")
+    connection.pragma("fullfsync", "ON")
+    connection.pragma("checkpoint_fullfsync", "ON")
+    connection.pragma("journal_size_limit", LOG_BYTES_MAX)
     # This checks that the database is ours. Nothing before it may change the file.
     prepare(SQLiteSchema(connection, name), policy, observe)
     _use_log(connection, wait)
@@ -117,17 +117,29 @@ def sync_log(connection: apsw.Connection) -> None:
     write it again after a failure. Writing the same data again makes the pages dirty, and the
     sync then covers them.
     """
-    with transaction(connection, of_any_version=True):  # it keeps other writers out
-        log = apsw.VFSFile(
-            "", connection.filename_wal, [apsw.SQLITE_OPEN_WAL | apsw.SQLITE_OPEN_READWRITE, 0]
-        )
-        try:
-            size = log.xFileSize()
-            for start in range(0, size, _PIECE_BYTES):
-                log.xWrite(log.xRead(min(_PIECE_BYTES, size - start), start), start)
-            log.xSync(apsw.SQLITE_SYNC_FULL)
-        finally:
-            log.xClose()
+    flags = [apsw.SQLITE_OPEN_WAL | apsw.SQLITE_OPEN_READWRITE, 0]
+    with (
+        transaction(connection, of_any_version=True),  # it keeps other writers out
+        opened(connection.filename_wal, flags) as log,
+    ):
+        size = log.xFileSize()
+        for start in range(0, size, _PIECE_BYTES):
+            log.xWrite(log.xRead(min(_PIECE_BYTES, size - start), start), start)
+        log.xSync(apsw.SQLITE_SYNC_FULL)
+
+
+@contextlib.contextmanager
+def opened(path: str, flags: list[int]) -> Iterator[apsw.VFSFile]:
+    """Open a file of a database as SQLite does.
+
+    SQLite closes it only after this process has released its locks on it. Python would close it at
+    once, and the locks would be lost.
+    """
+    file = apsw.VFSFile("", path, flags)
+    try:
+        yield file
+    finally:
+        file.xClose()
 
 
 def _use_log(connection: apsw.Connection, wait: Callable[[int], bool]) -> None:
@@ -179,12 +191,18 @@ class SQLiteSchema:
     def is_complete(self) -> bool:
         return is_complete(self._connection)
 
-    def index_next(self) -> int:
+    def index(self) -> Iterator[int]:
+        return iter(self._index_next, 0)
+
+    def _index_next(self) -> int:
         with transaction(self._connection):
             return index_next(self._connection)
 
     def count_plants(self) -> int:
-        return count_plants(self._connection)
+        if known_version(self) > VERSION_BEFORE_WORDS:
+            return count_plants(self._connection)
+        plants: int = self._connection.execute("SELECT count(*) FROM plants").get
+        return plants
 
 
 @contextlib.contextmanager

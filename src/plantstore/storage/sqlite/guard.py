@@ -30,7 +30,7 @@ import apsw
 
 from plantstore.errors import StoreUnavailableError, StoreUnreachableError
 from plantstore.storage.migrate import require_known
-from plantstore.storage.sqlite.file import require_application, wait_for_another
+from plantstore.storage.sqlite.file import opened, require_application, wait_for_another
 
 # The header of a database, and the beginning of the B-tree with its tables.
 _DATABASE_MAGIC: Final = b"SQLite format 3\0"
@@ -121,7 +121,7 @@ def require_no_lost_files(path: str, name: str) -> None:
 def _is_unused(path: str) -> bool:
     """Return whether no process uses the database, or this user cannot write it anyway."""
     flags = [apsw.SQLITE_OPEN_MAIN_DB | apsw.SQLITE_OPEN_READWRITE, 0]
-    with _opened(path, flags) as file:
+    with opened(path, flags) as file:
         if flags[1] & apsw.SQLITE_OPEN_READONLY:
             return True
         try:
@@ -132,20 +132,6 @@ def _is_unused(path: str) -> bool:
         finally:
             file.xUnlock(apsw.SQLITE_LOCK_NONE)
     return True
-
-
-@contextlib.contextmanager
-def _opened(path: str, flags: list[int]) -> Iterator[apsw.VFSFile]:
-    """Open a database file as SQLite does.
-
-    SQLite closes it only after this process has released its locks on it. Python would close it at
-    once, and the locks would be lost.
-    """
-    file = apsw.VFSFile("", path, flags)
-    try:
-        yield file
-    finally:
-        file.xClose()
 
 
 class FileGuard:
@@ -302,7 +288,7 @@ class FileGuard:
 def _read_header(path: str, size: int) -> bytes:
     if not os.access(path, os.R_OK, effective_ids=os.access in os.supports_effective_ids):
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
-    with _opened(path, [apsw.SQLITE_OPEN_MAIN_DB | apsw.SQLITE_OPEN_READONLY, 0]) as file:
+    with opened(path, [apsw.SQLITE_OPEN_MAIN_DB | apsw.SQLITE_OPEN_READONLY, 0]) as file:
         return file.xRead(min(_HEADER_BYTES, size), 0)
 
 

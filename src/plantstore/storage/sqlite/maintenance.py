@@ -16,7 +16,7 @@ from plantstore.plants import NewPlant
 from plantstore.storage.migrate import known_version, migrations
 from plantstore.storage.reindex import ADVICE
 from plantstore.storage.sqlite.feed import FEED, on
-from plantstore.storage.sqlite.file import SQLiteSchema, translate_errors
+from plantstore.storage.sqlite.file import VERSION_BEFORE_WORDS, SQLiteSchema, translate_errors
 from plantstore.storage.sqlite.log import EXPORT_LOG_BYTES_MAX, log_bytes
 from plantstore.storage.sqlite.pages import prepare_searches, select_page
 from plantstore.storage.sqlite.reindex import BrokenIndexError, compare
@@ -42,9 +42,6 @@ _COUNT_BAD_TOKENS: Final = """
 SELECT count(*) FROM tokens
 WHERE NOT is_text(CAST(name AS BLOB)) OR NOT is_text(CAST(scopes AS BLOB))
 """
-
-# The version of the schema before it had an index of words.
-_VERSION_BEFORE_WORDS: Final = 3
 
 # The version of the schema before the index of words had the tags.
 _VERSION_BEFORE_TAGS: Final = 4
@@ -84,7 +81,7 @@ class Snapshots(ABC):
 
     def count_plants(self) -> int:
         with translate_errors(CANNOT_READ), self._snapshot() as connection:
-            return count_plants(connection, self.name)
+            return SQLiteSchema(connection, self.name).count_plants()
 
     def check(self) -> CheckReport:
         with translate_errors(CANNOT_READ), self._snapshot() as connection:
@@ -142,7 +139,7 @@ def check(connection: apsw.Connection, name: str) -> CheckReport:
         problems.append(
             f"the name or scopes of {many} tokens are not valid UTF-8, or contain U+0000"
         )
-    if version > _VERSION_BEFORE_WORDS:
+    if version > VERSION_BEFORE_WORDS:
         problems += _word_problems(connection, plants, version)
     return CheckReport(version, plants or 0, tokens or 0, problems)
 
@@ -169,14 +166,6 @@ def _has_differences(connection: apsw.Connection) -> bool:
         return any(plant.differs for plants in compare(connection) for plant in plants)
     except BrokenIndexError:
         return True
-
-
-def count_plants(connection: apsw.Connection, name: str) -> int:
-    """Return the number of plants: in constant time, unless the schema is of an older version."""
-    has_totals = known_version(SQLiteSchema(connection, name)) > _VERSION_BEFORE_WORDS
-    query = "SELECT plants FROM totals" if has_totals else "SELECT count(*) FROM plants"
-    plants: int = connection.execute(query).get
-    return plants
 
 
 def copy_pages(

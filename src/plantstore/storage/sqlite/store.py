@@ -1,9 +1,9 @@
 """The store in one SQLite file.
 
 Two connections are used by one thread each: one applies changes, and one looks plants up. Each
-thread that lists plants has one, and the feed has one. Two are each behind a lock: one for tokens,
-and one for probes and ids. An export, a check, a backup, or what waits for changes opens a
-connection of its own, because it takes long.
+thread that lists plants has one, and the feed has one. Two are each behind a lock: one reads
+tokens, and one writes everything but plants. An export, a check, a backup, or what waits for
+changes opens a connection of its own, because it takes long.
 
 Every write transaction begins with BEGIN IMMEDIATE. So it waits for the write lock at its
 beginning, and does not fail in the middle because of another process.
@@ -47,7 +47,7 @@ from plantstore.storage.sqlite.maintenance import CANNOT_READ, Snapshots
 from plantstore.storage.sqlite.pages import prepare_searches, select_by_id, select_page
 from plantstore.storage.sqlite.plants import apply_changes, create_plants, prepare_creates
 from plantstore.storage.sqlite.reindex import repair
-from plantstore.storage.tables import TokenTable, hand_out_query, hand_out_values, ids_through
+from plantstore.storage.tables import SmallTables
 from plantstore.store import PAGES_AT_ONCE, TIDY_SECONDS, TIDY_SOON_SECONDS, Repairs
 
 # Size of the page cache of the connection that writes. A large batch of plants with many tags
@@ -56,10 +56,8 @@ CACHE_KIB: Final = 8 * 1024
 
 _CANNOT_WRITE: Final = "The database cannot be written"
 
-HAND_OUT: Final = hand_out_query("?", "max")
 
-
-class SQLiteStore(Snapshots, TokenTable):
+class SQLiteStore(Snapshots, SmallTables):
     """Keeps plants and tokens in a file.
 
     Args:
@@ -76,6 +74,7 @@ class SQLiteStore(Snapshots, TokenTable):
     """
 
     placeholder: ClassVar = "?"
+    greatest: ClassVar = "max"
 
     def __init__(
         self,
@@ -90,7 +89,7 @@ class SQLiteStore(Snapshots, TokenTable):
         # also avoids names with a special meaning in SQLite, such as ":memory:".
         self._path = os.path.realpath(path)
         self._tokens_lock = threading.Lock()
-        self._probes_lock = threading.Lock()
+        self._others_lock = threading.Lock()
         is_new = False
         with translate_errors(f"The database {path} cannot be opened"):
             require_ours(self._path, path)
@@ -111,7 +110,7 @@ class SQLiteStore(Snapshots, TokenTable):
         prepare_creates(self._writes)
         sync_log(self._writes)
         self._guard = FileGuard(self._path, monotonic)
-        self._reads, self._tokens, self._probes, *pages = (
+        self._reads, self._tokens, self._others, *pages = (
             connect(self._path, self.name, policy) for _ in range(3 + PAGES_AT_ONCE)
         )
         for connection in pages:
@@ -161,8 +160,8 @@ class SQLiteStore(Snapshots, TokenTable):
             return select_page(connection, listing)
 
     def keep_changes(self, days: int) -> None:
-        with self._changing(self._probes, self._probes_lock):
-            FEED.keep(on(self._probes), days)
+        with self._changing():
+            FEED.keep(on(self._others), days)
 
     def read_changes(self, after: int | None, limit: int) -> ChangesPage:
         with translate_errors(CANNOT_READ), self._pages.using() as connection:
@@ -175,16 +174,11 @@ class SQLiteStore(Snapshots, TokenTable):
             with contextlib.closing(connect(self._path, self.name)) as connection:
                 yield waiter(connection)
 
-    def hand_out_ids(self, count: int) -> range:
-        with self._changing(self._probes, self._probes_lock):
-            rows = self._probes.execute(HAND_OUT, hand_out_values(count)).fetchall()
-        return ids_through(rows, count)
-
     def probe(self) -> None:
-        with self._changing(self._probes, self._probes_lock):
+        with self._changing():
             # SQLite writes the page even though the value stays the same. The schema is
             # unchanged.
-            self._probes.pragma("user_version", self._probes.pragma("user_version"))
+            self._others.pragma("user_version", self._others.pragma("user_version"))
 
     def reindex(self, progress: Callable[[int, int], None]) -> Repairs:
         with translate_errors(_CANNOT_WRITE):
@@ -192,16 +186,16 @@ class SQLiteStore(Snapshots, TokenTable):
 
     def close(self) -> None:
         connections = [self._writes, self._reads, *self._pages.members, self._tokens]
-        with self._probes_lock:
-            self._guard.close([*connections, self._probes])
+        with self._others_lock:
+            self._guard.close([*connections, self._others])
 
     @contextlib.contextmanager
-    def _changing(self, connection: apsw.Connection, lock: threading.Lock) -> Iterator[None]:
+    def _changing(self) -> Iterator[None]:
         with (
             translate_errors(_CANNOT_WRITE),
-            lock,
-            self._guard.checked(connection),
-            transaction(connection),
+            self._others_lock,
+            self._guard.checked(self._others),
+            transaction(self._others),
         ):
             yield
 
@@ -218,10 +212,10 @@ class SQLiteStore(Snapshots, TokenTable):
             connection.execute("BEGIN; SELECT count(*) FROM sqlite_schema").fetchall()
             yield connection
 
-    def _read_tokens(self, query: str, *values: Any) -> list[tuple[Any, ...]]:  # noqa: ANN401 (what SQLite stores)
+    def _read(self, query: str, *values: Any) -> list[tuple[Any, ...]]:  # noqa: ANN401 (what SQLite stores)
         with translate_errors(CANNOT_READ), self._tokens_lock:
             return self._tokens.execute(query, values).fetchall()
 
-    def _change_tokens(self, statement: str, *values: Any) -> list[tuple[Any, ...]]:  # noqa: ANN401 (what SQLite stores)
-        with self._changing(self._tokens, self._tokens_lock):
-            return self._tokens.execute(statement, values).fetchall()
+    def _change(self, statement: str, *values: Any) -> list[tuple[Any, ...]]:  # noqa: ANN401 (what SQLite stores)
+        with self._changing():
+            return self._others.execute(statement, values).fetchall()

@@ -60,12 +60,13 @@ def _setting(name: str) -> Callable[[CommandT], CommandT]:
     type_, default = _TYPES[name], _FIELDS[name].default
     option: Option = _FIELDS[name].metadata["option"]
     flag = name.replace("_", "-")
+    switch = "on" if default else "off"
     return click.option(
         f"--{flag}/--no-{flag}" if type_ is bool else f"--{flag}",
         type=_type_of(type_, option),
         multiple=type_ == tuple[str, ...],
         default=default,
-        show_default=option.shown_default or default not in (None, ()),
+        show_default=switch if type_ is bool else default not in (None, ()),
         envvar=variable_of(name),
         show_envvar=True,
         metavar=option.metavar,

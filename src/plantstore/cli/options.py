@@ -86,14 +86,13 @@ def _type_of(type_: Any, option: Option) -> click.ParamType[Any]:  # noqa: ANN40
     return click.BOOL if type_ is bool else click.STRING
 
 
-def file_format(command: CommandT) -> CommandT:
-    """Give a command the option of the format of its file."""
-    return click.option(
-        "--format",
-        "file_format",
-        type=click.Choice([*FORMATS]),
-        help="Format of the file. Default: by its name. ndjson is another name of jsonl.",
-    )(command)
+# Gives a command the option of the format of its file.
+file_format: Final = click.option(
+    "--format",
+    "file_format",
+    type=click.Choice([*FORMATS]),
+    help="Format of the file. Default: by its name. ndjson is another name of jsonl.",
+)
 
 
 def format_of(file: Path, name: str | None) -> Format:

@@ -78,18 +78,23 @@ def load_stored(
     needed = {
         change.id
         for change in changes
-        if change.id in sizes and (isinstance(change, Patch | Conditional) or _keeps_tag(change))
-    }
-    compared = (
-        change.plant if isinstance(change, Upsert) else change
-        for change in changes
-        if isinstance(change, NewPlant | Upsert) and change.id in sizes
-    )
-    needed |= {
-        plant.id for plant in compared if sizes[plant.id] == (_bytes(plant.name), _bytes(plant.tag))
+        if change.id in sizes and _needs_plant(change, sizes[change.id])
     }
     loaded = load(sorted(needed)) if needed else {}
     return dict.fromkeys(sizes, DIFFERENT) | loaded
+
+
+def _needs_plant(change: Change, size: tuple[int, int | None]) -> bool:
+    """Return whether the outcome of a change depends on the content of a stored plant."""
+    if isinstance(change, NewPlant):
+        return _size(change) == size
+    if isinstance(change, Upsert):
+        return change.keeps_tag or _size(change.plant) == size
+    return isinstance(change, Patch | Conditional)
+
+
+def _size(plant: NewPlant) -> tuple[int, int | None]:
+    return len(plant.name.encode()), None if plant.tag is None else len(plant.tag.encode())
 
 
 def decide(
@@ -157,10 +162,6 @@ def _make(change: UnconditionalChange, before: NewPlant | None) -> tuple[Result,
     return _patched(change.patch, before)
 
 
-def _keeps_tag(change: Change) -> bool:
-    return isinstance(change, Upsert) and change.keeps_tag
-
-
 def _store(upsert: Upsert, before: NewPlant | None) -> tuple[Result, NewPlant]:
     plant = upsert.plant
     if before is None:
@@ -208,9 +209,3 @@ def _difference(
     if len(states) > len(new) + len(before):
         made = [each for each in made if states[each[1]] or each[1] in stored_before]
     return Difference(new, changed, gone, made)
-
-
-def _bytes(text: str | None) -> int | None:
-    if text is None:
-        return None
-    return len(text) if text.isascii() else len(text.encode())

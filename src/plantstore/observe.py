@@ -14,23 +14,27 @@ from plantstore.changes import Result
 from plantstore.errors import ErrorCode, RequestError
 
 
-class WriterStarted(msgspec.Struct, frozen=True):
+class Event(msgspec.Struct, frozen=True):
+    """What the service tells its observers."""
+
+
+class WriterStarted(Event, frozen=True):
     """From now on, this process accepts changes."""
 
 
-class SharedWriterStarted(msgspec.Struct, frozen=True):
+class SharedWriterStarted(Event, frozen=True):
     """From now on, this process writes the changes of all workers."""
 
 
-class Stopping(msgspec.Struct, frozen=True):
+class Stopping(Event, frozen=True):
     """The process got a signal to stop, and is not ready from now on."""
 
 
-class WriterStopped(msgspec.Struct, frozen=True):
+class WriterStopped(Event, frozen=True):
     """All accepted changes are answered, and no more are accepted."""
 
 
-class Committed(msgspec.Struct, frozen=True):
+class Committed(Event, frozen=True):
     """A batch of changes is on disk. `outcomes` has the result of each.
 
     `seconds` is the time that the store took.
@@ -40,39 +44,39 @@ class Committed(msgspec.Struct, frozen=True):
     seconds: float
 
 
-class CommitFailed(msgspec.Struct, frozen=True):
+class CommitFailed(Event, frozen=True):
     """A transaction failed. Its callers got an error, and may retry."""
 
     error: Exception
     changes: int
 
 
-class ReadFailed(msgspec.Struct, frozen=True):
+class ReadFailed(Event, frozen=True):
     """Some reads failed. Their callers got an error, and may retry."""
 
     error: Exception
     reads: int
 
 
-class ExportCutOff(msgspec.Struct, frozen=True):
+class ExportCutOff(Event, frozen=True):
     """An export was ended before its last plant, for a reason that does not lie in the store."""
 
     error: RequestError
 
 
-class LookupFailed(msgspec.Struct, frozen=True):
+class LookupFailed(Event, frozen=True):
     """A token could not be looked up. The client got an error, and may retry."""
 
     error: Exception
 
 
-class ReadinessChanged(msgspec.Struct, frozen=True):
+class ReadinessChanged(Event, frozen=True):
     """The store is ready from now on if `error` is None, or else not ready because of `error`."""
 
     error: BaseException | None
 
 
-class ServerChanged(msgspec.Struct, frozen=True):
+class ServerChanged(Event, frozen=True):
     """The store has another primary, or the state of the primary has changed.
 
     Attributes:
@@ -87,46 +91,46 @@ class ServerChanged(msgspec.Struct, frozen=True):
     standbys: int
 
 
-class DatabaseCreated(msgspec.Struct, frozen=True):
+class DatabaseCreated(Event, frozen=True):
     """The database file did not exist when the store was opened, and was created."""
 
     file: str
 
 
-class MigrationStarted(msgspec.Struct, frozen=True):
+class MigrationStarted(Event, frozen=True):
     """The schema of an older store is being migrated from one version to another."""
 
     version: int
     target: int
 
 
-class MigrationStepStarted(msgspec.Struct, frozen=True):
+class MigrationStepStarted(Event, frozen=True):
     """The SQL of a migration is being run. It may take long, and reports no progress."""
 
     version: int
 
 
-class PlantsIndexed(msgspec.Struct, frozen=True):
+class PlantsIndexed(Event, frozen=True):
     """A migration fills the index of words. It has done `plants` of the `total` plants."""
 
     plants: int
     total: int
 
 
-class Migrated(msgspec.Struct, frozen=True):
+class Migrated(Event, frozen=True):
     """The schema has its newest version, and the index of words has all plants."""
 
     version: int
     seconds: float
 
 
-class RequestRefused(msgspec.Struct, frozen=True):
+class RequestRefused(Event, frozen=True):
     """A request, or data that is not a valid request, got an Error record with this code."""
 
     code: ErrorCode
 
 
-class RequestFailed(msgspec.Struct, frozen=True):
+class RequestFailed(Event, frozen=True):
     """A request caused an unexpected error, and was answered with a 500."""
 
     error: BaseException
@@ -135,14 +139,14 @@ class RequestFailed(msgspec.Struct, frozen=True):
     request_id: str
 
 
-class Imported(msgspec.Struct, frozen=True):
+class Imported(Event, frozen=True):
     """An import ended. `counts` has what became of its rows, also if it failed half-way."""
 
     media_type: str
     counts: Mapping[str, int]
 
 
-class Answered(msgspec.Struct, frozen=True, gc=False):
+class Answered(Event, frozen=True, gc=False):
     """A request is answered.
 
     Attributes:
@@ -159,28 +163,6 @@ class Answered(msgspec.Struct, frozen=True, gc=False):
     seconds: float
 
 
-Event: TypeAlias = (
-    WriterStarted
-    | SharedWriterStarted
-    | Stopping
-    | WriterStopped
-    | Committed
-    | CommitFailed
-    | ReadFailed
-    | ExportCutOff
-    | LookupFailed
-    | ReadinessChanged
-    | ServerChanged
-    | DatabaseCreated
-    | MigrationStarted
-    | MigrationStepStarted
-    | PlantsIndexed
-    | Migrated
-    | RequestRefused
-    | RequestFailed
-    | Imported
-    | Answered
-)
 Observer: TypeAlias = Callable[[Event], None]
 
 

@@ -33,11 +33,7 @@ def usable_cores(cgroups: Path = _CGROUPS, own: Path = _OWN_CGROUP) -> int:
         own: the file that names the cgroup of this process.
 
     """
-    try:
-        cores = len(os.sched_getaffinity(0))
-    except AttributeError:  # only Linux has it
-        cores = os.cpu_count() or 1
-    return max(1, min([cores, *_quotas(cgroups, own)]))
+    return max(1, min([len(os.sched_getaffinity(0)), *_quotas(cgroups, own)]))
 
 
 def _quotas(cgroups: Path, own: Path) -> list[int]:
@@ -86,7 +82,6 @@ class Option:
         metavar: the name of its value in the help.
         min: the smallest number; None for no limit.
         max: the largest number; None for no limit.
-        shown_default: text for the default in the help; None for the default itself.
         parse: returns the value for a text, or raises UsageError; None for that of the type.
 
     """
@@ -95,7 +90,6 @@ class Option:
     metavar: str | None = None
     min: float | None = None
     max: float | None = None
-    shown_default: str | None = None
     parse: Callable[[str], Any] | None = None
 
     def default(self, value: DefaultT) -> DefaultT:
@@ -126,7 +120,6 @@ class Settings:
     ).default("sqlite:///plants.db")
 
     migrate: bool = Option(
-        shown_default="on",
         help="Create the store or update its schema if necessary. With --no-migrate, run "
         "plantstore migrate before.",
     ).default(value=True)
@@ -222,13 +215,9 @@ class Settings:
         "database use the value of the one that was started last.",
     ).default(7)
 
-    access_log: bool = Option(
-        shown_default="off",
-        help="Log each request.",
-    ).default(value=False)
+    access_log: bool = Option(help="Log each request.").default(value=False)
 
     page: bool = Option(
-        shown_default="on",
         help="Serve a page for browsers at /, and the API reference at /docs.",
     ).default(value=True)
 

@@ -76,7 +76,7 @@ def test_the_files_of_a_document_may_be_cached_forever(pages: World, path: str) 
 
 
 def test_the_page_preloads_each_of_its_modules() -> None:
-    web = resources.files("plantstore.web")
+    web = resources.files("plantstore") / "web"
     folders = [web / name for name in ("page", "preact", "htm")]
     files = {file.name for folder in folders for file in folder.iterdir()}
 

@@ -17,7 +17,7 @@ from plantstore.telemetry.log import configure_logs, log_events
 def handle(token):
     raise ZeroDivisionError("nobody foresaw this")
 
-configure_logs(colors=False)
+configure_logs()
 logging.getLogger("library").warning(f"process {os.getpid()}")
 observe = log_events()
 observe(DatabaseCreated(f"process {os.getpid()}"))
@@ -46,7 +46,7 @@ def test_each_line_of_the_log_is_json_with_the_process_id(tmp_path: Path) -> Non
 
 
 def test_each_line_of_the_log_on_a_terminal_has_the_process_id(tmp_path: Path) -> None:
-    log = on_terminal(tmp_path, sys.executable, "-c", PROGRAM)
+    log = on_terminal(tmp_path, sys.executable, "-c", PROGRAM, NO_COLOR="1")
 
     of_library, of_service, *of_error = log.splitlines()
     for line in (of_library, of_service):

@@ -66,6 +66,7 @@ def assert_refused(done: subprocess.CompletedProcess[str], arguments: str, said:
         ("migrate --database postgresql://a:b@c:x/d", "cannot be read"),
         ("token create ' '", "not blank"),
         ("token create 'a\nb'", "printable"),
+        ("token create x --scope plants", "'plants' is not one of 'plants:create'"),
         ("token create x --expires-in soon", "soon"),
         ("token create x --expires-in 0d", "0d"),
         ("token create x --expires-in 9999999999w", "year 9999"),

@@ -15,7 +15,14 @@ from falcon.asgi import Request, Response
 
 from plantstore.api.negotiation import StaticContent
 from plantstore.errors import ErrorCode, RequestError
-from plantstore.web import read_document
+
+# The files of the page and of the API reference, and the OpenAPI document.
+_WEB: Final = resources.files("plantstore") / "web"
+
+
+def read_document() -> bytes:
+    """Return the OpenAPI 3.1 document, as JSON text."""
+    return (_WEB / "openapi.json").read_bytes()
 
 
 class Document:
@@ -157,7 +164,7 @@ class Pages:
     def __init__(self) -> None:
         files: dict[str, bytes] = {}
         for folder in ("page", "reference", "swagger-ui", "preact", "htm"):
-            files |= _read(resources.files("plantstore.web") / folder)
+            files |= _read(_WEB / folder)
         page, reference = files.pop("index.html"), files.pop("reference.html")
         self.assets = Assets(files)
         self.documents = {

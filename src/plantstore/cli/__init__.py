@@ -10,7 +10,7 @@ import signal
 import sys
 import threading
 from types import FrameType
-from typing import Any, Final
+from typing import Any
 
 import click
 
@@ -22,18 +22,13 @@ from plantstore.cli.transfer import export, import_plants
 from plantstore.errors import PlantStoreError, UnsupportedError, UsageError
 from plantstore.settings import Settings
 
-_PROGRAM: Final = "plantstore"
-
-# Set by the scripts that complete commands in a shell.
-_COMPLETION_VARIABLE: Final = "_PLANTSTORE_COMPLETE"
-
 
 @click.group(
     cls=Commands,
     context_settings={"help_option_names": ["-h", "--help"]},
     help="A small HTTP service that stores plants durably before it answers.",
 )
-@click.version_option(__version__, message=f"{_PROGRAM} %(version)s")
+@click.version_option(__version__, message="%(prog)s %(version)s")
 def app() -> None:
     """Declare the options that are given before a command."""
 
@@ -68,7 +63,7 @@ def main() -> int:
     logging.lastResort = None  # warnings of libraries are not for users of commands
     try:
         arguments = sys.argv[1:] or ["--help"]
-        return app(arguments, _PROGRAM, _COMPLETION_VARIABLE, standalone_mode=False) or 0
+        return app(arguments, "plantstore", standalone_mode=False) or 0
     except UnsupportedError as error:  # the help does not help
         message, status = error.explanation, 2
     except UsageError as error:

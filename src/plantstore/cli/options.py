@@ -60,12 +60,13 @@ def _setting(name: str) -> Callable[[CommandT], CommandT]:
     type_, default = _TYPES[name], _FIELDS[name].default
     option: Option = _FIELDS[name].metadata["option"]
     flag = name.replace("_", "-")
+    switch = "on" if default else "off"
     return click.option(
         f"--{flag}/--no-{flag}" if type_ is bool else f"--{flag}",
         type=_type_of(type_, option),
         multiple=type_ == tuple[str, ...],
         default=default,
-        show_default=option.shown_default or default not in (None, ()),
+        show_default=switch if type_ is bool else default not in (None, ()),
         envvar=variable_of(name),
         show_envvar=True,
         metavar=option.metavar,
@@ -85,14 +86,13 @@ def _type_of(type_: Any, option: Option) -> click.ParamType[Any]:  # noqa: ANN40
     return click.BOOL if type_ is bool else click.STRING
 
 
-def file_format(command: CommandT) -> CommandT:
-    """Give a command the option of the format of its file."""
-    return click.option(
-        "--format",
-        "file_format",
-        type=click.Choice([*FORMATS]),
-        help="Format of the file. Default: by its name. ndjson is another name of jsonl.",
-    )(command)
+# Gives a command the option of the format of its file.
+file_format: Final = click.option(
+    "--format",
+    "file_format",
+    type=click.Choice([*FORMATS]),
+    help="Format of the file. Default: by its name. ndjson is another name of jsonl.",
+)
 
 
 def format_of(file: Path, name: str | None) -> Format:

@@ -29,7 +29,7 @@ from plantstore.server.workers import (
     set_up_memory,
     uvicorn_config,
 )
-from plantstore.settings import Settings, terminal_takes_colors, unknown_variables
+from plantstore.settings import Settings, unknown_variables
 from plantstore.storage import display_url
 from plantstore.store import Store
 from plantstore.telemetry.log import LogQueue, configure_logs
@@ -42,7 +42,7 @@ def run(settings: Settings) -> None:
     signal.signal(signal.SIGTERM, _exit)
     signal.signal(signal.SIGINT, _exit)
     set_up_memory()
-    log = configure_logs(colors=terminal_takes_colors())
+    log = configure_logs()
     for warning in unknown_variables():
         logging.getLogger(__name__).warning(warning)
     _check_edge(settings)

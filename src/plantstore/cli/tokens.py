@@ -64,6 +64,7 @@ def show_new_token(
 @click.argument("name", help="The token's name. It cannot be used again.")
 @click.option(
     "--scope",
+    type=click.Choice(SCOPES),
     multiple=True,
     metavar="SCOPE",
     help=f"What the token permits: {', '.join(SCOPES)}. Repeat the option for several. "
@@ -88,9 +89,6 @@ def create(
     """
     scopes = scope or DEFAULT_SCOPES
     _check_name(name)
-    if unknown := sorted(set(scopes) - set(SCOPES)):
-        got = ", ".join(map(quoted, unknown))
-        raise UsageError(f"--scope must be one of {', '.join(SCOPES)}; got {got}")
     expires_at = None if expires_in is None else int(time.time()) + _parse_seconds(expires_in)
     if expires_at is not None and expires_at > _TIME_MAX:
         raise UsageError(

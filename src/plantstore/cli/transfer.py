@@ -7,11 +7,11 @@ import stat
 import sys
 import time
 from collections import deque
-from collections.abc import Generator, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import BinaryIO, Final, Protocol, Self
+from typing import BinaryIO, Final, Protocol
 
 import click
 import msgspec
@@ -22,9 +22,7 @@ from plantstore.cli.options import FILE, file_format, format_of, settings
 from plantstore.commit.batcher import run_each_if_refused
 from plantstore.commit.imports import Batch, Conflict, Import, RowCounts, RowError
 from plantstore.errors import BatchRefusedError, OperationError, UsageError, one_line
-from plantstore.formats import Format
 from plantstore.formats.rows import PIECE_BYTES, readable
-from plantstore.plants import NewPlant
 from plantstore.settings import terminal_is_dumb
 from plantstore.storage import open_for_maintenance
 from plantstore.storage.migrate import SchemaPolicy
@@ -41,15 +39,15 @@ class Report(Protocol):
 @contextlib.contextmanager
 def progress(what: str) -> Iterator[Report]:
     """Show a bar, the remaining time and the rate while the block runs, if on a terminal."""
-    if not sys.stderr.isatty() or terminal_is_dumb():
-        yield _show_nothing
-        return
+    is_hidden = not sys.stderr.isatty() or terminal_is_dumb()
     began = time.monotonic()
 
     def describe(plants: int | None) -> str:
         return f"{plants:,} plants, {plants / (time.monotonic() - began):,.0f}/s" if plants else ""
 
-    with click.progressbar(length=1, label=what, file=sys.stderr, item_show_func=describe) as bar:
+    with click.progressbar(
+        length=1, label=what, file=sys.stderr, item_show_func=describe, hidden=is_hidden
+    ) as bar:
 
         def report(done: int, total: int | None, plants: int | None = None) -> None:
             bar.length = total
@@ -59,10 +57,6 @@ def progress(what: str) -> Iterator[Report]:
             bar.render_progress()
 
         yield report
-
-
-def _show_nothing(done: int, total: int | None, plants: int | None = None) -> None:
-    """Ignore a report."""
 
 
 # How many rejected rows are shown without --rejects.
@@ -95,10 +89,8 @@ class Rejects:
                 raise UsageError(f"--rejects: {path} is the file that is imported")
             self._file = path.open("ab", buffering=0)
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
+    def close(self) -> None:
+        """Close the file."""
         if self._file is not None:
             self._file.close()
 
@@ -174,7 +166,10 @@ def import_plants(
     A row that is not valid is rejected, and the import continues; the exit status is then 1.
     """
     form = format_of(file, file_format)
-    with _reading(file) as source, Rejects(rejects, source, database) as rejected:
+    with (
+        _reading(file) as source,
+        contextlib.closing(Rejects(rejects, source, database)) as rejected,
+    ):
         run = Import(
             form.parser(),
             Conflict(on_conflict),
@@ -285,8 +280,16 @@ def export(file: Path | None, *, file_format: str | None, database: str, force: 
         contextlib.closing(open_for_maintenance(database)) as store,
         _writing(None if file == _STANDARD_STREAM else file, database, force=force) as target,
         progress("Exporting") as report,
+        contextlib.closing(store.scan_plants()) as pages,
     ):
-        exported = _write_all(store.scan_plants(), store.count_plants(), form, target, report)
+        total = store.count_plants()
+        exported = 0
+        target.write(form.head)
+        for page in pages:
+            target.write(form.render(page))
+            exported += len(page)
+            report(exported, total, exported)
+        target.flush()
     click.echo(f"Exported {exported:,} plants", err=True)
 
 
@@ -297,21 +300,3 @@ def _writing(file: Path | None, database: str, *, force: bool) -> Iterator[Binar
         return
     with new_file(file, database, force=force, mode=0o666) as partial, partial.open("wb") as target:
         yield target
-
-
-def _write_all(
-    plants: Generator[list[NewPlant], None, None],
-    total: int,
-    form: Format,
-    target: BinaryIO,
-    report: Report,
-) -> int:
-    exported = 0
-    target.write(form.head)
-    with contextlib.closing(plants) as pages:
-        for page in pages:
-            target.write(form.render(page))
-            exported += len(page)
-            report(exported, total, exported)
-    target.flush()
-    return exported

@@ -24,7 +24,7 @@ from plantstore.errors import PlantStoreError
 from plantstore.observe import Committed, Event, Observer
 from plantstore.server.supervised_process import SupervisedProcess, answer_checks
 from plantstore.server.workers import Workers, set_up_memory, uvicorn_config
-from plantstore.settings import Settings, terminal_takes_colors
+from plantstore.settings import Settings
 from plantstore.storage import has_one_writer
 from plantstore.telemetry.log import configure_logs
 
@@ -80,7 +80,7 @@ def _write(checks: Connection, settings: Settings, folder: Path, listener: socke
 def _process(settings: Settings, folder: Path) -> Iterator[Telemetry]:
     """Set up a process, and end it if its store cannot be opened."""
     set_up_memory()
-    log = configure_logs(colors=terminal_takes_colors())
+    log = configure_logs()
     try:
         yield Telemetry(log, settings, folder)
     except PlantStoreError as error:

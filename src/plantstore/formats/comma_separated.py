@@ -107,6 +107,7 @@ class CsvParser:
         self.lacks_tags = False
         # Bytes that are not UTF-8 become surrogates, so that only their row is an error.
         self._decoder = codecs.getincrementaldecoder("utf-8-sig")("surrogateescape")
+        self._last_cr = ""  # a CR at the end of the piece before: a line feed may follow
         self._held = ""  # an incomplete row
         self._wanted_characters = 0
         self._skips_line = False
@@ -126,7 +127,8 @@ class CsvParser:
         # An incomplete row is read again from its beginning, so this waits for twice as much.
         if len(self._held) < self._wanted_characters:
             return Rows()
-        return self._parse(_end_of_lines(self._held), is_end=False)
+        end = max(self._held.rfind("\n"), self._held.rfind("\r")) + 1
+        return self._parse(end, is_end=False)
 
     def finish(self) -> Rows:
         """Return the last rows.
@@ -157,18 +159,15 @@ class CsvParser:
         raise AssertionError("The row is valid")
 
     def _add(self, data: bytes, *, is_end: bool = False) -> None:
-        text = self._decoder.decode(data, is_end)
+        text = self._last_cr + self._decoder.decode(data, is_end)
+        self._last_cr = "\r" if text.endswith("\r") and not is_end else ""
+        text = text.removesuffix(self._last_cr)
         self._characters += len(text)
         self._held += text
         if self._skips_line:
             end = _LINE_END.search(self._held)
-            if end is None:
-                self._held = ""
-            elif end[0] == "\r" and end.end() == len(self._held) and not is_end:
-                self._held = "\r"  # a line feed may follow
-            else:
-                self._held = self._held[end.end() :]
-                self._skips_line = False
+            self._held = self._held[end.end() :] if end else ""
+            self._skips_line = end is None
 
     def _parse(self, end: int, *, is_end: bool) -> Rows:
         """Parse the lines up to this position, which are complete."""
@@ -177,7 +176,7 @@ class CsvParser:
         size_max = self._row_characters_max
         if len(rest) > size_max:
             lines.append(rest)
-            rest = "\r" if rest.endswith("\r") else ""  # a line feed may follow
+            rest = ""
             self._skips_line = True
         if len(self._held) > size_max:
             lines = [line[: size_max + 1] for line in lines]
@@ -337,8 +336,3 @@ def _describe_ignored(names: list[str]) -> str:
         shown.append("...")
     subject = f"Column {shown[0]} is" if len(names) == 1 else f"Columns {', '.join(shown)} are"
     return f"{subject} ignored; known columns are id, name and tag"
-
-
-def _end_of_lines(text: str) -> int:
-    """Return where the last complete line ends. A line feed may follow a CR at the end."""
-    return max(text.rfind("\n"), text.rfind("\r", 0, len(text) - 1)) + 1

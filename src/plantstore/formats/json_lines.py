@@ -44,12 +44,15 @@ class JsonLinesParser:
             _, end, data = data.partition(b"\n")
             self._skips_line = not end
         complete, end, rest = data.rpartition(b"\n")
-        if not end:
-            self._held += rest
-            complete = self._cut_too_large()
-        else:
+        if end:
             complete = b"".join((self._held, complete, end))
             self._held = rest
+        else:
+            self._held += rest
+            if len(self._held) > self._line_bytes_max:
+                # The beginning of the line is enough for an error. The rest of it is skipped.
+                complete, self._held = self._held, b""
+                self._skips_line = True
         return self._parse(complete)
 
     def finish(self) -> Rows:
@@ -72,14 +75,6 @@ class JsonLinesParser:
         except RequestError as error:
             return error.with_traceback(None)
         raise AssertionError("The row is valid")
-
-    def _cut_too_large(self) -> bytes:
-        """Return the beginning of a line that is too large, and skip the rest; else nothing."""
-        if len(self._held) <= self._line_bytes_max:
-            return b""
-        self._skips_line = True
-        beginning, self._held = self._held, b""
-        return beginning
 
     def _parse(self, text: bytes) -> Rows:
         if self._lines == 0:

@@ -51,6 +51,7 @@ from plantstore.observe import (
     WriterStopped,
     migration_progress,
 )
+from plantstore.settings import terminal_takes_colors
 from plantstore.tokens import redact
 from plantstore.tracing import known_id
 
@@ -190,11 +191,8 @@ def log_answers() -> Observer:
     return observe
 
 
-def configure_logs(*, colors: bool = True) -> "LogQueue":
+def configure_logs() -> "LogQueue":
     """Write the log of this process, and the warnings of its libraries, to stderr.
-
-    Args:
-        colors: whether lines on a terminal may have colors.
 
     Returns:
         The queue of the lines. A process that exits waits for it, for FLUSH_SECONDS at most.
@@ -211,7 +209,7 @@ def configure_logs(*, colors: bool = True) -> "LogQueue":
         structlog.processors.format_exc_info,
         _hide_secrets,
         structlog.dev.ConsoleRenderer(
-            colors=colors, exception_formatter=structlog.dev.plain_traceback
+            colors=terminal_takes_colors(), exception_formatter=structlog.dev.plain_traceback
         )
         if is_watched
         else structlog.processors.JSONRenderer(),

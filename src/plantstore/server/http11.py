@@ -15,7 +15,7 @@ A head ends with an empty line (RFC 9112 §2.1). Most clients send the same head
 a complete head is parsed by a function whose results are cached. Until a head is complete, its
 bytes also go to a parser whose only purpose is to notice at once that they are no HTTP. A body of a
 known length is split off by its length. A chunked body ends with an empty line, too (§7.1), so no
-piece that the parser of the chunks gets reaches into the next request.
+part that the parser of the chunks gets reaches beyond an empty line, into the next request.
 
 llhttp, through httptools, is the parser. The rules that it does not enforce are checked here.
 """
@@ -134,10 +134,7 @@ class RequestReader:
         self._body_left = 0
         # A chunked body, and its parser.
         self._chunks: tuple[_Chunks, httptools.HttpRequestParser] | None = None
-        # The last bytes of the previous piece of a chunked body, in which an empty line may have
-        # begun; and the bytes since the last data of the body.
-        self._line_end = b""
-        self._framing_bytes = 0
+        self._framing_bytes = 0  # since the last data of a chunked body
 
     @property
     def is_in_head(self) -> bool:
@@ -221,40 +218,19 @@ class RequestReader:
     def _read_chunks(
         self, chunks: "_Chunks", parser: httptools.HttpRequestParser
     ) -> bytes | Signal:
-        data, position = self._data, 0
-        limit = min(len(data), CHUNKED_PIECE_BYTES)
-        while position < limit and not chunks.is_complete:
-            end = self._end_of_piece(data, position, limit)
+        data, position = self._data[:CHUNKED_PIECE_BYTES], 0
+        while not chunks.is_complete and (end := _end_of_part(data, position)) > position:
             _feed(parser, data[position:end])
             position = end
-        self._data = data[position:]
+        self._data = self._data[position:]
         if piece := chunks.take():
             self._framing_bytes = 0
             return piece
         if chunks.is_complete:
-            self._chunks, self._is_in_head = None, True
-            self._line_end, self._framing_bytes = b"", 0
+            self._chunks, self._is_in_head, self._framing_bytes = None, True, 0
             return END
         self._count_framing(position)
         return b"" if position else NEED_DATA
-
-    def _end_of_piece(self, data: bytes, start: int, limit: int) -> int:
-        """Return where the next empty line ends, or the limit.
-
-        The line may have begun in the previous piece.
-        """
-        before = self._line_end
-        found = (before + data[start : min(start + 3, limit)]).find(_EMPTY_LINE)
-        if found >= 0:
-            end = start + found + len(_EMPTY_LINE) - len(before)
-        else:
-            found = data.find(_EMPTY_LINE, start, limit)
-            end = found + len(_EMPTY_LINE)
-        if found < 0:
-            self._line_end = (before + data[max(start, limit - 3) : limit])[-3:]
-            return limit
-        self._line_end = b""
-        return end
 
     def _count_framing(self, size: int) -> None:
         self._framing_bytes += size
@@ -328,6 +304,14 @@ def _feed(parser: httptools.HttpRequestParser, data: bytes) -> None:
             if isinstance(ours, RequestError)
             else bad_request("The request is not HTTP/1.1")
         ) from None
+
+
+def _end_of_part(data: bytes, start: int) -> int:
+    """Return where the next empty line ends; if there is none, where one may begin."""
+    found = data.find(_EMPTY_LINE, start)
+    if found >= 0:
+        return found + len(_EMPTY_LINE)
+    return max(start, len(data) - 3, len(data.rstrip(b"\r\n")))
 
 
 def parse_head(head: bytes) -> Request:

@@ -20,6 +20,7 @@ part that the parser of the chunks gets reaches beyond an empty line, into the n
 llhttp, through httptools, is the parser. The rules that it does not enforce are checked here.
 """
 
+import contextlib
 import re
 from collections.abc import Sequence
 from enum import Enum
@@ -135,11 +136,6 @@ class RequestReader:
         # A chunked body, and its parser.
         self._chunks: tuple[_Chunks, httptools.HttpRequestParser] | None = None
         self._framing_bytes = 0  # since the last data of a chunked body
-
-    @property
-    def is_in_head(self) -> bool:
-        """Whether the next event is a request."""
-        return self._is_in_head
 
     @property
     def is_chunked(self) -> bool:
@@ -264,7 +260,7 @@ class _Head(_Fields):
         if len(self._head) > HEAD_BYTES_MAX:
             raise _head_too_large()
         line = self._head[: self._head.find(b"\r\n")]
-        self.request = _check_head(line, self.fields)
+        self.request = _check_head(line, [each for each in self.fields if each[0] != b"upgrade"])
 
 
 class _Chunks(_Fields):
@@ -326,11 +322,8 @@ def parse_head(head: bytes) -> Request:
     """
     parsed = _Head(head)
     try:
-        _feed(_parser(parsed), head)
-    except httptools.HttpParserUpgrade:
-        line = head[: head.find(b"\r\n") + 2]
-        rest = [b"%b: %b\r\n" % field for field in parsed.fields if field[0] != b"upgrade"]
-        return parse_head(b"".join([line, *rest, b"\r\n"]))
+        with contextlib.suppress(httptools.HttpParserUpgrade):  # raised behind the head
+            _feed(_parser(parsed), head)
     except RequestError as error:
         raise HeadRefusedError(error, parsed.fields) from None
     if parsed.request is None:

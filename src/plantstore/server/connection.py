@@ -98,16 +98,14 @@ class Connection(asyncio.Protocol):
             idle_seconds=bounds.idle_seconds,
             clock=self._loop.time,
         )
-        self._timer: asyncio.TimerHandle | None = None
-        self._stop: asyncio.TimerHandle | None = None
+        self._timer: asyncio.TimerHandle
         # Whether a request has begun to arrive, and is not complete.
         self._is_arriving = False
         self._small_pieces = 0
         # Reasons not to read the socket: see `read_or_pause`.
         self._is_gathering = self._is_behind = False
         self._is_paused = False
-        self._is_write_paused = False
-        self._drained: asyncio.Future[None] | None = None
+        self._drained: asyncio.Event | None = None  # while too many bytes are unread
 
     # The event loop calls these methods (asyncio.Protocol).
 
@@ -132,16 +130,13 @@ class Connection(asyncio.Protocol):
         """Release everything that belongs to the connection."""
         self.is_lost = True
         self._server_state.connections.discard(self)
-        for timer in (self._timer, self._stop):
-            if timer is not None:
-                timer.cancel()
-        self._budget.end_unsent(self._transport)
+        self._timer.cancel()
+        self._end_unsent()
         self._hold(0)
         self._reader = RequestReader()
         if self._exchange is not None:
             self._exchange.wake()
             self._exchange = None
-        self._end_drain()
 
     def data_received(self, data: bytes) -> None:
         """Read the data up to the end of a request, unless too many bytes are held."""
@@ -165,15 +160,13 @@ class Connection(asyncio.Protocol):
 
     def pause_writing(self) -> None:
         """Read no further request until the client has read its response."""
-        self._is_write_paused = True
+        self._drained = asyncio.Event()
         self._budget.begin_unsent(self._transport)
 
     def resume_writing(self) -> None:
         """Go on with the next request, or with the response that waits."""
-        self._is_write_paused = False
-        self._budget.end_unsent(self._transport)
+        self._end_unsent()
         self._deadlines.drain()
-        self._end_drain()
         if self._is_behind:
             self._loop.call_soon(self._go_on)
 
@@ -237,7 +230,7 @@ class Connection(asyncio.Protocol):
         exchange = self._exchange
         return (
             (exchange is not None and exchange.is_whole)
-            or self._is_write_paused
+            or self._drained is not None
             or self._transport.is_closing()
         )
 
@@ -301,13 +294,14 @@ class Connection(asyncio.Protocol):
 
     async def drain(self) -> None:
         """Wait until the client has read nearly all of what was written."""
-        if self._is_write_paused and not self.is_lost:
-            self._drained = self._loop.create_future()
-            await self._drained
+        if self._drained is not None:
+            await self._drained.wait()
 
-    def _end_drain(self) -> None:
-        if self._drained is not None and not self._drained.done():
-            self._drained.set_result(None)
+    def _end_unsent(self) -> None:
+        self._budget.end_unsent(self._transport)
+        if self._drained is not None:
+            self._drained.set()
+            self._drained = None
 
     def end_answer(self, head: bytes, body: bytes) -> None:
         """Write a response, or its end, when this turn of the event loop ends."""
@@ -387,7 +381,7 @@ class Connection(asyncio.Protocol):
             self._transport.close()
         else:
             self._exchange.keeps_alive = False
-        self._stop = self._loop.call_later(_STOP_PART * self._stop_seconds, self._drop_slow_reader)
+        self._loop.call_later(_STOP_PART * self._stop_seconds, self._drop_slow_reader)
 
     def _drop_slow_reader(self) -> None:
         if self._transport.get_write_buffer_size() or self._transport.is_closing():

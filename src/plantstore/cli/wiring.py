@@ -26,7 +26,7 @@ from plantstore.commit.reader import GroupRead
 from plantstore.commit.tail import Tail
 from plantstore.commit.writer import GroupCommit
 from plantstore.observe import Observer, Stopping, fan_out
-from plantstore.server.interface import Bounds, Budget, ConnectionConfig
+from plantstore.server.interface import Budget, ConnectionConfig
 from plantstore.server.workers import Shutdown, freeze_memory, release_memory
 from plantstore.settings import Settings
 from plantstore.storage.migrate import SchemaPolicy
@@ -70,12 +70,6 @@ def make_parts(
     authenticator = Authenticator(store, clock, monotonic, rate_limit, observe)
     writer = make_writer(writes, observe=observe, monotonic=monotonic)
     reader = make_reader(store, observe=observe)
-    bounds = Bounds(
-        request_seconds=settings.request_seconds,
-        idle_seconds=settings.idle_seconds,
-        connections_max=settings.connections_max,
-        budget=Budget(),
-    )
     return Parts(
         authenticator=authenticator,
         writer=writer,
@@ -99,7 +93,14 @@ def make_parts(
         changes=Changes(authenticator, reader, Tail(store, observe=observe), monotonic=monotonic),
         readiness=Readiness(writes, writer, observe=observe, monotonic=monotonic),
         metrics=metrics,
-        connection_config=ConnectionConfig(bounds, render_error, observe),
+        connection_config=ConnectionConfig(
+            request_seconds=settings.request_seconds,
+            idle_seconds=settings.idle_seconds,
+            connections_max=settings.connections_max,
+            budget=Budget(),
+            render_error=render_error,
+            observe=observe,
+        ),
     )
 
 

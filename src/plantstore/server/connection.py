@@ -61,7 +61,7 @@ class Connection(asyncio.Protocol):
         _loop: the event loop; None means the running one.
 
     Attributes:
-        config: the objects that the application gave.
+        config: what the application gave.
         server: address and port of this side.
         client: address and port of the client.
         scheme: http or https.
@@ -90,12 +90,11 @@ class Connection(asyncio.Protocol):
         # The request that is arriving or being answered.
         self._exchange: Exchange | None = None
         self._answer: tuple[bytes, bytes] = (b"", b"")
-        bounds = self._bounds = self.config.bounds
-        self._budget = bounds.budget
+        self._budget = self.config.budget
         self._held_bytes = 0  # of unanswered requests
         self._deadlines = Deadlines(
-            request_seconds=bounds.request_seconds,
-            idle_seconds=bounds.idle_seconds,
+            request_seconds=self.config.request_seconds,
+            idle_seconds=self.config.idle_seconds,
             clock=self._loop.time,
         )
         self._timer: asyncio.TimerHandle
@@ -122,7 +121,7 @@ class Connection(asyncio.Protocol):
         connections = self._server_state.connections
         connections.add(self)
         self._timer = self._loop.call_at(self._deadlines.next_check, self._check_deadlines)
-        if len(connections) > self._bounds.connections_max:
+        if len(connections) > self.config.connections_max:
             message = "Too many connections are open; nothing was done"
             self._refuse(RequestError(ErrorCode.TOO_MANY_CONNECTIONS, message))
 
@@ -398,7 +397,7 @@ class Connection(asyncio.Protocol):
         if due is Due.REFUSE and exchange is not None and exchange.is_streamed:
             self._deadlines.stream_request()
         elif due is Due.REFUSE:
-            seconds = self._bounds.request_seconds
+            seconds = self.config.request_seconds
             message = f"The request did not arrive completely within {seconds:g} seconds"
             self._refuse(RequestError(ErrorCode.REQUEST_TIMEOUT, message))
         elif due is Due.CLOSE:

@@ -50,7 +50,7 @@ class Deadlines:
     """The deadlines of one connection, from the moment at which it is opened.
 
     Args:
-        request_seconds: see `plantstore.server.interface.Bounds`.
+        request_seconds: see `plantstore.server.interface.ConnectionConfig`.
         idle_seconds: see there, too.
         clock: a clock in seconds that never goes back.
 

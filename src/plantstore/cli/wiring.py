@@ -27,7 +27,7 @@ from plantstore.commit.tail import Tail
 from plantstore.commit.writer import GroupCommit
 from plantstore.observe import Observer, Stopping, fan_out
 from plantstore.server.interface import Budget, ConnectionConfig
-from plantstore.server.workers import Shutdown, freeze_memory, release_memory
+from plantstore.server.workers import freeze_memory, handle_stop_signals, release_memory
 from plantstore.settings import Settings
 from plantstore.storage.migrate import SchemaPolicy
 from plantstore.store import PlantWrites, Store
@@ -130,7 +130,7 @@ def make_app(settings: Settings, store: Store, parts: Parts) -> ASGIApp:
         asyncio.get_running_loop().set_default_executor(executor)
         with closing(store):
             async with running(parts):
-                Shutdown(settings.drain_seconds, on_stop).take_over()
+                handle_stop_signals(settings.drain_seconds, on_stop)
                 yield
 
     pages = Pages() if settings.page else None

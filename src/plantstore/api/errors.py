@@ -140,16 +140,11 @@ def handle_errors(app: App[Request, Response], observe: Observer) -> None:
     app.set_error_serializer(serialize)
 
 
-def nothing_here() -> RequestError:
-    """Return the error for a path without a resource."""
-    return RequestError(ErrorCode.NOT_FOUND, "There is nothing at this path")
-
-
 def _of_framework(req: Request, error: HTTPError) -> RequestError:
     """Convert an error that Falcon raised itself."""
     match error.status_code:
         case HTTPStatus.NOT_FOUND:
-            return nothing_here()
+            return RequestError(ErrorCode.NOT_FOUND, "There is nothing at this path")
         case HTTPStatus.METHOD_NOT_ALLOWED:
             message = f"The method {req.method} is not allowed here"
             return RequestError(ErrorCode.METHOD_NOT_ALLOWED, message)

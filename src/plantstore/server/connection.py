@@ -98,8 +98,6 @@ class Connection(asyncio.Protocol):
             clock=self._loop.time,
         )
         self._timer: asyncio.TimerHandle
-        # Whether a request has begun to arrive, and is not complete.
-        self._is_arriving = False
         self._small_pieces = 0
         # Reasons not to read the socket: see `read_or_pause`.
         self._is_gathering = self._is_behind = False
@@ -152,10 +150,12 @@ class Connection(asyncio.Protocol):
             return
         self._reader.receive_data(data)
         self._advance()
-        if len(data) < SMALL_PIECE_BYTES and self._is_arriving:
+        if len(data) < SMALL_PIECE_BYTES and self._deadlines.is_arriving:
             self._small_pieces += 1
             if self._small_pieces > SMALL_PIECES_MAX:
-                self._gather()
+                self._is_gathering = True
+                self.read_or_pause()
+                self._loop.call_later(GATHERING_SECONDS, self._end_gathering)
 
     def pause_writing(self) -> None:
         """Read no further request until the client has read its response."""
@@ -194,12 +194,11 @@ class Connection(asyncio.Protocol):
 
     def _read_request(self) -> bool:
         """Read events up to the end of a request, and return True; False if it has not arrived."""
-        reader, exchange = self._reader, self._exchange
+        reader, exchange, deadlines = self._reader, self._exchange, self._deadlines
         while True:
             event = reader.next_event()
-            if not self._is_arriving and (event is not NEED_DATA or reader.unread_bytes):
-                self._is_arriving = True
-                self._deadlines.begin_request()
+            if not deadlines.is_arriving and (event is not NEED_DATA or reader.unread_bytes):
+                deadlines.begin_request()
             if event is NEED_DATA:
                 return False
             if isinstance(event, Request):
@@ -217,7 +216,6 @@ class Connection(asyncio.Protocol):
                 return True
 
     def _end_request(self, exchange: Exchange) -> None:
-        self._is_arriving = False
         self._small_pieces = 0
         self._deadlines.end_request()
         exchange.end_body()
@@ -236,11 +234,6 @@ class Connection(asyncio.Protocol):
     def _go_on(self) -> None:
         if not self._transport.is_closing():
             self._advance()
-
-    def _gather(self) -> None:
-        self._is_gathering = True
-        self.read_or_pause()
-        self._loop.call_later(GATHERING_SECONDS, self._end_gathering)
 
     def _end_gathering(self) -> None:
         self._is_gathering = False

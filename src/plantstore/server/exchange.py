@@ -57,7 +57,6 @@ class Exchange:
 
     def __init__(self, connection: "Connection", request: Request) -> None:
         self._connection = connection
-        self._method = request.method
         self.scope: dict[str, Any] = {
             "type": "http",
             "asgi": _ASGI,
@@ -231,7 +230,7 @@ class Exchange:
             message["status"],
             tuple(message["headers"]),
             tuple(self._connection.default_fields),
-            is_head=self._method == "HEAD",
+            is_head=self.scope["method"] == "HEAD",
             keeps_alive=self.keeps_alive,
         )
         self.scope[ANSWERED] = message["status"]

@@ -139,7 +139,8 @@ class Imports:
             batch_rows_max=self._shared_batch_rows_max,
             errors_max=LISTED_ERRORS_MAX,
         )
-        upload = _Upload(req, run, conflict, self._writer.singles_accepted)
+        exchange = req.scope.get(EXCHANGE)
+        upload = _Upload(req, exchange, run, conflict, self._writer.singles_accepted)
         body = Body(
             aiter(req.stream),
             seconds=self._patience_seconds,
@@ -258,6 +259,7 @@ class _Upload:
 
     Attributes:
         req: its request.
+        exchange: the control of the request, if the server has one.
         run: parses and counts its rows.
         conflict: what to do with a row if a different plant has its id.
         single_changes: how many single changes there were before its current batch.
@@ -267,17 +269,12 @@ class _Upload:
     """
 
     req: Request
+    exchange: ExchangeControl | None
     run: Import
     conflict: Conflict
     single_changes: int
     prepaid_uses: int = 1
     is_over: bool = False
-
-    @property
-    def exchange(self) -> ExchangeControl | None:
-        """The control of the request, if the server has one."""
-        exchange: ExchangeControl | None = self.req.scope.get(EXCHANGE)
-        return exchange
 
     def require_client(self) -> None:
         """Check that the client is still connected.

@@ -29,7 +29,8 @@ def has_preference(req: Request, preference: str) -> bool:
     If a preference is given several times, the first one counts (RFC 7240 §2).
     """
     wanted, _, wanted_value = preference.partition("=")
-    for element in _ELEMENT.findall(req.get_header("Prefer") or ""):
+    elements: list[str] = _ELEMENT.findall(req.get_header("Prefer") or "")
+    for element in elements:
         name, _, value = element.lower().partition(";")[0].partition("=")
         if name.strip() == wanted:
             return value.strip().strip('"') == wanted_value

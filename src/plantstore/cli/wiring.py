@@ -20,13 +20,12 @@ from plantstore.api.ids import Ids
 from plantstore.api.imports import Imports
 from plantstore.api.operations import Readiness, Renderings
 from plantstore.api.pages import Pages
-from plantstore.api.service import ASGIApp
 from plantstore.cli.opening import open_named
 from plantstore.commit.reader import GroupRead
 from plantstore.commit.tail import Tail
 from plantstore.commit.writer import GroupCommit
 from plantstore.observe import Observer, Stopping, fan_out
-from plantstore.server.interface import Budget, ConnectionConfig
+from plantstore.server.interface import ASGIApp, Budget, ConnectionConfig
 from plantstore.server.workers import freeze_memory, handle_stop_signals, release_memory
 from plantstore.settings import Settings
 from plantstore.storage.migrate import SchemaPolicy

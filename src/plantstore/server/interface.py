@@ -6,9 +6,9 @@ application's Error records without importing the application.
 """
 
 from asyncio import AbstractEventLoop, WriteTransport
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple, Protocol, TypeAlias
+from typing import Any, Final, NamedTuple, Protocol, TypeAlias
 
 from plantstore.errors import RequestError
 from plantstore.observe import Observer
@@ -89,6 +89,13 @@ class Turn:
         for call in calls:
             call()
 
+
+# What ASGI 3 has (https://asgi.readthedocs.io).
+Scope: TypeAlias = dict[str, Any]
+Event: TypeAlias = Mapping[str, Any]
+Receive: TypeAlias = Callable[[], Awaitable[Event]]
+Send: TypeAlias = Callable[[Event], Awaitable[None]]
+ASGIApp: TypeAlias = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 # Names and values of header fields, as ASGI has them.
 Fields: TypeAlias = Sequence[tuple[bytes, bytes]]

@@ -28,7 +28,7 @@ from plantstore.server.http11 import (
     Request,
     RequestReader,
 )
-from plantstore.server.interface import CONNECTION_CONFIG, ConnectionConfig, Fields
+from plantstore.server.interface import CONNECTION_CONFIG, ConnectionConfig
 
 # While more than this many bytes of a body wait for the application, the socket is not read.
 HELD_BODY_BYTES_MAX: Final = 64 * 1024
@@ -79,7 +79,6 @@ class Connection(asyncio.Protocol):
         self.config: ConnectionConfig = app_state[CONNECTION_CONFIG]
         self.server: tuple[str, int] | None = None
         self.client: tuple[str, int] | None = None
-        self.scheme = "http"
         self.is_lost = False
         self._app = config.loaded_app
         self._stop_seconds = config.timeout_graceful_shutdown or 0
@@ -114,8 +113,7 @@ class Connection(asyncio.Protocol):
             name[:2] if isinstance(name, tuple) else None
             for name in map(transport.get_extra_info, ("sockname", "peername"))
         )
-        if transport.get_extra_info("sslcontext") is not None:
-            self.scheme = "https"
+        self.scheme = "http" if transport.get_extra_info("sslcontext") is None else "https"
         connections = self._server_state.connections
         connections.add(self)
         self._timer = self._loop.call_at(self._deadlines.next_check, self._check_deadlines)
@@ -274,10 +272,9 @@ class Connection(asyncio.Protocol):
     # Responses.
 
     @property
-    def default_fields(self) -> Fields:
+    def default_fields(self) -> tuple[tuple[bytes, bytes], ...]:
         """The fields of all responses."""
-        fields: Fields = self._server_state.default_headers
-        return fields
+        return tuple(self._server_state.default_headers)
 
     def write(self, data: bytes) -> None:
         """Write a part of a response."""
@@ -356,7 +353,7 @@ class Connection(asyncio.Protocol):
         request_fields = known if exchange is None else exchange.scope["headers"]
         answer = self.config.render_error(error, request_fields)
         fields = tuple(answer.fields())
-        head, _ = render_head(answer.status, fields, tuple(self.default_fields), keeps_alive=False)
+        head, _ = render_head(answer.status, fields, self.default_fields, keeps_alive=False)
         self._transport.write(head + answer.body)
         self._transport.close()
         if exchange is not None:

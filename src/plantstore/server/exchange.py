@@ -223,7 +223,7 @@ class Exchange:
         self._head, self._framing = render_head(
             message["status"],
             tuple(message["headers"]),
-            tuple(self._connection.default_fields),
+            self._connection.default_fields,
             is_head=self.scope["method"] == "HEAD",
             keeps_alive=self.keeps_alive,
         )

@@ -173,8 +173,10 @@ class RequestReader:
         return piece
 
     def _read_head(self) -> Request | Signal:
-        if self._data.startswith((b"\r", b"\n")):
-            self._skip_empty_lines()
+        if self._data.startswith((b"\r", b"\n")):  # ignored before a request (RFC 9112 §2.2)
+            rest = self._data.lstrip(b"\r\n")
+            self._count_framing(len(self._data) - len(rest))
+            self._data = rest
         data = self._data
         end = data.find(_EMPTY_LINE, max(0, self._probed_bytes - 3))
         if end < 0:
@@ -193,12 +195,6 @@ class RequestReader:
         else:
             self._body_left = request.body_bytes
         return request
-
-    def _skip_empty_lines(self) -> None:
-        """Ignore empty lines before a request (RFC 9112 §2.2)."""
-        rest = self._data.lstrip(b"\r\n")
-        self._count_framing(len(self._data) - len(rest))
-        self._data = rest
 
     def _probe_head(self) -> None:
         """Refuse the beginning of a head if it is no HTTP, or too large already."""

@@ -172,13 +172,9 @@ class Imports:
         )
         resp.data = msgspec.json.encode(result)
 
-    @contextlib.asynccontextmanager
-    async def running(self) -> AsyncIterator[None]:
-        """Run imports. At the end of the block, wait until the thread has ended."""
-        try:
-            yield
-        finally:
-            await asyncio.to_thread(self._thread.shutdown)
+    async def close(self) -> None:
+        """Wait until the thread has ended."""
+        await asyncio.to_thread(self._thread.shutdown)
 
     def _release_soon(self) -> None:
         if self._releasing is None:

@@ -107,9 +107,10 @@ def make_parts(
 async def running(parts: Parts) -> AsyncIterator[None]:
     """Run the parts that have threads, on the running event loop."""
     async with AsyncExitStack() as stack:
-        for part in (parts.exports, parts.imports, parts.ids, parts.writer, parts.reader):
+        stack.push_async_callback(parts.exports.close)
+        stack.push_async_callback(parts.imports.close)
+        for part in (parts.ids, parts.writer, parts.reader, parts.changes.tail):
             await stack.enter_async_context(part.running())
-        await stack.enter_async_context(parts.changes.tail.running())
         yield
 
 

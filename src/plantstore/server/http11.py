@@ -303,7 +303,8 @@ def _end_of_part(data: bytes, start: int) -> int:
     found = data.find(_EMPTY_LINE, start)
     if found >= 0:
         return found + len(_EMPTY_LINE)
-    return max(start, len(data) - 3, len(data.rstrip(b"\r\n")))
+    begun = next(size for size in (3, 2, 1, 0) if data.endswith(_EMPTY_LINE[:size]))
+    return max(start, len(data) - begun)
 
 
 def parse_head(head: bytes) -> Request:

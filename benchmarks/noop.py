@@ -10,13 +10,13 @@ from collections.abc import Callable
 
 import uvicorn
 
-from plantstore.api.service import ASGIApp
 from plantstore.changes import Change, Outcome
 from plantstore.cli.wiring import make_app, make_parts
 from plantstore.commit.reader import GroupRead
 from plantstore.commit.writer import GroupCommit
 from plantstore.observe import ignore
 from plantstore.plants import NewPlant
+from plantstore.server.interface import ASGIApp
 from plantstore.server.workers import set_up_memory, uvicorn_config
 from plantstore.settings import Settings
 from plantstore.storage import open_store

@@ -4,9 +4,10 @@ import sys
 
 import plantstore.api.app
 from noop import serve
-from plantstore.api.service import Receive, Scope, Send, Service
+from plantstore.api.service import Service
 from plantstore.commit.reader import GroupRead
 from plantstore.commit.writer import GroupCommit
+from plantstore.server.interface import Receive, Scope, Send
 from plantstore.settings import Settings
 
 

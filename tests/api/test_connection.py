@@ -87,7 +87,7 @@ class Case:
 
 
 def tight(**bounds: Any) -> Configure:
-    return lambda config: replace(config, bounds=replace(config.bounds, **bounds))
+    return lambda config: replace(config, **bounds)
 
 
 def failing(error: BaseException) -> Callable[[World], object]:

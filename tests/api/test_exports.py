@@ -3,7 +3,6 @@
 import asyncio
 import threading
 from collections.abc import Callable, Generator
-from contextlib import AbstractAsyncContextManager
 from typing import Any
 
 import pytest
@@ -137,10 +136,6 @@ def test_a_stop_waits_only_for_the_reads_that_have_begun_and_closes_snapshots_wi
         begun.release()
         return let_go.wait(30)
 
-    async def enter_and_leave(running: AbstractAsyncContextManager[None]) -> None:
-        async with running:
-            pass
-
     async def test() -> None:
         exports = Exports(world.parts.authenticator, world.store, seconds_max=1, observe=ignore)
         resp = Response()
@@ -155,7 +150,7 @@ def test_a_stop_waits_only_for_the_reads_that_have_begun_and_closes_snapshots_wi
             await asyncio.sleep(0)  # it waits for a thread
 
         async with asyncio.TaskGroup() as group:
-            stopping = group.create_task(enter_and_leave(exports.running()))
+            stopping = group.create_task(exports.close())
             await asyncio.wait([*reads[THREADS_MAX:], ending])
 
             assert all(read.cancelled() for read in reads[THREADS_MAX:])

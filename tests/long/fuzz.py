@@ -18,7 +18,7 @@ import atheris
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 with atheris.instrument_imports(include=["plantstore", "support", "urllib"]):
-    from plantstore.api.parameters import parse_id, read_query
+    from plantstore.api.parameters import parse_integer, read_query
     from plantstore.api.plants import LISTING_PARAMETERS, links_to_pages, parse_page_request
     from plantstore.errors import ErrorCode, RequestError
     from plantstore.listings import Page
@@ -80,7 +80,7 @@ def read_without_id(body: bytes) -> Plant | None:
 def fuzz_query(query: bytes) -> None:
     """Parse a query as a listing, unless it is refused; parse the link to the next page as well."""
     text = query.decode("latin-1")  # the server itself accepts only ASCII
-    accepted(lambda: parse_id(text), ErrorCode.INVALID_PARAMETER)
+    accepted(lambda: parse_integer(text), ErrorCode.INVALID_PARAMETER)
     parameters = accepted(lambda: read(text), ErrorCode.INVALID_PARAMETER)
     if parameters is None:
         return

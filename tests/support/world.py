@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import httpx
 
-from plantstore.api.service import ASGIApp, Event, Receive, Scope, Send
 from plantstore.changes import Change, Result
 from plantstore.cli.wiring import make_app, make_parts, running
 from plantstore.commit.reader import GroupRead
@@ -17,7 +16,7 @@ from plantstore.errors import ErrorCode
 from plantstore.listings import Listing, Page
 from plantstore.observe import Answered
 from plantstore.plants import NewPlant
-from plantstore.server.interface import ANSWERED
+from plantstore.server.interface import ANSWERED, ASGIApp, Event, Receive, Scope, Send
 from plantstore.settings import Settings
 from plantstore.store import Store
 from plantstore.tokens import SCOPES, TokenRecord, digest, mint

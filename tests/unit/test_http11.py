@@ -116,6 +116,17 @@ def fields_without_upgrade(
     return tuple(field for field in fields if field[0] != b"upgrade")
 
 
+@pytest.mark.parametrize("body", [b"a", b"a\n", b"a\r\n", b"\n\n", b"\r\n\r\n", b"\r\n\r"])
+def test_the_data_of_a_chunk_is_returned_before_more_arrives(body: bytes) -> None:
+    reader = RequestReader()
+    reader.receive_data(HEAD % b"Transfer-Encoding: chunked\r\n" + b"%x\r\n" % len(body))
+    reader.receive_data(body + b"\r\n")
+
+    events = [*iter(reader.next_event, NEED_DATA)]
+
+    assert b"".join(event for event in events if isinstance(event, bytes)) == body
+
+
 PARTS = st.sampled_from(
     [
         *(b"GET", b"POST", b" ", b"/", b"/a?b", b"http://x/", b" HTTP/1.1", b" HTTP/1.0"),

@@ -18,11 +18,11 @@ from plantstore.api.negotiation import Compressor
 from plantstore.api.operations import Liveness, Measurements, Readiness, Renderings
 from plantstore.api.pages import ASSETS_TEMPLATE, Document, Pages, Redirect
 from plantstore.api.plants import OnePlant, Plants
-from plantstore.api.service import ASGIApp, Event, Router, Service
+from plantstore.api.service import Router, Service
 from plantstore.commit.reader import GroupRead
 from plantstore.commit.writer import GroupCommit
 from plantstore.formats import FORMATS
-from plantstore.server.interface import CONNECTION_CONFIG, ConnectionConfig
+from plantstore.server.interface import CONNECTION_CONFIG, ASGIApp, ConnectionConfig, Event
 
 
 @dataclass(frozen=True, slots=True)

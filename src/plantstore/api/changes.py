@@ -14,12 +14,11 @@ from falcon.asgi import Request, Response
 
 from plantstore.api.auth import Authenticator, ConcurrencyLimit
 from plantstore.api.negotiation import Compressor
-from plantstore.api.parameters import INT32_MAX, invalid, parse_number, read_query
+from plantstore.api.parameters import INT32_MAX, invalid, parse_integer, parse_number, read_query
 from plantstore.commit.reader import GroupRead
 from plantstore.commit.tail import PAGE_CHANGES_MAX, Tail
 from plantstore.errors import RequestError, StoreUnavailableError
 from plantstore.feed import ChangesPage, render_changes, render_event
-from plantstore.plants import INT64_MAX, describe_not_integer, parse_int64
 from plantstore.server.interface import EXCHANGE, ExchangeControl
 
 SCOPE: Final = "changes:read"
@@ -183,9 +182,7 @@ def _parse_after(name: str, text: str) -> int | None:
     """
     if text == "now":
         return None
-    value = text.encode(errors="replace")
-    number = parse_int64(value)
-    if number is None or number < 0:
-        bounds = describe_not_integer(name, value, 0, INT64_MAX)
-        raise invalid(f"{bounds}; `now` is the number of the last change")
-    return number
+    try:
+        return parse_integer(text, name, minimum=0)
+    except RequestError as error:
+        raise invalid(f"{error.message}; `now` is the number of the last change") from None

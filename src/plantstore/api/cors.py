@@ -9,8 +9,8 @@ import re
 from collections.abc import Collection
 from typing import Final
 
-from plantstore.api.service import ASGIApp, Event, Receive, Scope, Send
 from plantstore.errors import UsageError, quoted
+from plantstore.server.interface import ASGIApp, Event, Receive, Scope, Send
 
 ANY_ORIGIN: Final = "*"
 

@@ -116,50 +116,35 @@ def handle_errors(app: App[Request, Response], observe: Observer) -> None:
         resp.data = rendered.body
         return rendered
 
-    async def on_foreseen(
-        req: Request, resp: Response, error: RequestError, _params: dict[str, Any]
-    ) -> None:
-        # Answer here: raising an HTTPError would take twice as long, and an overloaded
-        # service sends many errors.
-        answer(req, resp, error)
-
-    async def on_unforeseen(
+    async def on_error(
         req: Request, resp: Response, error: Exception, _params: dict[str, Any]
     ) -> None:
-        id_ = answer(req, resp, InternalError()).headers[REQUEST_ID_FIELD]
-        observe(RequestFailed(error, req.method, req.scope["raw_path"].decode(), id_))
-
-    async def on_no_memory(
-        req: Request, resp: Response, _error: MemoryError, _params: dict[str, Any]
-    ) -> None:
-        message = "The service has too little memory now; sending the request again is safe"
-        answer(req, resp, RequestError(ErrorCode.OVERLOADED, message))
-
-    async def on_client_gone(
-        _req: Request, _resp: Response, _error: ClientGoneError, _params: dict[str, Any]
-    ) -> None:
-        pass  # nobody gets a response
+        match error:
+            case ClientGoneError():
+                pass  # nobody gets a response
+            case RequestError():
+                # Answer here: raising an HTTPError would take twice as long, and an overloaded
+                # service sends many errors.
+                answer(req, resp, error)
+            case MemoryError():
+                message = "The service has too little memory now; sending the request again is safe"
+                answer(req, resp, RequestError(ErrorCode.OVERLOADED, message))
+            case _:
+                id_ = answer(req, resp, InternalError()).headers[REQUEST_ID_FIELD]
+                observe(RequestFailed(error, req.method, req.scope["raw_path"].decode(), id_))
 
     def serialize(req: Request, resp: Response, error: HTTPError) -> None:
         answer(req, resp, _of_framework(req, error))
 
-    app.add_error_handler(Exception, on_unforeseen)
-    app.add_error_handler(RequestError, on_foreseen)
-    app.add_error_handler(MemoryError, on_no_memory)
-    app.add_error_handler(ClientGoneError, on_client_gone)
+    app.add_error_handler(Exception, on_error)
     app.set_error_serializer(serialize)
-
-
-def nothing_here() -> RequestError:
-    """Return the error for a path without a resource."""
-    return RequestError(ErrorCode.NOT_FOUND, "There is nothing at this path")
 
 
 def _of_framework(req: Request, error: HTTPError) -> RequestError:
     """Convert an error that Falcon raised itself."""
     match error.status_code:
         case HTTPStatus.NOT_FOUND:
-            return nothing_here()
+            return RequestError(ErrorCode.NOT_FOUND, "There is nothing at this path")
         case HTTPStatus.METHOD_NOT_ALLOWED:
             message = f"The method {req.method} is not allowed here"
             return RequestError(ErrorCode.METHOD_NOT_ALLOWED, message)

@@ -9,7 +9,7 @@ import asyncio
 import contextlib
 import time
 import zlib
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator
+from collections.abc import AsyncGenerator, Callable, Generator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any, Final, TypeVar
@@ -88,13 +88,9 @@ class Exports:
         if is_compressed:
             resp.set_header("Content-Encoding", "gzip")
 
-    @contextlib.asynccontextmanager
-    async def running(self) -> AsyncIterator[None]:
-        """Run exports. At the end of the block, cut off the others and end the threads."""
-        try:
-            yield
-        finally:
-            await asyncio.to_thread(partial(self._threads.shutdown, cancel_futures=True))
+    async def close(self) -> None:
+        """Cut off all exports, and wait until the threads have ended."""
+        await asyncio.to_thread(self._threads.shutdown, cancel_futures=True)
 
     async def in_thread(self, function: Callable[[], ResultT]) -> ResultT:
         """Run a function on a thread, and return its result. A cancellation waits for its end."""

@@ -16,7 +16,7 @@ import asyncio
 import contextlib
 import sys
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Final, TypeVar, TypeVarTuple
@@ -139,18 +139,14 @@ class Imports:
             batch_rows_max=self._shared_batch_rows_max,
             errors_max=LISTED_ERRORS_MAX,
         )
-        upload = _Upload(req, run, conflict, self._writer.singles_accepted)
-        body = Body(
-            aiter(req.stream),
-            seconds=self._patience_seconds,
-            clock=self._monotonic,
-        )
+        exchange = req.scope.get(EXCHANGE)
+        upload = _Upload(req, exchange, run, conflict, self._writer.singles_accepted)
         self._places.take(token)
         sys.setswitchinterval(SWITCH_SECONDS)
         if upload.exchange is not None:
             upload.exchange.is_streamed = True
         try:
-            await self._store_all(upload, body)
+            await self._store_all(upload)
         except (RequestError, asyncio.CancelledError) as error:
             # Only `error` may refer to it, since Python deletes this name. Otherwise the error and
             # this frame would refer to each other, and keep the rows until the next collection.
@@ -171,13 +167,9 @@ class Imports:
         )
         resp.data = msgspec.json.encode(result)
 
-    @contextlib.asynccontextmanager
-    async def running(self) -> AsyncIterator[None]:
-        """Run imports. At the end of the block, wait until the thread has ended."""
-        try:
-            yield
-        finally:
-            await asyncio.to_thread(self._thread.shutdown)
+    async def close(self) -> None:
+        """Wait until the thread has ended."""
+        await asyncio.to_thread(self._thread.shutdown)
 
     def _release_soon(self) -> None:
         if self._releasing is None:
@@ -190,23 +182,21 @@ class Imports:
             with contextlib.suppress(RuntimeError):  # the service has stopped
                 self._thread.submit(self._release_memory)
 
-    async def _store_all(self, upload: "_Upload", body: "Body") -> None:
+    async def _store_all(self, upload: "_Upload") -> None:
         """Store each batch while the next piece is received and parsed."""
         storing: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         storing.set_result(None)
         try:
             self._choose_batch_size(upload)
-            is_end = False
-            while not is_end:
-                piece = await body.read()
-                is_end = not piece
-                upload.require_client()
-                batch = await self._in_thread(_parse, upload.run, piece)
-                while batch is not None:
-                    await asyncio.shield(storing)
-                    storing = asyncio.ensure_future(self._store(upload, batch))
-                    self._choose_batch_size(upload)
-                    batch = await self._in_thread(upload.run.take)
+            async with contextlib.aclosing(self._pieces(aiter(upload.req.stream))) as pieces:
+                async for piece in pieces:
+                    upload.require_client()
+                    batch = await self._in_thread(_parse, upload.run, piece)
+                    while batch is not None:
+                        await asyncio.shield(storing)
+                        storing = asyncio.ensure_future(self._store(upload, batch))
+                        self._choose_batch_size(upload)
+                        batch = await self._in_thread(upload.run.take)
             await asyncio.shield(storing)
         finally:
             # After an error, a batch that waits for its turn is not stored. One that the writer
@@ -214,6 +204,40 @@ class Imports:
             upload.is_over = True
             await asyncio.wait([storing])
             storing.exception()  # asyncio would log an error that nobody retrieves
+
+    async def _pieces(self, arrivals: AsyncIterator[bytes]) -> AsyncGenerator[bytes, None]:
+        """Yield a body in pieces of at most PIECE_BYTES, and an empty one at its end.
+
+        A client has `patience_seconds` to send something. Each byte gives it more time, up to
+        `patience_seconds` again: on average, BYTES_PER_SECOND_MIN bytes must arrive per second.
+        Only the time in which the service waits for the client counts.
+
+        Raises:
+            RequestError: REQUEST_TIMEOUT, or BAD_REQUEST if the body is truncated.
+
+        """
+        left = self._patience_seconds
+        small_pieces = 0
+        while True:
+            if small_pieces > SMALL_PIECES_MAX:
+                await asyncio.sleep(GATHERING_SECONDS)
+            began = self._monotonic()
+            try:
+                async with asyncio.timeout(left):
+                    arrived = await anext(arrivals, b"")
+            except TimeoutError:
+                raise RequestError(
+                    ErrorCode.REQUEST_TIMEOUT,
+                    f"The body must arrive with {BYTES_PER_SECOND_MIN} bytes per second",
+                ) from None
+            if not arrived:
+                break
+            earned = len(arrived) / BYTES_PER_SECOND_MIN
+            left = min(self._patience_seconds, left - (self._monotonic() - began) + earned)
+            small_pieces += len(arrived) < SMALL_PIECE_BYTES
+            for start in range(0, len(arrived), PIECE_BYTES):
+                yield arrived[start : start + PIECE_BYTES]
+        yield b""
 
     async def _store(self, upload: "_Upload", batch: Batch) -> None:
         """Store a batch, and count its rows once it is on disk.
@@ -258,6 +282,7 @@ class _Upload:
 
     Attributes:
         req: its request.
+        exchange: the control of the request, if the server has one.
         run: parses and counts its rows.
         conflict: what to do with a row if a different plant has its id.
         single_changes: how many single changes there were before its current batch.
@@ -267,17 +292,12 @@ class _Upload:
     """
 
     req: Request
+    exchange: ExchangeControl | None
     run: Import
     conflict: Conflict
     single_changes: int
     prepaid_uses: int = 1
     is_over: bool = False
-
-    @property
-    def exchange(self) -> ExchangeControl | None:
-        """The control of the request, if the server has one."""
-        exchange: ExchangeControl | None = self.req.scope.get(EXCHANGE)
-        return exchange
 
     def require_client(self) -> None:
         """Check that the client is still connected.
@@ -288,64 +308,6 @@ class _Upload:
         """
         if self.exchange is not None and self.exchange.is_client_gone():
             raise ClientGoneError
-
-
-class Body:
-    """The body of a request, in pieces of at most PIECE_BYTES, from a client that is fast enough.
-
-    A client has `seconds` to send something. Each byte gives it more time, up to `seconds` again:
-    on average, BYTES_PER_SECOND_MIN bytes must arrive per second.
-    Only the time in which the service waits for the client counts.
-
-    Args:
-        pieces: of the body, as they arrive.
-        seconds: how long a client may send nothing.
-        clock: a time in seconds that is never set back.
-
-    """
-
-    def __init__(
-        self,
-        pieces: AsyncIterator[bytes],
-        *,
-        seconds: float,
-        clock: Callable[[], float],
-    ) -> None:
-        self._pieces = pieces
-        self._seconds = seconds
-        self._clock = clock
-        self._left = seconds
-        self._small_pieces = 0
-        self._arrived = memoryview(b"")
-
-    async def read(self) -> bytes:
-        """Return the next piece; empty at the end.
-
-        Raises:
-            RequestError: REQUEST_TIMEOUT, or BAD_REQUEST if the body is truncated.
-
-        """
-        if not self._arrived:
-            if self._small_pieces > SMALL_PIECES_MAX:
-                await asyncio.sleep(GATHERING_SECONDS)
-            self._arrived = memoryview(await self._next())
-            self._small_pieces += len(self._arrived) < SMALL_PIECE_BYTES
-        piece, self._arrived = self._arrived[:PIECE_BYTES], self._arrived[PIECE_BYTES:]
-        return bytes(piece)
-
-    async def _next(self) -> bytes:
-        began = self._clock()
-        try:
-            async with asyncio.timeout(self._left):
-                arrived = await anext(self._pieces, b"")
-        except TimeoutError:
-            raise RequestError(
-                ErrorCode.REQUEST_TIMEOUT,
-                f"The body must arrive with {BYTES_PER_SECOND_MIN} bytes per second",
-            ) from None
-        earned = len(arrived) / BYTES_PER_SECOND_MIN
-        self._left = min(self._seconds, self._left - (self._clock() - began) + earned)
-        return arrived
 
 
 def _parse(run: Import, piece: bytes) -> Batch | None:

@@ -23,18 +23,14 @@ from falcon.asgi import Request, Response
 _ELEMENT: Final = re.compile(r'(?:[^,"]|"(?:[^"\\]|\\.?)*"?)+')
 
 
-def elements_of(field: str) -> list[str]:
-    """Return the elements of a field that is a list (RFC 9110 §5.6.1)."""
-    return _ELEMENT.findall(field)
-
-
 def has_preference(req: Request, preference: str) -> bool:
     """Return whether a request has a preference, such as `return=minimal`.
 
     If a preference is given several times, the first one counts (RFC 7240 §2).
     """
     wanted, _, wanted_value = preference.partition("=")
-    for element in elements_of(req.get_header("Prefer") or ""):
+    elements: list[str] = _ELEMENT.findall(req.get_header("Prefer") or "")
+    for element in elements:
         name, _, value = element.lower().partition(";")[0].partition("=")
         if name.strip() == wanted:
             return value.strip().strip('"') == wanted_value

@@ -9,7 +9,13 @@ from falcon import MEDIA_JSON, uri
 from falcon.asgi import Request
 
 from plantstore.errors import ErrorCode, RequestError, UnsupportedMediaTypeError, quoted, shorten
-from plantstore.plants import PLANT_BYTES_MAX, describe_not_integer, parse_int64
+from plantstore.plants import (
+    INT64_MAX,
+    INT64_MIN,
+    PLANT_BYTES_MAX,
+    describe_not_integer,
+    parse_int64,
+)
 from plantstore.server.interface import BODY
 
 # The media type of a merge patch (RFC 7396 §4).
@@ -87,18 +93,20 @@ _REPLACEMENT: Final = "%EF%BF%BD"
 _PARAMETERS_MAX: Final = 10
 
 
-def parse_id(text: str, what: str = "id") -> int:
-    """Parse an id from a path or a query; `what` is its name in messages.
+def parse_integer(
+    text: str, name: str = "id", minimum: int = INT64_MIN, maximum: int = INT64_MAX
+) -> int:
+    """Parse an integer from a path, a query or a field; `name` is its name in messages.
 
     Raises:
         RequestError: INVALID_PARAMETER.
 
     """
     value = text.encode(errors="replace")
-    id_ = parse_int64(value)
-    if id_ is None:
-        raise invalid(describe_not_integer(what, value))
-    return id_
+    number = parse_int64(value)
+    if number is None or not minimum <= number <= maximum:
+        raise invalid(describe_not_integer(name, value, minimum, maximum))
+    return number
 
 
 def parse_number(parameters: dict[str, str], name: str, default: int, maximum: int) -> int:
@@ -108,11 +116,7 @@ def parse_number(parameters: dict[str, str], name: str, default: int, maximum: i
         RequestError: INVALID_PARAMETER.
 
     """
-    value = parameters.get(name, str(default)).encode(errors="replace")
-    number = parse_int64(value)
-    if number is None or not 1 <= number <= maximum:
-        raise invalid(describe_not_integer(name, value, 1, maximum))
-    return number
+    return parse_integer(parameters.get(name, str(default)), name, 1, maximum)
 
 
 def read_query(req: Request, known: frozenset[str]) -> dict[str, str]:

@@ -17,7 +17,7 @@ from plantstore.api.parameters import (
     MERGE_PATCH,
     NO_PARAMETERS,
     invalid,
-    parse_id,
+    parse_integer,
     parse_number,
     read_json_body,
     read_query,
@@ -101,7 +101,7 @@ def parse_page_request(parameters: dict[str, str], *, has_total: bool = False) -
     if order not in ("id", "-id"):
         raise invalid(f"`order` must be id or -id, got {quoted(order)}")
     after, before = (
-        parse_id(parameters[name], name) if name in parameters else None
+        parse_integer(parameters[name], name) if name in parameters else None
         for name in ("after", "before")
     )
     is_before = before is not None and after is None
@@ -294,7 +294,7 @@ class OnePlant:
         await self._authenticator.authorize(req, scope)
         read_query(req, NO_PARAMETERS)
         condition = parse_precondition(req.get_header("If-Match"), req.get_header("If-None-Match"))
-        return parse_id(id_), condition
+        return parse_integer(id_), condition
 
     async def _make(
         self, change: UnconditionalChange, precondition: Precondition | None

@@ -1,9 +1,9 @@
 """The outermost layer of the application: what Falcon does not do with requests and responses."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable
 from time import perf_counter
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
 from falcon.asgi import App, Request, Response
 from falcon.routing import CompiledRouter
@@ -12,14 +12,8 @@ from plantstore.api.errors import render_error
 from plantstore.api.parameters import MERGE_PATCH
 from plantstore.errors import ErrorCode, InternalError, RequestError
 from plantstore.observe import Answered, Observer, RequestFailed, RequestRefused
-from plantstore.server.interface import ANSWERED
+from plantstore.server.interface import ANSWERED, Receive, Scope, Send
 from plantstore.tracing import REQUEST_ID_FIELD
-
-Scope: TypeAlias = dict[str, Any]
-Event: TypeAlias = Mapping[str, Any]
-Receive: TypeAlias = Callable[[], Awaitable[Event]]
-Send: TypeAlias = Callable[[Event], Awaitable[None]]
-ASGIApp: TypeAlias = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 # The key of the route in the scope of a request: a template. It is missing if there is no resource.
 ROUTE: Final = "plantstore.route"

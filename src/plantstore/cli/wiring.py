@@ -20,14 +20,13 @@ from plantstore.api.ids import Ids
 from plantstore.api.imports import Imports
 from plantstore.api.operations import Readiness, Renderings
 from plantstore.api.pages import Pages
-from plantstore.api.service import ASGIApp
 from plantstore.cli.opening import open_named
 from plantstore.commit.reader import GroupRead
 from plantstore.commit.tail import Tail
 from plantstore.commit.writer import GroupCommit
 from plantstore.observe import Observer, Stopping, fan_out
-from plantstore.server.interface import Bounds, Budget, ConnectionConfig
-from plantstore.server.workers import Shutdown, freeze_memory, release_memory
+from plantstore.server.interface import ASGIApp, Budget, ConnectionConfig
+from plantstore.server.workers import freeze_memory, handle_stop_signals, release_memory
 from plantstore.settings import Settings
 from plantstore.storage.migrate import SchemaPolicy
 from plantstore.store import PlantWrites, Store
@@ -70,12 +69,6 @@ def make_parts(
     authenticator = Authenticator(store, clock, monotonic, rate_limit, observe)
     writer = make_writer(writes, observe=observe, monotonic=monotonic)
     reader = make_reader(store, observe=observe)
-    bounds = Bounds(
-        request_seconds=settings.request_seconds,
-        idle_seconds=settings.idle_seconds,
-        connections_max=settings.connections_max,
-        budget=Budget(),
-    )
     return Parts(
         authenticator=authenticator,
         writer=writer,
@@ -99,7 +92,14 @@ def make_parts(
         changes=Changes(authenticator, reader, Tail(store, observe=observe), monotonic=monotonic),
         readiness=Readiness(writes, writer, observe=observe, monotonic=monotonic),
         metrics=metrics,
-        connection_config=ConnectionConfig(bounds, render_error, observe),
+        connection_config=ConnectionConfig(
+            request_seconds=settings.request_seconds,
+            idle_seconds=settings.idle_seconds,
+            connections_max=settings.connections_max,
+            budget=Budget(),
+            render_error=render_error,
+            observe=observe,
+        ),
     )
 
 
@@ -107,9 +107,10 @@ def make_parts(
 async def running(parts: Parts) -> AsyncIterator[None]:
     """Run the parts that have threads, on the running event loop."""
     async with AsyncExitStack() as stack:
-        for part in (parts.exports, parts.imports, parts.ids, parts.writer, parts.reader):
+        stack.push_async_callback(parts.exports.close)
+        stack.push_async_callback(parts.imports.close)
+        for part in (parts.ids, parts.writer, parts.reader, parts.changes.tail):
             await stack.enter_async_context(part.running())
-        await stack.enter_async_context(parts.changes.tail.running())
         yield
 
 
@@ -129,7 +130,7 @@ def make_app(settings: Settings, store: Store, parts: Parts) -> ASGIApp:
         asyncio.get_running_loop().set_default_executor(executor)
         with closing(store):
             async with running(parts):
-                Shutdown(settings.drain_seconds, on_stop).take_over()
+                handle_stop_signals(settings.drain_seconds, on_stop)
                 yield
 
     pages = Pages() if settings.page else None

@@ -16,12 +16,12 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Final
 
-from plantstore.api.service import ASGIApp
 from plantstore.cli.wiring import Telemetry, build_app, open_store_of
 from plantstore.commit.remote_writer import RemoteWriter
 from plantstore.commit.writer_process import WriterService, listen
 from plantstore.errors import PlantStoreError
 from plantstore.observe import Committed, Event, Observer
+from plantstore.server.interface import ASGIApp
 from plantstore.server.supervised_process import SupervisedProcess, answer_checks
 from plantstore.server.workers import Workers, set_up_memory, uvicorn_config
 from plantstore.settings import Settings

@@ -28,7 +28,7 @@ from plantstore.server.http11 import (
     Request,
     RequestReader,
 )
-from plantstore.server.interface import CONNECTION_CONFIG, ConnectionConfig, Fields
+from plantstore.server.interface import CONNECTION_CONFIG, ConnectionConfig
 
 # While more than this many bytes of a body wait for the application, the socket is not read.
 HELD_BODY_BYTES_MAX: Final = 64 * 1024
@@ -61,7 +61,7 @@ class Connection(asyncio.Protocol):
         _loop: the event loop; None means the running one.
 
     Attributes:
-        config: the objects that the application gave.
+        config: what the application gave.
         server: address and port of this side.
         client: address and port of the client.
         scheme: http or https.
@@ -79,7 +79,6 @@ class Connection(asyncio.Protocol):
         self.config: ConnectionConfig = app_state[CONNECTION_CONFIG]
         self.server: tuple[str, int] | None = None
         self.client: tuple[str, int] | None = None
-        self.scheme = "http"
         self.is_lost = False
         self._app = config.loaded_app
         self._stop_seconds = config.timeout_graceful_shutdown or 0
@@ -90,24 +89,19 @@ class Connection(asyncio.Protocol):
         # The request that is arriving or being answered.
         self._exchange: Exchange | None = None
         self._answer: tuple[bytes, bytes] = (b"", b"")
-        bounds = self._bounds = self.config.bounds
-        self._budget = bounds.budget
+        self._budget = self.config.budget
         self._held_bytes = 0  # of unanswered requests
         self._deadlines = Deadlines(
-            request_seconds=bounds.request_seconds,
-            idle_seconds=bounds.idle_seconds,
+            request_seconds=self.config.request_seconds,
+            idle_seconds=self.config.idle_seconds,
             clock=self._loop.time,
         )
-        self._timer: asyncio.TimerHandle | None = None
-        self._stop: asyncio.TimerHandle | None = None
-        # Whether a request has begun to arrive, and is not complete.
-        self._is_arriving = False
+        self._timer: asyncio.TimerHandle
         self._small_pieces = 0
         # Reasons not to read the socket: see `read_or_pause`.
         self._is_gathering = self._is_behind = False
         self._is_paused = False
-        self._is_write_paused = False
-        self._drained: asyncio.Future[None] | None = None
+        self._drained: asyncio.Event | None = None  # while too many bytes are unread
 
     # The event loop calls these methods (asyncio.Protocol).
 
@@ -119,12 +113,11 @@ class Connection(asyncio.Protocol):
             name[:2] if isinstance(name, tuple) else None
             for name in map(transport.get_extra_info, ("sockname", "peername"))
         )
-        if transport.get_extra_info("sslcontext") is not None:
-            self.scheme = "https"
+        self.scheme = "http" if transport.get_extra_info("sslcontext") is None else "https"
         connections = self._server_state.connections
         connections.add(self)
         self._timer = self._loop.call_at(self._deadlines.next_check, self._check_deadlines)
-        if len(connections) > self._bounds.connections_max:
+        if len(connections) > self.config.connections_max:
             message = "Too many connections are open; nothing was done"
             self._refuse(RequestError(ErrorCode.TOO_MANY_CONNECTIONS, message))
 
@@ -132,16 +125,13 @@ class Connection(asyncio.Protocol):
         """Release everything that belongs to the connection."""
         self.is_lost = True
         self._server_state.connections.discard(self)
-        for timer in (self._timer, self._stop):
-            if timer is not None:
-                timer.cancel()
-        self._budget.end_unsent(self._transport)
+        self._timer.cancel()
+        self._end_unsent()
         self._hold(0)
         self._reader = RequestReader()
         if self._exchange is not None:
             self._exchange.wake()
             self._exchange = None
-        self._end_drain()
 
     def data_received(self, data: bytes) -> None:
         """Read the data up to the end of a request, unless too many bytes are held."""
@@ -158,22 +148,22 @@ class Connection(asyncio.Protocol):
             return
         self._reader.receive_data(data)
         self._advance()
-        if len(data) < SMALL_PIECE_BYTES and self._is_arriving:
+        if len(data) < SMALL_PIECE_BYTES and self._deadlines.is_arriving:
             self._small_pieces += 1
             if self._small_pieces > SMALL_PIECES_MAX:
-                self._gather()
+                self._is_gathering = True
+                self.read_or_pause()
+                self._loop.call_later(GATHERING_SECONDS, self._end_gathering)
 
     def pause_writing(self) -> None:
         """Read no further request until the client has read its response."""
-        self._is_write_paused = True
+        self._drained = asyncio.Event()
         self._budget.begin_unsent(self._transport)
 
     def resume_writing(self) -> None:
         """Go on with the next request, or with the response that waits."""
-        self._is_write_paused = False
-        self._budget.end_unsent(self._transport)
+        self._end_unsent()
         self._deadlines.drain()
-        self._end_drain()
         if self._is_behind:
             self._loop.call_soon(self._go_on)
 
@@ -202,12 +192,11 @@ class Connection(asyncio.Protocol):
 
     def _read_request(self) -> bool:
         """Read events up to the end of a request, and return True; False if it has not arrived."""
-        reader, exchange = self._reader, self._exchange
+        reader, exchange, deadlines = self._reader, self._exchange, self._deadlines
         while True:
             event = reader.next_event()
-            if not self._is_arriving and (event is not NEED_DATA or reader.unread_bytes):
-                self._is_arriving = True
-                self._deadlines.begin_request()
+            if not deadlines.is_arriving and (event is not NEED_DATA or reader.unread_bytes):
+                deadlines.begin_request()
             if event is NEED_DATA:
                 return False
             if isinstance(event, Request):
@@ -225,7 +214,6 @@ class Connection(asyncio.Protocol):
                 return True
 
     def _end_request(self, exchange: Exchange) -> None:
-        self._is_arriving = False
         self._small_pieces = 0
         self._deadlines.end_request()
         exchange.end_body()
@@ -237,18 +225,13 @@ class Connection(asyncio.Protocol):
         exchange = self._exchange
         return (
             (exchange is not None and exchange.is_whole)
-            or self._is_write_paused
+            or self._drained is not None
             or self._transport.is_closing()
         )
 
     def _go_on(self) -> None:
         if not self._transport.is_closing():
             self._advance()
-
-    def _gather(self) -> None:
-        self._is_gathering = True
-        self.read_or_pause()
-        self._loop.call_later(GATHERING_SECONDS, self._end_gathering)
 
     def _end_gathering(self) -> None:
         self._is_gathering = False
@@ -289,10 +272,9 @@ class Connection(asyncio.Protocol):
     # Responses.
 
     @property
-    def default_fields(self) -> Fields:
+    def default_fields(self) -> tuple[tuple[bytes, bytes], ...]:
         """The fields of all responses."""
-        fields: Fields = self._server_state.default_headers
-        return fields
+        return tuple(self._server_state.default_headers)
 
     def write(self, data: bytes) -> None:
         """Write a part of a response."""
@@ -301,13 +283,14 @@ class Connection(asyncio.Protocol):
 
     async def drain(self) -> None:
         """Wait until the client has read nearly all of what was written."""
-        if self._is_write_paused and not self.is_lost:
-            self._drained = self._loop.create_future()
-            await self._drained
+        if self._drained is not None:
+            await self._drained.wait()
 
-    def _end_drain(self) -> None:
-        if self._drained is not None and not self._drained.done():
-            self._drained.set_result(None)
+    def _end_unsent(self) -> None:
+        self._budget.end_unsent(self._transport)
+        if self._drained is not None:
+            self._drained.set()
+            self._drained = None
 
     def end_answer(self, head: bytes, body: bytes) -> None:
         """Write a response, or its end, when this turn of the event loop ends."""
@@ -370,7 +353,7 @@ class Connection(asyncio.Protocol):
         request_fields = known if exchange is None else exchange.scope["headers"]
         answer = self.config.render_error(error, request_fields)
         fields = tuple(answer.fields())
-        head, _ = render_head(answer.status, fields, tuple(self.default_fields), keeps_alive=False)
+        head, _ = render_head(answer.status, fields, self.default_fields, keeps_alive=False)
         self._transport.write(head + answer.body)
         self._transport.close()
         if exchange is not None:
@@ -387,7 +370,7 @@ class Connection(asyncio.Protocol):
             self._transport.close()
         else:
             self._exchange.keeps_alive = False
-        self._stop = self._loop.call_later(_STOP_PART * self._stop_seconds, self._drop_slow_reader)
+        self._loop.call_later(_STOP_PART * self._stop_seconds, self._drop_slow_reader)
 
     def _drop_slow_reader(self) -> None:
         if self._transport.get_write_buffer_size() or self._transport.is_closing():
@@ -404,7 +387,7 @@ class Connection(asyncio.Protocol):
         if due is Due.REFUSE and exchange is not None and exchange.is_streamed:
             self._deadlines.stream_request()
         elif due is Due.REFUSE:
-            seconds = self._bounds.request_seconds
+            seconds = self.config.request_seconds
             message = f"The request did not arrive completely within {seconds:g} seconds"
             self._refuse(RequestError(ErrorCode.REQUEST_TIMEOUT, message))
         elif due is Due.CLOSE:

@@ -50,11 +50,12 @@ class Deadlines:
     """The deadlines of one connection, from the moment at which it is opened.
 
     Args:
-        request_seconds: see `plantstore.server.interface.Bounds`.
+        request_seconds: see `plantstore.server.interface.ConnectionConfig`.
         idle_seconds: see there, too.
         clock: a clock in seconds that never goes back.
 
     Attributes:
+        is_arriving: whether a request has begun to arrive, and is not complete.
         next_check: the time of the next call of `check`, by the clock.
 
     """
@@ -66,7 +67,7 @@ class Deadlines:
         self._idle_seconds = idle_seconds
         self._interval = min(request_seconds, idle_seconds)
         self._clock = clock
-        self._is_arriving = self._is_answering = False
+        self.is_arriving = self._is_answering = False
         now = clock()
         self._due = _CLOSE
         self._deadline = now + request_seconds
@@ -81,7 +82,7 @@ class Deadlines:
 
     def begin_request(self) -> None:
         """Record the first byte of a request."""
-        self._is_arriving = self._is_answering = True
+        self.is_arriving = self._is_answering = True
         self._due = _REFUSE
         self._deadline = self._clock() + self._request_seconds
 
@@ -91,7 +92,7 @@ class Deadlines:
 
     def end_request(self) -> None:
         """Record the last byte of a request."""
-        self._is_arriving = False
+        self.is_arriving = False
         self._deadline = math.inf if self._is_answering else self._clock() + self._idle_seconds
 
     def end_answer(self) -> None:
@@ -99,7 +100,7 @@ class Deadlines:
         self._is_answering = False
         self._drains += 1
         self._due = _CLOSE
-        seconds = self._request_seconds if self._is_arriving else self._idle_seconds
+        seconds = self._request_seconds if self.is_arriving else self._idle_seconds
         self._deadline = self._clock() + seconds
 
     def drain(self) -> None:
@@ -137,7 +138,7 @@ class Deadlines:
 
     def _check_taking(self, now: float, unsent_bytes: int) -> Due:
         """Return ABORT if the client reads too little of its response."""
-        if not self._is_arriving and not self._is_answering:
+        if not self.is_arriving and not self._is_answering:
             self._deadline = now + self._idle_seconds  # the idle time has not begun yet
         if self._taken is not None:
             since, drains, unsent_before = self._taken

@@ -2,22 +2,16 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping
 from functools import lru_cache
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Final
 
 from plantstore.errors import ClientGoneError, InternalError, RequestError
 from plantstore.server.http11 import Request
-from plantstore.server.interface import ANSWERED, BODY, EXCHANGE
+from plantstore.server.interface import ANSWERED, BODY, EXCHANGE, ASGIApp, Event, Scope
 
 if TYPE_CHECKING:
     from plantstore.server.connection import Connection
-
-Message: TypeAlias = Mapping[str, Any]
-Receive: TypeAlias = Callable[[], Awaitable[Message]]
-Send: TypeAlias = Callable[[Message], Awaitable[None]]
-App: TypeAlias = Callable[[dict[str, Any], Receive, Send], Awaitable[None]]
 
 # Heads of responses that are cached. Most differ only in the length of the body.
 _CACHED_HEADS: Final = 256
@@ -35,7 +29,7 @@ _NO_BODY: Final = -1
 _CHUNKS: Final = -2
 
 _ASGI: Final = {"version": "3.0", "spec_version": "2.3"}
-_DISCONNECT: Final[Message] = {"type": "http.disconnect"}
+_DISCONNECT: Final[Event] = {"type": "http.disconnect"}
 
 
 class Exchange:
@@ -57,8 +51,7 @@ class Exchange:
 
     def __init__(self, connection: "Connection", request: Request) -> None:
         self._connection = connection
-        self._method = request.method
-        self.scope: dict[str, Any] = {
+        self.scope: Scope = {
             "type": "http",
             "asgi": _ASGI,
             "http_version": request.version,
@@ -124,7 +117,7 @@ class Exchange:
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)
 
-    async def run(self, app: App) -> None:
+    async def run(self, app: ASGIApp) -> None:
         """Run the application. End a response that the application does not end."""
         if self.is_whole:
             self.scope[BODY] = self.body
@@ -153,7 +146,7 @@ class Exchange:
 
     # The application calls these methods (ASGI 3).
 
-    async def receive(self) -> Message:
+    async def receive(self) -> Event:
         """Return what has arrived of the body since the last call.
 
         The first call returns at once, even if nothing has arrived. A further call tells the client
@@ -182,7 +175,7 @@ class Exchange:
         self._connection.read_or_pause()
         return {"type": "http.request", "body": body, "more_body": not self.is_whole}
 
-    async def send(self, message: Message) -> None:
+    async def send(self, message: Event) -> None:
         """Write a part of the response. The head is written together with the first piece.
 
         A response has a Content-Length and one piece, or it is chunked. The application sends no
@@ -222,7 +215,7 @@ class Exchange:
             self.body = b""
             connection.end_answer(begin, piece)
 
-    def _begin(self, message: Message) -> None:
+    def _begin(self, message: Event) -> None:
         if self.is_begun:
             raise ConnectionAbortedError("The response has begun")
         if self.awaits_continue:  # whether the client sends the body now is unknown
@@ -230,8 +223,8 @@ class Exchange:
         self._head, self._framing = render_head(
             message["status"],
             tuple(message["headers"]),
-            tuple(self._connection.default_fields),
-            is_head=self._method == "HEAD",
+            self._connection.default_fields,
+            is_head=self.scope["method"] == "HEAD",
             keeps_alive=self.keeps_alive,
         )
         self.scope[ANSWERED] = message["status"]

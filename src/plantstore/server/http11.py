@@ -15,11 +15,12 @@ A head ends with an empty line (RFC 9112 §2.1). Most clients send the same head
 a complete head is parsed by a function whose results are cached. Until a head is complete, its
 bytes also go to a parser whose only purpose is to notice at once that they are no HTTP. A body of a
 known length is split off by its length. A chunked body ends with an empty line, too (§7.1), so no
-piece that the parser of the chunks gets reaches into the next request.
+part that the parser of the chunks gets reaches beyond an empty line, into the next request.
 
 llhttp, through httptools, is the parser. The rules that it does not enforce are checked here.
 """
 
+import contextlib
 import re
 from collections.abc import Sequence
 from enum import Enum
@@ -134,15 +135,7 @@ class RequestReader:
         self._body_left = 0
         # A chunked body, and its parser.
         self._chunks: tuple[_Chunks, httptools.HttpRequestParser] | None = None
-        # The last bytes of the previous piece of a chunked body, in which an empty line may have
-        # begun; and the bytes since the last data of the body.
-        self._line_end = b""
-        self._framing_bytes = 0
-
-    @property
-    def is_in_head(self) -> bool:
-        """Whether the next event is a request."""
-        return self._is_in_head
+        self._framing_bytes = 0  # since the last data of a chunked body
 
     @property
     def is_chunked(self) -> bool:
@@ -180,8 +173,10 @@ class RequestReader:
         return piece
 
     def _read_head(self) -> Request | Signal:
-        if self._data.startswith((b"\r", b"\n")):
-            self._skip_empty_lines()
+        if self._data.startswith((b"\r", b"\n")):  # ignored before a request (RFC 9112 §2.2)
+            rest = self._data.lstrip(b"\r\n")
+            self._count_framing(len(self._data) - len(rest))
+            self._data = rest
         data = self._data
         end = data.find(_EMPTY_LINE, max(0, self._probed_bytes - 3))
         if end < 0:
@@ -201,12 +196,6 @@ class RequestReader:
             self._body_left = request.body_bytes
         return request
 
-    def _skip_empty_lines(self) -> None:
-        """Ignore empty lines before a request (RFC 9112 §2.2)."""
-        rest = self._data.lstrip(b"\r\n")
-        self._count_framing(len(self._data) - len(rest))
-        self._data = rest
-
     def _probe_head(self) -> None:
         """Refuse the beginning of a head if it is no HTTP, or too large already."""
         if not self._data:
@@ -221,40 +210,19 @@ class RequestReader:
     def _read_chunks(
         self, chunks: "_Chunks", parser: httptools.HttpRequestParser
     ) -> bytes | Signal:
-        data, position = self._data, 0
-        limit = min(len(data), CHUNKED_PIECE_BYTES)
-        while position < limit and not chunks.is_complete:
-            end = self._end_of_piece(data, position, limit)
+        data, position = self._data[:CHUNKED_PIECE_BYTES], 0
+        while not chunks.is_complete and (end := _end_of_part(data, position)) > position:
             _feed(parser, data[position:end])
             position = end
-        self._data = data[position:]
+        self._data = self._data[position:]
         if piece := chunks.take():
             self._framing_bytes = 0
             return piece
         if chunks.is_complete:
-            self._chunks, self._is_in_head = None, True
-            self._line_end, self._framing_bytes = b"", 0
+            self._chunks, self._is_in_head, self._framing_bytes = None, True, 0
             return END
         self._count_framing(position)
         return b"" if position else NEED_DATA
-
-    def _end_of_piece(self, data: bytes, start: int, limit: int) -> int:
-        """Return where the next empty line ends, or the limit.
-
-        The line may have begun in the previous piece.
-        """
-        before = self._line_end
-        found = (before + data[start : min(start + 3, limit)]).find(_EMPTY_LINE)
-        if found >= 0:
-            end = start + found + len(_EMPTY_LINE) - len(before)
-        else:
-            found = data.find(_EMPTY_LINE, start, limit)
-            end = found + len(_EMPTY_LINE)
-        if found < 0:
-            self._line_end = (before + data[max(start, limit - 3) : limit])[-3:]
-            return limit
-        self._line_end = b""
-        return end
 
     def _count_framing(self, size: int) -> None:
         self._framing_bytes += size
@@ -288,7 +256,7 @@ class _Head(_Fields):
         if len(self._head) > HEAD_BYTES_MAX:
             raise _head_too_large()
         line = self._head[: self._head.find(b"\r\n")]
-        self.request = _check_head(line, self.fields)
+        self.request = _check_head(line, [each for each in self.fields if each[0] != b"upgrade"])
 
 
 class _Chunks(_Fields):
@@ -330,6 +298,15 @@ def _feed(parser: httptools.HttpRequestParser, data: bytes) -> None:
         ) from None
 
 
+def _end_of_part(data: bytes, start: int) -> int:
+    """Return where the next empty line ends; if there is none, where one may begin."""
+    found = data.find(_EMPTY_LINE, start)
+    if found >= 0:
+        return found + len(_EMPTY_LINE)
+    begun = next(size for size in (3, 2, 1, 0) if data.endswith(_EMPTY_LINE[:size]))
+    return max(start, len(data) - begun)
+
+
 def parse_head(head: bytes) -> Request:
     """Parse a complete head, from the request line to the empty line.
 
@@ -342,11 +319,8 @@ def parse_head(head: bytes) -> Request:
     """
     parsed = _Head(head)
     try:
-        _feed(_parser(parsed), head)
-    except httptools.HttpParserUpgrade:
-        line = head[: head.find(b"\r\n") + 2]
-        rest = [b"%b: %b\r\n" % field for field in parsed.fields if field[0] != b"upgrade"]
-        return parse_head(b"".join([line, *rest, b"\r\n"]))
+        with contextlib.suppress(httptools.HttpParserUpgrade):  # raised behind the head
+            _feed(_parser(parsed), head)
     except RequestError as error:
         raise HeadRefusedError(error, parsed.fields) from None
     if parsed.request is None:

@@ -6,9 +6,9 @@ application's Error records without importing the application.
 """
 
 from asyncio import AbstractEventLoop, WriteTransport
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple, Protocol, TypeAlias
+from typing import Any, Final, NamedTuple, Protocol, TypeAlias
 
 from plantstore.errors import RequestError
 from plantstore.observe import Observer
@@ -90,6 +90,13 @@ class Turn:
             call()
 
 
+# What ASGI 3 has (https://asgi.readthedocs.io).
+Scope: TypeAlias = dict[str, Any]
+Event: TypeAlias = Mapping[str, Any]
+Receive: TypeAlias = Callable[[], Awaitable[Event]]
+Send: TypeAlias = Callable[[Event], Awaitable[None]]
+ASGIApp: TypeAlias = Callable[[Scope, Receive, Send], Awaitable[None]]
+
 # Names and values of header fields, as ASGI has them.
 Fields: TypeAlias = Sequence[tuple[bytes, bytes]]
 
@@ -129,25 +136,6 @@ class ExchangeControl(Protocol):
         """
 
 
-@dataclass(frozen=True, slots=True)
-class Bounds:
-    """Limits for connections.
-
-    Args:
-        request_seconds: the time in which a request must arrive completely, a new connection
-            must begin its first request, and a client must read some of its response.
-        idle_seconds: how long a connection may be idle between two requests.
-        connections_max: the number of open connections.
-        budget: limits the memory of all connections together.
-
-    """
-
-    request_seconds: float
-    idle_seconds: float
-    connections_max: int
-    budget: Budget
-
-
 class ErrorAnswer(NamedTuple):
     """The response to a failed request, with all header fields that depend on the error."""
 
@@ -168,17 +156,24 @@ RenderError: TypeAlias = Callable[[RequestError, Fields], ErrorAnswer]
 
 @dataclass(frozen=True, slots=True)
 class ConnectionConfig:
-    """The objects that the application gives the server.
+    """What the application gives the server: limits for connections, and functions.
 
     Args:
-        bounds: limits for connections.
+        request_seconds: the time in which a request must arrive completely, a new connection
+            must begin its first request, and a client must read some of its response.
+        idle_seconds: how long a connection may be idle between two requests.
+        connections_max: the number of open connections.
+        budget: limits the memory of all connections together.
         render_error: renders the response to a request that does not reach the application.
         observe: is called for each refused request.
         turn: writes the responses.
 
     """
 
-    bounds: Bounds
+    request_seconds: float
+    idle_seconds: float
+    connections_max: int
+    budget: Budget
     render_error: RenderError
     observe: Observer
     turn: Turn = field(default_factory=Turn)

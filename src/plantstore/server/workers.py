@@ -182,8 +182,8 @@ class Workers(Multiprocess):
 _STOP_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 
 
-class Shutdown:
-    """Handles the signals that stop a serving process.
+def handle_stop_signals(drain_seconds: float, on_stop: Callable[[], None]) -> None:
+    """Handle the signals that stop a serving process. Call this on the running event loop.
 
     The service reports at once that it is not ready, and continues to serve while load
     balancers notice this. Then uvicorn shuts it down gracefully. A second signal ends the
@@ -194,34 +194,25 @@ class Shutdown:
         on_stop: is called at once; from then on, the service is not ready.
 
     """
+    loop = asyncio.get_running_loop()
+    of_uvicorn: Any = {number: signal.getsignal(number) for number in _STOP_SIGNALS}
+    parent = multiprocessing.parent_process()
+    # A worker gets one Ctrl-C twice: from the terminal and from its parent.
+    second = signal.SIG_DFL if parent is None else signal.SIG_IGN
 
-    def __init__(self, drain_seconds: float, on_stop: Callable[[], None]) -> None:
-        self._drain_seconds = drain_seconds
-        self._on_stop = on_stop
-        self._was_told = False
+    def on_signal(number: int, frame: FrameType | None) -> None:
+        for each in _STOP_SIGNALS:
+            signal.signal(each, second)
+        loop.call_soon_threadsafe(drain, number, frame)
 
-    def take_over(self) -> None:
-        """Handle signals before uvicorn does. Call this on the running event loop."""
-        self._loop = asyncio.get_running_loop()
-        self._uvicorn: Any = {number: signal.getsignal(number) for number in _STOP_SIGNALS}
-        for number in _STOP_SIGNALS:
-            signal.signal(number, self._on_signal)
-        parent = multiprocessing.parent_process()
-        self._is_worker = parent is not None
-        if parent is not None:
-            threading.Thread(target=_stop_with, args=(parent,), daemon=True).start()
+    def drain(number: int, frame: FrameType | None) -> None:
+        on_stop()
+        loop.call_later(drain_seconds, of_uvicorn[number], number, frame)
 
-    def _on_signal(self, number: int, frame: FrameType | None) -> None:
-        if not self._was_told:
-            self._was_told = True
-            self._loop.call_soon_threadsafe(self._drain, number, frame)
-        elif not self._is_worker:  # a worker gets one Ctrl-C twice: from terminal and parent
-            signal.signal(number, signal.SIG_DFL)
-            signal.raise_signal(number)
-
-    def _drain(self, number: int, frame: FrameType | None) -> None:
-        self._on_stop()
-        self._loop.call_later(self._drain_seconds, self._uvicorn[number], number, frame)
+    for number in _STOP_SIGNALS:
+        signal.signal(number, on_signal)
+    if parent is not None:
+        threading.Thread(target=_stop_with, args=(parent,), daemon=True).start()
 
 
 def _stop_with(parent: BaseProcess) -> None:

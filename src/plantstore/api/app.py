@@ -39,6 +39,7 @@ class Parts:
         changes: answers with changes, and sends streams of them.
         readiness: tells whether a plant would be stored.
         metrics: the functions that render the metrics.
+        compressor: compresses responses.
         connection_config: for the connections of the server.
 
     """
@@ -52,6 +53,7 @@ class Parts:
     changes: Changes
     readiness: Readiness
     metrics: Renderings
+    compressor: Compressor
     connection_config: ConnectionConfig
 
 
@@ -74,8 +76,8 @@ def create_app(
         UsageError: an origin is malformed.
 
     """
-    compressor = Compressor()
     authenticator, writer, reader = parts.authenticator, parts.writer, parts.reader
+    compressor = parts.compressor
     resources = {
         "/plants": Plants(authenticator, writer, reader, compressor),
         "/plants/{id}": OnePlant(authenticator, writer, reader),

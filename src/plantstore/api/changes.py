@@ -44,6 +44,7 @@ class Changes:
         authenticator: knows the tokens.
         reader: reads pages of the feed.
         tail: has the last events.
+        compressor: compresses pages.
         monotonic: a clock in seconds that never goes back.
 
     """
@@ -53,6 +54,7 @@ class Changes:
         authenticator: Authenticator,
         reader: GroupRead,
         tail: Tail,
+        compressor: Compressor,
         *,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -61,7 +63,7 @@ class Changes:
         self.tail = tail
         self.now = monotonic
         self.places = ConcurrencyLimit(STREAMS_MAX, "streams of changes")
-        self._compressor = Compressor()
+        self._compressor = compressor
         self._is_stopping = False
 
     def stop(self) -> None:

@@ -18,6 +18,7 @@ from plantstore.api.errors import render_error
 from plantstore.api.exports import Exports
 from plantstore.api.ids import Ids
 from plantstore.api.imports import Imports
+from plantstore.api.negotiation import Compressor
 from plantstore.api.operations import Readiness, Renderings
 from plantstore.api.pages import Pages
 from plantstore.cli.opening import open_named
@@ -69,6 +70,7 @@ def make_parts(
     authenticator = Authenticator(store, clock, monotonic, rate_limit, observe)
     writer = make_writer(writes, observe=observe, monotonic=monotonic)
     reader = make_reader(store, observe=observe)
+    compressor = Compressor()
     return Parts(
         authenticator=authenticator,
         writer=writer,
@@ -89,9 +91,16 @@ def make_parts(
             observe=observe,
             monotonic=monotonic,
         ),
-        changes=Changes(authenticator, reader, Tail(store, observe=observe), monotonic=monotonic),
+        changes=Changes(
+            authenticator,
+            reader,
+            Tail(store, observe=observe),
+            compressor,
+            monotonic=monotonic,
+        ),
         readiness=Readiness(writes, writer, observe=observe, monotonic=monotonic),
         metrics=metrics,
+        compressor=compressor,
         connection_config=ConnectionConfig(
             request_seconds=settings.request_seconds,
             idle_seconds=settings.idle_seconds,

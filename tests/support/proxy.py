@@ -1,31 +1,24 @@
-"""A proxy on the loopback address that cuts a connection, or holds a request back."""
+"""A proxy on the loopback address that holds a request back."""
 
 import contextlib
 import select
 import socket
 import threading
-from typing import Literal, Self
+from typing import Self
 
 BUFFER_BYTES = 65536
 
 
 class Proxy:
-    """Forwards data between clients and a server until a test sets `cut`.
+    """Forwards data between clients and a server.
 
-    `cut` applies to the next client that sends data. "before" closes its connection before the
-    data reaches the server; "after" closes it after the server has answered, and discards the
-    answer.
-
-    `hold_after` is a number of bytes. Once a client has sent so many, no more is read from it until
-    `release`.
+    `hold_after` is a number of bytes. Once a client has sent so many, no more is read from it.
     """
 
     def __init__(self, server_port: int) -> None:
         self.server_port = server_port
-        self.cut: Literal["before", "after"] | None = None
         self.hold_after: int | None = None
         self.is_holding = threading.Event()
-        self.released, self.releaser = socket.socketpair()
         self.listener = socket.create_server(("127.0.0.1", 0))
         self.port: int = self.listener.getsockname()[1]
         self.threads = [threading.Thread(target=self.accept, daemon=True)]
@@ -40,13 +33,6 @@ class Proxy:
         for thread in self.threads:
             thread.join(60)
             assert not thread.is_alive(), "a client is still connected"
-        self.released.close()
-        self.releaser.close()
-
-    def release(self) -> None:
-        """Continue with the clients that are held. This works once."""
-        self.hold_after = None
-        self.releaser.send(b".")
 
     def accept(self) -> None:
         with contextlib.suppress(OSError):  # closed
@@ -65,8 +51,8 @@ class Proxy:
         ):
             forwarded = 0
             while True:
-                waiting = client if self.readable(forwarded) else self.released
-                ready, _, _ = select.select([waiting, server], [], [])
+                speakers = [client, server] if self.readable(forwarded) else [server]
+                ready, _, _ = select.select(speakers, [], [])
                 for speaker, listener in ((client, server), (server, client)):
                     if speaker not in ready:
                         continue
@@ -75,12 +61,6 @@ class Proxy:
                     if not bytes_max:
                         continue
                     said = speaker.recv(bytes_max)
-                    if speaker is client and said and self.cut:
-                        cut, self.cut = self.cut, None
-                        if cut == "after":
-                            server.sendall(said)
-                            server.recv(BUFFER_BYTES)
-                        return
                     if not said:
                         return
                     listener.sendall(said)

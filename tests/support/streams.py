@@ -23,24 +23,6 @@ MEDIA_TYPES: Final = {"ndjson": NDJSON, "csv": CSV}
 # The counts of an import without rows.
 NONE: Final = {"stored": 0, "already_stored": 0, "replaced": 0, "skipped": 0, "refused": 0}
 
-# Plants whose names are hard for a format: quotes, separators, line ends, and characters of
-# several bytes.
-HARD_PLANTS: Final = [
-    NewPlant(-(2**63), ""),
-    NewPlant(-7, 'Rosa "×", damascena\n'),
-    NewPlant(0, '"', '"'),
-    NewPlant(1, '""";\t,', ","),
-    NewPlant(2, "two\r\nlines\rand\nmore", "\n"),
-    NewPlant(3, "\r", "\r\n"),
-    NewPlant(4, " a ", " "),
-    NewPlant(5, "🌱👩\u200d🌾", "é e\u0301"),
-    NewPlant(6, "\ufeff", "\ufeffid,name"),
-    NewPlant(7, "\u2028\u2029\x85\x01\x7f", "\\n\\u0000"),
-    NewPlant(8, "=1+1", "\ud7ff\ue000\U0010ffff"),
-    NewPlant(2**53 + 1, "id,name,tag", "null"),
-    NewPlant(2**63 - 1, "Abies", "Abies"),
-]
-
 
 def line(id_: int, name: str = "a", **more: str) -> bytes:
     """Return a plant as a line of JSON."""

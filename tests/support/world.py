@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
@@ -142,7 +142,7 @@ class World:
         self.run(self._opened.aclose())
         self._runner.close()
 
-    def run(self, coroutine: Coroutine[Any, Any, ResultT]) -> ResultT:
+    def run(self, coroutine: Awaitable[ResultT]) -> ResultT:
         """Run a coroutine on the event loop of the application; return its result."""
         return self._runner.run(asyncio.wait_for(coroutine, 30))
 

@@ -13,7 +13,7 @@ import pytest
 
 from plantstore.plants import NewPlant
 from plantstore.storage.sqlite.store import SQLiteStore
-from support.command import call, run, run_unprivileged
+from support.command import call, run_unprivileged
 from support.service import opened, serving, stored_plants
 
 COMMANDS = [
@@ -129,8 +129,7 @@ def assert_refused(folder: Path, said: str, commands: Sequence[str]) -> None:
     before = contents(folder)
 
     for command in commands:
-        # `serve` needs a process of its own.
-        done = (run if "serve" in command else call)(folder, *command.split())
+        done = call(folder, *command.split())
         assert (done.returncode, done.stdout) == (1, ""), command
         [line] = done.stderr.splitlines()
         assert line.startswith("plantstore: "), command

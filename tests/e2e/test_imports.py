@@ -15,13 +15,12 @@ from support.service import Client, Service, stored_plants
 from support.streams import (
     CSV,
     NONE,
-    chunk,
     line,
     lines,
     send,
     streaming_head,
 )
-from support.wire import Wire
+from support.wire import Wire, chunk
 
 
 @pytest.fixture(autouse=True)

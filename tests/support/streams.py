@@ -12,7 +12,7 @@ from typing import Any, Final
 from plantstore.formats import FORMATS
 from plantstore.plants import NewPlant
 from support.service import Answer, Client, Service
-from support.wire import Wire
+from support.wire import Wire, head
 
 NDJSON: Final = "application/x-ndjson"
 CSV: Final = "text/csv"
@@ -61,21 +61,8 @@ def import_once(service: Service, token: str, body: Any, media_type: str = NDJSO
 
 def streaming_head(token: str, *fields: bytes, media_type: str = NDJSON) -> bytes:
     """Return the head of an import whose body is sent in chunks."""
-    return b"\r\n".join(
-        [
-            b"POST %b HTTP/1.1\r\nHost: plants" % path_of(media_type).encode(),
-            b"Content-Type: " + media_type.encode(),
-            b"Authorization: Bearer " + token.encode(),
-            b"Transfer-Encoding: chunked",
-            *fields,
-            b"\r\n",
-        ]
-    )
-
-
-def chunk(data: bytes) -> bytes:
-    """Return a chunk of a body."""
-    return b"%x\r\n%b\r\n" % (len(data), data)
+    coding = b"Transfer-Encoding: chunked"
+    return head(token, coding, *fields, path=path_of(media_type), media_type=media_type)
 
 
 def reset(wire: Wire) -> None:

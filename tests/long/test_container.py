@@ -241,13 +241,16 @@ def test_no_token_is_in_the_log_of_a_container(made: Containers, shared: Running
     assert "plst_" not in log
 
 
-def test_several_workers_serve_in_a_container(made: Containers) -> None:
-    with made.serving("--env=PLANTSTORE_WORKERS=2") as running:
+def store_and_stop(made: Containers, *options: str) -> tuple[int, str]:
+    """Store a plant in a new container, and stop it; return both statuses."""
+    with made.serving(*options) as running:
         answer = running.client.post(ROSA)
         made.podman("stop", "--time=60", running.name)
-        status = made.podman("wait", running.name)
+        return answer.status, made.podman("wait", running.name)
 
-    assert (answer.status, status) == (200, "0\n")
+
+def test_several_workers_serve_in_a_container(made: Containers) -> None:
+    assert store_and_stop(made, "--env=PLANTSTORE_WORKERS=2") == (200, "0\n")
 
 
 def test_a_container_connects_to_postgresql_with_the_password_in_pgpassword(
@@ -262,12 +265,7 @@ def test_a_container_connects_to_postgresql_with_the_password_in_pgpassword(
         server.execute("SELECT pg_reload_conf()")
         url = f"postgresql://plantstore@127.0.0.1:{server.port}/plantstore"
         variables = [f"--env=PLANTSTORE_DATABASE={url}", f"--env=PGPASSWORD={password}"]
-        with made.serving(*variables) as running:
-            answer = running.client.post(ROSA)
-            made.podman("stop", "--time=60", running.name)
-            status = made.podman("wait", running.name)
-
-    assert (answer.status, status) == (200, "0\n")
+        assert store_and_stop(made, *variables) == (200, "0\n")
 
 
 def test_a_command_in_a_second_container_works_beside_the_service(

@@ -10,7 +10,7 @@ from plantstore.errors import ErrorCode, StoreUnavailableError
 from plantstore.observe import LookupFailed, ReadinessChanged, RequestFailed, RequestRefused
 from plantstore.plants import NewPlant
 from support.document import DOCUMENT, NAMES, OPERATIONS, PATHS, Operation
-from support.world import METRICS, VALID, World, assert_error, noting_status
+from support.world import METRICS, VALID, World, assert_error, noting_status, receive_nothing
 
 WITH_TOKEN = [operation for operation in OPERATIONS if operation.needs_token]
 
@@ -188,16 +188,13 @@ def test_a_response_that_cannot_be_sent_becomes_a_500_with_the_request_id_of_the
 ) -> None:
     sent: list[Any] = []
 
-    async def receive() -> dict[str, Any]:
-        return {"type": "http.request", "body": b"", "more_body": False}
-
     async def fail_once(message: Any) -> None:
         sent.append(message)
         if len(sent) == 1:
             raise RuntimeError("A field of the response has a line end in it")
 
     app = noting_status(world.app)
-    world.run(app(world.scope_of("GET", "/healthz"), receive, fail_once))
+    world.run(app(world.scope_of("GET", "/healthz"), receive_nothing, fail_once))
 
     start = sent[1]
     [failed] = world.told(RequestFailed)

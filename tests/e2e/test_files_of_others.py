@@ -88,11 +88,6 @@ def make_cut_off(file: Path) -> None:
     os.truncate(file, 5000)
 
 
-def make_a_log_without_a_database(file: Path) -> None:
-    leave(file.parent, WAL, SONGS, A_SONG)
-    file.unlink()
-
-
 FOREIGN = "another program's"
 REFUSED: dict[str, tuple[Callable[[Path], object], str]] = {
     "a log with content": (killed_after(SONGS, WAL, A_SONG), FOREIGN),
@@ -110,8 +105,6 @@ REFUSED: dict[str, tuple[Callable[[Path], object], str]] = {
     "garbage": (lambda file: file.write_bytes(b"roses are red " * 1000), "not a database"),
     "garbage with a log": (make_garbage_with_a_log, "not a database"),
     "cut off": (make_cut_off, "malformed"),
-    "a log without a database": (make_a_log_without_a_database, "put the database back"),
-    "a folder": (Path.mkdir, "not a regular file"),
     "a pipe": (os.mkfifo, "not a regular file"),
 }
 

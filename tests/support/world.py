@@ -41,6 +41,11 @@ METRICS: dict[str, Callable[[], bytes]] = {
 }
 
 
+async def receive_nothing() -> dict[str, Any]:
+    """Receive an empty body."""
+    return {"type": "http.request", "body": b"", "more_body": False}
+
+
 def noting_status(app: ASGIApp) -> ASGIApp:
     """Note the status of each response in the scope, as the server does."""
 

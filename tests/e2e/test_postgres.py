@@ -14,8 +14,8 @@ import pytest
 
 from plantstore.plants import NewPlant
 from support.load import Load
-from support.postgres import Programs, Server, wait_until
-from support.service import Service, stored_plants
+from support.postgres import Programs, running_pair, url_of, wait_until
+from support.service import Service, serving, stored_plants
 
 pytestmark = pytest.mark.engines("postgres")
 
@@ -57,11 +57,8 @@ def test_when_the_primary_dies_the_standby_takes_over_and_nothing_is_lost(
     tmp_path: Path, postgres_programs: Programs
 ) -> None:
     with contextlib.ExitStack() as stack:
-        primary = stack.enter_context(Server(postgres_programs, "primary0"))
-        standby = stack.enter_context(primary.standby("standby0"))
-        primary.wait_for_standby("standby0")
-        hosts = f"127.0.0.1:{primary.port},127.0.0.1:{standby.port}"
-        database = f"postgresql://postgres@{hosts}/postgres"
+        primary, standby = stack.enter_context(running_pair(postgres_programs))
+        database = url_of(primary, standby)
         services = [stack.enter_context(Service(tmp_path, database=database)) for _ in range(2)]
 
         with loaded(*services) as loads:
@@ -87,23 +84,19 @@ def test_when_the_primary_dies_the_standby_takes_over_and_nothing_is_lost(
 def test_the_log_and_the_metrics_show_the_primary_and_its_standbys(
     tmp_path: Path, postgres_programs: Programs
 ) -> None:
-    with contextlib.ExitStack() as stack:
-        primary = stack.enter_context(Server(postgres_programs, "primary"))
-        standby = stack.enter_context(primary.standby("standby"))
-        primary.wait_for_standby("standby")
-        service = stack.enter_context(
-            Service(tmp_path, "--standbys-min", "1", "--workers", "2", database=primary.url())
-        )
+    options = ("--standbys-min", "1", "--workers", "2")
+    with (
+        running_pair(postgres_programs) as (primary, standby),
+        serving(tmp_path, *options, database=primary.url()) as (service, client),
+    ):
         server = f"127.0.0.1:{primary.port}"
-        client = stack.enter_context(service.client(service.token()))
         assert client.post(NewPlant(1, "a")).status == 200
         metric = "plantstore_synchronous_standbys"
         assert client.total(metric, server=server, timeline="1") == 1
         assert client.total("plantstore_last_commit_timestamp_seconds") > 0
 
         standby.stop()
-        primary.execute("ALTER SYSTEM SET synchronous_standby_names = ''")
-        primary.execute("SELECT pg_reload_conf()")
+        primary.use_names("")
         wait_until(lambda: client.total(metric) == 0)
         refused = client.post(NewPlant(2, "b"))
         assert (refused.status, refused.json["error"]) == (503, 5003)

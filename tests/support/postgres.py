@@ -12,7 +12,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, TypeAlias
 
 import psycopg
 
@@ -210,6 +210,23 @@ class Server:
             return False
 
         wait_until(is_primary)
+
+
+# A primary, and the standby that its commits wait for.
+Pair: TypeAlias = tuple[Server, Server]
+
+
+@contextlib.contextmanager
+def running_pair(programs: Programs) -> Iterator[Pair]:
+    """Run a primary, and the standby that its commits wait for."""
+    with Server(programs, "first") as primary, primary.standby("second") as standby:
+        primary.wait_for_standby("second")
+        yield primary, standby
+
+
+def url_of(*servers: Server, parameters: str = "") -> str:
+    hosts = ",".join(f"127.0.0.1:{server.port}" for server in servers)
+    return f"postgresql://postgres@{hosts}/postgres{parameters}"
 
 
 def execute(url: str, statement: str) -> list[Any]:

@@ -236,7 +236,7 @@ def execute(url: str, statement: str) -> list[Any]:
         return cursor.fetchall() if cursor.description else []
 
 
-class Databases:
+class Databases(contextlib.AbstractContextManager["Databases"]):
     """Creates databases, and drops them when the block ends.
 
     Each is a schema in an existing database, because creating and dropping a schema costs a
@@ -246,9 +246,6 @@ class Databases:
     def __init__(self, url: str) -> None:
         self.url = url
         self.names: list[str] = []
-
-    def __enter__(self) -> Self:
-        return self
 
     def __exit__(self, *_: object) -> None:
         for name in self.names:

@@ -3,18 +3,14 @@
 import contextlib
 import json
 import socket
-from typing import Self
 
 
-class Wire:
+class Wire(contextlib.AbstractContextManager["Wire"]):
     """A TCP connection for raw bytes."""
 
     def __init__(self, port: int) -> None:
         self.socket = socket.create_connection(("127.0.0.1", port), timeout=30)
         self.file = self.socket.makefile("rb")
-
-    def __enter__(self) -> Self:
-        return self
 
     def __exit__(self, *_: object) -> None:
         self.close()

@@ -15,7 +15,7 @@ from plantstore.errors import ErrorCode, StoreUnavailableError
 from plantstore.plants import NewPlant, Plant
 from plantstore.store import Store
 from support.events import Event, parse
-from support.world import World, assert_error
+from support.world import World, assert_error, receive_nothing
 
 
 def numbers(world: World) -> list[int]:
@@ -156,10 +156,7 @@ async def streaming(
     scope["query_string"] = query.encode()
     sent = Sent()
 
-    async def receive() -> dict[str, Any]:
-        return {"type": "http.request", "body": b"", "more_body": False}
-
-    task = asyncio.ensure_future(world.app(scope, receive, sent.send))
+    task = asyncio.ensure_future(world.app(scope, receive_nothing, sent.send))
     try:
         start = await sent.messages.get()
         assert start["status"] == status

@@ -17,7 +17,7 @@ from plantstore.observe import ExportCutOff, ReadFailed, ignore
 from plantstore.plants import NewPlant
 from plantstore.store import TellNumber
 from support.fake_store import FakeStore
-from support.world import World
+from support.world import World, receive_nothing
 
 START, BODY = "http.response.start", "http.response.body"
 CUT_OFF = "cut off"
@@ -56,10 +56,6 @@ def world(store: PagedStore, new_world: Callable[..., World]) -> World:
     return world
 
 
-async def receive() -> dict[str, Any]:
-    return {"type": "http.request", "body": b"", "more_body": False}
-
-
 def export(world: World, hear: Callable[[list[Any]], None] = lambda _sent: None) -> list[Any]:
     """Export without a network; return what was sent, and CUT_OFF if the export was cut off.
 
@@ -73,7 +69,7 @@ def export(world: World, hear: Callable[[list[Any]], None] = lambda _sent: None)
 
     async def ask() -> None:
         try:
-            await world.app(world.scope_of("GET", "/plants.ndjson"), receive, send)
+            await world.app(world.scope_of("GET", "/plants.ndjson"), receive_nothing, send)
         except ConnectionAbortedError:
             sent.append({"type": CUT_OFF})
 

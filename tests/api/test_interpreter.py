@@ -3,6 +3,7 @@
 import asyncio
 import gc
 import sys
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
@@ -69,43 +70,31 @@ def test_no_request_leaves_a_reference_cycle(world: World, monkeypatch: pytest.M
     assert {200, 400, 401, 404, 405} <= statuses
 
 
-class Import:
-    """An import whose body arrives when the test allows it."""
-
-    def __init__(self, world: World, body: bytes) -> None:
-        self.is_read = asyncio.Event()
-        self.may_end = asyncio.Event()
-        self.status = 0
-        self._is_begun = False
-        self._body = body
-        scope = world.scope_of("POST", "/plants.csv")
-        self.task = asyncio.ensure_future(world.app(scope, self._receive, self._send))
-
-    async def _receive(self) -> dict[str, Any]:
-        if not self._is_begun:  # the first piece is empty, as the server's
-            self._is_begun = True
-            return {"type": "http.request", "body": b"", "more_body": True}
-        self.is_read.set()
-        await self.may_end.wait()
-        return {"type": "http.request", "body": self._body, "more_body": False}
-
-    async def _send(self, message: Any) -> None:
-        self.status = message.get("status", self.status)
-
-
 def test_threads_switch_faster_until_the_last_import_ends(world: World) -> None:
     usual = sys.getswitchinterval()
     seen: list[float] = []
 
     async def run_two() -> list[int]:
-        imports = [Import(world, b"not,columns"), Import(world, b"id,name")]
-        for each in imports:
-            await each.is_read.wait()
-        for each in imports:
+        are_read, may_end = ([asyncio.Event() for _ in range(2)] for _ in range(2))
+
+        async def body(number: int, content: bytes) -> AsyncIterator[bytes]:
+            yield b""  # as the server's first piece
+            are_read[number].set()
+            await may_end[number].wait()
+            yield content
+
+        bodies = (body(number, content) for number, content in enumerate((b"no,id", b"id,name")))
+        imports = [
+            asyncio.ensure_future(world.sending("POST", "/plants.csv", each, None, CSV))
+            for each in bodies
+        ]
+        for each in are_read:
+            await each.wait()
+        for each in may_end:
             seen.append(sys.getswitchinterval())
-            each.may_end.set()
-            await each.task
-        return [each.status for each in imports]
+            each.set()
+            await imports[len(seen) - 1]
+        return [(await each).status_code for each in imports]
 
     assert world.run(run_two()) == [400, 200]
     assert seen == [SWITCH_SECONDS] * 2

@@ -1,15 +1,16 @@
 """What holds for each operation of the document; health checks, metrics, and what is reported."""
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
 from plantstore.api.operations import LOOK_SECONDS
 from plantstore.errors import ErrorCode, StoreUnavailableError
-from plantstore.observe import LookupFailed, ReadinessChanged
+from plantstore.observe import LookupFailed, ReadinessChanged, RequestFailed, RequestRefused
 from plantstore.plants import NewPlant
 from support.document import DOCUMENT, NAMES, OPERATIONS, PATHS, Operation
-from support.world import METRICS, VALID, World, assert_error
+from support.world import METRICS, VALID, World, assert_error, noting_status, receive_nothing
 
 WITH_TOKEN = [operation for operation in OPERATIONS if operation.needs_token]
 
@@ -168,14 +169,39 @@ def test_each_response_is_reported_with_its_route_and_its_status(world: World) -
     for method, path, content in (
         *(("POST", "/plants", VALID), ("POST", "/plants", b"{}"), ("GET", "/plants/%31", None)),
         *(("POST", "/plants/1", None), ("GET", "/nowhere", None)),
+        ("GET", "http://plants.test//plants/1", None),
     ):
         world.send(method, path, content)
+    world.get("/plants/1", If_None_Match="*")
+    world.store.read_failure = ZeroDivisionError()
+    world.get("/plants")
 
     assert [(answer.status, answer.route) for answer in world.answers] == [
         *((200, "/plants"), (400, "/plants"), (200, "/plants/{id}")),
-        *((405, "/plants/{id}"), (404, "")),
+        *((405, "/plants/{id}"), (404, ""), (404, ""), (304, "/plants/{id}"), (500, "/plants")),
     ]
     assert all(0 < answer.seconds < 60 for answer in world.answers)
+
+
+def test_a_response_that_cannot_be_sent_becomes_a_500_with_the_request_id_of_the_log(
+    world: World,
+) -> None:
+    sent: list[Any] = []
+
+    async def fail_once(message: Any) -> None:
+        sent.append(message)
+        if len(sent) == 1:
+            raise RuntimeError("A field of the response has a line end in it")
+
+    app = noting_status(world.app)
+    world.run(app(world.scope_of("GET", "/healthz"), receive_nothing, fail_once))
+
+    start = sent[1]
+    [failed] = world.told(RequestFailed)
+    [answered] = world.answers
+    assert (start["status"], answered.status, answered.route) == (500, 500, "/healthz")
+    assert dict(start["headers"])[b"x-request-id"].decode() == failed.request_id
+    assert RequestRefused(ErrorCode.INTERNAL) in world.events
 
 
 def test_a_failed_token_look_up_is_reported_and_the_request_is_refused(world: World) -> None:

@@ -26,6 +26,7 @@ from plantstore.storage import open_store
 from plantstore.storage.sqlite.feed import TRIM_CHANGES
 from plantstore.store import Store
 from support.following import Copy
+from support.other_programs import change
 from support.postgres import execute, in_the_way, is_waiting, wait_until
 
 CREATED, REPLACED, DELETED = Kind
@@ -54,15 +55,6 @@ def refused(code: ErrorCode, first: int | None = None) -> Iterator[None]:
         yield
     assert (caught.value.code, caught.value.first_number) == (code, first)
     assert str(first or "") in caught.value.message
-
-
-def run(database: str, statement: str) -> None:
-    """Change a database directly."""
-    if database.startswith("sqlite:"):
-        with contextlib.closing(apsw.Connection(database.removeprefix("sqlite:///"))) as opened:
-            opened.execute(statement)
-    else:
-        execute(database, statement)
 
 
 def test_the_feed_has_each_change_that_was_made_in_order_and_no_other(store: Store) -> None:
@@ -197,7 +189,7 @@ def test_changes_that_are_too_old_are_trimmed_and_the_others_stay(database: str)
         store.apply_changes([NewPlant(id_, "a") for id_ in range(3000)])
         numbers = [each.number for each in Copy().follow(store).changes]
         week = 7 * 86_400
-        run(database, f"UPDATE changes SET at = at - {week} WHERE number < {numbers[2500]}")
+        change(database, f"UPDATE changes SET at = at - {week} WHERE number < {numbers[2500]}")
 
         while store.tidy() == 0:
             pass
@@ -212,7 +204,7 @@ def test_changes_over_the_maximum_are_trimmed(database: str) -> None:
     with contextlib.closing(open_store(database)) as store:
         store.keep_changes(7)
         store.apply_changes([NewPlant(id_, "a") for id_ in range(3000)])
-        run(database, f"UPDATE feed SET kept = {CHANGES_MAX + 1}")
+        change(database, f"UPDATE feed SET kept = {CHANGES_MAX + 1}")
 
         while store.tidy() == 0:
             pass
@@ -229,7 +221,7 @@ def test_changes_are_trimmed_beside_commits_at_least_as_fast_as_they_come(path: 
     with contextlib.closing(open_store(database)) as store:
         store.keep_changes(1)
         store.apply_changes([NewPlant(id_, "a") for id_ in range(2 * TRIM_CHANGES)])
-        run(database, "UPDATE changes SET at = at - 86400")
+        change(database, "UPDATE changes SET at = at - 86400")
 
     with contextlib.closing(open_store(database)) as store:
         for first in range(10_000, 10_000 + TRIM_CHANGES, 50):

@@ -64,10 +64,6 @@ def test_a_change_to_a_moved_replaced_or_deleted_file_is_not_acknowledged(
         assert store.apply_changes([NewPlant(3, "c")]) == [Outcome.STORED]
 
 
-def unlink(file: Path) -> None:
-    file.unlink()
-
-
 def truncate(file: Path) -> None:
     os.truncate(file, 0)
 
@@ -84,11 +80,11 @@ def overwrite(file: Path) -> None:
 @pytest.mark.parametrize(
     ("suffix", "damage"),
     [
-        ("", unlink),
-        ("-wal", unlink),
+        ("", Path.unlink),
+        ("-wal", Path.unlink),
         ("-wal", truncate),
         ("-wal", overwrite),
-        ("-shm", unlink),
+        ("-shm", Path.unlink),
     ],
 )
 def test_a_commit_is_not_acknowledged_if_a_file_is_deleted_or_damaged_during_it(

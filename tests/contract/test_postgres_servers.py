@@ -21,22 +21,22 @@ from plantstore.storage.postgres.url import parse_url
 from plantstore.store import Store
 from plantstore.tokens import TokenRecord
 from support.following import Copy
-from support.postgres import Programs, Server, fails, is_back, wait_until
+from support.postgres import (
+    Pair,
+    Programs,
+    Server,
+    fails,
+    is_back,
+    running_pair,
+    url_of,
+    wait_until,
+)
 
 PLANT = NewPlant(1, "Abies balsamea (L.) Mill.", "Abies")
 LATER = NewPlant(2, "b")
 TOKEN = TokenRecord("ann", b"digest", frozenset({"plants:read"}), 0)
 
-Pair = tuple[Server, Server]
 Opened = Callable[..., Store]
-
-
-@contextlib.contextmanager
-def running_pair(programs: Programs) -> Iterator[Pair]:
-    """Run a primary, and the standby that its commits wait for."""
-    with Server(programs, "first") as primary, primary.standby("second") as standby:
-        primary.wait_for_standby("second")
-        yield primary, standby
 
 
 @pytest.fixture
@@ -59,11 +59,6 @@ def pair(used_pair: Pair) -> Pair:
     primary.wait_for_standby("second")
     primary.execute("DROP SCHEMA public CASCADE; CREATE SCHEMA public")
     return used_pair
-
-
-def url_of(*servers: Server, parameters: str = "") -> str:
-    hosts = ",".join(f"127.0.0.1:{server.port}" for server in servers)
-    return f"postgresql://postgres@{hosts}/postgres{parameters}"
 
 
 def change_on_the_new_primary(store: Store) -> None:

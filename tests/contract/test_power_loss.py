@@ -17,7 +17,7 @@ from plantstore.changes import Outcome
 from plantstore.errors import OperationError
 from plantstore.plants import NewPlant
 from plantstore.storage.sqlite.store import SQLiteStore
-from support.broken_disks import REFUSALS, Kind, change_and_heal, count_faults, open_and_heal
+from support.broken_disks import REFUSALS, Kind, change_and_heal, count_faults
 from support.crash_states import (
     ALL_LOST,
     ALL_THERE,
@@ -31,7 +31,6 @@ from support.crash_states import (
     Written,
     steps_to,
 )
-from support.database_openings import created, migrated
 from support.disk import Disk, Fault
 from support.following import Copy
 from support.ledger import Ledger, live, tune
@@ -45,9 +44,7 @@ def survey(tmp_path: Path) -> Survey:
     return Survey(tmp_path)
 
 
-def lived(
-    path: Path, prepare: Callable[[SQLiteStore], object] = lambda _: None
-) -> tuple[Disk, Ledger]:
+def lived(path: Path, prepare: Callable[[SQLiteStore], object]) -> tuple[Disk, Ledger]:
     """Use a store, close it, and use it again; return its disk and its ledger."""
     chance = random.Random(0)
     with Disk(path, 0) as disk:
@@ -60,23 +57,14 @@ def lived(
 def test_after_a_power_loss_all_acknowledged_changes_exist_and_none_in_part(
     path: Path, survey: Survey
 ) -> None:
-    disk, ledger = lived(path)
+    """The feed has exactly the changes that are stored."""
+    disk, ledger = lived(path, lambda store: store.keep_changes(7))
 
     survey.cut(disk, ledger, some_cuts(random.Random(0), 0, len(disk.steps), CUTS))
 
     assert survey.problems == []
     assert survey.cuts > 2 * CUTS, "power was also lost during the recovery"
     assert ledger.acknowledged == 200
-
-
-def test_after_a_power_loss_the_feed_has_exactly_the_changes_that_are_stored(
-    path: Path, survey: Survey
-) -> None:
-    disk, ledger = lived(path, lambda store: store.keep_changes(7))
-
-    survey.cut(disk, ledger, some_cuts(random.Random(0), 0, len(disk.steps), CUTS // 2))
-
-    assert survey.problems == []
     with contextlib.closing(SQLiteStore(str(path))) as store:
         assert len(Copy().follow(store).changes) > 100
 
@@ -106,30 +94,6 @@ def test_after_a_power_loss_no_id_that_was_handed_out_is_handed_out_again(
 
     assert again == []
     assert told[-1][1] > 200
-
-
-def test_a_power_loss_while_a_database_is_created_loses_nothing_acknowledged(
-    path: Path, survey: Survey
-) -> None:
-    disk, ledger = created(path)
-    assert len(ledger.possible[0].tokens) == 1
-    first = next(at for at, step in enumerate(disk.steps) if step == Made("-wal"))
-
-    survey.cut(disk, ledger, some_cuts(random.Random(0), 0, first, CUTS), again=False)
-    survey.cut(disk, ledger, some_cuts(random.Random(0), 0, len(disk.steps), CUTS // 2))
-
-    assert survey.problems == []
-
-
-@pytest.mark.parametrize("journal_mode", ["delete", "wal"])
-def test_a_power_loss_during_a_migration_loses_no_plants(
-    path: Path, survey: Survey, journal_mode: str
-) -> None:
-    disk, ledger, first = migrated(path, journal_mode)
-
-    survey.cut(disk, ledger, some_cuts(random.Random(0), first, len(disk.steps), CUTS // 3))
-
-    assert survey.problems == []
 
 
 @pytest.mark.parametrize(
@@ -169,19 +133,6 @@ def test_reads_continue_while_changes_fail_and_changes_succeed_on_the_healed_dis
     meets = functools.partial(change_and_heal, tmp_path)
 
     assert count_faults(meets, Fault(kind, 0, error, lasts), EVERY[kind]) >= 3
-
-
-@pytest.mark.parametrize(("refusal", "lasts"), FAULTS)
-@pytest.mark.parametrize("is_new", [True, False], ids=["new", "crashed"])
-def test_a_file_on_a_broken_disk_is_unavailable_and_opens_on_the_healed_disk(
-    tmp_path: Path, refusal: str, *, lasts: bool, is_new: bool
-) -> None:
-    kind, error = REFUSALS[refusal]
-    meets = functools.partial(open_and_heal, tmp_path, is_new=is_new)
-
-    count = count_faults(meets, Fault(kind, 0, error, lasts), EVERY[kind])
-
-    assert count > 0 or kind is Resized
 
 
 @pytest.mark.parametrize(

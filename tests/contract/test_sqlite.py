@@ -2,7 +2,7 @@
 
 import contextlib
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -68,8 +68,15 @@ def test_a_probe_writes_to_the_log_and_changes_no_data(path: Path, store: SQLite
     assert store.check() == report
 
 
-def test_tokens_and_plants_are_read_while_a_probe_waits_for_another_process(
-    path: Path, store: SQLiteStore
+@pytest.mark.parametrize(
+    ("connection", "act"),
+    [
+        ("_others", lambda store: store.probe()),
+        ("_writes", lambda store: store.apply_changes([NewPlant(2, "b")])),
+    ],
+)
+def test_tokens_and_plants_are_read_while_a_probe_or_a_change_waits_for_another_process(
+    path: Path, store: SQLiteStore, connection: str, act: Callable[[SQLiteStore], object]
 ) -> None:
     store.apply_changes([PLANT])
     waits, go_on = threading.Event(), threading.Event()
@@ -79,17 +86,17 @@ def test_tokens_and_plants_are_read_while_a_probe_waits_for_another_process(
         go_on.wait(60)
         return False
 
-    store._others.set_busy_handler(wait)  # noqa: SLF001
+    getattr(store, connection).set_busy_handler(wait)
     with contextlib.closing(apsw.Connection(str(path))) as other, ThreadPoolExecutor(1) as pool:
         other.execute("BEGIN IMMEDIATE; DELETE FROM plants")
-        probe = pool.submit(store.probe)
+        waiting = pool.submit(act, store)
         assert waits.wait(60)
         found = store.find_token(b"")
         plants = store.find_plants([1]), store.list_plants(Listing(tag="Abies")).plants
         go_on.set()
 
         with pytest.raises(StoreUnavailableError, match="cannot be written: database is locked"):
-            probe.result(60)
+            waiting.result(60)
         assert found is None
         assert plants == ({1: PLANT}, [PLANT])
 

@@ -1,9 +1,8 @@
-"""Faults of the worker processes and of the database file, and locks held by other processes."""
+"""Faults of the worker processes and of the database file."""
 
 import contextlib
 import os
 import signal
-import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,7 +13,7 @@ from plantstore.storage.sqlite.store import SQLiteStore
 from support.command import run_unprivileged
 from support.load import Load
 from support.postgres import wait_until
-from support.service import Service, serving, stored_plants
+from support.service import Service, stored_plants
 
 
 def wait_for_workers(service: Service, number: int) -> set[int]:
@@ -70,26 +69,6 @@ def test_a_worker_that_is_killed_or_hangs_is_replaced_and_nothing_acknowledged_i
     stored = stored_plants(service.database)
     assert (served | load.acknowledged).items() <= stored.items()
     assert stored.items() <= (served | load.sent).items()
-
-
-def test_a_create_is_503_while_another_process_holds_the_write_lock_and_200_afterwards(
-    tmp_path: Path,
-) -> None:
-    """A commit may wait for longer than a request may take to arrive."""
-    plant = NewPlant(1, "a")
-    with serving(tmp_path, "--request-seconds", "0.5") as (service, client):
-        assert client.send("GET", "/readyz").status == 200  # the service has opened its store
-        with contextlib.closing(sqlite3.connect(tmp_path / "plants.db")) as other:
-            other.execute("BEGIN IMMEDIATE")
-            refused = client.post(plant)
-            other.rollback()
-
-        assert (refused.status, refused.json["error"]) == (503, 5003)
-        assert refused.headers["retry-after"] == "1"
-        assert client.post(plant).status == 200
-
-    assert stored_plants(service.database) == {1: plant}
-    assert service.has_logged("commit failed")
 
 
 @pytest.mark.parametrize(

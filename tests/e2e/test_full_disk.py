@@ -2,7 +2,9 @@
 
 import contextlib
 import itertools
+import os
 import re
+import shutil
 import signal
 import subprocess
 from collections.abc import Iterator
@@ -13,19 +15,67 @@ import pytest
 from plantstore.plants import NewPlant
 from support.postgres import wait_until
 from support.service import PLANTSTORE, Answer, Client, Service, stored_plants
-from support.small_disk import SmallDisk, small_disk
+
+DISK_BYTES = 4 * 1024 * 1024
 
 # More than fits into the blocks that are already allocated to the log.
 LARGE = "x" * 50_000
 LARGER = "x" * 60_000
 
+# The mount is visible only in its own namespace, and ends with the last process in it. A user who
+# is not root can mount in a user namespace (`man 7 user_namespaces`).
+MOUNT = 'mount -t tmpfs -o size="$1" plants "$2" && cd "$2" && echo mounted && exec cat'
+
+
+class SmallDisk:
+    """A disk of 4 MiB, mounted on a folder.
+
+    Attributes:
+        contents: the folder, as this process reaches it.
+        command: the command prefix that runs a program with the disk as its working directory.
+
+    """
+
+    def __init__(self, pid: int) -> None:
+        self.contents = Path(f"/proc/{pid}/cwd")
+        namespaces = ["--mount"] if os.geteuid() == 0 else ["--user", "--mount"]
+        self.command = ["nsenter", *namespaces, "--preserve-credentials", f"--target={pid}", "--wd"]
+
+    def fill(self) -> None:
+        """Fill the disk with a file."""
+        with self._filler.open("wb", buffering=0) as file, pytest.raises(OSError, match="No space"):
+            file.writelines(itertools.repeat(bytes(4096)))
+
+    def free(self) -> None:
+        """Free the space that `fill` used."""
+        self._filler.unlink()
+
+    def copy_to(self, folder: Path) -> Path:
+        """Copy the files to a new folder that every process sees."""
+        return Path(shutil.copytree(self.contents, folder))
+
+    @property
+    def _filler(self) -> Path:
+        return self.contents / "filler"
+
 
 @pytest.fixture
 def disk(tmp_path: Path) -> Iterator[SmallDisk]:
+    """Mount a small disk on a folder; skip the test if the user may not mount."""
     folder = tmp_path / "disk"
     folder.mkdir()
-    with small_disk(folder) as disk:
-        yield disk
+    namespaces = ["--mount"] if os.geteuid() == 0 else ["--map-root-user", "--mount"]
+    command = ["unshare", *namespaces, "sh", "-c", MOUNT, "sh", str(DISK_BYTES), str(folder)]
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        assert process.stderr is not None
+        if process.stdout.readline() != "mounted\n":
+            pytest.skip(f"may not mount a small disk: {process.stderr.read().strip()}")
+        yield SmallDisk(process.pid)
+        process.stdin.close()  # `cat` ends
 
 
 @pytest.fixture

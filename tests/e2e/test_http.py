@@ -2,11 +2,9 @@
 
 import itertools
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
-from support.flood import Flood
 from support.postgres import wait_until
 from support.service import Service, stored_plants
 from support.wire import Wire, assert_refused, head, with_length
@@ -16,9 +14,6 @@ pytestmark = pytest.mark.serve("--request-seconds", "3600")
 
 BODY = b'{"id":1,"name":"a"}'
 CHUNK = b"13\r\n%s\r\n" % BODY
-
-# Bodies against the real server. tests/long sends a million more.
-BODIES = 2_000
 
 
 @pytest.fixture
@@ -38,74 +33,6 @@ def test_a_chunked_body_over_the_limit_is_refused_before_it_ends(token: str, wir
         wire.send(b"4000\r\n" + b" " * 16_384 + b"\r\n")
 
     assert wire.answer()[0] == 413  # before the body has ended
-
-
-# tests/unit/test_http11.py has more of them.
-NO_HTTP = [
-    b"GARBAGE\r\n\r\n",
-    b"GET /\xff HTTP/1.1\r\nHost: x\r\n\r\n",
-    b"CONNECT plants:443 HTTP/1.1\r\nHost: x\r\n\r\n",
-    b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
-    b"DESCRIBE /plants RTSP/1.0\r\nHost: x\r\n\r\n",
-    b"GET /plants HTTP/0.9\r\nHost: x\r\n\r\n",
-    b"GET /plants HTTP/1.1 \r\nHost: x\r\n\r\n",
-    b"GET /plants HTTP/1.1\r\nHost: ann@x\r\n\r\n",
-    b"GET /plants HTTP/1.1\r\nHost: x:y\r\n\r\n",
-    b"GET /plants HTTP/1.1\r\nHost: [::1\r\n\r\n",
-    head(None, b"Content-Length: x"),
-    head(None, b"Content-Length: 1", b"Content-Length: 2"),
-    head(None, b"Content-Length: 1", b"Transfer-Encoding: chunked"),
-    head(None, b"Transfer-Encoding: chunked, chunked"),
-    head(None, b"Transfer-Encoding: chunked, gzip"),
-]
-
-
-def test_malformed_http_is_400_with_an_error_record_and_closes_the_connection(
-    connect: Callable[[], Wire],
-) -> None:
-    for data in NO_HTTP:
-        wire = connect()
-        wire.send(data)
-
-        assert_refused(wire, 400, 3001)
-
-
-UNUSUAL_HTTP = [
-    b"GET /healthz HTTP/1.1\r\nHost:\r\n\r\n",
-    b"GET /healthz HTTP/1.1\r\nHost: [::1]:8000\r\n\r\n",
-    b"GET /healthz HTTP/1.1\r\nHost: pl%C3%A4nts_1.example.:80\r\n\r\n",
-    b"GET /healthz HTTP/1.0\r\n\r\n",
-    b"\r\n\r\nGET /healthz HTTP/1.1\r\nHost: x\r\n\r\n",
-    b"GET http://plants/healthz HTTP/1.1\r\nHost: x\r\n\r\n",
-    b"GET /healthz HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: Chunked\r\n\r\n0\r\n\r\n",
-    b"GET /healthz HTTP/1.1\r\nHost: x\t \t\r\n\r\n",
-    b"GET /healthz HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked \r\n\r\n0\r\n\r\n",
-    b"GET /healthz HTTP/1.1\r\nHost: x\r\nContent-Length: 1 \t\r\n\r\ny",
-]
-
-
-def test_unusual_http_is_served(connect: Callable[[], Wire]) -> None:
-    for data, size in itertools.product(UNUSUAL_HTTP, [1, 10_000]):
-        wire = connect()
-        for start in range(0, len(data), size):
-            wire.send(data[start : start + size])
-
-        assert wire.answer()[0] == 200, data
-
-
-@pytest.mark.parametrize(
-    ("around", "status"),
-    [(b" \t", 200), (b"\xa0", 400), (b"\xc2\xa0", 400), (b"\xe2\x80\x83", 400)],
-)
-def test_only_spaces_and_tabs_around_the_value_of_a_field_are_ignored(
-    token: str, wire: Wire, around: bytes, status: int
-) -> None:
-    length, body = with_length(BODY)
-    put = head(token, length, b"If-Match:%b*%b" % (around, around)) + body
-
-    wire.send(head(token, length) + body + put.replace(b"POST /plants", b"PUT /plants/1"))
-
-    assert [wire.answer()[0] for _ in range(2)] == [200, status]
 
 
 def test_a_response_to_head_has_no_body(wire: Wire) -> None:
@@ -211,13 +138,3 @@ def test_garbage_in_a_header_field_causes_no_server_error(
     assert len(answered) == len(FIELDS) * len(VALUES)
     # 501 is the status for an unknown transfer coding (RFC 9112 §6.1).
     assert [each for each in answered if not (200 <= each[2] < 500 or each[2] == 501)] == []
-
-
-def test_every_body_is_answered_as_the_reference_parser_predicts(tmp_path: Path) -> None:
-    with Service(tmp_path) as service:
-        flood = Flood(service, 1_000, BODIES)
-
-    assert flood.answers.total() == BODIES
-    assert {200, 400, 415} <= {status for status, _ in flood.answers}
-    assert stored_plants(service.database) == flood.stored
-    assert not service.has_logged("failed")

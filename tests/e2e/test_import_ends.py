@@ -14,8 +14,8 @@ from plantstore.errors import ErrorCode
 from support.measured import unread_bytes
 from support.postgres import execute, wait_until
 from support.service import Answer, Service, opened, stored_plants
-from support.streams import CSV, NDJSON, chunk, import_once, line, lines, reset, streaming_head
-from support.wire import Wire, send_until_refused
+from support.streams import CSV, NDJSON, import_once, line, lines, reset, streaming_head
+from support.wire import Wire, chunk, send_until_refused
 
 pytestmark = pytest.mark.serve("--access-log")
 

@@ -3,7 +3,6 @@
 import json
 import time
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,15 +14,13 @@ from support.postgres import wait_until
 from support.service import Client, Service, stored_plants
 from support.streams import (
     CSV,
-    NDJSON,
     NONE,
-    chunk,
     line,
     lines,
     send,
     streaming_head,
 )
-from support.wire import Wire
+from support.wire import Wire, chunk
 
 
 @pytest.fixture(autouse=True)
@@ -92,31 +89,6 @@ def test_a_row_whose_id_a_different_plant_has_is_refused_skipped_or_replaces_it(
     assert answer.headers["preference-applied"] == "return=minimal"
     assert (answer.status, answer.json) == (200, NONE | {"stored": 1, "already_stored": 1} | counts)
     assert stored_plants(service.database)[1] == NewPlant(1, name)
-
-
-@pytest.mark.parametrize("workers", ["1", "2"])
-def test_a_file_without_a_column_of_tags_keeps_the_stored_tags_and_an_empty_cell_removes_one(
-    tmp_path: Path, workers: str
-) -> None:
-    """With two workers, another process writes."""
-    with Service(tmp_path, "--workers", workers) as service:
-        service.change(NewPlant(1, "old", "kept"), NewPlant(2, "same", "t"), NewPlant(3, "c", "t"))
-        with service.client(service.token()) as client:
-            without, with_tags, whole = (
-                send(client, body, media_type, query="?on-conflict=replace").json
-                for body, media_type in (
-                    (b"id;name\n1;new\n2;same\n4;d\n", CSV),
-                    (b"id,name,tag\n3,c,\n", CSV),
-                    (line(2, "same"), NDJSON),
-                )
-            )
-        stored = stored_plants(service.database)
-
-    assert without == NONE | {"stored": 1, "already_stored": 1, "replaced": 1, "errors": []}
-    assert with_tags == whole == NONE | {"replaced": 1, "errors": []}
-    assert list(stored.values()) == [
-        *(NewPlant(1, "new", "kept"), NewPlant(2, "same"), NewPlant(3, "c"), NewPlant(4, "d"))
-    ]
 
 
 def test_to_replace_plants_a_token_needs_both_scopes(service: Service) -> None:

@@ -36,20 +36,6 @@ def file(tmp_path: Path) -> Path:
     return file
 
 
-def progress(newest: int) -> list[str]:
-    """Return the lines of a migration to the newest version."""
-    return [
-        f"migrating schema {VERSION} to {newest}",
-        *(f"applying migration {version}" for version in range(VERSION + 1, newest + 1)),
-        "indexed 0 of 1 plants",
-        f"migrated to schema {newest} in S s",
-    ]
-
-
-def without_seconds(lines: list[str]) -> list[str]:
-    return [re.sub(r"\d+\.\d s$", "S s", line) for line in lines]
-
-
 @pytest.mark.parametrize(
     "command",
     [
@@ -65,7 +51,7 @@ def without_seconds(lines: list[str]) -> list[str]:
 def test_a_command_that_needs_a_database_creates_none(
     tmp_path: Path, file: Path, command: str
 ) -> None:
-    done = (run if "serve" in command else call)(tmp_path, *command.split())
+    done = call(tmp_path, *command.split())
 
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr == (
@@ -164,15 +150,18 @@ def test_the_command_that_a_message_names_migrates_that_database_and_shows_its_p
     assert refused.stderr.startswith(f"plantstore: {name} has schema 3, but 8 is needed. ")
     assert named == ("migrate" if folder == "." else f"migrate --database 'sqlite:///{name}'")
     assert migrated.returncode == 0
-    assert without_seconds(migrated.stderr.splitlines()) == progress(8)
+    first, *_, last = migrated.stderr.splitlines()
+    assert first == "migrating schema 3 to 8"
+    assert last.startswith("migrated to schema 8 in ")
 
 
 @pytest.mark.engines("sqlite", "postgres")
 def test_a_service_that_migrates_logs_the_progress_once(tmp_path: Path, older: str) -> None:
-    expected = progress(newest_of(older))
+    newest = newest_of(older)
 
     with Service(tmp_path, "--workers", "2") as service:
         pass
 
     events = [json.loads(line)["event"] for line in service.log if line.startswith("{")]
-    assert [line for line in without_seconds(events) if line in expected] == expected
+    assert events.count(f"migrating schema {VERSION} to {newest}") == 1
+    assert sum(event.startswith(f"migrated to schema {newest} in ") for event in events) == 1

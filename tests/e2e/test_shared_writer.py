@@ -22,14 +22,8 @@ def _started(service: Service) -> None:
 
 def wait_for_writer(service: Service, *other_than: int) -> int:
     """Return the process id of the process that writes, once it accepts connections."""
-    found: set[int | None] = {None, *other_than}
-
-    def is_another() -> bool:
-        found.add(service.writer())
-        return len(found) > len({None, *other_than})
-
-    wait_until(is_another)
-    [pid] = found - {None, *other_than}
+    wait_until(lambda: service.writer() not in {None, *other_than})
+    pid = service.writer()
     assert pid is not None
     return pid
 

@@ -14,7 +14,6 @@ from plantstore.cli.transfer import BATCH_PLANTS_MAX
 from plantstore.plants import ID_MIN, PLANT_BYTES_MAX, NewPlant
 from support.command import call, run, run_program
 from support.service import PLANTSTORE, opened, stored_plants
-from support.streams import HARD_PLANTS
 
 ROWS = (
     "id,name,tag\n1,Abies balsamea (L.) Mill.,Abies\n2,Rosa × damascena,\n"
@@ -165,7 +164,7 @@ def test_importing_an_export_restores_the_same_plants(
 ) -> None:
     # The largest plant that a request stores is exported and imported, too.
     name = "x" * (PLANT_BYTES_MAX - len(f'{{"id":{ID_MIN + 1},"name":""}}'))
-    plants = {plant.id: plant for plant in [*HARD_PLANTS, NewPlant(ID_MIN + 1, name)]}
+    plants = {ID_MIN + 1: NewPlant(ID_MIN + 1, name)} | PLANTS
     other = f"sqlite:///{tmp_path}/other.db"
     put_in(other, [*plants.values()])
 

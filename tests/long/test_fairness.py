@@ -31,8 +31,8 @@ from support.load import Load
 from support.measured import OPERATIONS, open_logs
 from support.postgres import wait_until
 from support.service import Client, Service
-from support.streams import chunk, line, streaming_head
-from support.wire import Wire
+from support.streams import line, streaming_head
+from support.wire import Wire, chunk
 
 CONNECTIONS = 200
 SECONDS = 8.0

@@ -6,10 +6,12 @@ import random
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from plantstore.storage.sqlite.store import SQLiteStore
 from support.broken_disks import REFUSALS, change_and_heal, count_faults, open_and_heal
-from support.database_openings import created, migrated
+from support.crash_states import steps_to
 from support.disk import Disk, Fault
-from support.ledger import Ledger, live
+from support.ledger import Content, Ledger, live
+from support.other_programs import change, make_older
 from support.power_loss import Survey, everywhere, some_cuts
 
 if TYPE_CHECKING:
@@ -50,6 +52,31 @@ def report(soak: Any, name: str, survey: Survey) -> None:
         acknowledged=survey.acknowledged,
         lost=len(survey.problems),
     )
+
+
+def created(path: Path) -> tuple[Disk, Ledger]:
+    """Create a store, and make a few changes; return its disk and its ledger."""
+    with Disk(path, 1) as disk:
+        ledger = Ledger(disk)
+        live(ledger, disk, random.Random(22), 6)
+    return disk, ledger
+
+
+def migrated(path: Path, journal_mode: str) -> tuple[Disk, Ledger, int]:
+    """Migrate a store of the first version.
+
+    Returns:
+        Its disk, its ledger, and the number of steps before the migration.
+
+    """
+    url = f"sqlite:///{path}"
+    plants = {plant.id: plant for plant in make_older(url, 1, 300)}
+    change(url, f"PRAGMA journal_mode = {journal_mode}")
+    history = steps_to({"": path.read_bytes()})
+    with Disk(path, 1, history) as disk:
+        ledger = Ledger(disk, [Content(plants, {})])
+        SQLiteStore(str(path)).close()
+    return disk, ledger, len(history)
 
 
 def test_a_power_loss_at_any_step_of_the_first_start_loses_nothing(

@@ -10,7 +10,7 @@ from typing import Final
 from plantstore.api.imports import BYTES_PER_SECOND_MIN
 from plantstore.plants import PLANT_BYTES_MAX, NewPlant
 from support.service import Service
-from support.streams import chunk
+from support.wire import chunk, in_chunks
 
 KIB: Final = 1024
 MIB: Final = 1024 * KIB
@@ -116,11 +116,10 @@ def head(start: bytes, *fields: bytes) -> bytes:
     return b"\r\n".join([*lines, b"", b""])
 
 
-def in_chunks(body: bytes, size: int) -> Callable[[bytes], bytes]:
+def chunked(body: bytes, size: int) -> Callable[[bytes], bytes]:
     """Return a function that makes a POST request with a chunked body."""
-    pieces = (body[start : start + size] for start in range(0, len(body), size))
-    chunked = b"".join(map(chunk, pieces)) + b"0\r\n\r\n"
-    return lambda token: head(b"POST /plants", token, JSON, CHUNKED) + chunked
+    chunks = in_chunks(body, size)
+    return lambda token: head(b"POST /plants", token, JSON, CHUNKED) + chunks
 
 
 def filled(beginning: bytes, unit: bytes, end: bytes = b"", size: int = BODY_BYTES) -> bytes:
@@ -234,7 +233,7 @@ IN_PACKETS: Final = {
     "a body": ("create", create(filled(*BODIES["a large name"], HEAD_BYTES))),
 }
 
-SMALL_CHUNKS: Final = in_chunks(b'{"id":1,"name":"%b"}' % (b"x" * 60_000), 1)
+SMALL_CHUNKS: Final = chunked(b'{"id":1,"name":"%b"}' % (b"x" * 60_000), 1)
 REPLACE: Final = send(
     b"PUT /plants/%d" % (LARGE_ID + LARGE_PLANTS - 1), filled(b'{"name":"', b"x", b'"}')
 )
@@ -249,7 +248,7 @@ ATTACKS: Final = [
     *(Attack(f"{what} in packets of a byte", *how, 3, 1) for what, how in IN_PACKETS.items()),
     Attack("a body that is refused, in chunks of a byte", "no token", SMALL_CHUNKS, 20),
     Attack("a body in chunks of a byte", "create", SMALL_CHUNKS, 20),
-    Attack("a body that is too large, in chunks", "create", in_chunks(b"x" * 2 * MIB, 4096), 10),
+    Attack("a body that is too large, in chunks", "create", chunked(b"x" * 2 * MIB, 4096), 10),
     Attack("a small body that is no plant", "create", create(b"{}")),
     Attack("the id of a large plant", "create", create(b'{"id":1000000,"name":"x"}')),
     *(Attack(name, "create", create(filled(*parts)), 20) for name, parts in BODIES.items()),

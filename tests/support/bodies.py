@@ -11,9 +11,10 @@ from decimal import Decimal, InvalidOperation
 from typing import Any, NamedTuple
 
 from plantstore.plants import ID_MAX, ID_MIN, PLANT_BYTES_MAX, NewPlant
+from support.wire import head, in_chunks, with_length
 
-JSON_TYPE = b"application/json"
-OTHER_TYPES = [b"text/plain", b"application/jsonx", b"application/json; charset=latin-1", b""]
+JSON_TYPE = "application/json"
+OTHER_TYPES = ["text/plain", "application/jsonx", "application/json; charset=latin-1", ""]
 
 NAMES = ["Abies balsamea (L.) Mill.", "Rosa × damascena", "🌱", "", "x" * 300, '\t"\\/\x7f\u2028']
 TAGS = ["Abies", "", "×" * 20, "\n", "🌱"]
@@ -58,21 +59,15 @@ class Sending(NamedTuple):
     """A body with its media type; it is chunked unless `chunk_bytes` is 0."""
 
     body: bytes
-    media_type: bytes = JSON_TYPE
+    media_type: str = JSON_TYPE
     chunk_bytes: int = 0
 
     def request(self, token: str) -> bytes:
         """Return the request that creates the plant."""
-        head = b"POST /plants HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\n" % token.encode()
-        head += b"Content-Type: %s\r\n" % self.media_type
-        if not self.chunk_bytes:
-            return b"%sContent-Length: %d\r\n\r\n%s" % (head, len(self.body), self.body)
-        pieces = (
-            self.body[start : start + self.chunk_bytes]
-            for start in range(0, len(self.body), self.chunk_bytes)
-        )
-        chunks = b"".join(b"%x\r\n%s\r\n" % (len(piece), piece) for piece in pieces)
-        return b"%sTransfer-Encoding: chunked\r\n\r\n%s0\r\n\r\n" % (head, chunks)
+        field, body = with_length(self.body)
+        if self.chunk_bytes:
+            field, body = b"Transfer-Encoding: chunked", in_chunks(body, self.chunk_bytes)
+        return head(token, field, media_type=self.media_type) + body
 
 
 def sendings(seed: int, number: int) -> Iterator[Sending]:

@@ -1,19 +1,13 @@
 """The command line, run as a user would."""
 
 import contextlib
-import logging
 import os
 import pty
-import signal
 import subprocess
-import sys
-import tempfile
 from pathlib import Path
 from typing import Any
 
-import pytest
-
-from plantstore.cli import main
+from support.forks import ForkedProcess
 from support.service import PLANTSTORE
 
 
@@ -43,38 +37,12 @@ def run(folder: Path, *arguments: str, **options: Any) -> subprocess.CompletedPr
     return run_program(*PLANTSTORE, *arguments, cwd=folder, **options)
 
 
-def call(
-    folder: Path, *arguments: str, stdin: str = "", **env: str
-) -> subprocess.CompletedProcess[str]:
-    """Do what `run` does, but in this process, which saves most of the time.
-
-    `serve` needs a process of its own, because it sets up its process.
-    """
-    handler = signal.getsignal(signal.SIGTERM)
-    with (
-        pytest.MonkeyPatch.context() as patch,
-        tempfile.TemporaryFile("w+", encoding="utf-8") as given,
-        tempfile.TemporaryFile("w+", encoding="utf-8") as said,
-        tempfile.TemporaryFile("w+", encoding="utf-8", errors="backslashreplace") as complained,
-    ):
-        given.write(stdin)
-        given.seek(0)
-        patch.chdir(folder)
-        for name, value in env.items():
-            patch.setenv(name, value)
-        patch.setattr(logging, "lastResort", logging.lastResort)
-        patch.setattr(sys, "argv", ["plantstore", *arguments])
-        patch.setattr(sys, "stdin", given)
-        patch.setattr(sys, "stdout", said)
-        patch.setattr(sys, "stderr", complained)
-        try:
-            status = main()
-        finally:
-            signal.signal(signal.SIGTERM, handler)
-        patch.undo()
-        said.seek(0)
-        complained.seek(0)
-        return subprocess.CompletedProcess(arguments, status, said.read(), complained.read())
+def call(folder: Path, *arguments: str, **env: str) -> subprocess.CompletedProcess[str]:
+    """Do what `run` does, but in a forked process, which saves most of the time."""
+    process = ForkedProcess(arguments, folder, os.environ | env)
+    with process.stdout as said, process.stderr as complained:
+        output = said.read(), complained.read()
+    return subprocess.CompletedProcess(arguments, process.wait(120), *output)
 
 
 def on_terminal(folder: Path, *command: str, **env: str) -> str:

@@ -5,8 +5,6 @@ import json
 from collections.abc import Iterator
 from typing import Any, NamedTuple, Self
 
-from plantstore.feed import Kind, Recorded
-
 
 class Event(NamedTuple):
     """An event with data."""
@@ -14,13 +12,6 @@ class Event(NamedTuple):
     id: int
     kind: str
     data: dict[str, Any]
-
-    def recorded(self) -> Recorded:
-        """Return the change, as a store has it."""
-        assert (self.id, self.kind) == (self.data["number"], self.data["change"])
-        plant = self.data["plant"]
-        kind = Kind[self.kind.upper()]
-        return Recorded(self.id, kind, 0, plant["id"], plant.get("name"), plant.get("tag"))
 
 
 def parse(lines: Iterator[bytes]) -> Iterator[Event]:

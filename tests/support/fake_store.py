@@ -1,4 +1,4 @@
-"""A fake store. The contract tests run against it, too."""
+"""A fake store, against which the contract tests run, too; and stores that block or fail."""
 
 import contextlib
 import threading
@@ -163,3 +163,32 @@ class FakeStore:
             if (tag is None or plant.tag == tag)
             and (words is None or (words and has_words(plant.name, words)))
         ]
+
+
+class GatedStore(FakeStore):
+    """Blocks each commit until the test releases it, and records the batches."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.batches: list[list[Change]] = []
+        self.entered = threading.Semaphore(0)
+        self.let_go = threading.Semaphore(0)
+
+    def apply_changes(self, changes: Sequence[Change]) -> list[Result]:
+        self.batches.append(list(changes))
+        self.entered.release()
+        self.let_go.acquire()
+        return super().apply_changes(changes)
+
+
+class FailingStore(FakeStore):
+    """Raises the given error for each batch that has the plant with the id 13."""
+
+    def __init__(self, error: Exception) -> None:
+        super().__init__()
+        self.error: Exception | None = error
+
+    def apply_changes(self, changes: Sequence[Change]) -> list[Result]:
+        if self.error is not None and any(change.id == 13 for change in changes):
+            raise self.error
+        return super().apply_changes(changes)

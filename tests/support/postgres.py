@@ -12,7 +12,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, TypeAlias
 
 import psycopg
 
@@ -212,6 +212,23 @@ class Server:
         wait_until(is_primary)
 
 
+# A primary, and the standby that its commits wait for.
+Pair: TypeAlias = tuple[Server, Server]
+
+
+@contextlib.contextmanager
+def running_pair(programs: Programs) -> Iterator[Pair]:
+    """Run a primary, and the standby that its commits wait for."""
+    with Server(programs, "first") as primary, primary.standby("second") as standby:
+        primary.wait_for_standby("second")
+        yield primary, standby
+
+
+def url_of(*servers: Server, parameters: str = "") -> str:
+    hosts = ",".join(f"127.0.0.1:{server.port}" for server in servers)
+    return f"postgresql://postgres@{hosts}/postgres{parameters}"
+
+
 def execute(url: str, statement: str) -> list[Any]:
     """Run a statement on a new connection; return its rows, if it has any."""
     with psycopg.connect(url, autocommit=True) as connection:
@@ -219,7 +236,7 @@ def execute(url: str, statement: str) -> list[Any]:
         return cursor.fetchall() if cursor.description else []
 
 
-class Databases:
+class Databases(contextlib.AbstractContextManager["Databases"]):
     """Creates databases, and drops them when the block ends.
 
     Each is a schema in an existing database, because creating and dropping a schema costs a
@@ -229,9 +246,6 @@ class Databases:
     def __init__(self, url: str) -> None:
         self.url = url
         self.names: list[str] = []
-
-    def __enter__(self) -> Self:
-        return self
 
     def __exit__(self, *_: object) -> None:
         for name in self.names:

@@ -12,7 +12,7 @@ from typing import Any, Final
 from plantstore.formats import FORMATS
 from plantstore.plants import NewPlant
 from support.service import Answer, Client, Service
-from support.wire import Wire
+from support.wire import Wire, head
 
 NDJSON: Final = "application/x-ndjson"
 CSV: Final = "text/csv"
@@ -22,24 +22,6 @@ MEDIA_TYPES: Final = {"ndjson": NDJSON, "csv": CSV}
 
 # The counts of an import without rows.
 NONE: Final = {"stored": 0, "already_stored": 0, "replaced": 0, "skipped": 0, "refused": 0}
-
-# Plants whose names are hard for a format: quotes, separators, line ends, and characters of
-# several bytes.
-HARD_PLANTS: Final = [
-    NewPlant(-(2**63), ""),
-    NewPlant(-7, 'Rosa "×", damascena\n'),
-    NewPlant(0, '"', '"'),
-    NewPlant(1, '""";\t,', ","),
-    NewPlant(2, "two\r\nlines\rand\nmore", "\n"),
-    NewPlant(3, "\r", "\r\n"),
-    NewPlant(4, " a ", " "),
-    NewPlant(5, "🌱👩\u200d🌾", "é e\u0301"),
-    NewPlant(6, "\ufeff", "\ufeffid,name"),
-    NewPlant(7, "\u2028\u2029\x85\x01\x7f", "\\n\\u0000"),
-    NewPlant(8, "=1+1", "\ud7ff\ue000\U0010ffff"),
-    NewPlant(2**53 + 1, "id,name,tag", "null"),
-    NewPlant(2**63 - 1, "Abies", "Abies"),
-]
 
 
 def line(id_: int, name: str = "a", **more: str) -> bytes:
@@ -79,21 +61,8 @@ def import_once(service: Service, token: str, body: Any, media_type: str = NDJSO
 
 def streaming_head(token: str, *fields: bytes, media_type: str = NDJSON) -> bytes:
     """Return the head of an import whose body is sent in chunks."""
-    return b"\r\n".join(
-        [
-            b"POST %b HTTP/1.1\r\nHost: plants" % path_of(media_type).encode(),
-            b"Content-Type: " + media_type.encode(),
-            b"Authorization: Bearer " + token.encode(),
-            b"Transfer-Encoding: chunked",
-            *fields,
-            b"\r\n",
-        ]
-    )
-
-
-def chunk(data: bytes) -> bytes:
-    """Return a chunk of a body."""
-    return b"%x\r\n%b\r\n" % (len(data), data)
+    coding = b"Transfer-Encoding: chunked"
+    return head(token, coding, *fields, path=path_of(media_type), media_type=media_type)
 
 
 def reset(wire: Wire) -> None:

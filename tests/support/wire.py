@@ -3,18 +3,14 @@
 import contextlib
 import json
 import socket
-from typing import Self
 
 
-class Wire:
+class Wire(contextlib.AbstractContextManager["Wire"]):
     """A TCP connection for raw bytes."""
 
     def __init__(self, port: int) -> None:
         self.socket = socket.create_connection(("127.0.0.1", port), timeout=30)
         self.file = self.socket.makefile("rb")
-
-    def __enter__(self) -> Self:
-        return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
@@ -38,10 +34,26 @@ class Wire:
         self.socket.close()
 
 
-def head(token: str | None, *fields: bytes) -> bytes:
+def head(
+    token: str | None,
+    *fields: bytes,
+    path: str = "/plants",
+    media_type: str = "application/json",
+) -> bytes:
     authorization = [] if token is None else [b"Authorization: Bearer " + token.encode()]
-    lines = [b"POST /plants HTTP/1.1", b"Host: plants", b"Content-Type: application/json"]
-    return b"\r\n".join([*lines, *authorization, *fields, b"", b""])
+    lines = [f"POST {path} HTTP/1.1", "Host: plants", f"Content-Type: {media_type}"]
+    return b"\r\n".join([*map(str.encode, lines), *authorization, *fields, b"", b""])
+
+
+def chunk(data: bytes) -> bytes:
+    """Return a chunk of a body."""
+    return b"%x\r\n%b\r\n" % (len(data), data)
+
+
+def in_chunks(body: bytes, size: int) -> bytes:
+    """Return a body in chunks of a size."""
+    pieces = (body[start : start + size] for start in range(0, len(body), size))
+    return b"".join(map(chunk, pieces)) + b"0\r\n\r\n"
 
 
 def get(path: str, token: str, *fields: bytes) -> bytes:

@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
@@ -38,6 +38,11 @@ METRICS: dict[str, Callable[[], bytes]] = {
     "text/plain; version=0.0.4; charset=utf-8": lambda: b"text",
     "application/openmetrics-text; version=1.0.0; charset=utf-8": lambda: b"openmetrics",
 }
+
+
+async def receive_nothing() -> dict[str, Any]:
+    """Receive an empty body."""
+    return {"type": "http.request", "body": b"", "more_body": False}
 
 
 def noting_status(app: ASGIApp) -> ASGIApp:
@@ -141,7 +146,7 @@ class World:
         self.run(self._opened.aclose())
         self._runner.close()
 
-    def run(self, coroutine: Coroutine[Any, Any, ResultT]) -> ResultT:
+    def run(self, coroutine: Awaitable[ResultT]) -> ResultT:
         """Run a coroutine on the event loop of the application; return its result."""
         return self._runner.run(asyncio.wait_for(coroutine, 30))
 

@@ -239,16 +239,6 @@ def test_the_name_of_a_column_may_be_no_utf_8() -> None:
     assert plants_of(rows) == [(2, NewPlant(1, "a")), (3, NewPlant(2, "b"))]
 
 
-def test_cells_that_a_spreadsheet_would_calculate_come_back_unchanged() -> None:
-    texts = ["=1+1", "+1", "-1", "@SUM(A1)", '=HYPERLINK("http://x";"a")', "\t=1", "'=1"]
-    some = [NewPlant(id_, text, text) for id_, text in enumerate(texts)]
-
-    file = written("csv", some)
-
-    assert [plant for _, plant in plants_of(read("csv", file))] == some
-    assert b"\r\n0,=1+1,=1+1\r\n" in file
-
-
 JSON_LINES = [
     *(
         b'{"id":1,"name":"a"}\n',

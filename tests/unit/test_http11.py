@@ -171,6 +171,7 @@ def test_an_event_says_how_the_body_ends_and_whether_the_connection_may_be_used_
 
 
 HOST = b"Host: a\r\n"
+LENGTHS = [b"x", b"1\r\nContent-Length: 2", b"1\r\nTransfer-Encoding: chunked"]
 
 
 @pytest.mark.parametrize(
@@ -183,6 +184,14 @@ HOST = b"Host: a\r\n"
         (b"GET / HTTP/1.1", b"Host: " + b"a" * 30_000 + b"!" * 100 + b" !\r\n"),  # in linear time
         (b"GET / HTTP/1.1", HOST + HOST),
         (b"GET / HTTP/1.0", b"Transfer-Encoding: chunked\r\n"),
+        *((line, HOST) for line in (b"PRI * HTTP/2.0", b"DESCRIBE / RTSP/1.0", b"GET / HTTP/0.9")),
+        (b"GET / HTTP/1.1 ", HOST),
+        *((b"GET / HTTP/1.1", b"Host: %b\r\n" % host) for host in (b"ann@x", b"[::1")),
+        *((b"POST / HTTP/1.1", HOST + b"Content-Length: %b\r\n" % each) for each in LENGTHS),
+        *(
+            (b"POST / HTTP/1.1", HOST + b"Transfer-Encoding: %b\r\n" % coding)
+            for coding in (b"chunked, chunked", b"chunked, gzip")
+        ),
         *(
             (b"GET / HTTP/1.1", HOST + 2 * (name + b": 1\r\n"))
             for name in (b"Transfer-Encoding", b"Content-Length", b"Content-Type", b"Authorization")
@@ -194,6 +203,28 @@ def test_a_malformed_or_ambiguous_head_is_refused(line: bytes, fields: bytes) ->
         parse_head(line + b"\r\n" + fields + b"\r\n")
 
     assert refused.value.code is ErrorCode.BAD_REQUEST
+
+
+@pytest.mark.parametrize("host", [b"", b"[::1]:8000", b"pl%C3%A4nts_1.example.:80", b"x\t \t"])
+def test_a_host_may_be_empty_and_have_a_port(host: bytes) -> None:
+    head = parse_head(b"GET / HTTP/1.1\r\nHost: %b\r\n\r\n" % host)
+
+    assert head.fields == ((b"host", host.strip()),)
+
+
+@pytest.mark.parametrize(
+    ("around", "value"),
+    [
+        (b" \t", b"*"),
+        *((each, each + b"*" + each) for each in (b"\xa0", b"\xc2\xa0", b"\xe2\x80\x83")),
+    ],
+)
+def test_only_spaces_and_tabs_around_the_value_of_a_field_are_ignored(
+    around: bytes, value: bytes
+) -> None:
+    head = parse_head(HEAD % b"If-Match:%b*%b\r\n" % (around, around))
+
+    assert head.fields[-1] == (b"if-match", value)
 
 
 def test_a_refused_head_has_its_fields_for_the_request_id() -> None:

@@ -1,5 +1,6 @@
 """The metrics, as the parser of Prometheus's own client reads them."""
 
+import contextlib
 import os
 import re
 import shutil
@@ -8,7 +9,6 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Self
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
@@ -168,7 +168,7 @@ for _ in sys.stdin:
 """
 
 
-class Worker:
+class Worker(contextlib.AbstractContextManager["Worker"]):
     """A process that shares its counts in a folder, until the block ends."""
 
     def __init__(self, folder: Path) -> None:
@@ -179,9 +179,6 @@ class Worker:
             text=True,
         )
         self.value(CHANGES)  # it has started
-
-    def __enter__(self) -> Self:
-        return self
 
     def __exit__(self, *_: object) -> None:
         self.process.kill()

@@ -4,8 +4,7 @@ import contextlib
 import os
 import socket
 import struct
-import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from multiprocessing.connection import Connection
 
@@ -21,7 +20,6 @@ from plantstore.changes import (
     Patch,
     Precondition,
     Replacement,
-    Result,
     Upsert,
 )
 from plantstore.commit import remote_writer, writer_process
@@ -49,7 +47,7 @@ from plantstore.errors import (
 from plantstore.observe import Committed, Event, Observer, ignore
 from plantstore.plants import NewPlant, Plant, PlantPatch
 from plantstore.store import PlantWrites
-from support.fake_store import FakeStore
+from support.fake_store import FailingStore, FakeStore, GatedStore
 from support.postgres import wait_until
 from support.shared_writer import serving, writing
 
@@ -61,23 +59,6 @@ BATCH: list[Change] = [
     Conditional(Patch(3, PlantPatch(tag=None)), Precondition(ANY, frozenset({'"0a"'}))),
     Replacement(4, Plant("b")),
 ]
-
-
-class SlowStore(FakeStore):
-    """Keeps the batches that it got. `apply_changes` waits until it may go on."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.batches: list[int] = []
-        self.has_begun = threading.Event()
-        self.may_go_on = threading.Event()
-        self.may_go_on.set()
-
-    def apply_changes(self, changes: Sequence[Change]) -> list[Result]:
-        self.has_begun.set()
-        assert self.may_go_on.wait(30)
-        self.batches.append(len(changes))
-        return super().apply_changes(changes)
 
 
 def test_a_batch_is_the_same_after_it_was_sent() -> None:
@@ -171,19 +152,18 @@ def test_the_batches_of_several_workers_share_a_transaction_unless_they_are_long
     monkeypatch: pytest.MonkeyPatch, batches: list[list[int]], transactions: list[int]
 ) -> None:
     monkeypatch.setattr(writer_process, "TRANSACTION_BYTES_MAX", 1000)
-    store, events = SlowStore(), list[Event]()
+    store, events = GatedStore(), list[Event]()
     with workers_of(store, len(batches), events.append) as workers:
-        store.may_go_on.clear()
         for at, (worker, lengths) in enumerate(zip(workers, batches, strict=True)):
             send(worker, *(NewPlant(10 * at + n, "a" * long) for n, long in enumerate(lengths)))
-            assert store.has_begun.wait(30)
-        store.may_go_on.set()
+            assert at or store.entered.acquire(timeout=30)
+        store.let_go.release(len(batches))
         responses = [receive(worker) for worker in workers]
 
     assert responses == [Applied([Outcome.STORED] * len(batch)) for batch in batches]
-    assert sorted(store.batches) == transactions
+    assert sorted(map(len, store.batches)) == transactions
     committed = [event for event in events if isinstance(event, Committed)]
-    assert [len(event.outcomes) for event in committed] == store.batches
+    assert [len(event.outcomes) for event in committed] == [*map(len, store.batches)]
 
 
 def test_probes_do_not_prevent_tidying(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -240,12 +220,6 @@ def test_a_worker_that_stalls_or_sends_no_messages_is_disconnected_and_others_ar
 
 
 def test_a_batch_that_the_store_refuses_does_not_affect_other_workers() -> None:
-    class Refusing(FakeStore):
-        def apply_changes(self, changes: Sequence[Change]) -> list[Result]:
-            if any(change.id == 13 for change in changes):
-                raise BatchRefusedError("refused", "unlucky")
-            return super().apply_changes(changes)
-
     def apply() -> list[str]:
         reasons = []
         for _ in range(50):
@@ -255,7 +229,7 @@ def test_a_batch_that_the_store_refuses_does_not_affect_other_workers() -> None:
         return reasons
 
     with (
-        writing(Refusing()) as entrance,
+        writing(FailingStore(BatchRefusedError("refused", "unlucky"))) as entrance,
         contextlib.closing(RemoteWriter(entrance)) as good,
         contextlib.closing(RemoteWriter(entrance)) as bad,
         ThreadPoolExecutor() as threads,

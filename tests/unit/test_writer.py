@@ -16,36 +16,7 @@ from plantstore.errors import BatchRefusedError, ErrorCode, RequestError, StoreU
 from plantstore.observe import CommitFailed, Committed, Event, WriterStarted, WriterStopped
 from plantstore.plants import NewPlant
 from plantstore.store import TIDY_SECONDS
-from support.fake_store import FakeStore
-
-
-class GatedStore(FakeStore):
-    """Blocks each commit until the test releases it, and records the batches."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.batches: list[list[Change]] = []
-        self.entered = threading.Semaphore(0)
-        self.let_go = threading.Semaphore(0)
-
-    def apply_changes(self, changes: Sequence[Change]) -> list[Result]:
-        self.batches.append(list(changes))
-        self.entered.release()
-        self.let_go.acquire()
-        return super().apply_changes(changes)
-
-
-class FailingStore(FakeStore):
-    """Raises the given error for each batch that has the plant with the id 13."""
-
-    def __init__(self, error: Exception) -> None:
-        super().__init__()
-        self.error: Exception | None = error
-
-    def apply_changes(self, changes: Sequence[Change]) -> list[Result]:
-        if self.error is not None and any(change.id == 13 for change in changes):
-            raise self.error
-        return super().apply_changes(changes)
+from support.fake_store import FailingStore, FakeStore, GatedStore
 
 
 def run(

@@ -226,7 +226,7 @@ def live_with_a_fault(ledger: Ledger, disk: Disk, chance: random.Random, fault: 
             assert ledger.do(store, act)
         before = len(disk.steps)
         disk.break_down(fault)
-        for act in acts(chance, 8):
+        for act in acts(chance, 12):
             ledger.do(store, act)
             ledger.read(store)
             store.tidy()

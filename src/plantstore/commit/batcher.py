@@ -9,9 +9,9 @@ So requests are handed over in batches:
          ^                                                    |
          +------------- one wake-up for all callers ----------+
 
-The event loop collects the requests of one or two turns in a batch, and then puts the batch
-into the queue. The thread takes all batches from the queue, up to a limit,
-runs them in one call, and wakes the event loop once to answer all callers. It never
+The event loop collects the requests of one or two turns in a batch, and then puts the
+batch into the queue. The thread takes all batches from the queue, up to a limit, runs
+them in one call, and wakes the event loop once to answer all callers. The thread never
 waits for more requests. Requests gather while the previous call runs, so calls are small
 when the service is idle and large when it is busy.
 

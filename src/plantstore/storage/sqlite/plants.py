@@ -47,7 +47,7 @@ END
 """
 _CREATE: Final = """
 INSERT INTO creates
-SELECT jsonb(:plants), json_array_length(:plants), user_version FROM pragma_user_version
+SELECT jsonb(:plants), :number, user_version FROM pragma_user_version
 """
 
 _decode_sizes = msgspec.json.Decoder(list[tuple[int, int, int | None]]).decode
@@ -75,7 +75,7 @@ def create_plants(connection: apsw.Connection, changes: Sequence[Change]) -> lis
         return None
     plants.sort(key=_by_id)  # the index of words is faster in order of id
     try:
-        connection.execute(_CREATE, {"plants": to_json(plants)})
+        connection.execute(_CREATE, {"plants": to_json(plants), "number": len(plants)})
     except (apsw.ConstraintError, apsw.CorruptError):  # `apply_changes` knows what is damaged
         return None
     return [Outcome.STORED] * len(plants)

@@ -93,7 +93,7 @@ class Authenticator:
     """Authorizes requests: their token must be valid and have the scope.
 
     A token is cached for CACHE_SECONDS after its lookup in the store. A request with a cached
-    token costs only a hash and a dictionary lookup. When the time is over, one request looks
+    token costs only a dictionary lookup. When the time is over, one request looks
     the token up again, and concurrent requests with the same token wait for the result.
 
     Args:
@@ -121,8 +121,8 @@ class Authenticator:
         self._monotonic = monotonic
         self.rate_limit = rate_limit
         self._observe = observe
-        self._cached: dict[bytes, tuple[float, TokenRecord]] = {}
-        self._lookups: dict[bytes, asyncio.Future[TokenRecord | None]] = {}
+        self._cached: dict[str, tuple[float, TokenRecord]] = {}
+        self._lookups: dict[str, asyncio.Future[TokenRecord | None]] = {}
 
     async def authorize(self, req: Request, scope: str) -> None:
         """Check that the token of the request is valid and has the scope, and count a use of it.
@@ -160,24 +160,23 @@ class Authenticator:
 
         """
         token = parse_bearer(req.get_header("Authorization"))
-        key = digest(token)
-        until, record = self._cached.get(key, _NOT_CACHED)
+        until, record = self._cached.get(token, _NOT_CACHED)
         if record is None or until < self._monotonic():
-            record = await self._look_up(token, key)
+            record = await self._look_up(token)
         state = record.state(self._clock())
         if state != "active":
             raise _invalid(f"The token is {state}")
         return record
 
-    async def _look_up(self, token: str, key: bytes) -> TokenRecord:
+    async def _look_up(self, token: str) -> TokenRecord:
         if not is_well_formed(token):
             raise _invalid("The token is malformed: its checksum does not match")
-        lookup = self._lookups.get(key)
+        lookup = self._lookups.get(token)
         if lookup is None:
             asked_at = self._monotonic()
-            lookup = asyncio.ensure_future(asyncio.to_thread(self._store.find_token, key))
-            self._lookups[key] = lookup
-            lookup.add_done_callback(lambda done: self._learn(key, asked_at, done))
+            find = asyncio.to_thread(self._store.find_token, digest(token))
+            lookup = self._lookups[token] = asyncio.ensure_future(find)
+            lookup.add_done_callback(lambda done: self._learn(token, asked_at, done))
         # The shield keeps a cancelled caller from cancelling the lookup of the others.
         try:
             record = await asyncio.shield(lookup)
@@ -189,10 +188,10 @@ class Authenticator:
         return record
 
     def _learn(
-        self, key: bytes, asked_at: float, lookup: asyncio.Future[TokenRecord | None]
+        self, token: str, asked_at: float, lookup: asyncio.Future[TokenRecord | None]
     ) -> None:
-        del self._lookups[key]
-        self._cached.pop(key, None)
+        del self._lookups[token]
+        self._cached.pop(token, None)
         if lookup.cancelled():
             return
         error = lookup.exception()
@@ -204,7 +203,7 @@ class Authenticator:
         if record is not None:  # unknown tokens could fill the cache
             if len(self._cached) >= CACHED_TOKENS_MAX:
                 self._cached.clear()
-            self._cached[key] = (asked_at + CACHE_SECONDS, record)
+            self._cached[token] = (asked_at + CACHE_SECONDS, record)
 
 
 def parse_bearer(authorization: str | None) -> str:

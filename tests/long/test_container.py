@@ -151,13 +151,13 @@ class Containers:
 
 @contextlib.contextmanager
 def containers() -> Iterator[Containers]:
-    """Make a folder for containers; at the end, remove the containers and the folder."""
+    """Make a folder for containers; at the end, remove the containers, images and the folder."""
     with tempfile.TemporaryDirectory(prefix="plantstore-containers-") as folder:
         made = Containers(Path(folder))
         try:
             yield made
         finally:
-            made.podman("rm", "--all", "--force", "--time=0")
+            made.podman("system", "reset", "--force")  # it also unmounts the folder of the images
 
 
 PAGE = "docs/container.md"

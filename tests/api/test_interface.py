@@ -261,6 +261,14 @@ def test_the_schemas_allow_error_numbers_and_members_that_are_added_later() -> N
     validator("Error").validate({"error": 1999, "message": "a", "detail": "b"})
 
 
+def test_the_create_alone_is_the_contract_in_version_1_0_0_with_the_mit_licence() -> None:
+    tagged = [each.path for each in OPERATIONS if "plants" in each.content["tags"]]
+    info = DOCUMENT["info"]
+
+    assert (tagged, info["version"], info["license"]["identifier"]) == (["/plants"], "1.0.0", "MIT")
+    assert "plants" in POST["tags"]
+
+
 def test_the_document_warns_users_of_javascript_about_large_ids() -> None:
     texts = [DOCUMENT["info"]["description"], SCHEMAS["Id"]["description"]]
 

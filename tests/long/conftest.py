@@ -1,4 +1,7 @@
-"""Tables of the results of the long suite; `make soak` writes them to benchmarks/results/."""
+"""Tables of the results of the long suite; `make soak` writes them to benchmarks/results/.
+
+A run of a part of the suite does not change them.
+"""
 
 import time
 from collections.abc import Iterator
@@ -36,6 +39,9 @@ class Soak:
 def all_rows(request: pytest.FixtureRequest) -> Iterator[Soak]:
     soak = Soak()
     yield soak
+    options = request.config.option
+    if options.file_or_dir != ["tests/long"] or options.keyword or options.deselect:
+        return  # a part of the suite has a part of the rows
     failed = request.session.testsfailed
     write_result(
         "soak",

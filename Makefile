@@ -127,7 +127,7 @@ format: $(VENV)/.dev javascript ## format the code
 vendor: javascript ## copy the locked JavaScript libraries into src/plantstore/web
 	for file in $(VENDORED); do cp $(JAVASCRIPT)/node_modules/$${file#*=} $(WEB)/$${file%=*} || exit 1; done
 
-soak: $(VENV)/.soak programs ## inject faults and attack for twenty minutes
+soak: $(VENV)/.soak programs ## inject faults and attack for an hour
 	$(BIN)/pytest -q tests/long
 
 cluster: $(VENV)/.cluster cluster-programs ## test failover with Patroni for an hour (ROUNDS=1: minutes)

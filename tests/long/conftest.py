@@ -35,13 +35,18 @@ class Soak:
         self.rows.append([what, f"{faults:,}", *counts, f"{seconds:,.0f} s"])
 
 
+def _is_whole(config: pytest.Config) -> bool:
+    """Return whether the whole suite runs."""
+    options = config.option
+    return options.file_or_dir == ["tests/long"] and not (options.keyword or options.deselect)
+
+
 @pytest.fixture(scope="session")
 def all_rows(request: pytest.FixtureRequest) -> Iterator[Soak]:
     soak = Soak()
     yield soak
-    options = request.config.option
-    if options.file_or_dir != ["tests/long"] or options.keyword or options.deselect:
-        return  # a part of the suite has a part of the rows
+    if not _is_whole(request.config):
+        return
     failed = request.session.testsfailed
     write_result(
         "soak",
@@ -115,8 +120,8 @@ connections that send the same request repeatedly. The limit is 1,000.
 
 
 @pytest.fixture(scope="session")
-def findings() -> Iterator[Findings]:
+def findings(request: pytest.FixtureRequest) -> Iterator[Findings]:
     found = Findings()
     yield found
-    if found.costs and found.kept and found.waits:
+    if _is_whole(request.config):
         write_result("adversary", found.as_text())

@@ -21,7 +21,7 @@ from uvicorn.server import ServerState
 from plantstore.errors import ErrorCode, RequestError
 from plantstore.observe import RequestRefused
 from plantstore.server.deadlines import Deadlines, Due
-from plantstore.server.exchange import Exchange, render_head
+from plantstore.server.exchange import ARRIVING, WHOLE, Exchange, render_head
 from plantstore.server.http11 import (
     NEED_DATA,
     HeadRefusedError,
@@ -135,16 +135,20 @@ class Connection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Read the data up to the end of a request, unless too many bytes are held."""
+        exchange = self._exchange
+        if exchange is not None and exchange.takes_no_more:  # TLS may have read it already
+            return
         budget = self._budget
         self._held_bytes += len(data)
         budget.incoming_bytes += len(data)
         if budget.incoming_bytes > budget.incoming_bytes_max and not budget.allows(
             self._held_bytes, self._server_state.connections
         ):
-            is_streamed = self._exchange is not None and self._exchange.is_streamed
+            is_streamed = exchange is not None and exchange.is_streamed
             done = "" if is_streamed else "; nothing was done"
             message = f"The requests in progress use too much memory{done}"
             self._refuse(RequestError(ErrorCode.OVERLOADED, message))
+            self.read_or_pause()
             return
         self._reader.receive_data(data)
         self._advance()
@@ -224,7 +228,7 @@ class Connection(asyncio.Protocol):
         """Return whether a response must be written, or read, before more data is read."""
         exchange = self._exchange
         return (
-            (exchange is not None and exchange.is_whole)
+            (exchange is not None and exchange.arrival is not ARRIVING)
             or self._drained is not None
             or self._transport.is_closing()
         )
@@ -237,13 +241,21 @@ class Connection(asyncio.Protocol):
         self._is_gathering = False
         self._go_on()
 
+    def release_body(self, exchange: Exchange) -> None:
+        """Count what the application has processed of a streamed body no more."""
+        if exchange.is_streamed and exchange is self._exchange:
+            self._hold(self._reader.unread_bytes + len(exchange.body))
+
     def read_or_pause(self) -> None:
         """Read the socket, unless there is enough to do with the data that was read."""
         exchange = self._exchange
         is_paused = (
             self._is_gathering
             or self._is_behind
-            or (exchange is not None and len(exchange.body) > HELD_BODY_BYTES_MAX)
+            or (
+                exchange is not None
+                and (len(exchange.body) > HELD_BODY_BYTES_MAX or exchange.takes_no_more)
+            )
         )
         if is_paused is not self._is_paused and not self._transport.is_closing():
             self._is_paused = is_paused
@@ -309,7 +321,7 @@ class Connection(asyncio.Protocol):
             self._transport.write(head)
             self._transport.write(body)
         exchange.is_answered = True
-        if exchange.is_whole:
+        if exchange.arrival is WHOLE:
             self._exchange = None
         self._deadlines.end_answer()
         self._hold(self._reader.unread_bytes)
@@ -333,17 +345,20 @@ class Connection(asyncio.Protocol):
 
         If the request has arrived, or its response has begun, only that response is sent: the
         client would take the error for that response. If the application reads the body as a
-        stream, it responds: it knows what it did with the beginning.
+        stream, it responds: it knows what it did with the beginning. In each case, nothing more of
+        the connection is taken.
         """
         exchange = self._exchange
+        self._reader = RequestReader()
+        self._hold(0)
         if self._transport.is_closing():
             return
         if exchange is not None and exchange.is_answered:
             self._transport.close()  # the data is the body of a request that is answered
-        elif exchange is not None and exchange.is_streamed:
-            exchange.fail_body(error)
-        elif exchange is not None and (exchange.is_whole or exchange.is_begun):
+        elif exchange is not None and exchange.arrival is not ARRIVING:
             exchange.keeps_alive = False
+        elif exchange is not None and (exchange.is_streamed or exchange.is_begun):
+            exchange.fail_body(error)
         else:
             self._write_error(error, exchange)
 
@@ -357,7 +372,7 @@ class Connection(asyncio.Protocol):
         self._transport.write(head + answer.body)
         self._transport.close()
         if exchange is not None:
-            exchange.replace_answer(answer.status)
+            exchange.replace_answer(error, answer.status)
 
     # Time.
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from enum import Enum
 from functools import lru_cache
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Final
@@ -32,13 +33,27 @@ _ASGI: Final = {"version": "3.0", "spec_version": "2.3"}
 _DISCONNECT: Final[Event] = {"type": "http.disconnect"}
 
 
+class Arrival(Enum):
+    """How much of a request has been taken."""
+
+    ARRIVING = "arriving"
+    WHOLE = "whole"
+    FAILED = "failed"  # a part was not taken, so nothing behind it is
+
+
+# An attribute of an Enum class is looked up slowly before Python 3.12.
+ARRIVING: Final = Arrival.ARRIVING
+WHOLE: Final = Arrival.WHOLE
+FAILED: Final = Arrival.FAILED
+
+
 class Exchange:
     """A request and its response.
 
     Attributes:
         task: runs the application; None before its start.
-        is_whole: whether the whole request has arrived.
-        is_begun: whether the response has begun.
+        arrival: how much of the request has been taken.
+        is_begun: whether a part of the response is written.
         is_complete: whether the application has sent the whole response.
         is_answered: whether the whole response is written.
         is_streamed: whether the application reads the body as a stream. The application sets it.
@@ -69,13 +84,14 @@ class Exchange:
         self.task: asyncio.Task[None] | None = None
         self.keeps_alive = request.keeps_alive
         self.awaits_continue = request.expects_continue
-        self.is_whole = self.is_streamed = False
+        self.arrival = ARRIVING
+        self.is_streamed = False
         self.is_begun = self.is_complete = self.is_answered = False
         # The application always receives a first piece, which may be empty. So it need not wait for
         # the body to refuse a request.
         self._has_news = True
         self.body = b""
-        self._failure: RequestError | None = None
+        self._failure: RequestError | None = None  # of the arrival
         self._waiter: asyncio.Future[None] | None = None
         self._head = b""  # until it is written
         self._framing = _NO_BODY
@@ -85,6 +101,11 @@ class Exchange:
         return self._connection.is_client_gone()
 
     # The connection calls these methods.
+
+    @property
+    def takes_no_more(self) -> bool:
+        """Whether the connection closes behind the response, and takes nothing before."""
+        return not self.keeps_alive and self.arrival is not ARRIVING
 
     def add_body(self, piece: bytes) -> None:
         """Take a piece of the body."""
@@ -97,20 +118,26 @@ class Exchange:
     def end_body(self) -> None:
         """Note that the whole body has arrived."""
         self.awaits_continue = False
-        self.is_whole = self._has_news = True
+        self.arrival = WHOLE
+        self._has_news = True
         self.wake()
 
     def fail_body(self, error: RequestError) -> None:
-        """Raise an error in the application instead of the rest of the body."""
+        """Raise an error in the application instead of what it has not received of the body.
+
+        Without this, data that arrives later could be joined to what arrived before a gap.
+        """
+        self.arrival = FAILED
         self._failure = error
-        self.keeps_alive = False
+        self.keeps_alive = self._has_news = False
+        self.body = b""
         self.wake()
 
-    def replace_answer(self, status: int) -> None:
+    def replace_answer(self, error: RequestError, status: int) -> None:
         """Discard what the application sends: the client has got another response."""
-        self.scope.setdefault(ANSWERED, status)
+        self.fail_body(error)
+        self.scope[ANSWERED] = status
         self.is_begun = self.is_complete = True
-        self.wake()
 
     def wake(self) -> None:
         """Let `receive` look again at what has arrived."""
@@ -119,22 +146,24 @@ class Exchange:
 
     async def run(self, app: ASGIApp) -> None:
         """Run the application. End a response that the application does not end."""
-        if self.is_whole:
+        if self.arrival is WHOLE:
             self.scope[BODY] = self.body
         try:
             await app(self.scope, self.receive, self.send)
-            if not (self.is_complete or self._connection.is_lost):
-                await self._end_failed()
+            await self._end_incomplete()
         except ConnectionError:  # the response cannot be completed
-            self._connection.abort()
+            if not self.is_complete:
+                self._connection.abort()
         except (Exception, asyncio.CancelledError):
             logging.getLogger(__name__).exception("The application raised an exception")
-            await self._end_failed()
+            await self._end_incomplete()
         finally:
             self.scope = {}  # it refers to this object
             self._connection.end_task(self)
 
-    async def _end_failed(self) -> None:
+    async def _end_incomplete(self) -> None:
+        if self.is_complete or self._connection.is_lost:
+            return
         if self.is_begun:
             self._connection.abort()
             return
@@ -153,16 +182,18 @@ class Exchange:
         to send the body if it waits for that (RFC 9110 §10.1.1).
 
         Raises:
-            ClientGoneError: the client disconnected before the end of the body.
+            ClientGoneError: the client disconnected before the end of the body, or has got a
+                response.
             RequestError: a streamed body is not valid, or too large.
 
         """
+        self._connection.release_body(self)
         while not self._has_news:
-            if self._failure is not None:
+            if self._failure is not None and not self.is_complete:
                 # A new error: the traceback of each has a frame, which refers to this object.
                 raise RequestError(self._failure.code, self._failure.message)
             if self.is_complete or self._connection.is_lost:
-                if self.is_whole:
+                if self.arrival is WHOLE:
                     return _DISCONNECT
                 raise ClientGoneError
             if self.awaits_continue:
@@ -173,7 +204,7 @@ class Exchange:
         self._has_news = False
         body, self.body = self.body, b""
         self._connection.read_or_pause()
-        return {"type": "http.request", "body": body, "more_body": not self.is_whole}
+        return {"type": "http.request", "body": body, "more_body": self.arrival is not WHOLE}
 
     async def send(self, message: Event) -> None:
         """Write a part of the response. The head is written together with the first piece.
@@ -184,7 +215,8 @@ class Exchange:
         Raises:
             ConnectionResetError: the client disconnected before the end of a response of
                 several pieces.
-            ConnectionAbortedError: the response has begun, and another one cannot replace it.
+            ConnectionAbortedError: a part of the response is written, so another one cannot replace
+                it.
             RuntimeError: a field has a line end in it, or the piece has another length.
 
         """
@@ -199,7 +231,6 @@ class Exchange:
             return
         piece = message.get("body", b"")
         begin, framing = self._head, self._framing
-        self._head = b""
         if framing is _NO_BODY:
             piece = b""
         elif framing is _CHUNKS:
@@ -207,6 +238,8 @@ class Exchange:
             piece = chunk if has_more else chunk + b"0\r\n\r\n"
         elif has_more or len(piece) != framing:
             raise RuntimeError("The body of the response has another length than Content-Length")
+        self._head = b""
+        self.is_begun = True
         if has_more:
             connection.write(begin + piece)
             await connection.drain()
@@ -217,7 +250,7 @@ class Exchange:
 
     def _begin(self, message: Event) -> None:
         if self.is_begun:
-            raise ConnectionAbortedError("The response has begun")
+            raise ConnectionAbortedError("A part of the response is written")
         if self.awaits_continue:  # whether the client sends the body now is unknown
             self.keeps_alive = False
         self._head, self._framing = render_head(
@@ -228,7 +261,6 @@ class Exchange:
             keeps_alive=self.keeps_alive,
         )
         self.scope[ANSWERED] = message["status"]
-        self.is_begun = True
 
 
 @lru_cache(_CACHED_HEADS)

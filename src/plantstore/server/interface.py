@@ -103,8 +103,8 @@ Fields: TypeAlias = Sequence[tuple[bytes, bytes]]
 # The key of the `ConnectionConfig` in the state.
 CONNECTION_CONFIG: Final = "plantstore.connection_config"
 
-# The key of the status in the scope of a request, as a plain int. It is set by the first
-# response to the request, and then never changed.
+# The key of the status in the scope of a request, as a plain int. It is set when the response
+# begins. It changes only if another response replaces one of which nothing is written.
 ANSWERED: Final = "plantstore.answered"
 
 # The key of the body, as bytes, in the scope of a request that arrived completely before the

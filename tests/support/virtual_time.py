@@ -1,0 +1,137 @@
+"""An event loop with a virtual clock, and a transport without a socket, to test connections."""
+
+import asyncio
+import selectors
+import socket
+from collections import deque
+from typing import Any
+
+
+class _Clock(selectors.DefaultSelector):
+    """A selector that waits for nothing: the time of a wait passes at once."""
+
+    now = 1000.0
+
+    def select(self, timeout: float | None = None) -> Any:
+        assert timeout is not None, "nothing would ever happen"
+        self.now += max(0.0, timeout)
+        return super().select(0)
+
+
+class VirtualLoop(asyncio.SelectorEventLoop):
+    """An event loop on which time passes only while nothing else can happen."""
+
+    def __init__(self) -> None:
+        self._clock = _Clock()
+        super().__init__(self._clock)
+
+    def time(self) -> float:
+        return self._clock.now
+
+
+class FakeTransport(asyncio.Transport):
+    """The server's side of a connection, whose client reads only what `read` is called for.
+
+    Attributes:
+        sent: what the client has read.
+        is_read: whether the server reads its side.
+        is_aborted: whether the server has discarded what the client has not read.
+
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, protocol: asyncio.Protocol) -> None:
+        super().__init__()
+        self._loop = loop
+        self._protocol = protocol
+        self._socket, self._peer = socket.socketpair()
+        self._unread = b""
+        self._high = 0
+        self._is_paused = self._is_closing = self._is_lost = False
+        self._arriving: deque[bytes] = deque()
+        self._window = 0
+        self.sent = b""
+        self.is_read = True
+        self.is_aborted = False
+        protocol.connection_made(self)
+
+    # The client.
+
+    def arrive(self, data: bytes) -> None:
+        """Send data. The server gets it when it reads."""
+        self._arriving.append(data)
+        self._deliver()
+
+    def read(self, size: int) -> None:
+        """Let the client read so many bytes, now and when they are written."""
+        self._window += size
+        self._take()
+
+    def leave(self) -> None:
+        """Close the connection."""
+        self._is_closing = True
+        self._lose()
+
+    def unread_by_server(self) -> int:
+        return sum(map(len, self._arriving))
+
+    # The server.
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:  # noqa: ARG002 (asyncio's)
+        self._high = high or 0
+
+    def get_extra_info(self, name: str, default: Any = None) -> Any:
+        addresses = {"sockname": ("127.0.0.1", 1), "peername": ("127.0.0.1", 2)}
+        return (addresses | {"socket": self._socket}).get(name, default)
+
+    def is_closing(self) -> bool:
+        return self._is_closing
+
+    def get_write_buffer_size(self) -> int:
+        return len(self._unread)
+
+    def write(self, data: Any) -> None:
+        assert not self._is_closing
+        self._unread += data
+        self._take()
+        if len(self._unread) > self._high and not self._is_paused:
+            self._is_paused = True
+            self._protocol.pause_writing()
+
+    def pause_reading(self) -> None:
+        self.is_read = False
+
+    def resume_reading(self) -> None:
+        self.is_read = True
+        self._loop.call_soon(self._deliver)
+
+    def close(self) -> None:
+        self._is_closing = True
+        if not self._unread:
+            self._loop.call_soon(self._lose)
+
+    def abort(self) -> None:
+        self._is_closing = self.is_aborted = True
+        self._unread = b""
+        self._loop.call_soon(self._lose)
+
+    def _deliver(self) -> None:
+        while self._arriving and self.is_read and not self._is_closing:
+            self._protocol.data_received(self._arriving.popleft())
+
+    def _take(self) -> None:
+        size = min(self._window, len(self._unread))
+        self.sent += self._unread[:size]
+        self._unread = self._unread[size:]
+        self._window -= size
+        if self._is_paused and len(self._unread) <= self._high // 4:
+            self._is_paused = False
+            self._protocol.resume_writing()
+        if self._is_closing and not self._unread:
+            self._loop.call_soon(self._lose)
+
+    def _lose(self) -> None:
+        if not self._is_lost:
+            self._is_lost = True
+            self._protocol.connection_lost(None)
+            self._socket.close()
+            self._peer.close()

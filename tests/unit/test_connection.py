@@ -1,0 +1,251 @@
+"""A connection on virtual time, with applications and clients that the test scripts."""
+
+import asyncio
+import contextlib
+import random
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+import uvicorn
+from uvicorn.server import ServerState
+
+from plantstore.errors import ErrorCode, RequestError
+from plantstore.observe import ignore
+from plantstore.server.connection import Connection
+from plantstore.server.interface import (
+    CONNECTION_CONFIG,
+    EXCHANGE,
+    Budget,
+    ConnectionConfig,
+    ErrorAnswer,
+)
+from support.virtual_time import FakeTransport, VirtualLoop
+from support.wire import chunk, head, in_chunks, with_length
+
+App = Callable[[Any, Any, Any], Awaitable[None]]
+
+OK = [(b"content-length", b"2")]
+EVERYTHING = 10**9
+
+
+def render_error(error: RequestError, _fields: object) -> ErrorAnswer:
+    return ErrorAnswer(500 if error.code is ErrorCode.INTERNAL else 503, {}, error.message.encode())
+
+
+class Served(contextlib.AbstractContextManager["Served"]):
+    """A server on virtual time: connections to one application, which share a budget."""
+
+    def __init__(self, app: App, **bounds: int) -> None:
+        self.loop = VirtualLoop()
+        self.budget = Budget(**bounds)
+        self.state = ServerState()
+        self._clients: list[FakeTransport] = []
+        self._config = uvicorn.Config(app, interface="asgi3", lifespan="off", log_config=None)
+        self._config.load()
+        self._of_connection = ConnectionConfig(
+            request_seconds=10,
+            idle_seconds=75,
+            connections_max=1000,
+            budget=self.budget,
+            render_error=render_error,
+            observe=ignore,
+        )
+
+    def connect(self) -> FakeTransport:
+        state = {CONNECTION_CONFIG: self._of_connection}
+        connection = Connection(self._config, self.state, state, self.loop)
+        client = FakeTransport(self.loop, connection)
+        self._clients.append(client)
+        return client
+
+    def run(self, seconds: float = 0.001) -> None:
+        """Let the server work for so long."""
+        self.loop.run_until_complete(asyncio.sleep(seconds))
+
+    def __exit__(self, *_: object) -> None:
+        for client in self._clients:
+            client.leave()
+        self.run(200)
+        self.loop.close()
+
+
+async def respond(send: Any, body: bytes = b"ok") -> None:
+    length = b"%d" % len(body)
+    fields = [(b"content-length", length)]
+    await send({"type": "http.response.start", "status": 200, "headers": fields})
+    await send({"type": "http.response.body", "body": body})
+
+
+class Storing:
+    """An application that stores its bodies as they arrive, as an import does."""
+
+    def __init__(self, seconds: Callable[[], float] = lambda: 0.0) -> None:
+        self._seconds = seconds
+        self.stored: list[bytes] = []
+        self.ends: list[str] = []
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        await asyncio.sleep(self._seconds())
+        scope[EXCHANGE].is_streamed = True
+        self.stored.append(b"")
+        try:
+            while True:
+                event = await receive()
+                self.stored[-1] += event["body"]
+                if not event["more_body"]:
+                    break
+                await asyncio.sleep(self._seconds())
+        except RequestError as error:
+            self.ends.append(error.code.name)
+        else:
+            self.ends.append("whole")
+        await asyncio.sleep(self._seconds())
+        await respond(send)
+
+
+ROWS = b"".join(b"%d,Abies\n" % number for number in range(20_000))
+
+
+def body_of(rows: bytes, piece_bytes: int | None) -> bytes:
+    """Return a request with a body, in chunks if `piece_bytes` is given."""
+    if piece_bytes is None:
+        length, body = with_length(rows)
+        return head(None, length) + body
+    return head(None, b"Transfer-Encoding: chunked") + in_chunks(rows, piece_bytes)
+
+
+@pytest.mark.parametrize("seed", range(300))
+def test_under_pressure_at_any_time_the_application_gets_a_prefix_of_the_body(seed: int) -> None:
+    choose = random.Random(seed)
+    app = Storing(lambda: choose.choice([0, 0, 0.001, 0.5]))
+    with Served(app, incoming_bytes_max=200_000) as served:
+        rows = ROWS[: choose.choice([100, 20_000, 180_000])]
+        data = body_of(rows, choose.choice([None, 50, 5_000]))
+        if choose.random() < 0.2:
+            data = body_of(rows, 1_000).removesuffix(b"0\r\n\r\n") + b"ZZ\r\n\r\n"
+        client = served.connect()
+        client.read(EVERYTHING)
+        while data and not client.is_closing():
+            size = choose.choice([1, 30, 1_000, 10_000, 60_000])
+            client.arrive(data[:size])
+            data = data[size:]
+            if choose.random() < 0.2:
+                served.run(choose.choice([0, 0.001, 0.01, 2]))
+            if choose.random() < 0.4:
+                served.budget.incoming_bytes_max = choose.choice([0, 50_000, 200_000])
+        served.run(200)
+
+        assert all(rows.startswith(stored) for stored in app.stored)
+        assert all(
+            stored == rows
+            for stored, end in zip(app.stored, app.ends, strict=True)
+            if end == "whole"
+        )
+        assert served.budget.incoming_bytes == 0
+        assert not served.state.tasks
+        assert not served.state.connections
+
+
+def test_after_the_first_byte_that_is_not_taken_nothing_of_the_request_is() -> None:
+    app = Storing()
+    with Served(app, incoming_bytes_max=100_000) as served:
+        client = served.connect()
+        client.read(EVERYTHING)
+        length, _ = with_length(ROWS)
+        client.arrive(head(None, length) + b"1,Abies\n2,Be")
+        served.run()
+
+        served.budget.incoming_bytes_max = 0
+        client.arrive(b"tula\n3,Carex\n4,")
+        served.budget.incoming_bytes_max = 100_000
+        client.arrive(b"llis\n")
+        served.run()
+
+        assert (app.stored, app.ends) == ([b"1,Abies\n2,Be"], ["OVERLOADED"])
+        assert client.sent.startswith(b"HTTP/1.1 200 OK")
+        assert client.is_closing()
+
+
+async def begin_and_wait(_scope: Any, _receive: Any, send: Any) -> None:
+    await send({"type": "http.response.start", "status": 200, "headers": []})
+    await send({"type": "http.response.body", "body": b"begun", "more_body": True})
+    await asyncio.sleep(50)
+    await send({"type": "http.response.body", "body": b""})
+
+
+async def wait(_scope: Any, _receive: Any, send: Any) -> None:
+    await asyncio.sleep(5)
+    await respond(send)
+
+
+CHUNKED_HEAD = head(None, b"Transfer-Encoding: chunked")
+GET = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"
+
+
+@pytest.mark.parametrize(
+    ("app", "begun"),
+    [(begin_and_wait, CHUNKED_HEAD + b"ZZ\r\n\r\n"), (begin_and_wait, CHUNKED_HEAD), (wait, GET)],
+    ids=["a malformed chunk", "a body", "a request behind another"],
+)
+def test_what_follows_data_that_is_not_taken_is_neither_read_nor_held(
+    app: App, begun: bytes
+) -> None:
+    with Served(app, incoming_bytes_max=100_000) as served:
+        client = served.connect()
+        client.read(EVERYTHING)
+        client.arrive(begun)
+        served.run()
+        served.budget.incoming_bytes_max = 0
+        client.arrive(chunk(b"x" * 50_000))
+        served.run()
+        for _ in range(50):
+            client.arrive(chunk(b"x" * 50_000))
+        served.run()
+
+        assert served.budget.incoming_bytes == 0
+        assert client.unread_by_server() >= 2_000_000
+        served.run(100)
+        assert client.is_closing()
+
+
+async def respond_and_raise(_scope: Any, _receive: Any, send: Any) -> None:
+    await respond(send)
+    raise ZeroDivisionError
+
+
+async def respond_and_raise_later(_scope: Any, _receive: Any, send: Any) -> None:
+    await respond(send)
+    await asyncio.sleep(1)
+    raise ConnectionResetError
+
+
+@pytest.mark.parametrize("app", [respond_and_raise, respond_and_raise_later])
+def test_an_error_behind_a_complete_response_affects_neither_it_nor_the_next(app: App) -> None:
+    with Served(app) as served:
+        client = served.connect()
+        client.read(EVERYTHING)
+        client.arrive(GET)
+        served.run(0.5)
+        client.arrive(GET)
+        served.run(5)
+
+        assert client.sent.count(b"HTTP/1.1 200 OK") == 2
+        assert not client.is_closing()
+
+
+async def respond_with_another_length(_scope: Any, _receive: Any, send: Any) -> None:
+    await send({"type": "http.response.start", "status": 200, "headers": OK})
+    await send({"type": "http.response.body", "body": b"more"})
+
+
+def test_a_response_of_another_length_than_it_says_is_500() -> None:
+    with Served(respond_with_another_length) as served:
+        client = served.connect()
+        client.read(EVERYTHING)
+        client.arrive(GET)
+        served.run()
+
+        assert client.sent.startswith(b"HTTP/1.1 500 ")
+        assert b"unexpected error" in client.sent
+        assert not client.is_aborted

@@ -4,12 +4,14 @@ import contextlib
 import json
 import re
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 from falcon.inspect import inspect_app, inspect_compiled_router, register_router
 from jsonschema import Draft202012Validator
 
+from plantstore import api
 from plantstore.api.auth import TokenDescription
 from plantstore.api.errors import STATUS, render_error
 from plantstore.api.ids import IDS_MAX, HandedOut
@@ -20,6 +22,7 @@ from plantstore.commit.imports import LISTED_ERRORS_MAX, Conflict, ImportResult,
 from plantstore.errors import ErrorCode, InternalError, RequestError
 from plantstore.formats import FORMATS
 from plantstore.plants import ID_MAX, ID_MIN, parse_new_plant, parse_patch, parse_plant
+from plantstore.server.http11 import READ_FIELDS
 from plantstore.tokens import SCOPES
 from support.document import DOCUMENT, NAMES, OPERATIONS, SCHEMAS, Operation
 from support.world import World
@@ -231,6 +234,21 @@ def test_limits_ids_scopes_and_media_types_are_those_of_the_document() -> None:
         into = file["post"]["requestBody"]["content"]
         out = file["get"]["responses"]["200"]["content"]
         assert [*into] == [*out] == [FORMATS[suffix].media_type]
+
+
+def test_the_size_of_every_header_that_is_read_is_bounded() -> None:
+    declared = {
+        parameter["name"]
+        for operation in OPERATIONS
+        for parameter in parameters_of(operation)
+        if parameter["in"] == "header"
+    }
+    sources = [file.read_text(encoding="utf-8") for file in Path(api.__path__[0]).glob("*.py")]
+    read = re.findall(r'get_header\(\s*"([\w-]+)"', "".join(sources))
+
+    assert {"If-Match", "Prefer"} <= declared
+    assert {"Authorization", "Accept-Encoding"} <= set(read)
+    assert {name.lower().encode() for name in declared.union(read)} <= READ_FIELDS
 
 
 def test_the_members_of_responses_are_those_of_the_document() -> None:

@@ -15,6 +15,8 @@ from plantstore.server.http11 import (
     FIELDS_MAX,
     HEAD_BYTES_MAX,
     NEED_DATA,
+    READ_FIELDS,
+    VALUE_BYTES_MAX,
     HeadRefusedError,
     Request,
     RequestReader,
@@ -274,6 +276,24 @@ def test_an_endless_head_or_framing_is_refused_before_it_fills_the_memory(
         receive_without_end()
 
     assert refused.value.code is ErrorCode.HEAD_TOO_LARGE
+
+
+@pytest.mark.parametrize("name", sorted(READ_FIELDS))
+def test_a_field_that_is_read_has_at_most_1_kib_with_all_its_lines(name: bytes) -> None:
+    first = b"%b: %b\r\n" % (name.upper(), b"x" * (VALUE_BYTES_MAX - 1))
+
+    assert len(parse_head(HEAD % first).fields) == 2
+    with pytest.raises(RequestError, match=r"must be no longer than 1024 bytes") as refused:
+        parse_head(HEAD % (first + b"%b: xx\r\n" % name))
+    assert refused.value.code is ErrorCode.HEAD_TOO_LARGE
+
+
+def test_another_field_may_fill_the_head_and_a_path_may_not() -> None:
+    assert len(parse_head(HEAD % (b"Cookie: %b\r\n" % (b"x" * 30_000))).fields) == 2
+    longest = parse_head(b"GET /%b HTTP/1.1\r\nHost: x\r\n\r\n" % (b"%" * 1023))
+    assert len(longest.path) == VALUE_BYTES_MAX
+    with pytest.raises(RequestError, match=r"path must be no longer than 1024 bytes"):
+        parse_head(b"GET /%b HTTP/1.1\r\nHost: x\r\n\r\n" % (b"%" * 1024))
 
 
 def test_a_head_has_at_most_100_fields_and_32_kib() -> None:

@@ -11,6 +11,7 @@ import re
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
 import pytest
@@ -23,7 +24,13 @@ from plantstore.errors import ErrorCode, StoreUnavailableError
 from plantstore.observe import RequestRefused
 from plantstore.plants import ID_MAX, NewPlant
 from plantstore.server.connection import Connection
-from plantstore.server.interface import CONNECTION_CONFIG, MIB, Budget, ConnectionConfig
+from plantstore.server.interface import (
+    CONNECTION_CONFIG,
+    EXCHANGE,
+    MIB,
+    Budget,
+    ConnectionConfig,
+)
 from plantstore.server.listener import Listener
 from support.wire import head
 from support.world import VALID, World
@@ -113,7 +120,7 @@ def cancelled(app: App) -> App:
     return serve
 
 
-FULL = Budget(incoming_bytes_max=1, unsent_answers_max=1)
+FULL = Budget(incoming_bytes_max=1)
 AWAY = StoreUnavailableError("The database cannot be reached")
 CASES = [
     Case(ErrorCode.NOT_JSON, body=b"{"),
@@ -240,7 +247,6 @@ def test_there_is_a_case_for_each_error_number() -> None:
 
 
 PIECES = 5_000
-READERS = 5
 
 
 def serve(
@@ -328,33 +334,52 @@ def test_a_request_in_one_byte_packets_is_read_in_few_reads() -> None:
     assert len(Counted.reads) < PIECES / 5
 
 
-def test_over_the_limit_of_unread_responses_the_slowest_readers_are_disconnected() -> None:
+def test_over_the_limit_of_unread_bytes_slow_clients_without_a_token_are_disconnected() -> None:
     def read_late(address: Any) -> list[bool]:
         """Send requests on several connections; return which of them are closed too early."""
         with contextlib.ExitStack() as stack:
             clients = []
-            for _ in range(READERS):
+            for target in [b"/token", *[b"/"] * 4]:
                 client = stack.enter_context(socket.create_connection(address, timeout=30))
-                client.sendall(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n" * 20)
+                client.sendall(b"GET %b HTTP/1.1\r\nHost: x\r\n\r\n" % target)
                 assert client.recv(15, socket.MSG_WAITALL) == b"HTTP/1.1 200 OK"
                 clients.append(client)
             return [is_closed_early(client) for client in clients]
 
-    closed = serve(answer_much, read_late, budget=Budget(unsent_answers_max=2))
+    # What the kernel takes of a response is at most a fifth of it.
+    closed = serve(answer_much, read_late, budget=Budget(unread_bytes_max=3 * MUCH))
 
-    assert closed == [True] * (READERS - 2) + [False] * 2
+    assert closed == [False, True, True, False, False]
 
 
-async def answer_much(_scope: Any, _receive: Any, send: Any) -> None:
-    length = (b"content-length", b"%d" % (4 * MIB))
+MUCH = 40 * MIB
+
+
+async def answer_much(scope: Any, _receive: Any, send: Any) -> None:
+    scope[EXCHANGE].has_token = scope["path"] == "/token"
+    length = (b"content-length", b"%d" % MUCH)
     await send({"type": "http.response.start", "status": 200, "headers": [length]})
-    await send({"type": "http.response.body", "body": b"x" * (4 * MIB)})
+    await send({"type": "http.response.body", "body": b"x" * MUCH})
 
 
 def is_closed_early(client: socket.socket) -> bool:
-    """Read what the kernel holds, and more. Return whether the connection ends in it."""
-    left = 20 * MIB
+    """Read a response. Return whether the connection ends in it."""
+    left = MUCH
     with contextlib.suppress(ConnectionResetError):
         while left > 0 and (piece := client.recv(MIB)):
             left -= len(piece)
     return left > 0
+
+
+def test_the_kernel_keeps_nothing_for_a_client_that_was_disconnected() -> None:
+    def read_late(address: Any) -> int:
+        with contextlib.ExitStack() as stack:
+            for _ in range(2):
+                client = stack.enter_context(socket.create_connection(address, timeout=30))
+                client.sendall(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+                assert client.recv(15, socket.MSG_WAITALL) == b"HTTP/1.1 200 OK"
+            lines = Path("/proc/net/tcp").read_text(encoding="ascii").splitlines()
+            queues = [line.split()[4] for line in lines if f":{address[1]:04X} 0100007F" in line]
+            return sum(not queue.startswith("00000000:") for queue in queues)
+
+    assert serve(answer_much, read_late, budget=Budget(unread_bytes_max=MUCH)) == 1

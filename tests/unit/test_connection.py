@@ -249,3 +249,61 @@ def test_a_response_of_another_length_than_it_says_is_500() -> None:
         assert client.sent.startswith(b"HTTP/1.1 500 ")
         assert b"unexpected error" in client.sent
         assert not client.is_aborted
+
+
+HEAD = b"GET / HTTP/1.1\r\nX: "
+
+
+async def store_or_respond(scope: Any, receive: Any, send: Any) -> None:
+    if scope["method"] == "GET":
+        await respond(send, b"x" * 50_000)
+        return
+    scope[EXCHANGE].has_token = True
+    await Storing()(scope, receive, send)
+
+
+HOLDING = {
+    "incomplete heads": (HEAD + b"x" * 20_000, b"HTTP/1.1 503 "),
+    "requests sent ahead of unread responses": (GET + b"x" * 20_000, b""),
+}
+
+
+@pytest.mark.parametrize(("held", "response"), HOLDING.values(), ids=HOLDING)
+def test_clients_without_a_token_make_room_for_others_the_oldest_first(
+    held: bytes, response: bytes
+) -> None:
+    with Served(store_or_respond, incoming_bytes_max=100_000) as served:
+        strangers = [served.connect() for _ in range(20)]
+        for stranger in strangers:
+            stranger.arrive(held)
+            served.run()
+        client = served.connect()
+        client.read(EVERYTHING)
+        client.arrive(head(None, b"Content-Length: 60000") + b"x" * 30_000)
+        served.run()
+        client.arrive(b"x" * 30_000)
+        served.run()
+        for stranger in strangers:
+            stranger.read(EVERYTHING)
+
+        assert client.sent.startswith(b"HTTP/1.1 200 ")
+        are_closed = [stranger.is_closing() for stranger in strangers]
+        assert are_closed == sorted(are_closed, reverse=True)
+        assert are_closed[0]
+        assert not are_closed[-1]
+        assert strangers[0].sent[:13] == response
+
+
+def test_a_head_that_is_complete_makes_room_for_nobody() -> None:
+    app = Storing()
+    with Served(app, incoming_bytes_max=100_000) as served:
+        begun = served.connect()
+        begun.arrive(b"POST / HTTP/1.1\r\nHo")
+        begun.arrive(b"st: x\r\nContent-Length: 90000\r\n\r\n" + b"x" * 20_000)
+        served.run()
+        for _ in range(20):
+            served.connect().arrive(HEAD + b"x" * 20_000)
+        served.run()
+
+        assert not begun.is_closing()
+        assert not app.ends

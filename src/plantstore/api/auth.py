@@ -22,6 +22,7 @@ from plantstore.errors import (
     quoted,
 )
 from plantstore.observe import LookupFailed, Observer
+from plantstore.server.interface import EXCHANGE
 from plantstore.store import TokenStore
 from plantstore.tokens import TokenRecord, digest, is_well_formed, render_time
 
@@ -166,6 +167,8 @@ class Authenticator:
         state = record.state(self._clock())
         if state != "active":
             raise _invalid(f"The token is {state}")
+        if (exchange := req.scope.get(EXCHANGE)) is not None:
+            exchange.has_token = True
         return record
 
     async def _look_up(self, token: str) -> TokenRecord:

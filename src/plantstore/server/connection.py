@@ -13,6 +13,8 @@ when a client is late, with one timer for all requests of the connection.
 
 import asyncio
 import select
+import socket
+import struct
 from typing import Any, Final
 
 from uvicorn import Config
@@ -24,11 +26,12 @@ from plantstore.server.deadlines import Deadlines, Due
 from plantstore.server.exchange import ARRIVING, WHOLE, Exchange, render_head
 from plantstore.server.http11 import (
     NEED_DATA,
+    Event,
     HeadRefusedError,
     Request,
     RequestReader,
 )
-from plantstore.server.interface import CONNECTION_CONFIG, ConnectionConfig
+from plantstore.server.interface import CONNECTION_CONFIG, Budget, ConnectionConfig
 
 # While more than this many bytes of a body wait for the application, the socket is not read.
 HELD_BODY_BYTES_MAX: Final = 64 * 1024
@@ -46,6 +49,9 @@ JOINED_BYTES_MAX: Final = 16 * 1024
 SMALL_PIECES_MAX: Final = 16
 SMALL_PIECE_BYTES: Final = 512
 GATHERING_SECONDS: Final = 0.001
+
+# For SO_LINGER: the kernel discards what the client has not read when the socket is closed.
+_DISCARD: Final = struct.pack("ii", 1, 0)
 
 # Fraction of the shutdown timeout after which slow readers are dropped.
 _STOP_PART: Final = 0.9
@@ -126,9 +132,8 @@ class Connection(asyncio.Protocol):
         self.is_lost = True
         self._server_state.connections.discard(self)
         self._timer.cancel()
-        self._end_unsent()
-        self._hold(0)
-        self._reader = RequestReader()
+        self._end_unread()
+        self._take_no_more()
         if self._exchange is not None:
             self._exchange.wake()
             self._exchange = None
@@ -141,14 +146,8 @@ class Connection(asyncio.Protocol):
         budget = self._budget
         self._held_bytes += len(data)
         budget.incoming_bytes += len(data)
-        if budget.incoming_bytes > budget.incoming_bytes_max and not budget.allows(
-            self._held_bytes, self._server_state.connections
-        ):
-            is_streamed = exchange is not None and exchange.is_streamed
-            done = "" if is_streamed else "; nothing was done"
-            message = f"The requests in progress use too much memory{done}"
-            self._refuse(RequestError(ErrorCode.OVERLOADED, message))
-            self.read_or_pause()
+        if budget.incoming_bytes > budget.incoming_bytes_max and not self._may_hold(budget):
+            self._refuse_for_memory()
             return
         self._reader.receive_data(data)
         self._advance()
@@ -162,11 +161,13 @@ class Connection(asyncio.Protocol):
     def pause_writing(self) -> None:
         """Read no further request until the client has read its response."""
         self._drained = asyncio.Event()
-        self._budget.begin_unsent(self._transport)
+        size = self._transport.get_write_buffer_size()
+        has_token = self._exchange is not None and self._exchange.has_token
+        self._budget.begin_unread(self, size, has_token=has_token)
 
     def resume_writing(self) -> None:
         """Go on with the next request, or with the response that waits."""
-        self._end_unsent()
+        self._end_unread()
         self._deadlines.drain()
         if self._is_behind:
             self._loop.call_soon(self._go_on)
@@ -199,8 +200,10 @@ class Connection(asyncio.Protocol):
         reader, exchange, deadlines = self._reader, self._exchange, self._deadlines
         while True:
             event = reader.next_event()
-            if not deadlines.is_arriving and (event is not NEED_DATA or reader.unread_bytes):
-                deadlines.begin_request()
+            if not deadlines.is_arriving:
+                self._begin_request(event)
+            elif isinstance(event, Request):
+                self._budget.end_head(self)
             if event is NEED_DATA:
                 return False
             if isinstance(event, Request):
@@ -216,6 +219,14 @@ class Connection(asyncio.Protocol):
             else:
                 self._end_request(exchange)
                 return True
+
+    def _begin_request(self, event: Event) -> None:
+        """Note the first byte of a request, if there is one."""
+        if event is not NEED_DATA:
+            self._deadlines.begin_request()
+        elif self._reader.unread_bytes:
+            self._deadlines.begin_request()
+            self._budget.begin_head(self)
 
     def _end_request(self, exchange: Exchange) -> None:
         self._small_pieces = 0
@@ -264,6 +275,19 @@ class Connection(asyncio.Protocol):
             else:
                 self._transport.resume_reading()
 
+    def _may_hold(self, budget: Budget) -> bool:
+        """Return whether the connection may hold what it does, after others have made room."""
+        budget.make_room()
+        return budget.incoming_bytes <= budget.incoming_bytes_max or budget.allows(
+            self._held_bytes, self._server_state.connections
+        )
+
+    def _take_no_more(self) -> None:
+        """Discard what was not read of the client's data."""
+        self._budget.end_head(self)
+        self._reader = RequestReader()
+        self._hold(0)
+
     def _hold(self, size: int) -> None:
         self._budget.incoming_bytes += size - self._held_bytes
         self._held_bytes = size
@@ -278,7 +302,7 @@ class Connection(asyncio.Protocol):
             poll.register(self._transport.get_extra_info("socket").fileno(), select.POLLRDHUP)
             if not poll.poll(0):
                 return False
-            self._transport.abort()
+            self.abort()
         return True
 
     # Responses.
@@ -298,8 +322,8 @@ class Connection(asyncio.Protocol):
         if self._drained is not None:
             await self._drained.wait()
 
-    def _end_unsent(self) -> None:
-        self._budget.end_unsent(self._transport)
+    def _end_unread(self) -> None:
+        self._budget.end_unread(self)
         if self._drained is not None:
             self._drained.set()
             self._drained = None
@@ -333,8 +357,28 @@ class Connection(asyncio.Protocol):
             self.read_or_pause()
 
     def abort(self) -> None:
-        """Close the connection at once. The client notices that its response is incomplete."""
+        """Close the connection at once. The client notices that its response is incomplete.
+
+        Without SO_LINGER, the kernel would keep megabytes for a client that reads nothing.
+        """
+        connection = self._transport.get_extra_info("socket")
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _DISCARD)
         self._transport.abort()
+
+    def drop(self) -> None:
+        """Close the connection, because the service needs its memory now."""
+        if self._drained is None:
+            self._refuse_for_memory()
+        else:
+            self._take_no_more()
+            self.abort()
+
+    def _refuse_for_memory(self) -> None:
+        exchange = self._exchange
+        done = "" if exchange is not None and exchange.is_streamed else "; nothing was done"
+        message = f"The requests in progress use too much memory{done}"
+        self._refuse(RequestError(ErrorCode.OVERLOADED, message))
+        self.read_or_pause()
 
     def end_task(self, exchange: Exchange) -> None:
         """Note that the application has ended."""
@@ -349,8 +393,7 @@ class Connection(asyncio.Protocol):
         the connection is taken.
         """
         exchange = self._exchange
-        self._reader = RequestReader()
-        self._hold(0)
+        self._take_no_more()
         if self._transport.is_closing():
             return
         if exchange is not None and exchange.is_answered:
@@ -389,7 +432,7 @@ class Connection(asyncio.Protocol):
 
     def _drop_slow_reader(self) -> None:
         if self._transport.get_write_buffer_size() or self._transport.is_closing():
-            self._transport.abort()
+            self.abort()
 
     def _check_deadlines(self) -> None:
         exchange = self._exchange
@@ -408,6 +451,6 @@ class Connection(asyncio.Protocol):
         elif due is Due.CLOSE:
             self._transport.close()
         elif due is Due.ABORT:
-            self._transport.abort()
+            self.abort()
             return
         self._timer = self._loop.call_at(self._deadlines.next_check, self._check_deadlines)

@@ -56,6 +56,7 @@ class Exchange:
         is_begun: whether a part of the response is written.
         is_complete: whether the application has sent the whole response.
         is_answered: whether the whole response is written.
+        has_token: whether the token of the request is valid. The application sets it.
         is_streamed: whether the application reads the body as a stream. The application sets it.
         keeps_alive: whether the connection may be used for another request.
         awaits_continue: whether the client waits for a 100 before it sends the body.
@@ -85,7 +86,7 @@ class Exchange:
         self.keeps_alive = request.keeps_alive
         self.awaits_continue = request.expects_continue
         self.arrival = ARRIVING
-        self.is_streamed = False
+        self.has_token = self.is_streamed = False
         self.is_begun = self.is_complete = self.is_answered = False
         # The application always receives a first piece, which may be empty. So it need not wait for
         # the body to refuse a request.

@@ -5,7 +5,7 @@ lifespan protocol, and the server passes it to each connection. So the server ca
 application's Error records without importing the application.
 """
 
-from asyncio import AbstractEventLoop, WriteTransport
+from asyncio import AbstractEventLoop
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple, Protocol, TypeAlias
@@ -19,23 +19,33 @@ MIB: Final = 1024 * 1024
 # as much, so this is enough for hundreds of the largest ones, and for all usual ones.
 INCOMING_BYTES_MAX: Final = 32 * MIB
 
-# Connections with a response that the client has not read. A page has at most 128 KiB of text, and
-# so a response less than 800 KiB.
-UNSENT_ANSWERS_MAX: Final = 256
+# Bytes of responses that clients have not read. A page and a piece of a file or of a stream have
+# less than 800 KiB, so this is enough for eighty slow readers of the largest ones.
+UNREAD_BYTES_MAX: Final = 64 * MIB
+
+
+class Waiting(Protocol):
+    """A connection that waits for its client."""
+
+    def drop(self) -> None:
+        """Close the connection, and free its memory at once."""
 
 
 class Budget:
     """Limits the memory for unanswered requests and for unread responses.
 
     It belongs to one event loop. Each connection adds the bytes of its unanswered requests
-    to `incoming_bytes`, and subtracts them when they are answered.
+    to `incoming_bytes`, and subtracts them when they are answered. At a limit, the connections that
+    wait for their clients are closed, the longest wait first: so no client can use up the memory
+    that others need by sending or reading slowly.
 
     Args:
         incoming_bytes_max: bytes of unanswered requests, over all connections. While it is
-            exceeded, each connection may hold at most an equal share, so that small requests
-            are still served beside large ones. The total is at most twice this limit.
-        unsent_answers_max: number of connections with unread responses. If it is exceeded, the
-            connection that has waited for the longest time is closed.
+            exceeded although no client without a token makes the service wait, each connection may
+            hold at most an equal share, so that small requests are still served beside large ones.
+            The total is at most twice this limit.
+        unread_bytes_max: bytes of unread responses, over all connections. Clients without a valid
+            token are disconnected first.
 
     """
 
@@ -43,29 +53,52 @@ class Budget:
         self,
         *,
         incoming_bytes_max: int = INCOMING_BYTES_MAX,
-        unsent_answers_max: int = UNSENT_ANSWERS_MAX,
+        unread_bytes_max: int = UNREAD_BYTES_MAX,
     ) -> None:
         self.incoming_bytes_max = incoming_bytes_max
-        self._unsent_answers_max = unsent_answers_max
+        self._unread_bytes_max = unread_bytes_max
         self.incoming_bytes = 0
-        # The connection that has waited for the longest time is the first.
-        self._unread: dict[WriteTransport, None] = {}
+        self._unread_bytes = 0
+        # The connections with incomplete heads, and those with unread responses and their sizes: of
+        # clients without a valid token, and of others. The longest wait is the first.
+        self._heads: dict[Waiting, int] = {}
+        self._of_strangers: dict[Waiting, int] = {}
+        self._of_others: dict[Waiting, int] = {}
+
+    def make_room(self) -> None:
+        """Close connections of clients without a token, until the incoming bytes are in bounds."""
+        for waiting in (self._heads, self._of_strangers):
+            while waiting and self.incoming_bytes > self.incoming_bytes_max:
+                self._drop_first(waiting)
 
     def allows(self, held_bytes: int, connections: Collection[object]) -> bool:
         """Return whether one of the connections may hold so many bytes above the limit."""
         return held_bytes * len(connections) <= self.incoming_bytes_max
 
-    def begin_unsent(self, transport: WriteTransport) -> None:
-        """Add a connection with an unread response; close the slowest if there are too many."""
-        self._unread[transport] = None
-        if len(self._unread) > self._unsent_answers_max:
-            slowest = next(iter(self._unread))
-            del self._unread[slowest]
-            slowest.abort()
+    def begin_head(self, connection: Waiting) -> None:
+        """Add a connection with an incomplete head."""
+        self._heads[connection] = 0
 
-    def end_unsent(self, transport: WriteTransport) -> None:
+    def end_head(self, connection: Waiting) -> None:
+        """Remove a connection whose head is complete, or which was closed."""
+        self._heads.pop(connection, None)
+
+    def begin_unread(self, connection: Waiting, size: int, *, has_token: bool) -> None:
+        """Add a connection with an unread response; close the slowest if there is too much."""
+        (self._of_others if has_token else self._of_strangers)[connection] = size
+        self._unread_bytes += size
+        while self._unread_bytes > self._unread_bytes_max:
+            self._drop_first(self._of_strangers or self._of_others)
+
+    def end_unread(self, connection: Waiting) -> None:
         """Remove a connection whose response was read, or which was closed."""
-        self._unread.pop(transport, None)
+        for unread in (self._of_strangers, self._of_others):
+            self._unread_bytes -= unread.pop(connection, 0)
+
+    def _drop_first(self, waiting: dict[Waiting, int]) -> None:
+        connection = next(iter(waiting))
+        self._unread_bytes -= waiting.pop(connection)
+        connection.drop()
 
 
 class Turn:
@@ -119,6 +152,8 @@ class ExchangeControl(Protocol):
     """What an application can do with a request besides ASGI.
 
     Attributes:
+        has_token: set by the application if the token of the request is valid. When memory is
+            short, clients without one are disconnected first.
         is_streamed: set by the application if it reads the body as a stream. Then the body may
             have any length and take any time, and only what is held of it counts against the
             bounds. The application has to refuse a client that is too slow. If the rest of the
@@ -127,6 +162,7 @@ class ExchangeControl(Protocol):
 
     """
 
+    has_token: bool
     is_streamed: bool
 
     def is_client_gone(self) -> bool:

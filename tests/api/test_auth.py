@@ -1,13 +1,17 @@
 """Which tokens may do what, also when the clock is wrong; and what a client learns of its own."""
 
-from collections.abc import Callable
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator
+from queue import SimpleQueue
 
+import httpx
 import pytest
 
 from plantstore.api.auth import CACHE_SECONDS
 from plantstore.errors import ErrorCode
-from plantstore.tokens import SCOPES, mint
+from plantstore.tokens import SCOPES, TokenRecord, digest, mint
 from support.document import NAMES, OPERATIONS, Operation
+from support.fake_store import FakeStore
 from support.world import VALID, World, assert_error
 
 # A well-formed token that no store has.
@@ -119,6 +123,86 @@ def test_a_cached_token_is_not_looked_up_and_concurrent_requests_share_one_look_
     world.post(token=mint()[:-1] + "!")
 
     assert world.store.lookups == 1, "a wrong checksum is refused without a look-up"
+
+
+class HeldStore(FakeStore):
+    """A store that answers some look-ups only when allowed, with what it had when it was asked."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked: SimpleQueue[None] = SimpleQueue()
+        self.allowed: SimpleQueue[None] = SimpleQueue()
+        self.held: set[bytes] = set()
+
+    def find_token(self, digest: bytes) -> TokenRecord | None:
+        found = super().find_token(digest)
+        if digest in self.held:
+            self.asked.put(None)
+            self.allowed.get()
+        return found
+
+
+@pytest.fixture
+def held() -> HeldStore:
+    return HeldStore()
+
+
+@pytest.fixture
+def slow_world(held: HeldStore) -> Iterator[World]:
+    with World(held) as world:
+        yield world
+
+
+async def begun(answer: Awaitable[httpx.Response]) -> asyncio.Future[httpx.Response]:
+    """Let a request come as far as it can."""
+    request = asyncio.ensure_future(answer)
+    for _ in range(50):
+        await asyncio.sleep(0)
+    return request
+
+
+def test_a_request_accepts_no_look_up_that_may_be_older_than_a_revocation(
+    held: HeldStore, slow_world: World
+) -> None:
+    world = slow_world
+    held.held.add(digest(world.token))
+
+    async def revoke_while_the_store_answers() -> list[int]:
+        before = await begun(world.sending("GET", "/plants"))
+        await asyncio.to_thread(held.asked.get)
+        held.revoke_token("all", 1000)
+        world.now += CACHE_SECONDS + 0.1
+        after = await begun(world.sending("GET", "/plants"))
+        held.allowed.put(None)
+        held.allowed.put(None)
+        return [(await request).status_code for request in (before, after)]
+
+    assert world.run(revoke_while_the_store_answers()) == [200, 401]
+
+
+def test_a_known_token_does_not_wait_for_look_ups_of_others_and_is_cached_when_the_store_is_asked(
+    held: HeldStore, slow_world: World
+) -> None:
+    world = slow_world
+    invented = mint()
+    held.held.add(digest(invented))
+
+    async def ask_beside_another() -> list[int]:
+        statuses = [(await world.sending("GET", "/plants")).status_code]
+        unknown = await begun(world.sending("GET", "/plants", token=invented))
+        await asyncio.to_thread(held.asked.get)
+        late = world.add_token("late", "plants:read")
+        waiting = await begun(world.sending("GET", "/plants", token=late))
+        world.now += CACHE_SECONDS + 0.1
+        statuses.append((await world.sending("GET", "/plants")).status_code)
+        held.allowed.put(None)
+        statuses += [(await request).status_code for request in (unknown, waiting)]
+        lookups = world.store.lookups
+        statuses.append((await world.sending("GET", "/plants", token=late)).status_code)
+        assert world.store.lookups == lookups
+        return statuses
+
+    assert world.run(ask_beside_another()) == [200, 200, 401, 200, 200]
 
 
 def test_a_token_is_described_with_its_name_its_scopes_and_its_end(world: World) -> None:

@@ -54,14 +54,6 @@ def resolved(node: dict[str, Any]) -> dict[str, Any]:
     return found
 
 
-def parameters_of(operation: Operation) -> list[dict[str, Any]]:
-    shared = DOCUMENT["paths"][operation.path].get("parameters", [])
-    found = [*shared, *operation.content.get("parameters", [])]
-    return [
-        PARAMETERS[each["$ref"].rpartition("/")[2]] if "$ref" in each else each for each in found
-    ]
-
-
 def test_the_document_declares_exactly_the_paths_and_methods_that_are_routed() -> None:
     app: Any = World().app
     with contextlib.suppress(ValueError):  # it is registered already
@@ -78,7 +70,7 @@ def test_the_document_declares_exactly_the_paths_and_methods_that_are_routed() -
 
 @pytest.mark.parametrize("operation", OPERATIONS, ids=NAMES)
 def test_an_operation_declares_every_status_that_it_can_have(operation: Operation) -> None:
-    names = {parameter["name"] for parameter in parameters_of(operation)}
+    names = {parameter["name"] for parameter in operation.parameters()}
     media_types = operation.content.get("requestBody", {}).get("content", {}).keys()
     has_plant = operation.path == "/plants/{id}" and operation.needs_token
     is_read = operation.method in ("GET", "HEAD")
@@ -240,7 +232,7 @@ def test_the_size_of_every_header_that_is_read_is_bounded() -> None:
     declared = {
         parameter["name"]
         for operation in OPERATIONS
-        for parameter in parameters_of(operation)
+        for parameter in operation.parameters()
         if parameter["in"] == "header"
     }
     sources = [file.read_text(encoding="utf-8") for file in Path(api.__path__[0]).glob("*.py")]

@@ -12,7 +12,7 @@ from plantstore.api.negotiation import COMPRESSED_BYTES_MIN
 from plantstore.api.pages import Assets, Pages
 from plantstore.errors import ErrorCode
 from plantstore.plants import NewPlant
-from support.world import METRICS, World, assert_error
+from support.world import World, assert_error
 
 ASSETS = Pages().assets
 DOCUMENTS = ("/", "/docs")
@@ -201,11 +201,11 @@ def test_head_has_the_fields_of_get_with_and_without_compression(
     assert head.content == b""
 
 
-def test_large_metrics_are_compressed(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_large_metrics_are_compressed() -> None:
     text = b"# HELP plantstore_x y\n" * COMPRESSED_BYTES_MIN
-    monkeypatch.setitem(METRICS, next(iter(METRICS)), lambda: text)
 
-    answer = ask(world, "/metrics")
+    with World(metrics={"text/plain": lambda: text}) as world:
+        answer = ask(world, "/metrics")
 
     assert answer.headers["Content-Encoding"] == "gzip"
     assert gzip.decompress(answer.content) == text

@@ -13,7 +13,7 @@ from support.service import PLANTSTORE, Client, Service, serving
 from support.wire import Wire
 
 # Each request makes a log line of 1 KiB: a few dozen fill a pipe, a few thousand the queue.
-REQUEST = b"GET /%s HTTP/1.1\r\nHost: x\r\n\r\n" % (b"x" * 2000)
+REQUEST = b"GET /%s HTTP/1.1\r\nHost: x\r\n\r\n" % (b"x" * 1000)
 AHEAD = 100
 
 DROPPED = "plantstore_log_lines_dropped_total"

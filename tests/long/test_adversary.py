@@ -15,6 +15,7 @@ from support.attacks import (
     JSON,
     KIB,
     MIB,
+    OF_OPERATIONS,
     Attack,
     attacked,
     authorizations,
@@ -85,7 +86,7 @@ def valid_seconds(
     return seconds
 
 
-@pytest.mark.parametrize("attack", ATTACKS, ids=lambda attack: attack.name)
+@pytest.mark.parametrize("attack", ATTACKS + OF_OPERATIONS, ids=lambda attack: attack.name)
 def test_no_request_costs_more_than_20_times_a_valid_create_of_its_size(
     service: Service,
     fields: dict[str, bytes],

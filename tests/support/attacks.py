@@ -9,6 +9,9 @@ from typing import Final
 
 from plantstore.api.imports import BYTES_PER_SECOND_MIN
 from plantstore.plants import PLANT_BYTES_MAX, NewPlant
+from plantstore.server.http11 import READ_FIELDS, VALUE_BYTES_MAX
+from plantstore.tokens import SCOPES as ALL_SCOPES
+from support.document import OPERATIONS, Operation
 from support.service import Service
 from support.wire import chunk, in_chunks
 
@@ -33,6 +36,7 @@ SCOPES: Final = {
     "read": ["plants:read"],
     "create": ["plants:create"],
     "change": ["plants:update", "plants:delete"],
+    "any": [*ALL_SCOPES],
 }
 
 
@@ -259,6 +263,48 @@ ATTACKS: Final = [
     Attack("the deletion of what is not there", "change", bare(b"DELETE /plants/-1")),
     Attack("a large plant in the place of another", "change", REPLACE),
 ]
+
+
+def full(name: str) -> bytes:
+    """Return a field that is read, of the largest size, with as many elements as possible."""
+    unit = {"accept": b"*/*,", "if-match": b'"",', "if-none-match": b'"",'}.get(name, b",")
+    return name.encode() + b": " + unit * (VALUE_BYTES_MAX // len(unit))
+
+
+def of_operation(operation: Operation) -> Iterator[Attack]:
+    """Yield the attacks on an operation that follow from its place in the interface document."""
+    method, path = operation.method.encode(), operation.path.replace("{id}", "1").encode()
+    media_type, body = next(iter(operation.bodies()), ("", b""))
+    client = "any" if operation.needs_token else "no token"
+    content = (b"Content-Type: " + media_type.encode(), b"Content-Length: %d" % len(body))
+    own = {b"authorization", b"connection", b"content-encoding", b"content-type", b"expect"}
+    fields = [full(name.decode()) for name in sorted(READ_FIELDS - own)]
+
+    def attack(what: str, query: bytes = b"", *more: bytes, client: str = client) -> Attack:
+        start = b"%b %b?%b" % (method, path, query) if query else b"%b %b" % (method, path)
+
+        def request(token: bytes) -> bytes:
+            return head(start, token, *content, *more) + body
+
+        name = f"{operation.method} {operation.path}{what}"
+        is_file = path in (CSV, NDJSON)
+        times = 2 if is_file and method == b"GET" else 50
+        return Attack(name, client, request, times, is_import=is_file and method == b"POST")
+
+    queries = [each["name"] for each in operation.parameters() if each["in"] == "query"]
+    yield attack("", b"limit=1000" if "limit" in queries else b"")
+    yield attack(" with full fields", b"", *fields)
+    yield attack(" with full fields and no token", b"", *fields, client="no token")
+    yield attack(" with a full query", b"a&" * (HEAD_BYTES // 2))
+    for name in queries:
+        yield attack(f" with a full `{name}`", name.encode() + b"=" + b"1" * HEAD_BYTES)
+    if "after" in queries:
+        yield attack(" after 1", b"after=1&limit=1000")
+    if "before" in queries:
+        yield attack(" between 0 and 1", b"after=0&before=1&limit=1000")
+
+
+OF_OPERATIONS: Final = [each for operation in OPERATIONS for each in of_operation(operation)]
 
 # As many bytes as an import must send per second. The row is in the store after the first time.
 SLOW_ROW: Final = filled(b'{"id":-1000,"name":"', b"x", b'"}\n', BYTES_PER_SECOND_MIN)

@@ -37,9 +37,23 @@ class Operation(NamedTuple):
     def request(self) -> dict[str, Any]:
         """Return the arguments of `World.ask` for a valid request without a token."""
         request: dict[str, Any] = {"method": self.method, "path": self.path.replace("{id}", "1")}
-        for media_type in self.content.get("requestBody", {}).get("content", ()):
-            request |= {"content": BODIES[media_type], "headers": {"Content-Type": media_type}}
+        for media_type, body in self.bodies():
+            request |= {"content": body, "headers": {"Content-Type": media_type}}
         return request
+
+    def bodies(self) -> list[tuple[str, bytes]]:
+        """Return the media types of the body, with a valid body of each."""
+        content = self.content.get("requestBody", {}).get("content", ())
+        return [(media_type, BODIES[media_type]) for media_type in content]
+
+    def parameters(self) -> list[dict[str, Any]]:
+        """Return the parameters in the path, the query and the headers."""
+        shared = DOCUMENT["paths"][self.path].get("parameters", [])
+        found = [*shared, *self.content.get("parameters", [])]
+        known = DOCUMENT["components"]["parameters"]
+        return [
+            known[each["$ref"].rpartition("/")[2]] if "$ref" in each else each for each in found
+        ]
 
 
 def _operations() -> list[Operation]:

@@ -1,13 +1,13 @@
 """Measures the CPU time and memory of a server for given requests."""
 
 import contextlib
-import re
 import socket
 from bisect import bisect_left
 from collections.abc import Callable
+from http.client import HTTPException, HTTPResponse
 from pathlib import Path
 
-from support.attacks import MIB, Attack
+from support.attacks import Attack
 from support.service import Service
 
 # The operations of an honest client, in this order.
@@ -48,6 +48,7 @@ class Channel:
     def __init__(self, port: int) -> None:
         self._port = port
         self._socket: socket.socket | None = None
+        self._method = ""  # of the request
 
     @property
     def socket(self) -> socket.socket:
@@ -58,6 +59,7 @@ class Channel:
 
     def send(self, data: bytes, piece_bytes: int | None = None) -> None:
         """Send a request, in pieces of `piece_bytes` if that is given."""
+        self._method = data.partition(b" ")[0].decode("latin-1")
         size = piece_bytes or len(data) or 1
         with contextlib.suppress(ConnectionError):
             for start in range(0, len(data), size):
@@ -65,25 +67,24 @@ class Channel:
 
     def receive(self) -> tuple[int, int]:
         """Read a response; return its status, or 0 if there is none, and its size in bytes."""
-        answer = bytearray()
-        with contextlib.suppress(ConnectionError):
-            while not is_whole(answer) and (piece := self.socket.recv(MIB)):
-                answer += piece
-        if b"\r\nconnection: close\r\n" in answer[:1000].lower() or not answer:
+        response = HTTPResponse(self.socket, method=self._method)
+        try:
+            response.begin()
+            body = response.read()
+        except (ConnectionError, HTTPException):
             self.close()
-        return int(answer[9:12] or b"0"), len(answer)
+            return 0, 0
+        head = sum(
+            len(name) + len(value) + len(": \r\n") for name, value in response.headers.items()
+        )
+        if response.will_close:
+            self.close()
+        return response.status, len(b"HTTP/1.1 200 OK\r\n\r\n") + head + len(body)
 
     def close(self) -> None:
         if self._socket is not None:
             self._socket.close()
             self._socket = None
-
-
-def is_whole(answer: bytearray) -> bool:
-    """Return whether this is a response with its whole body."""
-    head, end, body = answer.partition(b"\r\n\r\n")
-    length = re.search(rb"\r\ncontent-length: (\d+)", head, re.IGNORECASE)
-    return bool(end) and len(body) >= (int(length[1]) if length else 0)
 
 
 class Measured:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import httpx
 
+from plantstore.api.operations import Renderings
 from plantstore.changes import Change, Result
 from plantstore.cli.wiring import make_app, make_parts, running
 from plantstore.commit.reader import GroupRead
@@ -113,6 +114,7 @@ class World:
         *,
         waiting_changes_max: int = 100,
         waiting_reads_max: int = 100,
+        metrics: Renderings = METRICS,
         **settings: Any,
     ) -> None:
         self.store: Any = WatchedStore(FakeStore() if store is None else store)
@@ -125,7 +127,7 @@ class World:
             self.settings,
             self.store,
             observe=self.observe,
-            metrics=METRICS,
+            metrics=metrics,
             clock=lambda: self.now,
             monotonic=lambda: self.now,
             make_writer=partial(GroupCommit, waiting_max=waiting_changes_max),

@@ -15,7 +15,7 @@ from plantstore.api.files import PlantFile
 from plantstore.api.ids import Ids
 from plantstore.api.imports import Imports
 from plantstore.api.negotiation import Compressor
-from plantstore.api.operations import Liveness, Measurements, Readiness, Renderings
+from plantstore.api.operations import Liveness, Measurements, Readiness
 from plantstore.api.pages import ASSETS_TEMPLATE, Document, Pages, Redirect
 from plantstore.api.plants import OnePlant, Plants
 from plantstore.api.service import Router, Service
@@ -38,7 +38,7 @@ class Parts:
         exports: answers with files of plants.
         changes: answers with changes, and sends streams of them.
         readiness: tells whether a plant would be stored.
-        metrics: the functions that render the metrics.
+        metrics: answers with the metrics.
         compressor: compresses responses.
         connection_config: for the connections of the server.
 
@@ -52,7 +52,7 @@ class Parts:
     exports: Exports
     changes: Changes
     readiness: Readiness
-    metrics: Renderings
+    metrics: Measurements
     compressor: Compressor
     connection_config: ConnectionConfig
 
@@ -87,7 +87,7 @@ def create_app(
         "/openapi.json": Document(),
         "/healthz": Liveness(),
         "/readyz": parts.readiness,
-        "/metrics": Measurements(authenticator, parts.metrics, compressor),
+        "/metrics": parts.metrics,
     }
     for suffix in ("csv", "ndjson"):
         name = f"plants.{suffix}"

@@ -24,6 +24,7 @@ from plantstore.errors import (
 from plantstore.observe import LookupFailed, Observer
 from plantstore.server.interface import EXCHANGE
 from plantstore.store import TokenStore
+from plantstore.threads import start_threads
 from plantstore.tokens import TokenRecord, digest, is_well_formed, render_time
 
 if TYPE_CHECKING:
@@ -84,18 +85,36 @@ class RatePerToken:
 # promises only twice this time.
 CACHE_SECONDS: Final = 1.0
 
+# Threads that look up tokens which were valid before, and as many for others. So nobody whose token
+# is known waits for the look-ups of tokens that somebody invents.
+LOOKUP_THREADS: Final = 1
+
 # The number of cached tokens. When it is reached, the cache is emptied.
 CACHED_TOKENS_MAX: Final = 10_000
 
 _NOT_CACHED: Final = (0.0, None)
 
 
+class _Lookup:
+    """A look-up of a token.
+
+    Attributes:
+        asked_at: the time at which the store was asked, by the monotonic clock; infinity before.
+        found: the token in the store, or None.
+
+    """
+
+    asked_at: float = math.inf
+    found: asyncio.Future[TokenRecord | None]
+
+
 class Authenticator:
     """Authorizes requests: their token must be valid and have the scope.
 
-    A token is cached for CACHE_SECONDS after its lookup in the store. A request with a cached
-    token costs only a dictionary lookup. When the time is over, one request looks
-    the token up again, and concurrent requests with the same token wait for the result.
+    A token is cached for CACHE_SECONDS after the store was asked for it. A request with a cached
+    token costs only a dictionary lookup. When the time is over, one request looks the token up
+    again. Others with the same token wait for the result, unless the store was asked for it
+    CACHE_SECONDS before them: the token may have been revoked since.
 
     Args:
         store: has the tokens; another thread calls it.
@@ -123,7 +142,9 @@ class Authenticator:
         self.rate_limit = rate_limit
         self._observe = observe
         self._cached: dict[str, tuple[float, TokenRecord]] = {}
-        self._lookups: dict[str, asyncio.Future[TokenRecord | None]] = {}
+        self._lookups: dict[str, _Lookup] = {}
+        self._threads_of_known = start_threads(LOOKUP_THREADS, "known-tokens")
+        self._threads_of_others = start_threads(LOOKUP_THREADS, "other-tokens")
 
     async def authorize(self, req: Request, scope: str) -> None:
         """Check that the token of the request is valid and has the scope, and count a use of it.
@@ -175,14 +196,11 @@ class Authenticator:
         if not is_well_formed(token):
             raise _invalid("The token is malformed: its checksum does not match")
         lookup = self._lookups.get(token)
-        if lookup is None:
-            asked_at = self._monotonic()
-            find = asyncio.to_thread(self._store.find_token, digest(token))
-            lookup = self._lookups[token] = asyncio.ensure_future(find)
-            lookup.add_done_callback(lambda done: self._learn(token, asked_at, done))
+        if lookup is None or lookup.asked_at + CACHE_SECONDS < self._monotonic():
+            lookup = self._lookups[token] = self._begin_lookup(token)
         # The shield keeps a cancelled caller from cancelling the lookup of the others.
         try:
-            record = await asyncio.shield(lookup)
+            record = await asyncio.shield(lookup.found)
         except StoreUnavailableError as error:
             message = f"{error.message}; nothing was done"
             raise StoreUnavailableError(message, error.reason) from error
@@ -190,23 +208,37 @@ class Authenticator:
             raise _invalid("The token is unknown")
         return record
 
-    def _learn(
-        self, token: str, asked_at: float, lookup: asyncio.Future[TokenRecord | None]
-    ) -> None:
-        del self._lookups[token]
-        self._cached.pop(token, None)
-        if lookup.cancelled():
+    def _begin_lookup(self, token: str) -> _Lookup:
+        lookup = _Lookup()
+
+        def find() -> TokenRecord | None:
+            lookup.asked_at = self._monotonic()
+            return self._store.find_token(digest(token))
+
+        is_known = token in self._cached
+        threads = self._threads_of_known if is_known else self._threads_of_others
+        lookup.found = asyncio.get_running_loop().run_in_executor(threads, find)
+        lookup.found.add_done_callback(lambda _found: self._learn(token, lookup))
+        return lookup
+
+    def _learn(self, token: str, lookup: _Lookup) -> None:
+        is_latest = self._lookups[token] is lookup
+        if is_latest:
+            del self._lookups[token]
+        if lookup.found.cancelled():
             return
-        error = lookup.exception()
+        error = lookup.found.exception()
         if isinstance(error, StoreUnavailableError):
             self._observe(LookupFailed(error))
-        if error is not None:
+        if error is not None or not is_latest:
             return
-        record = lookup.result()
-        if record is not None:  # unknown tokens could fill the cache
-            if len(self._cached) >= CACHED_TOKENS_MAX:
-                self._cached.clear()
-            self._cached[token] = (asked_at + CACHE_SECONDS, record)
+        record = lookup.found.result()
+        if record is None:  # unknown tokens could fill the cache
+            self._cached.pop(token, None)
+            return
+        if len(self._cached) >= CACHED_TOKENS_MAX:
+            self._cached.clear()
+        self._cached[token] = (lookup.asked_at + CACHE_SECONDS, record)
 
 
 def parse_bearer(authorization: str | None) -> str:

@@ -10,7 +10,6 @@ import contextlib
 import time
 import zlib
 from collections.abc import AsyncGenerator, Callable, Generator
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any, Final, TypeVar
 
@@ -24,12 +23,13 @@ from plantstore.listings import Listing
 from plantstore.observe import ExportCutOff, Observer, ReadFailed
 from plantstore.plants import NewPlant
 from plantstore.store import Maintenance, TellNumber
+from plantstore.threads import start_threads
 
 # Exports that run at a time. Each has a snapshot, and so a connection to the database.
 EXPORTS_MAX: Final = 16
 
 # Threads that read pages.
-THREADS_MAX: Final = 4
+THREADS: Final = 4
 
 ResultT = TypeVar("ResultT")
 
@@ -60,7 +60,7 @@ class Exports:
         self._seconds_max = seconds_max
         self._observe = observe
         self._monotonic = monotonic
-        self._threads = ThreadPoolExecutor(THREADS_MAX, thread_name_prefix="export")
+        self._threads = start_threads(THREADS, "export")
         self._places = ConcurrencyLimit(EXPORTS_MAX, "exports")
 
     async def run(self, req: Request, resp: Response, form: Format, listing: Listing) -> None:

@@ -17,7 +17,6 @@ import contextlib
 import sys
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Final, TypeVar, TypeVarTuple
 
@@ -46,6 +45,7 @@ from plantstore.formats import Format
 from plantstore.formats.rows import PIECE_BYTES
 from plantstore.observe import Imported, Observer
 from plantstore.server.interface import EXCHANGE, ExchangeControl
+from plantstore.threads import start_threads
 
 # Imports that run at a time.
 IMPORTS_MAX: Final = 32
@@ -110,7 +110,7 @@ class Imports:
         limit = sys.maxsize if burst_max is None else max(1, burst_max // 2)
         self._batch_rows_max = min(limit, BATCH_ROWS_MAX)
         self._shared_batch_rows_max = min(limit, BATCH_ROWS_MIN)
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="import")
+        self._thread = start_threads(1, "import")
         self._turn = asyncio.Lock()
         self._places = ConcurrencyLimit(IMPORTS_MAX, "imports")
         self._releasing: asyncio.TimerHandle | None = None

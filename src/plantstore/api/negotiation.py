@@ -13,10 +13,11 @@ import asyncio
 import gzip
 import re
 import zlib
-from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
 from falcon.asgi import Request, Response
+
+from plantstore.threads import start_threads
 
 # An element of a list (RFC 9110 §5.6.1). A comma within quotes does not separate elements. A
 # quoted string without an end extends to the end of the field.
@@ -93,7 +94,7 @@ class Compressor:
     def __init__(self, waiting_bytes_max: int = WAITING_BYTES_MAX) -> None:
         self._waiting_bytes_max = waiting_bytes_max
         self._waiting_bytes = 0
-        self._executor = ThreadPoolExecutor(1, thread_name_prefix="compress")
+        self._executor = start_threads(1, "compress")
 
     async def answer(self, req: Request, resp: Response, content: bytes) -> None:
         """Respond with this content, compressed if it is large and the client accepts that."""

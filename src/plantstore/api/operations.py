@@ -1,21 +1,23 @@
 """Health checks and metrics: `/healthz`, `/readyz`, `/metrics`."""
 
 import asyncio
+import math
 import time
 from collections.abc import Callable, Mapping
-from typing import Final, TypeAlias
+from functools import partial
+from typing import Final, Generic, TypeAlias, TypeVar
 
 from falcon.asgi import Request, Response
 
 from plantstore.api.auth import Authenticator
-from plantstore.api.negotiation import Compressor
+from plantstore.api.negotiation import StaticContent
 from plantstore.commit.writer import GroupCommit
 from plantstore.errors import StoreUnavailableError
 from plantstore.observe import Observer, ReadinessChanged
 from plantstore.store import PlantWrites
 
-# How long the result of a probe or a commit counts as current. This limits the cost of probes,
-# no matter how many requests there are.
+# How long the result of a probe or a commit, and a rendering of the metrics count as current. This
+# limits their cost, no matter how many requests there are.
 LOOK_SECONDS: Final = 1.0
 
 _OK: Final = b'{"status":"ok"}'
@@ -23,6 +25,28 @@ _OK: Final = b'{"status":"ok"}'
 # Functions that render the metrics, by media type; the default media type is the first. They run
 # on another thread.
 Renderings: TypeAlias = Mapping[str, Callable[[], bytes]]
+
+
+ResultT = TypeVar("ResultT")
+
+
+class _Shared(Generic[ResultT]):
+    """The result of a function that a thread runs, at most once in LOOK_SECONDS."""
+
+    def __init__(self, function: Callable[[], ResultT], monotonic: Callable[[], float]) -> None:
+        self._function = function
+        self._monotonic = monotonic
+        self._run: asyncio.Future[ResultT] | None = None
+        self._began_at = -math.inf
+
+    def get(self) -> asyncio.Future[ResultT]:
+        """Return the result of the current run, or of a new one."""
+        now = self._monotonic()
+        run = self._run
+        if run is None or (run.done() and now - self._began_at > LOOK_SECONDS):
+            self._began_at = now
+            run = self._run = asyncio.ensure_future(asyncio.to_thread(self._function))
+        return run
 
 
 class Liveness:
@@ -50,12 +74,9 @@ class Readiness:
         observe: Observer,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._store = store
         self._writer = writer
         self._observe = observe
-        self._monotonic = monotonic
-        self._probe: asyncio.Future[None] | None = None
-        self._probed_at = 0.0
+        self._probe = _Shared(store.probe, monotonic)
         self._is_ready = True
         self._is_stopping = False
 
@@ -73,22 +94,18 @@ class Readiness:
         if self._writer.seconds_since_commit() <= LOOK_SECONDS:
             self._learn(None)
         else:
-            await self._probed()
+            await self._look()
         resp.data = _OK
 
     on_head = on_get
 
-    async def _probed(self) -> None:
-        now = self._monotonic()
-        if self._probe is None or (self._probe.done() and now - self._probed_at > LOOK_SECONDS):
-            self._probed_at = now
-            self._probe = asyncio.ensure_future(asyncio.to_thread(self._store.probe))
-            self._probe.add_done_callback(self._learn_from)
-        await asyncio.shield(self._probe)
-
-    def _learn_from(self, probe: asyncio.Future[None]) -> None:
-        if not probe.cancelled():
-            self._learn(probe.exception())
+    async def _look(self) -> None:
+        probe = self._probe.get()
+        try:
+            await asyncio.shield(probe)
+        finally:
+            if probe.done() and not probe.cancelled():
+                self._learn(probe.exception())
 
     def _learn(self, error: BaseException | None) -> None:
         if self._is_ready != (error is None):
@@ -100,20 +117,30 @@ class Measurements:
     """`/metrics`: the metrics for Prometheus. It needs a token with the scope `metrics:read`."""
 
     def __init__(
-        self, authenticator: Authenticator, renderings: Renderings, compressor: Compressor
+        self,
+        authenticator: Authenticator,
+        renderings: Renderings,
+        *,
+        monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self._authenticator = authenticator
-        self._renderings = renderings
-        self._compressor = compressor
+        self._rendered = {
+            media_type: _Shared(partial(_rendered, render), monotonic)
+            for media_type, render in renderings.items()
+        }
 
     async def on_get(self, req: Request, resp: Response) -> None:
         """Respond with the metrics in the media type that the client prefers."""
         await self._authenticator.authorize(req, "metrics:read")
         resp.append_header("Vary", "Accept")
-        default, *_ = self._renderings
-        media_type = req.client_prefers(self._renderings) or default
+        default, *_ = self._rendered
+        media_type = req.client_prefers(self._rendered) or default
         resp.content_type = media_type
-        content = await asyncio.to_thread(self._renderings[media_type])
-        await self._compressor.answer(req, resp, content)
+        content = await asyncio.shield(self._rendered[media_type].get())
+        await content.answer(req, resp)
 
     on_head = on_get
+
+
+def _rendered(render: Callable[[], bytes]) -> StaticContent:
+    return StaticContent(render())

@@ -6,7 +6,6 @@
 import asyncio
 import time
 from collections.abc import AsyncIterator, Callable
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack, asynccontextmanager, closing
 from pathlib import Path
 from typing import Final
@@ -19,7 +18,7 @@ from plantstore.api.exports import Exports
 from plantstore.api.ids import Ids
 from plantstore.api.imports import Imports
 from plantstore.api.negotiation import Compressor
-from plantstore.api.operations import Readiness, Renderings
+from plantstore.api.operations import Measurements, Readiness, Renderings
 from plantstore.api.pages import Pages
 from plantstore.cli.opening import open_named
 from plantstore.commit.reader import GroupRead
@@ -33,10 +32,11 @@ from plantstore.storage.migrate import SchemaPolicy
 from plantstore.store import PlantWrites, Store
 from plantstore.telemetry.log import LogQueue, log_answers, log_events
 from plantstore.telemetry.metrics import Metrics
+from plantstore.threads import start_threads
 
-# Threads for lookups of tokens, probes and metrics. They are short, and the store runs most of them
-# one after the other anyway.
-LOOKUP_THREADS_MAX: Final = 4
+# Threads for what is done once, or once a second at most: probes, metrics, compressing the files of
+# the page, waiting for other threads to end.
+OTHER_THREADS: Final = 4
 
 
 def make_parts(
@@ -99,7 +99,7 @@ def make_parts(
             monotonic=monotonic,
         ),
         readiness=Readiness(writes, writer, observe=observe, monotonic=monotonic),
-        metrics=metrics,
+        metrics=Measurements(authenticator, metrics, monotonic=monotonic),
         compressor=compressor,
         connection_config=ConnectionConfig(
             request_seconds=settings.request_seconds,
@@ -135,8 +135,7 @@ def make_app(settings: Settings, store: Store, parts: Parts) -> ASGIApp:
     @asynccontextmanager
     async def lifespan() -> AsyncIterator[None]:
         freeze_memory()
-        executor = ThreadPoolExecutor(LOOKUP_THREADS_MAX, thread_name_prefix="lookup")
-        asyncio.get_running_loop().set_default_executor(executor)
+        asyncio.get_running_loop().set_default_executor(start_threads(OTHER_THREADS, "other"))
         with closing(store):
             async with running(parts):
                 handle_stop_signals(settings.drain_seconds, on_stop)

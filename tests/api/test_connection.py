@@ -242,6 +242,27 @@ def test_every_layer_sends_error_responses_with_the_documented_fields(case: Case
     )
 
 
+ORIGIN = "https://garden.example"
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        Case(ErrorCode.HEAD_TOO_LARGE, fields=(f"Origin: {ORIGIN}", "Accept: " + "x" * 1_025)),
+        Case(ErrorCode.INTERNAL, fields=(f"Origin: {ORIGIN}",), app=raising),
+    ],
+    ids=["refused by the server", "an error of the application"],
+)
+def test_a_page_of_an_allowed_origin_may_read_the_errors_of_the_server(case: Case) -> None:
+    with World(allow_origin=(ORIGIN,)) as world:
+        status, headers, _ = world.run(exchange(world, case))
+
+    assert status == STATUS[case.code]
+    assert headers["access-control-allow-origin"] == ORIGIN
+    assert "retry-after" in headers["access-control-expose-headers"]
+    assert headers["vary"] == "origin"
+
+
 def test_there_is_a_case_for_each_error_number() -> None:
     assert {case.code for case in CASES} == set(ErrorCode)
 
@@ -374,10 +395,13 @@ def is_closed_early(client: socket.socket) -> bool:
 def test_the_kernel_keeps_nothing_for_a_client_that_was_disconnected() -> None:
     def read_late(address: Any) -> int:
         with contextlib.ExitStack() as stack:
+            clients = []
             for _ in range(2):
                 client = stack.enter_context(socket.create_connection(address, timeout=30))
                 client.sendall(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
                 assert client.recv(15, socket.MSG_WAITALL) == b"HTTP/1.1 200 OK"
+                clients.append(client)
+            assert is_closed_early(clients[0])
             lines = Path("/proc/net/tcp").read_text(encoding="ascii").splitlines()
             queues = [line.split()[4] for line in lines if f":{address[1]:04X} 0100007F" in line]
             return sum(not queue.startswith("00000000:") for queue in queues)

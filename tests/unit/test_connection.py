@@ -307,3 +307,16 @@ def test_a_head_that_is_complete_makes_room_for_nobody() -> None:
 
         assert not begun.is_closing()
         assert not app.ends
+
+
+def test_a_response_without_a_length_ends_for_http_1_0_when_the_connection_closes() -> None:
+    with Served(begin_and_wait) as served:
+        client = served.connect()
+        client.read(EVERYTHING)
+        client.arrive(b"GET / HTTP/1.0\r\n\r\n")
+        served.run(60)
+
+        head, _, body = client.sent.partition(b"\r\n\r\n")
+        assert b"chunked" not in head
+        assert body == b"begun"
+        assert client.is_closing()

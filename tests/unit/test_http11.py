@@ -296,6 +296,14 @@ def test_another_field_may_fill_the_head_and_a_path_may_not() -> None:
         parse_head(b"GET /%b HTTP/1.1\r\nHost: x\r\n\r\n" % (b"%" * 1024))
 
 
+@pytest.mark.parametrize(("version", "expected"), [(b"1.1", True), (b"1.0", False)])
+def test_a_client_of_http_1_0_expects_no_100(version: bytes, *, expected: bool) -> None:
+    line = b"POST /plants HTTP/%b\r\n" % version
+    head = line + b"Host: x\r\nExpect: 100-continue\r\nContent-Length: 1\r\n\r\n"
+
+    assert parse_head(head).expects_continue is expected
+
+
 def test_a_head_has_at_most_100_fields_and_32_kib() -> None:
     fields = HEAD % (FIELD * (FIELDS_MAX - 1))
     size = HEAD % (b"X: %b\r\n" % (b"y" * (HEAD_BYTES_MAX - len(HEAD) - 3)))

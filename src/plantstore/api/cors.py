@@ -9,8 +9,17 @@ import re
 from collections.abc import Collection
 from typing import Final
 
-from plantstore.errors import UsageError, quoted
-from plantstore.server.interface import ASGIApp, Event, Receive, Scope, Send
+from plantstore.errors import RequestError, UsageError, quoted
+from plantstore.server.interface import (
+    ASGIApp,
+    ErrorAnswer,
+    Event,
+    Fields,
+    Receive,
+    RenderError,
+    Scope,
+    Send,
+)
 
 ANY_ORIGIN: Final = "*"
 
@@ -22,6 +31,7 @@ PREFLIGHT_SECONDS: Final = 7200
 _ORIGIN: Final = re.compile(r"[a-z][a-z0-9+.-]*://([a-z0-9._-]+|\[[0-9a-f:.]+\])(:[0-9]{1,5})?")
 
 _VARY: Final = (b"vary", b"Origin")
+_ALLOWED: Final = b"access-control-allow-origin"
 
 # Every method is allowed on every path. If a resource does not have it, the page can read the 405.
 _PREFLIGHT_FIELDS: Final = [
@@ -63,6 +73,48 @@ def parse_origin(text: str) -> str:
     return origin.removesuffix(":443") if origin.startswith("https://") else origin
 
 
+class Origins:
+    """The origins whose pages may send requests and read the responses.
+
+    Args:
+        origins: as `parse_origin` takes them.
+
+    Raises:
+        UsageError: one is malformed.
+
+    """
+
+    def __init__(self, origins: Collection[str]) -> None:
+        self._origins = frozenset(parse_origin(each).encode() for each in origins)
+        self._allows_all = ANY_ORIGIN.encode() in self._origins
+
+    def allow(self, request_fields: Fields) -> bytes | None:
+        """Return the allowed origin for a request; None if it has none, or another."""
+        origin = dict(request_fields).get(b"origin")
+        if origin is None or not (self._allows_all or origin in self._origins):
+            return None
+        return ANY_ORIGIN.encode() if self._allows_all else origin
+
+
+def readable_errors(render: RenderError, origins: Collection[str]) -> RenderError:
+    """Return a function that renders errors so that pages of these origins can read them.
+
+    The server sends the errors of requests that do not reach the application with it.
+    """
+    if not origins:
+        return render
+    allowed_origins = Origins(origins)
+
+    def render_readable(error: RequestError, request_fields: Fields) -> ErrorAnswer:
+        answer = render(error, request_fields)
+        allowed = allowed_origins.allow(request_fields)
+        fields = [_VARY] if allowed is None else [_VARY, (_ALLOWED, allowed), _EXPOSED]
+        added = {name.decode(): value.decode("latin-1") for name, value in fields}
+        return answer._replace(headers=answer.headers | added)
+
+    return render_readable
+
+
 class CrossOrigin:
     """Allows web pages of some origins to send requests and to read the responses.
 
@@ -78,8 +130,7 @@ class CrossOrigin:
 
     def __init__(self, app: ASGIApp, origins: Collection[str]) -> None:
         self._app = app
-        self._origins = frozenset(parse_origin(each).encode() for each in origins)
-        self._allows_all = ANY_ORIGIN.encode() in self._origins
+        self._origins = Origins(origins)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve a request, or ASGI's lifespan events (ASGI 3)."""
@@ -93,9 +144,6 @@ class CrossOrigin:
 
     def _fields(self, scope: Scope) -> list[tuple[bytes, bytes]]:
         """Return the fields that are added to the header of a response."""
-        origin = dict(scope["headers"]).get(b"origin")
-        if origin is None or not (self._allows_all or origin in self._origins):
-            return [_VARY]
-        allowed = ANY_ORIGIN.encode() if self._allows_all else origin
+        allowed = self._origins.allow(scope["headers"])
         more = _PREFLIGHT_FIELDS if scope["method"] == "OPTIONS" else [_EXPOSED]
-        return [_VARY, (b"access-control-allow-origin", allowed), *more]
+        return [_VARY] if allowed is None else [_VARY, (_ALLOWED, allowed), *more]

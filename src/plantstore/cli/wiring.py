@@ -13,6 +13,7 @@ from typing import Final
 from plantstore.api.app import Parts, create_app
 from plantstore.api.auth import Authenticator, RatePerToken
 from plantstore.api.changes import Changes
+from plantstore.api.cors import readable_errors
 from plantstore.api.errors import render_error
 from plantstore.api.exports import Exports
 from plantstore.api.ids import Ids
@@ -106,7 +107,7 @@ def make_parts(
             idle_seconds=settings.idle_seconds,
             connections_max=settings.connections_max,
             budget=Budget(),
-            render_error=render_error,
+            render_error=readable_errors(render_error, settings.allow_origin),
             observe=observe,
         ),
     )

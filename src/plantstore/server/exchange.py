@@ -28,6 +28,7 @@ _STATUSES_WITHOUT_BODY: Final = (HTTPStatus.NO_CONTENT, HTTPStatus.NOT_MODIFIED)
 # How a response ends, if not by its Content-Length (RFC 9112 §6.3).
 _NO_BODY: Final = -1
 _CHUNKS: Final = -2
+_CLOSE: Final = -3  # for HTTP/1.0, which knows no chunks
 
 _ASGI: Final = {"version": "3.0", "spec_version": "2.3"}
 _DISCONNECT: Final[Event] = {"type": "http.disconnect"}
@@ -210,8 +211,8 @@ class Exchange:
     async def send(self, message: Event) -> None:
         """Write a part of the response. The head is written together with the first piece.
 
-        A response has a Content-Length and one piece, or it is chunked. The application sends no
-        chunked response to a client of HTTP/1.0, which knows no chunks.
+        A response has a Content-Length and one piece, or it is chunked; to a client of HTTP/1.0, it
+        ends when the connection closes.
 
         Raises:
             ConnectionResetError: the client disconnected before the end of a response of
@@ -237,7 +238,7 @@ class Exchange:
         elif framing is _CHUNKS:
             chunk = b"%x\r\n%b\r\n" % (len(piece), piece) if piece else b""
             piece = chunk if has_more else chunk + b"0\r\n\r\n"
-        elif has_more or len(piece) != framing:
+        elif framing is not _CLOSE and (has_more or len(piece) != framing):
             raise RuntimeError("The body of the response has another length than Content-Length")
         self._head = b""
         self.is_begun = True
@@ -259,6 +260,7 @@ class Exchange:
             tuple(message["headers"]),
             self._connection.default_fields,
             is_head=self.scope["method"] == "HEAD",
+            is_chunkable=self.scope["http_version"] != "1.0",
             keeps_alive=self.keeps_alive,
         )
         self.scope[ANSWERED] = message["status"]
@@ -271,6 +273,7 @@ def render_head(
     default_fields: tuple[tuple[bytes, bytes], ...] = (),
     *,
     is_head: bool = False,
+    is_chunkable: bool = True,
     keeps_alive: bool = True,
 ) -> tuple[bytes, int]:
     """Render the head of a response.
@@ -280,6 +283,7 @@ def render_head(
         fields: of the response.
         default_fields: of all responses.
         is_head: whether it answers a HEAD request, and so has no body.
+        is_chunkable: whether the client knows chunks.
         keeps_alive: whether the connection may be used for another request.
 
     Returns:
@@ -294,7 +298,7 @@ def render_head(
     length = by_name.get(b"content-length")
     framing = _NO_BODY
     if not is_head and status not in _STATUSES_WITHOUT_BODY:
-        framing = int(length or _CHUNKS)
+        framing = int(length or (_CHUNKS if is_chunkable else _CLOSE))
     if framing == 0 and b"content-type" in by_name:  # it describes nothing (RFC 9110 §8.3)
         lines.remove((b"content-type", by_name[b"content-type"]))
     if b"cache-control" not in by_name:

@@ -365,7 +365,8 @@ def _check_head(line: bytes, fields: Sequence[tuple[bytes, bytes]]) -> Request:
                 raise bad_request(_SINGLETONS[name])
             found[name] = value
         elif name == b"expect":
-            expects_continue |= value.lower() == b"100-continue"
+            # HTTP/1.0 has no 100 (RFC 9110 §10.1.1).
+            expects_continue |= value.lower() == b"100-continue" and version == "1.1"
         elif name == b"connection":
             options = [option.strip(b" \t") for option in value.lower().split(b",")]
             keeps_alive = keeps_alive and b"close" not in options

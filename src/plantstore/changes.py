@@ -17,7 +17,6 @@ from plantstore.plants import NewPlant, Plant, PlantPatch
 
 # Number of hexadecimal digits of the hash in an entity tag: 128 bits.
 _DIGITS: Final = 32
-_ENTITY_TAG_CHARACTERS: Final = _DIGITS + 2
 
 # The field `*`. No entity tag equals it, because an entity tag has quotes.
 ANY: Final = frozenset({"*"})
@@ -27,7 +26,10 @@ ANY: Final = frozenset({"*"})
 _ENTITY_TAG: Final = r'(?:W/)?"[!#-~\x80-\xff]*"'
 _ELEMENT: Final = rf"[ \t]*(?:{_ENTITY_TAG}[ \t]*)?"
 _LIST: Final = re.compile(rf"{_ELEMENT}(?:,{_ELEMENT})*")
-_find_entity_tags = re.compile(_ENTITY_TAG).findall
+
+# An entity tag of a plant. A proxy that compresses responses puts `W/` before it, or the name of
+# the coding after it: "…-gzip".
+_find_hashes = re.compile(rf'"([0-9a-f]{{{_DIGITS}}})(?:-+[a-z]+)?"').findall
 
 
 def entity_tag(name: str, tag: str | None) -> str:
@@ -65,8 +67,8 @@ def parse_precondition(if_match: str | None, if_none_match: str | None) -> Preco
     """Parse the two fields; None stands for an absent field.
 
     An empty field is an empty list (§5.6.1): If-Match is then false, and If-None-Match is true.
-    The comparison of If-Match is strong, so a weak entity tag matches no plant. The comparison of
-    If-None-Match is weak, so `W/` does not matter (§8.8.3.2).
+    Both comparisons are weak (§8.8.3.2). That is safe for If-Match too: an entity tag is a hash of
+    the plant, so one that a proxy has made weak still stands for exactly this plant.
 
     Returns:
         The condition, or None if both fields are absent.
@@ -77,13 +79,10 @@ def parse_precondition(if_match: str | None, if_none_match: str | None) -> Preco
     """
     if if_match is None and if_none_match is None:
         return None
-    return Precondition(
-        _parse("If-Match", if_match, ""), _parse("If-None-Match", if_none_match, "W/")
-    )
+    return Precondition(_parse("If-Match", if_match), _parse("If-None-Match", if_none_match))
 
 
-def _parse(field: str, value: str | None, ignored: str) -> frozenset[str] | None:
-    """Parse a field, without a prefix of its entity tags that does not matter."""
+def _parse(field: str, value: str | None) -> frozenset[str] | None:
     if value is None:
         return None
     if value == "*":
@@ -92,9 +91,8 @@ def _parse(field: str, value: str | None, ignored: str) -> frozenset[str] | None
         raise RequestError(
             ErrorCode.BAD_REQUEST, f'{field} must be * or a list of entity tags such as "0a1b"'
         )
-    # An entity tag of another length matches no plant, and would only take memory.
-    known = (tag.removeprefix(ignored) for tag in _find_entity_tags(value))
-    return frozenset(tag for tag in known if len(tag) == _ENTITY_TAG_CHARACTERS)
+    # Any other entity tag matches no plant, and would only take memory.
+    return frozenset(f'"{digits}"' for digits in _find_hashes(value))
 
 
 def _is_in(present: str | None, tags: frozenset[str]) -> bool:

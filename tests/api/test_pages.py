@@ -90,15 +90,19 @@ def test_the_page_preloads_each_of_its_modules() -> None:
 def test_a_document_is_revalidated_and_sent_only_if_it_changed(pages: World, path: str) -> None:
     first = pages.ask("GET", path)
 
-    again, other = (
-        pages.ask("GET", path, headers={"If-None-Match": etag})
-        for etag in (first.headers["ETag"], '"another"')
+    etag = first.headers["ETag"]
+    behind_a_proxy = f'{etag[:-1]}-gzip"'
+    again, through, other, malformed = (
+        pages.ask("GET", path, headers={"If-None-Match": tags})
+        for tags in (etag, behind_a_proxy, '"another"', "another")
     )
 
     assert first.headers["Cache-Control"] == "no-cache"
     assert (again.status_code, again.content) == (304, b"")
-    assert again.headers["ETag"] == first.headers["ETag"]
+    assert again.headers["ETag"] == etag
+    assert through.status_code == 304
     assert (other.status_code, other.content) == (200, first.content)
+    assert_error(malformed, 400, ErrorCode.BAD_REQUEST)
 
 
 def test_the_url_of_the_files_changes_if_one_of_them_changes() -> None:

@@ -11,7 +11,7 @@ from urllib.parse import urljoin
 import pytest
 from playwright.sync_api import Browser, expect
 
-from plantstore.changes import Deletion, Upsert
+from plantstore.changes import Deletion, Upsert, entity_tag
 from plantstore.errors import ErrorCode
 from plantstore.plants import NewPlant
 from plantstore.settings import Settings
@@ -40,6 +40,12 @@ FRONTS = {
         "nginx",
         {"proxy_request_buffering off": "proxy_request_buffering on"},
     ),
+}
+# A proxy that compresses makes an entity tag weak, or appends the name of the coding to it.
+COMPRESSING = {
+    "nginx": ("client_max_body_size 128k;", "gzip on; gzip_types application/json;"),
+    "haproxy": ("option forwardfor", "compression algo gzip\ncompression type application/json"),
+    "caddy": ("handle_path /garden/* {", "encode {\ngzip\nminimum_length 1\n}"),
 }
 PLANTS = [NewPlant(id_, f"Rosa × {id_} {'x' * 6_000}", "Rosa") for id_ in range(1_400)]
 
@@ -220,6 +226,28 @@ def refusal(running: Running, token: str, **fields: str) -> Answer:
             client.connection.request("POST", f"{PREFIX}/plants.ndjson", body, headers)
         answer = client.connection.getresponse()
         return Answer(answer.status, {}, answer.read())
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_change_with_the_entity_tag_that_a_compressing_proxy_sends_is_made(
+    name: str, tmp_path: Path, service: Service, token: str
+) -> None:
+    plant = plants_of(name, 1)[0]
+    service.change(Upsert(plant))
+    line, more = COMPRESSING[name]
+    path, gzip = f"{PREFIX}/plants/{plant.id}", {"Accept-Encoding": "gzip"}
+    with (
+        front(name, tmp_path / name, service.port, {line: f"{line}\n{more}"}) as proxy,
+        Through(proxy, token) as client,
+    ):
+        headers = client.send("GET", path, headers=gzip).headers
+        seen = {"If-Match": headers["etag"]}
+        stored = client.send("PUT", path, '{"name": "Abies"}', seen)
+        refused = client.send("PUT", path, '{"name": "Picea"}', seen)
+
+    assert headers["content-encoding"] == "gzip"
+    assert seen["If-Match"] != entity_tag(plant.name, plant.tag)
+    assert (stored.status, refused.status) == (200, 412)
 
 
 @pytest.fixture(scope="module")

@@ -140,6 +140,55 @@ describe("a change by somebody else is not overwritten without a question", () =
   });
 });
 
+test("a change whose entity tag never matches ends, and the page says that a proxy may be the cause", async () => {
+  const { act } = await open(ABIES);
+  const { stored, requests } = serve([ABIES], (method) => method === "PUT" && refused(412));
+
+  await assert.rejects(act({ name: "Mine" }), ({ status, message }) => {
+    assert.match(message, /refused three times: .* A proxy .* `ETag`/);
+    return status === 412;
+  });
+
+  assert.equal(requests.length, 6);
+  assert.deepEqual(stored.get("1"), ABIES);
+});
+
+describe("of many plants, those whose change has not begun remain", () => {
+  const many = Array.from({ length: 30 }, (_, id) => ({ ...ROSA, id: String(id) }));
+  const ends = {
+    "after Cancel": () => update({ dialog: null }),
+    "after a change that is refused three times": () => refused(412),
+    "while the service is away": () => refused(503),
+  };
+
+  for (const [name, end] of Object.entries(ends)) {
+    test(name, async () => {
+      const begun = new Set();
+      const { stored } = serve(many, (method, id) => {
+        begun.add(id);
+        return method === "DELETE" && end();
+      });
+      const asked = answerQuestions();
+      deletePlants(many);
+
+      await state.dialog.act({}).catch(() => {});
+
+      assert.deepEqual([begun.size, asked.length], [6, 0]);
+      assert.ok(stored.size >= 24);
+    });
+  }
+
+  test("after Cancel, nothing is asked about those that somebody else has changed", async () => {
+    const { stored } = serve([{ ...ROSA, name: "Theirs" }], () => update({ dialog: null }));
+    const asked = answerQuestions();
+    deletePlants([ROSA]);
+
+    await state.dialog.act({});
+
+    assert.deepEqual([asked.length, stored.size], [0, 1]);
+  });
+});
+
 test("a plant without a name is stored only after a question", async () => {
   const requests = answer(respond({ first: 5, last: 5 }), respond(""));
   answerQuestions("no", "yes");

@@ -144,6 +144,29 @@ test("a file without ids is imported only after a question, with ids that are sh
   );
 });
 
+test("an import that is stopped takes no further ids", async () => {
+  let taken = 0;
+  globalThis.fetch = async (path) => {
+    if (!path.startsWith("ids")) return respond([]);
+    taken += 1;
+    stopImport();
+    return respond({ first: 1, last: 1000 });
+  };
+  const content = `Name\n${"Rosa\n".repeat(2_001)}`;
+  chooseFile({ currentTarget: { files: [new File([content], "names.csv")] } });
+
+  const problem = await new Promise((resolve) => {
+    onUpdate(() => {
+      const { question, importing } = state;
+      question?.answer("yes");
+      if (importing.problem) resolve(importing.problem);
+    });
+  });
+
+  assert.match(problem, /^Stopped/);
+  assert.equal(taken, 1);
+});
+
 test("the warnings of the service are shown with the result", async () => {
   const warnings = ['Column "more" is ignored', "The file is empty"];
 

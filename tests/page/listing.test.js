@@ -219,6 +219,16 @@ test("all plants of a search are selected, of all its pages", async () => {
   assert.deepEqual(paths, ["plants?q=a&order=-id&limit=1000", "plants?after=1&q=a&limit=999"]);
 });
 
+test("a selection ends if a proxy sends the same page again and again", async () => {
+  const same = () => respondPlants([ROSA], { Link: '<?after=1&limit=1000>; rel="next"' });
+  const requests = answer(same(), same(), same());
+
+  await listing.selectFound();
+
+  assert.deepEqual([...state.selected.keys()], ["1"]);
+  assert.equal(requests.length, 2);
+});
+
 test("while the service is away, the list remains", async () => {
   answer(respondPlants([ROSA]), new TypeError("Failed to fetch"));
   await listing.load();

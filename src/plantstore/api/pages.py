@@ -14,6 +14,7 @@ from typing import Final
 from falcon.asgi import Request, Response
 
 from plantstore.api.negotiation import StaticContent
+from plantstore.changes import entity_tag, parse_precondition
 from plantstore.errors import ErrorCode, RequestError
 
 # The files of the page and of the API reference, and the OpenAPI document.
@@ -115,17 +116,24 @@ class Page:
 
     def __init__(self, document: bytes, assets: Assets, policy: str) -> None:
         self._content = document.replace(b"{assets}", f"assets/{assets.digest}".encode())
-        self._etag = hashlib.sha256(self._content).hexdigest()[:16]
+        # As if it were the name of a plant, so that conditions compare it as those of plants.
+        self._etag = entity_tag(self._content.decode(), None)
         self._fields = _SECURITY_FIELDS | {"Content-Security-Policy": policy}
 
     async def on_get(self, req: Request, resp: Response) -> None:
-        """Respond with the document, or 304 if the client has it. No token is needed."""
+        """Respond with the document, or 304 if the client has it. No token is needed.
+
+        Raises:
+            RequestError: BAD_REQUEST, if If-None-Match is malformed.
+
+        """
+        condition = parse_precondition(None, req.get_header("If-None-Match"))
         resp.content_type = _MEDIA_TYPES["html"]
         resp.set_headers(self._fields)
         resp.cache_control = ["no-cache"]
         resp.data = self._content
-        resp.etag = self._etag
-        if not {"*", self._etag}.isdisjoint(req.if_none_match or ()):
+        resp.set_header("ETag", self._etag)
+        if condition is not None and not condition.none_matches(self._etag):
             resp.status = HTTPStatus.NOT_MODIFIED
 
     on_head = on_get

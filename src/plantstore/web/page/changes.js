@@ -27,13 +27,20 @@ const FIELDS = /** @type {["name"|"tag", string][]} */ ([
 /** The error number of a plant that is created under an id that another plant has. */
 const ID_TAKEN = 1004;
 
+/** How often a change is tried that somebody else, or a proxy, gets in the way of. */
+const TRIES = 3;
+
 /** How many changes are made at once: as many as a browser opens connections. */
 const PARALLEL = 6;
+
+const UNMATCHED =
+  "The change was refused three times: the plant is not the one that was read just before. A proxy in front of the service may change or remove `ETag` or `If-Match`";
 
 const UNDONE = { Deleted: "Stored again", Changed: "Changed back" };
 
 /**
- * Make changes, ask about the conflicts, say what was made, and offer to undo it.
+ * Make changes, ask about the conflicts, say what was made, and offer to undo it. Nothing is begun
+ * any more after the dialog was closed, or after an error that the other changes would get, too.
  *
  * @param {Change[]} changes
  * @param {string} verb that says what was made
@@ -48,7 +55,13 @@ export async function make(changes, verb) {
   let error;
   /** @type {Conflict[]} */
   let conflicts = [];
+  const { dialog } = state;
+  const isOver = () => (dialog !== null && state.dialog !== dialog) || concernsAll(error);
   const attempt = async (/** @type {Change} */ change) => {
+    if (isOver()) {
+      left.push(change);
+      return;
+    }
     try {
       const result = await makeOne(change);
       if ("theirs" in result) conflicts.push({ change, theirs: result.theirs });
@@ -61,13 +74,18 @@ export async function make(changes, verb) {
   await forEach(changes, attempt);
   while (conflicts.length > 0) {
     const asked = conflicts;
-    const answer = await askAbout(asked);
+    const answer = isOver() ? "" : await askAbout(asked);
     conflicts = [];
     if (answer === "yes") await forEach(asked.map(overrule), attempt);
     if (answer === "") left.push(...asked.map(({ change }) => change));
   }
   if (made.length > 0) tell(made, verb);
   return { left, error };
+}
+
+/** @param {unknown} error */
+function concernsAll(error) {
+  return error instanceof ApiError && (error.isOutage || hasStatus(error, PRECONDITION_FAILED));
 }
 
 /** Say what was made, and offer to undo it. @param {Change[]} made @param {string} verb */
@@ -97,7 +115,7 @@ async function restore(changes, verb) {
  */
 async function makeOne({ before, after }) {
   const { id } = /** @type {Plant} */ (before ?? after);
-  for (;;) {
+  for (let tried = 0; tried < TRIES; tried += 1) {
     const { plant: theirs, etag } = await client.read(id).catch((error) => {
       if (!after || !hasStatus(error, NOT_FOUND)) throw error;
       return { plant: null, etag: "" };
@@ -114,6 +132,7 @@ async function makeOne({ before, after }) {
       if (!isLate && !hasStatus(error, PRECONDITION_FAILED)) throw error;
     }
   }
+  throw new ApiError(UNMATCHED, PRECONDITION_FAILED);
 }
 
 /**

@@ -134,6 +134,7 @@ async function number(csv, signal) {
   const ranges = [];
   for (let left = rows.length; left > 0; left -= IDS_MAX) {
     ranges.push(await client.takeIds(Math.min(left, IDS_MAX)));
+    signal.throwIfAborted();
   }
   const file = numberRows(csv, rows, enumerate(ranges));
   const said = `The rows have the ids ${join(ranges).join(", ")}.`;

@@ -179,7 +179,8 @@ export async function selectFound() {
       const { plants, links } = await client.list(query, SELECTED_MAX - selected.size, signal);
       for (const plant of plants) selected.set(plant.id, plant);
       const next = links.get("next");
-      if (!next || selected.size >= SELECTED_MAX) break;
+      // A proxy that ignores the query sends the same page again.
+      if (!next || next === `?${query}` || selected.size >= SELECTED_MAX) break;
       query = new URLSearchParams(next);
     }
     update({ selected });

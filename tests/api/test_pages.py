@@ -72,6 +72,8 @@ def test_the_files_of_a_document_may_be_cached_forever(pages: World, path: str) 
         answer = pages.ask("GET", file)
         assert answer.status_code == 200
         assert answer.headers["Cache-Control"] == "public, max-age=31536000, immutable"
+        has_charset = answer.headers["Content-Type"].endswith("; charset=utf-8")
+        assert has_charset is not file.endswith(".svg")  # XML declares it itself
         assert_nothing_else_may_happen(answer)
 
 

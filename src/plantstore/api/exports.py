@@ -83,7 +83,7 @@ class Exports:
         for number in numbers:
             if number is not None:
                 resp.set_header("Changes-After", str(number))
-        resp.content_type = form.media_type
+        resp.content_type = form.content_type
         resp.append_header("Vary", "Accept-Encoding")
         if is_compressed:
             resp.set_header("Content-Encoding", "gzip")

@@ -19,6 +19,8 @@ class Format(NamedTuple):
 
     Attributes:
         media_type: of a file.
+        content_type: of a response with a file. Without a charset, some clients read text as
+            Latin-1.
         other_media_types: further names of it that are in use.
         parser: makes a parser of one file. Its argument is the maximum size of a row, in bytes of
             JSON lines and in characters of CSV; by default, that of a plant.
@@ -28,15 +30,24 @@ class Format(NamedTuple):
     """
 
     media_type: str
+    content_type: str
     other_media_types: frozenset[str]
     parser: Callable[..., RowParser]
     head: bytes
     render: Callable[[Sequence[NewPlant]], bytes]
 
 
-_CSV: Final = Format("text/csv", frozenset(), CsvParser, b"id,name,tag\r\n", render_csv)
+_CSV: Final = Format(
+    "text/csv",
+    "text/csv; charset=utf-8",
+    frozenset(),
+    CsvParser,
+    b"id,name,tag\r\n",
+    render_csv,
+)
 # No name of JSON lines is registered.
 _JSON_LINES: Final = Format(
+    "application/x-ndjson",
     "application/x-ndjson",
     frozenset({"application/ndjson", "application/jsonl"}),
     JsonLinesParser,

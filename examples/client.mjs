@@ -43,8 +43,8 @@ export class PlantStore {
 
   /** Yield all plants page by page; the query may have `q` and `tag`. */
   async *plants(query = {}) {
-    for (let next = `?${new URLSearchParams(query)}`; next; ) {
-      const answer = await this.send("GET", `/plants${next}`);
+    for (let next = `plants?${new URLSearchParams(query)}`; next; ) {
+      const answer = await this.send("GET", `/${next}`);
       yield* await answer.json();
       next = answer.headers.get("Link")?.match(/<([^>]*)>; rel="next"/)?.[1];
     }

@@ -53,7 +53,7 @@ class PlantStore:
         answer = self._send("GET", "/plants", params=query)
         yield from answer.json()
         while "next" in answer.links:
-            answer = self._send("GET", "/plants" + answer.links["next"]["url"])
+            answer = self._send("GET", answer.links["next"]["url"])
             yield from answer.json()
 
     def import_csv(self, content: bytes) -> dict[str, Any]:

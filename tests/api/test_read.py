@@ -25,10 +25,15 @@ def record(plant: NewPlant) -> dict[str, Any]:
 
 
 def page_at(world: World, path: str) -> tuple[list[int], dict[str, str]]:
-    """Return the ids on a page, and the pages that it links to."""
+    """Return the ids on a page, and the pages that it links to.
+
+    Some clients resolve a link with the address of its page, and others with that of the service.
+    """
     answer = world.get(path)
     assert answer.status_code == 200, answer.text
-    links = {str(name): urljoin("/plants", link["url"]) for name, link in answer.links.items()}
+    urls = {str(name): link["url"] for name, link in answer.links.items()}
+    links = {name: urljoin("/plants", url) for name, url in urls.items()}
+    assert links == {name: urljoin("/", url) for name, url in urls.items()}
     return [plant["id"] for plant in answer.json()], links
 
 

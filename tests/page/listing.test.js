@@ -208,7 +208,7 @@ test("the selection is kept on other pages of the list, and is not on another li
 });
 
 test("all plants of a search are selected, of all its pages", async () => {
-  const link = { Link: '<?after=1&limit=1000&q=a>; rel="next"' };
+  const link = { Link: '<plants?after=1&limit=1000&q=a>; rel="next"' };
   const requests = answer(respondPlants([ROSA], link), respondPlants([ABIES]));
   update({ shownQuery: new URLSearchParams("q=a&after=7&order=-id") });
 
@@ -220,7 +220,7 @@ test("all plants of a search are selected, of all its pages", async () => {
 });
 
 test("a selection ends if a proxy sends the same page again and again", async () => {
-  const same = () => respondPlants([ROSA], { Link: '<?after=1&limit=1000>; rel="next"' });
+  const same = () => respondPlants([ROSA], { Link: '<plants?after=1&limit=1000>; rel="next"' });
   const requests = answer(same(), same(), same());
 
   await listing.selectFound();

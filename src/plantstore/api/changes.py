@@ -86,7 +86,7 @@ class Changes:
             page = await self.reader.read_changes(after, min(limit, PAGE_CHANGES_MAX))
             resp.set_header("Changes-After", str(page.end))
             if not page.is_last:
-                resp.set_header("Link", f'<?after={page.end}&limit={limit}>; rel="next"')
+                resp.set_header("Link", f'<changes?after={page.end}&limit={limit}>; rel="next"')
             await self._compressor.answer(req, resp, render_changes(page.changes))
         resp.content_type = media_type
         resp.append_header("Vary", "Accept")

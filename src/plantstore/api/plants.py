@@ -147,14 +147,16 @@ def describe_page(resp: Response, request: PageRequest, page: Page) -> list[NewP
 def links_to_pages(request: PageRequest, page: Page) -> str:
     """Return the Link field with the other pages (RFC 8288); empty if there are none.
 
-    They have no path, so they also work if a proxy adds a prefix to the paths of the service.
+    A link is relative to the address of the page, as it is behind a proxy that adds a prefix. It
+    has the last segment of the path (RFC 3986 §5.2), for clients that resolve each link with the
+    address of the service.
     """
     bounds = {"after"} if request.until is not None else {"after", "before"}
     others = {name: text for name, text in request.parameters.items() if name not in bounds}
 
     def link(relation: str, **bound: int) -> str:
         query = urlencode(others | bound, quote_via=quote)
-        return f'<?{query}>; rel="{relation}"'
+        return f'<plants?{query}>; rel="{relation}"'
 
     links = []
     if request.is_before:

@@ -23,7 +23,7 @@ import { ApiError, hasStatus, parse, receive, send, upload } from "./requests.js
 const NUMBER = /^-?(0|[1-9]\d*)(\.\d+)?([eE][-+]?\d+)?$/;
 
 /** A link of a listing (RFC 8288). */
-const LINK = /<\?([^>]*)>; rel="(\w+)"/g;
+const LINK = /<plants\?([^>]*)>; rel="(\w+)"/g;
 
 /** Whether this browser gives access to the text of numbers in JSON, to read ids exactly. */
 export const KEEPS_IDS = "rawJSON" in JSON;

@@ -7,7 +7,7 @@ import pytest
 
 from plantstore.api.cors import parse_origin
 from plantstore.errors import ErrorCode, StoreUnavailableError, UsageError
-from support.document import OPERATIONS, PATHS
+from support.document import DOCUMENT, OPERATIONS, PATHS
 from support.world import World, assert_error
 
 GARDEN = "https://garden.example"
@@ -33,11 +33,18 @@ READABLE = {
         " Total-Count, X-Request-Id"
     )
 }
-MAY_SEND = {
-    "allow-headers": (
-        "authorization, content-encoding, content-type, if-match, if-none-match, last-event-id,"
-        " prefer"
+# The fields that the service reads: those of HTTP and of tracing, and those of the document.
+FIELDS = {
+    *("authorization", "content-encoding", "content-type"),
+    *("traceparent", "tracestate", "x-request-id"),
+    *(
+        parameter["name"].lower()
+        for parameter in DOCUMENT["components"]["parameters"].values()
+        if parameter["in"] == "header"
     ),
+}
+MAY_SEND = {
+    "allow-headers": ", ".join(sorted(FIELDS)),
     "allow-methods": ", ".join(sorted({each.method for each in OPERATIONS} - {"OPTIONS"})),
     "max-age": "7200",
 }

@@ -40,7 +40,7 @@ _PREFLIGHT_FIELDS: Final = [
         b"access-control-allow-headers",
         (
             b"authorization, content-encoding, content-type, if-match, if-none-match,"
-            b" last-event-id, prefer"
+            b" last-event-id, prefer, traceparent, tracestate, x-request-id"
         ),
     ),
     (b"access-control-max-age", b"%d" % PREFLIGHT_SECONDS),

@@ -83,6 +83,22 @@ def test_the_service_listens_on_ipv6(tmp_path: Path) -> None:
     assert f"http://[::1]:{service.port}/plants" in service.said
 
 
+def test_all_addresses_of_ipv6_are_also_those_of_ipv4(tmp_path: Path) -> None:
+    options = ["--host", "::", "--access-log", "--trusted-proxy", "127.0.0.1"]
+    forwarded = b"GET /healthz HTTP/1.1\r\nHost: x\r\nX-Forwarded-For: 203.0.113.9\r\n\r\n"
+    with Service(tmp_path, *options) as service:
+        for address in ("::1", "127.0.0.1", "127.0.0.2"):
+            with socket.create_connection(
+                (address, service.port), source_address=(address, 0)
+            ) as connection:
+                connection.sendall(forwarded)
+                assert connection.recv(100).startswith(b"HTTP/1.1 200")
+
+    # Only the proxy may say who its client is.
+    clients = [line["client"] for line in service.logged("request")]
+    assert clients == ["::1", "203.0.113.9", "127.0.0.2"]
+
+
 def test_several_origins_and_proxies_may_come_from_the_environment(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -153,7 +153,7 @@ _PORT_ERRORS: Final = (errno.EADDRINUSE, errno.EACCES)
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """Listen on an address; port 0 chooses a free port.
+    """Listen on an address; `::` is all addresses of IPv6 and IPv4. Port 0 chooses a free port.
 
     Raises:
         UsageError: the host is not a valid name.
@@ -164,7 +164,8 @@ def listen(host: str, port: int) -> socket.socket:
         [(family, _, _, _, address), *_] = socket.getaddrinfo(
             host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )
-        return socket.create_server((address[0], port), family=family)
+        is_dual = family == socket.AF_INET6 and socket.has_dualstack_ipv6()
+        return socket.create_server((address[0], port), family=family, dualstack_ipv6=is_dual)
     except UnicodeError as error:
         raise UsageError(f"--host must be an address or a host name, got {quoted(host)}") from error
     except OSError as error:

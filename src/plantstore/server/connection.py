@@ -116,7 +116,8 @@ class Connection(asyncio.Protocol):
         self._transport = transport
         transport.set_write_buffer_limits(high=UNSENT_BYTES_HIGH)
         self.server, self.client = (
-            name[:2] if isinstance(name, tuple) else None
+            # A socket of both families shows 127.0.0.1 as ::ffff:127.0.0.1 (RFC 4291 §2.5.5.2).
+            (name[0].removeprefix("::ffff:"), name[1]) if isinstance(name, tuple) else None
             for name in map(transport.get_extra_info, ("sockname", "peername"))
         )
         self.scheme = "http" if transport.get_extra_info("sslcontext") is None else "https"

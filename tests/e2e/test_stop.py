@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+import re
 import signal
 from pathlib import Path
 
@@ -11,7 +12,7 @@ import pytest
 from plantstore.plants import NewPlant
 from support.load import Load
 from support.postgres import wait_until
-from support.service import Service, serving, stored_plants
+from support.service import PLANTSTORE, Service, serving, stored_plants
 from support.wire import Wire, get, head, slow_reader, with_length
 
 
@@ -35,6 +36,49 @@ def test_a_draining_service_is_not_ready_and_serves_until_a_second_signal(
 
     assert stored_plants(service.database) == {1: NewPlant(1, "a")}
     assert sum("stopping" in line for line in service.log) == 1
+
+
+def hang_up(service: Service) -> None:
+    """Send SIGHUP as a terminal that is closed: to all processes."""
+    for pid in (service.process.pid, *service.spawned()):
+        os.kill(pid, signal.SIGHUP)
+
+
+@pytest.mark.parametrize("workers", ["1", "2"])
+def test_a_closed_terminal_stops_the_service_gracefully_even_if_it_hangs_up_twice(
+    tmp_path: Path, workers: str
+) -> None:
+    with Service(tmp_path, "--workers", workers) as service, Wire(service.port) as wire:
+        length, body = with_length(b'{"id":1,"name":"a"}')
+        wire.send(head(service.token(), length, b"Expect: 100-continue"))
+        assert wire.answer()[0] == 100
+
+        hang_up(service)
+        service.wait_for_log("stopping")
+        hang_up(service)
+        wire.send(body)
+
+        assert wire.answer()[0] == 200
+        status = service.stop(signal.SIGHUP)
+
+    assert status == 0
+    assert stored_plants(service.database) == {1: NewPlant(1, "a")}
+    assert "stopped" in service.log[-1]
+
+
+def test_a_service_that_was_started_with_nohup_ignores_a_closed_terminal(tmp_path: Path) -> None:
+    command = ["nohup", *PLANTSTORE]
+    with Service(tmp_path, "--workers", "2", command=command) as service:
+        wait_until(lambda: len(service.workers()) == 2 and service.writer() is not None)
+        pids = [service.process.pid, *service.spawned()]
+        ignored = [re.search(r"SigIgn:\s*(\w+)", status_of(pid)) for pid in pids]
+
+    assert all(found and int(found[1], 16) & 1 << signal.SIGHUP - 1 for found in ignored)
+    assert len(pids) == 4
+
+
+def status_of(pid: int) -> str:
+    return Path(f"/proc/{pid}/status").read_text(encoding="ascii")
 
 
 @pytest.mark.engines("sqlite", "postgres")

@@ -239,13 +239,13 @@ def test_a_terminated_export_leaves_no_file_that_looks_complete(
 ) -> None:
     put_in(database, [NewPlant(id_, "x" * 1000) for id_ in range(50_000)])
 
-    for ending in (signal.SIGTERM, signal.SIGKILL):
+    for ending in (signal.SIGTERM, signal.SIGHUP, signal.SIGKILL):
         command = [*PLANTSTORE, "export", "plants.jsonl"]
         with subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.DEVNULL) as process:
             while not list(tmp_path.glob(".plants.jsonl.*")):
                 assert process.poll() is None
             process.send_signal(ending)
-        assert process.returncode == (143 if ending == signal.SIGTERM else -signal.SIGKILL)
+        assert process.returncode == (-ending if ending == signal.SIGKILL else 128 + ending)
         assert not (tmp_path / "plants.jsonl").exists()
         assert bool(list(tmp_path.glob(".plants.jsonl.*"))) is (ending == signal.SIGKILL)
 

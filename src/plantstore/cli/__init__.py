@@ -59,7 +59,9 @@ def _exit(number: int, frame: FrameType | None) -> None:
 
 def main() -> int:
     """Run the command line; return the exit status: 0, 1 for an error, 2 for wrong usage."""
-    signal.signal(signal.SIGTERM, _exit)  # run the cleanup of commands
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) != signal.SIG_IGN:  # as after nohup
+            signal.signal(number, _exit)  # run the cleanup of commands
     logging.lastResort = None  # warnings of libraries are not for users of commands
     try:
         arguments = sys.argv[1:] or ["--help"]

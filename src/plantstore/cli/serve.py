@@ -27,6 +27,7 @@ from plantstore.server.workers import (
     OTHER_FILES_MAX,
     raise_file_limit,
     set_up_memory,
+    stop_signals,
     uvicorn_config,
 )
 from plantstore.settings import Settings, unknown_variables
@@ -39,8 +40,8 @@ from plantstore.tokens import SCOPES
 def run(settings: Settings) -> None:
     """Serve until a signal stops the process."""
     # Uvicorn shuts down on a signal, and then raises it again for us.
-    signal.signal(signal.SIGTERM, _exit)
-    signal.signal(signal.SIGINT, _exit)
+    for number in stop_signals():
+        signal.signal(number, _exit)
     set_up_memory()
     log = configure_logs()
     for warning in unknown_variables():

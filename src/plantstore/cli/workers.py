@@ -23,7 +23,7 @@ from plantstore.errors import PlantStoreError
 from plantstore.observe import Committed, Event, Observer
 from plantstore.server.interface import ASGIApp
 from plantstore.server.supervised_process import SupervisedProcess, answer_checks
-from plantstore.server.workers import Workers, set_up_memory, uvicorn_config
+from plantstore.server.workers import Workers, set_up_memory, stop_signals, uvicorn_config
 from plantstore.settings import Settings
 from plantstore.storage import has_one_writer
 from plantstore.telemetry.log import configure_logs
@@ -69,7 +69,7 @@ def _write(checks: Connection, settings: Settings, folder: Path, listener: socke
         store = open_store_of(settings, telemetry)
     with contextlib.closing(store):
         service = WriterService(store, telemetry.observe)
-        for number in (signal.SIGINT, signal.SIGTERM):
+        for number in stop_signals():
             signal.signal(number, lambda _signal, _frame: service.stop())
             signal.siginterrupt(number, False)  # noqa: FBT003 (SQLite reports it as an I/O error)
         answer_checks(checks)

@@ -142,7 +142,10 @@ class Workers(Multiprocess):
     def __init__(
         self, config: uvicorn.Config, sockets: list[socket], writer: SupervisedProcess | None
     ) -> None:
+        disposition = signal.getsignal(signal.SIGHUP)
         super().__init__(config, sockets)
+        if disposition == signal.SIG_IGN:
+            signal.signal(signal.SIGHUP, signal.SIG_IGN)
         self._writer = writer
 
     @property
@@ -157,6 +160,10 @@ class Workers(Multiprocess):
     def handle_term(self) -> None:
         """Stop the workers."""
         self._stop(signal.SIGTERM)
+
+    def handle_hup(self) -> None:
+        """Stop the workers; uvicorn would replace them."""
+        self.should_exit.set()
 
     def join_all(self) -> None:
         """Wait for the workers to end; a second signal ends them immediately."""
@@ -179,7 +186,11 @@ class Workers(Multiprocess):
         self.should_exit.set()
 
 
-_STOP_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
+def stop_signals() -> tuple[signal.Signals, ...]:
+    """Return the signals that stop a process: SIGHUP too, unless `nohup` has turned it off."""
+    both = (signal.SIGINT, signal.SIGTERM)
+    is_off = signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
+    return both if is_off else (*both, signal.SIGHUP)
 
 
 def handle_stop_signals(drain_seconds: float, on_stop: Callable[[], None]) -> None:
@@ -195,21 +206,23 @@ def handle_stop_signals(drain_seconds: float, on_stop: Callable[[], None]) -> No
 
     """
     loop = asyncio.get_running_loop()
-    of_uvicorn: Any = {number: signal.getsignal(number) for number in _STOP_SIGNALS}
+    signals = stop_signals()
+    of_uvicorn: Any = signal.getsignal(signal.SIGTERM)
     parent = multiprocessing.parent_process()
     # A worker gets one Ctrl-C twice: from the terminal and from its parent.
     second = signal.SIG_DFL if parent is None else signal.SIG_IGN
 
     def on_signal(number: int, frame: FrameType | None) -> None:
-        for each in _STOP_SIGNALS:
-            signal.signal(each, second)
+        for each in signals:
+            # A terminal that is closed may send SIGHUP twice: from the shell and from the kernel.
+            signal.signal(each, signal.SIG_IGN if each == signal.SIGHUP else second)
         loop.call_soon_threadsafe(drain, number, frame)
 
     def drain(number: int, frame: FrameType | None) -> None:
         on_stop()
-        loop.call_later(drain_seconds, of_uvicorn[number], number, frame)
+        loop.call_later(drain_seconds, of_uvicorn, number, frame)
 
-    for number in _STOP_SIGNALS:
+    for number in signals:
         signal.signal(number, on_signal)
     if parent is not None:
         threading.Thread(target=_stop_with, args=(parent,), daemon=True).start()

@@ -13,8 +13,8 @@ import pytest
 
 from plantstore.plants import NewPlant
 from plantstore.storage.sqlite.store import SQLiteStore
-from support.command import call, run_unprivileged
-from support.service import opened, serving, stored_plants
+from support.command import call, run_program, run_unprivileged
+from support.service import PLANTSTORE, opened, serving, stored_plants
 
 COMMANDS = [
     "import new.jsonl",
@@ -88,6 +88,11 @@ def make_cut_off(file: Path) -> None:
     os.truncate(file, 5000)
 
 
+def make_hard_link(file: Path) -> None:
+    SQLiteStore(str(file)).close()
+    file.with_name("second.db").hardlink_to(file)
+
+
 FOREIGN = "another program's"
 REFUSED: dict[str, tuple[Callable[[Path], object], str]] = {
     "a log with content": (killed_after(SONGS, WAL, A_SONG), FOREIGN),
@@ -106,6 +111,7 @@ REFUSED: dict[str, tuple[Callable[[Path], object], str]] = {
     "garbage with a log": (make_garbage_with_a_log, "not a database"),
     "cut off": (make_cut_off, "malformed"),
     "a pipe": (os.mkfifo, "not a regular file"),
+    "a second name": (make_hard_link, "several names (hard links)"),
 }
 
 
@@ -182,9 +188,36 @@ def test_a_second_name_of_a_database_in_use_is_refused_and_creates_no_file(tmp_p
         done = call(tmp_path, "check", "--database", "sqlite:///second.db")
 
         assert (done.returncode, done.stdout) == (1, "")
-        assert "in use by another process" in done.stderr
+        assert "several names" in done.stderr
         assert sorted(tmp_path.iterdir()) == before
         assert client.post(NewPlant(2, "Rosa")).status == 200
+
+
+@pytest.mark.parametrize("content", ["a database", "an empty file"])
+def test_a_database_that_is_mounted_without_its_folder_is_refused(
+    tmp_path: Path, content: str
+) -> None:
+    file, mounted = tmp_path / "host/plants.db", tmp_path / "in a container\\/plants.db"
+    for each in (file, mounted):
+        each.parent.mkdir()
+        each.touch()
+    if content == "a database":
+        SQLiteStore(str(file)).close()
+    namespaces = ["--mount"] if os.geteuid() == 0 else ["--map-root-user", "--mount"]
+    mount = 'mount --bind "$1" "$2" && cd "$(dirname "$2")" && shift 2 && echo mounted && "$@"'
+
+    command = [*("unshare", *namespaces, "sh", "-c", mount, "sh"), str(file), str(mounted)]
+
+    done = run_program(*command, *PLANTSTORE, "migrate")
+
+    if "mounted" not in done.stdout:
+        pytest.skip(f"may not mount a file: {done.stderr.strip()}")
+    assert (done.returncode, done.stdout) == (1, "mounted\n")
+    assert done.stderr == (
+        "plantstore: The database plants.db is mounted as a single file, so its log would not be"
+        " stored beside it; mount its folder\n"
+    )
+    assert [each.name for each in mounted.parent.iterdir()] == ["plants.db"]
 
 
 @pytest.fixture

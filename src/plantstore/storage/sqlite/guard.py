@@ -1,7 +1,9 @@
 """Keeps a store away from files of other programs, and notices the loss of its own files.
 
 SQLite changes files when it opens and closes them: it replays a journal, and copies a write-ahead
-log to its database. So `require_ours` looks at a file before SQLite may change it.
+log to its database. So `require_ours` looks at a file before SQLite may change it. It also refuses
+a file whose log another process would not find: one with several names, or one that is mounted
+without its folder, as into a container.
 
 While a database is in use, SQLite keeps three files open: the database, its log (-wal) and the
 index of the log (-shm). It does not notice when one of them is deleted or replaced. It continues to
@@ -19,6 +21,7 @@ import errno
 import itertools
 import math
 import os
+import re
 import stat
 import struct
 import time
@@ -57,7 +60,7 @@ _SUFFIXES: Final = ("", "-wal", "-shm")
 
 
 def require_ours(path: str, name: str) -> None:
-    """Refuse the files of other programs, without a lock and without changing anything.
+    """Refuse files of other programs or in a wrong place, without a lock or a change.
 
     `prepare` checks the database again after SQLite has opened it.
 
@@ -66,8 +69,8 @@ def require_ours(path: str, name: str) -> None:
         name: of the database in messages.
 
     Raises:
-        StoreUnavailableError: the file is not a database, belongs to another program, or was
-            written by a newer version.
+        StoreUnavailableError: the file is not a database, belongs to another program, was written
+            by a newer version, has several names, or is mounted without its folder.
         StoreUnreachableError: the file is missing, but its log exists.
 
     """
@@ -75,6 +78,16 @@ def require_ours(path: str, name: str) -> None:
     log, index, file = (_stat(f"{path}{suffix}") for suffix in ("-wal", "-shm", ""))
     if file and not stat.S_ISREG(file.st_mode):  # reading a pipe would block
         raise StoreUnavailableError(f"The database cannot be opened: {name} is not a regular file")
+    if file and file.st_nlink > 1:
+        raise StoreUnavailableError(
+            f"The database {name} has several names (hard links), and would have a log for each;"
+            " keep the one that has a -wal file beside it, and delete the others"
+        )
+    if file and _is_mount_point(path):
+        raise StoreUnavailableError(
+            f"The database {name} is mounted as a single file, so its log would not be stored"
+            " beside it; mount its folder"
+        )
     if file is None or file.st_size == 0:
         if log or index:
             raise StoreUnreachableError(
@@ -83,6 +96,16 @@ def require_ours(path: str, name: str) -> None:
             )
     elif not _will_be_emptied(f"{path}-journal"):
         _require_our_header(_read_header(path, file.st_size), name)
+
+
+def _is_mount_point(path: str) -> bool:
+    """Return whether something is mounted on a path (proc_pid_mountinfo(5))."""
+    try:
+        mounts = Path("/proc/self/mountinfo").read_bytes().splitlines()
+    except FileNotFoundError:  # not Linux
+        return False
+    escaped = re.sub(rb"[\t\n \\]", lambda found: b"\\%03o" % found[0][0], os.fsencode(path))
+    return any(mount.split()[4] == escaped for mount in mounts)
 
 
 def require_existing(path: str, name: str) -> None:

@@ -127,7 +127,7 @@ def test_several_origins_and_proxies_may_come_from_the_environment(
         (["--database", "sqlite:///nowhere/plants.db"], "No such file", 1),
         (
             ["--port", "@"],
-            "port @: Address already in use; choose another port with --port",
+            "port @: Address already in use; choose another port with --port or PLANTSTORE_PORT",
             1,
         ),
     ],

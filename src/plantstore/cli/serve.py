@@ -30,7 +30,7 @@ from plantstore.server.workers import (
     stop_signals,
     uvicorn_config,
 )
-from plantstore.settings import Settings, unknown_variables
+from plantstore.settings import Settings, unknown_variables, variable_of
 from plantstore.storage import display_url
 from plantstore.store import Store
 from plantstore.telemetry.log import LogQueue, configure_logs
@@ -173,5 +173,7 @@ def listen(host: str, port: int) -> socket.socket:
         reason = error.strerror
         if error.errno and not isinstance(error, socket.gaierror):
             reason = os.strerror(error.errno)  # without the address, which Python adds
-        advice = "; choose another port with --port" if error.errno in _PORT_ERRORS else ""
+        advice = ""
+        if error.errno in _PORT_ERRORS:  # `make run` and containers pass no options
+            advice = f"; choose another port with --port or {variable_of('port')}"
         raise OperationError(f"Cannot listen on {host}, port {port}: {reason}{advice}") from error

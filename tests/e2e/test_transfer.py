@@ -187,11 +187,11 @@ def test_an_export_to_stdout_is_json_lines_or_the_chosen_format(
 
     lines = run(tmp_path, "export")
     csv = call(tmp_path, "export", "--format", "csv")
-    dash = call(tmp_path, "export", "-", "--format", "csv")
+    dash = call(tmp_path, "export", "-")
 
     assert [json.loads(line)["id"] for line in lines.stdout.splitlines()] == [1, 2, 3]
     assert lines.stderr == "Exported 3 plants\n"
-    assert csv.stdout == dash.stdout == ROWS
+    assert (csv.stdout, dash.stdout) == (ROWS, lines.stdout)
 
 
 def test_an_export_overwrites_only_with_force_and_follows_a_symlink(

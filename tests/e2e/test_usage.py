@@ -58,6 +58,8 @@ def assert_refused(done: subprocess.CompletedProcess[str], arguments: str, said:
         ("import plants.txt", "name the file .csv or .jsonl, or give --format"),
         ("import - --database sqlite:///a.db", "give --format"),
         ("import good.csv --rejects good.csv", "good.csv is the file that is imported"),
+        ("import good.csv --rejects -", "must be the name of a file, got -"),
+        ("backup -", "must be the name of a file, got -"),
         ("backup copy.db --database plants.db", "give sqlite:///plants.db"),
         ("check --database mysql://x", "--database must be"),
         ("check --database sqlite:///\udcff.db", "--database must be UTF-8"),

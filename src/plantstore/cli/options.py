@@ -16,6 +16,14 @@ CommandT = TypeVar("CommandT", bound=Callable[..., Any])
 
 FILE: Final = click.Path(path_type=Path)
 
+
+def require_name(_ctx: click.Context, _param: click.Parameter, file: Path | None) -> Path | None:
+    """Refuse `-` where it cannot mean stdout; a file would get this name."""
+    if file == Path("-"):
+        raise click.BadParameter("must be the name of a file, got -")
+    return file
+
+
 _TYPES: Final = get_type_hints(Settings)
 _FIELDS: Final = {field.name: field for field in fields(Settings)}
 

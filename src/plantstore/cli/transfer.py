@@ -18,7 +18,7 @@ import msgspec
 
 from plantstore.changes import Change, Result
 from plantstore.cli.opening import new_file, opened_store, require_other_file, standard_stream
-from plantstore.cli.options import FILE, file_format, format_of, settings
+from plantstore.cli.options import FILE, file_format, format_of, require_name, settings
 from plantstore.commit.batcher import run_each_if_refused
 from plantstore.commit.imports import Batch, Conflict, Import, RowCounts, RowError
 from plantstore.errors import BatchRefusedError, OperationError, UsageError, one_line
@@ -141,6 +141,7 @@ _STANDARD_STREAM: Final = Path("-")
 @click.option(
     "--rejects",
     type=FILE,
+    callback=require_name,
     metavar="FILE",
     help="Write rejected rows to this file: JSON lines with line, error, message and row.",
 )
@@ -265,20 +266,23 @@ def _apply(store: PlantStore, changes: Sequence[Change]) -> list[Result | BatchR
 
 @click.command()
 @click.argument(
-    "file", type=FILE, required=False, help="A .csv or .jsonl file. Default: stdout, as JSON lines."
+    "file",
+    type=FILE,
+    default=_STANDARD_STREAM,
+    help="A .csv or .jsonl file. Default: - for stdout, as JSON lines.",
 )
 @file_format
 @click.option("--force", is_flag=True, help="Overwrite an existing file.")
 @settings("database")
-def export(file: Path | None, *, file_format: str | None, database: str, force: bool) -> None:
+def export(file: Path, *, file_format: str | None, database: str, force: bool) -> None:
     """Write all plants to a file, in order of id.
 
     The file is a consistent snapshot, even while a service uses the database.
     """
-    form = format_of(Path("plants.jsonl") if file is None else file, file_format)
+    form = format_of(Path("plants.jsonl") if file == _STANDARD_STREAM else file, file_format)
     with (
         contextlib.closing(open_for_maintenance(database)) as store,
-        _writing(None if file == _STANDARD_STREAM else file, database, force=force) as target,
+        _writing(file, database, force=force) as target,
         progress("Exporting") as report,
         contextlib.closing(store.scan_plants()) as pages,
     ):
@@ -294,8 +298,8 @@ def export(file: Path | None, *, file_format: str | None, database: str, force: 
 
 
 @contextlib.contextmanager
-def _writing(file: Path | None, database: str, *, force: bool) -> Iterator[BinaryIO]:
-    if file is None:
+def _writing(file: Path, database: str, *, force: bool) -> Iterator[BinaryIO]:
+    if file == _STANDARD_STREAM:
         yield standard_stream(sys.stdout)
         return
     with new_file(file, database, force=force, mode=0o666) as partial, partial.open("wb") as target:

@@ -5,12 +5,15 @@ that writes for all of them (`plantstore.commit.writer_process`).
 """
 
 import contextlib
+import fcntl
 import functools
 import os
+import shutil
 import signal
 import socket
 import sys
 import tempfile
+import time
 from collections.abc import Iterator
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -29,18 +32,21 @@ from plantstore.storage import has_one_writer
 from plantstore.telemetry.log import configure_logs
 
 # Where the processes share their counts. A full disk would kill processes that map files of it.
-SHARED_MEMORY: Final = "/dev/shm"  # noqa: S108 (the folder in it belongs to this user)
+SHARED_MEMORY: Final = Path("/dev/shm")  # noqa: S108 (the folder in it belongs to this user)
+
+# A folder of somebody else must not have it.
+_PREFIX: Final = "plantstore-counts-"
+
+# Age below which a folder without a lock is not removed: its service may be about to lock it.
+_NEW_SECONDS: Final = 60
 
 
 def run_workers(settings: Settings, listener: socket.socket) -> bool:
     """Serve with several processes until a signal. Return whether the workers could start."""
     with contextlib.ExitStack() as stack:
-        temporary = tempfile.TemporaryDirectory(
-            prefix="plantstore-",
-            dir=SHARED_MEMORY if os.access(SHARED_MEMORY, os.W_OK) else None,
-            ignore_cleanup_errors=True,
-        )
-        folder = Path(stack.enter_context(temporary))
+        has_memory = os.access(SHARED_MEMORY, os.W_OK)
+        place = SHARED_MEMORY if has_memory else Path(tempfile.gettempdir())
+        folder = stack.enter_context(shared_folder(place))
         writer = entrance = None
         if has_one_writer(settings.database):
             ours, entrance = map(stack.enter_context, listen())
@@ -50,6 +56,36 @@ def run_workers(settings: Settings, listener: socket.socket) -> bool:
         workers = Workers(uvicorn_config(build, settings), [listener], writer)
         workers.run()
         return not workers.could_not_start
+
+
+@contextlib.contextmanager
+def shared_folder(place: Path) -> Iterator[Path]:
+    """Yield a new folder for the counts, and remove it and those of services that were killed."""
+    for left in place.glob(f"{_PREFIX}*"):
+        with contextlib.suppress(OSError), _locked(left):
+            if time.time() - left.stat().st_mtime > _NEW_SECONDS:
+                shutil.rmtree(left)
+    with (
+        tempfile.TemporaryDirectory(prefix=_PREFIX, dir=place, ignore_cleanup_errors=True) as name,
+        _locked(Path(name)),
+    ):
+        yield Path(name)
+
+
+@contextlib.contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    """Hold the lock on a folder, which the kernel releases when this process ends.
+
+    Raises:
+        OSError: a service holds it, or this user may not open the folder.
+
+    """
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield
+    finally:
+        os.close(descriptor)
 
 
 def _build_worker(settings: Settings, folder: Path, entrance: socket.socket | None) -> ASGIApp:

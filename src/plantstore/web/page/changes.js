@@ -34,7 +34,7 @@ const TRIES = 3;
 const PARALLEL = 6;
 
 const UNMATCHED =
-  "The change was refused three times: the plant is not the one that was read just before. A proxy in front of the service may change or remove `ETag` or `If-Match`";
+  "The plant was not changed: its entity tag was missing, or was not the one that was read just before. A proxy in front of the service may change or remove `ETag` or `If-Match`";
 
 const UNDONE = { Deleted: "Stored again", Changed: "Changed back" };
 
@@ -122,6 +122,7 @@ async function makeOne({ before, after }) {
     });
     const merged = merge(before, after, theirs);
     if (merged === undefined) return { theirs };
+    if (theirs && !etag) break; // A proxy may drop an empty If-Match, and anything would match.
     try {
       if (!merged) await client.delete(id, etag);
       else if (theirs) await client.replace(merged, etag);

@@ -101,6 +101,7 @@ def new_file(target: Path, database: str, *, force: bool, mode: int) -> Iterator
             partial.replace(target)
         else:
             target.hardlink_to(partial)  # unlike a rename, it never overwrites
+            partial.unlink()  # a database with two names would be refused
         _sync(target.parent)
     except FileExistsError:
         raise _exists(target) from None

@@ -152,7 +152,11 @@ def test_when_too_many_requests_wait_for_ids_a_further_one_is_503(
             503,
             "The database cannot be reached; no id was handed out",
         ),
-        (ZeroDivisionError(), 500, "The ids could not be handed out"),
+        (
+            ZeroDivisionError(),
+            500,
+            "The service met an unexpected error; sending the request again is safe",
+        ),
     ],
 )
 def test_a_failed_commit_is_reported_and_its_request_can_be_repeated(

@@ -61,7 +61,7 @@ def test_an_unrelated_warning_of_the_server_fails_no_change(owner: str) -> None:
         assert store.apply_changes([PLANT]) == [Outcome.STORED]
 
 
-@pytest.mark.parametrize("sqlstate", ["CR000", "XX000", "58000", "P0001", "23514"])
+@pytest.mark.parametrize("sqlstate", ["CR000", "XX000", "58000", "P0001", "23514", "22001"])
 def test_an_error_of_the_server_is_reported_with_its_sqlstate(owner: str, sqlstate: str) -> None:
     with contextlib.closing(open_store(owner)) as store:
         add_rule(owner, raising(sqlstate))
@@ -70,7 +70,7 @@ def test_an_error_of_the_server_is_reported_with_its_sqlstate(owner: str, sqlsta
             store.apply_changes([PLANT])
 
     assert caught.value.reason.endswith(f": that is the rule ({sqlstate})")
-    assert isinstance(caught.value, BatchRefusedError) == (sqlstate in ("P0001", "23514"))
+    assert isinstance(caught.value, BatchRefusedError) == (sqlstate in ("P0001", "23514", "22001"))
 
 
 def test_a_batch_that_was_stored_before_an_error_is_not_reported_as_refused(owner: str) -> None:

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from plantstore.changes import Change, Outcome, Result
+from plantstore.changes import Change, Outcome, Replacement, Result
 from plantstore.commit.batcher import TURN_REQUESTS_MIN
 from plantstore.commit.writer import FAILURE_SECONDS, GroupCommit
 from plantstore.errors import BatchRefusedError, ErrorCode, RequestError, StoreUnavailableError
 from plantstore.observe import CommitFailed, Committed, Event, WriterStarted, WriterStopped
-from plantstore.plants import NewPlant
+from plantstore.plants import NewPlant, Plant
 from plantstore.store import TIDY_SECONDS
 from support.fake_store import FailingStore, FakeStore, GatedStore
 
@@ -286,6 +286,7 @@ def test_each_caller_of_a_shared_transaction_gets_its_own_outcome() -> None:
     [
         (StoreUnavailableError("The database is full"), ErrorCode.STORE_UNAVAILABLE),
         (MemoryError(), ErrorCode.OVERLOADED),
+        (ZeroDivisionError(), ErrorCode.INTERNAL),
     ],
 )
 def test_a_failed_commit_fails_its_callers_without_a_retry_and_the_next_one_succeeds(
@@ -309,20 +310,8 @@ def test_a_failed_commit_fails_its_callers_without_a_retry_and_the_next_one_succ
     assert CommitFailed(error, changes=2) in events
 
 
-@pytest.mark.parametrize(
-    ("error", "code", "message"),
-    [
-        (ZeroDivisionError(), ErrorCode.INTERNAL, "The change could not be made"),
-        (
-            BatchRefusedError("The database cannot be written", "the rule of a trigger"),
-            ErrorCode.STORE_UNAVAILABLE,
-            "The database cannot be written; nothing was done",
-        ),
-    ],
-)
-def test_an_unexpected_error_or_a_refused_plant_fails_only_the_plant_that_causes_it(
-    error: Exception, code: ErrorCode, message: str
-) -> None:
+def test_a_refused_plant_fails_alone_and_nothing_was_done() -> None:
+    error = BatchRefusedError("The database cannot be written", "the rule of a trigger")
     store = FailingStore(error)
 
     async def test(writer: GroupCommit) -> None:
@@ -330,7 +319,7 @@ def test_an_unexpected_error_or_a_refused_plant_fails_only_the_plant_that_causes
         assert await good is Outcome.STORED
         with pytest.raises(RequestError) as failed:
             await bad
-        assert (failed.value.code, failed.value.message) == (code, message)
+        assert failed.value.message == "The database cannot be written; nothing was done"
         assert writer.recent_failure() is None
 
     events = run(store, test)
@@ -339,6 +328,45 @@ def test_an_unexpected_error_or_a_refused_plant_fails_only_the_plant_that_causes
     assert told == [WriterStarted(), CommitFailed(error, changes=1), WriterStopped()]
     committed = [event.outcomes for event in events if isinstance(event, Committed)]
     assert committed == [[Outcome.STORED]]
+
+
+@pytest.mark.parametrize("together", [False, True])
+@pytest.mark.parametrize("raises", ["store", "observer"])
+def test_a_batch_that_may_be_committed_is_not_made_again_and_its_callers_are_told(
+    raises: str,
+    together: bool,  # noqa: FBT001
+) -> None:
+    class Store(GatedStore):
+        """Makes the changes, and may then fail."""
+
+        def apply_changes(self, changes: Sequence[Change]) -> list[Result]:
+            outcomes = super().apply_changes(changes)
+            if raises == "store":
+                raise ZeroDivisionError
+            return outcomes
+
+    def observe(event: Event) -> None:
+        if isinstance(event, Committed):
+            raise ZeroDivisionError
+
+    store = Store()
+    store.let_go.release(10)
+    # Made again, the first one would be refused, because of the second.
+    changes: list[Change] = [plant(5), Replacement(5, Plant("b"))]
+
+    async def main() -> Sequence[object]:
+        writer = GroupCommit(store, observe=observe)
+        async with writer.running():
+            if together:
+                return await writer.submit_all(changes)
+            calls = [asyncio.create_task(writer.submit(one)) for one in changes]
+            return await asyncio.gather(*calls, return_exceptions=True)
+
+    results = asyncio.run(asyncio.wait_for(main(), 30))
+
+    assert store.batches == [changes]
+    assert [getattr(one, "code", None) for one in results] == [ErrorCode.INTERNAL] * 2
+    assert all("may or may not be made" in str(one) for one in results)
 
 
 def test_an_observer_that_raises_does_not_stop_the_writer() -> None:

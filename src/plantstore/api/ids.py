@@ -101,4 +101,5 @@ class Ids:
             return StoreUnreachableError(f"{error.message}; no id was handed out")
         if isinstance(error, StoreUnavailableError):
             return StoreUnavailableError(f"{error.message}; sending the request again is safe")
-        return RequestError(ErrorCode.INTERNAL, "The ids could not be handed out")
+        message = "The service met an unexpected error; sending the request again is safe"
+        return RequestError(ErrorCode.INTERNAL, message)

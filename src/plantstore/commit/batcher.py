@@ -21,9 +21,10 @@ Rule 2: a caller that is cancelled loses only its own answer. All callers of a b
     await one future, which cannot be cancelled.
 Rule 3: a full queue refuses a request at once. Waiting would only hide the overload.
     A request counts from `submit` until its answer.
-Rule 4: a bad request never affects its neighbours. If a call fails, and one of its
-    requests may be the cause or the error is unexpected, each request is run by itself.
-    Those of `submit_all` wait for their turns, so that other requests are run between them.
+Rule 4: a request that is refused never affects its neighbours. If a call says that it did
+    nothing, and one of its requests may be the cause, each request is run by itself. Those of
+    `submit_all` wait for their turns, so that other requests are run between them. After any
+    other error, the call may have taken effect, so it is not run again.
 Rule 5: a failed call fails its callers and nothing else. Only the end of `running` ends the thread.
 Rule 6: the end of `running` refuses new requests, and runs and answers those in the queue.
 Rule 7: the number of the requests in a call is limited, so that no caller waits long
@@ -40,7 +41,13 @@ from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from queue import Empty, SimpleQueue
 from typing import Final, Generic, TypeVar
 
-from plantstore.errors import BatchRefusedError, ErrorCode, RequestError, StoreUnavailableError
+from plantstore.errors import (
+    BatchRefusedError,
+    ErrorCode,
+    OperationError,
+    RequestError,
+    StoreUnavailableError,
+)
 
 RequestT = TypeVar("RequestT")
 ResultT = TypeVar("ResultT")
@@ -55,8 +62,12 @@ IDLE_SECONDS: Final = 1.0
 TURN_REQUESTS_MIN: Final = 64
 
 
+# The errors of a call that did nothing, and of which one of its requests may be the cause.
+_NOTHING_DONE: Final = (BatchRefusedError, OperationError)
+
+
 class RunAloneError(Exception):
-    """A call failed, and one of its requests may be the cause. Each must be run by itself."""
+    """A call did nothing, and one of its requests may be the cause. Each must be run by itself."""
 
 
 class SharedFuture(asyncio.Future[ResultT]):
@@ -97,7 +108,7 @@ def run_each_if_refused(
     requests: Sequence[RequestT],
     explain: Callable[[Exception, int], ErrorT],
 ) -> list[ResultT | ErrorT]:
-    """Run requests in one call. If one of them may have caused an error, run each by itself.
+    """Run requests in one call. If it did nothing because of one of them, run each by itself.
 
     Args:
         run: returns a result for each request.
@@ -129,13 +140,9 @@ def run_together(
     try:
         return [*run(requests)]
     except Exception as error:
-        if len(requests) > 1 and _may_lie_in_one(error):
+        if len(requests) > 1 and isinstance(error, _NOTHING_DONE):
             raise RunAloneError from error
         return [explain(error, len(requests))] * len(requests)
-
-
-def _may_lie_in_one(error: Exception) -> bool:
-    return isinstance(error, BatchRefusedError) or not isinstance(error, RequestError | MemoryError)
 
 
 class Batcher(Generic[RequestT, ResultT]):
@@ -250,8 +257,8 @@ class Batcher(Generic[RequestT, ResultT]):
         """Return the results of many requests, which are run together.
 
         They wait their turn: the queue has one such batch at a time, however many callers there
-        are, so that single requests never wait for more than one of them. If the call fails and
-        one of the requests may be the cause, each of them waits for a turn of its own.
+        are, so that single requests never wait for more than one of them. If the call did nothing
+        and one of the requests may be the cause, each of them waits for a turn of its own.
 
         Raises:
             StoreUnavailableError: the queue is closed; the requests were not run, or only some.

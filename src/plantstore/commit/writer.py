@@ -43,8 +43,6 @@ from plantstore.store import PlantWrites
 FAILURE_SECONDS: Final = 10.0
 
 _IN_DOUBT: Final = "the change may or may not be made, and sending it again is safe"
-_NOT_MADE: Final = RequestError(ErrorCode.INTERNAL, "The change could not be made")
-
 
 # Changes that may wait for a commit. They wait for less than a second. Their memory is bounded by
 # that of the requests that are not answered (`plantstore.server.interface`).
@@ -60,7 +58,7 @@ class GroupCommit(Batcher[Change, Result]):
     `submit` and `submit_all` return the outcomes of changes whose commit is on disk. The errors of
     a change are OVERLOADED if the queue is full (the change was not made) or the memory is
     exhausted; STORE_UNAVAILABLE if the commit failed or the service is stopping; INTERNAL if the
-    store failed with an unexpected error.
+    store or an observer failed with an unexpected error.
 
     Args:
         store: only the writer's thread calls its `apply_changes`. The caller closes the
@@ -135,4 +133,5 @@ class GroupCommit(Batcher[Change, Result]):
             return StoreUnavailableError(f"{error.message}; {_IN_DOUBT}")
         if isinstance(error, MemoryError):
             return RequestError(ErrorCode.OVERLOADED, f"The service is out of memory; {_IN_DOUBT}")
-        return _NOT_MADE
+        message = f"The service met an unexpected error; {_IN_DOUBT}"
+        return RequestError(ErrorCode.INTERNAL, message)

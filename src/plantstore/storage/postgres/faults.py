@@ -39,12 +39,12 @@ MISSING: Final = (
 
 _ABORTED: Final = (errors.SerializationFailure, errors.DeadlockDetected)
 
-# The classes of errors that only a programming error of ours can cause: data and syntax.
-_OUR_CLASSES: Final = ("22", "42")
+# The class of errors that only a programming error of ours can cause: syntax.
+_OUR_CLASS: Final = "42"
 
 # The classes of errors that a single row can cause: the operator may have added a constraint, a
-# trigger or a view that refuses it.
-_ROW_CLASSES: Final = ("23", "27", "44", "P0")
+# trigger or a view that refuses it, or whose data types cannot hold it.
+_ROW_CLASSES: Final = ("22", "23", "27", "44", "P0")
 
 
 @contextlib.contextmanager
@@ -67,7 +67,7 @@ def translate_errors(what: str) -> Iterator[None]:
             raise BatchRefusedError(what, reason_of(error)) from error
         if isinstance(error, errors.InsufficientPrivilege):
             raise lacking(what, str(error.diag.message_primary)) from error
-        is_ours = not error.sqlstate or kind in _OUR_CLASSES
+        is_ours = not error.sqlstate or kind == _OUR_CLASS
         if is_ours and not isinstance(error, (psycopg.OperationalError, *MISSING)):
             raise
         raise StoreUnavailableError(what, reason_of(error)) from error

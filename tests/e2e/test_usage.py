@@ -70,8 +70,12 @@ def assert_refused(done: subprocess.CompletedProcess[str], arguments: str, said:
         ("token create 'a\nb'", "printable"),
         ("token create x --scope plants", "'plants' is not one of 'plants:create'"),
         ("token create x --expires-in soon", "soon"),
-        ("token create x --expires-in 0d", "0d"),
+        (
+            "token create x --expires-in 00d",
+            'must be a number above 0, and s, m, h, d or w; got "00d"',
+        ),
         ("token create x --expires-in 9999999999w", "year 9999"),
+        (f"token create x --expires-in {'9' * 5000}s", "year 9999"),
         ("token create x --standbys-min 1", "--standbys-min needs PostgreSQL"),
         ("token revoke \udcff", "printable"),
         ("sreve", "Did you mean 'serve'?"),

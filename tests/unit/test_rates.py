@@ -1,5 +1,6 @@
 """How the uses of a token are counted, for one rate or several."""
 
+import contextlib
 import time
 
 import pytest
@@ -50,9 +51,28 @@ def test_a_token_may_be_used_again_after_its_window_or_if_the_clock_is_set_back(
             limit.spend("a")
 
 
+def test_in_any_window_a_token_is_used_at_most_twice_its_rate_and_in_many_windows_its_rate(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    now = 1_000_000.5  # in the middle of a window of the library
+    monkeypatch.setattr(time, "time", lambda: now)
+    limit = RatePerToken("10/minute")
+    uses = []
+
+    for _ in range(100 * 60):
+        now += 1
+        with contextlib.suppress(RateExceededError):
+            limit.spend("a")
+            uses.append(now)
+
+    in_windows = [sum(start <= use < start + 60 for use in uses) for start in uses]
+    assert 10 < max(in_windows) <= 20
+    assert 100 * 10 <= len(uses) <= 101 * 10
+
+
 @pytest.mark.parametrize(
-    "rate", ["", "100", "x/second", "0/second", "-1/second", "1/fortnight", ";"]
+    "rate", ["", "100", "x/second", "0/second", "5/second;0/hour", "-1/second", "1/fortnight", ";"]
 )
 def test_an_invalid_rate_is_refused(rate: str) -> None:
-    with pytest.raises(UsageError, match="as in 100/second"):
+    with pytest.raises(UsageError, match="must be a number above 0 and a time, as in"):
         RatePerToken(rate)

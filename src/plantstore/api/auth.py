@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 class RatePerToken:
     """Limits the uses of each token to one or more rates.
 
+    In a single window of time, it may allow up to twice the uses of the rate (decision 0014).
+
     Args:
         rate: in the notation of the library `limits`: `100/second`, or
             `100/second;5000/hour`. None means no limit.
@@ -60,7 +62,7 @@ class RatePerToken:
             self._rates = parse_many(rate)
         if not self._rates or any(each.amount == 0 for each in self._rates):
             raise UsageError(
-                f"--rate-per-token must be a number and a time, as in 100/second;"
+                f"--rate-per-token must be a number above 0 and a time, as in 100/second;"
                 f" got {quoted(rate)}"
             )
         self.burst_max = min(each.amount for each in self._rates)

@@ -188,9 +188,10 @@ def _day(seconds: int | None) -> str:
 
 
 def _parse_seconds(text: str) -> int:
-    match = re.fullmatch(r"([1-9][0-9]{0,9})([smhdw])", text)
+    match = re.fullmatch(r"0*([1-9][0-9]*)([smhdw])", text)
     if match is None:
         raise UsageError(
-            f"--expires-in must be a number followed by s, m, h, d or w; got {quoted(text)}"
+            f"--expires-in must be a number above 0, and s, m, h, d or w; got {quoted(text)}"
         )
-    return int(match[1]) * _UNIT_SECONDS[match[2]]
+    # A number of twenty digits ends after _TIME_MAX already.
+    return int(match[1][:20]) * _UNIT_SECONDS[match[2]]

@@ -151,6 +151,15 @@ def decide(
 
 def _make(change: UnconditionalChange, before: NewPlant | None) -> tuple[Result, NewPlant | None]:
     """Return the result of a change, and the plant afterwards: the same object if unchanged."""
+    result, after = _make_of_any_size(change, before)
+    if after is not None and after is not before and is_too_large(after):
+        return Outcome.TOO_LARGE, before
+    return result, after
+
+
+def _make_of_any_size(
+    change: UnconditionalChange, before: NewPlant | None
+) -> tuple[Result, NewPlant | None]:
     if isinstance(change, Upsert):
         return _store(change, before)
     if before is None:
@@ -168,8 +177,6 @@ def _store(upsert: Upsert, before: NewPlant | None) -> tuple[Result, NewPlant]:
         return Outcome.STORED, plant
     if upsert.keeps_tag:
         plant = NewPlant(plant.id, plant.name, before.tag)
-        if is_too_large(plant):
-            return Outcome.TOO_LARGE, before
     if before == plant:
         return Outcome.ALREADY_STORED, before
     return Outcome.REPLACED, plant
@@ -179,8 +186,6 @@ def _patched(patch: PlantPatch, before: NewPlant) -> tuple[Result, NewPlant]:
     name = before.name if patch.name is msgspec.UNSET else patch.name
     tag = before.tag if patch.tag is msgspec.UNSET else patch.tag
     after = NewPlant(before.id, name, tag)
-    if is_too_large(after):
-        return Outcome.TOO_LARGE, before
     if after == before:
         return PlantOutcome(Outcome.ALREADY_STORED, before), before
     return PlantOutcome(Outcome.REPLACED, after), after
@@ -194,7 +199,7 @@ def _make_if(conditional: Conditional, before: NewPlant | None) -> tuple[Result,
     if precondition.none_matches(present):
         if precondition.matches(present):
             return result, after
-        if before is not None and after == before:
+        if before is not None and after == before and result is not Outcome.TOO_LARGE:
             return result, before  # the change was made before
     return PlantOutcome(Outcome.PRECONDITION_FAILED, before), before
 

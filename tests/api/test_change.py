@@ -79,18 +79,22 @@ def test_an_invalid_body_is_refused_and_changes_nothing(
     assert planted.store.plants == {1: FIR}
 
 
-def test_a_patch_that_would_make_too_large_a_plant_is_413_and_changes_nothing(
+def test_a_plant_that_would_be_too_large_is_413_or_412_if_the_condition_is_false(
     world: World,
 ) -> None:
     large = NewPlant(1, "x" * 40_000)
     world.put_in(large)
+    # The body is not too large, but the plant is, with its id.
+    put = b'{"name":"%b"}' % (b"x" * (PLANT_BYTES_MAX - 11))
+    patch, smaller = (b'{"tag": "%b"}' % (b"x" * size) for size in (30_000, 20_000))
 
-    refused, made = (
-        world.send("PATCH", "/plants/1", b'{"tag": "%b"}' % (b"x" * size))
-        for size in (30_000, 20_000)
-    )
+    for method, body in (("PUT", put), ("PATCH", patch)):
+        refused = world.send(method, "/plants/1", body)
+        outdated = world.send(method, "/plants/1", body, fields={"If-Match": '"other"'})
+        assert_error(refused, 413, ErrorCode.BODY_TOO_LARGE)
+        assert_error(outdated, 412, ErrorCode.PRECONDITION_FAILED)
+    made = world.send("PATCH", "/plants/1", smaller)
 
-    assert_error(refused, 413, ErrorCode.BODY_TOO_LARGE)
     assert made.status_code == 200
     assert world.store.plants == {1: NewPlant(1, large.name, "x" * 20_000)}
 

@@ -1,5 +1,7 @@
 """Which stored plants are loaded to decide a batch, and what the batch changes."""
 
+import pytest
+
 from plantstore.changes import (
     ANY,
     Change,
@@ -7,13 +9,15 @@ from plantstore.changes import (
     Deletion,
     Outcome,
     Patch,
+    PlantOutcome,
     Precondition,
     Replacement,
+    UnconditionalChange,
     Upsert,
 )
 from plantstore.decision import DIFFERENT, Difference, decide, load_stored
 from plantstore.feed import Kind
-from plantstore.plants import NewPlant, Plant, PlantPatch
+from plantstore.plants import PLANT_BYTES_MAX, NewPlant, Plant, PlantPatch
 
 CREATED, REPLACED, DELETED = Kind
 
@@ -107,3 +111,37 @@ def test_patches_and_conditions_load_their_plants_once_whatever_the_size() -> No
 
     assert loaded == [1, 2]
     assert known == {1: NewPlant(1, "stored"), 2: NewPlant(2, "stored"), 3: DIFFERENT}
+
+
+LARGE = "x" * PLANT_BYTES_MAX
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        Patch(1, PlantPatch(tag=LARGE)),
+        Replacement(1, Plant(LARGE)),
+        Upsert(NewPlant(1, LARGE)),
+        Upsert(NewPlant(1, LARGE), keeps_tag=True),
+    ],
+)
+@pytest.mark.parametrize(
+    ("condition", "is_true"),
+    [
+        (Precondition(if_match=ANY), True),
+        (Precondition(if_match=frozenset({'"other"'})), False),
+        (Precondition(if_none_match=ANY), False),
+    ],
+)
+def test_a_plant_that_would_be_too_large_is_refused_after_its_condition_is_evaluated(
+    change: UnconditionalChange,
+    condition: Precondition,
+    is_true: bool,  # noqa: FBT001
+) -> None:
+    before = NewPlant(1, "a")
+
+    results, difference = decide([change, Conditional(change, condition)], {1: before})
+
+    failed = PlantOutcome(Outcome.PRECONDITION_FAILED, before)
+    assert results == [Outcome.TOO_LARGE, Outcome.TOO_LARGE if is_true else failed]
+    assert difference == Difference([], [], [], [])

@@ -49,7 +49,6 @@ from plantstore.plants import (
     TOO_LARGE,
     NewPlant,
     Plant,
-    is_too_large,
     parse_new_plant,
     parse_patch,
     parse_plant,
@@ -263,11 +262,8 @@ class OnePlant:
         scope = "plants:create" if creates else "plants:update"
         id_, precondition = await self._begin(req, scope, id)
         plant = parse_plant(await read_json_body(req))
-        new = NewPlant(id_, plant.name, plant.tag)
-        if is_too_large(new):
-            raise _too_large()
         if creates:
-            await self._make(Upsert(new), precondition)
+            await self._make(Upsert(NewPlant(id_, plant.name, plant.tag)), precondition)
             resp.status = HTTPStatus.CREATED
         else:
             await self._make(Replacement(id_, plant), precondition)
@@ -314,7 +310,7 @@ class OnePlant:
         if result is Outcome.NO_SUCH_PLANT:
             raise _no_such_plant(change.id)
         if result is Outcome.TOO_LARGE:
-            raise _too_large()
+            raise RequestError(ErrorCode.BODY_TOO_LARGE, TOO_LARGE)
         if not isinstance(result, PlantOutcome):
             return None
         plant = result.plant
@@ -329,10 +325,6 @@ def _set_etag(resp: Response, plant: NewPlant | Plant) -> str:
     etag = entity_tag(plant.name, plant.tag)
     resp.set_header("ETag", etag)
     return etag
-
-
-def _too_large() -> RequestError:
-    return RequestError(ErrorCode.BODY_TOO_LARGE, TOO_LARGE)
 
 
 def _no_such_plant(id_: int) -> RequestError:

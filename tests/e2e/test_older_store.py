@@ -129,6 +129,7 @@ def test_a_command_that_writes_refuses_an_older_schema_and_names_the_command_tha
     for done in refused:
         assert (done.returncode, done.stdout) == (1, "")
         needed = f" has schema 3, but {newest_of(older)} is needed. Run: plantstore migrate"
+        needed += " --database URL" if older.startswith("postgres") else ""
         # serve also logs the database server, from another thread.
         assert [line for line in done.stderr.splitlines() if line.endswith(needed)]
     assert call(tmp_path, "check").stdout.startswith(FOUND)

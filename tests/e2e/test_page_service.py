@@ -44,7 +44,7 @@ def test_a_malformed_token_is_refused_and_a_valid_one_is_kept_until_its_tab_clos
         expect(field).to_be_focused()
     assert_accessible(page)
 
-    enter(page, garden, token)
+    enter(page, garden, f'"Bearer {token}"')
     expect(page.locator("#count")).to_be_visible()
     page.reload()
     expect(page.locator("#count")).to_be_visible()

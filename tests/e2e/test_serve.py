@@ -69,7 +69,7 @@ def test_a_service_not_on_loopback_logs_how_to_create_a_token(tmp_path: Path) ->
 
     assert service.said == ""
     # The command needs no --database: this is the default.
-    assert "plantstore token create NAME" in [line.strip() for line in service.log]
+    assert "plantstore token create NAME --scope all" in [line.strip() for line in service.log]
 
 
 def test_the_service_listens_on_ipv6(tmp_path: Path) -> None:

@@ -10,7 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from plantstore.tokens import is_well_formed
+from plantstore.cli.opening import database_option
+from plantstore.settings import Settings
+from plantstore.tokens import SCOPES, is_well_formed
 from support.command import call, run
 from support.service import PLANTSTORE, Service, opened
 
@@ -25,12 +27,12 @@ def token_names(database: str) -> list[str]:
 
 
 def test_token_create_prints_only_the_secret_on_stdout(tmp_path: Path) -> None:
-    done = run(tmp_path, "token", "create", "garden")
+    done = run(tmp_path, "token", "create", "garden", "--scope", "all")
 
     assert done.returncode == 0
     assert is_well_formed(done.stdout.removesuffix("\n"))
     assert done.stdout.strip() not in done.stderr
-    assert "garden" in done.stderr
+    assert f"garden for {', '.join(sorted(SCOPES))}. Its secret" in done.stderr
 
 
 def test_token_list_shows_each_token_on_one_line_and_no_secret(tmp_path: Path) -> None:
@@ -61,6 +63,30 @@ def test_token_list_shows_each_token_on_one_line_and_no_secret(tmp_path: Path) -
     assert by_name["greenhouse-north"]["scopes"] == ["plants:create", "plants:read"]
     assert by_name["greenhouse-north"]["expires"] > by_name["greenhouse-north"]["created"]
     assert secret.strip() not in table + json.dumps(rows)
+
+
+@pytest.mark.parametrize(
+    ("given", "option"),
+    [
+        (Settings().database, ""),
+        ("sqlite:///a b.db", " --database 'sqlite:///a b.db'"),
+        # Without the option, the command would create a token in a file. The URL may be secret.
+        ("postgresql://ann:secret@h/d", " --database URL"),
+    ],
+)
+def test_a_command_in_a_message_names_the_database_that_is_in_use(given: str, option: str) -> None:
+    assert database_option(given) == option
+
+
+def test_a_list_without_tokens_names_the_command_that_creates_one(tmp_path: Path) -> None:
+    option = ("--database", "sqlite:///a b.db")
+    call(tmp_path, "migrate", *option)
+
+    said = call(tmp_path, "token", "list", *option).stderr
+    [command] = re.findall(r"plantstore (token create .*)", said)
+
+    assert call(tmp_path, *shlex.split(command)).returncode == 0
+    assert token_names(f"sqlite:///{tmp_path}/a b.db") == ["NAME"]
 
 
 def start(folder: Path, redirection: str, *command: str) -> subprocess.Popen[str]:
@@ -108,7 +134,7 @@ def test_serve_with_an_unwritable_stdout_leaves_the_first_token_to_the_next_star
         _, errors = process.communicate(timeout=60)
 
     assert process.returncode == 0
-    assert "plantstore token create NAME" in warned
+    assert "plantstore token create NAME --scope all" in warned
     assert "Traceback" not in errors
     assert token_names(database) == []
     with Service(tmp_path) as service:

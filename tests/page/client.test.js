@@ -2,7 +2,7 @@
 
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
-import { client } from "../../src/plantstore/web/page/client.js";
+import { client, tokenIn } from "../../src/plantstore/web/page/client.js";
 import { answer, answerFile, respond, withResponse } from "./tab.js";
 
 const BIG = "9223372036854775807";
@@ -88,4 +88,19 @@ test("an import replaces plants only if this is chosen", async () => {
   await client.import(file, true, neverStops(), () => {});
 
   assert.deepEqual(paths, ["plants.csv", "plants.csv?on-conflict=replace"]);
+});
+
+test("a token may be pasted with its scheme, its field and quotes", () => {
+  const token = `plst_${"a".repeat(36)}`;
+  for (const text of [
+    token,
+    ` ${token}\n`,
+    `"${token}"`,
+    `Bearer ${token}`,
+    `bearer  '${token}'`,
+    `'Authorization: Bearer ${token}'`,
+    `\`authorization:Bearer ${token}\``,
+  ])
+    assert.equal(tokenIn(text), token);
+  for (const text of ["", " "]) assert.equal(tokenIn(text), "");
 });

@@ -38,11 +38,11 @@ def open_named(
 def database_option(database: str) -> str:
     """Return the option that names a database in a command; empty if it needs none.
 
-    The URL of a PostgreSQL database may contain a password, so it is never shown.
+    The URL of a PostgreSQL database may contain a password, so the option has URL in its place.
     """
-    if not database.startswith("sqlite:") or database == Settings().database:
+    if database == Settings().database:
         return ""
-    return f" --database {shlex.quote(database)}"
+    return f" --database {shlex.quote(database) if database.startswith('sqlite:') else 'URL'}"
 
 
 @contextlib.contextmanager

@@ -124,7 +124,7 @@ def _introduce(store: Store, settings: Settings, listener: socket.socket, log: L
 _WARNING = """\
 There are no tokens yet, so all requests are refused. Create a token:
 
-    plantstore token create NAME{option}
+    plantstore token create NAME --scope all{option}
 
 """
 

@@ -11,7 +11,7 @@ from typing import Final
 import click
 import msgspec
 
-from plantstore.cli.opening import opened_store, standard_stream
+from plantstore.cli.opening import database_option, opened_store, standard_stream
 from plantstore.cli.options import Commands, settings
 from plantstore.errors import OperationError, UsageError, quoted
 from plantstore.storage.migrate import SchemaPolicy
@@ -64,11 +64,11 @@ def show_new_token(
 @click.argument("name", help="The token's name. It cannot be used again.")
 @click.option(
     "--scope",
-    type=click.Choice(SCOPES),
+    type=click.Choice([*SCOPES, "all"]),
     multiple=True,
     metavar="SCOPE",
-    help=f"What the token permits: {', '.join(SCOPES)}. Repeat the option for several. "
-    f"Default: {', '.join(DEFAULT_SCOPES)}.",
+    help=f"What the token permits: {', '.join(SCOPES)}, or all of them: all. "
+    f"Repeat the option for several. Default: {', '.join(DEFAULT_SCOPES)}.",
 )
 @click.option(
     "--expires-in",
@@ -87,7 +87,7 @@ def create(
 
     The secret is shown only once.
     """
-    scopes = scope or DEFAULT_SCOPES
+    scopes = SCOPES if "all" in scope else scope or DEFAULT_SCOPES
     _check_name(name)
     expires_at = None if expires_in is None else int(time.time()) + _parse_seconds(expires_in)
     if expires_at is not None and expires_at > _TIME_MAX:
@@ -117,7 +117,8 @@ def list_tokens(database: str, *, json: bool) -> None:
     elif records:
         click.echo("\n".join(_table(records, now)))
     else:
-        click.echo("There are no tokens. Create one: plantstore token create NAME", err=True)
+        command = f"plantstore token create NAME{database_option(database)}"
+        click.echo(f"There are no tokens. Create one: {command}", err=True)
 
 
 def _table(records: Iterable[TokenRecord], now: float) -> Iterator[str]:

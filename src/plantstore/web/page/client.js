@@ -194,3 +194,13 @@ class Client {
 
 /** The client of this page. */
 export const client = new Client();
+
+/**
+ * Return the token in a text that was pasted: a token may be copied from a header field or a script.
+ *
+ * @param {string} text
+ */
+export function tokenIn(text) {
+  const bare = text.replace(/["'`]/g, "").trim();
+  return bare.replace(/^(authorization:)?\s*(bearer\s+)?/i, "");
+}

@@ -1,6 +1,6 @@
 /** Signing in with a token, and signing out. */
 
-import { client } from "./client.js";
+import { client, tokenIn } from "./client.js";
 import { Modal } from "./dialogs.js";
 import { focus } from "./elements.js";
 import { html } from "./html.js";
@@ -127,7 +127,7 @@ export function SignIn() {
   const { message, isAgain } = state.signIn;
   const submit = (/** @type {On<HTMLFormElement>} */ event) => {
     event.preventDefault();
-    enter(String(new FormData(event.currentTarget).get("token")).trim());
+    enter(tokenIn(String(new FormData(event.currentTarget).get("token"))));
   };
   const form = html`
     <section id="entry" aria-labelledby="entry-title">
@@ -141,7 +141,7 @@ export function SignIn() {
       </form>
       <p id="token-hint" class="hint">
         Only the open tabs of this page keep the token. The operator of the service creates tokens:${" "}
-        <code>plantstore token create NAME</code>
+        <code>plantstore token create NAME --scope all</code>
       </p>
     </section>
   `;

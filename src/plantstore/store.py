@@ -8,6 +8,7 @@ The tests in tests/contract run against every store and check the promises of th
 
 from collections.abc import Callable, Generator, Sequence
 from contextlib import AbstractContextManager
+from enum import Enum
 from typing import Final, NamedTuple, Protocol, TypeAlias
 
 from plantstore.changes import Change, Result
@@ -34,13 +35,31 @@ TIDY_SOON_SECONDS: Final = 1.0
 TellNumber: TypeAlias = Callable[[int | None], object]
 
 
+class Remedy(Enum):
+    """What to do about the problems that a check has found."""
+
+    REINDEX = "reindex"
+    RESTORE = "restore"
+
+
 class CheckReport(NamedTuple):
-    """The result of a check. `problems` has one line per problem, and is empty if all is well."""
+    """The result of a check.
+
+    Attributes:
+        schema: its version.
+        plants: their number.
+        tokens: their number.
+        problems: one line per problem; empty if all is well.
+        remedy: REINDEX if `reindex` repairs some of the problems, RESTORE if the database is
+            damaged, so that only a backup helps.
+
+    """
 
     schema: int
     plants: int
     tokens: int
     problems: list[str]
+    remedy: Remedy | None = None
 
 
 class Repairs(NamedTuple):
@@ -258,17 +277,14 @@ class Maintenance(Protocol):
         ...
 
     def back_up(self, path: str, progress: Callable[[int, int], None]) -> CheckReport:
-        """Copy a snapshot of the store into a file while it is in use, and check the copy.
+        """Copy a snapshot of the store into a file while it is in use; return a check of the copy.
 
         Args:
             path: an empty file that belongs to the caller.
             progress: is called with the amount done and the total amount.
 
-        Returns:
-            The condition of the copy. It has no problems.
-
         Raises:
-            StoreUnavailableError: the store cannot be read, or the copy is not intact.
+            StoreUnavailableError: the store cannot be read.
             OperationError: the copy cannot be written.
             UnsupportedError: another program makes the backups of this kind of store.
 

@@ -14,7 +14,7 @@ from plantstore.plants import NewPlant, Plant
 from plantstore.storage.migrate import newest_version
 from plantstore.storage.sqlite.read_only import ReadOnlySQLite
 from plantstore.storage.sqlite.store import SQLiteStore
-from plantstore.store import CheckReport
+from plantstore.store import CheckReport, Remedy
 from plantstore.tokens import TokenRecord
 from support.damaged_pages import empty_root
 from support.other_programs import change
@@ -37,24 +37,39 @@ def test_a_check_finds_differences(path: Path, store: SQLiteStore) -> None:
     change(f"sqlite:///{path}", "UPDATE totals SET plants = 7; UPDATE plants SET name = 'rosa'")
 
     words = "the index of words differs from the names and tags; searches may be wrong"
-    assert store.check().problems == [
+    found = store.check()
+    assert found.problems == [
         "handed_out_ids differs from the schema",
         "songs differs from the schema",
-        "the recorded number of plants is 7; run `plantstore reindex`",
-        f"{words}; run `plantstore reindex`",
+        "the recorded number of plants is 7",
+        words,
     ]
+    assert found.remedy is Remedy.REINDEX
 
 
-def test_a_check_finds_damage(path: Path) -> None:
+@pytest.mark.parametrize(
+    "table", ["plants", "tokens", "plant_words_data", "plant_words_idx", "plant_words_config"]
+)
+def test_a_check_of_a_damaged_file_advises_to_restore_a_backup(path: Path, table: str) -> None:
     with contextlib.closing(SQLiteStore(str(path))) as store:
         store.apply_changes(PLANTS)
-    empty_root(path, "plant_words_data")
+    empty_root(path, table)
 
     with contextlib.closing(SQLiteStore(str(path))) as store:
         found = store.check()
 
-    assert found.plants == len(PLANTS)
-    assert any("plant_words" in problem for problem in found.problems)
+    assert found.remedy is Remedy.RESTORE
+    assert found.problems
+    assert all(problem.isprintable() for problem in found.problems)
+
+
+@pytest.mark.parametrize("table", ["plants", "tokens", "totals", "plant_words"])
+def test_a_check_of_a_file_without_a_table_advises_to_restore_a_backup(
+    path: Path, store: SQLiteStore, table: str
+) -> None:
+    change(f"sqlite:///{path}", f"DROP TABLE {table}")
+
+    assert store.check().remedy is Remedy.RESTORE
 
 
 def test_a_check_finds_invalid_utf_8_which_does_not_hide_other_plants(
@@ -69,9 +84,7 @@ def test_a_check_finds_invalid_utf_8_which_does_not_hide_other_plants(
     assert store.find_plants([20_000]) == {20_000: shown[1]}
     assert store.apply_changes([Replacement(20_000, Plant("b"))]) == [Outcome.REPLACED]
     # The other program has not counted its plant.
-    assert store.check().problems == [
-        "the recorded number of plants is 2; run `plantstore reindex`"
-    ]
+    assert store.check().problems == ["the recorded number of plants is 2"]
 
 
 def test_a_plant_that_another_program_stored_does_not_fail_other_changes(

@@ -5,13 +5,13 @@ from pathlib import Path
 
 import click
 
-from plantstore.cli.opening import new_file, opened_store
+from plantstore.cli.opening import database_option, new_file, opened_store
 from plantstore.cli.options import FILE, require_name, settings
 from plantstore.cli.transfer import progress
 from plantstore.errors import OperationError
 from plantstore.storage import display_url, open_for_maintenance
 from plantstore.storage.migrate import SchemaPolicy
-from plantstore.store import CheckReport
+from plantstore.store import CheckReport, Remedy
 
 
 @click.command()
@@ -36,10 +36,12 @@ def backup(file: Path, database: str, *, force: bool) -> None:
     with (
         contextlib.closing(open_for_maintenance(database)) as store,
         new_file(file, database, force=force, mode=0o600) as partial,
-        progress("Backing up") as report,
     ):
-        copy = store.back_up(str(partial), report)
-    click.echo(_describe(copy))
+        with progress("Backing up") as report:
+            copy = store.back_up(str(partial), report)
+        _show(copy, database)
+        if copy.problems:
+            raise OperationError("The copy has errors, so it was not kept")
     click.echo("The copy has no errors")
 
 
@@ -52,9 +54,7 @@ def check(database: str) -> None:
     """
     with contextlib.closing(open_for_maintenance(database)) as store:
         found = store.check()
-    click.echo(_describe(found))
-    for problem in found.problems:
-        click.echo(problem, err=True)
+    _show(found, database)
     if found.problems:
         raise click.exceptions.Exit(1)
     click.echo("No errors found")
@@ -103,5 +103,12 @@ def migrate(database: str, grant_to: str | None) -> None:
         click.echo(f"The schema of {display_url(database)} is up to date")
 
 
-def _describe(found: CheckReport) -> str:
-    return f"Plants: {found.plants:,}, tokens: {found.tokens:,}, schema: {found.schema}"
+def _show(found: CheckReport, database: str) -> None:
+    """Show the result of a check, its problems, and what to do about them."""
+    click.echo(f"Plants: {found.plants:,}, tokens: {found.tokens:,}, schema: {found.schema}")
+    for problem in found.problems:
+        click.echo(problem, err=True)
+    if found.remedy is Remedy.RESTORE:
+        click.echo("The database is damaged: restore a backup", err=True)
+    elif found.remedy is Remedy.REINDEX:
+        click.echo(f"Run: plantstore reindex{database_option(database)}", err=True)

@@ -6,9 +6,6 @@ from typing import Final
 from plantstore.errors import OperationError
 from plantstore.store import Repairs
 
-# What to do about differences, for the problems of a check.
-ADVICE: Final = "run `plantstore reindex`"
-
 # Number of rounds after which another program must be the cause of the differences.
 ROUNDS_MAX: Final = 10
 

@@ -20,8 +20,7 @@ from plantstore.storage.postgres.faults import lacking, retried
 from plantstore.storage.postgres.fence import ENGINE, fenced, keep_writers_out
 from plantstore.storage.postgres.pages import index_words, with_other_words
 from plantstore.storage.postgres.plants import COUNT
-from plantstore.storage.reindex import ADVICE
-from plantstore.store import CheckReport, Repairs
+from plantstore.store import CheckReport, Remedy, Repairs
 
 # The key of the advisory lock that a process holds while it migrates.
 LOCK: Final = int.from_bytes(b"plst")
@@ -135,21 +134,22 @@ def check(connection: Connection, database: str) -> CheckReport:
                 [[counts[table], *_]] = connection.execute(query)
         except psycopg.ProgrammingError as error:  # a table or a column is missing
             problems.append(f"{table} cannot be read: {error.diag.message_primary}")
+    remedy = None
     if version > _VERSION_BEFORE_WORDS and not problems:
-        problems += _word_problems(connection, counts["plants"])
-    return CheckReport(version, counts["plants"], counts["tokens"], problems)
+        problems = _differences(connection, counts["plants"])
+        remedy = Remedy.REINDEX if problems else None
+    return CheckReport(version, counts["plants"], counts["tokens"], problems, remedy)
 
 
-def _word_problems(connection: Connection, plants: int) -> list[str]:
+def _differences(connection: Connection, plants: int) -> list[str]:
     problems = []
     total = _one(connection, _TOTAL)
     if total != plants:
-        problems.append(f"the recorded number of plants is {total}; {ADVICE}")
+        problems.append(f"the recorded number of plants is {total}")
     different = next((ids[0] for _, ids in with_other_words(connection) if ids), None)
     if different is not None:
         problems.append(
-            f"the words of plant {different} are not those of its name; searches may be wrong;"
-            f" {ADVICE}"
+            f"the words of plant {different} are not those of its name; searches may be wrong"
         )
     return problems
 

@@ -10,18 +10,17 @@ from typing import Any, Final
 
 import apsw
 
-from plantstore.errors import OperationError, StoreUnavailableError
+from plantstore.errors import OperationError
 from plantstore.listings import EVERYTHING, SCAN_PLANTS_MAX, Listing, scan
 from plantstore.plants import NewPlant
 from plantstore.storage.migrate import known_version, migrations
-from plantstore.storage.reindex import ADVICE
 from plantstore.storage.sqlite.feed import FEED, on
 from plantstore.storage.sqlite.file import VERSION_BEFORE_WORDS, SQLiteSchema, translate_errors
 from plantstore.storage.sqlite.log import EXPORT_LOG_BYTES_MAX, log_bytes
 from plantstore.storage.sqlite.pages import prepare_searches, select_page
 from plantstore.storage.sqlite.reindex import BrokenIndexError, compare
 from plantstore.storage.sqlite.word_index import is_complete
-from plantstore.store import CheckReport, TellNumber
+from plantstore.store import CheckReport, Remedy, TellNumber
 
 CANNOT_READ: Final = "The database cannot be read"
 
@@ -94,12 +93,7 @@ class Snapshots(ABC):
             with self._snapshot() as connection:
                 copy_pages(connection, path, progress, step_pages)
             with contextlib.closing(read_only_connection(path, "immutable=1")) as copy:
-                found = check(copy, path)
-        if found.problems:
-            raise StoreUnavailableError(
-                f"The copy has errors: {'; '.join(found.problems)}; run `plantstore check`"
-            )
-        return found
+                return check(copy, path)
 
 
 def check(connection: apsw.Connection, name: str) -> CheckReport:
@@ -110,55 +104,60 @@ def check(connection: apsw.Connection, name: str) -> CheckReport:
         name: of the database in messages.
 
     """
-    problems: list[str] = []
-    try:
-        found = connection.execute("PRAGMA integrity_check")
-        problems += (line for (line,) in found if line != "ok")
-    except apsw.CorruptError as error:
-        problems.append(str(error))
+    damage = _integrity_problems(connection)
+    # FTS5 reports only problems of the index of words, and `reindex` makes this index again.
+    differences = [line for line in damage if "fts5" in line.lower()]
+    damage = [line for line in damage if line not in differences]
     version = known_version(SQLiteSchema(connection, name))
     expected = _schema_after(migrations("sqlite")[:version])
     actual = dict(connection.execute(_SELECT_SCHEMA))
-    problems += (
+    problems = [
         f"{object_} differs from the schema"
         for object_ in sorted(expected.keys() | actual.keys())
         if expected.get(object_) != actual.get(object_)
-    )
+    ]
     plants, tokens = (
-        _try(connection, f"SELECT count(*) FROM {table}", problems)
-        for table in ("plants", "tokens")
+        _try(connection, f"SELECT count(*) FROM {table}", damage) for table in ("plants", "tokens")
     )
     connection.create_scalar_function("is_text", _is_text, 1, deterministic=True)
-    bad = _try(connection, _SELECT_BAD_TEXT, problems)
+    bad = _try(connection, _SELECT_BAD_TEXT, damage)
     if bad is not None:
         problems.append(
             f"the name or tag of plant {bad} is not valid UTF-8, or contains U+0000; other plants"
             " may have the same problem"
         )
-    if many := _try(connection, _COUNT_BAD_TOKENS, problems):
+    if many := _try(connection, _COUNT_BAD_TOKENS, damage):
         problems.append(
             f"the name or scopes of {many} tokens are not valid UTF-8, or contain U+0000"
         )
     if version > VERSION_BEFORE_WORDS:
-        problems += _word_problems(connection, plants, version)
-    return CheckReport(version, plants or 0, tokens or 0, problems)
-
-
-def _word_problems(connection: apsw.Connection, plants: int | None, version: int) -> list[str]:
-    problems: list[str] = []
-    total = _try(connection, "SELECT plants FROM totals", problems)
-    if total != plants:
-        problems.append(f"the recorded number of plants is {total}; {ADVICE}")
-    try:
-        has_tags = version > _VERSION_BEFORE_TAGS
-        if has_tags and is_complete(connection) and _has_differences(connection):
-            problems.append(
-                "the index of words differs from the names and tags; searches may be wrong;"
-                f" {ADVICE}"
+        total = _try(connection, "SELECT plants FROM totals", damage)
+        if total != plants:
+            differences.append(f"the recorded number of plants is {total}")
+        try:
+            has_tags = version > _VERSION_BEFORE_TAGS
+            if has_tags and is_complete(connection) and _has_differences(connection):
+                differences.append(
+                    "the index of words differs from the names and tags; searches may be wrong"
+                )
+        except (apsw.CorruptError, apsw.SQLError) as error:
+            is_of_fts5 = getattr(error, "extendedresult", None) == apsw.SQLITE_CORRUPT_VTAB
+            (differences if is_of_fts5 else damage).append(
+                f"the index of words cannot be read: {error}"
             )
-    except (apsw.CorruptError, apsw.SQLError) as error:
-        problems.append(f"the index of words cannot be read: {error}; {ADVICE}")
-    return problems
+    remedy = Remedy.RESTORE if damage else Remedy.REINDEX if differences else None
+    problems = [*damage, *problems, *differences]
+    return CheckReport(version, plants or 0, tokens or 0, problems, remedy)
+
+
+def _integrity_problems(connection: apsw.Connection) -> list[str]:
+    """Return the lines of SQLite's own check. One value may have several, after a heading."""
+    try:
+        found = connection.execute("PRAGMA integrity_check").fetchall()
+    except apsw.CorruptError as error:
+        return [str(error)]
+    lines = [line for (text,) in found for line in str(text).splitlines()]
+    return [line for line in lines if line != "ok" and not line.startswith("***")]
 
 
 def _has_differences(connection: apsw.Connection) -> bool:
@@ -244,6 +243,6 @@ def _try(connection: apsw.Connection, query: str, problems: list[str]) -> int | 
     try:
         found: int | None = connection.execute(query).get
     except (apsw.CorruptError, apsw.SQLError) as error:
-        problems.append(f"{query} fails: {error}")
+        problems.append(f"{' '.join(query.split())} fails: {error}")
         return None
     return found

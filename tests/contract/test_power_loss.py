@@ -97,7 +97,7 @@ def test_after_a_power_loss_no_id_that_was_handed_out_is_handed_out_again(
 
 
 @pytest.mark.parametrize(
-    ("synchronous", "found"), [("NORMAL", ["missing"]), ("OFF", ["missing", "in database main"])]
+    ("synchronous", "found"), [("NORMAL", ["missing"]), ("OFF", ["missing", "malformed"])]
 )
 def test_a_survey_detects_lost_changes_if_commits_are_not_synced(
     path: Path, survey: Survey, synchronous: str, found: list[str]

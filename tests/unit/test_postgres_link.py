@@ -169,8 +169,9 @@ def test_a_url_is_shown_without_its_secrets(url: str, shown: str) -> None:
     [
         *("postgresql+psycopg://ann:secret@h/d", "Postgresql://ann:secret@h/d"),
         *(" postgresql://ann:secret@h/d", "postgresql:ann:secret@h/d", "host=h password=secret"),
-        *("postgresql://h/d?sec=1", "postgresql://h:sec/d", "postgresql://ann:%sec@h/d"),
+        *("postgresql://h/d?x=sec", "postgresql://h:sec/d", "postgresql://ann:%sec@h/d"),
         *("postgresql://ann:sec@ret@h/d", "postgresql://ann:sec/ret@h/d"),
+        "postgresql://ann:a/b?sec=ret@h/d",
     ],
 )
 def test_an_unsupported_or_malformed_url_is_refused_and_not_quoted(url: str) -> None:
@@ -180,6 +181,26 @@ def test_an_unsupported_or_malformed_url_is_refused_and_not_quoted(url: str) -> 
     assert "postgresql://USER@HOST:PORT/NAME" in caught.value.message
     assert not any(part in caught.value.message for part in ("sec", "ret@"))
     assert caught.value.__suppress_context__ or caught.value.__context__ is None
+
+
+@pytest.mark.parametrize(
+    ("url", "said"),
+    [
+        (
+            "postgresql://h/d?ssl=true&options=-ca=b&sslmod=require",
+            'its parameter "sslmod" is unknown (did you mean "sslmode"?); it must be',
+        ),
+        ("postgresql://h/d?%78=1", 'its parameter "x" is unknown; it must be'),
+        ("postgresql://one:5432,two:x/d", "its port is not a number"),
+        ("postgresql://h/d?port=\u0663", "its port is not a number"),
+        ("postgresql://h/d?connect_timeout=3s", "its connect_timeout is not a number"),
+    ],
+)
+def test_a_misspelt_parameter_or_a_malformed_port_is_named(url: str, said: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        parse_url(url)
+
+    assert said in caught.value.message
 
 
 def test_each_server_of_a_url_has_its_own_connection_string() -> None:

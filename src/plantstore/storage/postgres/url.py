@@ -1,14 +1,16 @@
 """Parses the URLs of PostgreSQL databases."""
 
+import difflib
 import re
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
+from urllib.parse import unquote
 
 import psycopg
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg.pq import Conninfo
 
-from plantstore.errors import UsageError
+from plantstore.errors import UsageError, quoted
 
 # The defaults for parameters that are missing in a URL. Of several servers, the one that accepts
 # writes is used. A connection without any answer is closed after a minute.
@@ -21,6 +23,8 @@ PARAMETERS_DEFAULT: Final[Mapping[str, str | int]] = {
     "tcp_user_timeout": 60_000,
     "target_session_attrs": "read-write",
 }
+
+_NUMBERS: Final = [name for name, value in PARAMETERS_DEFAULT.items() if isinstance(value, int)]
 
 # An option that every session starts with. A pooler that shares sessions between clients refuses
 # such an option, unless it is configured to ignore it.
@@ -48,12 +52,13 @@ def parse_url(url: str) -> str:
     try:
         given = conninfo_to_dict(url)
     except psycopg.ProgrammingError:
-        raise _unreadable() from None
+        raise _unreadable(_unknown_parameter(url)) from None
     # This is how libpq parses a URL whose password contains a special character.
-    if "@" in f"{given.get('host')}{given.get('dbname')}" or not re.fullmatch(
-        r"[\d,]*", str(given.get("port", ""))
-    ):
+    if "@" in f"{given.get('host')}{given.get('dbname')}":
         raise _unreadable()
+    for name in ("port", *_NUMBERS):
+        if not re.fullmatch(r"[-0-9,]*", str(given.get(name, ""))):
+            raise _unreadable(f": its {name} is not a number")
     ours = {"client_encoding": "UTF8", "options": f"{given.get('options') or ''} {_OPTIONS}"}
     return make_conninfo("", **{**PARAMETERS_DEFAULT, **given, **ours})
 
@@ -91,8 +96,24 @@ def servers_of(conninfo: str) -> list[Server]:
     return servers
 
 
-def _unreadable() -> UsageError:
+def _unknown_parameter(url: str) -> str:
+    """Return what is wrong with a parameter of a URL; empty if none is unknown."""
+    query = url.partition("?")[2]
+    if "@" in query:  # it may be part of a password
+        return ""
+    known = {"ssl", *(default.keyword.decode() for default in Conninfo.get_defaults())}
+    for part in query.split("&"):
+        name = unquote(part.partition("=")[0])
+        if name not in known:
+            near = difflib.get_close_matches(name, known, 1)
+            hint = f" (did you mean {quoted(near[0])}?)" if near else ""
+            return f": its parameter {quoted(name)} is unknown{hint}"
+    return ""
+
+
+def _unreadable(why: str = "") -> UsageError:
+    """Return the error. Why quotes no value, because a password may be in a wrong place."""
     return UsageError(
-        "The database's URL cannot be read; it must be postgresql://USER@HOST:PORT/NAME, and"
+        f"The database's URL cannot be read{why}; it must be postgresql://USER@HOST:PORT/NAME, and"
         " special characters in a password must be percent-encoded"
     )

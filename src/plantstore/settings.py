@@ -53,8 +53,8 @@ WORKERS_MAX: Final = 64
 
 _PREFIX: Final = "PLANTSTORE_"
 
-# The rest of the names of variables that only the tests of this project read.
-_OF_TESTS: Final = "TEST_"
+# The rest of the names of variables that only the tests and the examples of this project read.
+_OF_OTHERS: Final = ("TEST_", "TOKEN")
 
 
 def parse_workers(text: str | int) -> int:
@@ -232,7 +232,7 @@ def unknown_variables() -> Iterator[str]:
     known = {field.name.upper() for field in fields(Settings)}
     for variable in sorted(os.environ):
         name = variable.removeprefix(_PREFIX)
-        if name not in {variable, *known} and not name.startswith(_OF_TESTS):
+        if name not in {variable, *known} and not name.startswith(_OF_OTHERS):
             near = difflib.get_close_matches(name, known, 1)
             hint = f"; did you mean {_PREFIX}{near[0]}?" if near else ""
             yield f"{variable} is not a setting{hint}"

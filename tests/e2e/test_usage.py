@@ -89,6 +89,19 @@ def test_wrong_usage_exits_with_status_2_and_names_the_help_of_its_command(
     assert_refused(done, arguments, said)
 
 
+@pytest.mark.parametrize("arguments", ["migrate", "token list --json"])
+def test_every_command_warns_once_of_a_misspelt_variable(tmp_path: Path, arguments: str) -> None:
+    """`serve` logs the warning: its test is in test_serve.py."""
+    call(tmp_path, "migrate")
+
+    done = call(tmp_path, *arguments.split(), PLANTSTORE_DATABSE="sqlite:///a.db")
+
+    assert done.returncode == 0
+    assert done.stderr == (
+        "plantstore: PLANTSTORE_DATABSE is not a setting; did you mean PLANTSTORE_DATABASE?\n"
+    )
+
+
 @pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
 def test_a_help_page_at_80_columns_truncates_and_breaks_no_word(
     tmp_path: Path, words: tuple[str, ...]

@@ -35,7 +35,7 @@ def test_an_unknown_variable_is_named_with_the_most_similar_setting(
 
 
 def test_settings_and_variables_of_others_are_not_reported(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("WORKERS", "STANDBYS_MIN", "TEST_POSTGRES"):
+    for name in ("WORKERS", "STANDBYS_MIN", "TEST_POSTGRES", "TOKEN"):
         monkeypatch.setenv(f"PLANTSTORE_{name}", "2")
     monkeypatch.setenv("WORKRES", "2")
 

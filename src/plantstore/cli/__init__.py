@@ -20,7 +20,7 @@ from plantstore.cli.options import Commands, settings, with_hint
 from plantstore.cli.tokens import tokens
 from plantstore.cli.transfer import export, import_plants
 from plantstore.errors import PlantStoreError, UnsupportedError, UsageError
-from plantstore.settings import Settings
+from plantstore.settings import Settings, unknown_variables
 
 
 @click.group(
@@ -29,8 +29,12 @@ from plantstore.settings import Settings
     help="A small HTTP service that stores plants durably before it answers.",
 )
 @click.version_option(__version__, message="%(prog)s %(version)s")
-def app() -> None:
-    """Declare the options that are given before a command."""
+@click.pass_context
+def app(context: click.Context) -> None:
+    """Warn of variables that are named like a setting, but are none. `serve` logs the warnings."""
+    if context.invoked_subcommand != "serve":
+        for warning in unknown_variables():
+            click.echo(f"plantstore: {warning}", err=True)
 
 
 @app.command()

@@ -125,9 +125,13 @@ class Migrated(Event, frozen=True):
 
 
 class RequestRefused(Event, frozen=True):
-    """A request, or data that is not a valid request, got an Error record with this code."""
+    """A request, or data that is not a valid request, got an Error record with this code.
+
+    `client` has the address and the port of the client, if the application got the request.
+    """
 
     code: ErrorCode
+    client: tuple[str, int] | None = None
 
 
 class RequestFailed(Event, frozen=True):

@@ -9,6 +9,7 @@ import pytest
 
 from plantstore.api.auth import CACHE_SECONDS
 from plantstore.errors import ErrorCode
+from plantstore.observe import RequestRefused
 from plantstore.tokens import SCOPES, TokenRecord, digest, mint
 from support.document import NAMES, OPERATIONS, Operation
 from support.fake_store import FakeStore
@@ -82,6 +83,8 @@ def test_without_a_valid_token_the_response_is_a_401_with_a_challenge(
         'Bearer realm="plantstore"' + ', error="invalid_token"' * is_invalid
     )
     assert not world.store.plants
+    # The log shows who tries tokens. The in-process client has this address.
+    assert world.told(RequestRefused) == [RequestRefused(code, ("127.0.0.1", 123))]
 
 
 @pytest.mark.parametrize("scheme", ["bearer", "BEARER", "Bearer "])

@@ -218,7 +218,7 @@ def test_a_response_that_cannot_be_sent_becomes_a_500_with_the_request_id_of_the
     [answered] = world.answers
     assert (start["status"], answered.status, answered.route) == (500, 500, "/healthz")
     assert dict(start["headers"])[b"x-request-id"].decode() == failed.request_id
-    assert RequestRefused(ErrorCode.INTERNAL) in world.events
+    assert [event.code for event in world.told(RequestRefused)] == [ErrorCode.INTERNAL]
 
 
 def test_a_failed_token_look_up_is_reported_and_the_request_is_refused(world: World) -> None:

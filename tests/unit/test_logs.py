@@ -102,6 +102,14 @@ def test_refusals_for_overload_or_an_invalid_token_are_counted_by_reason(log: Lo
     ]
 
 
+def test_a_refusal_is_logged_with_the_address_of_its_client_if_it_is_known(log: Log) -> None:
+    log.observe(RequestRefused(ErrorCode.TOKEN_INVALID, ("x" * 2000, 1)))
+    log.observe(RequestRefused(ErrorCode.OVERLOADED))
+
+    assert [line.get("client") for line in log.told] == ["x" * 1024 + "...", None]
+    assert "client" not in log.told[1]
+
+
 def test_an_unexpected_error_is_logged_with_its_traceback_once_for_each_type(log: Log) -> None:
     for error in (ZeroDivisionError(), KeyError(), ZeroDivisionError()):
         log.observe(CommitFailed(error, 1))

@@ -109,7 +109,7 @@ def handle_errors(app: App[Request, Response], observe: Observer) -> None:
 
     def answer(req: Request, resp: Response, error: RequestError) -> ErrorAnswer:
         if ANSWERED not in req.scope:  # the server has sent no response itself
-            observe(RequestRefused(error.code))
+            observe(RequestRefused(error.code, req.scope.get("client")))
         rendered = render_error(error, req.scope["headers"])
         resp.status = rendered.status
         resp.set_headers(rendered.headers)

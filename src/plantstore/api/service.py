@@ -133,5 +133,5 @@ class Service:
             self._observe(RequestFailed(cause, scope["method"], scope["raw_path"].decode(), id_))
         start = {"type": "http.response.start", "status": answer.status}
         await send(start | {"headers": answer.fields()})
-        self._observe(RequestRefused(error.code))
+        self._observe(RequestRefused(error.code, scope.get("client")))
         await send({"type": "http.response.body", "body": answer.body})

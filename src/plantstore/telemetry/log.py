@@ -142,8 +142,9 @@ def _tell(
     log: structlog.typing.FilteringBoundLogger, failures: _Bursts, refusals: _Bursts, event: Event
 ) -> None:
     match event:
-        case RequestRefused(code=code) if code in _TOLD_REFUSALS:
-            refusals.tell("refused", code.name, reason=code.name.lower())
+        case RequestRefused(code=code, client=client) if code in _TOLD_REFUSALS:
+            what = {"client": _shown(client[0])} if client else {}
+            refusals.tell("refused", code.name, reason=code.name.lower(), **what)
         case ExportCutOff(error=refusal):
             refusals.tell("export cut off", refusal.code.name, reason=refusal.message)
         case CommitFailed(error=error, changes=changes):

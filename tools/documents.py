@@ -100,7 +100,9 @@ def interface() -> str:
     lines += ["## Failures", "", ABOUT_FAILURES, ""]
     for name, response in INTERFACE["components"]["responses"].items():
         if "content" in response:
-            lines += [f"### {name}", "", response["description"], "", *details(response)]
+            lines += [f"### {name}", "", response["description"], ""]
+            lines += [line for field in fields_of(response) for line in (field, "")]
+            lines += block(*examples_of(response))
     lines += ["## Schemas", ""]
     for name, schema in INTERFACE["components"]["schemas"].items():
         lines += [f"### {name}", "", schema.get("description", ""), ""]
@@ -127,8 +129,12 @@ def describe_operation(name: str, operation: Node, parameters: list[Node]) -> It
         [status, resolve(each)["description"], body_of(each)] for status, each in responses.items()
     ]
     yield from table(["status", "what it means", "body"], rows)
+    # Responses of several statuses have the same field.
+    fields = dict.fromkeys(field for each in responses.values() for field in fields_of(each))
+    for line in fields:
+        yield from (line, "")
     for response in responses.values():
-        yield from details(response)
+        yield from block(*examples_of(response))
 
 
 def body_of(response: Node) -> str:
@@ -139,13 +145,16 @@ def body_of(response: Node) -> str:
     return " or ".join(f"{type_of(body['schema'])}, `{media_type}`" for media_type, body in bodies)
 
 
-def details(response: Node) -> list[str]:
-    """Return the header fields and the examples of a response."""
+def fields_of(response: Node) -> list[str]:
+    """Return a line for each header field of a response."""
     fields = response.get("headers", {}).items()
-    said = [f"`{name}`: {resolve(each)['description']}" for name, each in fields]
+    return [f"`{name}`: {resolve(each)['description']}" for name, each in fields]
+
+
+def examples_of(response: Node) -> list[str]:
+    """Return the examples of the bodies of a response."""
     bodies = response.get("content", {}).values()
-    lines = [line for sentence in said for line in (sentence, "")]
-    return lines + block(*(example for body in bodies for example in examples(body)))
+    return [example for body in bodies for example in examples(body)]
 
 
 def examples(body: Node) -> list[Any]:

@@ -1,7 +1,7 @@
 """The store in a PostgreSQL database, or in a compatible one.
 
-The store has eight connections. Six are used by one thread each: one applies changes, one looks
-plants up, three list and search them, and one reads the feed. The other two are each behind a
+The store has eight connections. Two are used by one thread each: one applies changes, and one looks
+plants up. Four are a pool, for listings, searches and pages of the feed. Two are each behind a
 lock: one reads tokens, and one writes everything but plants. Each connection is opened when it is
 first used, and again after it breaks. One more connection per server of the URL is used to find the
 primary. A scan, a check, or what waits for changes opens a connection of its own, because it takes

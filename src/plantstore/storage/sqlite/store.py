@@ -1,9 +1,9 @@
 """The store in one SQLite file.
 
-Two connections are used by one thread each: one applies changes, and one looks plants up. Each
-thread that lists plants has one, and the feed has one. Two are each behind a lock: one reads
-tokens, and one writes everything but plants. An export, a check, a backup, or what waits for
-changes opens a connection of its own, because it takes long.
+Eight connections are open. Two are used by one thread each: one applies changes, and one looks
+plants up. Four are a pool, for listings, searches and pages of the feed. Two are each behind a
+lock: one reads tokens, and one writes everything but plants. An export, a check, a backup, or what
+waits for changes opens a connection of its own, because it takes long.
 
 Every write transaction begins with BEGIN IMMEDIATE. So it waits for the write lock at its
 beginning, and does not fail in the middle because of another process.

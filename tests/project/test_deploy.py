@@ -2,6 +2,7 @@
 
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -13,13 +14,17 @@ import pytest
 import yaml
 
 from plantstore import __version__
+from plantstore.plants import NewPlant
 from plantstore.settings import Settings
 from plantstore.storage.postgres.connection import GRACE_SECONDS
 from plantstore.storage.postgres.url import PARAMETERS_DEFAULT
 from support.command import output_of, run_program
+from support.service import PLANTSTORE, opened, stored_plants
 
 ROOT = Path(__file__).parents[2]
 UNIT = ROOT / "deploy/plantstore.service"
+BACKUP = ROOT / "deploy/plantstore-backup.service"
+TIMER = ROOT / "deploy/plantstore-backup.timer"
 CONTAINERFILE = ROOT / "Containerfile"
 COMPOSE = ROOT / "deploy/compose.yaml"
 KUBERNETES = ROOT / "deploy/kubernetes.yaml"
@@ -59,9 +64,9 @@ def version() -> int:
 needs_systemd = pytest.mark.skipif(version() < 250, reason="needs systemd-analyze, 250 or newer")
 
 
-def assigned(name: str) -> list[str]:
-    """Return the values that the unit assigns to a name."""
-    text = UNIT.read_text(encoding="utf-8")
+def assigned(name: str, unit: Path = UNIT) -> list[str]:
+    """Return the values that a unit assigns to a name."""
+    text = unit.read_text(encoding="utf-8")
     return re.findall(rf"^{name}=(.*)$", text, re.MULTILINE)
 
 
@@ -72,19 +77,23 @@ def instructions(name: str) -> list[str]:
 
 
 @needs_systemd
-def test_systemd_accepts_the_unit_without_a_warning_and_its_exposure_stays_below_its_limit(
+def test_systemd_accepts_the_units_without_a_warning_and_their_exposure_stays_below_the_limit(
     tmp_path: Path,
 ) -> None:
-    unit = tmp_path / UNIT.name
-    text = UNIT.read_text(encoding="utf-8")
-    unit.write_text(text.replace(f"={PROGRAM} ", "=/bin/true "), encoding="utf-8")
+    units = [tmp_path / each.name for each in (UNIT, BACKUP, TIMER)]
+    for unit in units:
+        text = (UNIT.parent / unit.name).read_text(encoding="utf-8")
+        unit.write_text(text.replace(f"={PROGRAM} ", "=/bin/true "), encoding="utf-8")
 
-    verified = analyze("verify", "--man=no", "--recursive-errors=no", unit)
-    secured = analyze("security", "--offline=true", f"--threshold={EXPOSURE_MAX}", UNIT)
+    verified = analyze("verify", "--man=no", "--recursive-errors=no", *units)
+    secured = [
+        analyze("security", "--offline=true", f"--threshold={EXPOSURE_MAX}", unit)
+        for unit in (UNIT, BACKUP)
+    ]
 
     assert verified.returncode == 0, verified.stderr
-    assert UNIT.name not in verified.stderr  # it may contain warnings about other units
-    assert secured.returncode == 0, secured.stdout
+    assert "plantstore" not in verified.stderr  # it may contain warnings about other units
+    assert [each.returncode for each in secured] == [0, 0], secured
 
 
 def test_the_unit_runs_the_service_and_keeps_the_database_in_its_state_directory() -> None:
@@ -96,7 +105,32 @@ def test_the_unit_runs_the_service_and_keeps_the_database_in_its_state_directory
     assert assigned("Environment") == [f"PLANTSTORE_DATABASE=sqlite:////var/lib/{folder}/plants.db"]
 
 
-@pytest.mark.parametrize("file", [UNIT, CONTAINERFILE, COMPOSE, KUBERNETES], ids=lambda f: f.name)
+def test_the_backup_unit_copies_the_database_of_the_service_to_a_file_for_the_day_of_the_week(
+    tmp_path: Path,
+) -> None:
+    for name in ("User", "Environment", "EnvironmentFile", "StateDirectoryMode", "UMask"):
+        assert assigned(name, BACKUP) == assigned(name)
+    [folder] = assigned("StateDirectory")
+    assert assigned("WorkingDirectory", BACKUP) == [f"/var/lib/{folder}"]
+    assert assigned("StateDirectory", BACKUP) == [f"{folder} {folder}/backups"]
+    [command] = assigned("ExecStart", BACKUP)
+    # systemd replaces %% and $$ (systemd.unit(5), systemd.service(5)).
+    command = command.replace("%%", "%").replace("$$", "$").replace(PROGRAM, shlex.join(PLANTSTORE))
+    (tmp_path / "backups").mkdir()
+    with opened(f"sqlite:///{tmp_path}/plants.db") as store:
+        store.apply_changes([NewPlant(1, "a")])
+
+    for _ in range(2):  # the second copy replaces the first one
+        output_of(*shlex.split(command), cwd=tmp_path)
+
+    [copy] = (tmp_path / "backups").iterdir()
+    assert re.fullmatch(r"[1-7]\.db", copy.name)
+    assert stored_plants(f"sqlite:///{copy}") == {1: NewPlant(1, "a")}
+
+
+@pytest.mark.parametrize(
+    "file", [UNIT, BACKUP, CONTAINERFILE, COMPOSE, KUBERNETES], ids=lambda f: f.name
+)
 def test_every_plantstore_variable_in_a_deployment_file_is_a_setting(file: Path) -> None:
     named = set(re.findall(r"PLANTSTORE_\w+", file.read_text(encoding="utf-8")))
 

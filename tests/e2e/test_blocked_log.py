@@ -26,6 +26,11 @@ def send_many(service: Service, requests: int) -> None:
             assert [wire.answer()[0] for _ in range(AHEAD)] == [404] * AHEAD
 
 
+def lines_of(service: Service) -> int:
+    """Return the number of lines about the requests of `send_many`."""
+    return sum('"path": "/xxx' in line for line in list(service.log))
+
+
 def test_while_nobody_reads_the_log_all_requests_are_answered_and_dropped_lines_are_counted(
     tmp_path: Path,
 ) -> None:
@@ -36,13 +41,14 @@ def test_while_nobody_reads_the_log_all_requests_are_answered_and_dropped_lines_
 
         dropped = client.total(DROPPED)
         service.reads_log.set()
+        # A stop waits only a second for the lines in the queue, and the reader may be slower.
+        wait_until(lambda: lines_of(service) >= requests - dropped)
 
     assert dropped > 0
     told = re.findall(r'"event": "(\d+) log lines were dropped"', "".join(service.log))
-    lines = sum('"path": "/xxx' in line for line in service.log)
     # The two requests for the metrics were logged or dropped.
     assert sum(map(int, told)) - dropped in range(3)
-    assert lines == requests - dropped
+    assert lines_of(service) == requests - dropped
 
 
 @pytest.mark.parametrize("workers", ["1", "2"])

@@ -45,14 +45,6 @@ def stored(service: Service) -> None:
     service.change(*PLANTS)
 
 
-@pytest.fixture(scope="module")
-def large(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
-    """Return a service with large plants, whose clients may wait for a second."""
-    with Service(tmp_path_factory.mktemp("large"), "--request-seconds", "1") as running:
-        running.change(*LARGE)
-        yield running
-
-
 @contextlib.contextmanager
 def begun_exports(service: Service, *tokens: str) -> Iterator[list[Wire]]:
     """Begin exports whose clients read only the status line."""
@@ -124,20 +116,23 @@ def test_an_export_needs_http_1_1(service: Service) -> None:
         assert wire.answer()[0] == 400
 
 
-def test_exports_over_the_limit_are_503_until_their_clients_are_gone(large: Service) -> None:
-    first, second, third = (large.token(name=name) for name in "abc")
+def test_exports_over_the_limit_are_503_until_their_clients_are_gone(tmp_path: Path) -> None:
     of_first = EXPORTS_MAX * 3 // 4
     refused = []
 
-    with begun_exports(large, *[first] * of_first, *[second] * (EXPORTS_MAX - of_first)):
-        for token in (first, third):
-            with large.client(token) as client:
-                refused.append(client.send("GET", NDJSON))
+    # The clients do not read. None of them must be disconnected before all have begun.
+    with Service(tmp_path, "--request-seconds", "60") as service:
+        service.change(*LARGE)
+        first, second, third = (service.token(name=name) for name in "abc")
+        with begun_exports(service, *[first] * of_first, *[second] * (EXPORTS_MAX - of_first)):
+            for token in (first, third):
+                with service.client(token) as client:
+                    refused.append(client.send("GET", NDJSON))
+        with service.client(third) as client:
+            wait_until(lambda: export_nothing(client).status == 200)
 
     for answer in refused:
         assert (answer.status, answer.json["error"]) == (503, ErrorCode.OVERLOADED)
-    with large.client(third) as client:
-        wait_until(lambda: export_nothing(client).status == 200)
 
 
 def test_no_export_begins_while_older_ones_keep_the_log_long(tmp_path: Path) -> None:

@@ -14,15 +14,24 @@ is further behind reads pages of the store by itself, until it has caught up.
 All followers await one future. So a follower costs no timer, no thread and little memory. They are
 also woken at an interval, to look at what else may end them.
 
-After a fault of the store, the thread continues after the last number that it has read.
+Rule 1: the thread keeps the number of the last change that it has handed over. After a fault of a
+    read or of a wait, it continues after this number.
+Rule 2: the event loop keeps an unbroken sequence of changes. If a page does not follow the last
+    event, the sequence begins again with this page.
+Rule 3: a follower gets events only if the sequence has its number. Otherwise it reads the store,
+    which has all changes after this number, or refuses it: then the follower ends.
+
+So each follower gets every change once, in order, or it ends. This also holds if a failover loses
+changes: no later history has the number of a lost change.
 """
 
 import asyncio
 import contextlib
 import threading
 import time
-from bisect import bisect_right
+from bisect import bisect_left
 from collections.abc import AsyncIterator, Callable
+from operator import itemgetter
 from typing import Final
 
 from plantstore.commit.batcher import SharedFuture
@@ -65,6 +74,7 @@ class Tail:
     Args:
         store: is read by a thread.
         observe: gets the faults of the store, on the thread.
+        sleep: waits for some seconds, on the thread.
 
     Attributes:
         era: another number after `end`. The followers of an earlier era end.
@@ -72,18 +82,20 @@ class Tail:
 
     """
 
-    def __init__(self, store: PlantStore, *, observe: Observer) -> None:
+    def __init__(
+        self, store: PlantStore, *, observe: Observer, sleep: Callable[[float], None] = time.sleep
+    ) -> None:
         self._store = store
         self._observe = observe
+        self._sleep = sleep
         self.era = 0
         self._followers = 0
         self._thread = threading.Thread(target=self._follow, name="feed", daemon=True)
         self._is_wanted = threading.Event()  # set while there are followers, and at the end
         self._is_over = False
-        # All events after this number are here; None if there is no number yet.
-        self._begin: int | None = None
-        self._numbers: list[int] = []
-        self._events: list[bytes] = []
+        # All changes after the first number, with their events. The first number has no event.
+        self._events: list[tuple[int, bytes]] = []
+        self._events_bytes = 0
 
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
@@ -98,7 +110,7 @@ class Tail:
             self.end()
             self._timer.cancel()
             self._is_over = True
-            self._is_wanted.set()
+            self.join()  # so the last follower that leaves does not make the thread wait
             await asyncio.to_thread(self._thread.join)
 
     def join(self) -> None:
@@ -111,11 +123,12 @@ class Tail:
         self._followers -= 1
         if not self._followers:
             self._is_wanted.clear()
-            self._begin, self._numbers = None, []
+            self._forget()
 
     def end(self) -> None:
         """End all followers: the service stops, or this is another feed than before."""
         self.era += 1
+        self._forget()
         self._wake()
 
     def events_after(self, number: int) -> tuple[bytes, int] | None:
@@ -124,11 +137,10 @@ class Tail:
         Return None if not all are here, or if the number is unknown: the follower may be ahead, or
         have read it from a server that lost it since. Only the store knows.
         """
-        first = bisect_right(self._numbers, number)
-        if number not in (self._begin, *self._numbers[first - 1 : first]):
+        place = bisect_left(self._events, number, key=itemgetter(0))
+        if place == len(self._events) or self._events[place][0] != number:
             return None
-        last = self._numbers[-1] if first < len(self._numbers) else number
-        return b"".join(self._events[first:]), last
+        return b"".join(event for _, event in self._events[place + 1 :]), self._events[-1][0]
 
     def _tick(self) -> None:
         self._wake()
@@ -138,14 +150,18 @@ class Tail:
         self.news.set_result(None)
         self.news = SharedFuture(loop=self._loop)
 
-    def _add(self, after: int | None, page: ChangesPage, events: list[bytes]) -> None:
+    def _forget(self) -> None:
+        self._events, self._events_bytes = [], 0
+
+    def _add(self, after: int, events: list[tuple[int, bytes]]) -> None:
         if not self._followers:
             return
-        if self._begin is None or sum(map(len, self._events)) > EVENTS_BYTES_MAX:
-            self._begin = page.end if after is None else after
-            self._numbers, self._events = [], []
-        self._numbers += [change.number for change in page.changes]
+        last = self._events[-1][0] if self._events else None
+        if last != after or self._events_bytes > EVENTS_BYTES_MAX:
+            self._forget()
+            self._events.append((after, b""))
         self._events += events
+        self._events_bytes += sum(len(event) for _, event in events)
         self._wake()
 
     # The thread runs the methods from here on.
@@ -156,7 +172,12 @@ class Tail:
             try:
                 with self._store.watch_changes() as wait:
                     while self._may_read():
-                        after = self._read(after, wait)
+                        page = self._read(after)
+                        after = page.end
+                        if page.is_last:
+                            any(
+                                wait(WAIT_SECONDS) or not self._may_read() for _ in range(WAITS_MAX)
+                            )
                 after = None
             except Exception as error:  # noqa: BLE001 (without this thread, followers would wait)
                 if isinstance(error, FeedError):
@@ -164,18 +185,17 @@ class Tail:
                     self._loop.call_soon_threadsafe(self.end)
                 with contextlib.suppress(Exception):
                     self._observe(ReadFailed(error, 1))
-                time.sleep(RETRY_SECONDS)
+                self._sleep(RETRY_SECONDS)
 
     def _may_read(self) -> bool:
         return self._is_wanted.is_set() and not self._is_over
 
-    def _read(self, after: int | None, wait: Callable[[float], bool]) -> int:
-        """Read what is new, wait until there may be more, and return the last number."""
+    def _read(self, after: int | None) -> ChangesPage:
+        """Read what is new, and hand it over."""
         page = self._store.read_changes(after, PAGE_CHANGES_MAX)
         if after is None or page.changes:
-            events = [render_event(change) for change in page.changes]
-            self._loop.call_soon_threadsafe(self._add, after, page, events)
-            time.sleep(min(PAUSE_SECONDS * self._followers, PAUSE_SECONDS_MAX))
-        if page.is_last:
-            any(wait(WAIT_SECONDS) or not self._may_read() for _ in range(WAITS_MAX))
-        return page.end
+            begin = page.end if after is None else after
+            events = [(change.number, render_event(change)) for change in page.changes]
+            self._loop.call_soon_threadsafe(self._add, begin, events)
+            self._sleep(min(PAUSE_SECONDS * self._followers, PAUSE_SECONDS_MAX))
+        return page

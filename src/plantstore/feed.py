@@ -5,11 +5,12 @@ Theory of operation
 Each change that is made gets a number in its own transaction, and numbers become visible in their
 order. So a follower that has all changes up to a number asks for those after it, and misses none.
 
-A number is the time of the transaction in microseconds since 1970, or one more than the last number
-if that is greater. So a number that was lost is never given to another change: after a restore of a
-backup, or a failover that lost changes, all new numbers are greater. A follower may therefore ask
-for the changes after a number only if the feed has this number. Otherwise it has followed another
-history, or has missed changes, and must begin with an export again.
+The changes of a transaction get consecutive numbers. They begin with the time in microseconds since
+1970. If the clock is not ahead of the last number, they begin a random distance after this number:
+up to 2^20 for each change of the transaction. So a number that a restore or a failover lost is not
+given to another change. A follower may therefore ask for the changes after a number only if the
+feed has this number. Otherwise it has followed another history, or has missed changes, and must
+begin with an export again.
 
 The store itself records whether the feed is on, so that all processes that write agree. While it is
 off, no change gets a number. When it is switched on again, it begins after a new number, and no

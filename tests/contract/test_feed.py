@@ -153,6 +153,40 @@ def test_the_feed_of_a_store_with_plants_does_not_begin_at_0(
             store.read_changes(0, 1)
 
 
+@pytest.mark.parametrize("settings", [[], [0, 7]])
+def test_no_lost_number_is_given_again_after_a_restore_even_if_the_clock_was_ahead(
+    database: str, settings: list[int]
+) -> None:
+    year = 365 * 86_400 * 1_000_000
+    with contextlib.closing(open_store(database)) as store:
+        store.keep_changes(7)
+        store.apply_changes([NewPlant(1, "a")])
+        change(database, f"UPDATE feed SET last = last + {year}")
+        store.apply_changes([Deletion(1)])
+        last = store.read_changes(None, 1).end
+
+        def change_plants() -> list[int]:
+            """Return the last numbers of some transactions."""
+            for days in settings:
+                store.keep_changes(days)
+            ends = [store.read_changes(None, 1).end]
+            for plants in ([NewPlant(id_, "a") for id_ in range(1_000)], [Deletion(0)]):
+                store.apply_changes(plants)
+                ends.append(store.read_changes(None, 1).end)
+            return ends
+
+        lost = set(change_plants()) - {last}
+        change(database, "DELETE FROM plants", f"DELETE FROM changes WHERE number > {last}")
+        change(database, f"UPDATE feed SET last = {last}, kept_after = 0, kept = 2")
+        given = Copy(number=change_plants()[0]).follow(store).changes
+
+        assert last < given[0].number < given[-1].number < 2**53
+        for number in lost:
+            with pytest.raises(FeedError) as gone:
+                store.read_changes(number, 1)
+            assert gone.value.code == ErrorCode.CHANGES_GONE
+
+
 def test_whoever_waits_for_changes_notices_a_commit(store: Store) -> None:
     with store.watch_changes() as wait:
         assert not wait(0)

@@ -13,28 +13,47 @@ from plantstore.listings import PAGE_BYTES_MAX
 Execute: TypeAlias = Callable[[str, Mapping[str, object]], Sequence[Sequence[Any]]]
 
 
+def before_new_numbers(now: str, random: str, greatest: str, count: str) -> str:
+    """Return SQL for the number before those of new changes (`plantstore.feed`).
+
+    Args:
+        now: SQL for the time in the unit of the numbers.
+        random: SQL for a random integer from 0 to 2^20 - 1.
+        greatest: the function that returns the greatest of its arguments.
+        count: SQL for the number of the changes.
+
+    """
+    # The time may be asked twice: the number is never less than the last one.
+    return f"{greatest}({now}, last + CASE WHEN last < {now} THEN 0 ELSE {count} * {random} END)"
+
+
 class FeedTables:
     """The two tables of the feed. The caller has begun a transaction for what is written.
 
     Args:
-        now: SQL for the time in the unit of the numbers.
+        begin: SQL for the number before that of a new change.
         seconds: SQL for the time in whole seconds since 1970.
         greatest: the function that returns the greatest of its arguments.
         value: returns the placeholder for a named value.
 
     """
 
-    def __init__(self, now: str, seconds: str, greatest: str, value: Callable[[str], str]) -> None:
+    def __init__(
+        self, begin: str, seconds: str, greatest: str, value: Callable[[str], str]
+    ) -> None:
         after, limit, through = map(value, ("after", "limit", "through"))
         # A feed that is switched on begins after a new number, unless there was never a plant.
         self._begin = f"""
-UPDATE feed SET kept_after = begin, last = begin FROM (SELECT CASE
-    WHEN last = 0 AND NOT EXISTS (SELECT 1 FROM plants) THEN 0 ELSE {greatest}(last + 1, {now})
-END AS begin FROM feed) AS new
+UPDATE feed SET last = CASE
+    WHEN last = 0 AND NOT EXISTS (SELECT 1 FROM plants) THEN 0 ELSE {begin} + 1
+END
 WHERE days = 0 RETURNING days
 """
         days = value("days")
-        self._set_days = f"UPDATE feed SET days = {days} WHERE days <> {days} RETURNING days"
+        self._set_days = f"""
+UPDATE feed SET days = {days}, kept_after = CASE days WHEN 0 THEN last ELSE kept_after END
+WHERE days <> {days} RETURNING days
+"""
         # One statement, and so one snapshot.
         self._read = f"""
 WITH next AS MATERIALIZED (

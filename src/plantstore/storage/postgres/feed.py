@@ -14,16 +14,19 @@ synchronous standbys have it, and with it all that was read.
 """
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Final
 
 import psycopg
 
 from plantstore.feed import Made
-from plantstore.storage.feed import FeedTables
+from plantstore.storage.feed import FeedTables, before_new_numbers
 from plantstore.storage.postgres.connection import Connection
 from plantstore.storage.postgres.fence import fenced
 
 _NOW: Final = "(extract(epoch FROM clock_timestamp()) * 1000000)::bigint"
+_RANDOM: Final = "floor(random() * 1048576)::bigint"
+_before = partial(before_new_numbers, _NOW, _RANDOM, "greatest")
 _SECONDS: Final = "floor(extract(epoch FROM clock_timestamp()))::bigint"
 
 # The channel of the notifications.
@@ -33,7 +36,7 @@ _CHANNEL: Final = "plantstore_changes"
 # is evaluated for the updated row, and so sends the notification.
 APPEND: Final = f"""
 numbered AS (
-    UPDATE feed SET last = greatest(last, {_NOW}) + number, kept = kept + number
+    UPDATE feed SET last = {_before("number")} + number, kept = kept + number
     FROM (SELECT count(*) AS number FROM made) AS counted_changes
     WHERE days > 0 AND number > 0
     RETURNING last - number AS before, pg_notify('{_CHANNEL}', '')
@@ -50,7 +53,7 @@ WITH made AS (
 SELECT
 """
 
-FEED: Final = FeedTables(_NOW, _SECONDS, "greatest", "%({})b".format)
+FEED: Final = FeedTables(_before("1"), _SECONDS, "greatest", "%({})b".format)
 
 # Number of changes that are trimmed in one transaction while idle. Beside a commit with many
 # changes, it is twice their number.

@@ -6,17 +6,19 @@ a batch are one statement, as its plants are.
 
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Final
 
 import apsw
 
 from plantstore.feed import Kind, Made
-from plantstore.storage.feed import Execute, FeedTables
+from plantstore.storage.feed import Execute, FeedTables, before_new_numbers
 from plantstore.storage.sqlite.pages import to_json
 
 _NOW: Final = "CAST(unixepoch('subsec') * 1000000 AS INTEGER)"
+_before = partial(before_new_numbers, _NOW, "(random() & 1048575)", "max")
 _GIVE_NUMBERS: Final = f"""
-UPDATE feed SET last = max(last, {_NOW}) + :number, kept = kept + :number WHERE days > 0
+UPDATE feed SET last = {_before(":number")} + :number, kept = kept + :number WHERE days > 0
 RETURNING last
 """
 _APPEND: Final = """
@@ -26,13 +28,14 @@ SELECT ? + key, value->>0, unixepoch(), value->>1, value->>2, value->>3 FROM jso
 
 # The same for plants that were created, in the trigger of `plantstore.storage.sqlite.plants`.
 RECORD_CREATES: Final = f"""
-UPDATE feed SET last = max(last, {_NOW}) + new.number, kept = kept + new.number WHERE days > 0;
+UPDATE feed SET last = {_before("new.number")} + new.number, kept = kept + new.number
+WHERE days > 0;
 INSERT INTO changes (number, change, at, id, name, tag)
 SELECT last - new.number + 1 + key, {Kind.CREATED:d}, unixepoch(), value->>0, value->>1, value->>2
 FROM feed, jsonb_each(new.plants) WHERE days > 0;
 """
 
-FEED: Final = FeedTables(_NOW, "unixepoch()", "max", ":{}".format)
+FEED: Final = FeedTables(_before("1"), "unixepoch()", "max", ":{}".format)
 
 # Number of changes that are trimmed in one transaction while idle. A change may have 64 KiB.
 TRIMMED_MAX: Final = 500

@@ -234,6 +234,54 @@ def test_changes_that_are_too_old_are_trimmed_and_the_others_stay(database: str)
         assert store.check().problems == []
 
 
+def test_a_change_with_an_old_time_behind_a_young_one_trims_nothing(database: str) -> None:
+    with contextlib.closing(open_store(database)) as store:
+        store.keep_changes(7)
+        store.apply_changes([NewPlant(id_, "a") for id_ in range(3)])
+        change(database, f"UPDATE changes SET at = at - {30 * 86_400} WHERE id = 1")
+
+        while store.tidy() == 0:
+            pass
+
+        assert len(Copy().follow(store).changes) == 3
+
+
+def test_changes_with_a_time_in_the_future_are_as_old_as_the_next_change(database: str) -> None:
+    """A clock that was ahead keeps no change for longer."""
+    with contextlib.closing(open_store(database)) as store:
+        store.keep_changes(7)
+        store.apply_changes([NewPlant(id_, "a") for id_ in range(3000)])
+        numbers = [each.number for each in Copy().follow(store).changes]
+        change(database, f"UPDATE changes SET at = at + {365 * 86_400} WHERE id < 2500")
+        while store.tidy() == 0:
+            pass
+        assert Copy().follow(store).number == numbers[-1]
+        change(database, f"UPDATE changes SET at = at - {7 * 86_400} WHERE id = 2500")
+
+        turns = 0
+        while store.tidy() == 0:
+            turns += 1
+
+        assert turns > 1  # each transaction is small
+        with refused(ErrorCode.CHANGES_GONE, numbers[2501]):
+            store.read_changes(0, 1)
+        assert len(Copy(number=numbers[2500]).follow(store).changes) == 499
+
+
+def test_a_feed_that_is_off_keeps_no_change_also_if_its_time_is_in_the_future(path: Path) -> None:
+    database = f"sqlite:///{path}"
+    with contextlib.closing(open_store(database)) as store:
+        store.keep_changes(7)
+        store.apply_changes([NewPlant(id_, "a") for id_ in range(3)])
+        change(database, f"UPDATE changes SET at = at + {365 * 86_400}")
+        store.keep_changes(0)
+
+        store.tidy()
+
+        kept = apsw.Connection(str(path)).execute("SELECT count(*) FROM changes").get
+    assert kept == 0
+
+
 def test_changes_over_the_maximum_are_trimmed(database: str) -> None:
     with contextlib.closing(open_store(database)) as store:
         store.keep_changes(7)

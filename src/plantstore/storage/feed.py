@@ -75,14 +75,29 @@ FROM feed LEFT JOIN (
 ) AS page ON true
 ORDER BY page.number
 """
-        # The last one of the first changes that are not kept any more.
+        # The last one of the first changes that are not kept any more. The first one that is kept
+        # ends them: a clock that was behind must trim nothing. A change with a time in the future
+        # is as old as the next one without: a clock that was ahead must keep nothing.
+        dropped = f"""(
+    SELECT CASE WHEN days = 0 OR kept > {CHANGES_MAX} THEN last ELSE kept_after END FROM feed
+)"""
         self._find_old = f"""
 SELECT max(number) FROM (
-    SELECT number, at FROM changes ORDER BY number LIMIT {limit}
-) AS first, feed
-WHERE number <= kept_after OR at <= {seconds} - days * 86400 OR kept > {CHANGES_MAX}
+    SELECT number, sum(
+        CASE WHEN number <= {dropped} OR at <= (SELECT {seconds} - days * 86400 FROM feed)
+        THEN 0 ELSE 1 END
+    ) OVER (ORDER BY number) AS kept_before
+    FROM (
+        SELECT number, at FROM changes WHERE number <= {dropped} OR at <= (SELECT {seconds})
+        ORDER BY number LIMIT {limit}
+    ) AS first
+) AS summed WHERE kept_before = 0
 """
-        self._delete = f"DELETE FROM changes WHERE number <= {through} RETURNING number"
+        self._delete = f"""
+DELETE FROM changes WHERE number IN (
+    SELECT number FROM changes WHERE number <= {through} ORDER BY number LIMIT {limit}
+) RETURNING number
+"""
         self._forget = f"""
 UPDATE feed SET kept_after = {greatest}(kept_after, {through}), kept = kept - {value("deleted")}
 RETURNING days
@@ -110,6 +125,8 @@ RETURNING days
         [(through,)] = execute(self._find_old, {"limit": changes_max})
         if through is None:
             return False
-        deleted = len(execute(self._delete, {"through": through}))
-        execute(self._forget, {"through": through, "deleted": deleted})
-        return deleted >= changes_max
+        deleted = execute(self._delete, {"through": through, "limit": changes_max})
+        if deleted:  # otherwise another process has deleted them
+            last = max(number for [number] in deleted)
+            execute(self._forget, {"through": last, "deleted": len(deleted)})
+        return len(deleted) >= changes_max

@@ -18,14 +18,15 @@ follower from before can continue.
 """
 
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from enum import IntEnum
+from functools import lru_cache, partial
 from typing import Final, NamedTuple, TypeAlias
 
 import msgspec
 
 from plantstore.errors import ErrorCode, FeedError
 from plantstore.plants import NewPlant
-from plantstore.tokens import render_time
 
 # Maximum number of changes that are kept. They take a few gigabytes if the plants are usual ones.
 CHANGES_MAX: Final = 10_000_000
@@ -60,18 +61,17 @@ class FeedState(NamedTuple):
 
     Attributes:
         days: how long changes are kept; 0 if the feed is off.
-        kept_after: all changes after this number are kept.
         last: the last number that was given.
-        is_known: whether the feed has the number after which the page begins.
+        is_complete: whether the feed has all changes after the number after which the page begins:
+            it has this number, or keeps all changes after it.
         first: the first number that is kept; None if there is none.
         found: how many changes follow, up to one more than the page may have.
 
     """
 
     days: int
-    kept_after: int
     last: int
-    is_known: bool
+    is_complete: bool
     first: int | None
     found: int
 
@@ -111,7 +111,7 @@ def page_of(state: FeedState, after: int | None, changes: Sequence[Recorded]) ->
         raise FeedError(ErrorCode.FEED_OFF, _OFF)
     if after is None:
         return ChangesPage([], state.last, is_last=True)
-    if after != state.kept_after and (after < state.kept_after or not state.is_known):
+    if not state.is_complete:
         left = "no change is left" if state.first is None else f"the first left is {state.first}"
         message = f"Not all changes after {after} are kept, and {left}. {_EXPORT}"
         raise FeedError(ErrorCode.CHANGES_GONE, message, state.first)
@@ -134,8 +134,20 @@ def render_event(change: Recorded) -> bytes:
     return b"%b%b\n\n" % (head, _encode(_described(change)))
 
 
-def _described(change: Recorded) -> dict[str, object]:
-    """Return the FeedChange record of the interface."""
+class _FeedChange(msgspec.Struct, gc=False):
+    """The FeedChange record of the interface."""
+
+    number: int
+    change: str
+    at: datetime
+    plant: NewPlant | dict[str, int]
+
+
+# Many changes of a page have the same time.
+_time_of = lru_cache(partial(datetime.fromtimestamp, tz=UTC))
+
+
+def _described(change: Recorded) -> _FeedChange:
     number, kind, at, id_, name, tag = change
     plant = {"id": id_} if name is None else NewPlant(id_, name, tag)
-    return {"number": number, "change": _WORDS[kind], "at": render_time(at), "plant": plant}
+    return _FeedChange(number, _WORDS[kind], _time_of(at), plant)

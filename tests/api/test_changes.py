@@ -316,8 +316,14 @@ def test_streams_over_the_limit_are_503_and_a_place_is_free_after_one_ends(world
     assert world.parts.changes.places.taken == 0
 
 
-def test_head_has_the_headers_of_a_page(world: World) -> None:
-    answer = world.send("HEAD", "/changes", fields={"Accept": "text/event-stream"})
+def test_head_has_the_headers_of_a_page_but_not_the_length_of_its_content(world: World) -> None:
+    world.put_in(*(NewPlant(id_, "a") for id_ in range(5)))
+    path = "/changes?limit=2"
 
+    answer = world.send("HEAD", path, fields={"Accept": "text/event-stream"})
+
+    page = world.get(path)
     assert (answer.status_code, answer.content) == (200, b"")
-    assert answer.headers["Changes-After"] == "0"
+    for name in ("Changes-After", "Link", "Content-Type", "Vary"):
+        assert answer.headers[name] == page.headers[name]
+    assert "Content-Length" not in answer.headers  # nothing is rendered

@@ -36,6 +36,7 @@ SCOPES: Final = {
     "read": ["plants:read"],
     "create": ["plants:create"],
     "change": ["plants:update", "plants:delete"],
+    "follow": ["changes:read"],
     "any": [*ALL_SCOPES],
 }
 
@@ -186,6 +187,8 @@ GETS: Final[dict[str, tuple[str, bytes, list[bytes]]]] = {
     "a large plant": ("read", b"/plants/1000001", []),
     "an id of 31 KiB of digits": ("read", b"/plants/" + DIGITS, []),
     "an id with 31 KiB of zeros": ("read", b"/plants/1." + b"0" * HEAD_BYTES, []),
+    "a page of a thousand changes": ("follow", b"/changes?limit=1000", []),
+    "changes after a number that was never given": ("follow", b"/changes?limit=1000&after=1", []),
     "many parameters": ("read", b"/plants?" + b"a&" * (HEAD_BYTES // 2), []),
 }
 

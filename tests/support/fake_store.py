@@ -49,10 +49,10 @@ class FakeStore:
     def read_changes(self, after: int | None, limit: int) -> ChangesPage:
         with self._committed:
             kept = [each for each in self._changes if each.number > self._kept_after]
-            is_known = any(each.number == after for each in kept)
+            known = {self._kept_after, *(each.number for each in kept)}
             first = kept[0].number if kept else None
             found = [each for each in kept if after is not None and each.number > after]
-            state = FeedState(self._days, self._kept_after, self._last, is_known, first, len(found))
+            state = FeedState(self._days, self._last, after in known, first, len(found))
             return page_of(state, after, found[:limit])
 
     @contextlib.contextmanager

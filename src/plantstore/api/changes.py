@@ -6,7 +6,7 @@ whether its client still reads, whether its token is still valid, and whether a 
 """
 
 import time
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from typing import Final
 
 from falcon import MEDIA_JSON
@@ -87,7 +87,10 @@ class Changes:
             resp.set_header("Changes-After", str(page.end))
             if not page.is_last:
                 resp.set_header("Link", f'<changes?after={page.end}&limit={limit}>; rel="next"')
-            await self._compressor.answer(req, resp, render_changes(page.changes))
+            if req.method == "HEAD":
+                resp.stream = _unread()
+            else:
+                await self._compressor.answer(req, resp, render_changes(page.changes))
         resp.content_type = media_type
         resp.append_header("Vary", "Accept")
 
@@ -169,6 +172,11 @@ class _Stream:
             page = await self._changes.reader.read_changes(self._number, PAGE_CHANGES_MAX)
             events, self._number = _events(page), page.end
         return events
+
+
+async def _unread() -> AsyncIterator[bytes]:
+    """Return the content for HEAD: Falcon does not read it, and sends no Content-Length."""
+    yield b""
 
 
 def _events(page: ChangesPage) -> bytes:

@@ -4,7 +4,9 @@ Both engines have the tables `changes` and `feed` (migration 6).
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
+
+import msgspec
 
 from plantstore.feed import CHANGES_MAX, ChangesPage, FeedState, Recorded, page_of
 from plantstore.listings import PAGE_BYTES_MAX
@@ -27,6 +29,11 @@ def before_new_numbers(now: str, random: str, greatest: str, count: str) -> str:
     return f"{greatest}({now}, last + CASE WHEN last < {now} THEN 0 ELSE {count} * {random} END)"
 
 
+# The columns of a change, and what parses a JSON array of arrays of them.
+COLUMNS: Final = "number, change, at, id, name, tag"
+RECORDS: Final = msgspec.json.Decoder(list[Recorded])
+
+
 class FeedTables:
     """The two tables of the feed. The caller has begun a transaction for what is written.
 
@@ -35,12 +42,22 @@ class FeedTables:
         seconds: SQL for the time in whole seconds since 1970.
         greatest: the function that returns the greatest of its arguments.
         value: returns the placeholder for a named value.
+        array: SQL for a JSON array of arrays of COLUMNS, aggregated from rows.
+        parse: parses the value of `array`.
 
     """
 
     def __init__(
-        self, begin: str, seconds: str, greatest: str, value: Callable[[str], str]
+        self,
+        *,
+        begin: str,
+        seconds: str,
+        greatest: str,
+        value: Callable[[str], str],
+        array: str,
+        parse: Callable[[Any], list[Recorded]],
     ) -> None:
+        self._parse = parse
         after, limit, through = map(value, ("after", "limit", "through"))
         # A feed that is switched on begins after a new number, unless there was never a plant.
         self._begin = f"""
@@ -54,26 +71,35 @@ WHERE days = 0 RETURNING days
 UPDATE feed SET days = {days}, kept_after = CASE days WHEN 0 THEN last ELSE kept_after END
 WHERE days <> {days} RETURNING days
 """
-        # One statement, and so one snapshot.
+        # One statement, and so one snapshot. If the page is refused, it reads no changes. The texts
+        # are added up one by one only if they may be too large for a page.
+        after = f"CAST({after} AS bigint)"
         self._read = f"""
-WITH next AS MATERIALIZED (
+WITH state AS MATERIALIZED (
+    SELECT days, last, {after} = kept_after OR (
+        {after} > kept_after AND EXISTS (SELECT 1 FROM changes WHERE number = {after})
+    ) AS is_complete, (SELECT min(number) FROM changes WHERE number > kept_after) AS first
+    FROM feed
+), next AS MATERIALIZED (
     SELECT number, coalesce(octet_length(name), 0) + coalesce(octet_length(tag), 0) AS bytes
-    FROM changes WHERE number > {after} ORDER BY number LIMIT {limit} + 1
-), fitting AS MATERIALIZED (
-    SELECT max(number) AS through FROM (
-        SELECT number, row_number() OVER (ORDER BY number) AS place,
-            sum(bytes) OVER (ORDER BY number) AS bytes
-        FROM next
-    ) AS summed WHERE place = 1 OR bytes <= {PAGE_BYTES_MAX}
+    FROM changes WHERE number > (SELECT {after} FROM state WHERE days > 0 AND is_complete)
+    ORDER BY number LIMIT {limit} + 1
 )
-SELECT days, kept_after, last, EXISTS (SELECT 1 FROM changes WHERE number = {after}),
-    (SELECT min(number) FROM changes WHERE number > kept_after), (SELECT count(*) FROM next), page.*
-FROM feed LEFT JOIN (
-    SELECT number, change, at, id, name, tag FROM changes
-    WHERE number > {after} AND number <= (SELECT through FROM fitting)
-    ORDER BY number LIMIT {limit}
-) AS page ON true
-ORDER BY page.number
+SELECT days, last, is_complete, first, (SELECT count(*) FROM next), (
+    SELECT {array} FROM (
+        SELECT {COLUMNS} FROM changes
+        WHERE number > {after} AND number <= (
+            SELECT CASE WHEN sum(bytes) <= {PAGE_BYTES_MAX} THEN max(number) ELSE (
+                SELECT max(number) FROM (
+                    SELECT number, row_number() OVER (ORDER BY number) AS place,
+                        sum(bytes) OVER (ORDER BY number) AS bytes
+                    FROM next
+                ) AS summed WHERE place = 1 OR bytes <= {PAGE_BYTES_MAX}
+            ) END FROM next
+        )
+        ORDER BY number LIMIT {limit}
+    ) AS page
+) FROM state
 """
         # The last one of the first changes that are not kept any more. The first one that is kept
         # ends them: a clock that was behind must trim nothing. A change with a time in the future
@@ -111,9 +137,8 @@ RETURNING days
 
     def read(self, execute: Execute, after: int | None, limit: int) -> ChangesPage:
         """Return a page, as `PlantStore.read_changes` does."""
-        rows = execute(self._read, {"after": after, "limit": limit})
-        changes = [Recorded(*row[6:]) for row in rows if row[6] is not None]
-        return page_of(FeedState(*rows[0][:6]), after, changes)
+        [(*state, changes)] = execute(self._read, {"after": after, "limit": limit})
+        return page_of(FeedState(*state), after, self._parse(changes) if changes else [])
 
     def last_number(self, execute: Execute) -> int | None:
         """Return the last number; None if the feed is off."""

@@ -20,7 +20,7 @@ from typing import Final
 import psycopg
 
 from plantstore.feed import Made
-from plantstore.storage.feed import FeedTables, before_new_numbers
+from plantstore.storage.feed import COLUMNS, RECORDS, FeedTables, before_new_numbers
 from plantstore.storage.postgres.connection import Connection
 from plantstore.storage.postgres.fence import fenced
 
@@ -53,7 +53,14 @@ WITH made AS (
 SELECT
 """
 
-FEED: Final = FeedTables(_before("1"), _SECONDS, "greatest", "%({})b".format)
+FEED: Final = FeedTables(
+    begin=_before("1"),
+    seconds=_SECONDS,
+    greatest="greatest",
+    value="%({})b".format,
+    array=f"json_agg(json_build_array({COLUMNS}))::text",
+    parse=RECORDS.decode,
+)
 
 # Number of changes that are trimmed in one transaction while idle. Beside a commit with many
 # changes, it is twice their number.

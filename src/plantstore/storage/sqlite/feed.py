@@ -12,8 +12,8 @@ from typing import Final
 import apsw
 
 from plantstore.feed import Kind, Made
-from plantstore.storage.feed import Execute, FeedTables, before_new_numbers
-from plantstore.storage.sqlite.pages import to_json
+from plantstore.storage.feed import COLUMNS, RECORDS, Execute, FeedTables, before_new_numbers
+from plantstore.storage.sqlite.pages import from_json, to_json
 
 _NOW: Final = "CAST(unixepoch('subsec') * 1000000 AS INTEGER)"
 _before = partial(before_new_numbers, _NOW, "(random() & 1048575)", "max")
@@ -35,7 +35,14 @@ SELECT last - new.number + 1 + key, {Kind.CREATED:d}, unixepoch(), value->>0, va
 FROM feed, jsonb_each(new.plants) WHERE days > 0;
 """
 
-FEED: Final = FeedTables(_before("1"), "unixepoch()", "max", ":{}".format)
+FEED: Final = FeedTables(
+    begin=_before("1"),
+    seconds="unixepoch()",
+    greatest="max",
+    value=":{}".format,
+    array=f"CAST(json_group_array(json_array({COLUMNS})) AS BLOB)",
+    parse=partial(from_json, RECORDS),
+)
 
 # Number of changes that are trimmed in one transaction while idle. A change may have 64 KiB.
 TRIMMED_MAX: Final = 500

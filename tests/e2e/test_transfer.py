@@ -125,14 +125,17 @@ def test_a_file_without_a_column_of_tags_keeps_the_stored_tags(
 
 
 def test_without_a_rejects_file_the_first_ten_bad_rows_are_shown(tmp_path: Path) -> None:
-    rows = "".join(f"{number}x,a,b\n" for number in range(30))
+    rows = 'x,"a\nb",\n' + "".join(f"{number}x,a,b\n" for number in range(29))
     (tmp_path / "plants.csv").write_text("id,name,tag\n" + rows, encoding="utf-8")
 
     done = call(tmp_path, "import", "plants.csv")
 
-    assert (done.returncode, done.stdout) == (1, "0 stored, 0 already there, 30 rejected\n")
+    assert (done.returncode, done.stdout) == (1, "0 stored, 0 already there, 31 rejected\n")
     _, *shown = done.stderr.splitlines()
-    assert [line.partition(":")[0] for line in shown[:10]] == [f"Line {n}" for n in range(2, 12)]
+    assert [line.partition(":")[0] for line in shown[:10]] == [
+        "Lines 2 to 3",
+        *(f"Line {number}" for number in range(4, 13)),
+    ]
     assert shown[10:] == ["More rows are rejected; --rejects FILE writes all to a file"]
 
 

@@ -1,6 +1,7 @@
 /** What spreadsheets write, and the service does not take: encodings, `sep=`, and rows without ids. */
 
 import assert from "node:assert/strict";
+import { readFileSync } from "node:fs";
 import { describe, test } from "node:test";
 import {
   countNameless,
@@ -11,6 +12,9 @@ import {
 } from "../../src/plantstore/web/page/csv.js";
 
 const TEXT = "id;name\r\n1;Äpfel “”\r\n";
+
+/** The files that the command and the service read, too. */
+const CASES = JSON.parse(readFileSync(new URL("../support/csv_cases.json", import.meta.url)));
 
 const read = (...parts) => readCsv(new File(parts, "plants.csv"));
 
@@ -58,6 +62,7 @@ describe("the line sep= is not sent, and its separator is used", () => {
     ["alone", "sep=;\r\n"],
     ["in quotes", '"sep=;"\n'],
     ["after a byte order mark", "\ufeffsep=;\r\n"],
+    ["after two byte order marks", "\ufeff\ufeffsep=;\r\n"],
   ]) {
     test(name, async () => {
       const { body, skipped, separator, columns } = await read(start, 'a,name;ID;"Na""me";name\n');
@@ -76,6 +81,7 @@ describe("rows with an empty name are counted", () => {
     ['id,tag,name\n1,"a\n2,b,\n",X\n2,"""",\n', 1],
     ['id,name\n1\n2,a"b\n3,', 1],
     ["number\n1\n", 0],
+    [" ID , name\u00a0\n1,\n,\n", 1],
   ];
 
   for (const [content, many] of files) {
@@ -92,6 +98,20 @@ describe("rows with an empty name are counted", () => {
 
     assert.equal(await countNameless(csv), 10_000);
   });
+});
+
+describe("the page takes the same rows for empty as the service", () => {
+  const isLine = ([, text]) => !/[\r\n]./.test(text);
+  const cases = CASES.filter(({ error, refused = [] }) => !error && refused.every(isLine));
+
+  for (const { name, content, plants, refused = [] } of cases) {
+    test(name, async () => {
+      const csv = await read(content);
+
+      assert.ok(csv.columns.includes("id") && csv.columns.includes("name"));
+      assert.equal((await readRows(csv)).length, plants.length + refused.length);
+    });
+  }
 });
 
 test("a file gets a column with ids", async () => {

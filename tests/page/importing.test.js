@@ -90,13 +90,21 @@ describe("the result says what the file had", () => {
 });
 
 test("after the line sep=, errors have the numbers of the lines of the file", async () => {
-  const errors = [{ line: 2, error: 1002, message: "It is refused" }];
-  answerFile(withResponse({ ...NONE, refused: 1, errors }));
+  const errors = [
+    { line: 2, error: 1002, message: "It is refused" },
+    { line: 3, error: 1002, message: "It is refused", last_line: 4 },
+  ];
+  answerFile(withResponse({ ...NONE, refused: 3, errors }));
 
-  chooseFile({ currentTarget: { files: [new File(["sep=,\nid,name\nx,A\n"], "plants.csv")] } });
+  const content = 'sep=,\nid,name\nx,A\n1,"open\n2,B\n';
+  chooseFile({ currentTarget: { files: [new File([content], "plants.csv")] } });
   const { refused } = await end();
 
-  assert.deepEqual([refused.rows[0].line, refused.rows[0].row], [3, "x,A"]);
+  const shown = refused.rows.map(({ line, last_line, row }) => [line, last_line, row]);
+  assert.deepEqual(shown, [
+    [3, undefined, "x,A"],
+    [4, 5, '1,"open\n2,B'],
+  ]);
 });
 
 test("a file without ids is imported only after a question, with ids that are shown", async () => {

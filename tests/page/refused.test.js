@@ -10,9 +10,12 @@ import { textOf } from "./tab.js";
 /** The files that the command and the service read, too. */
 const CASES = JSON.parse(readFileSync(new URL("../support/csv_cases.json", import.meta.url)));
 
-/** Return the refused rows of a file, with the errors of these lines. */
+/** Return the refused rows of a file, with the errors of these lines, which may be first and last ones. */
 async function read(content, lines, total = lines.length, name = "plants.csv") {
-  const errors = lines.map((line) => ({ line, error: 1002, message: `Line ${line}` }));
+  const errors = lines.map((of) => {
+    const [line, last_line] = [of].flat();
+    return { line, error: 1002, message: `Line ${line}`, ...(last_line > line && { last_line }) };
+  });
   const refused = await readRefused(new File([content], name), { errors, refused: total });
   const csv = await resolveObjectURL(refused.url).text();
   return { ...refused, csv, texts: refused.rows.map(({ row }) => row) };
@@ -21,14 +24,16 @@ async function read(content, lines, total = lines.length, name = "plants.csv") {
 describe("the refused rows of a file are found by their lines", () => {
   for (const { name, content, refused } of CASES.filter((each) => each.refused)) {
     test(name, async () => {
-      const { texts } = await read(
-        content,
-        refused.map(([line]) => line),
+      const lines = refused.map(([, text]) =>
+        text.replace(/(\r\n|\r|\n)$/, "").split(/\r\n|\r|\n/),
       );
+      const firstAndLast = refused.map(([line], at) => [line, line + lines[at].length - 1]);
+
+      const { texts } = await read(content, firstAndLast);
 
       assert.deepEqual(
         texts,
-        refused.map(([, text]) => text.split(/\r\n|\r|\n/)[0]),
+        lines.map((each) => each.join("\n")),
       );
     });
   }
@@ -59,14 +64,14 @@ test("of a large row, five hundred characters are shown", async () => {
   assert.deepEqual(texts, [`1,${"🌱".repeat(498)}…`, ",C"]);
 });
 
-test("the saved file has the line, error, message and text of each row", async () => {
-  const content = 'id,name\n1,"open\nrow\n';
+test("the saved file has the lines, error, message and text of each row", async () => {
+  const content = 'id,name\n1,"open\nrow\nx,y\n';
 
-  const { name, csv } = await read(content, [2, 3], 2, "my.plants.csv");
+  const { name, csv } = await read(content, [[2, 3], 4], 3, "my.plants.csv");
 
   assert.equal(name, "my.plants-refused.csv");
   const header = '"line","error","message","row"';
-  const rows = ['"2","1002","Line 2","1,""open"', '"3","1002","Line 3","row"'];
+  const rows = ['"2 to 3","1002","Line 2","1,""open\nrow"', '"4","1002","Line 4","x,y"'];
   // TextDecoder, and so text(), removes the byte order mark.
   assert.equal(csv.replace("\ufeff", ""), [header, ...rows, ""].join("\r\n"));
 });
@@ -108,6 +113,9 @@ test("the page says how many rows were refused if it does not list them all", as
 
   assert.match(some, /^These are the first 2 of the 1,200 refused rows\./);
   assert.equal(all, "Line Reason Row 2 Line 2 x 3 Line 3 y");
+
+  const several = await read("id\nx\ny\n", [[2, 3]]);
+  assert.equal(textOf(RefusedRows(several)), "Line Reason Row 2 to 3 Line 2 x\ny");
 });
 
 test("without refused rows there is no file", async () => {

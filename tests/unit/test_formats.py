@@ -1,10 +1,11 @@
 """Files of plants: an export can be imported again, and an invalid row is reported by its line."""
 
+import gzip
 import tracemalloc
 from typing import NamedTuple
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from plantstore.errors import ErrorCode, OperationError, RequestError
@@ -116,7 +117,7 @@ def test_csv_is_read_by_the_rules_for_spreadsheets(case: Case) -> None:
 
 
 @pytest.mark.parametrize(
-    "header", [b"", b"id", b"name,tag", b"id,name,id", b'"id', b"names\0", b"x" * 3_000_000]
+    "header", [b"", b"id", b"name,tag", b"id,name,id", b'"id', b"identity\0", b"x" * 3_000_000]
 )
 def test_a_csv_header_without_the_columns_id_and_name_is_refused(header: bytes) -> None:
     with pytest.raises(OperationError, match=r"columns id and name|empty"):
@@ -126,14 +127,13 @@ def test_a_csv_header_without_the_columns_id_and_name_is_refused(header: bytes) 
 # Invalid rows with the numbers of their errors, and a part of each message.
 INVALID_CSV = [
     *((row, ErrorCode.INVALID_PLANT, "`id`") for row in (b"x,a,", b",a,", b"1.5,a,")),
-    (b"1,a", ErrorCode.INVALID_PLANT, "The row has 2 cells, but the header has 3"),
     (b"1", ErrorCode.INVALID_PLANT, "The row has 1 cell, but the header has 3"),
     (b"1,a,b,c", ErrorCode.INVALID_PLANT, "The row has 4 cells, but the header has 3"),
     (b'1,"a"b,', ErrorCode.INVALID_PLANT, ""),
     (b"abc,a,", ErrorCode.INVALID_PLANT, 'got "abc"'),
     (b'"a""b",a,', ErrorCode.INVALID_PLANT, r'got "a\"b"'),
     (b"9223372036854775808,a,", ErrorCode.INVALID_PLANT, "got 9223372036854775808"),
-    (b"007,a,", ErrorCode.INVALID_PLANT, "got 007"),
+    (b"007,a,", ErrorCode.INVALID_PLANT, "`id` must have no leading zeros, got 007"),
     (b"7x,a,", ErrorCode.INVALID_PLANT, 'got "7x"'),
     *((row, ErrorCode.UNSTORABLE_TEXT, "") for row in (b"1,\0,", b"1,a,\0", b"1,\xff,")),
     *((row, ErrorCode.UNSTORABLE_TEXT, "") for row in (b"1,\xed\xa0\x80,", b"\xff,a,")),
@@ -145,6 +145,10 @@ INVALID_JSON = [
     (b'{"id": 1, "name": "\\u0000"}', ErrorCode.UNSTORABLE_TEXT, "U+0000"),
     (
         b'{"id": 1, "name": "' + b"a" * ROW_CHARACTERS_MAX + b'"}',
+        *(ErrorCode.BODY_TOO_LARGE, ""),
+    ),
+    (
+        b'{"id":1,"name":"' + b"a" * (ROW_CHARACTERS_MAX - 18) + b'"}\r\r\rx',
         *(ErrorCode.BODY_TOO_LARGE, ""),
     ),
 ]
@@ -174,17 +178,24 @@ def test_an_invalid_row_is_reported_by_its_line_and_the_next_row_is_read(
     assert rows[-1].text.rstrip() == last.decode()
 
 
-@pytest.mark.parametrize("rows", [5, 150_000])
-def test_an_unclosed_quote_invalidates_only_its_own_row(rows: int) -> None:
-    """Whether the file ends inside the quote, or the row gets too large."""
-    good = [NewPlant(id_, "b") for id_ in range(rows)]
-    content = b'id,name,tag\n1,"oops,\n' + FORMATS["csv"].render(good)
+@pytest.mark.parametrize("size", [1, 1_000, PIECE_BYTES])
+def test_all_lines_that_an_open_quote_takes_are_in_its_row(size: int) -> None:
+    """It ends at the next quote, or when it has the size of a row."""
+    lines = [b"%d,a\r\n" % id_ for id_ in range(3_000)]
+    for number in (5, 700, 900, 2_990):
+        lines[number] = b'1,"open\n'
 
-    first, *others = read("csv", content)
+    rows = read("csv", b"id,name\r\n" + b"".join(lines), piece_bytes=size, row_max=1_000)
 
-    assert errors([first]) in ([(2, ErrorCode.INVALID_PLANT)], [(2, ErrorCode.BODY_TOO_LARGE)])
-    assert first.text == '1,"oops,\n'
-    assert plants_of(others) == list(enumerate(good, 3))
+    refused = [row for row in rows if isinstance(row.content, RequestError)]
+    assert {str(row.content) for row in refused} == {
+        "The row is not CSV: it has a quote that is not closed"
+    }
+    assert [row.line for row in refused] == [7, 702, 902, 2_992]
+    assert all(990 < len(row.text) <= 1_000 for row in refused[:3])
+    assert refused[3].last_line == 3_001
+    in_rows = [line for row in rows for line in range(row.line, row.last_line + 1)]
+    assert in_rows == [*range(2, 3_002)]
 
 
 @pytest.mark.parametrize(
@@ -220,12 +231,13 @@ def test_rows_that_are_not_utf_8_are_refused_with_one_advice(form: str, bad: byt
     parser = FORMATS[form].parser()
 
     rows = parser.feed(good + bad * 3)
+    warned = parser.warnings
     reasons = [parser.explain(text) for text in rows.texts[1:]]
     read(form, good, warnings)
 
     assert rows.plants == [NewPlant(2, "b"), None, None, None]
     assert all("UTF-8" in reason.message for reason in reasons)
-    assert parser.warnings == [ADVICE]
+    assert warned == parser.warnings == [ADVICE]
     assert warnings == []
 
 
@@ -239,43 +251,121 @@ def test_the_name_of_a_column_may_be_no_utf_8() -> None:
     assert plants_of(rows) == [(2, NewPlant(1, "a")), (3, NewPlant(2, "b"))]
 
 
-JSON_LINES = [
-    *(
-        b'{"id":1,"name":"a"}\n',
-        b'{"id":2,"name":"null","tag":"b"}\r\n',
-        b'{"id":3.0,"name":"c"}\n',
-    ),
-    *(b'{"id":4,"name":"d","tag":null}\n', b'{"id":5,"name":"\\u0000"}\n', b'{"id":9,\n'),
-    *(b'{"id":6,"name":"f","x":"\xff"}\n', b'{"id":7,"name":"g"} {"id":8,"name":"h"}\n'),
-    *(b'"name":"i"}\n', b'{"id":10,"name":"%b"}\n' % (b"j" * 200), b" \n"),
-]
-CSV_LINES = [
-    *(b"1,a\n", '2,"\u00d7 \U0001f331",b\r\n'.encode(), b'3,"two\nlines"\r', b'4,"open\n'),
-    *(b'5,"closed"x\n', b'"\n', b"6,\xff\n", b"7,\0\r\n", b"\n", b"x\r"),
-    *(b"8,%b\n" % (b"y" * 60), b"9,%b\r" % (b"z" * 60)),
-]
+def test_a_tag_that_is_null_in_json_lines_is_missing() -> None:
+    content = (
+        b'{"id":1,"name":"a","tag":null}\n{"id":2.0,"tag":null,"name":"b"}\n'
+        b'{"id":3,"name":null}\n{"id":4,"name":"d","tag":4}\n'
+    )
 
+    rows = read("jsonl", content)
 
-@given(st.lists(st.sampled_from(JSON_LINES)), st.integers(1, 1_000))
-def test_the_rows_of_json_lines_do_not_depend_on_the_pieces(lines: list[bytes], size: int) -> None:
-    rows = read("jsonl", b"".join(lines), piece_bytes=size, row_max=100)
-
-    alone = [
-        row._replace(line=number, last_line=number)
-        for number, line in enumerate(lines, 1)
-        for row in read("jsonl", line, row_max=100)
+    assert plants_of(rows) == [(1, NewPlant(1, "a")), (2, NewPlant(2, "b"))]
+    assert [row.content.message for row in rows if isinstance(row.content, RequestError)] == [
+        "`name` must be a string, got null",
+        "`tag` must be a string or null, got a number",
     ]
-    assert described(rows) == described(alone)
 
 
-@given(st.lists(st.sampled_from(CSV_LINES)), st.integers(1, 100))
-def test_the_rows_of_csv_do_not_depend_on_the_pieces(lines: list[bytes], size: int) -> None:
-    content = b"\xef\xbb\xbfid,name\r\n" + b"".join(lines)
+@pytest.mark.parametrize(
+    "content",
+    [
+        b'[\n  {"id":1,"name":"a"},\n  {"id":2,"name":"b"}\n]\n',
+        b'[{"id":1,"name":"a"},{"id":2,"name":"b"}]',
+        b'\r\n\n [ {"id":1,"name":"a"} ]\n',
+    ],
+)
+@pytest.mark.parametrize("piece_bytes", [1, PIECE_BYTES])
+def test_a_json_array_is_refused_as_a_whole(content: bytes, piece_bytes: int) -> None:
+    with pytest.raises(OperationError, match="a JSON array: write one plant on each line"):
+        read("jsonl", content, piece_bytes=piece_bytes)
 
-    rows = read("csv", content, piece_bytes=size, row_max=50)
 
-    assert described(rows) == described(read("csv", content, row_max=50))
-    assert all(row.line <= row.last_line for row in rows)
+@pytest.mark.parametrize("form", ["csv", "jsonl"])
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (gzip.compress(b"id,name\n1,a\n"), "compressed with gzip: decompress it first"),
+        (b"PK\x03\x04\x14\0\x06\0", "a workbook: save it as CSV UTF-8"),
+        (b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1", "a workbook: save it as CSV UTF-8"),
+        (b"\x89PNG\r\n\x1a\n", "not text: import a CSV file, or JSON lines"),
+    ],
+    ids=["gzip", "xlsx", "xls", "png"],
+)
+def test_a_file_that_is_not_text_is_refused_as_a_whole(
+    form: str, content: bytes, said: str
+) -> None:
+    with pytest.raises(OperationError, match=f"^The file is {said}"):
+        read(form, content + b"\n1,a\n", piece_bytes=1)
+
+
+# The parts of files that are cut into pieces. A row has at most ROW_MAX bytes.
+ROW_MAX = 50
+MARK = b"\xef\xbb\xbf"
+PARTS = {
+    "jsonl": [
+        *(b'{"id":1,"name":"a"}', b'{"id":2,"name":"null"}\r', b'{"id":3.0,"name":"\xc3\x97"}'),
+        *(b'{"id":4,"name":"d","tag":null}', b'{"id":5,"name":"\\u0000"}', b'{"id":9,', b"["),
+        *(b'{"id":6,"name":"\xff"}', b'{"id":7,"name":"g"} {"id":8,"name":"h"}', b'"name":"i"}'),
+        *(b"\n", b"\n", b"\n", b"\r\n", b"\r", b"\r\r\rx", b" ", b"\0", b"\xf0\x9f", MARK),
+        *(b'{"id":10,"name":"%b"}' % (b"j" * (ROW_MAX - 19)), b"k" * ROW_MAX, b"l" * ROW_MAX),
+    ],
+    "csv": [
+        *(b"1,a\n", b"2;b;c\r\n", '"3","\u00d7 \U0001f331",d\r'.encode(), b'4,"two\nlines"\n'),
+        *(b'5,"open\n', b'"\n', b'"', b'""', b'"x\n', b"6,\xff\n", b"7,\0\r\n", b"8", b"x"),
+        *(b",", b";", b"\t", b"\n", b"\r", b"\r\n", b" ", b"\xc2\xa0", b"\xf0\x9f", MARK),
+        *(b"9,%b\n" % (b"y" * (ROW_MAX - 3)), b"z" * ROW_MAX, b'"%b\n' % (b"z" * ROW_MAX)),
+    ],
+}
+HEADS = {
+    "jsonl": [b"", b"", MARK],
+    "csv": [
+        *(b"id,name\n", b"id,name,tag\r\n", b"id;name\r", MARK + b" ID \t Name \r\n", b"", b"id"),
+        *(MARK * 2 + b'"id","name"\n', b'"x\ny",id,name\n', b'a,"b;id;name\n', b"id,name;\xff\n"),
+    ],
+}
+files = st.sampled_from(["jsonl", "csv"]).flatmap(
+    lambda form: st.tuples(
+        st.just(form),
+        st.builds(
+            lambda head, parts: head + b"".join(parts),
+            st.sampled_from(HEADS[form]),
+            st.lists(st.sampled_from(PARTS[form]), max_size=15),
+        ),
+    )
+)
+
+
+@given(files)
+@settings(deadline=None)
+@example(("csv", b'a,"b;id;name\n1,2",id,name\n3,4,5,6\n'))
+@example(("jsonl", b"\n\0{\0}\0"))
+@example(("jsonl", MARK + b'{"id":10,"name":"%b"}\r\n' % (b"j" * (ROW_MAX - 19))))
+@example(("jsonl", b'{"id":10,"name":"%b"}\r\r\rx\n' % (b"j" * (ROW_MAX - 19))))
+def test_the_pieces_in_which_a_file_arrives_change_nothing(file: tuple[str, bytes]) -> None:
+    form, content = file
+
+    whole = outcome(form, [content])
+
+    assert outcome(form, [bytes([byte]) for byte in content]) == whole
+    for cut in range(1, len(content)):
+        assert outcome(form, [content[:cut], content[cut:]]) == whole
+
+
+def outcome(form: str, pieces: list[bytes]) -> object:
+    """Return the rows of a file and its warnings, or its error."""
+    parser = FORMATS[form].parser(ROW_MAX)
+    rows = Rows()
+    try:
+        for piece in pieces:
+            rows.extend(parser.feed(piece))
+        rows.extend(parser.finish())
+    except OperationError as error:
+        return error.message
+    explained = [
+        repr(parser.explain(text)) if plant is None else plant
+        for plant, text in zip(rows.plants, rows.texts, strict=True)
+    ]
+    return rows, explained, parser.warnings
 
 
 @pytest.mark.parametrize("end", [b"\r", b"\n", b"\r\n"])
@@ -287,22 +377,6 @@ def test_the_row_after_one_that_is_too_large_is_read_wherever_a_piece_ends(end: 
 
         assert errors(rows) == [(2, ErrorCode.BODY_TOO_LARGE)]
         assert plants_of(rows) == [(3, NewPlant(2, "b")), (4, NewPlant(3, "c"))]
-
-
-def described(rows: list[Row]) -> list[tuple[int, str, str, int]]:
-    return [(row.line, repr(row.content), row.text, row.last_line) for row in rows]
-
-
-def test_lines_that_each_open_a_quote_are_read_again_a_limited_number_of_times() -> None:
-    """Each row is refused only when it has its maximum size, so its lines are read again."""
-    lines = 10_000
-    content = b"id,name\n" + b'a","c\n' * lines + b"x,y\n"
-
-    rows = read("csv", content, row_max=1_000)
-
-    assert {type(row.content) for row in rows} == {RequestError}
-    assert "".join(row.text for row in rows).encode() == content.removeprefix(b"id,name\n")
-    assert len(rows) < lines / 10
 
 
 @pytest.mark.parametrize("line", ["x" * (ROW_CHARACTERS_MAX - 1) + "\n", "y" * 3_000_000 + "\n"])

@@ -10,6 +10,7 @@ from plantstore.commit.imports import (
     Conflict,
     Import,
     RowCounts,
+    RowError,
 )
 from plantstore.errors import BatchRefusedError, ErrorCode, RequestError
 from plantstore.formats import FORMATS
@@ -126,6 +127,23 @@ def test_all_refused_rows_are_counted_and_only_the_wanted_errors_are_made() -> N
 
     assert run.counts == RowCounts(refused=10)
     assert len(refused) == 3
+
+
+def test_a_row_that_is_not_valid_is_counted_by_its_lines() -> None:
+    errors: list[RowError] = []
+    content = b'id,name\n1,"a\nb"\n2,"open\n3,c\n4,"d"\nx,y\n'
+    run = Import(
+        FORMATS["csv"].parser(),
+        Conflict.REFUSE,
+        lambda error, _text: errors.append(error),
+        batch_rows_max=10,
+    )
+
+    [batch] = batches(run, content)
+    run.settle(batch, [Outcome.ID_TAKEN])
+
+    assert run.counts == RowCounts(refused=1 + 3 + 1)
+    assert [(error.line, error.last_line) for error in errors] == [(2, 3), (4, 6), (7, None)]
 
 
 @pytest.mark.parametrize("conflict", Conflict)

@@ -147,7 +147,7 @@ REFUSED: dict[ErrorCode, dict[bytes, str]] = {
         b'{"id":1,"name":["a"]}': "`name` must be a string, got an array",
         b'{"id":"abc","name":"a"}': 'to 9223372036854775807, got "abc"',
         b'{"id":"plst_abc","name":"a"}': 'got "plst_..."',
-        b'{"id":1,"name":"a","tag":null}': "`tag` must be a string, got null",
+        b'{"id":1,"name":"a","tag":null}': "`tag` must be a string, got null; leave it out",
     },
     ErrorCode.UNSTORABLE_TEXT: {
         b'{"id":1,"name":"\\u0000"}': "U+0000",

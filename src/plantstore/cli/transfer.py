@@ -104,11 +104,13 @@ class Rejects:
         """Count a row, and write it with its error."""
         self.count += 1
         if self._file is not None:
-            record = msgspec.structs.asdict(error) | {"row": readable(text)}
+            record = msgspec.to_builtins(error) | {"row": readable(text)}
             with self._writing():
                 self._file.write(msgspec.json.encode(record) + b"\n")
         elif self.count <= SHOWN_REJECTS_MAX:
-            click.echo(f"Line {error.line}: {error.message}", err=True)
+            last = error.last_line
+            lines = f"Lines {error.line} to {last}" if last else f"Line {error.line}"
+            click.echo(f"{lines}: {error.message}", err=True)
         elif self.count == SHOWN_REJECTS_MAX + 1:
             click.echo("More rows are rejected; --rejects FILE writes all to a file", err=True)
 
@@ -143,7 +145,8 @@ _STANDARD_STREAM: Final = Path("-")
     type=FILE,
     callback=require_name,
     metavar="FILE",
-    help="Write rejected rows to this file: JSON lines with line, error, message and row.",
+    help="Write rejected rows to this file: JSON lines with line, error, message and row, and"
+    " last_line if a row has several.",
 )
 @click.option(
     "--on-conflict",

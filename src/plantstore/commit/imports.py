@@ -6,7 +6,7 @@ bytes of the file to `feed`, applies the changes of each batch, and passes their
 """
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from enum import Enum
 from typing import Final, NamedTuple, TypeAlias
 
@@ -44,7 +44,8 @@ class RowCounts(msgspec.Struct):
         already_stored: number of rows whose plants were stored before.
         replaced: number of rows that replaced a plant.
         skipped: number of rows that were skipped, because a different plant has the id.
-        refused: number of rows that are not valid, or were refused.
+        refused: number of valid rows that were refused, and of the lines of rows that are not
+            valid: an open quote takes many lines for one row.
 
     """
 
@@ -59,12 +60,16 @@ class RowCounts(msgspec.Struct):
         return self.stored + self.already_stored + self.replaced
 
 
-class RowError(msgspec.Struct, frozen=True):
-    """A row that was refused: the line that it begins on, from 1, and the error."""
+class RowError(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A row that was refused: the line that it begins on, from 1, and the error.
+
+    `last_line` is the line that it ends on, or None if it has only one.
+    """
 
     line: int
     error: int
     message: str
+    last_line: int | None = None
 
 
 # Takes the error of a row that is not stored, and the text of the row.
@@ -196,7 +201,9 @@ class Import:
 
         """
         stored = outcomes.count(Outcome.STORED)
-        refused = len(batch.rows) - len(batch.changes)
+        refused = 0
+        if len(batch.rows) > len(batch.changes):
+            refused = sum(_lines_of_invalid(batch.rows))
         errors: list[tuple[RowError, str | bytes]] = []
         if stored < len(outcomes) or (refused and self._rejected < self._errors_max):
             errors = self._settle_each(batch, outcomes)
@@ -213,7 +220,9 @@ class Import:
         """Count the valid rows that were not stored now; return the first wanted errors."""
         errors: list[tuple[RowError, str | bytes]] = []
         rows, of_valid = batch.rows, iter(outcomes)
-        for line, plant, text in zip(rows.first_lines, rows.plants, rows.texts, strict=True):
+        for line, last, plant, text in zip(
+            rows.first_lines, rows.last_lines, rows.plants, rows.texts, strict=True
+        ):
             outcome = None if plant is None else next(of_valid)
             match outcome:
                 case Outcome.STORED:
@@ -233,7 +242,8 @@ class Import:
                     raise RequestError(outcome.code, outcome.message)
             if self._rejected + len(errors) < self._errors_max:
                 error = self._error_of(plant, outcome, text)
-                errors.append((RowError(line, error.code, error.message), text))
+                last_line = last if last > line else None
+                errors.append((RowError(line, error.code, error.message, last_line), text))
         return errors
 
     def _error_of(
@@ -244,3 +254,10 @@ class Import:
         if outcome is Outcome.TOO_LARGE:
             return RequestError(ErrorCode.BODY_TOO_LARGE, TOO_LARGE)
         return outcome if isinstance(outcome, RequestError) else IdTakenError(plant.id)
+
+
+def _lines_of_invalid(rows: Rows) -> Iterator[int]:
+    """Return the number of lines of each row that is not valid."""
+    for first, last, plant in zip(rows.first_lines, rows.last_lines, rows.plants, strict=True):
+        if plant is None:
+            yield last - first + 1

@@ -1,8 +1,10 @@
 """The rows of files of plants, and what parses them."""
 
 import codecs
+import re
+from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
-from typing import Final, Protocol, Self
+from typing import Final, Self
 
 from plantstore.errors import OperationError, RequestError
 from plantstore.plants import NewPlant
@@ -12,6 +14,18 @@ PIECE_BYTES: Final = 16 * 1024
 
 # What to do about a file in another encoding. Spreadsheets name the format of a file so.
 _SAVE_AS_UTF8: Final = "save it as UTF-8, in a spreadsheet as CSV UTF-8"
+
+# Enough to know the kind of a file. Some programs write two byte order marks.
+_BEGINNING_BYTES: Final = 8
+
+# The first bytes of files that people take for text.
+_WORKBOOK: Final = "a workbook: save it as CSV UTF-8 in the spreadsheet"
+_OTHER_KINDS: Final = {
+    b"PK\x03\x04": _WORKBOOK,
+    b"\xd0\xcf\x11\xe0": _WORKBOOK,
+    b"\x1f\x8b": "compressed with gzip: decompress it first",
+}
+_CONTROL: Final = re.compile(rb"[\0-\x08\x0e-\x1f]")
 
 
 @dataclass(slots=True)
@@ -52,21 +66,34 @@ class Rows:
         )
 
 
-class RowParser(Protocol):
+class RowParser(ABC):
     """Parses a file of plants from its bytes, as they arrive. It does no I/O.
+
+    The same bytes give the same rows and warnings, whatever the pieces in which they arrive.
 
     A row that is not valid costs about as much time for each of its bytes as a valid one, so the
     reason is found only if somebody calls `explain`.
 
     Attributes:
-        warnings: about the whole file. Those about its header are complete when the first row was
-            returned; `explain` adds that a row is not UTF-8, once.
         lacks_tags: whether the file says nothing about the tags of its plants.
 
     """
 
-    warnings: list[str]
-    lacks_tags: bool
+    lacks_tags: bool = False
+
+    def __init__(self) -> None:
+        self._beginning: bytes | None = b""  # what has arrived, until it is enough to be checked
+        self._warnings: list[str] = []
+        self._is_utf8 = True
+
+    @property
+    def warnings(self) -> list[str]:
+        """Warnings about the whole file, so far.
+
+        Those about its header are complete when the first row was returned.
+        """
+        advice = f"A part of the file is not UTF-8: {_SAVE_AS_UTF8}"
+        return self._warnings if self._is_utf8 else [*self._warnings, advice]
 
     def feed(self, data: bytes) -> Rows:
         """Return the rows that are complete now.
@@ -75,7 +102,7 @@ class RowParser(Protocol):
             OperationError: this is not a file of this format.
 
         """
-        ...
+        return self._take(data, is_end=False)
 
     def finish(self) -> Rows:
         """Return the last rows, at the end of the file.
@@ -84,29 +111,51 @@ class RowParser(Protocol):
             OperationError: this is not a file of this format.
 
         """
-        ...
+        return self._take(b"", is_end=True)
 
+    @abstractmethod
     def explain(self, text: str | bytes) -> RequestError:
         """Return the reason why a row with this text is not a valid plant."""
-        ...
+
+    @abstractmethod
+    def _parse(self, data: bytes, *, is_end: bool) -> Rows:
+        """Return the rows that are complete now. The data has no byte order mark."""
+
+    def _take(self, data: bytes, *, is_end: bool) -> Rows:
+        if self._beginning is not None:
+            data = self._beginning + data
+            if len(data) < _BEGINNING_BYTES and not is_end:
+                self._beginning = data
+                return Rows()
+            self._beginning = None
+            _require_text(data)
+            data = data.removeprefix(codecs.BOM_UTF8).removeprefix(codecs.BOM_UTF8)
+        return self._parse(data, is_end=is_end)
 
 
-def require_not_utf16(beginning: bytes) -> None:
-    """Check that a file that begins so is not UTF-16: with its byte order mark, or a NUL.
+def _require_text(beginning: bytes) -> None:
+    """Check that a file that begins so may be text in UTF-8.
 
     Raises:
-        OperationError: it is.
+        OperationError: it is UTF-16, by its byte order mark or a NUL, or no text.
 
     """
+    for kind, message in _OTHER_KINDS.items():
+        if beginning.startswith(kind):
+            raise OperationError(f"The file is {message}")
     if beginning.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) or b"\0" in beginning[:4]:
         raise OperationError(f"The file is UTF-16, not UTF-8: {_SAVE_AS_UTF8}")
+    if _CONTROL.search(beginning[:_BEGINNING_BYTES]):
+        raise OperationError("The file is not text: import a CSV file, or JSON lines")
 
 
-def warn_of_encoding(warnings: list[str]) -> None:
-    """Add the advice about text that is not UTF-8, unless it is there already."""
-    advice = f"A part of the file is not UTF-8: {_SAVE_AS_UTF8}"
-    if advice not in warnings:
-        warnings.append(advice)
+def is_utf8(line: bytes) -> bool:
+    """Return whether bytes are UTF-8."""
+    try:
+        line.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 def readable(text: str | bytes) -> str:

@@ -8,7 +8,8 @@
  * @typedef {{plants: Plant[], links: Map<string, string>, total: number, isExact: boolean,
  *   byId?: Plant}} Listing a page, the queries of the pages beside it, the number of all plants or a
  *   lower bound, and the plant that was found by its id only
- * @typedef {{line: number, error: number, message: string}} RowError
+ * @typedef {{line: number, error: number, message: string, last_line?: number}} RowError of a row
+ *   with several lines, `line` is the first one
  * @typedef {{stored: number, already_stored: number, replaced: number, refused: number,
  *   errors: RowError[], warnings?: string[]}} ImportResult of which `errors` has only the first
  * @typedef {{change: string, plant: Plant}} Change `created`, `replaced` or `deleted`, and the plant

@@ -37,14 +37,14 @@ export class WorkbookError extends Error {}
 export async function readCsv(file) {
   const encoding = await detect(file);
   const decoded = encoding === "UTF-8" ? file : await decode(file, encoding);
-  const start = await decoded.slice(0, ROW_BYTES_MAX).text();
+  const start = (await decoded.slice(0, ROW_BYTES_MAX).text()).replace(/^\ufeff/, "");
   const [line = "", separator] = SEPARATOR_LINE.exec(start) ?? [];
   const body = line ? decoded.slice((await sizeOfMark(decoded)) + line.length) : decoded;
   const header = /^[^\r\n]*(\r\n|\r|\n)?/.exec(start.slice(line.length))?.[0] ?? "";
   const csv = { file: decoded, encoding, body, skipped: line ? 1 : 0, header };
   const parsed = (separator ? [separator] : SEPARATORS).map((each) => ({
     separator: each,
-    columns: splitRow(header, each).map((name) => name.toLowerCase()),
+    columns: splitRow(header, each).map((name) => name.trim().toLowerCase()),
   }));
   return { ...csv, ...(parsed.find(({ columns }) => columns.includes("name")) ?? parsed[0]) };
 }
@@ -76,10 +76,11 @@ async function decode(file, encoding) {
   return new File([blob], file.name);
 }
 
-/** Return the size of the byte order mark that a file begins with. @param {Blob} file */
+/** Return the size of the byte order marks that a file begins with. @param {Blob} file */
 async function sizeOfMark(file) {
-  const bytes = new Uint8Array(await file.slice(0, 3).arrayBuffer());
-  return String(bytes) === "239,187,191" ? 3 : 0;
+  const bytes = new Uint8Array(await file.slice(0, 6).arrayBuffer());
+  const marks = String(bytes).match(/^(239,187,191\b,?){0,2}/)?.[0] ?? "";
+  return 3 * (marks.match(/191/g)?.length ?? 0);
 }
 
 /** Return the cells of a row of one line. @param {string} line @param {string} separator */
@@ -94,8 +95,8 @@ function makeCell(separator) {
 }
 
 /**
- * Call a function with each row after the header, and whether its name is empty. A row that is not
- * CSV is one line, as in the service.
+ * Call a function with each row after the header that is not empty, and whether its name is empty.
+ * If a row is not CSV, each of its lines is a row: after a correction they are.
  *
  * @param {Csv} csv
  * @param {(row: string, isNameless: boolean) => void} take
@@ -105,6 +106,8 @@ async function forEachRow({ body, separator, columns }, take) {
   const before = `(?:(?:${cell})${separator}){${columns.indexOf("name")}}`;
   const row = `${before}(${cell})(?:${separator}(?:${cell}))*(?:\\r\\n|\\r|\\n|$)`;
   const pattern = new RegExp(`${row}|[^\\r\\n]*(?:\\r\\n|\\r|\\n|$)`, "y");
+  const empty = `(?:"\\s*"|[^\\S\\r\\n${separator}]*)`;
+  const emptyRow = new RegExp(`^${empty}(?:${separator}${empty})*(?:\\r\\n|\\r|\\n)?$`);
   const reader = body.stream().pipeThrough(new TextDecoderStream()).getReader();
   let held = "";
   let isHeader = true;
@@ -117,7 +120,7 @@ async function forEachRow({ body, separator, columns }, take) {
     pattern.lastIndex = 0;
     while (pattern.lastIndex < limit) {
       const [text, name] = /** @type {RegExpExecArray} */ (pattern.exec(held));
-      if (!isHeader && text.trim() !== "") take(text, name === "" || name === '""');
+      if (!isHeader && !emptyRow.test(text)) take(text, name === "" || name === '""');
       isHeader = false;
     }
     held = held.slice(pattern.lastIndex);

@@ -95,7 +95,10 @@ async function send(file, signal) {
     skipped = csv.skipped;
     const counting = countNameless(csv).catch(() => 0); // Then the file was changed or removed.
     const result = await client.import(csv.body, state.replaces, signal, onsent);
-    result.errors = result.errors.map((error) => ({ ...error, line: error.line + skipped }));
+    for (const error of result.errors) {
+      error.line += skipped;
+      if (error.last_line) error.last_line += skipped;
+    }
     const refused = await readRefused(csv.file, result);
     const nameless = await counting;
     signal.throwIfAborted();

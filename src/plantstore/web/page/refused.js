@@ -14,8 +14,8 @@ import { html } from "./html.js";
  */
 const FORMULA = /((?:^|[,;\t\r\n])["' ]*)(?=[=+\-@\uff1d\uff0b\uff0d\uff20])/g;
 
-/** A longer line is cut: a row may have a mebibyte. */
-const LINE_CHARACTERS_MAX = 500;
+/** A longer row is cut: it may have 64 KiB. */
+const ROW_CHARACTERS_MAX = 500;
 
 /**
  * @param {File} file
@@ -24,9 +24,7 @@ const LINE_CHARACTERS_MAX = 500;
  */
 export async function readRefused(file, { errors, refused: total }) {
   if (errors.length === 0) return undefined;
-  const numbers = errors.map(({ line }) => line);
-  const lines = await readLines(file, numbers);
-  const rows = errors.map((error) => ({ ...error, row: lines.get(error.line) ?? "" }));
+  const rows = await readRows(file, errors);
   const url = URL.createObjectURL(new Blob([makeCsv(rows)], { type: "text/csv" }));
   return { rows, total, name: `${file.name.replace(/\.[^.]*$/, "")}-refused.csv`, url };
 }
@@ -55,19 +53,26 @@ export function RefusedRows({ rows, total }) {
 }
 
 /** @param {RefusedRow} row */
-function Row({ line, message, row }) {
+function Row({ message, row, ...lines }) {
   return html`
     <tr role="row">
-      <th role="rowheader" scope="row">${line.toLocaleString("en")}</th>
+      <th role="rowheader" scope="row">${nameLines(lines, (line) => line.toLocaleString("en"))}</th>
       <td role="cell" class="reason">${message}</td>
       <td role="cell" class="source"><code dir="auto">${row}</code></td>
     </tr>
   `;
 }
 
+/** @param {{line: number, last_line?: number}} lines @param {(line: number) => string} show */
+function nameLines({ line, last_line }, show) {
+  return last_line ? `${show(line)} to ${show(last_line)}` : show(line);
+}
+
 /** Return CSV. By the byte order mark, spreadsheets detect UTF-8. @param {RefusedRow[]} rows */
 function makeCsv(rows) {
-  const cells = rows.map(({ line, error, message, row }) => [`${line}`, `${error}`, message, row]);
+  const cells = rows.map(({ error, message, row, ...lines }) => {
+    return [nameLines(lines, String), `${error}`, message, row];
+  });
   const lines = [["line", "error", "message", "row"], ...cells];
   return `\ufeff${lines.map((line) => `${line.map(quote).join(",")}\r\n`).join("")}`;
 }
@@ -78,21 +83,20 @@ function quote(text) {
 }
 
 /**
- * Return the text of some lines of a file, by their numbers, from 1. LF, CRLF or CR ends a line,
- * as in the service.
+ * Return the rows with their texts. LF, CRLF or CR ends a line, as in the service.
  *
  * @param {Blob} file
- * @param {number[]} numbers
- * @returns {Promise<Map<number, string>>} the lines that cannot be read are empty
+ * @param {import("./client.js").RowError[]} errors in the order of their lines
+ * @returns {Promise<RefusedRow[]>} the rows that cannot be read are empty
  */
-async function readLines(file, numbers) {
-  const lines = new Map(numbers.map((number) => [number, ""]));
-  const last = Math.max(...numbers);
+async function readRows(file, errors) {
+  const rows = errors.map((error) => ({ ...error, row: "" }));
   const reader = file.stream().pipeThrough(new TextDecoderStream()).getReader();
   let number = 1;
+  let at = 0; // The position of the first row that does not end before this line.
   let held = ""; // A CR at the end of a piece may be the first half of a CRLF.
   try {
-    while (number <= last) {
+    while (at < rows.length) {
       const { done, value } = await reader.read();
       if (done) break;
       const piece = held + value;
@@ -100,20 +104,28 @@ async function readLines(file, numbers) {
       const parts = piece.slice(0, piece.length - held.length).split(/\r\n|\r|\n/);
       for (const [index, part] of parts.entries()) {
         if (index > 0) number += 1;
-        const line = lines.get(number);
-        if (line !== undefined) lines.set(number, shorten(line + part));
+        if (at < rows.length && number > (rows[at].last_line ?? rows[at].line)) at += 1;
+        const row = rows[at];
+        if (!row || number < row.line || isCut(row.row)) continue;
+        const lineEnd = index > 0 && number > row.line ? "\n" : "";
+        row.row = shorten(row.row + lineEnd + part);
       }
     }
   } catch {
     // The file was changed or removed.
   }
   reader.cancel().catch(() => {}); // The rest of the file is not needed.
-  return lines;
+  return rows;
+}
+
+/** @param {string} text */
+function isCut(text) {
+  return text.length > ROW_CHARACTERS_MAX && text.endsWith("…");
 }
 
 /** Copy the first characters. A slice would keep the whole text. @param {string} text */
 function shorten(text) {
-  const characters = [...text.slice(0, 2 * LINE_CHARACTERS_MAX + 2)];
-  if (characters.length <= LINE_CHARACTERS_MAX) return characters.join("");
-  return `${characters.slice(0, LINE_CHARACTERS_MAX).join("")}…`;
+  const characters = [...text.slice(0, 2 * ROW_CHARACTERS_MAX + 2)];
+  if (characters.length <= ROW_CHARACTERS_MAX) return characters.join("");
+  return `${characters.slice(0, ROW_CHARACTERS_MAX).join("")}…`;
 }

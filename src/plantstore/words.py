@@ -17,11 +17,15 @@ SEARCHED_CHARACTERS_MAX: Final = 1_000
 # The beginning of a word that is compared. It limits the size of an entry of an index.
 WORD_CHARACTERS_MAX: Final = 255
 
-# Characters that are looked up once. It limits the memory for texts in many scripts.
+# Characters that are kept once they were looked up. It limits the memory for texts in many scripts.
 _KNOWN_CHARACTERS_MAX: Final = 4_096
 
 _ASCII_WORD: Final = re.compile("[0-9a-z]+")
 _NOT_ASCII: Final = re.compile("[^\\x00-\\x7f]+")
+_WITHIN_WORD: Final = re.compile(r"[^\W_]'+[^\W_]")
+
+# The block Spacing Modifier Letters, such as the okina. NFKD takes apart those that mean letters.
+_MODIFIER_LETTERS: Final = "\u02b0", "\u02ff"
 
 # The sign `×` of a hybrid is a word, also if it touches a name.
 _HYBRID: Final = " x "
@@ -31,6 +35,7 @@ _REPLACED: Final = dict(zip("łøđðħŋıŧ", "loddhnit", strict=True)) | {
     "æ": "ae",
     "œ": "oe",
     "×": _HYBRID,
+    **dict.fromkeys("'\u2018\u2019\u201b\ua78c", "'"),
 }
 
 
@@ -40,13 +45,30 @@ def words_of(text: str) -> list[str]:
     Each character is brought into the form NFKD, case-folded, and brought into the form NFKD again
     (Unicode §3.11, §3.13). Combining marks (General_Category M) are removed, Latin letters that
     NFKD does not take apart are replaced (Unicode CLDR, transform Latin-ASCII), and `×` is a word
-    `x`. The words are then the runs of characters for which `str.isalnum` holds.
+    `x`. Invisible characters (General_Category Cf) are removed. The words are then the runs of
+    characters for which `str.isalnum` holds.
+
+    An apostrophe separates words, and the words that the text has without it are words, too:
+    "d'Anjou" has `d`, `anjou` and `danjou`. Quotation marks and modifier letters that look like an
+    apostrophe are one.
     """
+    folded = _fold_case(text)
+    return _split(_double(folded) if "'" in folded else folded)
+
+
+def _fold_case(text: str) -> str:
+    """Return a text in which words are folded, and apostrophes are ASCII."""
     text = text[:SEARCHED_CHARACTERS_MAX]
-    if text.isascii():
-        words = _ASCII_WORD.findall(text.lower())
-    else:
-        words = text.translate(_IN_WORDS).split()
+    return text.lower() if text.isascii() else text.translate(_IN_WORDS)
+
+
+def _double(text: str) -> str:
+    """Return a text with its words beside apostrophes, and those that it has without them."""
+    return text.replace("'", " ") + " " + text.replace("'", "")
+
+
+def _split(folded: str) -> list[str]:
+    words = _ASCII_WORD.findall(folded) if folded.isascii() else folded.split()
     return list(dict.fromkeys(word[:WORD_CHARACTERS_MAX] for word in words))
 
 
@@ -56,10 +78,11 @@ def fold(text: str) -> str:
     The case of ASCII letters stays. If most characters are ASCII, this takes a third of the time
     of `words_of`, or less.
     """
-    if text.isascii():
-        return text
-    text = text.replace("×", _HYBRID)  # most names that are not ASCII have only this character
-    return text if text.isascii() else _NOT_ASCII.sub(_fold_run, text)
+    if not text.isascii():
+        text = text.replace("×", _HYBRID)  # most names that are not ASCII have only this character
+        if not text.isascii():
+            text = _NOT_ASCII.sub(_fold_run, text)
+    return _double(text) if "'" in text and _WITHIN_WORD.search(text) else text
 
 
 def _fold_run(run: re.Match[str]) -> str:
@@ -69,10 +92,11 @@ def _fold_run(run: re.Match[str]) -> str:
 def words_to_find(query: str) -> tuple[str, ...]:
     """Return the words of a query that a plant must have, in order of the alphabet.
 
-    A word with which another word of the query begins is left out: each plant that has the
-    longer word has the shorter one.
+    Apostrophes are left out, because names have the words without them. A word with which another
+    word of the query begins is left out, too: each plant that has the longer word has the shorter
+    one.
     """
-    words = sorted(words_of(query))
+    words = sorted(_split(_fold_case(query).replace("'", "")))
     neighbours = itertools.pairwise([*words, ""])
     return tuple(word for word, following in neighbours if not following.startswith(word))
 
@@ -89,17 +113,21 @@ class _InWords(dict[int, str]):
     def __missing__(self, code: int) -> str:
         folded = unicodedata.normalize("NFKD", unicodedata.normalize("NFKD", chr(code)).casefold())
         found = "".join(map(_in_word, folded))
-        if len(self) < _KNOWN_CHARACTERS_MAX:
-            self[code] = found
+        if len(self) >= _KNOWN_CHARACTERS_MAX:
+            self.clear()
+        self[code] = found
         return found
 
 
 def _in_word(character: str) -> str:
     if character in _REPLACED:
         return _REPLACED[character]
+    if _MODIFIER_LETTERS[0] <= character <= _MODIFIER_LETTERS[1]:
+        return "'"
     if character.isalnum():
         return character
-    return "" if unicodedata.category(character).startswith("M") else " "
+    category = unicodedata.category(character)
+    return "" if category == "Cf" or category.startswith("M") else " "
 
 
 _IN_WORDS: Final = _InWords()

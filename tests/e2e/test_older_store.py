@@ -148,12 +148,12 @@ def test_the_command_that_a_message_names_migrates_that_database_and_shows_its_p
     [named] = re.findall(r"Run: plantstore (.*)", refused.stderr)
     migrated = run(tmp_path, *shlex.split(named))
 
-    assert refused.stderr.startswith(f"plantstore: {name} has schema 3, but 8 is needed. ")
+    assert refused.stderr.startswith(f"plantstore: {name} has schema 3, but 9 is needed. ")
     assert named == ("migrate" if folder == "." else f"migrate --database 'sqlite:///{name}'")
     assert migrated.returncode == 0
     first, *_, last = migrated.stderr.splitlines()
-    assert first == "migrating schema 3 to 8"
-    assert last.startswith("migrated to schema 8 in ")
+    assert first == "migrating schema 3 to 9"
+    assert last.startswith("migrated to schema 9 in ")
 
 
 @pytest.mark.engines("sqlite", "postgres")

@@ -37,7 +37,7 @@ def test_a_check_and_a_backup_of_a_corrupt_database_fail_and_leave_no_copy(
     copied = call(tmp_path, "backup", "copy.db")
 
     assert checked.returncode == copied.returncode == 1
-    assert checked.stdout == "Plants: 1,000, tokens: 0, schema: 8\n"
+    assert checked.stdout == "Plants: 1,000, tokens: 0, schema: 9\n"
     *problems, advice = checked.stderr.splitlines()
     assert any("plant_words" in problem for problem in problems)
     assert advice == "The database is damaged: restore a backup"

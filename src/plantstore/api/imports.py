@@ -17,7 +17,7 @@ import contextlib
 import sys
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, TypeVar, TypeVarTuple
 
 import msgspec
@@ -152,11 +152,18 @@ class Imports:
             # this frame would refer to each other, and keep the rows until the next collection.
             raise _interrupted(error, run.lines_stored_through) from None
         finally:
-            self._places.leave(token)
-            if not self._places.taken:
-                sys.setswitchinterval(self._usual_switch_seconds)
-                self._release_soon()
-            self._observe(Imported(form.media_type, msgspec.structs.asdict(run.counts)))
+
+            def leave(storing: asyncio.Future[None]) -> None:
+                if not storing.cancelled():
+                    storing.exception()  # asyncio would log an error that nobody retrieves
+                self._places.leave(token)
+                if not self._places.taken:
+                    sys.setswitchinterval(self._usual_switch_seconds)
+                    self._release_soon()
+                self._observe(Imported(form.media_type, msgspec.structs.asdict(run.counts)))
+
+            # An import that is cancelled again does not wait for its last batch.
+            upload.storing.add_done_callback(leave)
         is_minimal = has_preference(req, "return=minimal")
         if is_minimal:
             resp.set_header("Preference-Applied", "return=minimal")
@@ -184,8 +191,6 @@ class Imports:
 
     async def _store_all(self, upload: "_Upload") -> None:
         """Store each batch while the next piece is received and parsed."""
-        storing: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        storing.set_result(None)
         try:
             self._choose_batch_size(upload)
             async with contextlib.aclosing(self._pieces(aiter(upload.req.stream))) as pieces:
@@ -193,17 +198,16 @@ class Imports:
                     upload.require_client()
                     batch = await self._in_thread(_parse, upload.run, piece)
                     while batch is not None:
-                        await asyncio.shield(storing)
-                        storing = asyncio.ensure_future(self._store(upload, batch))
+                        await asyncio.shield(upload.storing)
+                        upload.storing = asyncio.ensure_future(self._store(upload, batch))
                         self._choose_batch_size(upload)
                         batch = await self._in_thread(upload.run.take)
-            await asyncio.shield(storing)
+            await asyncio.shield(upload.storing)
         finally:
             # After an error, a batch that waits for its turn is not stored. One that the writer
             # has got is stored, and counted.
             upload.is_over = True
-            await asyncio.wait([storing])
-            storing.exception()  # asyncio would log an error that nobody retrieves
+            await asyncio.wait([upload.storing])
 
     async def _pieces(self, arrivals: AsyncIterator[bytes]) -> AsyncGenerator[bytes, None]:
         """Yield a body in pieces of at most PIECE_BYTES, and an empty one at its end.
@@ -276,6 +280,13 @@ class Imports:
         return await asyncio.get_running_loop().run_in_executor(self._thread, function, *args)
 
 
+def _nothing() -> "asyncio.Future[None]":
+    """Return a future that is done."""
+    done = asyncio.get_running_loop().create_future()
+    done.set_result(None)
+    return done
+
+
 @dataclass(slots=True)
 class _Upload:
     """The state of one import.
@@ -288,6 +299,7 @@ class _Upload:
         single_changes: how many single changes there were before its current batch.
         prepaid_uses: uses of the token that were counted before its first batch: the request.
         is_over: whether no further batch may be stored.
+        storing: the last batch that was begun. It is done when the batch is stored and counted.
 
     """
 
@@ -298,6 +310,7 @@ class _Upload:
     single_changes: int
     prepaid_uses: int = 1
     is_over: bool = False
+    storing: "asyncio.Future[None]" = field(default_factory=_nothing)
 
     def require_client(self) -> None:
         """Check that the client is still connected.

@@ -54,6 +54,15 @@ describe("the encoding of a file is detected", () => {
 
   test("a workbook is not CSV", async () => {
     await assert.rejects(read("PK\x03\x04"), WorkbookError);
+    await assert.rejects(read(new Uint8Array([0xd0, 0xcf, 0x11, 0xe0])), WorkbookError);
+  });
+
+  test("a file that is not text is sent as it is", async () => {
+    const png = Uint8Array.from("\x89PNG\r\n\x1a\n\xff\xfe", (char) => char.charCodeAt(0));
+
+    const { body } = await read(png);
+
+    assert.deepEqual(new Uint8Array(await body.arrayBuffer()), png);
   });
 });
 

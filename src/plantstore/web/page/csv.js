@@ -22,8 +22,11 @@ const SEPARATOR_LINE = /^"?sep=([,;\t])"?(\r\n|\r|\n)/i;
 /** The first bytes of files in UTF-16, with their byte order mark. */
 const MARKS = { fffe: "UTF-16LE", feff: "UTF-16BE" };
 
-/** The first bytes of a workbook, which is a ZIP archive. */
-const ARCHIVE = "504b0304";
+/** The first bytes of workbooks: .xlsx is a ZIP archive. */
+const WORKBOOKS = ["504b0304", "d0cf11e0"];
+
+/** What no text begins with. The service says what is wrong with such a file. */
+const isControl = (/** @type {number} */ byte) => byte < 9 || (byte > 13 && byte < 32);
 
 /** A file that is not CSV, but a workbook of a spreadsheet. */
 export class WorkbookError extends Error {}
@@ -60,9 +63,10 @@ async function detect(file) {
   const first = Array.from(bytes.slice(0, 4), (byte) => byte.toString(16).padStart(2, "0")).join(
     "",
   );
-  if (first === ARCHIVE) throw new WorkbookError();
+  if (WORKBOOKS.includes(first)) throw new WorkbookError();
   const mark = MARKS[/** @type {keyof typeof MARKS} */ (first.slice(0, 4))];
   if (mark) return mark;
+  if (bytes.subarray(0, 8).some(isControl)) return "UTF-8";
   const text = new TextDecoder().decode(bytes, { stream: true }); // The last character may be cut.
   const wrong = text.match(/\ufffd/g)?.length ?? 0;
   const right = wrong && (text.match(/[^\0-\x7f\ufffd]/g)?.length ?? 0);

@@ -9,7 +9,7 @@ import pytest
 from falcon.asgi import Response
 from falcon.testing import create_asgi_req
 
-from plantstore.api.exports import THREADS, Exports
+from plantstore.api.exports import READING_THREADS, Exports
 from plantstore.errors import ErrorCode
 from plantstore.formats import FORMATS
 from plantstore.listings import EVERYTHING, Listing
@@ -138,8 +138,8 @@ def test_a_stop_waits_only_for_the_reads_that_have_begun_and_closes_snapshots_wi
         req = create_asgi_req(headers={"Authorization": f"Bearer {world.token}"})
         await exports.run(req, resp, FORMATS["ndjson"], EVERYTHING)
         export: Any = resp.stream
-        reads = [asyncio.create_task(exports.in_thread(read)) for _ in range(THREADS + 2)]
-        for _ in range(THREADS):
+        reads = [asyncio.create_task(exports.in_thread(read)) for _ in range(READING_THREADS + 2)]
+        for _ in range(READING_THREADS):
             await asyncio.to_thread(begun.acquire)
         ending = asyncio.ensure_future(export.close())
         for _ in range(10):
@@ -147,12 +147,12 @@ def test_a_stop_waits_only_for_the_reads_that_have_begun_and_closes_snapshots_wi
 
         async with asyncio.TaskGroup() as group:
             stopping = group.create_task(exports.close())
-            await asyncio.wait([*reads[THREADS:], ending])
+            await asyncio.wait([*reads[READING_THREADS:], ending])
 
-            assert all(read.cancelled() for read in reads[THREADS:])
+            assert all(read.cancelled() for read in reads[READING_THREADS:])
             assert store.open_snapshots == 0
             assert not stopping.done()
             let_go.set()
-        assert await asyncio.gather(*reads[:THREADS]) == [True] * THREADS
+        assert await asyncio.gather(*reads[:READING_THREADS]) == [True] * READING_THREADS
 
     world.run(test())

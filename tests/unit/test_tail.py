@@ -15,6 +15,7 @@ from plantstore.errors import FeedError, StoreUnavailableError
 from plantstore.feed import ChangesPage
 from plantstore.observe import Event, ReadFailed, ignore
 from plantstore.plants import NewPlant
+from plantstore.threads import Threads
 from support.fake_store import FakeStore
 
 SCENARIOS = 150
@@ -22,6 +23,13 @@ SCENARIOS = 150
 # Calls of the store in a scenario; and after it, until all followers have all changes.
 CALLS = 60
 LAST_CALLS_MAX = 500
+
+
+class Restless(Threads):
+    """Threads that sleep for no time."""
+
+    def sleep(self, seconds: float) -> None:
+        pass
 
 
 def numbers_of(events: bytes) -> list[int]:
@@ -154,7 +162,7 @@ class Scenario:
         self.random = random.Random(seed)
         self.store = Played()
         self.store.keep_changes(7)
-        self.tail = Tail(self.store, observe=ignore, sleep=lambda _: None)
+        self.tail = Tail(self.store, observe=ignore, threads=Restless())
         self.followers: list[tuple[int, Follower]] = []
         self.fault_rate = self.random.choice([0, 0.1, 0.3])
         self.loss_rate = self.random.choice([0, 0.1])
@@ -251,7 +259,7 @@ def test_followers_get_the_changes_that_were_made_during_a_fault_of_the_first_wa
     async def follow() -> tuple[bytes, int] | None:
         store = Faulty()
         store.keep_changes(7)
-        tail = Tail(store, observe=events.append, sleep=lambda _: None)
+        tail = Tail(store, observe=events.append, threads=Restless())
         async with tail.running():
             tail.join()
             while (found := tail.events_after(0)) in (None, (b"", 0)):

@@ -2,11 +2,11 @@
 
 import threading
 
-from plantstore.threads import start_threads
+from plantstore.threads import THREADS
 
 
 def test_all_threads_of_a_pool_start_with_it() -> None:
-    with start_threads(3, "started"):
+    with THREADS.pool(3, "started"):
         names = [thread.name for thread in threading.enumerate()]
 
         assert sorted(name for name in names if name.startswith("started")) == [

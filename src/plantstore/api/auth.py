@@ -24,7 +24,7 @@ from plantstore.errors import (
 from plantstore.observe import LookupFailed, Observer
 from plantstore.server.interface import EXCHANGE
 from plantstore.store import TokenStore
-from plantstore.threads import start_threads
+from plantstore.threads import THREADS, Threads
 from plantstore.tokens import TokenRecord, digest, is_well_formed, render_time
 
 if TYPE_CHECKING:
@@ -124,6 +124,7 @@ class Authenticator:
         monotonic: a clock in seconds that never goes back.
         rate_limit: counts the uses of each token, by its name.
         observe: gets the events.
+        threads: makes the threads.
 
     Attributes:
         rate_limit: the same.
@@ -137,6 +138,8 @@ class Authenticator:
         monotonic: Callable[[], float],
         rate_limit: RatePerToken,
         observe: Observer,
+        *,
+        threads: Threads = THREADS,
     ) -> None:
         self._store = store
         self._clock = clock
@@ -145,8 +148,8 @@ class Authenticator:
         self._observe = observe
         self._cached: dict[str, tuple[float, TokenRecord]] = {}
         self._lookups: dict[str, _Lookup] = {}
-        self._threads_of_known = start_threads(LOOKUP_THREADS, "known-tokens")
-        self._threads_of_others = start_threads(LOOKUP_THREADS, "other-tokens")
+        self._threads_of_known = threads.pool(LOOKUP_THREADS, "known-tokens")
+        self._threads_of_others = threads.pool(LOOKUP_THREADS, "other-tokens")
 
     async def authorize(self, req: Request, scope: str) -> None:
         """Check that the token of the request is valid and has the scope, and count a use of it.

@@ -23,13 +23,13 @@ from plantstore.listings import Listing
 from plantstore.observe import ExportCutOff, Observer, ReadFailed
 from plantstore.plants import NewPlant
 from plantstore.store import Maintenance, TellNumber
-from plantstore.threads import start_threads
+from plantstore.threads import THREADS, Threads
 
 # Exports that run at a time. Each has a snapshot, and so a connection to the database.
 EXPORTS_MAX: Final = 16
 
 # Threads that read pages.
-THREADS: Final = 4
+READING_THREADS: Final = 4
 
 ResultT = TypeVar("ResultT")
 
@@ -43,6 +43,7 @@ class Exports:
         seconds_max: maximum age of a snapshot. An export that takes longer is cut off.
         observe: is told of each export that is cut off.
         monotonic: a clock in seconds that is never set back.
+        threads: makes the threads.
 
     """
 
@@ -54,13 +55,14 @@ class Exports:
         seconds_max: float,
         observe: Observer,
         monotonic: Callable[[], float] = time.monotonic,
+        threads: Threads = THREADS,
     ) -> None:
         self._authenticator = authenticator
         self._store = store
         self._seconds_max = seconds_max
         self._observe = observe
         self._monotonic = monotonic
-        self._threads = start_threads(THREADS, "export")
+        self._threads = threads.pool(READING_THREADS, "export")
         self._places = ConcurrencyLimit(EXPORTS_MAX, "exports")
 
     async def run(self, req: Request, resp: Response, form: Format, listing: Listing) -> None:

@@ -24,6 +24,7 @@ from plantstore.errors import (
 )
 from plantstore.observe import CommitFailed, Observer
 from plantstore.store import PlantWrites
+from plantstore.threads import THREADS, Threads
 
 # Maximum number of ids in one response. A client that loses it leaves no larger gap.
 IDS_MAX: Final = 1000
@@ -46,11 +47,17 @@ class Ids:
         authenticator: knows the tokens.
         store: one thread calls its `hand_out_ids`. The caller closes it after this object.
         observe: gets the events, on that thread.
+        threads: makes the thread.
 
     """
 
     def __init__(
-        self, authenticator: Authenticator, store: PlantWrites, *, observe: Observer
+        self,
+        authenticator: Authenticator,
+        store: PlantWrites,
+        *,
+        observe: Observer,
+        threads: Threads = THREADS,
     ) -> None:
         self._authenticator = authenticator
         self._store = store
@@ -61,6 +68,7 @@ class Ids:
             name="ids",
             waiting_max=WAITING_MAX,
             batch_max=WAITING_MAX,
+            threads=threads,
         )
 
     def running(self) -> AbstractAsyncContextManager[None]:

@@ -45,7 +45,7 @@ from plantstore.formats import Format
 from plantstore.formats.rows import PIECE_BYTES
 from plantstore.observe import Imported, Observer
 from plantstore.server.interface import EXCHANGE, ExchangeControl
-from plantstore.threads import start_threads
+from plantstore.threads import THREADS, Threads
 
 # Imports that run at a time.
 IMPORTS_MAX: Final = 32
@@ -86,6 +86,7 @@ class Imports:
         observe: is told of each import.
         release_memory: is called on the thread when the last import has ended.
         monotonic: a clock in seconds that is never set back.
+        threads: makes the thread.
 
     """
 
@@ -98,6 +99,7 @@ class Imports:
         observe: Observer,
         release_memory: Callable[[], None] = lambda: None,
         monotonic: Callable[[], float] = time.monotonic,
+        threads: Threads = THREADS,
     ) -> None:
         self._authenticator = authenticator
         self._writer = writer
@@ -110,7 +112,7 @@ class Imports:
         limit = sys.maxsize if burst_max is None else max(1, burst_max // 2)
         self._batch_rows_max = min(limit, BATCH_ROWS_MAX)
         self._shared_batch_rows_max = min(limit, BATCH_ROWS_MIN)
-        self._thread = start_threads(1, "import")
+        self._thread = threads.pool(1, "import")
         self._turn = asyncio.Lock()
         self._places = ConcurrencyLimit(IMPORTS_MAX, "imports")
         self._releasing: asyncio.TimerHandle | None = None

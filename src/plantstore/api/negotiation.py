@@ -17,7 +17,7 @@ from typing import Final
 
 from falcon.asgi import Request, Response
 
-from plantstore.threads import start_threads
+from plantstore.threads import THREADS, Threads
 
 # An element of a list (RFC 9110 §5.6.1). A comma within quotes does not separate elements. A
 # quoted string without an end extends to the end of the field.
@@ -91,10 +91,12 @@ class StaticContent:
 class Compressor:
     """Compresses responses that are not static."""
 
-    def __init__(self, waiting_bytes_max: int = WAITING_BYTES_MAX) -> None:
+    def __init__(
+        self, waiting_bytes_max: int = WAITING_BYTES_MAX, threads: Threads = THREADS
+    ) -> None:
         self._waiting_bytes_max = waiting_bytes_max
         self._waiting_bytes = 0
-        self._executor = start_threads(1, "compress")
+        self._executor = threads.pool(1, "compress")
 
     async def answer(self, req: Request, resp: Response, content: bytes) -> None:
         """Respond with this content, compressed if it is large and the client accepts that."""

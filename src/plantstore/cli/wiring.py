@@ -33,7 +33,7 @@ from plantstore.storage.migrate import SchemaPolicy
 from plantstore.store import PlantWrites, Store
 from plantstore.telemetry.log import LogQueue, log_answers, log_events
 from plantstore.telemetry.metrics import Metrics
-from plantstore.threads import start_threads
+from plantstore.threads import THREADS, Threads
 
 # Threads for what is done once, or once a second at most: probes, metrics, compressing the files of
 # the page, waiting for other threads to end.
@@ -51,6 +51,7 @@ def make_parts(
     writes: PlantWrites | None = None,
     make_writer: Callable[..., GroupCommit] = GroupCommit,
     make_reader: Callable[..., GroupRead] = GroupRead,
+    threads: Threads = THREADS,
 ) -> Parts:
     """Make the parts of the application.
 
@@ -64,19 +65,20 @@ def make_parts(
         writes: what writes the plants, if it is not the store.
         make_writer: makes the writer, with the arguments of GroupCommit.
         make_reader: makes the reader, with the arguments of GroupRead.
+        threads: makes the threads.
 
     """
     writes = store if writes is None else writes
     rate_limit = RatePerToken(settings.rate_per_token)
-    authenticator = Authenticator(store, clock, monotonic, rate_limit, observe)
-    writer = make_writer(writes, observe=observe, monotonic=monotonic)
-    reader = make_reader(store, observe=observe)
-    compressor = Compressor()
+    authenticator = Authenticator(store, clock, monotonic, rate_limit, observe, threads=threads)
+    writer = make_writer(writes, observe=observe, monotonic=monotonic, threads=threads)
+    reader = make_reader(store, observe=observe, threads=threads)
+    compressor = Compressor(threads=threads)
     return Parts(
         authenticator=authenticator,
         writer=writer,
         reader=reader,
-        ids=Ids(authenticator, writes, observe=observe),
+        ids=Ids(authenticator, writes, observe=observe, threads=threads),
         imports=Imports(
             authenticator,
             writer,
@@ -84,6 +86,7 @@ def make_parts(
             observe=observe,
             release_memory=release_memory,
             monotonic=monotonic,
+            threads=threads,
         ),
         exports=Exports(
             authenticator,
@@ -91,11 +94,12 @@ def make_parts(
             seconds_max=settings.export_seconds_max,
             observe=observe,
             monotonic=monotonic,
+            threads=threads,
         ),
         changes=Changes(
             authenticator,
             reader,
-            Tail(store, observe=observe),
+            Tail(store, observe=observe, threads=threads),
             compressor,
             monotonic=monotonic,
         ),
@@ -136,7 +140,7 @@ def make_app(settings: Settings, store: Store, parts: Parts) -> ASGIApp:
     @asynccontextmanager
     async def lifespan() -> AsyncIterator[None]:
         freeze_memory()
-        asyncio.get_running_loop().set_default_executor(start_threads(OTHER_THREADS, "other"))
+        asyncio.get_running_loop().set_default_executor(THREADS.pool(OTHER_THREADS, "other"))
         with closing(store):
             async with running(parts):
                 handle_stop_signals(settings.drain_seconds, on_stop)

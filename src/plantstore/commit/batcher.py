@@ -36,7 +36,6 @@ thread until the batch is answered. So only the queue has a lock.
 
 import asyncio
 import contextlib
-import threading
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from queue import Empty, SimpleQueue
 from typing import Final, Generic, TypeVar
@@ -48,6 +47,7 @@ from plantstore.errors import (
     RequestError,
     StoreUnavailableError,
 )
+from plantstore.threads import THREADS, Threads
 
 RequestT = TypeVar("RequestT")
 ResultT = TypeVar("ResultT")
@@ -159,6 +159,7 @@ class Batcher(Generic[RequestT, ResultT]):
         batch_max: number of requests in one call.
         idle: called by the thread when there was no request for IDLE_SECONDS. It returns the time
             until its next call, in seconds. Its errors are ignored.
+        threads: makes the thread and the queue.
 
     """
 
@@ -171,6 +172,7 @@ class Batcher(Generic[RequestT, ResultT]):
         waiting_max: int,
         batch_max: int,
         idle: Callable[[], float] = lambda: IDLE_SECONDS,
+        threads: Threads = THREADS,
     ) -> None:
         self._run = run
         self._explain = explain
@@ -178,10 +180,11 @@ class Batcher(Generic[RequestT, ResultT]):
         self._batch_max = batch_max
         self._idle = idle
         self._patience = IDLE_SECONDS  # a crash may have left work for `idle`
-        self._queue: SimpleQueue[Batch[RequestT, ResultT] | None] = SimpleQueue()
+        self._threads = threads
+        self._name = name
+        self._queue: SimpleQueue[Batch[RequestT, ResultT] | None] = threads.queue()
 
         self._loop: asyncio.AbstractEventLoop
-        self._thread = threading.Thread(target=self._serve, name=name, daemon=True)
         self._open: Batch[RequestT, ResultT] | None = None
         self._accepts = False
         # Held by the caller of `submit_all` whose batch is in the queue.
@@ -198,7 +201,7 @@ class Batcher(Generic[RequestT, ResultT]):
         At the end of the block, new requests are refused, and all others are answered.
         """
         self._loop = asyncio.get_running_loop()
-        self._thread.start()
+        join = self._threads.start(self._serve, self._name)
         self._accepts = True
         try:
             yield
@@ -206,7 +209,7 @@ class Batcher(Generic[RequestT, ResultT]):
             self._accepts = False
             self._hand_over()
             self._queue.put(None)
-            await asyncio.to_thread(self._thread.join)
+            await asyncio.to_thread(join)
 
     @property
     def waiting(self) -> int:

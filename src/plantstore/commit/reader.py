@@ -19,6 +19,7 @@ from plantstore.listings import Listing, Page
 from plantstore.observe import Observer, ReadFailed
 from plantstore.plants import NewPlant
 from plantstore.store import SEARCH_THREADS, PlantStore
+from plantstore.threads import THREADS, Threads
 
 # Maximum number of lookups in one query. It limits the plants in memory. With 16, a lookup takes 63
 # instead of 43 microseconds of CPU time, because the threads wait for each other more often.
@@ -40,11 +41,17 @@ class GroupRead:
             closes the store after the reader.
         observe: gets the events, on any of the threads.
         waiting_max: number of lookups that may wait, of searches, and of other listings.
+        threads: makes the threads.
 
     """
 
     def __init__(
-        self, store: PlantStore, *, observe: Observer, waiting_max: int = WAITING_READS_MAX
+        self,
+        store: PlantStore,
+        *,
+        observe: Observer,
+        waiting_max: int = WAITING_READS_MAX,
+        threads: Threads = THREADS,
     ) -> None:
         self._store = store
         self._observe = observe
@@ -54,12 +61,18 @@ class GroupRead:
             name="finder",
             waiting_max=waiting_max,
             batch_max=BATCH_READS_MAX,
+            threads=threads,
         )
-        lister = partial(Batcher[Listing, Page], self._list, self._explain)
+        lister = partial(Batcher[Listing, Page], self._list, self._explain, threads=threads)
         self._lister = lister(name="lister", waiting_max=waiting_max, batch_max=BATCH_LISTINGS_MAX)
         # A request that is refused affects no other, because each is a batch.
         self._changes = Batcher[tuple[int | None, int], ChangesPage](
-            self._read_changes, self._explain, name="changes", waiting_max=waiting_max, batch_max=1
+            self._read_changes,
+            self._explain,
+            name="changes",
+            waiting_max=waiting_max,
+            batch_max=1,
+            threads=threads,
         )
         searches_max = max(1, waiting_max // SEARCH_THREADS)
         self._searchers = [

@@ -27,10 +27,8 @@ changes: no later history has the number of a lost change.
 
 import asyncio
 import contextlib
-import threading
-import time
 from bisect import bisect_left
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from operator import itemgetter
 from typing import Final
 
@@ -39,6 +37,7 @@ from plantstore.errors import FeedError
 from plantstore.feed import ChangesPage, render_event
 from plantstore.observe import Observer, ReadFailed
 from plantstore.store import PlantStore
+from plantstore.threads import THREADS, Threads
 
 # Changes that are read at once.
 PAGE_CHANGES_MAX: Final = 1_000
@@ -74,7 +73,7 @@ class Tail:
     Args:
         store: is read by a thread.
         observe: gets the faults of the store, on the thread.
-        sleep: waits for some seconds, on the thread.
+        threads: makes the thread.
 
     Attributes:
         era: another number after `end`. The followers of an earlier era end.
@@ -82,16 +81,13 @@ class Tail:
 
     """
 
-    def __init__(
-        self, store: PlantStore, *, observe: Observer, sleep: Callable[[float], None] = time.sleep
-    ) -> None:
+    def __init__(self, store: PlantStore, *, observe: Observer, threads: Threads = THREADS) -> None:
         self._store = store
         self._observe = observe
-        self._sleep = sleep
+        self._threads = threads
         self.era = 0
         self._followers = 0
-        self._thread = threading.Thread(target=self._follow, name="feed", daemon=True)
-        self._is_wanted = threading.Event()  # set while there are followers, and at the end
+        self._is_wanted = threads.event()  # set while there are followers, and at the end
         self._is_over = False
         # All changes after the first number, with their events. The first number has no event.
         self._events: list[tuple[int, bytes]] = []
@@ -102,7 +98,7 @@ class Tail:
         """Accept followers, on the running event loop. At the end, they are ended."""
         self._loop = asyncio.get_running_loop()
         self.news: SharedFuture[None] = SharedFuture(loop=self._loop)
-        self._thread.start()
+        join = self._threads.start(self._follow, "feed")
         self._tick()
         try:
             yield
@@ -111,7 +107,7 @@ class Tail:
             self._timer.cancel()
             self._is_over = True
             self.join()  # so the last follower that leaves does not make the thread wait
-            await asyncio.to_thread(self._thread.join)
+            await asyncio.to_thread(join)
 
     def join(self) -> None:
         """Add a follower."""
@@ -185,7 +181,7 @@ class Tail:
                     self._loop.call_soon_threadsafe(self.end)
                 with contextlib.suppress(Exception):
                     self._observe(ReadFailed(error, 1))
-                self._sleep(RETRY_SECONDS)
+                self._threads.sleep(RETRY_SECONDS)
 
     def _may_read(self) -> bool:
         return self._is_wanted.is_set() and not self._is_over
@@ -197,5 +193,5 @@ class Tail:
             begin = page.end if after is None else after
             events = [(change.number, render_event(change)) for change in page.changes]
             self._loop.call_soon_threadsafe(self._add, begin, events)
-            self._sleep(min(PAUSE_SECONDS * self._followers, PAUSE_SECONDS_MAX))
+            self._threads.sleep(min(PAUSE_SECONDS * self._followers, PAUSE_SECONDS_MAX))
         return page

@@ -37,6 +37,7 @@ from plantstore.observe import (
     WriterStopped,
 )
 from plantstore.store import PlantWrites
+from plantstore.threads import THREADS, Threads
 
 # How long a failed commit makes the service not ready, unless a later commit succeeds. A probe
 # may succeed in this time, because it needs less disk space, for example.
@@ -67,6 +68,7 @@ class GroupCommit(Batcher[Change, Result]):
         monotonic: a clock in seconds that never goes back.
         waiting_max: number of changes that may wait.
         batch_max: number of changes in one transaction.
+        threads: makes the writer's thread.
 
     """
 
@@ -78,6 +80,7 @@ class GroupCommit(Batcher[Change, Result]):
         monotonic: Callable[[], float] = time.monotonic,
         waiting_max: int = WAITING_CHANGES_MAX,
         batch_max: int = BATCH_CHANGES_MAX,
+        threads: Threads = THREADS,
     ) -> None:
         self._store = store
         self._observe = observe
@@ -92,6 +95,7 @@ class GroupCommit(Batcher[Change, Result]):
             waiting_max=waiting_max,
             batch_max=batch_max,
             idle=store.tidy,
+            threads=threads,
         )
 
     @contextlib.asynccontextmanager

@@ -135,7 +135,7 @@ def delays_ms(server: Server) -> list[float]:
         client.request("POST", "/plants", body, headers | {"Content-Type": "application/json"})
         client.getresponse().read()
         began = time.perf_counter()
-        while not stream.readline().startswith(b"data: "):
+        while not stream.readline().startswith(b"event: created"):
             pass
         delays.append(1000 * (time.perf_counter() - began))
     return delays

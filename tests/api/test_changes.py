@@ -10,7 +10,7 @@ import pytest
 
 from plantstore.api.auth import ConcurrencyLimit
 from plantstore.changes import Deletion, Replacement
-from plantstore.commit.tail import EVENTS_BYTES_MAX
+from plantstore.commit.tail import EVENTS_BYTES_MAX, SENT_BYTES_MAX
 from plantstore.errors import ErrorCode, StoreUnavailableError
 from plantstore.plants import NewPlant, Plant
 from plantstore.store import Store
@@ -122,6 +122,8 @@ class Sent:
         self.messages: asyncio.Queue[Any] = asyncio.Queue()
         self.may_send = asyncio.Event()
         self.may_send.set()
+        self.headers: dict[bytes, bytes] = {}
+        self.sizes: list[int] = []
 
     async def send(self, message: Any) -> None:
         await self.may_send.wait()
@@ -130,7 +132,9 @@ class Sent:
     async def body(self) -> bytes:
         message = await self.messages.get()
         assert message["type"] == "http.response.body"
-        return bytes(message.get("body", b""))
+        body = bytes(message.get("body", b""))
+        self.sizes.append(len(body))
+        return body
 
     async def events(self, count: int) -> list[Event]:
         """Wait for a number of events."""
@@ -160,6 +164,7 @@ async def streaming(
     try:
         start = await sent.messages.get()
         assert start["status"] == status
+        sent.headers = dict(start["headers"])
         yield sent
     finally:
         task.cancel()
@@ -189,9 +194,12 @@ def test_a_stream_begins_with_the_number_at_which_its_client_would_resume(world:
 
     async def first() -> bytes:
         async with streaming(world) as sent:
+            assert sent.headers[b"content-type"] == b"text/event-stream; charset=utf-8"
             return await sent.body()
 
-    assert world.run(first()) == f"retry: 1000\nid: {number}\n\n".encode()
+    assert world.run(first()) == (
+        f'retry: 1000\nid: {number}\nevent: position\ndata: {{"number":{number}}}\n\n'.encode()
+    )
 
 
 def test_a_stream_resumes_after_the_last_event_of_its_client(world: World) -> None:
@@ -219,10 +227,11 @@ def test_a_stream_that_begins_far_behind_gets_each_change_once(world: World) -> 
     assert world.run(follow()) == list(range(3_500))
 
 
-def test_a_slow_client_gets_all_changes_though_their_events_are_no_longer_kept(
-    world: World,
+@pytest.mark.parametrize("kept", [1, 3])
+def test_a_slow_client_gets_all_changes_in_pieces_though_their_events_are_no_longer_kept(
+    world: World, kept: int
 ) -> None:
-    size, many = 60_000, 3 * EVENTS_BYTES_MAX // 60_000
+    size, many = 60_000, kept * EVENTS_BYTES_MAX // 60_000
 
     async def follow() -> list[int]:
         async with streaming(world) as sent, streaming(world) as quick:
@@ -231,7 +240,9 @@ def test_a_slow_client_gets_all_changes_though_their_events_are_no_longer_kept(
                 world.put_in(NewPlant(id_, "x" * size))
                 await quick.events(1)
             sent.may_send.set()
-            return [event.data["plant"]["id"] for event in await sent.events(many)]
+            events = await sent.events(many)
+            assert max(sent.sizes) <= SENT_BYTES_MAX
+            return [event.data["plant"]["id"] for event in events]
 
     assert world.run(follow()) == list(range(many))
 
@@ -243,7 +254,7 @@ def test_a_comment_is_sent_if_there_is_no_change_for_15_seconds(world: World) ->
             world.now += 15
             return await sent.body()
 
-    assert world.run(follow()) == b":\n\n"
+    assert world.run(follow()) == b":\n"
 
 
 def test_a_stream_ends_when_its_token_is_revoked(world: World) -> None:

@@ -12,8 +12,8 @@ import { respond, respondPlants } from "./tab.js";
 const BIG = "9223372036854775807";
 const ROSA = { id: "1", name: "Rosa", tag: "Rosa" };
 const ABIES = { id: "2", name: "Abies" };
-const BEGIN = "retry: 1000\nid: 7\n\n";
-const STREAM = { "Content-Type": "text/event-stream" };
+const BEGIN = 'retry: 1000\nid: 7\nevent: position\ndata: {"number":7}\n\n:\n';
+const STREAM = { "Content-Type": "text/event-stream; charset=utf-8" };
 
 /** The answers to requests for the stream, and all requests. */
 let streams = [];
@@ -116,7 +116,7 @@ test("the id of an event without data counts, that of an incomplete event does n
 });
 
 test("the ids of changes are text, without rounding", async () => {
-  globalThis.fetch = async () => respond(event("deleted", { id: BIG }), 200, STREAM);
+  globalThis.fetch = async () => respond(BEGIN + event("deleted", { id: BIG }), 200, STREAM);
 
   const found = [];
   for await (const changes of client.follow(new EventReader(), AbortSignal.timeout(10_000))) {

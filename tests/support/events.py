@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, Self
 
 
 class Event(NamedTuple):
-    """An event with data."""
+    """A change."""
 
     id: int
     kind: str
@@ -15,11 +15,11 @@ class Event(NamedTuple):
 
 
 def parse(lines: Iterator[bytes]) -> Iterator[Event]:
-    """Yield the events with data."""
+    """Yield the changes."""
     fields: dict[str, str] = {}
     for line in lines:
         if line == b"\n":
-            if "data" in fields:
+            if fields["event"] != "position":
                 yield Event(int(fields["id"]), fields["event"], json.loads(fields["data"]))
             fields = {}
         else:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from plantstore.commit.tail import Tail
+from plantstore.commit.tail import SENT_BYTES_MAX, Tail, first_of
 from plantstore.errors import FeedError, StoreUnavailableError
 from plantstore.feed import ChangesPage
 from plantstore.observe import Event, ReadFailed, ignore
@@ -71,6 +71,19 @@ def test_only_followers_whose_number_is_known_get_events() -> None:
     assert (one[0].count(b"event: created"), one[1]) == (1, last)
     assert none == (b"", last)
     assert [unknown, *others] == [None] * 7
+
+
+def test_a_follower_gets_whole_events_up_to_a_size_but_at_least_one() -> None:
+    half, large = b"x" * (SENT_BYTES_MAX // 2), b"x" * (SENT_BYTES_MAX + 1)
+
+    pieces = [
+        first_of([(1, half), (2, half), (3, b"x")], 0),
+        first_of([(1, b"x"), (2, large)], 0),
+        first_of([(1, large), (2, b"x")], 0),
+        first_of([], 7),
+    ]
+
+    assert pieces == [(half + half, 2), (b"x", 1), (large, 1), (b"", 7)]
 
 
 class Follower:

@@ -16,14 +16,17 @@ from plantstore.api.auth import Authenticator, ConcurrencyLimit
 from plantstore.api.negotiation import Compressor
 from plantstore.api.parameters import INT32_MAX, invalid, parse_integer, parse_number, read_query
 from plantstore.commit.reader import GroupRead
-from plantstore.commit.tail import PAGE_CHANGES_MAX, Tail
+from plantstore.commit.tail import PAGE_CHANGES_MAX, Tail, events_of, first_of
 from plantstore.errors import RequestError, StoreUnavailableError
-from plantstore.feed import ChangesPage, render_changes, render_event
+from plantstore.feed import ChangesPage, render_changes
 from plantstore.server.interface import EXCHANGE, ExchangeControl
 
 SCOPE: Final = "changes:read"
 LIMIT_DEFAULT: Final = 100
 EVENT_STREAM: Final = "text/event-stream"
+
+# Changes that a stream reads at once. Their events are usually sent at once.
+STREAM_CHANGES_MAX: Final = 500
 
 # Streams of each worker. An idle one has 30 KiB, so all have less than 50 MiB; and to write to all
 # of them takes less than a tenth of a second. A token may have a thousand.
@@ -81,8 +84,8 @@ class Changes:
         media_type = req.client_prefers((MEDIA_JSON, EVENT_STREAM))
         if media_type == EVENT_STREAM and req.method == "GET":
             await self._stream(req, resp, token, after)
+            resp.content_type = f"{EVENT_STREAM}; charset=utf-8"
         else:
-            media_type = MEDIA_JSON
             page = await self.reader.read_changes(after, min(limit, PAGE_CHANGES_MAX))
             resp.set_header("Changes-After", str(page.end))
             if not page.is_last:
@@ -91,7 +94,7 @@ class Changes:
                 resp.stream = _unread()
             else:
                 await self._compressor.answer(req, resp, render_changes(page.changes))
-        resp.content_type = media_type
+            resp.content_type = MEDIA_JSON
         resp.append_header("Vary", "Accept")
 
     on_head = on_get
@@ -99,7 +102,7 @@ class Changes:
     async def _stream(self, req: Request, resp: Response, token: str, after: int | None) -> None:
         if (last := req.get_header("Last-Event-ID")) is not None:
             after = _parse_after("Last-Event-ID", last)
-        page = await self.reader.read_changes(after, PAGE_CHANGES_MAX)
+        page = await self.reader.read_changes(after, STREAM_CHANGES_MAX)
         if self._is_stopping:
             raise StoreUnavailableError("The service is stopping; connect again")
         number = page.end if after is None else after
@@ -141,7 +144,7 @@ class _Stream:
                 break
             if events or self._changes.now() - self._sent_at >= COMMENT_SECONDS:
                 self._sent_at = self._changes.now()
-                return events or b":\n\n"  # a comment
+                return events or b":\n"  # a comment
             await self._changes.tail.news
         raise StopAsyncIteration
 
@@ -162,25 +165,24 @@ class _Stream:
 
     async def _next(self) -> bytes:
         if self._page is not None:
-            # An event with an id and no data tells a client where to resume if no change comes.
-            begin = f"retry: {RETRY_MILLISECONDS}\nid: {self._number}\n\n"
-            events = begin.encode() + _events(self._page)
-            self._number, self._page = self._page.end, None
+            # A client that gets no change before it is disconnected resumes at this position.
+            begin = (
+                f"retry: {RETRY_MILLISECONDS}\nid: {self._number}\nevent: position\n"
+                f'data: {{"number":{self._number}}}\n\n'
+            )
+            events, self._number = first_of(events_of(self._page), self._number)
+            events, self._page = begin.encode() + events, None
         elif (found := self._changes.tail.events_after(self._number)) is not None:
             events, self._number = found
         else:
-            page = await self._changes.reader.read_changes(self._number, PAGE_CHANGES_MAX)
-            events, self._number = _events(page), page.end
+            page = await self._changes.reader.read_changes(self._number, STREAM_CHANGES_MAX)
+            events, self._number = first_of(events_of(page), self._number)
         return events
 
 
 async def _unread() -> AsyncIterator[bytes]:
     """Return the content for HEAD: Falcon does not read it, and sends no Content-Length."""
     yield b""
-
-
-def _events(page: ChangesPage) -> bytes:
-    return b"".join(map(render_event, page.changes))
 
 
 def _parse_after(name: str, text: str) -> int | None:

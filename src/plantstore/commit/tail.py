@@ -28,9 +28,10 @@ changes: no later history has the number of a lost change.
 import asyncio
 import contextlib
 from bisect import bisect_left
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
+from itertools import islice
 from operator import itemgetter
-from typing import Final
+from typing import Final, TypeAlias
 
 from plantstore.commit.batcher import SharedFuture
 from plantstore.errors import FeedError
@@ -45,6 +46,10 @@ PAGE_CHANGES_MAX: Final = 1_000
 # Bytes of the events that are kept, besides those of one page. A follower that is further behind
 # has to read the store.
 EVENTS_BYTES_MAX: Final = 1024 * 1024
+
+# Bytes of events that a follower gets at once, unless one event has more. The server may have to
+# keep them until the client has read them.
+SENT_BYTES_MAX: Final = 128 * 1024
 
 # How often followers are woken without news. With the time for which a token is cached, a stream
 # ends within two seconds after its token was revoked. To wake a follower takes some microseconds.
@@ -65,6 +70,31 @@ RETRY_SECONDS: Final = 1.0
 # change after a quiet moment is sent at once.
 PAUSE_SECONDS: Final = 0.001
 PAUSE_SECONDS_MAX: Final = 0.25
+
+
+# Events with the numbers of their changes, in order.
+Events: TypeAlias = Iterable[tuple[int, bytes]]
+
+
+def first_of(events: Events, after: int) -> tuple[bytes, int]:
+    """Return the first events, up to SENT_BYTES_MAX but at least one, and the number of the last.
+
+    If there are no events, the number is `after`.
+    """
+    sent: list[bytes] = []
+    bytes_left = SENT_BYTES_MAX
+    for number, event in events:
+        bytes_left -= len(event)
+        if sent and bytes_left < 0:
+            break
+        sent.append(event)
+        after = number
+    return b"".join(sent), after
+
+
+def events_of(page: ChangesPage) -> Events:
+    """Render the changes of a page, one by one as they are used."""
+    return ((change.number, render_event(change)) for change in page.changes)
 
 
 class Tail:
@@ -128,7 +158,7 @@ class Tail:
         self._wake()
 
     def events_after(self, number: int) -> tuple[bytes, int] | None:
-        """Return all events after a number, and the number of the last one.
+        """Return the next events after a number, and the number of the last one (`first_of`).
 
         Return None if not all are here, or if the number is unknown: the follower may be ahead, or
         have read it from a server that lost it since. Only the store knows.
@@ -136,7 +166,7 @@ class Tail:
         place = bisect_left(self._events, number, key=itemgetter(0))
         if place == len(self._events) or self._events[place][0] != number:
             return None
-        return b"".join(event for _, event in self._events[place + 1 :]), self._events[-1][0]
+        return first_of(islice(self._events, place + 1, None), number)
 
     def _tick(self) -> None:
         self._wake()
@@ -191,7 +221,6 @@ class Tail:
         page = self._store.read_changes(after, PAGE_CHANGES_MAX)
         if after is None or page.changes:
             begin = page.end if after is None else after
-            events = [(change.number, render_event(change)) for change in page.changes]
-            self._loop.call_soon_threadsafe(self._add, begin, events)
+            self._loop.call_soon_threadsafe(self._add, begin, list(events_of(page)))
             self._threads.sleep(min(PAUSE_SECONDS * self._followers, PAUSE_SECONDS_MAX))
         return page

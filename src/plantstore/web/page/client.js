@@ -151,7 +151,8 @@ class Client {
     try {
       const stream = receive("changes?after=now", options, "text/event-stream", SILENT_SECONDS);
       for await (const bytes of stream) {
-        yield reader.read(bytes).map(({ data }) => parse(answer, data, isChange));
+        const events = reader.read(bytes).filter(({ event }) => event !== "position");
+        yield events.map(({ data }) => parse(answer, data, isChange));
       }
     } catch (error) {
       // An error with a status may be about streams only.

@@ -28,7 +28,7 @@ import msgspec
 from plantstore.errors import ErrorCode, FeedError
 from plantstore.plants import NewPlant
 
-# Maximum number of changes that are kept. They take a few gigabytes if the plants are usual ones.
+# Maximum number of changes that are kept. They take about a gigabyte if the plants are usual ones.
 CHANGES_MAX: Final = 10_000_000
 
 

@@ -11,7 +11,7 @@ import apsw
 import pytest
 
 from plantstore.changes import Outcome
-from plantstore.errors import StoreUnavailableError, UsageError
+from plantstore.errors import FeedError, StoreUnavailableError, UsageError
 from plantstore.listings import Listing
 from plantstore.observe import DatabaseCreated, Event
 from plantstore.plants import NewPlant
@@ -264,6 +264,19 @@ def test_a_page_of_large_plants_ends_early_and_reads_little(
 
     assert (len(page.plants), page.is_last) == (plants, False)
     assert bytes_read() - before < HEADS_BYTES_MAX + 2 * EXAMINED_BYTES_MAX
+
+
+def test_a_number_that_the_feed_never_had_is_refused_without_reading_changes(path: Path) -> None:
+    with contextlib.closing(SQLiteStore(str(path))) as store:
+        store.keep_changes(7)
+        store.apply_changes([NewPlant(id_, "x" * 1_000) for id_ in range(COUNT)])
+    with contextlib.closing(SQLiteStore(str(path))) as reopened:
+        before = bytes_read()
+
+        with pytest.raises(FeedError):
+            reopened.read_changes(1, COUNT)
+
+        assert bytes_read() - before < 20 * PAGE_BYTES
 
 
 def test_creates_with_the_ids_of_large_plants_are_refused_without_reading_the_plants(

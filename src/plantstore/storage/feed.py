@@ -34,6 +34,11 @@ COLUMNS: Final = "number, change, at, id, name, tag"
 RECORDS: Final = msgspec.json.Decoder(list[Recorded])
 
 
+# Changes that are looked at to find the old ones. It limits how long that takes after a clock was
+# ahead: so many changes with a time in the future are skipped.
+LOOKED_AT_MAX: Final = 100_000
+
+
 class FeedTables:
     """The two tables of the feed. The caller has begun a transaction for what is written.
 
@@ -114,7 +119,9 @@ SELECT max(number) FROM (
         THEN 0 ELSE 1 END
     ) OVER (ORDER BY number) AS kept_before
     FROM (
-        SELECT number, at FROM changes WHERE number <= {dropped} OR at <= (SELECT {seconds})
+        SELECT number, at FROM (
+            SELECT number, at FROM changes ORDER BY number LIMIT {LOOKED_AT_MAX}
+        ) AS oldest WHERE number <= {dropped} OR at <= (SELECT {seconds})
         ORDER BY number LIMIT {limit}
     ) AS first
 ) AS summed WHERE kept_before = 0

@@ -10,6 +10,7 @@ import pytest
 import documents
 from cluster.page import PAGE, with_measured
 from plantstore.api.errors import STATUS
+from plantstore.changes import Outcome
 from plantstore.errors import ErrorCode
 from plantstore.settings import Settings
 from plantstore.storage.postgres.maintenance import RIGHTS
@@ -64,6 +65,18 @@ def test_the_documented_metrics_are_those_of_the_service() -> None:
     documented = {name for cell in cells for name in re.findall(r"`(\w+)`", cell)}
 
     assert documented == set(re.findall(r"^# HELP (\w+)", render().decode(), re.MULTILINE))
+
+
+def test_the_metrics_page_names_every_outcome_of_a_change() -> None:
+    [row] = [each for each in rows("docs/operations.md") if "plantstore_changes_total" in each[0]]
+
+    assert set(re.findall(r"`([a-z_]+)`", row[1])) == {"outcome", *(each.value for each in Outcome)}
+
+
+def test_no_operation_of_the_api_page_describes_a_header_field_twice() -> None:
+    for part in re.split("\n##+ ", (ROOT / "docs/api.md").read_text("utf-8")):
+        fields = [line for line in part.splitlines() if re.match("`[A-Z]", line)]
+        assert len(fields) == len(set(fields)), part[:40]
 
 
 def test_the_cluster_page_lists_the_rights_that_migrate_grants() -> None:

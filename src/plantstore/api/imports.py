@@ -343,5 +343,7 @@ def _interrupted(
     """Return the error of an import that ended early. The server cancels it when it stops."""
     if isinstance(error, asyncio.CancelledError):
         error = StoreUnavailableError("The service is stopping; sending the plants again is safe")
+    if lines_stored_through:  # by an earlier batch
+        error.message = error.message.removesuffix("; nothing was done")
     error.lines_stored_through = lines_stored_through
     return error.with_traceback(None)

@@ -35,6 +35,7 @@ class FakeTransport(asyncio.Transport):
     Attributes:
         sent: what the client has read.
         is_read: whether the server reads its side.
+        is_lost: whether the connection has ended.
         is_aborted: whether the server has discarded what the client has not read.
 
     """
@@ -42,11 +43,11 @@ class FakeTransport(asyncio.Transport):
     def __init__(self, loop: asyncio.AbstractEventLoop, protocol: asyncio.Protocol) -> None:
         super().__init__()
         self._loop = loop
-        self._protocol = protocol
+        self.protocol = protocol
         self._socket, self._peer = socket.socketpair()
         self._unread = b""
         self._high = 0
-        self._is_paused = self._is_closing = self._is_lost = False
+        self._is_paused = self._is_closing = self.is_lost = False
         self._arriving: deque[bytes] = deque()
         self._window = 0
         self.sent = b""
@@ -81,7 +82,7 @@ class FakeTransport(asyncio.Transport):
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:
         addresses = {"sockname": ("127.0.0.1", 1), "peername": ("127.0.0.1", 2)}
-        return (addresses | {"socket": self._socket}).get(name, default)
+        return (addresses | {"socket": None if self.is_lost else self._socket}).get(name, default)
 
     def is_closing(self) -> bool:
         return self._is_closing
@@ -95,7 +96,7 @@ class FakeTransport(asyncio.Transport):
         self._take()
         if len(self._unread) > self._high and not self._is_paused:
             self._is_paused = True
-            self._protocol.pause_writing()
+            self.protocol.pause_writing()
 
     def pause_reading(self) -> None:
         self.is_read = False
@@ -116,7 +117,7 @@ class FakeTransport(asyncio.Transport):
 
     def _deliver(self) -> None:
         while self._arriving and self.is_read and not self._is_closing:
-            self._protocol.data_received(self._arriving.popleft())
+            self.protocol.data_received(self._arriving.popleft())
 
     def _take(self) -> None:
         size = min(self._window, len(self._unread))
@@ -125,13 +126,13 @@ class FakeTransport(asyncio.Transport):
         self._window -= size
         if self._is_paused and len(self._unread) <= self._high // 4:
             self._is_paused = False
-            self._protocol.resume_writing()
+            self.protocol.resume_writing()
         if self._is_closing and not self._unread:
             self._loop.call_soon(self._lose)
 
     def _lose(self) -> None:
-        if not self._is_lost:
-            self._is_lost = True
-            self._protocol.connection_lost(None)
+        if not self.is_lost:
+            self.is_lost = True
+            self.protocol.connection_lost(None)
             self._socket.close()
             self._peer.close()

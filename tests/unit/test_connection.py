@@ -41,7 +41,15 @@ class Served(contextlib.AbstractContextManager["Served"]):
         self.budget = Budget(**bounds)
         self.state = ServerState()
         self._clients: list[FakeTransport] = []
-        self._config = uvicorn.Config(app, interface="asgi3", lifespan="off", log_config=None)
+        self._errors: list[Any] = []
+        self.loop.set_exception_handler(lambda _loop, context: self._errors.append(context))
+        self._config = uvicorn.Config(
+            app,
+            interface="asgi3",
+            lifespan="off",
+            log_config=None,
+            timeout_graceful_shutdown=10,
+        )
         self._config.load()
         self._of_connection = ConnectionConfig(
             request_seconds=10,
@@ -68,6 +76,7 @@ class Served(contextlib.AbstractContextManager["Served"]):
             client.leave()
         self.run(200)
         self.loop.close()
+        assert not self._errors
 
 
 async def respond(send: Any, body: bytes = b"ok") -> None:
@@ -320,3 +329,17 @@ def test_a_response_without_a_length_ends_for_http_1_0_when_the_connection_close
         assert b"chunked" not in head
         assert body == b"begun"
         assert client.is_closing()
+
+
+def test_a_connection_that_ends_during_a_stop_is_not_dropped_again() -> None:
+    with Served(wait) as served:
+        client = served.connect()
+        client.read(EVERYTHING)
+        client.arrive(GET)
+        served.run()
+        for connection in [*served.state.connections]:
+            connection.shutdown()
+        served.run(60)
+
+        assert client.sent.startswith(b"HTTP/1.1 200 ")
+        assert client.is_lost

@@ -362,9 +362,10 @@ class Connection(asyncio.Protocol):
 
         Without SO_LINGER, the kernel would keep megabytes for a client that reads nothing.
         """
-        connection = self._transport.get_extra_info("socket")
-        connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _DISCARD)
-        self._transport.abort()
+        if not self.is_lost:
+            connection = self._transport.get_extra_info("socket")
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _DISCARD)
+            self._transport.abort()
 
     def drop(self) -> None:
         """Close the connection, because the service needs its memory now."""

@@ -26,7 +26,6 @@ from plantstore.server.deadlines import Deadlines, Due
 from plantstore.server.exchange import ARRIVING, WHOLE, Exchange, render_head
 from plantstore.server.http11 import (
     NEED_DATA,
-    Event,
     HeadRefusedError,
     Request,
     RequestReader,
@@ -201,10 +200,10 @@ class Connection(asyncio.Protocol):
         reader, exchange, deadlines = self._reader, self._exchange, self._deadlines
         while True:
             event = reader.next_event()
-            if not deadlines.is_arriving:
-                self._begin_request(event)
-            elif isinstance(event, Request):
-                self._budget.end_head(self)
+            if not deadlines.is_arriving and (event is not NEED_DATA or reader.unread_bytes):
+                deadlines.begin_request()
+                if event is NEED_DATA:
+                    self._budget.begin_head(self)
             if event is NEED_DATA:
                 return False
             if isinstance(event, Request):
@@ -220,14 +219,6 @@ class Connection(asyncio.Protocol):
             else:
                 self._end_request(exchange)
                 return True
-
-    def _begin_request(self, event: Event) -> None:
-        """Note the first byte of a request, if there is one."""
-        if event is not NEED_DATA:
-            self._deadlines.begin_request()
-        elif self._reader.unread_bytes:
-            self._deadlines.begin_request()
-            self._budget.begin_head(self)
 
     def _end_request(self, exchange: Exchange) -> None:
         self._small_pieces = 0
@@ -255,7 +246,7 @@ class Connection(asyncio.Protocol):
 
     def release_body(self, exchange: Exchange) -> None:
         """Count what the application has processed of a streamed body no more."""
-        if exchange.is_streamed and exchange is self._exchange:
+        if exchange is self._exchange:
             self._hold(self._reader.unread_bytes + len(exchange.body))
 
     def read_or_pause(self) -> None:
@@ -266,7 +257,10 @@ class Connection(asyncio.Protocol):
             or self._is_behind
             or (
                 exchange is not None
-                and (len(exchange.body) > HELD_BODY_BYTES_MAX or exchange.takes_no_more)
+                and (
+                    len(exchange.body) > HELD_BODY_BYTES_MAX
+                    or (not exchange.keeps_alive and exchange.takes_no_more)
+                )
             )
         )
         if is_paused is not self._is_paused and not self._transport.is_closing():
@@ -368,12 +362,12 @@ class Connection(asyncio.Protocol):
             self._transport.abort()
 
     def drop(self) -> None:
-        """Close the connection, because the service needs its memory now."""
-        if self._drained is None:
-            self._refuse_for_memory()
-        else:
+        """Close the connection if it waits for its client: the service needs its memory now."""
+        if self._drained is not None:
             self._take_no_more()
             self.abort()
+        elif self._exchange is None and self._reader.unread_bytes:  # an incomplete head
+            self._refuse_for_memory()
 
     def _refuse_for_memory(self) -> None:
         exchange = self._exchange

@@ -152,19 +152,21 @@ class Exchange:
             self.scope[BODY] = self.body
         try:
             await app(self.scope, self.receive, self.send)
-            await self._end_incomplete()
+            if not self.is_complete:
+                await self._end_failed()
         except ConnectionError:  # the response cannot be completed
             if not self.is_complete:
                 self._connection.abort()
         except (Exception, asyncio.CancelledError):
             logging.getLogger(__name__).exception("The application raised an exception")
-            await self._end_incomplete()
+            if not self.is_complete:
+                await self._end_failed()
         finally:
             self.scope = {}  # it refers to this object
             self._connection.end_task(self)
 
-    async def _end_incomplete(self) -> None:
-        if self.is_complete or self._connection.is_lost:
+    async def _end_failed(self) -> None:
+        if self._connection.is_lost:
             return
         if self.is_begun:
             self._connection.abort()
@@ -189,7 +191,8 @@ class Exchange:
             RequestError: a streamed body is not valid, or too large.
 
         """
-        self._connection.release_body(self)
+        if self.is_streamed:
+            self._connection.release_body(self)
         while not self._has_news:
             if self._failure is not None and not self.is_complete:
                 # A new error: the traceback of each has a frame, which refers to this object.

@@ -28,7 +28,7 @@ class Waiting(Protocol):
     """A connection that waits for its client."""
 
     def drop(self) -> None:
-        """Close the connection, and free its memory at once."""
+        """Close the connection, and free its memory at once, if it waits for its client."""
 
 
 class Budget:
@@ -76,11 +76,12 @@ class Budget:
         return held_bytes * len(connections) <= self.incoming_bytes_max
 
     def begin_head(self, connection: Waiting) -> None:
-        """Add a connection with an incomplete head."""
+        """Add a connection with an incomplete head. It stays when its head is complete."""
+        self._heads.pop(connection, None)
         self._heads[connection] = 0
 
     def end_head(self, connection: Waiting) -> None:
-        """Remove a connection whose head is complete, or which was closed."""
+        """Remove a connection that was closed."""
         self._heads.pop(connection, None)
 
     def begin_unread(self, connection: Waiting, size: int, *, has_token: bool) -> None:

@@ -43,7 +43,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .PHONY: help setup run site postgres image dist test test-project test-portable test-minimum test-pythons \
-	programs project-programs check javascript npm vendor format docs soak cluster cluster-programs \
+	programs project-programs check javascript npm vendor format docs simulate soak cluster cluster-programs \
 	bench bench-peers lock clean
 
 # Installs the Debian packages of missing programs, or says what to install. Each word of the argument
@@ -126,6 +126,10 @@ format: $(VENV)/.dev javascript ## format the code
 
 vendor: javascript ## copy the locked JavaScript libraries into src/plantstore/web
 	for file in $(VENDORED); do cp $(JAVASCRIPT)/node_modules/$${file#*=} $(WEB)/$${file%=*} || exit 1; done
+
+# SECONDS=600 runs for longer; SEED=17 runs one seed, and prints its last steps.
+simulate: $(VENV)/.dev ## simulate the whole service for a minute (SECONDS=, SEED=)
+	PYTHONPATH=tests $(BIN)/python -m simulation.run --seconds $(or $(SECONDS),60) $(if $(SEED),--seed $(SEED))
 
 soak: $(VENV)/.soak programs ## inject faults and attack for an hour
 	$(BIN)/pytest -q tests/long

@@ -14,7 +14,7 @@ and closing may raise.
 # ruff: noqa: N802 (SQLite names the methods of a disk and its files)
 
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
@@ -31,6 +31,9 @@ from support.crash_states import (
     SyncFailed,
     Written,
 )
+
+# SQLite counts the time in milliseconds since the beginning of the Julian period.
+_JULIAN_MILLISECONDS_OF_1970 = 210_866_760_000_000
 
 
 class Fault(NamedTuple):
@@ -52,13 +55,21 @@ class Disk:
         path: the database.
         seed: the seed of the random numbers that SQLite gets, so that a history is repeatable.
         history: the previous steps. The files begin as these steps left them, synced or not.
+        clock: returns the time that SQLite gets, in seconds since 1970; None for the real time.
 
     """
 
-    def __init__(self, path: Path, seed: int, history: Sequence[Step] = ()) -> None:
+    def __init__(
+        self,
+        path: Path,
+        seed: int,
+        history: Sequence[Step] = (),
+        clock: Callable[[], float] | None = None,
+    ) -> None:
         self.path = path.resolve()
         self.steps = list(history)
         self.fault: Fault | None = None
+        self.clock = clock
         self.refused = 0
         """How many steps failed because of the fault."""
         self._met = 0
@@ -125,6 +136,11 @@ class _VFS(apsw.VFS):
             self._disk.steps.append(Removed(suffix))
         if syncdir:
             self._disk.steps.append(FolderSynced())
+
+    def xCurrentTimeInt64(self) -> int:
+        if self._disk.clock is None:
+            return super().xCurrentTimeInt64()
+        return _JULIAN_MILLISECONDS_OF_1970 + int(self._disk.clock() * 1000)
 
     def xRandomness(self, numbytes: int) -> bytes:
         return self._chance.randbytes(numbytes)

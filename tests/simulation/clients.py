@@ -1,0 +1,400 @@
+"""Clients of the simulation: each sends requests at random, and tells the model what it learns."""
+
+import asyncio
+import contextlib
+import itertools
+import json
+import random
+import re
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from plantstore.changes import entity_tag
+from plantstore.feed import Kind, Recorded
+from simulation.http import Http, LateError, LostError, Response, records, request
+from simulation.model import Effect, Export, Model, Value
+from simulation.scheduler import Loop
+from simulation.service import Service
+
+JSON = "Content-Type: application/json"
+
+NOTHING_DONE = re.compile(r"nothing was done|no id was handed out")
+
+# Ids of the plants of different clients. Those that are handed out are greater.
+IDS_OF_A_CLIENT = 1_000_000
+
+# A revocation takes effect within this time.
+REVOKED_SECONDS = 2.0
+
+_KINDS = {kind.name.lower(): kind for kind in Kind}
+
+
+class Client:
+    """A client that reads and changes plants of its own.
+
+    Args:
+        number: of the client.
+        loop: schedules everything.
+        model: is told what the client learns.
+        find_service: returns the service that runs now.
+        token: has all scopes.
+
+    """
+
+    def __init__(
+        self, number: int, loop: Loop, model: Model, find_service: Callable[[], Service], token: str
+    ) -> None:
+        self.name = f"client {number}"
+        self.token = token
+        self._loop = loop
+        self._chance = random.Random(loop.chance.getrandbits(64))
+        self._model = model
+        self._find_service = find_service
+        self._first = -(number + 1) * IDS_OF_A_CLIENT
+        self._fresh = itertools.count(self._first)
+        self._mine: list[int] = []
+        self._http: Http | None = None
+
+    async def run(self, actions: int) -> None:
+        """Act so many times."""
+        chance = self._chance
+        self._http = None
+        acts = [self.create] * 4 + [self.replace, self.delete, self.show, self.list_plants]
+        acts += [self.create_again, self.store_file, self.store_file, self.export, self.take_ids]
+        acts += [self.disturb]
+        for _ in range(actions):
+            await asyncio.sleep(chance.choice([0, 0.001, 0.01, 0.3]))
+            act = chance.choice(acts)
+            try:
+                await act()
+            except (LostError, ConnectionRefusedError):
+                self._http = None
+            except LateError:
+                self._model.fail(f"{self.name}: {act.__name__} gets no response")
+                self._http = None
+
+    # Requests.
+
+    async def _ask(self, data: bytes, *, is_head: bool = False) -> Response:
+        """Send a request, and return its response. A client may also leave.
+
+        Raises:
+            LostError: there is none.
+
+        """
+        chance = self._chance
+        if self._http is None or chance.random() < 0.1:
+            self._http = None
+            self._http = Http(self._find_service(), chance, is_slow=chance.random() < 0.2)
+        http = self._http
+        if chance.random() < 0.04:
+            await http.send(data[: chance.randrange(len(data) + 1)])
+            await asyncio.sleep(chance.choice([0, 0.01, 1]))
+            http.leave()
+            raise LostError
+        await http.send(data)
+        response = await http.response(is_head=is_head)
+        if response.fields.get("connection") == "close":
+            self._http = None
+        self._loop.note(f"{self.name}: {response.status} {data[:60]!r}")
+        return response
+
+    async def _change(
+        self, id_: int, data: bytes, effect: Effect, settle: Callable[[Response], bool]
+    ) -> None:
+        """Send a change. Unless its result is known, it may or may not be made."""
+        before = self._model.of(id_)
+        self._model.doubt(id_, effect)
+        response = await self._ask(data)
+        if NOTHING_DONE.search(response.message) or response.status in (401, 408, 429):
+            self._model.possible[id_] = before
+            return
+        doubted, self._model.possible[id_] = self._model.of(id_), before
+        if not settle(response):
+            self._model.possible[id_] = doubted
+
+    def _known(self) -> int | None:
+        known = [id_ for id_ in self._mine if self._model.is_known(id_)]
+        return self._chance.choice(known) if known else None
+
+    def _value(self) -> tuple[str, str | None]:
+        name = f"Abies {self._chance.randrange(1000)}" + "x" * self._chance.choice([0, 0, 0, 3000])
+        return name, self._chance.choice([None, "Pinaceae"])
+
+    async def create(self) -> None:
+        id_ = next(self._fresh)
+        self._mine.append(id_)
+        await self._create(id_, self._value())
+
+    async def create_again(self) -> None:
+        """Create a plant under an id that may be taken, with the same value or another."""
+        if self._mine:
+            id_ = self._chance.choice(self._mine)
+            values = [value for value in self._model.of(id_) if value is not None]
+            await self._create(id_, self._chance.choice([*values, self._value()]))
+
+    async def _create(self, id_: int, value: tuple[str, str | None]) -> None:
+        def settle(response: Response) -> bool:
+            if response.status == 200:
+                self._settle(id_, lambda before: before in (None, value), lambda _: value)
+            elif response.status == 400:
+                self._settle(id_, lambda before: before not in (None, value), same)
+            return response.status in (200, 400)
+
+        await self._change(
+            id_,
+            request("POST", "/plants", self.token, plant(value, id_), JSON, pieces=self._pieces()),
+            lambda before: value if before is None else before,
+            settle,
+        )
+
+    async def replace(self) -> None:
+        """Replace a plant if it is the expected one."""
+        if (id_ := self._known()) is None:
+            return
+        [before] = self._model.of(id_)
+        expected = before if self._chance.random() < 0.7 else ("another", None)
+        after = self._value()
+        await self._change_if(
+            id_,
+            "PUT",
+            expected,
+            lambda _: after,
+            request(
+                "PUT",
+                f"/plants/{id_}",
+                self.token,
+                plant(after),
+                JSON,
+                f"If-Match: {etag(expected)}",
+            ),
+        )
+
+    async def delete(self) -> None:
+        """Delete a plant if it is the expected one."""
+        if (id_ := self._known()) is None:
+            return
+        [before] = self._model.of(id_)
+        expected = before if self._chance.random() < 0.7 else ("another", None)
+        data = request("DELETE", f"/plants/{id_}", self.token, None, f"If-Match: {etag(expected)}")
+        await self._change_if(id_, "DELETE", expected, lambda _: None, data)
+
+    async def _change_if(
+        self, id_: int, method: str, expected: Value, effect: Effect, data: bytes
+    ) -> None:
+        def settle(response: Response) -> bool:
+            made = 200 if method == "PUT" else 204
+            if response.status == made:
+                self._settle(id_, lambda value: value == expected, effect)
+            elif response.status == 412:
+                self._settle(id_, lambda value: value is None or value != expected, same)
+            return response.status in (made, 412)
+
+        await self._change(
+            id_,
+            data,
+            lambda value: effect(value) if value is not None and value == expected else value,
+            settle,
+        )
+
+    async def show(self) -> None:
+        if not self._mine:
+            return
+        id_ = self._chance.choice(self._mine)
+        response = await self._ask(request("GET", f"/plants/{id_}", self.token))
+        if response.status == 200:
+            found = json.loads(response.body)
+            self._model.see(self.name, id_, (found["name"], found.get("tag")))
+        elif response.status == 404:
+            self._model.see(self.name, id_, None)
+
+    async def list_plants(self) -> None:
+        limit = self._chance.choice([1, 10, 1000])
+        path = f"/plants?limit={limit}&after={self._first - 1}"
+        response = await self._ask(request("GET", path, self.token))
+        if response.status == 200:
+            self._see(values_of(json.loads(response.body)))
+
+    def _see(self, plants: dict[int, Value]) -> None:
+        for id_, value in plants.items():
+            if self._first <= id_ < self._first + IDS_OF_A_CLIENT:
+                self._model.see(self.name, id_, value)
+
+    async def export(self) -> None:
+        data = request("GET", "/plants.ndjson", self.token)
+        response = await self._ask(data)
+        if response.status == 200:
+            plants = values_of(records(response.body))
+            self._see(plants)
+            number = int(response.fields["changes-after"])
+            self._model.exports.append(Export(self.name, number, plants))
+
+    async def take_ids(self) -> None:
+        count = self._chance.choice([1, 5, 100])
+        response = await self._ask(request("POST", f"/ids?count={count}", self.token))
+        if response.status == 200:
+            ids = json.loads(response.body)
+            self._model.hand_out(self.name, range(ids["first"], ids["last"] + 1))
+            if ids["last"] - ids["first"] + 1 != count:
+                self._model.fail(f"{self.name}: asked for {count} ids, got {ids}")
+
+    async def store_file(self) -> None:
+        """Import rows under new ids; some of them may be invalid."""
+        chance = self._chance
+        rows: list[tuple[int, Value]] = []
+        lines = [b"id,name,tag"]
+        bad = 0
+        for _ in range(chance.choice([1, 3, 3, 40, 40, 1100])):
+            if chance.random() < 0.02:
+                lines.append(b"x,y,z")
+                bad += 1
+                continue
+            id_, name, tag = next(self._fresh), f"Carex {chance.randrange(99)}", chance.choice("ab")
+            rows.append((id_, (name, tag)))
+            lines.append(f"{id_},{name},{tag}".encode())
+        for id_, value in rows:
+            self._model.possible[id_] = {None, value}
+        doubted = (self.name, rows)
+        self._model.prefixes.append(doubted)
+        data = request("POST", "/plants.csv", self.token, b"\n".join(lines), pieces=self._pieces())
+        response = await self._ask(data)
+        if response.status == 200:
+            counts = json.loads(response.body)
+            if (counts["stored"], counts["refused"]) != (len(rows), bad):
+                self._model.fail(f"{self.name}: {counts} of {len(rows)} rows, {bad} bad ones")
+            self._settle_rows(rows, len(rows))
+            self._model.prefixes.remove(doubted)
+        elif "lines_stored_through" in (answer := json.loads(response.body)):
+            through = answer["lines_stored_through"]
+            valid = [line for line in lines[1:through] if line != b"x,y,z"]
+            self._settle_rows(rows, len(valid))
+            rows[:] = rows[len(valid) :]
+        elif response.status < 500 or NOTHING_DONE.search(response.message):
+            for id_, _ in rows:
+                self._model.possible[id_] = {None}
+            self._model.prefixes.remove(doubted)
+
+    def _settle_rows(self, rows: Sequence[tuple[int, Value]], count: int) -> None:
+        for id_, value in rows[:count]:
+            self._model.possible[id_] = {value}
+        self._mine += [id_ for id_, _ in rows[: min(5, count)]]
+
+    async def disturb(self) -> None:
+        """Send something that is no request, or several requests at once."""
+        chance = self._chance
+        http = Http(self._find_service(), chance, is_slow=chance.random() < 0.5)
+        get = request("GET", "/plants?limit=1000", self.token)
+        kinds = [b"\x00garbage\r\n\r\n", get[:-2], get + b"x", get * 5]
+        kinds.append(request("POST", "/plants", self.token, b"{}", JSON) + get)
+        kinds.append(request("POST", "/plants.csv", "x", b"1,2\n" * 30_000, pieces=9))
+        data = chance.choice(kinds)
+        await http.send(data)
+        await asyncio.sleep(chance.choice([0, 0.1, 5]))
+        if chance.random() < 0.7:
+            statuses = [(await http.response()).status for _ in range(data.count(b"Host: x"))]
+            self._loop.note(f"{self.name}: {statuses}")
+        http.leave()
+
+    def _pieces(self) -> int:
+        return self._chance.choice([0, 0, 2, 30])
+
+    def _settle(self, id_: int, fits: Callable[[Value], bool], effect: Effect) -> None:
+        self._model.settle(self.name, id_, fits, effect)
+
+
+class Follower:
+    """A client that follows the feed, and connects again after each end."""
+
+    def __init__(
+        self, number: int, loop: Loop, model: Model, find_service: Callable[[], Service], token: str
+    ) -> None:
+        self.name = f"follower {number}"
+        self._chance = random.Random(loop.chance.getrandbits(64))
+        self._loop = loop
+        self._model = model
+        self._find_service = find_service
+        self._token = token
+        self._after = 0
+        self._got: list[Recorded] = []
+        model.followed.append((self.name, 0, self._got))
+
+    async def run(self) -> None:
+        while True:
+            try:
+                await self._follow()
+            except (LostError, ConnectionRefusedError):
+                await asyncio.sleep(self._chance.choice([0.01, 0.5]))
+
+    async def _follow(self) -> None:
+        http = Http(self._find_service(), self._chance, is_slow=self._chance.random() < 0.3)
+        path = f"/changes?after={self._after}"
+        await http.send(request("GET", path, self._token, None, "Accept: text/event-stream"))
+        head = await http.head()
+        if head.startswith(b"HTTP/1.1 4"):
+            self._model.fail(f"{self.name}: {head!r}")
+        if not head.startswith(b"HTTP/1.1 200"):
+            raise LostError
+        held = b""
+        while True:
+            events, end, held = (held + await http.chunk()).rpartition(b"\n\n")
+            for found in re.finditer(rb"id: (\d+)\nevent: (\w+)\ndata: (.*)\n", events + end):
+                self._take(int(found[1]), found[2].decode(), json.loads(found[3]))
+
+    def _take(self, number: int, kind: str, data: dict[str, Any]) -> None:
+        if kind != "position" and number > self._after:
+            found = data["plant"]
+            change = Recorded(
+                number, _KINDS[kind], 0, found["id"], found.get("name"), found.get("tag")
+            )
+            self._got.append(change)
+            self._after = number
+            self._loop.note(f"{self.name}: {number - 10**15}")
+
+
+class Guest:
+    """A client that only reads, and whose token is revoked."""
+
+    def __init__(
+        self, loop: Loop, model: Model, find_service: Callable[[], Service], token: str
+    ) -> None:
+        self._loop = loop
+        self._chance = random.Random(loop.chance.getrandbits(64))
+        self._model = model
+        self._find_service = find_service
+        self._token = token
+
+    async def run(self) -> None:
+        while True:
+            with contextlib.suppress(LostError, ConnectionRefusedError):
+                http = Http(self._find_service(), self._chance)
+                for _ in range(5):
+                    await self._ask(http)
+            await asyncio.sleep(0.1)
+
+    async def _ask(self, http: Http) -> None:
+        began = self._loop.now
+        await http.send(request("GET", "/token", self._token))
+        response = await http.response()
+        if response.status == 200 and began > self._model.revoked_at + REVOKED_SECONDS:
+            self._model.fail("guest: its token was revoked, and is accepted")
+        await asyncio.sleep(self._chance.choice([0, 0.2, 1]))
+
+
+def values_of(plants: Iterable[Any]) -> dict[int, Value]:
+    return {each["id"]: (each["name"], each.get("tag")) for each in plants}
+
+
+def same(value: Value) -> Value:
+    return value
+
+
+def plant(value: Value, id_: int | None = None) -> bytes:
+    """Return the JSON text of a plant."""
+    assert value is not None
+    record = {} if id_ is None else {"id": id_}
+    tag = {} if value[1] is None else {"tag": value[1]}
+    return json.dumps(record | {"name": value[0]} | tag).encode()
+
+
+def etag(value: Value) -> str:
+    return entity_tag(*value) if value is not None else '"x"'

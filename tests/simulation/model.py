@@ -1,0 +1,130 @@
+"""What the store may have, by what clients have sent and were told; and checks of what it has."""
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple, TypeAlias
+
+from plantstore.feed import Kind, Recorded
+from plantstore.storage.sqlite.store import SQLiteStore
+
+# The name and the tag of a plant; None if no plant is stored.
+Value: TypeAlias = tuple[str, str | None] | None
+
+# What a change makes of a plant.
+Effect: TypeAlias = Callable[[Value], Value]
+
+
+class Export(NamedTuple):
+    """An export: the number of the last change before it, and its plants."""
+
+    who: str
+    number: int
+    plants: dict[int, Value]
+
+
+class Model:
+    """What the clients know of the store.
+
+    Each plant belongs to one client, which changes it in one request at a time. If the result of a
+    request is unknown, several values are possible until the service ends.
+
+    Attributes:
+        possible: the values that each plant may have now.
+        violations: what was not as promised.
+        handed_out: the ids that were handed out.
+        exports: those that were complete.
+        followed: what each follower got: the number after which it began, and the changes.
+        revoked_at: the time at which the token of the guest was revoked.
+        prefixes: rows of imports of which a prefix is stored, in order.
+
+    """
+
+    def __init__(self) -> None:
+        self.possible: dict[int, set[Value]] = {}
+        self.violations: list[str] = []
+        self.handed_out: list[range] = []
+        self.revoked_at = math.inf
+        self.exports: list[Export] = []
+        self.followed: list[tuple[str, int, list[Recorded]]] = []
+        self.prefixes: list[tuple[str, list[tuple[int, Value]]]] = []
+
+    def fail(self, what: str) -> None:
+        self.violations.append(what)
+
+    def of(self, id_: int) -> set[Value]:
+        return self.possible.get(id_, {None})
+
+    def is_known(self, id_: int) -> bool:
+        return len(self.of(id_)) == 1
+
+    def doubt(self, id_: int, effect: Effect) -> None:
+        """Note that a change may or may not be made."""
+        self.possible[id_] = self.of(id_) | {effect(value) for value in self.of(id_)}
+
+    def settle(self, who: str, id_: int, fits: Callable[[Value], bool], effect: Effect) -> None:
+        """Note that a change was made, or refused, as only a plant that fits explains."""
+        before = {value for value in self.of(id_) if fits(value)}
+        if not before:
+            self.fail(f"{who}: the plant {id_} was one of {self.of(id_)}")
+            before = self.of(id_)
+        self.possible[id_] = {effect(value) for value in before}
+
+    def see(self, who: str, id_: int, value: Value) -> None:
+        """Note that a client has read a plant."""
+        if value not in self.of(id_):
+            self.fail(f"{who}: the plant {id_} is {value}, may be {self.of(id_)}")
+
+    def hand_out(self, who: str, ids: range) -> None:
+        if any(ids[0] <= other[-1] and other[0] <= ids[-1] for other in self.handed_out):
+            self.fail(f"{who}: ids of {ids} were handed out before")
+        self.handed_out.append(ids)
+
+    def compare(self, store: SQLiteStore) -> None:
+        """Compare a store, which no client changes any more, with what it may have."""
+        stored: dict[int, Value] = {
+            plant.id: (plant.name, plant.tag) for page in store.scan_plants() for plant in page
+        }
+        for id_ in sorted(stored.keys() | self.possible):
+            if stored.get(id_) not in self.of(id_):
+                self.fail(f"the plant {id_} is {stored.get(id_)}, may be {self.of(id_)}")
+        for who, rows in self.prefixes:
+            are_stored = [stored.get(id_) == value for id_, value in rows]
+            if are_stored != sorted(are_stored, reverse=True):
+                self.fail(f"{who}: the stored rows of its import are no prefix")
+        self.prefixes.clear()
+        self._compare_feed(all_changes(store), stored)
+        self.possible = {id_: {stored.get(id_)} for id_ in self.possible}
+
+    def _compare_feed(self, changes: Sequence[Recorded], stored: dict[int, Value]) -> None:
+        if replayed(changes) != stored:
+            self.fail("the replay of the feed is not what is stored")
+        for who, number, plants in self.exports:
+            if replayed(each for each in changes if each.number <= number) != plants:
+                self.fail(f"{who}: the export is not the state after {number}")
+        self.exports.clear()
+        for who, after, got in self.followed:
+            expected = [each for each in changes if each.number > after][: len(got)]
+            if [each.number for each in got] != [each.number for each in expected]:
+                self.fail(f"{who}: followed {got} after {after}, the feed has {expected}")
+
+
+def all_changes(store: SQLiteStore) -> list[Recorded]:
+    """Return the whole feed."""
+    changes: list[Recorded] = []
+    while True:
+        page = store.read_changes(changes[-1].number if changes else 0, 1000)
+        changes += page.changes
+        if page.is_last:
+            return changes
+
+
+def replayed(changes: Iterable[Recorded]) -> dict[int, Value]:
+    """Return the plants after changes."""
+    plants: dict[int, Value] = {}
+    for each in changes:
+        if each.kind == Kind.DELETED:
+            plants.pop(each.id, None)
+        else:
+            assert each.name is not None
+            plants[each.id] = (each.name, each.tag)
+    return plants

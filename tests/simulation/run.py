@@ -1,0 +1,246 @@
+"""Runs the simulation for a seed, or for many.
+
+PYTHONPATH=tests python -m simulation.run --seconds 60
+PYTHONPATH=tests python -m simulation.run --seed 17
+"""
+
+import argparse
+import asyncio
+import contextlib
+import logging
+import math
+import random
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import NamedTuple
+
+import apsw
+
+from plantstore.tokens import SCOPES, TokenRecord, digest
+from simulation.clients import Client, Follower, Guest
+from simulation.model import Model
+from simulation.scheduler import Loop, StuckError
+from simulation.service import Service
+from support.crash_states import CrashStates, Step, Synced, Written, steps_to
+from support.disk import Fault
+
+# Well-formed tokens. One of them is revoked.
+TOKEN = "plst_CJnt2qBmtjhzepopTvX6gSUtOxPkzM0jBnaq"
+REVOKED = "plst_0123456789012345678901234567890pV6Ps"
+
+# The memory for unanswered requests under pressure.
+PRESSURES = [0, 2_000, 200_000]
+
+LAST_LINES = 40
+
+
+class Result(NamedTuple):
+    """What a run found."""
+
+    seed: int
+    violations: list[str]
+    trace: list[str]
+
+
+class Plan(NamedTuple):
+    """What happens in a run besides chance: to shrink it, clients and faults are left out."""
+
+    clients: int
+    faults: bool
+    lives: int
+
+
+class Run:
+    """One run of the service, its clients and the faults, from one seed."""
+
+    def __init__(self, seed: int, folder: Path) -> None:
+        self.chance = random.Random(seed)
+        self.loop = Loop(self.chance)
+        self._folder = folder
+        self._seed = seed
+        self._ahead = 0.0  # of the clock of the service
+        self.model = Model()
+        self._service: Service | None = None
+        self._lives = 0
+        self.loop.set_exception_handler(self._on_error)
+
+    def _on_error(self, _loop: asyncio.AbstractEventLoop, context: dict[str, object]) -> None:
+        self.model.fail(f"an error in a callback: {context}")
+
+    def run(self) -> Result:
+        random.seed(self._seed)
+        asyncio.set_event_loop(None)
+        try:
+            self.loop.run_until_complete(self._run())
+        except StuckError:
+            self.model.fail("nothing happens any more")
+        except Exception as error:  # noqa: BLE001 (it is what the run found)
+            self.model.fail(f"{type(error).__name__}: {error}")
+        finally:
+            with contextlib.suppress(Exception):
+                self.loop.close()
+        return Result(self._seed, self.model.violations, self.loop.trace)
+
+    def _clock(self) -> float:
+        return 1_800_000_000 + self.loop.now + self._ahead
+
+    def _find_service(self) -> Service:
+        if self._service is None or self._service.is_stopping:
+            raise ConnectionRefusedError
+        return self._service
+
+    async def _run(self) -> None:
+        history: list[Step] = []
+        clients = [
+            Client(number, self.loop, self.model, self._find_service, TOKEN)
+            for number in range(self.chance.randrange(1, 6))
+        ]
+        followers = [
+            Follower(number, self.loop, self.model, self._find_service, TOKEN)
+            for number in range(self.chance.randrange(3))
+        ]
+        guest = Guest(self.loop, self.model, self._find_service, REVOKED)
+        following = [asyncio.ensure_future(each.run()) for each in followers]
+        following.append(asyncio.ensure_future(guest.run()))
+        for _ in range(self.chance.choice([1, 1, 2])):
+            history = await self._live(history, clients)
+        for task in following:
+            task.cancel()
+        await asyncio.gather(*following, return_exceptions=True)
+        self._service = await self._start(history)
+        self.model.compare(self._service.store)
+        problems = self._service.store.check().problems
+        self.model.violations += problems
+        await self._service.stop()
+
+    async def _start(self, history: list[Step]) -> Service:
+        self._lives += 1
+        path = self._folder / f"{self._lives}.db"
+        service = Service(self.loop, path, history, self._clock)
+        if self._lives == 1:
+            for name, token in (("all", TOKEN), ("guest", REVOKED)):
+                record = TokenRecord(name, digest(token), frozenset(SCOPES), 0)
+                service.store.add_token(record)
+        await service.start()
+        return service
+
+    async def _live(self, history: list[Step], clients: list[Client]) -> list[Step]:
+        """Serve the clients until a stop or a power cut; return what the disk has done."""
+        service = self._service = await self._start(history)
+        if history:
+            self.model.compare(service.store)
+        actions = self.chance.choice([3, 6, 12])
+        working = [asyncio.ensure_future(client.run(actions)) for client in clients]
+        faults = asyncio.ensure_future(self._break(service))
+        done = asyncio.gather(*working)
+        cut_after = None
+        if self.chance.random() < 0.4:
+            cut_after = len(service.disk.steps) + self.chance.randrange(400)
+        power = asyncio.get_running_loop().create_future()
+
+        def cut() -> None:
+            if cut_after is not None and len(service.disk.steps) >= cut_after and not power.done():
+                self.loop.note("the power fails")
+                service.disconnect()
+                power.set_result(service.disk.steps[:cut_after])
+
+        self.loop.after_step = cut
+        await asyncio.wait([done, power], return_when=asyncio.FIRST_COMPLETED)
+        self.loop.after_step = lambda: None
+        faults.cancel()
+        self._heal(service)
+        if power.done():
+            steps = power.result()
+            self._service = None
+            for task in working:
+                task.cancel()
+            await asyncio.gather(*working, done, return_exceptions=True)
+            await service.stop()
+            left = CrashStates(steps).left(self.chance)
+            return steps_to(left)
+        await done
+        self.loop.note("the service stops")
+        left_over = await service.stop()
+        self.model.violations += [f"left after the stop: {each}" for each in left_over]
+        self.model.violations += [f"a thread is left: {name}" for name in self.loop.threads.left()]
+        return service.disk.steps
+
+    async def _break(self, service: Service) -> None:
+        """Inject faults, one after the other."""
+        chance, budget = self.chance, service.parts.connection_config.budget
+        usual = budget.incoming_bytes_max
+        while True:
+            await asyncio.sleep(chance.choice([0.05, 0.5, 3]))
+            match chance.randrange(6):
+                case 0:
+                    budget.incoming_bytes_max = chance.choice(PRESSURES)
+                case 1:
+                    kind, error = chance.choice(
+                        [(Synced, apsw.SQLITE_IOERR), (Written, apsw.SQLITE_FULL)]
+                    )
+                    lasts = chance.random() < 0.5
+                    service.disk.break_down(Fault(kind, chance.randrange(8), error, lasts))
+                case 2:
+                    self._ahead = chance.choice([0, -3600, 86400, 0.5])
+                case 3 if self.model.revoked_at == math.inf and service.disk.fault is None:
+                    service.store.revoke_token("guest", int(self._clock()))
+                    self.model.revoked_at = self.loop.now
+                case _:
+                    service.disk.heal()
+                    budget.incoming_bytes_max = usual
+            self.loop.note("a fault")
+
+    def _heal(self, service: Service) -> None:
+        service.disk.heal()
+        service.parts.connection_config.budget.incoming_bytes_max = 32 * 1024 * 1024
+
+
+def simulate(seed: int) -> Result:
+    """Run the simulation for a seed."""
+    with tempfile.TemporaryDirectory(dir=_folder()) as folder:
+        return Run(seed, Path(folder)).run()
+
+
+def _folder() -> str | None:
+    """Return a folder in memory, if there is one: nothing that is written must last."""
+    return "/dev/shm" if Path("/dev/shm").is_dir() else None
+
+
+def describe(result: Result) -> str:
+    lines = [f"seed {result.seed}: {len(result.violations)} violations"]
+    lines += [f"  {each[:600]}" for each in result.violations[:10]]
+    lines += ["the last steps:", *(f"  {line[:160]}" for line in result.trace[-LAST_LINES:])]
+    return "\n".join(lines)
+
+
+def main() -> int:
+    arguments = argparse.ArgumentParser()
+    arguments.add_argument("--seed", type=int)
+    arguments.add_argument("--seconds", type=float, default=60)
+    arguments.add_argument("--first", type=int, default=None)
+    chosen = arguments.parse_args()
+    logging.disable(logging.CRITICAL)
+    if chosen.seed is not None:
+        result = simulate(chosen.seed)
+        sys.stdout.write(describe(result) + "\n")
+        return bool(result.violations)
+    first = chosen.first if chosen.first is not None else random.SystemRandom().getrandbits(40)
+    began, steps, seeds, failed = time.monotonic(), 0, 0, 0
+    while time.monotonic() - began < chosen.seconds:
+        result = simulate(first + seeds)
+        seeds += 1
+        steps += len(result.trace)
+        if result.violations:
+            failed += 1
+            sys.stdout.write(describe(result) + "\n")
+            break
+    seconds = time.monotonic() - began
+    said = f"{seeds} seeds from {first}, {steps} steps, {seeds / seconds:.1f} seeds a second\n"
+    sys.stdout.write(said)
+    return bool(failed)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

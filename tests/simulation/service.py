@@ -1,0 +1,186 @@
+"""The real service on the simulated disk, from its start to its stop, without a socket."""
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import uvicorn
+from uvicorn.server import ServerState
+
+from plantstore.cli.wiring import make_app, make_parts, running
+from plantstore.server.connection import Connection
+from plantstore.server.interface import CONNECTION_CONFIG
+from plantstore.settings import Settings
+from plantstore.storage.sqlite.store import SQLiteStore
+from simulation.scheduler import Loop
+from support.crash_states import Step
+from support.disk import Disk
+from support.virtual_time import FakeTransport
+
+STOP_SECONDS = 10
+
+# The longest time that a call of the store takes, and how likely it takes longer than a moment.
+CALL_SECONDS_MAX = 3.0
+SLOW = 0.03
+
+
+class SlowStore:
+    """A store whose calls take time: before they have an effect, and before they return."""
+
+    def __init__(self, store: SQLiteStore, loop: Loop) -> None:
+        self.store = store
+        self._loop = loop
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self.store, name)
+        if not callable(found) or name == "tidy":
+            return found
+
+        def call(*args: Any, **kwargs: Any) -> Any:
+            self._pass_time()
+            try:
+                return found(*args, **kwargs)
+            finally:
+                self._pass_time()
+
+        return call
+
+    def scan_plants(self, *args: Any) -> Iterator[Any]:
+        with contextlib.closing(self.store.scan_plants(*args)) as scan:
+            for page in scan:
+                self._pass_time()
+                yield page
+
+    @contextlib.contextmanager
+    def watch_changes(self) -> Iterator[Callable[[float], bool]]:
+        def wait(seconds: float) -> bool:
+            self._loop.threads.sleep(seconds)
+            return True
+
+        self._pass_time()
+        yield wait
+
+    def _pass_time(self) -> None:
+        chance = self._loop.chance
+        slow = chance.random() < SLOW
+        self._loop.threads.sleep(chance.uniform(0, CALL_SECONDS_MAX if slow else 0.004))
+
+
+class Service:
+    """The service from its start to its stop.
+
+    Args:
+        loop: schedules everything.
+        path: of the database.
+        history: what the disk has done before.
+        clock: returns the time in seconds since 1970.
+
+    Attributes:
+        disk: the simulated disk.
+        store: the real store, without delays.
+        parts: of the application.
+        is_stopping: whether it accepts no connections.
+
+    """
+
+    def __init__(
+        self, loop: Loop, path: Path, history: Sequence[Step], clock: Callable[[], float]
+    ) -> None:
+        self._loop = loop
+        self._opened = contextlib.AsyncExitStack()
+        self.disk = self._opened.enter_context(
+            Disk(path, loop.chance.getrandbits(32), history, clock)
+        )
+        self.store = SQLiteStore(str(path), monotonic=loop.time)
+        self._opened.callback(self.store.close)
+        self.store.keep_changes(7)
+        slow: Any = SlowStore(self.store, loop)
+        settings = Settings(page=False, stop_seconds=STOP_SECONDS)
+        self.parts = make_parts(
+            settings,
+            slow,
+            observe=lambda _event: None,
+            metrics={"text/plain": lambda: b"metrics"},
+            clock=clock,
+            monotonic=loop.time,
+            threads=loop.threads,
+        )
+        app = make_app(settings, slow, self.parts)
+        self._config = uvicorn.Config(
+            app,
+            interface="asgi3",
+            lifespan="off",
+            log_config=None,
+            timeout_graceful_shutdown=STOP_SECONDS,
+        )
+        self._config.load()
+        self._state = ServerState()
+        self._transports: list[FakeTransport] = []
+        self.is_stopping = False
+
+    async def start(self) -> None:
+        await self._opened.enter_async_context(running(self.parts))
+
+    def connect(self) -> FakeTransport:
+        """Return a new connection.
+
+        Raises:
+            ConnectionRefusedError: the service stops.
+
+        """
+        if self.is_stopping:
+            raise ConnectionRefusedError
+        state = {CONNECTION_CONFIG: self.parts.connection_config}
+        connection = Connection(self._config, self._state, state, self._loop)
+        transport = FakeTransport(self._loop, connection)
+        self._transports.append(transport)
+        return transport
+
+    def disconnect(self) -> None:
+        """End all connections, as a power cut does. No client gets anything any more."""
+        self.is_stopping = True
+        for transport in self._transports:
+            transport.leave()
+
+    async def stop(self) -> list[str]:
+        """Stop as after SIGTERM (uvicorn.Server.shutdown); return what is left that should not."""
+        self.is_stopping = True
+        self.parts.readiness.stop()
+        self.parts.changes.stop()
+        for transport in self._transports:
+            if transport.protocol in self._state.connections:
+                transport.protocol.shutdown()
+        ends = self._loop.time() + STOP_SECONDS
+        while self._is_busy() and self._loop.time() < ends:  # noqa: ASYNC110 (as uvicorn does)
+            await asyncio.sleep(0.05)
+        for task in sorted(self._state.tasks, key=lambda task: int(task.get_name()[5:])):
+            task.cancel("The server stops")
+        while self._state.tasks:  # noqa: ASYNC110 (as uvicorn does)
+            await asyncio.sleep(0.05)
+        for transport in self._transports:
+            transport.leave()
+        await asyncio.sleep(0.1)
+        left = self._left()
+        await self._opened.aclose()
+        return left
+
+    def _is_busy(self) -> bool:
+        return bool(self._state.connections or self._state.tasks)
+
+    def _left(self) -> list[str]:
+        """Return the names of counters that are not zero."""
+        parts, budget = self.parts, self.parts.connection_config.budget
+        counters = {
+            "incoming bytes": budget.incoming_bytes,
+            "unread bytes": budget._unread_bytes,  # noqa: SLF001
+            "changes": parts.writer.waiting,
+            "reads": parts.reader.waiting,
+            "ids": parts.ids.waiting,
+            "imports": parts.imports._places.taken,  # noqa: SLF001
+            "exports": parts.exports._places.taken,  # noqa: SLF001
+            "streams": parts.changes.places.taken,
+            "connections": len(self._state.connections),
+        }
+        return [f"{name}: {value}" for name, value in counters.items() if value]

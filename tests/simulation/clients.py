@@ -357,6 +357,7 @@ class Guest:
     def __init__(
         self, loop: Loop, model: Model, find_service: Callable[[], Service], token: str
     ) -> None:
+        self.name = "guest"
         self._loop = loop
         self._chance = random.Random(loop.chance.getrandbits(64))
         self._model = model

@@ -1,6 +1,7 @@
 """A client of HTTP on a transport without a socket."""
 
 import asyncio
+import contextlib
 import json
 import math
 import random
@@ -105,13 +106,25 @@ class Http:
         return data
 
     async def _more(self, ends: float) -> None:
+        loop = asyncio.get_running_loop()
         if self._transport.is_lost:
             raise LostError
-        if asyncio.get_running_loop().time() > ends:
+        if loop.time() > ends:
             raise LateError
         if self._is_slow:
             self._transport.read(self._chance.choice([10, 1000, 100_000]))
-        await asyncio.sleep(self._chance.choice([0.001, 0.01, 0.1]))
+            await asyncio.sleep(self._chance.choice([0.001, 0.01, 0.1]))
+            return
+        news = loop.create_future()
+
+        def notify() -> None:
+            if not news.done():
+                news.set_result(None)
+
+        self._transport.notify = notify
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout_at(None if ends == math.inf else ends + 1):
+                await news
 
 
 def parse(data: bytes, *, is_head: bool) -> tuple[Response, int] | None:

@@ -18,13 +18,14 @@ from typing import NamedTuple
 
 import apsw
 
+from plantstore.storage.sqlite.store import SQLiteStore
 from plantstore.tokens import SCOPES, TokenRecord, digest
 from simulation.clients import Client, Follower, Guest
 from simulation.model import Model
 from simulation.scheduler import Loop, StuckError
 from simulation.service import Service
 from support.crash_states import CrashStates, Step, Synced, Written, steps_to
-from support.disk import Fault
+from support.disk import Disk, Fault
 
 # Well-formed tokens. One of them is revoked.
 TOKEN = "plst_CJnt2qBmtjhzepopTvX6gSUtOxPkzM0jBnaq"
@@ -33,7 +34,13 @@ REVOKED = "plst_0123456789012345678901234567890pV6Ps"
 # The memory for unanswered requests under pressure.
 PRESSURES = [0, 2_000, 200_000]
 
+# The part of the runs after which the files of the database are checked.
+CHECKED = 0.2
+
 LAST_LINES = 40
+
+# The name that leaves out all faults.
+FAULTS = "faults"
 
 
 class Result(NamedTuple):
@@ -42,20 +49,22 @@ class Result(NamedTuple):
     seed: int
     violations: list[str]
     trace: list[str]
-
-
-class Plan(NamedTuple):
-    """What happens in a run besides chance: to shrink it, clients and faults are left out."""
-
-    clients: int
-    faults: bool
-    lives: int
+    names: list[str]
+    without: frozenset[str]
 
 
 class Run:
-    """One run of the service, its clients and the faults, from one seed."""
+    """One run of the service, its clients and the faults, from one seed.
 
-    def __init__(self, seed: int, folder: Path) -> None:
+    Args:
+        seed: decides about everything.
+        folder: for the files of the databases.
+        without: the names of clients that are left out; `faults` means all faults.
+
+    """
+
+    def __init__(self, seed: int, folder: Path, without: frozenset[str]) -> None:
+        self._without = without
         self.chance = random.Random(seed)
         self.loop = Loop(self.chance)
         self._folder = folder
@@ -64,6 +73,7 @@ class Run:
         self.model = Model()
         self._service: Service | None = None
         self._lives = 0
+        self.names: list[str] = []
         self.loop.set_exception_handler(self._on_error)
 
     def _on_error(self, _loop: asyncio.AbstractEventLoop, context: dict[str, object]) -> None:
@@ -81,7 +91,7 @@ class Run:
         finally:
             with contextlib.suppress(Exception):
                 self.loop.close()
-        return Result(self._seed, self.model.violations, self.loop.trace)
+        return Result(self._seed, self.model.violations, self.loop.trace, self.names, self._without)
 
     def _clock(self) -> float:
         return 1_800_000_000 + self.loop.now + self._ahead
@@ -95,25 +105,33 @@ class Run:
         history: list[Step] = []
         clients = [
             Client(number, self.loop, self.model, self._find_service, TOKEN)
-            for number in range(self.chance.randrange(1, 6))
+            for number in range(self.chance.randrange(1, 5))
         ]
-        followers = [
+        readers: list[Follower | Guest] = [
             Follower(number, self.loop, self.model, self._find_service, TOKEN)
             for number in range(self.chance.randrange(3))
         ]
-        guest = Guest(self.loop, self.model, self._find_service, REVOKED)
-        following = [asyncio.ensure_future(each.run()) for each in followers]
-        following.append(asyncio.ensure_future(guest.run()))
+        readers.append(Guest(self.loop, self.model, self._find_service, REVOKED))
+        self.names = [*(each.name for each in (*clients, *readers)), FAULTS]
+        clients = [each for each in clients if each.name not in self._without]
+        following = [
+            asyncio.ensure_future(each.run()) for each in readers if each.name not in self._without
+        ]
         for _ in range(self.chance.choice([1, 1, 2])):
             history = await self._live(history, clients)
         for task in following:
             task.cancel()
-        await asyncio.gather(*following, return_exceptions=True)
-        self._service = await self._start(history)
-        self.model.compare(self._service.store)
-        problems = self._service.store.check().problems
-        self.model.violations += problems
-        await self._service.stop()
+        for ended in await asyncio.gather(*following, return_exceptions=True):
+            if isinstance(ended, Exception):
+                self.model.fail(f"a reader: {ended!r}")
+        path = self._folder / "last.db"
+        with (
+            Disk(path, self._seed, history, self._clock),
+            contextlib.closing(SQLiteStore(str(path))) as store,
+        ):
+            self.model.compare(store)
+            if self.chance.random() < CHECKED:
+                self.model.violations += store.check().problems
 
     async def _start(self, history: list[Step]) -> Service:
         self._lives += 1
@@ -131,12 +149,14 @@ class Run:
         service = self._service = await self._start(history)
         if history:
             self.model.compare(service.store)
-        actions = self.chance.choice([3, 6, 12])
+        actions = self.chance.choice([2, 5, 9])
         working = [asyncio.ensure_future(client.run(actions)) for client in clients]
         faults = asyncio.ensure_future(self._break(service))
+        if FAULTS in self._without:
+            faults.cancel()
         done = asyncio.gather(*working)
         cut_after = None
-        if self.chance.random() < 0.4:
+        if self.chance.random() < 0.4 and FAULTS not in self._without:
             cut_after = len(service.disk.steps) + self.chance.randrange(400)
         power = asyncio.get_running_loop().create_future()
 
@@ -197,10 +217,19 @@ class Run:
         service.parts.connection_config.budget.incoming_bytes_max = 32 * 1024 * 1024
 
 
-def simulate(seed: int) -> Result:
+def simulate(seed: int, without: frozenset[str] = frozenset()) -> Result:
     """Run the simulation for a seed."""
     with tempfile.TemporaryDirectory(dir=_folder()) as folder:
-        return Run(seed, Path(folder)).run()
+        return Run(seed, Path(folder), without).run()
+
+
+def shrunk(result: Result) -> Result:
+    """Return a failure with the fewest clients and faults that still fail."""
+    for name in result.names:
+        smaller = simulate(result.seed, result.without | {name})
+        if smaller.violations:
+            result = smaller
+    return result
 
 
 def _folder() -> str | None:
@@ -209,7 +238,8 @@ def _folder() -> str | None:
 
 
 def describe(result: Result) -> str:
-    lines = [f"seed {result.seed}: {len(result.violations)} violations"]
+    left_out = f" without {', '.join(sorted(result.without))}" if result.without else ""
+    lines = [f"seed {result.seed}{left_out}: {len(result.violations)} violations"]
     lines += [f"  {each[:600]}" for each in result.violations[:10]]
     lines += ["the last steps:", *(f"  {line[:160]}" for line in result.trace[-LAST_LINES:])]
     return "\n".join(lines)
@@ -224,6 +254,7 @@ def main() -> int:
     logging.disable(logging.CRITICAL)
     if chosen.seed is not None:
         result = simulate(chosen.seed)
+        result = shrunk(result) if result.violations else result
         sys.stdout.write(describe(result) + "\n")
         return bool(result.violations)
     first = chosen.first if chosen.first is not None else random.SystemRandom().getrandbits(40)
@@ -234,7 +265,7 @@ def main() -> int:
         steps += len(result.trace)
         if result.violations:
             failed += 1
-            sys.stdout.write(describe(result) + "\n")
+            sys.stdout.write(describe(shrunk(result)) + "\n")
             break
     seconds = time.monotonic() - began
     said = f"{seeds} seeds from {first}, {steps} steps, {seeds / seconds:.1f} seeds a second\n"

@@ -32,6 +32,7 @@ class SlowStore:
     def __init__(self, store: SQLiteStore, loop: Loop) -> None:
         self.store = store
         self._loop = loop
+        self._applied = 0
 
     def __getattr__(self, name: str) -> Any:
         found = getattr(self.store, name)
@@ -39,6 +40,7 @@ class SlowStore:
             return found
 
         def call(*args: Any, **kwargs: Any) -> Any:
+            self._applied += name == "apply_changes"
             self._pass_time()
             try:
                 return found(*args, **kwargs)
@@ -55,9 +57,13 @@ class SlowStore:
 
     @contextlib.contextmanager
     def watch_changes(self) -> Iterator[Callable[[float], bool]]:
+        seen = self._applied
+
         def wait(seconds: float) -> bool:
+            nonlocal seen
             self._loop.threads.sleep(seconds)
-            return True
+            seen, before = self._applied, seen
+            return seen != before and self._loop.chance.random() < 0.9  # a notification may be lost
 
         self._pass_time()
         yield wait

@@ -7,6 +7,10 @@ from collections import deque
 from typing import Any
 
 
+def ignore() -> None:
+    """Do nothing."""
+
+
 class _Clock(selectors.DefaultSelector):
     """A selector that waits for nothing: the time of a wait passes at once."""
 
@@ -34,6 +38,7 @@ class FakeTransport(asyncio.Transport):
 
     Attributes:
         sent: what the client has read.
+        notify: is called when the client has read something, and when the connection has ended.
         is_read: whether the server reads its side.
         is_lost: whether the connection has ended.
         is_aborted: whether the server has discarded what the client has not read.
@@ -51,6 +56,7 @@ class FakeTransport(asyncio.Transport):
         self._arriving: deque[bytes] = deque()
         self._window = 0
         self.sent = b""
+        self.notify = ignore
         self.is_read = True
         self.is_aborted = False
         protocol.connection_made(self)
@@ -124,6 +130,8 @@ class FakeTransport(asyncio.Transport):
         self.sent += self._unread[:size]
         self._unread = self._unread[size:]
         self._window -= size
+        if size:
+            self.notify()
         if self._is_paused and len(self._unread) <= self._high // 4:
             self._is_paused = False
             self.protocol.resume_writing()
@@ -134,5 +142,6 @@ class FakeTransport(asyncio.Transport):
         if not self.is_lost:
             self.is_lost = True
             self.protocol.connection_lost(None)
+            self.notify()
             self._socket.close()
             self._peer.close()

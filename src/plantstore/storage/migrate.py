@@ -104,14 +104,14 @@ class Schema(Protocol):
         ...
 
 
-def migrations(engine: str) -> list[str]:
+@functools.cache
+def migrations(engine: str) -> tuple[str, ...]:
     """Return the SQL of all migrations of an engine, in order."""
     folder = resources.files(f"plantstore.storage.{engine}") / "migrations"
     files = sorted(folder.iterdir(), key=lambda file: file.name)
-    return [file.read_text(encoding="utf-8") for file in files if file.name.endswith(".sql")]
+    return tuple(file.read_text(encoding="utf-8") for file in files if file.name.endswith(".sql"))
 
 
-@functools.cache
 def newest_version(engine: str) -> int:
     """Return the version of the schema that this program knows: the number of its migrations."""
     return len(migrations(engine))

@@ -2,7 +2,7 @@
 
 import contextlib
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
 from pathlib import Path
@@ -231,7 +231,7 @@ def _is_text(*values: Any) -> bool:  # noqa: ANN401 (bytes or None; apsw has no 
         return False
 
 
-def _schema_after(steps: list[str]) -> dict[str, str]:
+def _schema_after(steps: Sequence[str]) -> dict[str, str]:
     with contextlib.closing(apsw.Connection(":memory:")) as connection:
         for step in steps:
             connection.execute(step)

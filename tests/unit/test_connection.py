@@ -343,3 +343,43 @@ def test_a_connection_that_ends_during_a_stop_is_not_dropped_again() -> None:
 
         assert client.sent.startswith(b"HTTP/1.1 200 ")
         assert client.is_lost
+
+
+def test_all_bytes_of_an_unread_response_are_counted_also_behind_other_responses() -> None:
+    async def respond_to(scope: Any, _receive: Any, send: Any) -> None:
+        # The head of the large response does not fit behind the small one.
+        await respond(send, b"x" * (700_000 if scope["path"] == "/large" else 16_234))
+
+    with Served(respond_to, unread_bytes_max=2_000_000) as served:
+        clients = [served.connect() for _ in range(10)]
+        for client in clients:
+            client.arrive(GET + GET.replace(b"/", b"/large", 1))
+            served.run()
+
+        unread = sum(client.get_write_buffer_size() for client in clients)
+        assert unread < 2_000_000
+        assert [client.is_closing() for client in clients] == [True] * 8 + [False] * 2
+
+
+def test_who_holds_nothing_of_a_request_makes_no_room() -> None:
+    with Served(store_or_respond, incoming_bytes_max=100_000) as served:
+        readers = [served.connect() for _ in range(20)]
+        for reader in readers:
+            reader.arrive(GET)
+        served.run()
+        for _ in range(2):
+            served.connect().arrive(head(None, b"Content-Length: 90000") + b"x" * 60_000)
+        served.run()
+
+        assert not any(reader.is_closing() for reader in readers)
+
+
+def test_a_head_that_makes_room_itself_holds_nothing() -> None:
+    with Served(Storing(), incoming_bytes_max=100_000) as served:
+        client, other = served.connect(), served.connect()
+        client.arrive(HEAD + b"x" * 20_000)
+        other.arrive(head(None, b"Content-Length: 90000") + b"x" * 70_000)
+        client.arrive(b"x" * 11_000)
+
+        assert client.is_closing()
+        assert served.budget.incoming_bytes < 71_000

@@ -183,7 +183,7 @@ LENGTHS = [b"x", b"1\r\nContent-Length: 2", b"1\r\nTransfer-Encoding: chunked"]
         *((line, HOST) for line in (b"CONNECT a:1 HTTP/1.1", b"GET /\xff HTTP/1.1", b"GET /")),
         (b"GET / HTTP/1.1", b""),
         *((b"GET / HTTP/1.1", b"Host: %b\r\n" % host) for host in (b"a b/c", b"a%4:1", b"a:b")),
-        (b"GET / HTTP/1.1", b"Host: " + b"a" * 30_000 + b"!" * 100 + b" !\r\n"),  # in linear time
+        (b"GET / HTTP/1.1", b"Host: " + b"a" * 900 + b"!" * 100 + b" !\r\n"),  # in linear time
         (b"GET / HTTP/1.1", HOST + HOST),
         (b"GET / HTTP/1.0", b"Transfer-Encoding: chunked\r\n"),
         *((line, HOST) for line in (b"PRI * HTTP/2.0", b"DESCRIBE / RTSP/1.0", b"GET / HTTP/0.9")),
@@ -278,7 +278,7 @@ def test_an_endless_head_or_framing_is_refused_before_it_fills_the_memory(
     assert refused.value.code is ErrorCode.HEAD_TOO_LARGE
 
 
-@pytest.mark.parametrize("name", sorted(READ_FIELDS))
+@pytest.mark.parametrize("name", sorted(READ_FIELDS - {b"host"}))
 def test_a_field_that_is_read_has_at_most_1_kib_with_all_its_lines(name: bytes) -> None:
     first = b"%b: %b\r\n" % (name.upper(), b"x" * (VALUE_BYTES_MAX - 1))
 
@@ -288,10 +288,12 @@ def test_a_field_that_is_read_has_at_most_1_kib_with_all_its_lines(name: bytes) 
     assert refused.value.code is ErrorCode.HEAD_TOO_LARGE
 
 
-def test_another_field_may_fill_the_head_and_a_path_may_not() -> None:
+def test_another_field_may_fill_the_head_and_a_path_or_a_host_may_not() -> None:
     assert len(parse_head(HEAD % (b"Cookie: %b\r\n" % (b"x" * 30_000))).fields) == 2
     longest = parse_head(b"GET /%b HTTP/1.1\r\nHost: x\r\n\r\n" % (b"%" * 1023))
     assert len(longest.path) == VALUE_BYTES_MAX
+    with pytest.raises(RequestError, match=r"Host must be no longer than 1024 bytes"):
+        parse_head(b"GET / HTTP/1.1\r\nHost: %b\r\n\r\n" % (b"x" * 1025))
     with pytest.raises(RequestError, match=r"path must be no longer than 1024 bytes"):
         parse_head(b"GET /%b HTTP/1.1\r\nHost: x\r\n\r\n" % (b"%" * 1024))
 

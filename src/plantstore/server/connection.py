@@ -39,9 +39,6 @@ HELD_BODY_BYTES_MAX: Final = 64 * 1024
 # response is still written at once. This limits the memory for many small unread responses.
 UNSENT_BYTES_HIGH: Final = 16 * 1024
 
-# A larger response is not copied to write its body together with its head.
-JOINED_BYTES_MAX: Final = 16 * 1024
-
 # A request may arrive in this many small pieces. After each further piece, the socket is not
 # read for GATHERING_SECONDS, so that the kernel collects the data: a piece takes six
 # microseconds here.
@@ -71,6 +68,7 @@ class Connection(asyncio.Protocol):
         client: address and port of the client.
         scheme: http or https.
         is_lost: whether the connection is closed.
+        held_bytes: of requests that are not answered.
 
     """
 
@@ -95,7 +93,7 @@ class Connection(asyncio.Protocol):
         self._exchange: Exchange | None = None
         self._answer: tuple[bytes, bytes] = (b"", b"")
         self._budget = self.config.budget
-        self._held_bytes = 0  # of unanswered requests
+        self.held_bytes = 0
         self._deadlines = Deadlines(
             request_seconds=self.config.request_seconds,
             idle_seconds=self.config.idle_seconds,
@@ -144,10 +142,13 @@ class Connection(asyncio.Protocol):
         if exchange is not None and exchange.takes_no_more:  # TLS may have read it already
             return
         budget = self._budget
-        self._held_bytes += len(data)
+        self.held_bytes += len(data)
         budget.incoming_bytes += len(data)
         if budget.incoming_bytes > budget.incoming_bytes_max and not self._may_hold(budget):
             self._refuse_for_memory()
+            return
+        if self._transport.is_closing():  # it has made room itself
+            self._hold(0)
             return
         self._reader.receive_data(data)
         self._advance()
@@ -274,7 +275,7 @@ class Connection(asyncio.Protocol):
         """Return whether the connection may hold what it does, after others have made room."""
         budget.make_room()
         return budget.incoming_bytes <= budget.incoming_bytes_max or budget.allows(
-            self._held_bytes, self._server_state.connections
+            self.held_bytes, self._server_state.connections
         )
 
     def _take_no_more(self) -> None:
@@ -284,8 +285,8 @@ class Connection(asyncio.Protocol):
         self._hold(0)
 
     def _hold(self, size: int) -> None:
-        self._budget.incoming_bytes += size - self._held_bytes
-        self._held_bytes = size
+        self._budget.incoming_bytes += size - self.held_bytes
+        self.held_bytes = size
 
     def is_client_gone(self) -> bool:
         """Return whether the client has closed its side; if so, close ours.
@@ -334,11 +335,8 @@ class Connection(asyncio.Protocol):
             return
         head, body = self._answer
         self._answer = (b"", b"")
-        if len(body) <= JOINED_BYTES_MAX:
-            self._transport.write(head + body)
-        else:
-            self._transport.write(head)
-            self._transport.write(body)
+        # One write, so that `pause_writing` counts all of it.
+        self._transport.write(head + body)
         exchange.is_answered = True
         if exchange.arrival is WHOLE:
             self._exchange = None

@@ -47,8 +47,9 @@ VALUE_BYTES_MAX: Final = 1024
 READ_FIELDS: Final = frozenset(
     {
         *(b"accept", b"accept-encoding", b"authorization", b"connection", b"content-encoding"),
-        *(b"content-type", b"expect", b"if-match", b"if-none-match", b"last-event-id", b"origin"),
-        *(b"prefer", b"traceparent", b"x-forwarded-for", b"x-forwarded-proto", b"x-request-id"),
+        *(b"content-type", b"expect", b"host", b"if-match", b"if-none-match", b"last-event-id"),
+        *(b"origin", b"prefer", b"traceparent", b"x-forwarded-for", b"x-forwarded-proto"),
+        b"x-request-id",
     }
 )
 

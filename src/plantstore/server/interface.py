@@ -19,13 +19,15 @@ MIB: Final = 1024 * 1024
 # as much, so this is enough for hundreds of the largest ones, and for all usual ones.
 INCOMING_BYTES_MAX: Final = 32 * MIB
 
-# Bytes of responses that clients have not read. A page and a piece of a file or of a stream have
-# less than 800 KiB, so this is enough for eighty slow readers of the largest ones.
+# Bytes of responses that clients have not read. A page of plants, and a piece of a file or of a
+# stream, have less than 800 KiB, so this is enough for eighty slow readers of the largest ones.
 UNREAD_BYTES_MAX: Final = 64 * MIB
 
 
 class Waiting(Protocol):
-    """A connection that waits for its client."""
+    """A connection that waits for its client. `held_bytes` are those of unanswered requests."""
+
+    held_bytes: int
 
     def drop(self) -> None:
         """Close the connection, and free its memory at once, if it waits for its client."""
@@ -68,8 +70,10 @@ class Budget:
     def make_room(self) -> None:
         """Close connections of clients without a token, until the incoming bytes are in bounds."""
         for waiting in (self._heads, self._of_strangers):
-            while waiting and self.incoming_bytes > self.incoming_bytes_max:
-                self._drop_first(waiting)
+            for connection in [each for each in waiting if each.held_bytes]:
+                if self.incoming_bytes <= self.incoming_bytes_max:
+                    return
+                self._drop(waiting, connection)
 
     def allows(self, held_bytes: int, connections: Collection[object]) -> bool:
         """Return whether one of the connections may hold so many bytes above the limit."""
@@ -89,15 +93,15 @@ class Budget:
         (self._of_others if has_token else self._of_strangers)[connection] = size
         self._unread_bytes += size
         while self._unread_bytes > self._unread_bytes_max:
-            self._drop_first(self._of_strangers or self._of_others)
+            unread = self._of_strangers or self._of_others
+            self._drop(unread, next(iter(unread)))
 
     def end_unread(self, connection: Waiting) -> None:
         """Remove a connection whose response was read, or which was closed."""
         for unread in (self._of_strangers, self._of_others):
             self._unread_bytes -= unread.pop(connection, 0)
 
-    def _drop_first(self, waiting: dict[Waiting, int]) -> None:
-        connection = next(iter(waiting))
+    def _drop(self, waiting: dict[Waiting, int], connection: Waiting) -> None:
         self._unread_bytes -= waiting.pop(connection)
         connection.drop()
 

@@ -18,7 +18,7 @@ from plantstore.observe import (
     PlantsIndexed,
 )
 from plantstore.plants import NewPlant
-from plantstore.storage import open_store
+from plantstore.storage import open_for_maintenance, open_store
 from plantstore.storage.migrate import SchemaPolicy, migrations, newest_version, prepare
 from plantstore.store import CheckReport
 from support.other_programs import change, engine_of, file_of, make_older, schema_of, set_version
@@ -89,6 +89,20 @@ def test_names_that_had_other_words_are_found_after_a_migration(database: str, c
 
     assert found == [plants[:1], plants[1:2], plants[2:]]
     assert problems == []
+
+
+def test_an_older_schema_whose_words_were_others_can_be_checked_before_the_migration(
+    database: str,
+) -> None:
+    versions, names, old_words, _ = OLD_WORDS["apostrophes"]
+    engine = engine_of(database)
+    with contextlib.closing(open_store(database)) as store:
+        store.apply_changes([NewPlant(id_, name) for id_, name in enumerate(names, 1)])
+    change(database, *_index_by(engine, [*old_words, ["abies"]]))
+    set_version(database, versions[engine])
+
+    with contextlib.closing(open_for_maintenance(database)) as maintained:
+        assert maintained.check().problems == []
 
 
 def _index_by(engine: str, words: list[list[str]]) -> list[str]:

@@ -13,7 +13,7 @@ import apsw
 from plantstore.errors import OperationError
 from plantstore.listings import EVERYTHING, SCAN_PLANTS_MAX, Listing, scan
 from plantstore.plants import NewPlant
-from plantstore.storage.migrate import known_version, migrations
+from plantstore.storage.migrate import known_version, migrations, newest_version
 from plantstore.storage.sqlite.feed import FEED, on
 from plantstore.storage.sqlite.file import VERSION_BEFORE_WORDS, SQLiteSchema, translate_errors
 from plantstore.storage.sqlite.log import EXPORT_LOG_BYTES_MAX, log_bytes
@@ -41,9 +41,6 @@ _COUNT_BAD_TOKENS: Final = """
 SELECT count(*) FROM tokens
 WHERE NOT is_text(CAST(name AS BLOB)) OR NOT is_text(CAST(scopes AS BLOB))
 """
-
-# The version of the schema before the index of words had the tags.
-_VERSION_BEFORE_TAGS: Final = 4
 
 # The errors of a backup that the source causes, and not the copy.
 _SOURCE_ERRORS: Final = (apsw.SQLITE_IOERR_READ, apsw.SQLITE_IOERR_SHORT_READ)
@@ -135,8 +132,9 @@ def check(connection: apsw.Connection, name: str) -> CheckReport:
         if total != plants:
             differences.append(f"the recorded number of plants is {total}")
         try:
-            has_tags = version > _VERSION_BEFORE_TAGS
-            if has_tags and is_complete(connection) and _has_differences(connection):
+            # The words of an older version may be others.
+            is_newest = version == newest_version("sqlite")
+            if is_newest and is_complete(connection) and _has_differences(connection):
                 differences.append(
                     "the index of words differs from the names and tags; searches may be wrong"
                 )

@@ -2,6 +2,7 @@
 
 import contextlib
 import threading
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -151,6 +152,17 @@ def test_the_feed_of_a_store_with_plants_does_not_begin_at_0(
 
         with refused(ErrorCode.CHANGES_GONE):
             store.read_changes(0, 1)
+
+
+def test_numbers_are_not_ahead_of_the_clock_though_commits_follow_one_another_at_once(
+    database: str,
+) -> None:
+    with contextlib.closing(open_store(database)) as store:
+        store.keep_changes(7)
+        for id_ in range(300):
+            store.apply_changes([NewPlant(id_, "a")])
+
+        assert store.read_changes(None, 1).end < (time.time() + 1) * 1e6
 
 
 @pytest.mark.parametrize("settings", [[], [0, 7]])

@@ -15,18 +15,22 @@ from plantstore.listings import PAGE_BYTES_MAX
 Execute: TypeAlias = Callable[[str, Mapping[str, object]], Sequence[Sequence[Any]]]
 
 
-def before_new_numbers(now: str, random: str, greatest: str, count: str) -> str:
+def before_new_numbers(now: str, resolution: int, random: str, greatest: str, count: str) -> str:
     """Return SQL for the number before those of new changes (`plantstore.feed`).
 
     Args:
         now: SQL for the time in the unit of the numbers.
+        resolution: of this clock, in the same unit. Within it, two commits have the same time.
         random: SQL for a random integer from 0 to 2^20 - 1.
         greatest: the function that returns the greatest of its arguments.
         count: SQL for the number of the changes.
 
     """
     # The time may be asked twice: the number is never less than the last one.
-    return f"{greatest}({now}, last + CASE WHEN last < {now} THEN 0 ELSE {count} * {random} END)"
+    return (
+        f"{greatest}({now}, last + CASE WHEN last < {now} + {resolution} THEN 0"
+        f" ELSE {count} * {random} END)"
+    )
 
 
 # The columns of a change, and what parses a JSON array of arrays of them.

@@ -26,7 +26,7 @@ from plantstore.storage.postgres.fence import fenced
 
 _NOW: Final = "(extract(epoch FROM clock_timestamp()) * 1000000)::bigint"
 _RANDOM: Final = "floor(random() * 1048576)::bigint"
-_before = partial(before_new_numbers, _NOW, _RANDOM, "greatest")
+_before = partial(before_new_numbers, _NOW, 0, _RANDOM, "greatest")
 _SECONDS: Final = "floor(extract(epoch FROM clock_timestamp()))::bigint"
 
 # The channel of the notifications.

@@ -99,7 +99,7 @@ def servers_of(conninfo: str) -> list[Server]:
 def _unknown_parameter(url: str) -> str:
     """Return what is wrong with a parameter of a URL; empty if none is unknown."""
     query = url.partition("?")[2]
-    if "@" in query:  # it may be part of a password
+    if "@" in query or "password" in query:  # a part of it may be one of a password
         return ""
     known = {"ssl", *(default.keyword.decode() for default in Conninfo.get_defaults())}
     for part in query.split("&"):

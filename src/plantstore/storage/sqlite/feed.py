@@ -16,7 +16,7 @@ from plantstore.storage.feed import COLUMNS, RECORDS, Execute, FeedTables, befor
 from plantstore.storage.sqlite.pages import from_json, to_json
 
 _NOW: Final = "CAST(unixepoch('subsec') * 1000000 AS INTEGER)"
-_before = partial(before_new_numbers, _NOW, "(random() & 1048575)", "max")
+_before = partial(before_new_numbers, _NOW, 1000, "(random() & 1048575)", "max")
 _GIVE_NUMBERS: Final = f"""
 UPDATE feed SET last = {_before(":number")} + :number, kept = kept + :number WHERE days > 0
 RETURNING last

@@ -1,4 +1,4 @@
-"""The threads of a process. All of them are made here, so a simulation can schedule them."""
+"""The threads of the application. They are made here, so a simulation can schedule them."""
 
 import threading
 import time
@@ -29,8 +29,12 @@ class Threads:
         """
         threads = ThreadPoolExecutor(number, thread_name_prefix=name)
         have_started = threading.Barrier(number + 1)
-        for _ in range(number):
-            threads.submit(have_started.wait)
+        try:
+            for _ in range(number):
+                threads.submit(have_started.wait)
+        except RuntimeError:
+            have_started.abort()  # the others would wait for ever
+            raise
         have_started.wait()
         return threads
 

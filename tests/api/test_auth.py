@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator
 from queue import SimpleQueue
+from typing import Any
 
 import httpx
 import pytest
@@ -206,6 +207,39 @@ def test_a_known_token_does_not_wait_for_look_ups_of_others_and_is_cached_when_t
         return statuses
 
     assert world.run(ask_beside_another()) == [200, 200, 401, 200, 200]
+
+
+def test_the_log_never_gets_a_token_though_look_ups_of_it_end_in_another_order(
+    held: HeldStore, slow_world: World
+) -> None:
+    """A look-up may be in the pool of known tokens, and the next one of the same token not."""
+    world = slow_world
+    held.held.add(digest(world.token))
+    authenticator = world.parts.authenticator
+
+    async def look_up_twice() -> list[int]:
+        held.allowed.put(None)
+        first = [(await world.sending("GET", "/plants")).status_code]
+        world.now += CACHE_SECONDS + 0.1
+        known = await begun(world.sending("GET", "/plants"))
+        await asyncio.to_thread(held.asked.get)
+        await asyncio.to_thread(held.asked.get)
+        authenticator._cached.clear()  # noqa: SLF001 (as ten thousand other tokens do)
+        world.now += CACHE_SECONDS + 0.1
+        held.held.clear()
+        unknown = (await world.sending("GET", "/plants")).status_code
+        held.allowed.put(None)
+        return [*first, unknown, (await known).status_code]
+
+    errors: list[Any] = []
+
+    async def collect() -> list[int]:
+        loop = asyncio.get_running_loop()
+        loop.set_exception_handler(lambda _loop, context: errors.append(context))
+        return await look_up_twice()
+
+    assert world.run(collect()) == [200, 200, 200]
+    assert not errors
 
 
 def test_a_token_is_described_with_its_name_its_scopes_and_its_end(world: World) -> None:

@@ -171,7 +171,7 @@ def test_a_url_is_shown_without_its_secrets(url: str, shown: str) -> None:
         *(" postgresql://ann:secret@h/d", "postgresql:ann:secret@h/d", "host=h password=secret"),
         *("postgresql://h/d?x=sec", "postgresql://h:sec/d", "postgresql://ann:%sec@h/d"),
         *("postgresql://ann:sec@ret@h/d", "postgresql://ann:sec/ret@h/d"),
-        "postgresql://ann:a/b?sec=ret@h/d",
+        *("postgresql://ann:a/b?sec=ret@h/d", "postgresql://h/d?password=abc&secret"),
     ],
 )
 def test_an_unsupported_or_malformed_url_is_refused_and_not_quoted(url: str) -> None:

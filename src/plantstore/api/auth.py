@@ -227,7 +227,7 @@ class Authenticator:
         return lookup
 
     def _learn(self, token: str, lookup: _Lookup) -> None:
-        is_latest = self._lookups[token] is lookup
+        is_latest = self._lookups.get(token) is lookup
         if is_latest:
             del self._lookups[token]
         if lookup.found.cancelled():

@@ -163,6 +163,8 @@ UPGRADE: Final = (b"Connection: Upgrade", b"Upgrade: h2c")
 UNKNOWN: Final = b"Authorization: Bearer plst_0123456789012345678901234567890pV6Ps"
 LONG: Final = b"x" * HEAD_BYTES
 DIGITS: Final = b"1" * HEAD_BYTES
+EVENTS: Final = b"Accept: text/event-stream"
+UNFINISHED: Final = head(b"GET /", b"X: " + LONG)[:-2]
 CSV: Final = b"/plants.csv"
 NDJSON: Final = b"/plants.ndjson"
 
@@ -320,6 +322,9 @@ HOLDS: Final = [
     ),
     Attack("an import that never arrives", "create", BEGIN_IMPORT, piece=b""),
     Attack("an export that is not read", "read", get(NDJSON), piece=b""),
+    Attack("a stream that is not read", "follow", get(b"/changes", EVENTS), piece=b""),
+    Attack("a head that does not end", "no token", lambda _: UNFINISHED, piece=b""),
+    Attack("files that are not read", "no token", lambda _: get(b"/docs")(b"") * 500, piece=b""),
 ]
 
 REQUESTS: Final = {attack.name: attack for attack in ATTACKS + HOLDS}

@@ -7,12 +7,13 @@ import json
 import random
 import re
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from plantstore.changes import entity_tag
 from plantstore.feed import Kind, Recorded
 from simulation.http import Http, LateError, LostError, Response, records, request
-from simulation.model import Effect, Export, Model, Value
+from simulation.model import BRIEF, SHARED, Effect, Export, Model, Value
 from simulation.scheduler import Loop
 from simulation.service import Service
 
@@ -29,30 +30,38 @@ REVOKED_SECONDS = 2.0
 _KINDS = {kind.name.lower(): kind for kind in Kind}
 
 
-class Client:
-    """A client that reads and changes plants of its own.
+class Actor:
+    """What all clients have.
 
     Args:
-        number: of the client.
+        name: in the trace.
         loop: schedules everything.
         model: is told what the client learns.
         find_service: returns the service that runs now.
-        token: has all scopes.
+        token: of the client.
 
     """
 
     def __init__(
-        self, number: int, loop: Loop, model: Model, find_service: Callable[[], Service], token: str
+        self, name: str, loop: Loop, model: Model, find_service: Callable[[], Service], token: str
     ) -> None:
-        self.name = f"client {number}"
+        self.name = name
         self.token = token
         self._loop = loop
         self._chance = random.Random(loop.chance.getrandbits(64))
         self._model = model
         self._find_service = find_service
+
+
+class Client(Actor):
+    """A client that reads and changes plants of its own. `number` is that of the client."""
+
+    def __init__(self, number: int, *arguments: Any) -> None:
+        super().__init__(f"client {number}", *arguments)
         self._first = -(number + 1) * IDS_OF_A_CLIENT
         self._fresh = itertools.count(self._first)
         self._mine: list[int] = []
+        self._names = (f"Quercus {number}-{count}" for count in itertools.count())
         self._http: Http | None = None
 
     async def run(self, actions: int) -> None:
@@ -61,7 +70,7 @@ class Client:
         self._http = None
         acts = [self.create] * 4 + [self.replace, self.delete, self.show, self.list_plants]
         acts += [self.create_again, self.store_file, self.store_file, self.export, self.take_ids]
-        acts += [self.disturb]
+        acts += [self.disturb, self.pipeline, self.contend, self.burst]
         for _ in range(actions):
             await asyncio.sleep(chance.choice([0, 0.001, 0.01, 0.3]))
             act = chance.choice(acts)
@@ -228,6 +237,10 @@ class Client:
             self._see(plants)
             number = int(response.fields["changes-after"])
             self._model.exports.append(Export(self.name, number, plants))
+            path = f"/changes?after={number}&limit=1"
+            response = await self._ask(request("GET", path, self.token))
+            if response.status in (400, 404, 410):
+                self._model.fail(f"{self.name}: after {number}: {response}")
 
     async def take_ids(self) -> None:
         count = self._chance.choice([1, 5, 100])
@@ -238,41 +251,119 @@ class Client:
             if ids["last"] - ids["first"] + 1 != count:
                 self._model.fail(f"{self.name}: asked for {count} ids, got {ids}")
 
+    async def contend(self) -> None:
+        """Replace a plant that all clients replace, if it is as it was read."""
+        path = f"/plants/{SHARED}"
+        for _ in range(4):
+            found = await self._ask(request("GET", path, self.token))
+            name = next(self._names)
+            if found.status == 404:
+                data = plant((name, None), SHARED)
+                await self._ask(request("POST", "/plants", self.token, data, JSON))
+            elif found.status == 200:
+                before = json.loads(found.body)["name"]
+                data = plant((name, None))
+                match = f"If-Match: {etag((before, None))}"
+                response = await self._ask(request("PUT", path, self.token, data, JSON, match))
+                if response.status == 200:
+                    self._model.replace(self.name, before)
+
+    async def burst(self) -> None:
+        """Create and delete plants that all clients share, at the same time: see the feed."""
+        chance = self._chance
+        open_ = [Http(self._find_service(), chance) for _ in range(8)]
+        for http in open_:
+            id_ = chance.choice(BRIEF)
+            data = request("DELETE", f"/plants/{id_}", self.token)
+            if chance.random() < 0.5:
+                value = (f"Salix {chance.randrange(3)}", None)
+                data = request("POST", "/plants", self.token, plant(value, id_), JSON)
+            await http.send(data)
+        for http in open_:
+            await http.response()
+            http.leave()
+
+    async def pipeline(self) -> None:
+        """Send several requests at once that have no effect; each response is for its request."""
+        chance, model = self._chance, self._model
+        is_slow = chance.random() < 0.7
+        http = Http(self._find_service(), chance, is_slow=is_slow, pauses=(0, 0.001, 0.003))
+        ids = [chance.choice(self._mine) for _ in range(4) if self._mine]
+        data = b""
+        for id_ in ids:
+            values = model.of(id_)
+            if len(values) == 1 and None not in values and chance.random() < 0.5:
+                body = plant(next(iter(values)), id_)
+                data += request("POST", "/plants", self.token, body, JSON, pieces=self._pieces())
+            else:
+                data += request("GET", f"/plants/{id_}", self.token)
+        await http.send(data)
+        for id_ in ids:
+            response = await http.response()
+            if response.status == 200:
+                found = json.loads(response.body)
+                if found.get("id", id_) != id_:
+                    model.fail(f"{self.name}: the response for {id_} is {found}")
+                model.see(self.name, id_, (found["name"], found.get("tag")))
+            elif response.status == 404:
+                model.see(self.name, id_, None)
+            elif response.status < 500:
+                model.fail(f"{self.name}: {response}")
+        http.leave()
+
     async def store_file(self) -> None:
         """Import rows under new ids; some of them may be invalid."""
+        chance, model = self._chance, self._model
+        file = self._file()
+        for id_, value in file.rows:
+            model.possible[id_] = {None, value}
+        doubted = (self.name, file.rows)
+        model.prefixes.append(doubted)
+        data = request("POST", "/plants.csv", self.token, file.text.encode(), pieces=self._pieces())
+        if is_hasty := chance.random() < 0.3:
+            pauses = (0, 0.001, 0.003)
+            self._http = Http(self._find_service(), chance, is_slow=True, pauses=pauses)
+        response = await self._ask(data)
+        if is_hasty:
+            self._http = None
+        if response.status == 200:
+            self._compare(file, json.loads(response.body))
+            self._settle_rows(file.rows, len(file.rows))
+            model.prefixes.remove(doubted)
+        elif "lines_stored_through" in (answer := json.loads(response.body)):
+            stored = sum(last <= answer["lines_stored_through"] for last in file.last_lines)
+            self._settle_rows(file.rows, stored)
+            file.rows[:] = file.rows[stored:]
+        elif response.status < 500 or NOTHING_DONE.search(response.message):
+            for id_, _ in file.rows:
+                model.possible[id_] = {None}
+            model.prefixes.remove(doubted)
+
+    def _file(self) -> "_File":
         chance = self._chance
-        rows: list[tuple[int, Value]] = []
-        lines = [b"id,name,tag"]
-        bad = 0
+        line_end = chance.choice(["\n", "\r\n"])
+        file, line = _File(f"id,name,tag{line_end}"), 1
+        names = chance.choice([["Carex"], ["Carex", "Cárex 木", 'Cárex "x", ', "Carex\n"]])
         for _ in range(chance.choice([1, 3, 3, 40, 40, 1100])):
             if chance.random() < 0.02:
-                lines.append(b"x,y,z")
-                bad += 1
+                file.text += f"x,y,z{line_end}"
+                line += 1
+                file.bad_lines.append(line)
                 continue
-            id_, name, tag = next(self._fresh), f"Carex {chance.randrange(99)}", chance.choice("ab")
-            rows.append((id_, (name, tag)))
-            lines.append(f"{id_},{name},{tag}".encode())
-        for id_, value in rows:
-            self._model.possible[id_] = {None, value}
-        doubted = (self.name, rows)
-        self._model.prefixes.append(doubted)
-        data = request("POST", "/plants.csv", self.token, b"\n".join(lines), pieces=self._pieces())
-        response = await self._ask(data)
-        if response.status == 200:
-            counts = json.loads(response.body)
-            if (counts["stored"], counts["refused"]) != (len(rows), bad):
-                self._model.fail(f"{self.name}: {counts} of {len(rows)} rows, {bad} bad ones")
-            self._settle_rows(rows, len(rows))
-            self._model.prefixes.remove(doubted)
-        elif "lines_stored_through" in (answer := json.loads(response.body)):
-            through = answer["lines_stored_through"]
-            valid = [line for line in lines[1:through] if line != b"x,y,z"]
-            self._settle_rows(rows, len(valid))
-            rows[:] = rows[len(valid) :]
-        elif response.status < 500 or NOTHING_DONE.search(response.message):
-            for id_, _ in rows:
-                self._model.possible[id_] = {None}
-            self._model.prefixes.remove(doubted)
+            id_, tag = next(self._fresh), chance.choice("ab")
+            name = f"{chance.choice(names)} {chance.randrange(99)}"
+            file.rows.append((id_, (name, tag)))
+            quoted = name if name.startswith("Carex ") else '"' + name.replace('"', '""') + '"'
+            file.text += f"{id_},{quoted},{tag}{line_end}"
+            line += 1 + name.count("\n")
+            file.last_lines.append(line)
+        return file
+
+    def _compare(self, file: "_File", counts: dict[str, Any]) -> None:
+        refused = [error["line"] for error in counts["errors"]]
+        expected = (len(file.rows), len(file.bad_lines), file.bad_lines, False)
+        if (counts["stored"], counts["refused"], refused, "warnings" in counts) != expected:
+            self._model.fail(f"{self.name}: {counts}, expected {expected}")
 
     def _settle_rows(self, rows: Sequence[tuple[int, Value]], count: int) -> None:
         for id_, value in rows[:count]:
@@ -302,21 +393,32 @@ class Client:
         self._model.settle(self.name, id_, fits, effect)
 
 
-class Follower:
+@dataclass
+class _File:
+    """A file of plants.
+
+    Attributes:
+        text: of the file.
+        rows: its valid rows.
+        last_lines: the line on which each of them ends.
+        bad_lines: the lines of the other rows.
+
+    """
+
+    text: str
+    rows: list[tuple[int, Value]] = field(default_factory=list)
+    last_lines: list[int] = field(default_factory=list)
+    bad_lines: list[int] = field(default_factory=list)
+
+
+class Follower(Actor):
     """A client that follows the feed, and connects again after each end."""
 
-    def __init__(
-        self, number: int, loop: Loop, model: Model, find_service: Callable[[], Service], token: str
-    ) -> None:
-        self.name = f"follower {number}"
-        self._chance = random.Random(loop.chance.getrandbits(64))
-        self._loop = loop
-        self._model = model
-        self._find_service = find_service
-        self._token = token
+    def __init__(self, name: str, *arguments: Any) -> None:
+        super().__init__(name, *arguments)
         self._after = 0
         self._got: list[Recorded] = []
-        model.followed.append((self.name, 0, self._got))
+        self._model.followed.append((self.name, 0, self._got))
 
     async def run(self) -> None:
         while True:
@@ -328,20 +430,28 @@ class Follower:
     async def _follow(self) -> None:
         http = Http(self._find_service(), self._chance, is_slow=self._chance.random() < 0.3)
         path = f"/changes?after={self._after}"
-        await http.send(request("GET", path, self._token, None, "Accept: text/event-stream"))
+        await http.send(request("GET", path, self.token, None, "Accept: text/event-stream"))
         head = await http.head()
         if head.startswith(b"HTTP/1.1 4"):
             self._model.fail(f"{self.name}: {head!r}")
         if not head.startswith(b"HTTP/1.1 200"):
             raise LostError
         held = b""
+        since = self._after
         while True:
+            if self._chance.random() < 0.05:
+                http.leave()
+                raise LostError
             events, end, held = (held + await http.chunk()).rpartition(b"\n\n")
             for found in re.finditer(rb"id: (\d+)\nevent: (\w+)\ndata: (.*)\n", events + end):
-                self._take(int(found[1]), found[2].decode(), json.loads(found[3]))
+                number = int(found[1])
+                if found[2] != b"position" and number <= since:
+                    self._model.fail(f"{self.name}: the change {number} comes again")
+                since = number
+                self._take(number, found[2].decode(), json.loads(found[3]))
 
     def _take(self, number: int, kind: str, data: dict[str, Any]) -> None:
-        if kind != "position" and number > self._after:
+        if kind != "position":
             found = data["plant"]
             change = Recorded(
                 number, _KINDS[kind], 0, found["id"], found.get("name"), found.get("tag")
@@ -351,18 +461,8 @@ class Follower:
             self._loop.note(f"{self.name}: {number - 10**15}")
 
 
-class Guest:
+class Guest(Actor):
     """A client that only reads, and whose token is revoked."""
-
-    def __init__(
-        self, loop: Loop, model: Model, find_service: Callable[[], Service], token: str
-    ) -> None:
-        self.name = "guest"
-        self._loop = loop
-        self._chance = random.Random(loop.chance.getrandbits(64))
-        self._model = model
-        self._find_service = find_service
-        self._token = token
 
     async def run(self) -> None:
         while True:
@@ -374,11 +474,11 @@ class Guest:
 
     async def _ask(self, http: Http) -> None:
         began = self._loop.now
-        await http.send(request("GET", "/token", self._token))
+        await http.send(request("GET", "/token", self.token))
         response = await http.response()
         if response.status == 200 and began > self._model.revoked_at + REVOKED_SECONDS:
             self._model.fail("guest: its token was revoked, and is accepted")
-        await asyncio.sleep(self._chance.choice([0, 0.2, 1]))
+        await asyncio.sleep(self._chance.choice([0, 0.2, 0.2, 0.9]))
 
 
 def values_of(plants: Iterable[Any]) -> dict[int, Value]:

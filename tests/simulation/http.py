@@ -5,6 +5,7 @@ import contextlib
 import json
 import math
 import random
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from simulation.service import Service
@@ -43,10 +44,19 @@ class Http:
         service: to connect to.
         chance: decides about pieces and pauses.
         is_slow: whether the client sends and reads in pieces.
+        pauses: of a slow client between two pieces.
 
     """
 
-    def __init__(self, service: Service, chance: random.Random, *, is_slow: bool = False) -> None:
+    def __init__(
+        self,
+        service: Service,
+        chance: random.Random,
+        *,
+        is_slow: bool = False,
+        pauses: Sequence[float] = (0, 0.001, 0.02, 0.5),
+    ) -> None:
+        self._pauses = pauses
         self._transport = service.connect()
         self._chance = chance
         self._is_slow = is_slow
@@ -61,7 +71,7 @@ class Http:
             self._transport.arrive(data[:size])
             data = data[size:]
             if self._is_slow:
-                await asyncio.sleep(self._chance.choice([0, 0.001, 0.02, 0.5]))
+                await asyncio.sleep(self._chance.choice(self._pauses))
 
     def leave(self) -> None:
         self._transport.leave()

@@ -10,6 +10,10 @@ from plantstore.storage.sqlite.store import SQLiteStore
 # The name and the tag of a plant; None if no plant is stored.
 Value: TypeAlias = tuple[str, str | None] | None
 
+# The id of a plant that all clients replace, and of plants that all create and delete.
+SHARED = 1
+BRIEF = range(2, 5)
+
 # What a change makes of a plant.
 Effect: TypeAlias = Callable[[Value], Value]
 
@@ -35,6 +39,7 @@ class Model:
         exports: those that were complete.
         followed: what each follower got: the number after which it began, and the changes.
         revoked_at: the time at which the token of the guest was revoked.
+        replaced: the names of the shared plant that a client was told it has replaced.
         prefixes: rows of imports of which a prefix is stored, in order.
 
     """
@@ -44,6 +49,7 @@ class Model:
         self.violations: list[str] = []
         self.handed_out: list[range] = []
         self.revoked_at = math.inf
+        self.replaced: set[str] = set()
         self.exports: list[Export] = []
         self.followed: list[tuple[str, int, list[Recorded]]] = []
         self.prefixes: list[tuple[str, list[tuple[int, Value]]]] = []
@@ -79,12 +85,18 @@ class Model:
             self.fail(f"{who}: ids of {ids} were handed out before")
         self.handed_out.append(ids)
 
+    def replace(self, who: str, name: str) -> None:
+        """Note that a client has replaced the shared plant, if it had this name, by a new one."""
+        if name in self.replaced:
+            self.fail(f"{who}: {name} was replaced before")
+        self.replaced.add(name)
+
     def compare(self, store: SQLiteStore) -> None:
         """Compare a store, which no client changes any more, with what it may have."""
         stored: dict[int, Value] = {
             plant.id: (plant.name, plant.tag) for page in store.scan_plants() for plant in page
         }
-        for id_ in sorted(stored.keys() | self.possible):
+        for id_ in sorted((stored.keys() | self.possible) - {SHARED, *BRIEF}):
             if stored.get(id_) not in self.of(id_):
                 self.fail(f"the plant {id_} is {stored.get(id_)}, may be {self.of(id_)}")
         for who, rows in self.prefixes:

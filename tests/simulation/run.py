@@ -10,11 +10,13 @@ import contextlib
 import logging
 import math
 import random
+import signal
 import sys
 import tempfile
 import time
+import traceback
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import apsw
 
@@ -32,7 +34,7 @@ TOKEN = "plst_CJnt2qBmtjhzepopTvX6gSUtOxPkzM0jBnaq"
 REVOKED = "plst_0123456789012345678901234567890pV6Ps"
 
 # The memory for unanswered requests under pressure.
-PRESSURES = [0, 2_000, 200_000]
+PRESSURES = [0, 500, 2_000, 200_000]
 
 # The part of the runs after which the files of the database are checked.
 CHECKED = 0.2
@@ -41,6 +43,14 @@ LAST_LINES = 40
 
 # The name that leaves out all faults.
 FAULTS = "faults"
+
+
+# How long a run may take. A usual one takes less than a second.
+REAL_SECONDS = 20
+
+
+class HangError(SystemExit):
+    """A run takes too long: something goes on for ever at one moment."""
 
 
 class Result(NamedTuple):
@@ -74,6 +84,7 @@ class Run:
         self._service: Service | None = None
         self._lives = 0
         self.names: list[str] = []
+        self._limit = self._before = 0
         self.loop.set_exception_handler(self._on_error)
 
     def _on_error(self, _loop: asyncio.AbstractEventLoop, context: dict[str, object]) -> None:
@@ -81,14 +92,19 @@ class Run:
 
     def run(self) -> Result:
         random.seed(self._seed)
+        signal.signal(signal.SIGALRM, _hang)
+        signal.alarm(REAL_SECONDS)
         asyncio.set_event_loop(None)
         try:
             self.loop.run_until_complete(self._run())
         except StuckError:
             self.model.fail("nothing happens any more")
+        except HangError as error:
+            self.model.fail(f"the run hangs: {error}")
         except Exception as error:  # noqa: BLE001 (it is what the run found)
             self.model.fail(f"{type(error).__name__}: {error}")
         finally:
+            signal.alarm(0)
             with contextlib.suppress(Exception):
                 self.loop.close()
         return Result(self._seed, self.model.violations, self.loop.trace, self.names, self._without)
@@ -108,10 +124,13 @@ class Run:
             for number in range(self.chance.randrange(1, 5))
         ]
         readers: list[Follower | Guest] = [
-            Follower(number, self.loop, self.model, self._find_service, TOKEN)
+            Follower(f"follower {number}", self.loop, self.model, self._find_service, TOKEN)
             for number in range(self.chance.randrange(3))
         ]
-        readers.append(Guest(self.loop, self.model, self._find_service, REVOKED))
+        readers += [
+            Guest(f"guest {number}", self.loop, self.model, self._find_service, REVOKED)
+            for number in range(3)
+        ]
         self.names = [*(each.name for each in (*clients, *readers)), FAULTS]
         clients = [each for each in clients if each.name not in self._without]
         following = [
@@ -156,7 +175,8 @@ class Run:
             faults.cancel()
         done = asyncio.gather(*working)
         cut_after = None
-        if self.chance.random() < 0.4 and FAULTS not in self._without:
+        end = self.chance.random()
+        if end < 0.4 and FAULTS not in self._without:
             cut_after = len(service.disk.steps) + self.chance.randrange(400)
         power = asyncio.get_running_loop().create_future()
 
@@ -166,8 +186,14 @@ class Run:
                 service.disconnect()
                 power.set_result(service.disk.steps[:cut_after])
 
-        self.loop.after_step = cut
-        await asyncio.wait([done, power], return_when=asyncio.FIRST_COMPLETED)
+        def look() -> None:
+            self._check_budget(service)
+            cut()
+
+        self.loop.after_step = look
+        # A stop may begin while clients act.
+        seconds = self.chance.uniform(0, 3) if end > 0.7 else None
+        await asyncio.wait([done, power], return_when=asyncio.FIRST_COMPLETED, timeout=seconds)
         self.loop.after_step = lambda: None
         faults.cancel()
         self._heal(service)
@@ -178,24 +204,38 @@ class Run:
                 task.cancel()
             await asyncio.gather(*working, done, return_exceptions=True)
             await service.stop()
-            left = CrashStates(steps).left(self.chance)
-            return steps_to(left)
-        await done
-        self.loop.note("the service stops")
-        left_over = await service.stop()
-        self.model.violations += [f"left after the stop: {each}" for each in left_over]
-        self.model.violations += [f"a thread is left: {name}" for name in self.loop.threads.left()]
+            return steps_to(CrashStates(steps).left(self.chance))
+        await self._stop(service, [*working, done])
         return service.disk.steps
+
+    async def _stop(self, service: Service, working: list[asyncio.Future[Any]]) -> None:
+        self.loop.note("the service stops")
+        left = await service.stop()
+        for task in working:
+            task.cancel()
+        for problem in await asyncio.gather(*working, return_exceptions=True):
+            if isinstance(problem, Exception):
+                raise problem
+        # The look-up of a request that was cancelled at the end of the time ends by itself.
+        left += [name for name in self.loop.threads.left() if not name.endswith("-tokens")]
+        self.model.violations += [f"left after the stop: {each}" for each in left]
 
     async def _break(self, service: Service) -> None:
         """Inject faults, one after the other."""
         chance, budget = self.chance, service.parts.connection_config.budget
-        usual = budget.incoming_bytes_max
+        usual, usual_unread = budget.incoming_bytes_max, budget._unread_bytes_max  # noqa: SLF001
         while True:
             await asyncio.sleep(chance.choice([0.05, 0.5, 3]))
-            match chance.randrange(6):
+            if chance.random() < 0.3:
+                self._revoke(service)
+            match chance.randrange(8):
                 case 0:
                     budget.incoming_bytes_max = chance.choice(PRESSURES)
+                    for _ in range(chance.choice([0, 1, 20])):  # it comes and goes
+                        budget.incoming_bytes_max = 0
+                        await asyncio.sleep(0.001)
+                        budget.incoming_bytes_max = usual
+                        await asyncio.sleep(chance.choice([0.01, 0.1]))
                 case 1:
                     kind, error = chance.choice(
                         [(Synced, apsw.SQLITE_IOERR), (Written, apsw.SQLITE_FULL)]
@@ -204,17 +244,42 @@ class Run:
                     service.disk.break_down(Fault(kind, chance.randrange(8), error, lasts))
                 case 2:
                     self._ahead = chance.choice([0, -3600, 86400, 0.5])
-                case 3 if self.model.revoked_at == math.inf and service.disk.fault is None:
-                    service.store.revoke_token("guest", int(self._clock()))
-                    self.model.revoked_at = self.loop.now
+                case 6:
+                    service.reads_fail = chance.choice([0.02, 0.3])
+                case 7:
+                    budget._unread_bytes_max = chance.choice(PRESSURES)  # noqa: SLF001
                 case _:
                     service.disk.heal()
                     budget.incoming_bytes_max = usual
+                    budget._unread_bytes_max = usual_unread  # noqa: SLF001
+                    service.reads_fail = 0.0
             self.loop.note("a fault")
+
+    def _revoke(self, service: Service) -> None:
+        if self.model.revoked_at == math.inf and service.disk.fault is None:
+            service.store.revoke_token("guest", int(self._clock()))
+            self.loop.after_step()  # the power may have failed meanwhile
+            if not service.is_stopping:
+                self.model.revoked_at = self.loop.now
+
+    def _check_budget(self, service: Service) -> None:
+        """Check the bytes of unanswered requests. When the limit falls, those from before stay."""
+        budget = service.parts.connection_config.budget
+        if budget.incoming_bytes_max != self._limit:
+            self._limit, self._before = budget.incoming_bytes_max, budget.incoming_bytes
+        held = budget.incoming_bytes - service.closing_bytes()
+        self._before = min(self._before, budget.incoming_bytes)
+        if held > self._before + 2 * self._limit:
+            self.model.fail(f"{held} bytes are held, the limit is {self._limit}")
 
     def _heal(self, service: Service) -> None:
         service.disk.heal()
+        service.reads_fail = 0.0
         service.parts.connection_config.budget.incoming_bytes_max = 32 * 1024 * 1024
+
+
+def _hang(*_: object) -> None:
+    raise HangError("".join(traceback.format_stack(limit=4)))
 
 
 def simulate(seed: int, without: frozenset[str] = frozenset()) -> Result:

@@ -10,6 +10,7 @@ import uvicorn
 from uvicorn.server import ServerState
 
 from plantstore.cli.wiring import make_app, make_parts, running
+from plantstore.errors import StoreUnavailableError
 from plantstore.server.connection import Connection
 from plantstore.server.interface import CONNECTION_CONFIG
 from plantstore.settings import Settings
@@ -19,20 +20,47 @@ from support.crash_states import Step
 from support.disk import Disk
 from support.virtual_time import FakeTransport
 
-STOP_SECONDS = 10
+# How long a stop may take. After a short time, what runs is cancelled.
+STOP_SECONDS = [1, 10]
 
 # The longest time that a call of the store takes, and how likely it takes longer than a moment.
 CALL_SECONDS_MAX = 3.0
 SLOW = 0.03
 
+READS = ("find_plants", "list_plants", "read_changes", "find_token")
+
+
+class SnapshotStore(SQLiteStore):
+    """A store in which time passes before and after the beginning of a snapshot."""
+
+    pass_time: Callable[[], None] = staticmethod(lambda: None)
+
+    @contextlib.contextmanager
+    def _snapshot(self) -> Iterator[Any]:
+        self.pass_time()
+        with super()._snapshot() as connection:
+            self.pass_time()
+            yield connection
+
 
 class SlowStore:
-    """A store whose calls take time: before they have an effect, and before they return."""
+    """A store whose calls take time: before they have an effect, and before they return.
 
-    def __init__(self, store: SQLiteStore, loop: Loop) -> None:
+    Args:
+        store: the real one.
+        loop: schedules everything.
+        reads_fail: returns how likely a read fails.
+
+    """
+
+    def __init__(
+        self, store: SnapshotStore, loop: Loop, reads_fail: Callable[[], float] = lambda: 0.0
+    ) -> None:
         self.store = store
         self._loop = loop
         self._applied = 0
+        self._reads_fail = reads_fail
+        store.pass_time = self._pass_time
 
     def __getattr__(self, name: str) -> Any:
         found = getattr(self.store, name)
@@ -42,6 +70,8 @@ class SlowStore:
         def call(*args: Any, **kwargs: Any) -> Any:
             self._applied += name == "apply_changes"
             self._pass_time()
+            if name in READS:
+                self._may_fail()
             try:
                 return found(*args, **kwargs)
             finally:
@@ -53,6 +83,7 @@ class SlowStore:
         with contextlib.closing(self.store.scan_plants(*args)) as scan:
             for page in scan:
                 self._pass_time()
+                self._may_fail()
                 yield page
 
     @contextlib.contextmanager
@@ -62,11 +93,16 @@ class SlowStore:
         def wait(seconds: float) -> bool:
             nonlocal seen
             self._loop.threads.sleep(seconds)
+            self._may_fail()
             seen, before = self._applied, seen
             return seen != before and self._loop.chance.random() < 0.9  # a notification may be lost
 
         self._pass_time()
         yield wait
+
+    def _may_fail(self) -> None:
+        if self._loop.chance.random() < self._reads_fail():
+            raise StoreUnavailableError("The database cannot be read")
 
     def _pass_time(self) -> None:
         chance = self._loop.chance
@@ -88,6 +124,7 @@ class Service:
         store: the real store, without delays.
         parts: of the application.
         is_stopping: whether it accepts no connections.
+        reads_fail: how likely a read of the store fails.
 
     """
 
@@ -99,11 +136,13 @@ class Service:
         self.disk = self._opened.enter_context(
             Disk(path, loop.chance.getrandbits(32), history, clock)
         )
-        self.store = SQLiteStore(str(path), monotonic=loop.time)
+        self.reads_fail = 0.0
+        self.store = SnapshotStore(str(path), monotonic=loop.time)
         self._opened.callback(self.store.close)
         self.store.keep_changes(7)
-        slow: Any = SlowStore(self.store, loop)
-        settings = Settings(page=False, stop_seconds=STOP_SECONDS)
+        slow: Any = SlowStore(self.store, loop, lambda: self.reads_fail)
+        self._stop_seconds = loop.chance.choice(STOP_SECONDS)
+        settings = Settings(page=False, stop_seconds=self._stop_seconds)
         self.parts = make_parts(
             settings,
             slow,
@@ -119,7 +158,7 @@ class Service:
             interface="asgi3",
             lifespan="off",
             log_config=None,
-            timeout_graceful_shutdown=STOP_SECONDS,
+            timeout_graceful_shutdown=self._stop_seconds,
         )
         self._config.load()
         self._state = ServerState()
@@ -158,7 +197,7 @@ class Service:
         for transport in self._transports:
             if transport.protocol in self._state.connections:
                 transport.protocol.shutdown()
-        ends = self._loop.time() + STOP_SECONDS
+        ends = self._loop.time() + self._stop_seconds
         while self._is_busy() and self._loop.time() < ends:  # noqa: ASYNC110 (as uvicorn does)
             await asyncio.sleep(0.05)
         for task in sorted(self._state.tasks, key=lambda task: int(task.get_name()[5:])):
@@ -171,6 +210,14 @@ class Service:
         left = self._left()
         await self._opened.aclose()
         return left
+
+    def closing_bytes(self) -> int:
+        """Return the bytes of requests that connections hold which are being closed."""
+        return sum(
+            getattr(transport.protocol, "held_bytes", 0)
+            for transport in self._transports
+            if transport.is_closing() and not transport.is_lost
+        )
 
     def _is_busy(self) -> bool:
         return bool(self._state.connections or self._state.tasks)

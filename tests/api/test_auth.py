@@ -3,14 +3,16 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator
 from queue import SimpleQueue
+from types import SimpleNamespace
 from typing import Any
 
 import httpx
 import pytest
 
-from plantstore.api.auth import CACHE_SECONDS
-from plantstore.errors import ErrorCode
-from plantstore.observe import RequestRefused
+from plantstore.api.auth import CACHE_SECONDS, UNKNOWN_SECONDS, Authenticator, RatePerToken
+from plantstore.errors import ErrorCode, RequestError
+from plantstore.observe import RequestRefused, ignore
+from plantstore.threads import Threads
 from plantstore.tokens import SCOPES, TokenRecord, digest, mint
 from support.document import NAMES, OPERATIONS, Operation
 from support.fake_store import FakeStore
@@ -240,6 +242,27 @@ def test_the_log_never_gets_a_token_though_look_ups_of_it_end_in_another_order(
 
     assert world.run(collect()) == [200, 200, 200]
     assert not errors
+
+
+def test_the_thread_pauses_only_after_a_token_that_the_store_does_not_have(world: World) -> None:
+    pauses: list[float] = []
+
+    class Noting(Threads):
+        def sleep(self, seconds: float) -> None:
+            pauses.append(seconds)
+
+    authenticator = Authenticator(
+        world.store, lambda: 0.0, lambda: 0.0, RatePerToken(None), ignore, threads=Noting()
+    )
+
+    def request(token: str) -> Any:
+        return SimpleNamespace(get_header=lambda _name: f"Bearer {token}", scope={})
+
+    assert world.run(authenticator.authenticate(request(world.token))).name == "all"
+    assert pauses == []
+    with pytest.raises(RequestError, match="The token is unknown"):
+        world.run(authenticator.authenticate(request(mint())))
+    assert pauses == [UNKNOWN_SECONDS]
 
 
 def test_a_token_is_described_with_its_name_its_scopes_and_its_end(world: World) -> None:

@@ -91,6 +91,10 @@ CACHE_SECONDS: Final = 1.0
 # is known waits for the look-ups of tokens that somebody invents.
 LOOKUP_THREADS: Final = 1
 
+# The pause of the thread after a token that the store does not have. Without it, clients with
+# invented tokens keep the event loop so busy that others wait.
+UNKNOWN_SECONDS: Final = 0.001
+
 # The number of cached tokens. When it is reached, the cache is emptied.
 CACHED_TOKENS_MAX: Final = 10_000
 
@@ -148,6 +152,7 @@ class Authenticator:
         self._observe = observe
         self._cached: dict[str, tuple[float, TokenRecord]] = {}
         self._lookups: dict[str, _Lookup] = {}
+        self._threads = threads
         self._threads_of_known = threads.pool(LOOKUP_THREADS, "known-tokens")
         self._threads_of_others = threads.pool(LOOKUP_THREADS, "other-tokens")
 
@@ -218,7 +223,10 @@ class Authenticator:
 
         def find() -> TokenRecord | None:
             lookup.asked_at = self._monotonic()
-            return self._store.find_token(digest(token))
+            found = self._store.find_token(digest(token))
+            if found is None:
+                self._threads.sleep(UNKNOWN_SECONDS)
+            return found
 
         is_known = token in self._cached
         threads = self._threads_of_known if is_known else self._threads_of_others

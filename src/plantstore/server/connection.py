@@ -131,7 +131,7 @@ class Connection(asyncio.Protocol):
         self._server_state.connections.discard(self)
         self._timer.cancel()
         self._end_unread()
-        self._take_no_more()
+        self._discard_unread()
         if self._exchange is not None:
             self._exchange.wake()
             self._exchange = None
@@ -278,7 +278,7 @@ class Connection(asyncio.Protocol):
             self.held_bytes, self._server_state.connections
         )
 
-    def _take_no_more(self) -> None:
+    def _discard_unread(self) -> None:
         """Discard what was not read of the client's data."""
         self._budget.end_head(self)
         self._reader = RequestReader()
@@ -362,7 +362,7 @@ class Connection(asyncio.Protocol):
     def drop(self) -> None:
         """Close the connection if it waits for its client: the service needs its memory now."""
         if self._drained is not None:
-            self._take_no_more()
+            self._discard_unread()
             self.abort()
         elif self._exchange is None and self._reader.unread_bytes:  # an incomplete head
             self._refuse_for_memory()
@@ -387,7 +387,7 @@ class Connection(asyncio.Protocol):
         the connection is taken.
         """
         exchange = self._exchange
-        self._take_no_more()
+        self._discard_unread()
         if self._transport.is_closing():
             return
         if exchange is not None and exchange.is_answered:

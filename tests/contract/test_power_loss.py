@@ -14,8 +14,9 @@ import apsw
 import pytest
 
 from plantstore.changes import Outcome
-from plantstore.errors import OperationError
+from plantstore.errors import OperationError, StoreUnreachableError
 from plantstore.plants import NewPlant
+from plantstore.storage.sqlite.log import WalLimit
 from plantstore.storage.sqlite.store import SQLiteStore
 from support.broken_disks import REFUSALS, Kind, change_and_heal, count_faults
 from support.crash_states import (
@@ -158,6 +159,38 @@ def test_a_backup_that_cannot_be_written_reports_the_reason_and_the_folder(
 
         assert caught.value.message.startswith(said.format(tmp_path / "copies"))
         assert store.apply_changes([NewPlant(99, "a")]) == [Outcome.STORED]
+
+
+def test_after_a_failed_checkpoint_nothing_is_changed_so_that_the_log_keeps_all_plants(
+    path: Path, tmp_path: Path
+) -> None:
+    """A checkpoint beside a long read copies a part, which the next sync makes durable.
+
+    If that sync fails, no later one makes the part durable.
+    """
+    with Disk(path, 0) as disk, contextlib.closing(SQLiteStore(str(path))) as store:
+        store._wal_limit = WalLimit(store._writes, store._guard, checkpoint_pages=50)  # noqa: SLF001
+        store.apply_changes([NewPlant(id_, "x" * 900) for id_ in range(60)])
+        with contextlib.closing(store.scan_plants()) as scan:
+            next(scan)
+            store.apply_changes([NewPlant(id_, "x" * 900) for id_ in range(60, 120)])
+        disk.break_down(Fault(Synced, 2, apsw.SQLITE_IOERR_FSYNC, lasts=False))
+        assert store.apply_changes([NewPlant(120, "a")]) == [Outcome.STORED]
+        assert disk.refused == 1
+        disk.heal()
+
+        for refused in (store.probe, lambda: store.apply_changes([NewPlant(121, "b")])):
+            with pytest.raises(StoreUnreachableError, match="start again"):
+                refused()
+        assert len(store.find_plants([*range(200)])) == 121
+    left = CrashStates(disk.steps).left(random.Random(0), ALL_LOST)
+    with (
+        Disk(tmp_path / "left.db", 0, steps_to(left)) as disk,
+        contextlib.closing(SQLiteStore(str(disk.path))) as store,
+    ):
+        assert store.check().problems == []
+        assert len(store.find_plants([*range(200)])) == 121
+        assert store.apply_changes([NewPlant(121, "b")]) == [Outcome.STORED]
 
 
 def test_data_of_a_failed_sync_stays_in_doubt_until_it_is_written_again() -> None:

@@ -238,7 +238,7 @@ class Run:
                         await asyncio.sleep(chance.choice([0.01, 0.1]))
                 case 1:
                     kind, error = chance.choice(
-                        [(Synced, apsw.SQLITE_IOERR), (Written, apsw.SQLITE_FULL)]
+                        [(Synced, apsw.SQLITE_IOERR_FSYNC), (Written, apsw.SQLITE_FULL)]
                     )
                     lasts = chance.random() < 0.5
                     service.disk.break_down(Fault(kind, chance.randrange(8), error, lasts))

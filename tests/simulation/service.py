@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import itertools
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from plantstore.errors import StoreUnavailableError
 from plantstore.server.connection import Connection
 from plantstore.server.interface import CONNECTION_CONFIG
 from plantstore.settings import Settings
+from plantstore.storage.sqlite.log import WalLimit
 from plantstore.storage.sqlite.store import SQLiteStore
 from simulation.scheduler import Loop
 from support.crash_states import Step
@@ -26,6 +28,10 @@ STOP_SECONDS = [1, 10]
 # The longest time that a call of the store takes, and how likely it takes longer than a moment.
 CALL_SECONDS_MAX = 3.0
 SLOW = 0.03
+
+# The size of the log above which it is restarted, and above which it is copied.
+LOG_BYTES = 64 * 1024
+CHECKPOINT_PAGES = 20
 
 READS = ("find_plants", "list_plants", "read_changes", "find_token")
 
@@ -139,6 +145,15 @@ class Service:
         self.reads_fail = 0.0
         self.store = SnapshotStore(str(path), monotonic=loop.time)
         self._opened.callback(self.store.close)
+        # A small log is copied and restarted often. This clock advances, so that no code waits.
+        seconds = itertools.count()
+        self.store._wal_limit = WalLimit(  # noqa: SLF001
+            self.store._writes,  # noqa: SLF001
+            self.store._guard,  # noqa: SLF001
+            bytes_max=LOG_BYTES,
+            checkpoint_pages=CHECKPOINT_PAGES,
+            monotonic=lambda: next(seconds),
+        )
         self.store.keep_changes(7)
         slow: Any = SlowStore(self.store, loop, lambda: self.reads_fail)
         self._stop_seconds = loop.chance.choice(STOP_SECONDS)

@@ -186,11 +186,16 @@ def _change(chance: random.Random) -> Change:
 def tune(store: SQLiteStore, chance: random.Random) -> None:
     """Limit the log to a small size, so that it is often checkpointed, reset and truncated."""
     for connection in (store._writes, store._others):  # noqa: SLF001
-        connection.pragma("wal_autocheckpoint", chance.choice([1, 8, 30]))
         connection.pragma("journal_size_limit", LOG_BYTES)
     # This clock advances by a second with each reading, so that no code waits.
     seconds = itertools.count()
-    store._wal_limit = WalLimit(store._writes, LOG_BYTES, lambda: next(seconds))  # noqa: SLF001
+    store._wal_limit = WalLimit(  # noqa: SLF001
+        store._writes,  # noqa: SLF001
+        store._guard,  # noqa: SLF001
+        bytes_max=LOG_BYTES,
+        checkpoint_pages=chance.choice([1, 8, 30]),
+        monotonic=lambda: next(seconds),
+    )
 
 
 def live(

@@ -104,7 +104,9 @@ def connect(
     # This checks that the database is ours. Nothing before it may change the file.
     prepare(SQLiteSchema(connection, name), policy, observe)
     _use_log(connection, wait)
-    # A close must not checkpoint before `FileGuard.close` has checked the files.
+    # Only `WalLimit` makes checkpoints, since SQLite ignores their failures, and `FileGuard.close`
+    # after it has checked the files.
+    connection.wal_autocheckpoint(0)
     connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
     return connection
 

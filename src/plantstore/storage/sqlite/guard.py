@@ -163,6 +163,7 @@ class FileGuard:
     If the files are wrong, no checkpoint is made, not even when the database is closed: it could
     copy one log into another database, and SQLite deletes a log by its path. There is one
     exception: if only the log was deleted, this process still has it open, and saves its content.
+    The same holds after the disk has failed to sync the database.
 
     Any thread may call the methods, with a connection that the thread may use.
 
@@ -188,6 +189,7 @@ class FileGuard:
         found = [os.stat(path) for path in self._paths]  # noqa: PTH116 (twice as fast as Path)
         self._files = [(file.st_dev, file.st_ino) for file in found]
         self._database_bytes = found[0].st_size
+        self._is_unsynced = False
         # SQLite takes no locks on the log, so closing it here drops none.
         self._log = os.open(f"{path}-wal", os.O_RDONLY | os.O_CLOEXEC)
 
@@ -200,12 +202,21 @@ class FileGuard:
             StoreUnavailableError: the files are wrong after the block.
 
         """
+        if self._is_unsynced:
+            raise StoreUnreachableError(
+                "The disk failed to sync the database; stop all processes that use it, check the"
+                " disk, and start again. All plants are in the database and its -wal file"
+            )
         is_fresh = self._monotonic() - self._checked_at <= FRESH_SECONDS
         if not (is_fresh and self._is_unchanged()) and (problem := self._problem(connection)):
             raise StoreUnreachableError(problem)
         yield
         if not self._is_unchanged() and (problem := self._problem(connection)):
             raise StoreUnavailableError(problem)
+
+    def refuse_changes(self) -> None:
+        """Refuse all further changes, because the disk failed to sync the database."""
+        self._is_unsynced = True
 
     def require_files(self) -> None:
         """Raise StoreUnavailableError if a new connection would open other files."""
@@ -215,7 +226,7 @@ class FileGuard:
     def close(self, connections: Sequence[apsw.Connection]) -> None:
         """Close the connections. Checkpoint only if the files are right."""
         try:
-            is_right = self._problem(connections[0]) is None
+            is_right = not self._is_unsynced and self._problem(connections[0]) is None
         except (OSError, apsw.Error):
             is_right = False
         for connection in connections:

@@ -1,9 +1,14 @@
-"""Limits the size of the write-ahead log.
+"""Copies the write-ahead log into the database file (a checkpoint), and limits its size.
 
-SQLite copies the log into the database file by itself (a checkpoint). But it restarts the log
-only when no reader uses it at that moment. If readers overlap all the time, the log would grow
-without limit. So when the log is long, the writer waits for the present readers. Meanwhile
-nobody appends to the log, and new readers do not need it (https://sqlite.org/wal.html).
+SQLite restarts the log only when no reader uses it at that moment. If readers overlap all the
+time, the log would grow without limit. So when the log is long, the writer waits for the present
+readers. Meanwhile nobody appends to the log, and new readers do not need it
+(https://sqlite.org/wal.html).
+
+SQLite checkpoints by itself too, but ignores failures. A checkpoint beside a long read copies a
+part of the log, and the next complete one syncs it. If that sync fails, no later one makes the
+part durable, and SQLite does not copy it again. Then the log is its only durable copy, and must
+not restart. So changes are refused until all processes have ended. The next one copies all of it.
 """
 
 import math
@@ -15,9 +20,10 @@ from typing import Final
 import apsw
 
 from plantstore.storage.sqlite.file import BUSY_POLL_SECONDS, LOG_BYTES_MAX, wait_for_another
+from plantstore.storage.sqlite.guard import FileGuard
 
-# SQLite checkpoints by itself after a commit that leaves the log longer than this. A larger
-# checkpoint writes a page that changed several times only once.
+# A commit that leaves the log longer than this is followed by a checkpoint. A larger checkpoint
+# writes a page that changed several times only once.
 CHECKPOINT_BYTES: Final = LOG_BYTES_MAX // 2
 
 # No export over HTTP begins while the log is longer than this. Without long reads, the log hardly
@@ -49,7 +55,9 @@ class WalLimit:
 
     Args:
         connection: the connection that writes.
+        guard: refuses changes after a failed sync.
         bytes_max: the size of the file above which the log is restarted.
+        checkpoint_pages: the number of pages in the log from which it is copied.
         monotonic: a clock in seconds that never goes back.
 
     """
@@ -57,17 +65,30 @@ class WalLimit:
     def __init__(
         self,
         connection: apsw.Connection,
+        guard: FileGuard,
+        *,
         bytes_max: int = LOG_BYTES_MAX,
+        checkpoint_pages: int | None = None,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self._connection = connection
+        self._guard = guard
         self._bytes_max = bytes_max
         self._monotonic = monotonic
         self._check_at = -math.inf
-        connection.wal_autocheckpoint(CHECKPOINT_BYTES // connection.pragma("page_size"))
+        pages = CHECKPOINT_BYTES // connection.pragma("page_size")
+        self._checkpoint_pages = checkpoint_pages or pages
+        self._pages = 0
+        connection.set_wal_hook(self._on_commit)  # and SQLite makes no checkpoints after commits
+
+    def _on_commit(self, _connection: apsw.Connection, _database: str, pages: int) -> int:
+        self._pages = pages
+        return apsw.SQLITE_OK
 
     def bound(self) -> None:
-        """Restart the log if it is long. Call this after each commit."""
+        """Copy the log if it is long, and restart it if it is too long. Call after each commit."""
+        if self._pages >= self._checkpoint_pages:
+            self._checkpoint(apsw.SQLITE_CHECKPOINT_PASSIVE)
         now = self._monotonic()
         if now < self._check_at:
             return
@@ -85,7 +106,7 @@ class WalLimit:
     def _checkpoint(self, mode: int) -> bool:
         """Try a checkpoint, and return whether it succeeded.
 
-        Errors are ignored, because everything in the log is durable already.
+        Errors are not raised, because everything in the log is durable already.
         """
         deadline = self._monotonic() + WAIT_SECONDS
 
@@ -96,8 +117,15 @@ class WalLimit:
         self._connection.set_busy_handler(wait)
         try:
             self._connection.wal_checkpoint(mode=mode)
-        except apsw.Error:
+        except apsw.Error as error:
+            code: int = getattr(error, "extendedresult", 0)  # apsw's type stubs lack it
+            if code == apsw.SQLITE_IOERR_FSYNC and self._has_copied_a_part():
+                self._guard.refuse_changes()
             return False
         finally:
             self._connection.set_busy_handler(wait_for_another)
         return True
+
+    def _has_copied_a_part(self) -> bool:
+        _, copied = self._connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_NOOP)
+        return copied > 0

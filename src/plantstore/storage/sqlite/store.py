@@ -118,7 +118,7 @@ class SQLiteStore(Snapshots, SmallTables):
         self._pages = Pool(pages)
         # Each connection has opened the log by its path.
         self._guard.require_files()
-        self._wal_limit = WalLimit(self._writes)
+        self._wal_limit = WalLimit(self._writes, self._guard)
         self._untrimmed = 0  # changes since the feed was trimmed
 
     def apply_changes(self, changes: Sequence[Change]) -> list[Result]:

@@ -76,7 +76,7 @@ class Http:
     def leave(self) -> None:
         self._transport.leave()
 
-    async def response(self, *, is_head: bool = False) -> Response:
+    async def response(self) -> Response:
         """Return the next response.
 
         Raises:
@@ -85,7 +85,7 @@ class Http:
 
         """
         ends = asyncio.get_running_loop().time() + ANSWER_SECONDS
-        while (found := parse(self._transport.sent[self._used :], is_head=is_head)) is None:
+        while (found := parse(self._transport.sent[self._used :])) is None:
             await self._more(ends)
         response, size = found
         self._used += size
@@ -137,20 +137,20 @@ class Http:
                 await news
 
 
-def parse(data: bytes, *, is_head: bool) -> tuple[Response, int] | None:
+def parse(data: bytes) -> tuple[Response, int] | None:
     """Return a response and its size; None if it is incomplete."""
     head, end, rest = data.partition(b"\r\n\r\n")
     if not end:
         return None
     status = int(head.split(b" ", 2)[1])
     if status == 100:
-        found = parse(rest, is_head=is_head)
+        found = parse(rest)
         return None if found is None else (found[0], len(head) + 4 + found[1])
     lines = (line.decode().partition(": ") for line in head.split(b"\r\n")[1:])
     fields = {name.lower(): value for name, _, value in lines}
     size: int | None = 0
     body = b""
-    if not is_head and status not in (204, 304):
+    if status not in (204, 304):
         if "content-length" in fields:
             size = int(fields["content-length"])
             body = rest[:size]

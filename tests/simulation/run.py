@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 
 import apsw
 
+from plantstore.server.interface import Budget
 from plantstore.storage.sqlite.store import SQLiteStore
 from plantstore.tokens import SCOPES, TokenRecord, digest
 from simulation.clients import Client, Follower, Guest
@@ -84,7 +85,7 @@ class Run:
         self._service: Service | None = None
         self._lives = 0
         self.names: list[str] = []
-        self._limit = self._before = 0
+        self._before = 0  # the bytes that were held when their limit was set
         self.loop.set_exception_handler(self._on_error)
 
     def _on_error(self, _loop: asyncio.AbstractEventLoop, context: dict[str, object]) -> None:
@@ -229,13 +230,13 @@ class Run:
             if chance.random() < 0.3:
                 self._revoke(service)
             match chance.randrange(8):
-                case 0:
-                    budget.incoming_bytes_max = chance.choice(PRESSURES)
-                    for _ in range(chance.choice([0, 1, 20])):  # it comes and goes
-                        budget.incoming_bytes_max = 0
-                        await asyncio.sleep(0.001)
-                        budget.incoming_bytes_max = usual
-                        await asyncio.sleep(chance.choice([0.01, 0.1]))
+                case 0 | 3:
+                    self._limit(budget, chance.choice(PRESSURES))
+                    for _ in range(chance.choice([0, 50, 500])):  # it comes and goes
+                        self._limit(budget, 0)
+                        await asyncio.sleep(chance.uniform(0, 0.003))
+                        self._limit(budget, usual)
+                        await asyncio.sleep(chance.uniform(0, 0.03))
                 case 1:
                     kind, error = chance.choice(
                         [(Synced, apsw.SQLITE_IOERR_FSYNC), (Written, apsw.SQLITE_FULL)]
@@ -250,7 +251,7 @@ class Run:
                     budget._unread_bytes_max = chance.choice(PRESSURES)  # noqa: SLF001
                 case _:
                     service.disk.heal()
-                    budget.incoming_bytes_max = usual
+                    self._limit(budget, usual)
                     budget._unread_bytes_max = usual_unread  # noqa: SLF001
                     service.reads_fail = 0.0
             self.loop.note("a fault")
@@ -265,17 +266,18 @@ class Run:
     def _check_budget(self, service: Service) -> None:
         """Check the bytes of unanswered requests. When the limit falls, those from before stay."""
         budget = service.parts.connection_config.budget
-        if budget.incoming_bytes_max != self._limit:
-            self._limit, self._before = budget.incoming_bytes_max, budget.incoming_bytes
-        held = budget.incoming_bytes - service.closing_bytes()
+        held, limit = budget.incoming_bytes - service.closing_bytes(), budget.incoming_bytes_max
         self._before = min(self._before, budget.incoming_bytes)
-        if held > self._before + 2 * self._limit:
-            self.model.fail(f"{held} bytes are held, the limit is {self._limit}")
+        if held > self._before + 2 * limit:
+            self.model.fail(f"{held} bytes are held, the limit is {limit}")
+
+    def _limit(self, budget: Budget, bytes_max: int) -> None:
+        budget.incoming_bytes_max, self._before = bytes_max, budget.incoming_bytes
 
     def _heal(self, service: Service) -> None:
         service.disk.heal()
         service.reads_fail = 0.0
-        service.parts.connection_config.budget.incoming_bytes_max = 32 * 1024 * 1024
+        self._limit(service.parts.connection_config.budget, 32 * 1024 * 1024)
 
 
 def _hang(*_: object) -> None:

@@ -76,9 +76,8 @@ STREAM_BESIDE = f"stream, NDJSON, beside {CREATES}"
 EXPORT_COMMAND = "`plantstore export`, NDJSON"
 EXPORT = "export, NDJSON"
 EXPORTS = {
-    EXPORT: (NDJSON, "identity"),
-    "export, CSV": (CSV, "identity"),
-    "export, NDJSON, gzip": (NDJSON, "gzip"),
+    EXPORT: NDJSON,
+    "export, CSV": CSV,
 }
 
 
@@ -163,8 +162,8 @@ def export_round(seen: Seen, server: Server, database: Path) -> None:
     export_by_command(database, file)
     seen.add(EXPORT_COMMAND, Transfer(PLANTS, time.perf_counter() - began))
     file.unlink()
-    for name, (path, coding) in EXPORTS.items():
-        seen.add(name, receive(server, path, coding, PLANTS))
+    for name, path in EXPORTS.items():
+        seen.add(name, receive(server, path, PLANTS))
 
 
 def export_by_command(database: Path, file: Path) -> None:
@@ -182,7 +181,7 @@ def memory(folder: Path) -> list[list[str]]:
     full, port = folder / "full.db", free_port()
     fill(full, EXPORTED)
     with running(plantstore(full, port), port, make_token(full)) as server:
-        receive(server, NDJSON, "identity", EXPORTED)
+        receive(server, NDJSON, EXPORTED)
         export_mib = server.peak_mib()
     print(f"large export: {export_mib:.0f} MiB", file=sys.stderr)
     large = f"{LARGE_BYTES // 10**6} MB ({sent.plants:,} plants)"

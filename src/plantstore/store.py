@@ -252,7 +252,7 @@ class Maintenance(Protocol):
     def scan_plants(
         self, listing: Listing = EVERYTHING, tell_number: TellNumber | None = None
     ) -> Generator[list[NewPlant], None, None]:
-        """Yield the plants of one snapshot in order of id, in lists of limited length.
+        """Yield the plants of one snapshot in order of id, in at least one list of limited length.
 
         The limit of the listing does not matter. `tell_number` is called before the first list.
 

@@ -8,7 +8,6 @@ keep disk space in use, so its age is bounded.
 import asyncio
 import contextlib
 import time
-import zlib
 from collections.abc import AsyncGenerator, Callable, Generator
 from functools import partial
 from typing import Any, Final, TypeVar
@@ -16,7 +15,6 @@ from typing import Any, Final, TypeVar
 from falcon.asgi import Request, Response
 
 from plantstore.api.auth import Authenticator, ConcurrencyLimit
-from plantstore.api.negotiation import GZIP_WBITS, accepts_gzip
 from plantstore.errors import ErrorCode, OperationError, RequestError, StoreUnavailableError
 from plantstore.formats import Format
 from plantstore.listings import Listing
@@ -75,9 +73,8 @@ class Exports:
         """
         if req.scope["http_version"] == "1.0":  # its clients know no chunks (RFC 9112 §7.1)
             raise RequestError(ErrorCode.BAD_REQUEST, "An export needs HTTP/1.1")
-        is_compressed = accepts_gzip(req)
         numbers: list[int | None] = []
-        pieces = self._read(req, form, listing, numbers.append, is_compressed=is_compressed)
+        pieces = self._read(req, form, listing, numbers.append)
         if req.method != "HEAD":  # Falcon does not read a stream to answer HEAD
             await anext(pieces, None)
         export: Any = _Export(pieces, self._report)  # Falcon takes any object that has a `read`
@@ -86,9 +83,6 @@ class Exports:
             if number is not None:
                 resp.set_header("Changes-After", str(number))
         resp.content_type = form.content_type
-        resp.append_header("Vary", "Accept-Encoding")
-        if is_compressed:
-            resp.set_header("Content-Encoding", "gzip")
 
     async def close(self) -> None:
         """Cut off all exports, and wait until the threads have ended."""
@@ -110,7 +104,7 @@ class Exports:
             self._observe(ReadFailed(error, 1))
 
     async def _read(
-        self, req: Request, form: Format, listing: Listing, tell: TellNumber, *, is_compressed: bool
+        self, req: Request, form: Format, listing: Listing, tell: TellNumber
     ) -> AsyncGenerator[bytes, None]:
         """Yield the bytes of a file of plants. The first item is empty.
 
@@ -120,7 +114,7 @@ class Exports:
         token = await self._authenticator.require_scope(req, "plants:read")
         self._places.take(token)
         ends_at = self._monotonic() + self._seconds_max
-        pieces = _pieces(self._store, form, listing, tell, is_compressed=is_compressed)
+        pieces = _pieces(self._store, form, listing, tell)
         try:
             piece = await self._next_of(pieces, req, ends_at)
             yield b""
@@ -180,9 +174,9 @@ class _Export:
 
 
 def _pieces(
-    store: Maintenance, form: Format, listing: Listing, tell: TellNumber, *, is_compressed: bool
+    store: Maintenance, form: Format, listing: Listing, tell: TellNumber
 ) -> Generator[bytes, None, None]:
-    """Yield the bytes of a file of plants. A piece is empty if no bytes are ready yet.
+    """Yield the bytes of a file of plants. A piece is empty if a page has no plants.
 
     Raises:
         RequestError: NOT_ACCEPTABLE if the format cannot hold a plant; OVERLOADED if older
@@ -192,7 +186,6 @@ def _pieces(
     if not store.has_room_for_export():
         message = "The log of the database is too long for another export; nothing was done"
         raise RequestError(ErrorCode.OVERLOADED, message)
-    deflate: Any = zlib.compressobj(zlib.Z_BEST_SPEED, zlib.DEFLATED, GZIP_WBITS)
     # CSV cannot hold a plant with an empty tag. It must be found before the first piece.
     if not listing.tag:
         with contextlib.closing(store.scan_plants(listing._replace(tag=""))) as scan:
@@ -201,16 +194,11 @@ def _pieces(
                 if plants:
                     break
                 yield b""
-    pending = form.head
+    head = form.head
     with contextlib.closing(store.scan_plants(listing, tell)) as scan:
         for plants in scan:
-            pending += _render(form, plants)
-            yield deflate.compress(pending) if is_compressed else pending
-            pending = b""
-    if is_compressed:
-        yield deflate.compress(pending) + deflate.flush()
-    elif pending:
-        yield pending
+            yield head + _render(form, plants)
+            head = b""
 
 
 def _render(form: Format, plants: list[NewPlant]) -> bytes:

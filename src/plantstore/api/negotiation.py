@@ -54,7 +54,7 @@ _GZIP: Final = re.compile(
 )
 
 # For zlib: a window of 2^15 bytes, in the format of gzip.
-GZIP_WBITS: Final = 16 + 15
+_GZIP_WBITS: Final = 16 + 15
 
 
 def accepts_gzip(req: Request) -> bool:
@@ -123,4 +123,4 @@ class Compressor:
 
 
 def _compress(content: bytes) -> bytes:
-    return zlib.compress(content, zlib.Z_BEST_SPEED, GZIP_WBITS)
+    return zlib.compress(content, zlib.Z_BEST_SPEED, _GZIP_WBITS)

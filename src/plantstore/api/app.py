@@ -99,16 +99,21 @@ def create_app(
             "/docs/": Redirect("../docs"),
             ASSETS_TEMPLATE: pages.assets,
         }
-    observe = parts.connection_config.observe
+    config = parts.connection_config
     router = Router()
-    app: App[Request, Response] = App(
-        middleware=[_Lifespan(lifespan, parts.connection_config)], router=router
-    )
-    handle_errors(app, observe)
+    app: App[Request, Response] = App(middleware=[_Lifespan(lifespan, config)], router=router)
+    if allow_origins:
+        app.add_middleware(CrossOrigin(allow_origins))
+    handle_errors(app, config.observe)
     for path, resource in resources.items():
         app.add_route(path, resource)
-    served: ASGIApp = Service(app, router=router, is_full=writer.is_full, observe=observe)
-    return CrossOrigin(served, allow_origins) if allow_origins else served
+    return Service(
+        app,
+        router=router,
+        is_full=writer.is_full,
+        render_error=config.render_error,
+        observe=config.observe,
+    )
 
 
 class _Lifespan:

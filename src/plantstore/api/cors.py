@@ -1,56 +1,30 @@
 """CORS: allows web pages of other origins to call the service from a browser.
 
 The rules are those of the Fetch standard (https://fetch.spec.whatwg.org/#http-cors-protocol).
-Falcon has a middleware for this. But it does not see the responses that bypass Falcon, about
-overload and shutdown: a page could not read them. It also sends no `Vary`.
+Falcon's middleware answers preflights, and adds the fields to responses. The errors that are
+answered without Falcon, such as those about overload and shutdown, get the same fields.
 """
 
 import re
 from collections.abc import Collection
 from typing import Final
 
+import falcon
+from falcon.asgi import Request, Response
+
 from plantstore.errors import RequestError, UsageError, quoted
-from plantstore.server.interface import (
-    ASGIApp,
-    ErrorAnswer,
-    Event,
-    Fields,
-    Receive,
-    RenderError,
-    Scope,
-    Send,
-)
+from plantstore.server.interface import ErrorAnswer, Fields, RenderError
 
 ANY_ORIGIN: Final = "*"
-
-# How long a browser may cache the response to a preflight. Chromium's limit is two hours.
-PREFLIGHT_SECONDS: Final = 7200
 
 # Scheme, host and port, as browsers write an origin (RFC 6454 §6.2). A host is a name, an IPv4
 # address, or an IPv6 address in brackets.
 _ORIGIN: Final = re.compile(r"[a-z][a-z0-9+.-]*://([a-z0-9._-]+|\[[0-9a-f:.]+\])(:[0-9]{1,5})?")
 
-_VARY: Final = (b"vary", b"Origin")
-_ALLOWED: Final = b"access-control-allow-origin"
-
-# Every method is allowed on every path. If a resource does not have it, the page can read the 405.
-_PREFLIGHT_FIELDS: Final = [
-    (b"access-control-allow-methods", b"DELETE, GET, HEAD, PATCH, POST, PUT"),
-    (
-        b"access-control-allow-headers",
-        (
-            b"authorization, content-encoding, content-type, if-match, if-none-match,"
-            b" last-event-id, prefer, traceparent, tracestate, x-request-id"
-        ),
-    ),
-    (b"access-control-max-age", b"%d" % PREFLIGHT_SECONDS),
-]
+# The fields of a response that a page may read.
 _EXPOSED: Final = (
-    b"access-control-expose-headers",
-    (
-        b"Changes-After, Content-Disposition, ETag, Link, Preference-Applied, Retry-After,"
-        b" Total-Count, X-Request-Id"
-    ),
+    "Changes-After, Content-Disposition, ETag, Link, Preference-Applied, Retry-After, Total-Count,"
+    " X-Request-Id"
 )
 
 
@@ -73,49 +47,7 @@ def parse_origin(text: str) -> str:
     return origin.removesuffix(":443") if origin.startswith("https://") else origin
 
 
-class Origins:
-    """The origins whose pages may send requests and read the responses.
-
-    Args:
-        origins: as `parse_origin` takes them.
-
-    Raises:
-        UsageError: one is malformed.
-
-    """
-
-    def __init__(self, origins: Collection[str]) -> None:
-        self._origins = frozenset(parse_origin(each).encode() for each in origins)
-        self._allows_all = ANY_ORIGIN.encode() in self._origins
-
-    def allow(self, request_fields: Fields) -> bytes | None:
-        """Return the allowed origin for a request; None if it has none, or another."""
-        origin = dict(request_fields).get(b"origin")
-        if origin is None or not (self._allows_all or origin in self._origins):
-            return None
-        return ANY_ORIGIN.encode() if self._allows_all else origin
-
-
-def readable_errors(render: RenderError, origins: Collection[str]) -> RenderError:
-    """Return a function that renders errors so that pages of these origins can read them.
-
-    The server sends the errors of requests that do not reach the application with it.
-    """
-    if not origins:
-        return render
-    allowed_origins = Origins(origins)
-
-    def render_readable(error: RequestError, request_fields: Fields) -> ErrorAnswer:
-        answer = render(error, request_fields)
-        allowed = allowed_origins.allow(request_fields)
-        fields = [_VARY] if allowed is None else [_VARY, (_ALLOWED, allowed), _EXPOSED]
-        added = {name.decode(): value.decode("latin-1") for name, value in fields}
-        return answer._replace(headers=answer.headers | added)
-
-    return render_readable
-
-
-class CrossOrigin:
+class CrossOrigin(falcon.CORSMiddleware[Request, Response]):
     """Allows web pages of some origins to send requests and to read the responses.
 
     Credentials are never allowed. They are not needed: the page itself sends the token, while a
@@ -123,27 +55,48 @@ class CrossOrigin:
     nothing without a token.
 
     Args:
-        app: handles the requests.
         origins: of the pages; `*` allows all.
+
+    Raises:
+        UsageError: one is malformed.
 
     """
 
-    def __init__(self, app: ASGIApp, origins: Collection[str]) -> None:
-        self._app = app
-        self._origins = Origins(origins)
+    def __init__(self, origins: Collection[str]) -> None:
+        allowed = {parse_origin(origin) for origin in origins}
+        super().__init__(ANY_ORIGIN if ANY_ORIGIN in allowed else allowed, _EXPOSED)
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve a request, or ASGI's lifespan events (ASGI 3)."""
+    def process_response(
+        self,
+        req: falcon.Request,
+        resp: falcon.Response,
+        resource: object,
+        req_succeeded: bool,  # noqa: FBT001 (the signature is Falcon's)
+    ) -> None:
+        """Add the fields. `Vary` tells caches that another origin gets others."""
+        super().process_response(req, resp, resource, req_succeeded)
+        resp.append_header("Vary", "Origin")
 
-        async def send_with_fields(event: Event) -> None:
-            if event["type"] == "http.response.start":
-                event = {**event, "headers": [*event["headers"], *self._fields(scope)]}
-            await send(event)
 
-        await self._app(scope, receive, send_with_fields)
+def readable_errors(render: RenderError, origins: Collection[str]) -> RenderError:
+    """Return a function that renders errors so that pages of these origins can read them.
 
-    def _fields(self, scope: Scope) -> list[tuple[bytes, bytes]]:
-        """Return the fields that are added to the header of a response."""
-        allowed = self._origins.allow(scope["headers"])
-        more = _PREFLIGHT_FIELDS if scope["method"] == "OPTIONS" else [_EXPOSED]
-        return [_VARY] if allowed is None else [_VARY, (_ALLOWED, allowed), *more]
+    It is for the errors of requests that do not reach Falcon.
+    """
+    if not origins:
+        return render
+    allowed = {parse_origin(origin).encode() for origin in origins}
+
+    def render_readable(error: RequestError, request_fields: Fields) -> ErrorAnswer:
+        answer = render(error, request_fields)
+        fields = {"Vary": "Origin"}
+        origin = dict(request_fields).get(b"origin")
+        if origin is not None and not allowed.isdisjoint((origin, ANY_ORIGIN.encode())):
+            told = ANY_ORIGIN if ANY_ORIGIN.encode() in allowed else origin.decode()
+            fields |= {
+                "Access-Control-Allow-Origin": told,
+                "Access-Control-Expose-Headers": _EXPOSED,
+            }
+        return answer._replace(headers=answer.headers | fields)
+
+    return render_readable

@@ -8,11 +8,10 @@ from typing import Any, Final
 from falcon.asgi import App, Request, Response
 from falcon.routing import CompiledRouter
 
-from plantstore.api.errors import render_error
 from plantstore.api.parameters import MERGE_PATCH
 from plantstore.errors import ErrorCode, InternalError, RequestError
 from plantstore.observe import Answered, Observer, RequestFailed, RequestRefused
-from plantstore.server.interface import ANSWERED, Receive, Scope, Send
+from plantstore.server.interface import ANSWERED, Receive, RenderError, Scope, Send
 from plantstore.tracing import REQUEST_ID_FIELD
 
 # The key of the route in the scope of a request: a template. It is missing if there is no resource.
@@ -82,6 +81,7 @@ class Service:
         is_full: whether a change would be refused now. If so, changes are refused before
             their token and body are read. This takes less than half of the time, so refused
             clients do not delay the others.
+        render_error: renders the errors that Falcon does not get.
         observe: is called for each response, and for each refusal.
 
     """
@@ -92,11 +92,13 @@ class Service:
         *,
         router: Router,
         is_full: Callable[[], bool],
+        render_error: RenderError,
         observe: Observer,
     ) -> None:
         self._app = app
         self._router = router
         self._is_full = is_full
+        self._render_error = render_error
         self._observe = observe
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -127,7 +129,7 @@ class Service:
         self, error: RequestError, scope: Scope, send: Send, cause: Exception | None = None
     ) -> None:
         """Respond with an error, without Falcon."""
-        answer = render_error(error, scope["headers"])
+        answer = self._render_error(error, scope["headers"])
         if cause is not None:
             id_ = answer.headers[REQUEST_ID_FIELD]
             self._observe(RequestFailed(cause, scope["method"], scope["raw_path"].decode(), id_))

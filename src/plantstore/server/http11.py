@@ -46,7 +46,8 @@ FIELDS_MAX: Final = 100
 VALUE_BYTES_MAX: Final = 1024
 READ_FIELDS: Final = frozenset(
     {
-        *(b"accept", b"accept-encoding", b"authorization", b"connection", b"content-encoding"),
+        *(b"accept", b"accept-encoding", b"access-control-request-headers"),
+        *(b"access-control-request-method", b"authorization", b"connection", b"content-encoding"),
         *(b"content-type", b"expect", b"host", b"if-match", b"if-none-match", b"last-event-id"),
         *(b"origin", b"prefer", b"traceparent", b"x-forwarded-for", b"x-forwarded-proto"),
         b"x-request-id",

@@ -1,15 +1,12 @@
-"""POST /plants: every status, and when it is sent; and the message of a failed import."""
+"""POST /plants: every status, and when it is sent."""
 
-from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
-from plantstore.changes import Change, Result
-from plantstore.errors import ErrorCode, StoreUnreachableError
+from plantstore.errors import ErrorCode
 from plantstore.observe import RequestFailed
 from plantstore.plants import PLANT_BYTES_MAX, NewPlant
-from support.fake_store import FakeStore
 from support.world import VALID, World, assert_error
 
 
@@ -133,27 +130,3 @@ def test_an_unexpected_error_is_500_with_a_fixed_message_and_is_reported(world: 
     [failed] = world.told(RequestFailed)
     assert (failed.error, failed.method, failed.path) == (error, "POST", "/plants")
     assert failed.request_id == answer.headers["X-Request-Id"]
-
-
-def test_an_import_that_fails_after_it_stored_rows_does_not_say_that_nothing_was_done() -> None:
-    class Failing(FakeStore):
-        def apply_changes(self, changes: Sequence[Change]) -> list[Result]:
-            if self.plants:
-                raise StoreUnreachableError("The database cannot be reached")
-            return super().apply_changes(changes)
-
-    with World(Failing()) as world:
-        lines = b"".join(b'{"id":%d,"name":"a"}\n' % number for number in range(4_000))
-        fields = {"Content-Type": "application/x-ndjson"}
-        answer = world.send("POST", "/plants.ndjson", lines, fields=fields)
-
-    stored = len(world.store.plants)
-    assert 0 < stored < 4_000
-    assert (answer.status_code, answer.json()) == (
-        503,
-        {
-            "error": ErrorCode.STORE_UNAVAILABLE,
-            "message": "The database cannot be reached",
-            "lines_stored_through": stored,
-        },
-    )

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from plantstore.api.imports import IMPORTS_MAX
+from plantstore.commit.imports import BATCH_ROWS_MAX
 from plantstore.errors import ErrorCode
 from support.measured import unread_bytes
 from support.postgres import execute, wait_until
@@ -24,9 +25,6 @@ MIB = 1024 * 1024
 # As many imports of one token as may run at a time.
 IMPORTS = 24
 
-# A batch has at least so many rows.
-FIRST_BATCH_MIN = 500
-
 # Rows of the import whose connections to the database are terminated.
 ROWS = 20_000
 
@@ -36,6 +34,17 @@ def stored_between(service: Service, first: int, last: int) -> list[int]:
     with opened(service.database) as store:
         ids = [plant.id for plants in store.scan_plants() for plant in plants]
     return [id_ for id_ in ids if first <= id_ <= last]
+
+
+def batch(after: int) -> bytes:
+    """Return as many rows as a transaction has, with the next ids."""
+    return lines(after + 1, after + BATCH_ROWS_MAX)
+
+
+def wait_for_batch(service: Service, after: int) -> None:
+    """Wait until these rows are stored."""
+    ids = after + 1, after + BATCH_ROWS_MAX
+    wait_until(lambda: len(stored_between(service, *ids)) == BATCH_ROWS_MAX)
 
 
 def begun_import(service: Service, token: str, body: bytes, media_type: str = NDJSON) -> Wire:
@@ -49,8 +58,10 @@ def test_clients_that_are_reset_leave_whole_transactions_and_their_places_are_fr
     service: Service, token: str
 ) -> None:
     tokens = [token] * (IMPORTS_MAX // 2) + [service.token(name="other")] * (IMPORTS_MAX // 2)
+    # Some send more than a transaction has. The rest of their rows, and those of the others, wait.
     sent = [
-        range(first, first + 1_200) for first in range(10**6, 10**6 + len(tokens) * 2_000, 2_000)
+        range(10_000 * number, 10_000 * number + 200 + (number % 8 == 0) * BATCH_ROWS_MAX)
+        for number in range(100, 100 + IMPORTS_MAX)
     ]
     wires = []
     for its_token, ids in zip(tokens, sent, strict=True):
@@ -58,8 +69,8 @@ def test_clients_that_are_reset_leave_whole_transactions_and_their_places_are_fr
         # The last row is cut. It would be a valid row.
         body = b"id,name\r\n" + rows + b"%d,Abi" % ids.stop
         wires.append(begun_import(service, its_token, body, CSV))
-    firsts = {ids[FIRST_BATCH_MIN - 1] for ids in sent}
-    wait_until(lambda: firsts <= {*stored_between(service, min(firsts), max(firsts))})
+    stored = [id_ for ids in sent for id_ in ids[: len(ids) // BATCH_ROWS_MAX * BATCH_ROWS_MAX]]
+    wait_until(lambda: len(stored_between(service, 10**6, 10**7)) == len(stored))
 
     refused = import_once(service, token, line(-1))
     for wire in wires:
@@ -69,10 +80,7 @@ def test_clients_that_are_reset_leave_whole_transactions_and_their_places_are_fr
 
     assert (refused.status, refused.json["error"]) == (503, ErrorCode.OVERLOADED)
     assert accepted.status == 200
-    for ids in sent:
-        stored = stored_between(service, ids.start, ids.stop)
-        assert FIRST_BATCH_MIN <= len(stored) <= len(ids)
-        assert stored == [*ids[: len(stored)]]
+    assert stored_between(service, 10**6, 10**7) == stored
 
 
 def test_the_memory_of_many_imports_is_bounded_and_free_again(service: Service, token: str) -> None:
@@ -116,12 +124,12 @@ def impatient(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
 
 
 def test_a_client_that_stops_sending_gets_408_and_how_far_it_came(impatient: Service) -> None:
-    with begun_import(impatient, impatient.token(name="stops"), lines(1, 2_500)) as wire:
+    with begun_import(impatient, impatient.token(name="stops"), batch(0) + line(-1)) as wire:
         status, _, body = wire.answer()
 
     assert (status, json.loads(body)["error"]) == (408, ErrorCode.REQUEST_TIMEOUT)
-    assert json.loads(body)["lines_stored_through"] == 1_000
-    assert len(stored_between(impatient, 1, 2_500)) == 1_000
+    assert json.loads(body)["lines_stored_through"] == BATCH_ROWS_MAX
+    assert len(stored_between(impatient, -1, BATCH_ROWS_MAX)) == BATCH_ROWS_MAX
 
 
 def test_a_stream_may_take_longer_than_a_request(impatient: Service) -> None:
@@ -135,23 +143,23 @@ def test_a_stream_may_take_longer_than_a_request(impatient: Service) -> None:
 
 
 def test_a_stream_ends_when_its_token_is_revoked(service: Service) -> None:
-    with begun_import(service, service.token(name="lost"), lines(20_001, 21_500)) as wire:
-        wait_until(lambda: len(stored_between(service, 20_001, 21_500)) == 1_000)
+    with begun_import(service, service.token(name="lost"), batch(20_000)) as wire:
+        wait_for_batch(service, 20_000)
         with opened(service.database) as store:
             store.revoke_token("lost", 1)
 
-        send_until_refused(wire, chunk(lines(21_501, 22_500)))
+        send_until_refused(wire, chunk(batch(30_000)))
 
         status, _, body = wire.answer()
     assert (status, json.loads(body)["error"]) == (401, ErrorCode.TOKEN_INVALID)
-    assert json.loads(body)["lines_stored_through"] >= 1_000
+    assert json.loads(body)["lines_stored_through"] >= BATCH_ROWS_MAX
 
 
 def test_an_import_with_a_malformed_chunk_is_400_and_says_how_far_it_came(
     service: Service, token: str
 ) -> None:
-    with begun_import(service, token, lines(30_001, 45_500)) as wire:
-        wait_until(lambda: len(stored_between(service, 30_001, 45_500)) >= 10_000)
+    with begun_import(service, token, batch(40_000)) as wire:
+        wait_for_batch(service, 40_000)
         wire.send(b"no size\r\n")
 
         status, headers, body = wire.answer()
@@ -161,7 +169,7 @@ def test_an_import_with_a_malformed_chunk_is_400_and_says_how_far_it_came(
     assert json.loads(body) == {
         "error": ErrorCode.BAD_REQUEST,
         "message": "The request is not HTTP/1.1",
-        "lines_stored_through": len(stored_between(service, 30_001, 45_500)),
+        "lines_stored_through": BATCH_ROWS_MAX,
     }
 
 
@@ -169,11 +177,11 @@ def test_a_stop_ends_an_import_of_a_client_that_sends_without_end(tmp_path: Path
     """The rows are not valid, so it ends while they are parsed. Another client waits."""
     with Service(tmp_path, "--stop-seconds", "1") as service, ThreadPoolExecutor(1) as pool:
         token = service.token()
-        waiting = begun_import(service, token, lines(1, 1_500))
-        wait_until(lambda: len(stored_between(service, 1, 1_500)) == 1_000)
-        wire = begun_import(service, token, lines(2_001, 3_000))
+        waiting = begun_import(service, token, batch(0))
+        wait_for_batch(service, 0)
+        wire = begun_import(service, token, batch(10_000))
         sending = pool.submit(send_until_refused, wire, chunk(b"x\n" * 16_000))
-        wait_until(lambda: len(stored_between(service, 2_001, 3_000)) == 1_000)
+        wait_for_batch(service, 10_000)
 
         service.process.send_signal(signal.SIGTERM)
 
@@ -186,7 +194,7 @@ def test_a_stop_ends_an_import_of_a_client_that_sends_without_end(tmp_path: Path
     assert ended == 0
     assert sent < 64 * MIB
     assert (status, json.loads(body)["error"]) == (503, ErrorCode.STORE_UNAVAILABLE)
-    assert json.loads(body)["lines_stored_through"] == 1_000
+    assert json.loads(body)["lines_stored_through"] == BATCH_ROWS_MAX
 
 
 @pytest.mark.engines("postgres")

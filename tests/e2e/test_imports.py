@@ -10,7 +10,6 @@ import pytest
 from plantstore.changes import Deletion
 from plantstore.errors import ErrorCode
 from plantstore.plants import NewPlant
-from support.postgres import wait_until
 from support.service import Client, Service, stored_plants
 from support.streams import (
     CSV,
@@ -172,18 +171,3 @@ def test_no_row_after_a_batch_that_is_refused_is_stored(
     assert (answer.status, answer.json.get("lines_stored_through", 8)) == (status, through)
     assert stored_plants(limited.database).keys() - {100} == set(range(1, through + 1))
     assert (after.status == 429) is (through == 8)
-
-
-def test_batches_grow_until_there_is_a_single_change(
-    service: Service, token: str, client: Client
-) -> None:
-    with Wire(service.port) as wire:
-        wire.send(streaming_head(token) + chunk(lines(1, 2_999)))
-        wait_until(lambda: len(stored_plants(service.database)) == 1_000)
-        client.post(NewPlant(10_000, "single"))
-        before = len(stored_plants(service.database))
-
-        wire.send(chunk(lines(3_000, 3_500)))
-
-        wait_until(lambda: len(stored_plants(service.database)) == 3_501)
-    assert before == 1_001

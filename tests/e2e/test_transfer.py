@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from plantstore.cli.transfer import BATCH_PLANTS_MAX
+from plantstore.commit.imports import BATCH_ROWS_MAX
 from plantstore.plants import ID_MIN, PLANT_BYTES_MAX, NewPlant
 from support.command import call, run, run_program
 from support.service import PLANTSTORE, opened, stored_plants
@@ -150,7 +150,7 @@ def test_an_interrupted_import_prints_its_counts(tmp_path: Path) -> None:
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # noqa: PLW1509 (as on a terminal)
     ) as process:
         assert process.stdin is not None
-        process.stdin.write(csv_of(many(2 * BATCH_PLANTS_MAX)))
+        process.stdin.write(csv_of(many(5 * BATCH_ROWS_MAX)))
         process.stdin.flush()  # the rest fits into the pipe
         process.send_signal(signal.SIGINT)
         said, complained = process.communicate(timeout=60)

@@ -12,7 +12,6 @@ from typing import Any
 
 import pytest
 
-from plantstore.cli.transfer import BATCH_PLANTS_MAX
 from plantstore.formats import FORMATS
 from plantstore.plants import PLANT_BYTES_MAX, NewPlant
 from support.command import output_of
@@ -143,7 +142,7 @@ def test_the_memory_of_a_transfer_by_the_command_does_not_grow_with_the_file(
 ) -> None:
     peaks = []
     # The small file is large enough to fill SQLite's caches, which have a fixed size.
-    for number in (30 * BATCH_PLANTS_MAX, 90 * BATCH_PLANTS_MAX):
+    for number in (300_000, 900_000):
         file = pieces_of("csv", (NewPlant(id_, f"Rosa × {id_}") for id_ in range(number)))
         (tmp_path / "plants.csv").write_bytes(b"".join(file))
         peaks.append(peak_kib(tmp_path, "import", "plants.csv"))

@@ -7,14 +7,14 @@ import signal
 from collections.abc import Iterator
 from pathlib import Path
 
-from plantstore.api.imports import BATCH_ROWS_MIN
+from plantstore.api.imports import SHARED_BATCH_ROWS_MAX
 from plantstore.plants import NewPlant
 from support.load import Load
 from support.service import Service, plants_of_feed, stored_plants
 from support.streams import MEDIA_TYPES, NONE, Stream, import_once, rendered
 
 # A transaction of an import over HTTP has this number of rows, or a multiple of it.
-BATCH_ROWS = BATCH_ROWS_MIN
+BATCH_ROWS = SHARED_BATCH_ROWS_MAX
 
 # Several transactions, and an incomplete one.
 ROWS = 20 * BATCH_ROWS + 250

@@ -5,7 +5,6 @@ import pytest
 from plantstore.changes import Outcome, Upsert
 from plantstore.commit.imports import (
     BATCH_BYTES_MAX,
-    KEEPING_ROWS_MAX,
     Batch,
     Conflict,
     Import,
@@ -22,12 +21,7 @@ def plain(*ids: int, name: str = "a") -> bytes:
 
 
 def batches(run: Import, *pieces: bytes) -> list[Batch]:
-    made: list[Batch] = []
-    for piece in pieces:
-        run.feed(piece)
-        made += iter(run.take, None)
-    run.finish()
-    return [*made, *iter(run.take, None)]
+    return [batch for piece in pieces for batch in run.feed(piece)] + run.finish()
 
 
 # The lines of refused rows, with the numbers of their errors.
@@ -51,7 +45,7 @@ def begun(
     )
 
 
-def test_a_batch_is_bounded_in_rows_and_in_characters() -> None:
+def test_a_batch_is_bounded_in_rows_and_in_bytes() -> None:
     run = begun([], batch_rows_max=4)
 
     made = batches(
@@ -105,19 +99,6 @@ def test_only_a_row_of_csv_without_a_column_of_tags_keeps_the_stored_tag(
     assert batch.changes == [change]
 
 
-def test_a_batch_that_keeps_tags_reads_a_bounded_number_of_plants() -> None:
-    refused: Refused = []
-    run = begun(refused, Conflict.REPLACE, batch_rows_max=10_000, form="csv")
-    rows = b"".join(b"%d,a\n" % id_ for id_ in range(KEEPING_ROWS_MAX + 1))
-
-    first, second = batches(run, b"id,name\n" + rows)
-    run.settle(second, [Outcome.TOO_LARGE])
-
-    assert [len(batch.changes) for batch in (first, second)] == [KEEPING_ROWS_MAX, 1]
-    assert refused == [(KEEPING_ROWS_MAX + 2, ErrorCode.BODY_TOO_LARGE)]
-    assert run.counts == RowCounts(refused=1)
-
-
 def test_all_refused_rows_are_counted_and_only_the_wanted_errors_are_made() -> None:
     refused: Refused = []
     run = begun(refused, errors_max=3)
@@ -149,8 +130,8 @@ def test_a_row_that_is_not_valid_is_counted_by_its_lines() -> None:
 @pytest.mark.parametrize("conflict", Conflict)
 def test_each_outcome_is_counted(conflict: Conflict) -> None:
     refused: Refused = []
-    run = begun(refused, conflict, batch_rows_max=5)
-    [batch] = batches(run, plain(*range(1, 6)))
+    run = begun(refused, conflict)
+    [batch] = batches(run, plain(*range(1, 7)))
 
     run.settle(
         batch,
@@ -160,13 +141,14 @@ def test_each_outcome_is_counted(conflict: Conflict) -> None:
             Outcome.REPLACED,
             Outcome.ID_TAKEN,
             BatchRefusedError("refused by a trigger"),
+            Outcome.TOO_LARGE,
         ],
     )
 
     is_skipped = conflict is Conflict.SKIP
-    assert run.counts == RowCounts(1, 1, 1, int(is_skipped), 2 - is_skipped)
+    assert run.counts == RowCounts(1, 1, 1, int(is_skipped), 3 - is_skipped)
     taken = [] if is_skipped else [(4, ErrorCode.ID_TAKEN)]
-    assert refused == [*taken, (5, ErrorCode.STORE_UNAVAILABLE)]
+    assert refused == [*taken, (5, ErrorCode.STORE_UNAVAILABLE), (6, ErrorCode.BODY_TOO_LARGE)]
 
 
 def test_a_batch_that_was_not_stored_is_an_error_and_the_lines_before_it_stay_stored() -> None:

@@ -26,6 +26,7 @@ from falcon.asgi import Request, Response
 from plantstore.api.auth import Authenticator, ConcurrencyLimit
 from plantstore.api.negotiation import has_preference
 from plantstore.commit.imports import (
+    BATCH_ROWS_MAX,
     LISTED_ERRORS_MAX,
     Batch,
     Conflict,
@@ -50,11 +51,8 @@ from plantstore.threads import THREADS, Threads
 # Imports that run at a time.
 IMPORTS_MAX: Final = 32
 
-# A larger transaction needs fewer syncs, and writes each page of the database less often. But
-# single changes wait for it. So a batch has BATCH_ROWS_MIN rows, and batches grow only while there
-# are no single changes, up to BATCH_ROWS_MAX rows, which all imports share.
-BATCH_ROWS_MIN: Final = 500
-BATCH_ROWS_MAX: Final = 8_000
+# Rows of one transaction while single changes wait. It takes a few milliseconds.
+SHARED_BATCH_ROWS_MAX: Final = 500
 
 # How fast a client must send, on average.
 BYTES_PER_SECOND_MIN: Final = 1024
@@ -65,12 +63,6 @@ SWITCH_SECONDS: Final = 0.000_5
 
 # How long after the last import its memory is returned to the kernel. Each time takes a while.
 RELEASE_SECONDS: Final = 1.0
-
-# A body may arrive in this many small pieces. Before each further piece is parsed, more may arrive
-# for GATHERING_SECONDS: the thread needs at least 50 microseconds for a piece.
-SMALL_PIECES_MAX: Final = 16
-SMALL_PIECE_BYTES: Final = 4 * 1024
-GATHERING_SECONDS: Final = 0.02
 
 ArgumentsT = TypeVarTuple("ArgumentsT")
 ResultT = TypeVar("ResultT")
@@ -86,6 +78,7 @@ class Imports:
         observe: is told of each import.
         release_memory: is called on the thread when the last import has ended.
         monotonic: a clock in seconds that is never set back.
+        batch_rows_max: maximum number of rows in one transaction.
         threads: makes the thread.
 
     """
@@ -99,6 +92,7 @@ class Imports:
         observe: Observer,
         release_memory: Callable[[], None] = lambda: None,
         monotonic: Callable[[], float] = time.monotonic,
+        batch_rows_max: int = BATCH_ROWS_MAX,
         threads: Threads = THREADS,
     ) -> None:
         self._authenticator = authenticator
@@ -109,9 +103,8 @@ class Imports:
         self._monotonic = monotonic
         # Batches of half the rate can be stored beside other uses of the token.
         burst_max = authenticator.rate_limit.burst_max
-        limit = sys.maxsize if burst_max is None else max(1, burst_max // 2)
-        self._batch_rows_max = min(limit, BATCH_ROWS_MAX)
-        self._shared_batch_rows_max = min(limit, BATCH_ROWS_MIN)
+        limit = batch_rows_max if burst_max is None else max(1, burst_max // 2)
+        self._batch_rows_max = min(limit, batch_rows_max)
         self._thread = threads.pool(1, "import")
         self._turn = asyncio.Lock()
         self._places = ConcurrencyLimit(IMPORTS_MAX, "imports")
@@ -138,11 +131,11 @@ class Imports:
             form.parser(),
             conflict,
             lambda error, _text: errors.append(error),
-            batch_rows_max=self._shared_batch_rows_max,
+            batch_rows_max=self._batch_rows_max,
             errors_max=LISTED_ERRORS_MAX,
         )
         exchange = req.scope.get(EXCHANGE)
-        upload = _Upload(req, exchange, run, conflict, self._writer.singles_accepted)
+        upload = _Upload(req, exchange, run, conflict)
         self._places.take(token)
         sys.setswitchinterval(SWITCH_SECONDS)
         if upload.exchange is not None:
@@ -194,16 +187,13 @@ class Imports:
     async def _store_all(self, upload: "_Upload") -> None:
         """Store each batch while the next piece is received and parsed."""
         try:
-            self._choose_batch_size(upload)
             async with contextlib.aclosing(self._pieces(aiter(upload.req.stream))) as pieces:
                 async for piece in pieces:
                     upload.require_client()
-                    batch = await self._in_thread(_parse, upload.run, piece)
-                    while batch is not None:
+                    upload.run.batch_rows_max = self._rows_now()
+                    for batch in await self._in_thread(_parse, upload.run, piece):
                         await asyncio.shield(upload.storing)
                         upload.storing = asyncio.ensure_future(self._store(upload, batch))
-                        self._choose_batch_size(upload)
-                        batch = await self._in_thread(upload.run.take)
             await asyncio.shield(upload.storing)
         finally:
             # After an error, a batch that waits for its turn is not stored. One that the writer
@@ -223,10 +213,7 @@ class Imports:
 
         """
         left = self._patience_seconds
-        small_pieces = 0
         while True:
-            if small_pieces > SMALL_PIECES_MAX:
-                await asyncio.sleep(GATHERING_SECONDS)
             began = self._monotonic()
             try:
                 async with asyncio.timeout(left):
@@ -240,7 +227,6 @@ class Imports:
                 break
             earned = len(arrived) / BYTES_PER_SECOND_MIN
             left = min(self._patience_seconds, left - (self._monotonic() - began) + earned)
-            small_pieces += len(arrived) < SMALL_PIECE_BYTES
             for start in range(0, len(arrived), PIECE_BYTES):
                 yield arrived[start : start + PIECE_BYTES]
         yield b""
@@ -268,13 +254,10 @@ class Imports:
             await self._authenticator.require_scope(req, "plants:update")
         return await self._authenticator.require_scope(req, "plants:create")
 
-    def _choose_batch_size(self, upload: "_Upload") -> None:
-        """Make each batch larger than the one before, until there are single changes."""
-        before, upload.single_changes = upload.single_changes, self._writer.singles_accepted
-        is_shared = upload.single_changes != before
-        size = self._shared_batch_rows_max if is_shared else 2 * upload.run.batch_rows_max
-        share = max(self._shared_batch_rows_max, self._batch_rows_max // self._places.taken)
-        upload.run.batch_rows_max = min(size, share)
+    def _rows_now(self) -> int:
+        """Return the number of rows of the next batches."""
+        is_shared = self._writer.waiting_singles > 0
+        return min(SHARED_BATCH_ROWS_MAX if is_shared else sys.maxsize, self._batch_rows_max)
 
     async def _in_thread(
         self, function: Callable[[*ArgumentsT], ResultT], *args: *ArgumentsT
@@ -298,7 +281,6 @@ class _Upload:
         exchange: the control of the request, if the server has one.
         run: parses and counts its rows.
         conflict: what to do with a row if a different plant has its id.
-        single_changes: how many single changes there were before its current batch.
         prepaid_uses: uses of the token that were counted before its first batch: the request.
         is_over: whether no further batch may be stored.
         storing: the last batch that was begun. It is done when the batch is stored and counted.
@@ -309,7 +291,6 @@ class _Upload:
     exchange: ExchangeControl | None
     run: Import
     conflict: Conflict
-    single_changes: int
     prepaid_uses: int = 1
     is_over: bool = False
     storing: "asyncio.Future[None]" = field(default_factory=_nothing)
@@ -325,16 +306,12 @@ class _Upload:
             raise ClientGoneError
 
 
-def _parse(run: Import, piece: bytes) -> Batch | None:
-    """Parse a piece of a body, or its end if it is empty; return the next batch."""
+def _parse(run: Import, piece: bytes) -> list[Batch]:
+    """Parse a piece of a body, or its end if it is empty; return the batches that are complete."""
     try:
-        if piece:
-            run.feed(piece)
-        else:
-            run.finish()
+        return run.feed(piece) if piece else run.finish()
     except OperationError as error:
         raise RequestError(ErrorCode.INVALID_PLANT, error.message) from None
-    return run.take()
 
 
 def _interrupted(

@@ -122,12 +122,8 @@ class Rejects:
             raise OperationError(f"{self._path} cannot be written: {error.strerror}") from error
 
 
-# The size of a transaction, in plants and in characters of their rows. A service that uses the
-# same database waits for it: about 25 milliseconds.
-BATCH_PLANTS_MAX: Final = 10_000
-
 # How long the thread that stores a batch waits for the one that parses the next batch. Python's
-# default, 5 ms, is a fifth of the time of a transaction.
+# default, 5 ms, is a third of the time of a transaction.
 SWITCH_SECONDS: Final = 0.000_1
 
 _STANDARD_STREAM: Final = Path("-")
@@ -174,12 +170,7 @@ def import_plants(
         _reading(file) as source,
         contextlib.closing(Rejects(rejects, source, database)) as rejected,
     ):
-        run = Import(
-            form.parser(),
-            Conflict(on_conflict),
-            rejected.add,
-            batch_rows_max=BATCH_PLANTS_MAX,
-        )
+        run = Import(form.parser(), Conflict(on_conflict), rejected.add)
         batches = _read_batches(source, run)
         # The beginning of the file is read first. If it is no such file, no database is created.
         first = list(itertools.islice(batches, 1))
@@ -199,10 +190,8 @@ def _show(warnings: Iterable[str]) -> None:
 
 def _read_batches(source: BinaryIO, run: Import) -> Iterator[Batch]:
     while piece := source.read(PIECE_BYTES):
-        run.feed(piece)
-        yield from iter(run.take, None)
-    run.finish()
-    yield from iter(run.take, None)
+        yield from run.feed(piece)
+    yield from run.finish()
 
 
 def _store_batches(store: Store, run: Import, batches: Iterable[Batch], source: BinaryIO) -> None:

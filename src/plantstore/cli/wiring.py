@@ -22,6 +22,7 @@ from plantstore.api.negotiation import Compressor
 from plantstore.api.operations import Measurements, Readiness, Renderings
 from plantstore.api.pages import Pages
 from plantstore.cli.opening import open_named
+from plantstore.commit.imports import BATCH_ROWS_MAX
 from plantstore.commit.reader import GroupRead
 from plantstore.commit.tail import Tail
 from plantstore.commit.writer import GroupCommit
@@ -51,6 +52,7 @@ def make_parts(
     writes: PlantWrites | None = None,
     make_writer: Callable[..., GroupCommit] = GroupCommit,
     make_reader: Callable[..., GroupRead] = GroupRead,
+    batch_rows_max: int = BATCH_ROWS_MAX,
     threads: Threads = THREADS,
 ) -> Parts:
     """Make the parts of the application.
@@ -65,6 +67,7 @@ def make_parts(
         writes: what writes the plants, if it is not the store.
         make_writer: makes the writer, with the arguments of GroupCommit.
         make_reader: makes the reader, with the arguments of GroupRead.
+        batch_rows_max: number of rows of an import in one transaction.
         threads: makes the threads.
 
     """
@@ -86,6 +89,7 @@ def make_parts(
             observe=observe,
             release_memory=release_memory,
             monotonic=monotonic,
+            batch_rows_max=batch_rows_max,
             threads=threads,
         ),
         exports=Exports(

@@ -189,7 +189,6 @@ class Batcher(Generic[RequestT, ResultT]):
         self._accepts = False
         # Held by the caller of `submit_all` whose batch is in the queue.
         self._turn = asyncio.Lock()
-        self._singles_accepted = 0
         # Requests without an answer yet: those of `submit`, and those of `submit_all`.
         self._waiting = 0
         self._waiting_together = 0
@@ -217,9 +216,9 @@ class Batcher(Generic[RequestT, ResultT]):
         return self._waiting + self._waiting_together
 
     @property
-    def singles_accepted(self) -> int:
-        """The number of requests so far that `submit` accepted. Any thread may read it."""
-        return self._singles_accepted
+    def waiting_singles(self) -> int:
+        """The number of requests of `submit` that are not answered yet."""
+        return self._waiting
 
     def is_full(self) -> bool:
         """Return whether a request would be refused now. Those of `submit_all` do not count."""
@@ -243,7 +242,6 @@ class Batcher(Generic[RequestT, ResultT]):
             self._loop.call_soon(self._end_turn)
         position = len(batch.requests)
         batch.requests.append(request)
-        self._singles_accepted += 1
         self._waiting += 1
         if position + 1 >= self._batch_max:
             self._hand_over()

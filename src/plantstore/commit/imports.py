@@ -1,8 +1,7 @@
 """An import: many rows become changes, in batches, and each row has an outcome.
 
-`plantstore import` and `POST /plants.csv` run it. Whoever runs it passes the
-bytes of the file to `feed`, applies the changes of each batch, and passes their outcomes to
-`settle`.
+`plantstore import` and `POST /plants.csv` run it. Whoever runs it passes the bytes of the file to
+`feed`, applies the changes of each batch that it returns, and passes their outcomes to `settle`.
 """
 
 import sys
@@ -17,12 +16,13 @@ from plantstore.errors import BatchRefusedError, ErrorCode, IdTakenError, Reques
 from plantstore.formats.rows import RowParser, Rows
 from plantstore.plants import TOO_LARGE, NewPlant
 
-# Bytes of the rows of one transaction. Eight thousand rows of usual size have about as many.
-BATCH_BYTES_MAX: Final = 512 * 1024
+# Rows of one transaction. A row takes half as much time again with a quarter as many. Rows that
+# keep what is stored read as many plants, so this also bounds the memory.
+BATCH_ROWS_MAX: Final = 4_000
 
-# Rows of one transaction that keep what is stored. The stored plants are read to decide them, so
-# this bounds the memory: together they have at most 64 MiB.
-KEEPING_ROWS_MAX: Final = 1_000
+# Bytes of the file after which a batch is complete, however few rows it has. It bounds the memory
+# for large rows: four thousand of usual size have about half of it.
+BATCH_BYTES_MAX: Final = 512 * 1024
 
 # Errors of rows that a service lists in its answer. All of them are counted.
 LISTED_ERRORS_MAX: Final = 1_000
@@ -125,7 +125,7 @@ class Import:
         conflict: Conflict,
         reject: Reject,
         *,
-        batch_rows_max: int,
+        batch_rows_max: int = BATCH_ROWS_MAX,
         errors_max: int = sys.maxsize,
     ) -> None:
         self._parser = parser
@@ -134,10 +134,8 @@ class Import:
         self.batch_rows_max = batch_rows_max
         self._errors_max = errors_max
         self._rejected = 0
-        self._rows = Rows()
-        self._taken = 0  # how many of the rows are in batches
-        self._bytes = 0  # of the others, on average
-        self._is_at_end = False
+        self._rows = Rows()  # those in no batch
+        self._bytes = 0  # of the file, since a batch was last complete
         self.counts = RowCounts()
         self.lines_stored_through = 0
 
@@ -146,52 +144,48 @@ class Import:
         """Warnings about the whole file, so far."""
         return self._parser.warnings
 
-    def feed(self, data: bytes) -> None:
-        """Parse more of the file.
+    def feed(self, data: bytes) -> list[Batch]:
+        """Parse more of the file; return the batches that are complete now.
+
+        A batch is complete if it has `batch_rows_max` rows, or with the rows that have arrived once
+        BATCH_BYTES_MAX bytes of the file did.
 
         Raises:
             OperationError: this is not a file of the format.
 
         """
         self._bytes += len(data)
-        self._add(self._parser.feed(data))
+        self._rows.extend(self._parser.feed(data))
+        return self._take(at_least=1 if self._bytes >= BATCH_BYTES_MAX else self.batch_rows_max)
 
-    def finish(self) -> None:
-        """Parse the end of the file.
+    def finish(self) -> list[Batch]:
+        """Parse the end of the file; return the batches that are left.
 
         Raises:
             OperationError: this is not a file of the format.
 
         """
-        self._add(self._parser.finish())
-        self._is_at_end = True
+        self._rows.extend(self._parser.finish())
+        return self._take(at_least=1)
 
-    def take(self) -> Batch | None:
-        """Return the next batch if it is complete; at the end of the file, the rows that are left.
+    def _take(self, at_least: int) -> list[Batch]:
+        """Remove rows in batches, until fewer are left than a batch needs."""
+        begin, count = 0, len(self._rows)
+        batches = []
+        while count - begin >= at_least:
+            end = min(begin + self.batch_rows_max, count)
+            batches.append(self._batch_of(self._rows.part(begin, end)))
+            begin = end
+        if batches:
+            self._rows = self._rows.part(begin, count)
+            self._bytes = 0
+        return batches
 
-        A batch is complete if it has `batch_rows_max` rows, or if BATCH_BYTES_MAX bytes of the
-        file have become rows that are in no batch.
-        """
-        left = len(self._rows) - self._taken
-        is_replacing = self._conflict is Conflict.REPLACE
-        keeps_tags = is_replacing and self._parser.lacks_tags
-        rows_max = min(self.batch_rows_max, KEEPING_ROWS_MAX if keeps_tags else sys.maxsize)
-        size = min(rows_max, left)
-        is_small = size < rows_max and self._bytes < BATCH_BYTES_MAX
-        if size == 0 or (is_small and not self._is_at_end):
-            return None
-        rows = self._rows.part(self._taken, self._taken + size)
-        self._taken += size
-        self._bytes -= self._bytes * size // left
+    def _batch_of(self, rows: Rows) -> Batch:
         plants = [plant for plant in rows.plants if plant is not None]
-        if not is_replacing:
+        if self._conflict is not Conflict.REPLACE:
             return Batch(rows, [*plants])
-        return Batch(rows, [Upsert(plant, keeps_tags) for plant in plants])
-
-    def _add(self, rows: Rows) -> None:
-        self._rows = self._rows.part(self._taken, len(self._rows))
-        self._taken = 0
-        self._rows.extend(rows)
+        return Batch(rows, [Upsert(plant, self._parser.lacks_tags) for plant in plants])
 
     def settle(self, batch: Batch, outcomes: Sequence[Result | RequestError]) -> None:
         """Count the rows of a batch, after its commit.

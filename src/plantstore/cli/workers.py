@@ -31,7 +31,7 @@ from plantstore.settings import Settings
 from plantstore.storage import has_one_writer
 from plantstore.telemetry.log import configure_logs
 
-# Where the processes share their counts. A full disk would kill processes that map files of it.
+# Where the processes share their counts, even if a disk is full.
 SHARED_MEMORY: Final = Path("/dev/shm")  # noqa: S108 (the folder in it belongs to this user)
 
 # A folder of somebody else must not have it.

@@ -2,42 +2,39 @@
 
 Theory of operation
 -------------------
-Counting must cost a request almost no time. So the child of a metric for a combination of labels
-is looked up only once, and the values of histograms are added to plain lists. The lists, and
-figures that no event reports, such as the lengths of queues, are handed to prometheus_client when
-a client requests the metrics.
+Counting must cost a request almost no time. So a process counts in dictionaries and lists, and
+prometheus_client only renders them when a client requests the metrics: in a benchmark of one
+call, its histograms take two times as long, and seven times in its mode for several processes.
 
-With several workers, each worker can report the metrics of all, by prometheus_client's
-multiprocess mode: the values of a process are in files that are mapped into its memory, and the
-worker that gets the request adds up all files. The files of a process that ended remain, so
-counters never decrease, except the files of its gauges. Each process hands its figures over once a
-second.
+With several workers, each worker can report the metrics of all. A process writes its counts to a
+file of a shared folder once a second, and the worker that gets the request adds up all files. The
+files of a process that ended remain, so counters never decrease. Its gauges count no longer.
 """
 
 import contextlib
+import operator
 import os
 import platform
 import stat
 import threading
 import time
 from bisect import bisect_left
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
-from itertools import product
+from itertools import accumulate, product
 from pathlib import Path
-from typing import Final
+from typing import Any, Final, TypeAlias
 
-from prometheus_client import (
-    CollectorRegistry,
-    Counter,
-    Gauge,
-    Histogram,
-    disable_created_metrics,
-    values,
+import msgspec
+from prometheus_client import CollectorRegistry
+from prometheus_client.core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+    InfoMetricFamily,
+    Metric,
 )
-from prometheus_client.core import GaugeMetricFamily, InfoMetricFamily, Metric
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, generate_latest
-from prometheus_client.multiprocess import MultiProcessCollector, mark_process_dead
 from prometheus_client.openmetrics import exposition as openmetrics
 from prometheus_client.process_collector import ProcessCollector
 from prometheus_client.registry import Collector
@@ -67,42 +64,65 @@ BATCH_CHANGES: Final = (1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0, 10
 # Maximum age of the figures of another worker.
 SHARE_SECONDS: Final = 1.0
 
+# Age of a file whose process has ended. A process writes its file every SHARE_SECONDS.
+ENDED_SECONDS: Final = 10.0
 
-class _Distribution:
-    """Counts values in the buckets of a histogram.
+REQUESTS: Final = "http_server_request_duration_seconds"
+BATCHES: Final = "plantstore_batch_changes"
+COMMITS: Final = "plantstore_commit_duration_seconds"
+COMMITTED_AT: Final = "plantstore_last_commit_timestamp_seconds"
+CHANGES: Final = "plantstore_changes"
+REFUSED: Final = "plantstore_refused"
+IMPORTED: Final = "plantstore_imported_rows"
+WAITING: Final = "plantstore_queue_waiting"
+DROPPED: Final = "plantstore_log_lines_dropped"
 
-    `Histogram.observe` takes three times as long, and seven times with several workers. Only one
-    thread may call `observe`, and one at a time `hand_over`.
+_BOUNDS: Final = {REQUESTS: REQUEST_SECONDS, BATCHES: BATCH_CHANGES, COMMITS: COMMIT_SECONDS}
+
+# How the gauges of several processes become one. They are added, if they are not here.
+_COMBINED_BY: Final[dict[str, Callable[[Iterable[float]], float]]] = {
+    COMMITTED_AT: max,
+    "process_start_time_seconds": min,
+}
+
+# The name of a metric, and the values of its labels.
+Series: TypeAlias = tuple[str, ...]
+
+
+class Counts(msgspec.Struct):
+    """What a process counted.
+
+    Attributes:
+        counters: numbers that only increase.
+        histograms: the number of values in each bucket, then of those above all bounds, and then
+            the sum of the values.
+        gauges: numbers that increase and decrease.
+
     """
 
-    def __init__(self, histogram: Histogram, bounds: tuple[float, ...]) -> None:
-        self._bounds = bounds
-        self._counts = [0] * (len(bounds) + 1)
-        self._sum = 0.0
-        # The library has no public function to add many values.
-        self._values = [*histogram._buckets, histogram._sum]  # noqa: SLF001
-        self._handed_over = [0.0] * len(self._values)
+    counters: dict[Series, float]
+    histograms: dict[Series, list[float]]
+    gauges: dict[Series, float]
 
-    def observe(self, value: float) -> None:
-        """Count a value."""
-        self._counts[bisect_left(self._bounds, value)] += 1
-        self._sum += value
-
-    def hand_over(self) -> None:
-        """Add what was counted since the last call to the histogram."""
-        counted = [*self._counts, self._sum]
-        for value, now, before in zip(self._values, counted, self._handed_over, strict=True):
-            if now != before:
-                value.inc(now - before)
-        self._handed_over = counted
+    def add(self, other: "Counts", *, has_ended: bool) -> None:
+        """Add the counts of another process, without most gauges if it has ended."""
+        for series, count in other.counters.items():
+            self.counters[series] = self.counters.get(series, 0) + count
+        for series, counts in other.histograms.items():
+            ours = self.histograms.get(series, [0] * len(counts))
+            self.histograms[series] = [*map(operator.add, ours, counts)]
+        for series, number in other.gauges.items():
+            combine = _COMBINED_BY.get(series[0], sum)
+            if combine is max or not has_ended:
+                known = [self.gauges[series]] if series in self.gauges else []
+                self.gauges[series] = combine([*known, number])
 
 
 class Metrics(Collector):
     """Counts events, and renders the counts.
 
     Args:
-        folder: where the processes of one service, all children of one parent, share their
-            counts. None for a single process. A process has only one folder.
+        folder: where the processes of one service share their counts; None for a single process.
         log_lines_dropped: returns the number of log lines that could not be written.
 
     """
@@ -110,124 +130,74 @@ class Metrics(Collector):
     def __init__(
         self, folder: Path | None = None, log_lines_dropped: Callable[[], int] = int
     ) -> None:
-        disable_created_metrics()
-        self._registry = CollectorRegistry()
-        self._registry.register(self)
-        self._folder = folder if folder is not None and _is_ours(folder) else None
-        if self._folder is not None:
-            _share_in(self._folder)
-            MultiProcessCollector(self._registry, str(self._folder))
-        # Where metrics are shared, the library takes them from the files.
-        registry = self._registry if self._folder is None else None
-        self._define(registry)
-        self._durations: dict[tuple[str, str, int], _Distribution] = {}
+        self._changes = {outcome: (CHANGES, outcome.value) for outcome in Outcome}
+        self._refused = {code: (REFUSED, code.name.lower()) for code in ErrorCode}
+        imported = product([IMPORTED], MEDIA_TYPES, RowCounts.__struct_fields__)
+        # A counter that exists from the start shows its first increase (Prometheus,
+        # "Instrumentation: Avoid missing metrics").
+        self._counters: dict[Series, float] = dict.fromkeys(
+            (*self._changes.values(), *self._refused.values(), *imported), 0
+        )
+        self._batches, self._commits = _empty(BATCHES), _empty(COMMITS)
+        self._histograms: dict[Series, list[float]] = {
+            (BATCHES,): self._batches,
+            (COMMITS,): self._commits,
+        }
+        self._gauges: dict[Series, float] = {(COMMITTED_AT,): 0}
+        # The durations of requests, also in _histograms, by a key that is faster to make.
+        self._durations: dict[tuple[str, str, int], list[float]] = {}
         self._queues: dict[str, Callable[[], int]] = {}
         self._log_lines_dropped = log_lines_dropped
         self._server = ServerChanged(None, None, 0)
+        self._registry = CollectorRegistry()
+        self._registry.register(self)
+        self._folder = folder
         self._lock = threading.Lock()
-        if self._folder is not None:
+        if folder is not None:
             threading.Thread(target=self._keep_sharing, name="metrics", daemon=True).start()
-
-    def _define(self, registry: CollectorRegistry | None) -> None:
-        """Define what events change, and then what is read because no event reports it."""
-        counter = partial(Counter, registry=registry)
-        gauge = partial(Gauge, registry=registry)
-        histogram = partial(Histogram, registry=registry)
-        self._requests = histogram(
-            "http_server_request_duration_seconds",
-            "Time from the head of a request to its answer.",
-            ["http_route", "http_request_method", "http_response_status_code"],
-            buckets=REQUEST_SECONDS,
-        )
-        batches = histogram(
-            "plantstore_batch_changes", "Changes in one transaction.", buckets=BATCH_CHANGES
-        )
-        self._batches = _Distribution(batches, BATCH_CHANGES)
-        commits = histogram(
-            "plantstore_commit_duration_seconds",
-            "Duration of one transaction.",
-            buckets=COMMIT_SECONDS,
-        )
-        self._commits = _Distribution(commits, COMMIT_SECONDS)
-        self._committed_at = gauge(
-            "plantstore_last_commit_timestamp_seconds",
-            "Time of the last successful commit, in seconds since 1970; 0 if there was none.",
-            multiprocess_mode="max",
-        )
-        # A counter that exists from the start shows its first increase (Prometheus,
-        # "Instrumentation: Avoid missing metrics").
-        changes = counter("plantstore_changes", "Changes in committed transactions.", ["outcome"])
-        self._changes = {outcome: changes.labels(outcome.value) for outcome in Outcome}
-        refused = counter("plantstore_refused", "Errors that clients were sent.", ["reason"])
-        self._refused = {code: refused.labels(code.name.lower()) for code in ErrorCode}
-        imported = counter(
-            "plantstore_imported_rows", "Rows of imports over HTTP.", ["media_type", "outcome"]
-        )
-        self._imported = {
-            labels: imported.labels(*labels)
-            for labels in product(MEDIA_TYPES, RowCounts.__struct_fields__)
-        }
-        self._waiting = gauge(
-            "plantstore_queue_waiting",
-            "Requests that wait for the store.",
-            ["queue"],
-            multiprocess_mode="livesum",
-        )
-        self._dropped = counter(
-            "plantstore_log_lines_dropped", "Lines of the log that could not be written."
-        )
-        self._cpu = counter(
-            "process_cpu_seconds", "Total user and system CPU time spent in seconds."
-        )
-        self._last_read = dict.fromkeys((self._dropped, self._cpu), 0.0)
-        self._process = {
-            metric.name: gauge(
-                metric.name,
-                metric.documentation,
-                multiprocess_mode="livemin" if "start_time" in metric.name else "livesum",
-            )
-            for metric in ProcessCollector(registry=None).collect()
-            if metric.type == "gauge"
-        }
 
     def observe(self, event: Event) -> None:
         """Count an event."""
         if isinstance(event, Answered):
             series = (event.route, event.request["method"], event.status)
-            (self._durations.get(series) or self._bind(*series)).observe(event.seconds)
+            durations = self._durations.get(series) or self._bind(*series)
+            durations[bisect_left(REQUEST_SECONDS, event.seconds)] += 1
+            durations[-1] += event.seconds
         elif isinstance(event, Committed):
             self._count_batch(event)
         elif isinstance(event, ServerChanged):
             self._server = event
         elif isinstance(event, RequestRefused):
-            self._refused[event.code].inc()
+            self._counters[self._refused[event.code]] += 1
         elif isinstance(event, Imported):
             for kind, rows in event.counts.items():
-                self._imported[event.media_type, kind].inc(rows)
+                self._counters[IMPORTED, event.media_type, kind] += rows
 
     def _count_batch(self, event: Committed) -> None:
-        self._batches.observe(len(event.outcomes))
-        self._commits.observe(event.seconds)
-        self._committed_at.set(time.time())
+        size = len(event.outcomes)
+        self._batches[bisect_left(BATCH_CHANGES, size)] += 1
+        self._batches[-1] += size
+        self._commits[bisect_left(COMMIT_SECONDS, event.seconds)] += 1
+        self._commits[-1] += event.seconds
+        self._gauges[COMMITTED_AT,] = time.time()
         # To count equal results is faster than to look each one up, and most batches have few.
-        left = len(event.outcomes)
-        for outcome, changes in self._changes.items():
+        for outcome, series in self._changes.items():
             if many := event.outcomes.count(outcome):
-                changes.inc(many)
-                left -= many
-            if not left:
+                self._counters[series] += many
+                size -= many
+            if not size:
                 return
         for result in event.outcomes:
             if isinstance(result, PlantOutcome):
-                self._changes[result.outcome].inc()
+                self._counters[self._changes[result.outcome]] += 1
 
-    def _bind(self, route: str, method: str, status: int) -> _Distribution:
+    def _bind(self, route: str, method: str, status: int) -> list[float]:
         """Return the durations of such requests."""
-        series = (route, method if method in METHODS else "_OTHER", status)
-        if series not in self._durations:
-            durations = self._requests.labels(*series)
-            self._durations[series] = _Distribution(durations, REQUEST_SECONDS)
-        return self._durations[series]
+        labels = (route, method if method in METHODS else "_OTHER", status)
+        if labels not in self._durations:
+            self._durations[labels] = _empty(REQUESTS)
+            self._histograms[REQUESTS, *labels[:2], str(status)] = self._durations[labels]
+        return self._durations[labels]
 
     def watch_queue(self, name: str, depth: Callable[[], int]) -> None:
         """Include the length of a queue in the metrics."""
@@ -237,18 +207,21 @@ class Metrics(Collector):
     def renderings(self) -> dict[str, Callable[[], bytes]]:
         """Return a function that renders the metrics for each media type, the default one first."""
         return {
-            CONTENT_TYPE_PLAIN_0_0_4: partial(self._render, generate_latest),
-            openmetrics.CONTENT_TYPE_LATEST: partial(self._render, openmetrics.generate_latest),
+            CONTENT_TYPE_PLAIN_0_0_4: partial(generate_latest, self._registry),
+            openmetrics.CONTENT_TYPE_LATEST: partial(openmetrics.generate_latest, self._registry),
         }
 
-    def _render(self, generate: Callable[[CollectorRegistry], bytes]) -> bytes:
-        self._hand_over()
-        if self._folder is not None:
-            _forget_ended_processes(self._folder)
-        return generate(self._registry)
-
     def collect(self) -> Iterator[Metric]:
-        """Yield the metrics that each process reports for itself; the registry calls this."""
+        """Yield the metrics; the registry calls this."""
+        counts = self._add_up()
+        families = _families()
+        for (name, *labels), count in {**counts.counters, **counts.gauges}.items():
+            families[name].add_metric(labels, count)
+        for (name, *labels), (*values, total) in counts.histograms.items():
+            bounds = [*map(str, _BOUNDS[name]), "+Inf"]
+            buckets = [*zip(bounds, accumulate(values), strict=True)]
+            families[name].add_metric(labels, buckets, total)
+        yield from families.values()
         # Workers of one service find the same primary. Their sum would be wrong.
         standbys = GaugeMetricFamily(
             "plantstore_synchronous_standbys",
@@ -261,28 +234,78 @@ class Metrics(Collector):
         build = {"version": __version__, "python": platform.python_version()}
         yield InfoMetricFamily("plantstore_build", "Versions of the service and of Python.", build)
 
-    def _hand_over(self) -> None:
-        """Hand the values of histograms, and figures that no event reports, to the library."""
-        with self._lock:
-            # list() copies in one step, so the event loop may add to the dictionary at any time.
-            for distribution in (self._batches, self._commits, *list(self._durations.values())):
-                distribution.hand_over()
-            for name, depth in self._queues.items():
-                self._waiting.labels(name).set(depth())
-            for metric in ProcessCollector(registry=None).collect():
-                if metric.name in self._process:
-                    self._process[metric.name].set(metric.samples[0].value)
-            self._count_up_to(self._dropped, self._log_lines_dropped())
-            self._count_up_to(self._cpu, time.process_time())
+    def _add_up(self) -> Counts:
+        """Return the counts of this process, or of all that share theirs."""
+        total = msgspec.msgpack.decode(self._share(), type=Counts)
+        if self._folder is not None and _is_ours(self._folder):
+            for file in self._folder.glob("*.counts"):
+                if file.stem != str(os.getpid()):
+                    has_ended = time.time() - file.stat().st_mtime > ENDED_SECONDS
+                    other = msgspec.msgpack.decode(file.read_bytes(), type=Counts)
+                    total.add(other, has_ended=has_ended)
+        return total
 
-    def _count_up_to(self, counter: Counter, value: float) -> None:
-        counter.inc(value - self._last_read[counter])
-        self._last_read[counter] = value
+    def _share(self) -> bytes:
+        """Return the counts of this process, and write them to its file if there are others."""
+        with self._lock:
+            for name, depth in self._queues.items():
+                self._gauges[WAITING, name] = depth()
+            for metric in _process_metrics():
+                group = self._counters if metric.type == "counter" else self._gauges
+                group[metric.name,] = metric.samples[0].value
+            self._counters[DROPPED,] = self._log_lines_dropped()
+            # One step: other threads count at any time.
+            counts = Counts(self._counters, self._histograms, self._gauges)
+            content = msgspec.msgpack.encode(counts)
+            with contextlib.suppress(OSError):  # such as a full disk
+                if self._folder is not None and _is_ours(self._folder):
+                    new = self._folder / f"{os.getpid()}.new"
+                    new.write_bytes(content)
+                    new.replace(new.with_suffix(".counts"))
+        return content
 
     def _keep_sharing(self) -> None:
         while True:
+            self._share()
             time.sleep(SHARE_SECONDS)
-            self._hand_over()
+
+
+def _empty(name: str) -> list[float]:
+    """Return a histogram without values."""
+    return [0] * (len(_BOUNDS[name]) + 2)
+
+
+def _families() -> dict[str, Any]:
+    """Return the metrics without values, by name."""
+    families = (
+        HistogramMetricFamily(
+            REQUESTS,
+            "Time from the head of a request to its answer.",
+            labels=["http_route", "http_request_method", "http_response_status_code"],
+        ),
+        HistogramMetricFamily(BATCHES, "Changes in one transaction.", labels=[]),
+        HistogramMetricFamily(COMMITS, "Duration of one transaction.", labels=[]),
+        GaugeMetricFamily(
+            COMMITTED_AT,
+            "Time of the last successful commit, in seconds since 1970; 0 if there was none.",
+            labels=[],
+        ),
+        CounterMetricFamily(CHANGES, "Changes in committed transactions.", labels=["outcome"]),
+        CounterMetricFamily(REFUSED, "Errors that clients were sent.", labels=["reason"]),
+        CounterMetricFamily(
+            IMPORTED, "Rows of imports over HTTP.", labels=["media_type", "outcome"]
+        ),
+        GaugeMetricFamily(WAITING, "Requests that wait for the store.", labels=["queue"]),
+        CounterMetricFamily(DROPPED, "Lines of the log that could not be written.", labels=[]),
+    )
+    of_process = [*_process_metrics()]
+    for family in of_process:
+        family.samples.clear()
+    return {family.name: family for family in (*families, *of_process)}
+
+
+def _process_metrics() -> Iterable[Metric]:
+    return ProcessCollector(registry=None).collect()
 
 
 def _is_ours(folder: Path) -> bool:
@@ -295,37 +318,3 @@ def _is_ours(folder: Path) -> bool:
         folder.mkdir(mode=0o700)
     found = folder.lstat()
     return stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid()
-
-
-def _share_in(folder: Path) -> None:
-    """Let prometheus_client keep the values of this process in files.
-
-    The library reads the variable when it is imported, and again when it opens a file. Our modules
-    import it before they know the settings. So this function makes the choice that the import
-    would have made. No other module changes the environment.
-    """
-    os.environ["PROMETHEUS_MULTIPROC_DIR"] = str(folder)
-    values.ValueClass = values.MultiProcessValue()
-
-
-def _forget_ended_processes(folder: Path) -> None:
-    """Remove the gauges of processes that have ended."""
-    for file in folder.glob("gauge_live*.db"):
-        pid = int(file.stem.rpartition("_")[2])
-        if pid != os.getpid() and not _is_sibling(pid):
-            with contextlib.suppress(FileNotFoundError):  # another worker removed it
-                mark_process_dead(pid, str(folder))
-
-
-def _is_sibling(pid: int) -> bool:
-    """Return whether a process is alive and has the parent of this one.
-
-    The id of a process that ended may belong to an unrelated process now.
-    """
-    try:
-        status = Path(f"/proc/{pid}/stat").read_bytes()
-    except OSError:
-        return False
-    # The name of the program is in parentheses, and may contain anything (proc_pid_stat(5)).
-    state, parent = status.rpartition(b")")[2].split()[:2]
-    return state != b"Z" and int(parent) == os.getppid()

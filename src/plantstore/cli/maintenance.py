@@ -6,7 +6,7 @@ from pathlib import Path
 import click
 
 from plantstore.cli.opening import database_option, new_file, opened_store
-from plantstore.cli.options import FILE, require_name, settings
+from plantstore.cli.options import FILE, settings
 from plantstore.cli.transfer import progress
 from plantstore.errors import OperationError
 from plantstore.storage import display_url, open_for_maintenance
@@ -15,12 +15,7 @@ from plantstore.store import CheckReport, Remedy
 
 
 @click.command()
-@click.argument(
-    "file",
-    type=FILE,
-    callback=require_name,
-    help="The file of the copy. It is a database, too.",
-)
+@click.argument("file", type=FILE, help="The file of the copy. It is a database, too.")
 @click.option("--force", is_flag=True, help="Overwrite an existing file.")
 @settings("database")
 def backup(file: Path, database: str, *, force: bool) -> None:

@@ -1,6 +1,5 @@
-"""Options that several commands have, and the hint that follows a usage error."""
+"""Options that several commands have."""
 
-import math
 from collections.abc import Callable
 from dataclasses import fields
 from pathlib import Path
@@ -16,41 +15,8 @@ CommandT = TypeVar("CommandT", bound=Callable[..., Any])
 
 FILE: Final = click.Path(path_type=Path)
 
-
-def require_name(_ctx: click.Context, _param: click.Parameter, file: Path | None) -> Path | None:
-    """Refuse `-` where it cannot mean stdout; a file would get this name."""
-    if file == Path("-"):
-        raise click.BadParameter("must be the name of a file, got -")
-    return file
-
-
 _TYPES: Final = get_type_hints(Settings)
 _FIELDS: Final = {field.name: field for field in fields(Settings)}
-
-
-class _WholeNumber(click.IntRange):
-    """A whole number with ASCII digits."""
-
-    name = "whole number"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:  # noqa: ANN401 (as click declares it)
-        """Return the number; fail if it is out of bounds."""
-        if not str(value).isascii():
-            self.fail(f"{value!r} is not a valid {self.name}.", param, ctx)
-        return super().convert(value, param, ctx)
-
-
-class _Number(click.FloatRange):
-    """A finite number."""
-
-    name = "number"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:  # noqa: ANN401 (as click declares it)
-        """Return the number; fail if it is out of bounds."""
-        number = super().convert(value, param, ctx)
-        if not math.isfinite(number):
-            self.fail(f"{value!r} is not a valid {self.name}.", param, ctx)
-        return number
 
 
 def settings(*names: str) -> Callable[[CommandT], CommandT]:
@@ -86,9 +52,9 @@ def _type_of(type_: Any, option: Option) -> click.ParamType[Any]:  # noqa: ANN40
     if option.parse is not None:
         return click.types.FuncParamType(option.parse)
     if type_ is int:
-        return _WholeNumber(cast("int | None", option.min), cast("int | None", option.max))
+        return click.IntRange(cast("int | None", option.min), cast("int | None", option.max))
     if type_ is float:
-        return _Number(option.min, option.max)
+        return click.FloatRange(option.min, option.max)
     if type_ == Path | None:
         return click.Path(exists=True, dir_okay=False, path_type=Path)
     return click.BOOL if type_ is bool else click.STRING
@@ -116,27 +82,3 @@ def format_of(file: Path, name: str | None) -> Format:
             f"The format of {file} is unknown: name the file .csv or .jsonl, or give --format"
         )
     return FORMATS[key]
-
-
-class Commands(click.Group):
-    """A group of commands. It adds to each usage error a note with the command that raised it."""
-
-    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 (as click declares it)
-        """Return the names of the commands in the order in which they were added."""
-        return [*self.commands]
-
-    def invoke(self, ctx: click.Context) -> Any:  # noqa: ANN401 (as click declares it)
-        """Run the command that the context names."""
-        try:
-            return super().invoke(ctx)
-        except (UsageError, click.ClickException) as error:
-            error.add_note(" ".join(filter(None, (ctx.command_path, ctx.invoked_subcommand))))
-            raise
-
-
-def with_hint(message: str, error: Exception) -> str:
-    """Return the message of a usage error, and the command that prints the right help page."""
-    notes: list[str] = getattr(error, "__notes__", [])
-    command = notes[0] if notes else "plantstore"
-    end = "" if message.endswith((".", "?", "?)")) else "."
-    return f"{message}{end} Try '{command} --help'"

@@ -1,60 +1,44 @@
 """`plantstore import` and `plantstore export`: plants from and to files."""
 
 import contextlib
-import itertools
 import os
 import stat
 import sys
-import time
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import BinaryIO, Final, Protocol
+from typing import BinaryIO, Final, TypeAlias
 
 import click
 import msgspec
 
 from plantstore.changes import Change, Result
 from plantstore.cli.opening import new_file, opened_store, require_other_file, standard_stream
-from plantstore.cli.options import FILE, file_format, format_of, require_name, settings
+from plantstore.cli.options import FILE, file_format, format_of, settings
 from plantstore.commit.batcher import run_each_if_refused
 from plantstore.commit.imports import Batch, Conflict, Import, RowCounts, RowError
 from plantstore.errors import BatchRefusedError, OperationError, UsageError, one_line
 from plantstore.formats.rows import PIECE_BYTES, readable
-from plantstore.settings import terminal_is_dumb
 from plantstore.storage import open_for_maintenance
 from plantstore.storage.migrate import SchemaPolicy
 from plantstore.store import PlantStore, Store
 
-
-class Report(Protocol):
-    """Takes the amount done, the total amount (None if unknown), and the number of plants."""
-
-    def __call__(self, done: int, total: int | None, plants: int | None = None) -> None:
-        """Update the progress bar."""
+# Takes the amount done, and the total amount; None if it is unknown.
+Report: TypeAlias = Callable[[int, int | None], None]
 
 
 @contextlib.contextmanager
 def progress(what: str) -> Iterator[Report]:
-    """Show a bar, the remaining time and the rate while the block runs, if on a terminal."""
-    is_hidden = not sys.stderr.isatty() or terminal_is_dumb()
-    began = time.monotonic()
-
-    def describe(plants: int | None) -> str:
-        return f"{plants:,} plants, {plants / (time.monotonic() - began):,.0f}/s" if plants else ""
-
+    """Show a bar and the remaining time while the block runs, if stderr is a terminal."""
     with click.progressbar(
-        length=1, label=what, file=sys.stderr, item_show_func=describe, hidden=is_hidden
+        length=1, label=what, file=sys.stderr, hidden=not sys.stderr.isatty()
     ) as bar:
 
-        def report(done: int, total: int | None, plants: int | None = None) -> None:
+        def report(done: int, total: int | None) -> None:
             bar.length = total
-            bar.finished = False  # `reindex` begins again after a repair
-            bar.current_item = plants
-            bar.make_step(done - bar.pos)
-            bar.render_progress()
+            bar.update(done - bar.pos)
 
         yield report
 
@@ -67,7 +51,7 @@ class Rejects:
     """Counts the rejected rows, and writes them to a file, or the first ones to stderr.
 
     Args:
-        path: the file, or None. It is created at once, and emptied by `clear`.
+        path: the file, or None. An existing file is replaced.
         source: the file that is imported; it must not be overwritten.
         database: the URL of the store; its files must not be overwritten either.
 
@@ -83,22 +67,16 @@ class Rejects:
         self._file: BinaryIO | None = None
         if path is None:
             return
+        require_other_file(path, database)
         with self._writing():
-            require_other_file(path, database)
             if path.exists() and os.path.samestat(path.stat(), os.fstat(source.fileno())):
                 raise UsageError(f"--rejects: {path} is the file that is imported")
-            self._file = path.open("ab", buffering=0)
+            self._file = path.open("wb", buffering=0)
 
     def close(self) -> None:
         """Close the file."""
         if self._file is not None:
             self._file.close()
-
-    def clear(self) -> None:
-        """Empty the file. Call this when nothing can fail any more before the first row."""
-        if self._file is not None and self._path is not None and self._path.is_file():
-            with self._writing():
-                self._file.truncate(0)
 
     def add(self, error: RowError, text: str | bytes) -> None:
         """Count a row, and write it with its error."""
@@ -122,10 +100,6 @@ class Rejects:
             raise OperationError(f"{self._path} cannot be written: {error.strerror}") from error
 
 
-# How long the thread that stores a batch waits for the one that parses the next batch. Python's
-# default, 5 ms, is a third of the time of a transaction.
-SWITCH_SECONDS: Final = 0.000_1
-
 _STANDARD_STREAM: Final = Path("-")
 
 
@@ -139,7 +113,6 @@ _STANDARD_STREAM: Final = Path("-")
 @click.option(
     "--rejects",
     type=FILE,
-    callback=require_name,
     metavar="FILE",
     help="Write rejected rows to this file: JSON lines with line, error, message and row, and"
     " last_line if a row has several.",
@@ -171,21 +144,12 @@ def import_plants(
         contextlib.closing(Rejects(rejects, source, database)) as rejected,
     ):
         run = Import(form.parser(), Conflict(on_conflict), rejected.add)
-        batches = _read_batches(source, run)
-        # The beginning of the file is read first. If it is no such file, no database is created.
-        first = list(itertools.islice(batches, 1))
-        _show(warned := [*run.warnings])
         with opened_store(database, SchemaPolicy.CREATE, standbys_min=standbys_min) as store:
-            rejected.clear()
-            _store_batches(store, run, itertools.chain(first, batches), source)
-        _show(run.warnings[len(warned) :])
+            _store_batches(store, run, _read_batches(source, run), source)
+    for warning in run.warnings:
+        click.echo(f"Warning: {one_line(warning)}", err=True)
     if rejected.count:
         raise click.exceptions.Exit(1)
-
-
-def _show(warnings: Iterable[str]) -> None:
-    for warning in warnings:
-        click.echo(f"Warning: {one_line(warning)}", err=True)
 
 
 def _read_batches(source: BinaryIO, run: Import) -> Iterator[Batch]:
@@ -203,9 +167,8 @@ def _store_batches(store: Store, run: Import, batches: Iterable[Batch], source: 
         if storing:
             batch, outcomes = storing.popleft()
             run.settle(batch, outcomes.result())
-            report(source.tell() if size else 0, size, run.counts.done())
+            report(source.tell() if size else 0, size)
 
-    sys.setswitchinterval(SWITCH_SECONDS)
     try:
         with progress("Importing") as report, ThreadPoolExecutor(1) as writer:
             try:
@@ -284,7 +247,7 @@ def export(file: Path, *, file_format: str | None, database: str, force: bool) -
         for page in pages:
             target.write(form.render(page))
             exported += len(page)
-            report(exported, total, exported)
+            report(exported, total)
         target.flush()
     click.echo(f"Exported {exported:,} plants", err=True)
 

@@ -55,10 +55,6 @@ class RowCounts(msgspec.Struct):
     skipped: int = 0
     refused: int = 0
 
-    def done(self) -> int:
-        """Return the number of rows whose plants are in the store."""
-        return self.stored + self.already_stored + self.replaced
-
 
 class RowError(msgspec.Struct, frozen=True, omit_defaults=True):
     """A row that was refused: the line that it begins on, from 1, and the error.

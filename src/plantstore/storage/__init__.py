@@ -4,7 +4,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from plantstore.errors import UnsupportedError, UsageError, quoted
+from plantstore.errors import UnsupportedError, UsageError
 from plantstore.observe import Observer, ignore
 from plantstore.storage.migrate import SchemaPolicy
 from plantstore.storage.sqlite.read_only import ReadOnlySQLite, may_write
@@ -101,8 +101,7 @@ def _sqlite_path(url: str) -> str:
     scheme, separator, path = url.partition(":///")
     if scheme != "sqlite" or not separator or not path or "?" in path or "#" in path:
         raise UsageError(
-            "--database must be sqlite:///FILE, sqlite:////FILE or"
-            f" postgresql://USER@HOST:PORT/NAME{_suggest_url(url)}"
+            "--database must be sqlite:///FILE, sqlite:////FILE or postgresql://USER@HOST:PORT/NAME"
         )
     try:
         path.encode()
@@ -111,16 +110,6 @@ def _sqlite_path(url: str) -> str:
     if path == ":memory:":
         raise UsageError("--database must be a file: a database in memory would lose every plant")
     return path
-
-
-def _suggest_url(url: str) -> str:
-    """Return a hint about a URL for a message. It quotes nothing that may be a password."""
-    if url.startswith("sqlite:"):
-        return f", got {quoted(url)}"
-    # A connection string of PostgreSQL has a "=", and any URL with a password has a ":" or "@".
-    if url and not set(url) & set(":@=?#"):
-        return f"; for the file {url}, give sqlite:///{url}"
-    return ""
 
 
 def _open_postgres(url: str, policy: SchemaPolicy, **options: Any) -> Store:  # noqa: ANN401 (those of PostgresStore)

@@ -82,7 +82,7 @@ def main(database: str, port: str, how: str, connections: str) -> None:
         writer.use(parse_url(database), int(connections))
         return writer
 
-    settings = Settings(database=database, port=int(port), page=False)
+    settings = Settings(database=database, port=int(port))
     serve(settings, make_writer, GroupRead)
 
 

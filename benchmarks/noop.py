@@ -61,7 +61,7 @@ def serve(
 
 
 def main(database: str, port: str) -> None:
-    settings = Settings(database=f"sqlite:///{database}", port=int(port), page=False)
+    settings = Settings(database=f"sqlite:///{database}", port=int(port))
     serve(settings, NoCommit, NoRead)
 
 

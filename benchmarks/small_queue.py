@@ -12,7 +12,7 @@ QUEUE = 500
 
 
 def main(database: str, port: str) -> None:
-    settings = Settings(database=f"sqlite:///{database}", port=int(port), page=False)
+    settings = Settings(database=f"sqlite:///{database}", port=int(port))
     serve(settings, partial(GroupCommit, waiting_max=QUEUE), GroupRead)
 
 

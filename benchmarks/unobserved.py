@@ -25,7 +25,7 @@ class _Untold(Service):
 
 def main(database: str, port: str) -> None:
     plantstore.api.app.__dict__["Service"] = _Untold
-    settings = Settings(database=f"sqlite:///{database}", port=int(port), page=False)
+    settings = Settings(database=f"sqlite:///{database}", port=int(port))
     serve(settings, GroupCommit, GroupRead)
 
 

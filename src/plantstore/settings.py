@@ -145,12 +145,6 @@ class Settings:
         help="How long a request may take to arrive, and a new connection to begin one.",
     ).default(10)
 
-    connections_max: int = Option(
-        min=1,
-        metavar="NUMBER",
-        help="Open connections of each worker. Further connections get 503.",
-    ).default(10_000)
-
     idle_seconds: float = Option(
         min=0.1,
         max=3600,
@@ -201,12 +195,6 @@ class Settings:
         "https://app.example; it may be given several times. * allows all.",
     ).default(())
 
-    export_seconds_max: float = Option(
-        min=1,
-        metavar="SECONDS",
-        help="Maximum duration of an export. Its snapshot keeps disk space in use.",
-    ).default(600)
-
     changes_keep: int = Option(
         min=0,
         max=3650,
@@ -216,10 +204,6 @@ class Settings:
     ).default(7)
 
     access_log: bool = Option(help="Log each request.").default(value=False)
-
-    page: bool = Option(
-        help="Serve a page for browsers at /, and the API reference at /docs.",
-    ).default(value=True)
 
 
 def variable_of(name: str) -> str:

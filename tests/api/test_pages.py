@@ -30,7 +30,7 @@ HUGE = NewPlant(5000, "Rosa " * COMPRESSED_BYTES_MIN)
 @pytest.fixture(scope="module")
 def pages() -> Iterator[World]:
     """Return an application with pages, a thousand plants and a huge one."""
-    with World(page=True) as world:
+    with World() as world:
         world.put_in(*(NewPlant(id_, f"Abies {id_}", "Abies") for id_ in range(1000)), HUGE)
         yield world
 
@@ -130,11 +130,9 @@ def test_the_reference_with_a_trailing_slash_redirects_to_the_one_without(
     assert followed.url.path == "/docs"
 
 
-def test_an_unknown_file_and_without_pages_every_file_is_404(pages: World, world: World) -> None:
+def test_an_unknown_file_is_404(pages: World) -> None:
     for file in ("0000000000000000/app.js", f"{ASSETS.digest}/passwd", f"{ASSETS.digest}/"):
         assert_error(pages.ask("GET", f"/assets/{file}"), 404, ErrorCode.NOT_FOUND)
-    for path in (*DOCUMENTS, "/docs/", f"/assets/{ASSETS.digest}/app.js"):
-        assert_error(world.ask("GET", path), 404, ErrorCode.NOT_FOUND)
 
 
 def ask(

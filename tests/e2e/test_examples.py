@@ -9,7 +9,7 @@ import playwright
 import pytest
 
 from plantstore.plants import NewPlant
-from support.service import Service, stored_plants
+from support.service import PLANTSTORE, Service, stored_plants
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 NODE = Path(playwright.__file__).parent / "driver/node"
@@ -51,19 +51,20 @@ def test_a_client_imports_a_file_creates_a_plant_and_reads_all_pages(
 
 
 @pytest.mark.parametrize(
-    ("options", "reason"),
+    ("limit", "reason"),
     [
-        (("--rate-per-token", "2/second"), "rate_exceeded"),
-        (("--connections-max", "1"), "too_many_connections"),
+        ("env PLANTSTORE_RATE_PER_TOKEN=2/second", "rate_exceeded"),
+        # A hundred open files are for other things than connections.
+        ("prlimit --nofile=101", "too_many_connections"),
     ],
 )
 @pytest.mark.parametrize(("program", "client"), CLIENTS, ids=["python", "node"])
 def test_a_client_tries_again_if_it_is_too_fast_or_the_service_is_busy(
-    tmp_path: Path, program: str, client: str, options: tuple[str, ...], reason: str
+    tmp_path: Path, program: str, client: str, limit: str, reason: str
 ) -> None:
     file = tmp_path / "one.csv"
     file.write_text("id,name\n1,a\n")
-    with Service(tmp_path, *options) as service:
+    with Service(tmp_path, command=[*limit.split(), *PLANTSTORE]) as service:
         service.change(*(NewPlant(id_, "a") for id_ in range(10_000, 10_250)))
         with service.client(None) as first:  # it takes the only place
             first.send("GET", "/healthz")

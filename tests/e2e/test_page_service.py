@@ -153,13 +153,3 @@ def test_a_token_lasts_until_a_reload_without_session_storage_and_an_old_browser
     page.reload()
     expect(page.locator("#fault")).to_contain_text("This browser is too old")
     expect(page.get_by_label("Bearer token")).to_be_hidden()
-
-
-def test_the_option_no_page_disables_the_page_and_the_reference(tmp_path: Path) -> None:
-    with Service(tmp_path, "--no-page") as service:
-        client = service.client(None)
-        statuses = [client.send("GET", path).status for path in ("/", "/docs", "/openapi.json")]
-        client.close()
-
-    assert statuses == [404, 404, 200]
-    assert "browser" not in service.said

@@ -157,7 +157,7 @@ class Service:
         self.store.keep_changes(7)
         slow: Any = SlowStore(self.store, loop, lambda: self.reads_fail)
         self._stop_seconds = loop.chance.choice(STOP_SECONDS)
-        settings = Settings(page=False, stop_seconds=self._stop_seconds)
+        settings = Settings(stop_seconds=self._stop_seconds)
         self.parts = make_parts(
             settings,
             slow,

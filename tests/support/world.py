@@ -122,7 +122,7 @@ class World:
         self.now = 1000.0
         self.events: list[Observed] = []
         self.answers: list[Answered] = []
-        self.settings = Settings(**({"page": False} | settings))
+        self.settings = Settings(**settings)
         self.parts = make_parts(
             self.settings,
             self.store,

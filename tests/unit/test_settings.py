@@ -20,7 +20,7 @@ def _empty_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     ("name", "similar"),
     [
         ("PLANTSTORE_WORKRES", "; did you mean PLANTSTORE_WORKERS?"),
-        ("PLANTSTORE_PAGES", "; did you mean PLANTSTORE_PAGE?"),
+        ("PLANTSTORE_PORTS", "; did you mean PLANTSTORE_PORT?"),
         ("PLANTSTORE_DATABASE_URL", "; did you mean PLANTSTORE_DATABASE?"),
         ("PLANTSTORE_COLOUR", ""),
         ("PLANTSTORE_", ""),

@@ -61,7 +61,6 @@ def create_app(
     parts: Parts,
     lifespan: AbstractAsyncContextManager[None],
     *,
-    pages: Pages | None,
     allow_origins: Collection[str] = (),
 ) -> ASGIApp:
     """Compose the ASGI application.
@@ -69,7 +68,6 @@ def create_app(
     Args:
         parts: what the resources are made of.
         lifespan: is entered when the server starts, and left when it stops.
-        pages: for browsers; None for no pages.
         allow_origins: web pages of these origins may call the service from a browser.
 
     Raises:
@@ -94,11 +92,11 @@ def create_app(
         resources[f"/{name}"] = PlantFile(
             authenticator, parts.imports, parts.exports, name=name, form=FORMATS[suffix]
         )
-    if pages is not None:
-        resources |= pages.documents | {
-            "/docs/": Redirect("../docs"),
-            ASSETS_TEMPLATE: pages.assets,
-        }
+    pages = Pages()
+    resources |= pages.documents | {
+        "/docs/": Redirect("../docs"),
+        ASSETS_TEMPLATE: pages.assets,
+    }
     config = parts.connection_config
     router = Router()
     app: App[Request, Response] = App(middleware=[_Lifespan(lifespan, config)], router=router)

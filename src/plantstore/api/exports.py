@@ -26,6 +26,10 @@ from plantstore.threads import THREADS, Threads
 # Exports that run at a time. Each has a snapshot, and so a connection to the database.
 EXPORTS_MAX: Final = 16
 
+# Maximum duration of an export. While its snapshot is open, SQLite cannot reuse its log and
+# PostgreSQL cannot remove old rows, so disk usage grows with the changes of this time.
+EXPORT_SECONDS_MAX: Final = 600.0
+
 # Threads that read pages.
 READING_THREADS: Final = 4
 
@@ -50,7 +54,7 @@ class Exports:
         authenticator: Authenticator,
         store: Maintenance,
         *,
-        seconds_max: float,
+        seconds_max: float = EXPORT_SECONDS_MAX,
         observe: Observer,
         monotonic: Callable[[], float] = time.monotonic,
         threads: Threads = THREADS,

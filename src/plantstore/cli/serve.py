@@ -10,7 +10,6 @@ import signal
 import socket
 import ssl
 import sys
-from dataclasses import replace
 from typing import Final, NoReturn
 
 import click
@@ -24,7 +23,6 @@ from plantstore.cli.wiring import Telemetry, build_app, open_store_of
 from plantstore.cli.workers import run_workers
 from plantstore.errors import OperationError, UsageError, quoted
 from plantstore.server.workers import (
-    OTHER_FILES_MAX,
     raise_file_limit,
     set_up_memory,
     stop_signals,
@@ -48,8 +46,7 @@ def run(settings: Settings) -> None:
         logging.getLogger(__name__).warning(warning)
     _check_edge(settings)
     _check_tls(settings)
-    connections_max = max(1, min(settings.connections_max, raise_file_limit() - OTHER_FILES_MAX))
-    settings = replace(settings, connections_max=connections_max)
+    raise_file_limit()
     with contextlib.ExitStack() as stack:
         listener = stack.enter_context(listen(settings.host, settings.port))
         with contextlib.ExitStack() as opened:
@@ -110,11 +107,10 @@ def _introduce(store: Store, settings: Settings, listener: socket.socket, log: L
     url = f"{scheme}://{f'[{host}]' if address.version == 6 else host}:{port}"  # noqa: PLR2004
     database = display_url(settings.database)
     if address.is_loopback and not store.list_tokens():
-        greeting = _GREETING + _INVITATION if settings.page else _GREETING
         # This fails if another process has created the token in the meantime, or if stdout is
         # closed.
         with contextlib.suppress(OperationError):
-            show_new_token(store, "first", SCOPES, text=greeting.replace("{url}", url))
+            show_new_token(store, "first", SCOPES, text=_GREETING.replace("{url}", url))
     if not store.list_tokens():
         log.write(_WARNING.format(option=database_option(settings.database)))
     log.write(f"Serving {database} on {url}\n")
@@ -141,9 +137,6 @@ Store a plant:
       -H 'Content-Type: application/json' \\
       -d '{{"id": 1, "name": "Abies balsamea (L.) Mill.", "tag": "Abies"}}'
 
-"""
-
-_INVITATION = """\
 Or open {url} in a browser and sign in with the token.
 
 """

@@ -20,7 +20,6 @@ from plantstore.api.ids import Ids
 from plantstore.api.imports import Imports
 from plantstore.api.negotiation import Compressor
 from plantstore.api.operations import Measurements, Readiness, Renderings
-from plantstore.api.pages import Pages
 from plantstore.cli.opening import open_named
 from plantstore.commit.imports import BATCH_ROWS_MAX
 from plantstore.commit.reader import GroupRead
@@ -28,7 +27,12 @@ from plantstore.commit.tail import Tail
 from plantstore.commit.writer import GroupCommit
 from plantstore.observe import Observer, Stopping, fan_out
 from plantstore.server.interface import ASGIApp, Budget, ConnectionConfig
-from plantstore.server.workers import freeze_memory, handle_stop_signals, release_memory
+from plantstore.server.workers import (
+    connections_max,
+    freeze_memory,
+    handle_stop_signals,
+    release_memory,
+)
 from plantstore.settings import Settings
 from plantstore.storage.migrate import SchemaPolicy
 from plantstore.store import PlantWrites, Store
@@ -95,7 +99,6 @@ def make_parts(
         exports=Exports(
             authenticator,
             store,
-            seconds_max=settings.export_seconds_max,
             observe=observe,
             monotonic=monotonic,
             threads=threads,
@@ -113,7 +116,7 @@ def make_parts(
         connection_config=ConnectionConfig(
             request_seconds=settings.request_seconds,
             idle_seconds=settings.idle_seconds,
-            connections_max=settings.connections_max,
+            connections_max=connections_max(),
             budget=Budget(),
             render_error=readable_errors(render_error, settings.allow_origin),
             observe=observe,
@@ -150,8 +153,7 @@ def make_app(settings: Settings, store: Store, parts: Parts) -> ASGIApp:
                 handle_stop_signals(settings.drain_seconds, on_stop)
                 yield
 
-    pages = Pages() if settings.page else None
-    return create_app(parts, lifespan(), pages=pages, allow_origins=settings.allow_origin)
+    return create_app(parts, lifespan(), allow_origins=settings.allow_origin)
 
 
 class Telemetry:

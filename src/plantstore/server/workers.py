@@ -26,6 +26,10 @@ from plantstore.server.connection import Connection
 from plantstore.server.supervised_process import SupervisedProcess
 from plantstore.settings import Settings
 
+# Open connections of each worker. An idle one takes about 6 kB, so all take 60 MB. With TLS they
+# take 500 MB; the limit on open files (`ulimit -n`) lowers the number.
+CONNECTIONS_MAX: Final = 10_000
+
 # Open files besides connections: the store, a check or a backup, the log, the listener.
 OTHER_FILES_MAX: Final = 100
 
@@ -73,14 +77,17 @@ def uvicorn_config(app_factory: Callable[[], Any], settings: Settings) -> uvicor
     )
 
 
-def raise_file_limit() -> int:
-    """Raise the soft limit on open files to the hard limit; return the limit."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    try:
+def raise_file_limit() -> None:
+    """Raise the soft limit on open files to the hard limit, for this process and its workers."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with contextlib.suppress(OSError):  # a sandbox may forbid it
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-    except OSError:  # A sandbox may forbid it.
-        return soft
-    return hard
+
+
+def connections_max() -> int:
+    """Return how many connections a process accepts: fewer if it may open fewer files."""
+    files_max, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return max(1, min(CONNECTIONS_MAX, files_max - OTHER_FILES_MAX))
 
 
 def set_up_memory() -> None:

@@ -166,9 +166,8 @@ class Service:
             clock=clock,
             monotonic=loop.time,
             threads=loop.threads,
+            batch_rows_max=loop.chance.choice([1, 2, 20]),  # so that an error is between two
         )
-        # Small batches, so that an error is often between two of them.
-        self.parts.imports._batch_rows_max = loop.chance.choice([1, 2, 20])  # noqa: SLF001
         app = make_app(settings, slow, self.parts)
         self._config = uvicorn.Config(
             app,

@@ -40,8 +40,7 @@ An error is one line on stderr. `NO_COLOR=1` or `TERM=dumb` switches colors off.
 ABOUT_THE_API = """
 `GET /openapi.json` is the same interface for programs, as OpenAPI 3.1. Each path that has GET also
 has HEAD, with the same status and no body. Each path has OPTIONS, which needs no token: its `Allow`
-header has the methods of the path. Large responses to GET are compressed
-with gzip if the client accepts it (`Accept-Encoding`).
+header has the methods of the path.
 
 Generators make clients from it. The one for Go needs two options. It names the constructor of
 `Plant` like the type `NewPlant`, so give `Plant` another name. And its client refuses members that

@@ -14,7 +14,6 @@ from plantstore.api.exports import Exports
 from plantstore.api.files import PlantFile
 from plantstore.api.ids import Ids
 from plantstore.api.imports import Imports
-from plantstore.api.negotiation import Compressor
 from plantstore.api.operations import Liveness, Measurements, Readiness
 from plantstore.api.pages import ASSETS_TEMPLATE, Document, Pages, Redirect
 from plantstore.api.plants import OnePlant, Plants
@@ -39,7 +38,6 @@ class Parts:
         changes: answers with changes, and sends streams of them.
         readiness: tells whether a plant would be stored.
         metrics: answers with the metrics.
-        compressor: compresses responses.
         connection_config: for the connections of the server.
 
     """
@@ -53,7 +51,6 @@ class Parts:
     changes: Changes
     readiness: Readiness
     metrics: Measurements
-    compressor: Compressor
     connection_config: ConnectionConfig
 
 
@@ -75,9 +72,8 @@ def create_app(
 
     """
     authenticator, writer, reader = parts.authenticator, parts.writer, parts.reader
-    compressor = parts.compressor
     resources = {
-        "/plants": Plants(authenticator, writer, reader, compressor),
+        "/plants": Plants(authenticator, writer, reader),
         "/plants/{id}": OnePlant(authenticator, writer, reader),
         "/changes": parts.changes,
         "/ids": parts.ids,

@@ -13,7 +13,6 @@ from falcon import MEDIA_JSON
 from falcon.asgi import Request, Response
 
 from plantstore.api.auth import Authenticator, ConcurrencyLimit
-from plantstore.api.negotiation import Compressor
 from plantstore.api.parameters import INT32_MAX, invalid, parse_integer, parse_number, read_query
 from plantstore.commit.reader import GroupRead
 from plantstore.commit.tail import PAGE_CHANGES_MAX, Tail, events_of, first_of
@@ -47,7 +46,6 @@ class Changes:
         authenticator: knows the tokens.
         reader: reads pages of the feed.
         tail: has the last events.
-        compressor: compresses pages.
         monotonic: a clock in seconds that never goes back.
 
     """
@@ -57,7 +55,6 @@ class Changes:
         authenticator: Authenticator,
         reader: GroupRead,
         tail: Tail,
-        compressor: Compressor,
         *,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -66,7 +63,6 @@ class Changes:
         self.tail = tail
         self.now = monotonic
         self.places = ConcurrencyLimit(STREAMS_MAX, "streams of changes")
-        self._compressor = compressor
         self._is_stopping = False
 
     def stop(self) -> None:
@@ -93,7 +89,7 @@ class Changes:
             if req.method == "HEAD":
                 resp.stream = _unread()
             else:
-                await self._compressor.answer(req, resp, render_changes(page.changes))
+                resp.data = render_changes(page.changes)
             resp.content_type = MEDIA_JSON
         resp.append_header("Vary", "Accept")
 

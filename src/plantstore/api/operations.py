@@ -4,13 +4,11 @@ import asyncio
 import math
 import time
 from collections.abc import Callable, Mapping
-from functools import partial
 from typing import Final, Generic, TypeAlias, TypeVar
 
 from falcon.asgi import Request, Response
 
 from plantstore.api.auth import Authenticator
-from plantstore.api.negotiation import StaticContent
 from plantstore.commit.writer import GroupCommit
 from plantstore.errors import StoreUnavailableError
 from plantstore.observe import Observer, ReadinessChanged
@@ -125,8 +123,7 @@ class Measurements:
     ) -> None:
         self._authenticator = authenticator
         self._rendered = {
-            media_type: _Shared(partial(_rendered, render), monotonic)
-            for media_type, render in renderings.items()
+            media_type: _Shared(render, monotonic) for media_type, render in renderings.items()
         }
 
     async def on_get(self, req: Request, resp: Response) -> None:
@@ -136,11 +133,6 @@ class Measurements:
         default, *_ = self._rendered
         media_type = req.client_prefers(self._rendered) or default
         resp.content_type = media_type
-        content = await asyncio.shield(self._rendered[media_type].get())
-        await content.answer(req, resp)
+        resp.data = await asyncio.shield(self._rendered[media_type].get())
 
     on_head = on_get
-
-
-def _rendered(render: Callable[[], bytes]) -> StaticContent:
-    return StaticContent(render())

@@ -2,9 +2,16 @@
 
 Both are static files. The address of each asset contains a hash of all assets. So a browser may
 cache the assets forever, and never mixes those of two versions.
+
+Files are sent compressed with gzip to clients that accept it (RFC 9110 §8.4.1.3). No other response
+is compressed: a proxy can do this. So the size of a compressed response reveals nothing about
+plants or tokens.
 """
 
+import asyncio
+import gzip
 import hashlib
+import re
 from collections.abc import Mapping
 from http import HTTPStatus
 from importlib import resources
@@ -13,12 +20,52 @@ from typing import Final
 
 from falcon.asgi import Request, Response
 
-from plantstore.api.negotiation import StaticContent
 from plantstore.changes import entity_tag, parse_precondition
 from plantstore.errors import ErrorCode, RequestError
 
 # The files of the page and of the API reference, and the OpenAPI document.
 _WEB: Final = resources.files("plantstore") / "web"
+
+
+# Minimum size of a compressed file. Smaller ones fit into a few packets anyway.
+COMPRESSED_BYTES_MIN: Final = 4 * 1024
+
+# The element `gzip` of Accept-Encoding, with a weight above 0 or without one.
+_GZIP: Final = re.compile(
+    r"(?:^|,)[ \t]*gzip[ \t]*(?:;[ \t]*q=(?:1(?:\.0{0,3})?|0\.(?!0+(?!\d))\d{1,3})[ \t]*)?(?:,|$)",
+    re.IGNORECASE,
+)
+
+
+def accepts_gzip(req: Request) -> bool:
+    """Return whether a client names gzip as a coding that it accepts (RFC 9110 §12.5.3)."""
+    return _GZIP.search(req.get_header("Accept-Encoding") or "") is not None
+
+
+class _File:
+    """A file that never changes. It is compressed when a client first accepts that.
+
+    Attributes:
+        content: the uncompressed form.
+
+    """
+
+    def __init__(self, content: bytes) -> None:
+        self.content = content
+        self._compressed: bytes | None = None
+        self._lock = asyncio.Lock()
+
+    async def answer(self, req: Request, resp: Response) -> None:
+        """Respond with the form that the client prefers."""
+        resp.append_header("Vary", "Accept-Encoding")
+        resp.data = self.content
+        is_large = len(self.content) >= COMPRESSED_BYTES_MIN
+        if is_large and accepts_gzip(req):
+            async with self._lock:
+                if self._compressed is None:
+                    self._compressed = await asyncio.to_thread(gzip.compress, self.content, mtime=0)
+            resp.data = self._compressed
+            resp.set_header("Content-Encoding", "gzip")
 
 
 def read_document() -> bytes:
@@ -30,7 +77,7 @@ class Document:
     """`/openapi.json`."""
 
     def __init__(self) -> None:
-        self._document = StaticContent(read_document())
+        self._document = _File(read_document())
 
     async def on_get(self, req: Request, resp: Response) -> None:
         """Respond with the document. No token is needed."""
@@ -84,7 +131,7 @@ class Assets:
             digest.update(b"%s %d\n" % (name.encode(), len(content)))
             digest.update(content)
         self.digest = digest.hexdigest()[:16]
-        self._contents = {name: StaticContent(content) for name, content in files.items()}
+        self._contents = {name: _File(content) for name, content in files.items()}
 
     async def on_get(self, req: Request, resp: Response, digest: str, name: str) -> None:
         """Respond with a file. No token is needed.

@@ -1,4 +1,4 @@
-"""Reads bodies, and parses the parameters of paths and queries. All of them are limited."""
+"""Reads bodies, parameters of paths and queries, and preferences. All of them are limited."""
 
 import re
 from collections import Counter
@@ -79,6 +79,25 @@ def require_no_coding(req: Request, media_types: Sequence[str]) -> None:
 
 def _shown(field: str | None) -> str:
     return quoted(field) if field else "none"
+
+
+# An element of a list (RFC 9110 §5.6.1). A comma within quotes does not separate elements. A
+# quoted string without an end extends to the end of the field.
+_ELEMENT: Final = re.compile(r'(?:[^,"]|"(?:[^"\\]|\\.?)*"?)+')
+
+
+def has_preference(req: Request, preference: str) -> bool:
+    """Return whether a request has a preference, such as `return=minimal`.
+
+    If a preference is given several times, the first one counts (RFC 7240 §2).
+    """
+    wanted, _, wanted_value = preference.partition("=")
+    elements: list[str] = _ELEMENT.findall(req.get_header("Prefer") or "")
+    for element in elements:
+        name, _, value = element.lower().partition(";")[0].partition("=")
+        if name.strip() == wanted:
+            return value.strip().strip('"') == wanted_value
+    return False
 
 
 INT32_MAX: Final = 2**31 - 1

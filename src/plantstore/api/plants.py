@@ -11,11 +11,11 @@ from falcon import MEDIA_JSON
 from falcon.asgi import Request, Response
 
 from plantstore.api.auth import Authenticator
-from plantstore.api.negotiation import Compressor, has_preference
 from plantstore.api.parameters import (
     INT32_MAX,
     MERGE_PATCH,
     NO_PARAMETERS,
+    has_preference,
     invalid,
     parse_integer,
     parse_number,
@@ -199,12 +199,10 @@ class Plants:
         authenticator: Authenticator,
         writer: GroupCommit,
         reader: GroupRead,
-        compressor: Compressor,
     ) -> None:
         self._authenticator = authenticator
         self._writer = writer
         self._reader = reader
-        self._compressor = compressor
 
     async def on_post(self, req: Request, resp: Response) -> None:
         """Store a plant: 200 once it is on disk, and again 200 for the same plant."""
@@ -221,8 +219,7 @@ class Plants:
         parameters = read_query(req, LISTING_PARAMETERS)
         request = parse_page_request(parameters, has_total=has_preference(req, _COUNT_EXACT))
         page = await self._reader.list_plants(request.listing)
-        plants = describe_page(resp, request, page)
-        await self._compressor.answer(req, resp, render_stored_plants(plants))
+        resp.data = render_stored_plants(describe_page(resp, request, page))
 
     on_head = on_get
 
@@ -238,7 +235,7 @@ class OnePlant:
         self._reader = reader
 
     async def on_get(self, req: Request, resp: Response, id: str) -> None:
-        """Return the plant with this id. It is never compressed, so its ETag is always the same."""
+        """Return the plant with this id."""
         id_, precondition = await self._begin(req, "plants:read", id)
         plant = await self._reader.find_plant(id_)
         if plant is None:

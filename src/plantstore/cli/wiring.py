@@ -18,7 +18,6 @@ from plantstore.api.errors import render_error
 from plantstore.api.exports import Exports
 from plantstore.api.ids import Ids
 from plantstore.api.imports import Imports
-from plantstore.api.negotiation import Compressor
 from plantstore.api.operations import Measurements, Readiness, Renderings
 from plantstore.cli.opening import open_named
 from plantstore.commit.imports import BATCH_ROWS_MAX
@@ -80,7 +79,6 @@ def make_parts(
     authenticator = Authenticator(store, clock, monotonic, rate_limit, observe, threads=threads)
     writer = make_writer(writes, observe=observe, monotonic=monotonic, threads=threads)
     reader = make_reader(store, observe=observe, threads=threads)
-    compressor = Compressor(threads=threads)
     return Parts(
         authenticator=authenticator,
         writer=writer,
@@ -107,12 +105,10 @@ def make_parts(
             authenticator,
             reader,
             Tail(store, observe=observe, threads=threads),
-            compressor,
             monotonic=monotonic,
         ),
         readiness=Readiness(writes, writer, observe=observe, monotonic=monotonic),
         metrics=Measurements(authenticator, metrics, monotonic=monotonic),
-        compressor=compressor,
         connection_config=ConnectionConfig(
             request_seconds=settings.request_seconds,
             idle_seconds=settings.idle_seconds,

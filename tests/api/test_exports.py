@@ -136,7 +136,7 @@ def test_a_stop_waits_only_for_the_reads_that_have_begun_and_closes_snapshots_wi
         exports = Exports(world.parts.authenticator, world.store, seconds_max=1, observe=ignore)
         resp = Response()
         req = create_asgi_req(headers={"Authorization": f"Bearer {world.token}"})
-        await exports.run(req, resp, FORMATS["ndjson"], EVERYTHING)
+        await exports.run(req, resp, FORMATS["ndjson"], "plants.ndjson")
         export: Any = resp.stream
         reads = [asyncio.create_task(exports.in_thread(read)) for _ in range(READING_THREADS + 2)]
         for _ in range(READING_THREADS):

@@ -11,7 +11,6 @@ from plantstore.api.changes import Changes
 from plantstore.api.cors import CrossOrigin
 from plantstore.api.errors import handle_errors
 from plantstore.api.exports import Exports
-from plantstore.api.files import PlantFile
 from plantstore.api.ids import Ids
 from plantstore.api.imports import Imports
 from plantstore.api.operations import Liveness, Measurements, Readiness
@@ -20,7 +19,7 @@ from plantstore.api.plants import OnePlant, Plants
 from plantstore.api.service import Router, Service
 from plantstore.commit.reader import GroupRead
 from plantstore.commit.writer import GroupCommit
-from plantstore.formats import FORMATS
+from plantstore.formats import FORMATS, Format
 from plantstore.server.interface import CONNECTION_CONFIG, ASGIApp, ConnectionConfig, Event
 
 
@@ -85,9 +84,7 @@ def create_app(
     }
     for suffix in ("csv", "ndjson"):
         name = f"plants.{suffix}"
-        resources[f"/{name}"] = PlantFile(
-            authenticator, parts.imports, parts.exports, name=name, form=FORMATS[suffix]
-        )
+        resources[f"/{name}"] = _PlantFile(parts.imports, parts.exports, FORMATS[suffix], name)
     pages = Pages()
     resources |= pages.documents | {
         "/docs/": Redirect("../docs"),
@@ -108,6 +105,24 @@ def create_app(
         render_error=config.render_error,
         observe=config.observe,
     )
+
+
+class _PlantFile:
+    """A file of all plants. GET exports it, and POST imports plants from it."""
+
+    def __init__(self, imports: Imports, exports: Exports, form: Format, name: str) -> None:
+        self._imports = imports
+        self._exports = exports
+        self._format = form
+        self._name = name
+
+    async def on_get(self, req: Request, resp: Response) -> None:
+        await self._exports.run(req, resp, self._format, self._name)
+
+    on_head = on_get
+
+    async def on_post(self, req: Request, resp: Response) -> None:
+        await self._imports.run(req, resp, self._format)
 
 
 class _Lifespan:

@@ -15,6 +15,8 @@ from typing import Any, Final, TypeVar
 from falcon.asgi import Request, Response
 
 from plantstore.api.auth import Authenticator, ConcurrencyLimit
+from plantstore.api.parameters import read_query
+from plantstore.api.plants import parse_words
 from plantstore.errors import ErrorCode, OperationError, RequestError, StoreUnavailableError
 from plantstore.formats import Format
 from plantstore.listings import Listing
@@ -32,6 +34,8 @@ EXPORT_SECONDS_MAX: Final = 600.0
 
 # Threads that read pages.
 READING_THREADS: Final = 4
+
+EXPORT_PARAMETERS: Final = frozenset({"tag", "q"})
 
 ResultT = TypeVar("ResultT")
 
@@ -67,14 +71,17 @@ class Exports:
         self._threads = threads.pool(READING_THREADS, "export")
         self._places = ConcurrencyLimit(EXPORTS_MAX, "exports")
 
-    async def run(self, req: Request, resp: Response, form: Format, listing: Listing) -> None:
-        """Answer with all plants of a listing.
+    async def run(self, req: Request, resp: Response, form: Format, name: str) -> None:
+        """Answer with all plants, or those of a tag or a search; `name` is that of the file.
 
         Raises:
-            RequestError: too many exports run, the store cannot be read, or the format cannot
-                hold a plant of the first page.
+            RequestError: the token or a parameter is refused, too many exports run, the store
+                cannot be read, or the format cannot hold a plant of the first page.
 
         """
+        await self._authenticator.authorize(req, "plants:read")
+        parameters = read_query(req, EXPORT_PARAMETERS)
+        listing = Listing(tag=parameters.get("tag"), words=parse_words(parameters))
         if req.scope["http_version"] == "1.0":  # its clients know no chunks (RFC 9112 §7.1)
             raise RequestError(ErrorCode.BAD_REQUEST, "An export needs HTTP/1.1")
         numbers: list[int | None] = []
@@ -87,6 +94,7 @@ class Exports:
             if number is not None:
                 resp.set_header("Changes-After", str(number))
         resp.content_type = form.content_type
+        resp.set_header("Content-Disposition", f'attachment; filename="{name}"')
 
     async def close(self) -> None:
         """Cut off all exports, and wait until the threads have ended."""

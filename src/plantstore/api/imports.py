@@ -14,6 +14,7 @@ Between two steps, an import ends if its client is gone or the service stops.
 
 import asyncio
 import contextlib
+import re
 import sys
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
@@ -24,7 +25,7 @@ import msgspec
 from falcon.asgi import Request, Response
 
 from plantstore.api.auth import Authenticator, ConcurrencyLimit
-from plantstore.api.parameters import has_preference
+from plantstore.api.parameters import has_preference, read_query, require_no_coding
 from plantstore.commit.imports import (
     BATCH_ROWS_MAX,
     LISTED_ERRORS_MAX,
@@ -41,6 +42,8 @@ from plantstore.errors import (
     OperationError,
     RequestError,
     StoreUnavailableError,
+    UnsupportedMediaTypeError,
+    quoted,
 )
 from plantstore.formats import Format
 from plantstore.formats.rows import PIECE_BYTES
@@ -63,6 +66,19 @@ SWITCH_SECONDS: Final = 0.000_5
 
 # How long after the last import its memory is returned to the kernel. Each time takes a while.
 RELEASE_SECONDS: Final = 1.0
+
+IMPORT_PARAMETERS: Final = frozenset({"on-conflict"})
+
+# What programs send that do not know the type of a file: curl sends the first one.
+_UNSPECIFIC: Final = frozenset(
+    {"application/x-www-form-urlencoded", "application/octet-stream", "text/plain"}
+)
+
+# A media type with parameters that contradict nothing (RFC 9110 §8.3.1, RFC 4180 §3).
+_MEDIA_TYPE: Final = re.compile(
+    r'([!-+\--:<-~]+)[ \t]*(?:;[ \t]*(?:(?:charset=(?:utf-?8|"utf-?8")|header=present)[ \t]*)?)*',
+    re.IGNORECASE | re.ASCII,
+)
 
 ArgumentsT = TypeVarTuple("ArgumentsT")
 ResultT = TypeVar("ResultT")
@@ -111,20 +127,18 @@ class Imports:
         self._releasing: asyncio.TimerHandle | None = None
         self._usual_switch_seconds = sys.getswitchinterval()
 
-    async def run(self, req: Request, resp: Response, form: Format, conflict: Conflict) -> None:
+    async def run(self, req: Request, resp: Response, form: Format) -> None:
         """Store the plants of a body: 200 with the counts of its rows, once all are on disk.
 
-        Args:
-            req: the request. The caller has checked its token and its fields.
-            resp: gets the counts.
-            form: the format of the body.
-            conflict: what to do with a row if a different plant has its id.
-
         Raises:
-            RequestError: the token is refused, the body is truncated, arrives too slowly or is
-                not in the format, or the store failed. What was stored before stays.
+            RequestError: the token, a parameter or the media type is refused, the body is
+                truncated, arrives too slowly or is not in the format, or the store failed. What
+                was stored before stays.
 
         """
+        await self._authenticator.authorize(req, "plants:create")
+        conflict = _parse_conflict(read_query(req, IMPORT_PARAMETERS).get("on-conflict", "refuse"))
+        _require_type(req, form)
         token = await self._admit(req, conflict)
         errors: list[RowError] = []
         run = Import(
@@ -312,6 +326,32 @@ def _parse(run: Import, piece: bytes) -> list[Batch]:
         return run.feed(piece) if piece else run.finish()
     except OperationError as error:
         raise RequestError(ErrorCode.INVALID_PLANT, error.message) from None
+
+
+def _parse_conflict(text: str) -> Conflict:
+    try:
+        return Conflict(text)
+    except ValueError:
+        raise RequestError(
+            ErrorCode.INVALID_PARAMETER,
+            f"`on-conflict` must be refuse, skip or replace, got {quoted(text)}",
+        ) from None
+
+
+def _require_type(req: Request, form: Format) -> None:
+    """Refuse a body that is another kind of file. Its type may also be absent, or unspecific.
+
+    Raises:
+        UnsupportedMediaTypeError: it is another kind, or has a content coding.
+
+    """
+    given = req.content_type or ""
+    match = _MEDIA_TYPE.fullmatch(given)
+    known = {form.media_type, *form.other_media_types, *_UNSPECIFIC}
+    if given and (match is None or match[1].lower() not in known):
+        message = f"Content-Type must be {form.media_type} or absent, got {quoted(given)}"
+        raise UnsupportedMediaTypeError(message, [form.media_type])
+    require_no_coding(req, [form.media_type])
 
 
 def _interrupted(

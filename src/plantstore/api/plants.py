@@ -67,7 +67,6 @@ LIMIT_MAX: Final = 1000
 QUERY_CHARACTERS_MAX: Final = 100
 
 LISTING_PARAMETERS: Final = frozenset({"limit", "after", "before", "order", "tag", "q"})
-EXPORT_PARAMETERS: Final = frozenset({"tag", "q"})
 
 _COUNT_EXACT: Final = "count=exact"
 

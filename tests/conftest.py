@@ -12,7 +12,6 @@ from plantstore.storage import open_store
 from plantstore.store import Store
 from support.fake_store import FakeStore
 from support.postgres import Databases, Programs, Server, programs
-from support.shared_writer import StoreOfWorker
 
 # How many files a test may have open: 2,000 connections, and some more.
 FILES: Final = 4096
@@ -54,18 +53,13 @@ def url(databases: Databases) -> str:
 
 @pytest.fixture
 def open_new(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[str], Store]:
-    """Return what opens a new, empty store of an engine: fake, sqlite, shared or postgres.
-
-    `shared` is SQLite with the process that writes for several workers. SQLite's file is plants.db.
-    """
+    """Return what opens a new, empty store of an engine: fake, sqlite (plants.db) or postgres."""
 
     def open_one(engine: str) -> Store:
         if engine == "fake":
             return FakeStore()
         if engine == "sqlite":
             return open_store(f"sqlite:///{tmp_path}/plants.db")
-        if engine == "shared":
-            return StoreOfWorker(tmp_path / "plants.db")
         url: str = request.getfixturevalue("url")
         return open_store(url)
 

@@ -22,10 +22,6 @@ class WriterStarted(Event, frozen=True):
     """From now on, this process accepts changes."""
 
 
-class SharedWriterStarted(Event, frozen=True):
-    """From now on, this process writes the changes of all workers."""
-
-
 class Stopping(Event, frozen=True):
     """The process got a signal to stop, and is not ready from now on."""
 

@@ -135,7 +135,7 @@ class Settings:
         parse=parse_workers,
         metavar="NUMBER|auto",
         help="Number of processes that serve, from 1 to 64; auto is one for each core. Each "
-        "uses one core. On SQLite, one more process writes for all of them.",
+        "uses one core. On SQLite, they write one after the other.",
     ).default(1)
 
     request_seconds: float = Option(

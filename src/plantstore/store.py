@@ -1,8 +1,5 @@
 """The interface of all stores. `Store` has three protocols: plants, tokens and maintenance.
 
-`PlantWrites` is the part of the plants that another process may have
-(`plantstore.commit.remote_writer`).
-
 The tests in tests/contract run against every store and check the promises of these docstrings.
 """
 
@@ -75,15 +72,19 @@ class Repairs(NamedTuple):
     missing: int
 
 
-class PlantWrites(Protocol):
-    """What writes the plants of a store.
+class PlantStore(Protocol):
+    """The plants of a store.
 
-    Threads: at most one thread at a time may call `apply_changes` and `tidy`. Any thread may call
-    the other methods at any time.
+    Threads: at most one thread at a time may call `apply_changes` and `tidy`, and at most one
+    `find_plants`, which may be another thread. LISTINGS_AT_ONCE calls of `list_plants` run at once.
+    Any thread may call the other methods at any time.
 
-    Every method except `tidy` raises StoreUnavailableError if the storage cannot be written. A
-    later call may succeed. If the schema has another version than this program knows, nothing is
-    written, and the error is StoreUnreachableError.
+    A read sees every change that any process completed before the read began. Reads never
+    block changes.
+
+    Every method except `tidy` raises StoreUnavailableError if the storage cannot be read, or
+    written. A later call may succeed. If the schema has another version than this program knows,
+    nothing is written, and the error is StoreUnreachableError.
     """
 
     def apply_changes(self, changes: Sequence[Change]) -> list[Result]:
@@ -133,20 +134,6 @@ class PlantWrites(Protocol):
     def probe(self) -> None:
         """Check that plants can be read and written: write something small, and sync it."""
         ...
-
-
-class PlantStore(PlantWrites, Protocol):
-    """The plants of a store.
-
-    Threads: at most one thread at a time may call `find_plants`. It may be another one than the
-    thread of `apply_changes`. LISTINGS_AT_ONCE calls of `list_plants` run at once.
-
-    A read sees every change that any process completed before the read began. Reads never
-    block changes.
-
-    Every method raises StoreUnavailableError if the storage cannot be read. A later call may
-    succeed.
-    """
 
     def find_plants(self, ids: Sequence[int]) -> dict[int, NewPlant]:
         """Return the stored plants among these ids, by id."""

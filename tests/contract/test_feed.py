@@ -32,7 +32,7 @@ from support.postgres import execute, in_the_way, is_waiting, wait_until
 
 CREATED, REPLACED, DELETED = Kind
 
-pytestmark = pytest.mark.engines("fake", "sqlite", "shared", "postgres")
+pytestmark = pytest.mark.engines("fake", "sqlite", "postgres")
 
 STALE = Precondition(if_match=frozenset({'"0"'}))
 

@@ -17,7 +17,6 @@ from plantstore.store import TIDY_SECONDS, TIDY_SOON_SECONDS, Store
 from plantstore.tokens import TokenRecord
 from support.other_programs import change, engine_of, file_of, schema_of, set_version
 from support.postgres import execute, in_the_way, is_waiting, wait_until
-from support.shared_writer import StoreOfWorker
 
 ROSA = NewPlant(1, "Rosa", "t")
 TOKEN = TokenRecord("first", b"1", frozenset(["plants:read"]), 0)
@@ -56,13 +55,11 @@ class Fenced:
         return [execute(self.url, f"SELECT *, xmin FROM {name} ORDER BY 1") for name in names]
 
 
-@pytest.fixture(params=["sqlite", "shared", "postgres"])
+@pytest.fixture(params=["sqlite", "postgres"])
 def fenced(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Fenced]:
-    file = tmp_path / "plants.db"
     is_postgres = request.param == "postgres"
-    url = request.getfixturevalue("url") if is_postgres else f"sqlite:///{file}"
-    opened = StoreOfWorker(file) if request.param == "shared" else open_store(url)
-    with contextlib.closing(opened) as store:
+    url = request.getfixturevalue("url") if is_postgres else f"sqlite:///{tmp_path}/plants.db"
+    with contextlib.closing(open_store(url)) as store:
         store.apply_changes([ROSA])
         store.add_token(TOKEN)
         yield Fenced(url, store)

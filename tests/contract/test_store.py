@@ -171,7 +171,7 @@ BATCHES: dict[str, tuple[list[NewPlant], list[Change], list[Result], list[NewPla
 }
 
 
-@pytest.mark.engines("fake", "sqlite", "shared", "postgres")
+@pytest.mark.engines("fake", "sqlite", "postgres")
 def test_a_batch_has_the_results_of_its_changes_one_after_the_other(store: Store) -> None:
     for name, (there, batch, results, after) in BATCHES.items():
         empty(store)

@@ -2,8 +2,10 @@
 
 import contextlib
 import os
+import shutil
 import signal
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -39,18 +41,46 @@ def stopped(pid: int) -> Iterator[None]:
             os.kill(pid, signal.SIGCONT)
 
 
-def test_a_worker_that_is_killed_or_hangs_is_replaced_and_nothing_acknowledged_is_lost(
+def open_files(pid: int) -> dict[Path, int]:
+    """Return the descriptors of a process by the paths of the files."""
+    files = {}
+    for file in Path(f"/proc/{pid}/fd").iterdir():
+        with contextlib.suppress(FileNotFoundError):  # it was closed meanwhile
+            files[file.readlink()] = int(file.name)
+    return files
+
+
+def has_the_turn(pid: int) -> bool:
+    """Return whether a worker has the turn to write (proc_pid_fdinfo(5))."""
+    [turn] = [number for file, number in open_files(pid).items() if file.name == "turn.lock"]
+    return "lock:" in Path(f"/proc/{pid}/fdinfo/{turn}").read_text(encoding="ascii")
+
+
+def suspend_in_its_turn(service: Service) -> int:
+    """Suspend a worker that has the turn to write; the service is under load."""
+    while True:
+        wait_until(lambda: any(map(has_the_turn, service.workers())))
+        for pid in filter(has_the_turn, service.workers()):
+            os.kill(pid, signal.SIGSTOP)
+            wait_until(partial(is_stopped, pid))
+            if has_the_turn(pid):
+                return pid
+            os.kill(pid, signal.SIGCONT)
+
+
+def test_a_worker_that_is_killed_in_its_turn_or_hangs_is_replaced_and_nothing_acknowledged_is_lost(
     tmp_path: Path,
 ) -> None:
     with Service(tmp_path, "--workers", "2") as service:
         token = service.token()
+        workers = wait_for_workers(service, 2)
         load = Load(service, token, 100)
         load.wait_for_more(100)
-        workers = wait_for_workers(service, 2)
 
-        os.kill(min(workers), signal.SIGKILL)
+        os.kill(suspend_in_its_turn(service), signal.SIGKILL)
         second = wait_for_workers(service, 3)
         assert len(second - workers) == 1
+        load.stop()
 
         hung = min(second)
         with stopped(hung):
@@ -61,14 +91,53 @@ def test_a_worker_that_is_killed_or_hangs_is_replaced_and_nothing_acknowledged_i
             third = wait_for_workers(service, 4)
         assert hung not in third
         assert len(third - second) == 1
-        service.stop()
-        load.join()
 
     assert not load.refused
     served = {id_: NewPlant(id_, "a") for id_ in range(20)}
     stored = stored_plants(service.database)
     assert (served | load.acknowledged).items() <= stored.items()
     assert stored.items() <= (served | load.sent).items()
+
+
+def test_the_turn_of_a_worker_that_hangs_passes_to_the_others(tmp_path: Path) -> None:
+    with Service(tmp_path, "--workers", "2") as service:
+        token = service.token()
+        wait_for_workers(service, 2)
+        load = Load(service, token, 100)
+        load.wait_for_more(100)
+
+        hung = suspend_in_its_turn(service)
+        with service.client(token) as client:
+            assert client.post(NewPlant(1, "a")).status == 200
+        load.stop()
+
+        assert hung not in service.workers()
+    assert not load.refused
+    stored = stored_plants(service.database)
+    assert load.acknowledged.items() <= stored.items()
+
+
+def test_a_new_worker_uses_nothing_that_is_in_place_of_the_removed_folder_of_the_workers(
+    tmp_path: Path,
+) -> None:
+    others = tmp_path / "others"
+    others.mkdir()
+    with Service(tmp_path, "--workers", "2") as service:
+        token = service.token()
+        workers = wait_for_workers(service, 2)
+        [lock] = {file for file in open_files(min(workers)) if file.name == "turn.lock"}
+        shutil.rmtree(lock.parent)
+        lock.parent.symlink_to(others)
+        try:
+            for pid in workers:
+                os.kill(pid, signal.SIGKILL)
+            wait_for_workers(service, 4)
+            with service.client(token) as client:
+                assert client.post(NewPlant(1, "a")).status == 200
+        finally:
+            lock.parent.unlink()
+
+    assert not [*others.iterdir()]
 
 
 @pytest.mark.parametrize(

@@ -169,11 +169,8 @@ class Service:
 
     def workers(self) -> set[int]:
         """Return the process ids of the workers that serve."""
-        return self._with_event("accepting plants")
-
-    def writer(self) -> int | None:
-        """Return the process id of the process that writes for the workers, once it is ready."""
-        return next(iter(self._with_event("writing for all workers")), None)
+        accepting = {line["pid"] for line in self.logged("accepting plants")}
+        return accepting.intersection(self.children())
 
     def wait_for_log(self, text: str) -> None:
         """Wait until a line of the log contains a text. The log is written and read by threads."""
@@ -187,10 +184,6 @@ class Service:
     def has_logged(self, text: str) -> bool:
         """Return whether a line of the log contains a text."""
         return any(text in line for line in self.log)
-
-    def _with_event(self, event: str) -> set[int]:
-        """Return the process ids of the children that have logged an event."""
-        return {line["pid"] for line in self.logged(event)}.intersection(self.children())
 
     def spawned(self) -> list[int]:
         """Return the process ids of its children, without Python's resource tracker."""

@@ -14,7 +14,6 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from plantstore import __version__
 from plantstore.changes import Outcome, PlantOutcome, Result
-from plantstore.cli.workers import shared_folder
 from plantstore.errors import ErrorCode
 from plantstore.observe import Answered, Committed, Imported, RequestRefused, WriterStarted
 from plantstore.plants import NewPlant
@@ -226,23 +225,6 @@ def test_workers_share_their_counts_again_after_their_folder_was_removed(tmp_pat
 
         assert other.value(CHANGES, outcome="stored") == 2
         assert stat.S_IMODE(folder.stat().st_mode) == 0o700
-
-
-def test_the_folder_of_a_service_that_was_killed_is_removed_at_the_next_start(
-    tmp_path: Path,
-) -> None:
-    killed, mine = tmp_path / "plantstore-counts-killed", tmp_path / "plantstore-mine"
-    for folder in (killed, mine):
-        folder.mkdir()
-        (folder / "counter_1.db").touch()
-    with shared_folder(tmp_path) as first:
-        for folder in (killed, mine, first):
-            os.utime(folder, (0, 0))
-
-        with shared_folder(tmp_path) as second:
-            assert {*tmp_path.iterdir()} == {mine, first, second}
-
-    assert [*tmp_path.iterdir()] == [mine]
 
 
 @pytest.mark.parametrize("is_link", [True, False], ids=["link", "of another user"])

@@ -5,12 +5,13 @@ import math
 import threading
 import time
 from collections.abc import Callable, Coroutine, Sequence
+from contextlib import AbstractContextManager
 from typing import Any
 
 import pytest
 
 from plantstore.changes import Change, Outcome, Replacement, Result
-from plantstore.commit.batcher import TURN_REQUESTS_MIN
+from plantstore.commit.batcher import NO_TURNSTILE, TURN_REQUESTS_MIN
 from plantstore.commit.writer import FAILURE_SECONDS, GroupCommit
 from plantstore.errors import BatchRefusedError, ErrorCode, RequestError, StoreUnavailableError
 from plantstore.observe import CommitFailed, Committed, Event, WriterStarted, WriterStopped
@@ -26,6 +27,7 @@ def run(
     waiting_max: int = 1000,
     batch_max: int = 100,
     monotonic: Callable[[], float] = time.monotonic,
+    turnstile: AbstractContextManager[object] = NO_TURNSTILE,
 ) -> list[Event]:
     """Run a test with a writer; return the events that it reported."""
     events: list[Event] = []
@@ -35,6 +37,7 @@ def run(
         monotonic=monotonic,
         waiting_max=waiting_max,
         batch_max=batch_max,
+        turnstile=turnstile,
     )
 
     async def main() -> None:
@@ -120,15 +123,34 @@ def test_a_transaction_has_at_most_batch_max_changes(at_once: bool) -> None:  # 
     assert [one for batch in store.batches[1:] for one in batch] == plants
 
 
-def test_an_idle_writer_lets_the_store_tidy_up_until_it_is_done() -> None:
-    calls = 0
+def test_a_transaction_has_the_changes_that_gathered_until_the_turn_of_the_writer() -> None:
+    class Store(FakeStore):
+        def apply_changes(self, changes: Sequence[Change]) -> list[Result]:
+            batches.append((turnstile.locked(), len(changes)))
+            return super().apply_changes(changes)
+
+    turnstile = threading.Lock()
+    batches: list[tuple[bool, int]] = []
+
+    async def test(writer: GroupCommit) -> None:
+        with turnstile:
+            tasks = [task for id_ in range(3) for task in await submitted(writer, plant(id_))]
+        await asyncio.gather(*tasks)
+
+    run(Store(), test, turnstile=turnstile)
+
+    assert batches == [(True, 3)]
+
+
+def test_an_idle_writer_lets_the_store_tidy_up_in_its_turns_until_it_is_done() -> None:
+    turnstile = threading.Lock()
+    calls: list[bool] = []
     is_tidy = threading.Event()
 
     class Store(FakeStore):
         def tidy(self) -> float:
-            nonlocal calls
-            calls += 1
-            if calls < 3:
+            calls.append(turnstile.locked())
+            if len(calls) < 3:
                 return 0
             is_tidy.set()
             return TIDY_SECONDS
@@ -137,9 +159,9 @@ def test_an_idle_writer_lets_the_store_tidy_up_until_it_is_done() -> None:
         await writer.submit(plant(1))
         assert await asyncio.to_thread(is_tidy.wait, 30)
 
-    run(Store(), test)
+    run(Store(), test, turnstile=turnstile)
 
-    assert calls == 3
+    assert calls == [True] * 3
 
 
 def test_a_failure_is_remembered_for_failure_seconds_or_until_a_commit_succeeds() -> None:

@@ -23,7 +23,7 @@ from plantstore.errors import (
     StoreUnreachableError,
 )
 from plantstore.observe import CommitFailed, Observer
-from plantstore.store import PlantWrites
+from plantstore.store import PlantStore
 from plantstore.threads import THREADS, Threads
 
 # Maximum number of ids in one response. A client that loses it leaves no larger gap.
@@ -54,7 +54,7 @@ class Ids:
     def __init__(
         self,
         authenticator: Authenticator,
-        store: PlantWrites,
+        store: PlantStore,
         *,
         observe: Observer,
         threads: Threads = THREADS,

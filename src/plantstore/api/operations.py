@@ -12,7 +12,7 @@ from plantstore.api.auth import Authenticator
 from plantstore.commit.writer import GroupCommit
 from plantstore.errors import StoreUnavailableError
 from plantstore.observe import Observer, ReadinessChanged
-from plantstore.store import PlantWrites
+from plantstore.store import PlantStore
 
 # How long the result of a probe or a commit, and a rendering of the metrics count as current. This
 # limits their cost, no matter how many requests there are.
@@ -66,7 +66,7 @@ class Readiness:
 
     def __init__(
         self,
-        store: PlantWrites,
+        store: PlantStore,
         writer: GroupCommit,
         *,
         observe: Observer,

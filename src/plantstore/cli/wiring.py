@@ -6,7 +6,7 @@
 import asyncio
 import time
 from collections.abc import AsyncIterator, Callable
-from contextlib import AsyncExitStack, asynccontextmanager, closing
+from contextlib import AbstractContextManager, AsyncExitStack, asynccontextmanager, closing
 from pathlib import Path
 from typing import Final
 
@@ -20,6 +20,7 @@ from plantstore.api.ids import Ids
 from plantstore.api.imports import Imports
 from plantstore.api.operations import Measurements, Readiness, Renderings
 from plantstore.cli.opening import open_named
+from plantstore.commit.batcher import NO_TURNSTILE
 from plantstore.commit.imports import BATCH_ROWS_MAX
 from plantstore.commit.reader import GroupRead
 from plantstore.commit.tail import Tail
@@ -34,7 +35,7 @@ from plantstore.server.workers import (
 )
 from plantstore.settings import Settings
 from plantstore.storage.migrate import SchemaPolicy
-from plantstore.store import PlantWrites, Store
+from plantstore.store import Store
 from plantstore.telemetry.log import LogQueue, log_answers, log_events
 from plantstore.telemetry.metrics import Metrics
 from plantstore.threads import THREADS, Threads
@@ -52,7 +53,7 @@ def make_parts(
     metrics: Renderings,
     clock: Callable[[], float] = time.time,
     monotonic: Callable[[], float] = time.monotonic,
-    writes: PlantWrites | None = None,
+    turnstile: AbstractContextManager[object] = NO_TURNSTILE,
     make_writer: Callable[..., GroupCommit] = GroupCommit,
     make_reader: Callable[..., GroupRead] = GroupRead,
     batch_rows_max: int = BATCH_ROWS_MAX,
@@ -62,28 +63,29 @@ def make_parts(
 
     Args:
         settings: of the service.
-        store: reads the plants, and has the tokens.
+        store: has the plants and the tokens.
         observe: gets the events.
         metrics: the functions that render the metrics.
         clock: returns seconds since 1970; tokens expire by it.
         monotonic: a clock in seconds that never goes back.
-        writes: what writes the plants, if it is not the store.
+        turnstile: what the writer enters for each transaction.
         make_writer: makes the writer, with the arguments of GroupCommit.
         make_reader: makes the reader, with the arguments of GroupRead.
         batch_rows_max: number of rows of an import in one transaction.
         threads: makes the threads.
 
     """
-    writes = store if writes is None else writes
     rate_limit = RatePerToken(settings.rate_per_token)
     authenticator = Authenticator(store, clock, monotonic, rate_limit, observe, threads=threads)
-    writer = make_writer(writes, observe=observe, monotonic=monotonic, threads=threads)
+    writer = make_writer(
+        store, observe=observe, monotonic=monotonic, turnstile=turnstile, threads=threads
+    )
     reader = make_reader(store, observe=observe, threads=threads)
     return Parts(
         authenticator=authenticator,
         writer=writer,
         reader=reader,
-        ids=Ids(authenticator, writes, observe=observe, threads=threads),
+        ids=Ids(authenticator, store, observe=observe, threads=threads),
         imports=Imports(
             authenticator,
             writer,
@@ -107,7 +109,7 @@ def make_parts(
             Tail(store, observe=observe, threads=threads),
             monotonic=monotonic,
         ),
-        readiness=Readiness(writes, writer, observe=observe, monotonic=monotonic),
+        readiness=Readiness(store, writer, observe=observe, monotonic=monotonic),
         metrics=Measurements(authenticator, metrics, monotonic=monotonic),
         connection_config=ConnectionConfig(
             request_seconds=settings.request_seconds,
@@ -171,12 +173,15 @@ class Telemetry:
 
 
 def build_app(
-    settings: Settings, store: Store, telemetry: Telemetry, writes: PlantWrites | None = None
+    settings: Settings,
+    store: Store,
+    telemetry: Telemetry,
+    turnstile: AbstractContextManager[object] = NO_TURNSTILE,
 ) -> ASGIApp:
-    """Wire one process, with the store that it has opened, and what writes for it."""
+    """Wire one process, with the store that it has opened, and what its writer enters."""
     metrics = telemetry.metrics
     parts = make_parts(
-        settings, store, observe=telemetry.observe, metrics=metrics.renderings, writes=writes
+        settings, store, observe=telemetry.observe, metrics=metrics.renderings, turnstile=turnstile
     )
     metrics.watch_queue("changes", lambda: parts.writer.waiting)
     metrics.watch_queue("reads", lambda: parts.reader.waiting)

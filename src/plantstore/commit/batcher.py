@@ -29,6 +29,8 @@ Rule 5: a failed call fails its callers and nothing else. Only the end of `runni
 Rule 6: the end of `running` refuses new requests, and runs and answers those in the queue.
 Rule 7: the number of the requests in a call is limited, so that no caller waits long
     for it.
+Rule 8: if only one process at a time can make calls, the thread takes its turn first, and then
+    the batches. So a call has all requests that gathered while other processes had theirs.
 
 A batch has one owner at a time: the event loop until the batch is in the queue, then the
 thread until the batch is answered. So only the queue has a lock.
@@ -36,7 +38,8 @@ thread until the batch is answered. So only the queue has a lock.
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import AbstractContextManager
 from queue import Empty, SimpleQueue
 from typing import Final, Generic, TypeVar
 
@@ -61,6 +64,8 @@ IDLE_SECONDS: Final = 1.0
 # release the interpreter while it is busy.
 TURN_REQUESTS_MIN: Final = 64
 
+# Does nothing; it may be entered any number of times.
+NO_TURNSTILE: Final = contextlib.nullcontext()
 
 # The errors of a call that did nothing, and of which one of its requests may be the cause.
 _NOTHING_DONE: Final = (BatchRefusedError, OperationError)
@@ -159,6 +164,7 @@ class Batcher(Generic[RequestT, ResultT]):
         batch_max: number of requests in one call.
         idle: called by the thread when there was no request for IDLE_SECONDS. It returns the time
             until its next call, in seconds. Its errors are ignored.
+        turnstile: what the thread enters for each call, and for `idle`.
         threads: makes the thread and the queue.
 
     """
@@ -172,6 +178,7 @@ class Batcher(Generic[RequestT, ResultT]):
         waiting_max: int,
         batch_max: int,
         idle: Callable[[], float] = lambda: IDLE_SECONDS,
+        turnstile: AbstractContextManager[object] = NO_TURNSTILE,
         threads: Threads = THREADS,
     ) -> None:
         self._run = run
@@ -179,7 +186,7 @@ class Batcher(Generic[RequestT, ResultT]):
         self._waiting_max = waiting_max
         self._batch_max = batch_max
         self._idle = idle
-        self._patience = IDLE_SECONDS  # a crash may have left work for `idle`
+        self._turnstile = turnstile
         self._threads = threads
         self._name = name
         self._queue: SimpleQueue[Batch[RequestT, ResultT] | None] = threads.queue()
@@ -188,7 +195,7 @@ class Batcher(Generic[RequestT, ResultT]):
         self._open: Batch[RequestT, ResultT] | None = None
         self._accepts = False
         # Held by the caller of `submit_all` whose batch is in the queue.
-        self._turn = asyncio.Lock()
+        self._place = asyncio.Lock()
         # Requests without an answer yet: those of `submit`, and those of `submit_all`.
         self._waiting = 0
         self._waiting_together = 0
@@ -273,7 +280,7 @@ class Batcher(Generic[RequestT, ResultT]):
     async def _submit_together(
         self, requests: Sequence[RequestT]
     ) -> Sequence[ResultT | RequestError]:
-        async with self._turn:
+        async with self._place:
             if not self._accepts:
                 raise StoreUnavailableError(
                     "The service is stopping; sending the plants again is safe"
@@ -315,47 +322,53 @@ class Batcher(Generic[RequestT, ResultT]):
     # The methods below run on the thread.
 
     def _serve(self) -> None:
-        for batches in self._calls():
-            requests = [request for batch in batches for request in batch.requests]
-            run = run_together if batches[0].is_from_one_caller else run_each_if_refused
-            try:
-                results = run(self._run, requests, self._explained)
-            except RunAloneError as error:
-                self._loop.call_soon_threadsafe(batches[0].answer.set_exception, error)
-            else:
-                self._loop.call_soon_threadsafe(self._answer, batches, results)
+        batch = self._next()
+        while batch is not None:
+            with self._turnstile:
+                batches, left = self._take(batch)
+                self._call(batches)
+            batch = left or self._next()
 
-    def _calls(self) -> Iterator[list[Batch[RequestT, ResultT]]]:
-        """Yield the batches for each call. A batch from one caller has a call of its own."""
-        taken: list[Batch[RequestT, ResultT]] = []
-        requests = 0
-        while True:
-            if taken and self._queue.empty():
-                yield taken
-                taken, requests = [], 0
-            batch = self._next()
-            if taken and (
-                batch is None
-                or batch.is_from_one_caller
-                or taken[0].is_from_one_caller
-                or requests + len(batch.requests) > self._batch_max
-            ):
-                yield taken
-                taken, requests = [], 0
+    def _take(
+        self, first: Batch[RequestT, ResultT]
+    ) -> tuple[list[Batch[RequestT, ResultT]], Batch[RequestT, ResultT] | None]:
+        """Return the batches for one call, and one that is taken, but is for the next call.
+
+        A batch from one caller has a call of its own.
+        """
+        taken, requests = [first], len(first.requests)
+        while not (first.is_from_one_caller or self._queue.empty()):
+            batch = self._queue.get()
             if batch is None:
-                return
-            self._patience = IDLE_SECONDS
-            taken.append(batch)
+                self._queue.put(None)  # the last one, for `_next`
+                break
             requests += len(batch.requests)
+            if batch.is_from_one_caller or requests > self._batch_max:
+                return taken, batch
+            taken.append(batch)
+        return taken, None
+
+    def _call(self, batches: list[Batch[RequestT, ResultT]]) -> None:
+        requests = [request for batch in batches for request in batch.requests]
+        run = run_together if batches[0].is_from_one_caller else run_each_if_refused
+        try:
+            results = run(self._run, requests, self._explained)
+        except RunAloneError as error:
+            self._loop.call_soon_threadsafe(batches[0].answer.set_exception, error)
+        else:
+            self._loop.call_soon_threadsafe(self._answer, batches, results)
 
     def _next(self) -> Batch[RequestT, ResultT] | None:
+        patience = IDLE_SECONDS  # at the start, too: a crash may have left work for `idle`
         while True:
             try:
-                return self._queue.get(timeout=self._patience)
+                batch = self._queue.get(timeout=patience)
             except Empty:
-                self._patience = IDLE_SECONDS
-                with contextlib.suppress(Exception):
-                    self._patience = self._idle()
+                patience = IDLE_SECONDS
+                with contextlib.suppress(Exception), self._turnstile:
+                    patience = self._idle()
+            else:
+                return batch
 
     def _explained(self, error: Exception, requests: int) -> RequestError | ResultT:
         try:

@@ -18,10 +18,11 @@ import contextlib
 import math
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import AbstractContextManager
 from typing import Final
 
 from plantstore.changes import Change, Result
-from plantstore.commit.batcher import Batcher
+from plantstore.commit.batcher import NO_TURNSTILE, Batcher
 from plantstore.errors import (
     BatchRefusedError,
     ErrorCode,
@@ -36,7 +37,7 @@ from plantstore.observe import (
     WriterStarted,
     WriterStopped,
 )
-from plantstore.store import PlantWrites
+from plantstore.store import PlantStore
 from plantstore.threads import THREADS, Threads
 
 # How long a failed commit makes the service not ready, unless a later commit succeeds. A probe
@@ -68,18 +69,20 @@ class GroupCommit(Batcher[Change, Result]):
         monotonic: a clock in seconds that never goes back.
         waiting_max: number of changes that may wait.
         batch_max: number of changes in one transaction.
+        turnstile: what the writer enters for each transaction.
         threads: makes the writer's thread.
 
     """
 
     def __init__(
         self,
-        store: PlantWrites,
+        store: PlantStore,
         *,
         observe: Observer,
         monotonic: Callable[[], float] = time.monotonic,
         waiting_max: int = WAITING_CHANGES_MAX,
         batch_max: int = BATCH_CHANGES_MAX,
+        turnstile: AbstractContextManager[object] = NO_TURNSTILE,
         threads: Threads = THREADS,
     ) -> None:
         self._store = store
@@ -95,6 +98,7 @@ class GroupCommit(Batcher[Change, Result]):
             waiting_max=waiting_max,
             batch_max=batch_max,
             idle=store.tidy,
+            turnstile=turnstile,
             threads=threads,
         )
 

@@ -11,6 +11,7 @@ import resource
 import signal
 import sys
 import threading
+import time
 from collections.abc import Callable
 from multiprocessing.process import BaseProcess
 from socket import socket
@@ -23,7 +24,6 @@ from uvicorn.supervisors import Multiprocess
 
 from plantstore.server import listener
 from plantstore.server.connection import Connection
-from plantstore.server.supervised_process import SupervisedProcess
 from plantstore.settings import Settings
 
 # Open connections of each worker. An idle one takes about 6 kB, so all take 60 MB. With TLS they
@@ -33,8 +33,8 @@ CONNECTIONS_MAX: Final = 10_000
 # Open files besides connections: the store, a check or a backup, the log, the listener.
 OTHER_FILES_MAX: Final = 100
 
-# How long the process that writes may take to end after the workers.
-WRITER_STOP_SECONDS: Final = 10.0
+# How long workers may take to end after the timeout of a shutdown, to commit what they accepted.
+LAST_COMMITS_SECONDS: Final = 10.0
 
 # SQLite and libpq use less than 100 KiB.
 THREAD_STACK_BYTES: Final = 1024 * 1024
@@ -141,19 +141,17 @@ class Workers(Multiprocess):
     Args:
         config: of the workers.
         sockets: on which they accept connections.
-        writer: the process that writes for them; None if each writes by itself. It is stopped
-            after the workers.
+        drain_seconds: how long they continue to serve after a signal.
 
     """
 
-    def __init__(
-        self, config: uvicorn.Config, sockets: list[socket], writer: SupervisedProcess | None
-    ) -> None:
+    def __init__(self, config: uvicorn.Config, sockets: list[socket], drain_seconds: float) -> None:
         disposition = signal.getsignal(signal.SIGHUP)
         super().__init__(config, sockets)
         if disposition == signal.SIG_IGN:
             signal.signal(signal.SIGHUP, signal.SIG_IGN)
-        self._writer = writer
+        graceful_seconds = drain_seconds + (config.timeout_graceful_shutdown or 0)
+        self._stop_seconds_max = graceful_seconds + LAST_COMMITS_SECONDS
 
     @property
     def could_not_start(self) -> bool:
@@ -173,22 +171,22 @@ class Workers(Multiprocess):
         self.should_exit.set()
 
     def join_all(self) -> None:
-        """Wait for the workers to end; a second signal ends them immediately."""
+        """Wait for the workers to end, and kill those that hang.
+
+        A second signal ends all of them immediately.
+        """
+        deadline = time.monotonic() + self._stop_seconds_max
         for process in self.processes:
             while process.process.is_alive():
                 process.process.join(0.1)
                 self.handle_signals()
-        if self._writer is not None:
-            self._writer.stop()
-            if not self._writer.join(WRITER_STOP_SECONDS):
-                self._writer.kill()  # all that was acknowledged is on disk
+                if time.monotonic() > deadline:
+                    process.process.kill()  # all that was acknowledged is on disk
 
     def _stop(self, number: int) -> None:
         if self.should_exit.is_set():
             for process in self.processes:
                 process.process.kill()
-            if self._writer is not None:
-                self._writer.kill()
             sys.exit(128 + number)  # a normal exit removes shared resources
         self.should_exit.set()
 

@@ -43,7 +43,6 @@ from plantstore.observe import (
     RequestFailed,
     RequestRefused,
     ServerChanged,
-    SharedWriterStarted,
     Stopping,
     WriterStarted,
     WriterStopped,
@@ -83,7 +82,6 @@ _TOLD_REFUSALS: Final = frozenset(
 
 _LINES: Final[dict[type[Event], str]] = {
     WriterStarted: "accepting plants",
-    SharedWriterStarted: "writing for all workers",
     ReadinessChanged: "ready again",
     Stopping: "stopping",
     WriterStopped: "stopped",

@@ -1,0 +1,57 @@
+"""The processes that write one SQLite file take turns.
+
+SQLite allows one writer at a time, and a process that waits polls for its lock. Several busy
+processes would mostly poll: the one that has just committed finds the lock free, and the others
+wait long. So the workers of a service queue for two locks of the kernel, which wakes the next one
+at once:
+
+    take the gate, take the turn, release the gate, commit, release the turn
+
+At most one process has the gate, so it gets the turn next. Without the gate, the process that
+releases the turn would take it again before the next one has woken up.
+
+The locks decide only who is next. Other processes that write, such as `plantstore import`, take no
+turns; SQLite's own lock keeps all of them apart.
+"""
+
+import fcntl
+import os
+from pathlib import Path
+from types import TracebackType
+from typing import Final
+
+_GATE: Final = "gate.lock"
+_TURN: Final = "turn.lock"
+
+
+class Turnstile:
+    """A turn among the processes that have a turnstile in the same folder.
+
+    Enter it on one thread at a time. The kernel gives the turn of a process that ends to the next
+    one (flock(2)).
+
+    Args:
+        folder: belongs to this user, and no other user can write to it. The files of the locks are
+            created there.
+
+    Raises:
+        OSError: the files cannot be opened.
+
+    """
+
+    def __init__(self, folder: Path) -> None:
+        flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
+        self._gate, self._turn = (os.open(folder / name, flags, 0o600) for name in (_GATE, _TURN))
+
+    def __enter__(self) -> None:
+        fcntl.flock(self._gate, fcntl.LOCK_EX)
+        fcntl.flock(self._turn, fcntl.LOCK_EX)
+        fcntl.flock(self._gate, fcntl.LOCK_UN)
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        fcntl.flock(self._turn, fcntl.LOCK_UN)

@@ -64,9 +64,6 @@ BYTES_PER_SECOND_MIN: Final = 1024
 # longer than a commit. A shorter time costs single changes CPU time, so it is for imports only.
 SWITCH_SECONDS: Final = 0.000_5
 
-# How long after the last import its memory is returned to the kernel. Each time takes a while.
-RELEASE_SECONDS: Final = 1.0
-
 IMPORT_PARAMETERS: Final = frozenset({"on-conflict"})
 
 # What programs send that do not know the type of a file: curl sends the first one.
@@ -92,7 +89,6 @@ class Imports:
         writer: stores the plants.
         patience_seconds: how long a client may send nothing.
         observe: is told of each import.
-        release_memory: is called on the thread when the last import has ended.
         monotonic: a clock in seconds that is never set back.
         batch_rows_max: maximum number of rows in one transaction.
         threads: makes the thread.
@@ -106,7 +102,6 @@ class Imports:
         *,
         patience_seconds: float,
         observe: Observer,
-        release_memory: Callable[[], None] = lambda: None,
         monotonic: Callable[[], float] = time.monotonic,
         batch_rows_max: int = BATCH_ROWS_MAX,
         threads: Threads = THREADS,
@@ -115,7 +110,6 @@ class Imports:
         self._writer = writer
         self._patience_seconds = patience_seconds
         self._observe = observe
-        self._release_memory = release_memory
         self._monotonic = monotonic
         # Batches of half the rate can be stored beside other uses of the token.
         burst_max = authenticator.rate_limit.burst_max
@@ -124,7 +118,6 @@ class Imports:
         self._thread = threads.pool(1, "import")
         self._turn = asyncio.Lock()
         self._places = ConcurrencyLimit(IMPORTS_MAX, "imports")
-        self._releasing: asyncio.TimerHandle | None = None
         self._usual_switch_seconds = sys.getswitchinterval()
 
     async def run(self, req: Request, resp: Response, form: Format) -> None:
@@ -168,7 +161,6 @@ class Imports:
                 self._places.leave(token)
                 if not self._places.taken:
                     sys.setswitchinterval(self._usual_switch_seconds)
-                    self._release_soon()
                 self._observe(Imported(form.media_type, msgspec.structs.asdict(run.counts)))
 
             # An import that is cancelled again does not wait for its last batch.
@@ -186,17 +178,6 @@ class Imports:
     async def close(self) -> None:
         """Wait until the thread has ended."""
         await asyncio.to_thread(self._thread.shutdown)
-
-    def _release_soon(self) -> None:
-        if self._releasing is None:
-            loop = asyncio.get_running_loop()
-            self._releasing = loop.call_later(RELEASE_SECONDS, self._release)
-
-    def _release(self) -> None:
-        self._releasing = None
-        if not self._places.taken:
-            with contextlib.suppress(RuntimeError):  # the service has stopped
-                self._thread.submit(self._release_memory)
 
     async def _store_all(self, upload: "_Upload") -> None:
         """Store each batch while the next piece is received and parsed."""

@@ -85,7 +85,7 @@ dist: $(VENV)/.dev ## build the source distribution and the wheel into dist/
 test: $(VENV)/.dev programs ## test the service and its documents
 	CHROMIUM=$(CHROMIUM) $(BIN)/$(PYTEST)
 
-test-project: $(VENV)/.dev project-programs ## test packages, Makefile, deployment, shown commands
+test-project: $(VENV)/.dev project-programs ## test packages, deployment files, shown commands
 	$(BIN)/$(PYTEST) tests/project
 
 test-portable: $(VENV)/.dev programs

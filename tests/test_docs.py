@@ -73,12 +73,6 @@ def test_the_metrics_page_names_every_outcome_of_a_change() -> None:
     assert set(re.findall(r"`([a-z_]+)`", row[1])) == {"outcome", *(each.value for each in Outcome)}
 
 
-def test_no_operation_of_the_api_page_describes_a_header_field_twice() -> None:
-    for part in re.split("\n##+ ", (ROOT / "docs/api.md").read_text("utf-8")):
-        fields = [line for line in part.splitlines() if re.match("`[A-Z]", line)]
-        assert len(fields) == len(set(fields)), part[:40]
-
-
 def test_the_cluster_page_lists_the_rights_that_migrate_grants() -> None:
     page = PAGE.read_text(encoding="utf-8").partition("## Rights")[2].partition("## Proxies")[0]
     documented = dict(re.findall(r"^\| `(\w+)` \| (.*) \|$", page, re.MULTILINE))

@@ -85,17 +85,6 @@ def test_a_command_that_creates_a_database_names_the_file_once(
     assert "plants.db" not in first.stdout or command == "migrate"
 
 
-def test_a_service_that_creates_a_database_names_the_file_once(tmp_path: Path) -> None:
-    with Service(tmp_path, "--workers", "2") as first:
-        pass
-    with Service(tmp_path, "--workers", "2") as second:
-        pass
-
-    [line] = [line for line in first.log if "database created" in line]
-    assert f'"file": "{tmp_path}/plants.db"' in line
-    assert not second.has_logged("database created")
-
-
 @pytest.mark.engines("sqlite", "postgres")
 @pytest.mark.usefixtures("older")
 def test_a_command_that_only_reads_leaves_an_older_schema_as_it_is(tmp_path: Path) -> None:

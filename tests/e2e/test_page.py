@@ -6,7 +6,7 @@ import pytest
 from playwright.sync_api import BrowserContext, Page, expect
 
 from plantstore.plants import NewPlant
-from support.browser import Held, Watch, assert_accessible, choose, drop, moved, rows
+from support.browser import Watch, assert_accessible, choose, drop, moved, rows
 from support.service import Service, stored_plants
 
 # Texts that are dangerous unless they are shown as text: scripts, markup, text direction, formulas.
@@ -306,29 +306,6 @@ def test_every_operation_works_with_the_keyboard(
     expect(page.get_by_text(f"Deleted: {id_}")).to_be_visible()
     assert not rows(page)
     expect(page.get_by_role("heading", name="Plants")).to_be_focused()
-
-
-def test_quick_keys_send_one_request_and_an_older_search_is_cancelled(
-    open_page: Callable[..., Page], watch: Watch
-) -> None:
-    page = open_page(*PLANTS)
-    held = Held(page, "**/plants?q=Ros&*")
-    # However slow the machine is, no time passes for the page between these keys.
-    type_ = """(box, texts) => texts.forEach((text) => {
-        box.value = text;
-        box.dispatchEvent(new InputEvent("input", { bubbles: true }));
-    })"""
-    box = page.get_by_role("combobox", name="Search")
-    with page.expect_request("**/plants?q=Ros&*"):
-        box.evaluate(type_, ["R", "Ro", "Ros"])
-
-    with page.expect_event("requestfailed") as cancelled:
-        box.evaluate(type_, ["Rosa", "Rosa c", "Rosa ca", "Rosa can"])
-
-    expect(page.locator("#plants .name")).to_have_text(["Rosa canina"])
-    assert [route.request.url for route in held.routes] == [cancelled.value.url]
-    searched = [url for url in watch.requests if "q=R" in url and "limit=50" in url]
-    assert len(searched) == 2
 
 
 def test_a_tag_too_long_for_a_url_is_not_a_link(open_page: Callable[..., Page]) -> None:

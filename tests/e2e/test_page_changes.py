@@ -73,23 +73,6 @@ def test_a_plant_is_added_changed_deleted_and_restored_without_rounding_its_id(
     assert list(stored_plants(garden.database).values()) == changed
 
 
-def test_several_plants_are_added_with_ids_of_the_service(open_page: Callable[..., Page]) -> None:
-    page = open_page()
-    page.get_by_role("button", name="Add a plant").click()
-    dialog = page.get_by_role("dialog", name="Add a plant")
-    expect(dialog.get_by_role("textbox", name="Id")).not_to_have_value("")
-    name = dialog.get_by_role("textbox", name="Name")
-    name.fill("Ulmus")
-
-    dialog.get_by_role("button", name="Store and add another").click()
-    expect(dialog.get_by_role("status")).to_contain_text("Stored: ")
-    expect(name).to_have_value("")
-    expect(name).to_be_focused()
-    store(page, name="Tilia")
-
-    expect(page.locator("#plants .name")).to_have_text(["Ulmus", "Tilia"])
-
-
 def test_a_change_by_somebody_else_is_not_overwritten_without_a_question(
     open_page: Callable[..., Page], garden: Service
 ) -> None:

@@ -110,20 +110,6 @@ def test_an_ignored_column_is_a_warning_and_no_message_has_an_escape_sequence(
     assert stored_plants(database) == {1: NewPlant(1, "Abies alba")}
 
 
-def test_a_file_without_a_column_of_tags_keeps_the_stored_tags(
-    tmp_path: Path, database: str
-) -> None:
-    put_in(database, [NewPlant(1, "old", "kept"), NewPlant(2, "same", "t")])
-    (tmp_path / "plants.csv").write_text("id,name\n1,new\n2,same\n3,c\n", encoding="utf-8")
-
-    done = call(tmp_path, "import", "plants.csv", "--on-conflict", "replace")
-
-    assert done.stdout == "1 stored, 1 already there, 1 replaced, 0 rejected\n"
-    assert list(stored_plants(database).values()) == [
-        *(NewPlant(1, "new", "kept"), NewPlant(2, "same", "t"), NewPlant(3, "c"))
-    ]
-
-
 def test_without_a_rejects_file_the_first_ten_bad_rows_are_shown(tmp_path: Path) -> None:
     rows = 'x,"a\nb",\n' + "".join(f"{number}x,a,b\n" for number in range(29))
     (tmp_path / "plants.csv").write_text("id,name,tag\n" + rows, encoding="utf-8")

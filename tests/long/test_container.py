@@ -233,24 +233,12 @@ def test_the_image_contains_no_tool_that_only_the_build_needs(
     assert f"No module named '{module}'" in result.stderr
 
 
-def test_no_token_is_in_the_log_of_a_container(made: Containers, shared: Running) -> None:
-    log = made.log(shared.name)
-
-    assert "Serving sqlite:////data/plants.db on http://0.0.0.0:" in log
-    assert "There are no tokens yet, so all requests are refused." in log
-    assert "plst_" not in log
-
-
 def store_and_stop(made: Containers, *options: str) -> tuple[int, str]:
     """Store a plant in a new container, and stop it; return both statuses."""
     with made.serving(*options) as running:
         answer = running.client.post(ROSA)
         made.podman("stop", "--time=60", running.name)
         return answer.status, made.podman("wait", running.name)
-
-
-def test_several_workers_serve_in_a_container(made: Containers) -> None:
-    assert store_and_stop(made, "--env=PLANTSTORE_WORKERS=2") == (200, "0\n")
 
 
 def test_a_container_connects_to_postgresql_with_the_password_in_pgpassword(
@@ -275,19 +263,6 @@ def test_a_command_in_a_second_container_works_beside_the_service(
 
     assert "Plants: 1," in made.podman(*running.beside, IMAGE, "check")
     assert "Plants: 1," in made.podman(*running.beside, IMAGE, "backup", "copy.db")
-
-
-def test_a_command_in_a_second_container_notices_lost_files(
-    made: Containers, running: Running
-) -> None:
-    made.podman("exec", running.name, "rm", "/data/plants.db-shm")
-
-    result = made.try_podman(*running.beside, IMAGE, "check")
-    answer = running.client.post(ROSA)
-
-    assert result.returncode == 1
-    assert "in use by another process" in result.stderr
-    assert (answer.status, answer.json["error"]) == (503, 5003)
 
 
 def test_the_commands_of_the_container_page_work_in_order(made: Containers, tmp_path: Path) -> None:

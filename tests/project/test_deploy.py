@@ -70,12 +70,6 @@ def assigned(name: str, unit: Path = UNIT) -> list[str]:
     return re.findall(rf"^{name}=(.*)$", text, re.MULTILINE)
 
 
-def instructions(name: str) -> list[str]:
-    """Return the arguments of each instruction of this name in the Containerfile, on one line."""
-    text = CONTAINERFILE.read_text(encoding="utf-8").replace("\\\n", " ")
-    return [" ".join(found.split()) for found in re.findall(rf"^{name} (.*)$", text, re.MULTILINE)]
-
-
 @needs_systemd
 def test_systemd_accepts_the_units_without_a_warning_and_their_exposure_stays_below_the_limit(
     tmp_path: Path,
@@ -94,15 +88,6 @@ def test_systemd_accepts_the_units_without_a_warning_and_their_exposure_stays_be
     assert verified.returncode == 0, verified.stderr
     assert "plantstore" not in verified.stderr  # it may contain warnings about other units
     assert [each.returncode for each in secured] == [0, 0], secured
-
-
-def test_the_unit_runs_the_service_and_keeps_the_database_in_its_state_directory() -> None:
-    [folder] = assigned("StateDirectory")
-
-    assert assigned("ExecStart") == [f"{PROGRAM} serve"]
-    assert [str(SERVICE["ulimits"]["nofile"])] == assigned("LimitNOFILE")
-    assert [str(SERVICE["ulimits"]["core"])] == assigned("LimitCORE")
-    assert assigned("Environment") == [f"PLANTSTORE_DATABASE=sqlite:////var/lib/{folder}/plants.db"]
 
 
 def test_the_backup_unit_copies_the_database_of_the_service_to_a_file_for_the_day_of_the_week(
@@ -177,60 +162,6 @@ def test_each_deployment_file_names_the_image_that_make_builds() -> None:
     assert f" --tag plantstore:{__version__} " in " ".join(made.split())
 
 
-def test_every_container_uses_the_default_port_of_the_service() -> None:
-    port = Settings().port
-    [in_pod] = CONTAINER["ports"]
-    [offered] = OBJECTS["Service"]["spec"]["ports"]
-
-    assert instructions("EXPOSE") == [f"{port}"]
-    assert SERVICE["ports"] == [f"127.0.0.1:{port}:{port}"]
-    assert (in_pod["containerPort"], offered["port"]) == (port, port)
-    assert offered["targetPort"] == in_pod["name"]
-
-
-def test_an_unavailable_database_makes_an_instance_not_ready_and_restarts_none() -> None:
-    [health_check] = instructions("HEALTHCHECK")
-    names = ("startup", "liveness", "readiness")
-    probes = [CONTAINER[f"{name}Probe"]["httpGet"] for name in names]
-
-    assert health_check.endswith('"/opt/plantstore/healthcheck.py"]')  # it requests /healthz
-    assert [probe["path"] for probe in probes] == ["/healthz", "/healthz", "/readyz"]
-    assert {probe["port"] for probe in probes} == {CONTAINER["ports"][0]["name"]}
-
-
-def test_an_init_container_migrates_the_database_of_the_service_and_the_service_does_not() -> None:
-    assert MIGRATION["args"] == ["migrate"]
-    assert MIGRATION["env"] == [VARIABLES["PLANTSTORE_DATABASE"]]
-    assert VARIABLES["PLANTSTORE_MIGRATE"]["value"] == "false"
-
-
-def test_no_container_has_privileges_or_writes_to_its_image() -> None:
-    [user] = instructions("USER")
-    user_id, group_id = (int(number) for number in user.split(":"))
-
-    assert user_id != 0
-    assert POD["securityContext"] == {
-        "runAsUser": user_id,
-        "runAsGroup": group_id,
-        "runAsNonRoot": True,
-        "seccompProfile": {"type": "RuntimeDefault"},
-    }
-    for each in (CONTAINER, MIGRATION):
-        assert each["securityContext"] == {
-            "allowPrivilegeEscalation": False,
-            "readOnlyRootFilesystem": True,
-            "capabilities": {"drop": ["ALL"]},
-        }
-    assert SERVICE["read_only"] is True
-    assert SERVICE["cap_drop"] == ["ALL"]
-    assert SERVICE["security_opt"] == ["no-new-privileges:true"]
-
-
-def test_kubernetes_does_not_set_service_variables_that_would_be_taken_for_settings() -> None:
-    """For a Service named plantstore, Kubernetes sets PLANTSTORE_PORT to the URL of the Service."""
-    assert POD["enableServiceLinks"] is False
-
-
 def test_no_deployment_file_contains_a_secret_and_none_starts_without_it() -> None:
     password = "${POSTGRES_PASSWORD:?put it into deploy/.env}"
     database = VARIABLES["PLANTSTORE_DATABASE"]
@@ -239,14 +170,3 @@ def test_no_deployment_file_contains_a_secret_and_none_starts_without_it() -> No
     assert SERVICES["postgres"]["environment"]["POSTGRES_PASSWORD"] == password
     assert "value" not in database
     assert "optional" not in database["valueFrom"]
-
-
-def test_three_instances_are_spread_and_drained_one_at_a_time_until_they_are_not_ready() -> None:
-    selector, readiness = DEPLOYMENT["selector"], CONTAINER["readinessProbe"]
-    [spread] = POD["topologySpreadConstraints"]
-
-    assert DEPLOYMENT["replicas"] == 3
-    assert OBJECTS["PodDisruptionBudget"]["spec"] == {"maxUnavailable": 1, "selector": selector}
-    assert spread["labelSelector"] == selector
-    assert OBJECTS["Service"]["spec"]["selector"] == selector["matchLabels"]
-    assert readiness["periodSeconds"] * readiness["failureThreshold"] <= DRAIN_SECONDS

@@ -1,16 +1,19 @@
-"""The source distribution and the wheel of `make dist`, each used without the checkout."""
+"""The source distribution and the wheel of `make dist`, used without the checkout; dependencies."""
 
 import email
 import os
 import re
 import sys
 import sysconfig
+import tomllib
 import zipfile
 from pathlib import Path
 from typing import Any
 
 import pytest
 from markdown_it import MarkdownIt
+from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
 
 from plantstore import __version__
 from plantstore.storage.migrate import newest_version
@@ -144,3 +147,23 @@ def test_the_readme_the_changelog_and_the_program_name_the_version_that_is_built
     assert re.findall(r"`(\S+\.whl)`", readme) == [wheel.name]
     assert re.findall(r"^## (\S+) ", changes, re.MULTILINE)[0] == __version__
     assert said == f"plantstore {__version__}\n"
+
+
+def test_the_lower_bounds_of_the_dependencies_are_the_versions_that_test_minimum_installs() -> None:
+    with (ROOT / "pyproject.toml").open("rb") as file:
+        project = tomllib.load(file)["project"]
+    locked = (ROOT / "requirements/minimum.txt").read_text(encoding="utf-8")
+    declared = [*project["dependencies"], *project["optional-dependencies"]["postgres"]]
+
+    for requirement in map(Requirement, declared):
+        [lowest] = [each.version for each in requirement.specifier if each.operator == ">="]
+        [version] = re.findall(rf"^{requirement.name}==(\S+)", locked, re.MULTILINE)
+        assert version in SpecifierSet(f"=={lowest}.*"), requirement
+
+
+@pytest.mark.parametrize("folder", ["tools/javascript", "benchmarks/peers"])
+def test_the_lock_file_of_npm_names_no_registry(folder: str) -> None:
+    lock = (ROOT / folder / "package-lock.json").read_text(encoding="utf-8")
+
+    assert '"integrity"' in lock
+    assert '"resolved"' not in lock

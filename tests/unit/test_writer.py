@@ -123,18 +123,38 @@ def test_a_transaction_has_at_most_batch_max_changes(at_once: bool) -> None:  # 
     assert [one for batch in store.batches[1:] for one in batch] == plants
 
 
+class GatedTurnstile(AbstractContextManager[None]):
+    """Blocks the writer until the test lets it in."""
+
+    def __init__(self) -> None:
+        self.reached = threading.Semaphore(0)
+        self.let_in = threading.Semaphore(0)
+        self.is_taken = False
+
+    def __enter__(self) -> None:
+        self.reached.release()
+        self.let_in.acquire()
+        self.is_taken = True
+
+    def __exit__(self, *_: object) -> None:
+        self.is_taken = False
+
+
 def test_a_transaction_has_the_changes_that_gathered_until_the_turn_of_the_writer() -> None:
     class Store(FakeStore):
         def apply_changes(self, changes: Sequence[Change]) -> list[Result]:
-            batches.append((turnstile.locked(), len(changes)))
+            batches.append((turnstile.is_taken, len(changes)))
             return super().apply_changes(changes)
 
-    turnstile = threading.Lock()
+    turnstile = GatedTurnstile()
     batches: list[tuple[bool, int]] = []
 
     async def test(writer: GroupCommit) -> None:
-        with turnstile:
-            tasks = [task for id_ in range(3) for task in await submitted(writer, plant(id_))]
+        tasks = await submitted(writer, plant(1))
+        await asyncio.to_thread(turnstile.reached.acquire)
+        tasks += await submitted(writer, plant(2))
+        tasks += await submitted(writer, plant(3))
+        turnstile.let_in.release(1000)
         await asyncio.gather(*tasks)
 
     run(Store(), test, turnstile=turnstile)

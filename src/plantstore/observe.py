@@ -73,17 +73,15 @@ class ReadinessChanged(Event, frozen=True):
 
 
 class ServerChanged(Event, frozen=True):
-    """The store has another primary, or the state of the primary has changed.
+    """The store has another primary, or its primary has another number of standbys.
 
     Attributes:
-        server: host and port; None while there is no primary.
-        timeline: of its log; None if the engine has none.
+        server: host and port; None after no primary could be reached.
         standbys: number of synchronous standbys that its commits wait for.
 
     """
 
     server: str | None
-    timeline: int | None
     standbys: int
 
 

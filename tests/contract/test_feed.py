@@ -351,9 +351,11 @@ def test_followers_of_three_writing_stores_get_each_change_once(database: str) -
 
     with ThreadPoolExecutor(5) as pool:
         followers = [pool.submit(follow) for _ in range(2)]
-        for writer in [pool.submit(write, number) for number in range(1, 4)]:
-            writer.result()
-        done.set()
+        try:
+            for writer in [pool.submit(write, number) for number in range(1, 4)]:
+                writer.result()
+        finally:
+            done.set()
 
     first, second = (follower.result() for follower in followers)
     assert first == second

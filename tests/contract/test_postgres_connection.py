@@ -2,6 +2,8 @@
 
 import contextlib
 import signal
+import socket
+import struct
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -11,9 +13,13 @@ import pytest
 
 from plantstore.changes import Deletion, Outcome
 from plantstore.errors import StoreUnavailableError, StoreUnreachableError
+from plantstore.observe import Event, ServerChanged
 from plantstore.plants import NewPlant
 from plantstore.storage import open_store
-from plantstore.storage.postgres.connection import connect
+from plantstore.storage.postgres.connection import Connection
+from plantstore.storage.postgres.faults import translate_errors
+from plantstore.storage.postgres.primary import FRESH_SECONDS, RETRY_SECONDS, Primary
+from plantstore.storage.postgres.url import parse_url
 from plantstore.store import Store
 from support.postgres import (
     Programs,
@@ -24,7 +30,6 @@ from support.postgres import (
     in_the_way,
     is_back,
     is_waiting,
-    server_of,
     wait_until,
 )
 
@@ -73,9 +78,8 @@ def test_a_connection_has_safe_settings_and_those_of_the_url(
 
 
 def test_a_connection_without_a_timeout_does_not_cancel_long_statements(url: str) -> None:
-    server = server_of(f"{url}%20-cstatement_timeout%3D50")
     for has_timeout in (True, False):
-        with contextlib.closing(connect(server, has_timeout=has_timeout)) as connection:
+        with connected(f"{url}%20-cstatement_timeout%3D50", has_timeout=has_timeout) as connection:
             timed_out = pytest.raises(psycopg.errors.QueryCanceled)
             with timed_out if has_timeout else contextlib.nullcontext():
                 connection.execute("SELECT pg_sleep(0.2)")
@@ -87,6 +91,24 @@ def test_a_server_with_fsync_off_is_refused(postgres_programs: Programs) -> None
         pytest.raises(StoreUnavailableError, match="fsync = off"),
     ):
         open_store(server.url())
+
+
+def test_a_server_older_than_postgresql_14_is_refused() -> None:
+    """The server of this test lets everyone in, says its version, and that it is ready."""
+    version = b"server_version\x0013.9\x00"
+    start = struct.pack("!cii", b"R", 8, 0) + struct.pack("!ci", b"S", 4 + len(version)) + version
+    with socket.create_server(("127.0.0.1", 0)) as listener, ThreadPoolExecutor(1) as pool:
+
+        def serve() -> None:
+            accepted, _ = listener.accept()
+            with accepted:
+                accepted.sendall(start + struct.pack("!cic", b"Z", 5, b"I"))
+
+        served = pool.submit(serve)
+        url = f"postgresql://a@127.0.0.1:{listener.getsockname()[1]}/b?sslmode=disable"
+        with pytest.raises(StoreUnavailableError, match=r"PostgreSQL 14 or newer.* has 13\.9"):
+            open_store(f"{url}&target_session_attrs=any")
+        served.result(60)
 
 
 def test_a_database_of_another_encoding_is_refused(server: Server) -> None:
@@ -138,6 +160,13 @@ def test_a_change_whose_connection_is_lost_is_in_doubt(url: str, store: Store) -
     assert store.apply_changes([PLANT]) == [Outcome.ALREADY_STORED]
 
 
+def test_an_error_of_libpq_without_an_sqlstate_is_a_fault_of_the_server() -> None:
+    with pytest.raises(StoreUnavailableError) as caught, translate_errors("It failed"):
+        raise psycopg.DatabaseError("no connection to the server")
+
+    assert caught.value.explanation == "It failed: no connection to the server"
+
+
 def test_a_server_that_becomes_read_only_serves_neither_changes_nor_reads(
     server: Server, opened: Callable[..., Store]
 ) -> None:
@@ -164,9 +193,10 @@ def test_a_server_that_becomes_read_only_serves_neither_changes_nor_reads(
 def test_a_server_that_hangs_is_given_up_and_used_again_once_it_responds(
     server: Server, opened: Callable[..., Store]
 ) -> None:
-    store = opened(server.url() + "?connect_timeout=2&options=-cstatement_timeout%3D100")
     plants = [NewPlant(id_, "a") for id_ in range(10, 2_510)]
-    store.apply_changes(plants)
+    opened(server.url()).apply_changes(plants)
+    store = opened(server.url() + "?connect_timeout=2&options=-cstatement_timeout%3D100")
+    store.apply_changes([NewPlant(1, "a")])
     scan = store.scan_plants()
     assert len(next(scan)) == 1_000
     server.signal_all(signal.SIGSTOP)
@@ -203,3 +233,94 @@ def test_closing_a_scan_does_not_wait_for_a_server_that_hangs(
     server.signal_all(signal.SIGCONT)
     closing.join(60)
     assert not waits
+
+
+class Clock:
+    """Primary connections with a clock that the test sets."""
+
+    def __init__(self, url: str) -> None:
+        self.now = 1_000.0
+        self.told: list[Event] = []
+        self.primary = Primary(parse_url(url), monotonic=lambda: self.now, observe=self.told.append)
+
+    def use(self, **kind: bool) -> Connection:
+        with self.primary.using("It failed", **kind) as connection:
+            connection.execute("SELECT 1")
+        self.now += 0.001
+        return connection
+
+
+@pytest.fixture
+def clock(server: Server) -> Iterator[Clock]:
+    """Yield a URL with two names of one server."""
+    hosts = f"127.0.0.1:{server.port},localhost:{server.port}"
+    clock = Clock(f"postgresql://postgres@{hosts}/postgres")
+    with contextlib.closing(clock.primary):
+        yield clock
+
+
+def test_after_a_failed_attempt_to_connect_uses_fail_at_once_until_a_pause_is_over(
+    server: Server, clock: Clock
+) -> None:
+    found = ServerChanged(clock.use().server, 0)
+    server.stop()
+    clock.now += 2 * FRESH_SECONDS
+    with pytest.raises(StoreUnreachableError):
+        clock.use()
+    server.start()
+
+    clock.now += 0.9 * RETRY_SECONDS
+    with pytest.raises(StoreUnreachableError) as caught:
+        clock.use()
+    clock.now += 0.1 * RETRY_SECONDS
+    clock.use()
+
+    assert caught.value.explanation.count("Connection refused") == 2
+    clock.use(for_writes=True)
+    assert clock.told == [found, ServerChanged(None, 0), found]
+
+
+def test_an_idle_connection_is_checked_before_its_use_and_replaced_if_it_is_lost(
+    server: Server, clock: Clock
+) -> None:
+    first = clock.use()
+    clock.now += 2 * FRESH_SECONDS
+    assert clock.use() is first
+    server.execute(f"SELECT pg_terminate_backend({first.pgconn.backend_pid}, 60000)")
+
+    clock.now += 2 * FRESH_SECONDS
+
+    assert clock.use() is not first
+    assert first.closed
+
+
+def test_a_server_that_failed_is_tried_last_and_all_connections_to_it_are_replaced(
+    server: Server, clock: Clock
+) -> None:
+    written = clock.use(for_writes=True)
+    with (
+        clock.primary.using("It failed") as kept,
+        pytest.raises(StoreUnavailableError) as caught,
+        clock.primary.using("It failed") as broken,
+    ):
+        broken.execute("SELECT pg_terminate_backend(pg_backend_pid(), 60000)")
+    assert [each.server for each in (written, kept, broken)] == [f"127.0.0.1:{server.port}"] * 3
+    assert caught.value.explanation.startswith(f"It failed: {broken.server}: terminating")
+
+    replaced = [clock.use(for_writes=True), clock.use()]
+
+    assert [each.server for each in replaced] == [f"localhost:{server.port}"] * 2
+    assert written.closed
+    assert kept.closed
+    assert clock.use() is replaced[1]
+
+
+def test_a_closed_store_opens_no_connection(clock: Clock) -> None:
+    with clock.primary.using("It failed") as used:
+        idle = clock.use()
+        clock.primary.close()
+
+    assert used.closed
+    assert idle.closed
+    with pytest.raises(StoreUnreachableError, match="closed"):
+        clock.use()

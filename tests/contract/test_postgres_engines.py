@@ -1,7 +1,4 @@
-"""The same statements on other engines, and with the operator's own rules.
-
-Functions, triggers and policies imitate these on a real PostgreSQL.
-"""
+"""The operator's own rules: triggers, constraints and policies of a database."""
 
 import contextlib
 import uuid
@@ -11,10 +8,9 @@ import pytest
 
 from plantstore.changes import Outcome
 from plantstore.errors import BatchRefusedError, StoreUnavailableError
-from plantstore.observe import Event, ServerChanged
 from plantstore.plants import NewPlant
 from plantstore.storage import open_store
-from support.postgres import execute, wait_until
+from support.postgres import execute
 
 PLANT = NewPlant(1, "Abies balsamea (L.) Mill.", "Abies")
 
@@ -91,16 +87,3 @@ def test_a_batch_that_was_stored_before_an_error_is_not_reported_as_refused(owne
 
         assert not isinstance(caught.value, BatchRefusedError)
         assert store.find_plants([2]) == {2: NewPlant(2, "b")}
-
-
-@pytest.mark.parametrize("sqlstate", ["42883", "0A000", "55000", "XX000"])
-def test_an_engine_without_timelines_is_supported(owner: str, sqlstate: str) -> None:
-    add_function(owner, "pg_current_wal_lsn() RETURNS pg_lsn", raising(sqlstate))
-    told: list[Event] = []
-
-    with contextlib.closing(open_store(owner, observe=told.append)) as store:
-        assert store.apply_changes([PLANT]) == [Outcome.STORED]
-        wait_until(lambda: bool(told))
-
-    assert isinstance(told[0], ServerChanged)
-    assert told[0].timeline is None

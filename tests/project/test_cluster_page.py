@@ -3,7 +3,6 @@
 `make cluster` starts a whole cluster from the files on the page.
 """
 
-import contextlib
 import os
 import re
 import shlex
@@ -16,9 +15,8 @@ import yaml
 
 from cluster.page import PAGE, block, on_loopback, url_of_page
 from plantstore.plants import NewPlant
-from plantstore.storage.postgres.servers import Servers
 from plantstore.storage.postgres.url import parse_url
-from support.postgres import Programs, Server, wait_until
+from support.postgres import Programs, Server, connected, wait_until
 from support.service import PLANTSTORE, opened, stored_plants
 
 DATA = "/var/lib/postgresql/18/garden"
@@ -106,10 +104,7 @@ def test_the_database_url_of_the_cluster_page_finds_the_primary_and_sets_the_tim
         for statement in block("garden.sql").split(";")[:-1]:
             server.execute(statement)
 
-        with (
-            contextlib.closing(Servers(parse_url(url))) as servers,
-            contextlib.closing(servers.connect()) as connection,
-        ):
+        with connected(url) as connection:
             found = connection.execute("SHOW statement_timeout").fetchall()
 
     assert found == [("4s",)]

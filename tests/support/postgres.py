@@ -17,9 +17,9 @@ from typing import Any, Self, TypeAlias
 import psycopg
 
 from plantstore.errors import StoreUnavailableError
-from plantstore.storage.postgres.connection import Connection, connect
-from plantstore.storage.postgres.url import Server as ServerOfURL
-from plantstore.storage.postgres.url import parse_url, servers_of
+from plantstore.storage.postgres.connection import Connection
+from plantstore.storage.postgres.primary import Primary
+from plantstore.storage.postgres.url import parse_url
 from plantstore.store import Store
 
 # PostgreSQL does not run as root. This user exists on every machine and owns no files.
@@ -286,13 +286,9 @@ def is_back(store: Store) -> bool:
     )
 
 
-def server_of(url: str) -> ServerOfURL:
-    """Return the only server in a URL."""
-    [server] = servers_of(parse_url(url))
-    return server
-
-
 @contextlib.contextmanager
-def connected(url: str) -> Iterator[Connection]:
-    with contextlib.closing(connect(server_of(url))) as connection:
+def connected(url: str, *, has_timeout: bool = True) -> Iterator[Connection]:
+    """Open a connection as a store does."""
+    connection = Primary(parse_url(url)).connect(has_timeout=has_timeout)
+    with contextlib.closing(connection):
         yield connection

@@ -148,7 +148,7 @@ class Metrics(Collector):
         self._durations: dict[tuple[str, str, int], list[float]] = {}
         self._queues: dict[str, Callable[[], int]] = {}
         self._log_lines_dropped = log_lines_dropped
-        self._server = ServerChanged(None, None, 0)
+        self._server = ServerChanged(None, 0)
         self._registry = CollectorRegistry()
         self._registry.register(self)
         self._folder = folder
@@ -225,11 +225,11 @@ class Metrics(Collector):
         # Workers of one service find the same primary. Their sum would be wrong.
         standbys = GaugeMetricFamily(
             "plantstore_synchronous_standbys",
-            "Synchronous standbys that a commit waits for, by primary and its timeline.",
-            labels=["server", "timeline"],
+            "Synchronous standbys that a commit waits for, by primary.",
+            labels=["server"],
         )
         if (server := self._server).server:
-            standbys.add_metric([server.server, str(server.timeline or "")], server.standbys)
+            standbys.add_metric([server.server], server.standbys)
         yield standbys
         build = {"version": __version__, "python": platform.python_version()}
         yield InfoMetricFamily("plantstore_build", "Versions of the service and of Python.", build)

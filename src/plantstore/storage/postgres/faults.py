@@ -67,7 +67,8 @@ def translate_errors(what: str) -> Iterator[None]:
             raise BatchRefusedError(what, reason_of(error)) from error
         if isinstance(error, errors.InsufficientPrivilege):
             raise lacking(what, str(error.diag.message_primary)) from error
-        is_ours = not error.sqlstate or kind == _OUR_CLASS
+        # Without an SQLSTATE, a plain DatabaseError is from libpq, which has lost the connection.
+        is_ours = kind == _OUR_CLASS or not (error.sqlstate or type(error) is psycopg.DatabaseError)
         if is_ours and not isinstance(error, (psycopg.OperationalError, *MISSING)):
             raise
         raise StoreUnavailableError(what, reason_of(error)) from error
@@ -119,9 +120,13 @@ def reason_of(error: psycopg.Error) -> str:
     said = error.diag.message_primary
     if said is None:
         # A message of libpq begins with the server's name, and may have more lines with advice.
-        said = str(error).partition("\n")[0].rpartition("failed: ")[2]
-        said = said.removeprefix("FATAL:  ")
+        said = core_of(str(error).partition("\n")[0])
     return f"{said} ({error.sqlstate})" if error.sqlstate else said
+
+
+def core_of(message: str) -> str:
+    """Return the end of a line of libpq, which says what the server said."""
+    return message.rpartition("failed: ")[2].removeprefix("FATAL:  ")
 
 
 def shortened(reason: str) -> str:

@@ -13,8 +13,6 @@ import contextlib
 from collections.abc import Iterator
 from typing import Final
 
-from psycopg import errors
-
 from plantstore.storage.migrate import require_same
 from plantstore.storage.postgres.connection import Connection
 
@@ -29,9 +27,6 @@ WITH known AS (SELECT version FROM plantstore_migrations ORDER BY version DESC L
 _VERSION: Final = "SELECT max(version) FROM plantstore_migrations"
 
 _LOCK: Final = "LOCK TABLE plantstore_migrations IN ACCESS EXCLUSIVE MODE"
-
-# The errors of an engine without this statement. It orders transactions in another way.
-_WITHOUT_LOCK: Final = (errors.FeatureNotSupported, errors.SyntaxError)
 
 
 @contextlib.contextmanager
@@ -50,5 +45,4 @@ def fenced(connection: Connection) -> Iterator[None]:
 
 def keep_writers_out(connection: Connection) -> None:
     """Wait for the transactions that write, and let no other begin before this one has ended."""
-    with contextlib.suppress(*_WITHOUT_LOCK), connection.transaction():
-        connection.execute(_LOCK)
+    connection.execute(_LOCK)

@@ -1,11 +1,9 @@
-"""The store in a PostgreSQL database, or in a compatible one.
+"""The store in a PostgreSQL database.
 
-The store has eight connections. Two are used by one thread each: one applies changes, and one looks
-plants up. Four are a pool, for listings, searches and pages of the feed. Two are each behind a
-lock: one reads tokens, and one writes everything but plants. Each connection is opened when it is
-first used, and again after it breaks. One more connection per server of the URL is used to find the
-primary. A scan, a check, or what waits for changes opens a connection of its own, because it takes
-long.
+The store has as many connections as threads that use it at once, at most eight: one thread applies
+changes, one looks plants up, and PAGES_AT_ONCE read listings, searches and pages of the feed. Two
+are each behind a lock: one reads tokens, and one writes everything but plants. A scan, a check, or
+what waits for changes opens a connection of its own, because it takes long.
 
 Any number of stores, in any number of processes, may use one database: a store caches nothing.
 """
@@ -15,6 +13,7 @@ import random
 import threading
 import time
 from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import AbstractContextManager
 from functools import partial
 from typing import ClassVar, Final
 
@@ -27,12 +26,10 @@ from plantstore.listings import EVERYTHING, SCAN_PLANTS_MAX, Listing, Page, scan
 from plantstore.observe import Observer, ignore
 from plantstore.plants import NewPlant
 from plantstore.storage.migrate import SchemaPolicy, prepare
-from plantstore.storage.pool import Pool
 from plantstore.storage.postgres.connection import Connection, require_sessions
-from plantstore.storage.postgres.faults import MISSING, retried, translate_errors
+from plantstore.storage.postgres.faults import retried, translate_errors
 from plantstore.storage.postgres.feed import FEED, keep_changes, trim, waiter
 from plantstore.storage.postgres.fence import fenced
-from plantstore.storage.postgres.link import Link
 from plantstore.storage.postgres.maintenance import (
     PostgresSchema,
     check,
@@ -43,11 +40,11 @@ from plantstore.storage.postgres.maintenance import (
 )
 from plantstore.storage.postgres.pages import select_by_id, select_page
 from plantstore.storage.postgres.plants import MARK, SLOTS, apply_changes
-from plantstore.storage.postgres.servers import Servers
+from plantstore.storage.postgres.primary import Primary
 from plantstore.storage.postgres.url import parse_url
 from plantstore.storage.reindex import in_rounds
 from plantstore.storage.tables import SmallTables
-from plantstore.store import PAGES_AT_ONCE, TIDY_SECONDS, CheckReport, Repairs, TellNumber
+from plantstore.store import TIDY_SECONDS, CheckReport, Repairs, TellNumber
 
 _CANNOT_READ: Final = "The database cannot be read"
 _CANNOT_WRITE: Final = "The database cannot be written"
@@ -92,28 +89,21 @@ class PostgresStore(SmallTables):
         grant_to: str | None = None,
     ) -> None:
         self._database = database
-        self._servers = Servers(parse_url(url), observe=observe, standbys_min=standbys_min)
-        try:
-            with self._connected(f"{database} cannot be opened") as connection:
-                require_sessions(connection)
-                if grant_to is not None:
-                    require_role(connection, grant_to)
-                prepare(PostgresSchema(connection, database), policy, observe)
-                if grant_to is not None:
-                    grant(connection, grant_to)
-        except BaseException:
-            self._servers.close()
-            raise
-        self._writes, self._others = (Link(self._servers, for_writes=True) for _ in range(2))
-        self._reads, self._tokens = (Link(self._servers) for _ in range(2))
-        self._pages = Pool([Link(self._servers) for _ in range(PAGES_AT_ONCE)])
+        self._primary = Primary(parse_url(url), observe=observe, standbys_min=standbys_min)
+        with self._connected(f"{database} cannot be opened") as connection:
+            require_sessions(connection, self._primary.connect)
+            if grant_to is not None:
+                require_role(connection, grant_to)
+            prepare(PostgresSchema(connection, database), policy, observe)
+            if grant_to is not None:
+                grant(connection, grant_to)
         self._slot = random.randrange(SLOTS)  # noqa: S311
         self._tokens_lock = threading.Lock()
         self._others_lock = threading.Lock()
         self._trim_at = 0.0
 
     def apply_changes(self, changes: Sequence[Change]) -> list[Result]:
-        with self._writes.using(_CANNOT_WRITE) as connection:
+        with self._writing() as connection:
             results = apply_changes(connection, changes, self._slot)
         if time.monotonic() >= self._trim_at:
             with contextlib.suppress(StoreUnavailableError):  # the changes are made
@@ -125,27 +115,28 @@ class PostgresStore(SmallTables):
 
     def _trim(self, changes_max: int = 0) -> float:
         """Trim the feed. Return what `tidy` does."""
-        with self._writes.using(_CANNOT_WRITE) as connection:
+        with self._writing() as connection:
             if retried(lambda: trim(connection, changes_max)):
                 return 0
+            self._primary.report(connection)
         self._trim_at = time.monotonic() + TRIM_SECONDS
         return TIDY_SECONDS
 
     def find_plants(self, ids: Sequence[int]) -> dict[int, NewPlant]:
-        with self._reads.using(_CANNOT_READ) as connection:
+        with self._reading() as connection:
             return retried(lambda: select_by_id(connection, ids))
 
     def list_plants(self, listing: Listing) -> Page:
-        with self._pages.using() as link, link.using(_CANNOT_READ) as connection:
+        with self._reading() as connection:
             return retried(lambda: select_page(connection, listing))
 
     def keep_changes(self, days: int) -> None:
-        # A service starts even if there are too few standbys. `_others` would refuse them.
-        with self._tokens_lock, self._tokens.using(_CANNOT_WRITE) as connection:
+        # A service starts even if there are too few standbys. `_writing` would refuse them.
+        with self._primary.using(_CANNOT_WRITE) as connection:
             retried(lambda: keep_changes(connection, days))
 
     def read_changes(self, after: int | None, limit: int) -> ChangesPage:
-        with self._pages.using() as link, link.using(_CANNOT_READ) as connection:
+        with self._reading() as connection:
             page = retried(lambda: FEED.read(connection.fetch, after, limit))
             if page.changes and (connection.standbys_min or connection.count_standbys()):
                 connection.execute(MARK, (self._slot,))
@@ -155,7 +146,7 @@ class PostgresStore(SmallTables):
     @contextlib.contextmanager
     def watch_changes(self) -> Iterator[Callable[[float], bool]]:
         with self._connected(_CANNOT_READ, has_timeout=True) as connection:
-            yield waiter(connection, self._servers.is_current)
+            yield waiter(connection, self._primary.is_current)
 
     def scan_plants(
         self, listing: Listing = EVERYTHING, tell_number: TellNumber | None = None
@@ -178,11 +169,7 @@ class PostgresStore(SmallTables):
             return PostgresSchema(connection, self._database).count_plants()
 
     def probe(self) -> None:
-        with (
-            self._others_lock,
-            self._others.using(_CANNOT_WRITE) as connection,
-            contextlib.suppress(*MISSING),  # an engine without this function
-        ):
+        with self._others_lock, self._writing() as connection:
             retried(lambda: require_rights(connection, _CANNOT_WRITE))
         self._change(MARK, self._slot)
 
@@ -201,19 +188,21 @@ class PostgresStore(SmallTables):
             return in_rounds(partial(repair, connection, self._slot, progress))
 
     def close(self) -> None:
-        with self._tokens_lock, self._others_lock:
-            single = (self._writes, self._reads, self._tokens, self._others)
-            for link in (*single, *self._pages.members):
-                link.close()
-        self._servers.close()
+        self._primary.close()
 
     def _read(self, query: str, *values: object) -> list[TupleRow]:
-        with self._tokens_lock, self._tokens.using(_CANNOT_READ) as connection:
+        with self._tokens_lock, self._reading() as connection:
             return retried(lambda: connection.fetch(query, values))
 
     def _change(self, statement: str, *values: object) -> list[TupleRow]:
-        with self._others_lock, self._others.using(_CANNOT_WRITE) as connection:
+        with self._others_lock, self._writing() as connection:
             return retried(lambda: _change(connection, statement, values))
+
+    def _reading(self) -> AbstractContextManager[Connection]:
+        return self._primary.using(_CANNOT_READ)
+
+    def _writing(self) -> AbstractContextManager[Connection]:
+        return self._primary.using(_CANNOT_WRITE, for_writes=True)
 
     @contextlib.contextmanager
     def _connected(
@@ -227,7 +216,7 @@ class PostgresStore(SmallTables):
             for_writes: whether the block changes something.
 
         """
-        connection = self._servers.connect(has_timeout=has_timeout, for_writes=for_writes)
+        connection = self._primary.connect(has_timeout=has_timeout, for_writes=for_writes)
         with contextlib.closing(connection), translate_errors(what):
             yield connection
 

@@ -3,7 +3,7 @@
 import difflib
 import re
 from collections.abc import Mapping
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 from urllib.parse import unquote
 
 import psycopg
@@ -12,8 +12,8 @@ from psycopg.pq import Conninfo
 
 from plantstore.errors import UsageError, quoted
 
-# The defaults for parameters that are missing in a URL. Of several servers, the one that accepts
-# writes is used. A connection without any answer is closed after a minute.
+# The defaults for parameters that are missing in a URL. Of several servers, libpq uses the first
+# that accepts writes. A connection without any answer is closed after a minute.
 PARAMETERS_DEFAULT: Final[Mapping[str, str | int]] = {
     "application_name": "plantstore",
     "connect_timeout": 3,
@@ -31,11 +31,11 @@ _NUMBERS: Final = [name for name, value in PARAMETERS_DEFAULT.items() if isinsta
 _OPTIONS: Final = r"-cdefault_transaction_isolation=read\ committed"
 
 
-class Server(NamedTuple):
-    """A server of a URL: its name in messages, and its connection string."""
+class Host(NamedTuple):
+    """A host of a URL: its name in messages, and its parameters in a connection string."""
 
     name: str
-    conninfo: str
+    parameters: dict[str, str]
 
 
 def parse_url(url: str) -> str:
@@ -63,23 +63,17 @@ def parse_url(url: str) -> str:
     return make_conninfo("", **{**PARAMETERS_DEFAULT, **given, **ours})
 
 
-def servers_of(conninfo: str) -> list[Server]:
-    """Return the servers of a connection string, each with a connection string of its own.
+def hosts_of(conninfo: str) -> list[Host]:
+    """Return the hosts of a connection string, each with its own address and port.
 
-    The lists of hosts, addresses and ports must have the same length. A single port is used for
-    all hosts (https://www.postgresql.org/docs/current/libpq-connect.html#LIBPQ-MULTIPLE-HOSTS).
+    A single port is used for all hosts
+    (https://www.postgresql.org/docs/current/libpq-connect.html#LIBPQ-MULTIPLE-HOSTS).
 
     Raises:
-        UsageError: the lengths differ.
+        UsageError: the lists of hosts, addresses and ports have different lengths.
 
     """
-    # Environment variables such as PGHOST are used if the connection string does not say.
-    defaults = {
-        default.keyword.decode(): default.val.decode()
-        for default in Conninfo.get_defaults()
-        if default.val and default.keyword in (b"host", b"hostaddr", b"port")
-    }
-    given: dict[str, Any] = {**defaults, **conninfo_to_dict(conninfo)}
+    given = conninfo_to_dict(conninfo)
     lists = {
         key: str(given[key]).split(",") for key in ("host", "hostaddr", "port") if given.get(key)
     }
@@ -88,12 +82,12 @@ def servers_of(conninfo: str) -> list[Server]:
         lists["port"] *= many
     if any(len(values) != many for values in lists.values()):
         raise UsageError("The database's URL must have one port, or as many ports as hosts")
-    servers = []
-    for parts in ({key: values[n] for key, values in lists.items()} for n in range(many)):
-        host = parts.get("host") or parts.get("hostaddr") or "local"
-        name = f"{host}:{parts.get('port') or '5432'}"
-        servers.append(Server(name, make_conninfo("", **{**given, **parts})))
-    return servers
+    hosts = []
+    for number in range(many):
+        parameters = {key: values[number] for key, values in lists.items()}
+        name = parameters.get("host") or parameters.get("hostaddr") or ""
+        hosts.append(Host(f"{name}:{parameters.get('port') or '5432'}", parameters))
+    return hosts
 
 
 def _unknown_parameter(url: str) -> str:

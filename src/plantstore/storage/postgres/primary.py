@@ -1,0 +1,210 @@
+"""The connections of a store to the primary, of which libpq finds the server.
+
+Theory of operation
+-------------------
+A URL may name several servers. For each new connection libpq tries them in turn, and takes the
+first one that accepts writes (`target_session_attrs=read-write`). So nothing looks for a primary
+while all connections work. After a failover, they break, time out or become read-only, one after
+the other. Two rules make that fast:
+
+Rule 1: a server that failed is tried last.
+Rule 2: if a connection breaks while it is used, or its results cannot be trusted, all other
+    connections to the same server are replaced before their next use.
+
+By these rules a store also leaves an old primary that nobody has stopped: its commits wait for a
+standby that follows the new primary, and are rejected. Until then, the store may read from it
+(docs/decisions/0026-the-primary.md).
+"""
+
+import contextlib
+import math
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Final
+
+from psycopg.conninfo import make_conninfo
+
+from plantstore.errors import StoreUnavailableError, StoreUnreachableError
+from plantstore.observe import Observer, ServerChanged, ignore
+from plantstore.storage.postgres.connection import UNREACHABLE, Connection, open_connection
+from plantstore.storage.postgres.faults import shortened, translate_errors
+from plantstore.storage.postgres.url import hosts_of
+
+# The pause after a failed attempt to connect. In it, each use that needs a connection fails at
+# once. So no requests queue for a server that is down.
+RETRY_SECONDS: Final = 0.25
+
+# A connection that was used this recently is not checked before it is used again. The check
+# would release the interpreter lock, and another thread may keep the lock for milliseconds.
+FRESH_SECONDS: Final = 1.0
+
+
+class Primary:
+    """Opens connections to the primary, keeps them, and replaces them. Any thread may use it.
+
+    Args:
+        conninfo: as `parse_url` returns it.
+        observe: is called when the primary or the number of its standbys changes.
+        standbys_min: minimum number of synchronous standbys that a commit must wait for.
+        monotonic: a clock in seconds that never goes back.
+
+    Raises:
+        UsageError: the numbers of hosts and ports in the URL do not match.
+
+    """
+
+    def __init__(
+        self,
+        conninfo: str,
+        *,
+        observe: Observer = ignore,
+        standbys_min: int = 0,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._conninfo = conninfo
+        self._observe = observe
+        self._standbys_min = standbys_min
+        self._monotonic = monotonic
+        # The lock guards the attributes below it.
+        self._lock = threading.Lock()
+        self._hosts = hosts_of(conninfo)  # in the order in which they are tried
+        self._lost_at: dict[str, float] = {}
+        self._reported = ServerChanged(None, 0)
+        self._is_closed = False
+        # By whether the connections are for changes:
+        self._idle: dict[bool, list[Connection]] = {False: [], True: []}
+        self._refusals: dict[bool, tuple[float, StoreUnavailableError]] = {}
+
+    @contextlib.contextmanager
+    def using(self, what: str, *, for_writes: bool = False) -> Iterator[Connection]:
+        """Give an idle connection to the block, or a new one.
+
+        There are as many connections as blocks that ran at once. Afterwards they are kept.
+
+        Args:
+            what: the message of an error that the block raises.
+            for_writes: whether the block changes plants.
+
+        Raises:
+            StoreUnreachableError: there is no connection, and nothing was sent.
+            StoreUnavailableError: the server caused an error in the block, or its results
+                cannot be trusted.
+
+        """
+        connection = self._take(for_writes=for_writes)
+        try:
+            with translate_errors(what):
+                yield connection
+                connection.check()
+            connection.used_at = self._monotonic()
+        except StoreUnavailableError as error:
+            error.reason = shortened(f"{connection.server}: {error.reason}")
+            raise
+        finally:
+            self._put_back(connection, for_writes=for_writes)
+
+    def connect(self, *, has_timeout: bool = True, for_writes: bool = False) -> Connection:
+        """Open a connection to the primary, which the caller closes.
+
+        Args:
+            has_timeout: whether statements have a time limit.
+            for_writes: whether to refuse a server with too few standbys.
+
+        Raises:
+            StoreUnreachableError: no primary can be reached, or it has too few standbys.
+            StoreUnavailableError: the settings of the server are not safe.
+
+        """
+        made_at = self._monotonic()
+        with self._lock:
+            parts = [host.parameters for host in self._hosts]
+        lists = {key: ",".join(part[key] for part in parts) for key in parts[0]}
+        try:
+            connection = open_connection(make_conninfo(self._conninfo, **lists))
+        except StoreUnreachableError:
+            self._tell(ServerChanged(None, 0))
+            raise
+        connection.made_at, connection.standbys_min = made_at, self._standbys_min
+        try:
+            connection.configure(has_timeout=has_timeout)
+            self._tell(ServerChanged(connection.server, connection.standbys))
+            if for_writes:
+                connection.refuse_too_few()
+        except BaseException:
+            connection.close()
+            with self._lock:
+                self._try_last(connection.server)
+            raise
+        return connection
+
+    def is_current(self, connection: Connection) -> bool:
+        """Return whether no connection to the same server was lost since this one was opened."""
+        return connection.made_at > self._lost_at.get(connection.server, -math.inf)
+
+    def report(self, connection: Connection) -> None:
+        """Report the server of a connection if the number of its standbys has changed."""
+        self._tell(ServerChanged(connection.server, connection.count_standbys()))
+
+    def close(self) -> None:
+        """Close the connections. Each use fails from now on."""
+        with self._lock:
+            self._is_closed = True
+            for connection in (*self._idle[False], *self._idle[True]):
+                connection.close()
+
+    def _take(self, *, for_writes: bool) -> Connection:
+        while True:
+            with self._lock:
+                if self._is_closed:
+                    raise StoreUnreachableError("The store is closed")
+                idle = self._idle[for_writes]
+                connection = idle.pop() if idle else None
+                refused_until, refusal = self._refusals.get(for_writes, (-math.inf, None))
+            if connection is None:
+                break
+            if self._is_usable(connection):
+                return connection
+            connection.close()
+        if refusal is not None and self._monotonic() < refused_until:
+            raise _unreachable(refusal)
+        try:
+            return self.connect(for_writes=for_writes)
+        except StoreUnavailableError as error:
+            with self._lock:
+                self._refusals[for_writes] = (self._monotonic() + RETRY_SECONDS, error)
+            raise _unreachable(error) from error
+
+    def _is_usable(self, connection: Connection) -> bool:
+        if not self.is_current(connection):
+            return False
+        return self._monotonic() - connection.used_at < FRESH_SECONDS or connection.is_open()
+
+    def _put_back(self, connection: Connection, *, for_writes: bool) -> None:
+        with self._lock:
+            if connection.closed:
+                self._try_last(connection.server)
+                self._lost_at[connection.server] = self._monotonic()
+            elif self._is_closed:
+                connection.close()
+            else:
+                self._idle[for_writes].append(connection)
+
+    def _try_last(self, server: str) -> None:
+        """Move a server to the end; with the lock held."""
+        self._hosts.sort(key=lambda host: host.name == server)
+
+    def _tell(self, event: ServerChanged) -> None:
+        with self._lock:
+            if event == self._reported:
+                return
+            self._reported = event
+            with contextlib.suppress(Exception):  # the observer may raise anything
+                self._observe(event)
+
+
+def _unreachable(error: StoreUnavailableError) -> StoreUnreachableError:
+    """Return a new error for a use that got no connection."""
+    if isinstance(error, StoreUnreachableError):
+        return StoreUnreachableError(error.message, error.reason)
+    return StoreUnreachableError(UNREACHABLE, error.reason or error.message)

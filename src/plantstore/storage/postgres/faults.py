@@ -1,46 +1,25 @@
 """Translates the errors of PostgreSQL by their SQLSTATE, never by their message.
 
 The classes are listed at https://www.postgresql.org/docs/current/errcodes-appendix.html. An
-unknown SQLSTATE counts as a fault of the server, because compatible engines have codes of their
-own.
+unknown SQLSTATE counts as a fault of the server.
 """
 
 import contextlib
-import random
-import time
-from collections.abc import Callable, Iterator
-from typing import Final, TypeVar
+from collections.abc import Iterator
+from typing import Final
 
 import psycopg
 from psycopg import errors
 
 from plantstore.errors import BatchRefusedError, StoreUnavailableError, StoreUnreachableError
 
-ResultT = TypeVar("ResultT")
-
 # Maximum length of a reason in a message for operators.
 REASON_CHARACTERS_MAX: Final = 200
 
-# How often a transaction is tried if the engine aborts it because of concurrent transactions, and
-# the longest pause before the second try. The longest pause doubles with each further try.
-TRIES_MAX: Final = 10
-RETRY_SECONDS: Final = 0.002
-
-# Errors about something that does not exist, or is not allowed. The operator may have caused
-# them, or the engine is not PostgreSQL.
-MISSING: Final = (
-    errors.FeatureNotSupported,  # also: a cached plan is older than its table
-    errors.InsufficientPrivilege,
-    errors.InvalidSchemaName,
-    errors.UndefinedColumn,
-    errors.UndefinedFunction,
-    errors.UndefinedTable,
-)
-
-_ABORTED: Final = (errors.SerializationFailure, errors.DeadlockDetected)
-
-# The class of errors that only a programming error of ours can cause: syntax.
+# The class of errors that only a programming error of ours can cause, such as syntax, and those
+# errors of the class that an operator can cause.
 _OUR_CLASS: Final = "42"
+_MISSING: Final = (errors.UndefinedColumn, errors.UndefinedTable)
 
 # The classes of errors that a single row can cause: the operator may have added a constraint, a
 # trigger or a view that refuses it, or whose data types cannot hold it.
@@ -69,7 +48,7 @@ def translate_errors(what: str) -> Iterator[None]:
             raise lacking(what, str(error.diag.message_primary)) from error
         # Without an SQLSTATE, a plain DatabaseError is from libpq, which has lost the connection.
         is_ours = kind == _OUR_CLASS or not (error.sqlstate or type(error) is psycopg.DatabaseError)
-        if is_ours and not isinstance(error, (psycopg.OperationalError, *MISSING)):
+        if is_ours and not isinstance(error, (psycopg.OperationalError, *_MISSING)):
             raise
         raise StoreUnavailableError(what, reason_of(error)) from error
 
@@ -99,20 +78,6 @@ def after_a_commit() -> Iterator[None]:
         if (error.sqlstate or "")[:2] in _ROW_CLASSES:
             raise psycopg.OperationalError(reason_of(error)) from error
         raise
-
-
-def retried(run: Callable[[], ResultT]) -> ResultT:
-    """Run a transaction, and retry it if the engine aborts it because of concurrent ones.
-
-    PostgreSQL and compatible engines require this from their clients
-    (https://www.postgresql.org/docs/current/mvcc-serialization-failure-handling.html).
-    """
-    for number in range(TRIES_MAX - 1):
-        try:
-            return run()
-        except _ABORTED:
-            time.sleep(random.uniform(0, RETRY_SECONDS * 2**number))  # noqa: S311
-    return run()
 
 
 def reason_of(error: psycopg.Error) -> str:

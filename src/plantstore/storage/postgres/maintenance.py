@@ -7,7 +7,6 @@ plants.
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import partial
 from typing import Final
 
 import psycopg
@@ -16,7 +15,7 @@ from psycopg import errors, sql
 from plantstore.errors import OperationError, StoreUnavailableError, quoted
 from plantstore.storage.migrate import known_version, migrations, newest_version
 from plantstore.storage.postgres.connection import Connection
-from plantstore.storage.postgres.faults import lacking, retried
+from plantstore.storage.postgres.faults import lacking
 from plantstore.storage.postgres.fence import ENGINE, fenced, keep_writers_out
 from plantstore.storage.postgres.pages import index_words, with_other_words
 from plantstore.storage.postgres.plants import COUNT
@@ -263,7 +262,7 @@ def repair(connection: Connection, slot: int, progress: Callable[[int, int], Non
     """
     [(plants, missing)] = connection.execute(_COMPARE_TOTAL)
     if missing:
-        retried(partial(_correct_total, connection, slot, missing))
+        _correct_total(connection, slot, missing)
     found = done = 0
     for compared, indexed in index_words(connection):
         if indexed:

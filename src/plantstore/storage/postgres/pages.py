@@ -10,7 +10,6 @@ themselves.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from functools import partial
 from typing import Any, Final
 
 from psycopg.rows import TupleRow
@@ -18,7 +17,6 @@ from psycopg.rows import TupleRow
 from plantstore.listings import COUNT_MAX, PAGE_BYTES_MAX, Count, Listing, Page
 from plantstore.plants import ID_MAX, ID_MIN, NewPlant
 from plantstore.storage.postgres.connection import Connection
-from plantstore.storage.postgres.faults import retried
 from plantstore.storage.postgres.fence import fenced
 from plantstore.words import SEARCHED_CHARACTERS_MAX, words_of
 
@@ -216,7 +214,7 @@ def index_words(connection: Connection) -> Iterator[tuple[int, int]]:
     """
     for compared, wrong in with_other_words(connection):
         if wrong:
-            retried(partial(_index, connection, wrong))
+            _index(connection, wrong)
         yield compared, len(wrong)
 
 

@@ -14,7 +14,6 @@ after it.
 
 import contextlib
 from collections.abc import Sequence
-from functools import partial
 from typing import Final
 
 from plantstore.changes import Change, Result
@@ -23,7 +22,7 @@ from plantstore.errors import StoreUnavailableError
 from plantstore.plants import NewPlant
 from plantstore.storage.migrate import newest_version
 from plantstore.storage.postgres.connection import Connection
-from plantstore.storage.postgres.faults import after_a_commit, retried
+from plantstore.storage.postgres.faults import after_a_commit
 from plantstore.storage.postgres.feed import APPEND, record
 from plantstore.storage.postgres.fence import ENGINE, WITH_VERSION, fenced
 from plantstore.storage.postgres.pages import WORDS, documents, select_by_id
@@ -97,7 +96,7 @@ def apply_changes(connection: Connection, changes: Sequence[Change], slot: int) 
         return _apply_under_locks(connection, changes, slot)
     first_by_id = {plant.id: plant for plant in reversed(creates)}
     values = _to_create(list(first_by_id.values()), slot)
-    created = {id_ for (id_,) in retried(partial(connection.fetch, _CREATE_AND_RECORD, values))}
+    created = {id_ for (id_,) in connection.fetch(_CREATE_AND_RECORD, values)}
     connection.require_standbys()
     outcomes, _ = decide([plant for plant in creates if plant.id in created], {})
     # Their ids are taken, or the schema has another version.
@@ -119,7 +118,7 @@ def _apply_under_locks(
 ) -> list[Result]:
     for _ in range(DECISIONS_MAX):
         try:
-            outcomes = retried(partial(_decide_under_locks, connection, changes, slot))
+            outcomes = _decide_under_locks(connection, changes, slot)
         except _TakenMeanwhileError:
             continue
         connection.require_standbys()

@@ -27,7 +27,7 @@ from plantstore.observe import Observer, ignore
 from plantstore.plants import NewPlant
 from plantstore.storage.migrate import SchemaPolicy, prepare
 from plantstore.storage.postgres.connection import Connection, require_sessions
-from plantstore.storage.postgres.faults import retried, translate_errors
+from plantstore.storage.postgres.faults import translate_errors
 from plantstore.storage.postgres.feed import FEED, keep_changes, trim, waiter
 from plantstore.storage.postgres.fence import fenced
 from plantstore.storage.postgres.maintenance import (
@@ -116,7 +116,7 @@ class PostgresStore(SmallTables):
     def _trim(self, changes_max: int = 0) -> float:
         """Trim the feed. Return what `tidy` does."""
         with self._writing() as connection:
-            if retried(lambda: trim(connection, changes_max)):
+            if trim(connection, changes_max):
                 return 0
             self._primary.report(connection)
         self._trim_at = time.monotonic() + TRIM_SECONDS
@@ -124,20 +124,20 @@ class PostgresStore(SmallTables):
 
     def find_plants(self, ids: Sequence[int]) -> dict[int, NewPlant]:
         with self._reading() as connection:
-            return retried(lambda: select_by_id(connection, ids))
+            return select_by_id(connection, ids)
 
     def list_plants(self, listing: Listing) -> Page:
         with self._reading() as connection:
-            return retried(lambda: select_page(connection, listing))
+            return select_page(connection, listing)
 
     def keep_changes(self, days: int) -> None:
         # A service starts even if there are too few standbys. `_writing` would refuse them.
         with self._primary.using(_CANNOT_WRITE) as connection:
-            retried(lambda: keep_changes(connection, days))
+            keep_changes(connection, days)
 
     def read_changes(self, after: int | None, limit: int) -> ChangesPage:
         with self._reading() as connection:
-            page = retried(lambda: FEED.read(connection.fetch, after, limit))
+            page = FEED.read(connection.fetch, after, limit)
             if page.changes and (connection.standbys_min or connection.count_standbys()):
                 connection.execute(MARK, (self._slot,))
                 connection.require_standbys()
@@ -170,7 +170,7 @@ class PostgresStore(SmallTables):
 
     def probe(self) -> None:
         with self._others_lock, self._writing() as connection:
-            retried(lambda: require_rights(connection, _CANNOT_WRITE))
+            require_rights(connection, _CANNOT_WRITE)
         self._change(MARK, self._slot)
 
     def check(self) -> CheckReport:
@@ -192,11 +192,11 @@ class PostgresStore(SmallTables):
 
     def _read(self, query: str, *values: object) -> list[TupleRow]:
         with self._tokens_lock, self._reading() as connection:
-            return retried(lambda: connection.fetch(query, values))
+            return connection.fetch(query, values)
 
     def _change(self, statement: str, *values: object) -> list[TupleRow]:
         with self._others_lock, self._writing() as connection:
-            return retried(lambda: _change(connection, statement, values))
+            return _change(connection, statement, values)
 
     def _reading(self) -> AbstractContextManager[Connection]:
         return self._primary.using(_CANNOT_READ)

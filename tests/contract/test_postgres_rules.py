@@ -41,15 +41,6 @@ def raising(sqlstate: str) -> str:
     return f"RAISE EXCEPTION 'that is the rule' USING ERRCODE = '{sqlstate}';"
 
 
-def test_a_transaction_with_a_serialization_failure_is_retried(owner: str) -> None:
-    with contextlib.closing(open_store(owner)) as store:
-        add_rule(owner, f"IF random() < 0.05 THEN {raising('40001')} END IF;")
-
-        for start in range(0, 400, 8):
-            plants = [NewPlant(id_, "a") for id_ in range(start, start + 8)]
-            assert store.apply_changes(plants) == [Outcome.STORED] * 8
-
-
 def test_an_unrelated_warning_of_the_server_fails_no_change(owner: str) -> None:
     with contextlib.closing(open_store(owner)) as store:
         add_rule(owner, "RAISE WARNING 'the database must be vacuumed';")

@@ -17,7 +17,7 @@ from plantstore.commit.reader import GroupRead
 from plantstore.commit.writer import GroupCommit
 from plantstore.plants import NewPlant
 from plantstore.settings import Settings
-from plantstore.storage.postgres.url import parse_url
+from plantstore.storage.postgres.primary import parse_url
 
 CREATE = "INSERT INTO plants (id, name, tag) VALUES (%s, %s, %s) ON CONFLICT (id) DO NOTHING"
 

@@ -19,7 +19,6 @@ from plantstore.storage import open_store
 from plantstore.storage.postgres.connection import Connection
 from plantstore.storage.postgres.faults import translate_errors
 from plantstore.storage.postgres.primary import FRESH_SECONDS, RETRY_SECONDS, Primary
-from plantstore.storage.postgres.url import parse_url
 from plantstore.store import Store
 from support.postgres import (
     Programs,
@@ -241,7 +240,7 @@ class Clock:
     def __init__(self, url: str) -> None:
         self.now = 1_000.0
         self.told: list[Event] = []
-        self.primary = Primary(parse_url(url), monotonic=lambda: self.now, observe=self.told.append)
+        self.primary = Primary(url, monotonic=lambda: self.now, observe=self.told.append)
 
     def use(self, **kind: bool) -> Connection:
         with self.primary.using("It failed", **kind) as connection:

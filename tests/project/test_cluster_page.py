@@ -15,7 +15,7 @@ import yaml
 
 from cluster.page import PAGE, block, on_loopback, url_of_page
 from plantstore.plants import NewPlant
-from plantstore.storage.postgres.url import parse_url
+from plantstore.storage.postgres.primary import parse_url
 from support.postgres import Programs, Server, connected, wait_until
 from support.service import PLANTSTORE, opened, stored_plants
 

@@ -19,7 +19,6 @@ import psycopg
 from plantstore.errors import StoreUnavailableError
 from plantstore.storage.postgres.connection import Connection
 from plantstore.storage.postgres.primary import Primary
-from plantstore.storage.postgres.url import parse_url
 from plantstore.store import Store
 
 # PostgreSQL does not run as root. This user exists on every machine and owns no files.
@@ -289,6 +288,6 @@ def is_back(store: Store) -> bool:
 @contextlib.contextmanager
 def connected(url: str, *, has_timeout: bool = True) -> Iterator[Connection]:
     """Open a connection as a store does."""
-    connection = Primary(parse_url(url)).connect(has_timeout=has_timeout)
+    connection = Primary(url).connect(has_timeout=has_timeout)
     with contextlib.closing(connection):
         yield connection

@@ -5,7 +5,7 @@ import pytest
 from plantstore.errors import UsageError
 from plantstore.storage import display_url, open_store
 from plantstore.storage.postgres.connection import standbys_in
-from plantstore.storage.postgres.url import hosts_of, parse_url
+from plantstore.storage.postgres.primary import hosts_of, parse_url
 
 
 @pytest.mark.parametrize(
@@ -49,7 +49,7 @@ def test_an_unsupported_or_malformed_url_is_refused_and_not_quoted(url: str) -> 
     [
         (
             "postgresql://h/d?ssl=true&options=-ca=b&sslmod=require",
-            'its parameter "sslmod" is unknown (did you mean "sslmode"?); it must be',
+            'its parameter "sslmod" is unknown; it must be',
         ),
         ("postgresql://h/d?%78=1", 'its parameter "x" is unknown; it must be'),
         ("postgresql://one:5432,two:x/d", "its port is not a number"),

@@ -1,4 +1,4 @@
-"""The connections of a store to the primary, of which libpq finds the server.
+"""The URL of a database, and the connections of a store to its primary.
 
 Theory of operation
 -------------------
@@ -18,18 +18,47 @@ standby that follows the new primary, and are rejected. Until then, the store ma
 
 import contextlib
 import math
+import re
 import threading
 import time
-from collections.abc import Callable, Iterator
-from typing import Final
+from collections.abc import Callable, Iterator, Mapping
+from typing import Final, NamedTuple
+from urllib.parse import unquote
 
-from psycopg.conninfo import make_conninfo
+import psycopg
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
+from psycopg.pq import Conninfo
 
-from plantstore.errors import StoreUnavailableError, StoreUnreachableError
+from plantstore.errors import StoreUnavailableError, StoreUnreachableError, UsageError, quoted
 from plantstore.observe import Observer, ServerChanged, ignore
 from plantstore.storage.postgres.connection import UNREACHABLE, Connection, open_connection
 from plantstore.storage.postgres.faults import shortened, translate_errors
-from plantstore.storage.postgres.url import hosts_of
+
+# The defaults for parameters that are missing in a URL. Of several servers, libpq uses the first
+# that accepts writes. A connection without any answer is closed after a minute.
+PARAMETERS_DEFAULT: Final[Mapping[str, str | int]] = {
+    "application_name": "plantstore",
+    "connect_timeout": 3,
+    "keepalives_idle": 30,
+    "keepalives_interval": 10,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 60_000,
+    "target_session_attrs": "read-write",
+}
+
+_NUMBERS: Final = [name for name, value in PARAMETERS_DEFAULT.items() if isinstance(value, int)]
+
+# An option that every session starts with. A pooler that shares sessions between clients refuses
+# such an option, unless it is configured to ignore it.
+_OPTIONS: Final = r"-cdefault_transaction_isolation=read\ committed"
+
+
+class Host(NamedTuple):
+    """A host of a URL: its name in messages, and its parameters in a connection string."""
+
+    name: str
+    parameters: dict[str, str]
+
 
 # The pause after a failed attempt to connect. In it, each use that needs a connection fails at
 # once. So no requests queue for a server that is down.
@@ -44,31 +73,31 @@ class Primary:
     """Opens connections to the primary, keeps them, and replaces them. Any thread may use it.
 
     Args:
-        conninfo: as `parse_url` returns it.
+        url: of the database.
         observe: is called when the primary or the number of its standbys changes.
         standbys_min: minimum number of synchronous standbys that a commit must wait for.
         monotonic: a clock in seconds that never goes back.
 
     Raises:
-        UsageError: the numbers of hosts and ports in the URL do not match.
+        UsageError: the URL is malformed.
 
     """
 
     def __init__(
         self,
-        conninfo: str,
+        url: str,
         *,
         observe: Observer = ignore,
         standbys_min: int = 0,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._conninfo = conninfo
+        self._conninfo = parse_url(url)
         self._observe = observe
         self._standbys_min = standbys_min
         self._monotonic = monotonic
         # The lock guards the attributes below it.
         self._lock = threading.Lock()
-        self._hosts = hosts_of(conninfo)  # in the order in which they are tried
+        self._hosts = hosts_of(self._conninfo)  # in the order in which they are tried
         self._lost_at: dict[str, float] = {}
         self._reported = ServerChanged(None, 0)
         self._is_closed = False
@@ -208,3 +237,76 @@ def _unreachable(error: StoreUnavailableError) -> StoreUnreachableError:
     if isinstance(error, StoreUnreachableError):
         return StoreUnreachableError(error.message, error.reason)
     return StoreUnreachableError(UNREACHABLE, error.reason or error.message)
+
+
+def parse_url(url: str) -> str:
+    """Parse the URL of a database as libpq does.
+
+    Returns:
+        A connection string with all defaults.
+
+    Raises:
+        UsageError: the URL is malformed. The message does not show it, because it may contain
+            a password.
+
+    """
+    try:
+        given = conninfo_to_dict(url)
+    except psycopg.ProgrammingError:
+        raise _unreadable(_unknown_parameter(url)) from None
+    # This is how libpq parses a URL whose password contains a special character.
+    if "@" in f"{given.get('host')}{given.get('dbname')}":
+        raise _unreadable()
+    for name in ("port", *_NUMBERS):
+        if not re.fullmatch(r"[-0-9,]*", str(given.get(name, ""))):
+            raise _unreadable(f": its {name} is not a number")
+    ours = {"client_encoding": "UTF8", "options": f"{given.get('options') or ''} {_OPTIONS}"}
+    return make_conninfo("", **{**PARAMETERS_DEFAULT, **given, **ours})
+
+
+def hosts_of(conninfo: str) -> list[Host]:
+    """Return the hosts of a connection string, each with its own address and port.
+
+    A single port is used for all hosts
+    (https://www.postgresql.org/docs/current/libpq-connect.html#LIBPQ-MULTIPLE-HOSTS).
+
+    Raises:
+        UsageError: the lists of hosts, addresses and ports have different lengths.
+
+    """
+    given = conninfo_to_dict(conninfo)
+    lists = {
+        key: str(given[key]).split(",") for key in ("host", "hostaddr", "port") if given.get(key)
+    }
+    many = max((len(lists[key]) for key in ("host", "hostaddr") if key in lists), default=1)
+    if len(lists.get("port", "")) == 1:
+        lists["port"] *= many
+    if any(len(values) != many for values in lists.values()):
+        raise UsageError("The database's URL must have one port, or as many ports as hosts")
+    hosts = []
+    for number in range(many):
+        parameters = {key: values[number] for key, values in lists.items()}
+        name = parameters.get("host") or parameters.get("hostaddr") or ""
+        hosts.append(Host(f"{name}:{parameters.get('port') or '5432'}", parameters))
+    return hosts
+
+
+def _unknown_parameter(url: str) -> str:
+    """Return what is wrong with a parameter of a URL; empty if none is unknown."""
+    query = url.partition("?")[2]
+    if "@" in query or "password" in query:  # a part of it may be one of a password
+        return ""
+    known = {"ssl", *(default.keyword.decode() for default in Conninfo.get_defaults())}
+    for part in query.split("&"):
+        name = unquote(part.partition("=")[0])
+        if name not in known:
+            return f": its parameter {quoted(name)} is unknown"
+    return ""
+
+
+def _unreadable(why: str = "") -> UsageError:
+    """Return the error. Why quotes no value, because a password may be in a wrong place."""
+    return UsageError(
+        f"The database's URL cannot be read{why}; it must be postgresql://USER@HOST:PORT/NAME, and"
+        " special characters in a password must be percent-encoded"
+    )

@@ -41,7 +41,6 @@ from plantstore.storage.postgres.maintenance import (
 from plantstore.storage.postgres.pages import select_by_id, select_page
 from plantstore.storage.postgres.plants import MARK, SLOTS, apply_changes
 from plantstore.storage.postgres.primary import Primary
-from plantstore.storage.postgres.url import parse_url
 from plantstore.storage.reindex import in_rounds
 from plantstore.storage.tables import SmallTables
 from plantstore.store import TIDY_SECONDS, CheckReport, Repairs, TellNumber
@@ -89,7 +88,7 @@ class PostgresStore(SmallTables):
         grant_to: str | None = None,
     ) -> None:
         self._database = database
-        self._primary = Primary(parse_url(url), observe=observe, standbys_min=standbys_min)
+        self._primary = Primary(url, observe=observe, standbys_min=standbys_min)
         with self._connected(f"{database} cannot be opened") as connection:
             require_sessions(connection, self._primary.connect)
             if grant_to is not None:

@@ -43,7 +43,7 @@ def test_an_import_that_is_cancelled_twice_keeps_its_place_until_its_batch_is_se
 
 
 @pytest.mark.parametrize("is_shared", [True, False])
-def test_batches_are_small_while_a_single_change_waits(*, is_shared: bool) -> None:
+def test_batches_are_small_beside_single_changes(*, is_shared: bool) -> None:
     store, shared = GatedStore(), SHARED_BATCH_ROWS_MAX
 
     async def send() -> None:

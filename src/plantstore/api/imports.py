@@ -54,8 +54,10 @@ from plantstore.threads import THREADS, Threads
 # Imports that run at a time.
 IMPORTS_MAX: Final = 32
 
-# Rows of one transaction while single changes wait. It takes a few milliseconds.
+# Rows of one transaction beside single changes, and for so long after one. It takes a few
+# milliseconds.
 SHARED_BATCH_ROWS_MAX: Final = 500
+SHARED_SECONDS: Final = 1.0
 
 # How fast a client must send, on average.
 BYTES_PER_SECOND_MIN: Final = 1024
@@ -252,7 +254,8 @@ class Imports:
 
     def _rows_now(self) -> int:
         """Return the number of rows of the next batches."""
-        is_shared = self._writer.waiting_singles > 0
+        since = asyncio.get_running_loop().time() - self._writer.single_at
+        is_shared = since < SHARED_SECONDS
         return min(SHARED_BATCH_ROWS_MAX if is_shared else sys.maxsize, self._batch_rows_max)
 
     async def _in_thread(

@@ -38,6 +38,7 @@ thread until the batch is answered. So only the queue has a lock.
 
 import asyncio
 import contextlib
+import math
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractContextManager
 from queue import Empty, SimpleQueue
@@ -167,6 +168,9 @@ class Batcher(Generic[RequestT, ResultT]):
         turnstile: what the thread enters for each call, and for `idle`.
         threads: makes the thread and the queue.
 
+    Attributes:
+        single_at: the time of the event loop at which `submit` began the last batch.
+
     """
 
     def __init__(
@@ -196,6 +200,7 @@ class Batcher(Generic[RequestT, ResultT]):
         self._accepts = False
         # Held by the caller of `submit_all` whose batch is in the queue.
         self._place = asyncio.Lock()
+        self.single_at = -math.inf
         # Requests without an answer yet: those of `submit`, and those of `submit_all`.
         self._waiting = 0
         self._waiting_together = 0
@@ -222,11 +227,6 @@ class Batcher(Generic[RequestT, ResultT]):
         """The number of requests that are not answered yet."""
         return self._waiting + self._waiting_together
 
-    @property
-    def waiting_singles(self) -> int:
-        """The number of requests of `submit` that are not answered yet."""
-        return self._waiting
-
     def is_full(self) -> bool:
         """Return whether a request would be refused now. Those of `submit_all` do not count."""
         return self._waiting >= self._waiting_max
@@ -246,6 +246,7 @@ class Batcher(Generic[RequestT, ResultT]):
         batch = self._open
         if batch is None:
             batch = self._open = Batch(self._loop)
+            self.single_at = self._loop.time()
             self._loop.call_soon(self._end_turn)
         position = len(batch.requests)
         batch.requests.append(request)

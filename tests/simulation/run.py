@@ -169,7 +169,7 @@ class Run:
         service = self._service = await self._start(history)
         if history:
             self.model.compare(service.store)
-        actions = self.chance.choice([2, 5, 9])
+        actions = self.chance.choice([2, 4, 7])
         working = [asyncio.ensure_future(client.run(actions)) for client in clients]
         faults = asyncio.ensure_future(self._break(service))
         if FAULTS in self._without:
@@ -232,7 +232,7 @@ class Run:
             match chance.randrange(8):
                 case 0 | 3:
                     self._limit(budget, chance.choice(PRESSURES))
-                    for _ in range(chance.choice([0, 50, 500])):  # it comes and goes
+                    for _ in range(chance.choice([0, 30, 200])):  # it comes and goes
                         self._limit(budget, 0)
                         await asyncio.sleep(chance.uniform(0, 0.003))
                         self._limit(budget, usual)

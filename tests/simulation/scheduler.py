@@ -67,8 +67,9 @@ class _Selector(selectors.DefaultSelector):
 
     def select(self, timeout: float | None = None) -> Any:
         loop = self._of
-        able = loop.threads.able()
-        if able and (timeout != 0 or loop.chance.random() < EARLY):
+        if timeout == 0 and loop.chance.random() > EARLY:
+            return []
+        if able := loop.threads.able():
             loop.chance.choice(able).run()
             loop.after_step()
         elif timeout is None or timeout > 0:

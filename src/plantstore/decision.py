@@ -1,7 +1,7 @@
 """The rules that decide the outcome of each change of a batch. All stores use them."""
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Final, NamedTuple, TypeAlias
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 import msgspec
 
@@ -10,7 +10,6 @@ from plantstore.changes import (
     Conditional,
     Deletion,
     Outcome,
-    Patch,
     PlantOutcome,
     Replacement,
     Result,
@@ -20,13 +19,6 @@ from plantstore.changes import (
 )
 from plantstore.feed import Kind, Made
 from plantstore.plants import NewPlant, PlantPatch, is_too_large
-
-# A placeholder for a stored plant that differs from every create of the batch, and whose content
-# does not matter. It equals no valid plant, because its name is U+0000.
-DIFFERENT: Final = NewPlant(0, "\0")
-
-# By id: the size of a stored plant's name, and of its tag (None without a tag), in bytes.
-Sizes: TypeAlias = Mapping[int, tuple[int, int | None]]
 
 
 class Difference(NamedTuple):
@@ -52,51 +44,6 @@ class Difference(NamedTuple):
 _CREATED, _REPLACED, _DELETED = map(int, Kind)
 
 
-def load_stored(
-    changes: Sequence[Change],
-    sizes: Sizes,
-    load: Callable[[list[int]], dict[int, NewPlant]],
-) -> dict[int, NewPlant]:
-    """Return the stored plants that `decide` needs.
-
-    A small change may name the id of a large plant, which need not be read in most cases.
-    Replacements and deletions need only the id. Creates and upserts must be compared with the
-    stored plant, but only a plant of the same size can be equal. So an import reads no more than
-    it sends. Patches, conditions and upserts that keep the tag need the plant.
-
-    Args:
-        changes: the batch.
-        sizes: the sizes of all stored plants whose ids are in the batch.
-        load: returns stored plants by id.
-
-    Returns:
-        By id, the stored plant, or DIFFERENT for one that was not loaded.
-
-    """
-    if not sizes:
-        return {}
-    needed = {
-        change.id
-        for change in changes
-        if change.id in sizes and _needs_plant(change, sizes[change.id])
-    }
-    loaded = load(sorted(needed)) if needed else {}
-    return dict.fromkeys(sizes, DIFFERENT) | loaded
-
-
-def _needs_plant(change: Change, size: tuple[int, int | None]) -> bool:
-    """Return whether the outcome of a change depends on the content of a stored plant."""
-    if isinstance(change, NewPlant):
-        return _size(change) == size
-    if isinstance(change, Upsert):
-        return change.keeps_tag or _size(change.plant) == size
-    return isinstance(change, Patch | Conditional)
-
-
-def _size(plant: NewPlant) -> tuple[int, int | None]:
-    return len(plant.name.encode()), None if plant.tag is None else len(plant.tag.encode())
-
-
 def decide(
     changes: Sequence[Change], stored: dict[int, NewPlant]
 ) -> tuple[list[Result], Difference]:
@@ -104,8 +51,8 @@ def decide(
 
     Args:
         changes: the batch, in order.
-        stored: all stored plants whose ids are in the batch, or DIFFERENT in their place.
-            The function updates it to the state after the batch.
+        stored: all stored plants whose ids are in the batch. The function updates it to the state
+            after the batch.
 
     Returns:
         A result for each change, and what the batch changes in the store.

@@ -92,29 +92,20 @@ class Page(NamedTuple):
 # the time, and small enough for the memory.
 SCAN_PLANTS_MAX: Final = 1000
 
-# The least number, even if fewer plants fit on a page.
-_SCAN_PLANTS_MIN: Final = 16
-
 
 def scan(
     page_of: Callable[[Listing], Page], listing: Listing
 ) -> Generator[list[NewPlant], None, None]:
     """Yield the plants of all pages of a listing.
 
-    A store looks at as many plants as the limit says, even if only a few of them fit on a page. So
-    the limit of a page is twice the number of plants on the page before, and at most that of the
-    first page.
-
     Args:
         page_of: returns a page.
         listing: its first page.
 
     """
-    limit_max = listing.limit
     while True:
         page = page_of(listing)
         yield page.plants
         if page.is_last:
             return
-        limit = min(limit_max, max(_SCAN_PLANTS_MIN, 2 * len(page.plants)))
-        listing = listing._replace(after=page.end, limit=limit)
+        listing = listing._replace(after=page.end)

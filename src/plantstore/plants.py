@@ -72,7 +72,7 @@ ID_MAX: Final = INT64_MAX
 
 # Maximum size of a plant as JSON: of the body of a request, of a row of a file, and of each stored
 # plant. The service multiplies it by its other limits to bound its memory.
-PLANT_BYTES_MAX: Final = 64 * 1024
+PLANT_BYTES_MAX: Final = 16 * 1024
 
 # A character takes at most six bytes of JSON, so a plant with fewer of them is not too large.
 _UNMEASURED_CHARACTERS_MAX: Final = PLANT_BYTES_MAX // 8

@@ -59,19 +59,6 @@ class CheckReport(NamedTuple):
     remedy: Remedy | None = None
 
 
-class Repairs(NamedTuple):
-    """What `reindex` found and repaired.
-
-    Attributes:
-        plants: number of plants, stored or not, for which the index had other words.
-        missing: by how much the recorded number of plants was too low; negative if too high.
-
-    """
-
-    plants: int
-    missing: int
-
-
 class PlantStore(Protocol):
     """The plants of a store.
 
@@ -286,22 +273,21 @@ class Maintenance(Protocol):
 class Store(PlantStore, TokenStore, Maintenance, Protocol):
     """A durable store of plants and tokens: one object for all three protocols."""
 
-    def reindex(self, progress: Callable[[int, int], None]) -> Repairs:
-        """Compare what is derived from the plants with the plants, and repair it.
+    def reindex(self, progress: Callable[[int, int], None]) -> None:
+        """Make again what is derived from the plants: the index of words and their number.
 
-        These are the index of words and the recorded number of plants. Other processes may write
-        at the same time: the repairs are many small transactions. What they have repaired is
-        durable if the process ends before the return; call it again then. It returns after a
-        comparison that found no difference.
+        Other processes may write at the same time: it takes many small transactions. If the process
+        ends before the return, what is missing is made by the next call, or when the store is
+        opened again.
+
+        On SQLite, searches and listings of a tag raise StoreUnavailableError meanwhile.
 
         Call it on the thread of `apply_changes`.
 
         Args:
-            progress: is called with the number of plants compared, and the number of all plants.
-                The comparison may begin again.
+            progress: is called with the number of plants done, and the number of all plants.
 
         Raises:
-            OperationError: new differences appear all the time.
             StoreUnavailableError: the storage cannot be read or written.
 
         """

@@ -231,7 +231,7 @@ def test_a_stream_that_begins_far_behind_gets_each_change_once(world: World) -> 
 def test_a_slow_client_gets_all_changes_in_pieces_though_their_events_are_no_longer_kept(
     world: World, kept: int
 ) -> None:
-    size, many = 60_000, kept * EVENTS_BYTES_MAX // 60_000
+    size, many = 15_000, kept * EVENTS_BYTES_MAX // 15_000
 
     async def follow() -> list[int]:
         async with streaming(world) as sent, streaming(world) as quick:

@@ -92,7 +92,7 @@ def test_a_request_without_a_media_type_is_415(world: World) -> None:
 
 
 @pytest.mark.parametrize("is_chunked", [False, True])
-def test_a_body_may_have_64_kib_and_no_more(world: World, *, is_chunked: bool) -> None:
+def test_a_body_may_have_16_kib_and_no_more(world: World, *, is_chunked: bool) -> None:
     def padded(size: int) -> Any:
         body = VALID + b" " * (size - len(VALID))
         return pieces(body) if is_chunked else body

@@ -1,21 +1,20 @@
-"""The repair of what a store derives from its plants: the words, and the number of plants."""
+"""What a store derives from its plants is made again: the words, and the number of plants."""
 
 import contextlib
-import threading
 from collections.abc import Iterator
 
 import pytest
 
-from plantstore.changes import Deletion, Replacement
-from plantstore.errors import OperationError, StoreUnavailableError
+from plantstore.changes import Change, Deletion, Replacement
+from plantstore.errors import StoreUnavailableError
 from plantstore.listings import Count, Listing
 from plantstore.plants import ID_MAX, ID_MIN, NewPlant, Plant
 from plantstore.storage import open_store
-from plantstore.store import Remedy, Repairs, Store
+from plantstore.storage.migrate import SchemaPolicy
+from plantstore.store import Remedy, Store
 from support.other_programs import change, engine_of, set_version
-from support.postgres import execute
 
-# More than one page and one transaction of repairs.
+# They are indexed in several transactions.
 PLANTS = [NewPlant(id_, f"Abies alba {id_}", "t" if id_ % 2 else None) for id_ in range(2_500)]
 EDGES = [NewPlant(ID_MIN, "Rosa"), NewPlant(ID_MAX, "Rosa × alba", "Rosa"), NewPlant(9_000, "...")]
 
@@ -45,11 +44,7 @@ DAMAGES = {
 DAMAGES_OF_SQLITE = DAMAGES | {
     "stored": "INSERT INTO plants VALUES (5000, 'Rosa nigra', 'u'), (6000, 'Acer', NULL)",
     "tags": "UPDATE plants SET tag = 'u' WHERE id < 1200",
-    "invalid text": "UPDATE plants SET name = CAST(x'66FF20666F' AS TEXT) WHERE id = 3",
-    "without a word": (
-        "INSERT INTO plant_words (plant_words, rowid, words) VALUES ('delete', 1, 'abies')"
-    ),
-    "words of no plant": "INSERT INTO plant_words (rowid, words) VALUES (7000, 'abies rosa')",
+    "invalid text": "UPDATE plants SET name = CAST(x'66FF20666F' AS TEXT)",
     "two totals": "INSERT INTO totals VALUES (3)",
     "without words": "INSERT INTO plant_words (plant_words) VALUES ('delete-all')",
     "not searchable": "DELETE FROM plant_words_idx",
@@ -77,9 +72,8 @@ def test_reindex_repairs_a_difference_that_a_check_finds(
     change(database, damage)
     assert store.check().remedy is Remedy.REINDEX
 
-    repairs = store.reindex(no_report)
+    store.reindex(no_report)
 
-    assert repairs != Repairs(0, 0) or damage == DAMAGES_OF_SQLITE["two totals"]
     assert [each for each in store.check().problems if "UTF-8" not in each] == []
     everything = [plant for plants in store.scan_plants() for plant in plants]
     assert store.list_plants(Listing(limit=1, has_total=True)).total == Count(len(everything))
@@ -96,15 +90,22 @@ def test_reindex_repairs_a_difference_that_a_check_finds(
     assert store.check().problems == []
 
 
-def test_nothing_is_written_if_there_is_no_difference(database: str, store: Store) -> None:
-    reports: list[tuple[int, int]] = []
+# A check looks at some of the plants only, and does not look for words of other plants.
+UNNOTICED = [
+    "INSERT INTO plant_words (plant_words, rowid, words) VALUES ('delete', 1, 'abies')",
+    "INSERT INTO plant_words (rowid, words) VALUES (5, 'rosa'), (7000, 'abies rosa')",
+]
 
-    repairs = store.reindex(lambda done, total: reports.append((done, total)))
 
-    assert repairs == Repairs(0, 0)
-    assert reports[-1] == (len(PLANTS) + len(EDGES), len(PLANTS) + len(EDGES))
-    if engine_of(database) == "postgres":
-        assert execute(database, "SELECT count(DISTINCT xmin::text) FROM plants") == [(1,)]
+@pytest.mark.parametrize("database", ["sqlite"], indirect=True)
+def test_reindex_repairs_differences_that_a_check_may_miss(database: str, store: Store) -> None:
+    change(database, *UNNOTICED)
+
+    store.reindex(no_report)
+
+    for words, plants in ((("abies",), PLANTS), (("rosa",), [EDGES[0], EDGES[1]])):
+        found = [plant for page in store.scan_plants(Listing(words=words)) for plant in page]
+        assert found == plants
 
 
 def test_words_and_total_are_repaired_while_another_store_changes_plants(
@@ -112,44 +113,30 @@ def test_words_and_total_are_repaired_while_another_store_changes_plants(
 ) -> None:
     change(database, "UPDATE plants SET name = 'Rosa nigra' WHERE id BETWEEN 0 AND 2000")
     change(database, SEVEN_TOO_LOW)
-    has_ended = threading.Event()
-    has_begun = threading.Event()
     stored: list[int] = []
 
-    def write() -> None:
-        with contextlib.closing(open_store(database)) as other:
-            number = 0
-            while not has_ended.is_set():
-                id_ = 10_000 + number
-                other.apply_changes([NewPlant(id_, f"Tilia {id_}")])
-                # Some of these plants have words that the other program did not change.
-                other.apply_changes([Replacement(number % 2_500, Plant(f"Acer {number}", "u"))])
-                other.apply_changes([Deletion(2_499 - number % 2_500)])
-                stored.append(id_)
-                number += 1
-                has_begun.set()
+    with contextlib.closing(open_store(database)) as other:
 
-    writer = threading.Thread(target=write)
-    writer.start()
-    try:
-        has_begun.wait(60)
-        repairs = store.reindex(no_report)
-        during = len(stored)
-    finally:
-        has_ended.set()
-        writer.join()
+        def write(_done: int, _total: int) -> None:
+            id_ = 10_000 + len(stored)
+            stored.append(id_)
+            other.apply_changes([NewPlant(id_, f"Tilia {id_}"), Deletion(2_499 - len(stored))])
+            other.apply_changes([Replacement(len(stored), Plant("Acer", "u"))])
+            other.apply_changes([Replacement(2_300 + len(stored), Plant("Acer", "u"))])
 
-    assert repairs.plants > 1_000
-    assert repairs.missing == 7
-    assert during > 0
+        store.reindex(write)
+
+    assert len(stored) > 1
     assert store.check().problems == []
-    tilias = store.list_plants(Listing(words=("tilia",), limit=10_000)).plants
-    assert [plant.id for plant in tilias] == stored[: len(tilias)]
-    assert tilias
+    for words, ids in (
+        (("tilia",), stored),
+        (("acer",), [id_ + 1 for base in (0, 2_300) for id_ in range(base, base + len(stored))]),
+    ):
+        assert [plant.id for plant in store.list_plants(Listing(words=words)).plants] == ids
 
 
-def test_an_interrupted_repair_is_continued_by_the_next_one(database: str, store: Store) -> None:
-    change(database, "UPDATE plants SET name = 'Rosa nigra' WHERE id BETWEEN 0 AND 2499")
+def interrupted(store: Store) -> None:
+    """Begin to reindex, and stop after the first transactions, as a killed process does."""
 
     def interrupt(done: int, _total: int) -> None:
         if done >= 1_000:
@@ -157,22 +144,48 @@ def test_an_interrupted_repair_is_continued_by_the_next_one(database: str, store
 
     with pytest.raises(KeyboardInterrupt):
         store.reindex(interrupt)
-    assert store.check().problems != []
-    repairs = store.reindex(no_report)
-
-    assert 0 < repairs.plants < 2_000, "what was repaired before the end is not repaired again"
-    assert store.check().problems == []
 
 
-def test_a_repair_gives_up_if_another_program_goes_on_to_damage_the_index(
-    database: str, store: Store
+@pytest.mark.parametrize("is_reopened", [False, True])
+def test_an_index_that_is_not_complete_is_completed_by_a_reindex_or_the_next_start(
+    database: str, store: Store, *, is_reopened: bool
 ) -> None:
-    def damage(_done: int, _total: int) -> None:
-        change(database, "UPDATE totals SET plants = plants + 1")
+    change(database, "UPDATE plants SET name = 'Rosa nigra' WHERE id BETWEEN 0 AND 2499")
+    interrupted(store)
+    assert store.check().remedy is Remedy.REINDEX
+    # Plants before and behind the last one that is in the index.
+    changes: list[Change] = [
+        *(NewPlant(-1, "Acer"), NewPlant(5_000, "Acer"), NewPlant(6_000, "Acer"), Deletion(6_000)),
+        *(Replacement(7, Plant("Acer", "t")), Replacement(2_400, Plant("Acer"))),
+        *(Deletion(8), Deletion(2_401)),
+    ]
+    for each in changes:
+        store.apply_changes([each])
 
-    damage(0, 0)
-    with pytest.raises(OperationError, match="another program writes to the table of plants"):
-        store.reindex(damage)
+    if is_reopened and engine_of(database) == "sqlite":
+        open_store(database, SchemaPolicy.REQUIRE).close()
+    else:
+        store.reindex(no_report)
+
+    assert store.check().problems == []
+    found = store.list_plants(Listing(words=("acer",))).plants
+    assert [plant.id for plant in found] == [-1, 7, 2_400, 5_000]
+    nigra = store.list_plants(Listing(words=("nigra",), limit=10_000)).plants
+    assert [plant.id for plant in nigra] == [
+        id_ for id_ in range(2_500) if id_ not in (7, 8, 2_400, 2_401)
+    ]
+
+
+@pytest.mark.parametrize("database", ["sqlite"], indirect=True)
+def test_a_search_in_an_index_that_is_not_complete_fails_and_other_reads_do_not(
+    store: Store,
+) -> None:
+    interrupted(store)
+
+    for listing in (Listing(words=("abies",)), Listing(tag="t")):
+        with pytest.raises(StoreUnavailableError, match="not complete"):
+            store.list_plants(listing)
+    assert store.list_plants(Listing(limit=1, has_total=True)).total == Count(2_503)
 
 
 def test_nothing_is_repaired_in_a_schema_of_another_version(database: str, store: Store) -> None:
@@ -184,25 +197,3 @@ def test_nothing_is_repaired_in_a_schema_of_another_version(database: str, store
 
     total = store.list_plants(Listing(limit=1, has_total=True)).total
     assert total == Count(len(PLANTS) + len(EDGES) - 7)
-
-
-@pytest.mark.parametrize("database", ["sqlite"], indirect=True)
-def test_the_words_of_a_plant_that_changes_after_the_snapshot_are_not_overwritten(
-    database: str, store: Store
-) -> None:
-    change(database, "UPDATE plants SET name = 'Rosa nigra' WHERE id >= 0")
-    found: list[bool] = []
-
-    def rename_later_plants(done: int, _total: int) -> None:
-        """Rename a plant of the same snapshot that is not compared yet, and search for it."""
-        if done == 1_000:
-            store.apply_changes([Replacement(1_900, Plant("Acer"))])
-        for word in ("acer", "nigra"):
-            page = store.list_plants(Listing(after=1_899, words=(word,), limit=1))
-            found.append([plant.id for plant in page.plants] == [1_900])
-
-    repairs = store.reindex(rename_later_plants)
-
-    assert repairs.plants >= len(PLANTS)
-    assert found == [True, False] * (len(found) // 2)
-    assert store.check().problems == []

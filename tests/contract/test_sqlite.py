@@ -2,7 +2,7 @@
 
 import contextlib
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -10,7 +10,6 @@ from typing import Any
 import apsw
 import pytest
 
-from plantstore.changes import Outcome
 from plantstore.errors import FeedError, StoreUnavailableError, UsageError
 from plantstore.listings import Listing
 from plantstore.observe import DatabaseCreated, Event
@@ -18,7 +17,7 @@ from plantstore.plants import NewPlant
 from plantstore.storage import open_store
 from plantstore.storage.migrate import SchemaPolicy
 from plantstore.storage.sqlite.file import PAGE_BYTES, connect
-from plantstore.storage.sqlite.pages import EXAMINED_BYTES_MAX, examine_query, page_query
+from plantstore.storage.sqlite.pages import examine_query, page_query
 from plantstore.storage.sqlite.store import SQLiteStore
 from plantstore.storage.tables import hand_out_query, hand_out_values
 
@@ -194,25 +193,18 @@ def test_sqlite_has_no_roles(path: Path) -> None:
     [
         (page_query(Listing()), {}, "SEARCH plants USING INTEGER PRIMARY KEY (rowid>?)"),
         (page_query(Listing(after=5)), {}, "SEARCH plants USING INTEGER PRIMARY KEY (rowid>?)"),
-        (
-            page_query(Listing(after=5), are_large=True),
-            {},
-            "SEARCH plants USING INTEGER PRIMARY KEY (rowid>?)",
-        ),
         (examine_query(Listing(after=5)), {}, "M"),
         (examine_query(Listing(after=5, is_descending=True)), {}, "M"),
-        (examine_query(Listing(after=5), are_large=True), {}, "M"),
         (hand_out_query("?", "max"), hand_out_values(1), "SEARCH plants"),
     ],
     ids=[
-        *("the first page", "a later page", "a page of large plants", "a search"),
-        *("a search from the end", "a search for large plants", "new ids"),
+        *("the first page", "a later page", "a search", "a search from the end", "new ids"),
     ],
 )
 def test_every_query_uses_an_index_and_sorts_nothing(
     store: SQLiteStore, query: str, bindings: Any, step: str
 ) -> None:
-    words = {"match": '"rosa" *', "after": 1, "limit": 100, "tag": None, "has_names": True}
+    words = {"match": '"rosa" *', "after": 1, "limit": 100, "tag": None}
 
     explain = f"EXPLAIN QUERY PLAN {query}"
     plan = store._writes.execute(explain, bindings or words)  # noqa: SLF001
@@ -223,14 +215,6 @@ def test_every_query_uses_an_index_and_sorts_nothing(
     assert "USE TEMP B-TREE FOR ORDER BY" not in steps, "found in order, not sorted"
 
 
-SIZE = 60_000
-COUNT = 400
-TAG = "x" * 30_000
-
-# A look-up of a plant reads one page of the file for its head, and some pages of the tree.
-HEADS_BYTES_MAX = COUNT * 4 * PAGE_BYTES
-
-
 def bytes_read() -> int:
     """Return what this thread has read from files so far."""
     lines = Path("/proc/thread-self/io").read_text(encoding="ascii").splitlines()
@@ -238,53 +222,14 @@ def bytes_read() -> int:
     return int(count)
 
 
-@pytest.fixture(scope="module")
-def large_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("large") / "plants.db"
-    with contextlib.closing(SQLiteStore(str(path))) as store:
-        store.apply_changes([NewPlant(id_, "x" * SIZE) for id_ in range(COUNT)])
-        store.apply_changes([NewPlant(COUNT + id_, "a", TAG) for id_ in range(COUNT)])
-    return path
-
-
-@pytest.fixture
-def large_plants(large_file: Path) -> Iterator[SQLiteStore]:
-    """Yield a store with large plants that has not read any of them yet."""
-    with contextlib.closing(SQLiteStore(str(large_file))) as opened:
-        yield opened
-
-
-@pytest.mark.parametrize(("tag", "plants"), [(None, 2), (TAG, 4)])
-def test_a_page_of_large_plants_ends_early_and_reads_little(
-    large_plants: SQLiteStore, tag: str | None, plants: int
-) -> None:
-    before = bytes_read()
-
-    page = large_plants.list_plants(Listing(limit=1000, tag=tag))
-
-    assert (len(page.plants), page.is_last) == (plants, False)
-    assert bytes_read() - before < HEADS_BYTES_MAX + 2 * EXAMINED_BYTES_MAX
-
-
 def test_a_number_that_the_feed_never_had_is_refused_without_reading_changes(path: Path) -> None:
     with contextlib.closing(SQLiteStore(str(path))) as store:
         store.keep_changes(7)
-        store.apply_changes([NewPlant(id_, "x" * 1_000) for id_ in range(COUNT)])
+        store.apply_changes([NewPlant(id_, "x" * 1_000) for id_ in range(400)])
     with contextlib.closing(SQLiteStore(str(path))) as reopened:
         before = bytes_read()
 
         with pytest.raises(FeedError):
-            reopened.read_changes(1, COUNT)
+            reopened.read_changes(1, 400)
 
         assert bytes_read() - before < 20 * PAGE_BYTES
-
-
-def test_creates_with_the_ids_of_large_plants_are_refused_without_reading_the_plants(
-    large_plants: SQLiteStore,
-) -> None:
-    before = bytes_read()
-
-    outcomes = large_plants.apply_changes([NewPlant(id_, "other") for id_ in range(COUNT)])
-
-    assert outcomes == [Outcome.ID_TAKEN] * COUNT
-    assert bytes_read() - before < HEADS_BYTES_MAX

@@ -80,7 +80,7 @@ def test_a_client_that_does_not_read_its_stream_is_disconnected_and_its_place_is
         ):
             lazy.sendall(get("/changes", token, b"Accept: text/event-stream"))
             wait_until(lambda: streams(client) == 1)
-            service.change(*(NewPlant(id_, "x" * 60_000) for id_ in range(200)))
+            service.change(*(NewPlant(id_, "x" * 15_000) for id_ in range(800)))
 
             wait_until(lambda: streams(client) == 0)
             with Stream(service.port, token, "0") as again:

@@ -18,13 +18,13 @@ GROWTH_MIB_MAX = 2 * 2 * 32 + 60
 def test_the_memory_budget_of_a_request_is_released_when_it_ends(
     service: Service, client: Client, token: str
 ) -> None:
-    for _ in range(INCOMING_BYTES_MAX // 60_000):
+    for _ in range(INCOMING_BYTES_MAX // 16_000):
         with Wire(service.port) as wire:
-            wire.send(head(token, b"Content-Length: 60001") + b" " * 60_000)
-        refused = client.send("POST", "/plants", b"x" * 60_000, {"Authorization": "Bearer x"})
+            wire.send(head(token, b"Content-Length: 16001") + b" " * 16_000)
+        refused = client.send("POST", "/plants", b"x" * 16_000, {"Authorization": "Bearer x"})
         assert refused.status == 401
 
-    assert client.post(NewPlant(1, "x" * 60_000)).status == 200
+    assert client.post(NewPlant(1, "x" * 16_000)).status == 200
 
 
 def test_unfinished_bodies_are_bounded_in_total_and_small_requests_are_served(
@@ -32,10 +32,10 @@ def test_unfinished_bodies_are_bounded_in_total_and_small_requests_are_served(
 ) -> None:
     assert client.post(NewPlant(2, "before")).status == 200
     before = service.resident_mib()
-    unfinished = head(token, b"Content-Length: 65536") + b" " * 65_535
+    unfinished = head(token, b"Content-Length: 16384") + b" " * 16_383
 
     with contextlib.ExitStack() as stack:
-        for _ in range(2_000):
+        for _ in range(2_500):
             with contextlib.suppress(OSError):
                 stack.enter_context(Wire(service.port)).send(unfinished)
 

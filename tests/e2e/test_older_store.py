@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from plantstore.plants import PLANT_BYTES_MAX
 from plantstore.storage.migrate import newest_version
 from support.command import call, run
-from support.other_programs import engine_of, make_older
-from support.service import Service
+from support.other_programs import change, engine_of, make_older
+from support.service import Service, serving
 
 VERSION = 3
 FOUND = "Plants: 1, tokens: 0, schema: 3\n"
@@ -155,3 +156,25 @@ def test_a_service_that_migrates_logs_the_progress_once(tmp_path: Path, older: s
     events = [json.loads(line)["event"] for line in service.log if line.startswith("{")]
     assert events.count(f"migrating schema {VERSION} to {newest}") == 1
     assert sum(event.startswith(f"migrated to schema {newest} in ") for event in events) == 1
+
+
+@pytest.mark.engines("sqlite", "postgres")
+def test_a_migration_counts_plants_that_are_too_large_now_which_are_read_and_deleted(
+    tmp_path: Path, older: str
+) -> None:
+    large = "×" * PLANT_BYTES_MAX
+    change(older, f"INSERT INTO plants (id, name) VALUES (7, '{large}'), (8, '{large}')")
+
+    migrated = call(tmp_path, "migrate")
+    exported = call(tmp_path, "export")
+    with serving(tmp_path) as (_, client):
+        page = client.send("GET", "/plants?after=6")
+        replaced = client.send_record("PUT", "/plants/7", large, None)
+        deleted = client.send("DELETE", "/plants/7")
+
+    assert f"plants larger than {PLANT_BYTES_MAX} bytes, as no new plant may be: 2;" in (
+        migrated.stderr
+    )
+    assert exported.stdout.count(large) == 2
+    assert [plant["name"] for plant in json.loads(page.body)] == [large, large]
+    assert (replaced.status, deleted.status) == (413, 204)

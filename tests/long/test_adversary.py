@@ -45,7 +45,7 @@ KEPT_SLACK_BYTES = 64 * KIB
 
 RESETS = 100_000
 
-# The sizes of valid creates and imports. A create has at most 64 KiB in and 64 KiB out.
+# The sizes of valid creates and imports. A create has at most 16 KiB in and 16 KiB out.
 CREATE_SIZES = [500, 1 * KIB, 10 * KIB, 100 * KIB]
 IMPORT_SIZES = [*CREATE_SIZES, MIB, 2 * MIB]
 
@@ -147,8 +147,8 @@ HELD: dict[str, tuple[Callable[[bytes], bytes], int]] = {
     "an unfinished head of small fields": (lambda _: head(b"GET /", *[b"a:b"] * 98)[:-2], 1000),
     "an unfinished head": (lambda _: head(b"GET /", b"X: " + b"x" * HEAD_BYTES)[:-2], 500),
     "requests sent ahead": (lambda _: head(b"GET /healthz") * 2000, 200),
-    "an unfinished body": (unfinished(b"Content-Length: 65000", b"x" * 64_000), 200),
-    "an unfinished body in chunks of a byte": (unfinished(CHUNKED, b"1\r\nx\r\n" * 20_000), 200),
+    "an unfinished body": (unfinished(b"Content-Length: 16000", b"x" * 15_000), 200),
+    "an unfinished body in chunks of a byte": (unfinished(CHUNKED, b"1\r\nx\r\n" * 15_000), 200),
 }
 
 

@@ -22,14 +22,14 @@ MIB: Final = 1024 * KIB
 HEAD_BYTES: Final = 31 * KIB
 BODY_BYTES: Final = PLANT_BYTES_MAX - 100
 
-# Plants that are stored before the attacks: plants of usual size, and plants of 64 KiB, whose ids
-# begin at LARGE_ID. They are more than a store reads at once.
+# Plants that are stored before the attacks: plants of usual size, and plants of 16 KiB, whose ids
+# begin at LARGE_ID. They are more than a page has.
 USUAL_PLANTS: Final = 5_000
 LARGE_ID: Final = 1_000_000
 
 # The average size of the rows of a catalogue of 27,000 plants.
 USUAL_ROW_BYTES: Final = 31
-LARGE_PLANTS: Final = 300
+LARGE_PLANTS: Final = 1_200
 
 # The permissions of each kind of client.
 SCOPES: Final = {
@@ -205,8 +205,8 @@ BODIES: Final = {
     "nested arrays and a lone surrogate": (b'{"id":1,"name":"\\ud800","x":[', b"[[],[]],", b"[]]}"),
     "arrays that nest deeply": (b'{"x":', b"[", b""),
     "a member again and again": (b'{"name":"a"', b',"id":1', b"}"),
-    "an id of 64 KiB of digits": (b'{"name":"a","id":', b"1", b"}"),
-    "an id with 64 KiB of zeros": (b'{"name":"a","id":1.', b"0", b"}"),
+    "an id of 16 KiB of digits": (b'{"name":"a","id":', b"1", b"}"),
+    "an id with 16 KiB of zeros": (b'{"name":"a","id":1.', b"0", b"}"),
     "numbers": (b'{"name":"a","id":1,"x":[', b"1e9,", b"1]}"),
     "not UTF-8, at the end": (b'{"id":1,"name":"a","x":"', b"x", b'\xff"}'),
     "not JSON, at the end": (b'{"id":1,"name":"', b"x", b'"]'),
@@ -242,7 +242,7 @@ IN_PACKETS: Final = {
     "a body": ("create", create(filled(*BODIES["a large name"], HEAD_BYTES))),
 }
 
-SMALL_CHUNKS: Final = chunked(b'{"id":1,"name":"%b"}' % (b"x" * 60_000), 1)
+SMALL_CHUNKS: Final = chunked(b'{"id":1,"name":"%b"}' % (b"x" * 15_000), 1)
 REPLACE: Final = send(
     b"PUT /plants/%d" % (LARGE_ID + LARGE_PLANTS - 1), filled(b'{"name":"', b"x", b'"}')
 )

@@ -15,7 +15,7 @@ from plantstore.feed import ChangesPage, FeedState, Recorded, page_of
 from plantstore.listings import EVERYTHING, Listing, Page
 from plantstore.plants import ID_MAX, NewPlant
 from plantstore.storage.tables import ids_exhausted, in_order, name_taken, no_such_token
-from plantstore.store import TIDY_SECONDS, CheckReport, Repairs, TellNumber
+from plantstore.store import TIDY_SECONDS, CheckReport, TellNumber
 from plantstore.tokens import TokenRecord
 from plantstore.words import has_words
 
@@ -113,8 +113,8 @@ class FakeStore:
     def has_room_for_export(self) -> bool:
         return True
 
-    def reindex(self, progress: Callable[[int, int], None]) -> Repairs:  # noqa: ARG002
-        return Repairs(0, 0)  # nothing is derived
+    def reindex(self, progress: Callable[[int, int], None]) -> None:
+        """Do nothing: nothing is derived from the plants."""
 
     def count_plants(self) -> int:
         return len(self.plants)

@@ -211,7 +211,7 @@ def test_refusing_a_large_body_takes_less_than_six_times_its_size_in_memory(
     assert peak < 6 * LARGE
 
 
-def test_a_plant_may_have_64_kib_as_json_and_no_more() -> None:
+def test_a_plant_may_have_16_kib_as_json_and_no_more() -> None:
     tag = "x" * (PLANT_BYTES_MAX - len('{"id":1,"name":"","tag":""}'))
 
     assert not is_too_large(NewPlant(1, "", tag))

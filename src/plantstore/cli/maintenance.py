@@ -35,9 +35,9 @@ def backup(file: Path, database: str, *, force: bool) -> None:
         with progress("Backing up") as report:
             copy = store.back_up(str(partial), report)
         _show(copy, database)
-        if copy.problems:
+        if copy.problems and copy.remedy is not Remedy.REINDEX:
             raise OperationError("The copy has errors, so it was not kept")
-    click.echo("The copy has no errors")
+    click.echo("The copy has all plants" if copy.problems else "The copy has no errors")
 
 
 @click.command()
@@ -58,20 +58,18 @@ def check(database: str) -> None:
 @click.command()
 @settings("database", "standbys_min")
 def reindex(database: str, standbys_min: int) -> None:
-    """Repair the index for searches, and the recorded number of plants.
+    """Make the index for searches again, and count the plants.
 
     Run it if `plantstore check` finds that they differ from the plants. Services may use the
-    database meanwhile, and searches find the plants whose index is right. Only if the index of a
-    SQLite file cannot be read, it is emptied first, and searches miss plants until the end. If the
-    command is interrupted, run it again.
+    database meanwhile. On SQLite, searches get 503 until the end. If the command is interrupted,
+    run it again, or restart the service.
     """
     with (
         opened_store(database, SchemaPolicy.REQUIRE, standbys_min=standbys_min) as store,
-        progress("Comparing") as report,
+        progress("Indexing") as report,
     ):
-        found = store.reindex(report)
-    click.echo(f"Plants whose index was wrong, and is right now: {found.plants:,}")
-    click.echo(f"Plants missing in the recorded number, which is right now: {found.missing:,}")
+        store.reindex(report)
+    click.echo("The index and the recorded number of plants are right")
 
 
 @click.command()

@@ -15,7 +15,7 @@ from plantstore.observe import Observer
 
 MIB: Final = 1024 * 1024
 
-# Bytes of unanswered requests. A request has at most 64 KiB besides its head, and a piece of a file
+# Bytes of unanswered requests. A request has at most 16 KiB besides its head, and a piece of a file
 # as much, so this is enough for hundreds of the largest ones, and for all usual ones.
 INCOMING_BYTES_MAX: Final = 32 * MIB
 

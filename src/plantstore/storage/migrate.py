@@ -26,6 +26,7 @@ from typing import Final, Protocol
 
 from plantstore.errors import SchemaOutdatedError, StoreUnavailableError, StoreUnreachableError
 from plantstore.observe import (
+    LargePlantsFound,
     Migrated,
     MigrationStarted,
     MigrationStepStarted,
@@ -33,6 +34,13 @@ from plantstore.observe import (
     PlantsIndexed,
     ignore,
 )
+from plantstore.plants import PLANT_BYTES_MAX
+
+# No engine reads a text to learn its size.
+COUNT_LARGE: Final = f"""
+SELECT count(*) FROM plants
+WHERE octet_length(name) + coalesce(octet_length(tag), 0) > {PLANT_BYTES_MAX}
+"""
 
 # Interval between two reports of how many plants are indexed.
 REPORT_SECONDS: Final = 5.0
@@ -103,6 +111,10 @@ class Schema(Protocol):
         """Return the number of plants: in constant time, unless the version is an old one."""
         ...
 
+    def count_large_plants(self) -> int:
+        """Return how many plants have a name and a tag of more than PLANT_BYTES_MAX bytes."""
+        ...
+
 
 @functools.cache
 def migrations(engine: str) -> tuple[str, ...]:
@@ -145,10 +157,22 @@ def prepare(
                 " another database"
             )
         version = _create(schema, steps)
-    if policy is SchemaPolicy.MIGRATE:
-        _migrate(schema, steps, version, observe, monotonic)
-    elif policy is not SchemaPolicy.ACCEPT:
-        _require_current(schema, version, len(steps))
+    if policy is SchemaPolicy.ACCEPT:
+        return
+    started_at = monotonic()
+    if version == len(steps):
+        if schema.is_complete():
+            return
+    elif policy is SchemaPolicy.MIGRATE:
+        _migrate(schema, steps, version, observe)
+    else:
+        raise SchemaOutdatedError(
+            f"{schema.database} has schema {version}, but {len(steps)} is needed."
+            " Run: plantstore migrate"
+        )
+    if not schema.is_complete():
+        _index(schema, observe, monotonic)
+    observe(Migrated(len(steps), monotonic() - started_at))
 
 
 def _create(schema: Schema, steps: Sequence[str]) -> int:
@@ -161,30 +185,8 @@ def _create(schema: Schema, steps: Sequence[str]) -> int:
         return version
 
 
-def _require_current(schema: Schema, version: int, newest: int) -> None:
-    if version < newest:
-        raise SchemaOutdatedError(
-            f"{schema.database} has schema {version}, but {newest} is needed."
-            " Run: plantstore migrate"
-        )
-    if not schema.is_complete():
-        raise SchemaOutdatedError(
-            f"The index of words of {schema.database} is not complete. Run: plantstore migrate"
-        )
-
-
-def _migrate(
-    schema: Schema,
-    steps: Sequence[str],
-    version: int,
-    observe: Observer,
-    monotonic: Callable[[], float],
-) -> None:
-    if version == len(steps) and schema.is_complete():
-        return
-    started_at = monotonic()
-    if version < len(steps):
-        observe(MigrationStarted(version, len(steps)))
+def _migrate(schema: Schema, steps: Sequence[str], version: int, observe: Observer) -> None:
+    observe(MigrationStarted(version, len(steps)))
     while version < len(steps):
         with schema.locked():
             # Another process may have migrated before this one got the lock.
@@ -192,9 +194,8 @@ def _migrate(
             if version < len(steps):
                 observe(MigrationStepStarted(version + 1))
                 schema.apply(steps[version], version + 1)
-    if not schema.is_complete():
-        _index(schema, observe, monotonic)
-    observe(Migrated(len(steps), monotonic() - started_at))
+    if large := schema.count_large_plants():
+        observe(LargePlantsFound(large))
 
 
 def _index(schema: Schema, observe: Observer, monotonic: Callable[[], float]) -> None:

@@ -13,13 +13,13 @@ import psycopg
 from psycopg import errors, sql
 
 from plantstore.errors import OperationError, StoreUnavailableError, quoted
-from plantstore.storage.migrate import known_version, migrations, newest_version
+from plantstore.storage.migrate import COUNT_LARGE, known_version, migrations, newest_version
 from plantstore.storage.postgres.connection import Connection
 from plantstore.storage.postgres.faults import lacking
 from plantstore.storage.postgres.fence import ENGINE, fenced, keep_writers_out
-from plantstore.storage.postgres.pages import index_words, with_other_words
+from plantstore.storage.postgres.pages import find_other_words, index_words
 from plantstore.storage.postgres.plants import COUNT
-from plantstore.store import CheckReport, Remedy, Repairs
+from plantstore.store import CheckReport, Remedy
 
 # The key of the advisory lock that a process holds while it migrates.
 LOCK: Final = int.from_bytes(b"plst")
@@ -48,6 +48,8 @@ FROM pg_index JOIN ours ON ours.oid = indrelid JOIN pg_class ON pg_class.oid = i
 """
 
 _TOTAL: Final = "SELECT coalesce(sum(plants), 0)::bigint FROM totals"
+
+_IS_INCOMPLETE: Final = "SELECT EXISTS (SELECT FROM plants WHERE words IS NULL)"
 
 # The version of the schema before it had words.
 _VERSION_BEFORE_WORDS: Final = 4
@@ -104,14 +106,17 @@ class PostgresSchema:
         )
 
     def is_complete(self) -> bool:
-        return not _one(self._connection, "SELECT EXISTS (SELECT FROM plants WHERE words IS NULL)")
+        return not _one(self._connection, _IS_INCOMPLETE)
 
     def index(self) -> Iterator[int]:
-        return (compared for compared, _ in index_words(self._connection))
+        return index_words(self._connection)
 
     def count_plants(self) -> int:
         has_totals = known_version(self) > _VERSION_BEFORE_WORDS
         return _one(self._connection, _TOTAL if has_totals else "SELECT count(*) FROM plants")
+
+    def count_large_plants(self) -> int:
+        return _one(self._connection, COUNT_LARGE)
 
 
 def check(connection: Connection, database: str) -> CheckReport:
@@ -147,10 +152,11 @@ def _differences(connection: Connection, version: int, plants: int) -> list[str]
         problems.append(f"the recorded number of plants is {total}")
     if version < newest_version("postgres"):
         return problems  # the words of an older version may be others
-    different = next((ids[0] for _, ids in with_other_words(connection) if ids), None)
-    if different is not None:
+    if _one(connection, _IS_INCOMPLETE):
+        problems.append("the index of words is not complete")
+    elif ids := find_other_words(connection):
         problems.append(
-            f"the words of plant {different} are not those of its name; searches may be wrong"
+            f"the words of plant {ids[0]} are not those of its name; searches may be wrong"
         )
     return problems
 
@@ -251,8 +257,8 @@ def grant(connection: Connection, role: str) -> None:
 _COMPARE_TOTAL: Final = f"SELECT count(*), count(*) - ({_TOTAL}) FROM plants"
 
 
-def repair(connection: Connection, slot: int, progress: Callable[[int, int], None]) -> Repairs:
-    """Compare everything once, and repair the differences.
+def reindex(connection: Connection, slot: int, progress: Callable[[int, int], None]) -> None:
+    """Correct the number of plants, and the words of those plants that have others or none.
 
     Args:
         connection: without a time limit for statements.
@@ -263,14 +269,11 @@ def repair(connection: Connection, slot: int, progress: Callable[[int, int], Non
     [(plants, missing)] = connection.execute(_COMPARE_TOTAL)
     if missing:
         _correct_total(connection, slot, missing)
-    found = done = 0
-    for compared, indexed in index_words(connection):
-        if indexed:
-            connection.require_standbys()
-        found += indexed
+    done = 0
+    for compared in index_words(connection):
+        connection.require_standbys()
         done += compared
         progress(done, max(plants, done))
-    return Repairs(found, missing)
 
 
 def _correct_total(connection: Connection, slot: int, missing: int) -> None:

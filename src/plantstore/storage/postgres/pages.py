@@ -178,7 +178,8 @@ def _order(listing: Listing) -> str:
     return "ORDER BY id DESC" if listing.is_descending else "ORDER BY id"
 
 
-# Number of plants that are compared, and indexed in one transaction.
+# Number of plants that are compared, and indexed in one transaction; and whose words a check
+# compares.
 PLANTS_MAX: Final = 1_000
 
 # The value of the column for an element of `documents`.
@@ -189,12 +190,15 @@ UPDATE plants SET words = {WORDS}
 FROM unnest(%b::bigint[], %b::text[]) AS given (id, words) WHERE plants.id = given.id
 """
 
-_WORDS_FROM: Final = """
-SELECT id, left(name, %b), tsvector_to_array(words) FROM plants
-WHERE id >= %b ORDER BY id LIMIT %b
+# A name is searched from its beginning.
+_NAME: Final = f"left(name, {SEARCHED_CHARACTERS_MAX})"
+_COMPARED: Final = f"SELECT id, {_NAME}, tsvector_to_array(words) FROM plants"
+_COMPARED_FROM: Final = f"{_COMPARED} WHERE id >= %b ORDER BY id LIMIT {PLANTS_MAX + 1}"
+_COMPARED_SAMPLE: Final = f"""
+{_COMPARED} WHERE id IN (SELECT id FROM plants ORDER BY random() LIMIT {PLANTS_MAX})
 """
-_NAMES: Final = """
-SELECT id, left(name, %b) FROM plants WHERE id = ANY(%b::bigint[]) ORDER BY id FOR UPDATE
+_NAMES: Final = f"""
+SELECT id, {_NAME} FROM plants WHERE id = ANY(%b::bigint[]) ORDER BY id FOR UPDATE
 """
 
 
@@ -203,44 +207,36 @@ def documents(names: Iterable[str]) -> list[str]:
     return [" ".join(words_of(name)) for name in names]
 
 
-def index_words(connection: Connection) -> Iterator[tuple[int, int]]:
+def index_words(connection: Connection) -> Iterator[int]:
     """Read all plants, in pages, and give those the words of their names that have others or none.
 
     Each page is a transaction of its own. The caller checks the standbys.
 
     Yields:
-        The number of plants of a page, and how many of them got words.
+        The number of plants of a page.
 
     """
-    for compared, wrong in with_other_words(connection):
-        if wrong:
+    first: int | None = ID_MIN
+    while first is not None:
+        rows = connection.fetch(_COMPARED_FROM, (first,))
+        if wrong := _with_other_words(rows[:PLANTS_MAX]):
             _index(connection, wrong)
-        yield compared, len(wrong)
+        yield len(rows[:PLANTS_MAX])
+        first = rows[PLANTS_MAX][0] if len(rows) > PLANTS_MAX else None
+
+
+def find_other_words(connection: Connection) -> list[int]:
+    """Return those of some plants, chosen at random, whose words are not those of their names."""
+    return _with_other_words(connection.fetch(_COMPARED_SAMPLE))
+
+
+def _with_other_words(rows: list[TupleRow]) -> list[int]:
+    return [
+        id_ for id_, name, words in rows if words is None or sorted(words_of(name)) != sorted(words)
+    ]
 
 
 def _index(connection: Connection, ids: list[int]) -> None:
     with fenced(connection):
-        values = (SEARCHED_CHARACTERS_MAX, ids)
-        names: dict[int, str] = dict(connection.fetch(_NAMES, values))
+        names: dict[int, str] = dict(connection.fetch(_NAMES, (ids,)))
         connection.execute(_INDEX, (list(names), documents(names.values())))
-
-
-def with_other_words(connection: Connection) -> Iterator[tuple[int, list[int]]]:
-    """Read all plants, in pages. Yield the size of a page, and those whose words are not right.
-
-    The words of a plant are not right if they are not those of its name, or if it has none yet.
-    """
-    first: int | None = ID_MIN
-    while first is not None:
-        values = (SEARCHED_CHARACTERS_MAX, first, PLANTS_MAX + 1)
-        rows = connection.fetch(_WORDS_FROM, values)
-        page = rows[:PLANTS_MAX]
-        yield (
-            len(page),
-            [
-                id_
-                for id_, name, words in page
-                if words is None or sorted(words_of(name)) != sorted(words)
-            ],
-        )
-        first = rows[PLANTS_MAX][0] if len(rows) > PLANTS_MAX else None

@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from plantstore.changes import Change, Result
-from plantstore.decision import decide, load_stored
+from plantstore.decision import decide
 from plantstore.errors import StoreUnavailableError
 from plantstore.plants import NewPlant
 from plantstore.storage.migrate import newest_version
@@ -25,7 +25,7 @@ from plantstore.storage.postgres.connection import Connection
 from plantstore.storage.postgres.faults import after_a_commit
 from plantstore.storage.postgres.feed import APPEND, record
 from plantstore.storage.postgres.fence import ENGINE, WITH_VERSION, fenced
-from plantstore.storage.postgres.pages import WORDS, documents, select_by_id
+from plantstore.storage.postgres.pages import WORDS, documents
 
 _GIVEN: Final = """
 unnest(%b::bigint[], %b::text[], %b::text[], %b::text[]) AS given (id, name, tag, words)
@@ -58,10 +58,8 @@ FROM {_GIVEN} WHERE plants.id = given.id
 """
 _DELETE: Final = "DELETE FROM plants WHERE id = ANY(%b::bigint[])"
 COUNT: Final = f"INSERT INTO totals (slot, plants) VALUES (%b, %b) {_ADD_TO_TOTAL}"
-# The server knows the size of a text without reading it.
-LOCK: Final = """
-SELECT id, octet_length(name), octet_length(tag) FROM plants WHERE id = ANY(%b::bigint[])
-ORDER BY id FOR UPDATE
+_LOCK: Final = """
+SELECT id, name, tag FROM plants WHERE id = ANY(%b::bigint[]) ORDER BY id FOR UPDATE
 """
 # A transaction that writes nothing does not wait for a standby. But its result may depend on the
 # writes of other transactions: on the deletion of a plant, for example. So it writes a marker. Its
@@ -137,10 +135,10 @@ def _decide_under_locks(
 
     """
     with fenced(connection):
-        rows = connection.fetch(LOCK, ([change.id for change in changes],))
-        sizes = {id_: (name, tag) for id_, name, tag in rows}
-        stored = load_stored(changes, sizes, lambda ids: select_by_id(connection, ids))
-        outcomes, (new, changed, gone, made) = decide(changes, stored)
+        rows = connection.fetch(_LOCK, ([change.id for change in changes],))
+        outcomes, (new, changed, gone, made) = decide(
+            changes, {row[0]: NewPlant(*row) for row in rows}
+        )
         if new:
             created = connection.fetch(_CREATE, _to_create(new, slot))
             if len(created) < len(new):
@@ -151,7 +149,7 @@ def _decide_under_locks(
             connection.execute(_DELETE, (gone,))
             connection.execute(COUNT, (slot, -len(gone)))
         record(connection, made)
-        if not sizes and not new:
+        if not rows and not new:
             connection.execute(MARK, (slot,))
     return outcomes
 

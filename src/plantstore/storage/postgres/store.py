@@ -34,16 +34,15 @@ from plantstore.storage.postgres.maintenance import (
     PostgresSchema,
     check,
     grant,
-    repair,
+    reindex,
     require_rights,
     require_role,
 )
 from plantstore.storage.postgres.pages import select_by_id, select_page
 from plantstore.storage.postgres.plants import MARK, SLOTS, apply_changes
 from plantstore.storage.postgres.primary import Primary
-from plantstore.storage.reindex import in_rounds
 from plantstore.storage.tables import SmallTables
-from plantstore.store import TIDY_SECONDS, CheckReport, Repairs, TellNumber
+from plantstore.store import TIDY_SECONDS, CheckReport, TellNumber
 
 _CANNOT_READ: Final = "The database cannot be read"
 _CANNOT_WRITE: Final = "The database cannot be written"
@@ -182,9 +181,9 @@ class PostgresStore(SmallTables):
             " for the whole server"
         )
 
-    def reindex(self, progress: Callable[[int, int], None]) -> Repairs:
+    def reindex(self, progress: Callable[[int, int], None]) -> None:
         with self._connected(_CANNOT_WRITE, for_writes=True) as connection:
-            return in_rounds(partial(repair, connection, self._slot, progress))
+            reindex(connection, self._slot, progress)
 
     def close(self) -> None:
         self._primary.close()

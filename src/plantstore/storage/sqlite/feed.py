@@ -44,7 +44,7 @@ FEED: Final = FeedTables(
     parse=partial(from_json, RECORDS),
 )
 
-# Number of changes that are trimmed in one transaction while idle. A change may have 64 KiB.
+# Number of changes that are trimmed in one transaction while idle. A change may have 16 KiB.
 TRIMMED_MAX: Final = 500
 
 # While the store is busy, twice as many changes are trimmed each time that this many were made.

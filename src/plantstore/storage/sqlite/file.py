@@ -19,8 +19,15 @@ import msgspec
 
 from plantstore.errors import StoreUnavailableError
 from plantstore.observe import Observer, ignore
-from plantstore.storage.migrate import SchemaPolicy, known_version, prepare, require_same
-from plantstore.storage.sqlite.word_index import count_plants, index_next, is_complete
+from plantstore.storage.migrate import (
+    COUNT_LARGE,
+    SchemaPolicy,
+    known_version,
+    prepare,
+    require_same,
+)
+from plantstore.storage.sqlite.pages import count_plants, is_complete
+from plantstore.storage.sqlite.word_index import index_next
 
 # Marks our files, in the header (https://sqlite.org/fileformat2.html#application_id).
 APPLICATION_ID: Final = int.from_bytes(b"plst")
@@ -204,6 +211,10 @@ class SQLiteSchema:
         if known_version(self) > VERSION_BEFORE_WORDS:
             return count_plants(self._connection)
         plants: int = self._connection.execute("SELECT count(*) FROM plants").get
+        return plants
+
+    def count_large_plants(self) -> int:
+        plants: int = self._connection.execute(COUNT_LARGE).get
         return plants
 
 

@@ -17,9 +17,8 @@ from plantstore.storage.migrate import known_version, migrations, newest_version
 from plantstore.storage.sqlite.feed import FEED, on
 from plantstore.storage.sqlite.file import VERSION_BEFORE_WORDS, SQLiteSchema, translate_errors
 from plantstore.storage.sqlite.log import EXPORT_LOG_BYTES_MAX, log_bytes
-from plantstore.storage.sqlite.pages import prepare_searches, select_page
-from plantstore.storage.sqlite.reindex import BrokenIndexError, compare
-from plantstore.storage.sqlite.word_index import is_complete
+from plantstore.storage.sqlite.pages import is_complete, prepare_searches, select_page
+from plantstore.storage.sqlite.word_index import has_differences
 from plantstore.store import CheckReport, Remedy, TellNumber
 
 CANNOT_READ: Final = "The database cannot be read"
@@ -133,11 +132,13 @@ def check(connection: apsw.Connection, name: str) -> CheckReport:
             differences.append(f"the recorded number of plants is {total}")
         try:
             # The words of an older version may be others.
-            is_newest = version == newest_version("sqlite")
-            if is_newest and is_complete(connection) and _has_differences(connection):
-                differences.append(
-                    "the index of words differs from the names and tags; searches may be wrong"
-                )
+            if version == newest_version("sqlite"):
+                if not is_complete(connection):
+                    differences.append("the index of words is not complete")
+                elif has_differences(connection):
+                    differences.append(
+                        "the index of words differs from the names and tags; searches may be wrong"
+                    )
         except (apsw.CorruptError, apsw.SQLError) as error:
             is_of_fts5 = getattr(error, "extendedresult", None) == apsw.SQLITE_CORRUPT_VTAB
             (differences if is_of_fts5 else damage).append(
@@ -156,13 +157,6 @@ def _integrity_problems(connection: apsw.Connection) -> list[str]:
         return [str(error)]
     lines = [line for (text,) in found for line in str(text).splitlines()]
     return [line for line in lines if line != "ok" and not line.startswith("***")]
-
-
-def _has_differences(connection: apsw.Connection) -> bool:
-    try:
-        return any(plant.differs for plants in compare(connection) for plant in plants)
-    except BrokenIndexError:
-        return True
 
 
 def copy_pages(

@@ -1,11 +1,10 @@
 """Reads pages of plants.
 
-A page of all plants is one statement. If its plants are too large for a page, it is another one,
-which reads only those that fit. A page of a tag or of a search takes more, which read one snapshot.
+A page is read in parts, each by one statement, from one snapshot. It ends with the part that fills
+it: with plants, or with bytes if they are large. Most pages have one part.
 
-Many plants are passed as one JSON text in one row. For each row, apsw releases the interpreter
-lock and has to wait to get it back. So a batch of changes or a page takes a few statements,
-whatever its size.
+The plants of a part are one JSON text in one row. For each row, apsw releases the interpreter
+lock and has to wait to get it back. So a batch of changes or a page takes a few statements.
 
 Searches
 --------
@@ -24,14 +23,14 @@ than requested, and the next page continues.
 
 import contextlib
 import hashlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
-from itertools import accumulate
 from typing import Any, Final, NamedTuple, TypeVar
 
 import apsw
 import msgspec
 
+from plantstore.errors import StoreUnavailableError
 from plantstore.listings import COUNT_MAX, PAGE_BYTES_MAX, Count, Listing, Page
 from plantstore.plants import ID_MAX, ID_MIN, NewPlant
 from plantstore.words import SEARCHED_CHARACTERS_MAX, has_words
@@ -42,8 +41,9 @@ ARRAY: Final = "json_group_array(json_array(id, name, tag))"
 PLANTS: Final = f"CAST({ARRAY} AS BLOB)"
 WITH_IDS: Final = "FROM plants WHERE id IN (SELECT value FROM json_each(?))"
 
-# SQLite knows the size of a text without reading it. A plant that does not exist has none.
-_BYTES: Final = "coalesce(octet_length(name), 0) + coalesce(octet_length(tag), 0)"
+# Maximum number of plants in a part of a page. It bounds the size of a page: PAGE_BYTES_MAX and so
+# many plants of the largest size.
+PART_PLANTS_MAX: Final = 101
 
 _encode = msgspec.json.Encoder().encode
 _PLANTS: Final = msgspec.json.Decoder(list[tuple[int, str, str | None]])
@@ -77,28 +77,62 @@ def from_json(decoder: msgspec.json.Decoder[ValueT], text: bytes) -> ValueT:
 
 def select_page(connection: apsw.Connection, listing: Listing) -> Page:
     """Return the next plants, as `PlantStore.list_plants` does."""
-    if not listing.is_everything:
-        with _snapshot(connection):
+    has_one_part = listing.is_everything and listing.limit < PART_PLANTS_MAX
+    is_statement = has_one_part and not listing.has_total
+    with contextlib.nullcontext() if is_statement else _snapshot(connection):
+        if not listing.is_everything:
             return _select_found(connection, listing)
-    bindings = {"after": _after(listing), "limit": listing.limit + 1}
-    text, found, total = _read(connection, page_query, listing, bindings)
-    plants = plants_from_json(text)[: listing.limit]
-    count = Count(total) if listing.has_total else None
-    return Page(plants, is_last=len(plants) == found, total=count)
+        plants, end = _fill(_following(connection, listing), listing.limit)
+        total = Count(count_plants(connection)) if listing.has_total else None
+        return Page(plants, is_last=end is None, total=total)
 
 
-def _read(
-    connection: apsw.Connection,
-    query: Callable[[Listing, bool], str],
-    listing: Listing,
-    bindings: dict[str, Any],
-) -> tuple[Any, ...]:
-    """Return the row of a query for plants that fit on a page. Almost always, all of them fit."""
-    row: tuple[Any, ...]
-    [row] = connection.execute(query(listing, False), bindings)  # noqa: FBT003
-    if row[0] is None:
-        [row] = connection.execute(query(listing, True), bindings)  # noqa: FBT003
-    return row
+class _Part(NamedTuple):
+    """Some plants of a listing.
+
+    Attributes:
+        plants: in the order of the listing.
+        size: of the plants, in bytes of JSON.
+        end: the id after which the next part begins; None if there is none.
+
+    """
+
+    plants: list[NewPlant]
+    size: int
+    end: int | None
+
+
+def _fill(parts: Iterable[_Part], limit: int) -> tuple[list[NewPlant], int | None]:
+    """Return the plants of a page, and the id after which the next one begins, if there is one."""
+    plants: list[NewPlant] = []
+    bytes_left, end = PAGE_BYTES_MAX, None
+    for part in parts:
+        plants += part.plants
+        bytes_left -= part.size
+        end = part.end
+        if len(plants) > limit:
+            return plants[:limit], plants[limit - 1].id
+        if bytes_left < 0:
+            break
+    return plants, end
+
+
+def _following(connection: apsw.Connection, listing: Listing) -> Iterator[_Part]:
+    """Yield the plants of a listing of all plants."""
+    at_once = min(listing.limit + 1, PART_PLANTS_MAX)
+    end: int | None = _after(listing)
+    while end is not None:
+        text = connection.execute(page_query(listing), {"after": end, "limit": at_once}).get
+        plants = plants_from_json(text)
+        end = plants[-1].id if len(plants) == at_once else None
+        yield _Part(plants, len(text), end)
+        listing = listing._replace(after=end)
+
+
+def count_plants(connection: apsw.Connection) -> int:
+    """Return the recorded number of plants."""
+    plants: int = connection.execute("SELECT plants FROM totals").get
+    return plants
 
 
 def _after(listing: Listing) -> int:
@@ -112,36 +146,14 @@ def _comparison(listing: Listing) -> str:
     return f"{comparison}=" if listing.after is None else comparison
 
 
-def page_query(listing: Listing, are_large: bool = False) -> str:  # noqa: FBT001, FBT002 (of _read)
-    """Return the SQL for a page of all plants. An index finds the plants.
-
-    Its row has the next plants, how many it found, and the total if the listing asks for it. If not
-    all plants fit on a page, it has NULL in their place, or as many as fit if `are_large`.
-    """
-    total = "SELECT plants FROM totals" if listing.has_total else "NULL"
+def page_query(listing: Listing) -> str:
+    """Return the SQL for the next plants of all."""
     order = "id DESC" if listing.is_descending else "id"
-    following = f"FROM plants WHERE id {_comparison(listing)} :after ORDER BY {order} LIMIT :limit"
-    sizes = f"SELECT id, {_BYTES} AS bytes {following}"
-    fitting = f"FROM ({_fitting(sizes)}) LEFT JOIN plants USING (id)" if are_large else following
     return f"""
-SELECT CASE WHEN {are_large} OR coalesce(bytes, 0) <= {PAGE_BYTES_MAX} THEN (
-    SELECT {PLANTS} FROM (SELECT id, name, tag {fitting})
-) END, number, ({total})
-FROM (SELECT sum(bytes) AS bytes, count(*) AS number FROM ({sizes}))
-"""
-
-
-def _fitting(sizes: str) -> str:
-    """Return the SQL for the first of these ids whose plants fit on a page, or for one.
-
-    Args:
-        sizes: the SQL for ids, and for the bytes of their plants. So is the result.
-
-    """
-    return f"""
-SELECT id, bytes FROM (
-    SELECT id, bytes, sum(bytes) OVER (ROWS UNBOUNDED PRECEDING) AS through FROM ({sizes})
-) WHERE through <= {PAGE_BYTES_MAX} OR through = bytes
+SELECT {PLANTS} FROM (
+    SELECT id, name, tag FROM plants WHERE id {_comparison(listing)} :after
+    ORDER BY {order} LIMIT :limit
+)
 """
 
 
@@ -159,12 +171,8 @@ def _snapshot(connection: apsw.Connection) -> Iterator[None]:
             connection.execute("COMMIT")
 
 
-# Maximum number of plants that a search examines for one page, and in one statement.
+# Maximum number of plants that a search examines for one page.
 EXAMINED_MAX: Final = COUNT_MAX
-_EXAMINED_AT_ONCE: Final = 256
-
-# Bytes of plants after which a search ends. They limit the memory and the time for long names.
-EXAMINED_BYTES_MAX: Final = 512 * 1024
 
 # The lengths of beginnings that have entries of their own. They are those of `prefix` in the
 # migration that creates the table.
@@ -188,6 +196,9 @@ _LAST_CHARACTER: Final = "\U0010ffff"
 _COUNT: Final = """
 SELECT count(*) FROM (SELECT 1 FROM plant_words WHERE plant_words MATCH ? LIMIT ?)
 """
+
+# The first plant that is not in the index of words yet. None of those after it is in the index.
+FIRST: Final = "SELECT first FROM plants_to_index"
 
 _IS_WANTED: Final = "name IS NOT NULL AND (:tag IS NULL OR tag = :tag) AS is_wanted"
 
@@ -226,26 +237,34 @@ def _tag_word(beginning: str) -> str:
     return _TAG_MARK + digest.hexdigest()[:_TAG_DIGITS]
 
 
+def is_complete(connection: apsw.Connection) -> bool:
+    """Return whether the index of words has all plants."""
+    return connection.execute(FIRST).get is None
+
+
 def _select_found(connection: apsw.Connection, listing: Listing) -> Page:
     """Return the next plants of a listing with words or a tag, as `PlantStore.list_plants` does."""
+    if not is_complete(connection):
+        raise StoreUnavailableError(
+            "The index of words is not complete, so nothing can be searched; wait until `plantstore"
+            " reindex` or `plantstore migrate` ends, or run it again"
+        )
     query = _query(connection, listing)
     if query is None:
         return Page([], is_last=True, total=Count(0) if listing.has_total else None)
-    found, end = _find(connection, query, listing, listing.limit + 1)
+    plants, end = _fill(_examined(connection, query, listing), listing.limit)
     total = _count(connection, query, listing) if listing.has_total else None
-    sizes = accumulate(len(f"{plant.name}{plant.tag or ''}".encode()) for plant in found)
-    fitting = max(1, sum(size <= PAGE_BYTES_MAX for size in sizes))
-    on_page = found[: min(fitting, listing.limit)]
-    if len(on_page) < len(found):
-        end = on_page[-1].id
-    return Page(on_page, is_last=end is None, searched_through=end, total=total)
+    return Page(plants, is_last=end is None, searched_through=end, total=total)
 
 
 def _count(connection: apsw.Connection, query: _Query, listing: Listing) -> Count:
     if query.is_exact:
         return Count.up_to_max(connection.execute(_COUNT, (query.match, COUNT_MAX + 1)).get)
-    found, end = _find(connection, query, listing._replace(after=None), EXAMINED_MAX)
-    return Count(len(found), is_exact=end is None)
+    found, end = 0, None
+    for part in _examined(connection, query, listing._replace(after=None)):
+        found += len(part.plants)
+        end = part.end
+    return Count(found, is_exact=end is None)
 
 
 def _query(connection: apsw.Connection, listing: Listing) -> _Query | None:
@@ -285,54 +304,35 @@ def _words(connection: apsw.Connection, beginning: str) -> list[str]:
     return words
 
 
-def _find(
-    connection: apsw.Connection, query: _Query, listing: Listing, number: int
-) -> tuple[list[NewPlant], int | None]:
-    """Find the next plants of a listing.
-
-    Returns:
-        `number` plants or more, or fewer if there are no more or too many were examined; and
-        the id of the last plant examined, or None if there are no more.
-
-    """
+def _examined(connection: apsw.Connection, query: _Query, listing: Listing) -> Iterator[_Part]:
+    """Yield the plants of a listing among the next EXAMINED_MAX that a query finds."""
     words = () if query.is_exact else listing.words or ()
-    found: list[NewPlant] = []
-    at_once = _EXAMINED_AT_ONCE if words else number  # most of the plants may have other words
-    examined = examined_bytes = 0
-    while len(found) < number and examined < EXAMINED_MAX and examined_bytes < EXAMINED_BYTES_MAX:
-        bindings = {"match": query.match, "tag": listing.tag, "after": _after(listing)}
-        bindings["limit"] = at_once
-        text, read, last, there = _read(connection, examine_query, listing, bindings)
+    at_once = min(listing.limit + 1, PART_PLANTS_MAX) if query.is_exact else PART_PLANTS_MAX
+    bindings = {"match": query.match, "tag": listing.tag, "limit": at_once}
+    for _ in range(0, EXAMINED_MAX, at_once):
+        bindings["after"] = _after(listing)
+        [(text, examined, last)] = connection.execute(examine_query(listing), bindings)
         plants = plants_from_json(text)
-        found += [plant for plant in plants if has_words(plant.name, words)] if words else plants
-        if read == there < at_once:
-            return found, None
+        if words:
+            plants = [plant for plant in plants if has_words(plant.name, words)]
+        yield _Part(plants, len(text), last if examined == at_once else None)
+        if examined < at_once:
+            return
         listing = listing._replace(after=last)
-        examined += read
-        examined_bytes += len(text)
-    return found, listing.after
 
 
-def examine_query(listing: Listing, are_large: bool = False) -> str:  # noqa: FBT001, FBT002 (of _read)
+def examine_query(listing: Listing) -> str:
     """Return the SQL for the next plants that a query of FTS5 finds.
 
-    Its row has those of them that have the tag, how many were read, the last id of these, and how
-    many it found. If not all plants fit on a page, it has NULL in their place, or those of as many
-    as fit if `are_large`.
+    Its row has those of them that have the tag, how many it found, and the last id of these.
     """
     order, last = ("DESC", "min") if listing.is_descending else ("ASC", "max")
-    sizes = f"SELECT id, {_BYTES} AS bytes FROM found LEFT JOIN plants USING (id)"
-    fitting = _fitting(sizes) if are_large else sizes
-    ids = f"({fitting})" if are_large else "found"
     return f"""
-WITH found AS MATERIALIZED (
-    SELECT rowid AS id FROM plant_words
-    WHERE plant_words MATCH :match AND rowid {_comparison(listing)} :after
-    ORDER BY rowid {order} LIMIT :limit
+SELECT CAST({ARRAY} FILTER (WHERE is_wanted) AS BLOB), count(*), {last}(id) FROM (
+    SELECT id, name, tag, {_IS_WANTED} FROM (
+        SELECT rowid AS id FROM plant_words
+        WHERE plant_words MATCH :match AND rowid {_comparison(listing)} :after
+        ORDER BY rowid {order} LIMIT :limit
+    ) LEFT JOIN plants USING (id)
 )
-SELECT CASE WHEN {are_large} OR coalesce(bytes, 0) <= {PAGE_BYTES_MAX} THEN (
-    SELECT CAST({ARRAY} FILTER (WHERE is_wanted) AS BLOB)
-    FROM (SELECT id, name, tag, {_IS_WANTED} FROM {ids} LEFT JOIN plants USING (id))
-) END, number, last, (SELECT count(*) FROM found)
-FROM (SELECT sum(bytes) AS bytes, count(*) AS number, {last}(id) AS last FROM ({fitting}))
 """

@@ -10,17 +10,15 @@ from collections.abc import Sequence
 from typing import Final
 
 import apsw
-import msgspec
 
 from plantstore.changes import Change, Outcome, Result
-from plantstore.decision import decide, load_stored
+from plantstore.decision import decide
 from plantstore.plants import NewPlant
 from plantstore.storage.migrate import newest_version
 from plantstore.storage.sqlite.feed import RECORD_CREATES, record
-from plantstore.storage.sqlite.pages import WITH_IDS, select_by_id, to_json
-from plantstore.storage.sqlite.word_index import MERGE, document, index_words
+from plantstore.storage.sqlite.pages import select_by_id, to_json
+from plantstore.storage.sqlite.word_index import IS_INDEXED, MERGE, document, index_words
 
-_SIZES: Final = "json_group_array(json_array(id, octet_length(name), octet_length(tag)))"
 _UPSERT: Final = """
 INSERT INTO plants (id, name, tag)
 SELECT value->>'id', value->>'name', value->>'tag' FROM jsonb_each(?) WHERE true
@@ -39,7 +37,8 @@ CREATE TEMP TRIGGER create_plants INSTEAD OF INSERT ON creates BEGIN
     INSERT INTO plants (id, name, tag)
     SELECT value->>0, value->>1, value->>2 FROM jsonb_each(new.plants);
     INSERT INTO plant_words (rowid, words)
-    SELECT value->>0, value->>3 FROM jsonb_each(new.plants) WHERE value->>3 <> '';
+    SELECT value->>0, value->>3 FROM jsonb_each(new.plants)
+    WHERE value->>3 <> '' AND {IS_INDEXED.format("value->>0")};
     {MERGE};
     UPDATE totals SET plants = plants + new.number;
     {RECORD_CREATES}
@@ -49,8 +48,6 @@ _CREATE: Final = """
 INSERT INTO creates
 SELECT jsonb(:plants), :number, user_version FROM pragma_user_version
 """
-
-_decode_sizes = msgspec.json.Decoder(list[tuple[int, int, int | None]]).decode
 
 
 def prepare_creates(connection: apsw.Connection) -> None:
@@ -87,13 +84,7 @@ def _by_id(plant: tuple[int, str, str | None, str]) -> int:
 
 def apply_changes(connection: apsw.Connection, changes: Sequence[Change]) -> list[Result]:
     """Apply a batch of changes, in a transaction that the caller has begun."""
-    ids = to_json([change.id for change in changes])
-    sizes = _decode_sizes(connection.execute(f"SELECT {_SIZES} {WITH_IDS}", (ids,)).get)
-    stored = load_stored(
-        changes,
-        {id_: (name, tag) for id_, name, tag in sizes},
-        lambda ids: select_by_id(connection, ids),
-    )
+    stored = select_by_id(connection, [change.id for change in changes])
     outcomes, difference = decide(changes, dict(stored))
     index_words(connection, difference, stored)
     if difference.new or difference.changed:

@@ -14,7 +14,6 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from functools import partial
 from typing import Any, ClassVar, Final
 
 import apsw
@@ -27,9 +26,9 @@ from plantstore.observe import DatabaseCreated, Observer, ignore
 from plantstore.plants import NewPlant
 from plantstore.storage.migrate import SchemaPolicy
 from plantstore.storage.pool import Pool
-from plantstore.storage.reindex import in_rounds
 from plantstore.storage.sqlite.feed import FEED, TRIM_CHANGES, TRIMMED_MAX, on, waiter
 from plantstore.storage.sqlite.file import (
+    BUSY_POLL_SECONDS,
     connect,
     make_file,
     sync_log,
@@ -44,15 +43,23 @@ from plantstore.storage.sqlite.guard import (
 )
 from plantstore.storage.sqlite.log import WalLimit
 from plantstore.storage.sqlite.maintenance import CANNOT_READ, Snapshots
-from plantstore.storage.sqlite.pages import prepare_searches, select_by_id, select_page
+from plantstore.storage.sqlite.pages import (
+    count_plants,
+    prepare_searches,
+    select_by_id,
+    select_page,
+)
 from plantstore.storage.sqlite.plants import apply_changes, create_plants, prepare_creates
-from plantstore.storage.sqlite.reindex import repair
+from plantstore.storage.sqlite.word_index import index_next, start_over
 from plantstore.storage.tables import SmallTables
-from plantstore.store import PAGES_AT_ONCE, TIDY_SECONDS, TIDY_SOON_SECONDS, Repairs
+from plantstore.store import PAGES_AT_ONCE, TIDY_SECONDS, TIDY_SOON_SECONDS
 
 # Size of the page cache of the connection that writes. A large batch of plants with many tags
 # changes more pages than fit into the 2 MiB of SQLite's default. It would write them several times.
 CACHE_KIB: Final = 8 * 1024
+
+# The pause after each transaction of a reindex. Processes that wait to write poll more often.
+INDEX_PAUSE_SECONDS: Final = 4 * BUSY_POLL_SECONDS
 
 _CANNOT_WRITE: Final = "The database cannot be written"
 
@@ -180,9 +187,18 @@ class SQLiteStore(Snapshots, SmallTables):
             # unchanged.
             self._others.pragma("user_version", self._others.pragma("user_version"))
 
-    def reindex(self, progress: Callable[[int, int], None]) -> Repairs:
+    def reindex(self, progress: Callable[[int, int], None]) -> None:
         with translate_errors(_CANNOT_WRITE):
-            return in_rounds(partial(repair, self._snapshot, self._repairing, progress))
+            with self._indexing() as connection:
+                start_over(connection)
+            done, indexed = 0, 1
+            while indexed:
+                with self._indexing() as connection:
+                    indexed = index_next(connection)
+                    total = count_plants(connection)
+                done += indexed
+                progress(done, max(total, done))
+                time.sleep(INDEX_PAUSE_SECONDS)
 
     def close(self) -> None:
         connections = [self._writes, self._reads, *self._pages.members, self._tokens]
@@ -200,7 +216,7 @@ class SQLiteStore(Snapshots, SmallTables):
             yield
 
     @contextlib.contextmanager
-    def _repairing(self) -> Iterator[apsw.Connection]:
+    def _indexing(self) -> Iterator[apsw.Connection]:
         with self._guard.checked(self._writes), transaction(self._writes):
             yield self._writes
         self._wal_limit.bound()

@@ -12,21 +12,22 @@ FTS5 collects entries in memory, and writes them to the file when the transactio
 so earlier if an id is smaller than the one before. So entries are passed in order of id.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Final, TypeAlias
 
 import apsw
-import msgspec
 
-from plantstore.decision import DIFFERENT, Difference
+from plantstore.decision import Difference
 from plantstore.errors import BatchRefusedError
 from plantstore.plants import NewPlant
-from plantstore.storage.sqlite.pages import WITH_IDS, from_json, tag_word, to_json
+from plantstore.storage.sqlite.pages import FIRST, PLANTS, plants_from_json, tag_word, to_json
 from plantstore.words import SEARCHED_CHARACTERS_MAX, WORD_CHARACTERS_MAX, fold, words_of
 
-# Number of plants whose texts are read or indexed in one statement. It limits the memory for
-# long names and tags.
+# Number of plants that are indexed in one transaction.
 PLANTS_MAX: Final = 1_000
+
+# Number of plants whose words a check looks for in the index.
+SAMPLE_PLANTS: Final = 1_000
 
 # The first value is 'delete' to remove an entry, and NULL to add one.
 _INDEX: Final = """
@@ -37,17 +38,24 @@ SELECT value->>0, value->>1, value->>2 FROM jsonb_each(?)
 # 64 pages at once: one commit in 64 would take some milliseconds longer.
 _MERGED_PAGES: Final = 16
 MERGE: Final = f"INSERT INTO plant_words (plant_words, rank) SELECT 'merge', {_MERGED_PAGES}"
-BEGINNINGS: Final = (
-    f"substr(name, 1, {SEARCHED_CHARACTERS_MAX}), substr(tag, 1, {SEARCHED_CHARACTERS_MAX})"
-)
-_TEXTS: Final = f"CAST(json_group_array(json_array(id, {BEGINNINGS})) AS BLOB)"
-_TEXTS_FROM: Final = f"""
-SELECT {_TEXTS} FROM (SELECT id, name, tag FROM plants WHERE id >= ? ORDER BY id LIMIT ?)
+
+# Whether a plant is in the index, or is about to be. The others are indexed later.
+IS_INDEXED: Final = f"ifnull({{}} < ({FIRST}), true)"
+_NEXT: Final = f"""
+SELECT {PLANTS} FROM (SELECT id, name, tag FROM plants WHERE id >= ? ORDER BY id LIMIT ?)
 """
-
+_START_OVER: Final = """
+INSERT INTO plant_words (plant_words) VALUES ('delete-all');
+DELETE FROM plants_to_index;
+INSERT INTO plants_to_index SELECT id FROM plants ORDER BY id LIMIT 1;
+DELETE FROM totals;
+INSERT INTO totals SELECT count(*) FROM plants;
+"""
+_SAMPLE: Final = f"""
+SELECT {PLANTS} FROM plants
+WHERE id IN (SELECT id FROM plants ORDER BY random() LIMIT {SAMPLE_PLANTS})
+"""
 _FIND: Final = "SELECT rowid FROM plant_words WHERE plant_words MATCH ? AND rowid = ?"
-
-_DECODER: Final = msgspec.json.Decoder(list[tuple[int, str, str | None]])
 
 
 def index_words(
@@ -58,71 +66,60 @@ def index_words(
     Args:
         connection: in the transaction of the batch.
         difference: what the batch changes.
-        stored: the plants before the batch, or DIFFERENT in the place of those that were not read.
+        stored: the plants before the batch.
 
     """
     new, changed, gone, _ = difference
-    if not changed and not gone:  # the most frequent batch
-        write(connection, [(None, plant.id, document(plant.name, plant.tag)) for plant in new])
-        return
-    documents = {plant.id: document(plant.name, plant.tag) for plant in new + changed}
-    replaced = {plant.id for plant in changed} | set(gone)
-    ids = sorted(documents.keys() | replaced)
-    for part in (ids[start : start + PLANTS_MAX] for start in range(0, len(ids), PLANTS_MAX)):
-        old = _stored_documents(connection, {id_: stored[id_] for id_ in part if id_ in replaced})
-        entries: list[Entry] = []
-        for id_ in part:
-            before = old.get(id_, "")
-            after = documents.get(id_, "")
-            if before != after:
-                entries += ("delete", id_, before), (None, id_, after)
-        write(connection, entries)
+    first = connection.execute(FIRST).get
+    old = [stored[id_] for id_ in (*(plant.id for plant in changed), *gone)]
+    before = {plant.id: document(plant.name, plant.tag) for plant in old}
+    after = {plant.id: document(plant.name, plant.tag) for plant in new + changed}
+    entries: list[Entry] = []
+    for id_ in before.keys() | after.keys():
+        removed, added = before.get(id_, ""), after.get(id_, "")
+        if removed != added and (first is None or id_ < first):
+            entries += ("delete", id_, removed), (None, id_, added)
+    write(connection, entries)
 
 
-def is_complete(connection: apsw.Connection) -> bool:
-    """Return whether the index has all plants."""
-    return connection.execute("SELECT first FROM plants_to_index").get is None
-
-
-def count_plants(connection: apsw.Connection) -> int:
-    """Return the recorded number of plants."""
-    plants: int = connection.execute("SELECT plants FROM totals").get
-    return plants
+def start_over(connection: apsw.Connection) -> None:
+    """Empty the index, so that `index_next` has to index all plants again; count the plants."""
+    connection.execute(_START_OVER)
 
 
 def index_next(connection: apsw.Connection) -> int:
-    """Index more of the plants that were stored before there was an index.
+    """Index the next plants that are not in the index.
 
     Returns:
         The number of plants indexed; 0 if the index is complete.
 
     """
-    first = connection.execute("SELECT first FROM plants_to_index").get
+    first = connection.execute(FIRST).get
     if first is None:
         return 0
-    rows = from_json(_DECODER, connection.execute(_TEXTS_FROM, (first, PLANTS_MAX + 1)).get)
-    write(connection, [(None, id_, document(name, tag)) for id_, name, tag in rows[:PLANTS_MAX]])
-    if len(rows) > PLANTS_MAX:
-        connection.execute("UPDATE plants_to_index SET first = ?", (rows[PLANTS_MAX][0],))
+    plants = plants_from_json(connection.execute(_NEXT, (first, PLANTS_MAX + 1)).get)
+    here = plants[:PLANTS_MAX]
+    write(connection, [(None, plant.id, document(plant.name, plant.tag)) for plant in here])
+    if len(plants) > PLANTS_MAX:
+        connection.execute("UPDATE plants_to_index SET first = ?", (plants[PLANTS_MAX].id,))
     else:
         connection.execute("DELETE FROM plants_to_index")
-    return len(rows[:PLANTS_MAX])
+    return len(here)
 
 
-def is_found(connection: apsw.Connection, id_: int, name: str, tag: str | None) -> bool:
-    """Return whether a search finds a plant by the last of its words in the alphabet.
-
-    A plant without words counts as found.
-    """
-    words = words_of(name) if tag is None else [*words_of(name), tag_word(tag)]
-    return not words or connection.execute(_FIND, (f'"{max(words)}"', id_)).get is not None
+def has_differences(connection: apsw.Connection) -> bool:
+    """Return whether one of some plants, chosen at random, is not found by all of its words."""
+    connection.execute(_FIND, ("a", 0)).fetchall()  # the table may be missing, and no plant there
+    for plant in plants_from_json(connection.execute(_SAMPLE).get):
+        words = [*words_of(plant.name)] + ([tag_word(plant.tag)] if plant.tag is not None else [])
+        query = " AND ".join(f'"{word}"' for word in words)
+        if words and connection.execute(_FIND, (query, plant.id)).get is None:
+            return True
+    return False
 
 
 # A command ('delete' or None), an id, and its words.
 Entry: TypeAlias = tuple[str | None, int, str]
-
-# The beginnings of a name and of a tag.
-Text: TypeAlias = tuple[str, str | None]
 
 
 def write(connection: apsw.Connection, entries: Iterable[Entry]) -> None:
@@ -160,23 +157,3 @@ def document(name: str, tag: str | None) -> str:
     if len(words) > WORD_CHARACTERS_MAX:  # one of them may be too long
         words = " ".join(words_of(name))
     return words if tag is None else f"{words} {tag_word(tag)}"
-
-
-def _stored_documents(
-    connection: apsw.Connection, stored: Mapping[int, NewPlant]
-) -> dict[int, str]:
-    """Return what is indexed of these plants, by id. Those that are DIFFERENT are read."""
-    texts = {
-        id_: (plant.name, plant.tag) for id_, plant in stored.items() if plant is not DIFFERENT
-    }
-    if len(texts) < len(stored):
-        texts |= texts_of(connection, [id_ for id_ in stored if id_ not in texts])
-    return {id_: document(*text) for id_, text in texts.items()}
-
-
-def texts_of(connection: apsw.Connection, ids: Sequence[int]) -> dict[int, Text]:
-    """Return the beginnings of the names and tags of the stored plants among these ids."""
-    rows = from_json(
-        _DECODER, connection.execute(f"SELECT {_TEXTS} {WITH_IDS}", (to_json(ids),)).get
-    )
-    return {id_: (name, tag) for id_, name, tag in rows}

@@ -13,8 +13,8 @@ const SEPARATORS = [",", ";", "\t"];
 /** How much of a file is read to detect its encoding. */
 const SCANNED_BYTES = 16 * 1024 * 1024;
 
-/** A row has at most 64 KiB, so the header is within this part of a file. */
-const ROW_BYTES_MAX = 64 * 1024;
+/** A row has at most 16 KiB, so the header is within this part of a file. */
+const ROW_BYTES_MAX = 16 * 1024;
 
 /** The first line by which a spreadsheet knows the separator. */
 const SEPARATOR_LINE = /^"?sep=([,;\t])"?(\r\n|\r|\n)/i;

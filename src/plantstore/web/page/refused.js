@@ -14,7 +14,7 @@ import { html } from "./html.js";
  */
 const FORMULA = /((?:^|[,;\t\r\n])["' ]*)(?=[=+\-@\uff1d\uff0b\uff0d\uff20])/g;
 
-/** A longer row is cut: it may have 64 KiB. */
+/** A longer row is cut: it may have 16 KiB. */
 const ROW_CHARACTERS_MAX = 500;
 
 /**

@@ -8,13 +8,24 @@ A connection pooler in front of PostgreSQL may assign a session for each transac
 Then the settings and prepared statements of this service end up in the wrong sessions, and plants
 would be stored with settings that do not wait for the disk. So each connection is also checked for
 such a pooler.
+
+Migrations: each transaction that writes reads the version of the schema first. So it holds a lock
+on the table of versions until it ends (ACCESS SHARE). A migration locks this table first, too, and
+against everybody else (ACCESS EXCLUSIVE). So a migration waits for the transactions that have
+begun. Those that begin during it wait for its end, and then see the new version: READ COMMITTED
+takes the snapshot of a statement after its locks. Since both lock this table before all others,
+they never wait for each other in a circle.
+
+Errors of PostgreSQL are translated by their SQLSTATE, never by their message
+(https://www.postgresql.org/docs/current/errcodes-appendix.html). An unknown SQLSTATE counts as a
+fault of the server.
 """
 
 import contextlib
 import math
 import re
 import select
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Final, NoReturn
 
 import psycopg
@@ -24,8 +35,10 @@ from psycopg.pq import TransactionStatus
 from psycopg.pq.abc import PGconn
 from psycopg.rows import TupleRow
 
-from plantstore.errors import StoreUnavailableError, StoreUnreachableError
-from plantstore.storage.postgres.faults import core_of, reason_of, shortened, translate_errors
+from plantstore.errors import BatchRefusedError, StoreUnavailableError, StoreUnreachableError
+from plantstore.storage.migrate import require_same
+
+ENGINE: Final = "postgres"
 
 # How long the client waits after the server's own statement_timeout, which normally ends a
 # statement first. The same time is allowed for a cancellation.
@@ -67,6 +80,13 @@ _INSPECT: Final = f"""
 SELECT (SELECT setting::bigint FROM pg_settings WHERE name = 'statement_timeout'),
     current_setting('fsync'), current_setting('server_encoding'), {_STANDBY_NAMES}
 """
+
+# The version for a statement that commits by itself. An index scan for one row takes less than a
+# function of all rows. As the first part of the statement, its table is locked first.
+WITH_VERSION: Final = """
+WITH known AS (SELECT version FROM plantstore_migrations ORDER BY version DESC LIMIT 1)
+"""
+_VERSION: Final = "SELECT max(version) FROM plantstore_migrations"
 
 # Parameters that a server reports without being asked. They are "on" if it refuses writes.
 _READ_ONLY: Final = (b"default_transaction_read_only", b"in_hot_standby")
@@ -206,6 +226,20 @@ class Connection(psycopg.Connection[TupleRow]):
         self._unreplicated_commits += notice.source_function == "SyncRepWaitForLSN"
 
 
+@contextlib.contextmanager
+def fenced(connection: Connection) -> Iterator[None]:
+    """Run the block in a transaction that may write. The caller checks the standbys.
+
+    Raises:
+        StoreUnreachableError: the schema has another version. The block was not run.
+
+    """
+    with connection.transaction():
+        [(version,)] = connection.execute(_VERSION)
+        require_same(ENGINE, version)
+        yield
+
+
 def standbys_in(names: str) -> int:
     """Return how many standbys a commit waits for, by `synchronous_standby_names`.
 
@@ -280,3 +314,91 @@ def require_sessions(connection: Connection, connect: Callable[[], Connection]) 
 def _process(connection: Connection) -> int:
     [(process,)] = connection.execute(_WHO)
     return int(process)
+
+
+# Maximum length of a reason in a message for operators.
+REASON_CHARACTERS_MAX: Final = 200
+
+# The class of errors that only a programming error of ours can cause, such as syntax, and those
+# errors of the class that an operator can cause.
+_OUR_CLASS: Final = "42"
+_MISSING: Final = (errors.UndefinedColumn, errors.UndefinedTable)
+
+# The classes of errors that a single row can cause: the operator may have added a constraint, a
+# trigger or a view that refuses it, or whose data types cannot hold it.
+_ROW_CLASSES: Final = ("22", "23", "27", "44", "P0")
+
+
+@contextlib.contextmanager
+def translate_errors(what: str) -> Iterator[None]:
+    """Raise StoreUnavailableError for faults of the server; let programming errors pass.
+
+    Args:
+        what: the message.
+
+    Raises:
+        BatchRefusedError: a single row may have caused the error.
+        StoreUnavailableError: the server caused the error.
+
+    """
+    try:
+        yield
+    except psycopg.Error as error:
+        kind = (error.sqlstate or "")[:2]
+        if kind in _ROW_CLASSES:
+            raise BatchRefusedError(what, reason_of(error)) from error
+        if isinstance(error, errors.InsufficientPrivilege):
+            raise lacking(what, str(error.diag.message_primary)) from error
+        # Without an SQLSTATE, a plain DatabaseError is from libpq, which has lost the connection.
+        is_ours = kind == _OUR_CLASS or not (error.sqlstate or type(error) is psycopg.DatabaseError)
+        if is_ours and not isinstance(error, (psycopg.OperationalError, *_MISSING)):
+            raise
+        raise StoreUnavailableError(what, reason_of(error)) from error
+
+
+def lacking(what: str, right: str) -> StoreUnavailableError:
+    """Return the error for a right that the role of the service lacks.
+
+    Its message names the right, also in responses: only the owner of the tables can correct it.
+    """
+    return StoreUnavailableError(
+        f"{what}: {right}; run plantstore migrate --grant-to ROLE as the owner",
+        f"SQLSTATE {errors.InsufficientPrivilege.sqlstate}",
+    )
+
+
+@contextlib.contextmanager
+def after_a_commit() -> Iterator[None]:
+    """Raise refusals of a row, or of the whole batch, as faults of the server.
+
+    Errors that say that nothing was done would be wrong here: a part is committed already.
+    """
+    try:
+        yield
+    except StoreUnreachableError as error:
+        raise StoreUnavailableError(error.message, error.reason) from error
+    except psycopg.Error as error:
+        if (error.sqlstate or "")[:2] in _ROW_CLASSES:
+            raise psycopg.OperationalError(reason_of(error)) from error
+        raise
+
+
+def reason_of(error: psycopg.Error) -> str:
+    """Return the message of the server or of libpq in one line, with its SQLSTATE."""
+    said = error.diag.message_primary
+    if said is None:
+        # A message of libpq begins with the server's name, and may have more lines with advice.
+        said = core_of(str(error).partition("\n")[0])
+    return f"{said} ({error.sqlstate})" if error.sqlstate else said
+
+
+def core_of(message: str) -> str:
+    """Return the end of a line of libpq, which says what the server said."""
+    return message.rpartition("failed: ")[2].removeprefix("FATAL:  ")
+
+
+def shortened(reason: str) -> str:
+    """Return a reason, cut to REASON_CHARACTERS_MAX."""
+    if len(reason) <= REASON_CHARACTERS_MAX:
+        return reason
+    return f"{reason[: REASON_CHARACTERS_MAX - 3]}..."

@@ -14,9 +14,12 @@ from psycopg import errors, sql
 
 from plantstore.errors import OperationError, StoreUnavailableError, quoted
 from plantstore.storage.migrate import COUNT_LARGE, known_version, migrations, newest_version
-from plantstore.storage.postgres.connection import Connection
-from plantstore.storage.postgres.faults import lacking
-from plantstore.storage.postgres.fence import ENGINE, fenced, keep_writers_out
+from plantstore.storage.postgres.connection import (
+    ENGINE,
+    Connection,
+    fenced,
+    lacking,
+)
 from plantstore.storage.postgres.pages import find_other_words, index_words
 from plantstore.storage.postgres.plants import COUNT
 from plantstore.store import CheckReport, Remedy
@@ -93,7 +96,7 @@ class PostgresSchema:
 
     def apply(self, step: str, version: int) -> None:
         if version > 1:
-            keep_writers_out(self._connection)
+            self._connection.execute("LOCK TABLE plantstore_migrations IN ACCESS EXCLUSIVE MODE")
         try:
             self._connection.execute(step.encode())
         except (errors.DuplicateObject, errors.DuplicateTable) as error:

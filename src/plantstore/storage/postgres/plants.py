@@ -21,10 +21,14 @@ from plantstore.decision import decide
 from plantstore.errors import StoreUnavailableError
 from plantstore.plants import NewPlant
 from plantstore.storage.migrate import newest_version
-from plantstore.storage.postgres.connection import Connection
-from plantstore.storage.postgres.faults import after_a_commit
+from plantstore.storage.postgres.connection import (
+    ENGINE,
+    WITH_VERSION,
+    Connection,
+    after_a_commit,
+    fenced,
+)
 from plantstore.storage.postgres.feed import APPEND, record
-from plantstore.storage.postgres.fence import ENGINE, WITH_VERSION, fenced
 from plantstore.storage.postgres.pages import WORDS, documents
 
 _GIVEN: Final = """

@@ -31,8 +31,13 @@ from psycopg.pq import Conninfo
 
 from plantstore.errors import StoreUnavailableError, StoreUnreachableError, UsageError, quoted
 from plantstore.observe import Observer, ServerChanged, ignore
-from plantstore.storage.postgres.connection import UNREACHABLE, Connection, open_connection
-from plantstore.storage.postgres.faults import shortened, translate_errors
+from plantstore.storage.postgres.connection import (
+    UNREACHABLE,
+    Connection,
+    open_connection,
+    shortened,
+    translate_errors,
+)
 
 # The defaults for parameters that are missing in a URL. Of several servers, libpq uses the first
 # that accepts writes. A connection without any answer is closed after a minute.

@@ -26,10 +26,13 @@ from plantstore.listings import EVERYTHING, SCAN_PLANTS_MAX, Listing, Page, scan
 from plantstore.observe import Observer, ignore
 from plantstore.plants import NewPlant
 from plantstore.storage.migrate import SchemaPolicy, prepare
-from plantstore.storage.postgres.connection import Connection, require_sessions
-from plantstore.storage.postgres.faults import translate_errors
+from plantstore.storage.postgres.connection import (
+    Connection,
+    fenced,
+    require_sessions,
+    translate_errors,
+)
 from plantstore.storage.postgres.feed import FEED, keep_changes, trim, waiter
-from plantstore.storage.postgres.fence import fenced
 from plantstore.storage.postgres.maintenance import (
     PostgresSchema,
     check,

@@ -14,6 +14,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from queue import SimpleQueue
 from typing import Any, ClassVar, Final
 
 import apsw
@@ -25,7 +26,6 @@ from plantstore.listings import Listing, Page
 from plantstore.observe import DatabaseCreated, Observer, ignore
 from plantstore.plants import NewPlant
 from plantstore.storage.migrate import SchemaPolicy
-from plantstore.storage.pool import Pool
 from plantstore.storage.sqlite.feed import FEED, TRIM_CHANGES, TRIMMED_MAX, on, waiter
 from plantstore.storage.sqlite.file import (
     BUSY_POLL_SECONDS,
@@ -120,9 +120,11 @@ class SQLiteStore(Snapshots, SmallTables):
         self._reads, self._tokens, self._others, *pages = (
             connect(self._path, self.name, policy) for _ in range(3 + PAGES_AT_ONCE)
         )
+        self._pages = pages
+        self._free_pages: SimpleQueue[apsw.Connection] = SimpleQueue()
         for connection in pages:
             prepare_searches(connection)
-        self._pages = Pool(pages)
+            self._free_pages.put(connection)
         # Each connection has opened the log by its path.
         self._guard.require_files()
         self._wal_limit = WalLimit(self._writes, self._guard)
@@ -163,7 +165,7 @@ class SQLiteStore(Snapshots, SmallTables):
             return select_by_id(self._reads, ids)
 
     def list_plants(self, listing: Listing) -> Page:
-        with translate_errors(CANNOT_READ), self._pages.using() as connection:
+        with self._reading_page() as connection:
             return select_page(connection, listing)
 
     def keep_changes(self, days: int) -> None:
@@ -171,7 +173,7 @@ class SQLiteStore(Snapshots, SmallTables):
             FEED.keep(on(self._others), days)
 
     def read_changes(self, after: int | None, limit: int) -> ChangesPage:
-        with translate_errors(CANNOT_READ), self._pages.using() as connection:
+        with self._reading_page() as connection:
             return FEED.read(on(connection), after, limit)
 
     @contextlib.contextmanager
@@ -201,9 +203,19 @@ class SQLiteStore(Snapshots, SmallTables):
                 time.sleep(INDEX_PAUSE_SECONDS)
 
     def close(self) -> None:
-        connections = [self._writes, self._reads, *self._pages.members, self._tokens]
+        connections = [self._writes, self._reads, *self._pages, self._tokens]
         with self._others_lock:
             self._guard.close([*connections, self._others])
+
+    @contextlib.contextmanager
+    def _reading_page(self) -> Iterator[apsw.Connection]:
+        """Give a connection of the pool to the block, once one is free."""
+        connection = self._free_pages.get()
+        try:
+            with translate_errors(CANNOT_READ):
+                yield connection
+        finally:
+            self._free_pages.put(connection)
 
     @contextlib.contextmanager
     def _changing(self) -> Iterator[None]:

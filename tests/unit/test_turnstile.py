@@ -9,7 +9,7 @@ import threading
 from collections.abc import Iterator
 from pathlib import Path
 
-from plantstore.commit.turnstile import Turnstile
+from plantstore.commit.writer import Turnstile
 from support.postgres import wait_until
 
 
@@ -54,7 +54,7 @@ def test_a_process_that_waits_for_its_turn_is_the_next_one(tmp_path: Path) -> No
 
 ENDLESS = """
 import pathlib, sys, threading
-from plantstore.commit.turnstile import Turnstile
+from plantstore.commit.writer import Turnstile
 
 with Turnstile(pathlib.Path(sys.argv[1])):
     print("taken", flush=True)

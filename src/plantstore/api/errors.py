@@ -26,9 +26,8 @@ from plantstore.errors import (
     ScopeMissingError,
     UnsupportedMediaTypeError,
 )
-from plantstore.observe import Observer, RequestFailed, RequestRefused
+from plantstore.observe import REQUEST_ID_FIELD, Observer, RequestFailed, RequestRefused, request_id
 from plantstore.server.interface import ANSWERED, ErrorAnswer, Fields
-from plantstore.tracing import REQUEST_ID_FIELD, request_id
 
 STATUS: Final[Mapping[ErrorCode, HTTPStatus]] = MappingProxyType(
     {

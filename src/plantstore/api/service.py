@@ -10,9 +10,8 @@ from falcon.routing import CompiledRouter
 
 from plantstore.api.parameters import MERGE_PATCH
 from plantstore.errors import ErrorCode, InternalError, RequestError
-from plantstore.observe import Answered, Observer, RequestFailed, RequestRefused
+from plantstore.observe import REQUEST_ID_FIELD, Answered, Observer, RequestFailed, RequestRefused
 from plantstore.server.interface import ANSWERED, Receive, RenderError, Scope, Send
-from plantstore.tracing import REQUEST_ID_FIELD
 
 # The key of the route in the scope of a request: a template. It is missing if there is no resource.
 ROUTE: Final = "plantstore.route"

@@ -10,6 +10,7 @@ import signal
 import socket
 import ssl
 import sys
+from pathlib import Path
 from typing import Final, NoReturn
 
 import click
@@ -20,18 +21,23 @@ from plantstore.api.cors import parse_origin
 from plantstore.cli.opening import database_option
 from plantstore.cli.tokens import show_new_token
 from plantstore.cli.wiring import Telemetry, build_app, open_store_of
-from plantstore.cli.workers import run_workers
-from plantstore.errors import OperationError, UsageError, quoted
+from plantstore.commit.batcher import NO_TURNSTILE
+from plantstore.commit.writer import Turnstile
+from plantstore.errors import OperationError, PlantStoreError, UsageError, quoted
+from plantstore.server.interface import ASGIApp
 from plantstore.server.workers import (
+    Workers,
     raise_file_limit,
     set_up_memory,
+    shared_folder,
     stop_signals,
     uvicorn_config,
 )
 from plantstore.settings import Settings, unknown_variables, variable_of
-from plantstore.storage import display_url
+from plantstore.storage import display_url, has_one_writer
 from plantstore.store import Store
 from plantstore.telemetry.log import LogQueue, configure_logs
+from plantstore.telemetry.metrics import is_ours
 from plantstore.tokens import SCOPES
 
 
@@ -59,8 +65,29 @@ def run(settings: Settings) -> None:
                 build = functools.partial(build_app, settings, store, telemetry)
                 uvicorn.Server(uvicorn_config(build, settings)).run(sockets=[listener])
                 return
-        if not run_workers(settings, listener):
+        with shared_folder() as folder:
+            build = functools.partial(_build_worker, settings, folder)
+            workers = Workers(uvicorn_config(build, settings), [listener], settings.drain_seconds)
+            workers.run()
+        if workers.could_not_start:
             raise click.exceptions.Exit(1)
+
+
+def _build_worker(settings: Settings, folder: Path) -> ASGIApp:
+    """Build the application of a worker, which opens the store for itself."""
+    set_up_memory()
+    log = configure_logs()
+    shared = folder if is_ours(folder) else None
+    telemetry = Telemetry(log, settings, shared)
+    try:
+        store = open_store_of(settings, telemetry)
+    except PlantStoreError as error:
+        log.write(f"plantstore: {error.explanation}\n")
+        # With any status except STARTUP_FAILURE, the parent tries again. The parent opened the
+        # store before, so the failure is new; the other processes continue meanwhile.
+        sys.exit(1)
+    turnstile = Turnstile(shared) if shared and has_one_writer(settings.database) else NO_TURNSTILE
+    return build_app(settings, store, telemetry, turnstile)
 
 
 def _exit(_signal: int, _frame: object) -> NoReturn:

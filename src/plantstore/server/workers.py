@@ -1,18 +1,27 @@
-"""The processes of a service: their limits, their workers and their shutdown."""
+"""The processes of a service: their limits, their workers and their shutdown.
+
+With several workers, the parent starts and replaces them. They share a folder, with their counts
+for the metrics and, on SQLite, the locks with which they take turns to write
+(`plantstore.commit.writer.Turnstile`).
+"""
 
 import asyncio
 import contextlib
 import ctypes
+import fcntl
 import gc
 import multiprocessing
 import os
 import resource
+import shutil
 import signal
 import sys
+import tempfile
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from multiprocessing.process import BaseProcess
+from pathlib import Path
 from socket import socket
 from types import FrameType
 from typing import Any, Final
@@ -37,6 +46,15 @@ LAST_COMMITS_SECONDS: Final = 10.0
 
 # SQLite and libpq use less than 100 KiB.
 THREAD_STACK_BYTES: Final = 1024 * 1024
+
+# Where the folder is, so that it works even if a disk is full.
+SHARED_MEMORY: Final = Path("/dev/shm")  # noqa: S108 (the folder in it belongs to this user)
+
+# A folder of somebody else must not have it.
+_PREFIX: Final = "plantstore-workers-"
+
+# Age below which a folder without a lock is not removed: its service may be about to lock it.
+_NEW_SECONDS: Final = 60
 
 # From malloc.h (https://man7.org/linux/man-pages/man3/mallopt.3.html).
 _M_ARENA_MAX: Final = -8
@@ -163,6 +181,38 @@ class Workers(Multiprocess):
                 process.process.kill()
             sys.exit(128 + number)  # a normal exit removes shared resources
         self.should_exit.set()
+
+
+@contextlib.contextmanager
+def shared_folder(place: Path = SHARED_MEMORY) -> Iterator[Path]:
+    """Yield a new folder, and remove it and those of services that were killed."""
+    if not os.access(place, os.W_OK):
+        place = Path(tempfile.gettempdir())
+    for left in place.glob(f"{_PREFIX}*"):
+        with contextlib.suppress(OSError), _locked(left):
+            if time.time() - left.stat().st_mtime > _NEW_SECONDS:
+                shutil.rmtree(left)
+    with (
+        tempfile.TemporaryDirectory(prefix=_PREFIX, dir=place, ignore_cleanup_errors=True) as name,
+        _locked(Path(name)),
+    ):
+        yield Path(name)
+
+
+@contextlib.contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    """Hold the lock on a folder, which the kernel releases when this process ends.
+
+    Raises:
+        OSError: a service holds it, or this user may not open the folder.
+
+    """
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield
+    finally:
+        os.close(descriptor)
 
 
 def stop_signals() -> tuple[signal.Signals, ...]:

@@ -46,11 +46,11 @@ from plantstore.observe import (
     Stopping,
     WriterStarted,
     WriterStopped,
+    known_id,
     migration_progress,
 )
 from plantstore.settings import terminal_takes_colors
 from plantstore.tokens import redact
-from plantstore.tracing import known_id
 
 # Maximum number of lines in the queue: about a second of the access log under full load. Most lines
 # have some hundred bytes, and the longest of the access log a few KiB, because its path is limited.

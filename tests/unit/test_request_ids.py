@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from plantstore.tracing import parse_trace_id, request_id
+from plantstore.observe import parse_trace_id, request_id
 
 TRACE = "0af7651916cd43dd8448eb211c80319c"
 PARENT = "b7ad6b7169203331"

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from itertools import pairwise
-from urllib.parse import unquote
 
 import h11
 import pytest
@@ -20,7 +19,6 @@ from plantstore.server.http11 import (
     HeadRefusedError,
     Request,
     RequestReader,
-    decode_path,
     parse_head,
 )
 
@@ -317,13 +315,3 @@ def test_a_head_has_at_most_100_fields_and_32_kib() -> None:
         with pytest.raises(RequestError) as refused:
             parse_head(too_large)
         assert refused.value.code is ErrorCode.HEAD_TOO_LARGE
-
-
-@given(
-    st.lists(
-        st.sampled_from(["/", "a", "+", "\\", "\\x41", "%", "%4", "%zz", "%2F", "%25", "%00"])
-        | st.sampled_from(["%C3%A9", "%c3", "%F0%9F%8C%B1", "%5C", "%ED%A0%80"])
-    ).map("".join)
-)
-def test_a_path_is_decoded_as_by_the_standard_library(path: str) -> None:
-    assert decode_path(path.encode()) == unquote(path)

@@ -27,6 +27,7 @@ from collections.abc import Sequence
 from enum import Enum
 from functools import lru_cache
 from typing import Final, TypeAlias
+from urllib.parse import unquote
 
 import httptools
 import msgspec
@@ -94,7 +95,7 @@ class Request(msgspec.Struct, frozen=True, gc=False):
     Attributes:
         method: as it was sent.
         raw_path: as it was sent.
-        path: decoded.
+        path: decoded. Invalid UTF-8 is U+FFFD, and a percent sign that encodes nothing stays.
         query: as it was sent.
         version: 1.0 or 1.1.
         fields: names in lower case, and values without white space around them.
@@ -380,11 +381,11 @@ def _check_head(line: bytes, fields: Sequence[tuple[bytes, bytes]]) -> Request:
     if len(raw_path) > VALUE_BYTES_MAX:
         message = f"The path must be no longer than {VALUE_BYTES_MAX} bytes"
         raise RequestError(ErrorCode.HEAD_TOO_LARGE, message)
-    path = decode_path(raw_path) if b"%" in raw_path else raw_path.decode()
+    path = raw_path.decode()
     return Request(
         method.decode(),
         raw_path,
-        path,
+        unquote(path) if "%" in path else path,
         query,
         version,
         tuple(fields),
@@ -415,16 +416,6 @@ def _parse_request_line(line: bytes) -> tuple[bytes, bytes, bytes, str]:
         url = httptools.parse_url(target)
         path, query = url.path or b"/", url.query or b""
     return method, path, query, _VERSIONS[version]
-
-
-def decode_path(path: bytes) -> str:
-    """Decode the percent-encoded octets of an ASCII path as UTF-8 (RFC 3986 §2.1).
-
-    Invalid UTF-8 becomes U+FFFD, and a percent sign that encodes nothing stays. The standard
-    library takes a hundred times as long: milliseconds for a path of 32 KiB.
-    """
-    escaped = _BARE_PERCENT.sub(b"%25", path).replace(b"\\", b"%5C").replace(b"%", b"\\x")
-    return escaped.decode("unicode_escape").encode("latin-1").decode("utf-8", "replace")
 
 
 def _check_host(host: bytes | None, version: str) -> None:

@@ -6,7 +6,7 @@ of each number is in `plantstore.api.errors`.
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping
 from enum import IntEnum
 from typing import Final
 
@@ -109,15 +109,19 @@ class RequestError(PlantStoreError):
     """A request is refused or failed; `code` is the error number that the client gets.
 
     `lines_stored_through` is set if an import failed: the rows up to this line are stored; 0 if
-    none is known to be. `first_number` is set if older changes are no longer kept.
+    none is known to be. `first_number` is set if older changes are no longer kept. `headers` are
+    header fields of its response, besides those that all errors with this number have.
     """
 
     lines_stored_through: int | None = None
     first_number: int | None = None
 
-    def __init__(self, code: ErrorCode, message: str) -> None:
+    def __init__(
+        self, code: ErrorCode, message: str, headers: Mapping[str, str] | None = None
+    ) -> None:
         super().__init__(message)
         self.code = code
+        self.headers = headers or {}
 
 
 class InternalError(RequestError):
@@ -134,36 +138,6 @@ class ClientGoneError(RequestError):
         super().__init__(ErrorCode.BAD_REQUEST, "The body is truncated")
 
 
-class ScopeMissingError(RequestError):
-    """The token is valid, but lacks `scope`, which the request needs (RFC 6750 §3.1)."""
-
-    def __init__(self, scope: str) -> None:
-        super().__init__(ErrorCode.SCOPE_MISSING, f"The token lacks the scope {scope}")
-        self.scope = scope
-
-
-class UnsupportedMediaTypeError(RequestError):
-    """The body has another media type, or another coding, than the resource accepts.
-
-    Args:
-        message: says which field is wrong.
-        media_types: that the resource accepts.
-
-    """
-
-    def __init__(self, message: str, media_types: Sequence[str]) -> None:
-        super().__init__(ErrorCode.UNSUPPORTED_MEDIA_TYPE, message)
-        self.media_types = media_types
-
-
-class RateExceededError(RequestError):
-    """The token is used too often; it may be used again in `retry_after` seconds."""
-
-    def __init__(self, rate: str, retry_after: int) -> None:
-        super().__init__(ErrorCode.RATE_EXCEEDED, f"The token may be used at most {rate}")
-        self.retry_after = retry_after
-
-
 class IdTakenError(RequestError):
     """Another plant is stored under the id."""
 
@@ -171,24 +145,6 @@ class IdTakenError(RequestError):
         super().__init__(
             ErrorCode.ID_TAKEN, f"`id` is taken: another plant is stored under the id {id_}"
         )
-
-
-class PreconditionFailedError(RequestError):
-    """The condition of a request is false; nothing was done.
-
-    `etag` is the present entity tag of the plant, or None if there is no plant. `is_excluded` says
-    whether If-None-Match is false, and not If-Match.
-    """
-
-    def __init__(self, id_: int, etag: str | None, *, is_excluded: bool) -> None:
-        if etag is None:
-            found = f"no plant is stored under the id {id_}"
-        elif is_excluded:
-            found = f"a plant is stored under the id {id_}, and If-None-Match excludes it"
-        else:
-            found = f"another plant than expected is stored under the id {id_}"
-        super().__init__(ErrorCode.PRECONDITION_FAILED, f"The condition is false: {found}")
-        self.etag = etag
 
 
 class FeedError(RequestError):

@@ -11,12 +11,11 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 from falcon.asgi import Request, Response
 
+from plantstore.api.errors import CHALLENGE
 from plantstore.api.parameters import NO_PARAMETERS, read_query
 from plantstore.errors import (
     ErrorCode,
-    RateExceededError,
     RequestError,
-    ScopeMissingError,
     StoreUnavailableError,
     UsageError,
     quoted,
@@ -72,13 +71,18 @@ class RatePerToken:
         """Count uses of the token with this name.
 
         Raises:
-            RateExceededError: the token was used too often.
+            RequestError: RATE_EXCEEDED, if the token was used too often.
 
         """
         for rate in self._rates:
             if not self._limiter.test(rate, token, cost=uses):
                 reset = self._limiter.get_window_stats(rate, token).reset_time
-                raise RateExceededError(str(rate), max(1, math.ceil(reset - time.time())))
+                seconds = max(1, math.ceil(reset - time.time()))
+                raise RequestError(
+                    ErrorCode.RATE_EXCEEDED,
+                    f"The token may be used at most {rate}",
+                    {"Retry-After": f"{seconds}"},
+                )
         for rate in self._rates:
             self._limiter.hit(rate, token, cost=uses)
 
@@ -178,7 +182,11 @@ class Authenticator:
         """
         record = await self.authenticate(req)
         if scope not in record.scopes:
-            raise ScopeMissingError(scope)
+            raise RequestError(
+                ErrorCode.SCOPE_MISSING,
+                f"The token lacks the scope {scope}",
+                {"WWW-Authenticate": f'{CHALLENGE}, error="insufficient_scope", scope="{scope}"'},
+            )
         return record.name
 
     async def authenticate(self, req: Request) -> TokenRecord:

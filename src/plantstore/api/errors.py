@@ -15,17 +15,7 @@ import msgspec
 from falcon import MEDIA_JSON, HTTPError
 from falcon.asgi import App, Request, Response
 
-from plantstore.api.parameters import MERGE_PATCH
-from plantstore.errors import (
-    ClientGoneError,
-    ErrorCode,
-    InternalError,
-    PreconditionFailedError,
-    RateExceededError,
-    RequestError,
-    ScopeMissingError,
-    UnsupportedMediaTypeError,
-)
+from plantstore.errors import ClientGoneError, ErrorCode, InternalError, RequestError
 from plantstore.observe import REQUEST_ID_FIELD, Observer, RequestFailed, RequestRefused, request_id
 from plantstore.server.interface import ANSWERED, ErrorAnswer, Fields
 
@@ -68,13 +58,14 @@ RETRY_AFTER_SECONDS: Final = 1
 # their retries are spread over some seconds, and hardly delay the clients that are served.
 RETRY_AFTER_OVERLOAD_SECONDS: Final = range(1, 6)
 
-_CHALLENGE: Final = 'Bearer realm="plantstore"'
+# Of a 401 or 403 (RFC 6750 §3).
+CHALLENGE: Final = 'Bearer realm="plantstore"'
 
 _HEADERS: Final[Mapping[ErrorCode, Mapping[str, str]]] = MappingProxyType(
     {
         # RFC 6750 §3.1: no error attribute if the request has no token.
-        ErrorCode.TOKEN_MISSING: {"WWW-Authenticate": _CHALLENGE},
-        ErrorCode.TOKEN_INVALID: {"WWW-Authenticate": f'{_CHALLENGE}, error="invalid_token"'},
+        ErrorCode.TOKEN_MISSING: {"WWW-Authenticate": CHALLENGE},
+        ErrorCode.TOKEN_INVALID: {"WWW-Authenticate": f'{CHALLENGE}, error="invalid_token"'},
         ErrorCode.STORE_UNAVAILABLE: {"Retry-After": str(RETRY_AFTER_SECONDS)},
         ErrorCode.TOO_MANY_CONNECTIONS: {"Retry-After": str(RETRY_AFTER_SECONDS)},
     }
@@ -96,7 +87,7 @@ def render_error(error: RequestError, request_fields: Fields) -> ErrorAnswer:
     All error responses of the service are rendered here.
     """
     status = STATUS[error.code].value
-    headers = {"Content-Type": MEDIA_JSON, **_headers(error)}
+    headers = {"Content-Type": MEDIA_JSON, **_headers(error), **error.headers}
     if status >= HTTPStatus.INTERNAL_SERVER_ERROR:
         headers[REQUEST_ID_FIELD] = request_id(request_fields)
     record = Error(error.code, error.message, error.lines_stored_through, error.first_number)
@@ -155,21 +146,7 @@ def _of_framework(req: Request, error: HTTPError) -> RequestError:
 
 
 def _headers(error: RequestError) -> Mapping[str, str]:
-    match error:
-        case ScopeMissingError(scope=scope):
-            challenge = f'{_CHALLENGE}, error="insufficient_scope", scope="{scope}"'
-            return {"WWW-Authenticate": challenge}
-        case UnsupportedMediaTypeError(media_types=types):
-            # Name the accepted media types (RFC 9110 §15.5.16) and codings (§12.5.3).
-            fields = {"Accept": ", ".join(types), "Accept-Encoding": "identity"}
-            # RFC 5789 §2.2 has a field of its own for PATCH.
-            return fields | ({"Accept-Patch": MERGE_PATCH} if MERGE_PATCH in types else {})
-        case PreconditionFailedError(etag=str() as etag):
-            return {"ETag": etag}
-        case RateExceededError(retry_after=seconds):
-            return {"Retry-After": str(seconds)}
-        case RequestError(code=ErrorCode.OVERLOADED):
-            seconds = random.choice(RETRY_AFTER_OVERLOAD_SECONDS)  # noqa: S311 (no secret)
-            return {"Retry-After": str(seconds)}
-        case _:
-            return _HEADERS.get(error.code, {})
+    if error.code is ErrorCode.OVERLOADED:
+        seconds = random.choice(RETRY_AFTER_OVERLOAD_SECONDS)  # noqa: S311 (no secret)
+        return {"Retry-After": str(seconds)}
+    return _HEADERS.get(error.code, {})

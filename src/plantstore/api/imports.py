@@ -25,7 +25,7 @@ import msgspec
 from falcon.asgi import Request, Response
 
 from plantstore.api.auth import Authenticator, ConcurrencyLimit
-from plantstore.api.parameters import has_preference, read_query, require_no_coding
+from plantstore.api.parameters import has_preference, read_query, require_no_coding, unsupported
 from plantstore.commit.imports import (
     BATCH_ROWS_MAX,
     LISTED_ERRORS_MAX,
@@ -42,7 +42,6 @@ from plantstore.errors import (
     OperationError,
     RequestError,
     StoreUnavailableError,
-    UnsupportedMediaTypeError,
     quoted,
 )
 from plantstore.formats import Format
@@ -327,7 +326,7 @@ def _require_type(req: Request, form: Format) -> None:
     """Refuse a body that is another kind of file. Its type may also be absent, or unspecific.
 
     Raises:
-        UnsupportedMediaTypeError: it is another kind, or has a content coding.
+        RequestError: UNSUPPORTED_MEDIA_TYPE, if it is another kind, or has a content coding.
 
     """
     given = req.content_type or ""
@@ -335,7 +334,7 @@ def _require_type(req: Request, form: Format) -> None:
     known = {form.media_type, *form.other_media_types, *_UNSPECIFIC}
     if given and (match is None or match[1].lower() not in known):
         message = f"Content-Type must be {form.media_type} or absent, got {quoted(given)}"
-        raise UnsupportedMediaTypeError(message, [form.media_type])
+        raise unsupported(message, [form.media_type])
     require_no_coding(req, [form.media_type])
 
 

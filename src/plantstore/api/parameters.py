@@ -8,7 +8,7 @@ from typing import Final
 from falcon import MEDIA_JSON, uri
 from falcon.asgi import Request
 
-from plantstore.errors import ErrorCode, RequestError, UnsupportedMediaTypeError, quoted, shorten
+from plantstore.errors import ErrorCode, RequestError, quoted, shorten
 from plantstore.plants import (
     INT64_MAX,
     INT64_MIN,
@@ -47,9 +47,7 @@ async def read_json_body(req: Request, *wanted: str) -> bytes:
         _MEDIA_TYPES[each].fullmatch(media_type or "") for each in wanted
     ):
         names = " or ".join(wanted)
-        raise UnsupportedMediaTypeError(
-            f"Content-Type must be {names}, got {_shown(media_type)}", wanted
-        )
+        raise unsupported(f"Content-Type must be {names}, got {_shown(media_type)}", wanted)
     require_no_coding(req, wanted)
     body: bytes | None = req.scope.get(BODY)
     if body is not None:
@@ -67,14 +65,21 @@ def require_no_coding(req: Request, media_types: Sequence[str]) -> None:
     """Refuse a body with a content coding, such as gzip.
 
     Raises:
-        UnsupportedMediaTypeError: it has one.
+        RequestError: UNSUPPORTED_MEDIA_TYPE, if it has one.
 
     """
     coding = req.get_header("Content-Encoding")
     if coding is not None:
-        raise UnsupportedMediaTypeError(
-            f"Content-Encoding must be absent, got {_shown(coding)}", media_types
-        )
+        raise unsupported(f"Content-Encoding must be absent, got {_shown(coding)}", media_types)
+
+
+def unsupported(message: str, media_types: Sequence[str]) -> RequestError:
+    """Return the error of a body that has none of these media types, or a content coding."""
+    # Name the accepted media types (RFC 9110 §15.5.16) and codings (§12.5.3).
+    fields = {"Accept": ", ".join(media_types), "Accept-Encoding": "identity"}
+    if MERGE_PATCH in media_types:  # RFC 5789 §2.2 has a field of its own for PATCH
+        fields["Accept-Patch"] = MERGE_PATCH
+    return RequestError(ErrorCode.UNSUPPORTED_MEDIA_TYPE, message, fields)
 
 
 def _shown(field: str | None) -> str:

@@ -37,13 +37,7 @@ from plantstore.changes import (
 )
 from plantstore.commit.reader import GroupRead
 from plantstore.commit.writer import GroupCommit
-from plantstore.errors import (
-    ErrorCode,
-    IdTakenError,
-    PreconditionFailedError,
-    RequestError,
-    quoted,
-)
+from plantstore.errors import ErrorCode, IdTakenError, RequestError, quoted
 from plantstore.listings import Listing, Page
 from plantstore.plants import (
     TOO_LARGE,
@@ -241,7 +235,7 @@ class OnePlant:
             raise _no_such_plant(id_)
         etag = _set_etag(resp, plant)
         if precondition is not None and not precondition.matches(etag):
-            raise PreconditionFailedError(id_, etag, is_excluded=False)
+            raise _condition_is_false(id_, etag)
         if precondition is not None and not precondition.none_matches(etag):
             resp.status = HTTPStatus.NOT_MODIFIED
             return
@@ -313,7 +307,7 @@ class OnePlant:
         if result.outcome is Outcome.PRECONDITION_FAILED:
             etag = None if plant is None else entity_tag(plant.name, plant.tag)
             excludes = precondition is not None and not precondition.none_matches(etag)
-            raise PreconditionFailedError(change.id, etag, is_excluded=excludes)
+            raise _condition_is_false(change.id, etag, is_excluded=excludes)
         return plant
 
 
@@ -321,6 +315,22 @@ def _set_etag(resp: Response, plant: NewPlant | Plant) -> str:
     etag = entity_tag(plant.name, plant.tag)
     resp.set_header("ETag", etag)
     return etag
+
+
+def _condition_is_false(id_: int, etag: str | None, *, is_excluded: bool = False) -> RequestError:
+    """Return the error for a plant that now has this entity tag, or None if there is no plant.
+
+    If it `is_excluded`, If-None-Match is false, and not If-Match.
+    """
+    if etag is None:
+        found = f"no plant is stored under the id {id_}"
+    elif is_excluded:
+        found = f"a plant is stored under the id {id_}, and If-None-Match excludes it"
+    else:
+        found = f"another plant than expected is stored under the id {id_}"
+    message = f"The condition is false: {found}"
+    fields = None if etag is None else {"ETag": etag}
+    return RequestError(ErrorCode.PRECONDITION_FAILED, message, fields)
 
 
 def _no_such_plant(id_: int) -> RequestError:

@@ -4,7 +4,7 @@ import sys
 
 import plantstore.api.app
 from noop import serve
-from plantstore.api.service import Service
+from plantstore.api.app import Service
 from plantstore.commit.reader import GroupRead
 from plantstore.commit.writer import GroupCommit
 from plantstore.server.interface import Receive, Scope, Send

@@ -84,7 +84,7 @@ def fuzz_query(query: bytes) -> None:
     parameters = accepted(lambda: read(text), ErrorCode.INVALID_PARAMETER)
     if parameters is None:
         return
-    assert parameters.keys() <= LISTING_PARAMETERS
+    assert parameters.keys() <= {*LISTING_PARAMETERS}
     request = accepted(lambda: parse_page_request(parameters), ErrorCode.INVALID_PARAMETER)
     if request is None:
         return
@@ -107,7 +107,7 @@ def fuzz_query(query: bytes) -> None:
 def read(query: str) -> dict[str, str]:
     """Parse a query through a fake request that has only the query string."""
     request: Any = SimpleNamespace(query_string=query)
-    return read_query(request, LISTING_PARAMETERS)
+    return read_query(request, *LISTING_PARAMETERS)
 
 
 TARGETS = {"plant": fuzz_plant, "query": fuzz_query}

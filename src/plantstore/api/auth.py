@@ -12,7 +12,7 @@ import msgspec
 from falcon.asgi import Request, Response
 
 from plantstore.api.errors import CHALLENGE
-from plantstore.api.parameters import NO_PARAMETERS, read_query
+from plantstore.api.parameters import read_query
 from plantstore.errors import (
     ErrorCode,
     RequestError,
@@ -302,7 +302,7 @@ class OwnToken:
         """Describe the token of the request. It needs no scope."""
         token = await self._authenticator.authenticate(req)
         self._authenticator.rate_limit.spend(token.name)
-        read_query(req, NO_PARAMETERS)
+        read_query(req)
         expires_at = None if token.expires_at is None else render_time(token.expires_at)
         described = TokenDescription(token.name, sorted(token.scopes), expires_at)
         resp.data = msgspec.json.encode(described)

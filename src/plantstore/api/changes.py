@@ -74,7 +74,7 @@ class Changes:
         """Return the changes after a number, or send them as they are made."""
         token = await self.authenticator.require_scope(req, SCOPE)
         self.authenticator.rate_limit.spend(token)
-        parameters = read_query(req, frozenset({"after", "limit"}))
+        parameters = read_query(req, "after", "limit")
         limit = parse_number(parameters, "limit", LIMIT_DEFAULT, INT32_MAX)
         after = _parse_after("after", parameters.get("after", "0"))
         media_type = req.client_prefers((MEDIA_JSON, EVENT_STREAM))

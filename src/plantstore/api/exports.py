@@ -35,8 +35,6 @@ EXPORT_SECONDS_MAX: Final = 600.0
 # Threads that read pages.
 READING_THREADS: Final = 4
 
-EXPORT_PARAMETERS: Final = frozenset({"tag", "q"})
-
 ResultT = TypeVar("ResultT")
 
 
@@ -80,7 +78,7 @@ class Exports:
 
         """
         await self._authenticator.authorize(req, "plants:read")
-        parameters = read_query(req, EXPORT_PARAMETERS)
+        parameters = read_query(req, "tag", "q")
         listing = Listing(tag=parameters.get("tag"), words=parse_words(parameters))
         if req.scope["http_version"] == "1.0":  # its clients know no chunks (RFC 9112 §7.1)
             raise RequestError(ErrorCode.BAD_REQUEST, "An export needs HTTP/1.1")

@@ -13,7 +13,7 @@ import msgspec
 from falcon.asgi import Request, Response
 
 from plantstore.api.auth import Authenticator
-from plantstore.api.parameters import IDS_PARAMETERS, invalid, parse_number, read_query
+from plantstore.api.parameters import invalid, parse_number, read_query
 from plantstore.commit.batcher import Batcher
 from plantstore.errors import (
     ErrorCode,
@@ -86,7 +86,7 @@ class Ids:
     async def on_post(self, req: Request, resp: Response) -> None:
         """Hand out ids: 200 once it is on disk that they are handed out."""
         await self._authenticator.authorize(req, "plants:create")
-        count = parse_number(read_query(req, IDS_PARAMETERS), "count", 1, IDS_MAX)
+        count = parse_number(read_query(req, "count"), "count", 1, IDS_MAX)
         if await req.stream.read(1):  # the rest is not read
             raise invalid(
                 "The body must be empty: give the number of ids in the query, as ?count=5"

@@ -66,8 +66,6 @@ BYTES_PER_SECOND_MIN: Final = 1024
 # shorter time costs single changes CPU time, so it is for imports only.
 SWITCH_SECONDS: Final = 0.000_5
 
-IMPORT_PARAMETERS: Final = frozenset({"on-conflict"})
-
 # What programs send that do not know the type of a file: curl sends the first one.
 _UNSPECIFIC: Final = frozenset(
     {"application/x-www-form-urlencoded", "application/octet-stream", "text/plain"}
@@ -132,7 +130,7 @@ class Imports:
 
         """
         await self._authenticator.authorize(req, "plants:create")
-        conflict = _parse_conflict(read_query(req, IMPORT_PARAMETERS).get("on-conflict", "refuse"))
+        conflict = _parse_conflict(read_query(req, "on-conflict").get("on-conflict", "refuse"))
         _require_type(req, form)
         token = await self._admit(req, conflict)
         errors: list[RowError] = []

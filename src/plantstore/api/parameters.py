@@ -107,9 +107,6 @@ def has_preference(req: Request, preference: str) -> bool:
 
 INT32_MAX: Final = 2**31 - 1
 
-IDS_PARAMETERS: Final = frozenset({"count"})
-NO_PARAMETERS: Final[frozenset[str]] = frozenset()
-
 # U+FFFD, percent-encoded. Decoding replaces invalid UTF-8 by U+FFFD; a client may also send it.
 _REPLACEMENT: Final = "%EF%BF%BD"
 
@@ -143,8 +140,8 @@ def parse_number(parameters: dict[str, str], name: str, default: int, maximum: i
     return parse_integer(parameters.get(name, str(default)), name, 1, maximum)
 
 
-def read_query(req: Request, known: frozenset[str]) -> dict[str, str]:
-    """Return the parameters of a query. Each may be given once.
+def read_query(req: Request, *known: str) -> dict[str, str]:
+    """Return the parameters of a query, of which only these are known. Each may be given once.
 
     An unknown parameter is refused: otherwise a filter with a misspelled name would return
     everything.

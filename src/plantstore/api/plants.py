@@ -14,7 +14,6 @@ from plantstore.api.auth import Authenticator
 from plantstore.api.parameters import (
     INT32_MAX,
     MERGE_PATCH,
-    NO_PARAMETERS,
     has_preference,
     invalid,
     parse_integer,
@@ -60,7 +59,7 @@ LIMIT_MAX: Final = 1000
 # Maximum length of `q`. Each of its words costs time.
 QUERY_CHARACTERS_MAX: Final = 100
 
-LISTING_PARAMETERS: Final = frozenset({"limit", "after", "before", "order", "tag", "q"})
+LISTING_PARAMETERS: Final = ("limit", "after", "before", "order", "tag", "q")
 
 _COUNT_EXACT: Final = "count=exact"
 
@@ -200,7 +199,7 @@ class Plants:
     async def on_post(self, req: Request, resp: Response) -> None:
         """Store a plant: 200 once it is on disk, and again 200 for the same plant."""
         await self._authenticator.authorize(req, "plants:create")
-        read_query(req, NO_PARAMETERS)
+        read_query(req)
         plant = parse_new_plant(await read_json_body(req))
         if await self._writer.submit(plant) is _ID_TAKEN:
             raise IdTakenError(plant.id)
@@ -209,7 +208,7 @@ class Plants:
     async def on_get(self, req: Request, resp: Response) -> None:
         """List plants in order of id, and link to other pages."""
         await self._authenticator.authorize(req, "plants:read")
-        parameters = read_query(req, LISTING_PARAMETERS)
+        parameters = read_query(req, *LISTING_PARAMETERS)
         request = parse_page_request(parameters, has_total=has_preference(req, _COUNT_EXACT))
         page = await self._reader.list_plants(request.listing)
         resp.data = render_stored_plants(describe_page(resp, request, page))
@@ -280,7 +279,7 @@ class OnePlant:
     async def _begin(self, req: Request, scope: str, id_: str) -> tuple[int, Precondition | None]:
         """Check the token and the query; return the id and the condition of the request."""
         await self._authenticator.authorize(req, scope)
-        read_query(req, NO_PARAMETERS)
+        read_query(req)
         condition = parse_precondition(req.get_header("If-Match"), req.get_header("If-None-Match"))
         return parse_integer(id_), condition
 

@@ -13,6 +13,9 @@ from support.wire import chunk
 
 EVERYTHING = 10**9
 
+# How likely there is no memory for a piece of a slow request, and some for the next one.
+PRESSED = 0.01
+
 # Each request must get a response, or the end of its connection, in this time.
 ANSWER_SECONDS = 90.0
 
@@ -57,6 +60,7 @@ class Http:
         pauses: Sequence[float] = (0, 0.001, 0.02, 0.5),
     ) -> None:
         self._pauses = pauses
+        self._service = service
         self._transport = service.connect()
         self._chance = chance
         self._is_slow = is_slow
@@ -68,7 +72,9 @@ class Http:
         """Send data; a slow client sends pieces."""
         while data and not self._transport.is_closing():
             size = self._chance.choice([1, 20, 300, 5000]) if self._is_slow else len(data)
-            self._transport.arrive(data[:size])
+            has_room = not self._is_slow or self._chance.random() > PRESSED
+            with contextlib.nullcontext() if has_room else self._service.pressure():
+                self._transport.arrive(data[:size])
             data = data[size:]
             if self._is_slow:
                 await asyncio.sleep(self._chance.choice(self._pauses))

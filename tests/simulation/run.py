@@ -232,11 +232,11 @@ class Run:
             match chance.randrange(8):
                 case 0 | 3:
                     self._limit(budget, chance.choice(PRESSURES))
-                    for _ in range(chance.choice([0, 30, 200])):  # it comes and goes
+                    for _ in range(chance.choice([0, 1, 20])):  # it comes and goes
                         self._limit(budget, 0)
-                        await asyncio.sleep(chance.uniform(0, 0.003))
+                        await asyncio.sleep(0.001)
                         self._limit(budget, usual)
-                        await asyncio.sleep(chance.uniform(0, 0.03))
+                        await asyncio.sleep(chance.choice([0.01, 0.1]))
                 case 1:
                     kind, error = chance.choice(
                         [(Synced, apsw.SQLITE_IOERR_FSYNC), (Written, apsw.SQLITE_FULL)]

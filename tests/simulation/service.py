@@ -199,6 +199,14 @@ class Service:
         self._transports.append(transport)
         return transport
 
+    @contextlib.contextmanager
+    def pressure(self) -> Iterator[None]:
+        """Let there be no memory for requests while the block runs."""
+        budget = self.parts.connection_config.budget
+        usual, budget.incoming_bytes_max = budget.incoming_bytes_max, 0
+        yield
+        budget.incoming_bytes_max = usual
+
     def disconnect(self) -> None:
         """End all connections, as a power cut does. No client gets anything any more."""
         self.is_stopping = True

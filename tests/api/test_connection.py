@@ -32,7 +32,6 @@ from plantstore.server.interface import (
     ConnectionConfig,
 )
 from plantstore.server.listener import Listener
-from support.wire import head
 from support.world import VALID, World
 
 ResultT = TypeVar("ResultT")
@@ -301,41 +300,6 @@ class Counted(Connection):
     def data_received(self, data: bytes) -> None:
         super().data_received(data)
         self.reads.append(len(data))
-
-
-async def import_with_a_gap(world: World) -> bytes:
-    """Send rows, the second piece while there is no memory for it; return the response."""
-    Counted.reads.clear()
-    loop = asyncio.get_running_loop()
-    config = world.parts.connection_config
-    budget = config.budget
-    begin = head(world.token, b"Content-Length: 1000", path="/plants.csv", media_type="text/csv")
-    async with served(world.app, config, Counted) as address:
-        with socket.socket() as client:
-            client.settimeout(0)
-            await loop.sock_connect(client, address)
-            await loop.sock_sendall(client, begin + b"id,name\n1,Abies\n2,Be")
-            await until(lambda: Counted.reads and not budget.incoming_bytes)
-            budget.incoming_bytes_max = 0
-            await loop.sock_sendall(client, b"tula\n3,Carex\n4,")
-            await until(lambda: len(Counted.reads) == 2)
-            budget.incoming_bytes_max = MIB
-            await loop.sock_sendall(client, b"llis\n")
-            return await loop.sock_recv(client, MIB)
-
-
-async def until(is_met: Callable[[], object]) -> None:
-    """Let the server work until a condition is met."""
-    while not is_met():  # noqa: ASYNC110 (nothing else tells of it)
-        await asyncio.sleep(0)
-
-
-def test_an_import_with_a_gap_stores_no_row_that_was_not_sent() -> None:
-    with World() as world:
-        response = world.run(import_with_a_gap(world))
-
-        assert response.startswith(b"HTTP/1.1 503 ")
-        assert world.store.plants.items() <= {1: NewPlant(1, "Abies")}.items()
 
 
 def send_in_pieces(address: Any) -> bytes:

@@ -69,14 +69,6 @@ def test_a_truncated_body_is_not_stored_even_if_it_is_valid_json(
     assert 9 not in stored_plants(service.database)
 
 
-def test_a_token_in_a_trailer_field_is_ignored(token: str, wire: Wire) -> None:
-    trailer = b"0\r\nAuthorization: Bearer %b\r\n\r\n" % token.encode()
-
-    wire.send(head(None, b"Transfer-Encoding: chunked") + CHUNK + trailer)
-
-    assert wire.answer()[0] == 401
-
-
 @pytest.mark.parametrize(
     ("second", "status"),
     [

@@ -1,8 +1,5 @@
 """The deadlines of a connection. There is no socket and no waiting: the tests set the clock."""
 
-import math
-import random
-
 import pytest
 
 from plantstore.server.deadlines import GRACE_SECONDS, TAKEN_BYTES_MIN, Deadlines, Due
@@ -78,10 +75,7 @@ def assert_late(client: Client, due: Due, seconds: float) -> None:
         (["request", "request", 3.0, "begin"], Due.REFUSE, REQUEST_SECONDS),
         # Bytes of a request do not extend its deadline.
         (["begin", REQUEST_SECONDS - 1], Due.REFUSE, 1.0),
-        *(
-            (["request", idle, "begin"], Due.REFUSE, REQUEST_SECONDS)
-            for idle in (0.0, 1.0, 9.9, 10.0, 63.7, 74.9)
-        ),
+        (["request", IDLE_SECONDS - 0.1, "begin"], Due.REFUSE, REQUEST_SECONDS),
         ([], Due.CLOSE, REQUEST_SECONDS),
         (["request"], Due.CLOSE, IDLE_SECONDS),
         # The rest of an answered request must arrive, and then the connection is idle.
@@ -190,19 +184,3 @@ def test_a_closing_connection_is_aborted_if_its_client_does_not_close_it() -> No
     client.is_closing = True
 
     assert_late(client, Due.ABORT, REQUEST_SECONDS)
-
-
-@pytest.mark.parametrize("seed", range(20))
-def test_no_client_is_late_by_more_than_the_grace_period(seed: int) -> None:
-    """Whatever the client did before, its deadline counts from its last event."""
-    choices = random.Random(seed)
-    client = Client(idle_seconds=choices.choice([3.0, IDLE_SECONDS]))
-    for _ in range(choices.randrange(20)):
-        client.request()
-        client.wait(choices.uniform(0, 2.9))
-    client.deadlines.begin_request()
-
-    due, seconds = client.late()
-
-    assert due is Due.REFUSE
-    assert math.isclose(seconds, REQUEST_SECONDS + GRACE_SECONDS)

@@ -98,16 +98,13 @@ class DatabaseCreated(Event, frozen=True):
 
 
 class MigrationStarted(Event, frozen=True):
-    """The schema of an older store is being migrated from one version to another."""
+    """The schema of an older store is being migrated from one version to another.
+
+    The SQL of the migrations reports no progress.
+    """
 
     version: int
     target: int
-
-
-class MigrationStepStarted(Event, frozen=True):
-    """The SQL of a migration is being run. It may take long, and reports no progress."""
-
-    version: int
 
 
 class PlantsIndexed(Event, frozen=True):
@@ -181,8 +178,6 @@ def migration_progress(event: Event) -> str | None:
     match event:
         case MigrationStarted(version=version, target=target):
             return f"migrating schema {version} to {target}"
-        case MigrationStepStarted(version=version):
-            return f"applying migration {version}"
         case PlantsIndexed(plants=plants, total=total):
             return f"indexed {plants:,} of {total:,} plants"
         case LargePlantsFound(plants=plants):

@@ -29,7 +29,6 @@ from plantstore.observe import (
     LargePlantsFound,
     Migrated,
     MigrationStarted,
-    MigrationStepStarted,
     Observer,
     PlantsIndexed,
     ignore,
@@ -192,7 +191,6 @@ def _migrate(schema: Schema, steps: Sequence[str], version: int, observe: Observ
             # Another process may have migrated before this one got the lock.
             version = known_version(schema)
             if version < len(steps):
-                observe(MigrationStepStarted(version + 1))
                 schema.apply(steps[version], version + 1)
     if large := schema.count_large_plants():
         observe(LargePlantsFound(large))

@@ -23,13 +23,11 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Final, NamedTuple
-from urllib.parse import unquote
 
 import psycopg
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
-from psycopg.pq import Conninfo
 
-from plantstore.errors import StoreUnavailableError, StoreUnreachableError, UsageError, quoted
+from plantstore.errors import StoreUnavailableError, StoreUnreachableError, UsageError
 from plantstore.observe import Observer, ServerChanged, ignore
 from plantstore.storage.postgres.connection import (
     UNREACHABLE,
@@ -258,7 +256,7 @@ def parse_url(url: str) -> str:
     try:
         given = conninfo_to_dict(url)
     except psycopg.ProgrammingError:
-        raise _unreadable(_unknown_parameter(url)) from None
+        raise _unreadable() from None
     # This is how libpq parses a URL whose password contains a special character.
     if "@" in f"{given.get('host')}{given.get('dbname')}":
         raise _unreadable()
@@ -296,22 +294,10 @@ def hosts_of(conninfo: str) -> list[Host]:
     return hosts
 
 
-def _unknown_parameter(url: str) -> str:
-    """Return what is wrong with a parameter of a URL; empty if none is unknown."""
-    query = url.partition("?")[2]
-    if "@" in query or "password" in query:  # a part of it may be one of a password
-        return ""
-    known = {"ssl", *(default.keyword.decode() for default in Conninfo.get_defaults())}
-    for part in query.split("&"):
-        name = unquote(part.partition("=")[0])
-        if name not in known:
-            return f": its parameter {quoted(name)} is unknown"
-    return ""
-
-
 def _unreadable(why: str = "") -> UsageError:
     """Return the error. Why quotes no value, because a password may be in a wrong place."""
     return UsageError(
-        f"The database's URL cannot be read{why}; it must be postgresql://USER@HOST:PORT/NAME, and"
-        " special characters in a password must be percent-encoded"
+        f"The database's URL cannot be read{why}; it must be postgresql://USER@HOST:PORT/NAME, with"
+        " no parameters but those of libpq, and special characters in a password must be"
+        " percent-encoded"
     )

@@ -197,7 +197,10 @@ class PostgresStore(SmallTables):
 
     def _change(self, statement: str, *values: object) -> list[TupleRow]:
         with self._others_lock, self._writing() as connection:
-            return _change(connection, statement, values)
+            with fenced(connection):
+                rows = connection.fetch(statement, values)
+            connection.require_standbys()
+        return rows
 
     def _reading(self) -> AbstractContextManager[Connection]:
         return self._primary.using(_CANNOT_READ)
@@ -229,11 +232,3 @@ class PostgresStore(SmallTables):
             # server that hangs.
             connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ")
             yield connection
-
-
-def _change(connection: Connection, statement: str, values: Sequence[object]) -> list[TupleRow]:
-    """Execute a statement in a durable transaction of its own, and return its rows."""
-    with fenced(connection):
-        rows = connection.fetch(statement, values)
-    connection.require_standbys()
-    return rows

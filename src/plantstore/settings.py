@@ -88,8 +88,8 @@ class Option:
 
     help: str
     metavar: str | None = None
-    min: float | None = None
-    max: float | None = None
+    min: int | None = None
+    max: int | None = None
     parse: Callable[[str], Any] | None = None
 
     def default(self, value: DefaultT) -> DefaultT:
@@ -138,15 +138,15 @@ class Settings:
         "uses one core. On SQLite, they write one after the other.",
     ).default(1)
 
-    request_seconds: float = Option(
-        min=0.1,
+    request_seconds: int = Option(
+        min=1,
         max=3600,
         metavar="SECONDS",
         help="How long a request may take to arrive, and a new connection to begin one.",
     ).default(10)
 
-    idle_seconds: float = Option(
-        min=0.1,
+    idle_seconds: int = Option(
+        min=1,
         max=3600,
         metavar="SECONDS",
         help="How long a connection may be idle between two requests. Behind a proxy, it must "

@@ -72,7 +72,7 @@ def test_a_shutdown_ends_the_streams_at_once_and_their_clients_miss_nothing(
 def test_a_client_that_does_not_read_its_stream_is_disconnected_and_its_place_is_free(
     tmp_path: Path,
 ) -> None:
-    with Service(tmp_path, "--request-seconds", "0.5") as service:
+    with Service(tmp_path, "--request-seconds", "1") as service:
         token = service.token()
         with (
             contextlib.closing(service.client(token)) as client,

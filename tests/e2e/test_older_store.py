@@ -62,14 +62,20 @@ def test_a_command_that_needs_a_database_creates_none(
     assert list(tmp_path.iterdir()) == [file]
 
 
-@pytest.mark.parametrize("name", ["nowhere.csv", ".", "nowhere.txt"])
-def test_an_import_of_a_wrong_path_creates_no_database(
-    tmp_path: Path, file: Path, name: str
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        *((name, f"{name} cannot be read: ") for name in ("nowhere.csv", ".", "nowhere.txt")),
+        ("/dev/null", "The file is empty"),
+    ],
+)
+def test_an_import_of_a_wrong_path_or_file_creates_no_database(
+    tmp_path: Path, file: Path, name: str, said: str
 ) -> None:
     done = call(tmp_path, "import", name, "--format", "csv")
 
     assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr.startswith(f"plantstore: {name} cannot be read: ")
+    assert done.stderr.startswith(f"plantstore: {said}")
     assert list(tmp_path.iterdir()) == [file]
 
 

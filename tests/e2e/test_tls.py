@@ -28,7 +28,7 @@ def options(pair: Pair) -> list[str]:
 @pytest.fixture(scope="module")
 def service(tmp_path_factory: pytest.TempPathFactory, pair: Pair) -> Iterator[Service]:
     folder = tmp_path_factory.mktemp("service")
-    with Service(folder, *options(pair), "--request-seconds", "0.5") as running:
+    with Service(folder, *options(pair), "--request-seconds", "1") as running:
         yield running
 
 

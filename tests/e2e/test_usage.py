@@ -40,6 +40,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ("arguments", "said"),
     [
         ("serve --port 70000", "Try 'plantstore serve --help'"),
+        ("serve --idle-seconds NaN", "--idle-seconds"),
         ("import plants.txt", "name the file .csv or .jsonl, or give --format"),
         ("import good.csv --rejects good.csv", "good.csv is the file that is imported"),
         ("check --database mysql://x", "--database must be"),

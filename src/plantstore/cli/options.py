@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import fields
 from pathlib import Path
-from typing import Any, Final, TypeVar, cast, get_type_hints
+from typing import Any, Final, TypeVar, get_type_hints
 
 import click
 
@@ -52,9 +52,7 @@ def _type_of(type_: Any, option: Option) -> click.ParamType[Any]:  # noqa: ANN40
     if option.parse is not None:
         return click.types.FuncParamType(option.parse)
     if type_ is int:
-        return click.IntRange(cast("int | None", option.min), cast("int | None", option.max))
-    if type_ is float:
-        return click.FloatRange(option.min, option.max)
+        return click.IntRange(option.min, option.max)
     if type_ == Path | None:
         return click.Path(exists=True, dir_okay=False, path_type=Path)
     return click.BOOL if type_ is bool else click.STRING

@@ -8,6 +8,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager
+from itertools import chain, islice
 from pathlib import Path
 from typing import BinaryIO, Final, TypeAlias
 
@@ -144,8 +145,10 @@ def import_plants(
         contextlib.closing(Rejects(rejects, source, database)) as rejected,
     ):
         run = Import(form.parser(), Conflict(on_conflict), rejected.add)
+        batches = _read_batches(source, run)
+        first = [*islice(batches, 1)]  # a file that cannot be imported creates no database
         with opened_store(database, SchemaPolicy.CREATE, standbys_min=standbys_min) as store:
-            _store_batches(store, run, _read_batches(source, run), source)
+            _store_batches(store, run, chain(first, batches), source)
     for warning in run.warnings:
         click.echo(f"Warning: {one_line(warning)}", err=True)
     if rejected.count:

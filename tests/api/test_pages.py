@@ -4,17 +4,19 @@ import gzip
 import re
 from collections.abc import Iterator
 from importlib import resources
+from typing import Any
 
 import httpx
 import pytest
 from falcon.testing import create_asgi_req
 
-from plantstore.api.pages import COMPRESSED_BYTES_MIN, Assets, Pages, accepts_gzip
+from plantstore.api.pages import ASSETS_TEMPLATE, COMPRESSED_BYTES_MIN, Assets, accepts_gzip
+from plantstore.api.pages import pages as all_pages
 from plantstore.errors import ErrorCode
 from plantstore.plants import NewPlant
 from support.world import World, assert_error
 
-ASSETS = Pages().assets
+ASSETS: Any = all_pages()[ASSETS_TEMPLATE]
 DOCUMENTS = ("/", "/docs")
 # The paths of large files.
 LARGE = [

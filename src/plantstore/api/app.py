@@ -18,7 +18,7 @@ from plantstore.api.exports import Exports
 from plantstore.api.ids import Ids
 from plantstore.api.imports import Imports
 from plantstore.api.operations import Liveness, Measurements, Readiness
-from plantstore.api.pages import ASSETS_TEMPLATE, Document, Pages, Redirect
+from plantstore.api.pages import pages
 from plantstore.api.parameters import MERGE_PATCH
 from plantstore.api.plants import OnePlant, Plants
 from plantstore.commit.reader import GroupRead
@@ -103,13 +103,13 @@ def create_app(
 
     """
     authenticator, writer, reader = parts.authenticator, parts.writer, parts.reader
-    resources = {
+    resources: dict[str, object] = {
+        **pages(),
         "/plants": Plants(authenticator, writer, reader),
         "/plants/{id}": OnePlant(authenticator, writer, reader),
         "/changes": parts.changes,
         "/ids": parts.ids,
         "/token": OwnToken(authenticator),
-        "/openapi.json": Document(),
         "/healthz": Liveness(),
         "/readyz": parts.readiness,
         "/metrics": parts.metrics,
@@ -117,11 +117,6 @@ def create_app(
     for suffix in ("csv", "ndjson"):
         name = f"plants.{suffix}"
         resources[f"/{name}"] = _PlantFile(parts.imports, parts.exports, FORMATS[suffix], name)
-    pages = Pages()
-    resources |= pages.documents | {
-        "/docs/": Redirect("../docs"),
-        ASSETS_TEMPLATE: pages.assets,
-    }
     config = parts.connection_config
     router = Router()
     app: App[Request, Response] = App(middleware=[_Lifespan(lifespan, config)], router=router)

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 from falcon.asgi import Request, Response
 
-from plantstore.api.errors import CHALLENGE
 from plantstore.api.parameters import read_query
 from plantstore.errors import (
     ErrorCode,
@@ -160,15 +159,17 @@ class Authenticator:
         self._threads_of_known = threads.pool(LOOKUP_THREADS, "known-tokens")
         self._threads_of_others = threads.pool(LOOKUP_THREADS, "other-tokens")
 
-    async def authorize(self, req: Request, scope: str) -> None:
-        """Check that the token of the request is valid and has the scope, and count a use of it.
+    async def authorize(self, req: Request, scope: str) -> str:
+        """Return the name of the token if it is valid and has the scope, and count a use of it.
 
         Raises:
             RequestError: as `require_scope` does; or RATE_EXCEEDED.
             StoreUnavailableError: the token cannot be looked up.
 
         """
-        self.rate_limit.spend(await self.require_scope(req, scope))
+        name = await self.require_scope(req, scope)
+        self.rate_limit.spend(name)
+        return name
 
     async def require_scope(self, req: Request, scope: str) -> str:
         """Return the name of the token of the request if it is valid and has the scope.
@@ -185,7 +186,7 @@ class Authenticator:
             raise RequestError(
                 ErrorCode.SCOPE_MISSING,
                 f"The token lacks the scope {scope}",
-                {"WWW-Authenticate": f'{CHALLENGE}, error="insufficient_scope", scope="{scope}"'},
+                _challenge("insufficient_scope", f', scope="{scope}"'),
             )
         return record.name
 
@@ -269,11 +270,10 @@ def parse_bearer(authorization: str | None) -> str:
         RequestError: TOKEN_MISSING, or TOKEN_INVALID if there is a scheme and no token.
 
     """
-    if authorization is None:
-        raise RequestError(ErrorCode.TOKEN_MISSING, "A bearer token is needed")
-    scheme, _, token = authorization.partition(" ")
+    scheme, _, token = (authorization or "").partition(" ")
     if scheme.lower() != "bearer":
-        raise RequestError(ErrorCode.TOKEN_MISSING, "A bearer token is needed, not another scheme")
+        message = "A bearer token is needed" + (", not another scheme" if authorization else "")
+        raise RequestError(ErrorCode.TOKEN_MISSING, message, _challenge())
     token = token.strip(" ")
     if not token:
         raise _invalid("The token is empty")
@@ -281,7 +281,13 @@ def parse_bearer(authorization: str | None) -> str:
 
 
 def _invalid(message: str) -> RequestError:
-    return RequestError(ErrorCode.TOKEN_INVALID, message)
+    return RequestError(ErrorCode.TOKEN_INVALID, message, _challenge("invalid_token"))
+
+
+def _challenge(error: str = "", more: str = "") -> dict[str, str]:
+    """Return the field of a 401 or 403. Without a token, it has no error (RFC 6750 §3.1)."""
+    reason = f', error="{error}"{more}' if error else ""
+    return {"WWW-Authenticate": f'Bearer realm="plantstore"{reason}'}
 
 
 class TokenDescription(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -72,8 +72,7 @@ class Changes:
 
     async def on_get(self, req: Request, resp: Response) -> None:
         """Return the changes after a number, or send them as they are made."""
-        token = await self.authenticator.require_scope(req, SCOPE)
-        self.authenticator.rate_limit.spend(token)
+        token = await self.authenticator.authorize(req, SCOPE)
         parameters = read_query(req, "after", "limit")
         limit = parse_number(parameters, "limit", LIMIT_DEFAULT, INT32_MAX)
         after = _parse_after("after", parameters.get("after", "0"))

@@ -51,23 +51,14 @@ STATUS: Final[Mapping[ErrorCode, HTTPStatus]] = MappingProxyType(
     }
 )
 
-# The header's unit is whole seconds (RFC 9110 §10.2.3).
-RETRY_AFTER_SECONDS: Final = 1
-
-# A full queue has room again within milliseconds, but not for all refused clients at once. So
+# Errors after which a client may try again soon, and the seconds after which (RFC 9110 §10.2.3). A
+# full queue has room again within milliseconds, but not for all refused clients at once. So
 # their retries are spread over some seconds, and hardly delay the clients that are served.
-RETRY_AFTER_OVERLOAD_SECONDS: Final = range(1, 6)
-
-# Of a 401 or 403 (RFC 6750 §3).
-CHALLENGE: Final = 'Bearer realm="plantstore"'
-
-_HEADERS: Final[Mapping[ErrorCode, Mapping[str, str]]] = MappingProxyType(
+_RETRY_AFTER_SECONDS: Final[Mapping[ErrorCode, range]] = MappingProxyType(
     {
-        # RFC 6750 §3.1: no error attribute if the request has no token.
-        ErrorCode.TOKEN_MISSING: {"WWW-Authenticate": CHALLENGE},
-        ErrorCode.TOKEN_INVALID: {"WWW-Authenticate": f'{CHALLENGE}, error="invalid_token"'},
-        ErrorCode.STORE_UNAVAILABLE: {"Retry-After": str(RETRY_AFTER_SECONDS)},
-        ErrorCode.TOO_MANY_CONNECTIONS: {"Retry-After": str(RETRY_AFTER_SECONDS)},
+        ErrorCode.STORE_UNAVAILABLE: range(1, 2),
+        ErrorCode.TOO_MANY_CONNECTIONS: range(1, 2),
+        ErrorCode.OVERLOADED: range(1, 6),
     }
 )
 
@@ -87,7 +78,9 @@ def render_error(error: RequestError, request_fields: Fields) -> ErrorAnswer:
     All error responses of the service are rendered here.
     """
     status = STATUS[error.code].value
-    headers = {"Content-Type": MEDIA_JSON, **_headers(error), **error.headers}
+    headers = {"Content-Type": MEDIA_JSON, **error.headers}
+    if seconds := _RETRY_AFTER_SECONDS.get(error.code):
+        headers["Retry-After"] = str(random.choice(seconds))  # noqa: S311 (no secret)
     if status >= HTTPStatus.INTERNAL_SERVER_ERROR:
         headers[REQUEST_ID_FIELD] = request_id(request_fields)
     record = Error(error.code, error.message, error.lines_stored_through, error.first_number)
@@ -143,10 +136,3 @@ def _of_framework(req: Request, error: HTTPError) -> RequestError:
             return RequestError(ErrorCode.BAD_REQUEST, error.description or phrase)
         case _:
             return InternalError()
-
-
-def _headers(error: RequestError) -> Mapping[str, str]:
-    if error.code is ErrorCode.OVERLOADED:
-        seconds = random.choice(RETRY_AFTER_OVERLOAD_SECONDS)  # noqa: S311 (no secret)
-        return {"Retry-After": str(seconds)}
-    return _HEADERS.get(error.code, {})

@@ -43,47 +43,33 @@ def accepts_gzip(req: Request) -> bool:
 
 
 class _File:
-    """A file that never changes. It is compressed when a client first accepts that.
-
-    Attributes:
-        content: the uncompressed form.
-
-    """
+    """A file that never changes. It is compressed when a client first accepts that."""
 
     def __init__(self, content: bytes) -> None:
-        self.content = content
+        self._content = content
         self._compressed: bytes | None = None
         self._lock = asyncio.Lock()
 
-    async def answer(self, req: Request, resp: Response) -> None:
-        """Respond with the form that the client prefers."""
+    async def on_get(self, req: Request, resp: Response) -> None:
+        """Respond with the form that the client prefers. No token is needed."""
         resp.append_header("Vary", "Accept-Encoding")
-        resp.data = self.content
-        is_large = len(self.content) >= COMPRESSED_BYTES_MIN
+        resp.data = self._content
+        is_large = len(self._content) >= COMPRESSED_BYTES_MIN
         if is_large and accepts_gzip(req):
             async with self._lock:
                 if self._compressed is None:
-                    self._compressed = await asyncio.to_thread(gzip.compress, self.content, mtime=0)
+                    self._compressed = await asyncio.to_thread(
+                        gzip.compress, self._content, mtime=0
+                    )
             resp.data = self._compressed
             resp.set_header("Content-Encoding", "gzip")
+
+    on_head = on_get
 
 
 def read_document() -> bytes:
     """Return the OpenAPI 3.1 document, as JSON text."""
     return (_WEB / "openapi.json").read_bytes()
-
-
-class Document:
-    """`/openapi.json`."""
-
-    def __init__(self) -> None:
-        self._document = _File(read_document())
-
-    async def on_get(self, req: Request, resp: Response) -> None:
-        """Respond with the document. No token is needed."""
-        await self._document.answer(req, resp)
-
-    on_head = on_get
 
 
 ASSETS_TEMPLATE: Final = "/assets/{digest}/{name}"
@@ -146,7 +132,7 @@ class Assets:
         resp.content_type = _MEDIA_TYPES[_suffix(name)]
         resp.set_headers(_SECURITY_FIELDS)
         resp.cache_control = ["public", "max-age=31536000", "immutable"]
-        await content.answer(req, resp)
+        await content.on_get(req, resp)
 
     on_head = on_get
 
@@ -186,46 +172,33 @@ class Page:
     on_head = on_get
 
 
-class Redirect:
-    """Redirects to the address of a document.
-
-    Args:
-        location: the address of the document, relative to this one. So it also works if a
-            proxy adds a prefix to the paths of the service.
-
-    """
-
-    def __init__(self, location: str) -> None:
-        self._location = location
+class _Redirect:
+    """`/docs/` redirects to `/docs`."""
 
     async def on_get(self, _req: Request, resp: Response) -> None:
-        """Respond with the address of the document. No token is needed."""
+        """Respond with the address of the reference. No token is needed."""
         resp.status = HTTPStatus.PERMANENT_REDIRECT
-        resp.set_header("Location", self._location)
+        # It is relative, so it is also right if a proxy adds a prefix to the paths of the service.
+        resp.set_header("Location", "../docs")
         resp.content_type = _MEDIA_TYPES["html"]
 
     on_head = on_get
 
 
-class Pages:
-    """The documents and their assets.
-
-    Attributes:
-        assets: the files that the documents load.
-        documents: by their path.
-
-    """
-
-    def __init__(self) -> None:
-        files: dict[str, bytes] = {}
-        for folder in ("page", "reference", "swagger-ui", "preact", "htm"):
-            files |= _read(_WEB / folder)
-        page, reference = files.pop("index.html"), files.pop("reference.html")
-        self.assets = Assets(files)
-        self.documents = {
-            "/": Page(page, self.assets, _PAGE_POLICY),
-            "/docs": Page(reference, self.assets, _REFERENCE_POLICY),
-        }
+def pages() -> dict[str, object]:
+    """Return what answers at each path: the documents, and the files that they load."""
+    files: dict[str, bytes] = {}
+    for folder in ("page", "reference", "swagger-ui", "preact", "htm"):
+        files |= _read(_WEB / folder)
+    page, reference = files.pop("index.html"), files.pop("reference.html")
+    assets = Assets(files)
+    return {
+        "/": Page(page, assets, _PAGE_POLICY),
+        "/docs": Page(reference, assets, _REFERENCE_POLICY),
+        "/docs/": _Redirect(),
+        "/openapi.json": _File(read_document()),
+        ASSETS_TEMPLATE: assets,
+    }
 
 
 def _read(folder: Traversable) -> dict[str, bytes]:

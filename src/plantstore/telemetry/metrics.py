@@ -26,7 +26,6 @@ from pathlib import Path
 from typing import Any, Final, TypeAlias
 
 import msgspec
-from prometheus_client import CollectorRegistry
 from prometheus_client.core import (
     CounterMetricFamily,
     GaugeMetricFamily,
@@ -149,8 +148,6 @@ class Metrics(Collector):
         self._queues: dict[str, Callable[[], int]] = {}
         self._log_lines_dropped = log_lines_dropped
         self._server = ServerChanged(None, 0)
-        self._registry = CollectorRegistry()
-        self._registry.register(self)
         self._folder = folder
         self._lock = threading.Lock()
         if folder is not None:
@@ -207,12 +204,12 @@ class Metrics(Collector):
     def renderings(self) -> dict[str, Callable[[], bytes]]:
         """Return a function that renders the metrics for each media type, the default one first."""
         return {
-            CONTENT_TYPE_PLAIN_0_0_4: partial(generate_latest, self._registry),
-            openmetrics.CONTENT_TYPE_LATEST: partial(openmetrics.generate_latest, self._registry),
+            CONTENT_TYPE_PLAIN_0_0_4: partial(generate_latest, self),
+            openmetrics.CONTENT_TYPE_LATEST: partial(openmetrics.generate_latest, self),
         }
 
     def collect(self) -> Iterator[Metric]:
-        """Yield the metrics; the registry calls this."""
+        """Yield the metrics; the renderings call this."""
         counts = self._add_up()
         families = _families()
         for (name, *labels), count in {**counts.counters, **counts.gauges}.items():

@@ -12,7 +12,7 @@ from typing import Any
 
 from plantstore.changes import entity_tag
 from plantstore.feed import Kind, Recorded
-from simulation.http import Http, LateError, LostError, Response, records, request
+from simulation.http import Http, LateError, LostError, Response, request
 from simulation.model import BRIEF, SHARED, Effect, Export, Model, Value
 from simulation.scheduler import Loop
 from simulation.service import Service
@@ -122,9 +122,13 @@ class Client(Actor):
         if not settle(response):
             self._model.possible[id_] = doubted
 
-    def _known(self) -> int | None:
+    def _expected(self) -> tuple[int, Value] | None:
+        """Return the id of a plant whose value is known, and that value or another one."""
         known = [id_ for id_ in self._mine if self._model.is_known(id_)]
-        return self._chance.choice(known) if known else None
+        if not known:
+            return None
+        [value] = self._model.of(id_ := self._chance.choice(known))
+        return id_, value if self._chance.random() < 0.7 else ("another", None)
 
     def _value(self) -> tuple[str, str | None]:
         name = f"Abies {self._chance.randrange(1000)}" + "x" * self._chance.choice([0, 0, 0, 3000])
@@ -145,9 +149,11 @@ class Client(Actor):
     async def _create(self, id_: int, value: tuple[str, str | None]) -> None:
         def settle(response: Response) -> bool:
             if response.status == 200:
-                self._settle(id_, lambda before: before in (None, value), lambda _: value)
+                self._model.settle(
+                    self.name, id_, lambda before: before in (None, value), lambda _: value
+                )
             elif response.status == 400:
-                self._settle(id_, lambda before: before not in (None, value), same)
+                self._model.settle(self.name, id_, lambda before: before not in (None, value), same)
             return response.status in (200, 400)
 
         await self._change(
@@ -159,21 +165,18 @@ class Client(Actor):
 
     async def replace(self) -> None:
         """Replace a plant if it is the expected one."""
-        if (id_ := self._known()) is None:
+        if (known := self._expected()) is None:
             return
-        [before] = self._model.of(id_)
-        expected = before if self._chance.random() < 0.7 else ("another", None)
-        after = self._value()
+        (id_, expected), after = known, self._value()
         match = f"If-Match: {etag(expected)}"
         data = request("PUT", f"/plants/{id_}", self.token, plant(after), JSON, match)
         await self._change_if(id_, 200, expected, lambda _: after, data)
 
     async def delete(self) -> None:
         """Delete a plant if it is the expected one."""
-        if (id_ := self._known()) is None:
+        if (known := self._expected()) is None:
             return
-        [before] = self._model.of(id_)
-        expected = before if self._chance.random() < 0.7 else ("another", None)
+        id_, expected = known
         data = request("DELETE", f"/plants/{id_}", self.token, None, f"If-Match: {etag(expected)}")
         await self._change_if(id_, 204, expected, lambda _: None, data)
 
@@ -182,9 +185,11 @@ class Client(Actor):
     ) -> None:
         def settle(response: Response) -> bool:
             if response.status == made:
-                self._settle(id_, lambda value: value == expected, effect)
+                self._model.settle(self.name, id_, lambda value: value == expected, effect)
             elif response.status == 412:
-                self._settle(id_, lambda value: value is None or value != expected, same)
+                self._model.settle(
+                    self.name, id_, lambda value: value is None or value != expected, same
+                )
             return response.status in (made, 412)
 
         await self._change(
@@ -206,8 +211,7 @@ class Client(Actor):
             self._model.see(self.name, id_, None)
 
     async def list_plants(self) -> None:
-        limit = self._chance.choice([1, 10, 1000])
-        path = f"/plants?limit={limit}&after={self._first - 1}"
+        path = f"/plants?limit={self._chance.choice([1, 10, 1000])}&after={self._first - 1}"
         response = await self._ask(request("GET", path, self.token))
         if response.status == 200:
             self._see(values_of(json.loads(response.body)))
@@ -221,12 +225,11 @@ class Client(Actor):
         data = request("GET", "/plants.ndjson", self.token)
         response = await self._ask(data)
         if response.status == 200:
-            plants = values_of(records(response.body))
+            plants = values_of(map(json.loads, response.body.splitlines()))
             self._see(plants)
             number = int(response.fields["changes-after"])
             self._model.exports.append(Export(self.name, number, plants))
-            path = f"/changes?after={number}&limit=1"
-            response = await self._ask(request("GET", path, self.token))
+            response = await self._ask(request("GET", f"/changes?after={number}", self.token))
             if response.status in (400, 404, 410):
                 self._model.fail(f"{self.name}: after {number}: {response}")
 
@@ -250,9 +253,9 @@ class Client(Actor):
                 await self._ask(request("POST", "/plants", self.token, data, JSON))
             elif found.status == 200:
                 before = json.loads(found.body)["name"]
-                data = plant((name, None))
-                match = f"If-Match: {etag((before, None))}"
-                response = await self._ask(request("PUT", path, self.token, data, JSON, match))
+                fields = JSON, f"If-Match: {etag((before, None))}"
+                put = request("PUT", path, self.token, plant((name, None)), *fields)
+                response = await self._ask(put)
                 if response.status == 200:
                     self._model.replace(self.name, before)
 
@@ -332,7 +335,7 @@ class Client(Actor):
         line_end = chance.choice(["\n", "\r\n"])
         file, line = _File(f"id,name,tag{line_end}"), 1
         names = chance.choice([["Carex"], ["Carex", "Cárex 木", 'Cárex "x", ', "Carex\n"]])
-        for _ in range(chance.choice([1, 3, 3, 40, 40, 1100])):
+        for _ in range(chance.choice([1, 3, 3, 40, 40, 300])):
             if chance.random() < 0.02:
                 file.text += f"x,y,z{line_end}"
                 line += 1
@@ -377,9 +380,6 @@ class Client(Actor):
     def _pieces(self) -> int:
         return self._chance.choice([0, 0, 2, 30])
 
-    def _settle(self, id_: int, fits: Callable[[Value], bool], effect: Effect) -> None:
-        self._model.settle(self.name, id_, fits, effect)
-
 
 @dataclass
 class _File:
@@ -419,7 +419,7 @@ class Follower(Actor):
         http = Http(self._find_service(), self._chance, is_slow=self._chance.random() < 0.3)
         path = f"/changes?after={self._after}"
         await http.send(request("GET", path, self.token, None, "Accept: text/event-stream"))
-        head = await http.head()
+        head = await http.through(b"\r\n\r\n")
         if head.startswith(b"HTTP/1.1 4"):
             self._model.fail(f"{self.name}: {head!r}")
         if not head.startswith(b"HTTP/1.1 200"):

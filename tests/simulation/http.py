@@ -6,7 +6,7 @@ import json
 import math
 import random
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from simulation.service import Service
 from support.wire import chunk
@@ -97,13 +97,9 @@ class Http:
         self._used += size
         return response
 
-    async def head(self) -> bytes:
-        """Return the head of the next response."""
-        return await self._through(b"\r\n\r\n", ANSWER_SECONDS)
-
     async def chunk(self) -> bytes:
         """Return the next chunk of a body, without a time limit."""
-        size = int(await self._through(b"\r\n", math.inf), 16)
+        size = int(await self.through(b"\r\n", math.inf), 16)
         end = self._used + size + len(b"\r\n")
         while len(self._transport.sent) < end:
             await self._more(math.inf)
@@ -113,7 +109,8 @@ class Http:
             raise LostError  # the stream has ended
         return data
 
-    async def _through(self, text: bytes, seconds: float) -> bytes:
+    async def through(self, text: bytes, seconds: float = ANSWER_SECONDS) -> bytes:
+        """Return what comes up to a text, and skip the text."""
         ends = asyncio.get_running_loop().time() + seconds
         while (found := self._transport.sent.find(text, self._used)) < 0:
             await self._more(ends)
@@ -200,8 +197,3 @@ def request(
         lines.append(f"Content-Length: {len(body)}")
         data = body
     return "\r\n".join([*lines, "", ""]).encode() + data
-
-
-def records(data: bytes) -> list[Any]:
-    """Return the JSON values of lines."""
-    return [json.loads(line) for line in data.splitlines()]

@@ -20,7 +20,6 @@ from typing import Any, NamedTuple
 
 import apsw
 
-from plantstore.server.interface import Budget
 from plantstore.storage.sqlite.store import SQLiteStore
 from plantstore.tokens import SCOPES, TokenRecord, digest
 from simulation.clients import Client, Follower, Guest
@@ -42,16 +41,14 @@ CHECKED = 0.2
 
 LAST_LINES = 40
 
+MEMORY = Path("/dev/shm")
+
 # The name that leaves out all faults.
 FAULTS = "faults"
 
 
 # How long a run may take. A usual one takes less than a second.
 REAL_SECONDS = 20
-
-
-class HangError(SystemExit):
-    """A run takes too long: something goes on for ever at one moment."""
 
 
 class Result(NamedTuple):
@@ -85,7 +82,6 @@ class Run:
         self._service: Service | None = None
         self._lives = 0
         self.names: list[str] = []
-        self._before = 0  # the bytes that were held when their limit was set
         self.loop.set_exception_handler(self._on_error)
 
     def _on_error(self, _loop: asyncio.AbstractEventLoop, context: dict[str, object]) -> None:
@@ -98,11 +94,7 @@ class Run:
         asyncio.set_event_loop(None)
         try:
             self.loop.run_until_complete(self._run())
-        except StuckError:
-            self.model.fail("nothing happens any more")
-        except HangError as error:
-            self.model.fail(f"the run hangs: {error}")
-        except Exception as error:  # noqa: BLE001 (it is what the run found)
+        except (Exception, StuckError) as error:  # noqa: BLE001 (it is what the run found)
             self.model.fail(f"{type(error).__name__}: {error}")
         finally:
             signal.alarm(0)
@@ -187,17 +179,13 @@ class Run:
                 service.disconnect()
                 power.set_result(service.disk.steps[:cut_after])
 
-        def look() -> None:
-            self._check_budget(service)
-            cut()
-
-        self.loop.after_step = look
+        self.loop.after_step = cut
         # A stop may begin while clients act.
         seconds = self.chance.uniform(0, 3) if end > 0.7 else None
         await asyncio.wait([done, power], return_when=asyncio.FIRST_COMPLETED, timeout=seconds)
         self.loop.after_step = lambda: None
         faults.cancel()
-        self._heal(service)
+        service.heal()
         if power.done():
             steps = power.result()
             self._service = None
@@ -224,18 +212,16 @@ class Run:
     async def _break(self, service: Service) -> None:
         """Inject faults, one after the other."""
         chance, budget = self.chance, service.parts.connection_config.budget
-        usual, usual_unread = budget.incoming_bytes_max, budget._unread_bytes_max  # noqa: SLF001
         while True:
             await asyncio.sleep(chance.choice([0.05, 0.5, 3]))
             if chance.random() < 0.3:
                 self._revoke(service)
             match chance.randrange(8):
                 case 0 | 3:
-                    self._limit(budget, chance.choice(PRESSURES))
+                    budget.incoming_bytes_max = chance.choice(PRESSURES)
                     for _ in range(chance.choice([0, 1, 20])):  # it comes and goes
-                        self._limit(budget, 0)
-                        await asyncio.sleep(0.001)
-                        self._limit(budget, usual)
+                        with service.pressure():
+                            await asyncio.sleep(0.001)
                         await asyncio.sleep(chance.choice([0.01, 0.1]))
                 case 1:
                     kind, error = chance.choice(
@@ -250,10 +236,7 @@ class Run:
                 case 7:
                     budget._unread_bytes_max = chance.choice(PRESSURES)  # noqa: SLF001
                 case _:
-                    service.disk.heal()
-                    self._limit(budget, usual)
-                    budget._unread_bytes_max = usual_unread  # noqa: SLF001
-                    service.reads_fail = 0.0
+                    service.heal()
             self.loop.note("a fault")
 
     def _revoke(self, service: Service) -> None:
@@ -263,30 +246,15 @@ class Run:
             if not service.is_stopping:
                 self.model.revoked_at = self.loop.now
 
-    def _check_budget(self, service: Service) -> None:
-        """Check the bytes of unanswered requests. When the limit falls, those from before stay."""
-        budget = service.parts.connection_config.budget
-        held, limit = budget.incoming_bytes - service.closing_bytes(), budget.incoming_bytes_max
-        self._before = min(self._before, budget.incoming_bytes)
-        if held > self._before + 2 * limit:
-            self.model.fail(f"{held} bytes are held, the limit is {limit}")
-
-    def _limit(self, budget: Budget, bytes_max: int) -> None:
-        budget.incoming_bytes_max, self._before = bytes_max, budget.incoming_bytes
-
-    def _heal(self, service: Service) -> None:
-        service.disk.heal()
-        service.reads_fail = 0.0
-        self._limit(service.parts.connection_config.budget, 32 * 1024 * 1024)
-
 
 def _hang(*_: object) -> None:
-    raise HangError("".join(traceback.format_stack(limit=4)))
+    raise StuckError("".join(traceback.format_stack(limit=4)))
 
 
 def simulate(seed: int, without: frozenset[str] = frozenset()) -> Result:
     """Run the simulation for a seed."""
-    with tempfile.TemporaryDirectory(dir=_folder()) as folder:
+    # Nothing that is written must last.
+    with tempfile.TemporaryDirectory(dir=MEMORY if MEMORY.is_dir() else None) as folder:
         return Run(seed, Path(folder), without).run()
 
 
@@ -297,11 +265,6 @@ def shrunk(result: Result) -> Result:
         if smaller.violations:
             result = smaller
     return result
-
-
-def _folder() -> str | None:
-    """Return a folder in memory, if there is one: nothing that is written must last."""
-    return "/dev/shm" if Path("/dev/shm").is_dir() else None
 
 
 def describe(result: Result) -> str:

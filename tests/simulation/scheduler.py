@@ -26,8 +26,8 @@ from plantstore.threads import Threads
 EARLY = 0.3
 
 
-class StuckError(Exception):
-    """Nothing will ever happen again."""
+class StuckError(SystemExit):
+    """Nothing will ever happen again, or something goes on for ever at one moment."""
 
 
 class Loop(asyncio.SelectorEventLoop):
@@ -75,7 +75,7 @@ class _Selector(selectors.DefaultSelector):
         elif timeout is None or timeout > 0:
             until = min(loop.threads.next_deadline(), loop.now + (timeout or math.inf))
             if until == math.inf:
-                raise StuckError
+                raise StuckError("nothing happens any more")
             loop.now = until
         return []
 

@@ -13,7 +13,7 @@ from uvicorn.server import ServerState
 from plantstore.cli.wiring import make_app, make_parts, running
 from plantstore.errors import StoreUnavailableError
 from plantstore.server.connection import Connection
-from plantstore.server.interface import CONNECTION_CONFIG
+from plantstore.server.interface import CONNECTION_CONFIG, Budget
 from plantstore.settings import Settings
 from plantstore.storage.sqlite.log import WalLimit
 from plantstore.storage.sqlite.store import SQLiteStore
@@ -207,6 +207,14 @@ class Service:
         yield
         budget.incoming_bytes_max = usual
 
+    def heal(self) -> None:
+        """End the faults of the disk, of reads and of the memory."""
+        budget, usual = self.parts.connection_config.budget, Budget()
+        self.disk.heal()
+        self.reads_fail = 0.0
+        budget.incoming_bytes_max = usual.incoming_bytes_max
+        budget._unread_bytes_max = usual._unread_bytes_max  # noqa: SLF001
+
     def disconnect(self) -> None:
         """End all connections, as a power cut does. No client gets anything any more."""
         self.is_stopping = True
@@ -222,7 +230,7 @@ class Service:
             if transport.protocol in self._state.connections:
                 transport.protocol.shutdown()
         ends = self._loop.time() + self._stop_seconds
-        while self._is_busy() and self._loop.time() < ends:  # noqa: ASYNC110 (as uvicorn does)
+        while (self._state.connections or self._state.tasks) and self._loop.time() < ends:  # noqa: ASYNC110 (as uvicorn does)
             await asyncio.sleep(0.05)
         for task in sorted(self._state.tasks, key=lambda task: int(task.get_name()[5:])):
             task.cancel("The server stops")
@@ -234,17 +242,6 @@ class Service:
         left = self._left()
         await self._opened.aclose()
         return left
-
-    def closing_bytes(self) -> int:
-        """Return the bytes of requests that connections hold which are being closed."""
-        return sum(
-            getattr(transport.protocol, "held_bytes", 0)
-            for transport in self._transports
-            if transport.is_closing() and not transport.is_lost
-        )
-
-    def _is_busy(self) -> bool:
-        return bool(self._state.connections or self._state.tasks)
 
     def _left(self) -> list[str]:
         """Return the names of counters that are not zero."""

@@ -111,12 +111,12 @@ def is_permitted(condition: State, state: State, made: State) -> bool:
     return state is not None and state in (condition, made)
 
 
-def is_explained(history: Sequence[Operation], state: State = None) -> bool:
+def is_explained(history: Sequence[Operation]) -> bool:
     """Return whether some order of the operations on one plant explains all responses."""
     operations = sorted(history, key=attrgetter("called"))
     everything = (1 << len(operations)) - 1
     tried: set[tuple[int, State]] = set()
-    waiting = [(0, state)]
+    waiting: list[tuple[int, State]] = [(0, None)]
     while waiting:
         done, now = waiting.pop()
         if done == everything:

@@ -11,15 +11,13 @@ IDLE_SECONDS = 75.0
 class Client:
     """The deadlines of a connection, and the actions of its client."""
 
-    def __init__(
-        self, *, request_seconds: float = REQUEST_SECONDS, idle_seconds: float = IDLE_SECONDS
-    ) -> None:
+    def __init__(self, *, idle_seconds: float = IDLE_SECONDS) -> None:
         self.now = 1000.0
         self.unsent_bytes = 0
         self.is_closing = False
         self.may_send = True
         self.deadlines = Deadlines(
-            request_seconds=request_seconds, idle_seconds=idle_seconds, clock=lambda: self.now
+            request_seconds=REQUEST_SECONDS, idle_seconds=idle_seconds, clock=lambda: self.now
         )
 
     def request(self) -> None:

@@ -47,11 +47,11 @@ LAST_COMMITS_SECONDS: Final = 10.0
 # SQLite and libpq use less than 100 KiB.
 THREAD_STACK_BYTES: Final = 1024 * 1024
 
-# Where the folder is, so that it works even if a disk is full.
+# Where the folder that workers share is, so that it works even if a disk is full.
 SHARED_MEMORY: Final = Path("/dev/shm")  # noqa: S108 (the folder in it belongs to this user)
 
-# A folder of somebody else must not have it.
-_PREFIX: Final = "plantstore-workers-"
+# How the names of these folders begin. No other program may use it.
+_FOLDER_PREFIX: Final = "plantstore-workers-"
 
 # Age below which a folder without a lock is not removed: its service may be about to lock it.
 _NEW_SECONDS: Final = 60
@@ -188,12 +188,14 @@ def shared_folder(place: Path = SHARED_MEMORY) -> Iterator[Path]:
     """Yield a new folder, and remove it and those of services that were killed."""
     if not os.access(place, os.W_OK):
         place = Path(tempfile.gettempdir())
-    for left in place.glob(f"{_PREFIX}*"):
+    for left in place.glob(f"{_FOLDER_PREFIX}*"):
         with contextlib.suppress(OSError), _locked(left):
             if time.time() - left.stat().st_mtime > _NEW_SECONDS:
                 shutil.rmtree(left)
     with (
-        tempfile.TemporaryDirectory(prefix=_PREFIX, dir=place, ignore_cleanup_errors=True) as name,
+        tempfile.TemporaryDirectory(
+            prefix=_FOLDER_PREFIX, dir=place, ignore_cleanup_errors=True
+        ) as name,
         _locked(Path(name)),
     ):
         yield Path(name)

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 import pytest
 
+from plantstore.api.auth import ConcurrencyLimit
 from plantstore.api.imports import SHARED_BATCH_ROWS_MAX
 from plantstore.changes import Change, Result
 from plantstore.commit.imports import BATCH_ROWS_MAX
@@ -85,3 +86,12 @@ def test_an_import_that_fails_after_it_stored_rows_does_not_say_that_nothing_was
             "lines_stored_through": BATCH_ROWS_MAX,
         },
     )
+
+
+def test_an_import_over_the_limit_is_503_and_stores_nothing(world: World) -> None:
+    world.parts.imports._places = ConcurrencyLimit(0, "imports")  # noqa: SLF001 (as if all were taken)
+
+    answer = world.send("POST", "/plants.ndjson", lines(1, 1), fields=NDJSON)
+
+    assert (answer.status_code, answer.json()["error"]) == (503, ErrorCode.OVERLOADED)
+    assert not world.store.plants

@@ -157,14 +157,11 @@ def ask(
 @pytest.mark.parametrize(
     ("accept_encoding", "is_accepted"),
     [
-        *((each, True) for each in ("gzip", "GZip", "gzip, deflate, br, zstd", ", gzip,,")),
-        *((each, True) for each in ("br;q=1.0, gzip;q=0.8, *;q=0.1", "gzip;q=0.001")),
-        *((each, True) for each in ("deflate,gzip;q=1.000", "gzip ; q=0.5", "gzip;Q=0.5")),
-        *((each, False) for each in ("", " ", "identity", "deflate", "br, zstd", "gzipped")),
-        *((each, False) for each in ("gzip;q=0", "gzip;q=0.", "gzip;q=0.000", "*", "gzip;q=0, *")),
+        *((each, True) for each in ("GZip", "gzip, deflate, br, zstd", ", gzip,,")),
+        *((each, True) for each in ("br;q=1.0, gzip;q=0.8, *;q=0.1", "gzip ; Q=0.001")),
+        *((each, False) for each in ("", "br, zstd", "gzipped", "gzip;q=0.000", "gzip;q=0, *")),
         # Malformed:
-        *((f"gzip;{each}", False) for each in ("q=2", "q=-1", "q=x", "q=", "q=0.1234", "level=1")),
-        *((each, False) for each in ("gzip deflate", '"gzip"', ";", "\xe9")),
+        *((each, False) for each in ("gzip;q=2", "gzip;q=0.1234", "gzip;level=1", "gzip deflate")),
     ],
 )
 def test_gzip_is_used_if_the_client_names_it_with_a_weight_above_0(

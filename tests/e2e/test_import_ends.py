@@ -2,20 +2,18 @@
 
 import json
 import signal
-import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
-from plantstore.api.imports import IMPORTS_MAX
 from plantstore.commit.imports import BATCH_ROWS_MAX
 from plantstore.errors import ErrorCode
 from support.measured import unread_bytes
 from support.postgres import execute, wait_until
 from support.service import Answer, Service, opened, stored_plants
-from support.streams import CSV, NDJSON, import_once, line, lines, reset, streaming_head
+from support.streams import CSV, NDJSON, import_once, line, lines, streaming_head
 from support.wire import Wire, chunk, send_until_refused
 
 pytestmark = pytest.mark.serve("--access-log")
@@ -52,35 +50,6 @@ def begun_import(service: Service, token: str, body: bytes, media_type: str = ND
     wire = Wire(service.port)
     wire.send(streaming_head(token, media_type=media_type) + chunk(body))
     return wire
-
-
-def test_clients_that_are_reset_leave_whole_transactions_and_their_places_are_free_again(
-    service: Service, token: str
-) -> None:
-    tokens = [token] * (IMPORTS_MAX // 2) + [service.token(name="other")] * (IMPORTS_MAX // 2)
-    # Some send more than a transaction has. The rest of their rows, and those of the others, wait.
-    sent = [
-        range(10_000 * number, 10_000 * number + 200 + (number % 8 == 0) * BATCH_ROWS_MAX)
-        for number in range(100, 100 + IMPORTS_MAX)
-    ]
-    wires = []
-    for its_token, ids in zip(tokens, sent, strict=True):
-        rows = b"".join(b"%d,Abies\r\n" % id_ for id_ in ids)
-        # The last row is cut. It would be a valid row.
-        body = b"id,name\r\n" + rows + b"%d,Abi" % ids.stop
-        wires.append(begun_import(service, its_token, body, CSV))
-    stored = [id_ for ids in sent for id_ in ids[: len(ids) // BATCH_ROWS_MAX * BATCH_ROWS_MAX]]
-    wait_until(lambda: len(stored_between(service, 10**6, 10**7)) == len(stored))
-
-    refused = import_once(service, token, line(-1))
-    for wire in wires:
-        reset(wire)
-    wait_until(lambda: sum('"status": 499' in each for each in service.log) == IMPORTS_MAX)
-    accepted = import_once(service, token, line(-1))
-
-    assert (refused.status, refused.json["error"]) == (503, ErrorCode.OVERLOADED)
-    assert accepted.status == 200
-    assert stored_between(service, 10**6, 10**7) == stored
 
 
 def test_the_memory_of_many_imports_is_bounded_and_free_again(service: Service, token: str) -> None:
@@ -130,16 +99,6 @@ def test_a_client_that_stops_sending_gets_408_and_how_far_it_came(impatient: Ser
     assert (status, json.loads(body)["error"]) == (408, ErrorCode.REQUEST_TIMEOUT)
     assert json.loads(body)["lines_stored_through"] == BATCH_ROWS_MAX
     assert len(stored_between(impatient, -1, BATCH_ROWS_MAX)) == BATCH_ROWS_MAX
-
-
-def test_a_stream_may_take_longer_than_a_request(impatient: Service) -> None:
-    with begun_import(impatient, impatient.token(name="slow"), b"\n") as wire:
-        for number in range(15):
-            wire.send(chunk(line(-1 - number, "a" * 10_000)))
-            time.sleep(0.1)
-        wire.send(b"0\r\n\r\n")
-
-        assert json.loads(wire.answer()[2])["stored"] == 15
 
 
 def test_a_stream_ends_when_its_token_is_revoked(service: Service) -> None:

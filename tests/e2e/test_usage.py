@@ -2,13 +2,10 @@
 
 import re
 import shlex
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from plantstore.cli import app
 from plantstore.plants import NewPlant
 from support.command import call, on_terminal
 from support.service import PLANTSTORE, opened
@@ -16,16 +13,6 @@ from support.service import PLANTSTORE, opened
 # An escape sequence that sets a color, alone or with other text attributes (ECMA-48, SGR).
 COLOR = re.compile(r"\x1b\[(?:\d+;)*(?:3|4|9|10)\d")
 ESCAPE = re.compile(r"\x1b\[[0-9;?]*[a-zA-Z]")
-
-
-def commands(command: Any, *names: str) -> Iterator[tuple[tuple[str, ...], Any]]:
-    """Yield each command and command group with the words that call it."""
-    yield names, command
-    for name, each in getattr(command, "commands", {}).items():
-        yield from commands(each, *names, name)
-
-
-COMMANDS = dict(commands(app))
 
 
 @pytest.fixture(scope="module")
@@ -79,23 +66,6 @@ def test_every_command_warns_once_of_a_misspelt_variable(tmp_path: Path, argumen
     assert done.stderr == (
         "plantstore: PLANTSTORE_DATABSE is not a setting; did you mean PLANTSTORE_DATABASE?\n"
     )
-
-
-@pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
-def test_a_help_page_at_80_columns_truncates_and_breaks_no_word(
-    tmp_path: Path, words: tuple[str, ...]
-) -> None:
-    said = call(tmp_path, *words, "--help", COLUMNS="80").stdout
-    short = call(tmp_path, *words, "-h", COLUMNS="80").stdout
-
-    command = COMMANDS[words]
-    shown = set(re.split(r"[\s\[\];,./]+", said))
-    names = {name for each in command.params for name in [*each.opts, each.envvar] if name}
-    in_texts = re.findall(r"(?<!\S)--[a-z-]+|plants:[a-z]+|metrics:read", command.help + said)
-    assert all(len(line) <= 80 for line in said.splitlines())
-    assert names | {*in_texts} <= shown
-    assert not re.search(r"…|\.{3}$|\w-$", said.replace("[ARGS]...", ""), re.MULTILINE)
-    assert short == said
 
 
 @pytest.mark.parametrize(

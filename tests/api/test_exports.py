@@ -133,7 +133,7 @@ def test_a_stop_waits_only_for_the_reads_that_have_begun_and_closes_snapshots_wi
         return let_go.wait(30)
 
     async def test() -> None:
-        exports = Exports(world.parts.authenticator, world.store, seconds_max=1, observe=ignore)
+        exports = Exports(world.parts.authenticator, world.store, observe=ignore)
         resp = Response()
         req = create_asgi_req(headers={"Authorization": f"Bearer {world.token}"})
         await exports.run(req, resp, FORMATS["ndjson"], "plants.ndjson")

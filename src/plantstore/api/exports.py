@@ -44,7 +44,6 @@ class Exports:
     Args:
         authenticator: knows the tokens.
         store: its snapshots are read.
-        seconds_max: maximum age of a snapshot. An export that takes longer is cut off.
         observe: is told of each export that is cut off.
         monotonic: a clock in seconds that is never set back.
         threads: makes the threads.
@@ -56,14 +55,12 @@ class Exports:
         authenticator: Authenticator,
         store: Maintenance,
         *,
-        seconds_max: float = EXPORT_SECONDS_MAX,
         observe: Observer,
         monotonic: Callable[[], float] = time.monotonic,
         threads: Threads = THREADS,
     ) -> None:
         self._authenticator = authenticator
         self._store = store
-        self._seconds_max = seconds_max
         self._observe = observe
         self._monotonic = monotonic
         self._threads = threads.pool(READING_THREADS, "export")
@@ -123,7 +120,7 @@ class Exports:
         """
         token = await self._authenticator.require_scope(req, "plants:read")
         self._places.take(token)
-        ends_at = self._monotonic() + self._seconds_max
+        ends_at = self._monotonic() + EXPORT_SECONDS_MAX
         pieces = _pieces(self._store, form, listing, tell)
         try:
             piece = await self._next_of(pieces, req, ends_at)

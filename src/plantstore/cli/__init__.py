@@ -16,7 +16,7 @@ from plantstore.cli.maintenance import backup, check, migrate, reindex, stats
 from plantstore.cli.options import settings
 from plantstore.cli.tokens import tokens
 from plantstore.cli.transfer import export, import_plants
-from plantstore.errors import PlantStoreError, UnsupportedError, UsageError
+from plantstore.errors import PlantStoreError, UsageError
 from plantstore.settings import Settings, unknown_variables
 
 
@@ -60,10 +60,8 @@ def main() -> int:
     try:
         arguments = sys.argv[1:] or ["--help"]
         return app(arguments, "plantstore", standalone_mode=False) or 0
-    except (UsageError, UnsupportedError) as error:
-        message, status = error.explanation, 2
     except PlantStoreError as error:
-        message, status = error.explanation, 1
+        message, status = error.explanation, 2 if isinstance(error, UsageError) else 1
     except OSError as error:
         message, status = f"{error.filename or 'input or output'}: {error.strerror}", 1
     except click.Abort:  # Ctrl-C

@@ -11,7 +11,7 @@ from plantstore.plants import NewPlant
 from support.service import Service, stored_plants
 from support.wire import Wire, assert_refused, head, with_length
 
-PATIENCE = 0.5
+PATIENCE = 1
 pytestmark = pytest.mark.serve("--request-seconds", str(PATIENCE), "--idle-seconds", str(PATIENCE))
 
 HEALTH = b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n"

@@ -156,11 +156,14 @@ def test_an_index_that_is_not_complete_is_completed_by_a_reindex_or_the_next_sta
     # Plants before and behind the last one that is in the index.
     changes: list[Change] = [
         *(NewPlant(-1, "Acer"), NewPlant(5_000, "Acer"), NewPlant(6_000, "Acer"), Deletion(6_000)),
+        NewPlant(6_000, "Rosa"),
         *(Replacement(7, Plant("Acer", "t")), Replacement(2_400, Plant("Acer"))),
         *(Deletion(8), Deletion(2_401)),
     ]
     for each in changes:
         store.apply_changes([each])
+    # FTS5 refuses to remove more plants than it has.
+    store.apply_changes([Deletion(id_) for id_ in range(1_100, 2_400)])
 
     if is_reopened and engine_of(database) == "sqlite":
         open_store(database, SchemaPolicy.REQUIRE).close()
@@ -171,9 +174,8 @@ def test_an_index_that_is_not_complete_is_completed_by_a_reindex_or_the_next_sta
     found = store.list_plants(Listing(words=("acer",))).plants
     assert [plant.id for plant in found] == [-1, 7, 2_400, 5_000]
     nigra = store.list_plants(Listing(words=("nigra",), limit=10_000)).plants
-    assert [plant.id for plant in nigra] == [
-        id_ for id_ in range(2_500) if id_ not in (7, 8, 2_400, 2_401)
-    ]
+    expected = [*range(7), *range(9, 1_100), *range(2_402, 2_500)]
+    assert [plant.id for plant in nigra] == expected
 
 
 @pytest.mark.parametrize("database", ["sqlite"], indirect=True)

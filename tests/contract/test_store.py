@@ -269,7 +269,7 @@ def test_a_page_of_large_plants_ends_early_and_the_next_page_continues(
 
     assert [plant for page in pages for plant in page] == plants
     assert all(pages[:-1])
-    assert max(map(len, pages)) < 150
+    assert max(map(len, pages)) < 20
     assert everything(store) == plants
 
 

@@ -142,7 +142,7 @@ def test_no_export_begins_while_older_ones_keep_the_log_long(tmp_path: Path) -> 
             with begun_exports(service, token) as [first]:
                 for letter in "abcdefghij":
                     statuses.append(export_nothing(client).status)
-                    service.change(*(Upsert(NewPlant(id_, letter * 60_000)) for id_ in range(140)))
+                    service.change(*(Upsert(NewPlant(id_, letter * 15_000)) for id_ in range(560)))
                 refused = export_nothing(client)
                 page = client.send("GET", "/plants?limit=1")
                 first_is_whole = is_whole(first)

@@ -30,7 +30,7 @@ PEAK_MIB_MAX = 150
 
 LARGE_BODY_BYTES = 500_000_000
 LARGE_ROW_BYTES = PLANT_BYTES_MAX - 100
-LARGE_ROWS = 3_000  # more bytes than the memory that is allowed
+LARGE_ROWS = 12_000  # more bytes than the memory that is allowed
 EXPORTED_PLANTS = 1_000_000
 
 

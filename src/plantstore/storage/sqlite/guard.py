@@ -160,6 +160,18 @@ def _is_unused(path: str) -> bool:
 class FileGuard:
     """Knows the files of an open database by device and inode.
 
+    =====  =====================================================  ==================================
+    check  what it compares                                       when
+    =====  =====================================================  ==================================
+    quick  the time of the folder, and the magic of the log       before and after each transaction
+    full   device and inode of the three files; that none is      instead, if the quick one found a
+           empty, except a log without frames; and that the log   difference; before a transaction,
+           has all pages that the database file lacks             if it is older than FRESH_SECONDS;
+                                                                  and before the last checkpoint
+    =====  =====================================================  ==================================
+
+    With the full check only, a commit of one plant takes a fifth longer in the store.
+
     If the files are wrong, no checkpoint is made, not even when the database is closed: it could
     copy one log into another database, and SQLite deletes a log by its path. There is one
     exception: if only the log was deleted, this process still has it open, and saves its content.

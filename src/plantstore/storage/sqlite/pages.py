@@ -1,10 +1,11 @@
 """Reads pages of plants.
 
-A page is read in parts, each by one statement, from one snapshot. It ends with the part that fills
-it: with plants, or with bytes if they are large. Most pages have one part.
+A page of all plants is one statement. A page of a tag or of a search takes more, which read one
+snapshot. If its plants are too large for a page, the same statement reads half as many.
 
-The plants of a part are one JSON text in one row. For each row, apsw releases the interpreter
-lock and has to wait to get it back. So a batch of changes or a page takes a few statements.
+Many plants are passed as one JSON text in one row. For each row, apsw releases the interpreter
+lock and has to wait to get it back. So a batch of changes or a page takes a few statements,
+whatever its size.
 
 Searches
 --------
@@ -23,7 +24,7 @@ than requested, and the next page continues.
 
 import contextlib
 import hashlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import Any, Final, NamedTuple, TypeVar
 
@@ -32,7 +33,7 @@ import msgspec
 
 from plantstore.errors import StoreUnavailableError
 from plantstore.listings import COUNT_MAX, PAGE_BYTES_MAX, Count, Listing, Page
-from plantstore.plants import ID_MAX, ID_MIN, NewPlant
+from plantstore.plants import ID_MAX, ID_MIN, PLANT_BYTES_MAX, NewPlant
 from plantstore.words import SEARCHED_CHARACTERS_MAX, has_words
 
 # JSON arrays take half as long as objects, for SQLite and for the decoder. All texts are read
@@ -41,9 +42,12 @@ ARRAY: Final = "json_group_array(json_array(id, name, tag))"
 PLANTS: Final = f"CAST({ARRAY} AS BLOB)"
 WITH_IDS: Final = "FROM plants WHERE id IN (SELECT value FROM json_each(?))"
 
-# Maximum number of plants in a part of a page. It bounds the size of a page: PAGE_BYTES_MAX and so
-# many plants of the largest size.
-PART_PLANTS_MAX: Final = 101
+# SQLite knows the size of a text without reading it. A plant that does not exist has none.
+_BYTES: Final = "coalesce(octet_length(name), 0) + coalesce(octet_length(tag), 0)"
+
+# So many plants fit on a page, except those that an older version stored.
+_FITTING: Final = PAGE_BYTES_MAX // PLANT_BYTES_MAX
+_FITS: Final = f":limit <= {_FITTING} OR coalesce(bytes, 0) <= {PAGE_BYTES_MAX}"
 
 _encode = msgspec.json.Encoder().encode
 _PLANTS: Final = msgspec.json.Decoder(list[tuple[int, str, str | None]])
@@ -77,56 +81,25 @@ def from_json(decoder: msgspec.json.Decoder[ValueT], text: bytes) -> ValueT:
 
 def select_page(connection: apsw.Connection, listing: Listing) -> Page:
     """Return the next plants, as `PlantStore.list_plants` does."""
-    has_one_part = listing.is_everything and listing.limit < PART_PLANTS_MAX
-    is_statement = has_one_part and not listing.has_total
-    with contextlib.nullcontext() if is_statement else _snapshot(connection):
-        if not listing.is_everything:
+    if not listing.is_everything:
+        with _snapshot(connection):
             return _select_found(connection, listing)
-        plants, end = _fill(_following(connection, listing), listing.limit)
-        total = Count(count_plants(connection)) if listing.has_total else None
-        return Page(plants, is_last=end is None, total=total)
+    bindings = {"after": _after(listing), "limit": listing.limit + 1}
+    text, total = _read(connection, page_query(listing), bindings)
+    plants = plants_from_json(text)
+    is_last = len(plants) < bindings["limit"]
+    count = Count(total) if listing.has_total else None
+    return Page(plants[: listing.limit], is_last, total=count)
 
 
-class _Part(NamedTuple):
-    """Some plants of a listing.
-
-    Attributes:
-        plants: in the order of the listing.
-        size: of the plants, in bytes of JSON.
-        end: the id after which the next part begins; None if there is none.
-
-    """
-
-    plants: list[NewPlant]
-    size: int
-    end: int | None
-
-
-def _fill(parts: Iterable[_Part], limit: int) -> tuple[list[NewPlant], int | None]:
-    """Return the plants of a page, and the id after which the next one begins, if there is one."""
-    plants: list[NewPlant] = []
-    bytes_left, end = PAGE_BYTES_MAX, None
-    for part in parts:
-        plants += part.plants
-        bytes_left -= part.size
-        end = part.end
-        if len(plants) > limit:
-            return plants[:limit], plants[limit - 1].id
-        if bytes_left < 0:
-            break
-    return plants, end
-
-
-def _following(connection: apsw.Connection, listing: Listing) -> Iterator[_Part]:
-    """Yield the plants of a listing of all plants."""
-    at_once = min(listing.limit + 1, PART_PLANTS_MAX)
-    end: int | None = _after(listing)
-    while end is not None:
-        text = connection.execute(page_query(listing), {"after": end, "limit": at_once}).get
-        plants = plants_from_json(text)
-        end = plants[-1].id if len(plants) == at_once else None
-        yield _Part(plants, len(text), end)
-        listing = listing._replace(after=end)
+def _read(connection: apsw.Connection, query: str, bindings: dict[str, Any]) -> tuple[Any, ...]:
+    """Return the row of a query, after its limit was halved until the plants fit on a page."""
+    while True:
+        row: tuple[Any, ...]
+        [row] = connection.execute(query, bindings)
+        if row[0] is not None:
+            return row
+        bindings["limit"] //= 2
 
 
 def count_plants(connection: apsw.Connection) -> int:
@@ -147,13 +120,19 @@ def _comparison(listing: Listing) -> str:
 
 
 def page_query(listing: Listing) -> str:
-    """Return the SQL for the next plants of all."""
+    """Return the SQL for a page of all plants. An index finds the plants.
+
+    Its row has the next plants, or NULL if they do not fit on a page, and the total if the listing
+    asks for it.
+    """
+    total = "SELECT plants FROM totals" if listing.has_total else "NULL"
     order = "id DESC" if listing.is_descending else "id"
+    following = f"FROM plants WHERE id {_comparison(listing)} :after ORDER BY {order} LIMIT :limit"
     return f"""
-SELECT {PLANTS} FROM (
-    SELECT id, name, tag FROM plants WHERE id {_comparison(listing)} :after
-    ORDER BY {order} LIMIT :limit
-)
+SELECT CASE WHEN {_FITS} THEN (
+    SELECT {PLANTS} FROM (SELECT id, name, tag {following})
+) END, ({total})
+FROM (SELECT sum(bytes) AS bytes FROM (SELECT {_BYTES} AS bytes {following}))
 """
 
 
@@ -171,8 +150,9 @@ def _snapshot(connection: apsw.Connection) -> Iterator[None]:
             connection.execute("COMMIT")
 
 
-# Maximum number of plants that a search examines for one page.
+# Maximum number of plants that a search examines for one page, and in one statement.
 EXAMINED_MAX: Final = COUNT_MAX
+_EXAMINED_AT_ONCE: Final = 256
 
 # The lengths of beginnings that have entries of their own. They are those of `prefix` in the
 # migration that creates the table.
@@ -252,16 +232,27 @@ def _select_found(connection: apsw.Connection, listing: Listing) -> Page:
     query = _query(connection, listing)
     if query is None:
         return Page([], is_last=True, total=Count(0) if listing.has_total else None)
-    plants, end = _fill(_examined(connection, query, listing), listing.limit)
+    found: list[NewPlant] = []
+    end = None
+    for part in _examined(connection, query, listing, listing.limit + 1):
+        found += part.plants
+        end = part.end
+        if len(found) > listing.limit:
+            found = found[: listing.limit]
+            end = found[-1].id
+            break
+        if part.is_halved:
+            break
     total = _count(connection, query, listing) if listing.has_total else None
-    return Page(plants, is_last=end is None, searched_through=end, total=total)
+    return Page(found, is_last=end is None, searched_through=end, total=total)
 
 
 def _count(connection: apsw.Connection, query: _Query, listing: Listing) -> Count:
     if query.is_exact:
         return Count.up_to_max(connection.execute(_COUNT, (query.match, COUNT_MAX + 1)).get)
     found, end = 0, None
-    for part in _examined(connection, query, listing._replace(after=None)):
+    listing = listing._replace(after=None)
+    for part in _examined(connection, query, listing, _EXAMINED_AT_ONCE):
         found += len(part.plants)
         end = part.end
     return Count(found, is_exact=end is None)
@@ -304,19 +295,40 @@ def _words(connection: apsw.Connection, beginning: str) -> list[str]:
     return words
 
 
-def _examined(connection: apsw.Connection, query: _Query, listing: Listing) -> Iterator[_Part]:
-    """Yield the plants of a listing among the next EXAMINED_MAX that a query finds."""
+class _Examined(NamedTuple):
+    """Plants that a query finds, and that were examined by one statement.
+
+    Attributes:
+        plants: those that belong to the listing.
+        end: the id of the last one examined; None if there are no more.
+        is_halved: whether not all of them would fit on a page.
+
+    """
+
+    plants: list[NewPlant]
+    end: int | None
+    is_halved: bool
+
+
+def _examined(
+    connection: apsw.Connection, query: _Query, listing: Listing, number: int
+) -> Iterator[_Examined]:
+    """Examine the next plants that a query finds, up to EXAMINED_MAX.
+
+    If the query is exact, `number` of them are examined at once.
+    """
     words = () if query.is_exact else listing.words or ()
-    at_once = min(listing.limit + 1, PART_PLANTS_MAX) if query.is_exact else PART_PLANTS_MAX
-    bindings = {"match": query.match, "tag": listing.tag, "limit": at_once}
+    at_once = number if query.is_exact else _EXAMINED_AT_ONCE
+    bindings: dict[str, Any] = {"match": query.match, "tag": listing.tag, "limit": at_once}
     for _ in range(0, EXAMINED_MAX, at_once):
         bindings["after"] = _after(listing)
-        [(text, examined, last)] = connection.execute(examine_query(listing), bindings)
+        text, examined, last = _read(connection, examine_query(listing), bindings)
         plants = plants_from_json(text)
         if words:
             plants = [plant for plant in plants if has_words(plant.name, words)]
-        yield _Part(plants, len(text), last if examined == at_once else None)
-        if examined < at_once:
+        is_end = examined < bindings["limit"]
+        yield _Examined(plants, None if is_end else last, bindings["limit"] < at_once)
+        if is_end:
             return
         listing = listing._replace(after=last)
 
@@ -324,15 +336,22 @@ def _examined(connection: apsw.Connection, query: _Query, listing: Listing) -> I
 def examine_query(listing: Listing) -> str:
     """Return the SQL for the next plants that a query of FTS5 finds.
 
-    Its row has those of them that have the tag, how many it found, and the last id of these.
+    Its row has those of them that have the tag, or NULL if the plants do not fit on a page; how
+    many it found; and the last id of these.
     """
     order, last = ("DESC", "min") if listing.is_descending else ("ASC", "max")
     return f"""
-SELECT CAST({ARRAY} FILTER (WHERE is_wanted) AS BLOB), count(*), {last}(id) FROM (
-    SELECT id, name, tag, {_IS_WANTED} FROM (
-        SELECT rowid AS id FROM plant_words
-        WHERE plant_words MATCH :match AND rowid {_comparison(listing)} :after
-        ORDER BY rowid {order} LIMIT :limit
-    ) LEFT JOIN plants USING (id)
+WITH found AS MATERIALIZED (
+    SELECT rowid AS id FROM plant_words
+    WHERE plant_words MATCH :match AND rowid {_comparison(listing)} :after
+    ORDER BY rowid {order} LIMIT :limit
+)
+SELECT CASE WHEN {_FITS} THEN (
+    SELECT CAST({ARRAY} FILTER (WHERE is_wanted) AS BLOB)
+    FROM (SELECT id, name, tag, {_IS_WANTED} FROM found LEFT JOIN plants USING (id))
+) END, number, last
+FROM (
+    SELECT sum({_BYTES}) AS bytes, count(*) AS number, {last}(id) AS last
+    FROM found LEFT JOIN plants USING (id)
 )
 """

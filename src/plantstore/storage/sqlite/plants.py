@@ -16,8 +16,8 @@ from plantstore.decision import decide
 from plantstore.plants import NewPlant
 from plantstore.storage.migrate import newest_version
 from plantstore.storage.sqlite.feed import RECORD_CREATES, record
-from plantstore.storage.sqlite.pages import select_by_id, to_json
-from plantstore.storage.sqlite.word_index import IS_INDEXED, MERGE, document, index_words
+from plantstore.storage.sqlite.pages import FIRST, select_by_id, to_json
+from plantstore.storage.sqlite.word_index import MERGE, document, index_words
 
 _UPSERT: Final = """
 INSERT INTO plants (id, name, tag)
@@ -33,12 +33,12 @@ _PREPARE_CREATES: Final = f"""
 PRAGMA temp_store = MEMORY;
 CREATE TEMP VIEW creates (plants, number, version) AS SELECT NULL, NULL, NULL WHERE false;
 CREATE TEMP TRIGGER create_plants INSTEAD OF INSERT ON creates BEGIN
-    SELECT RAISE(ABORT, 'another schema') WHERE new.version <> {newest_version("sqlite")};
+    SELECT RAISE(ABORT, 'another schema, or an index that is not complete')
+    WHERE new.version <> {newest_version("sqlite")} OR EXISTS ({FIRST});
     INSERT INTO plants (id, name, tag)
     SELECT value->>0, value->>1, value->>2 FROM jsonb_each(new.plants);
     INSERT INTO plant_words (rowid, words)
-    SELECT value->>0, value->>3 FROM jsonb_each(new.plants)
-    WHERE value->>3 <> '' AND {IS_INDEXED.format("value->>0")};
+    SELECT value->>0, value->>3 FROM jsonb_each(new.plants) WHERE value->>3 <> '';
     {MERGE};
     UPDATE totals SET plants = plants + new.number;
     {RECORD_CREATES}
@@ -60,7 +60,8 @@ def create_plants(connection: apsw.Connection, changes: Sequence[Change]) -> lis
 
     Returns:
         The results; None if nothing was changed, because the batch is empty or has other changes,
-        an id is taken or occurs twice, the schema has another version, or the file is damaged.
+        an id is taken or occurs twice, the schema has another version, the index of words is not
+        complete, or the file is damaged.
 
     """
     plants = [

@@ -39,8 +39,6 @@ SELECT value->>0, value->>1, value->>2 FROM jsonb_each(?)
 _MERGED_PAGES: Final = 16
 MERGE: Final = f"INSERT INTO plant_words (plant_words, rank) SELECT 'merge', {_MERGED_PAGES}"
 
-# Whether a plant is in the index, or is about to be. The others are indexed later.
-IS_INDEXED: Final = f"ifnull({{}} < ({FIRST}), true)"
 _NEXT: Final = f"""
 SELECT {PLANTS} FROM (SELECT id, name, tag FROM plants WHERE id >= ? ORDER BY id LIMIT ?)
 """
@@ -77,7 +75,7 @@ def index_words(
     entries: list[Entry] = []
     for id_ in before.keys() | after.keys():
         removed, added = before.get(id_, ""), after.get(id_, "")
-        if removed != added and (first is None or id_ < first):
+        if removed != added and (first is None or id_ < first):  # later ones are indexed later
             entries += ("delete", id_, removed), (None, id_, added)
     write(connection, entries)
 

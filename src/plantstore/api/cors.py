@@ -10,7 +10,6 @@ from collections.abc import Collection
 from typing import Final
 
 import falcon
-from falcon.asgi import Request, Response
 
 from plantstore.errors import RequestError, UsageError, quoted
 from plantstore.server.interface import ErrorAnswer, Fields, RenderError
@@ -47,7 +46,7 @@ def parse_origin(text: str) -> str:
     return origin.removesuffix(":443") if origin.startswith("https://") else origin
 
 
-class CrossOrigin(falcon.CORSMiddleware[Request, Response]):
+class CrossOrigin(falcon.CORSMiddleware):  # type: ignore[type-arg]  # not generic in 4.2
     """Allows web pages of some origins to send requests and to read the responses.
 
     Credentials are never allowed. They are not needed: the page itself sends the token, while a

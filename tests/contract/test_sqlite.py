@@ -17,6 +17,7 @@ from plantstore.plants import NewPlant
 from plantstore.storage import open_store
 from plantstore.storage.migrate import SchemaPolicy
 from plantstore.storage.sqlite.file import PAGE_BYTES, connect
+from plantstore.storage.sqlite.log import WalLimit
 from plantstore.storage.sqlite.pages import examine_query, page_query
 from plantstore.storage.sqlite.store import SQLiteStore
 from plantstore.storage.tables import hand_out_query, hand_out_values
@@ -121,7 +122,7 @@ def test_the_wait_to_switch_a_file_in_use_to_wal_mode_is_bounded(path: Path) -> 
 def test_a_file_may_be_opened_while_another_store_checkpoints_it(
     path: Path, store: SQLiteStore
 ) -> None:
-    store._writes.pragma("wal_autocheckpoint", 1)  # noqa: SLF001
+    store._wal_limit = WalLimit(store._writes, store._guard, checkpoint_pages=1)  # noqa: SLF001
     stop = threading.Event()
 
     def write() -> None:

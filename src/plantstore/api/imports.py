@@ -89,6 +89,7 @@ class Imports:
         writer: stores the plants.
         patience_seconds: how long a client may send nothing.
         observe: is told of each import.
+        release_memory: is called on the thread when the last import has ended.
         monotonic: a clock in seconds that is never set back.
         batch_rows_max: maximum number of rows in one transaction.
         threads: makes the thread.
@@ -102,6 +103,7 @@ class Imports:
         *,
         patience_seconds: float,
         observe: Observer,
+        release_memory: Callable[[], None] = lambda: None,
         monotonic: Callable[[], float] = time.monotonic,
         batch_rows_max: int = BATCH_ROWS_MAX,
         threads: Threads = THREADS,
@@ -115,6 +117,7 @@ class Imports:
         burst_max = authenticator.rate_limit.burst_max
         limit = batch_rows_max if burst_max is None else max(1, burst_max // 2)
         self._batch_rows_max = min(limit, batch_rows_max)
+        self._release_memory = release_memory
         self._thread = threads.pool(1, "import")
         self._turn = asyncio.Lock()
         self._places = ConcurrencyLimit(IMPORTS_MAX, "imports")
@@ -161,6 +164,8 @@ class Imports:
                 self._places.leave(token)
                 if not self._places.taken:
                     sys.setswitchinterval(self._usual_switch_seconds)
+                    with contextlib.suppress(RuntimeError):  # the service has stopped
+                        self._thread.submit(self._release_memory)
                 self._observe(Imported(form.media_type, msgspec.structs.asdict(run.counts)))
 
             # An import that is cancelled again does not wait for its last batch.

@@ -27,7 +27,12 @@ from plantstore.commit.tail import Tail
 from plantstore.commit.writer import GroupCommit
 from plantstore.observe import Observer, Stopping, fan_out
 from plantstore.server.interface import ASGIApp, Budget, ConnectionConfig
-from plantstore.server.workers import connections_max, freeze_memory, handle_stop_signals
+from plantstore.server.workers import (
+    connections_max,
+    freeze_memory,
+    handle_stop_signals,
+    release_memory,
+)
 from plantstore.settings import Settings
 from plantstore.storage.migrate import SchemaPolicy
 from plantstore.store import Store
@@ -86,6 +91,7 @@ def make_parts(
             writer,
             patience_seconds=settings.request_seconds,
             observe=observe,
+            release_memory=release_memory,
             monotonic=monotonic,
             batch_rows_max=batch_rows_max,
             threads=threads,

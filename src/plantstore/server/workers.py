@@ -113,6 +113,12 @@ def set_up_memory() -> None:
         ctypes.CDLL(None).mallopt(_M_ARENA_MAX, 1)
 
 
+def release_memory() -> None:
+    """Return free memory to the kernel: glibc returns only the end of the heap by itself."""
+    with contextlib.suppress(AttributeError):  # other C libraries have no malloc_trim
+        ctypes.CDLL(None).malloc_trim(0)
+
+
 def freeze_memory() -> None:
     """Tell the garbage collector that the objects that exist now live as long as the process.
 

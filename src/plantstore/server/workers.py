@@ -34,6 +34,8 @@ from plantstore.server import listener
 from plantstore.server.connection import Connection
 from plantstore.settings import Settings
 
+_LIBC: Final = ctypes.CDLL(None)
+
 # Open connections of each worker. An idle one takes about 6 kB, so all take 60 MB. With TLS they
 # take 500 MB; the limit on open files (`ulimit -n`) lowers the number.
 CONNECTIONS_MAX: Final = 10_000
@@ -110,13 +112,13 @@ def set_up_memory() -> None:
     """
     threading.stack_size(THREAD_STACK_BYTES)
     with contextlib.suppress(AttributeError):  # other C libraries have no mallopt
-        ctypes.CDLL(None).mallopt(_M_ARENA_MAX, 1)
+        _LIBC.mallopt(_M_ARENA_MAX, 1)
 
 
 def release_memory() -> None:
     """Return free memory to the kernel: glibc returns only the end of the heap by itself."""
     with contextlib.suppress(AttributeError):  # other C libraries have no malloc_trim
-        ctypes.CDLL(None).malloc_trim(0)
+        _LIBC.malloc_trim(0)
 
 
 def freeze_memory() -> None:

@@ -46,8 +46,8 @@ KEPT_SLACK_BYTES = 64 * KIB
 RESETS = 100_000
 
 # The sizes of valid creates and imports. A create has at most 16 KiB in and 16 KiB out.
-CREATE_SIZES = [500, 1 * KIB, 10 * KIB, 100 * KIB]
-IMPORT_SIZES = [*CREATE_SIZES, MIB, 2 * MIB]
+CREATE_SIZES = [500, 1 * KIB, 10 * KIB, 30 * KIB]
+IMPORT_SIZES = [*CREATE_SIZES, 100 * KIB, MIB, 2 * MIB]
 
 
 @pytest.fixture(scope="module")

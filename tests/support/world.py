@@ -17,7 +17,7 @@ from plantstore.errors import ErrorCode
 from plantstore.listings import Listing, Page
 from plantstore.observe import Answered
 from plantstore.plants import NewPlant
-from plantstore.server.interface import ANSWERED, ASGIApp, Event, Receive, Scope, Send
+from plantstore.server.interface import RESPONSE_STATUS, ASGIApp, Event, Receive, Scope, Send
 from plantstore.settings import Settings
 from plantstore.store import Store
 from plantstore.tokens import SCOPES, TokenRecord, digest, mint
@@ -52,7 +52,7 @@ def noting_status(app: ASGIApp) -> ASGIApp:
     async def serve(scope: Scope, receive: Receive, send: Send) -> None:
         async def send_noted(event: Event) -> None:
             if event["type"] == "http.response.start":
-                scope[ANSWERED] = event["status"]
+                scope[RESPONSE_STATUS] = event["status"]
             await send(event)
 
         await app(scope, receive, send_noted)

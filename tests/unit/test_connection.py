@@ -17,7 +17,7 @@ from plantstore.server.interface import (
     EXCHANGE,
     Budget,
     ConnectionConfig,
-    ErrorAnswer,
+    ErrorResponse,
 )
 from support.virtual_time import FakeTransport, VirtualLoop
 from support.wire import chunk, head
@@ -28,8 +28,10 @@ OK = [(b"content-length", b"2")]
 EVERYTHING = 10**9
 
 
-def render_error(error: RequestError, _fields: object) -> ErrorAnswer:
-    return ErrorAnswer(500 if error.code is ErrorCode.INTERNAL else 503, {}, error.message.encode())
+def render_error(error: RequestError, _fields: object) -> ErrorResponse:
+    return ErrorResponse(
+        500 if error.code is ErrorCode.INTERNAL else 503, {}, error.message.encode()
+    )
 
 
 class Served(contextlib.AbstractContextManager["Served"]):
@@ -93,7 +95,7 @@ class Storing:
         self.ends: list[str] = []
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        scope[EXCHANGE].is_streamed = True
+        scope[EXCHANGE].stream_body()
         self.stored.append(b"")
         try:
             while True:

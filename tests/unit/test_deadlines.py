@@ -2,7 +2,8 @@
 
 import pytest
 
-from plantstore.server.deadlines import GRACE_SECONDS, TAKEN_BYTES_MIN, Deadlines, Due
+from plantstore.server.deadlines import GRACE_SECONDS, TAKEN_BYTES_MIN, Deadlines
+from plantstore.server.states import DISCARDED_REST, NEXT_REQUEST, REQUEST, Due
 
 REQUEST_SECONDS = 10.0
 IDLE_SECONDS = 75.0
@@ -22,20 +23,20 @@ class Client:
 
     def request(self) -> None:
         """Send a complete request, and receive its response."""
-        self.do("begin", "end", "answer")
+        self.do("begin", "end", "respond")
 
     def do(self, *steps: str | float) -> None:
-        """Take steps: begin or end a request, end its response, or wait for some seconds."""
+        """Take steps: begin or end a request, respond to it or to its beginning, or wait."""
+        rules = {"begin": REQUEST, "end": None, "respond": NEXT_REQUEST, "discard": DISCARDED_REST}
         for step in steps:
             if isinstance(step, float):
                 assert self.wait(step) is Due.NOTHING
+            elif step == "request":
+                self.request()
             else:
-                {
-                    "begin": self.deadlines.begin_request,
-                    "end": self.deadlines.end_request,
-                    "answer": self.deadlines.end_answer,
-                    "request": self.request,
-                }[step]()
+                self.deadlines.follow(rules[step])
+                if step in {"respond", "discard"}:
+                    self.deadlines.drain()
 
     def check(self) -> Due:
         return self.deadlines.check(
@@ -77,8 +78,8 @@ def assert_late(client: Client, due: Due, seconds: float) -> None:
         ([], Due.CLOSE, REQUEST_SECONDS),
         (["request"], Due.CLOSE, IDLE_SECONDS),
         # The rest of an answered request must arrive, and then the connection is idle.
-        (["begin", 3.0, "answer"], Due.CLOSE, REQUEST_SECONDS),
-        (["begin", "answer", 3.0, "end"], Due.CLOSE, IDLE_SECONDS),
+        (["begin", 3.0, "discard"], Due.CLOSE, REQUEST_SECONDS),
+        (["begin", "discard", 3.0, "respond"], Due.CLOSE, IDLE_SECONDS),
         # Each response restarts the idle timeout.
         (["request", IDLE_SECONDS - 1] * 5 + ["request"], Due.CLOSE, IDLE_SECONDS),
     ],
@@ -107,7 +108,7 @@ def test_the_service_has_no_deadline_for_its_response_and_bytes_in_the_grace_per
 
 def test_after_a_blocked_event_loop_a_late_client_still_gets_the_grace_period() -> None:
     client = Client()
-    client.deadlines.begin_request()
+    client.do("begin")
     client.now += 100 * REQUEST_SECONDS
 
     first = client.check()
@@ -118,7 +119,7 @@ def test_after_a_blocked_event_loop_a_late_client_still_gets_the_grace_period() 
 
 def test_a_client_is_not_late_while_the_server_does_not_read_from_it() -> None:
     client = Client()
-    client.deadlines.begin_request()
+    client.do("begin")
     client.may_send = False
     assert client.wait(10 * REQUEST_SECONDS) is Due.NOTHING
 

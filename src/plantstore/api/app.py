@@ -27,8 +27,8 @@ from plantstore.errors import ErrorCode, InternalError, RequestError
 from plantstore.formats import FORMATS, Format
 from plantstore.observe import REQUEST_ID_FIELD, Answered, Observer, RequestFailed, RequestRefused
 from plantstore.server.interface import (
-    ANSWERED,
     CONNECTION_CONFIG,
+    RESPONSE_STATUS,
     ASGIApp,
     ConnectionConfig,
     Event,
@@ -260,7 +260,7 @@ class Service:
             await self._refuse(InternalError(), scope, send, error)
         finally:
             seconds = perf_counter() - began
-            status = scope.get(ANSWERED, CLIENT_GONE)
+            status = scope.get(RESPONSE_STATUS, CLIENT_GONE)
             self._observe(Answered(scope, scope.get(ROUTE, ""), status, seconds))
 
     async def _refuse(

@@ -12,7 +12,7 @@ from typing import Final
 import falcon
 
 from plantstore.errors import RequestError, UsageError, quoted
-from plantstore.server.interface import ErrorAnswer, Fields, RenderError
+from plantstore.server.interface import ErrorResponse, Fields, RenderError
 
 ANY_ORIGIN: Final = "*"
 
@@ -86,7 +86,7 @@ def readable_errors(render: RenderError, origins: Collection[str]) -> RenderErro
         return render
     allowed = {parse_origin(origin).encode() for origin in origins}
 
-    def render_readable(error: RequestError, request_fields: Fields) -> ErrorAnswer:
+    def render_readable(error: RequestError, request_fields: Fields) -> ErrorResponse:
         answer = render(error, request_fields)
         fields = {"Vary": "Origin"}
         origin = dict(request_fields).get(b"origin")

@@ -17,7 +17,7 @@ from falcon.asgi import App, Request, Response
 
 from plantstore.errors import ClientGoneError, ErrorCode, InternalError, RequestError
 from plantstore.observe import REQUEST_ID_FIELD, Observer, RequestFailed, RequestRefused, request_id
-from plantstore.server.interface import ANSWERED, ErrorAnswer, Fields
+from plantstore.server.interface import RESPONSE_STATUS, ErrorResponse, Fields
 
 STATUS: Final[Mapping[ErrorCode, HTTPStatus]] = MappingProxyType(
     {
@@ -72,7 +72,7 @@ class Error(msgspec.Struct, frozen=True, omit_defaults=True):
     first_number: int | None = None
 
 
-def render_error(error: RequestError, request_fields: Fields) -> ErrorAnswer:
+def render_error(error: RequestError, request_fields: Fields) -> ErrorResponse:
     """Return the response for an error, for a request with these header fields.
 
     All error responses of the service are rendered here.
@@ -84,14 +84,14 @@ def render_error(error: RequestError, request_fields: Fields) -> ErrorAnswer:
     if status >= HTTPStatus.INTERNAL_SERVER_ERROR:
         headers[REQUEST_ID_FIELD] = request_id(request_fields)
     record = Error(error.code, error.message, error.lines_stored_through, error.first_number)
-    return ErrorAnswer(status, headers, msgspec.json.encode(record))
+    return ErrorResponse(status, headers, msgspec.json.encode(record))
 
 
 def handle_errors(app: App[Request, Response], observe: Observer) -> None:
     """Make an application respond to every error with an Error record."""
 
-    def answer(req: Request, resp: Response, error: RequestError) -> ErrorAnswer:
-        if ANSWERED not in req.scope:  # the server has sent no response itself
+    def answer(req: Request, resp: Response, error: RequestError) -> ErrorResponse:
+        if RESPONSE_STATUS not in req.scope:  # the server has sent no response itself
             observe(RequestRefused(error.code, req.scope.get("client")))
         rendered = render_error(error, req.scope["headers"])
         resp.status = rendered.status

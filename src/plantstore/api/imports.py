@@ -149,7 +149,7 @@ class Imports:
         self._places.take(token)
         sys.setswitchinterval(SWITCH_SECONDS)
         if upload.exchange is not None:
-            upload.exchange.is_streamed = True
+            upload.exchange.stream_body()
         try:
             await self._store_all(upload)
         except (RequestError, asyncio.CancelledError) as error:

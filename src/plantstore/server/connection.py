@@ -7,11 +7,14 @@ client has read the response. So pipelined requests cost only the memory for the
 of the event loop handles at most one request of each connection.
 
 `plantstore.server.http11` finds the requests in the bytes, and checks them.
-`plantstore.server.exchange` runs the application for each. `plantstore.server.deadlines` decides
-when a client is late, with one timer for all requests of the connection.
+`plantstore.server.states` says how far the current one is, and what follows from it.
+`plantstore.server.exchange` passes it to the application, and its response back.
+`plantstore.server.deadlines` decides when a client is late, with one timer for all requests of the
+connection.
 """
 
 import asyncio
+import logging
 import select
 import socket
 import struct
@@ -20,17 +23,25 @@ from typing import Any, Final
 from uvicorn import Config
 from uvicorn.server import ServerState
 
-from plantstore.errors import ErrorCode, RequestError
+from plantstore.errors import ErrorCode, InternalError, RequestError
 from plantstore.observe import RequestRefused
-from plantstore.server.deadlines import Deadlines, Due
-from plantstore.server.exchange import ARRIVING, WHOLE, Exchange, render_head
+from plantstore.server import states
+from plantstore.server.deadlines import Deadlines
+from plantstore.server.exchange import Exchange, render_head
 from plantstore.server.http11 import (
     NEED_DATA,
     HeadRefusedError,
     Request,
     RequestReader,
 )
-from plantstore.server.interface import CONNECTION_CONFIG, Budget, ConnectionConfig
+from plantstore.server.interface import (
+    BODY,
+    CONNECTION_CONFIG,
+    RESPONSE_STATUS,
+    Budget,
+    ConnectionConfig,
+)
+from plantstore.server.states import Due, Progress, RequestEvent, Responder
 
 # While more than this many bytes of a body wait for the application, the socket is not read.
 HELD_BODY_BYTES_MAX: Final = 64 * 1024
@@ -67,7 +78,6 @@ class Connection(asyncio.Protocol):
         server: address and port of this side.
         client: address and port of the client.
         scheme: http or https.
-        is_lost: whether the connection is closed.
         held_bytes: of requests that are not answered.
 
     """
@@ -82,16 +92,17 @@ class Connection(asyncio.Protocol):
         self.config: ConnectionConfig = app_state[CONNECTION_CONFIG]
         self.server: tuple[str, int] | None = None
         self.client: tuple[str, int] | None = None
-        self.is_lost = False
         self._app = config.loaded_app
         self._stop_seconds = config.timeout_graceful_shutdown or 0
         self._server_state: Any = server_state
         self._loop = _loop or asyncio.get_running_loop()
         self._transport: asyncio.Transport
         self._reader = RequestReader()
-        # The request that is arriving or being answered.
+        # The request that is arriving, or whose response is not written; None before its head has
+        # arrived.
         self._exchange: Exchange | None = None
-        self._answer: tuple[bytes, bytes] = (b"", b"")
+        self._progress = Progress(states.CONNECTED)
+        self._response: tuple[bytes, bytes] = (b"", b"")
         self._budget = self.config.budget
         self.held_bytes = 0
         self._deadlines = Deadlines(
@@ -101,7 +112,8 @@ class Connection(asyncio.Protocol):
         )
         self._timer: asyncio.TimerHandle
         self._small_pieces = 0
-        # Reasons not to read the socket: see `read_or_pause`.
+        self._is_lost = False
+        # Whether to let the kernel collect data, and whether data that was read waits.
         self._is_gathering = self._is_behind = False
         self._is_paused = False
         self._drained: asyncio.Event | None = None  # while too many bytes are unread
@@ -127,7 +139,8 @@ class Connection(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 (asyncio's)
         """Release everything that belongs to the connection."""
-        self.is_lost = True
+        self._is_lost = True
+        self._progress.respond(states.CLOSE)
         self._server_state.connections.discard(self)
         self._timer.cancel()
         self._end_unread()
@@ -138,8 +151,7 @@ class Connection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Read the data up to the end of a request, unless too many bytes are held."""
-        exchange = self._exchange
-        if exchange is not None and exchange.takes_no_more:  # TLS may have read it already
+        if self._takes_no_more():  # TLS may have read it already
             return
         budget = self._budget
         self.held_bytes += len(data)
@@ -152,11 +164,11 @@ class Connection(asyncio.Protocol):
             return
         self._reader.receive_data(data)
         self._advance()
-        if len(data) < SMALL_PIECE_BYTES and self._deadlines.is_arriving:
+        if len(data) < SMALL_PIECE_BYTES and self._progress.is_arriving:
             self._small_pieces += 1
             if self._small_pieces > SMALL_PIECES_MAX:
                 self._is_gathering = True
-                self.read_or_pause()
+                self._read_or_pause()
                 self._loop.call_later(GATHERING_SECONDS, self._end_gathering)
 
     def pause_writing(self) -> None:
@@ -175,6 +187,15 @@ class Connection(asyncio.Protocol):
 
     # Requests.
 
+    def _enter(self, event: RequestEvent) -> None:
+        self._progress.receive(event)
+        self._deadlines.follow(self._progress.deadline)
+
+    def _begin_next_request(self) -> None:
+        self._exchange = None
+        self._progress = Progress(states.IDLE)
+        self._deadlines.follow(self._progress.deadline)
+
     def _advance(self) -> None:
         """Read events up to the end of a request, and start the application."""
         self._is_behind = False
@@ -186,56 +207,86 @@ class Connection(asyncio.Protocol):
                 self._is_behind = self._reader.unread_bytes > 0
         except RequestError as error:
             self._refuse(error)
-        exchange = self._exchange
-        if exchange is None or exchange.is_answered:
+        progress, exchange = self._progress, self._exchange
+        if exchange is None or not progress.is_served:
             self._hold(self._reader.unread_bytes)
-        elif exchange.is_streamed:
+        elif progress.request is states.STREAM:
             self._hold(self._reader.unread_bytes + len(exchange.body))
-        elif exchange.task is None and not exchange.is_complete:
-            exchange.task = self._loop.create_task(exchange.run(self._app))
+        elif exchange.task is None:
+            exchange.task = self._loop.create_task(self._serve(exchange))
             self._server_state.tasks.add(exchange.task)
-        self.read_or_pause()
+        self._read_or_pause()
 
     def _read_request(self) -> bool:
         """Read events up to the end of a request, and return True; False if it has not arrived."""
-        reader, exchange, deadlines = self._reader, self._exchange, self._deadlines
+        reader = self._reader
         while True:
             event = reader.next_event()
-            if not deadlines.is_arriving and (event is not NEED_DATA or reader.unread_bytes):
-                deadlines.begin_request()
+            if not self._progress.is_arriving and (event is not NEED_DATA or reader.unread_bytes):
+                self._enter(states.FIRST_BYTE)
                 if event is NEED_DATA:
                     self._budget.begin_head(self)
             if event is NEED_DATA:
                 return False
             if isinstance(event, Request):
-                exchange = self._exchange = Exchange(self, event)
-            elif exchange is None:
+                self._enter(states.HEAD_END)
+                self._exchange = Exchange(self, event, self._progress)
+            elif self._exchange is None:
                 return False
             elif isinstance(event, bytes):
-                exchange.add_body(event)
+                self._exchange.add_body(event)
                 if reader.is_chunked and reader.unread_bytes:
                     self._is_behind = True  # a turn has one piece of a chunked body
                     self._loop.call_soon(self._go_on)
                     return False
             else:
-                self._end_request(exchange)
+                self._small_pieces = 0
+                self._enter(states.LAST_BYTE)
+                self._exchange.end_body()
+                if self._progress.response is states.WRITTEN:
+                    self._begin_next_request()
                 return True
 
-    def _end_request(self, exchange: Exchange) -> None:
-        self._small_pieces = 0
-        self._deadlines.end_request()
-        exchange.end_body()
-        if exchange.is_answered:
-            self._exchange = None
+    async def _serve(self, exchange: Exchange) -> None:
+        """Run the application. End a response that the application does not end."""
+        progress = self._progress
+        if progress.request is states.WHOLE:
+            exchange.scope[BODY] = exchange.body
+        try:
+            await self._app(exchange.scope, exchange.receive, exchange.send)
+            if not progress.is_over:
+                await self._end_failed(exchange)
+        except ConnectionError:  # the response cannot be completed
+            if not progress.is_over:
+                self.abort()
+        except (Exception, asyncio.CancelledError):
+            logging.getLogger(__name__).exception("The application raised an exception")
+            if not progress.is_over:
+                await self._end_failed(exchange)
+        finally:
+            exchange.scope = {}  # it refers to the exchange
+            self._server_state.tasks.discard(exchange.task)
+
+    async def _end_failed(self, exchange: Exchange) -> None:
+        if self._progress.response is states.BEGUN:
+            self.abort()
+            return
+        exchange.keeps_alive = False
+        response = self.config.render_error(InternalError(), exchange.scope["headers"])
+        start = {"type": "http.response.start", "status": response.status}
+        await exchange.send(start | {"headers": response.fields()})
+        await exchange.send({"type": "http.response.body", "body": response.body})
 
     def _must_wait(self) -> bool:
         """Return whether a response must be written, or read, before more data is read."""
-        exchange = self._exchange
         return (
-            (exchange is not None and exchange.arrival is not ARRIVING)
-            or self._drained is not None
-            or self._transport.is_closing()
+            self._progress.is_complete or self._drained is not None or self._transport.is_closing()
         )
+
+    def _takes_no_more(self) -> bool:
+        """Return whether the connection closes behind the response, and takes nothing before."""
+        exchange = self._exchange
+        return exchange is not None and not exchange.keeps_alive and self._progress.is_complete
 
     def _go_on(self) -> None:
         if not self._transport.is_closing():
@@ -245,24 +296,20 @@ class Connection(asyncio.Protocol):
         self._is_gathering = False
         self._go_on()
 
-    def release_body(self, exchange: Exchange) -> None:
-        """Count what the application has processed of a streamed body no more."""
-        if exchange is self._exchange:
-            self._hold(self._reader.unread_bytes + len(exchange.body))
+    def hold_body(self, size: int) -> None:
+        """Note that so many bytes of the body are held. Read more if that is little."""
+        if self._progress.request is states.STREAM:
+            self._hold(self._reader.unread_bytes + size)
+        self._read_or_pause()
 
-    def read_or_pause(self) -> None:
+    def _read_or_pause(self) -> None:
         """Read the socket, unless there is enough to do with the data that was read."""
         exchange = self._exchange
         is_paused = (
             self._is_gathering
             or self._is_behind
-            or (
-                exchange is not None
-                and (
-                    len(exchange.body) > HELD_BODY_BYTES_MAX
-                    or (not exchange.keeps_alive and exchange.takes_no_more)
-                )
-            )
+            or (exchange is not None and len(exchange.body) > HELD_BODY_BYTES_MAX)
+            or self._takes_no_more()
         )
         if is_paused is not self._is_paused and not self._transport.is_closing():
             self._is_paused = is_paused
@@ -324,37 +371,39 @@ class Connection(asyncio.Protocol):
             self._drained.set()
             self._drained = None
 
-    def end_answer(self, head: bytes, body: bytes) -> None:
+    def end_response(self, head: bytes, body: bytes) -> None:
         """Write a response, or its end, when this turn of the event loop ends."""
-        self._answer = (head, body)
-        self.config.turn.at_end(self._loop, self._write_answer)
+        self._response = (head, body)
+        self.config.turn.at_end(self._loop, self._write_response)
 
-    def _write_answer(self) -> None:
+    def _write_response(self) -> None:
         exchange = self._exchange
         if exchange is None or self._transport.is_closing():
             return
-        head, body = self._answer
-        self._answer = (b"", b"")
+        head, body = self._response
+        self._response = (b"", b"")
         # One write, so that `pause_writing` counts all of it.
         self._transport.write(head + body)
-        exchange.is_answered = True
-        if exchange.arrival is WHOLE:
-            self._exchange = None
-        self._deadlines.end_answer()
+        self._deadlines.drain()
+        self._progress.respond(states.WRITE)
+        if self._progress.request is states.WHOLE:
+            self._begin_next_request()
+        else:
+            self._deadlines.follow(self._progress.deadline)
         self._hold(self._reader.unread_bytes)
         if not exchange.keeps_alive:
             self._transport.close()
         elif self._is_behind:
             self._loop.call_soon(self._go_on)
         else:
-            self.read_or_pause()
+            self._read_or_pause()
 
     def abort(self) -> None:
         """Close the connection at once. The client notices that its response is incomplete.
 
         Without SO_LINGER, the kernel would keep megabytes for a client that reads nothing.
         """
-        if not self.is_lost:
+        if not self._is_lost:
             connection = self._transport.get_extra_info("socket")
             connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _DISCARD)
             self._transport.abort()
@@ -368,48 +417,40 @@ class Connection(asyncio.Protocol):
             self._refuse_for_memory()
 
     def _refuse_for_memory(self) -> None:
-        exchange = self._exchange
-        done = "" if exchange is not None and exchange.is_streamed else "; nothing was done"
+        done = "" if self._progress.request is states.STREAM else "; nothing was done"
         message = f"The requests in progress use too much memory{done}"
         self._refuse(RequestError(ErrorCode.OVERLOADED, message))
-        self.read_or_pause()
-
-    def end_task(self, exchange: Exchange) -> None:
-        """Note that the application has ended."""
-        self._server_state.tasks.discard(exchange.task)
+        self._read_or_pause()
 
     def _refuse(self, error: RequestError) -> None:
-        """Respond with an error to data that is not a valid request, and close the connection.
-
-        If the request has arrived, or its response has begun, only that response is sent: the
-        client would take the error for that response. If the application reads the body as a
-        stream, it responds: it knows what it did with the beginning. In each case, nothing more of
-        the connection is taken.
-        """
-        exchange = self._exchange
+        """End the request with an error, and take nothing more of the connection."""
+        exchange, responder = self._exchange, self._progress.responder
         self._discard_unread()
         if self._transport.is_closing():
             return
-        if exchange is not None and exchange.is_answered:
-            self._transport.close()  # the data is the body of a request that is answered
-        elif exchange is not None and exchange.arrival is not ARRIVING:
-            exchange.keeps_alive = False
-        elif exchange is not None and (exchange.is_streamed or exchange.is_begun):
-            exchange.fail_body(error)
-        else:
+        if exchange is None or responder is Responder.CONNECTION:
             self._write_error(error, exchange)
+        elif responder is Responder.APPLICATION:
+            self._enter(states.FAIL_BODY)
+            exchange.fail_body(error)
+        elif self._progress.response is states.WRITTEN:
+            self._transport.close()
+        else:
+            exchange.keeps_alive = False
 
     def _write_error(self, error: RequestError, exchange: Exchange | None) -> None:
         self.config.observe(RequestRefused(error.code))
         known = error.fields if isinstance(error, HeadRefusedError) else ()
         request_fields = known if exchange is None else exchange.scope["headers"]
-        answer = self.config.render_error(error, request_fields)
-        fields = tuple(answer.fields())
-        head, _ = render_head(answer.status, fields, self.default_fields, keeps_alive=False)
-        self._transport.write(head + answer.body)
+        response = self.config.render_error(error, request_fields)
+        fields = tuple(response.fields())
+        head, _ = render_head(response.status, fields, self.default_fields, keeps_alive=False)
+        self._progress.respond(states.CLOSE)
+        self._transport.write(head + response.body)
         self._transport.close()
         if exchange is not None:
-            exchange.replace_answer(error, answer.status)
+            exchange.scope[RESPONSE_STATUS] = response.status
+            exchange.fail_body(error)
 
     # Time.
 
@@ -418,7 +459,7 @@ class Connection(asyncio.Protocol):
 
         uvicorn calls this when the server stops.
         """
-        if self._exchange is None or self._exchange.is_answered:
+        if self._exchange is None or not self._progress.is_served:
             self._transport.close()
         else:
             self._exchange.keeps_alive = False
@@ -430,15 +471,14 @@ class Connection(asyncio.Protocol):
 
     def _check_deadlines(self) -> None:
         exchange = self._exchange
+        self._deadlines.follow(self._progress.deadline)  # the application may stream the body now
         due = self._deadlines.check(
             unsent_bytes=self._transport.get_write_buffer_size(),
             is_closing=self._transport.is_closing(),
             may_send=self._is_gathering
             or not (self._is_paused or (exchange is not None and exchange.awaits_continue)),
         )
-        if due is Due.REFUSE and exchange is not None and exchange.is_streamed:
-            self._deadlines.stream_request()
-        elif due is Due.REFUSE:
+        if due is Due.REFUSE:
             seconds = self.config.request_seconds
             message = f"The request did not arrive completely within {seconds:g} seconds"
             self._refuse(RequestError(ErrorCode.REQUEST_TIMEOUT, message))

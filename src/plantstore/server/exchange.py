@@ -1,18 +1,15 @@
 """A request and its response, as ASGI has them: `receive` and `send`."""
 
 import asyncio
-import logging
-from enum import Enum
 from functools import lru_cache
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Final
+from typing import Final, Protocol
 
-from plantstore.errors import ClientGoneError, InternalError, RequestError
+from plantstore.errors import ClientGoneError, RequestError
+from plantstore.server import states
 from plantstore.server.http11 import Request
-from plantstore.server.interface import ANSWERED, BODY, EXCHANGE, ASGIApp, Event, Scope
-
-if TYPE_CHECKING:
-    from plantstore.server.connection import Connection
+from plantstore.server.interface import EXCHANGE, RESPONSE_STATUS, Event, Scope
+from plantstore.server.states import Progress
 
 # Heads of responses that are cached. Most differ only in the length of the body.
 _CACHED_HEADS: Final = 256
@@ -34,18 +31,39 @@ _ASGI: Final = {"version": "3.0", "spec_version": "2.3"}
 _DISCONNECT: Final[Event] = {"type": "http.disconnect"}
 
 
-class Arrival(Enum):
-    """How much of a request has been taken."""
+class Channel(Protocol):
+    """What an exchange needs of its connection.
 
-    ARRIVING = "arriving"
-    WHOLE = "whole"
-    FAILED = "failed"  # a part was not taken, so nothing behind it is
+    Attributes:
+        server: address and port of this side.
+        client: address and port of the client.
+        scheme: http or https.
+        default_fields: the fields of all responses.
 
+    """
 
-# An attribute of an Enum class is looked up slowly before Python 3.12.
-ARRIVING: Final = Arrival.ARRIVING
-WHOLE: Final = Arrival.WHOLE
-FAILED: Final = Arrival.FAILED
+    server: tuple[str, int] | None
+    client: tuple[str, int] | None
+    scheme: str
+
+    @property
+    def default_fields(self) -> tuple[tuple[bytes, bytes], ...]:
+        """The fields of all responses."""
+
+    def hold_body(self, size: int) -> None:
+        """Note that so many bytes of the body are held. Read more if that is little."""
+
+    def is_client_gone(self) -> bool:
+        """Return whether the client has closed its side; if so, close ours."""
+
+    def write(self, data: bytes) -> None:
+        """Write a part of the response, at once."""
+
+    async def drain(self) -> None:
+        """Wait until the client has read nearly all of what was written."""
+
+    def end_response(self, head: bytes, body: bytes) -> None:
+        """Write a response, or its end, when this turn of the event loop ends."""
 
 
 class Exchange:
@@ -53,12 +71,7 @@ class Exchange:
 
     Attributes:
         task: runs the application; None before its start.
-        arrival: how much of the request has been taken.
-        is_begun: whether a part of the response is written.
-        is_complete: whether the application has sent the whole response.
-        is_answered: whether the whole response is written.
         has_token: whether the token of the request is valid. The application sets it.
-        is_streamed: whether the application reads the body as a stream. The application sets it.
         keeps_alive: whether the connection may be used for another request.
         awaits_continue: whether the client waits for a 100 before it sends the body.
         body: what has arrived of the body, and the application has not received.
@@ -66,15 +79,16 @@ class Exchange:
 
     """
 
-    def __init__(self, connection: "Connection", request: Request) -> None:
-        self._connection = connection
+    def __init__(self, channel: Channel, request: Request, progress: Progress) -> None:
+        self._channel = channel
+        self._progress = progress
         self.scope: Scope = {
             "type": "http",
             "asgi": _ASGI,
             "http_version": request.version,
-            "server": connection.server,
-            "client": connection.client,
-            "scheme": connection.scheme,
+            "server": channel.server,
+            "client": channel.client,
+            "scheme": channel.scheme,
             "root_path": "",
             "headers": request.fields,
             "method": request.method,
@@ -86,33 +100,22 @@ class Exchange:
         self.task: asyncio.Task[None] | None = None
         self.keeps_alive = request.keeps_alive
         self.awaits_continue = request.expects_continue
-        self.arrival = ARRIVING
-        self.has_token = self.is_streamed = False
-        self.is_begun = self.is_complete = self.is_answered = False
+        self.has_token = False
         # The application always receives a first piece, which may be empty. So it need not wait for
         # the body to refuse a request.
         self._has_news = True
         self.body = b""
-        self._failure: RequestError | None = None  # of the arrival
+        self._failure: RequestError | None = None  # of the body
         self._waiter: asyncio.Future[None] | None = None
         self._head = b""  # until it is written
         self._framing = _NO_BODY
 
-    def is_client_gone(self) -> bool:
-        """Return whether the client has closed its side of the connection."""
-        return self._connection.is_client_gone()
-
-    # The connection calls these methods.
-
-    @property
-    def takes_no_more(self) -> bool:
-        """Whether the connection closes behind the response, and takes nothing before."""
-        return not self.keeps_alive and self.arrival is not ARRIVING
+    # The connection calls these methods, each after the event of the request.
 
     def add_body(self, piece: bytes) -> None:
         """Take a piece of the body."""
         self.awaits_continue = False
-        if not self.is_complete:  # otherwise nobody reads it
+        if not self._progress.is_over:  # otherwise nobody reads it
             self.body = self.body + piece if self.body else piece
             self._has_news = True
             self.wake()
@@ -120,7 +123,6 @@ class Exchange:
     def end_body(self) -> None:
         """Note that the whole body has arrived."""
         self.awaits_continue = False
-        self.arrival = WHOLE
         self._has_news = True
         self.wake()
 
@@ -129,55 +131,25 @@ class Exchange:
 
         Without this, data that arrives later could be joined to what arrived before a gap.
         """
-        self.arrival = FAILED
         self._failure = error
         self.keeps_alive = self._has_news = False
         self.body = b""
         self.wake()
-
-    def replace_answer(self, error: RequestError, status: int) -> None:
-        """Discard what the application sends: the client has got another response."""
-        self.fail_body(error)
-        self.scope[ANSWERED] = status
-        self.is_begun = self.is_complete = True
 
     def wake(self) -> None:
         """Let `receive` look again at what has arrived."""
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)
 
-    async def run(self, app: ASGIApp) -> None:
-        """Run the application. End a response that the application does not end."""
-        if self.arrival is WHOLE:
-            self.scope[BODY] = self.body
-        try:
-            await app(self.scope, self.receive, self.send)
-            if not self.is_complete:
-                await self._end_failed()
-        except ConnectionError:  # the response cannot be completed
-            if not self.is_complete:
-                self._connection.abort()
-        except (Exception, asyncio.CancelledError):
-            logging.getLogger(__name__).exception("The application raised an exception")
-            if not self.is_complete:
-                await self._end_failed()
-        finally:
-            self.scope = {}  # it refers to this object
-            self._connection.end_task(self)
+    # The application calls these methods: those of ASGI 3, and those of `ExchangeControl`.
 
-    async def _end_failed(self) -> None:
-        if self._connection.is_lost:
-            return
-        if self.is_begun:
-            self._connection.abort()
-            return
-        self.keeps_alive = False
-        answer = self._connection.config.render_error(InternalError(), self.scope["headers"])
-        start = {"type": "http.response.start", "status": answer.status}
-        await self.send(start | {"headers": answer.fields()})
-        await self.send({"type": "http.response.body", "body": answer.body})
+    def stream_body(self) -> None:
+        """Note that the application reads the body as a stream."""
+        self._progress.receive(states.STREAM_BODY)
 
-    # The application calls these methods (ASGI 3).
+    def is_client_gone(self) -> bool:
+        """Return whether the client has closed its side of the connection."""
+        return self._channel.is_client_gone()
 
     async def receive(self) -> Event:
         """Return what has arrived of the body since the last call.
@@ -191,25 +163,31 @@ class Exchange:
             RequestError: a streamed body is not valid, or too large.
 
         """
-        if self.is_streamed:
-            self._connection.release_body(self)
+        progress = self._progress
+        if not progress.is_over:
+            self._channel.hold_body(len(self.body))
         while not self._has_news:
-            if self._failure is not None and not self.is_complete:
-                # A new error: the traceback of each has a frame, which refers to this object.
-                raise RequestError(self._failure.code, self._failure.message)
-            if self.is_complete or self._connection.is_lost:
-                if self.arrival is WHOLE:
+            if progress.is_over:
+                if progress.request is states.WHOLE:
                     return _DISCONNECT
                 raise ClientGoneError
+            if self._failure is not None:
+                # A new error: the traceback of each has a frame, which refers to this object.
+                raise RequestError(self._failure.code, self._failure.message)
             if self.awaits_continue:
                 self.awaits_continue = False
-                self._connection.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+                self._channel.write(b"HTTP/1.1 100 Continue\r\n\r\n")
             self._waiter = asyncio.get_running_loop().create_future()
             await self._waiter
         self._has_news = False
         body, self.body = self.body, b""
-        self._connection.read_or_pause()
-        return {"type": "http.request", "body": body, "more_body": self.arrival is not WHOLE}
+        if not progress.is_over:
+            self._channel.hold_body(len(body))  # until the application asks for more
+        return {
+            "type": "http.request",
+            "body": body,
+            "more_body": progress.request is not states.WHOLE,
+        }
 
     async def send(self, message: Event) -> None:
         """Write a part of the response. The head is written together with the first piece.
@@ -225,9 +203,9 @@ class Exchange:
             RuntimeError: a field has a line end in it, or the piece has another length.
 
         """
-        connection = self._connection
+        channel, progress = self._channel, self._progress
         has_more = message.get("more_body", False)
-        if self.is_complete or connection.is_lost:
+        if progress.is_over:
             if has_more:
                 raise ConnectionResetError("The client disconnected")
             return
@@ -244,29 +222,29 @@ class Exchange:
         elif framing is not _CLOSE and (has_more or len(piece) != framing):
             raise RuntimeError("The body of the response has another length than Content-Length")
         self._head = b""
-        self.is_begun = True
         if has_more:
-            connection.write(begin + piece)
-            await connection.drain()
+            progress.respond(states.PIECE)
+            channel.write(begin + piece)
+            await channel.drain()
         else:
-            self.is_complete = True
+            progress.respond(states.LAST_PIECE)
             self.body = b""
-            connection.end_answer(begin, piece)
+            channel.end_response(begin, piece)
 
     def _begin(self, message: Event) -> None:
-        if self.is_begun:
+        if self._progress.response is states.BEGUN:
             raise ConnectionAbortedError("A part of the response is written")
         if self.awaits_continue:  # whether the client sends the body now is unknown
             self.keeps_alive = False
         self._head, self._framing = render_head(
             message["status"],
             tuple(message["headers"]),
-            self._connection.default_fields,
+            self._channel.default_fields,
             is_head=self.scope["method"] == "HEAD",
             is_chunkable=self.scope["http_version"] != "1.0",
             keeps_alive=self.keeps_alive,
         )
-        self.scope[ANSWERED] = message["status"]
+        self.scope[RESPONSE_STATUS] = message["status"]
 
 
 @lru_cache(_CACHED_HEADS)

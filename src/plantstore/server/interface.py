@@ -143,7 +143,7 @@ CONNECTION_CONFIG: Final = "plantstore.connection_config"
 
 # The key of the status in the scope of a request, as a plain int. It is set when the response
 # begins. It changes only if another response replaces one of which nothing is written.
-ANSWERED: Final = "plantstore.answered"
+RESPONSE_STATUS: Final = "plantstore.status"
 
 # The key of the body, as bytes, in the scope of a request that arrived completely before the
 # application started. `receive` returns it too.
@@ -159,16 +159,19 @@ class ExchangeControl(Protocol):
     Attributes:
         has_token: set by the application if the token of the request is valid. When memory is
             short, clients without one are disconnected first.
-        is_streamed: set by the application if it reads the body as a stream. Then the body may
-            have any length and take any time, and only what is held of it counts against the
-            bounds. The application has to refuse a client that is too slow. If the rest of the
-            body is not valid, `receive` raises the error, and the application responds with it,
-            since it knows what is done already.
 
     """
 
     has_token: bool
-    is_streamed: bool
+
+    def stream_body(self) -> None:
+        """Note that the application reads the body as a stream.
+
+        Then the body may have any length and take any time, and only what is held of it counts
+        against the bounds. The application has to refuse a client that is too slow. If the rest of
+        the body is not valid, `receive` raises the error, and the application responds with it,
+        since it knows what is done already.
+        """
 
     def is_client_gone(self) -> bool:
         """Return whether the client has closed its side of the connection.
@@ -177,7 +180,7 @@ class ExchangeControl(Protocol):
         """
 
 
-class ErrorAnswer(NamedTuple):
+class ErrorResponse(NamedTuple):
     """The response to a failed request, with all header fields that depend on the error."""
 
     status: int
@@ -192,7 +195,7 @@ class ErrorAnswer(NamedTuple):
 
 
 # Renders the response for an error, for a request with these header fields.
-RenderError: TypeAlias = Callable[[RequestError, Fields], ErrorAnswer]
+RenderError: TypeAlias = Callable[[RequestError, Fields], ErrorResponse]
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,219 @@
+"""How far a request is, and its response. Pure: no I/O, no clock.
+
+Theory of operation
+-------------------
+A connection has a `Progress` for the request that it reads or answers, and a new one for the next
+request. It is a pair of states. `REQUEST_TRANSITIONS` and `RESPONSE_TRANSITIONS` have all events;
+an event that has no transition from the current state raises an error. What the connection does in
+a state follows from the pair, here and nowhere else:
+
+    request    who responds to an error             what is due for the client
+    CONNECTED  the connection                       CLOSE after request_seconds
+    IDLE       the connection                       CLOSE after idle_seconds
+    HEAD       the connection                       REFUSE after request_seconds
+    BODY       the connection, while the response   REFUSE after request_seconds
+               is AWAITED; then the application
+    STREAM     the application                      nothing: the application limits its time
+    WHOLE      nobody: the response is sent         nothing: the service has to respond
+    FAILED     nobody: the response is sent         nothing: the service has to respond
+
+If the response is WRITTEN, the rest of the request is discarded: an error closes the connection,
+and CLOSE is due after request_seconds. If it is CLOSED, nothing more happens.
+"""
+
+from enum import StrEnum
+from typing import Final, NamedTuple
+
+
+class RequestState(StrEnum):
+    """How far a request is."""
+
+    CONNECTED = "connected"  # no request has begun on this connection
+    IDLE = "idle"  # the previous request is answered, and no byte of the next one has arrived
+    HEAD = "head"  # a part of its head has arrived
+    BODY = "body"  # its head has arrived
+    STREAM = "stream"  # the same, and the application reads the body as a stream
+    WHOLE = "whole"  # its last byte has arrived
+    FAILED = "failed"  # a part of the body was not taken, so nothing behind it is
+
+
+class ResponseState(StrEnum):
+    """How far a response is."""
+
+    AWAITED = "awaited"
+    BEGUN = "begun"  # a part of it is written
+    ENDED = "ended"  # the application has sent its end
+    WRITTEN = "written"  # its end is written
+    CLOSED = "closed"  # the connection is lost, or got an error of the server instead
+
+
+class RequestEvent(StrEnum):
+    """What happens to a request."""
+
+    FIRST_BYTE = "first byte"
+    HEAD_END = "head end"
+    STREAM_BODY = "stream body"  # the application reads the body as a stream
+    LAST_BYTE = "last byte"
+    FAIL_BODY = "fail body"
+
+
+class ResponseEvent(StrEnum):
+    """What happens to a response."""
+
+    PIECE = "piece"  # the application sends a part that is not the last one
+    LAST_PIECE = "last piece"
+    WRITE = "write"
+    CLOSE = "close"
+
+
+class Due(StrEnum):
+    """The action that is due on a connection."""
+
+    NOTHING = "nothing"
+    REFUSE = "refuse"  # respond that the request did not arrive in time, and close
+    CLOSE = "close"  # close without a response
+    ABORT = "abort"  # close, and discard unread responses
+
+
+class Responder(StrEnum):
+    """Who responds to data that is not a valid request."""
+
+    CONNECTION = "connection"  # with an error
+    APPLICATION = "application"  # `receive` raises the error
+    NOBODY = "nobody"  # the response of the request is sent; then the connection is closed
+
+
+class Deadline(NamedTuple):
+    """What is due if a client is late. It counts from the event that sets it.
+
+    Attributes:
+        due: the action.
+        is_idle: whether the limit is `idle_seconds`; otherwise, it is `request_seconds`.
+
+    """
+
+    due: Due
+    is_idle: bool = False
+
+
+# An attribute of an Enum class is looked up slowly before Python 3.12.
+CONNECTED, IDLE, HEAD, BODY, STREAM, WHOLE, FAILED = RequestState
+AWAITED, BEGUN, ENDED, WRITTEN, CLOSED = ResponseState
+FIRST_BYTE, HEAD_END, STREAM_BODY, LAST_BYTE, FAIL_BODY = RequestEvent
+PIECE, LAST_PIECE, WRITE, CLOSE = ResponseEvent
+
+REQUEST_TRANSITIONS: Final = {
+    FIRST_BYTE: {CONNECTED: HEAD, IDLE: HEAD},
+    HEAD_END: {HEAD: BODY},
+    # A request that has arrived stays what it is.
+    STREAM_BODY: {BODY: STREAM, STREAM: STREAM, WHOLE: WHOLE, FAILED: FAILED},
+    LAST_BYTE: {BODY: WHOLE, STREAM: WHOLE},
+    FAIL_BODY: {BODY: FAILED, STREAM: FAILED},
+}
+
+RESPONSE_TRANSITIONS: Final = {
+    PIECE: {AWAITED: BEGUN, BEGUN: BEGUN},
+    LAST_PIECE: {AWAITED: ENDED, BEGUN: ENDED},
+    WRITE: {ENDED: WRITTEN},
+    CLOSE: dict.fromkeys(ResponseState, CLOSED),
+}
+
+FIRST_REQUEST: Final = Deadline(Due.CLOSE)
+NEXT_REQUEST: Final = Deadline(Due.CLOSE, is_idle=True)
+REQUEST: Final = Deadline(Due.REFUSE)
+DISCARDED_REST: Final = Deadline(Due.CLOSE)
+
+_DEADLINES: Final = {
+    CONNECTED: FIRST_REQUEST,
+    IDLE: NEXT_REQUEST,
+    HEAD: REQUEST,
+    BODY: REQUEST,
+}
+
+_WITHOUT_HEAD: Final = frozenset({CONNECTED, IDLE, HEAD})
+_ARRIVING: Final = frozenset({HEAD, BODY, STREAM})
+_BEFORE_END: Final = frozenset({AWAITED, BEGUN})
+
+
+class Progress:
+    """The states of one request and its response.
+
+    Args:
+        request: CONNECTED, or IDLE behind another request.
+
+    Attributes:
+        request: how far the request is. Only `receive` changes it.
+        response: how far the response is. Only `respond` changes it.
+
+    """
+
+    __slots__ = ("request", "response")
+
+    def __init__(self, request: RequestState) -> None:
+        self.request = request
+        self.response = AWAITED
+
+    def receive(self, event: RequestEvent) -> None:
+        """Enter the next state of the request.
+
+        Raises:
+            KeyError: this cannot happen in the current state.
+
+        """
+        self.request = REQUEST_TRANSITIONS[event][self.request]
+
+    def respond(self, event: ResponseEvent) -> None:
+        """Enter the next state of the response.
+
+        Raises:
+            KeyError: this cannot happen in the current state.
+
+        """
+        self.response = RESPONSE_TRANSITIONS[event][self.response]
+
+    @property
+    def is_arriving(self) -> bool:
+        """Whether a request has begun to arrive, and more of it is taken."""
+        return self.request in _ARRIVING
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether nothing more of the connection belongs to this request: it is whole or failed."""
+        return self.request is WHOLE or self.request is FAILED
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing more is taken of the application."""
+        return self.response not in _BEFORE_END
+
+    @property
+    def is_served(self) -> bool:
+        """Whether the application has the request, and the response is not written."""
+        return (
+            self.request not in _WITHOUT_HEAD
+            and self.response is not WRITTEN
+            and self.response is not CLOSED
+        )
+
+    @property
+    def deadline(self) -> Deadline | None:
+        """The deadline for the client; None while the service has to act."""
+        if self.response is WRITTEN:
+            return DISCARDED_REST
+        return None if self.response is CLOSED else _DEADLINES.get(self.request)
+
+    @property
+    def responder(self) -> Responder:
+        """Who responds to an error.
+
+        If the request has arrived, only its response is sent: the client would take the error for
+        that response. If the response has begun, or the application reads the body as a stream, the
+        application knows what it did with the beginning.
+        """
+        if self.request in _WITHOUT_HEAD:
+            return Responder.CONNECTION
+        if self.is_complete or self.response is WRITTEN:
+            return Responder.NOBODY
+        if self.request is BODY and self.response is AWAITED:
+            return Responder.CONNECTION
+        return Responder.APPLICATION

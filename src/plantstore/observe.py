@@ -195,18 +195,17 @@ def ignore(_event: Event) -> None:
     """Observe nothing."""
 
 
-def fan_out(*observers: Observer, answers: Sequence[Observer]) -> Observer:
+def fan_out(*observers: Observer, frequent: Mapping[type, Sequence[Observer]]) -> Observer:
     """Return an observer that calls several others.
 
     Args:
-        observers: get all events except Answered.
-        answers: get only Answered. Since there is one for each request, only the observers
-            that need it are called.
+        observers: get all events but those of `frequent`.
+        frequent: the observers of events that are frequent: only those that need them.
 
     """
 
     def observe(event: Event) -> None:
-        for tell in answers if type(event) is Answered else observers:
+        for tell in frequent.get(type(event), observers):
             tell(event)
 
     return observe

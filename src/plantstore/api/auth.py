@@ -94,8 +94,8 @@ CACHE_SECONDS: Final = 1.0
 # is known waits for the look-ups of tokens that somebody invents.
 LOOKUP_THREADS: Final = 1
 
-# The pause of the thread after a token that the store does not have. Without it, clients with
-# invented tokens keep the event loop so busy that others wait.
+# The pause of the thread after a token that is unknown or revoked. Without it, clients with such
+# tokens keep the event loop so busy that others wait.
 UNKNOWN_SECONDS: Final = 0.001
 
 # The number of cached tokens. When it is reached, the cache is emptied.
@@ -204,9 +204,8 @@ class Authenticator:
         until, record = self._cached.get(token, _NOT_CACHED)
         if record is None or until < self._monotonic():
             record = await self._look_up(token)
-        state = record.state(self._clock())
-        if state != "active":
-            raise _invalid(f"The token is {state}")
+        if record.expires_at is not None and record.expires_at <= self._clock():
+            raise _invalid("The token is expired")
         if (exchange := req.scope.get(EXCHANGE)) is not None:
             exchange.has_token = True
         return record
@@ -225,6 +224,8 @@ class Authenticator:
             raise StoreUnavailableError(message, error.reason) from error
         if record is None:
             raise _invalid("The token is unknown")
+        if record.revoked_at is not None:
+            raise _invalid("The token is revoked")
         return record
 
     def _begin_lookup(self, token: str) -> _Lookup:
@@ -233,17 +234,17 @@ class Authenticator:
         def find() -> TokenRecord | None:
             lookup.asked_at = self._monotonic()
             found = self._store.find_token(digest(token))
-            if found is None:
+            if found is None or found.revoked_at is not None:
                 self._threads.sleep(UNKNOWN_SECONDS)
             return found
 
         is_known = token in self._cached
         threads = self._threads_of_known if is_known else self._threads_of_others
         lookup.found = asyncio.get_running_loop().run_in_executor(threads, find)
-        lookup.found.add_done_callback(lambda _found: self._learn(token, lookup))
+        lookup.found.add_done_callback(lambda _found: self._cache(token, lookup))
         return lookup
 
-    def _learn(self, token: str, lookup: _Lookup) -> None:
+    def _cache(self, token: str, lookup: _Lookup) -> None:
         is_latest = self._lookups.get(token) is lookup
         if is_latest:
             del self._lookups[token]
@@ -255,7 +256,7 @@ class Authenticator:
         if error is not None or not is_latest:
             return
         record = lookup.found.result()
-        if record is None:  # unknown tokens could fill the cache
+        if record is None or record.revoked_at is not None:  # such tokens could fill the cache
             self._cached.pop(token, None)
             return
         if len(self._cached) >= CACHED_TOKENS_MAX:

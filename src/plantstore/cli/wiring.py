@@ -25,7 +25,7 @@ from plantstore.commit.imports import BATCH_ROWS_MAX
 from plantstore.commit.reader import GroupRead
 from plantstore.commit.tail import Tail
 from plantstore.commit.writer import GroupCommit
-from plantstore.observe import Observer, Stopping, fan_out
+from plantstore.observe import Answered, Committed, Observer, Stopping, fan_out
 from plantstore.server.interface import ASGIApp, Budget, ConnectionConfig
 from plantstore.server.workers import (
     connections_max,
@@ -166,10 +166,12 @@ class Telemetry:
 
     def __init__(self, log: LogQueue, settings: Settings, folder: Path | None = None) -> None:
         self.metrics = Metrics(folder, lambda: log.dropped)
-        answers: list[Observer] = [self.metrics.observe]
+        counts = self.metrics.observe
+        responses: list[Observer] = [counts]
         if settings.access_log:
-            answers.append(log_answers())
-        self.observe = fan_out(log_events(), self.metrics.observe, answers=answers)
+            responses.append(log_answers())
+        frequent: dict[type, list[Observer]] = {Answered: responses, Committed: [counts]}
+        self.observe = fan_out(log_events(), counts, frequent=frequent)
 
 
 def build_app(

@@ -253,7 +253,10 @@ class FileGuard:
         A folder changes when a file in it is created, deleted or moved. A log that is truncated
         loses its header.
         """
-        return self._folder_time == _modified(self._folder) and self._has_log_head()
+        return (
+            self._folder_time == os.stat(self._folder).st_mtime_ns  # noqa: PTH116 (twice as fast)
+            and os.pread(self._log, len(_LOG_MAGIC), 0) == _LOG_MAGIC
+        )
 
     def _problem(self, connection: apsw.Connection) -> str | None:
         """Do a full check: return what is wrong with the files.

@@ -96,7 +96,7 @@ LOOKUP_THREADS: Final = 1
 
 # The pause of the thread after a token that is unknown or revoked. Without it, clients with such
 # tokens keep the event loop so busy that others wait.
-UNKNOWN_SECONDS: Final = 0.001
+PAUSE_SECONDS: Final = 0.001
 
 # The number of cached tokens. When it is reached, the cache is emptied.
 CACHED_TOKENS_MAX: Final = 10_000
@@ -235,7 +235,7 @@ class Authenticator:
             lookup.asked_at = self._monotonic()
             found = self._store.find_token(digest(token))
             if found is None or found.revoked_at is not None:
-                self._threads.sleep(UNKNOWN_SECONDS)
+                self._threads.sleep(PAUSE_SECONDS)
             return found
 
         is_known = token in self._cached

@@ -1,7 +1,7 @@
 """Write the pages that are generated from the code: `python tools/documents.py`.
 
-docs/cli.md has the `--help` of each command. docs/api.md is the interface document as text.
-tests/test_docs.py compares both pages with the code.
+docs/cli.md has the `--help` of each command; docs/settings.md has the options of `serve`.
+docs/api.md is the interface document as text. tests/test_docs.py compares both pages with the code.
 """
 
 import json
@@ -26,9 +26,7 @@ HELP = ["-h", "--help"]
 NOTE = "<!-- Made by `python tools/documents.py`, and held to the code by a test. -->"
 
 ABOUT_THE_COMMAND_LINE = """
-An option takes precedence over its environment variable, and the variable over the default.
-[Settings](settings.md) has the reasons for the defaults. `-h` or `--help` after any command
-describes it. To complete commands and options in your shell, add this to its start-up file:
+To complete commands and options in your shell, add this to its start-up file:
 `eval "$(_PLANTSTORE_COMPLETE=bash_source plantstore)"`. For Zsh, the value is `zsh_source`. For
 fish, add `_PLANTSTORE_COMPLETE=fish_source plantstore | source`.
 
@@ -36,6 +34,8 @@ The exit status is 0 for success and 2 for wrong usage: an unknown option, or a 
 cannot work. It is 1 for any other error, if `check` finds errors, and if `import` rejects a row.
 An error is one line on stderr. `NO_COLOR=1` or `TERM=dumb` switches colors off.
 """
+
+ABOUT_SERVE = "Its options are the [settings](settings.md)."
 
 ABOUT_THE_API = """
 `GET /openapi.json` is the same interface for programs, as OpenAPI 3.1. Each path that has GET also
@@ -72,7 +72,11 @@ def command_line() -> str:
     for name, command in commands("plantstore", app):
         context = Context(command, info_name=name, terminal_width=WIDTH, help_option_names=HELP)
         said = command.get_help(context)
-        lines += [f"## `{name}`", "", "```text", *said.splitlines(), "```", ""]
+        lines += [f"## `{name}`", ""]
+        if name == "plantstore serve":
+            said = said.partition("\n\nOptions:")[0]
+            lines += [ABOUT_SERVE, ""]
+        lines += ["```text", *said.splitlines(), "```", ""]
     return "\n".join(lines)
 
 

@@ -23,6 +23,13 @@ PAGES = sorted(
 )
 TEXT = "\n".join(page.read_text(encoding="utf-8") for page in PAGES)
 
+NUMBER = r"\d+(?:[.,]\d+)*"
+
+# A number with a unit that only a measurement has. Limits and settings have other units.
+MEASURED = re.compile(
+    rf"{NUMBER} ?(?:µs|%|per ?cent|[a-z]+/s\b|times (?:as|the)|(?:creates|plants) a second)"
+)
+
 
 def sources(folder: str) -> str:
     """Return the text of all modules in a folder."""
@@ -85,6 +92,25 @@ def test_every_link_to_a_file_points_to_an_existing_file(page: Path) -> None:
     for target in re.findall(r"\]\(([^)#]+)[^)]*\)", page.read_text(encoding="utf-8")):
         if not target.startswith("https://"):
             assert (page.parent / target).exists(), target
+
+
+@pytest.mark.parametrize(
+    "page",
+    [page for page in PAGES if page.name == "README.md" or "docs" in page.parts],
+    ids=lambda page: str(page.relative_to(ROOT)),
+)
+def test_a_measured_figure_is_in_the_result_that_its_paragraph_links_to(page: Path) -> None:
+    """A paragraph, an item of a list or a row with such a link has no other numbers."""
+    text = re.sub(r"^```.*?^```$", "", page.read_text("utf-8"), flags=re.MULTILINE | re.DOTALL)
+
+    for paragraph in re.split(r"\n\n|\n(?=- |\|)", text):
+        shown = re.sub(r"\]\([^)]*\)|`[^`]*`", "", paragraph)
+        linked = re.findall(r"benchmarks/results/\w+\.md", paragraph)
+        results = "".join((ROOT / each).read_text("utf-8") for each in linked)
+
+        assert linked or not MEASURED.search(shown), f"link to the result: {paragraph}"
+        if linked:
+            assert set(re.findall(NUMBER, shown)) <= set(re.findall(NUMBER, results)), paragraph
 
 
 def test_the_comparison_shows_the_measured_results() -> None:

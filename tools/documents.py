@@ -1,7 +1,8 @@
-"""Write the pages that are generated from the code: `python tools/documents.py`.
+"""Write the files that are generated from the code: `python tools/documents.py`.
 
 docs/cli.md has the `--help` of each command; docs/settings.md has the options of `serve`.
-docs/api.md is the interface document as text. tests/test_docs.py compares both pages with the code.
+openapi.py makes web/openapi.json; docs/api.md is this document as text, and README.md has a table
+of its operations. tests/test_docs.py compares the files with the code.
 """
 
 import json
@@ -12,12 +13,14 @@ from typing import Any, TypeAlias
 
 from click import Command, Context, Group
 
+import openapi
 from plantstore.cli import app
 
 Node: TypeAlias = dict[str, Any]
 
 ROOT = Path(__file__).parent.parent
-INTERFACE = json.loads((ROOT / "src/plantstore/web/openapi.json").read_text("utf-8"))
+INTERFACE = openapi.make_document()
+RESPONSES = INTERFACE["components"]["responses"]
 
 # Of the help of a command, and its options.
 WIDTH = 90
@@ -50,8 +53,6 @@ disallowAdditionalPropertiesIfNotPresent=false`.
 """
 
 
-NEEDED = {True: "required", False: "optional"}
-
 # A bound of a type, in words.
 BOUNDS = {
     "format": "{format}",
@@ -62,9 +63,27 @@ BOUNDS = {
     "pattern": "like `{pattern}`",
 }
 
-ABOUT_FAILURES = (
-    "The body of each is an [Error](#error). Its [number](errors.md) says more than the status."
-)
+ABOUT_EVERY_OPERATION = """
+These failures follow from what an operation needs. An operation names only its other ones.
+"""
+
+# Which operations have the failures of a group.
+GROUPS = {
+    "every operation": openapi.COMMON,
+    "one that needs a token": openapi.WITH_TOKEN,
+    "one that needs a scope": openapi.WITH_SCOPE,
+    "one with `If-Match`": openapi.WITH_CONDITION,
+    "one with a body": openapi.WITH_BODY,
+    "one whose body is a record": openapi.WITH_RECORD,
+}
+FOLLOWING = {name for group in GROUPS.values() for name in group.values()}
+
+ABOUT_FAILURES = """
+The body of each is an [Error](#error). Its [number](errors.md) says more than the status.
+"""
+
+# The beginning and the end of the table in README.md.
+TABLE_MARKS = ("<!-- operations -->\n", "<!-- end of operations -->\n")
 
 
 def command_line() -> str:
@@ -90,68 +109,161 @@ def commands(name: str, command: Command) -> Iterator[tuple[str, Command]]:
 
 def interface() -> str:
     lines = ["# The API", "", NOTE, ABOUT_THE_API, INTERFACE["info"]["description"], ""]
-    operations = [
-        (f"{method.upper()} {path}", operation, methods.get("parameters", []))
-        for path, methods in INTERFACE["paths"].items()
-        for method, operation in methods.items()
-        if method not in ("parameters", "head", "options")
-    ]
-    rows = [[link(name), each["summary"], each["tags"][0]] for name, each, _ in operations]
-    lines += table(["operation", "what it does", "tag"], rows)
-    for operation in operations:
-        lines += describe_operation(*operation)
-    lines += ["## Failures", "", ABOUT_FAILURES, ""]
-    for name, response in INTERFACE["components"]["responses"].items():
-        if "content" in response:
-            lines += [f"### {name}", "", response["description"], ""]
-            lines += [line for field in fields_of(response) for line in (field, "")]
-            lines += block(*examples_of(response))
+    lines += operation_table(operations())
+    lines += ["## Every operation", ABOUT_EVERY_OPERATION]
+    lines += table(
+        ["operation", "failures"], [[who, failures(group)] for who, group in GROUPS.items()]
+    )
+    shown: dict[str, str] = {}
+    for name, operation in operations().items():
+        lines += describe_operation(name, operation, shown)
+    lines += ["## Failures", ABOUT_FAILURES]
+    lines += describe_failures()
     lines += ["## Schemas", ""]
     for name, schema in INTERFACE["components"]["schemas"].items():
         lines += [f"### {name}", "", schema.get("description", ""), ""]
-        lines += members(schema) or [f"Type: {type_of(schema)}", ""]
+        lines += [*members(schema)] or [f"Type: {type_of(schema)}"]
+        lines += [""]
     return re.sub(r"\n{3,}", "\n\n", "\n".join(lines))
 
 
-def describe_operation(name: str, operation: Node, parameters: list[Node]) -> Iterator[str]:
+def readme() -> str:
+    """Return README.md with the table of all operations but POST /plants, which it describes."""
+    page = (ROOT / "README.md").read_text("utf-8")
+    begin, end = (page.index(mark) for mark in TABLE_MARKS)
+    added = {name: each for name, each in operations().items() if "plants" not in each["tags"]}
+    lines = "\n".join(operation_table(added, "docs/api.md"))
+    return f"{page[:begin]}{TABLE_MARKS[0]}{lines}{page[end:]}"
+
+
+def operation_table(shown: dict[str, Node], page: str = "") -> list[str]:
+    """Return a table of operations, with links to a page."""
+    rows = [[link(name, page), each["summary"]] for name, each in shown.items()]
+    return table(["operation", "what it does"], rows)
+
+
+def document() -> str:
+    return json.dumps(INTERFACE, ensure_ascii=False, indent=2) + "\n"
+
+
+def operations() -> dict[str, Node]:
+    """Return the operations but HEAD and OPTIONS, by their names."""
+    return {
+        f"{method.upper()} {path}": operation
+        for path, item in INTERFACE["paths"].items()
+        for method, operation in item.items()
+        if method not in ("head", "options")
+    }
+
+
+def describe_operation(name: str, operation: Node, shown: dict[str, str]) -> Iterator[str]:
+    """Yield the lines of an operation.
+
+    Args:
+        name: its method and path.
+        operation: is described.
+        shown: which operation has described a parameter or a field first, by its description.
+
+    """
     no_token = "No token is needed." if operation.get("security") == [] else ""
-    sentences = (f"{operation['summary']}.", operation.get("description", ""), no_token)
-    yield from (f"## {name}", "", " ".join(filter(None, sentences)), "")
-    rows = [
-        [f"`{each['name']}`", each["in"], type_of(each["schema"]), each.get("description", "")]
-        for each in map(resolve, [*parameters, *operation.get("parameters", [])])
-    ]
-    yield from table(["parameter", "in", "type", "what it is"], rows)
+    yield from (
+        f"## {name}",
+        "",
+        f"{operation['summary']}.",
+        operation["description"],
+        no_token,
+        "",
+    )
+    parameters = map(resolve, operation.get("parameters", []))
+    described = {
+        each["description"]: (each["name"], f" ({each['in']}; {type_of(each['schema'])})")
+        for each in parameters
+    }
+    yield from (*describe(described, name, shown), "")
     if "requestBody" in operation:
         for media_type, body in operation["requestBody"]["content"].items():
-            yield from (f"The body, `{media_type}`, is {type_of(body['schema'])}:", "")
-            yield from members(resolve(body["schema"]))
+            yield from (f"The body is {type_of(body['schema'])}, `{media_type}`:", "")
             yield from block(*examples(body))
-    responses = operation["responses"]
-    rows = [
-        [status, resolve(each)["description"], body_of(each)] for status, each in responses.items()
-    ]
-    yield from table(["status", "what it means", "body"], rows)
-    # Responses of several statuses have the same field.
-    fields = dict.fromkeys(field for each in responses.values() for field in fields_of(each))
-    for line in fields:
-        yield from (line, "")
-    for response in responses.values():
-        yield from block(*examples_of(response))
+    made: list[Any] = []
+    own = {}
+    for status, response in operation["responses"].items():
+        if status >= "4":
+            if (failure := component_of(response)) not in FOLLOWING:
+                own[status] = failure
+            continue
+        yield f"- {' '.join([f'**{status}**', *bodies_of(response)])}: {response['description']}"
+        made += [each for each in examples_of(response) if each not in made]
+        fields = {
+            resolve(each)["description"]: (field, "")
+            for field, each in response.get("headers", {}).items()
+        }
+        yield from (f"  {line}" for line in describe(fields, name, shown))
+    yield ""
+    yield from block(*made)
+    if own:
+        yield from (f"Other failures: {failures(own)}.", "")
 
 
-def body_of(response: Node) -> str:
-    """Return the type of a body, or a link to the failure that it describes."""
-    if "$ref" in response:
-        return link_to(response)
+def describe(
+    described: dict[str, tuple[str, str]], operation: str, shown: dict[str, str]
+) -> Iterator[str]:
+    """Yield a line for each parameter or field, and one for those that are described before.
+
+    Args:
+        described: their names and types, by their descriptions.
+        operation: to which they belong.
+        shown: as for `describe_operation`.
+
+    """
+    others: dict[str, list[str]] = {}
+    for text, (name, type_) in described.items():
+        first = shown.setdefault(text, operation)
+        if first == operation:
+            yield f"- `{name}`{type_}: {text}"
+        else:
+            others.setdefault(first, []).append(f"`{name}`")
+    for first, names in others.items():
+        yield f"- {', '.join(names)}: see {link(first)}."
+
+
+def failures(components: dict[str, str]) -> str:
+    """Return a text that names failures, given by their statuses."""
+    return ", ".join(f"{status} [{name}](#failures)" for status, name in components.items())
+
+
+def describe_failures() -> Iterator[str]:
+    found = sorted(
+        {
+            (status, component_of(each))
+            for operation in operations().values()
+            for status, each in operation["responses"].items()
+            if status >= "4"
+        }
+    )
+    fields: dict[str, None] = {}
+    for status, name in found:
+        failure = RESPONSES[name]
+        names = failure.get("headers", {})
+        has = f" Fields: {', '.join(f'`{each}`' for each in names)}." if names else ""
+        yield f"- {status} **{name}**: {failure['description']}{has}"
+        fields |= {
+            f"- `{name}`: {resolve(each)['description']}": None for name, each in names.items()
+        }
+    yield from ("", *fields, "")
+    # One example is enough, and those with other members.
+    shown = [example for _, name in found for example in examples_of(RESPONSES[name])]
+    yield from block(*(each for each in shown if each is shown[0] or len(each) > len(shown[0])))
+
+
+def component_of(reference: Node) -> str:
+    name: str = reference["$ref"].rpartition("/")[2]
+    return name
+
+
+def bodies_of(response: Node) -> list[str]:
+    """Return the type of each body of a response."""
     bodies = response.get("content", {}).items()
-    return " or ".join(f"{type_of(body['schema'])}, `{media_type}`" for media_type, body in bodies)
-
-
-def fields_of(response: Node) -> list[str]:
-    """Return a line for each header field of a response."""
-    fields = response.get("headers", {}).items()
-    return [f"`{name}`: {resolve(each)['description']}" for name, each in fields]
+    return [f"({type_of(body['schema'])}, `{media_type}`)" for media_type, body in bodies]
 
 
 def examples_of(response: Node) -> list[str]:
@@ -166,22 +278,18 @@ def examples(body: Node) -> list[Any]:
     return named + ([body["example"]] if "example" in body else [])
 
 
-def members(schema: Node) -> list[str]:
-    return table(["member", "type", "", "what it is"], list(rows_of_members(schema)))
-
-
-def rows_of_members(schema: Node, prefix: str = "") -> Iterator[list[str]]:
-    """Yield a row for each member, followed by the rows of its own members."""
+def members(schema: Node, prefix: str = "") -> Iterator[str]:
+    """Yield a line for each member, followed by the lines of its own members."""
     for name, each in schema.get("properties", {}).items():
-        needed = NEEDED[name in schema.get("required", ())]
-        yield [f"`{prefix}{name}`", type_of(each), needed, each.get("description", "")]
-        yield from rows_of_members(each, f"{prefix}{name}.")
+        needed = "" if name in schema.get("required", ()) else ", optional"
+        yield f"- `{prefix}{name}` ({type_of(each)}{needed}): {each.get('description', '')}"
+        yield from members(each, f"{prefix}{name}.")
 
 
 def type_of(schema: Node) -> str:
     """Return a type in words, with its bounds."""
     if "$ref" in schema:
-        return link_to(schema)
+        return link(component_of(schema))
     if "anyOf" in schema:
         return " or ".join(map(type_of, schema["anyOf"]))
     if "const" in schema:
@@ -202,13 +310,9 @@ def resolve(node: Node) -> Node:
     return found
 
 
-def link_to(reference: Node) -> str:
-    return link(reference["$ref"].rpartition("/")[2])
-
-
-def link(heading: str) -> str:
-    """Return a link to a heading of the page, with the anchor that GitHub generates."""
-    return f"[{heading}](#{re.sub(r'[^a-z -]', '', heading.lower()).replace(' ', '-')})"
+def link(heading: str, page: str = "") -> str:
+    """Return a link to a heading of docs/api.md, with the anchor that GitHub generates."""
+    return f"[{heading}]({page}#{re.sub(r'[^a-z -]', '', heading.lower()).replace(' ', '-')})"
 
 
 def block(*values: Any) -> list[str]:
@@ -229,7 +333,12 @@ def table(head: list[str], rows: list[list[str]]) -> list[str]:
     return [*lines, ""] if rows else []
 
 
-PAGES = {ROOT / "docs/cli.md": command_line, ROOT / "docs/api.md": interface}
+PAGES = {
+    ROOT / "docs/cli.md": command_line,
+    ROOT / "docs/api.md": interface,
+    ROOT / "README.md": readme,
+    ROOT / "src/plantstore/web/openapi.json": document,
+}
 
 if __name__ == "__main__":
     for page, make in PAGES.items():

@@ -62,7 +62,7 @@ def _operations() -> list[Operation]:
             method.upper(),
             path,
             content,
-            next(iter(re.findall(r"[Nn]eeds the scope `(\S+)`", content["description"])), None),
+            next(iter(re.findall(r"Needs the scope `(\S+)`", content["description"])), None),
             content.get("security") != [],
         )
         for path, item in DOCUMENT["paths"].items()

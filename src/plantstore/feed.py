@@ -26,6 +26,7 @@ from typing import Final, NamedTuple, TypeAlias
 import msgspec
 
 from plantstore.errors import ErrorCode, FeedError
+from plantstore.listings import Page
 from plantstore.plants import NewPlant
 
 # Maximum number of changes that are kept. They take about a gigabyte if the plants are usual ones.
@@ -76,26 +77,14 @@ class FeedState(NamedTuple):
     found: int
 
 
-class ChangesPage(NamedTuple):
-    """Changes in their order.
-
-    Attributes:
-        changes: of the page.
-        end: the number after which the next page begins.
-        is_last: whether no changes follow now.
-
-    """
-
-    changes: Sequence[Recorded]
-    end: int
-    is_last: bool
-
+# It ends with a number, also if it is the last page.
+ChangesPage: TypeAlias = Page[Recorded, int]
 
 _OFF: Final = "The feed of changes is off: the service runs with --changes-keep 0"
 _EXPORT: Final = "Export the plants again, and follow from the Changes-After of the export"
 
 
-def page_of(state: FeedState, after: int | None, changes: Sequence[Recorded]) -> ChangesPage:
+def page_of(state: FeedState, after: int | None, changes: list[Recorded]) -> ChangesPage:
     """Return a page of the feed, or refuse it.
 
     Args:
@@ -110,13 +99,13 @@ def page_of(state: FeedState, after: int | None, changes: Sequence[Recorded]) ->
     if not state.days:
         raise FeedError(ErrorCode.FEED_OFF, _OFF)
     if after is None:
-        return ChangesPage([], state.last, is_last=True)
+        return Page([], state.last, is_last=True)
     if not state.is_complete:
         left = "no change is left" if state.first is None else f"the first left is {state.first}"
         message = f"Not all changes after {after} are kept, and {left}. {_EXPORT}"
         raise FeedError(ErrorCode.CHANGES_GONE, message, state.first)
     end = changes[-1].number if changes else after
-    return ChangesPage(changes, end, is_last=len(changes) == state.found)
+    return Page(changes, end, is_last=len(changes) == state.found)
 
 
 _WORDS: Final = {kind.value: kind.name.lower() for kind in Kind}

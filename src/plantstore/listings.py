@@ -1,7 +1,7 @@
-"""A listing of plants, and its pages."""
+"""Pages of lists, and the listing of plants."""
 
 from collections.abc import Callable, Generator
-from typing import Final, NamedTuple, Self
+from typing import Final, Generic, NamedTuple, Self, TypeAlias, TypeVar
 
 from plantstore.plants import NewPlant
 
@@ -61,31 +61,29 @@ class Count(NamedTuple):
         return cls(min(plants, COUNT_MAX), is_exact=plants <= COUNT_MAX)
 
 
-class Page(NamedTuple):
-    """Plants in the order of a listing.
+ItemT = TypeVar("ItemT")
+EndT = TypeVar("EndT")
+
+
+class Page(NamedTuple, Generic[ItemT, EndT]):
+    """A page of a list.
 
     Attributes:
-        plants: of the page. A page of a search may be empty even if others follow.
-        is_last: whether no plants follow.
-        searched_through: the id after which the next page begins, if it is not the id of the
-            last plant.
-        total: the number of plants on all pages, if the listing asks for it.
+        items: in the order of the list. A page may be empty even if others follow.
+        end: after what the next page begins.
+        is_last: whether no items follow now.
+        total: the number of items on all pages, if it was asked for.
 
     """
 
-    plants: list[NewPlant]
+    items: list[ItemT]
+    end: EndT
     is_last: bool
-    searched_through: int | None = None
     total: Count | None = None
 
-    @property
-    def end(self) -> int | None:
-        """The id after which the next page begins. None if this page is the last one."""
-        if self.is_last:
-            return None
-        if self.searched_through is not None:
-            return self.searched_through
-        return self.plants[-1].id
+
+# It ends with an id, or with None if it is the last page.
+PlantsPage: TypeAlias = Page[NewPlant, int | None]
 
 
 # Number of plants that a scan yields at a time. It is large enough that the engine takes most of
@@ -94,7 +92,7 @@ SCAN_PLANTS_MAX: Final = 1000
 
 
 def scan(
-    page_of: Callable[[Listing], Page], listing: Listing
+    page_of: Callable[[Listing], PlantsPage], listing: Listing
 ) -> Generator[list[NewPlant], None, None]:
     """Yield the plants of all pages of a listing.
 
@@ -105,7 +103,7 @@ def scan(
     """
     while True:
         page = page_of(listing)
-        yield page.plants
+        yield page.items
         if page.is_last:
             return
         listing = listing._replace(after=page.end)

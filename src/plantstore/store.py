@@ -10,7 +10,7 @@ from typing import Final, NamedTuple, Protocol, TypeAlias
 
 from plantstore.changes import Change, Result
 from plantstore.feed import ChangesPage
-from plantstore.listings import EVERYTHING, Listing, Page
+from plantstore.listings import EVERYTHING, Listing, PlantsPage
 from plantstore.plants import NewPlant
 from plantstore.tokens import TokenRecord
 
@@ -126,7 +126,7 @@ class PlantStore(Protocol):
         """Return the stored plants among these ids, by id."""
         ...
 
-    def list_plants(self, listing: Listing) -> Page:
+    def list_plants(self, listing: Listing) -> PlantsPage:
         """Return the next plants of a listing.
 
         The cost depends on the size of the page, hardly on where it begins. A page may hold

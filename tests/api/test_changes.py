@@ -19,7 +19,7 @@ from support.world import World, assert_error, receive_nothing
 
 
 def numbers(world: World) -> list[int]:
-    return [change.number for change in world.store.read_changes(0, 100).changes]
+    return [change.number for change in world.store.read_changes(0, 100).items]
 
 
 def test_a_page_has_the_changes_in_order_with_the_plants_afterwards(stored: World) -> None:

@@ -16,8 +16,8 @@ from plantstore.api.app import Router
 from plantstore.api.auth import TokenDescription
 from plantstore.api.errors import STATUS, render_error
 from plantstore.api.ids import IDS_MAX, HandedOut
+from plantstore.api.paging import LIMIT_DEFAULT, LIMIT_MAX
 from plantstore.api.parameters import INT32_MAX
-from plantstore.api.plants import LIMIT_DEFAULT, LIMIT_MAX
 from plantstore.commit.imports import LISTED_ERRORS_MAX, Conflict, ImportResult, RowError
 from plantstore.errors import ErrorCode, InternalError, RequestError
 from plantstore.formats import FORMATS

@@ -21,7 +21,7 @@ from plantstore.changes import (
 )
 from plantstore.errors import ErrorCode, FeedError
 from plantstore.feed import CHANGES_MAX, Kind
-from plantstore.listings import PAGE_BYTES_MAX
+from plantstore.listings import PAGE_BYTES_MAX, Page
 from plantstore.plants import ID_MAX, NewPlant, Plant, PlantPatch
 from plantstore.storage import open_store
 from plantstore.storage.sqlite.feed import TRIM_CHANGES
@@ -81,14 +81,14 @@ def test_the_feed_has_each_change_that_was_made_in_order_and_no_other(store: Sto
 
 def test_pages_continue_after_a_number_and_the_last_page_is_marked(store: Store) -> None:
     store.apply_changes([NewPlant(id_, "a") for id_ in range(5)])
-    numbers = [change.number for change in store.read_changes(0, 10).changes]
+    numbers = [change.number for change in store.read_changes(0, 10).items]
 
     pages = [store.read_changes(after, 2) for after in (0, numbers[1], numbers[2], numbers[4])]
 
-    assert [[each.id for each in page.changes] for page in pages] == [[0, 1], [2, 3], [3, 4], []]
+    assert [[each.id for each in page.items] for page in pages] == [[0, 1], [2, 3], [3, 4], []]
     assert [page.is_last for page in pages] == [False, False, True, True]
     assert [page.end for page in pages] == [numbers[1], numbers[3], numbers[4], numbers[4]]
-    assert store.read_changes(None, 9) == ([], numbers[4], True)
+    assert store.read_changes(None, 9) == Page([], numbers[4], is_last=True)
 
 
 @pytest.mark.engines("sqlite", "postgres")
@@ -99,16 +99,16 @@ def test_a_page_of_large_plants_ends_early_and_has_at_least_one(store: Store) ->
 
     pages, page = [], store.read_changes(0, 100)
     while not page.is_last:
-        pages.append([change.id for change in page.changes])
+        pages.append([change.id for change in page.items])
         page = store.read_changes(page.end, 100)
 
-    assert [*pages, [change.id for change in page.changes]] == [[0, 1], [2], [3], [4]]
+    assert [*pages, [change.id for change in page.items]] == [[0, 1], [2], [3], [4]]
 
 
 def test_a_number_that_the_feed_never_had_is_refused(store: Store) -> None:
     store.apply_changes([NewPlant(1, "a"), NewPlant(2, "a")])
     store.keep_changes(30)  # another time leaves the feed as it is
-    first, last = (change.number for change in store.read_changes(0, 9).changes)
+    first, last = (change.number for change in store.read_changes(0, 9).items)
 
     for number in (first - 1, last + 1, 2**63 - 1, 1):
         with refused(ErrorCode.CHANGES_GONE, first):
@@ -138,7 +138,7 @@ def test_no_follower_continues_after_the_feed_was_off(store: Store) -> None:
         with refused(ErrorCode.CHANGES_GONE):
             store.read_changes(number, 1)
     store.apply_changes([NewPlant(3, "a")])
-    assert [change.id for change in store.read_changes(begin, 9).changes] == [3]
+    assert [change.id for change in store.read_changes(begin, 9).items] == [3]
 
 
 @pytest.mark.parametrize("engine", ["fake", "sqlite", "postgres"])

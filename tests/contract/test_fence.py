@@ -87,7 +87,7 @@ def test_nothing_is_written_to_a_schema_of_another_version_and_reads_continue(
 
     assert fenced.content() == before
     assert store.find_plants([1, 2]) == {1: ROSA}
-    assert store.list_plants(Listing(words=("ro",), has_total=True)).plants == [ROSA]
+    assert store.list_plants(Listing(words=("ro",), has_total=True)).items == [ROSA]
     assert store.find_token(b"1") == TOKEN
     set_version(fenced.url, fenced.known)
     assert store.apply_changes([ROSA, NewPlant(2, "Abies")]) == [

@@ -39,11 +39,11 @@ def test_an_older_schema_is_migrated_only_by_migrate_and_keeps_its_plants(databa
             open_store(database, policy)
     with contextlib.closing(open_store(database, SchemaPolicy.ACCEPT)) as store:
         assert store.check() == CheckReport(1, 2, 0, [])
-        assert store.list_plants(Listing(limit=1)).plants == plants[:1]
+        assert store.list_plants(Listing(limit=1)).items == plants[:1]
         assert list(store.scan_plants()) == [plants]
     with contextlib.closing(open_store(database)) as store:
         assert store.check() == CheckReport(newest, 2, 0, [])
-        assert store.list_plants(Listing(words=("ro", "2"))).plants == plants[1:]
+        assert store.list_plants(Listing(words=("ro", "2"))).items == plants[1:]
         assert store.list_plants(Listing(has_total=True)).total == Count(2)
     open_store(database, SchemaPolicy.REQUIRE).close()
 
@@ -83,7 +83,7 @@ def test_names_that_had_other_words_are_found_after_a_migration(database: str, c
     set_version(database, versions[engine])
 
     with contextlib.closing(open_store(database)) as store:
-        found = [store.list_plants(Listing(words=words)).plants for words in searches]
+        found = [store.list_plants(Listing(words=words)).items for words in searches]
         problems = store.check().problems
 
     assert found == [plants[:1], plants[1:2], plants[2:]]
@@ -165,7 +165,7 @@ def test_the_index_of_an_older_store_is_continued_where_it_ended(
         assert next(schema.index()) < len(plants)
 
     with contextlib.closing(open_store(database, policy)) as store:
-        found = store.list_plants(Listing(tag="Rosa", words=("2499",))).plants
+        found = store.list_plants(Listing(tag="Rosa", words=("2499",))).items
         tagged = store.list_plants(Listing(tag="Rosa", has_total=True)).total
         report = store.check()
 

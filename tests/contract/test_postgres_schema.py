@@ -130,7 +130,7 @@ def use(store: Store) -> None:
     assert store.apply_changes([PLANT, Deletion(1)]) == [Outcome.STORED, Outcome.DELETED]
     assert store.apply_changes([PLANT]) == [Outcome.STORED]
     assert store.apply_changes([Deletion(1)]) == [Outcome.DELETED]
-    assert len(store.read_changes(begin, 10).changes) == 2
+    assert len(store.read_changes(begin, 10).items) == 2
     store.keep_changes(0)
     store.tidy()
 

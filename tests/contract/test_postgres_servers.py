@@ -65,7 +65,7 @@ def reads(store: Store) -> list[object]:
     """Read in each way that a service reads. Each uses its own connection."""
     return [
         store.find_plants([2]).get(2),
-        store.list_plants(Listing(after=1, limit=1)).plants[:1],
+        store.list_plants(Listing(after=1, limit=1)).items[:1],
         store.find_token(TOKEN.digest),
     ]
 
@@ -171,7 +171,7 @@ def test_no_follower_is_told_a_change_that_no_standby_has(
     store = opened(url, standbys_min=standbys_min)
     store.keep_changes(7)
     store.apply_changes([PLANT])
-    [told] = store.read_changes(0, 9).changes
+    [told] = store.read_changes(0, 9).items
     standby.stop()
 
     for _ in range(2):  # the first one leaves no lock
@@ -187,7 +187,7 @@ def test_no_follower_is_told_a_change_that_no_standby_has(
     standby.start()
     primary.use_names("second")
     wait_until(lambda: is_back(store) and not fails(lambda: store.read_changes(told.number, 9)))
-    assert [change.id for change in store.read_changes(told.number, 9).changes] == [2]
+    assert [change.id for change in store.read_changes(told.number, 9).items] == [2]
 
 
 def test_a_follower_continues_after_a_failover_and_notices_one_that_lost_changes(

@@ -83,7 +83,7 @@ def test_reindex_repairs_a_difference_that_a_check_finds(
             for plant in everything
             if any(each.startswith(word) for each in plant.name.lower().split())
         ]
-        found = store.list_plants(Listing(words=(word,), limit=10_000)).plants
+        found = store.list_plants(Listing(words=(word,), limit=10_000)).items
         assert found == expected[: len(found)]
         assert bool(found) == bool(expected)
     store.apply_changes([Deletion(plant.id) for plant in everything])
@@ -132,7 +132,7 @@ def test_words_and_total_are_repaired_while_another_store_changes_plants(
         (("tilia",), stored),
         (("acer",), [id_ + 1 for base in (0, 2_300) for id_ in range(base, base + len(stored))]),
     ):
-        assert [plant.id for plant in store.list_plants(Listing(words=words)).plants] == ids
+        assert [plant.id for plant in store.list_plants(Listing(words=words)).items] == ids
 
 
 def interrupted(store: Store) -> None:
@@ -171,9 +171,9 @@ def test_an_index_that_is_not_complete_is_completed_by_a_reindex_or_the_next_sta
         store.reindex(no_report)
 
     assert store.check().problems == []
-    found = store.list_plants(Listing(words=("acer",))).plants
+    found = store.list_plants(Listing(words=("acer",))).items
     assert [plant.id for plant in found] == [-1, 7, 2_400, 5_000]
-    nigra = store.list_plants(Listing(words=("nigra",), limit=10_000)).plants
+    nigra = store.list_plants(Listing(words=("nigra",), limit=10_000)).items
     expected = [*range(7), *range(9, 1_100), *range(2_402, 2_500)]
     assert [plant.id for plant in nigra] == expected
 

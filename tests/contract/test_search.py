@@ -35,8 +35,8 @@ def found(store: Store, query: str, **listing: object) -> list[int]:
     ids: list[int] = []
     while True:
         page = store.list_plants(wanted)
-        assert len(page.plants) <= wanted.limit
-        ids += [plant.id for plant in page.plants]
+        assert len(page.items) <= wanted.limit
+        ids += [plant.id for plant in page.items]
         if page.is_last:
             return ids
         wanted = wanted._replace(after=page.end)
@@ -86,7 +86,7 @@ def test_long_tags_and_tags_with_the_same_hash_are_distinguished(store: Store) -
             plants = itertools.chain.from_iterable(store.scan_plants(listing))
             assert [plant.id for plant in plants] == ids
             assert store.list_plants(listing).total == Count(300)
-    assert store.list_plants(Listing(tag=huge.tag)).plants == [huge]
+    assert store.list_plants(Listing(tag=huge.tag)).items == [huge]
 
 
 @without_the_fake

@@ -92,7 +92,7 @@ def test_tokens_and_plants_are_read_while_a_probe_or_a_change_waits_for_another_
         waiting = pool.submit(act, store)
         assert waits.wait(60)
         found = store.find_token(b"")
-        plants = store.find_plants([1]), store.list_plants(Listing(tag="Abies")).plants
+        plants = store.find_plants([1]), store.list_plants(Listing(tag="Abies")).items
         go_on.set()
 
         with pytest.raises(StoreUnavailableError, match="cannot be written: database is locked"):

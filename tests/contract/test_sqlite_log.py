@@ -142,7 +142,7 @@ def test_commits_merge_the_segments_of_the_index_of_words(
         numbers.append(segments(store))
 
     assert max(numbers) <= 32
-    found = store.list_plants(Listing(words=("abies",))).plants
+    found = store.list_plants(Listing(words=("abies",))).items
     expected = [id_ for id_ in range(100) if not is_change or id_ != 7]
     assert [plant.id for plant in found] == expected
     assert store.check().problems == []

@@ -80,7 +80,7 @@ def test_a_check_finds_invalid_utf_8_which_does_not_hide_other_plants(
 
     assert any("plant 20000" in problem for problem in store.check().problems)
     shown = [NewPlant(1, "a"), NewPlant(20_000, "f\ufffd"), NewPlant(30_000, "c")]
-    assert store.list_plants(Listing(limit=9)).plants == shown
+    assert store.list_plants(Listing(limit=9)).items == shown
     assert store.find_plants([20_000]) == {20_000: shown[1]}
     assert store.apply_changes([Replacement(20_000, Plant("b"))]) == [Outcome.REPLACED]
     # The other program has not counted its plant.

@@ -27,7 +27,7 @@ from plantstore.changes import (
     entity_tag,
 )
 from plantstore.errors import OperationError
-from plantstore.listings import PAGE_BYTES_MAX, Listing, Page
+from plantstore.listings import PAGE_BYTES_MAX, Listing, Page, PlantsPage
 from plantstore.plants import ID_MAX, ID_MIN, PLANT_BYTES_MAX, NewPlant, Plant, PlantPatch
 from plantstore.storage import open_store
 from plantstore.store import Store
@@ -218,12 +218,12 @@ def test_batches_have_the_same_outcomes_records_and_feed_as_single_changes(
         assert copy.follow(store, 3).plants == fake.plants
 
     stored = everything(fake)
-    assert store.list_plants(Listing(limit=100)) == Page(stored, is_last=True)
+    assert store.list_plants(Listing(limit=100)) == Page(stored, None, is_last=True)
     assert store.find_plants(list(fake.plants)) == fake.plants
     assert everything(store) == stored
     for tag in {plant.tag for plant in stored} - {None}:
         tagged = [plant for plant in stored if plant.tag == tag]
-        assert store.list_plants(Listing(limit=100, tag=tag)) == Page(tagged, is_last=True)
+        assert store.list_plants(Listing(limit=100, tag=tag)) == Page(tagged, None, is_last=True)
 
 
 def test_a_listing_continues_after_an_id_and_marks_the_last_page(store: Store) -> None:
@@ -232,7 +232,7 @@ def test_a_listing_continues_after_an_id_and_marks_the_last_page(store: Store) -
 
     def page(after: int | None, limit: int, tag: str | None = None) -> tuple[list[int], bool]:
         page = store.list_plants(Listing(after=after, limit=limit, tag=tag))
-        return [plant.id for plant in page.plants], page.is_last
+        return [plant.id for plant in page.items], page.is_last
 
     assert page(None, 3) == ([0, 1, 2], False)
     assert page(2, 3) == ([3, 4, 5], False)
@@ -262,10 +262,10 @@ def test_a_page_of_large_plants_ends_early_and_the_next_page_continues(
     store.apply_changes(plants)
 
     pages: list[list[NewPlant]] = []
-    page = Page([], is_last=False)
+    page: PlantsPage = Page([], None, is_last=False)
     while not page.is_last:
         page = store.list_plants(Listing(page.end if pages else None, 1000, tag))
-        pages.append(page.plants)
+        pages.append(page.items)
 
     assert [plant for page in pages for plant in page] == plants
     assert all(pages[:-1])

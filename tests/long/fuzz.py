@@ -18,10 +18,10 @@ import atheris
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 with atheris.instrument_imports(include=["plantstore", "support", "urllib"]):
+    from plantstore.api.paging import LISTING_PARAMETERS, links_to_pages, parse_page_request
     from plantstore.api.parameters import parse_integer, read_query
-    from plantstore.api.plants import LISTING_PARAMETERS, links_to_pages, parse_page_request
     from plantstore.errors import ErrorCode, RequestError
-    from plantstore.listings import Page
+    from plantstore.listings import Page, PlantsPage
     from plantstore.plants import (
         ID_MAX,
         ID_MIN,
@@ -93,7 +93,8 @@ def fuzz_query(query: bytes) -> None:
     assert 1 <= listing.limit <= 1000
     assert listing.tag == parameters.get("tag")
     assert (listing.words is None) == ("q" not in parameters)
-    page = Page([NewPlant(ID_MIN, "a")], is_last=request.is_before)
+    end = None if request.is_before else ID_MIN
+    page: PlantsPage = Page([NewPlant(ID_MIN, "a")], end, is_last=end is None)
     link = links_to_pages(request, page)
     assert link.isascii()
     target = urlsplit(link.partition(">")[0].removeprefix("<"))

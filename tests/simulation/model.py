@@ -125,7 +125,7 @@ def all_changes(store: SQLiteStore) -> list[Recorded]:
     changes: list[Recorded] = []
     while True:
         page = store.read_changes(changes[-1].number if changes else 0, 1000)
-        changes += page.changes
+        changes += page.items
         if page.is_last:
             return changes
 

@@ -12,7 +12,7 @@ from plantstore.changes import Change, Result
 from plantstore.decision import decide
 from plantstore.errors import UnsupportedError
 from plantstore.feed import ChangesPage, FeedState, Recorded, page_of
-from plantstore.listings import EVERYTHING, Listing, Page
+from plantstore.listings import EVERYTHING, Listing, Page, PlantsPage
 from plantstore.plants import ID_MAX, NewPlant
 from plantstore.storage.tables import ids_exhausted, in_order, name_taken, no_such_token
 from plantstore.store import TIDY_SECONDS, CheckReport, TellNumber
@@ -74,7 +74,7 @@ class FakeStore:
     def find_plants(self, ids: Sequence[int]) -> dict[int, NewPlant]:
         return {id_: self.plants[id_] for id_ in ids if id_ in self.plants}
 
-    def list_plants(self, listing: Listing) -> Page:
+    def list_plants(self, listing: Listing) -> PlantsPage:
         after = listing.after
         found = [
             plant
@@ -87,7 +87,9 @@ class FakeStore:
         if listing.has_total:
             plants = len(self._sorted(listing.tag, listing.words))
             total = listing.total_of(plants)
-        return Page(found[: listing.limit], is_last=len(found) <= listing.limit, total=total)
+        is_last = len(found) <= listing.limit
+        end = None if is_last else found[listing.limit - 1].id
+        return Page(found[: listing.limit], end, is_last, total)
 
     def hand_out_ids(self, count: int) -> range:
         with self._lock:

@@ -18,7 +18,7 @@ class Copy:
         is_last = False
         while not is_last:
             page = store.read_changes(self.number, limit)
-            for change in page.changes:
+            for change in page.items:
                 self.apply(change)
             assert page.end == self.number
             is_last = page.is_last

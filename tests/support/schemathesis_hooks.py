@@ -68,7 +68,7 @@ def before_call(_context: Any, case: Any, _kwargs: Any) -> None:
         except RequestError:
             case.headers[name] = entity_tag("not stored", None)
     if case.path == "/ids":
-        last = store.list_plants(Listing(after=2**62, limit=1000)).plants
+        last = store.list_plants(Listing(after=2**62, limit=1000)).items
         store.apply_changes([Deletion(plant.id) for plant in last])
     creates = case.method == "POST" and isinstance(case.body, dict)
     id_ = case.body.get("id") if creates else None

@@ -14,7 +14,7 @@ from plantstore.cli.wiring import make_app, make_parts, running
 from plantstore.commit.reader import GroupRead
 from plantstore.commit.writer import GroupCommit
 from plantstore.errors import ErrorCode
-from plantstore.listings import Listing, Page
+from plantstore.listings import Listing, PlantsPage
 from plantstore.observe import Answered
 from plantstore.plants import NewPlant
 from plantstore.server.interface import RESPONSE_STATUS, ASGIApp, Event, Receive, Scope, Send
@@ -89,7 +89,7 @@ class WatchedStore:
             raise self.write_failure
         return self._store.apply_changes(changes)
 
-    def list_plants(self, listing: Listing) -> Page:
+    def list_plants(self, listing: Listing) -> PlantsPage:
         if self.read_failure is not None:
             raise self.read_failure
         return self._store.list_plants(listing)

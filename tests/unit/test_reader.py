@@ -9,7 +9,7 @@ import pytest
 
 from plantstore.commit.reader import BATCH_LISTINGS_MAX, BATCH_READS_MAX, GroupRead
 from plantstore.errors import ErrorCode, RequestError, StoreUnavailableError
-from plantstore.listings import Listing, Page
+from plantstore.listings import Listing, Page, PlantsPage
 from plantstore.observe import Event, ReadFailed
 from plantstore.plants import NewPlant
 from plantstore.store import LISTINGS_AT_ONCE, SEARCH_THREADS
@@ -31,7 +31,7 @@ class WatchedStore(FakeStore):
         self.listing_entered = threading.Semaphore(0)
         self.let_listing_go = threading.Semaphore(0)
 
-    def list_plants(self, listing: Listing) -> Page:
+    def list_plants(self, listing: Listing) -> PlantsPage:
         self.listing_entered.release()
         self.let_listing_go.acquire()
         return super().list_plants(listing)
@@ -102,7 +102,8 @@ def test_look_ups_and_listings_do_not_wait_for_each_other() -> None:
         await asyncio.to_thread(store.entered.acquire)
         store.let_listing_go.release(1000)
         assert (
-            await asyncio.gather(*listings) == [Page(list(store.plants.values()), is_last=True)] * 3
+            await asyncio.gather(*listings)
+            == [Page(list(store.plants.values()), None, is_last=True)] * 3
         )
         assert not find.done()
         store.let_go.release()
@@ -131,7 +132,7 @@ def test_a_queue_of_one_read_accepts_a_search() -> None:
     store.let_listing_go.release()
 
     async def test(reader: GroupRead) -> None:
-        assert (await reader.list_plants(Listing(words=("1",)))).plants == [NewPlant(1, "1")]
+        assert (await reader.list_plants(Listing(words=("1",)))).items == [NewPlant(1, "1")]
 
     run(store, test, waiting_max=1)
 

@@ -49,7 +49,7 @@ def test_only_followers_whose_number_is_known_get_events() -> None:
             store.apply_changes([NewPlant(2, "b"), NewPlant(3, "c")])
             while tail.events_after(begin) == (b"", begin):
                 await tail.news
-            first, last = (change.number for change in store.read_changes(begin, 9).changes)
+            first, last = (change.number for change in store.read_changes(begin, 9).items)
             numbers = (begin, first, last, begin - 1, last + 1)
             found = [tail.events_after(number) for number in numbers]
             found.append(tail.events_after(begin + 1) if begin + 1 < first else None)

@@ -13,15 +13,15 @@ from falcon import MEDIA_JSON
 from falcon.asgi import Request, Response
 
 from plantstore.api.auth import Authenticator, ConcurrencyLimit
-from plantstore.api.parameters import INT32_MAX, invalid, parse_integer, parse_number, read_query
+from plantstore.api.paging import link, parse_limit
+from plantstore.api.parameters import invalid, parse_integer, read_query
 from plantstore.commit.reader import GroupRead
-from plantstore.commit.tail import PAGE_CHANGES_MAX, Tail, events_of, first_of
+from plantstore.commit.tail import Tail, events_of, first_of
 from plantstore.errors import RequestError, StoreUnavailableError
 from plantstore.feed import ChangesPage, render_changes
 from plantstore.server.interface import EXCHANGE, ExchangeControl
 
 SCOPE: Final = "changes:read"
-LIMIT_DEFAULT: Final = 100
 EVENT_STREAM: Final = "text/event-stream"
 
 # Changes that a stream reads at once. Their events are usually sent at once.
@@ -74,21 +74,21 @@ class Changes:
         """Return the changes after a number, or send them as they are made."""
         token = await self.authenticator.authorize(req, SCOPE)
         parameters = read_query(req, "after", "limit")
-        limit = parse_number(parameters, "limit", LIMIT_DEFAULT, INT32_MAX)
+        limit = parse_limit(parameters)
         after = _parse_after("after", parameters.get("after", "0"))
         media_type = req.client_prefers((MEDIA_JSON, EVENT_STREAM))
         if media_type == EVENT_STREAM and req.method == "GET":
             await self._stream(req, resp, token, after)
             resp.content_type = f"{EVENT_STREAM}; charset=utf-8"
         else:
-            page = await self.reader.read_changes(after, min(limit, PAGE_CHANGES_MAX))
+            page = await self.reader.read_changes(after, limit)
             resp.set_header("Changes-After", str(page.end))
             if not page.is_last:
-                resp.set_header("Link", f'<changes?after={page.end}&limit={limit}>; rel="next"')
+                resp.set_header("Link", link("changes", "next", parameters, after=page.end))
             if req.method == "HEAD":
                 resp.stream = _unread()
             else:
-                resp.data = render_changes(page.changes)
+                resp.data = render_changes(page.items)
             resp.content_type = MEDIA_JSON
         resp.append_header("Vary", "Accept")
 

@@ -15,8 +15,8 @@ from typing import Any, Final, TypeVar
 from falcon.asgi import Request, Response
 
 from plantstore.api.auth import Authenticator, ConcurrencyLimit
+from plantstore.api.paging import parse_words
 from plantstore.api.parameters import read_query
-from plantstore.api.plants import parse_words
 from plantstore.errors import ErrorCode, OperationError, RequestError, StoreUnavailableError
 from plantstore.formats import Format
 from plantstore.listings import Listing

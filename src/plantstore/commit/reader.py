@@ -15,7 +15,7 @@ from typing import Any, Final
 from plantstore.commit.batcher import Batcher
 from plantstore.errors import ErrorCode, FeedError, RequestError, StoreUnavailableError
 from plantstore.feed import ChangesPage
-from plantstore.listings import Listing, Page
+from plantstore.listings import Listing, PlantsPage
 from plantstore.observe import Observer, ReadFailed
 from plantstore.plants import NewPlant
 from plantstore.store import SEARCH_THREADS, PlantStore
@@ -63,7 +63,7 @@ class GroupRead:
             batch_max=BATCH_READS_MAX,
             threads=threads,
         )
-        lister = partial(Batcher[Listing, Page], self._list, self._explain, threads=threads)
+        lister = partial(Batcher[Listing, PlantsPage], self._list, self._explain, threads=threads)
         self._lister = lister(name="lister", waiting_max=waiting_max, batch_max=BATCH_LISTINGS_MAX)
         # A request that is refused affects no other, because each is a batch.
         self._changes = Batcher[tuple[int | None, int], ChangesPage](
@@ -111,7 +111,7 @@ class GroupRead:
         """
         return await self._finder.submit(id_)
 
-    async def list_plants(self, listing: Listing) -> Page:
+    async def list_plants(self, listing: Listing) -> PlantsPage:
         """Return a page of plants. It sees every change confirmed before.
 
         Raises:
@@ -135,7 +135,7 @@ class GroupRead:
         found = self._store.find_plants(ids)
         return [found.get(id_) for id_ in ids]
 
-    def _list(self, listings: Sequence[Listing]) -> list[Page]:
+    def _list(self, listings: Sequence[Listing]) -> list[PlantsPage]:
         return [self._store.list_plants(listing) for listing in listings]
 
     def _read_changes(self, requests: Sequence[tuple[int | None, int]]) -> list[ChangesPage]:

@@ -94,7 +94,7 @@ def first_of(events: Events, after: int) -> tuple[bytes, int]:
 
 def events_of(page: ChangesPage) -> Events:
     """Render the changes of a page, one by one as they are used."""
-    return ((change.number, render_event(change)) for change in page.changes)
+    return ((change.number, render_event(change)) for change in page.items)
 
 
 class Tail:
@@ -219,7 +219,7 @@ class Tail:
     def _read(self, after: int | None) -> ChangesPage:
         """Read what is new, and hand it over."""
         page = self._store.read_changes(after, PAGE_CHANGES_MAX)
-        if after is None or page.changes:
+        if after is None or page.items:
             begin = page.end if after is None else after
             self._loop.call_soon_threadsafe(self._add, begin, list(events_of(page)))
             self._threads.sleep(min(PAUSE_SECONDS * self._followers, PAUSE_SECONDS_MAX))

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from psycopg.rows import TupleRow
 
-from plantstore.listings import COUNT_MAX, PAGE_BYTES_MAX, Count, Listing, Page
+from plantstore.listings import COUNT_MAX, PAGE_BYTES_MAX, Count, Listing, Page, PlantsPage
 from plantstore.plants import ID_MAX, ID_MIN, NewPlant
 from plantstore.storage.postgres.connection import Connection, fenced
 from plantstore.words import SEARCHED_CHARACTERS_MAX, words_of
@@ -41,14 +41,14 @@ def select_by_id(connection: Connection, ids: Sequence[int]) -> dict[int, NewPla
     return {row[0]: NewPlant(*row) for row in connection.fetch(_SELECT, (list(ids),))}
 
 
-def select_page(connection: Connection, listing: Listing, *, is_scan: bool = False) -> Page:
+def select_page(connection: Connection, listing: Listing, *, is_scan: bool = False) -> PlantsPage:
     """Return the next plants, as `PlantStore.list_plants` does.
 
     A scan reads all pages. So it only examines plants, and does not use the index of words.
     """
     # PostgreSQL refuses U+0000 in a text.
     if listing.words == () or (listing.tag is not None and "\0" in listing.tag):
-        return Page([], is_last=True, total=Count(0) if listing.has_total else None)
+        return Page([], None, is_last=True, total=Count(0) if listing.has_total else None)
     first = ID_MAX if listing.is_descending else ID_MIN
     values: dict[str, Any] = {
         "after": first if listing.after is None else listing.after,
@@ -76,7 +76,7 @@ def select_page(connection: Connection, listing: Listing, *, is_scan: bool = Fal
 
 def _search(
     connection: Connection, listing: Listing, values: dict[str, Any], *, is_scan: bool
-) -> Page:
+) -> PlantsPage:
     rows = connection.fetch(page_query(listing), values)
     examined = _page_of(rows, listing)
     if not examined.is_last:
@@ -90,13 +90,14 @@ def _search(
             rows = connection.fetch(search_query(listing), values)
         if not rows or rows[0][-1] <= FOUND_MAX:
             return _page_of(rows, listing)
-    return examined._replace(is_last=False, searched_through=ends[0][0])
+    return examined._replace(end=ends[0][0], is_last=False)
 
 
-def _page_of(rows: list[TupleRow], listing: Listing) -> Page:
+def _page_of(rows: list[TupleRow], listing: Listing) -> PlantsPage:
     found = rows[0][3] if rows else 0
     plants = [NewPlant(id_, name, tag) for id_, name, tag, _, _ in rows[: listing.limit] if found]
-    return Page(plants, is_last=len(plants) == found)
+    is_last = len(plants) == found
+    return Page(plants, None if is_last else plants[-1].id, is_last)
 
 
 def page_query(listing: Listing) -> str:

@@ -22,7 +22,7 @@ from psycopg.rows import TupleRow
 from plantstore.changes import Change, Result
 from plantstore.errors import StoreUnavailableError, UnsupportedError
 from plantstore.feed import ChangesPage
-from plantstore.listings import EVERYTHING, SCAN_PLANTS_MAX, Listing, Page, scan
+from plantstore.listings import EVERYTHING, SCAN_PLANTS_MAX, Listing, PlantsPage, scan
 from plantstore.observe import Observer, ignore
 from plantstore.plants import NewPlant
 from plantstore.storage.migrate import SchemaPolicy, prepare
@@ -127,7 +127,7 @@ class PostgresStore(SmallTables):
         with self._reading() as connection:
             return select_by_id(connection, ids)
 
-    def list_plants(self, listing: Listing) -> Page:
+    def list_plants(self, listing: Listing) -> PlantsPage:
         with self._reading() as connection:
             return select_page(connection, listing)
 
@@ -139,7 +139,7 @@ class PostgresStore(SmallTables):
     def read_changes(self, after: int | None, limit: int) -> ChangesPage:
         with self._reading() as connection:
             page = FEED.read(connection.fetch, after, limit)
-            if page.changes and (connection.standbys_min or connection.count_standbys()):
+            if page.items and (connection.standbys_min or connection.count_standbys()):
                 connection.execute(MARK, (self._slot,))
                 connection.require_standbys()
             return page

@@ -32,7 +32,7 @@ import apsw
 import msgspec
 
 from plantstore.errors import StoreUnavailableError
-from plantstore.listings import COUNT_MAX, PAGE_BYTES_MAX, Count, Listing, Page
+from plantstore.listings import COUNT_MAX, PAGE_BYTES_MAX, Count, Listing, Page, PlantsPage
 from plantstore.plants import ID_MAX, ID_MIN, PLANT_BYTES_MAX, NewPlant
 from plantstore.words import SEARCHED_CHARACTERS_MAX, has_words
 
@@ -79,7 +79,7 @@ def from_json(decoder: msgspec.json.Decoder[ValueT], text: bytes) -> ValueT:
         return decoder.decode(text.decode(errors="replace"))
 
 
-def select_page(connection: apsw.Connection, listing: Listing) -> Page:
+def select_page(connection: apsw.Connection, listing: Listing) -> PlantsPage:
     """Return the next plants, as `PlantStore.list_plants` does."""
     if not listing.is_everything:
         with _snapshot(connection):
@@ -88,8 +88,9 @@ def select_page(connection: apsw.Connection, listing: Listing) -> Page:
     text, total = _read(connection, page_query(listing), bindings)
     plants = plants_from_json(text)
     is_last = len(plants) < bindings["limit"]
+    plants = plants[: listing.limit]
     count = Count(total) if listing.has_total else None
-    return Page(plants[: listing.limit], is_last, total=count)
+    return Page(plants, None if is_last else plants[-1].id, is_last, count)
 
 
 def _read(connection: apsw.Connection, query: str, bindings: dict[str, Any]) -> tuple[Any, ...]:
@@ -222,7 +223,7 @@ def is_complete(connection: apsw.Connection) -> bool:
     return connection.execute(FIRST).get is None
 
 
-def _select_found(connection: apsw.Connection, listing: Listing) -> Page:
+def _select_found(connection: apsw.Connection, listing: Listing) -> PlantsPage:
     """Return the next plants of a listing with words or a tag, as `PlantStore.list_plants` does."""
     if not is_complete(connection):
         raise StoreUnavailableError(
@@ -231,7 +232,7 @@ def _select_found(connection: apsw.Connection, listing: Listing) -> Page:
         )
     query = _query(connection, listing)
     if query is None:
-        return Page([], is_last=True, total=Count(0) if listing.has_total else None)
+        return Page([], None, is_last=True, total=Count(0) if listing.has_total else None)
     found: list[NewPlant] = []
     end = None
     for part in _examined(connection, query, listing, listing.limit + 1):
@@ -244,7 +245,7 @@ def _select_found(connection: apsw.Connection, listing: Listing) -> Page:
         if part.is_halved:
             break
     total = _count(connection, query, listing) if listing.has_total else None
-    return Page(found, is_last=end is None, searched_through=end, total=total)
+    return Page(found, end, is_last=end is None, total=total)
 
 
 def _count(connection: apsw.Connection, query: _Query, listing: Listing) -> Count:

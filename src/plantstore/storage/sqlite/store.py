@@ -22,7 +22,7 @@ import apsw
 from plantstore.changes import Change, Result
 from plantstore.errors import StoreUnavailableError
 from plantstore.feed import ChangesPage
-from plantstore.listings import Listing, Page
+from plantstore.listings import Listing, PlantsPage
 from plantstore.observe import DatabaseCreated, Observer, ignore
 from plantstore.plants import NewPlant
 from plantstore.storage.migrate import SchemaPolicy
@@ -164,7 +164,7 @@ class SQLiteStore(Snapshots, SmallTables):
         with translate_errors(CANNOT_READ):
             return select_by_id(self._reads, ids)
 
-    def list_plants(self, listing: Listing) -> Page:
+    def list_plants(self, listing: Listing) -> PlantsPage:
         with self._reading_page() as connection:
             return select_page(connection, listing)
 

@@ -9,7 +9,7 @@ from typing import Any
 import httpx
 import pytest
 
-from plantstore.api.auth import CACHE_SECONDS, UNKNOWN_SECONDS, Authenticator, RatePerToken
+from plantstore.api.auth import CACHE_SECONDS, PAUSE_SECONDS, Authenticator, RatePerToken
 from plantstore.errors import ErrorCode, RequestError
 from plantstore.observe import RequestRefused, ignore
 from plantstore.threads import Threads
@@ -262,7 +262,7 @@ def test_the_thread_pauses_only_after_a_token_that_the_store_does_not_have(world
     assert pauses == []
     with pytest.raises(RequestError, match="The token is unknown"):
         world.run(authenticator.authenticate(request(mint())))
-    assert pauses == [UNKNOWN_SECONDS]
+    assert pauses == [PAUSE_SECONDS]
 
 
 def test_a_token_is_described_with_its_name_its_scopes_and_its_end(world: World) -> None:

@@ -153,7 +153,7 @@ class Imported(Event, frozen=True):
     counts: Mapping[str, int]
 
 
-class Answered(Event, frozen=True, gc=False):
+class Responded(Event, frozen=True, gc=False):
     """A request is answered.
 
     Attributes:

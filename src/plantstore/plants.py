@@ -130,7 +130,7 @@ _decode_new_plant = msgspec.json.Decoder(_NewPlantBody).decode
 _decode_row = msgspec.json.Decoder(_RowBody).decode
 _decode_patch = msgspec.json.Decoder(PlantPatch).decode
 # It refuses ids like `1.0`.
-_decode_usual = msgspec.json.Decoder(NewPlant).decode
+_decode_fast = msgspec.json.Decoder(NewPlant).decode
 _encode = msgspec.json.Encoder().encode
 
 # The message for a plant that is too large, if its body is not.
@@ -157,7 +157,7 @@ def parse_new_plant(body: bytes) -> NewPlant:
 
     """
     # The decoder of usual rows accepts null as a tag.
-    usual = None if b"null" in body else parse_usual_rows(body, [body])
+    usual = None if b"null" in body else parse_rows_fast(body, [body])
     if usual is not None:
         return usual[0]
     members = _read(body, _decode_new_plant)
@@ -183,7 +183,7 @@ def find_row(line: bytes) -> NewPlant | None:
     """
     if len(line) < _NEW_PLANT_BYTES_MIN:
         return None
-    usual = parse_usual_rows(line, [line])
+    usual = parse_rows_fast(line, [line])
     if usual is not None:
         return usual[0]
     try:
@@ -194,7 +194,7 @@ def find_row(line: bytes) -> NewPlant | None:
     return find_plant_of(bytes(members.id), members.name, members.tag)
 
 
-def parse_usual_rows(text: bytes, lines: Iterable[bytes]) -> list[NewPlant] | None:
+def parse_rows_fast(text: bytes, lines: Iterable[bytes]) -> list[NewPlant] | None:
     """Parse lines of the usual form, in a third of the time.
 
     Args:
@@ -210,7 +210,7 @@ def parse_usual_rows(text: bytes, lines: Iterable[bytes]) -> list[NewPlant] | No
         return None
     try:
         _check_utf8(text)
-        return [*map(_decode_usual, lines)]
+        return [*map(_decode_fast, lines)]
     except (UnicodeDecodeError, msgspec.DecodeError, RecursionError):
         return None
 

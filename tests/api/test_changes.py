@@ -267,7 +267,7 @@ def test_a_stream_ends_when_its_token_is_revoked(world: World) -> None:
 
     world.run(follow())
 
-    assert world.parts.changes.places.taken == 0
+    assert world.parts.changes.limit.running == 0
 
 
 def test_a_stream_continues_while_tokens_cannot_be_looked_up(world: World) -> None:
@@ -313,7 +313,7 @@ def test_a_stream_ends_if_the_feed_is_switched_off(
 
 
 def test_streams_over_the_limit_are_503_and_a_place_is_free_after_one_ends(world: World) -> None:
-    world.parts.changes.places = ConcurrencyLimit(2, "streams of changes")
+    world.parts.changes.limit = ConcurrencyLimit(2, "streams of changes")
 
     async def follow() -> Any:
         async with streaming(world), streaming(world, status=503) as refused:
@@ -324,7 +324,7 @@ def test_streams_over_the_limit_are_503_and_a_place_is_free_after_one_ends(world
     assert world.run(follow()) == (
         "Too many streams of changes with this token run; nothing was done"
     )
-    assert world.parts.changes.places.taken == 0
+    assert world.parts.changes.limit.running == 0
 
 
 def test_head_has_the_headers_of_a_page_but_not_the_length_of_its_content(world: World) -> None:

@@ -89,7 +89,7 @@ def test_an_import_that_fails_after_it_stored_rows_does_not_say_that_nothing_was
 
 
 def test_an_import_over_the_limit_is_503_and_stores_nothing(world: World) -> None:
-    world.parts.imports._places = ConcurrencyLimit(0, "imports")  # noqa: SLF001 (as if all were taken)
+    world.parts.imports._limit = ConcurrencyLimit(0, "imports")  # noqa: SLF001
 
     answer = world.send("POST", "/plants.ndjson", lines(1, 1), fields=NDJSON)
 

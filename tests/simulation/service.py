@@ -252,9 +252,9 @@ class Service:
             "changes": parts.writer.waiting,
             "reads": parts.reader.waiting,
             "ids": parts.ids.waiting,
-            "imports": parts.imports._places.taken,  # noqa: SLF001
-            "exports": parts.exports._places.taken,  # noqa: SLF001
-            "streams": parts.changes.places.taken,
+            "imports": parts.imports._limit.running,  # noqa: SLF001
+            "exports": parts.exports._limit.running,  # noqa: SLF001
+            "streams": parts.changes.limit.running,
             "connections": len(self._state.connections),
         }
         return [f"{name}: {value}" for name, value in counters.items() if value]

@@ -15,7 +15,7 @@ from plantstore.commit.reader import GroupRead
 from plantstore.commit.writer import GroupCommit
 from plantstore.errors import ErrorCode
 from plantstore.listings import Listing, PlantsPage
-from plantstore.observe import Answered
+from plantstore.observe import Responded
 from plantstore.plants import NewPlant
 from plantstore.server.interface import RESPONSE_STATUS, ASGIApp, Event, Receive, Scope, Send
 from plantstore.settings import Settings
@@ -121,7 +121,7 @@ class World:
         self.store.keep_changes(7)
         self.now = 1000.0
         self.events: list[Observed] = []
-        self.answers: list[Answered] = []
+        self.answers: list[Responded] = []
         self.settings = Settings(**settings)
         self.parts = make_parts(
             self.settings,
@@ -159,7 +159,7 @@ class World:
         return token
 
     def observe(self, event: "Observed") -> None:
-        if isinstance(event, Answered):
+        if isinstance(event, Responded):
             self.answers.append(event)
         else:
             self.events.append(event)

@@ -9,7 +9,6 @@ from structlog.testing import capture_logs
 from plantstore.changes import Outcome
 from plantstore.errors import ErrorCode, RequestError, StoreUnavailableError
 from plantstore.observe import (
-    Answered,
     CommitFailed,
     Committed,
     ExportCutOff,
@@ -22,9 +21,10 @@ from plantstore.observe import (
     ReadinessChanged,
     RequestFailed,
     RequestRefused,
+    Responded,
     Stopping,
 )
-from plantstore.telemetry.log import SHOWN_CHARACTERS_MAX, log_answers, log_events
+from plantstore.telemetry.log import SHOWN_CHARACTERS_MAX, log_events, log_responses
 
 AWAY = StoreUnavailableError("The database cannot be reached", "connection refused")
 GONE = StoreUnavailableError("The database cannot be reached", "no such host")
@@ -156,10 +156,10 @@ def test_each_event_of_a_migration_is_a_line_in_words_with_its_numbers(log: Log)
 
 
 def test_the_access_log_has_a_line_for_each_response(log: Log) -> None:
-    observe = log_answers()
+    observe = log_responses()
 
-    observe(Answered(POST, "/plants", 200, 0.00123456))
-    observe(Answered(GET, "", 404, 1.0))
+    observe(Responded(POST, "/plants", 200, 0.00123456))
+    observe(Responded(GET, "", 404, 1.0))
 
     keys = ("event", "method", "path", "status", "seconds", "client", "scheme", "request_id")
     assert [tuple(line.get(key) for key in keys) for line in log.told] == [
@@ -178,7 +178,7 @@ LONG = "x" * SHOWN_CHARACTERS_MAX
 def test_a_logged_path_or_address_is_one_line_of_limited_length(
     log: Log, path: str, shown: str
 ) -> None:
-    log_answers()(Answered(GET | {"raw_path": path.encode(), "client": (path, 0)}, "", 404, 1.0))
+    log_responses()(Responded(GET | {"raw_path": path.encode(), "client": (path, 0)}, "", 404, 1.0))
     log.observe(RequestFailed(ZeroDivisionError(), "GET", path, TRACE))
 
     assert [line["path"] for line in log.told] == [shown, shown]

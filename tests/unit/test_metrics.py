@@ -15,7 +15,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from plantstore import __version__
 from plantstore.changes import Outcome, PlantOutcome, Result
 from plantstore.errors import ErrorCode
-from plantstore.observe import Answered, Committed, Imported, RequestRefused, WriterStarted
+from plantstore.observe import Committed, Imported, RequestRefused, Responded, WriterStarted
 from plantstore.plants import NewPlant
 from plantstore.telemetry.metrics import Metrics
 
@@ -35,7 +35,7 @@ TOOK = "process_cpu_seconds_total"
 
 
 def answered(metrics: Metrics, seconds: float, method: str = "POST") -> None:
-    metrics.observe(Answered({"method": method}, "/plants", 200, seconds))
+    metrics.observe(Responded({"method": method}, "/plants", 200, seconds))
 
 
 def samples(metrics: Metrics) -> dict[tuple[str, frozenset[tuple[str, str]]], float]:

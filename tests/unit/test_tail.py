@@ -182,7 +182,7 @@ def test_a_stop_ends_though_the_last_follower_leaves_while_the_store_hangs() -> 
         task = asyncio.create_task(run())
         await asyncio.to_thread(reading.wait)
         may_stop.set()
-        while not tail.era:
+        while not tail.generation:
             await tail.news
         tail.leave()
         released.set()

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from plantstore.changes import Change, Outcome, Replacement, Result
-from plantstore.commit.batcher import NO_TURNSTILE, TURN_REQUESTS_MIN
+from plantstore.commit.batcher import ITERATION_REQUESTS_MIN, NO_TURNSTILE
 from plantstore.commit.writer import FAILURE_SECONDS, GroupCommit
 from plantstore.errors import BatchRefusedError, ErrorCode, RequestError, StoreUnavailableError
 from plantstore.observe import CommitFailed, Committed, Event, WriterStarted, WriterStopped
@@ -57,7 +57,7 @@ def plant(id_: int, name: str = "a") -> NewPlant:
 
 
 async def submitted(writer: GroupCommit, *plants: NewPlant) -> list[asyncio.Task[Result]]:
-    """Submit plants in one turn of the event loop, and wait until the writer has their batch."""
+    """Submit plants in one iteration of the loop, and wait until the writer has their batch."""
     tasks = [asyncio.create_task(writer.submit(one)) for one in plants]
     await asyncio.sleep(0)  # the tasks run up to their await
     await asyncio.sleep(0)  # the batch also gets the changes of this turn
@@ -80,7 +80,7 @@ def test_no_caller_is_answered_before_its_commit() -> None:
     run(store, test)
 
 
-@pytest.mark.parametrize("others", [TURN_REQUESTS_MIN - 1, TURN_REQUESTS_MIN])
+@pytest.mark.parametrize("others", [ITERATION_REQUESTS_MIN - 1, ITERATION_REQUESTS_MIN])
 def test_a_small_batch_also_gets_the_changes_of_the_next_turn(others: int) -> None:
     store = GatedStore()
 
@@ -89,7 +89,7 @@ def test_a_small_batch_also_gets_the_changes_of_the_next_turn(others: int) -> No
         await asyncio.sleep(0)  # the tasks run up to their await
         callers.append(asyncio.create_task(writer.submit(plant(others))))
         await asyncio.sleep(0)  # the first turn ends, and the last task runs
-        if others == TURN_REQUESTS_MIN:
+        if others == ITERATION_REQUESTS_MIN:
             assert store.entered.acquire(timeout=10)
         store.let_go.release(2)
         await asyncio.gather(*callers)
@@ -97,7 +97,7 @@ def test_a_small_batch_also_gets_the_changes_of_the_next_turn(others: int) -> No
     run(store, test)
 
     assert [len(batch) for batch in store.batches] == (
-        [others, 1] if others == TURN_REQUESTS_MIN else [others + 1]
+        [others, 1] if others == ITERATION_REQUESTS_MIN else [others + 1]
     )
 
 

@@ -25,7 +25,7 @@ from plantstore.commit.reader import GroupRead
 from plantstore.commit.writer import GroupCommit
 from plantstore.errors import ErrorCode, InternalError, RequestError
 from plantstore.formats import FORMATS, Format
-from plantstore.observe import REQUEST_ID_FIELD, Answered, Observer, RequestFailed, RequestRefused
+from plantstore.observe import REQUEST_ID_FIELD, Observer, RequestFailed, RequestRefused, Responded
 from plantstore.server.interface import (
     CONNECTION_CONFIG,
     RESPONSE_STATUS,
@@ -186,10 +186,10 @@ class Router(CompiledRouter):
         if "PATCH" in responders:
             fields["Accept-Patch"] = MERGE_PATCH  # RFC 5789 §3.1
 
-        async def answer(_req: Request, resp: Response, **_parameters: str) -> None:
+        async def respond(_req: Request, resp: Response, **_parameters: str) -> None:
             resp.set_headers(fields)
 
-        return responders | {"OPTIONS": answer}
+        return responders | {"OPTIONS": respond}
 
     def find(self, uri: str, req: Any = None) -> Any:  # noqa: ANN401 (Falcon's)
         """Return the resource of a path; None if there is none."""
@@ -261,17 +261,17 @@ class Service:
         finally:
             seconds = perf_counter() - began
             status = scope.get(RESPONSE_STATUS, CLIENT_GONE)
-            self._observe(Answered(scope, scope.get(ROUTE, ""), status, seconds))
+            self._observe(Responded(scope, scope.get(ROUTE, ""), status, seconds))
 
     async def _refuse(
         self, error: RequestError, scope: Scope, send: Send, cause: Exception | None = None
     ) -> None:
         """Respond with an error, without Falcon."""
-        answer = self._render_error(error, scope["headers"])
+        response = self._render_error(error, scope["headers"])
         if cause is not None:
-            id_ = answer.headers[REQUEST_ID_FIELD]
+            id_ = response.headers[REQUEST_ID_FIELD]
             self._observe(RequestFailed(cause, scope["method"], scope["raw_path"].decode(), id_))
-        start = {"type": "http.response.start", "status": answer.status}
-        await send(start | {"headers": answer.fields()})
+        start = {"type": "http.response.start", "status": response.status}
+        await send(start | {"headers": response.fields()})
         self._observe(RequestRefused(error.code, scope.get("client")))
-        await send({"type": "http.response.body", "body": answer.body})
+        await send({"type": "http.response.body", "body": response.body})

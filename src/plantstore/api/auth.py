@@ -320,41 +320,42 @@ class OwnToken:
 class ConcurrencyLimit:
     """Limits how many of these requests run at a time.
 
-    A token has at most three quarters of the places, so one client cannot occupy all of them.
+    It is a semaphore that never waits. At most three quarters are of one token, so that one client
+    cannot keep out all others.
 
     Args:
-        places_max: number of places.
+        requests_max: how many may run.
         what: the plural of the requests, for error messages.
 
     """
 
-    def __init__(self, places_max: int, what: str) -> None:
-        self._places_max = places_max
-        self._per_token_max = places_max * 3 // 4
+    def __init__(self, requests_max: int, what: str) -> None:
+        self._requests_max = requests_max
+        self._per_token_max = requests_max * 3 // 4
         self._what = what
-        self._taken: Counter[str] = Counter()
+        self._running: Counter[str] = Counter()
 
     @property
-    def taken(self) -> int:
-        """The number of places that are taken."""
-        return self._taken.total()
+    def running(self) -> int:
+        """The number of requests that run."""
+        return self._running.total()
 
-    def take(self, token: str) -> None:
-        """Take a place for a request with the token of this name.
+    def acquire(self, token: str) -> None:
+        """Count a request with the token of this name.
 
         Raises:
             RequestError: OVERLOADED.
 
         """
-        if self.taken >= self._places_max:
+        if self.running >= self._requests_max:
             raise RequestError(ErrorCode.OVERLOADED, f"Too many {self._what} run; nothing was done")
-        if self._taken[token] >= self._per_token_max:
+        if self._running[token] >= self._per_token_max:
             message = f"Too many {self._what} with this token run; nothing was done"
             raise RequestError(ErrorCode.OVERLOADED, message)
-        self._taken[token] += 1
+        self._running[token] += 1
 
-    def leave(self, token: str) -> None:
-        """Free a place that was taken."""
-        self._taken[token] -= 1
-        if not self._taken[token]:
-            del self._taken[token]
+    def release(self, token: str) -> None:
+        """Note that a request has ended."""
+        self._running[token] -= 1
+        if not self._running[token]:
+            del self._running[token]

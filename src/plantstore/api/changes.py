@@ -62,7 +62,7 @@ class Changes:
         self.reader = reader
         self.tail = tail
         self.now = monotonic
-        self.places = ConcurrencyLimit(STREAMS_MAX, "streams of changes")
+        self.limit = ConcurrencyLimit(STREAMS_MAX, "streams of changes")
         self._is_stopping = False
 
     def stop(self) -> None:
@@ -107,20 +107,20 @@ class Changes:
 
 
 class _Stream:
-    """The events for one client, as Falcon reads them. It has a place until it is closed.
+    """The events for one client, as Falcon reads them. It counts as a stream until it is closed.
 
     Raises:
-        RequestError: OVERLOADED, if there is no place.
+        RequestError: OVERLOADED, if too many streams are open.
 
     """
 
     def __init__(
         self, changes: Changes, req: Request, token: str, page: ChangesPage, number: int
     ) -> None:
-        changes.places.take(token)
+        changes.limit.acquire(token)
         changes.tail.join()
         self._changes = changes
-        self._era = changes.tail.era
+        self._generation = changes.tail.generation
         self._req = req
         self._token = token
         self._number = number
@@ -144,13 +144,15 @@ class _Stream:
         raise StopAsyncIteration
 
     async def close(self) -> None:
-        """Free the place. Falcon calls this at the end."""
-        self._changes.places.leave(self._token)
+        """Note that the stream has ended. Falcon calls this at the end."""
+        self._changes.limit.release(self._token)
         self._changes.tail.leave()
 
     async def _may_continue(self) -> bool:
         exchange: ExchangeControl | None = self._req.scope.get(EXCHANGE)
-        if self._era != self._changes.tail.era or (exchange and exchange.is_client_gone()):
+        if self._generation != self._changes.tail.generation or (
+            exchange and exchange.is_client_gone()
+        ):
             return False
         try:
             await self._changes.authenticator.require_scope(self._req, SCOPE)

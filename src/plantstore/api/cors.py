@@ -87,7 +87,7 @@ def readable_errors(render: RenderError, origins: Collection[str]) -> RenderErro
     allowed = {parse_origin(origin).encode() for origin in origins}
 
     def render_readable(error: RequestError, request_fields: Fields) -> ErrorResponse:
-        answer = render(error, request_fields)
+        response = render(error, request_fields)
         fields = {"Vary": "Origin"}
         origin = dict(request_fields).get(b"origin")
         if origin is not None and not allowed.isdisjoint((origin, ANY_ORIGIN.encode())):
@@ -96,6 +96,6 @@ def readable_errors(render: RenderError, origins: Collection[str]) -> RenderErro
                 "Access-Control-Allow-Origin": told,
                 "Access-Control-Expose-Headers": _EXPOSED,
             }
-        return answer._replace(headers=answer.headers | fields)
+        return response._replace(headers=response.headers | fields)
 
     return render_readable

@@ -90,7 +90,7 @@ def render_error(error: RequestError, request_fields: Fields) -> ErrorResponse:
 def handle_errors(app: App[Request, Response], observe: Observer) -> None:
     """Make an application respond to every error with an Error record."""
 
-    def answer(req: Request, resp: Response, error: RequestError) -> ErrorResponse:
+    def respond(req: Request, resp: Response, error: RequestError) -> ErrorResponse:
         if RESPONSE_STATUS not in req.scope:  # the server has sent no response itself
             observe(RequestRefused(error.code, req.scope.get("client")))
         rendered = render_error(error, req.scope["headers"])
@@ -108,16 +108,16 @@ def handle_errors(app: App[Request, Response], observe: Observer) -> None:
             case RequestError():
                 # Answer here: raising an HTTPError would take twice as long, and an overloaded
                 # service sends many errors.
-                answer(req, resp, error)
+                respond(req, resp, error)
             case MemoryError():
                 message = "The service has too little memory now; sending the request again is safe"
-                answer(req, resp, RequestError(ErrorCode.OVERLOADED, message))
+                respond(req, resp, RequestError(ErrorCode.OVERLOADED, message))
             case _:
-                id_ = answer(req, resp, InternalError()).headers[REQUEST_ID_FIELD]
+                id_ = respond(req, resp, InternalError()).headers[REQUEST_ID_FIELD]
                 observe(RequestFailed(error, req.method, req.scope["raw_path"].decode(), id_))
 
     def serialize(req: Request, resp: Response, error: HTTPError) -> None:
-        answer(req, resp, _of_framework(req, error))
+        respond(req, resp, _of_framework(req, error))
 
     app.add_error_handler(Exception, on_error)
     app.set_error_serializer(serialize)

@@ -64,7 +64,7 @@ class Exports:
         self._observe = observe
         self._monotonic = monotonic
         self._threads = threads.pool(READING_THREADS, "export")
-        self._places = ConcurrencyLimit(EXPORTS_MAX, "exports")
+        self._limit = ConcurrencyLimit(EXPORTS_MAX, "exports")
 
     async def run(self, req: Request, resp: Response, form: Format, name: str) -> None:
         """Answer with all plants, or those of a tag or a search; `name` is that of the file.
@@ -119,7 +119,7 @@ class Exports:
         as one. Close the generator if you stop early.
         """
         token = await self._authenticator.require_scope(req, "plants:read")
-        self._places.take(token)
+        self._limit.acquire(token)
         ends_at = self._monotonic() + EXPORT_SECONDS_MAX
         pieces = _pieces(self._store, form, listing, tell)
         try:
@@ -134,7 +134,7 @@ class Exports:
             except (Exception, asyncio.CancelledError):  # noqa: BLE001 (no thread at a stop)
                 pieces.close()
             finally:
-                self._places.leave(token)
+                self._limit.release(token)
 
     async def _next_of(
         self, pieces: Generator[bytes, None, None], req: Request, ends_at: float

@@ -120,8 +120,8 @@ class Imports:
         self._release_memory = release_memory
         self._thread = threads.pool(1, "import")
         self._turn = asyncio.Lock()
-        self._places = ConcurrencyLimit(IMPORTS_MAX, "imports")
-        self._usual_switch_seconds = sys.getswitchinterval()
+        self._limit = ConcurrencyLimit(IMPORTS_MAX, "imports")
+        self._default_switch_interval = sys.getswitchinterval()
 
     async def run(self, req: Request, resp: Response, form: Format) -> None:
         """Store the plants of a body: 200 with the counts of its rows, once all are on disk.
@@ -146,7 +146,7 @@ class Imports:
         )
         exchange = req.scope.get(EXCHANGE)
         upload = _Upload(req, exchange, run, conflict)
-        self._places.take(token)
+        self._limit.acquire(token)
         sys.setswitchinterval(SWITCH_SECONDS)
         if upload.exchange is not None:
             upload.exchange.stream_body()
@@ -161,9 +161,9 @@ class Imports:
             def leave(storing: asyncio.Future[None]) -> None:
                 if not storing.cancelled():
                     storing.exception()  # asyncio would log an error that nobody retrieves
-                self._places.leave(token)
-                if not self._places.taken:
-                    sys.setswitchinterval(self._usual_switch_seconds)
+                self._limit.release(token)
+                if not self._limit.running:
+                    sys.setswitchinterval(self._default_switch_interval)
                     with contextlib.suppress(RuntimeError):  # the service has stopped
                         self._thread.submit(self._release_memory)
                 self._observe(Imported(form.media_type, msgspec.structs.asdict(run.counts)))

@@ -87,10 +87,10 @@ class Readiness:
         if self._is_stopping:
             raise StoreUnavailableError("The service is stopping")
         if failure := self._writer.recent_failure():
-            self._learn(failure)
+            self._record(failure)
             raise StoreUnavailableError(failure.message)
         if self._writer.seconds_since_commit() <= LOOK_SECONDS:
-            self._learn(None)
+            self._record(None)
         else:
             await self._look()
         resp.data = _OK
@@ -103,9 +103,9 @@ class Readiness:
             await asyncio.shield(probe)
         finally:
             if probe.done() and not probe.cancelled():
-                self._learn(probe.exception())
+                self._record(probe.exception())
 
-    def _learn(self, error: BaseException | None) -> None:
+    def _record(self, error: BaseException | None) -> None:
         if self._is_ready != (error is None):
             self._is_ready = error is None
             self._observe(ReadinessChanged(error))

@@ -25,7 +25,7 @@ from plantstore.commit.imports import BATCH_ROWS_MAX
 from plantstore.commit.reader import GroupRead
 from plantstore.commit.tail import Tail
 from plantstore.commit.writer import GroupCommit
-from plantstore.observe import Answered, Committed, Observer, Stopping, fan_out
+from plantstore.observe import Committed, Observer, Responded, Stopping, fan_out
 from plantstore.server.interface import ASGIApp, Budget, ConnectionConfig
 from plantstore.server.workers import (
     connections_max,
@@ -36,7 +36,7 @@ from plantstore.server.workers import (
 from plantstore.settings import Settings
 from plantstore.storage.migrate import SchemaPolicy
 from plantstore.store import Store
-from plantstore.telemetry.log import LogQueue, log_answers, log_events
+from plantstore.telemetry.log import LogQueue, log_events, log_responses
 from plantstore.telemetry.metrics import Metrics
 from plantstore.threads import THREADS, Threads
 
@@ -169,8 +169,8 @@ class Telemetry:
         counts = self.metrics.observe
         responses: list[Observer] = [counts]
         if settings.access_log:
-            responses.append(log_answers())
-        frequent: dict[type, list[Observer]] = {Answered: responses, Committed: [counts]}
+            responses.append(log_responses())
+        frequent: dict[type, list[Observer]] = {Responded: responses, Committed: [counts]}
         self.observe = fan_out(log_events(), counts, frequent=frequent)
 
 
@@ -187,7 +187,7 @@ def build_app(
     )
     metrics.watch_queue("changes", lambda: parts.writer.waiting)
     metrics.watch_queue("reads", lambda: parts.reader.waiting)
-    metrics.watch_queue("streams", lambda: parts.changes.places.taken)
+    metrics.watch_queue("streams", lambda: parts.changes.limit.running)
     return make_app(settings, store, parts)
 
 

@@ -9,7 +9,7 @@ So requests are handed over in batches:
          ^                                                    |
          +------------- one wake-up for all callers ----------+
 
-The event loop collects the requests of one or two turns in a batch, and then puts the
+The event loop collects the requests of one or two iterations in a batch, and then puts the
 batch into the queue. The thread takes all batches from the queue, up to a limit, runs
 them in one call, and wakes the event loop once to answer all callers. The thread never
 waits for more requests. Requests gather while the previous call runs, so calls are small
@@ -60,10 +60,10 @@ ErrorT = TypeVar("ErrorT")
 # How long the queue must be empty before the thread counts as idle.
 IDLE_SECONDS: Final = 1.0
 
-# A turn of the event loop with so many requests makes a batch of its own. A smaller batch also gets
-# the requests of the next turn: the thread could not use it before, since the event loop does not
-# release the interpreter while it is busy.
-TURN_REQUESTS_MIN: Final = 64
+# An iteration of the event loop with so many requests makes a batch of its own. A smaller one also
+# gets the requests of the next iteration: the thread could not use it before, since the event loop
+# does not release the interpreter while it is busy.
+ITERATION_REQUESTS_MIN: Final = 64
 
 # Does nothing; it may be entered any number of times.
 NO_TURNSTILE: Final = contextlib.nullcontext()
@@ -94,19 +94,19 @@ class Batch(Generic[RequestT, ResultT]):
     Attributes:
         requests: what the thread runs.
         is_from_one_caller: whether one caller submitted them all.
-        answer: the future that their callers await. If one caller submitted them, it may raise
+        results: the future that their callers await. If one caller submitted them, it may raise
             RunAloneError.
 
     """
 
-    __slots__ = ("answer", "is_from_one_caller", "requests")
+    __slots__ = ("is_from_one_caller", "requests", "results")
 
     def __init__(
         self, loop: asyncio.AbstractEventLoop, *, is_from_one_caller: bool = False
     ) -> None:
         self.requests: list[RequestT] = []
         self.is_from_one_caller = is_from_one_caller
-        self.answer: SharedFuture[Sequence[ResultT | RequestError]] = SharedFuture(loop=loop)
+        self.results: SharedFuture[Sequence[ResultT | RequestError]] = SharedFuture(loop=loop)
 
 
 def run_each_if_refused(
@@ -199,7 +199,7 @@ class Batcher(Generic[RequestT, ResultT]):
         self._open: Batch[RequestT, ResultT] | None = None
         self._accepts = False
         # Held by the caller of `submit_all` whose batch is in the queue.
-        self._place = asyncio.Lock()
+        self._batch_lock = asyncio.Lock()
         self.single_at = -math.inf
         # Requests without an answer yet: those of `submit`, and those of `submit_all`.
         self._waiting = 0
@@ -247,14 +247,14 @@ class Batcher(Generic[RequestT, ResultT]):
         if batch is None:
             batch = self._open = Batch(self._loop)
             self.single_at = self._loop.time()
-            self._loop.call_soon(self._end_turn)
+            self._loop.call_soon(self._end_iteration)
         position = len(batch.requests)
         batch.requests.append(request)
         self._waiting += 1
         if position + 1 >= self._batch_max:
             self._hand_over()
 
-        result = (await batch.answer)[position]
+        result = (await batch.results)[position]
         if isinstance(result, RequestError):
             # A new error for each caller: each raise adds its own traceback.
             error = RequestError(result.code, result.message)
@@ -281,7 +281,7 @@ class Batcher(Generic[RequestT, ResultT]):
     async def _submit_together(
         self, requests: Sequence[RequestT]
     ) -> Sequence[ResultT | RequestError]:
-        async with self._place:
+        async with self._batch_lock:
             if not self._accepts:
                 raise StoreUnavailableError(
                     "The service is stopping; sending the plants again is safe"
@@ -291,12 +291,12 @@ class Batcher(Generic[RequestT, ResultT]):
             self._waiting_together = len(requests)
             self._queue.put(batch)
             try:
-                return await batch.answer
+                return await batch.results
             finally:
                 self._waiting_together = 0
 
-    def _end_turn(self) -> None:
-        if self._open is not None and len(self._open.requests) < TURN_REQUESTS_MIN:
+    def _end_iteration(self) -> None:
+        if self._open is not None and len(self._open.requests) < ITERATION_REQUESTS_MIN:
             self._loop.call_soon(self._hand_over)
         else:
             self._hand_over()
@@ -306,7 +306,7 @@ class Batcher(Generic[RequestT, ResultT]):
             self._queue.put(self._open)
             self._open = None
 
-    def _answer(
+    def _resolve(
         self,
         batches: list[Batch[RequestT, ResultT]],
         results: Sequence[ResultT | RequestError],
@@ -317,7 +317,7 @@ class Batcher(Generic[RequestT, ResultT]):
             end = start + len(batch.requests)
             if not batch.is_from_one_caller:
                 self._waiting -= len(batch.requests)
-            batch.answer.set_result(results[start:end])
+            batch.results.set_result(results[start:end])
             start = end
 
     # The methods below run on the thread.
@@ -355,9 +355,9 @@ class Batcher(Generic[RequestT, ResultT]):
         try:
             results = run(self._run, requests, self._explained)
         except RunAloneError as error:
-            self._loop.call_soon_threadsafe(batches[0].answer.set_exception, error)
+            self._loop.call_soon_threadsafe(batches[0].results.set_exception, error)
         else:
-            self._loop.call_soon_threadsafe(self._answer, batches, results)
+            self._loop.call_soon_threadsafe(self._resolve, batches, results)
 
     def _next(self) -> Batch[RequestT, ResultT] | None:
         patience = IDLE_SECONDS  # at the start, too: a crash may have left work for `idle`

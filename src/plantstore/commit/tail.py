@@ -106,7 +106,7 @@ class Tail:
         threads: makes the thread.
 
     Attributes:
-        era: another number after `end`. The followers of an earlier era end.
+        generation: another number after `end`. The followers of an earlier generation end.
         news: is done when there are events, or it is time to look at something else.
 
     """
@@ -115,7 +115,7 @@ class Tail:
         self._store = store
         self._observe = observe
         self._threads = threads
-        self.era = 0
+        self.generation = 0
         self._followers = 0
         self._is_wanted = threads.event()  # set while there are followers, and at the end
         self._is_over = False
@@ -153,7 +153,7 @@ class Tail:
 
     def end(self) -> None:
         """End all followers: the service stops, or this is another feed than before."""
-        self.era += 1
+        self.generation += 1
         self._forget()
         self._wake()
 

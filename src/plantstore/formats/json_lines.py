@@ -6,7 +6,7 @@ import msgspec
 
 from plantstore.errors import ErrorCode, OperationError, RequestError
 from plantstore.formats.rows import RowParser, Rows, is_utf8
-from plantstore.plants import PLANT_BYTES_MAX, NewPlant, find_row, parse_row, parse_usual_rows
+from plantstore.plants import PLANT_BYTES_MAX, NewPlant, find_row, parse_row, parse_rows_fast
 
 render_json_lines = msgspec.json.Encoder().encode_lines
 
@@ -73,7 +73,7 @@ class JsonLinesParser(RowParser):
         numbers = [*range(first, first + len(lines))]
         if len(text) > self._row_bytes_max:
             lines = [line[: self._line_bytes_max + 1] for line in lines]
-        elif (plants := parse_usual_rows(text, lines)) is not None:
+        elif (plants := parse_rows_fast(text, lines)) is not None:
             return Rows(numbers, numbers, [*plants], [*lines])
         numbers = [
             number

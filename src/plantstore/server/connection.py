@@ -3,8 +3,8 @@
 Theory of operation
 -------------------
 The connection reads one request at a time: bytes behind it stay unread until it is answered and the
-client has read the response. So pipelined requests cost only the memory for their bytes, and a turn
-of the event loop handles at most one request of each connection.
+client has read the response. So pipelined requests cost only the memory for their bytes, and an
+iteration of the event loop handles at most one request of each connection.
 
 `plantstore.server.http11` finds the requests in the bytes, and checks them.
 `plantstore.server.states` says how far the current one is, and what follows from it.
@@ -236,7 +236,7 @@ class Connection(asyncio.Protocol):
             elif isinstance(event, bytes):
                 self._exchange.add_body(event)
                 if reader.is_chunked and reader.unread_bytes:
-                    self._is_behind = True  # a turn has one piece of a chunked body
+                    self._is_behind = True  # an iteration has one piece of a chunked body
                     self._loop.call_soon(self._go_on)
                     return False
             else:
@@ -372,9 +372,9 @@ class Connection(asyncio.Protocol):
             self._drained = None
 
     def end_response(self, head: bytes, body: bytes) -> None:
-        """Write a response, or its end, when this turn of the event loop ends."""
+        """Write a response, or its end, when this iteration of the event loop ends."""
         self._response = (head, body)
-        self.config.turn.at_end(self._loop, self._write_response)
+        self.config.iteration_end.call(self._loop, self._write_response)
 
     def _write_response(self) -> None:
         exchange = self._exchange

@@ -63,7 +63,7 @@ class Channel(Protocol):
         """Wait until the client has read nearly all of what was written."""
 
     def end_response(self, head: bytes, body: bytes) -> None:
-        """Write a response, or its end, when this turn of the event loop ends."""
+        """Write a response, or its end, when this iteration of the event loop ends."""
 
 
 class Exchange:

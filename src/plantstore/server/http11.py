@@ -200,7 +200,7 @@ class RequestReader:
         end += len(_EMPTY_LINE)
         head, self._data = data[:end], data[end:]
         self._probe, self._probed_bytes, self._framing_bytes = None, 0, 0
-        request = (parse_head if end > _CACHED_HEAD_BYTES_MAX else _parse_usual_head)(head)
+        request = (parse_head if end > _CACHED_HEAD_BYTES_MAX else _parse_head_cached)(head)
         self._is_in_head = False
         if request.body_bytes is None:
             chunks = _Chunks()
@@ -345,7 +345,7 @@ def parse_head(head: bytes) -> Request:
     return parsed.request
 
 
-_parse_usual_head = lru_cache(_CACHED_HEADS)(parse_head)
+_parse_head_cached = lru_cache(_CACHED_HEADS)(parse_head)
 
 
 def _check_sizes(fields: Sequence[tuple[bytes, bytes]]) -> None:

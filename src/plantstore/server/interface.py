@@ -106,18 +106,18 @@ class Budget:
         connection.drop()
 
 
-class Turn:
-    """Calls functions together, at the end of a turn of the event loop.
+class IterationEnd:
+    """Calls functions together, at the end of an iteration of the event loop.
 
     Connections write their responses so. A client that is woken for each response would send its
-    next request alone, and a turn would carry fewer requests.
+    next request alone, and an iteration would carry fewer requests.
     """
 
     def __init__(self) -> None:
         self._calls: list[Callable[[], None]] = []
 
-    def at_end(self, loop: AbstractEventLoop, call: Callable[[], None]) -> None:
-        """Call a function at the end of the turn."""
+    def call(self, loop: AbstractEventLoop, call: Callable[[], None]) -> None:
+        """Call a function at the end of the iteration."""
         if not self._calls:
             loop.call_soon(self._end)
         self._calls.append(call)
@@ -210,7 +210,7 @@ class ConnectionConfig:
         budget: limits the memory of all connections together.
         render_error: renders the response to a request that does not reach the application.
         observe: is called for each refused request.
-        turn: writes the responses.
+        iteration_end: writes the responses.
 
     """
 
@@ -220,4 +220,4 @@ class ConnectionConfig:
     budget: Budget
     render_error: RenderError
     observe: Observer
-    turn: Turn = field(default_factory=Turn)
+    iteration_end: IterationEnd = field(default_factory=IterationEnd)

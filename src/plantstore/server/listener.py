@@ -15,7 +15,7 @@ from typing import Any, Final
 
 import uvloop
 
-# Connections accepted per turn of the event loop. Each takes a tenth of a millisecond. A turn may
+# Connections accepted per iteration of the event loop. Each takes a tenth of a millisecond. One may
 # serve one request of each open connection, so with one, new ones would wait long. With more, one
 # of several workers would accept all connections of a client that opens many at once.
 ACCEPTED_MAX: Final = 16

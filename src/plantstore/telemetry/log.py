@@ -31,7 +31,6 @@ from msgspec.structs import asdict
 
 from plantstore.errors import ErrorCode, StoreUnavailableError, one_line, shorten
 from plantstore.observe import (
-    Answered,
     CommitFailed,
     DatabaseCreated,
     Event,
@@ -42,6 +41,7 @@ from plantstore.observe import (
     ReadinessChanged,
     RequestFailed,
     RequestRefused,
+    Responded,
     ServerChanged,
     Stopping,
     WriterStarted,
@@ -164,13 +164,13 @@ def _shown(text: str) -> str:
     return one_line(shorten(text, SHOWN_CHARACTERS_MAX))
 
 
-def log_answers() -> Observer:
+def log_responses() -> Observer:
     """Return an observer that writes the access log: a line for each response."""
     # Bind only once, because binding takes longer than writing a line.
     log: structlog.typing.FilteringBoundLogger = structlog.get_logger().bind()
 
     def observe(event: Event) -> None:
-        if not isinstance(event, Answered):
+        if not isinstance(event, Responded):
             return
         request = event.request
         id_ = known_id(request["headers"])

@@ -43,7 +43,7 @@ from plantstore.changes import Outcome, PlantOutcome
 from plantstore.commit.imports import RowCounts
 from plantstore.errors import ErrorCode
 from plantstore.formats import MEDIA_TYPES
-from plantstore.observe import Answered, Committed, Event, Imported, RequestRefused, ServerChanged
+from plantstore.observe import Committed, Event, Imported, RequestRefused, Responded, ServerChanged
 
 # The upper bounds of the buckets in seconds, and the methods that are counted by name. Both are
 # from OpenTelemetry's semantic conventions for HTTP (`Metric: http.server.request.duration`).
@@ -155,7 +155,7 @@ class Metrics(Collector):
 
     def observe(self, event: Event) -> None:
         """Count an event."""
-        if isinstance(event, Answered):
+        if isinstance(event, Responded):
             series = (event.route, event.request["method"], event.status)
             durations = self._durations.get(series) or self._bind(*series)
             durations[bisect_left(REQUEST_SECONDS, event.seconds)] += 1

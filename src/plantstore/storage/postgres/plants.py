@@ -84,8 +84,8 @@ _TOO_MANY_OTHERS: Final = "Too many others change the same plants"
 DECISIONS_MAX: Final = 100
 
 
-def apply_changes(connection: Connection, changes: Sequence[Change], slot: int) -> list[Result]:
-    """Apply a batch of changes, as `PlantStore.apply_changes` does.
+def write_changes(connection: Connection, changes: Sequence[Change], slot: int) -> list[Result]:
+    """Apply a batch of changes, as `PlantStore.write_changes` does.
 
     Args:
         connection: to the database, outside of a transaction.

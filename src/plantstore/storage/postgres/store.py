@@ -42,7 +42,7 @@ from plantstore.storage.postgres.maintenance import (
     require_role,
 )
 from plantstore.storage.postgres.pages import select_by_id, select_page
-from plantstore.storage.postgres.plants import MARK, SLOTS, apply_changes
+from plantstore.storage.postgres.plants import MARK, SLOTS, write_changes
 from plantstore.storage.postgres.primary import Primary
 from plantstore.storage.tables import SmallTables
 from plantstore.store import TIDY_SECONDS, CheckReport, TellNumber
@@ -105,7 +105,7 @@ class PostgresStore(SmallTables):
 
     def apply_changes(self, changes: Sequence[Change]) -> list[Result]:
         with self._writing() as connection:
-            results = apply_changes(connection, changes, self._slot)
+            results = write_changes(connection, changes, self._slot)
         if time.monotonic() >= self._trim_at:
             with contextlib.suppress(StoreUnavailableError):  # the changes are made
                 self._trim(2 * len(changes))

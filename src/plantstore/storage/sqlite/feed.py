@@ -54,7 +54,7 @@ TRIM_CHANGES: Final = 500
 POLL_SECONDS: Final = 0.01
 
 
-def on(connection: apsw.Connection) -> Execute:
+def executor(connection: apsw.Connection) -> Execute:
     """Return a function that executes statements on a connection."""
     return lambda statement, values: connection.execute(statement, values).fetchall()
 

@@ -14,7 +14,7 @@ from plantstore.errors import OperationError
 from plantstore.listings import EVERYTHING, SCAN_PLANTS_MAX, Listing, scan
 from plantstore.plants import NewPlant
 from plantstore.storage.migrate import known_version, migrations, newest_version
-from plantstore.storage.sqlite.feed import FEED, on
+from plantstore.storage.sqlite.feed import FEED, executor
 from plantstore.storage.sqlite.file import VERSION_BEFORE_WORDS, SQLiteSchema, translate_errors
 from plantstore.storage.sqlite.log import EXPORT_LOG_BYTES_MAX, log_bytes
 from plantstore.storage.sqlite.pages import is_complete, prepare_searches, select_page
@@ -63,7 +63,7 @@ class Snapshots(ABC):
         listing = listing._replace(limit=SCAN_PLANTS_MAX)
         with translate_errors(CANNOT_READ), self._snapshot() as connection:
             if tell_number is not None:
-                tell_number(FEED.last_number(on(connection)))
+                tell_number(FEED.last_number(executor(connection)))
             if not listing.is_everything:
                 prepare_searches(connection)
             yield from scan(partial(select_page, connection), listing)

@@ -74,7 +74,7 @@ def create_plants(connection: apsw.Connection, changes: Sequence[Change]) -> lis
     plants.sort(key=_by_id)  # the index of words is faster in order of id
     try:
         connection.execute(_CREATE, {"plants": to_json(plants), "number": len(plants)})
-    except (apsw.ConstraintError, apsw.CorruptError):  # `apply_changes` knows what is damaged
+    except (apsw.ConstraintError, apsw.CorruptError):  # `write_changes` knows what is damaged
         return None
     return [Outcome.STORED] * len(plants)
 
@@ -83,7 +83,7 @@ def _by_id(plant: tuple[int, str, str | None, str]) -> int:
     return plant[0]
 
 
-def apply_changes(connection: apsw.Connection, changes: Sequence[Change]) -> list[Result]:
+def write_changes(connection: apsw.Connection, changes: Sequence[Change]) -> list[Result]:
     """Apply a batch of changes, in a transaction that the caller has begun."""
     stored = select_by_id(connection, [change.id for change in changes])
     outcomes, difference = decide(changes, dict(stored))

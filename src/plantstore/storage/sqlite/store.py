@@ -26,7 +26,7 @@ from plantstore.listings import Listing, PlantsPage
 from plantstore.observe import DatabaseCreated, Observer, ignore
 from plantstore.plants import NewPlant
 from plantstore.storage.migrate import SchemaPolicy
-from plantstore.storage.sqlite.feed import FEED, TRIM_CHANGES, TRIMMED_MAX, on, waiter
+from plantstore.storage.sqlite.feed import FEED, TRIM_CHANGES, TRIMMED_MAX, executor, waiter
 from plantstore.storage.sqlite.file import (
     BUSY_POLL_SECONDS,
     connect,
@@ -49,7 +49,7 @@ from plantstore.storage.sqlite.pages import (
     select_by_id,
     select_page,
 )
-from plantstore.storage.sqlite.plants import apply_changes, create_plants, prepare_creates
+from plantstore.storage.sqlite.plants import create_plants, prepare_creates, write_changes
 from plantstore.storage.sqlite.word_index import index_next, start_over
 from plantstore.storage.tables import SmallTables
 from plantstore.store import PAGES_AT_ONCE, TIDY_SECONDS, TIDY_SOON_SECONDS
@@ -137,7 +137,7 @@ class SQLiteStore(Snapshots, SmallTables):
                 outcomes = create_plants(self._writes, changes)
                 if outcomes is None:
                     with transaction(self._writes):
-                        outcomes = apply_changes(self._writes, changes)
+                        outcomes = write_changes(self._writes, changes)
             self._wal_limit.bound()
         return outcomes
 
@@ -145,14 +145,14 @@ class SQLiteStore(Snapshots, SmallTables):
         self._untrimmed += changes
         if self._untrimmed >= TRIM_CHANGES:
             with transaction(self._writes):
-                FEED.trim(on(self._writes), 2 * self._untrimmed)  # faster than they come
+                FEED.trim(executor(self._writes), 2 * self._untrimmed)  # faster than they come
             self._untrimmed = 0
 
     def tidy(self) -> float:
         try:
             with translate_errors(_CANNOT_WRITE):
                 with self._guard.checked(self._writes), transaction(self._writes):
-                    has_more = FEED.trim(on(self._writes), TRIMMED_MAX)
+                    has_more = FEED.trim(executor(self._writes), TRIMMED_MAX)
                 if has_more:
                     self._wal_limit.bound()
                     return 0
@@ -170,11 +170,11 @@ class SQLiteStore(Snapshots, SmallTables):
 
     def keep_changes(self, days: int) -> None:
         with self._changing():
-            FEED.keep(on(self._others), days)
+            FEED.keep(executor(self._others), days)
 
     def read_changes(self, after: int | None, limit: int) -> ChangesPage:
         with self._reading_page() as connection:
-            return FEED.read(on(connection), after, limit)
+            return FEED.read(executor(connection), after, limit)
 
     @contextlib.contextmanager
     def watch_changes(self) -> Iterator[Callable[[float], bool]]:

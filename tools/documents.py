@@ -8,6 +8,7 @@ of its operations. tests/test_docs.py compares the files with the code.
 import json
 import re
 from collections.abc import Iterator
+from copy import copy
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -29,6 +30,9 @@ HELP = ["-h", "--help"]
 NOTE = "<!-- Made by `python tools/documents.py`, and held to the code by a test. -->"
 
 ABOUT_THE_COMMAND_LINE = """
+Options that are [settings](settings.md) are left out here: all of `serve`, and `--database` and
+`--standbys-min` of other commands.
+
 To complete commands and options in your shell, add this to its start-up file:
 `eval "$(_PLANTSTORE_COMPLETE=bash_source plantstore)"`. For Zsh, the value is `zsh_source`. For
 fish, add `_PLANTSTORE_COMPLETE=fish_source plantstore | source`.
@@ -37,8 +41,6 @@ The exit status is 0 for success and 2 for wrong usage: an unknown option, or a 
 cannot work. It is 1 for any other error, if `check` finds errors, and if `import` rejects a row.
 An error is one line on stderr. `NO_COLOR=1` or `TERM=dumb` switches colors off.
 """
-
-ABOUT_SERVE = "Its options are the [settings](settings.md)."
 
 ABOUT_THE_API = """
 `GET /openapi.json` is the same interface for programs, as OpenAPI 3.1. Each path that has GET also
@@ -90,12 +92,10 @@ def command_line() -> str:
     lines = ["# The command line", "", NOTE, ABOUT_THE_COMMAND_LINE]
     for name, command in commands("plantstore", app):
         context = Context(command, info_name=name, terminal_width=WIDTH, help_option_names=HELP)
-        said = command.get_help(context)
-        lines += [f"## `{name}`", ""]
-        if name == "plantstore serve":
-            said = said.partition("\n\nOptions:")[0]
-            lines += [ABOUT_SERVE, ""]
-        lines += ["```text", *said.splitlines(), "```", ""]
+        shown = copy(command)
+        shown.params = [each for each in command.params if each.envvar is None]
+        said = shown.get_help(context)
+        lines += [f"## `{name}`", "", "```text", *said.splitlines(), "```", ""]
     return "\n".join(lines)
 
 

@@ -135,7 +135,7 @@ def test_the_decisions_have_consecutive_numbers_and_three_sections_and_are_in_th
     numbers = [f"{number:04}" for number in range(1, len(records) + 1)]
 
     assert [record.name[:4] for record in records] == numbers
-    assert re.findall(r"^\| (\d{4}) \|", index, re.MULTILINE) == numbers
+    assert re.findall(r"^- \[(\d{4}): ", index, re.MULTILINE) == numbers
     for record in records:
         sections = re.findall(r"^## (.*)$", record.read_text(encoding="utf-8"), re.MULTILINE)
         assert sections == ["Context", "Decision", "Consequences"]

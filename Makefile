@@ -24,7 +24,15 @@ SYSTEM_PYTHON = $(shell /usr/bin/python3 -c \
 	'import ensurepip, sys; v = sys.version_info[:3]; v < (3, 11) or print(*v, sep=".")' 2> /dev/null)
 # Set this to test only the Pythons that are installed.
 INSTALLED_ONLY ?=
-INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+
+# pip installs uv, and uv everything else, from the package indexes that pip uses. If $(PYTHON) has
+# no pip, as on Debian, .venv gets one from the module ensurepip.
+PIP_PYTHON = $(shell $(PYTHON) -c 'import pip' 2> /dev/null && echo $(PYTHON) || echo $(BIN)/python)
+# These are for recipes whose target is a file in the environment.
+INSTALL = $(PIP_PYTHON) tools/uv.py $(BIN)/uv pip install --quiet --python $(@D)/bin/python \
+	--require-hashes --requirement
+INSTALL_PROJECT = $(BIN)/uv pip install --quiet --python $(@D)/bin/python --offline --no-deps \
+	--no-build-isolation --editable .
 
 UPGRADE ?= --upgrade
 COMPILE := --quiet --universal --python-version 3.11 --no-emit-index-url --no-emit-find-links
@@ -164,6 +172,7 @@ docs: $(VENV)/.dev programs ## write web/openapi.json, docs/api.md, docs/cli.md,
 
 # UPGRADE= keeps the locked versions, and only adds new packages.
 lock: $(VENV)/.dev ## resolve the locked requirements anew
+	$(BIN)/uv pip compile $(filter-out pyproject.toml,$(LOCK)) --group uv --output-file requirements/uv.txt
 	$(BIN)/uv pip compile $(LOCK) --group build --output-file requirements/run.txt
 	$(BIN)/uv pip compile $(LOCK) --extra postgres --group build --output-file requirements/postgres.txt
 	$(BIN)/uv pip compile $(LOCK) --extra postgres --group dev --output-file requirements/dev.txt
@@ -203,53 +212,56 @@ clean: ## remove everything that make created, except databases
 ifneq ($(shell test -x $(BIN)/python || echo gone),)
 .PHONY: $(VENV)/.made
 endif
-$(VENV)/.made:
+$(VENV)/.made: requirements/uv.txt
 	@command -v $(PYTHON) > /dev/null || { \
 		echo "Python 3.11 or newer is needed: apt-get install python3 python3-venv" >&2; exit 1; }
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed; name one: make PYTHON=python3.12 ...")'
-	$(PYTHON) -m venv --clear $(VENV) || { \
+	$(PYTHON) -m venv --clear --without-pip $(VENV)
+	@$(PIP_PYTHON) -c 'import pip' 2> /dev/null || $(BIN)/python -m ensurepip > /dev/null 2>&1 || { \
 		rm -rf $(VENV); \
-		echo "Python's module venv does not work: apt-get install python3-venv" >&2; \
+		echo "Python has neither pip nor ensurepip: apt-get install python3-venv" >&2; \
 		exit 1; \
 	}
+	$(PIP_PYTHON) -m pip --python $(BIN)/python install --quiet --disable-pip-version-check \
+		--require-hashes --requirement requirements/uv.txt
 	touch $@
 
-# The package itself is installed editable, with the build backend of the lock file. Otherwise pip
+# The package itself is installed editable, with the build backend of the lock file. Otherwise uv
 # would download an unpinned one.
 $(VENV)/.run: requirements/run.txt pyproject.toml $(VENV)/.made
-	$(INSTALL) --require-hashes --requirement requirements/run.txt
-	$(INSTALL) --no-deps --no-build-isolation --editable .
+	$(INSTALL) requirements/run.txt
+	$(INSTALL_PROJECT)
 	touch $@
 
 $(VENV)/.postgres: requirements/postgres.txt $(VENV)/.run
-	$(INSTALL) --require-hashes --requirement requirements/postgres.txt
+	$(INSTALL) requirements/postgres.txt
 	touch $@
 
 $(VENV)/.site: requirements/site.txt $(VENV)/.dev
-	$(INSTALL) --require-hashes --requirement requirements/site.txt
+	$(INSTALL) requirements/site.txt
 	touch $@
 
 $(VENV)/.soak: requirements/soak.txt $(VENV)/.dev
-	$(INSTALL) --require-hashes --requirement requirements/soak.txt
+	$(INSTALL) requirements/soak.txt
 	touch $@
 
 $(VENV)/.cluster: requirements/cluster.txt $(VENV)/.dev
-	$(INSTALL) --require-hashes --requirement requirements/cluster.txt
+	$(INSTALL) requirements/cluster.txt
 	touch $@
 
 $(VENV)/.dev: requirements/dev.txt $(VENV)/.run
-	$(INSTALL) --require-hashes --requirement requirements/dev.txt
+	$(INSTALL) requirements/dev.txt
 	touch $@
 
 $(MINIMUM)/.dev: requirements/minimum.txt pyproject.toml $(VENV)/.made
-	$(BIN)/python -m venv --clear $(MINIMUM)
-	$(MINIMUM)/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes --requirement $<
-	$(MINIMUM)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	$(BIN)/python -m venv --clear --without-pip $(MINIMUM)
+	$(INSTALL) $<
+	$(INSTALL_PROJECT)
 	touch $@
 
 $(PEERS)/.pip: requirements/peers.txt $(VENV)/.made
-	$(BIN)/python -m venv --clear $(PEERS)
-	$(PEERS)/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes --requirement $<
+	$(BIN)/python -m venv --clear --without-pip $(PEERS)
+	$(INSTALL) $<
 	touch $@
 
 # If npm is missing, the servers in JavaScript are left out, and the table says so. Then no stamp file

@@ -1,23 +1,12 @@
-"""Random request bodies, valid and invalid, and a reference parser for them.
-
-A seed determines all bodies. The HTTP framing is always valid, so a connection can send
-many requests; the body inside may be invalid.
-"""
+"""A reference parser of request bodies, and bodies that are nearly valid."""
 
 import json
-import random
-from collections.abc import Iterator
 from decimal import Decimal, InvalidOperation
-from typing import Any, NamedTuple
+from typing import Any
 
-from plantstore.plants import ID_MAX, ID_MIN, PLANT_BYTES_MAX, NewPlant
-from support.wire import head, in_chunks, with_length
+from hypothesis import strategies as st
 
-JSON_TYPE = "application/json"
-OTHER_TYPES = ["text/plain", "application/jsonx", "application/json; charset=latin-1", ""]
-
-NAMES = ["Abies balsamea (L.) Mill.", "Rosa × damascena", "🌱", "", "x" * 300, '\t"\\/\x7f\u2028']
-TAGS = ["Abies", "", "×" * 20, "\n", "🌱"]
+from plantstore.plants import ID_MAX, ID_MIN, NewPlant
 
 # A nesting depth far above the limit of every parser used here.
 DEEP = 3_000
@@ -38,43 +27,8 @@ VALUES = [
 # an overlong form, a surrogate, and a code point that is too high.
 BAD_BYTES = [b"\xff", b"\xc3", b"\x80", b"\xc0\xaf", b"\xed\xa0\x80", b"\xf4\x90\x80\x80"]
 ODD_BYTES = [
-    b"\xef\xbb\xbf",
-    b"\0",
-    b"\r\n",
-    b" ",
-    b"\x1a",
-    b",",
-    b'"',
-    b"\\",
-    b"{",
-    b"}",
-    b"\xc2\xa0",
+    *(b"\xef\xbb\xbf", b"\0", b"\r\n", b" ", b"\x1a", b",", b'"', b"\\", b"{", b"}", b"\xc2\xa0"),
 ]
-
-# The members of an object: the text of each name and value.
-Members = list[tuple[str, str]]
-
-
-class Sending(NamedTuple):
-    """A body with its media type; it is chunked unless `chunk_bytes` is 0."""
-
-    body: bytes
-    media_type: str = JSON_TYPE
-    chunk_bytes: int = 0
-
-    def request(self, token: str) -> bytes:
-        """Return the request that creates the plant."""
-        field, body = with_length(self.body)
-        if self.chunk_bytes:
-            field, body = b"Transfer-Encoding: chunked", in_chunks(body, self.chunk_bytes)
-        return head(token, field, media_type=self.media_type) + body
-
-
-def sendings(seed: int, number: int) -> Iterator[Sending]:
-    """Yield `number` random sendings. Only a few plants occur with more than one seed."""
-    chance = random.Random(seed)
-    for serial in range(number):
-        yield _draw(chance, seed * 10_000_000 + serial)
 
 
 def read_plainly(body: bytes) -> NewPlant | None:
@@ -127,80 +81,22 @@ def _members(pairs: list[tuple[str, Any]]) -> dict[str, list[Any]]:
     return found
 
 
-def _draw(chance: random.Random, serial: int) -> Sending:
-    members = _valid_members(chance, serial)
-    kind = chance.random()
-    if kind < 0.35:
-        for _ in range(chance.randint(1, 2)):
-            chance.choice(MEMBER_MUTATIONS)(chance, members)
-    body = _join(chance, members)
-    if 0.25 < kind < 0.6:
-        for _ in range(chance.randint(1, 2)):
-            body = chance.choice(BYTE_MUTATIONS)(chance, body)
-    if kind > 0.9998:
-        body += b" " * PLANT_BYTES_MAX
-    media_type = chance.choice(OTHER_TYPES) if chance.random() < 0.01 else JSON_TYPE
-    chunk_bytes = (
-        chance.randint(len(body) // 50 + 1, len(body) + 2) if chance.random() < 0.05 else 0
-    )
-    return Sending(body, media_type, chunk_bytes)
+USUAL = {"id": "7", "name": '"Rosa ×"', "tag": '"a"'}
+NAMES = [*USUAL, "\\u0069d", "ID", "ame", "tag ", "x"]
 
 
-def _valid_members(chance: random.Random, serial: int) -> Members:
-    """Return the members of a random plant, usually with a unique id, in random spelling."""
-    id_ = chance.choice([serial] * 17 + [-serial, chance.randint(0, 9), ID_MAX - serial])
-    spelled = chance.choice(["{}"] * 7 + ["{}.0", "{}0e-1", "{}.000E+0"]).format(id_)
-    name = f"{chance.choice(NAMES)} {serial}" if id_ > 9 else "a"
-    members = [("id", spelled), ("name", _spell(chance, name))]
-    if chance.random() < 0.7:
-        members.append(("tag", _spell(chance, chance.choice(TAGS))))
-    if chance.random() < 0.2:
-        chance.shuffle(members)
-    return members
-
-
-def _spell(chance: random.Random, text: str) -> str:
-    if chance.random() < 0.9:
-        return json.dumps(text, ensure_ascii=chance.random() < 0.5)
-    units = text.encode("utf-16-be").hex()  # each character is escaped
-    return '"' + "".join("\\u" + units[at : at + 4] for at in range(0, len(units), 4)) + '"'
-
-
-def _join(chance: random.Random, members: Members) -> bytes:
-    colon, comma = chance.choice([(":", ","), (": ", ", "), ("\t:\r\n", " ,\n")])
-    written = comma.join(f'"{name}"{colon}{value}' for name, value in members)
-    return f"{{{written}}}".encode()
-
-
-def _with_another_value(chance: random.Random, members: Members) -> None:
-    at = chance.randrange(len(members))
-    members[at] = (members[at][0], chance.choice(VALUES))
-
-
-def _doubled(chance: random.Random, members: Members) -> None:
-    name, value = chance.choice(members)
-    again = (name, chance.choice([value, *VALUES]))
-    members.insert(chance.randint(0, len(members)), again)
-
-
-def _renamed(chance: random.Random, members: Members) -> None:
-    at = chance.randrange(len(members))
-    name, value = members[at]
-    escaped = "".join(f"\\u{ord(first):04x}" for first in name[:1]) + name[1:]
-    members[at] = (chance.choice([escaped, name.upper(), name[1:], f"{name} "]), value)
-
-
-MEMBER_MUTATIONS = [_with_another_value, _doubled, _renamed]
-
-
-def _cut(chance: random.Random, body: bytes) -> bytes:
-    at = chance.randrange(len(body) + 1)
-    return chance.choice([body[:at], body[at:]])
-
-
-def _with_more(chance: random.Random, body: bytes) -> bytes:
-    at = chance.choice([0, len(body), chance.randrange(len(body) + 1)])
-    return body[:at] + chance.choice(BAD_BYTES + ODD_BYTES) + body[at:]
-
-
-BYTE_MUTATIONS = [_cut, _with_more]
+@st.composite
+def nearly_valid_bodies(draw: st.DrawFn) -> bytes:
+    """Draw an object that may lack a member or have others, and then change its bytes."""
+    values = st.sampled_from(VALUES)
+    members = [
+        *USUAL.items(),
+        *draw(st.lists(st.tuples(st.sampled_from(NAMES), values), max_size=2)),
+    ]
+    colon, comma = draw(st.sampled_from([(":", ","), ("\t:\r\n", " ,\n")]))
+    kept = draw(st.permutations(members))[draw(st.integers(0, 1)) :]
+    written = comma.join(f'"{name}"{colon}{text}' for name, text in kept)
+    body = f"{{{written}}}".encode()
+    at = draw(st.integers(0, len(body)))
+    more = draw(st.just(b"") | st.sampled_from(BAD_BYTES + ODD_BYTES))
+    return body[:at] + more + draw(st.sampled_from([body[at:], body[at:], b""]))

@@ -84,20 +84,6 @@ def test_csv_refuses_an_empty_tag_and_names_the_plant() -> None:
         FORMATS["csv"].render([NewPlant(1, "a"), NewPlant(7, "b", "")])
 
 
-@pytest.mark.parametrize(
-    ("content", "expected"),
-    [
-        (b"tag,price,name,id\nt,9,a,1\n", [NewPlant(1, "a", "t")]),
-        (b"id,name\r1,a", [NewPlant(1, "a")]),
-        (b'id,name,tag\n2,b,""\n3,,c\n', [NewPlant(2, "b"), NewPlant(3, "", "c")]),
-    ],
-)
-def test_csv_columns_may_be_in_any_order_and_lines_end_as_on_any_system_and_cells_may_be_empty(
-    content: bytes, expected: list[NewPlant]
-) -> None:
-    assert [plant for _, plant in plants_of(read("csv", content))] == expected
-
-
 @pytest.mark.parametrize("case", CSV_CASES, ids=lambda case: case.name)
 def test_csv_is_read_by_the_rules_for_spreadsheets(case: Case) -> None:
     warnings: list[str] = []

@@ -159,15 +159,18 @@ def outcome(data: bytes, cuts: Sequence[int] = ()) -> list[Message] | ErrorCode:
 
 def test_an_event_says_how_the_body_ends_and_whether_the_connection_may_be_used_again() -> None:
     head = b"POST http://x/a%%20b?c=d HTTP/1.%b\r\nHost: x\r\n%b\r\n"
+    expecting = b"Content-Length: 3\r\nExpect: 100-Continue\r\n"
 
-    first = parse_head(head % (b"1", b"Content-Length: 3\r\nExpect: 100-Continue\r\n"))
+    first = parse_head(head % (b"1", expecting))
     second = parse_head(head % (b"1", b"Transfer-Encoding: Chunked \r\nConnection: x, Close\r\n"))
     third = parse_head(head % (b"0", b""))
+    fourth = parse_head(head % (b"0", expecting))
 
     assert (first.raw_path, first.path, first.query) == (b"/a%20b", "/a b", b"c=d")
     assert (first.body_bytes, first.expects_continue, first.keeps_alive) == (3, True, True)
     assert (second.body_bytes, second.expects_continue, second.keeps_alive) == (None, False, False)
     assert (third.body_bytes, third.version, third.keeps_alive) == (0, "1.0", False)
+    assert not fourth.expects_continue, "HTTP/1.0 has no 100 (RFC 9110 §10.1.1)"
 
 
 HOST = b"Host: a\r\n"
@@ -294,14 +297,6 @@ def test_another_field_may_fill_the_head_and_a_path_or_a_host_may_not() -> None:
         parse_head(b"GET / HTTP/1.1\r\nHost: %b\r\n\r\n" % (b"x" * 1025))
     with pytest.raises(RequestError, match=r"path must be no longer than 1024 bytes"):
         parse_head(b"GET /%b HTTP/1.1\r\nHost: x\r\n\r\n" % (b"%" * 1024))
-
-
-@pytest.mark.parametrize(("version", "expected"), [(b"1.1", True), (b"1.0", False)])
-def test_a_client_of_http_1_0_expects_no_100(version: bytes, *, expected: bool) -> None:
-    line = b"POST /plants HTTP/%b\r\n" % version
-    head = line + b"Host: x\r\nExpect: 100-continue\r\nContent-Length: 1\r\n\r\n"
-
-    assert parse_head(head).expects_continue is expected
 
 
 def test_a_head_has_at_most_100_fields_and_32_kib() -> None:

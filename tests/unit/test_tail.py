@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import re
 import threading
 from collections.abc import Callable, Iterator
 
@@ -14,22 +13,12 @@ from plantstore.plants import NewPlant
 from plantstore.threads import Threads
 from support.fake_store import FakeStore
 
-SCENARIOS = 150
-
-# Calls of the store in a scenario; and after it, until all followers have all changes.
-CALLS = 60
-LAST_CALLS_MAX = 500
-
 
 class Restless(Threads):
     """Threads that sleep for no time."""
 
     def sleep(self, seconds: float) -> None:
         pass
-
-
-def numbers_of(events: bytes) -> list[int]:
-    return [int(number) for number in re.findall(rb"^id: (\d+)$", events, re.MULTILINE)]
 
 
 def test_only_followers_whose_number_is_known_get_events() -> None:

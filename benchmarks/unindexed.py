@@ -6,8 +6,8 @@ It shows what searches for names cost. A database that it wrote must not be used
 import sys
 
 from plantstore.cli import main
-from plantstore.storage.sqlite import plants, word_index
-from plantstore.storage.sqlite.pages import tag_word
+from plantstore.storage.sqlite import sqlite_plants, word_index
+from plantstore.storage.sqlite.sqlite_pages import tag_word
 
 
 def index_tag(_name: str, tag: str | None) -> str:
@@ -16,7 +16,7 @@ def index_tag(_name: str, tag: str | None) -> str:
 
 
 if __name__ == "__main__":
-    for module in (word_index, plants):
+    for module in (word_index, sqlite_plants):
         if "document" not in module.__dict__:
             sys.exit("The function that this program replaces has another name now")
         module.__dict__["document"] = index_tag

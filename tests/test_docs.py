@@ -9,11 +9,11 @@ import pytest
 
 import documents
 from cluster.page import PAGE, with_measured
-from plantstore.api.errors import STATUS
+from plantstore.api.error_responses import STATUS
 from plantstore.changes import Outcome
 from plantstore.errors import ErrorCode
 from plantstore.settings import Settings
-from plantstore.storage.postgres.maintenance import RIGHTS
+from plantstore.storage.postgres.postgres_maintenance import RIGHTS
 from plantstore.telemetry.metrics import Metrics
 from support.command import run
 

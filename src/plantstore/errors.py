@@ -1,7 +1,7 @@
 """The errors of this project, and the error numbers that clients rely on.
 
 A number never changes its meaning; docs/errors.md lists all of them. The HTTP status
-of each number is in `plantstore.api.errors`.
+of each number is in `plantstore.api.error_responses`.
 """
 
 import json

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import httpx
 import pytest
 
-from plantstore.api.errors import STATUS
+from plantstore.api.error_responses import STATUS
 from plantstore.changes import entity_tag
 from plantstore.errors import ErrorCode
 from plantstore.plants import PLANT_BYTES_MAX, NewPlant

@@ -19,7 +19,7 @@ import uvicorn
 import uvloop
 from uvicorn.server import ServerState
 
-from plantstore.api.errors import STATUS
+from plantstore.api.error_responses import STATUS
 from plantstore.errors import ErrorCode, StoreUnavailableError
 from plantstore.observe import RequestRefused
 from plantstore.plants import ID_MAX, NewPlant

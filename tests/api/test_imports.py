@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import pytest
 
 from plantstore.api.auth import ConcurrencyLimit
-from plantstore.api.imports import SHARED_BATCH_ROWS_MAX
+from plantstore.api.file_imports import SHARED_BATCH_ROWS_MAX
 from plantstore.changes import Change, Result
 from plantstore.commit.imports import BATCH_ROWS_MAX
 from plantstore.errors import ErrorCode, StoreUnreachableError

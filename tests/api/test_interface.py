@@ -14,7 +14,7 @@ from jsonschema import Draft202012Validator
 from plantstore import api
 from plantstore.api.app import Router
 from plantstore.api.auth import TokenDescription
-from plantstore.api.errors import STATUS, render_error
+from plantstore.api.error_responses import STATUS, render_error
 from plantstore.api.ids import IDS_MAX, HandedOut
 from plantstore.api.paging import LIMIT_DEFAULT, LIMIT_MAX
 from plantstore.api.parameters import INT32_MAX

@@ -6,7 +6,7 @@ import sys
 from collections.abc import AsyncIterator
 from typing import Any
 
-from plantstore.api.imports import SWITCH_SECONDS
+from plantstore.api.file_imports import SWITCH_SECONDS
 from support.document import OPERATIONS
 from support.world import World
 

@@ -10,8 +10,8 @@ import httpx
 import pytest
 from falcon.testing import create_asgi_req
 
-from plantstore.api.pages import ASSETS_TEMPLATE, COMPRESSED_BYTES_MIN, Assets, accepts_gzip
-from plantstore.api.pages import pages as all_pages
+from plantstore.api.static_files import ASSETS_TEMPLATE, COMPRESSED_BYTES_MIN, Assets, accepts_gzip
+from plantstore.api.static_files import pages as all_pages
 from plantstore.errors import ErrorCode
 from plantstore.plants import NewPlant
 from support.world import World, assert_error

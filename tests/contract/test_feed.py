@@ -24,7 +24,7 @@ from plantstore.feed import CHANGES_MAX, Kind
 from plantstore.listings import PAGE_BYTES_MAX, Page
 from plantstore.plants import ID_MAX, NewPlant, Plant, PlantPatch
 from plantstore.storage import open_store
-from plantstore.storage.sqlite.feed import TRIM_CHANGES
+from plantstore.storage.sqlite.sqlite_feed import TRIM_CHANGES
 from plantstore.store import Store
 from support.following import Copy
 from support.other_programs import change

@@ -17,7 +17,7 @@ from plantstore.errors import StoreUnavailableError
 from plantstore.listings import Listing
 from plantstore.plants import NewPlant
 from plantstore.storage.sqlite.guard import FRESH_SECONDS
-from plantstore.storage.sqlite.store import SQLiteStore
+from plantstore.storage.sqlite.sqlite_store import SQLiteStore
 from plantstore.tokens import SCOPES, TokenRecord, digest
 
 PLANT = NewPlant(1, "Abies balsamea (L.) Mill.", "Abies")

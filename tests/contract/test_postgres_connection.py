@@ -16,8 +16,8 @@ from plantstore.errors import StoreUnavailableError, StoreUnreachableError
 from plantstore.observe import Event, ServerChanged
 from plantstore.plants import NewPlant
 from plantstore.storage import open_store
-from plantstore.storage.postgres.connection import Connection, translate_errors
 from plantstore.storage.postgres.primary import FRESH_SECONDS, RETRY_SECONDS, Primary
+from plantstore.storage.postgres.session import Connection, translate_errors
 from plantstore.store import Store
 from support.postgres import (
     Programs,

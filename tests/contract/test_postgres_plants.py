@@ -25,8 +25,8 @@ from plantstore.changes import (
 from plantstore.listings import PAGE_BYTES_MAX, Listing, Page
 from plantstore.plants import NewPlant, Plant, PlantPatch
 from plantstore.storage import open_store
-from plantstore.storage.postgres.connection import Connection
-from plantstore.storage.postgres.pages import PLAN_OF_SEARCH, page_query, search_query
+from plantstore.storage.postgres.postgres_pages import PLAN_OF_SEARCH, page_query, search_query
+from plantstore.storage.postgres.session import Connection
 from plantstore.storage.tables import hand_out_query, hand_out_values
 from plantstore.store import Store
 from support.postgres import connected, execute, in_the_way, is_waiting, wait_until

@@ -19,7 +19,7 @@ from plantstore.listings import Count, Listing
 from plantstore.plants import NewPlant, Plant
 from plantstore.storage import open_store
 from plantstore.storage.migrate import SchemaPolicy, newest_version
-from plantstore.storage.postgres.maintenance import RIGHTS
+from plantstore.storage.postgres.postgres_maintenance import RIGHTS
 from plantstore.store import CheckReport, Store
 from plantstore.tokens import TokenRecord
 from support.postgres import Programs, Server, execute

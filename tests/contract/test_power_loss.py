@@ -16,8 +16,8 @@ import pytest
 from plantstore.changes import Outcome
 from plantstore.errors import OperationError, StoreUnreachableError
 from plantstore.plants import NewPlant
-from plantstore.storage.sqlite.log import WalLimit
-from plantstore.storage.sqlite.store import SQLiteStore
+from plantstore.storage.sqlite.sqlite_store import SQLiteStore
+from plantstore.storage.sqlite.wal import WalLimit
 from support.broken_disks import REFUSALS, Kind, change_and_heal, count_faults
 from support.crash_states import (
     ALL_LOST,

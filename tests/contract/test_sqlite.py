@@ -17,9 +17,9 @@ from plantstore.plants import NewPlant
 from plantstore.storage import open_store
 from plantstore.storage.migrate import SchemaPolicy
 from plantstore.storage.sqlite.file import PAGE_BYTES, connect
-from plantstore.storage.sqlite.log import WalLimit
-from plantstore.storage.sqlite.pages import examine_query, page_query
-from plantstore.storage.sqlite.store import SQLiteStore
+from plantstore.storage.sqlite.sqlite_pages import examine_query, page_query
+from plantstore.storage.sqlite.sqlite_store import SQLiteStore
+from plantstore.storage.sqlite.wal import WalLimit
 from plantstore.storage.tables import hand_out_query, hand_out_values
 
 pytestmark = pytest.mark.engines("sqlite")

@@ -13,8 +13,8 @@ from plantstore.changes import Deletion
 from plantstore.listings import Listing
 from plantstore.plants import NewPlant
 from plantstore.storage.sqlite.file import LOG_BYTES_MAX
-from plantstore.storage.sqlite.log import CHECK_SECONDS, PAUSE_SECONDS, WAIT_SECONDS, WalLimit
-from plantstore.storage.sqlite.store import SQLiteStore
+from plantstore.storage.sqlite.sqlite_store import SQLiteStore
+from plantstore.storage.sqlite.wal import CHECK_SECONDS, PAUSE_SECONDS, WAIT_SECONDS, WalLimit
 from plantstore.store import TIDY_SECONDS, TIDY_SOON_SECONDS
 
 pytestmark = pytest.mark.engines("sqlite")

@@ -13,7 +13,7 @@ from plantstore.listings import Listing
 from plantstore.plants import NewPlant, Plant
 from plantstore.storage.migrate import newest_version
 from plantstore.storage.sqlite.read_only import ReadOnlySQLite
-from plantstore.storage.sqlite.store import SQLiteStore
+from plantstore.storage.sqlite.sqlite_store import SQLiteStore
 from plantstore.store import CheckReport, Remedy
 from plantstore.tokens import TokenRecord
 from support.damaged_pages import empty_root

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from plantstore.plants import NewPlant
-from plantstore.storage.sqlite.store import SQLiteStore
+from plantstore.storage.sqlite.sqlite_store import SQLiteStore
 from support.command import run_unprivileged
 from support.load import Load
 from support.postgres import wait_until

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from plantstore.plants import NewPlant
-from plantstore.storage.sqlite.store import SQLiteStore
+from plantstore.storage.sqlite.sqlite_store import SQLiteStore
 from support.command import call, run_program, run_unprivileged
 from support.service import PLANTSTORE, opened, serving, stored_plants
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import BrowserContext, Locator, Page, expect
 
-from plantstore.api.pages import read_document
+from plantstore.api.static_files import read_document
 from plantstore.plants import NewPlant
 from support.browser import moved
 from support.service import Service, stored_plants

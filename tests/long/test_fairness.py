@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from plantstore.api.imports import IMPORTS_MAX
+from plantstore.api.file_imports import IMPORTS_MAX
 from plantstore.plants import NewPlant
 from support.attacks import (
     ATTACKS,

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from plantstore.api.pages import read_document
+from plantstore.api.static_files import read_document
 from support.command import output_of
 from support.service import Service
 

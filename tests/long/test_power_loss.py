@@ -6,7 +6,7 @@ import random
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from plantstore.storage.sqlite.store import SQLiteStore
+from plantstore.storage.sqlite.sqlite_store import SQLiteStore
 from support.broken_disks import REFUSALS, change_and_heal, count_faults, open_and_heal
 from support.crash_states import steps_to
 from support.disk import Disk, Fault

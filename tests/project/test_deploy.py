@@ -16,8 +16,8 @@ import yaml
 from plantstore import __version__
 from plantstore.plants import NewPlant
 from plantstore.settings import Settings
-from plantstore.storage.postgres.connection import GRACE_SECONDS
 from plantstore.storage.postgres.primary import PARAMETERS_DEFAULT
+from plantstore.storage.postgres.session import GRACE_SECONDS
 from support.command import output_of, run_program
 from support.service import PLANTSTORE, opened, stored_plants
 

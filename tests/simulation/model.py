@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple, TypeAlias
 
 from plantstore.feed import Kind, Recorded
-from plantstore.storage.sqlite.store import SQLiteStore
+from plantstore.storage.sqlite.sqlite_store import SQLiteStore
 
 # The name and the tag of a plant; None if no plant is stored.
 Value: TypeAlias = tuple[str, str | None] | None

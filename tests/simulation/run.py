@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 
 import apsw
 
-from plantstore.storage.sqlite.store import SQLiteStore
+from plantstore.storage.sqlite.sqlite_store import SQLiteStore
 from plantstore.tokens import SCOPES, TokenRecord, digest
 from simulation.clients import Client, Follower, Guest
 from simulation.model import Model

@@ -15,8 +15,8 @@ from plantstore.errors import StoreUnavailableError
 from plantstore.server.connection import Connection
 from plantstore.server.interface import CONNECTION_CONFIG, Budget
 from plantstore.settings import Settings
-from plantstore.storage.sqlite.log import WalLimit
-from plantstore.storage.sqlite.store import SQLiteStore
+from plantstore.storage.sqlite.sqlite_store import SQLiteStore
+from plantstore.storage.sqlite.wal import WalLimit
 from simulation.scheduler import Loop
 from support.crash_states import Step
 from support.disk import Disk

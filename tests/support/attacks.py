@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from plantstore.api.imports import BYTES_PER_SECOND_MIN
+from plantstore.api.file_imports import BYTES_PER_SECOND_MIN
 from plantstore.plants import PLANT_BYTES_MAX, NewPlant
 from plantstore.server.http11 import READ_FIELDS, VALUE_BYTES_MAX
 from plantstore.tokens import SCOPES as ALL_SCOPES

@@ -11,7 +11,7 @@ from typing import TypeAlias
 import apsw
 
 from plantstore.errors import StoreUnavailableError
-from plantstore.storage.sqlite.store import SQLiteStore
+from plantstore.storage.sqlite.sqlite_store import SQLiteStore
 from support.crash_states import Resized, Step, Synced, Written
 from support.disk import Disk, Fault
 from support.ledger import NOTHING, Content, Ledger, acts, live, live_with_a_fault

@@ -4,7 +4,7 @@ import json
 import re
 from typing import Any, NamedTuple
 
-from plantstore.api.pages import read_document
+from plantstore.api.static_files import read_document
 from support.world import PATCHED, VALID
 
 DOCUMENT: dict[str, Any] = json.loads(read_document())

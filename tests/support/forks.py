@@ -18,7 +18,7 @@ from typing import Final, NoReturn, TextIO
 _CONTEXT: Final = multiprocessing.get_context("forkserver")
 # The fork server runs the main module again in each process. It is pytest, unless xdist runs it.
 _CONTEXT.set_forkserver_preload(
-    ["plantstore.cli.serve", "plantstore.storage.postgres.store", "pytest"]
+    ["plantstore.cli.serve", "plantstore.storage.postgres.postgres_store", "pytest"]
 )
 
 

@@ -30,8 +30,8 @@ from plantstore.errors import FeedError, StoreUnavailableError
 from plantstore.listings import Listing, scan
 from plantstore.plants import NewPlant, Plant, PlantPatch
 from plantstore.storage.sqlite.file import PAGE_BYTES
-from plantstore.storage.sqlite.log import WalLimit
-from plantstore.storage.sqlite.store import SQLiteStore
+from plantstore.storage.sqlite.sqlite_store import SQLiteStore
+from plantstore.storage.sqlite.wal import WalLimit
 from plantstore.tokens import SCOPES, TokenRecord, digest
 from support.crash_states import Step, Written
 from support.disk import Disk, Fault

@@ -8,7 +8,7 @@ import apsw
 
 from plantstore.plants import NewPlant
 from plantstore.storage.migrate import Schema, migrations
-from plantstore.storage.postgres.maintenance import PostgresSchema
+from plantstore.storage.postgres.postgres_maintenance import PostgresSchema
 from plantstore.storage.sqlite.file import APPLICATION_ID, SQLiteSchema
 from support.postgres import connected, execute
 

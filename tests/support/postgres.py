@@ -17,8 +17,8 @@ from typing import Any, Self, TypeAlias
 import psycopg
 
 from plantstore.errors import StoreUnavailableError
-from plantstore.storage.postgres.connection import Connection
 from plantstore.storage.postgres.primary import Primary
+from plantstore.storage.postgres.session import Connection
 from plantstore.store import Store
 
 # PostgreSQL does not run as root. This user exists on every machine and owns no files.

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from plantstore.storage.sqlite.store import SQLiteStore
+from plantstore.storage.sqlite.sqlite_store import SQLiteStore
 from support.crash_states import ALL_LOST, ALL_THERE, SOME_THERE, CrashStates, Step, steps_to
 from support.disk import Disk
 from support.ledger import Content, Ledger

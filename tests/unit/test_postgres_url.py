@@ -4,8 +4,8 @@ import pytest
 
 from plantstore.errors import UsageError
 from plantstore.storage import display_url, open_store
-from plantstore.storage.postgres.connection import standbys_in
 from plantstore.storage.postgres.primary import hosts_of, parse_url
+from plantstore.storage.postgres.session import standbys_in
 
 
 @pytest.mark.parametrize(

@@ -11,16 +11,16 @@ from falcon.asgi import App, Request, Response
 from falcon.routing import CompiledRouter
 
 from plantstore.api.auth import Authenticator, OwnToken
-from plantstore.api.changes import Changes
+from plantstore.api.change_feed import Changes
 from plantstore.api.cors import CrossOrigin
-from plantstore.api.errors import handle_errors
+from plantstore.api.error_responses import handle_errors
 from plantstore.api.exports import Exports
+from plantstore.api.file_imports import Imports
 from plantstore.api.ids import Ids
-from plantstore.api.imports import Imports
 from plantstore.api.operations import Liveness, Measurements, Readiness
-from plantstore.api.pages import pages
 from plantstore.api.parameters import MERGE_PATCH
-from plantstore.api.plants import OnePlant, Plants
+from plantstore.api.resources import OnePlant, Plants
+from plantstore.api.static_files import pages
 from plantstore.commit.reader import GroupRead
 from plantstore.commit.writer import GroupCommit
 from plantstore.errors import ErrorCode, InternalError, RequestError

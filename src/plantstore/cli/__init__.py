@@ -14,7 +14,7 @@ import click
 from plantstore import __version__
 from plantstore.cli.maintenance import backup, check, migrate, reindex, stats
 from plantstore.cli.options import settings
-from plantstore.cli.tokens import tokens
+from plantstore.cli.token_commands import tokens
 from plantstore.cli.transfer import export, import_plants
 from plantstore.errors import PlantStoreError, UsageError
 from plantstore.settings import Settings, unknown_variables

@@ -19,7 +19,7 @@ import uvicorn
 from plantstore.api.auth import RatePerToken
 from plantstore.api.cors import parse_origin
 from plantstore.cli.opening import database_option
-from plantstore.cli.tokens import show_new_token
+from plantstore.cli.token_commands import show_new_token
 from plantstore.cli.wiring import Telemetry, build_app, open_store_of
 from plantstore.commit.batcher import NO_TURNSTILE
 from plantstore.commit.writer import Turnstile

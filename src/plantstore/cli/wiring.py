@@ -12,12 +12,12 @@ from typing import Final
 
 from plantstore.api.app import Parts, create_app
 from plantstore.api.auth import Authenticator, RatePerToken
-from plantstore.api.changes import Changes
+from plantstore.api.change_feed import Changes
 from plantstore.api.cors import readable_errors
-from plantstore.api.errors import render_error
+from plantstore.api.error_responses import render_error
 from plantstore.api.exports import Exports
+from plantstore.api.file_imports import Imports
 from plantstore.api.ids import Ids
-from plantstore.api.imports import Imports
 from plantstore.api.operations import Measurements, Readiness, Renderings
 from plantstore.cli.opening import open_named
 from plantstore.commit.batcher import NO_TURNSTILE

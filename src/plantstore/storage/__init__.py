@@ -8,7 +8,7 @@ from plantstore.errors import UnsupportedError, UsageError
 from plantstore.observe import Observer, ignore
 from plantstore.storage.migrate import SchemaPolicy
 from plantstore.storage.sqlite.read_only import ReadOnlySQLite, may_write
-from plantstore.storage.sqlite.store import SQLiteStore
+from plantstore.storage.sqlite.sqlite_store import SQLiteStore
 from plantstore.store import Maintenance, Store
 
 _POSTGRES_PREFIXES = ("postgresql://", "postgres://")
@@ -115,7 +115,7 @@ def _sqlite_path(url: str) -> str:
 def _open_postgres(url: str, policy: SchemaPolicy, **options: Any) -> Store:  # noqa: ANN401 (those of PostgresStore)
     try:
         # psycopg is an optional dependency.
-        from plantstore.storage.postgres.store import PostgresStore  # noqa: PLC0415
+        from plantstore.storage.postgres.postgres_store import PostgresStore  # noqa: PLC0415
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] != "psycopg":
             raise

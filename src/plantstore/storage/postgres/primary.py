@@ -29,7 +29,7 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from plantstore.errors import StoreUnavailableError, StoreUnreachableError, UsageError
 from plantstore.observe import Observer, ServerChanged, ignore
-from plantstore.storage.postgres.connection import (
+from plantstore.storage.postgres.session import (
     UNREACHABLE,
     Connection,
     open_connection,

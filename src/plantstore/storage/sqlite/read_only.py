@@ -27,7 +27,7 @@ from plantstore.errors import StoreUnavailableError
 from plantstore.storage.migrate import SchemaPolicy, prepare
 from plantstore.storage.sqlite.file import SQLiteSchema, translate_errors, wait_for_another
 from plantstore.storage.sqlite.guard import require_existing, require_ours
-from plantstore.storage.sqlite.maintenance import Snapshots, read_only_connection
+from plantstore.storage.sqlite.sqlite_maintenance import Snapshots, read_only_connection
 
 # The kernel sets a file's time once per tick, which is at most ten milliseconds long. A file may
 # change twice within one tick and keep the time of the first change.

@@ -20,7 +20,13 @@ import apsw
 from plantstore.decision import Difference
 from plantstore.errors import BatchRefusedError
 from plantstore.plants import NewPlant
-from plantstore.storage.sqlite.pages import FIRST, PLANTS, plants_from_json, tag_word, to_json
+from plantstore.storage.sqlite.sqlite_pages import (
+    FIRST,
+    PLANTS,
+    plants_from_json,
+    tag_word,
+    to_json,
+)
 from plantstore.words import SEARCHED_CHARACTERS_MAX, WORD_CHARACTERS_MAX, fold, words_of
 
 # Number of plants that are indexed in one transaction.

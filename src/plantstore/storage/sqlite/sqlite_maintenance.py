@@ -14,10 +14,10 @@ from plantstore.errors import OperationError
 from plantstore.listings import EVERYTHING, SCAN_PLANTS_MAX, Listing, scan
 from plantstore.plants import NewPlant
 from plantstore.storage.migrate import known_version, migrations, newest_version
-from plantstore.storage.sqlite.feed import FEED, executor
 from plantstore.storage.sqlite.file import VERSION_BEFORE_WORDS, SQLiteSchema, translate_errors
-from plantstore.storage.sqlite.log import EXPORT_LOG_BYTES_MAX, log_bytes
-from plantstore.storage.sqlite.pages import is_complete, prepare_searches, select_page
+from plantstore.storage.sqlite.sqlite_feed import FEED, executor
+from plantstore.storage.sqlite.sqlite_pages import is_complete, prepare_searches, select_page
+from plantstore.storage.sqlite.wal import EXPORT_LOG_BYTES_MAX, log_bytes
 from plantstore.storage.sqlite.word_index import has_differences
 from plantstore.store import CheckReport, Remedy, TellNumber
 

@@ -14,14 +14,14 @@ from psycopg import errors, sql
 
 from plantstore.errors import OperationError, StoreUnavailableError, quoted
 from plantstore.storage.migrate import COUNT_LARGE, known_version, migrations, newest_version
-from plantstore.storage.postgres.connection import (
+from plantstore.storage.postgres.postgres_pages import find_other_words, index_words
+from plantstore.storage.postgres.postgres_plants import COUNT
+from plantstore.storage.postgres.session import (
     ENGINE,
     Connection,
     fenced,
     lacking,
 )
-from plantstore.storage.postgres.pages import find_other_words, index_words
-from plantstore.storage.postgres.plants import COUNT
 from plantstore.store import CheckReport, Remedy
 
 # The key of the advisory lock that a process holds while it migrates.

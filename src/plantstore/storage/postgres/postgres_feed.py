@@ -20,8 +20,8 @@ from typing import Final
 import psycopg
 
 from plantstore.feed import Made
-from plantstore.storage.feed import COLUMNS, RECORDS, FeedTables, before_new_numbers
-from plantstore.storage.postgres.connection import Connection, fenced
+from plantstore.storage.feed_tables import COLUMNS, RECORDS, FeedTables, before_new_numbers
+from plantstore.storage.postgres.session import Connection, fenced
 
 _NOW: Final = "(extract(epoch FROM clock_timestamp()) * 1000000)::bigint"
 _RANDOM: Final = "floor(random() * 1048576)::bigint"

@@ -26,7 +26,6 @@ from plantstore.listings import Listing, PlantsPage
 from plantstore.observe import DatabaseCreated, Observer, ignore
 from plantstore.plants import NewPlant
 from plantstore.storage.migrate import SchemaPolicy
-from plantstore.storage.sqlite.feed import FEED, TRIM_CHANGES, TRIMMED_MAX, executor, waiter
 from plantstore.storage.sqlite.file import (
     BUSY_POLL_SECONDS,
     connect,
@@ -41,15 +40,16 @@ from plantstore.storage.sqlite.guard import (
     require_no_lost_files,
     require_ours,
 )
-from plantstore.storage.sqlite.log import WalLimit
-from plantstore.storage.sqlite.maintenance import CANNOT_READ, Snapshots
-from plantstore.storage.sqlite.pages import (
+from plantstore.storage.sqlite.sqlite_feed import FEED, TRIM_CHANGES, TRIMMED_MAX, executor, waiter
+from plantstore.storage.sqlite.sqlite_maintenance import CANNOT_READ, Snapshots
+from plantstore.storage.sqlite.sqlite_pages import (
     count_plants,
     prepare_searches,
     select_by_id,
     select_page,
 )
-from plantstore.storage.sqlite.plants import create_plants, prepare_creates, write_changes
+from plantstore.storage.sqlite.sqlite_plants import create_plants, prepare_creates, write_changes
+from plantstore.storage.sqlite.wal import WalLimit
 from plantstore.storage.sqlite.word_index import index_next, start_over
 from plantstore.storage.tables import SmallTables
 from plantstore.store import PAGES_AT_ONCE, TIDY_SECONDS, TIDY_SOON_SECONDS

@@ -26,14 +26,8 @@ from plantstore.listings import EVERYTHING, SCAN_PLANTS_MAX, Listing, PlantsPage
 from plantstore.observe import Observer, ignore
 from plantstore.plants import NewPlant
 from plantstore.storage.migrate import SchemaPolicy, prepare
-from plantstore.storage.postgres.connection import (
-    Connection,
-    fenced,
-    require_sessions,
-    translate_errors,
-)
-from plantstore.storage.postgres.feed import FEED, keep_changes, trim, waiter
-from plantstore.storage.postgres.maintenance import (
+from plantstore.storage.postgres.postgres_feed import FEED, keep_changes, trim, waiter
+from plantstore.storage.postgres.postgres_maintenance import (
     PostgresSchema,
     check,
     grant,
@@ -41,9 +35,15 @@ from plantstore.storage.postgres.maintenance import (
     require_rights,
     require_role,
 )
-from plantstore.storage.postgres.pages import select_by_id, select_page
-from plantstore.storage.postgres.plants import MARK, SLOTS, write_changes
+from plantstore.storage.postgres.postgres_pages import select_by_id, select_page
+from plantstore.storage.postgres.postgres_plants import MARK, SLOTS, write_changes
 from plantstore.storage.postgres.primary import Primary
+from plantstore.storage.postgres.session import (
+    Connection,
+    fenced,
+    require_sessions,
+    translate_errors,
+)
 from plantstore.storage.tables import SmallTables
 from plantstore.store import TIDY_SECONDS, CheckReport, TellNumber
 

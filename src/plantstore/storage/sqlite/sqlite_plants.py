@@ -15,8 +15,8 @@ from plantstore.changes import Change, Outcome, Result
 from plantstore.decision import decide
 from plantstore.plants import NewPlant
 from plantstore.storage.migrate import newest_version
-from plantstore.storage.sqlite.feed import RECORD_CREATES, record
-from plantstore.storage.sqlite.pages import FIRST, select_by_id, to_json
+from plantstore.storage.sqlite.sqlite_feed import RECORD_CREATES, record
+from plantstore.storage.sqlite.sqlite_pages import FIRST, select_by_id, to_json
 from plantstore.storage.sqlite.word_index import MERGE, document, index_words
 
 _UPSERT: Final = """

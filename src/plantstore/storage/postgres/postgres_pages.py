@@ -16,7 +16,7 @@ from psycopg.rows import TupleRow
 
 from plantstore.listings import COUNT_MAX, PAGE_BYTES_MAX, Count, Listing, Page, PlantsPage
 from plantstore.plants import ID_MAX, ID_MIN, NewPlant
-from plantstore.storage.postgres.connection import Connection, fenced
+from plantstore.storage.postgres.session import Connection, fenced
 from plantstore.words import SEARCHED_CHARACTERS_MAX, words_of
 
 # Number of plants that a search examines before it uses the index of words.

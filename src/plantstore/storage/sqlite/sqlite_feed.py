@@ -12,8 +12,8 @@ from typing import Final
 import apsw
 
 from plantstore.feed import Kind, Made
-from plantstore.storage.feed import COLUMNS, RECORDS, Execute, FeedTables, before_new_numbers
-from plantstore.storage.sqlite.pages import from_json, to_json
+from plantstore.storage.feed_tables import COLUMNS, RECORDS, Execute, FeedTables, before_new_numbers
+from plantstore.storage.sqlite.sqlite_pages import from_json, to_json
 
 _NOW: Final = "CAST(unixepoch('subsec') * 1000000 AS INTEGER)"
 _before = partial(before_new_numbers, _NOW, 1000, "(random() & 1048575)", "max")
@@ -26,7 +26,7 @@ INSERT INTO changes (number, change, at, id, name, tag)
 SELECT ? + key, value->>0, unixepoch(), value->>1, value->>2, value->>3 FROM jsonb_each(?)
 """
 
-# The same for plants that were created, in the trigger of `plantstore.storage.sqlite.plants`.
+# The same for plants that were created, in the trigger of `sqlite_plants`.
 RECORD_CREATES: Final = f"""
 UPDATE feed SET last = {_before("new.number")} + new.number, kept = kept + new.number
 WHERE days > 0;

@@ -21,15 +21,15 @@ from plantstore.decision import decide
 from plantstore.errors import StoreUnavailableError
 from plantstore.plants import NewPlant
 from plantstore.storage.migrate import newest_version
-from plantstore.storage.postgres.connection import (
+from plantstore.storage.postgres.postgres_feed import APPEND, record
+from plantstore.storage.postgres.postgres_pages import WORDS, documents
+from plantstore.storage.postgres.session import (
     ENGINE,
     WITH_VERSION,
     Connection,
     after_a_commit,
     fenced,
 )
-from plantstore.storage.postgres.feed import APPEND, record
-from plantstore.storage.postgres.pages import WORDS, documents
 
 _GIVEN: Final = """
 unnest(%b::bigint[], %b::text[], %b::text[], %b::text[]) AS given (id, name, tag, words)

@@ -65,6 +65,6 @@ def test_a_check_names_reindex_which_repairs_the_index_beside_a_service(
     assert (copied.returncode, copied.stderr) == (0, found.stderr)
     assert copied.stdout.endswith("\nThe copy has all plants\n")
     assert (repaired.returncode, repaired.stderr) == (0, "")
-    assert repaired.stdout == "The index and the recorded number of plants are right\n"
+    assert repaired.stdout == "Rebuilt the index and counted the plants\n"
     # This also checks the index and the number.
     assert {plant.name for plant in stored_plants(database).values()} == {"Rosa nigra"}

@@ -58,7 +58,7 @@ def check(database: str) -> None:
 @click.command()
 @settings("database", "standbys_min")
 def reindex(database: str, standbys_min: int) -> None:
-    """Make the index for searches again, and count the plants.
+    """Rebuild the index for searches, and count the plants.
 
     Run it if `plantstore check` finds that they differ from the plants. Services may use the
     database meanwhile. On SQLite, searches get 503 until the end. If the command is interrupted,
@@ -69,7 +69,7 @@ def reindex(database: str, standbys_min: int) -> None:
         progress("Indexing") as report,
     ):
         store.reindex(report)
-    click.echo("The index and the recorded number of plants are right")
+    click.echo("Rebuilt the index and counted the plants")
 
 
 @click.command()

@@ -14,7 +14,7 @@ ROOT = Path(__file__).parents[1]
 SITE = ROOT / "site"
 
 # Besides the documents, what they link to.
-SHOWN = (".md", ".svg", ".png", ".py", ".mjs", ".csv", ".yml", ".yaml", ".json", ".service")
+SHOWN = (".md", ".svg", ".png", ".py", ".mjs", ".csv", ".yml", ".yaml", ".json", ".service", ".timer")
 FOLDERS = ("docs/", "benchmarks/", "examples/", "deploy/", "src/plantstore/web/page", "tests/")
 ROOT_FILES = ("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", "LICENSE")
 

@@ -23,15 +23,14 @@ ROOT = Path(__file__).parent.parent
 INTERFACE = openapi.make_document()
 RESPONSES = INTERFACE["components"]["responses"]
 
-# Of the help of a command, and its options.
+# Of the help of a command.
 WIDTH = 90
-HELP = ["-h", "--help"]
 
 NOTE = "<!-- Made by `python tools/documents.py`, and held to the code by a test. -->"
 
 ABOUT_THE_COMMAND_LINE = """
-Options that are [settings](settings.md) are left out here: all of `serve`, and `--database` and
-`--standbys-min` of other commands.
+`-h` or `--help` after any command describes it, as here. Its options that are
+[settings](settings.md) are left out: all of `serve`, and `--database` of each command.
 
 To complete commands and options in your shell, add this to its start-up file:
 `eval "$(_PLANTSTORE_COMPLETE=bash_source plantstore)"`. For Zsh, the value is `zsh_source`. For
@@ -91,7 +90,7 @@ TABLE_MARKS = ("<!-- operations -->\n", "<!-- end of operations -->\n")
 def command_line() -> str:
     lines = ["# The command line", "", NOTE, ABOUT_THE_COMMAND_LINE]
     for name, command in commands("plantstore", app):
-        context = Context(command, info_name=name, terminal_width=WIDTH, help_option_names=HELP)
+        context = Context(command, info_name=name, terminal_width=WIDTH, help_option_names=[])
         shown = copy(command)
         shown.params = [each for each in command.params if each.envvar is None]
         said = shown.get_help(context)

@@ -14,7 +14,8 @@ ROOT = Path(__file__).parents[1]
 SITE = ROOT / "site"
 
 # Besides the documents, what they link to.
-SHOWN = (".md", ".svg", ".png", ".py", ".mjs", ".csv", ".yml", ".yaml", ".json", ".service", ".timer")
+UNITS = (".service", ".timer")
+SHOWN = (".md", ".svg", ".png", ".py", ".mjs", ".csv", ".yml", ".yaml", ".json", *UNITS)
 FOLDERS = ("docs/", "benchmarks/", "examples/", "deploy/", "src/plantstore/web/page", "tests/")
 ROOT_FILES = ("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", "LICENSE")
 

@@ -9,7 +9,7 @@ import contextlib
 import difflib
 import math
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -22,7 +22,9 @@ _CGROUPS: Final = Path("/sys/fs/cgroup")
 _OWN_CGROUP: Final = Path("/proc/self/cgroup")
 
 
-def usable_cores(cgroups: Path = _CGROUPS, own: Path = _OWN_CGROUP) -> int:
+def usable_cores(
+    cgroups: Path = _CGROUPS, own: Path = _OWN_CGROUP, affinity: Collection[int] | None = None
+) -> int:
     """Return the cores in the affinity mask, or fewer if a cgroup limits the CPU time.
 
     Containers and `CPUQuota=` of systemd set such limits: `cpu.max` of cgroup v2 has a quota and a
@@ -31,9 +33,11 @@ def usable_cores(cgroups: Path = _CGROUPS, own: Path = _OWN_CGROUP) -> int:
     Args:
         cgroups: the folder of all cgroups.
         own: the file that names the cgroup of this process.
+        affinity: the cores on which this process may run; None to ask the kernel.
 
     """
-    return max(1, min([len(os.sched_getaffinity(0)), *_quotas(cgroups, own)]))
+    cores = os.sched_getaffinity(0) if affinity is None else affinity
+    return max(1, min([len(cores), *_quotas(cgroups, own)]))
 
 
 def _quotas(cgroups: Path, own: Path) -> list[int]:

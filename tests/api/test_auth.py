@@ -1,7 +1,7 @@
 """Which tokens may do what, also when the clock is wrong; and what a client learns of its own."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable
 from queue import SimpleQueue
 from types import SimpleNamespace
 from typing import Any
@@ -118,7 +118,7 @@ def test_a_revoked_token_is_refused_once_its_cache_entry_expires(world: World) -
     assert CACHE_SECONDS <= 2
 
 
-def test_a_cached_token_is_not_looked_up_and_concurrent_requests_share_one_look_up(
+def test_requests_with_one_token_share_a_look_up(
     world: World,
 ) -> None:
     world.send_together(*[("GET", "/plants"), ("GET", "/token")] * 5)
@@ -149,14 +149,10 @@ class HeldStore(FakeStore):
 
 
 @pytest.fixture
-def held() -> HeldStore:
-    return HeldStore()
-
-
-@pytest.fixture
-def slow_world(held: HeldStore) -> Iterator[World]:
-    with World(held) as world:
-        yield world
+def slow(new_world: Callable[..., World]) -> World:
+    """Return an application with such a store."""
+    world: World = new_world(HeldStore())
+    return world
 
 
 async def begun(answer: Awaitable[httpx.Response]) -> asyncio.Future[httpx.Response]:
@@ -167,80 +163,66 @@ async def begun(answer: Awaitable[httpx.Response]) -> asyncio.Future[httpx.Respo
     return request
 
 
-def test_a_request_accepts_no_look_up_that_may_be_older_than_a_revocation(
-    held: HeldStore, slow_world: World
-) -> None:
-    world = slow_world
-    held.held.add(digest(world.token))
+def test_a_request_accepts_no_look_up_that_may_be_older_than_a_revocation(slow: World) -> None:
+    slow.store.held.add(digest(slow.token))
 
     async def revoke_while_the_store_answers() -> list[int]:
-        before = await begun(world.sending("GET", "/plants"))
-        await asyncio.to_thread(held.asked.get)
-        held.revoke_token("all", 1000)
-        world.now += CACHE_SECONDS + 0.1
-        after = await begun(world.sending("GET", "/plants"))
-        held.allowed.put(None)
-        held.allowed.put(None)
+        before = await begun(slow.sending("GET", "/plants"))
+        await asyncio.to_thread(slow.store.asked.get)
+        slow.store.revoke_token("all", 1000)
+        slow.now += CACHE_SECONDS + 0.1
+        after = await begun(slow.sending("GET", "/plants"))
+        slow.store.allowed.put(None)
+        slow.store.allowed.put(None)
         return [(await request).status_code for request in (before, after)]
 
-    assert world.run(revoke_while_the_store_answers()) == [200, 401]
+    assert slow.run(revoke_while_the_store_answers()) == [200, 401]
 
 
-def test_a_known_token_does_not_wait_for_look_ups_of_others_and_is_cached_when_the_store_is_asked(
-    held: HeldStore, slow_world: World
-) -> None:
-    world = slow_world
+def test_a_known_token_does_not_wait_for_look_ups_of_others(slow: World) -> None:
     invented = mint()
-    held.held.add(digest(invented))
+    slow.store.held.add(digest(invented))
 
     async def ask_beside_another() -> list[int]:
-        statuses = [(await world.sending("GET", "/plants")).status_code]
-        unknown = await begun(world.sending("GET", "/plants", token=invented))
-        await asyncio.to_thread(held.asked.get)
-        late = world.add_token("late", "plants:read")
-        waiting = await begun(world.sending("GET", "/plants", token=late))
-        world.now += CACHE_SECONDS + 0.1
-        statuses.append((await world.sending("GET", "/plants")).status_code)
-        held.allowed.put(None)
+        statuses = [(await slow.sending("GET", "/plants")).status_code]
+        unknown = await begun(slow.sending("GET", "/plants", token=invented))
+        await asyncio.to_thread(slow.store.asked.get)
+        late = slow.add_token("late", "plants:read")
+        waiting = await begun(slow.sending("GET", "/plants", token=late))
+        slow.now += CACHE_SECONDS + 0.1
+        statuses.append((await slow.sending("GET", "/plants")).status_code)
+        slow.store.allowed.put(None)
         statuses += [(await request).status_code for request in (unknown, waiting)]
-        lookups = world.store.lookups
-        statuses.append((await world.sending("GET", "/plants", token=late)).status_code)
-        assert world.store.lookups == lookups
+        lookups = slow.store.lookups
+        statuses.append((await slow.sending("GET", "/plants", token=late)).status_code)
+        assert slow.store.lookups == lookups
         return statuses
 
-    assert world.run(ask_beside_another()) == [200, 200, 401, 200, 200]
+    assert slow.run(ask_beside_another()) == [200, 200, 401, 200, 200]
 
 
-def test_the_log_never_gets_a_token_though_look_ups_of_it_end_in_another_order(
-    held: HeldStore, slow_world: World
-) -> None:
+def test_the_log_never_gets_a_token_though_look_ups_of_it_end_in_another_order(slow: World) -> None:
     """A look-up may be in the pool of known tokens, and the next one of the same token not."""
-    world = slow_world
-    held.held.add(digest(world.token))
-    authenticator = world.parts.authenticator
-
-    async def look_up_twice() -> list[int]:
-        held.allowed.put(None)
-        first = [(await world.sending("GET", "/plants")).status_code]
-        world.now += CACHE_SECONDS + 0.1
-        known = await begun(world.sending("GET", "/plants"))
-        await asyncio.to_thread(held.asked.get)
-        await asyncio.to_thread(held.asked.get)
-        authenticator._cached.clear()  # noqa: SLF001 (as ten thousand other tokens do)
-        world.now += CACHE_SECONDS + 0.1
-        held.held.clear()
-        unknown = (await world.sending("GET", "/plants")).status_code
-        held.allowed.put(None)
-        return [*first, unknown, (await known).status_code]
-
+    slow.store.held.add(digest(slow.token))
     errors: list[Any] = []
 
-    async def collect() -> list[int]:
+    async def look_up_twice() -> list[int]:
         loop = asyncio.get_running_loop()
         loop.set_exception_handler(lambda _loop, context: errors.append(context))
-        return await look_up_twice()
+        slow.store.allowed.put(None)
+        first = [(await slow.sending("GET", "/plants")).status_code]
+        slow.now += CACHE_SECONDS + 0.1
+        known = await begun(slow.sending("GET", "/plants"))
+        await asyncio.to_thread(slow.store.asked.get)
+        await asyncio.to_thread(slow.store.asked.get)
+        slow.parts.authenticator._cached.clear()  # noqa: SLF001 (as ten thousand other tokens do)
+        slow.now += CACHE_SECONDS + 0.1
+        slow.store.held.clear()
+        unknown = (await slow.sending("GET", "/plants")).status_code
+        slow.store.allowed.put(None)
+        return [*first, unknown, (await known).status_code]
 
-    assert world.run(collect()) == [200, 200, 200]
+    assert slow.run(look_up_twice()) == [200, 200, 200]
     assert not errors
 
 

@@ -69,9 +69,7 @@ def test_now_is_the_number_of_the_last_change(world: World) -> None:
 
 
 @pytest.mark.parametrize("after", ["-1", str(2**63), "1e99", "x", "", "NOW", "1.5", "%00"])
-def test_a_number_out_of_bounds_is_refused_and_the_error_has_the_bounds(
-    world: World, after: str
-) -> None:
+def test_the_refusal_of_a_number_out_of_bounds_names_the_bounds(world: World, after: str) -> None:
     answer = world.get(f"/changes?after={after}")
 
     assert_error(answer, 400, ErrorCode.INVALID_PARAMETER, "from 0 to 9223372036854775807")

@@ -123,9 +123,7 @@ def test_an_export_that_finds_nothing_for_a_long_time_is_refused_when_it_is_not_
     assert export(worlds[0])[0]["status"] == status
 
 
-def test_a_stop_waits_only_for_the_reads_that_have_begun_and_closes_snapshots_without_a_thread(
-    store: PagedStore, world: World
-) -> None:
+def test_a_stop_waits_only_for_the_reads_that_have_begun(store: PagedStore, world: World) -> None:
     begun, let_go = threading.Semaphore(0), threading.Event()
 
     def read() -> bool:

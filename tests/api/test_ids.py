@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from plantstore.api import ids as ids_of_api
+from plantstore.api.ids import WAITING_MAX
 from plantstore.errors import ErrorCode, StoreUnavailableError, StoreUnreachableError
 from plantstore.observe import CommitFailed
 from plantstore.plants import ID_MAX, NewPlant
@@ -86,7 +86,7 @@ def test_a_count_that_is_not_from_1_to_1000_is_refused_and_no_id_is_lost(
 
 
 @pytest.mark.parametrize("body", [b'{"count":5}', b"{}", b"5" * 100_000])
-def test_a_body_is_refused_and_the_message_names_the_parameter(world: World, body: bytes) -> None:
+def test_the_refusal_of_a_body_names_the_parameter(world: World, body: bytes) -> None:
     refused = world.send("POST", "/ids", body)
     empty = world.send("POST", "/ids?count=5", b"")
 
@@ -94,9 +94,7 @@ def test_a_body_is_refused_and_the_message_names_the_parameter(world: World, bod
     assert empty.json() == {"first": 1, "last": 5}
 
 
-def test_requests_that_wait_share_one_commit_and_get_different_ids(
-    held: World, store: HeldStore
-) -> None:
+def test_requests_that_wait_for_ids_share_one_commit(held: World, store: HeldStore) -> None:
     ranges = [answer.json() for answer in ask(held, store, list(range(1, 11)))]
 
     ids = [id_ for each in ranges for id_ in range(each["first"], each["last"] + 1)]
@@ -120,14 +118,12 @@ def test_if_too_few_ids_are_left_for_all_requests_those_that_fit_get_theirs(
 
 
 def test_when_too_many_requests_wait_for_ids_a_further_one_is_503(
-    store: HeldStore, new_world: Callable[..., World], monkeypatch: pytest.MonkeyPatch
+    held: World, store: HeldStore
 ) -> None:
-    monkeypatch.setattr(ids_of_api, "WAITING_MAX", 3)
-    held = new_world(store)
-
     async def send() -> tuple[Any, Any, list[Any]]:
-        asked = [asyncio.ensure_future(held.sending("POST", "/ids")) for _ in range(3)]
-        await until(lambda: held.parts.ids.waiting == 3)
+        sending = (held.sending("POST", "/ids") for _ in range(WAITING_MAX))
+        asked = [asyncio.ensure_future(each) for each in sending]
+        await until(lambda: held.parts.ids.waiting == WAITING_MAX)
         further, read = await held.sending("POST", "/ids"), await held.sending("GET", "/plants")
         store.held.set()
         return further, read, [await each for each in asked]
@@ -159,7 +155,7 @@ def test_when_too_many_requests_wait_for_ids_a_further_one_is_503(
         ),
     ],
 )
-def test_a_failed_commit_is_reported_and_its_request_can_be_repeated(
+def test_a_request_whose_commit_failed_can_be_repeated(
     held: World, store: HeldStore, failure: Exception, status: int, message: str
 ) -> None:
     store.held.set()

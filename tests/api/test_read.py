@@ -74,7 +74,7 @@ def test_a_path_whose_id_is_no_int64_or_has_a_query_is_400(world: World, method:
 
 
 @pytest.mark.parametrize("id_", [ID_MIN, 2**53 + 1, ID_MAX])
-def test_every_int64_is_a_valid_id_and_is_read_exactly(world: World, id_: int) -> None:
+def test_every_int64_is_read_exactly_as_an_id(world: World, id_: int) -> None:
     world.put_in(NewPlant(id_, "a"))
 
     assert [world.get(f"/plants/{text}").json()["id"] for text in (id_, f"{id_}.0")] == [id_] * 2
@@ -214,7 +214,7 @@ def full() -> Any:
         yield world
 
 
-def test_while_plants_cannot_be_read_the_response_is_503_and_afterwards_200(world: World) -> None:
+def test_only_while_plants_cannot_be_read_the_response_is_503(world: World) -> None:
     error = StoreUnavailableError("The database cannot be read: disk I/O error")
 
     world.store.read_failure = error

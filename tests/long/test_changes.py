@@ -82,7 +82,7 @@ def test_the_example_equals_the_plants_after_twenty_kills_under_load(
     assert acknowledged > KILLS
 
 
-def test_a_thousand_idle_streams_take_little_memory_and_all_get_a_change(tmp_path: Path) -> None:
+def test_a_thousand_idle_streams_take_little_memory(tmp_path: Path) -> None:
     with Service(tmp_path) as service, contextlib.ExitStack() as stack:
         token = service.token()
         client = stack.enter_context(contextlib.closing(service.client(token)))

@@ -47,7 +47,7 @@ def test_a_worker_that_hangs_does_not_prevent_a_stop(tmp_path: Path) -> None:
                 os.kill(hung, signal.SIGKILL)
 
 
-def test_while_postgresql_is_down_nothing_is_done_and_a_dead_worker_is_replaced_afterwards(
+def test_a_worker_that_died_while_postgresql_was_down_is_replaced(
     tmp_path: Path, postgres_programs: Programs
 ) -> None:
     with (

@@ -34,9 +34,7 @@ LARGE_ROWS = 12_000  # more bytes than the memory that is allowed
 EXPORTED_PLANTS = 1_000_000
 
 
-def test_single_creates_continue_beside_an_import_of_500_mb_and_the_memory_is_bounded(
-    tmp_path: Path, soak: Any
-) -> None:
+def test_single_creates_continue_beside_an_import_of_500_mb(tmp_path: Path, soak: Any) -> None:
     row_bytes = len(line(10**9, "a" * 1_000))
     rows = LARGE_BODY_BYTES // row_bytes
     body = (lines(first, first + 99, 1_000) for first in range(10**9, 10**9 + rows, 100))
@@ -65,7 +63,7 @@ def test_single_creates_continue_beside_an_import_of_500_mb_and_the_memory_is_bo
 
 
 @pytest.mark.parametrize(("form", "character"), [("ndjson", "a"), ("csv", "é"), ("csv", "🌱")])
-def test_a_file_of_the_largest_rows_is_stored_and_the_memory_is_bounded(
+def test_a_file_of_the_largest_rows_is_stored_with_bounded_memory(
     tmp_path: Path, form: str, character: str
 ) -> None:
     name = character * (LARGE_ROW_BYTES // len(character.encode()))

@@ -79,7 +79,7 @@ def test_every_plant_can_be_written_and_read_except_an_empty_tag_in_csv(
         assert [plant for _, plant in plants_of(read(form, written(form, some)))] == some
 
 
-def test_csv_refuses_an_empty_tag_and_names_the_plant() -> None:
+def test_csv_refuses_a_plant_with_an_empty_tag() -> None:
     with pytest.raises(OperationError, match="plant 7"):
         FORMATS["csv"].render([NewPlant(1, "a"), NewPlant(7, "b", "")])
 

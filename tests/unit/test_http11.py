@@ -157,7 +157,7 @@ def outcome(data: bytes, cuts: Sequence[int] = ()) -> list[Message] | ErrorCode:
         return error.code
 
 
-def test_an_event_says_how_the_body_ends_and_whether_the_connection_may_be_used_again() -> None:
+def test_a_head_says_how_its_request_ends() -> None:
     head = b"POST http://x/a%%20b?c=d HTTP/1.%b\r\nHost: x\r\n%b\r\n"
     expecting = b"Content-Length: 3\r\nExpect: 100-Continue\r\n"
 

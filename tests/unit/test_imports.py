@@ -151,7 +151,7 @@ def test_each_outcome_is_counted(conflict: Conflict) -> None:
     assert refused == [*taken, (5, ErrorCode.STORE_UNAVAILABLE), (6, ErrorCode.BODY_TOO_LARGE)]
 
 
-def test_a_batch_that_was_not_stored_is_an_error_and_the_lines_before_it_stay_stored() -> None:
+def test_a_batch_that_was_not_stored_leaves_the_lines_before_it_stored() -> None:
     run = begun([], batch_rows_max=1)
     failed = RequestError(ErrorCode.STORE_UNAVAILABLE, "no disk")
     first, second = batches(run, plain(1, 2))

@@ -41,7 +41,7 @@ def drop_some(log: LogQueue, line: str) -> int:
     return taken - 1
 
 
-def test_lines_are_written_in_order_and_drain_waits_for_the_queued_lines() -> None:
+def test_drain_waits_until_all_lines_are_written_in_order() -> None:
     reader, writer = os.pipe()
     with log_to(writer) as log:
         for number in range(1000):
@@ -51,7 +51,7 @@ def test_lines_are_written_in_order_and_drain_waits_for_the_queued_lines() -> No
     assert log.dropped == 0
 
 
-def test_without_a_reader_the_queue_is_bounded_and_further_lines_are_dropped() -> None:
+def test_without_a_reader_lines_over_the_bound_of_the_queue_are_dropped() -> None:
     reader, writer = os.pipe()
     with ThreadPoolExecutor() as threads, log_to(writer) as log:
         log.write(LONG)
@@ -79,7 +79,7 @@ def test_drain_does_not_wait_forever_for_a_reader(lines: int) -> None:
         wait_until(lambda: log.dropped == lines)
 
 
-def test_lines_are_dropped_on_a_full_disk_and_written_once_there_is_space_again(
+def test_lines_are_dropped_only_while_the_disk_is_full(
     tmp_path: Path,
 ) -> None:
     descriptor = os.open("/dev/full", os.O_WRONLY)

@@ -64,7 +64,7 @@ def log() -> Iterator[Log]:
         yield Log(told)
 
 
-def test_a_repeated_failure_is_logged_at_once_and_then_counted(log: Log) -> None:
+def test_repetitions_of_a_logged_failure_are_counted(log: Log) -> None:
     for _ in range(3):
         log.observe(CommitFailed(AWAY, 2))
     log.observe(LookupFailed(AWAY))

@@ -116,7 +116,7 @@ def test_an_integer_is_read_exactly_however_it_is_written(text: str, id_: int) -
         *("1e99999999999999999999999999", "1e-99999999999999999999999999"),
     ],
 )
-def test_an_id_that_is_no_int64_is_refused_and_quoted_in_the_message(text: str) -> None:
+def test_the_refusal_of_an_id_that_is_no_int64_quotes_it(text: str) -> None:
     with pytest.raises(RequestError) as refused:
         _parse_id(text)
 

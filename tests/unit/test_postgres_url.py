@@ -36,7 +36,7 @@ def test_a_url_is_shown_without_its_secrets(url: str, shown: str) -> None:
         "postgresql://h/d?sslmod=require",
     ],
 )
-def test_an_unsupported_or_malformed_url_is_refused_and_not_quoted(url: str) -> None:
+def test_the_refusal_of_a_url_does_not_quote_it(url: str) -> None:
     with pytest.raises(UsageError) as caught:
         open_store(url)
 
@@ -97,7 +97,7 @@ def test_synchronous_standbys_are_counted_as_postgresql_counts_them(
     assert standbys_in(names) == standbys
 
 
-def test_a_url_gets_default_parameters_and_keeps_its_own() -> None:
+def test_the_parameters_of_a_url_override_the_defaults() -> None:
     plain, full = (
         parse_url(f"postgresql://h/d{query}")
         for query in ("", "?connect_timeout=9&target_session_attrs=any&sslmode=verify-full")

@@ -51,7 +51,7 @@ def test_a_token_may_be_used_again_after_its_window_or_if_the_clock_is_set_back(
             limit.spend("a")
 
 
-def test_in_any_window_a_token_is_used_at_most_twice_its_rate_and_in_many_windows_its_rate(
+def test_in_any_window_a_token_is_used_at_most_twice_its_rate(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     now = 1_000_000.5  # in the middle of a window of the library

@@ -43,10 +43,10 @@ def test_settings_and_variables_of_others_are_not_reported(monkeypatch: pytest.M
 
 
 def test_the_cores_are_those_of_the_affinity_mask_unless_a_cgroup_limits_them(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    tmp_path: Path,
 ) -> None:
-    monkeypatch.setattr(os, "sched_getaffinity", lambda _pid: set(range(64)), raising=False)
-    assert usable_cores(Path("/nowhere"), Path("/nowhere")) == 64
+    assert usable_cores(Path("/nowhere"), Path("/nowhere"), range(64)) == 64
+    assert usable_cores(Path("/nowhere")) == len(os.sched_getaffinity(0))
 
     service = tmp_path / "cgroup" / "slice" / "service"
     service.mkdir(parents=True)
@@ -54,7 +54,7 @@ def test_the_cores_are_those_of_the_affinity_mask_unless_a_cgroup_limits_them(
     (tmp_path / "own").write_text("1:cpu:/\n0::/slice/service\n", encoding="utf-8")
     for limit, cores in (("max 100000", 2), ("50000 100000", 1), ("garbage", 64)):
         (service / "cpu.max").write_text(f"{limit}\n", encoding="ascii")
-        assert usable_cores(tmp_path / "cgroup", tmp_path / "own") == cores
+        assert usable_cores(tmp_path / "cgroup", tmp_path / "own", range(64)) == cores
 
 
 def test_auto_is_a_worker_for_each_core() -> None:

@@ -30,7 +30,7 @@ except RuntimeError:
 """
 
 
-def test_a_pool_whose_threads_cannot_all_start_is_refused_and_the_process_can_end() -> None:
+def test_a_pool_whose_threads_cannot_all_start_is_refused() -> None:
     done = subprocess.run(
         [sys.executable, "-c", WITHOUT_ROOM], capture_output=True, text=True, timeout=60, check=True
     )

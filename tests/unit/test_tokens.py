@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from plantstore.tokens import BASE62, TokenRecord, digest, is_well_formed, mint, redact
 
 
-def test_new_tokens_are_well_formed_and_all_different() -> None:
+def test_each_new_token_is_another_well_formed_one() -> None:
     tokens = {mint() for _ in range(1000)}
 
     assert len(tokens) == 1000

@@ -186,9 +186,9 @@ class Turnstile:
         self._gate, self._turn = (os.open(folder / name, flags, 0o600) for name in (_GATE, _TURN))
 
     def __enter__(self) -> None:
-        fcntl.flock(self._gate, fcntl.LOCK_EX)
-        fcntl.flock(self._turn, fcntl.LOCK_EX)
-        fcntl.flock(self._gate, fcntl.LOCK_UN)
+        self._lock(self._gate, fcntl.LOCK_EX)
+        self._lock(self._turn, fcntl.LOCK_EX)
+        self._lock(self._gate, fcntl.LOCK_UN)
 
     def __exit__(
         self,
@@ -196,4 +196,8 @@ class Turnstile:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        fcntl.flock(self._turn, fcntl.LOCK_UN)
+        self._lock(self._turn, fcntl.LOCK_UN)
+
+    def _lock(self, file: int, operation: int) -> None:
+        with contextlib.suppress(OSError):  # such as ENOLCK: SQLite's own lock is enough
+            fcntl.flock(file, operation)

@@ -37,7 +37,7 @@ from support.following import Copy
 from support.ledger import Ledger, live, tune
 from support.power_loss import Survey, some_cuts
 
-CUTS = 50
+CUTS = 15
 
 
 @pytest.fixture
@@ -50,8 +50,8 @@ def lived(path: Path, prepare: Callable[[SQLiteStore], object]) -> tuple[Disk, L
     chance = random.Random(0)
     with Disk(path, 0) as disk:
         ledger = Ledger(disk)
-        live(ledger, disk, chance, 150, prepare)
-        live(ledger, disk, chance, 50, prepare)
+        live(ledger, disk, chance, 90, prepare)
+        live(ledger, disk, chance, 30, prepare)
     return disk, ledger
 
 
@@ -65,9 +65,9 @@ def test_after_a_power_loss_all_acknowledged_changes_exist_and_none_in_part(
 
     assert survey.problems == []
     assert survey.cuts > 2 * CUTS, "power was also lost during the recovery"
-    assert ledger.acknowledged == 200
+    assert ledger.acknowledged == 120
     with contextlib.closing(SQLiteStore(str(path))) as store:
-        assert len(Copy().follow(store).changes) > 100
+        assert len(Copy().follow(store).changes) > 60
 
 
 def test_after_a_power_loss_no_id_that_was_handed_out_is_handed_out_again(
@@ -123,7 +123,7 @@ FAULTS = [
 ]
 
 # A fault is injected at so many of the steps. A new file is written some hundred times.
-EVERY: dict[Kind, int] = {Written: 12, Synced: 2, Resized: 1}
+EVERY: dict[Kind, int] = {Written: 24, Synced: 4, Resized: 1}
 
 
 # SQLite ignores that a log cannot be cut. Before version 3.54, apsw reports that as unraisable.

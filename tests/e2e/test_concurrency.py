@@ -13,7 +13,7 @@ from support.histories import is_explained, play
 from support.service import Service
 
 CLIENTS = 6
-OPERATIONS = 200
+OPERATIONS = 80
 
 
 @pytest.mark.engines("sqlite", "postgres")

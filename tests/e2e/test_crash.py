@@ -6,22 +6,21 @@ from pathlib import Path
 import pytest
 
 from support.crashes import Crashes
+from support.other_programs import engine_of
 from support.service import Service
 
-# tests/long plays more.
-ROUNDS = 2
 
-
+# tests/long kills more often, and the workers of SQLite, too.
 @pytest.mark.engines("sqlite", "postgres")
-@pytest.mark.parametrize("workers", [1, 2])
 def test_every_acknowledged_plant_survives_kill_9_and_an_import_is_completed_by_sending_it_again(
-    tmp_path: Path, workers: int
+    tmp_path: Path, database: str
 ) -> None:
     """A killed import has left whole transactions."""
-    crashes = Crashes(tmp_path, workers)
+    crashes = Crashes(
+        tmp_path, workers={"sqlite": 1, "postgres": 2}[engine_of(database)], batches=4
+    )
 
-    for _ in range(ROUNDS):
-        crashes.play_round()
+    crashes.play_round()
     crashes.end()
 
     assert crashes.lost == set()

@@ -14,18 +14,29 @@ from support.postgres import Programs, Server, wait_until
 from support.service import Service
 
 
-@pytest.mark.parametrize(("workers", "rounds"), [(1, 100), (3, 30)])
+@pytest.fixture
+def database(request: pytest.FixtureRequest) -> str | None:
+    """Return the URL of an empty database, or None for SQLite in the folder of the test."""
+    return str(request.getfixturevalue("url")) if request.param == "postgres" else None
+
+
+@pytest.mark.parametrize(
+    ("database", "workers", "rounds"),
+    [("sqlite", 1, 100), ("sqlite", 3, 30), ("postgres", 2, 20)],
+    indirect=["database"],
+)
 def test_every_acknowledged_plant_survives_every_kill(
-    tmp_path: Path, soak: Any, workers: int, rounds: int
+    tmp_path: Path, soak: Any, database: str | None, workers: int, rounds: int
 ) -> None:
-    crashes = Crashes(tmp_path, workers)
+    crashes = Crashes(tmp_path, workers, database)
 
     for _ in range(rounds):
         crashes.play_round()
     crashes.end()
 
     soak.add(
-        f"kill -9 during imports under load, with {workers} worker{'s' if workers > 1 else ''}",
+        f"kill -9 during imports under load, with {workers} worker{'s' if workers > 1 else ''}"
+        f"{' on PostgreSQL' if database else ''}",
         faults=rounds,
         acknowledged=len(crashes.acknowledged),
         lost=len(crashes.lost),

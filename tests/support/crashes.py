@@ -16,9 +16,6 @@ from support.streams import MEDIA_TYPES, NONE, Stream, import_once, rendered
 # A transaction of an import over HTTP has this number of rows, or a multiple of it.
 BATCH_ROWS = SHARED_BATCH_ROWS_MAX
 
-# Several transactions, and an incomplete one.
-ROWS = 20 * BATCH_ROWS + 250
-
 PIECE_BYTES = 10_000
 
 
@@ -26,7 +23,8 @@ class Crashes:
     """A service that is killed during imports, and the plants that must survive.
 
     Each round starts the service, sends the file of the round before again, and sends a new file,
-    and single plants beside it. Then it kills the service with its workers.
+    and single plants beside it. Then it kills the service with its workers. A file has `batches`
+    transactions, and an incomplete one.
 
     Attributes:
         sent: the plants that may be stored.
@@ -36,7 +34,9 @@ class Crashes:
 
     """
 
-    def __init__(self, folder: Path, workers: int) -> None:
+    def __init__(
+        self, folder: Path, workers: int, database: str | None = None, batches: int = 20
+    ) -> None:
         self.sent: dict[int, NewPlant] = {}
         self.acknowledged: dict[int, NewPlant] = {}
         self.lost: set[int] = set()
@@ -44,19 +44,22 @@ class Crashes:
         self.token = ""
         self._folder = folder
         self._workers = workers
-        self._moments = random.Random(workers)
+        self._database = database
+        self._rows = batches * BATCH_ROWS + 250
+        self._moments = random.Random(workers + batches)
         self._killed: _File | None = None
 
     def play_round(self) -> None:
         """Import a file, kill the service at a random moment, and check the database."""
         rounds = len(self.kept)
-        file = _File(rounds, "csv" if rounds % 2 else "ndjson")
+        file = _File(rounds, self._rows, "csv" if rounds % 2 else "ndjson")
         with self._serving() as service:
             self.token = self.token or service.token()
             self._complete(service)
             load = Load(service, self.token, -(rounds + 1) * 100_000_000)
-            stream = Stream(service, self.token, file.pieces(), MEDIA_TYPES[file.form])
-            load.wait_for_more(self._moments.randrange(1, 600))
+            pieces = file.pieces(self._moments.randrange(len(file.content) // 3, len(file.content)))
+            stream = Stream(service, self.token, pieces, MEDIA_TYPES[file.form])
+            load.wait_for_more(self._moments.randrange(1, self._rows // 16))
             if self._moments.random() < 0.3:
                 # The service may be killed after the last commit, or after the response.
                 stream.finish()
@@ -68,13 +71,13 @@ class Crashes:
         self.sent |= load.sent | file.plants
         self.acknowledged |= load.acknowledged
         if answer is not None:
-            assert answer.json == NONE | {"stored": ROWS, "errors": []}
+            assert answer.json == NONE | {"stored": self._rows, "errors": []}
             self.acknowledged |= file.plants
         stored = self._look(service)
         ids = list(file.plants)
         there = len(stored & file.plants.keys())
         assert stored.isdisjoint(ids[there:]), "a row is stored, but one before it is not"
-        assert there == ROWS or there % BATCH_ROWS == 0, "a transaction is stored in part"
+        assert there == self._rows or there % BATCH_ROWS == 0, "a transaction is stored in part"
         self.kept.append(there)
         self._killed = file
 
@@ -85,7 +88,7 @@ class Crashes:
         self._look(service)
 
     def _serving(self) -> Service:
-        return Service(self._folder, "--workers", f"{self._workers}")
+        return Service(self._folder, "--workers", f"{self._workers}", database=self._database)
 
     def _complete(self, service: Service) -> None:
         """Send the file of the killed import again: now all of it must be stored."""
@@ -94,7 +97,7 @@ class Crashes:
             return
         answer = import_once(service, self.token, file.content, MEDIA_TYPES[file.form])
         there = self.kept[-1]
-        counts = {"stored": ROWS - there, "already_stored": there}
+        counts = {"stored": self._rows - there, "already_stored": there}
         assert (answer.status, answer.json) == (200, NONE | counts | {"errors": []})
         self.acknowledged |= file.plants
 
@@ -110,19 +113,20 @@ class Crashes:
 class _File:
     """A file of plants with new ids."""
 
-    def __init__(self, number: int, form: str) -> None:
+    def __init__(self, number: int, rows: int, form: str) -> None:
         first = number * 1_000_000
         self.form = form
         self.plants = {
             id_: NewPlant(id_, f'"×"\n{"é" * (id_ % 20)}{id_}', f"{id_ % 7}" if id_ % 3 else None)
-            for id_ in range(first, first + ROWS)
+            for id_ in range(first, first + rows)
         }
         self.content = rendered(form, list(self.plants.values()))
 
-    def pieces(self) -> Iterator[bytes]:
-        """Yield the content in pieces."""
-        for start in range(0, len(self.content), PIECE_BYTES):
-            yield self.content[start : start + PIECE_BYTES]
+    def pieces(self, end: int) -> Iterator[bytes]:
+        """Yield the content in pieces up to an offset, and the rest as the last piece."""
+        for start in range(0, end, PIECE_BYTES):
+            yield self.content[start : min(start + PIECE_BYTES, end)]
+        yield self.content[end:]
 
 
 def kill_all(service: Service) -> None:

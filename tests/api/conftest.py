@@ -1,7 +1,6 @@
-"""The application in the test's process, with the fake store or with a store of each engine.
+"""The application in the test's process, with the fake store.
 
-Few API tests use each engine. tests/contract/test_store.py checks that all stores keep the
-same promises.
+tests/contract checks that the stores of all engines keep the same promises.
 """
 
 import contextlib
@@ -9,7 +8,6 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from plantstore.store import Store
 from support.world import World
 
 
@@ -23,11 +21,4 @@ def new_world() -> Iterator[Callable[..., World]]:
 @pytest.fixture
 def world() -> Iterator[World]:
     with World() as world:
-        yield world
-
-
-@pytest.fixture(params=["fake", "sqlite", "postgres"])
-def stored(request: pytest.FixtureRequest, open_new: Callable[[str], Store]) -> Iterator[World]:
-    """Return an application on each engine."""
-    with contextlib.closing(open_new(request.param)) as store, World(store) as world:
         yield world

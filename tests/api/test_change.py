@@ -116,17 +116,17 @@ def test_a_patch_may_be_json_and_may_name_its_charset(planted: World, media_type
     assert (answer.status_code, answer.json()) == (200, {"name": "Abies"})
 
 
-def test_a_deleted_plant_is_gone_and_its_id_is_free(stored: World) -> None:
-    stored.put_in(FIR)
+def test_a_deleted_plant_is_gone_and_its_id_is_free(world: World) -> None:
+    world.put_in(FIR)
 
-    answer = stored.send("DELETE", "/plants/1")
+    answer = world.send("DELETE", "/plants/1")
 
     assert (answer.status_code, answer.content) == (204, b"")
     assert "Content-Type" not in answer.headers
-    assert_error(stored.get("/plants/1"), 404, ErrorCode.NO_SUCH_PLANT)
-    assert_error(stored.send("DELETE", "/plants/1"), 404, ErrorCode.NO_SUCH_PLANT)
-    assert stored.post(b'{"id": 1, "name": "another"}').status_code == 200
-    assert stored.store.plants == {1: NewPlant(1, "another")}
+    assert_error(world.get("/plants/1"), 404, ErrorCode.NO_SUCH_PLANT)
+    assert_error(world.send("DELETE", "/plants/1"), 404, ErrorCode.NO_SUCH_PLANT)
+    assert world.post(b'{"id": 1, "name": "another"}').status_code == 200
+    assert world.store.plants == {1: NewPlant(1, "another")}
 
 
 def test_a_full_queue_refuses_every_change(new_world: Callable[..., World]) -> None:

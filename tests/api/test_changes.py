@@ -22,12 +22,12 @@ def numbers(world: World) -> list[int]:
     return [change.number for change in world.store.read_changes(0, 100).items]
 
 
-def test_a_page_has_the_changes_in_order_with_the_plants_afterwards(stored: World) -> None:
-    stored.put_in(NewPlant(1, "a", "t"), NewPlant(2, "b"))
-    stored.store.apply_changes([Replacement(1, Plant("×")), Deletion(2)])
-    first, *_, last = numbers(stored)
+def test_a_page_has_the_changes_in_order_with_the_plants_afterwards(world: World) -> None:
+    world.put_in(NewPlant(1, "a", "t"), NewPlant(2, "b"))
+    world.store.apply_changes([Replacement(1, Plant("×")), Deletion(2)])
+    first, *_, last = numbers(world)
 
-    answer = stored.get("/changes")
+    answer = world.get("/changes")
 
     assert answer.status_code == 200
     assert [(each["change"], each["plant"]) for each in answer.json()] == [
@@ -102,15 +102,15 @@ def test_a_feed_that_is_off_says_so(world: World, accept: str) -> None:
 
 @pytest.mark.parametrize("name", ["plants.csv", "plants.ndjson"])
 def test_an_export_tells_the_number_from_which_the_changes_continue(
-    stored: World, name: str
+    world: World, name: str
 ) -> None:
-    stored.put_in(NewPlant(1, "a"))
+    world.put_in(NewPlant(1, "a"))
 
-    answer = stored.get(f"/{name}")
+    answer = world.get(f"/{name}")
 
-    assert answer.headers["Changes-After"] == str(numbers(stored)[-1])
-    stored.store.keep_changes(0)
-    assert "Changes-After" not in stored.get(f"/{name}").headers
+    assert answer.headers["Changes-After"] == str(numbers(world)[-1])
+    world.store.keep_changes(0)
+    assert "Changes-After" not in world.get(f"/{name}").headers
 
 
 class Sent:
@@ -170,20 +170,20 @@ async def streaming(
             await task
 
 
-def test_a_stream_has_the_changes_before_it_and_those_that_are_made_later(stored: World) -> None:
-    stored.put_in(NewPlant(1, "a"), NewPlant(2, "b"))
+def test_a_stream_has_the_changes_before_it_and_those_that_are_made_later(world: World) -> None:
+    world.put_in(NewPlant(1, "a"), NewPlant(2, "b"))
 
     async def follow() -> list[Event]:
-        async with streaming(stored, "after=0") as sent:
+        async with streaming(world, "after=0") as sent:
             events = await sent.events(2)
-            assert (await stored.sending("DELETE", "/plants/1")).status_code == 204
+            assert (await world.sending("DELETE", "/plants/1")).status_code == 204
             return events + await sent.events(1)
 
-    events = stored.run(follow())
+    events = world.run(follow())
 
-    assert [event.data for event in events] == stored.get("/changes").json()
+    assert [event.data for event in events] == world.get("/changes").json()
     assert [event.kind for event in events] == ["created", "created", "deleted"]
-    assert [event.id for event in events] == numbers(stored)
+    assert [event.id for event in events] == numbers(world)
 
 
 def test_a_stream_begins_with_the_number_at_which_its_client_would_resume(world: World) -> None:

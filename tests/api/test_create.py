@@ -23,26 +23,26 @@ from support.world import JSON, VALID, World, assert_error
     ],
 )
 def test_a_stored_plant_is_returned_without_its_id(
-    stored: World, body: bytes, plant: NewPlant, answered: bytes
+    world: World, body: bytes, plant: NewPlant, answered: bytes
 ) -> None:
-    answer = stored.post(body)
+    answer = world.post(body)
 
     assert (answer.status_code, answer.content) == (200, answered)
     assert answer.headers["Content-Type"] == "application/json"
-    assert stored.store.plants == {plant.id: plant}
+    assert world.store.plants == {plant.id: plant}
 
 
 def test_a_repeated_create_gets_the_same_response_and_a_different_plant_is_refused(
-    stored: World,
+    world: World,
 ) -> None:
     first, again, other = (
-        stored.post(body) for body in (VALID, VALID, b'{"id": 1, "name": "other"}')
+        world.post(body) for body in (VALID, VALID, b'{"id": 1, "name": "other"}')
     )
 
     assert (again.status_code, again.content) == (200, first.content)
     said = "`id` is taken: another plant is stored under the id 1"
     assert_error(other, 400, ErrorCode.ID_TAKEN, said)
-    assert [plant.tag for plant in stored.store.plants.values()] == ["Abies"]
+    assert [plant.tag for plant in world.store.plants.values()] == ["Abies"]
 
 
 @pytest.mark.parametrize(

@@ -66,14 +66,14 @@ def ask(world: World, store: HeldStore, counts: list[int]) -> list[Any]:
     return world.run(send())
 
 
-def test_a_plant_can_be_created_under_an_id_from_the_service(stored: World) -> None:
-    stored.put_in(NewPlant(27_123, "a"))
+def test_a_plant_can_be_created_under_an_id_from_the_service(world: World) -> None:
+    world.put_in(NewPlant(27_123, "a"))
 
-    one, many = (stored.send("POST", path) for path in ("/ids", "/ids?count=1000"))
+    one, many = (world.send("POST", path) for path in ("/ids", "/ids?count=1000"))
 
     assert (one.status_code, one.json()) == (200, {"first": 27_124, "last": 27_124})
     assert (many.status_code, many.json()) == (200, {"first": 27_125, "last": 28_124})
-    assert stored.post(b'{"id": 27124, "name": "b"}').status_code == 200
+    assert world.post(b'{"id": 27124, "name": "b"}').status_code == 200
 
 
 @pytest.mark.parametrize("query", ["count=0", "count=1001", "count=-1", "count=", "count=x"])

@@ -80,13 +80,13 @@ def test_every_int64_is_read_exactly_as_an_id(world: World, id_: int) -> None:
     assert [world.get(f"/plants/{text}").json()["id"] for text in (id_, f"{id_}.0")] == [id_] * 2
 
 
-def test_every_string_is_returned_as_it_was_stored(stored: World) -> None:
+def test_every_string_is_returned_as_it_was_stored(world: World) -> None:
     names = ['"', "\\", "\n\r\t\x01\x7f", "×", "🌱", "\u2028\ufeff", "</script>", "'; DROP TABLE"]
     for id_, name in enumerate(names):
         body = json.dumps({"id": id_, "name": name, "tag": name}).encode()
-        assert stored.post(body).status_code == 200
+        assert world.post(body).status_code == 200
 
-    listed = stored.get("/plants").json()
+    listed = world.get("/plants").json()
 
     assert [(plant["name"], plant["tag"]) for plant in listed] == [(n, n) for n in names]
 
@@ -100,23 +100,23 @@ def test_the_parameters_after_and_limit_select_a_page(world: World) -> None:
 
 
 def test_a_tag_and_the_words_of_a_search_go_together_with_the_other_parameters(
-    stored: World,
+    world: World,
 ) -> None:
-    stored.put_in(
+    world.put_in(
         *(NewPlant(1, "Quercus alba L.", "Quercus"), NewPlant(2, "Ålesund", "rosa")),
         *(NewPlant(3, "alba quercina", "Rosa"), NewPlant(4, "x", "")),
     )
 
-    assert ids(stored, "tag=Rosa") == [3]
-    assert ids(stored, "tag=") == [4]
-    assert ids(stored, "tag=Ros%25") == ids(stored, "tag=%00") == []
-    assert ids(stored, "q=quer+alb") == [1, 3]
-    assert ids(stored, f"q={quote('ÅLE')}") == [2]
-    assert ids(stored, "q=al&tag=Rosa") == [3]
-    assert ids(stored, "q=al&order=-id&limit=2") == [3, 2]
-    assert ids(stored, "q=al&after=1") == [2, 3]
-    assert ids(stored, "q=al&before=3") == [1, 2]
-    assert ids(stored, "q=") == ids(stored, "q=-") == []
+    assert ids(world, "tag=Rosa") == [3]
+    assert ids(world, "tag=") == [4]
+    assert ids(world, "tag=Ros%25") == ids(world, "tag=%00") == []
+    assert ids(world, "q=quer+alb") == [1, 3]
+    assert ids(world, f"q={quote('ÅLE')}") == [2]
+    assert ids(world, "q=al&tag=Rosa") == [3]
+    assert ids(world, "q=al&order=-id&limit=2") == [3, 2]
+    assert ids(world, "q=al&after=1") == [2, 3]
+    assert ids(world, "q=al&before=3") == [1, 2]
+    assert ids(world, "q=") == ids(world, "q=-") == []
 
 
 @pytest.mark.parametrize("order", ["id", "-id"])

@@ -12,10 +12,12 @@ import pytest
 import documents
 from cluster.page import PAGE, with_measured
 from plantstore.api.error_responses import STATUS
+from plantstore.api.exports import EXPORTS_MAX
 from plantstore.changes import Outcome
 from plantstore.errors import ErrorCode
 from plantstore.settings import Settings
 from plantstore.storage.postgres.postgres_maintenance import RIGHTS
+from plantstore.store import CONNECTIONS_MAX
 from plantstore.telemetry.metrics import Metrics
 from support.command import output_of, run
 from support.fronts import free_port
@@ -66,6 +68,16 @@ def test_every_setting_is_documented_with_its_variable_and_its_default() -> None
         )
         for field in fields(Settings)
     ]
+
+
+def test_the_settings_page_says_how_many_connections_to_postgresql_a_worker_has() -> None:
+    page = " ".join((ROOT / "docs/settings.md").read_text(encoding="utf-8").split())
+    said = re.findall(
+        r"up to (\d+) connections .* (\d+) at most.* at least (\d+) times .*\((\d+) times", page
+    )
+
+    expected = CONNECTIONS_MAX, EXPORTS_MAX, CONNECTIONS_MAX + EXPORTS_MAX, CONNECTIONS_MAX
+    assert said == [tuple(map(str, expected))]
 
 
 def test_the_documented_metrics_are_those_of_the_service() -> None:

@@ -1,5 +1,6 @@
 """Connections to PostgreSQL: their settings, their failures, and reconnection."""
 
+import asyncio
 import contextlib
 import signal
 import socket
@@ -12,13 +13,15 @@ import psycopg
 import pytest
 
 from plantstore.changes import Deletion, Outcome
+from plantstore.commit.reader import GroupRead
 from plantstore.errors import StoreUnavailableError, StoreUnreachableError
-from plantstore.observe import Event, ServerChanged
+from plantstore.listings import EVERYTHING, Listing
+from plantstore.observe import Event, ServerChanged, ignore
 from plantstore.plants import NewPlant
 from plantstore.storage import open_store
 from plantstore.storage.postgres.primary import FRESH_SECONDS, RETRY_SECONDS, Primary
 from plantstore.storage.postgres.session import Connection, translate_errors
-from plantstore.store import Store
+from plantstore.store import CONNECTIONS_MAX, Store
 from support.postgres import (
     Programs,
     Server,
@@ -110,7 +113,7 @@ def test_a_server_older_than_postgresql_14_is_refused() -> None:
 
 
 def test_a_database_of_another_encoding_is_refused(server: Server) -> None:
-    server.execute("CREATE DATABASE latin TEMPLATE template0 ENCODING 'LATIN1'")
+    server.execute("CREATE DATABASE latin TEMPLATE template0 ENCODING 'LATIN1' LOCALE 'C'")
 
     with pytest.raises(StoreUnavailableError, match="LATIN1, not UTF8"):
         open_store(server.url("latin"))
@@ -322,3 +325,43 @@ def test_a_closed_store_opens_no_connection(clock: Clock) -> None:
     assert idle.closed
     with pytest.raises(StoreUnreachableError, match="closed"):
         clock.use()
+
+
+def test_a_process_has_a_connection_for_each_thread_of_reads_and_four_others(
+    server: Server, opened: Callable[..., Store]
+) -> None:
+    store = opened(server.url() + "?options=-cstatement_timeout%3D2min%20-clock_timeout%3D2min")
+    store.keep_changes(7)
+    every_table = "LOCK plants, tokens, changes, feed IN ACCESS EXCLUSIVE MODE"
+
+    def connections() -> list[int]:
+        """Return how many connections a store has, and how many of them wait for a lock."""
+        [counts] = server.execute(
+            "SELECT count(*), count(*) FILTER (WHERE wait_event_type = 'Lock')"
+            " FROM pg_stat_activity WHERE application_name = 'plantstore'"
+        )
+        return list(counts)
+
+    async def read(blocked_by: psycopg.Connection) -> None:
+        asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(10))
+        reader = GroupRead(store, observe=ignore)
+        search = Listing(words=("a",))
+        async with reader.running(), asyncio.TaskGroup() as tasks:
+            for _ in range(3):  # more than there are threads
+                tasks.create_task(reader.find_plant(1))
+                tasks.create_task(reader.list_plants(EVERYTHING))
+                tasks.create_task(reader.list_plants(search))
+                tasks.create_task(reader.read_changes(None, 1))
+                tasks.create_task(asyncio.to_thread(store.find_token, b""))
+                tasks.create_task(asyncio.to_thread(store.hand_out_ids, 1))
+            tasks.create_task(asyncio.to_thread(store.apply_changes, [PLANT]))
+            expected = [CONNECTIONS_MAX, CONNECTIONS_MAX - 1]
+            try:
+                await asyncio.to_thread(wait_until, lambda: connections() == expected)
+            finally:
+                blocked_by.rollback()
+
+    with store.watch_changes(), contextlib.closing(in_the_way(server.url(), every_table)) as other:
+        asyncio.run(read(other))
+
+    assert connections()[0] == CONNECTIONS_MAX - 1  # nothing waits for changes any more

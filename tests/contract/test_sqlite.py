@@ -21,6 +21,7 @@ from plantstore.storage.sqlite.sqlite_pages import examine_query, page_query
 from plantstore.storage.sqlite.sqlite_store import SQLiteStore
 from plantstore.storage.sqlite.wal import WalLimit
 from plantstore.storage.tables import hand_out_query, hand_out_values
+from plantstore.store import CONNECTIONS_MAX
 
 pytestmark = pytest.mark.engines("sqlite")
 
@@ -41,6 +42,15 @@ def test_a_commit_is_synced_in_full(store: SQLiteStore) -> None:
         assert connection.pragma("journal_mode") == "wal"
         assert connection.pragma("synchronous") == 2
         assert connection.pragma("fullfsync") == 1
+
+
+def test_each_read_that_may_run_at_once_has_a_connection(store: SQLiteStore, path: Path) -> None:
+    store.apply_changes([PLANT])
+
+    files = [file.readlink() for file in Path("/proc/self/fd").iterdir() if file.is_symlink()]
+
+    # One of them waits for changes, and is opened when there are streams.
+    assert files.count(path) == CONNECTIONS_MAX - 1
 
 
 def test_a_new_file_has_small_pages_and_a_piece_of_the_index_fits_on_one(

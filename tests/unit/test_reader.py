@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from plantstore.commit.reader import BATCH_LISTINGS_MAX, BATCH_READS_MAX, GroupRead
+from plantstore.commit.reader import GroupRead
 from plantstore.errors import ErrorCode, RequestError, StoreUnavailableError
 from plantstore.listings import Listing, Page, PlantsPage
 from plantstore.observe import Event, ReadFailed
 from plantstore.plants import NewPlant
-from plantstore.store import LISTINGS_AT_ONCE, SEARCH_THREADS
+from plantstore.store import READS
 from support.fake_store import FakeStore
 
 EVERYTHING = Listing(after=None, limit=10, tag=None)
@@ -70,7 +70,7 @@ def run(
 
 def test_waiting_look_ups_are_joined_into_one_query_up_to_a_limit() -> None:
     store = WatchedStore()
-    last = BATCH_READS_MAX + 3
+    last = READS["find"].batch_max + 3
 
     async def test(reader: GroupRead) -> None:
         first = asyncio.create_task(reader.find_plant(1))
@@ -116,13 +116,14 @@ def test_several_searches_and_another_listing_are_read_at_once() -> None:
     store = WatchedStore()
 
     async def test(reader: GroupRead) -> None:
-        async with asyncio.TaskGroup() as listings:
-            for _ in range(SEARCH_THREADS):
-                listings.create_task(reader.list_plants(Listing(words=("a",))))
-            listings.create_task(reader.list_plants(EVERYTHING))
-            for _ in range(LISTINGS_AT_ONCE):
-                assert await asyncio.to_thread(store.listing_entered.acquire, timeout=10)
-            store.let_listing_go.release(LISTINGS_AT_ONCE)
+        asked = [Listing(words=("a",)), Listing(words=("a",)), EVERYTHING]
+        pages = [asyncio.create_task(reader.list_plants(listing)) for listing in asked]
+        are_read = [
+            await asyncio.to_thread(store.listing_entered.acquire, timeout=5) for _ in pages
+        ]
+        store.let_listing_go.release(3)
+        await asyncio.gather(*pages)
+        assert all(are_read)
 
     run(store, test)
 
@@ -141,13 +142,14 @@ def test_each_batch_of_listings_is_answered_before_the_next_batch_is_read() -> N
     store = WatchedStore()
 
     async def test(reader: GroupRead) -> None:
-        number = 2 * BATCH_LISTINGS_MAX
+        batch_max = READS["list"].batch_max
+        number = 2 * batch_max
         listings = [asyncio.create_task(reader.list_plants(EVERYTHING)) for _ in range(number)]
         for done in range(1, number + 1):
             await asyncio.to_thread(store.listing_entered.acquire)
             assert sum(each.done() for each in listings) <= done
             store.let_listing_go.release()
-            if done % BATCH_LISTINGS_MAX == 0:
+            if done % batch_max == 0:
                 await asyncio.wait(listings[:done], timeout=10)
                 assert sum(each.done() for each in listings) == done
 

@@ -1,9 +1,9 @@
 """The store in one SQLite file.
 
-Eight connections are open. Two are used by one thread each: one applies changes, and one looks
-plants up. Four are a pool, for listings, searches and pages of the feed. Two are each behind a
-lock: one reads tokens, and one writes everything but plants. An export, a check, a backup, or what
-waits for changes opens a connection of its own, because it takes long.
+Two connections are used by one thread each: one applies changes, and one looks plants up. Those
+for the other READS are a pool. Two are each behind a lock: one reads tokens, and one writes
+everything but plants. An export, a check, a backup, or what waits for changes opens a connection of
+its own, because it takes long.
 
 Every write transaction begins with BEGIN IMMEDIATE. So it waits for the write lock at its
 beginning, and does not fail in the middle because of another process.
@@ -52,7 +52,7 @@ from plantstore.storage.sqlite.sqlite_plants import create_plants, prepare_creat
 from plantstore.storage.sqlite.wal import WalLimit
 from plantstore.storage.sqlite.word_index import index_next, start_over
 from plantstore.storage.tables import SmallTables
-from plantstore.store import PAGES_AT_ONCE, TIDY_SECONDS, TIDY_SOON_SECONDS
+from plantstore.store import READS_AT_ONCE, TIDY_SECONDS, TIDY_SOON_SECONDS
 
 # Size of the page cache of the connection that writes. A large batch of plants with many tags
 # changes more pages than fit into the 2 MiB of SQLite's default. It would write them several times.
@@ -118,7 +118,7 @@ class SQLiteStore(Snapshots, SmallTables):
         sync_log(self._writes)
         self._guard = FileGuard(self._path, monotonic)
         self._reads, self._tokens, self._others, *pages = (
-            connect(self._path, self.name, policy) for _ in range(3 + PAGES_AT_ONCE)
+            connect(self._path, self.name, policy) for _ in range(2 + READS_AT_ONCE)
         )
         self._pages = pages
         self._free_pages: SimpleQueue[apsw.Connection] = SimpleQueue()

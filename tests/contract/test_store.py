@@ -5,7 +5,7 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 from operator import attrgetter
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 import pytest
@@ -40,6 +40,9 @@ pytestmark = pytest.mark.engines("fake", "sqlite", "postgres")
 IF_A = Precondition(if_match=frozenset({entity_tag("a", None)}))
 IF_NONE = Precondition(if_none_match=ANY)
 IF_OLD = Precondition(if_match=frozenset({entity_tag("old", None)}))
+IF_OLD_AND_NONE = Precondition(IF_OLD.if_match, ANY)
+SAME = NewPlant(1, "a", "t")
+LARGE = NewPlant(3, "×", "u" * 10_000)
 
 
 def everything(store: Store) -> list[NewPlant]:
@@ -51,133 +54,135 @@ def empty(store: Store) -> None:
     store.apply_changes([Deletion(plant.id) for plant in everything(store)])
 
 
-# By name: plants that are stored, a batch, its results, and the plants stored afterwards.
-BATCHES: dict[str, tuple[list[NewPlant], list[Change], list[Result], list[NewPlant]]] = {
-    "nothing": ([NewPlant(1, "a")], [], [], [NewPlant(1, "a")]),
-    "creates, of which only an equal one is accepted under a stored id": (
+class Batch(NamedTuple):
+    """The plants before a batch, its changes with their results, and the plants after it."""
+
+    before: list[NewPlant]
+    steps: list[tuple[Change, Result]]
+    after: list[NewPlant]
+
+
+def is_refused(plant: NewPlant | None) -> PlantOutcome:
+    """Return the result of a change whose condition is false for this plant."""
+    return PlantOutcome(Outcome.PRECONDITION_FAILED, plant)
+
+
+def is_replaced(plant: NewPlant) -> PlantOutcome:
+    """Return the result of a patch that made this plant."""
+    return PlantOutcome(Outcome.REPLACED, plant)
+
+
+BATCHES = {
+    "nothing": Batch([NewPlant(1, "a")], [], [NewPlant(1, "a")]),
+    "creates, of which only an equal one is accepted under a stored id": Batch(
         [NewPlant(1, "a", "t")],
         [
-            *(NewPlant(1, "b", "t"), NewPlant(1, "a"), NewPlant(1, "a", ""), NewPlant(1, "A", "t")),
-            *(NewPlant(1, "a", "t"), NewPlant(ID_MAX, "🌿"), NewPlant(ID_MIN, "×")),
+            (NewPlant(1, "b", "t"), Outcome.ID_TAKEN),
+            (NewPlant(1, "a"), Outcome.ID_TAKEN),
+            (NewPlant(1, "a", ""), Outcome.ID_TAKEN),
+            (NewPlant(1, "A", "t"), Outcome.ID_TAKEN),
+            (NewPlant(1, "a", "t"), Outcome.ALREADY_STORED),
+            (NewPlant(ID_MAX, "🌿"), Outcome.STORED),
+            (NewPlant(ID_MIN, "×"), Outcome.STORED),
         ],
-        [*[Outcome.ID_TAKEN] * 4, Outcome.ALREADY_STORED, Outcome.STORED, Outcome.STORED],
         [NewPlant(ID_MIN, "×"), NewPlant(1, "a", "t"), NewPlant(ID_MAX, "🌿")],
     ),
-    "changes that take effect in their order": (
+    "changes that take effect in their order": Batch(
         [NewPlant(3, "e"), NewPlant(4, "f", "t")],
         [
-            *(NewPlant(1, "a"), Replacement(1, Plant("b", "t")), NewPlant(1, "a"), Deletion(1)),
-            *(NewPlant(1, "c"), NewPlant(2, "d"), Deletion(2), Deletion(2), Deletion(3)),
-            *(Replacement(4, Plant("g")), Replacement(5, Plant("h"))),
-        ],
-        [
-            *(Outcome.STORED, Outcome.REPLACED, Outcome.ID_TAKEN, Outcome.DELETED),
-            *(Outcome.STORED, Outcome.STORED, Outcome.DELETED, Outcome.NO_SUCH_PLANT),
-            *(Outcome.DELETED, Outcome.REPLACED, Outcome.NO_SUCH_PLANT),
+            (NewPlant(1, "a"), Outcome.STORED),
+            (Replacement(1, Plant("b", "t")), Outcome.REPLACED),
+            (NewPlant(1, "a"), Outcome.ID_TAKEN),
+            (Deletion(1), Outcome.DELETED),
+            (NewPlant(1, "c"), Outcome.STORED),
+            (NewPlant(2, "d"), Outcome.STORED),
+            (Deletion(2), Outcome.DELETED),
+            (Deletion(2), Outcome.NO_SUCH_PLANT),
+            (Deletion(3), Outcome.DELETED),
+            (Replacement(4, Plant("g")), Outcome.REPLACED),
+            (Replacement(5, Plant("h")), Outcome.NO_SUCH_PLANT),
         ],
         [NewPlant(1, "c"), NewPlant(4, "g")],
     ),
-    "conditions, which see the earlier changes": (
+    "conditions, which see the earlier changes": Batch(
         [NewPlant(1, "a"), NewPlant(3, "a")],
         [
-            *(Conditional(Replacement(1, Plant(name)), IF_A) for name in ("b", "b", "c")),
-            *(Conditional(Upsert(NewPlant(2, "a")), IF_NONE) for _ in range(2)),
-            *(Conditional(Deletion(2), IF_A) for _ in range(2)),
-            *(Conditional(Patch(3, PlantPatch(tag=tag)), IF_A) for tag in ("s", "t")),
-        ],
-        [
-            *(Outcome.REPLACED, Outcome.REPLACED),
-            PlantOutcome(Outcome.PRECONDITION_FAILED, NewPlant(1, "b")),
-            Outcome.STORED,
-            PlantOutcome(Outcome.PRECONDITION_FAILED, NewPlant(2, "a")),
-            Outcome.DELETED,
-            PlantOutcome(Outcome.PRECONDITION_FAILED, None),
-            PlantOutcome(Outcome.REPLACED, NewPlant(3, "a", "s")),
-            PlantOutcome(Outcome.PRECONDITION_FAILED, NewPlant(3, "a", "s")),
+            (Conditional(Replacement(1, Plant("b")), IF_A), Outcome.REPLACED),
+            (Conditional(Replacement(1, Plant("b")), IF_A), Outcome.REPLACED),
+            (Conditional(Replacement(1, Plant("c")), IF_A), is_refused(NewPlant(1, "b"))),
+            (Conditional(Upsert(NewPlant(2, "a")), IF_NONE), Outcome.STORED),
+            (Conditional(Upsert(NewPlant(2, "a")), IF_NONE), is_refused(NewPlant(2, "a"))),
+            (Conditional(Deletion(2), IF_A), Outcome.DELETED),
+            (Conditional(Deletion(2), IF_A), is_refused(None)),
+            (Conditional(Patch(3, PlantPatch(tag="s")), IF_A), is_replaced(NewPlant(3, "a", "s"))),
+            (Conditional(Patch(3, PlantPatch(tag="t")), IF_A), is_refused(NewPlant(3, "a", "s"))),
         ],
         [NewPlant(1, "b"), NewPlant(3, "a", "s")],
     ),
-    "changes that are made already, whose conditions need not be true, except for a deletion": (
-        [NewPlant(1, "a", "t")],
+    "changes that are made already, which need no condition, except deletions": Batch(
+        [SAME],
         [
-            *(
-                Conditional(Replacement(1, Plant("a", "t")), IF_OLD),
-                Conditional(Deletion(1), IF_OLD),
+            (Conditional(Replacement(1, Plant("a", "t")), IF_OLD), Outcome.REPLACED),
+            (Conditional(Deletion(1), IF_OLD), is_refused(SAME)),
+            (Conditional(Upsert(SAME), IF_OLD), Outcome.ALREADY_STORED),
+            (Conditional(Upsert(SAME), IF_NONE), is_refused(SAME)),
+            (
+                Conditional(Patch(1, PlantPatch("a")), IF_OLD),
+                PlantOutcome(Outcome.ALREADY_STORED, SAME),
             ),
-            Conditional(Upsert(NewPlant(1, "a", "t")), IF_OLD),
-            Conditional(Upsert(NewPlant(1, "a", "t")), IF_NONE),
-            Conditional(Patch(1, PlantPatch("a")), IF_OLD),
-            Conditional(Patch(1, PlantPatch("a")), Precondition(IF_OLD.if_match, ANY)),
-            Conditional(Patch(2, PlantPatch("a")), IF_OLD),
+            (Conditional(Patch(1, PlantPatch("a")), IF_OLD_AND_NONE), is_refused(SAME)),
+            (Conditional(Patch(2, PlantPatch("a")), IF_OLD), is_refused(None)),
         ],
-        [
-            *(Outcome.REPLACED, PlantOutcome(Outcome.PRECONDITION_FAILED, NewPlant(1, "a", "t"))),
-            Outcome.ALREADY_STORED,
-            PlantOutcome(Outcome.PRECONDITION_FAILED, NewPlant(1, "a", "t")),
-            PlantOutcome(Outcome.ALREADY_STORED, NewPlant(1, "a", "t")),
-            PlantOutcome(Outcome.PRECONDITION_FAILED, NewPlant(1, "a", "t")),
-            PlantOutcome(Outcome.PRECONDITION_FAILED, None),
-        ],
-        [NewPlant(1, "a", "t")],
+        [SAME],
     ),
-    "upserts, which replace a plant only if it differs": (
+    "upserts, which replace a plant only if it differs": Batch(
         [NewPlant(1, "same"), NewPlant(2, "old"), NewPlant(3, "gone")],
         [
-            *(Upsert(NewPlant(1, "same")), Upsert(NewPlant(2, "new")), Upsert(NewPlant(4, "a"))),
-            *(Upsert(NewPlant(4, "b")), Deletion(3), Upsert(NewPlant(3, "again"))),
-        ],
-        [
-            *(Outcome.ALREADY_STORED, Outcome.REPLACED, Outcome.STORED, Outcome.REPLACED),
-            *(Outcome.DELETED, Outcome.STORED),
+            (Upsert(NewPlant(1, "same")), Outcome.ALREADY_STORED),
+            (Upsert(NewPlant(2, "new")), Outcome.REPLACED),
+            (Upsert(NewPlant(4, "a")), Outcome.STORED),
+            (Upsert(NewPlant(4, "b")), Outcome.REPLACED),
+            (Deletion(3), Outcome.DELETED),
+            (Upsert(NewPlant(3, "again")), Outcome.STORED),
         ],
         [NewPlant(1, "same"), NewPlant(2, "new"), NewPlant(3, "again"), NewPlant(4, "b")],
     ),
-    "upserts, of which those that keep the tag keep that of an earlier change": (
-        [NewPlant(1, "a", "s"), NewPlant(2, "b", "t"), NewPlant(3, "×", "u" * 10_000)],
+    "upserts, of which those that keep the tag keep that of an earlier change": Batch(
+        [NewPlant(1, "a", "s"), NewPlant(2, "b", "t"), LARGE],
         [
-            *(Upsert(NewPlant(id_, "c"), keeps_tag=True) for id_ in (1, 4)),
-            *(Upsert(NewPlant(2, "c")), Patch(4, PlantPatch(tag="v"))),
-            *(Upsert(NewPlant(id_, "d"), keeps_tag=True) for id_ in (2, 4)),
-            *(
-                Upsert(NewPlant(1, "c"), keeps_tag=True),
-                Upsert(NewPlant(3, "x" * 10_000), keeps_tag=True),
-            ),
+            (Upsert(NewPlant(1, "c"), keeps_tag=True), Outcome.REPLACED),
+            (Upsert(NewPlant(4, "c"), keeps_tag=True), Outcome.STORED),
+            (Upsert(NewPlant(2, "c")), Outcome.REPLACED),
+            (Patch(4, PlantPatch(tag="v")), is_replaced(NewPlant(4, "c", "v"))),
+            (Upsert(NewPlant(2, "d"), keeps_tag=True), Outcome.REPLACED),
+            (Upsert(NewPlant(4, "d"), keeps_tag=True), Outcome.REPLACED),
+            (Upsert(NewPlant(1, "c"), keeps_tag=True), Outcome.ALREADY_STORED),
+            (Upsert(NewPlant(3, "x" * 10_000), keeps_tag=True), Outcome.TOO_LARGE),
         ],
-        [
-            *(Outcome.REPLACED, Outcome.STORED, Outcome.REPLACED),
-            PlantOutcome(Outcome.REPLACED, NewPlant(4, "c", "v")),
-            *(Outcome.REPLACED, Outcome.REPLACED, Outcome.ALREADY_STORED, Outcome.TOO_LARGE),
-        ],
-        [
-            *(NewPlant(1, "c", "s"), NewPlant(2, "d"), NewPlant(3, "×", "u" * 10_000)),
-            NewPlant(4, "d", "v"),
-        ],
+        [NewPlant(1, "c", "s"), NewPlant(2, "d"), LARGE, NewPlant(4, "d", "v")],
     ),
-    "patches of different members, which both hold": (
+    "patches of different members, which both hold": Batch(
         [NewPlant(1, "a", "s")],
         [
-            *(Patch(1, PlantPatch(name="b")), Patch(1, PlantPatch(tag="t"))),
-            *(Patch(1, PlantPatch(tag=None)), Patch(1, PlantPatch()), Patch(2, PlantPatch("x"))),
-        ],
-        [
-            PlantOutcome(Outcome.REPLACED, NewPlant(1, "b", "s")),
-            PlantOutcome(Outcome.REPLACED, NewPlant(1, "b", "t")),
-            PlantOutcome(Outcome.REPLACED, NewPlant(1, "b")),
-            PlantOutcome(Outcome.ALREADY_STORED, NewPlant(1, "b")),
-            Outcome.NO_SUCH_PLANT,
+            (Patch(1, PlantPatch(name="b")), is_replaced(NewPlant(1, "b", "s"))),
+            (Patch(1, PlantPatch(tag="t")), is_replaced(NewPlant(1, "b", "t"))),
+            (Patch(1, PlantPatch(tag=None)), is_replaced(NewPlant(1, "b"))),
+            (Patch(1, PlantPatch()), PlantOutcome(Outcome.ALREADY_STORED, NewPlant(1, "b"))),
+            (Patch(2, PlantPatch("x")), Outcome.NO_SUCH_PLANT),
         ],
         [NewPlant(1, "b")],
     ),
 }
 
 
-@pytest.mark.engines("fake", "sqlite", "postgres")
 def test_a_batch_has_the_results_of_its_changes_one_after_the_other(store: Store) -> None:
-    for name, (there, batch, results, after) in BATCHES.items():
+    for name, (before, steps, after) in BATCHES.items():
         empty(store)
-        store.apply_changes(there)
+        store.apply_changes(before)
 
-        assert store.apply_changes(batch) == results, name
+        results = store.apply_changes([change for change, _ in steps])
+
+        assert results == [result for _, result in steps], name
         assert everything(store) == after, name
 
 

@@ -21,11 +21,8 @@ def streams(client: Client) -> float:
 
 
 @pytest.mark.engines("sqlite", "postgres")
-@pytest.mark.parametrize("workers", ["1", "2"])
-def test_a_stream_has_the_changes_of_requests_of_imports_and_of_commands(
-    tmp_path: Path, workers: str
-) -> None:
-    with Service(tmp_path, "--workers", workers) as service:
+def test_a_stream_has_the_changes_of_requests_of_imports_and_of_commands(tmp_path: Path) -> None:
+    with Service(tmp_path, "--workers", "2") as service:
         token = service.token()
         with (
             contextlib.closing(service.client(token)) as client,

@@ -19,7 +19,7 @@ def test_a_service_of_an_older_version_stores_nothing_after_a_migration_and_says
 ) -> None:
     newer = newest_version(engine_of(database)) + 1
     plant, other = NewPlant(1, "Abies", "a"), NewPlant(2, "Abies alba")
-    with serving(tmp_path, "--workers", "2") as (service, client):
+    with serving(tmp_path) as (service, client):
         assert client.post(plant).status == 200
         set_version(database, newer)
 

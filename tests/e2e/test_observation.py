@@ -3,15 +3,12 @@
 import resource
 from pathlib import Path
 
-import pytest
-
 from plantstore.plants import NewPlant
 from support.load import Load
 from support.postgres import wait_until
 from support.service import serving
 
 
-@pytest.mark.engines("sqlite", "postgres")
 def test_the_metrics_are_summed_over_all_workers(tmp_path: Path) -> None:
     posts = {"http_route": "/plants", "http_request_method": "POST"}
     with serving(tmp_path, "--workers", "2") as (service, client):

@@ -152,7 +152,6 @@ def test_the_command_that_a_message_names_migrates_that_database_and_shows_its_p
     assert last.startswith("migrated to schema 9 in ")
 
 
-@pytest.mark.engines("sqlite", "postgres")
 def test_a_service_that_migrates_logs_the_progress_once(tmp_path: Path, older: str) -> None:
     newest = newest_of(older)
 

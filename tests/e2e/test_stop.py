@@ -81,7 +81,6 @@ def status_of(pid: int) -> str:
     return Path(f"/proc/{pid}/status").read_text(encoding="ascii")
 
 
-@pytest.mark.engines("sqlite", "postgres")
 @pytest.mark.parametrize("options", [[], ["--workers", "2", "--drain-seconds", "1"]], ids=str)
 def test_a_stop_under_load_drops_no_accepted_request(tmp_path: Path, options: list[str]) -> None:
     """The stop is that of Ctrl-C, which also sends its signal to the workers."""

@@ -2,6 +2,7 @@
 
 import re
 import shlex
+import socket
 from pathlib import Path
 
 import pytest
@@ -15,44 +16,49 @@ COLOR = re.compile(r"\x1b\[(?:\d+;)*(?:3|4|9|10)\d")
 ESCAPE = re.compile(r"\x1b\[[0-9;?]*[a-zA-Z]")
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a folder with the files that are named in the wrong commands."""
-    folder = tmp_path_factory.mktemp("usage")
-    (folder / "good.csv").write_text("id,name\n1,a\n", encoding="ascii")
-    return folder
-
-
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "status", "said"),
     [
-        ("serve --port 70000", "Try 'plantstore serve --help'"),
-        ("serve --idle-seconds NaN", "--idle-seconds"),
-        ("import plants.txt", "name the file .csv or .jsonl, or give --format"),
-        ("import good.csv --rejects good.csv", "good.csv is the file that is imported"),
-        ("check --database mysql://x", "--database must be"),
-        ("check --database sqlite:///\udcff.db", "--database must be UTF-8"),
-        ("migrate --database sqlite:///:memory:", "would lose every plant"),
-        ("migrate --database postgresql://a:b@c:x/d", "cannot be read"),
-        ("token create ' '", "not blank"),
-        ("token create 'a\nb'", "printable"),
-        ("token create x --scope plants", "'plants' is not one of 'plants:create'"),
-        ("token create x --expires-in 0d", "must be a number above 0, and s, m, h, d or w"),
-        ("token create x --expires-in 9999999999w", "year 9999"),
-        ("token create x --standbys-min 1", "--standbys-min needs PostgreSQL"),
-        ("token revoke \udcff", "printable"),
-        ("sreve", "Did you mean 'serve'?"),
+        ("serve --port 70000", 2, "Try 'plantstore serve --help'"),
+        ("serve --idle-seconds NaN", 2, "--idle-seconds"),
+        ("serve --workers 0", 2, "--workers"),
+        (f"serve --host {'x' * 64}.invalid", 2, "--host must be an address"),
+        ("serve --rate-per-token often", 2, "--rate-per-token must be"),
+        ("serve --allow-origin https://a.example --allow-origin null", 2, 'got "null"'),
+        ("serve --trusted-proxy 127.0.0.1 --trusted-proxy *", 2, 'got "*"'),
+        ("serve --port 0 --host no.such.host.invalid", 1, "no.such.host.invalid"),
+        ("serve --port 0 --database sqlite:///nowhere/plants.db", 1, "No such file"),
+        ("serve --port @", 1, "port @: Address already in use; choose another port with --port or"),
+        ("import plants.txt", 2, "name the file .csv or .jsonl, or give --format"),
+        ("import good.csv --rejects good.csv", 2, "good.csv is the file that is imported"),
+        ("check --database mysql://x", 2, "--database must be"),
+        ("check --database sqlite:///\udcff.db", 2, "--database must be UTF-8"),
+        ("migrate --database sqlite:///:memory:", 2, "would lose every plant"),
+        ("migrate --database postgresql://a:b@c:x/d", 2, "cannot be read"),
+        ("token create ' '", 2, "not blank"),
+        ("token create 'a\nb'", 2, "printable"),
+        ("token create x --scope plants", 2, "'plants' is not one of 'plants:create'"),
+        ("token create x --expires-in 0d", 2, "must be a number above 0, and s, m, h, d or w"),
+        ("token create x --expires-in 9999999999w", 2, "year 9999"),
+        ("token create x --standbys-min 1", 2, "--standbys-min needs PostgreSQL"),
+        ("token revoke \udcff", 2, "printable"),
+        ("sreve", 2, "Did you mean 'serve'?"),
     ],
 )
-def test_wrong_usage_is_a_one_line_error_with_status_2(
-    folder: Path, arguments: str, said: str
+def test_wrong_usage_is_a_one_line_error_and_creates_no_database(
+    tmp_path: Path, arguments: str, status: int, said: str
 ) -> None:
-    done = call(folder, *shlex.split(arguments))
+    (tmp_path / "good.csv").write_text("id,name\n1,a\n", encoding="ascii")
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = str(listener.getsockname()[1])
 
-    assert (done.returncode, done.stdout) == (2, ""), done.stderr
+        done = call(tmp_path, *shlex.split(arguments.replace("@", port)))
+
+    assert (done.returncode, done.stdout) == (status, ""), done.stderr
     [line] = done.stderr.splitlines()
     assert line.startswith("plantstore: ")
-    assert said in line
+    assert said.replace("@", port) in line
+    assert [file.name for file in tmp_path.iterdir()] == ["good.csv"]
 
 
 @pytest.mark.parametrize("arguments", ["migrate", "token list --json"])

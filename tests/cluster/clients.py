@@ -89,8 +89,7 @@ class Clients:
             if version == DELETED:
                 return client.send("DELETE", f"/plants/{id_}")
             return client.send_record("PUT", f"/plants/{id_}", wanted.name, wanted.tag)
-        except (OSError, http.client.HTTPException) as error:
-            self.ledger.broken[type(error).__name__] += 1
+        except (OSError, http.client.HTTPException):
             client.close()  # the next request opens it again
             return None
 
@@ -110,7 +109,6 @@ class Clients:
                 continue
             if answer.status in {200, 404}:
                 found = NewPlant(**answer.json) if answer.status == 200 else None
-                ledger.reads += 1
                 if ledger.is_stale(id_, least, version_of(found)):
                     ledger.stale.append(Event(instance, began, time.monotonic()))
             elif answer.status == 503:

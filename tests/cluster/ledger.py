@@ -46,10 +46,8 @@ class Ledger:
         self.acknowledged: dict[int, int] = {}
         self.changes: list[Event] = []
         self.stale: list[Event] = []
-        self.reads = 0
         self.recent: deque[int] = deque(maxlen=RECENT_PLANTS)
         self.unexpected: Counter[str] = Counter()
-        self.broken: Counter[str] = Counter()
         self._changed = threading.Condition()
 
     def acknowledge(self, event: Event, id_: int, version: int) -> None:

@@ -36,27 +36,29 @@ class Row(NamedTuple):
     last_line: int
 
 
-def read(
-    form: str,
-    content: bytes,
-    warnings: list[str] | None = None,
-    *,
-    piece_bytes: int = PIECE_BYTES,
-    row_max: int = ROW_CHARACTERS_MAX,
-) -> list[Row]:
+def read_all(
+    form: str, pieces: list[bytes], row_max: int = ROW_CHARACTERS_MAX
+) -> tuple[list[Row], list[str]]:
+    """Read a file in pieces; return its rows and its warnings."""
     parser = FORMATS[form].parser(row_max)
-    rows = Rows()
-    for start in range(0, len(content), piece_bytes):
-        rows.extend(parser.feed(content[start : start + piece_bytes]))
-    rows.extend(parser.finish())
-    if warnings is not None:
-        warnings += parser.warnings
-    return [
+    found = Rows()
+    for piece in pieces:
+        found.extend(parser.feed(piece))
+    found.extend(parser.finish())
+    rows = [
         Row(first, parser.explain(text) if plant is None else plant, readable(text), last)
         for first, last, plant, text in zip(
-            rows.first_lines, rows.last_lines, rows.plants, rows.texts, strict=True
+            found.first_lines, found.last_lines, found.plants, found.texts, strict=True
         )
     ]
+    return rows, parser.warnings
+
+
+def read(
+    form: str, content: bytes, piece_bytes: int = PIECE_BYTES, row_max: int = ROW_CHARACTERS_MAX
+) -> list[Row]:
+    starts = range(0, len(content), piece_bytes)
+    return read_all(form, [content[start : start + piece_bytes] for start in starts], row_max)[0]
 
 
 def plants_of(rows: list[Row]) -> list[tuple[int, NewPlant]]:
@@ -84,29 +86,30 @@ def test_csv_refuses_a_plant_with_an_empty_tag() -> None:
         FORMATS["csv"].render([NewPlant(1, "a"), NewPlant(7, "b", "")])
 
 
-@pytest.mark.parametrize("case", CSV_CASES, ids=lambda case: case.name)
-def test_csv_is_read_by_the_rules_for_spreadsheets(case: Case) -> None:
-    warnings: list[str] = []
+READ, REFUSED = ([case for case in CSV_CASES if bool(case.error) is end] for end in (False, True))
 
-    if case.error:
-        with pytest.raises(OperationError) as refused:
-            read("csv", case.content, warnings)
-        rows = []
-    else:
-        rows = read("csv", case.content, warnings)
+
+@pytest.mark.parametrize("case", READ, ids=lambda case: case.name)
+def test_csv_is_read_by_the_rules_for_spreadsheets(case: Case) -> None:
+    rows, warnings = read_all("csv", [case.content])
 
     assert [plant for _, plant in plants_of(rows)] == case.plants
     refused_rows = [(row.line, row.text) for row in rows if isinstance(row.content, RequestError)]
     assert refused_rows == case.refused
     assert warnings == ([case.warning] if case.warning else [])
-    assert not case.error or refused.value.message == case.error
 
 
-@pytest.mark.parametrize(
-    "header", [b"", b"id", b"name,tag", b"id,name,id", b'"id', b"identity\0", b"x" * 3_000_000]
-)
+@pytest.mark.parametrize("case", REFUSED, ids=lambda case: case.name)
+def test_a_csv_header_that_is_refused_is_quoted(case: Case) -> None:
+    with pytest.raises(OperationError) as refused:
+        read("csv", case.content)
+
+    assert refused.value.message == case.error
+
+
+@pytest.mark.parametrize("header", [b"name,tag", b'"id', b"identity\0", b"x" * 3_000_000])
 def test_a_csv_header_without_the_columns_id_and_name_is_refused(header: bytes) -> None:
-    with pytest.raises(OperationError, match=r"columns id and name|empty"):
+    with pytest.raises(OperationError, match="columns id and name"):
         read("csv", header)
 
 
@@ -212,24 +215,18 @@ def test_a_file_in_utf_16_is_refused_as_a_whole(form: str, encoding: str) -> Non
 def test_rows_that_are_not_utf_8_are_refused_with_one_advice(form: str, bad: bytes) -> None:
     head = b"id,name\r\n" if form == "csv" else b""
     good = head + (b"2,b\n" if form == "csv" else b'{"id":2,"name":"b"}\n')
-    warnings: list[str] = []
-    parser = FORMATS[form].parser()
 
-    rows = parser.feed(good + bad * 3)
-    warned = parser.warnings
-    reasons = [parser.explain(text) for text in rows.texts[1:]]
-    read(form, good, warnings)
+    [first, *others], warnings = read_all(form, [good + bad * 3])
 
-    assert rows.plants == [NewPlant(2, "b"), None, None, None]
-    assert all("UTF-8" in reason.message for reason in reasons)
-    assert warned == parser.warnings == [ADVICE]
-    assert warnings == []
+    assert first.content == NewPlant(2, "b")
+    assert len(others) == 3
+    assert all("UTF-8" in str(row.content) for row in others)
+    assert warnings == [ADVICE]
+    assert read_all(form, [good])[1] == []
 
 
 def test_the_name_of_a_column_may_be_no_utf_8() -> None:
-    warnings: list[str] = []
-
-    rows = read("csv", b"id;name;Gr\xf6\xdfe\r\n1;a;\xe4\r\n2;b;c\r\n", warnings)
+    rows, warnings = read_all("csv", [b"id;name;Gr\xf6\xdfe\r\n1;a;\xe4\r\n2;b;c\r\n"])
 
     ignored = 'Column "Gr\ufffd\ufffde" is ignored; known columns are id, name and tag'
     assert warnings == [ignored, ADVICE]
@@ -335,21 +332,12 @@ def test_the_pieces_in_which_a_file_arrives_change_nothing(file: tuple[str, byte
         assert outcome(form, [content[:cut], content[cut:]]) == whole
 
 
-def outcome(form: str, pieces: list[bytes]) -> object:
+def outcome(form: str, pieces: list[bytes]) -> str:
     """Return the rows of a file and its warnings, or its error."""
-    parser = FORMATS[form].parser(ROW_MAX)
-    rows = Rows()
     try:
-        for piece in pieces:
-            rows.extend(parser.feed(piece))
-        rows.extend(parser.finish())
+        return repr(read_all(form, pieces, ROW_MAX))
     except OperationError as error:
         return error.message
-    explained = [
-        repr(parser.explain(text)) if plant is None else plant
-        for plant, text in zip(rows.plants, rows.texts, strict=True)
-    ]
-    return rows, explained, parser.warnings
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from plantstore.errors import ErrorCode, StoreUnavailableError, StoreUnreachable
 from plantstore.observe import CommitFailed
 from plantstore.plants import ID_MAX, NewPlant
 from support.fake_store import FakeStore
-from support.world import World, assert_error
+from support.world import World, assert_error, until
 
 
 class HeldStore(FakeStore):
@@ -42,12 +42,6 @@ def held(store: HeldStore, new_world: Callable[..., World]) -> World:
     """Return an application with the held store."""
     world: World = new_world(store)
     return world
-
-
-async def until(condition: Any) -> None:
-    """Let other tasks and threads run until a condition holds."""
-    while not condition():  # noqa: ASYNC110 (a condition of another thread)
-        await asyncio.sleep(0)
 
 
 def ask(world: World, store: HeldStore, counts: list[int]) -> list[Any]:

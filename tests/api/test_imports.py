@@ -13,7 +13,7 @@ from plantstore.errors import ErrorCode, StoreUnreachableError
 from plantstore.observe import Imported
 from support.fake_store import FakeStore, GatedStore
 from support.streams import lines
-from support.world import VALID, World
+from support.world import VALID, World, until
 
 NDJSON = {"Content-Type": "application/x-ndjson"}
 
@@ -55,8 +55,7 @@ def test_batches_are_small_beside_single_changes(*, is_shared: bool) -> None:
             rows = lines(2, 2 * shared + 2)
             group.create_task(world.sending("POST", "/plants.ndjson", rows, fields=NDJSON))
             # The import has parsed rows, and its first batch waits.
-            while world.parts.writer.waiting < shared:  # noqa: ASYNC110 (no event tells it)
-                await asyncio.sleep(0)
+            await until(lambda: world.parts.writer.waiting >= shared)
             store.let_go.release(4)
 
     with World(store) as world:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from cluster.cluster import Cluster
-from cluster.fronts import haproxy, pgbouncer
+from cluster.proxies import haproxy, pgbouncer
 from support.postgres import wait_until
 from support.service import Service
 
@@ -166,7 +166,7 @@ class Fault:
     name: str
     happen: Callable[[Scene], AbstractContextManager[None]]
     leader_first: bool | None = None
-    front: Callable[[Cluster], AbstractContextManager[str]] | None = None
+    proxy: Callable[[Cluster], AbstractContextManager[str]] | None = None
     settings: dict[str, Any] = field(default_factory=dict)
     standbys_min: int = 1
     rounds: int = 3
@@ -206,9 +206,9 @@ FAULTS = [
     ),
     Fault("nodes restarted, one after the other", at_once(restart_nodes)),
     Fault("instances restarted, one after the other", instances_restarted, rounds=2),
-    Fault("HAProxy: `kill -9` of the primary with its Patroni", primary_killed, front=haproxy),
-    Fault("HAProxy: `kill -9` of the primary's Patroni alone", patroni_killed, front=haproxy),
-    Fault("PgBouncer: `kill -9` of the primary with its Patroni", primary_killed, front=pgbouncer),
+    Fault("HAProxy: `kill -9` of the primary with its Patroni", primary_killed, proxy=haproxy),
+    Fault("HAProxy: `kill -9` of the primary's Patroni alone", patroni_killed, proxy=haproxy),
+    Fault("PgBouncer: `kill -9` of the primary with its Patroni", primary_killed, proxy=pgbouncer),
 ]
 DISK_LOST = "both standbys die, then the disk of the primary is lost"
 NOT_STRICT = {"synchronous_mode_strict": False}

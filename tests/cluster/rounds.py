@@ -87,8 +87,8 @@ def play(cluster: Cluster, fault: Fault, number: int, folder: Path) -> Result:
 
 
 def _url(cluster: Cluster, fault: Fault, number: int, stack: contextlib.ExitStack) -> str:
-    if fault.front is not None:
-        return stack.enter_context(fault.front(cluster))
+    if fault.proxy is not None:
+        return stack.enter_context(fault.proxy(cluster))
     is_first = number % 4 < 2 if fault.leader_first is None else fault.leader_first
     return cluster.url(first=cluster.leader() if is_first else cluster.standbys()[0])
 

@@ -46,6 +46,12 @@ async def receive_nothing() -> dict[str, Any]:
     return {"type": "http.request", "body": b"", "more_body": False}
 
 
+async def until(condition: Callable[[], object]) -> None:
+    """Let other tasks and threads run until a condition holds."""
+    while not condition():  # noqa: ASYNC110 (another thread makes it hold)
+        await asyncio.sleep(0)
+
+
 def noting_status(app: ASGIApp) -> ASGIApp:
     """Note the status of each response in the scope, as the server does."""
 

@@ -122,13 +122,13 @@ def test_requests_with_one_token_share_a_look_up(
     world: World,
 ) -> None:
     world.send_together(*[("GET", "/plants"), ("GET", "/token")] * 5)
-    assert world.store.lookups == 1
+    assert world.store.calls["find_token"] == 1
     world.post()
-    assert world.store.lookups == 1
+    assert world.store.calls["find_token"] == 1
 
     world.post(token=mint()[:-1] + "!")
 
-    assert world.store.lookups == 1, "a wrong checksum is refused without a look-up"
+    assert world.store.calls["find_token"] == 1, "a wrong checksum is refused without a look-up"
 
 
 class HeldStore(FakeStore):
@@ -193,9 +193,9 @@ def test_a_known_token_does_not_wait_for_look_ups_of_others(slow: World) -> None
         statuses.append((await slow.sending("GET", "/plants")).status_code)
         slow.store.allowed.put(None)
         statuses += [(await request).status_code for request in (unknown, waiting)]
-        lookups = slow.store.lookups
+        lookups = slow.store.calls["find_token"]
         statuses.append((await slow.sending("GET", "/plants", token=late)).status_code)
-        assert slow.store.lookups == lookups
+        assert slow.store.calls["find_token"] == lookups
         return statuses
 
     assert slow.run(ask_beside_another()) == [200, 200, 401, 200, 200]

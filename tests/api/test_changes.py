@@ -272,7 +272,8 @@ def test_a_stream_continues_while_tokens_cannot_be_looked_up(world: World) -> No
     async def follow() -> list[Event]:
         async with streaming(world) as sent:
             await sent.body()
-            world.store.failure = StoreUnavailableError("The database cannot be read")
+            error = StoreUnavailableError("The database cannot be read")
+            world.store.fail(error, "find_token")
             world.now += 1.5
             world.put_in(NewPlant(1, "a"))
             return await sent.events(1)

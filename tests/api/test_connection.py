@@ -98,7 +98,7 @@ def tight(**bounds: Any) -> Configure:
 
 
 def failing(error: BaseException) -> Callable[[World], object]:
-    return lambda world: setattr(world.store, "failure", error)
+    return lambda world: world.store.fail(error, "find_token")
 
 
 def raising(_app: object) -> App:

@@ -81,7 +81,7 @@ def test_an_allowed_origin_may_read_errors(new_world: Callable[..., World]) -> N
     answers = [world.get("/none", **origin), world.send("PATCH", "/plants", fields=origin)]
     answers += [world.post(b"{}", fields=origin), full.post(fields=origin)]
     for failure in (StoreUnavailableError("The database cannot be read"), ZeroDivisionError()):
-        world.store.read_failure = failure
+        world.store.fail(failure, "list_plants")
         answers.append(world.get("/plants", **origin))
 
     for answer in answers:

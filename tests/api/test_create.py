@@ -116,7 +116,8 @@ def test_an_endless_chunked_body_is_read_only_up_to_the_limit(world: World) -> N
 
 
 def test_an_unexpected_error_is_500_with_a_fixed_message_and_is_reported(world: World) -> None:
-    world.store.failure = error = ZeroDivisionError("a secret of the inside")
+    error = ZeroDivisionError("a secret of the inside")
+    world.store.fail(error, "find_token")
 
     answer = world.post()
 

@@ -93,7 +93,7 @@ def test_readiness_checks_within_a_second_share_one_probe(
     assert [(answer.status_code, answer.json()) for answer in answers] == [
         (200, {"status": "ok"})
     ] * 11
-    assert world.store.probes == 1
+    assert world.store.calls["probe"] == 1
 
 
 def ready(world: World, method: str = "GET") -> int:
@@ -106,11 +106,11 @@ def test_while_commits_fail_the_service_is_not_ready_even_if_the_probe_succeeds(
     error = StoreUnavailableError("The database cannot be written: disk full")
     assert ready(world) == 200
 
-    world.store.write_failure = error
+    world.store.fail(error, "apply_changes")
     world.post()
     assert [ready(world, method) for method in ("GET", "HEAD")] == [503, 503]
     assert_error(world.ask("GET", "/readyz"), 503, ErrorCode.STORE_UNAVAILABLE, error.message)
-    world.store.write_failure = None
+    world.store.repair()
     world.post()
     assert ready(world) == 200
 
@@ -121,7 +121,7 @@ def test_while_the_store_is_unreachable_the_service_is_alive_but_not_ready(world
     error = StoreUnavailableError("The database cannot be reached", "refused by 10.0.0.1")
     assert ready(world) == 200
 
-    world.store.read_failure = error
+    world.store.fail(error, "probe")
     for _ in range(2):
         world.now += 2 * LOOK_SECONDS
         answer = world.ask("GET", "/readyz")
@@ -129,7 +129,7 @@ def test_while_the_store_is_unreachable_the_service_is_alive_but_not_ready(world
         assert answer.headers["Retry-After"] == "1"
         assert answer.json()["message"] == "The database cannot be reached"
     assert world.ask("GET", "/healthz").status_code == 200
-    world.store.read_failure = None
+    world.store.repair()
     world.now += 2 * LOOK_SECONDS
     assert ready(world) == 200
 
@@ -190,7 +190,7 @@ def test_each_response_is_reported_with_its_route_and_its_status(world: World) -
     ):
         world.send(method, path, content)
     world.get("/plants/1", If_None_Match="*")
-    world.store.read_failure = ZeroDivisionError()
+    world.store.fail(ZeroDivisionError(), "list_plants")
     world.get("/plants")
 
     assert [(answer.status, answer.route) for answer in world.answers] == [
@@ -222,10 +222,11 @@ def test_a_response_that_cannot_be_sent_becomes_a_500_with_the_request_id_of_the
 
 
 def test_a_failed_token_look_up_is_reported(world: World) -> None:
-    world.store.failure = error = StoreUnavailableError("The database cannot be reached", "why")
+    error = StoreUnavailableError("The database cannot be reached", "why")
+    world.store.fail(error, "find_token")
 
     answer = world.post()
-    world.store.failure = None
+    world.store.repair()
 
     assert_error(answer, 503, ErrorCode.STORE_UNAVAILABLE, "cannot be reached; nothing was done")
     assert answer.headers["Retry-After"] == "1"

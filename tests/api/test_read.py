@@ -217,9 +217,9 @@ def full() -> Any:
 def test_only_while_plants_cannot_be_read_the_response_is_503(world: World) -> None:
     error = StoreUnavailableError("The database cannot be read: disk I/O error")
 
-    world.store.read_failure = error
+    world.store.fail(error, "list_plants")
     answer = world.get("/plants")
-    world.store.read_failure = None
+    world.store.repair()
 
     assert_error(answer, 503, ErrorCode.STORE_UNAVAILABLE)
     assert answer.headers["Retry-After"] == "1"

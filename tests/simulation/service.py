@@ -21,6 +21,7 @@ from simulation.scheduler import Loop
 from support.crash_states import Step
 from support.disk import Disk
 from support.virtual_time import FakeTransport
+from support.watched_store import READ_METHODS
 
 # How long a stop may take. After a short time, what runs is cancelled.
 STOP_SECONDS = [1, 10]
@@ -32,8 +33,6 @@ SLOW = 0.03
 # The size of the log above which it is restarted, and above which it is copied.
 LOG_BYTES = 64 * 1024
 CHECKPOINT_PAGES = 20
-
-READS = ("find_plants", "list_plants", "read_changes", "find_token")
 
 
 class SnapshotStore(SQLiteStore):
@@ -76,7 +75,7 @@ class SlowStore:
         def call(*args: Any, **kwargs: Any) -> Any:
             self._applied += name == "apply_changes"
             self._pass_time()
-            if name in READS:
+            if name in READ_METHODS:
                 self._may_fail()
             try:
                 return found(*args, **kwargs)

@@ -9,12 +9,10 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 import httpx
 
 from plantstore.api.operations import Renderings
-from plantstore.changes import Change, Result
 from plantstore.cli.wiring import make_app, make_parts, running
 from plantstore.commit.reader import GroupRead
 from plantstore.commit.writer import GroupCommit
 from plantstore.errors import ErrorCode
-from plantstore.listings import Listing, PlantsPage
 from plantstore.observe import Responded
 from plantstore.plants import NewPlant
 from plantstore.server.interface import RESPONSE_STATUS, ASGIApp, Event, Receive, Scope, Send
@@ -22,6 +20,7 @@ from plantstore.settings import Settings
 from plantstore.store import Store
 from plantstore.tokens import SCOPES, TokenRecord, digest, mint
 from support.fake_store import FakeStore
+from support.watched_store import WatchedStore
 
 if TYPE_CHECKING:
     from plantstore.observe import Event as Observed
@@ -66,47 +65,6 @@ def noting_status(app: ASGIApp) -> ASGIApp:
     return serve
 
 
-class WatchedStore:
-    """A store that counts token lookups and probes, and can fail lookups, reads or writes."""
-
-    def __init__(self, store: Store) -> None:
-        self._store = store
-        self.lookups = 0
-        self.probes = 0
-        self.failure: Exception | None = None
-        self.read_failure: Exception | None = None
-        self.write_failure: Exception | None = None
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._store, name)
-
-    @property
-    def plants(self) -> dict[int, NewPlant]:
-        return {plant.id: plant for plants in self._store.scan_plants() for plant in plants}
-
-    def find_token(self, digest: bytes) -> TokenRecord | None:
-        self.lookups += 1
-        if self.failure is not None:
-            raise self.failure
-        return self._store.find_token(digest)
-
-    def apply_changes(self, changes: Sequence[Change]) -> list[Result]:
-        if self.write_failure is not None:
-            raise self.write_failure
-        return self._store.apply_changes(changes)
-
-    def list_plants(self, listing: Listing) -> PlantsPage:
-        if self.read_failure is not None:
-            raise self.read_failure
-        return self._store.list_plants(listing)
-
-    def probe(self) -> None:
-        self.probes += 1
-        if self.read_failure is not None:
-            raise self.read_failure
-        self._store.probe()
-
-
 class World:
     """The application with its dependencies, and a fake store unless another is given.
 
@@ -123,7 +81,7 @@ class World:
         metrics: Renderings = METRICS,
         **settings: Any,
     ) -> None:
-        self.store: Any = WatchedStore(FakeStore() if store is None else store)
+        self.store = WatchedStore(FakeStore() if store is None else store)
         self.store.keep_changes(7)
         self.now = 1000.0
         self.events: list[Observed] = []

@@ -1,52 +1,36 @@
 """The group read, with stores that block or fail."""
 
 import asyncio
-import threading
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine
 from typing import Any
 
 import pytest
 
 from plantstore.commit.reader import GroupRead
 from plantstore.errors import ErrorCode, RequestError, StoreUnavailableError
-from plantstore.listings import Listing, Page, PlantsPage
+from plantstore.listings import Listing, Page
 from plantstore.observe import Event, ReadFailed
 from plantstore.plants import NewPlant
-from plantstore.store import READS
+from plantstore.store import READS, Maintenance, PlantStore, Store, TokenStore
 from support.fake_store import FakeStore
+from support.watched_store import OTHER_METHODS, READ_METHODS, Gate, WatchedStore
 
 EVERYTHING = Listing(after=None, limit=10, tag=None)
 
 
-class WatchedStore(FakeStore):
-    """Has plants 0 to 9, blocks each read until the test releases it, and can fail."""
+class Blocked(WatchedStore):
+    """Has plants 0 to 9. Look-ups and listings wait until the test lets them go on."""
 
-    def __init__(self, failure: Exception | None = None) -> None:
-        super().__init__()
-        self.plants = {id_: NewPlant(id_, str(id_)) for id_ in range(10)}
-        self.failure = failure
-        self.asked: list[list[int]] = []
-        self.entered = threading.Semaphore(0)
-        self.let_go = threading.Semaphore(0)
-        self.listing_entered = threading.Semaphore(0)
-        self.let_listing_go = threading.Semaphore(0)
-
-    def list_plants(self, listing: Listing) -> PlantsPage:
-        self.listing_entered.release()
-        self.let_listing_go.acquire()
-        return super().list_plants(listing)
-
-    def find_plants(self, ids: Sequence[int]) -> dict[int, NewPlant]:
-        self.asked.append(list(ids))
-        self.entered.release()
-        self.let_go.acquire()
-        if self.failure is not None and 7 in ids:
-            raise self.failure
-        return super().find_plants(ids)
+    def __init__(self) -> None:
+        store = FakeStore()
+        store.plants = {id_: NewPlant(id_, str(id_)) for id_ in range(10)}
+        super().__init__(store)
+        self.finding, self.listing = Gate(), Gate()
+        self.before = {"find_plants": self.finding, "list_plants": self.listing}
 
 
 def run(
-    store: WatchedStore,
+    store: Blocked,
     test: Callable[[GroupRead], Coroutine[Any, Any, None]],
     *,
     waiting_max: int = 1000,
@@ -59,8 +43,8 @@ def run(
             try:
                 await test(reader)
             finally:
-                store.let_go.release(1000)
-                store.let_listing_go.release(1000)
+                store.finding.let_go.release(1000)
+                store.listing.let_go.release(1000)
         with pytest.raises(StoreUnavailableError):
             await reader.find_plant(1)
 
@@ -68,16 +52,27 @@ def run(
     return events
 
 
+def test_the_tests_know_each_method_of_a_store_that_reads() -> None:
+    methods = {
+        name
+        for protocol in (PlantStore, TokenStore, Maintenance, Store)
+        for name in vars(protocol)
+        if not name.startswith("_")
+    }
+
+    assert READ_METHODS.keys() == methods - OTHER_METHODS
+
+
 def test_waiting_look_ups_are_joined_into_one_query_up_to_a_limit() -> None:
-    store = WatchedStore()
+    store = Blocked()
     last = READS["find"].batch_max + 3
 
     async def test(reader: GroupRead) -> None:
         first = asyncio.create_task(reader.find_plant(1))
-        await asyncio.to_thread(store.entered.acquire)
+        await asyncio.to_thread(store.finding.entered.acquire)
         finds = [asyncio.create_task(reader.find_plant(id_)) for id_ in range(2, last + 1)]
         await asyncio.sleep(0)  # they run up to their await
-        store.let_go.release(1000)
+        store.finding.let_go.release(1000)
         assert await first == NewPlant(1, "1")
         assert [one and one.id for one in await asyncio.gather(*finds)] == [
             *range(2, 10),
@@ -86,42 +81,43 @@ def test_waiting_look_ups_are_joined_into_one_query_up_to_a_limit() -> None:
 
     run(store, test)
 
-    assert store.asked == [[1], [*range(2, last - 1)], [last - 1, last]]
+    asked = [list(ids) for [ids] in store.finding.asked]
+    assert asked == [[1], [*range(2, last - 1)], [last - 1, last]]
 
 
 def test_look_ups_and_listings_do_not_wait_for_each_other() -> None:
-    store = WatchedStore()
+    store = Blocked()
 
     async def test(reader: GroupRead) -> None:
         listings = [asyncio.create_task(reader.list_plants(EVERYTHING)) for _ in range(3)]
-        await asyncio.to_thread(store.listing_entered.acquire)
-        store.let_go.release()
+        await asyncio.to_thread(store.listing.entered.acquire)
+        store.finding.let_go.release()
         assert await reader.find_plant(1) == NewPlant(1, "1")
         find = asyncio.create_task(reader.find_plant(2))
-        await asyncio.to_thread(store.entered.acquire)
-        await asyncio.to_thread(store.entered.acquire)
-        store.let_listing_go.release(1000)
+        await asyncio.to_thread(store.finding.entered.acquire)
+        await asyncio.to_thread(store.finding.entered.acquire)
+        store.listing.let_go.release(1000)
         assert (
             await asyncio.gather(*listings)
             == [Page(list(store.plants.values()), None, is_last=True)] * 3
         )
         assert not find.done()
-        store.let_go.release()
+        store.finding.let_go.release()
         assert await find == NewPlant(2, "2")
 
     run(store, test)
 
 
 def test_several_searches_and_another_listing_are_read_at_once() -> None:
-    store = WatchedStore()
+    store = Blocked()
 
     async def test(reader: GroupRead) -> None:
         asked = [Listing(words=("a",)), Listing(words=("a",)), EVERYTHING]
         pages = [asyncio.create_task(reader.list_plants(listing)) for listing in asked]
         are_read = [
-            await asyncio.to_thread(store.listing_entered.acquire, timeout=5) for _ in pages
+            await asyncio.to_thread(store.listing.entered.acquire, timeout=5) for _ in pages
         ]
-        store.let_listing_go.release(3)
+        store.listing.let_go.release(3)
         await asyncio.gather(*pages)
         assert all(are_read)
 
@@ -129,8 +125,8 @@ def test_several_searches_and_another_listing_are_read_at_once() -> None:
 
 
 def test_a_queue_of_one_read_accepts_a_search() -> None:
-    store = WatchedStore()
-    store.let_listing_go.release()
+    store = Blocked()
+    store.listing.let_go.release()
 
     async def test(reader: GroupRead) -> None:
         assert (await reader.list_plants(Listing(words=("1",)))).items == [NewPlant(1, "1")]
@@ -139,16 +135,16 @@ def test_a_queue_of_one_read_accepts_a_search() -> None:
 
 
 def test_each_batch_of_listings_is_answered_before_the_next_batch_is_read() -> None:
-    store = WatchedStore()
+    store = Blocked()
 
     async def test(reader: GroupRead) -> None:
         batch_max = READS["list"].batch_max
         number = 2 * batch_max
         listings = [asyncio.create_task(reader.list_plants(EVERYTHING)) for _ in range(number)]
         for done in range(1, number + 1):
-            await asyncio.to_thread(store.listing_entered.acquire)
+            await asyncio.to_thread(store.listing.entered.acquire)
             assert sum(each.done() for each in listings) <= done
-            store.let_listing_go.release()
+            store.listing.let_go.release()
             if done % batch_max == 0:
                 await asyncio.wait(listings[:done], timeout=10)
                 assert sum(each.done() for each in listings) == done
@@ -167,8 +163,8 @@ def test_each_batch_of_listings_is_answered_before_the_next_batch_is_read() -> N
 def test_a_failed_read_has_the_error_of_its_cause_and_is_reported(
     failure: Exception, code: ErrorCode
 ) -> None:
-    store = WatchedStore(failure)
-    store.let_go.release(1000)
+    store = Blocked()
+    store.fail(failure, "find_plants")
 
     async def test(reader: GroupRead) -> None:
         with pytest.raises(RequestError) as failed:

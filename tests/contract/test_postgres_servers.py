@@ -15,6 +15,7 @@ from plantstore.observe import Event, ServerChanged
 from plantstore.plants import NewPlant, Plant
 from plantstore.store import Store
 from plantstore.tokens import TokenRecord
+from support.fake_store import read_all
 from support.following import Copy
 from support.postgres import (
     Pair,
@@ -26,7 +27,6 @@ from support.postgres import (
     url_of,
     wait_until,
 )
-from support.watched_store import read_all
 
 PLANT = NewPlant(1, "Abies balsamea (L.) Mill.", "Abies")
 LATER = NewPlant(2, "b")

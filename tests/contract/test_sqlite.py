@@ -22,7 +22,7 @@ from plantstore.storage.sqlite.sqlite_store import SQLiteStore
 from plantstore.storage.sqlite.wal import WalLimit
 from plantstore.storage.tables import hand_out_query, hand_out_values
 from plantstore.store import CONNECTIONS_MAX
-from support.watched_store import read_all
+from support.fake_store import read_all
 
 pytestmark = pytest.mark.engines("sqlite")
 

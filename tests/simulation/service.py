@@ -20,8 +20,8 @@ from plantstore.storage.sqlite.wal import WalLimit
 from simulation.scheduler import Loop
 from support.crash_states import Step
 from support.disk import Disk
+from support.fake_store import READ_METHODS
 from support.virtual_time import FakeTransport
-from support.watched_store import READ_METHODS
 
 # How long a stop may take. After a short time, what runs is cancelled.
 STOP_SECONDS = [1, 10]

@@ -1,10 +1,15 @@
-"""A fake store, against which the contract tests run, too; and stores that block or fail."""
+"""A fake store, against which the contract tests run, too; and stores that block or fail.
+
+READ_METHODS has all methods that read a store, for tests of what holds for each read.
+"""
 
 import contextlib
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Generator, Iterator, Sequence
 from operator import attrgetter
+from typing import Any, Final
 
 import msgspec
 
@@ -15,9 +20,30 @@ from plantstore.feed import ChangesPage, FeedState, Recorded, page_of
 from plantstore.listings import EVERYTHING, Listing, Page, PlantsPage
 from plantstore.plants import ID_MAX, NewPlant
 from plantstore.storage.tables import ids_exhausted, in_order, name_taken, no_such_token
-from plantstore.store import TIDY_SECONDS, CheckReport, TellNumber
+from plantstore.store import TIDY_SECONDS, CheckReport, Store, TellNumber
 from plantstore.tokens import TokenRecord
 from plantstore.words import has_words
+
+# Each method that reads, with arguments that find something in a store with a plant 1.
+READ_METHODS: Final[dict[str, Callable[[Store], Any]]] = {
+    "find_plants": lambda store: store.find_plants([1]),
+    "list_plants": lambda store: store.list_plants(EVERYTHING._replace(has_total=True)),
+    "read_changes": lambda store: store.read_changes(None, 1),
+    "find_token": lambda store: store.find_token(b"1"),
+    "list_tokens": lambda store: store.list_tokens(),
+    "scan_plants": lambda store: list(store.scan_plants()),
+    "count_plants": lambda store: store.count_plants(),
+}
+OTHER_METHODS: Final = {
+    *("apply_changes", "tidy", "hand_out_ids", "keep_changes", "watch_changes", "probe"),
+    *("add_token", "revoke_token", "forget_token"),
+    *("has_room_for_export", "check", "back_up", "reindex", "close"),
+}
+
+
+def read_all(store: Store) -> dict[str, Any]:
+    """Return what each method returns that reads."""
+    return {name: read(store) for name, read in READ_METHODS.items()}
 
 
 class FakeStore:
@@ -194,3 +220,67 @@ class FailingStore(FakeStore):
         if self.error is not None and any(change.id == 13 for change in changes):
             raise self.error
         return super().apply_changes(changes)
+
+
+class Gate:
+    """Lets calls wait until a test lets them go on.
+
+    Attributes:
+        asked: the arguments of the calls.
+        entered: is released by each call that waits.
+        let_go: is released by the test, once for each call.
+
+    """
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[Any, ...]] = []
+        self.entered = threading.Semaphore(0)
+        self.let_go = threading.Semaphore(0)
+
+    def __call__(self, *arguments: Any) -> None:
+        self.asked.append(arguments)
+        self.entered.release()
+        self.let_go.acquire()
+
+
+class WatchedStore:
+    """A store that counts the calls of its methods, and runs something before them.
+
+    Attributes:
+        calls: how often each method was called, by its name.
+        before: what runs before a method, with its arguments, by its name. It may wait or raise.
+
+    """
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self.calls: Counter[str] = Counter()
+        self.before: dict[str, Callable[..., None]] = {}
+
+    def __getattr__(self, name: str) -> Any:
+        found: Any = getattr(self._store, name)
+        if not callable(found):
+            return found
+
+        def call(*arguments: Any, **named: Any) -> Any:
+            self.calls[name] += 1
+            if name in self.before:
+                self.before[name](*arguments)
+            return found(*arguments, **named)
+
+        return call
+
+    @property
+    def plants(self) -> dict[int, NewPlant]:
+        return {plant.id: plant for plants in self._store.scan_plants() for plant in plants}
+
+    def fail(self, error: BaseException, *names: str) -> None:
+        """Raise an error from these methods, until `repair` is called."""
+
+        def fail(*_: object) -> None:
+            raise error
+
+        self.before |= dict.fromkeys(names, fail)
+
+    def repair(self) -> None:
+        self.before.clear()

@@ -19,8 +19,7 @@ from plantstore.server.interface import RESPONSE_STATUS, ASGIApp, Event, Receive
 from plantstore.settings import Settings
 from plantstore.store import Store
 from plantstore.tokens import SCOPES, TokenRecord, digest, mint
-from support.fake_store import FakeStore
-from support.watched_store import WatchedStore
+from support.fake_store import FakeStore, WatchedStore
 
 if TYPE_CHECKING:
     from plantstore.observe import Event as Observed

@@ -12,8 +12,7 @@ from plantstore.listings import Listing, Page
 from plantstore.observe import Event, ReadFailed
 from plantstore.plants import NewPlant
 from plantstore.store import READS, Maintenance, PlantStore, Store, TokenStore
-from support.fake_store import FakeStore
-from support.watched_store import OTHER_METHODS, READ_METHODS, Gate, WatchedStore
+from support.fake_store import OTHER_METHODS, READ_METHODS, FakeStore, Gate, WatchedStore
 
 EVERYTHING = Listing(after=None, limit=10, tag=None)
 

@@ -241,10 +241,14 @@ class TokenStore(Protocol):
 
 
 class Maintenance(Protocol):
-    """The operations for export, check and backup. Any thread may call any method.
+    """The operations for export, check, backup and dry runs. Any thread may call any method.
 
     Every method raises StoreUnavailableError if the storage cannot be read.
     """
+
+    def find_plants(self, ids: Sequence[int]) -> dict[int, NewPlant]:
+        """Return the stored plants among these ids, by id. One thread at a time may call this."""
+        ...
 
     def scan_plants(
         self, listing: Listing = EVERYTHING, tell_number: TellNumber | None = None

@@ -1,6 +1,7 @@
 """Imports in the test's process."""
 
 import asyncio
+import random
 from collections.abc import Sequence
 
 import pytest
@@ -9,13 +10,16 @@ from plantstore.api.auth import ConcurrencyLimit
 from plantstore.api.file_imports import SHARED_BATCH_ROWS_MAX
 from plantstore.changes import Change, Result
 from plantstore.commit.imports import BATCH_ROWS_MAX
-from plantstore.errors import ErrorCode, StoreUnreachableError
+from plantstore.errors import ErrorCode, StoreUnavailableError, StoreUnreachableError
+from plantstore.formats import FORMATS
 from plantstore.observe import Imported
+from plantstore.plants import NewPlant
 from support.fake_store import FakeStore, GatedStore
 from support.streams import lines
 from support.world import VALID, World, until
 
 NDJSON = {"Content-Type": "application/x-ndjson"}
+CSV = {"Content-Type": "text/csv"}
 
 
 def test_an_import_that_is_cancelled_twice_keeps_its_place_until_its_batch_is_settled() -> None:
@@ -94,3 +98,60 @@ def test_an_import_over_the_limit_is_503_and_stores_nothing(world: World) -> Non
 
     assert (answer.status_code, answer.json()["error"]) == (503, ErrorCode.OVERLOADED)
     assert not world.store.plants
+
+
+@pytest.mark.parametrize("conflict", ["refuse", "skip", "replace"])
+def test_a_dry_run_says_what_the_import_does_then_and_changes_nothing(
+    stored: World, conflict: str
+) -> None:
+    rng = random.Random(conflict)
+    file = "/plants.csv?on-conflict=" + conflict
+
+    def rows(many: int) -> bytes:
+        plants = [NewPlant(rng.randrange(600), rng.choice("ab")) for _ in range(many)]
+        return b"".join(
+            [b"id,name\n", FORMATS["csv"].render(plants).replace(b",\r", b"\r"), b"x,y\n"]
+        )
+
+    for many in (900, 0, 1, 1_200):
+        body, before = rows(many), stored.store.plants
+        last = stored.get("/changes?after=now").headers["Changes-After"]
+        told = len(stored.told(Imported))
+
+        tried = stored.send("POST", f"{file}&dry-run=true", body, fields=CSV)
+
+        assert stored.store.plants == before
+        assert stored.get("/changes?after=now").headers["Changes-After"] == last
+        assert len(stored.told(Imported)) == told
+        made = stored.send("POST", file, body, fields=CSV)
+        assert (tried.status_code, tried.json()) == (200, {**made.json(), "dry_run": True})
+
+
+def test_a_dry_run_is_answered_while_the_writer_waits_for_the_disk() -> None:
+    store = GatedStore()
+
+    async def try_beside_a_create() -> tuple[int, int]:
+        create = asyncio.ensure_future(world.sending("POST", "/plants", VALID))
+        await asyncio.to_thread(store.entered.acquire)
+        path = "/plants.ndjson?dry-run=true"
+        tried = await world.sending("POST", path, lines(1, 2), fields=NDJSON)
+        store.let_go.release()
+        return tried.json()["stored"], (await create).status_code
+
+    with World(store) as world:
+        assert world.run(try_beside_a_create()) == (2, 200)
+
+
+def test_a_dry_run_that_cannot_read_the_plants_is_503_and_says_that_nothing_is_stored() -> None:
+    class Failing(FakeStore):
+        def find_plants(self, ids: Sequence[int]) -> dict[int, NewPlant]:
+            if any(id_ > BATCH_ROWS_MAX for id_ in ids):
+                raise StoreUnavailableError("The database cannot be read")
+            return super().find_plants(ids)
+
+    with World(Failing()) as world:
+        path, rows = "/plants.ndjson?dry-run=true", lines(1, BATCH_ROWS_MAX + 1)
+        answer = world.send("POST", path, rows, fields=NDJSON)
+
+    assert (answer.status_code, answer.json()["lines_stored_through"]) == (503, 0)
+    assert answer.json()["message"] == "The database cannot be read"

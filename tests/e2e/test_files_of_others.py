@@ -249,18 +249,22 @@ def state(folder: Path) -> dict[str, tuple[int, bytes]]:
 
 
 def assert_readable(folder: Path, target: Path) -> None:
-    """Assert that a user who may only read the files can check, export and back up the plants."""
+    """Assert that a user who may only read the files can check, export, back up and try imports."""
     before = state(folder)
 
     checked = run_unprivileged(folder, "check")
     exported = run_unprivileged(folder, "export")
     copied = run_unprivileged(folder, "backup", str(target / "copy.db"))
+    (target / "more.csv").write_text("id,name\n4,Rosa\n", encoding="utf-8")
+    tried = run_unprivileged(folder, "import", "--dry-run", str(target / "more.csv"))
 
     assert (checked.returncode, checked.stderr) == (0, "")
     assert checked.stdout.endswith("schema: 9\nNo errors found\n")
     assert (exported.returncode, exported.stderr) == (0, "Exported 3 plants\n")
     assert exported.stdout.count("Abies") == 3
     assert (copied.returncode, copied.stderr) == (0, "")
+    assert (tried.returncode, tried.stderr) == (0, "")
+    assert tried.stdout == "Dry run: 1 stored, 0 already there, 0 rejected\n"
     assert stored_plants(f"sqlite:///{target}/copy.db") == PLANTS
     assert state(folder) == before, "a command changed the files of the database"
 

@@ -63,6 +63,25 @@ def test_a_file_is_imported_and_importing_it_again_changes_nothing(
     assert stored_plants(database) == PLANTS
 
 
+def test_a_dry_run_prints_what_would_be_stored_and_creates_no_database(
+    tmp_path: Path, database: str
+) -> None:
+    (tmp_path / "plants.csv").write_text(ROWS, encoding="utf-8")
+
+    without = call(tmp_path, "import", "plants.csv", "--dry-run")
+
+    assert (without.returncode, without.stdout) == (1, "")
+    assert "`plantstore migrate` creates" in without.stderr
+    assert not (tmp_path / "plants.db").exists()
+    put_in(database, [PLANTS[1], NewPlant(2, "another")])
+    done = call(tmp_path, "import", "plants.csv", "--dry-run", "--rejects", "rejects.jsonl")
+
+    said = "Dry run: 1 stored, 1 already there, 1 rejected\n"
+    assert (done.returncode, done.stdout) == (1, said)
+    assert [each["error"] for each in rejects(tmp_path)] == [1004]
+    assert stored_plants(database) == {1: PLANTS[1], 2: NewPlant(2, "another")}
+
+
 def test_json_lines_are_imported_from_a_pipe(tmp_path: Path, database: str) -> None:
     row = '{"id":1,"name":"Rosa × damascena","tag":""}\n'
 

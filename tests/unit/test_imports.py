@@ -1,8 +1,10 @@
 """What becomes of the rows of an import, without a file and without a store."""
 
+import random
+
 import pytest
 
-from plantstore.changes import Outcome, Upsert
+from plantstore.changes import Change, Outcome, Upsert
 from plantstore.commit.imports import (
     BATCH_BYTES_MAX,
     Batch,
@@ -10,10 +12,12 @@ from plantstore.commit.imports import (
     Import,
     RowCounts,
     RowError,
+    Trial,
 )
 from plantstore.errors import BatchRefusedError, ErrorCode, RequestError
 from plantstore.formats import FORMATS
-from plantstore.plants import NewPlant
+from plantstore.plants import PLANT_BYTES_MAX, NewPlant
+from support.fake_store import FakeStore
 
 
 def plain(*ids: int, name: str = "a") -> bytes:
@@ -182,3 +186,42 @@ def test_a_row_is_stored_through_its_last_line(form: str, content: bytes, last: 
     run.settle(batch, [Outcome.STORED])
 
     assert run.lines_stored_through == last
+
+
+@pytest.mark.parametrize("kind", ["create", "replace", "keep the tag"])
+def test_a_dry_run_has_the_results_of_batches_that_are_stored_one_after_the_other(
+    kind: str,
+) -> None:
+    rng = random.Random(kind)
+    long = "x" * (PLANT_BYTES_MAX // 2)
+
+    def change() -> Change:
+        tag = None if kind == "keep the tag" else rng.choice([None, "t", "u"])
+        plant = NewPlant(rng.randrange(40), rng.choice(["a", "b", long]), tag)
+        return plant if kind == "create" else Upsert(plant, keeps_tag=kind == "keep the tag")
+
+    store, trial, seen = FakeStore(), Trial(), set()
+    store.apply_changes([NewPlant(id_, "a", rng.choice([None, "t", long])) for id_ in range(20)])
+    before = store.find_plants(range(40))
+
+    for _ in range(30):
+        batch = [change() for _ in range(rng.randrange(8))]
+        stored = {each.id: before[each.id] for each in batch if each.id in before}
+        results = trial.decide(batch, stored)
+
+        assert results == store.apply_changes(batch)
+        seen |= {str(result) for result in results}
+
+    assert len(seen) >= 3
+
+
+def test_a_dry_run_remembers_the_last_plants_and_its_memory_is_bounded() -> None:
+    trial = Trial(bytes_max=100_000)
+    plants = [NewPlant(id_, "a" * 100) for id_ in range(5_000)]
+
+    for plant in plants:
+        assert trial.decide([plant], {}) == [Outcome.STORED]
+
+    assert trial.decide(plants[-100:], {}) == [Outcome.ALREADY_STORED] * 100
+    assert trial.decide(plants[:100], {}) == [Outcome.STORED] * 100
+    assert len(trial._newer) + len(trial._older) < 100_000 / 250  # noqa: SLF001

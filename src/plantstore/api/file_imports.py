@@ -10,6 +10,9 @@ an incomplete row. If the client sends faster than the disk can store, the servi
 All imports share one thread, which parses their pieces in turn, and they store their batches in
 turn. So other requests share the interpreter with at most one import, however many there are.
 Between two steps, an import ends if its client is gone or the service stops.
+
+A dry run takes the same steps, but it looks up the stored plants of a batch instead of storing it.
+So it takes no turn of the writer.
 """
 
 import asyncio
@@ -25,7 +28,13 @@ import msgspec
 from falcon.asgi import Request, Response
 
 from plantstore.api.auth import Authenticator, ConcurrencyLimit
-from plantstore.api.parameters import has_preference, read_query, require_no_coding, unsupported
+from plantstore.api.parameters import (
+    has_preference,
+    invalid,
+    read_query,
+    require_no_coding,
+    unsupported,
+)
 from plantstore.commit.imports import (
     BATCH_ROWS_MAX,
     LISTED_ERRORS_MAX,
@@ -34,7 +43,9 @@ from plantstore.commit.imports import (
     Import,
     ImportResult,
     RowError,
+    Trial,
 )
+from plantstore.commit.reader import GroupRead
 from plantstore.commit.writer import GroupCommit
 from plantstore.errors import (
     ClientGoneError,
@@ -53,8 +64,8 @@ from plantstore.threads import THREADS, Threads
 # Imports that run at a time.
 IMPORTS_MAX: Final = 32
 
-# Rows of one transaction beside single changes, and for so long after one. It takes a few
-# milliseconds.
+# Rows of one transaction beside single changes, and for so long after one; and of one lookup of a
+# dry run. It takes a few milliseconds.
 SHARED_BATCH_ROWS_MAX: Final = 500
 SHARED_SECONDS: Final = 1.0
 
@@ -87,6 +98,7 @@ class Imports:
     Args:
         authenticator: knows the tokens.
         writer: stores the plants.
+        reader: looks up the plants for dry runs.
         patience_seconds: how long a client may send nothing.
         observe: is told of each import.
         release_memory: is called on the thread when the last import has ended.
@@ -100,6 +112,7 @@ class Imports:
         self,
         authenticator: Authenticator,
         writer: GroupCommit,
+        reader: GroupRead,
         *,
         patience_seconds: float,
         observe: Observer,
@@ -110,6 +123,7 @@ class Imports:
     ) -> None:
         self._authenticator = authenticator
         self._writer = writer
+        self._reader = reader
         self._patience_seconds = patience_seconds
         self._observe = observe
         self._monotonic = monotonic
@@ -133,7 +147,9 @@ class Imports:
 
         """
         await self._authenticator.authorize(req, "plants:create")
-        conflict = _parse_conflict(read_query(req, "on-conflict").get("on-conflict", "refuse"))
+        parameters = read_query(req, "on-conflict", "dry-run")
+        conflict = _parse_conflict(parameters.get("on-conflict", "refuse"))
+        trial = Trial() if _parse_flag(parameters, "dry-run") else None
         _require_type(req, form)
         token = await self._admit(req, conflict)
         errors: list[RowError] = []
@@ -145,7 +161,7 @@ class Imports:
             errors_max=LISTED_ERRORS_MAX,
         )
         exchange = req.scope.get(EXCHANGE)
-        upload = _Upload(req, exchange, run, conflict)
+        upload = _Upload(req, exchange, run, conflict, trial)
         self._limit.acquire(token)
         sys.setswitchinterval(SWITCH_SECONDS)
         if upload.exchange is not None:
@@ -155,7 +171,7 @@ class Imports:
         except (RequestError, asyncio.CancelledError) as error:
             # Only `error` may refer to it, since Python deletes this name. Otherwise the error and
             # this frame would refer to each other, and keep the rows until the next collection.
-            raise _interrupted(error, run.lines_stored_through) from None
+            raise _interrupted(error, 0 if trial else run.lines_stored_through) from None
         finally:
 
             def leave(storing: asyncio.Future[None]) -> None:
@@ -166,7 +182,8 @@ class Imports:
                     sys.setswitchinterval(self._default_switch_interval)
                     with contextlib.suppress(RuntimeError):  # the service has stopped
                         self._thread.submit(self._release_memory)
-                self._observe(Imported(form.media_type, msgspec.structs.asdict(run.counts)))
+                if not trial:
+                    self._observe(Imported(form.media_type, msgspec.structs.asdict(run.counts)))
 
             # An import that is cancelled again does not wait for its last batch.
             upload.storing.add_done_callback(leave)
@@ -175,6 +192,7 @@ class Imports:
             resp.set_header("Preference-Applied", "return=minimal")
         result = ImportResult(
             **msgspec.structs.asdict(run.counts),
+            dry_run=True if trial else msgspec.UNSET,
             errors=msgspec.UNSET if is_minimal else errors,
             warnings=run.warnings or msgspec.UNSET,
         )
@@ -190,7 +208,7 @@ class Imports:
             async with contextlib.aclosing(self._pieces(aiter(upload.req.stream))) as pieces:
                 async for piece in pieces:
                     upload.require_client()
-                    upload.run.batch_rows_max = self._rows_now()
+                    upload.run.batch_rows_max = self._rows_now(upload)
                     for batch in await self._in_thread(_parse, upload.run, piece):
                         await asyncio.shield(upload.storing)
                         upload.storing = asyncio.ensure_future(self._store(upload, batch))
@@ -245,7 +263,12 @@ class Imports:
             upload.require_client()
             self._authenticator.rate_limit.spend(token, len(batch.rows) - upload.prepaid_uses)
             upload.prepaid_uses = 0
-            outcomes = await self._writer.submit_all(batch.changes)
+            if upload.trial is None:
+                outcomes = await self._writer.submit_all(batch.changes)
+            else:
+                stored = await self._reader.find_plants([change.id for change in batch.changes])
+                decide = upload.trial.decide
+                outcomes = await self._in_thread(decide, batch.changes, stored)
         await self._in_thread(upload.run.settle, batch, outcomes)
 
     async def _admit(self, req: Request, conflict: Conflict) -> str:
@@ -254,10 +277,10 @@ class Imports:
             await self._authenticator.require_scope(req, "plants:update")
         return await self._authenticator.require_scope(req, "plants:create")
 
-    def _rows_now(self) -> int:
+    def _rows_now(self, upload: "_Upload") -> int:
         """Return the number of rows of the next batches."""
         since = asyncio.get_running_loop().time() - self._writer.single_at
-        is_shared = since < SHARED_SECONDS
+        is_shared = since < SHARED_SECONDS or upload.trial is not None
         return min(SHARED_BATCH_ROWS_MAX if is_shared else sys.maxsize, self._batch_rows_max)
 
     async def _in_thread(
@@ -282,6 +305,7 @@ class _Upload:
         exchange: the control of the request, if the server has one.
         run: parses and counts its rows.
         conflict: what to do with a row if a different plant has its id.
+        trial: decides its batches if it is a dry run.
         prepaid_uses: uses of the token that were counted before its first batch: the request.
         is_over: whether no further batch may be stored.
         storing: the last batch that was begun. It is done when the batch is stored and counted.
@@ -292,6 +316,7 @@ class _Upload:
     exchange: ExchangeControl | None
     run: Import
     conflict: Conflict
+    trial: Trial | None
     prepaid_uses: int = 1
     is_over: bool = False
     storing: "asyncio.Future[None]" = field(default_factory=_nothing)
@@ -319,10 +344,15 @@ def _parse_conflict(text: str) -> Conflict:
     try:
         return Conflict(text)
     except ValueError:
-        raise RequestError(
-            ErrorCode.INVALID_PARAMETER,
-            f"`on-conflict` must be refuse, skip or replace, got {quoted(text)}",
-        ) from None
+        message = f"`on-conflict` must be refuse, skip or replace, got {quoted(text)}"
+        raise invalid(message) from None
+
+
+def _parse_flag(parameters: dict[str, str], name: str) -> bool:
+    text = parameters.get(name, "false")
+    if text not in ("true", "false"):
+        raise invalid(f"`{name}` must be true or false, got {quoted(text)}")
+    return text == "true"
 
 
 def _require_type(req: Request, form: Format) -> None:

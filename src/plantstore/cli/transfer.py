@@ -8,6 +8,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager
+from functools import partial
 from itertools import chain, islice
 from pathlib import Path
 from typing import BinaryIO, Final, TypeAlias
@@ -19,12 +20,12 @@ from plantstore.changes import Change, Result
 from plantstore.cli.opening import new_file, opened_store, require_other_file, standard_stream
 from plantstore.cli.options import FILE, file_format, format_of, settings
 from plantstore.commit.batcher import run_each_if_refused
-from plantstore.commit.imports import Batch, Conflict, Import, RowCounts, RowError
+from plantstore.commit.imports import Batch, Conflict, Import, RowCounts, RowError, Trial
 from plantstore.errors import BatchRefusedError, OperationError, UsageError, one_line
 from plantstore.formats.rows import PIECE_BYTES, readable
 from plantstore.storage import open_for_maintenance
 from plantstore.storage.migrate import SchemaPolicy
-from plantstore.store import PlantStore, Store
+from plantstore.store import PlantStore
 
 # Takes the amount done, and the total amount; None if it is unknown.
 Report: TypeAlias = Callable[[int, int | None], None]
@@ -125,6 +126,11 @@ _STANDARD_STREAM: Final = Path("-")
     show_default=True,
     help="What to do with a row if a different plant has its id.",
 )
+@click.option(
+    "--dry-run",
+    is_flag=True,
+    help="Store nothing, and print what would be stored. The database must exist.",
+)
 @settings("database", "standbys_min")
 def import_plants(
     file: Path,
@@ -132,12 +138,14 @@ def import_plants(
     file_format: str | None,
     rejects: Path | None,
     on_conflict: str,
+    dry_run: bool,
     database: str,
     standbys_min: int,
 ) -> None:
     """Store the plants of a file.
 
-    A row that is not valid is rejected, and the import continues; the exit status is then 1.
+    A row that is not valid is rejected, and the import continues; the exit status is then 1, also
+    of a dry run.
     """
     form = format_of(file, file_format)
     with (
@@ -147,8 +155,12 @@ def import_plants(
         run = Import(form.parser(), Conflict(on_conflict), rejected.add)
         batches = _read_batches(source, run)
         first = [*islice(batches, 1)]  # a file that cannot be imported creates no database
-        with opened_store(database, SchemaPolicy.CREATE, standbys_min=standbys_min) as store:
-            _store_batches(store, run, chain(first, batches), source)
+        opened = _trying(database) if dry_run else _storing(database, standbys_min)
+        with opened as apply:
+            try:
+                _store_batches(apply, run, chain(first, batches), source)
+            finally:
+                click.echo(f"{'Dry run: ' if dry_run else ''}{_describe(run.counts)}")
     for warning in run.warnings:
         click.echo(f"Warning: {one_line(warning)}", err=True)
     if rejected.count:
@@ -161,10 +173,30 @@ def _read_batches(source: BinaryIO, run: Import) -> Iterator[Batch]:
     yield from run.finish()
 
 
-def _store_batches(store: Store, run: Import, batches: Iterable[Batch], source: BinaryIO) -> None:
+# Returns an outcome for each change.
+_Apply: TypeAlias = Callable[[Sequence[Change]], Sequence[Result | BatchRefusedError]]
+
+
+@contextlib.contextmanager
+def _storing(database: str, standbys_min: int) -> Iterator[_Apply]:
+    with opened_store(database, SchemaPolicy.CREATE, standbys_min=standbys_min) as store:
+        yield partial(_apply, store)
+
+
+@contextlib.contextmanager
+def _trying(database: str) -> Iterator[_Apply]:
+    """Give the block a function that decides changes, and stores nothing."""
+    trial = Trial()
+    with contextlib.closing(open_for_maintenance(database)) as store:
+        yield lambda changes: trial.decide(
+            changes, store.find_plants([change.id for change in changes])
+        )
+
+
+def _store_batches(apply: _Apply, run: Import, batches: Iterable[Batch], source: BinaryIO) -> None:
     """Store each batch on a thread, while the next one is parsed."""
     size = _size(source)
-    storing: deque[tuple[Batch, Future[list[Result | BatchRefusedError]]]] = deque(maxlen=1)
+    storing: deque[tuple[Batch, Future[Sequence[Result | BatchRefusedError]]]] = deque(maxlen=1)
 
     def settle() -> None:
         if storing:
@@ -172,16 +204,13 @@ def _store_batches(store: Store, run: Import, batches: Iterable[Batch], source: 
             run.settle(batch, outcomes.result())
             report(source.tell() if size else 0, size)
 
-    try:
-        with progress("Importing") as report, ThreadPoolExecutor(1) as writer:
-            try:
-                for batch in batches:
-                    settle()
-                    storing.append((batch, writer.submit(_apply, store, batch.changes)))
-            finally:
+    with progress("Importing") as report, ThreadPoolExecutor(1) as writer:
+        try:
+            for batch in batches:
                 settle()
-    finally:
-        click.echo(_describe(run.counts))
+                storing.append((batch, writer.submit(apply, batch.changes)))
+        finally:
+            settle()
 
 
 def _describe(counts: RowCounts) -> str:

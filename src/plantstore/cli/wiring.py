@@ -89,6 +89,7 @@ def make_parts(
         imports=Imports(
             authenticator,
             writer,
+            reader,
             patience_seconds=settings.request_seconds,
             observe=observe,
             release_memory=release_memory,

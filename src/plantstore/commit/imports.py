@@ -12,6 +12,7 @@ from typing import Final, NamedTuple, TypeAlias
 import msgspec
 
 from plantstore.changes import Change, Outcome, Result, Upsert
+from plantstore.decision import decide
 from plantstore.errors import BatchRefusedError, ErrorCode, IdTakenError, RequestError
 from plantstore.formats.rows import RowParser, Rows
 from plantstore.plants import TOO_LARGE, NewPlant
@@ -23,6 +24,13 @@ BATCH_ROWS_MAX: Final = 4_000
 # Bytes of the file after which a batch is complete, however few rows it has. It bounds the memory
 # for large rows: four thousand of usual size have about half of it.
 BATCH_BYTES_MAX: Final = 512 * 1024
+
+# Memory for the plants that a dry run would have stored: usually those of its last ten to twenty
+# thousand rows.
+TRIAL_BYTES_MAX: Final = 8 * 1024 * 1024
+
+# The memory of such a plant besides its texts: two objects, and its share of a dictionary.
+_PLANT_BYTES: Final = 200
 
 # Errors of rows that a service lists in its answer. All of them are counted.
 LISTED_ERRORS_MAX: Final = 1_000
@@ -89,11 +97,13 @@ class ImportResult(RowCounts):
     """The answer of a service to an import.
 
     Attributes:
+        dry_run: whether nothing was stored, and the counts say what would be.
         errors: the first LISTED_ERRORS_MAX of the refused rows, unless they are not wanted.
         warnings: about the whole body.
 
     """
 
+    dry_run: bool | msgspec.UnsetType = msgspec.UNSET
     errors: list[RowError] | msgspec.UnsetType = msgspec.UNSET
     warnings: list[str] | msgspec.UnsetType = msgspec.UNSET
 
@@ -244,6 +254,33 @@ class Import:
         if outcome is Outcome.TOO_LARGE:
             return RequestError(ErrorCode.BODY_TOO_LARGE, TOO_LARGE)
         return outcome if isinstance(outcome, RequestError) else IdTakenError(plant.id)
+
+
+class Trial:
+    """The state of a dry run: it decides the batches of an import, and nothing is stored.
+
+    A batch sees what the batches before it would have stored, back to half of TRIAL_BYTES_MAX.
+    """
+
+    def __init__(self, *, bytes_max: int = TRIAL_BYTES_MAX) -> None:
+        self._bytes_max = bytes_max
+        # By id. When the newer ones have half of the bytes, the older ones are forgotten.
+        self._newer: dict[int, NewPlant] = {}
+        self._older: dict[int, NewPlant] = {}
+        self._newer_bytes = 0
+
+    def decide(self, changes: Sequence[Change], stored: dict[int, NewPlant]) -> list[Result]:
+        """Return the results that a batch would have; `stored` has the stored plants of its ids."""
+        for change in changes:
+            if known := self._newer.get(change.id) or self._older.get(change.id):
+                stored[change.id] = known
+        results, difference = decide(changes, stored)
+        for plant in difference.new + difference.changed:
+            self._newer[plant.id] = plant
+            self._newer_bytes += _PLANT_BYTES + sys.getsizeof(plant.name) + sys.getsizeof(plant.tag)
+        if self._newer_bytes > self._bytes_max // 2:
+            self._older, self._newer, self._newer_bytes = self._newer, {}, 0
+        return results
 
 
 def _lines_of_invalid(rows: Rows) -> Iterator[int]:

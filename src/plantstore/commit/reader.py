@@ -113,6 +113,21 @@ class GroupRead:
         """
         return await self._find(id_)
 
+    async def find_plants(self, ids: Sequence[int]) -> dict[int, NewPlant]:
+        """Return the stored plants among many ids, by id. They wait their turn, as in `submit_all`.
+
+        Raises:
+            RequestError: as `find_plant` does, but not because too many lookups wait.
+
+        """
+        found = {}
+        for plant in await self._finder.submit_all(ids):
+            if isinstance(plant, RequestError):
+                raise RequestError(plant.code, plant.message)
+            if plant is not None:
+                found[plant.id] = plant
+        return found
+
     async def list_plants(self, listing: Listing) -> PlantsPage:
         """Return a page of plants. It sees every change confirmed before.
 

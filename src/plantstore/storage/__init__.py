@@ -54,7 +54,7 @@ def open_store(
 
 
 def open_for_maintenance(url: str) -> Maintenance:
-    """Open an existing store for an export, a check or a backup.
+    """Open an existing store for an export, a check, a backup or a dry run.
 
     A user who may read a database file, but not write it, can open it this way.
 

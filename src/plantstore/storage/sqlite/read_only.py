@@ -51,7 +51,7 @@ def may_write(path: str) -> bool:
 
 
 class ReadOnlySQLite(Snapshots):
-    """Reads a file for an export, a check or a backup, and needs no permission to write it.
+    """Reads a file for an export, a check, a backup or a dry run. It needs no permission to write.
 
     Args:
         path: of the database file.

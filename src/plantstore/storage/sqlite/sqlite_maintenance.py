@@ -16,7 +16,12 @@ from plantstore.plants import NewPlant
 from plantstore.storage.migrate import known_version, migrations, newest_version
 from plantstore.storage.sqlite.file import VERSION_BEFORE_WORDS, SQLiteSchema, translate_errors
 from plantstore.storage.sqlite.sqlite_feed import FEED, executor
-from plantstore.storage.sqlite.sqlite_pages import is_complete, prepare_searches, select_page
+from plantstore.storage.sqlite.sqlite_pages import (
+    is_complete,
+    prepare_searches,
+    select_by_id,
+    select_page,
+)
 from plantstore.storage.sqlite.wal import EXPORT_LOG_BYTES_MAX, log_bytes
 from plantstore.storage.sqlite.word_index import has_differences
 from plantstore.store import CheckReport, Remedy, TellNumber
@@ -56,6 +61,10 @@ class Snapshots(ABC):
     @abstractmethod
     def _snapshot(self) -> AbstractContextManager[apsw.Connection]:
         """Open a connection for the block. It reads one snapshot of the database."""
+
+    def find_plants(self, ids: Sequence[int]) -> dict[int, NewPlant]:
+        with translate_errors(CANNOT_READ), self._snapshot() as connection:
+            return select_by_id(connection, ids)
 
     def scan_plants(
         self, listing: Listing = EVERYTHING, tell_number: TellNumber | None = None

@@ -25,7 +25,7 @@ class PlantStore:
         headers = {"Authorization": f"Bearer {token}"}
         self._http = httpx.Client(base_url=url, headers=headers, timeout=60)
 
-    def _send(self, method: str, path: str, **options: Any) -> httpx.Response:
+    def send(self, method: str, path: str, **options: Any) -> httpx.Response:
         """Send a request. Wait and send it again if the service is busy or away for a moment."""
         for tried in range(TRIES):
             is_last = tried == TRIES - 1
@@ -41,23 +41,24 @@ class PlantStore:
                 wait += min(float(answer.headers.get("Retry-After", 0)), RETRY_AFTER_SECONDS_MAX)
             time.sleep(wait)
         if answer.is_error:
-            raise RuntimeError(f"{method} {path}: {answer.status_code} {answer.text}")
+            message = f"{method} {path}: {answer.status_code} {answer.text}"
+            raise httpx.HTTPStatusError(message, request=answer.request, response=answer)
         return answer
 
     def create(self, id_: int, name: str, tag: str | None = None) -> None:
         plant = {"id": id_, "name": name} | ({} if tag is None else {"tag": tag})
-        self._send("POST", "/plants", json=plant)
+        self.send("POST", "/plants", json=plant)
 
     def plants(self, **query: str) -> Iterator[dict[str, Any]]:
         """Yield all plants page by page; `query` may have `q` and `tag`."""
-        answer = self._send("GET", "/plants", params=query)
+        answer = self.send("GET", "/plants", params=query)
         yield from answer.json()
         while "next" in answer.links:
-            answer = self._send("GET", answer.links["next"]["url"])
+            answer = self.send("GET", answer.links["next"]["url"])
             yield from answer.json()
 
     def import_csv(self, content: bytes) -> dict[str, Any]:
-        counts: dict[str, Any] = self._send("POST", "/plants.csv", content=content).json()
+        counts: dict[str, Any] = self.send("POST", "/plants.csv", content=content).json()
         return counts
 
 

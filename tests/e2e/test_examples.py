@@ -1,15 +1,18 @@
 """The clients in `examples`, against a running service."""
 
+import json
 import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import playwright
 import pytest
 
+from plantstore.changes import Deletion, Upsert
 from plantstore.plants import NewPlant
-from support.service import PLANTSTORE, Service, stored_plants
+from support.service import PLANTSTORE, Client, Service, stored_plants
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 NODE = Path(playwright.__file__).parent / "driver/node"
@@ -74,3 +77,50 @@ def test_a_client_tries_again_if_it_is_too_fast_or_the_service_is_busy(
         printed = output_of(process)
 
     assert "1000001 Abies balsamea (L.) Mill. Abies" in printed
+
+
+def last_number(client: Client) -> int:
+    return int(client.send("GET", "/changes?after=now").headers["changes-after"])
+
+
+def test_an_import_is_taken_back_and_what_others_changed_stays(tmp_path: Path) -> None:
+    file = tmp_path / "plants.csv"
+    file.write_text("id,name\n1,new\n2,new\n3,same\n4,new\n5,new\n6,new\n8,new\nx,y\n")
+    before = [
+        NewPlant(2, "old", "tag"),
+        NewPlant(3, "same"),
+        NewPlant(6, "old"),
+        NewPlant(9, "old"),
+    ]
+    with Service(tmp_path) as service, service.client(service.token(name="reader")) as reader:
+        first = last_number(reader)
+        service.change(*before)
+        command = [sys.executable, str(EXAMPLES / "undo_import.py")]
+        command += [f"http://127.0.0.1:{service.port}", str(file)]
+        env = os.environ | {"PLANTSTORE_TOKEN": service.token()}
+        pipe = subprocess.PIPE
+        options: dict[str, Any] = {"env": env, "stdout": pipe, "stderr": pipe, "text": True}
+        imported = output_of(subprocess.Popen(command, **options))
+        by_others = [Upsert(NewPlant(id_, "theirs")) for id_ in (4, 6, 7)]
+        service.change(*by_others, Upsert(NewPlant(6, "new")), Deletion(9), Deletion(5))
+        # As if the others had made their changes during the export and the import.
+        undo = tmp_path / "plants.csv.undo"
+        state = json.loads(undo.read_text())
+        undo.write_text(json.dumps(state | {"export": first, "after": last_number(reader)}))
+        service.change(Upsert(NewPlant(8, "later")))
+
+        undone = output_of(subprocess.Popen([*command, "undo"], **options))
+
+    assert "'stored': 4, 'already_stored': 1, 'replaced': 2" in imported
+    as_before = [f"{id_} is as before" for id_ in (1, 2, 6)]
+    assert set(undone.splitlines()) == {*as_before, "8 has been changed since, and stays as it is"}
+    assert stored_plants(service.database) == {
+        plant.id: plant
+        for plant in (
+            *before[:2],
+            NewPlant(4, "theirs"),
+            NewPlant(6, "theirs"),
+            NewPlant(7, "theirs"),
+            NewPlant(8, "later"),
+        )
+    }

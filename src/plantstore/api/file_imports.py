@@ -98,7 +98,7 @@ class Imports:
     Args:
         authenticator: knows the tokens.
         writer: stores the plants.
-        reader: looks up the plants for dry runs.
+        reader: reads the numbers of the feed, and what dry runs need.
         patience_seconds: how long a client may send nothing.
         observe: is told of each import.
         release_memory: is called on the thread when the last import has ended.
@@ -140,6 +140,8 @@ class Imports:
     async def run(self, req: Request, resp: Response, form: Format) -> None:
         """Store the plants of a body: 200 with the counts of its rows, once all are on disk.
 
+        Its changes are among those of the feed from `Changes-Before` to `Changes-After`.
+
         Raises:
             RequestError: the token, a parameter or the media type is refused, the body is
                 truncated, arrives too slowly or is not in the format, or the store failed. What
@@ -167,7 +169,9 @@ class Imports:
         if upload.exchange is not None:
             upload.exchange.stream_body()
         try:
+            before = await self._last_number(upload)
             await self._store_all(upload)
+            after = await self._last_number(upload)
         except (RequestError, asyncio.CancelledError) as error:
             # Only `error` may refer to it, since Python deletes this name. Otherwise the error and
             # this frame would refer to each other, and keep the rows until the next collection.
@@ -190,6 +194,9 @@ class Imports:
         is_minimal = has_preference(req, "return=minimal")
         if is_minimal:
             resp.set_header("Preference-Applied", "return=minimal")
+        for name, number in (("Changes-Before", before), ("Changes-After", after)):
+            if number is not None:
+                resp.set_header(name, str(number))
         result = ImportResult(
             **msgspec.structs.asdict(run.counts),
             dry_run=True if trial else msgspec.UNSET,
@@ -276,6 +283,17 @@ class Imports:
         if conflict is Conflict.REPLACE:
             await self._authenticator.require_scope(req, "plants:update")
         return await self._authenticator.require_scope(req, "plants:create")
+
+    async def _last_number(self, upload: "_Upload") -> int | None:
+        """Return the number of the last change; None if the feed is off, or for a dry run."""
+        if upload.trial is not None:
+            return None
+        try:
+            return (await self._reader.read_changes(None, 1)).end
+        except RequestError as error:
+            if error.code is ErrorCode.FEED_OFF:
+                return None
+            raise
 
     def _rows_now(self, upload: "_Upload") -> int:
         """Return the number of rows of the next batches."""

@@ -137,20 +137,20 @@ def test_plants_of_several_pages_are_selected_tagged_deleted_and_restored(
     page.locator("#selected").get_by_role("button", name="Set tag").click()
     page.get_by_role("dialog").get_by_role("combobox", name="Tag").fill("Tree")
     page.get_by_role("dialog").get_by_role("button", name="Set tag").click()
-    expect(page.locator("#said")).to_have_text("Changed: 60 plants")
+    expect(page.locator("#said")).to_have_text("60 plants now have the tag Tree")
     expect(page.locator("#plants .tag").first).to_have_text("Tree")
     page.get_by_role("button", name="Undo").click()
-    expect(page.locator("#said")).to_have_text("Changed back: 60 plants")
+    expect(page.locator("#said")).to_have_text("60 plants changed back")
     expect(page.locator("#toast[role=status]")).to_be_in_viewport(ratio=1)
     assert_accessible(page)
     page.get_by_role("checkbox", name="Select all of this page").click()
     page.get_by_role("button", name="Select all 60").click()
     page.locator("#selected").get_by_role("button", name="Delete").click()
     page.get_by_role("dialog").get_by_role("button", name="Delete", exact=True).click()
-    expect(page.locator("#said")).to_have_text("Deleted: 60 plants")
+    expect(page.locator("#said")).to_have_text("60 plants deleted")
     assert set(stored_plants(garden.database)) == {200}
     page.get_by_role("button", name="Undo").click()
-    expect(page.locator("#said")).to_have_text("Stored again: 60 plants")
+    expect(page.locator("#said")).to_have_text("60 plants restored")
 
     assert len(stored_plants(garden.database)) == 61
 
@@ -167,7 +167,7 @@ def test_a_link_to_one_plant_opens_it_after_signing_in(
     page.get_by_label("Bearer token").fill(token)
     page.keyboard.press("Enter")
 
-    dialog = page.get_by_role("dialog", name="Change plant 7")
+    dialog = page.get_by_role("dialog", name="Edit plant 7")
     expect(dialog.get_by_role("textbox", name="Name")).to_have_value("Rosa canina")
     page.reload()
     expect(dialog).to_be_visible()
@@ -230,7 +230,7 @@ def test_on_a_phone_nothing_is_wider_than_the_screen_and_nothing_moves_while_it_
     assert min(box["width"], box["height"]) >= 24
     go(page, "Next", 50)
     assert moved(page) < 0.05
-    choose(page, "Change", 50)
+    choose(page, "Edit", 50)
     expect(page.get_by_role("dialog")).to_be_in_viewport(ratio=1)
     page.keyboard.press("Escape")
     drop(page, b"id,name\n" + b"Unbroken" * 40 + b"," + b"n" * 300 + b"\nx\n")
@@ -288,12 +288,12 @@ def test_every_operation_works_with_the_keyboard(
     id_ = field.input_value()
     page.keyboard.type("Abies balsamea")
     press("Enter")
-    expect(page.get_by_text(f"Stored: {id_} Abies balsamea")).to_be_visible()
+    expect(page.get_by_text(f"Saved: {id_} Abies balsamea")).to_be_visible()
     expect(page.get_by_role("button", name="Add a plant")).to_be_focused()
     assert len(rows(page)) == 1
     reach("⋯")
     press("Enter", "Enter")
-    expect(page.get_by_role("dialog", name=f"Change plant {id_}")).to_be_visible()
+    expect(page.get_by_role("dialog", name=f"Edit plant {id_}")).to_be_visible()
     page.keyboard.type("Abies alba")
     press("Escape")
     reach("Discard")

@@ -1,9 +1,10 @@
 """The page, in a real browser: plants are added, changed and deleted, and no change is lost."""
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 
-from playwright.sync_api import BrowserContext, Page, expect
+from playwright.sync_api import BrowserContext, Dialog, Page, expect
 
 from plantstore.changes import Replacement
 from plantstore.plants import NewPlant, Plant
@@ -36,19 +37,19 @@ def test_a_plant_is_added_changed_deleted_and_restored_without_rounding_its_id(
     held = Held(page, "**/plants", "POST")
     field.fill(str(BIG))
     for _ in range(3):
-        dialog.get_by_role("button", name="Store", exact=True).click()
+        dialog.get_by_role("button", name="Save", exact=True).click()
     expect(dialog.get_by_role("status")).to_have_text("Waiting for the service…")
     assert_accessible(page)
     held.let_go()
-    expect(page.get_by_text(f"Stored: {BIG}")).to_be_visible()
+    expect(page.get_by_text(f"Saved: {BIG}")).to_be_visible()
     assert len(held.routes) == 1
     assert rows(page) == [[str(BIG), "Rosa × damascena", ""], [str(BESIDE), "Beside", "Rosa"]]
 
-    choose(page, "Change", BIG)
-    expect(page).to_have_title(f"Change plant {BIG} · Plant Store")
+    choose(page, "Edit", BIG)
+    expect(page).to_have_title(f"Edit plant {BIG} · Plant Store")
     expect(field).to_have_value(str(BIG))
     store(page, name="Bigger", tag="Rosa")
-    expect(page.get_by_text(f"Changed: {BIG}")).to_be_visible()
+    expect(page.locator("#said")).to_have_text(f"Saved: {BIG} Bigger")
     assert [row[1] for row in rows(page)] == ["Bigger", "Beside"]
     expect(page.get_by_role("button", name=f"Actions for plant {BIG}")).to_be_focused()
     changed = [NewPlant(BIG, "Bigger", "Rosa"), beside]
@@ -69,7 +70,7 @@ def test_a_plant_is_added_changed_deleted_and_restored_without_rounding_its_id(
     assert list(stored_plants(garden.database).values()) == [beside]
 
     page.get_by_role("button", name="Undo").click()
-    expect(page.get_by_text(f"Stored again: {BIG}")).to_be_visible()
+    expect(page.get_by_text(f"Restored: {BIG}")).to_be_visible()
     assert list(stored_plants(garden.database).values()) == changed
 
 
@@ -79,7 +80,7 @@ def test_a_change_by_somebody_else_is_not_overwritten_without_a_question(
     page = open_page(*THREE)
     question = page.get_by_role("dialog", name="Somebody else has changed plant 1")
     name = page.get_by_role("textbox", name="Name")
-    choose(page, "Change", 1)
+    choose(page, "Edit", 1)
     expect(name).to_have_value("Abies")
     garden.change(Replacement(1, Plant("Theirs", None)))
 
@@ -93,14 +94,14 @@ def test_a_change_by_somebody_else_is_not_overwritten_without_a_question(
     assert stored_plants(garden.database)[1] == NewPlant(1, "Theirs")
     store(page)
     question.get_by_role("button", name="Save mine").click()
-    expect(page.get_by_text("Changed: 1 Mine")).to_be_visible()
+    expect(page.get_by_text("Saved: 1 Mine")).to_be_visible()
     assert stored_plants(garden.database)[1] == NewPlant(1, "Mine")
 
 
 def test_escape_asks_before_typed_text_is_lost(open_page: Callable[..., Page]) -> None:
     page = open_page(*THREE)
     question = page.get_by_role("dialog", name="Discard what you typed?")
-    choose(page, "Change", 2)
+    choose(page, "Edit", 2)
     name = page.get_by_role("textbox", name="Name")
     name.fill("Rosa canina")
 
@@ -135,7 +136,7 @@ def test_typed_text_survives_the_revocation_of_the_token_and_other_plants_disapp
     client.close()
 
     # The list may have been read meanwhile, and have led to the question already.
-    page.locator("dialog button[value=store]").dispatch_event("click")
+    page.locator("dialog button[value=save]").dispatch_event("click")
     sign_in = page.get_by_role("dialog", name="Sign in")
     expect(sign_in).to_contain_text("The token is revoked")
     sign_in.get_by_label("Bearer token").fill(token)
@@ -175,7 +176,7 @@ def test_what_others_change_is_shown_without_a_reload_also_after_a_restart(
             expect(names).to_have_text(["Theirs", "Acer"])
         expect(page.locator("#count")).to_have_text("2 plants")
         expect(menu.nth(1)).to_be_focused()
-        choose(page, "Change", 3)
+        choose(page, "Edit", 3)
         page.get_by_role("textbox", name="Name").fill("Acer rubrum")
 
     service.change(Replacement(BIG, Plant("Meanwhile", None)))
@@ -186,8 +187,86 @@ def test_what_others_change_is_shown_without_a_reload_also_after_a_restart(
         expect(page.locator("#health")).to_have_text("Ready")
         expect(page.get_by_role("textbox", name="Name")).to_have_value("Acer rubrum")
         store(page)
-        expect(page.get_by_text("Changed: 3")).to_be_visible()
+        expect(page.get_by_text("Saved: 3")).to_be_visible()
 
         expect(page.get_by_role("checkbox", name=f"Select plant {BIG}")).to_be_checked()
         assert page.evaluate("window.isSame")
         page.close()
+
+
+def test_many_changes_are_stopped_or_cut_off_by_a_reload_and_all_are_undone(
+    open_page: Callable[..., Page], garden: Service
+) -> None:
+    page = open_page(*(NewPlant(id_, "Abies", "Pine") for id_ in range(1, 1_001)))
+    stay, leave = Dialog.dismiss, Dialog.accept
+    page.once("dialog", stay)
+    said = page.locator("#said")
+    dialog = page.get_by_role("dialog")
+
+    def delete_all() -> Held:
+        page.get_by_role("checkbox", name="Select all of this page").click()
+        page.get_by_role("button", name="Select all 1,000").click()
+        page.locator("#selected").get_by_role("button", name="Delete").click()
+        held = Held(page, "**/plants/*", "DELETE")
+        dialog.get_by_role("button", name="Delete", exact=True).click()
+        expect(dialog.get_by_text("0 of 1,000")).to_be_visible()
+        wait_until(lambda: page.evaluate("true") and len(held.routes) > 0)
+        return held
+
+    held = delete_all()
+    assert_accessible(page)
+    dialog.get_by_role("button", name="Stop").click()
+    expect(dialog.get_by_role("status")).to_have_text("Stopping…")
+    held.let_go()
+    expect(said).to_have_text(re.compile(r"Stopped: \d of 1,000 deleted"))
+    page.get_by_role("button", name="Undo").click()
+    expect(page.locator("#count")).to_have_text("1,000 plants")
+
+    page.reload()
+    held = delete_all()
+    with page.expect_event("dialog") as question:
+        page.evaluate("setTimeout(() => location.reload())")
+    assert question.value.type == "beforeunload"
+    held.let_go()
+    wait_until(lambda: page.evaluate("true") and len(stored_plants(garden.database)) < 900)
+    page.once("dialog", leave)
+    page.reload()
+    expect(said).to_have_text(re.compile("deleted"))
+    page.get_by_role("button", name="Undo").click()
+    expect(said).to_have_text(re.compile(r"\d+ plants restored"))
+    assert len(stored_plants(garden.database)) == 1_000
+
+
+def test_back_closes_the_dialog_and_typed_text_is_lost_only_after_a_question(
+    open_page: Callable[..., Page], context: BrowserContext, garden: Service
+) -> None:
+    page = open_page(*THREE)
+    name = page.get_by_role("textbox", name="Name")
+    page.get_by_role("combobox", name="Search").fill("a")
+    expect(page.locator("#count")).to_have_text("2 plants")
+
+    page.get_by_role("button", name="Add a plant").click()
+    page.go_back()
+    expect(name).to_be_hidden()
+    page.get_by_role("link", name="Abies").click()
+    name.fill("Abies alba")
+    page.go_back()
+    page.get_by_role("button", name="Keep typing").click()
+    expect(name).to_have_value("Abies alba")
+    with page.expect_event("dialog") as question:
+        page.evaluate("setTimeout(() => location.reload())")
+    assert question.value.type == "beforeunload"
+    question.value.dismiss()
+    other = context.new_page()
+    other.goto(f"http://127.0.0.1:{garden.port}")
+    other.get_by_role("button", name="Sign out").click()
+    expect(other.get_by_label("token")).to_be_visible()
+    page.get_by_role("dialog", name="Sign out").get_by_role("button", name="Stay here").click()
+    expect(name).to_have_value("Abies alba")
+    page.go_back()
+    page.get_by_role("button", name="Discard").click()
+
+    expect(name).to_be_hidden()
+    expect(page.locator("#count")).to_have_text("2 plants")
+    page.get_by_role("button", name="Sign out").click()
+    expect(page.get_by_label("token")).to_be_visible()

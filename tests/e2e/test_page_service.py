@@ -70,7 +70,7 @@ def test_a_new_tab_gets_the_token_of_an_open_one_and_signing_out_removes_all_fro
     assert_accessible(page)
     other = context.new_page()
     other.goto(f"http://127.0.0.1:{garden.port}#/plants/7")
-    expect(other.get_by_role("dialog", name="Change plant 7")).to_be_visible()
+    expect(other.get_by_role("dialog", name="Edit plant 7")).to_be_visible()
     assert other.evaluate("localStorage.length") == 0
     other.keyboard.press("Escape")
 

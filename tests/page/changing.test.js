@@ -3,6 +3,7 @@
 import assert from "node:assert/strict";
 import { beforeEach, describe, test } from "node:test";
 import { Catalogue } from "../../src/plantstore/web/page/catalogue.js";
+import { keepJob, resume } from "../../src/plantstore/web/page/changes.js";
 import { client } from "../../src/plantstore/web/page/client.js";
 import { addPlants, openLinkedPlant } from "../../src/plantstore/web/page/plant.js";
 import { ApiError } from "../../src/plantstore/web/page/requests.js";
@@ -52,7 +53,7 @@ test("a field that is not edited keeps a value that an input cannot hold", async
 
   assert.deepEqual(tagged.stored.get("7"), { ...odd, tag: "Picea" });
   assert.deepEqual(named.stored.get("7"), { ...odd, name: "Named" });
-  assert.deepEqual([state.toast.text, state.toast.plant.name], ["Changed:", "Named"]);
+  assert.deepEqual([state.toast.text, state.toast.plant.name], ["Saved:", "Named"]);
 });
 
 test("a tag that is emptied is removed", async () => {
@@ -73,7 +74,7 @@ test("a change is undone, and what somebody else has changed since then remains"
   await state.toast.undo();
 
   assert.deepEqual(stored.get("1"), { ...ABIES, tag: "Theirs" });
-  assert.deepEqual([state.toast.text, state.toast.undo], ["Changed back:", undefined]);
+  assert.deepEqual([state.toast.text, state.toast.undo], ["Undone:", undefined]);
 });
 
 describe("a change by somebody else is not overwritten without a question", () => {
@@ -134,7 +135,7 @@ describe("a change by somebody else is not overwritten without a question", () =
 
     const { title, yes, no, versions } = asked[0];
     assert.equal(title, "Somebody else has deleted plant 1");
-    assert.deepEqual([yes, no], ["Store mine again", "Leave it deleted"]);
+    assert.deepEqual([yes, no], ["Restore mine", "Leave it deleted"]);
     assert.deepEqual(versions[0], ["Name", null, "Mine"]);
     assert.deepEqual(stored.get("1"), { ...ABIES, name: "Mine" });
   });
@@ -198,14 +199,114 @@ describe("of many plants, those whose change has not begun remain", () => {
   });
 });
 
+describe("of many changes that do not end as they began, all that were made are undone", () => {
+  const many = Array.from({ length: 100 }, (_, id) => ({ ...ROSA, id: String(id) }));
+
+  /** Delete the plants, and do something once 40 requests are sent. */
+  async function deleteAll(interfere) {
+    const isTime = () => served.requests.length === 40;
+    const served = serve(many, (_method, id) => isTime() && interfere(served.stored, id));
+    deletePlants(many);
+    const { act } = state.dialog;
+    await act({}).catch(() => {});
+    return { ...served, act };
+  }
+
+  /** Undo what the page offers to undo, and return what is stored then. */
+  async function undo({ stored }) {
+    const before = stored.size;
+    await state.toast.undo();
+    assert.ok(before < 100);
+    return [stored.size, state.toast.text];
+  }
+
+  test("the user stops them, and they are counted", async () => {
+    const served = await deleteAll(() => {
+      state.job.isStopped = true;
+    });
+    const [isOpen, gone] = [state.job !== null, 100 - served.stored.size];
+
+    assert.deepEqual([isOpen, state.toast.text], [false, `Stopped: ${gone} of 100 deleted`]);
+    assert.ok(gone > 20);
+    assert.deepEqual(await undo(served), [100, `${gone} plants restored`]);
+  });
+
+  test("the service was away meanwhile, and had made a change without a response", async () => {
+    const served = await deleteAll((stored, id) => {
+      stored.delete(id);
+      return refused(503);
+    });
+    const first = served.stored.size;
+
+    await served.act({});
+
+    assert.ok(first > 0);
+    assert.equal(state.toast.text, "100 plants deleted");
+    assert.deepEqual(await undo(served), [100, "100 plants restored"]);
+  });
+
+  test("the tab is reloaded, also during the undo", async () => {
+    let kept;
+    await deleteAll(() => {
+      keepJob();
+      kept = window.sessionStorage.getItem("plantstore.undo");
+      state.job.isStopped = true;
+    });
+    const { stored } = serve([]);
+    window.sessionStorage.setItem("plantstore.undo", kept);
+
+    resume();
+    assert.match(state.toast.text, /^Interrupted: \d\d of 100 deleted$/);
+    const { length } = state.toast.kept.changes;
+    const undone = state.toast.undo();
+    state.job.isStopped = true;
+    await undone;
+    const [text, label] = [state.toast.text, state.toast.label];
+    await state.toast.undo();
+
+    assert.deepEqual([text, label], [`Stopped: 6 of ${length} restored`, "Continue"]);
+    assert.deepEqual([state.toast.text, stored.size], [`${length} plants restored`, length]);
+    assert.equal(window.sessionStorage.getItem("plantstore.undo"), null);
+  });
+
+  test("the computer failed, and it is not known which were made", async () => {
+    const { stored } = serve(many, () => {
+      window.copy ??= window.sessionStorage.getItem("plantstore.undo");
+    });
+    tagPlants(many);
+    await state.dialog.act({ tag: "Tree" });
+    for (const plant of many.slice(50)) stored.set(plant.id, plant);
+    window.sessionStorage.setItem("plantstore.undo", window.copy);
+
+    resume();
+    await state.toast.undo();
+
+    assert.deepEqual(
+      [...stored.values()].map(({ tag }) => tag),
+      many.map(({ tag }) => tag),
+    );
+  });
+});
+
+test("of many plants only the first are read before they are changed", async () => {
+  const many = Array.from({ length: 100 }, (_, id) => ({ ...ABIES, id: String(id) }));
+  const { stored, requests } = serve(many);
+  tagPlants(many);
+
+  await state.dialog.act({ tag: "Tree" });
+
+  assert.equal([...stored.values()].filter(({ tag }) => tag === "Tree").length, 100);
+  assert.deepEqual([requests.length, state.toast.text], [106, "100 plants now have the tag Tree"]);
+});
+
 test("a plant without a name is stored only after a question", async () => {
   const requests = answer(respond({ first: 5, last: 5 }), respond(""));
   answerQuestions("no", "yes");
   addPlants();
   const { act } = state.dialog;
 
-  const kept = await act({ id: "5" }, { value: "store" });
-  const stored = await act({ id: "5" }, { value: "store" });
+  const kept = await act({ id: "5" }, { value: "save" });
+  const stored = await act({ id: "5" }, { value: "save" });
 
   assert.deepEqual([kept, stored], ["", undefined]);
   assert.deepEqual(sent(requests), ["POST ids?count=1", "POST plants"]);
@@ -225,8 +326,8 @@ test("a free id of the service is offered until it is used", async () => {
   const said = await state.dialog.act({ name: "Ulmus" }, another);
   await offered("6");
 
-  assert.equal(said, "Stored: 5");
-  assert.deepEqual([state.toast.text, state.toast.plant.name], ["Stored:", "Ulmus"]);
+  assert.equal(said, "Saved: 5");
+  assert.deepEqual([state.toast.text, state.toast.plant.name], ["Saved:", "Ulmus"]);
   assert.equal(requests[1].body, '{"id":5,"name":"Ulmus"}');
   assert.deepEqual(sent(requests), ["POST ids?count=1", "POST plants", "POST ids?count=1"]);
 });
@@ -254,9 +355,9 @@ test("a deletion is confirmed, and can be undone, also after a failure", async (
   await failed.undo();
 
   assert.deepEqual([title, deleted], ["Delete 2 plants?", []]);
-  assert.equal(text, "Deleted: 2 plants");
+  assert.equal(text, "2 plants deleted");
   assert.equal(failed.text, "It is stopping");
-  assert.equal(state.toast.text, "Stored again: 2 plants");
+  assert.equal(state.toast.text, "2 plants restored");
   assert.deepEqual([...again.stored.values()], [ABIES, ROSA]);
 });
 
@@ -348,7 +449,7 @@ test("the tag of several plants is set and set back, and no longer selected", as
     [...stored.values()].map(({ tag }) => tag),
     many.map(({ tag }) => tag),
   );
-  assert.equal(state.toast.text, "Changed back: 30 plants");
+  assert.equal(state.toast.text, "30 plants changed back");
 });
 
 test("a tag of several plants is not set over the tags of somebody else without a question", async () => {
@@ -369,7 +470,7 @@ test("a tag of several plants is not set over the tags of somebody else without 
   ]);
   assert.deepEqual(stored.get("1").tag, "Theirs");
   assert.deepEqual(stored.get("3"), { ...renamed, tag: "Tree" });
-  assert.deepEqual([state.toast.text, state.toast.plant.id], ["Changed:", "3"]);
+  assert.deepEqual([state.toast.text, state.toast.plant.id], ["Saved:", "3"]);
 });
 
 describe("what the scopes of the token do not permit is not offered", () => {

@@ -2,10 +2,19 @@
 
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
-import { client, tokenIn } from "../../src/plantstore/web/page/client.js";
+import { client, computeTag, tokenIn } from "../../src/plantstore/web/page/client.js";
 import { answer, answerFile, respond, withResponse } from "./tab.js";
 
 const BIG = "9223372036854775807";
+
+test("the entity tag of a plant is the one that the service sends", async () => {
+  const tags = [{ name: "Abies balsamea (L.) Mill.", tag: "Abies" }, { name: "Rosa ×" }];
+
+  assert.deepEqual(await Promise.all(tags.map(computeTag)), [
+    '"b2461dfcef3d1a2bd32fbfccadc400b4"',
+    '"f441cb27aff9a002374a5f32a6e968c6"',
+  ]);
+});
 
 const neverStops = () => new AbortController().signal;
 

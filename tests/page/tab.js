@@ -5,6 +5,7 @@
  * content of its components, as text.
  */
 
+import { createHash } from "node:crypto";
 import { register } from "node:module";
 
 /** The libraries, which the service serves beside the modules of the page. */
@@ -23,16 +24,27 @@ globalThis.document = Object.assign(new EventTarget(), {
   hidden: false,
 });
 globalThis.location = { pathname: "/", search: "", hash: "" };
-globalThis.window = {};
+const kept = new Map();
+globalThis.window = {
+  sessionStorage: {
+    getItem: (key) => kept.get(key) ?? null,
+    setItem: (key, text) => kept.set(key, text),
+    removeItem: (key) => kept.delete(key),
+  },
+};
 
 /** The addresses of the tab, the last one is shown. */
 export const visited = [];
 
 globalThis.history = {
   state: null,
-  pushState(state, _title, address) {
+  pushState(state, _title, address = visited.at(-1) ?? "/") {
     visited.push(address);
     this.replaceState(state, "", address);
+  },
+  back() {
+    visited.pop();
+    this.state = null;
   },
   replaceState(state, _title, address) {
     this.state = state;
@@ -88,7 +100,10 @@ export function answer(...answers) {
 export function serve(plants, interfere = () => null) {
   const stored = new Map(plants.map((plant) => [plant.id, plant]));
   const requests = [];
-  const tagOf = ({ name, tag }) => JSON.stringify([name, tag ?? null]);
+  const tagOf = ({ name, tag }) => {
+    const hash = createHash("sha256").update(tag === undefined ? name : `${name}\0${tag}`);
+    return `"${hash.digest("hex").slice(0, 32)}"`;
+  };
   globalThis.fetch = async (path, { method = "GET", headers, body }) => {
     const record = body && JSON.parse(body.replace(/"id":(-?\d+)/, '"id":"$1"'));
     const id = record?.id ?? path.split("/")[1]?.split("?")[0];
@@ -102,6 +117,7 @@ export function serve(plants, interfere = () => null) {
       stored.set(id, record);
       return respond("");
     }
+    if (!present && method !== "GET") return respond({ error: 3011, message: "It is gone" }, 412);
     if (!present)
       return respond({ error: 1005, message: `No plant is stored under the id ${id}` }, 404);
     const etag = tagOf(present);

@@ -137,7 +137,7 @@ def moved(page: Page) -> float:
     return shift
 
 
-def choose(page: Page, what: Literal["Change", "Delete"], id_: int) -> None:
+def choose(page: Page, what: Literal["Edit", "Delete"], id_: int) -> None:
     """Choose an action in the menu of a plant's row."""
     page.get_by_role("button", name=f"Actions for plant {id_}", exact=True).click()
     page.get_by_role("menuitem", name=f"{what} plant {id_}", exact=True).click()
@@ -149,7 +149,7 @@ def store(page: Page, **fields: str) -> None:
         box = page.locator(f"dialog input[name={label}]")
         while box.input_value() != text:  # a free id may be filled in meanwhile
             box.fill(text)
-    page.get_by_role("dialog").get_by_role("button", name="Store", exact=True).click()
+    page.get_by_role("dialog").get_by_role("button", name="Save", exact=True).click()
 
 
 def drop(page: Page, content: bytes, name: str = "plants.csv") -> None:

@@ -1,12 +1,13 @@
 /** The page: sign in with a token, and manage plants. */
 
 import { Catalogue } from "./catalogue.js";
+import { keepJob } from "./changes.js";
 import { KEEPS_IDS } from "./client.js";
-import { QuestionView } from "./dialogs.js";
+import { followHistory, isTyped, QuestionView } from "./dialogs.js";
 import { focus, Toast } from "./elements.js";
 import { html } from "./html.js";
-import { watchFiles } from "./importing.js";
-import { describe, go, load, loadIfMissing } from "./listing.js";
+import { isImporting, watchFiles } from "./importing.js";
+import { describe, followAddress, go, loadIfMissing } from "./listing.js";
 import { openLinkedPlant, openPlant } from "./plant.js";
 import { render } from "./preact.mjs";
 import { Health, watchHealth } from "./service.js";
@@ -80,9 +81,15 @@ watchFiles();
 watchHealth(loadIfMissing);
 window.onpopstate = () => {
   if (!state.isSignedIn) return;
-  load();
+  followHistory();
+  followAddress();
   openLinkedPlant();
 };
+// The browser asks before what is typed, is sent, or is being changed is lost.
+window.onbeforeunload = (event) => {
+  if (state.isSignedIn && (state.job || isTyped() || isImporting())) event.preventDefault();
+};
+window.onpagehide = keepJob;
 window.onpageshow = ({ persisted }) => {
   // The back button would restore a page with plants after the sign-out.
   if (persisted) location.reload();

@@ -1,7 +1,7 @@
 /**
  * Changes of plants, and their undo. No change overwrites what somebody else has changed since the
  * plant was seen: the fields that only one of the two has changed are merged, and for any other
- * field the page asks.
+ * field the page asks. What can be undone is kept in the tab, also while the changes are made.
  *
  * @typedef {import("./client.js").Plant} Plant
  * @typedef {{before: ?Plant, after: ?Plant}} Change a plant as it was seen, and as it shall be; null
@@ -9,14 +9,23 @@
  * @typedef {{change: Change, theirs: ?Plant}} Conflict a change, and the plant that is stored now
  * @typedef {{left: Change[], error: unknown}} Rest the changes that were not made, unless the user
  *   gave them up, and the first error
+ * @typedef {"Deleted"|"Saved"|"Restored"|"Undone"} Verb
+ * @typedef {{verb: Verb, outcome: string, total: number, done: number, made: Change[],
+ *   begun: Map<string, Change>, left: Set<Change>, hasTags?: boolean, isStopped?: boolean}} Job the
+ *   changes of a dialog, in all its attempts, or of an undo: those that were made; by their ids,
+ *   those that may have been made; and all that are left. `done` counts those that were made before
+ *   an undo was interrupted
+ * @typedef {{verb: Verb, total: number, done: number, changes: Change[], text: string}} Undo the
+ *   changes that undo others, how many there are, and how many of them were made already
  */
 
-import { client } from "./client.js";
+import { client, computeTag } from "./client.js";
 import { ask } from "./dialogs.js";
 import { countPlants, say } from "./elements.js";
-import { load } from "./listing.js";
+import { load, refreshSoon } from "./listing.js";
 import { ApiError, hasStatus, messageOf, NOT_FOUND, PRECONDITION_FAILED } from "./requests.js";
-import { may, state } from "./state.js";
+import { may, state, update } from "./state.js";
+import { keepUndo, readUndo } from "./storage.js";
 
 /** The names of the fields. */
 const FIELDS = /** @type {["name"|"tag", string][]} */ ([
@@ -36,90 +45,201 @@ const PARALLEL = 6;
 const UNMATCHED =
   "The plant was not changed: its entity tag was missing, or was not the one that was read just before. A proxy in front of the service may change or remove `ETag` or `If-Match`";
 
-const UNDONE = { Deleted: "Stored again", Changed: "Changed back" };
+/** How many times the progress of a job is shown. */
+const STEPS = 20;
+
+/**
+ * What is said while and after changes are made, what undoes them, and the scope for that.
+ *
+ * @type {Record<Verb, {doing: string, outcome: string, undo?: Verb, scope?: string}>}
+ */
+const VERBS = {
+  Deleted: { doing: "Deleting", outcome: "deleted", undo: "Restored", scope: "plants:create" },
+  Saved: { doing: "Changing", outcome: "changed", undo: "Undone", scope: "plants:update" },
+  Restored: { doing: "Restoring", outcome: "restored" },
+  Undone: { doing: "Undoing", outcome: "changed back" },
+};
+
+/** @param {Verb} verb @param {number} total @returns {Job} */
+export function makeJob(verb, total, done = 0) {
+  const { outcome } = VERBS[verb];
+  return { verb, outcome, total, done, made: [], begun: new Map(), left: new Set() };
+}
 
 /**
  * Make changes, ask about the conflicts, say what was made, and offer to undo it. Nothing is begun
- * any more after the dialog was closed, or after an error that the other changes would get, too.
+ * any more after the job was stopped or its dialog closed, or after an error that the other changes
+ * would get, too.
  *
  * @param {Change[]} changes
- * @param {string} verb that says what was made
+ * @param {Job} job
  * @returns {Promise<Rest>}
  */
-export async function make(changes, verb) {
-  /** @type {Change[]} */
-  const made = [];
-  /** @type {Change[]} */
-  const left = [];
+export async function make(changes, job) {
   /** @type {unknown} */
   let error;
   /** @type {Conflict[]} */
   let conflicts = [];
   const { dialog } = state;
-  const isOver = () => (dialog !== null && state.dialog !== dialog) || concernsAll(error);
-  const attempt = async (/** @type {Change} */ change) => {
-    if (isOver()) {
-      left.push(change);
-      return;
-    }
-    try {
-      const result = await makeOne(change);
-      if ("theirs" in result) conflicts.push({ change, theirs: result.theirs });
-      else made.push(result);
-    } catch (reason) {
-      error ??= reason;
-      left.push(change);
-    }
+  const isOver = () =>
+    job.isStopped || (dialog !== null && state.dialog !== dialog) || concernsAll(error);
+  const succeed = (/** @type {Change} */ change, made = change) => {
+    job.made.push(made);
+    job.left.delete(change);
   };
+  const attempt = async (/** @type {Change} */ change) => {
+    if (isOver()) return;
+    const id = idOf(change);
+    const isRepeated = job.begun.has(id);
+    job.begun.set(id, change);
+    try {
+      const result = await makeOne(change, job);
+      if ("theirs" in result) conflicts.push({ change, theirs: result.theirs });
+      else succeed(change, result);
+    } catch (reason) {
+      if (isRepeated && !change.after && hasStatus(reason, NOT_FOUND)) succeed(change);
+      else error ??= reason;
+      if (isOutage(reason)) return; // The service may have made it.
+    }
+    job.begun.delete(id);
+    report(job);
+  };
+  Object.assign(job, { left: new Set(changes), isStopped: false });
+  if (changes.length > 1) update({ job });
+  // If the computer fails, no event says so. To undo what was not made changes nothing.
+  keepUndo(makeUndo({ ...job, begun: new Map(changes.map((each) => [idOf(each), each])) }));
   await forEach(changes, attempt);
   while (conflicts.length > 0) {
-    const asked = conflicts;
+    const order = [...job.left];
+    const asked = conflicts.sort((a, b) => order.indexOf(a.change) - order.indexOf(b.change));
     const answer = isOver() ? "" : await askAbout(asked);
     conflicts = [];
-    if (answer === "yes") await forEach(asked.map(overrule), attempt);
-    if (answer === "") left.push(...asked.map(({ change }) => change));
+    if (answer === "") continue;
+    for (const { change } of asked) job.left.delete(change);
+    if (answer === "no") continue;
+    const mine = asked.map(overrule);
+    for (const change of mine) job.left.add(change);
+    await forEach(mine, attempt);
   }
-  if (made.length > 0) tell(made, verb);
-  return { left, error };
+  if (state.job === job) update({ job: null });
+  if (job.made.length > 0 || job.isStopped) tell(job);
+  else keepUndo(state.toast.kept);
+  return { left: [...job.left], error };
+}
+
+/** @param {Change} change */
+function idOf({ before, after }) {
+  return (before ?? after)?.id ?? "";
+}
+
+/** @param {unknown} error */
+function isOutage(error) {
+  return error instanceof ApiError && error.isOutage;
 }
 
 /** @param {unknown} error */
 function concernsAll(error) {
-  return error instanceof ApiError && (error.isOutage || hasStatus(error, PRECONDITION_FAILED));
+  return isOutage(error) || hasStatus(error, PRECONDITION_FAILED);
 }
 
-/** Say what was made, and offer to undo it. @param {Change[]} made @param {string} verb */
-function tell(made, verb) {
-  const opposite = UNDONE[/** @type {keyof typeof UNDONE} */ (verb)];
-  const back = made.map(({ before, after }) => ({ before: after, after: before }));
-  const mayUndo = opposite && may(verb === "Deleted" ? "plants:create" : "plants:update");
-  for (const { before, after } of made) state.selected.delete((before ?? after)?.id ?? "");
-  const undo = mayUndo ? () => restore(back, opposite) : undefined;
-  const [{ before, after }] = made;
-  if (made.length > 1) say(`${verb}: ${countPlants(made.length)}`, { undo });
-  else say(`${verb}:`, { plant: after ?? before, isGone: after === null, undo });
+/** Show how far a job is, and what an undo does to the list. @param {Job} job */
+function report({ total, made }) {
+  if (made.length % Math.ceil(total / STEPS) !== 0) return;
+  update();
+  if (!state.dialog) refreshSoon();
 }
 
-/** @param {Change[]} changes @param {string} verb */
-async function restore(changes, verb) {
-  const { left, error } = await make(changes, verb);
-  if (error) say(messageOf(error), { undo: () => restore(left, verb) });
-  load();
+/** Say what a job does. @param {Job} job */
+export function describeJob({ verb, total, done, made }) {
+  const many = number(done + made.length);
+  return {
+    text: `${VERBS[verb].doing} ${countPlants(total)}`,
+    progress: `${many} of ${number(total)}`,
+  };
 }
 
 /**
- * Make a change.
+ * Return what undoes the changes of a job that were made or may have been made; or if the job is an
+ * undo, what continues it.
+ *
+ * @param {Job} job @returns {?Undo}
+ */
+function makeUndo(job) {
+  const { verb, outcome, total, done, made, begun, left } = job;
+  const { undo, scope } = VERBS[verb];
+  const back = [...made, ...begun.values()].map(({ before, after }) => ({
+    before: after,
+    after: before,
+  }));
+  const changes = undo ? back : [...left];
+  if (changes.length === 0 || !may(scope)) return null;
+  const text = `Interrupted: ${describeJob(job).progress} ${outcome}`;
+  if (undo) return { verb: undo, total: changes.length, done: 0, changes, text };
+  return { verb, total, done: done + made.length, changes, text };
+}
+
+/** Say what was made, and offer to undo it. @param {Job} job */
+function tell(job) {
+  const { verb, outcome, done, made, isStopped } = job;
+  for (const change of made) state.selected.delete(idOf(change));
+  const undo = makeUndo(job);
+  const many = done + made.length;
+  if (isStopped) offer(undo, `Stopped: ${describeJob(job).progress} ${outcome}`);
+  else if (many > 1) offer(undo, `${countPlants(many)} ${outcome}`);
+  else {
+    const [{ before, after }] = made;
+    offer(undo, `${verb}:`, { plant: after ?? before, isGone: after === null });
+  }
+}
+
+/** @param {?Undo} undo @param {string} text @param {{plant?: ?Plant, isGone?: boolean}} [about] */
+function offer(undo, text, about) {
+  if (!undo) say(text, about);
+  else {
+    const label = undo.done > 0 ? "Continue" : "Undo";
+    const kept = { ...undo, text: `${text} ${about?.plant?.id ?? ""}`.trim() };
+    say(text, { ...about, undo: () => restore(undo), label, kept });
+  }
+}
+
+/** @param {Undo} undo */
+async function restore({ verb, total, done, changes }) {
+  const job = makeJob(verb, total, done);
+  const { error } = await make(changes, job);
+  if (error) offer(makeUndo(job), messageOf(error));
+  load();
+}
+
+/** Keep what can be undone of the job that runs: the page is about to go. */
+export function keepJob() {
+  if (state.job) keepUndo(makeUndo(state.job));
+}
+
+/** Offer what could be undone before the tab was reloaded. */
+export function resume() {
+  const undo = readUndo();
+  if (undo) offer(undo, undo.text);
+}
+
+/**
+ * Make a change. After the first plants of a job were read, the entity tags of the others are
+ * computed from what the user saw, if the service and the proxies before it send such tags.
  *
  * @param {Change} change
+ * @param {Job} job
  * @returns {Promise<Change|{theirs: ?Plant}>} the change that was made, or the conflicting plant
  */
-async function makeOne({ before, after }) {
-  const { id } = /** @type {Plant} */ (before ?? after);
+async function makeOne({ before, after }, job) {
+  const id = idOf({ before, after });
+  let [theirs, etag] = [before, before && job.hasTags ? await computeTag(before) : ""];
   for (let tried = 0; tried < TRIES; tried += 1) {
-    const { plant: theirs, etag } = await client.read(id).catch((error) => {
-      if (!after || !hasStatus(error, NOT_FOUND)) throw error;
-      return { plant: null, etag: "" };
-    });
+    if (tried > 0 || (before && !etag)) {
+      ({ plant: theirs, etag } = await client.read(id).catch((error) => {
+        if (!after || !hasStatus(error, NOT_FOUND)) throw error;
+        return { plant: null, etag: "" };
+      }));
+      if (theirs) job.hasTags ??= etag === (await computeTag(theirs));
+    }
     const merged = merge(before, after, theirs);
     if (merged === undefined) return { theirs };
     if (theirs && !etag) break; // A proxy may drop an empty If-Match, and anything would match.
@@ -182,12 +302,12 @@ function askAbout(conflicts) {
   const isGone = conflicts.every(({ theirs }) => !theirs);
   const [it, what] =
     conflicts.length === 1
-      ? ["it", `plant ${conflicts[0].change.before?.id ?? conflicts[0].change.after?.id}`]
+      ? ["it", `plant ${idOf(conflicts[0].change)}`]
       : ["them", countPlants(conflicts.length)];
   const wording = isDeletion
     ? { text: `Delete ${it} all the same?`, yes: "Delete", no: "Keep theirs", look: "danger" }
     : isGone
-      ? { text: "", yes: "Store mine again", no: `Leave ${it} deleted` }
+      ? { text: "", yes: "Restore mine", no: `Leave ${it} deleted` }
       : { text: "Which do you want to keep?", yes: "Save mine", no: "Keep theirs" };
   return ask({
     title: `Somebody else has ${isGone ? "deleted" : "changed"} ${what}`,
@@ -224,4 +344,9 @@ async function forEach(all, work) {
     for (const one of queue) await work(one);
   });
   await Promise.all(workers);
+}
+
+/** @param {number} many */
+function number(many) {
+  return many.toLocaleString("en");
 }

@@ -36,6 +36,22 @@ const CHANGE_SECONDS = 60;
 /** How long a stream may be silent. The service sends a comment every 15 seconds. */
 const SILENT_SECONDS = 40;
 
+/**
+ * Return the entity tag that the service gives a plant (`If-Match`), or "" if this browser cannot
+ * compute it: on an address without TLS, it has no hashes.
+ *
+ * @param {Plant} plant
+ */
+export async function computeTag({ name, tag }) {
+  if (!globalThis.crypto?.subtle) return "";
+  const text = tag === undefined ? name : `${name}\0${tag}`;
+  const hash = await crypto.subtle.digest("SHA-256", new TextEncoder().encode(text));
+  const digits = Array.from(new Uint8Array(hash, 0, 16), (byte) =>
+    byte.toString(16).padStart(2, "0"),
+  );
+  return `"${digits.join("")}"`;
+}
+
 class Client {
   /** The bearer token. */
   token = "";

@@ -12,7 +12,7 @@
  *   a plant; null if there is no plant, undefined if the plant lacks the field
  */
 
-import { focus, PlantText } from "./elements.js";
+import { focus, PlantText, Progress, stop } from "./elements.js";
 import { html } from "./html.js";
 import { load } from "./listing.js";
 import { ApiError } from "./requests.js";
@@ -23,7 +23,7 @@ const WAIT_SECONDS = 1;
 
 const DISCARD = {
   title: "Discard what you typed?",
-  text: "It is not stored yet.",
+  text: "It is not saved yet.",
   yes: "Discard",
   no: "Keep typing",
   look: "danger",
@@ -54,11 +54,49 @@ function showModal(dialog) {
   return () => dialog.close(); // The focus returns to where it was.
 }
 
+/** Open a dialog. It is a step in the history of the tab: Back closes it. @param {Dialog} dialog */
+export function open(dialog) {
+  if (!isAddressed()) history.pushState({ isDialog: true }, "");
+  update({ dialog });
+}
+
+/** Whether the address is that of a dialog. */
+function isAddressed() {
+  return history.state?.isDialog || location.hash !== "";
+}
+
+/** Leave the address of the dialog that was open. */
+export function leaveAddress() {
+  if (history.state?.isDialog) history.back();
+  else history.replaceState(history.state, "", location.pathname + location.search);
+}
+
 /** @param {Dialog} dialog */
 function close(dialog) {
   if (state.dialog !== dialog) return; // It was closed before its action ended.
   update({ dialog: null });
-  history.replaceState(history.state, "", location.pathname + location.search);
+  if (isAddressed()) leaveAddress();
+}
+
+/** Close the dialog that is open, or stop its changes, after a question if text would be lost. */
+async function leave() {
+  const dialog = /** @type {Dialog} */ (state.dialog);
+  const { job } = state;
+  if (dialog.isBusy && job && !job.isStopped) stop(job);
+  else if (!isTyped() || (await ask(DISCARD)) === "yes") close(dialog);
+}
+
+/** Close the dialog of an address that the user has left; or return to it. */
+export async function followHistory() {
+  const { dialog } = state;
+  if (!dialog || isAddressed()) return;
+  await leave();
+  if (state.dialog === dialog) history.forward();
+}
+
+/** Whether text was typed into the dialog that is open. */
+export function isTyped() {
+  return Object.keys(readTyped()).length > 0;
 }
 
 /** Return what was typed into the fields of the form that is open, by their names. */
@@ -75,7 +113,7 @@ async function attempt(dialog, button) {
     Object.assign(dialog, changes);
     update();
   };
-  const wait = () => change({ said: "Waiting for the service…" });
+  const wait = () => state.job || change({ said: "Waiting for the service…" });
   const timer = setTimeout(wait, WAIT_SECONDS * 1000);
   change({ isBusy: true, error: null, said: "" });
   let said = "";
@@ -104,11 +142,8 @@ async function attempt(dialog, button) {
 export function Frame({ id, fields = [], cancel = "Cancel", buttons, children, ...attributes }) {
   const dialog = /** @type {Dialog} */ (state.dialog);
   const { title, error, isBusy = false, said } = dialog;
+  const { job } = state;
   const isOfField = error && fields.includes(error.member);
-  const leave = async () => {
-    const isTyped = Object.keys(readTyped()).length > 0;
-    if (!isTyped || (await ask(DISCARD)) === "yes") close(dialog);
-  };
   const submit = (/** @type {SubmitEvent} */ event) => {
     event.preventDefault();
     if (!dialog.isBusy) attempt(dialog, /** @type {HTMLButtonElement} */ (event.submitter));
@@ -127,14 +162,15 @@ export function Frame({ id, fields = [], cancel = "Cancel", buttons, children, .
         <h2 id="${id}-title">${title}</h2>
         ${children}
         <p class="error" role="alert">${isOfField ? "" : error?.message}</p>
-        <p class="hint" role="status">${said}</p>
+        <p class="hint" role="status">${job?.isStopped ? "Stopping…" : said}</p>
+        ${job && html`<p class="progress"><${Progress} job=${job} /></p>`}
         <menu>
           <li>
             <button type="button" autofocus=${fields.length === 0} onclick=${leave}>
-              ${cancel}
+              ${job && !job.isStopped ? "Stop" : cancel}
             </button>
           </li>
-          ${buttons.map(makeButton)}
+          ${!job && buttons.map(makeButton)}
         </menu>
       </form>
     <//>

@@ -1,7 +1,9 @@
 /** Small elements of the page, texts, and the focus. */
 
+import { describeJob } from "./changes.js";
 import { html } from "./html.js";
 import { state, update } from "./state.js";
+import { keepUndo } from "./storage.js";
 
 /**
  * A text of a plant, in its own direction; or other words for an empty or a missing one.
@@ -15,10 +17,19 @@ export function PlantText({ text, missing = "" }) {
 
 /**
  * The feedback at the edge of the window, with the plant that it is about, and a button that undoes
- * what was done.
+ * what was done; or how far an undo is.
  */
 export function Toast() {
-  const { text, plant, isGone, undo } = state.toast;
+  const { job, dialog } = state;
+  if (job && !dialog) {
+    return html`
+      <div id="toast" role="status">
+        <span id="said">${describeJob(job).text}</span> <${Progress} job=${job} />
+        <button type="button" onclick=${() => stop(job)}>Stop</button>
+      </div>
+    `;
+  }
+  const { text, plant, isGone, undo, label } = state.toast;
   const runUndo = () => {
     say("");
     undo?.();
@@ -28,20 +39,37 @@ export function Toast() {
   return html`
     <div id="toast" role="status">
       <span id="said">${text}${link && html`${" "}${link}`}</span>
-      ${undo && html`<button type="button" onclick=${runUndo}>Undo</button>`}
+      ${undo && html`<button type="button" onclick=${runUndo}>${label}</button>`}
       <button id="dismiss" type="button" aria-label="Close this message" hidden=${text === ""}
         onclick=${() => say("")}>×</button>
     </div>
   `;
 }
 
+/** How far a job is. Screen readers read it on request. @param {{job: import("./changes.js").Job}} props */
+export function Progress({ job }) {
+  const { total, done, made } = job;
+  const { text, progress } = describeJob(job);
+  return html`
+    <progress aria-label=${text} max=${total} value=${done + made.length} />
+    <span class="count">${progress}</span>
+  `;
+}
+
+/** Begin no further change of a job. @param {import("./changes.js").Job} job */
+export function stop(job) {
+  job.isStopped = true;
+  update();
+}
+
 /**
  * Show a text until the next one comes.
  *
  * @param {string} text
- * @param {{plant?: ?import("./client.js").Plant, isGone?: boolean, undo?: () => void}} [more]
+ * @param {Omit<typeof state.toast, "text">} [more]
  */
 export function say(text, more) {
+  keepUndo(more?.kept);
   update({ toast: { text, ...more } });
 }
 

@@ -34,13 +34,18 @@ export function stopImport() {
   running?.abort();
 }
 
+/** Whether an import runs. */
+export function isImporting() {
+  return running !== null && !running.signal.aborted;
+}
+
 /** @param {On<HTMLInputElement>} event */
 export function chooseFile({ currentTarget }) {
   take(currentTarget.files);
   currentTarget.value = ""; // The same file may be chosen again.
 }
 
-/** Take files that are dropped on the page. The browser asks before an import is lost. */
+/** Take files that are dropped on the page. */
 export function watchFiles() {
   const takesFiles = () => state.isSignedIn && may("plants:create");
   document.ondragover = document.ondrop = (event) => {
@@ -50,9 +55,6 @@ export function watchFiles() {
     if (event.type === "drop" && takesFiles()) take(event.dataTransfer.files);
   };
   document.ondragleave = () => update({ isDropping: false });
-  window.onbeforeunload = (event) => {
-    if (running && !running.signal.aborted) event.preventDefault();
-  };
 }
 
 /** Import a file, unless an import runs. @param {?FileList} files */

@@ -61,6 +61,12 @@ export async function load() {
   }
 }
 
+/** Load the page of the address, if another one is shown. */
+export function followAddress() {
+  const asked = select(new URLSearchParams(location.search), PARAMETERS);
+  if (String(asked) !== String(state.query)) load();
+}
+
 /** Whether a page is read that may not have what was changed just now. */
 export function isBeingRead() {
   return state.isLoading || isRefreshing;

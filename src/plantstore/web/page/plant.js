@@ -1,8 +1,8 @@
 /** The dialog of one plant: add a plant, or look at one and change it. */
 
-import { make } from "./changes.js";
+import { make, makeJob } from "./changes.js";
 import { client } from "./client.js";
-import { ask, Field, Frame } from "./dialogs.js";
+import { ask, Field, Frame, leaveAddress, open } from "./dialogs.js";
 import { countPlants, focus, say } from "./elements.js";
 import { html } from "./html.js";
 import { load } from "./listing.js";
@@ -18,9 +18,9 @@ const LINK = /^#\/plants\/(-?\d+)$/;
 const ANY_ID = "You can enter any whole number that no other plant has.";
 
 const NAMELESS = {
-  title: "Store a plant without a name?",
+  title: "Save a plant without a name?",
   text: "Nobody can find it by its name.",
-  yes: "Store without a name",
+  yes: "Save without a name",
   no: "Enter a name",
 };
 
@@ -28,8 +28,8 @@ const NAMELESS = {
 function PlantView({ plant }) {
   const isNew = plant === undefined;
   const readOnly = !isNew && !may("plants:update");
-  const buttons = readOnly ? [] : [["store", "Store", "primary"]];
-  if (isNew) buttons.push(["another", "Store and add another"]);
+  const buttons = readOnly ? [] : [["save", "Save", "primary"]];
+  if (isNew) buttons.push(["another", "Save and add another"]);
   return html`
     <${Frame} id="plant" fields=${["id", "name", "tag"]} buttons=${buttons}
         cancel=${readOnly ? "Close" : "Cancel"}>
@@ -55,14 +55,14 @@ export function addPlants() {
     many += 1;
     if (plant.id === state.spareId) update({ spareId: "" });
     update({ fresh: { id: plant.id, isSought: false } });
-    say(many > 1 ? `Stored ${countPlants(many)}, the last one:` : "Stored:", { plant });
+    say(many > 1 ? `Saved ${countPlants(many)}, the last one:` : "Saved:", { plant });
     if (button.value !== "another") return undefined;
     button.form?.reset();
     takeSpareId();
     focus("#plant-name");
-    return `Stored: ${plant.id}`;
+    return `Saved: ${plant.id}`;
   };
-  update({ dialog: { View: PlantView, title: "Add a plant", content: {}, act } });
+  open({ View: PlantView, title: "Add a plant", content: {}, act });
   takeSpareId();
 }
 
@@ -77,7 +77,7 @@ async function takeSpareId() {
 
 /** @param {string} link `#/plants/7` */
 export function openPlant(link) {
-  history.replaceState(history.state, "", link);
+  history.pushState({ isDialog: true }, "", link);
   openLinkedPlant();
 }
 
@@ -90,7 +90,7 @@ export async function openLinkedPlant() {
     if (!state.dialog) showPlant(plant);
   } catch (error) {
     say(messageOf(error));
-    history.replaceState(history.state, "", location.pathname + location.search);
+    leaveAddress();
     load();
   }
 }
@@ -102,17 +102,17 @@ export async function openLinkedPlant() {
  * @param {Plant} plant
  */
 function showPlant(plant) {
-  const title = `${may("plants:update") ? "Change plant" : "Plant"} ${plant.id}`;
+  const title = `${may("plants:update") ? "Edit plant" : "Plant"} ${plant.id}`;
   /** @type {Act} */
   const act = async (typed) => {
     if (typed.name === "" && !(await mayBeNameless())) return "";
     const mine = { ...plant, ...typed };
     if (typed.tag === "") delete mine.tag;
-    const { left, error } = await make([{ before: plant, after: mine }], "Changed");
+    const { left, error } = await make([{ before: plant, after: mine }], makeJob("Saved", 1));
     if (error) throw error;
     return left.length > 0 ? "" : undefined;
   };
-  update({ dialog: { View: PlantView, title, content: { plant }, act } });
+  open({ View: PlantView, title, content: { plant }, act });
 }
 
 async function mayBeNameless() {

@@ -1,7 +1,8 @@
 /** Signing in with a token, and signing out. */
 
+import { resume } from "./changes.js";
 import { client, tokenIn } from "./client.js";
-import { Modal } from "./dialogs.js";
+import { ask as askAbout, isTyped, Modal } from "./dialogs.js";
 import { focus } from "./elements.js";
 import { html } from "./html.js";
 import { stopImport } from "./importing.js";
@@ -10,12 +11,11 @@ import { follow, unfollow } from "./live.js";
 import { openLinkedPlant } from "./plant.js";
 import { messageOf } from "./requests.js";
 import { state, update } from "./state.js";
+import { keepUndo, tab } from "./storage.js";
 
 /** The keys in the session storage of the tab: the token, or the reason for the sign-out. */
 const TOKEN = "plantstore.token";
 const REFUSAL = "plantstore.refusal";
-
-const tab = findStorage();
 
 /**
  * The signed-in tabs of this service give their token to a new one, and sign out together. The token
@@ -23,17 +23,19 @@ const tab = findStorage();
  */
 const tabs = new BroadcastChannel(`plantstore:${new URL(".", location.href).pathname}`);
 
+const DISCARD = {
+  title: "Sign out of this tab?",
+  text: "What you typed here is not saved, or changes are still being made.",
+  yes: "Sign out",
+  no: "Stay here",
+  look: "danger",
+};
+
+/** Whether the user has signed out in another tab, which must not get the token again. */
+let isAlone = false;
+
 /** How long a new tab waits for the token of another one. */
 const ASK_SECONDS = 0.1;
-
-/** Return the session storage. Without it, the token is kept until the page is reloaded. */
-function findStorage() {
-  try {
-    return window.sessionStorage;
-  } catch {
-    return null;
-  }
-}
 
 /** Sign in with the token of this tab or of another one, or ask for one. */
 export async function start() {
@@ -59,8 +61,10 @@ function receiveToken() {
 /** Listen to other tabs. @param {MessageEvent<{isAsking?: boolean, isEnd?: boolean}>} event */
 function listen({ data: { isAsking, isEnd } }) {
   if (!state.isSignedIn) return;
-  if (isAsking && !state.signIn) tabs.postMessage({ token: client.token });
-  if (isEnd) leave("");
+  if (isAsking && !state.signIn && !isAlone) tabs.postMessage({ token: client.token });
+  if (!isEnd) return;
+  isAlone = true;
+  signOut();
 }
 
 /** @param {string} message why the last token was refused @param {boolean} [isAgain] */
@@ -92,10 +96,12 @@ async function enter(token) {
   // Meanwhile, a file may have been dropped, which moves the focus.
   if (document.activeElement === document.body) focus("#plants-title");
   await loaded;
+  resume();
   openLinkedPlant();
 }
 
-client.onrefusal = ({ message }) => (state.dialog ? ask(message, true) : leave(message));
+client.onrefusal = ({ message }) =>
+  state.dialog || state.job ? ask(message, true) : leave(message);
 
 /**
  * Remove the token and all plants from the page, by reloading it.
@@ -106,6 +112,8 @@ function leave(message) {
   tabs.close(); // Until the page has gone, another tab might ask for the token.
   tab?.removeItem(TOKEN);
   tab?.setItem(REFUSAL, message);
+  keepUndo();
+  state.job = null;
   unfollow();
   state.isSignedIn = false;
   stopImport(); // otherwise the browser would ask before leaving the page
@@ -113,12 +121,18 @@ function leave(message) {
   else location.replace(location.pathname);
 }
 
+/** Sign out, after a question if this would lose what is typed or being changed. */
+async function signOut() {
+  const isLost = state.job !== null || isTyped();
+  if (!isLost || (await askAbout(DISCARD)) === "yes") leave("");
+}
+
 export function SignOut() {
-  const signOut = () => {
+  const signOutAll = () => {
     tabs.postMessage({ isEnd: true });
-    leave("");
+    signOut();
   };
-  return html`<button type="button" onclick=${signOut}>Sign out</button>`;
+  return html`<button type="button" onclick=${signOutAll}>Sign out</button>`;
 }
 
 /** The form that asks for a token. If a dialog is open, it is above it, and the dialog remains. */

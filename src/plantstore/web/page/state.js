@@ -44,9 +44,13 @@ export const state = {
   },
   /** An id from the service that no plant has yet. */
   spareId: "",
-  toast: /** @type {{text: string, plant?: ?Plant, isGone?: boolean, undo?: () => void}} */ ({
-    text: "",
-  }),
+  /** The feedback, and the undo that it offers, as a function and as it is kept in the tab. */
+  toast: /**
+   * @type {{text: string, plant?: ?Plant, isGone?: boolean, undo?: () => void, label?: string,
+   *   kept?: import("./changes.js").Undo}}
+   */ ({ text: "" }),
+  /** The changes of many plants that are being made. */
+  job: /** @type {?import("./changes.js").Job} */ (null),
   dialog: /** @type {?import("./dialogs.js").Dialog} */ (null),
   /** The question above the dialog. */
   question: /** @type {?import("./dialogs.js").Question} */ (null),

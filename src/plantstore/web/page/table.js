@@ -135,7 +135,7 @@ export function RowMenu() {
         class=${isUpwards ? "upwards" : undefined}
         style=${{ left: `${left}px`, top: `${top}px` }}>
       <button type="button" role="menuitem" autofocus data-needs="plants:update"
-        onclick=${() => choose(() => openPlant(`#/plants/${plant.id}`))}>Change${name}</button>
+        onclick=${() => choose(() => openPlant(`#/plants/${plant.id}`))}>Edit${name}</button>
       <button type="button" role="menuitem" data-needs="plants:delete"
         onclick=${() => choose(() => deletePlants([plant]))}>Delete${name}</button>
     </div>

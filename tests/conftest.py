@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Final
 
 import pytest
+from hypothesis import settings
 
 from plantstore.storage import open_store
 from plantstore.store import Store
@@ -18,7 +19,9 @@ FILES: Final = 4096
 
 
 def pytest_configure() -> None:
-    """Raise the soft limit on open files, which is 1,024 for most users."""
+    """Raise the soft limit on open files, which is 1,024 for most users. Measure no times."""
+    settings.register_profile("untimed", deadline=None)
+    settings.load_profile("untimed")
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(max(soft, FILES), hard), hard))
 

@@ -114,23 +114,21 @@ def test_an_export_tells_the_number_from_which_the_changes_continue(
 
 
 @pytest.mark.parametrize("name", ["plants.csv", "plants.ndjson"])
-def test_an_import_tells_the_numbers_between_which_its_changes_are(
-    stored: World, name: str
-) -> None:
-    stored.put_in(NewPlant(1, "a"))
-    [last] = numbers(stored)
+def test_an_import_tells_the_numbers_between_which_its_changes_are(world: World, name: str) -> None:
+    world.put_in(NewPlant(1, "a"))
+    [last] = numbers(world)
     rows = {"plants.csv": b"id,name\n2,b\n3,c\n", "plants.ndjson": b'{"id":2,"name":"b"}\n'}[name]
 
     answers = [
-        stored.send("POST", f"/{name}{query}", rows, fields={"Content-Type": ""})
+        world.send("POST", f"/{name}{query}", rows, fields={"Content-Type": ""})
         for query in ("", "?dry-run=true")
     ]
 
     between = [answers[0].headers[f"Changes-{each}"] for each in ("Before", "After")]
-    assert between == [str(last), str(numbers(stored)[-1])]
+    assert between == [str(last), str(numbers(world)[-1])]
     assert int(between[0]) < int(between[1])
-    stored.store.keep_changes(0)
-    answers.append(stored.send("POST", f"/{name}", rows, fields={"Content-Type": ""}))
+    world.store.keep_changes(0)
+    answers.append(world.send("POST", f"/{name}", rows, fields={"Content-Type": ""}))
     for answer in answers[1:]:
         assert answer.status_code == 200
         assert not {"Changes-Before", "Changes-After"} & set(answer.headers)

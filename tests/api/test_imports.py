@@ -102,7 +102,7 @@ def test_an_import_over_the_limit_is_503_and_stores_nothing(world: World) -> Non
 
 @pytest.mark.parametrize("conflict", ["refuse", "skip", "replace"])
 def test_a_dry_run_says_what_the_import_does_then_and_changes_nothing(
-    stored: World, conflict: str
+    world: World, conflict: str
 ) -> None:
     rng = random.Random(conflict)
     file = "/plants.csv?on-conflict=" + conflict
@@ -114,16 +114,16 @@ def test_a_dry_run_says_what_the_import_does_then_and_changes_nothing(
         )
 
     for many in (900, 0, 1, 1_200):
-        body, before = rows(many), stored.store.plants
-        last = stored.get("/changes?after=now").headers["Changes-After"]
-        told = len(stored.told(Imported))
+        body, before = rows(many), world.store.plants
+        last = world.get("/changes?after=now").headers["Changes-After"]
+        told = len(world.told(Imported))
 
-        tried = stored.send("POST", f"{file}&dry-run=true", body, fields=CSV)
+        tried = world.send("POST", f"{file}&dry-run=true", body, fields=CSV)
 
-        assert stored.store.plants == before
-        assert stored.get("/changes?after=now").headers["Changes-After"] == last
-        assert len(stored.told(Imported)) == told
-        made = stored.send("POST", file, body, fields=CSV)
+        assert world.store.plants == before
+        assert world.get("/changes?after=now").headers["Changes-After"] == last
+        assert len(world.told(Imported)) == told
+        made = world.send("POST", file, body, fields=CSV)
         assert (tried.status_code, tried.json()) == (200, {**made.json(), "dry_run": True})
 
 

@@ -205,9 +205,7 @@ changes = creates | unconditional | conditional
 
 
 @given(st.lists(st.lists(changes, max_size=8), max_size=4))
-@settings(
-    max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @pytest.mark.engines("sqlite", "postgres")
 def test_batches_have_the_same_outcomes_records_and_feed_as_single_changes(
     store: Store, batches: list[list[Change]]

@@ -5,7 +5,7 @@ import tracemalloc
 from typing import NamedTuple
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from plantstore.errors import ErrorCode, OperationError, RequestError
@@ -317,7 +317,6 @@ files = st.sampled_from(["jsonl", "csv"]).flatmap(
 
 
 @given(files)
-@settings(deadline=None)
 @example(("csv", b'a,"b;id;name\n1,2",id,name\n3,4,5,6\n'))
 @example(("jsonl", b"\n\0{\0}\0"))
 @example(("jsonl", MARK + b'{"id":10,"name":"%b"}\r\n' % (b"j" * (ROW_MAX - 19))))

@@ -63,6 +63,7 @@ class GroupRead:
             return store.read_changes(*request)
 
         self._find = self._prepare("find", find)
+        (self._finder,) = self._batchers
         self._list = self._prepare("list", one_by_one(store.list_plants))
         self._search = self._prepare("search", one_by_one(store.list_plants))
         self._changes = self._prepare("changes", one_by_one(read_changes))

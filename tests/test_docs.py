@@ -73,10 +73,10 @@ def test_every_setting_is_documented_with_its_variable_and_its_default() -> None
 def test_the_settings_page_says_how_many_connections_to_postgresql_a_worker_has() -> None:
     page = " ".join((ROOT / "docs/settings.md").read_text(encoding="utf-8").split())
     said = re.findall(
-        r"up to (\d+) connections .* (\d+) at most.* at least (\d+) for .*\((\d+) without", page
+        r"up to (\d+) connections, .* (\d+) at most.* at least (\d+) for each worker", page
     )
 
-    expected = CONNECTIONS_MAX, EXPORTS_MAX, CONNECTIONS_MAX + EXPORTS_MAX, CONNECTIONS_MAX
+    expected = CONNECTIONS_MAX, EXPORTS_MAX, CONNECTIONS_MAX + EXPORTS_MAX
     assert said == [tuple(map(str, expected))]
 
 

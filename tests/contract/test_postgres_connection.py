@@ -21,7 +21,7 @@ from plantstore.plants import NewPlant
 from plantstore.storage import open_store
 from plantstore.storage.postgres.primary import FRESH_SECONDS, RETRY_SECONDS, Primary
 from plantstore.storage.postgres.session import Connection, translate_errors
-from plantstore.store import CONNECTIONS_MAX, Store
+from plantstore.store import CONNECTIONS_MAX, PlantStore, Store
 from support.postgres import (
     Programs,
     Server,
@@ -351,7 +351,7 @@ def test_a_process_has_a_connection_for_each_thread_of_reads_and_four_others(
                 tasks.create_task(reader.find_plant(1))
                 tasks.create_task(reader.list_plants(EVERYTHING))
                 tasks.create_task(reader.list_plants(search))
-                tasks.create_task(reader.read_changes(None, 1))
+                tasks.create_task(reader.read(PlantStore.read_changes, None, 1))
                 tasks.create_task(asyncio.to_thread(store.find_token, b""))
                 tasks.create_task(asyncio.to_thread(store.hand_out_ids, 1))
             tasks.create_task(asyncio.to_thread(store.apply_changes, [PLANT]))

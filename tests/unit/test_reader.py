@@ -64,7 +64,7 @@ def test_the_tests_know_each_method_of_a_store_that_reads() -> None:
 
 def test_waiting_look_ups_are_joined_into_one_query_up_to_a_limit() -> None:
     store = Blocked()
-    last = READS["find"].batch_max + 3
+    last = READS["find_plants"].batch_max + 3
 
     async def test(reader: GroupRead) -> None:
         first = asyncio.create_task(reader.find_plant(1))
@@ -137,7 +137,7 @@ def test_each_batch_of_listings_is_answered_before_the_next_batch_is_read() -> N
     store = Blocked()
 
     async def test(reader: GroupRead) -> None:
-        batch_max = READS["list"].batch_max
+        batch_max = READS["list_plants"].batch_max
         number = 2 * batch_max
         listings = [asyncio.create_task(reader.list_plants(EVERYTHING)) for _ in range(number)]
         for done in range(1, number + 1):

@@ -20,6 +20,7 @@ from plantstore.commit.tail import Tail, events_of, first_of
 from plantstore.errors import RequestError, StoreUnavailableError
 from plantstore.feed import ChangesPage, render_changes
 from plantstore.server.interface import EXCHANGE, ExchangeControl
+from plantstore.store import PlantStore
 
 SCOPE: Final = "changes:read"
 EVENT_STREAM: Final = "text/event-stream"
@@ -81,7 +82,7 @@ class Changes:
             await self._stream(req, resp, token, after)
             resp.content_type = f"{EVENT_STREAM}; charset=utf-8"
         else:
-            page = await self.reader.read_changes(after, limit)
+            page = await self.reader.read(PlantStore.read_changes, after, limit)
             resp.set_header("Changes-After", str(page.end))
             if not page.is_last:
                 resp.set_header("Link", link("changes", "next", parameters, after=page.end))
@@ -97,7 +98,7 @@ class Changes:
     async def _stream(self, req: Request, resp: Response, token: str, after: int | None) -> None:
         if (last := req.get_header("Last-Event-ID")) is not None:
             after = _parse_after("Last-Event-ID", last)
-        page = await self.reader.read_changes(after, STREAM_CHANGES_MAX)
+        page = await self.reader.read(PlantStore.read_changes, after, STREAM_CHANGES_MAX)
         if self._is_stopping:
             raise StoreUnavailableError("The service is stopping; connect again")
         number = page.end if after is None else after
@@ -172,7 +173,9 @@ class _Stream:
         elif (found := self._changes.tail.events_after(self._number)) is not None:
             events, self._number = found
         else:
-            page = await self._changes.reader.read_changes(self._number, STREAM_CHANGES_MAX)
+            page = await self._changes.reader.read(
+                PlantStore.read_changes, self._number, STREAM_CHANGES_MAX
+            )
             events, self._number = first_of(events_of(page), self._number)
         return events
 

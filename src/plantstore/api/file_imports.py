@@ -59,6 +59,7 @@ from plantstore.formats import Format
 from plantstore.formats.rows import PIECE_BYTES
 from plantstore.observe import Imported, Observer
 from plantstore.server.interface import EXCHANGE, ExchangeControl
+from plantstore.store import PlantStore
 from plantstore.threads import THREADS, Threads
 
 # Imports that run at a time.
@@ -289,7 +290,7 @@ class Imports:
         if upload.trial is not None:
             return None
         try:
-            return (await self._reader.read_changes(None, 1)).end
+            return (await self._reader.read(PlantStore.read_changes, None, 1)).end
         except RequestError as error:
             if error.code is ErrorCode.FEED_OFF:
                 return None

@@ -41,7 +41,7 @@ def parse_limit(parameters: dict[str, str]) -> int:
     return min(parse_number(parameters, "limit", LIMIT_DEFAULT, INT32_MAX), LIMIT_MAX)
 
 
-def link(path: str, relation: str, parameters: dict[str, str], **bounds: int | None) -> str:
+def link(path: str, relation: str, parameters: dict[str, str], **bounds: int | str | None) -> str:
     """Return a link to another page: it has the parameters of this one, with other bounds.
 
     It is relative to the address of the page, as it is behind a proxy that adds a prefix. It has

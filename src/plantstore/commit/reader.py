@@ -7,12 +7,12 @@ threads (`plantstore.commit.batcher`). `plantstore.store.READS` has their kinds 
 
 import contextlib
 import math
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from typing import Any, Final, TypeVar
+from collections.abc import AsyncIterator, Callable, Sequence
+from itertools import chain
+from typing import Any, Concatenate, Final, ParamSpec, TypeVar
 
 from plantstore.commit.batcher import Batcher
 from plantstore.errors import ErrorCode, FeedError, RequestError, StoreUnavailableError
-from plantstore.feed import ChangesPage
 from plantstore.listings import Listing, PlantsPage
 from plantstore.observe import Observer, ReadFailed
 from plantstore.plants import NewPlant
@@ -22,13 +22,8 @@ from plantstore.threads import THREADS, Threads
 # Reads of each kind that may wait.
 WAITING_READS_MAX: Final = 1_000
 
-ReadT = TypeVar("ReadT")
+ArgumentsT = ParamSpec("ArgumentsT")
 ResultT = TypeVar("ResultT")
-
-
-def one_by_one(read: Callable[[ReadT], ResultT]) -> Callable[[Sequence[ReadT]], list[ResultT]]:
-    """Return a function that runs each read of a batch by itself."""
-    return lambda batch: [read(one) for one in batch]
 
 
 class GroupRead:
@@ -51,41 +46,32 @@ class GroupRead:
         threads: Threads = THREADS,
     ) -> None:
         self._observe = observe
-        self._waiting_max = waiting_max
-        self._threads = threads
-        self._batchers: list[Batcher[Any, Any]] = []
 
-        def find(ids: Sequence[int]) -> list[NewPlant | None]:
-            found = store.find_plants(ids)
-            return [found.get(id_) for id_ in ids]
+        def find(reads: Sequence[tuple[int]]) -> list[NewPlant | None]:
+            found = store.find_plants([id_ for [id_] in reads])
+            return [found.get(id_) for [id_] in reads]
 
-        def read_changes(request: tuple[int | None, int]) -> ChangesPage:
-            return store.read_changes(*request)
+        def runner(kind: str) -> Callable[[Sequence[Any]], list[Any]]:
+            """Return what runs a batch of reads, each of which is the arguments of the method."""
+            if kind == "find_plants":
+                return find
+            method = getattr(store, "list_plants" if kind == "search" else kind)
+            return lambda reads: [method(*read) for read in reads]
 
-        self._find = self._prepare("find", find)
-        (self._finder,) = self._batchers
-        self._list = self._prepare("list", one_by_one(store.list_plants))
-        self._search = self._prepare("search", one_by_one(store.list_plants))
-        self._changes = self._prepare("changes", one_by_one(read_changes))
-
-    def _prepare(
-        self, kind: str, run: Callable[[Sequence[ReadT]], list[ResultT]]
-    ) -> Callable[[ReadT], Awaitable[ResultT]]:
-        """Prepare the threads of a kind of READS; return what submits a read to one of them."""
-        reads = READS[kind]
-        batchers = [
-            Batcher(
-                run,
-                self._explain,
-                name=f"{kind}-{number}",
-                waiting_max=math.ceil(self._waiting_max / reads.threads),
-                batch_max=reads.batch_max,
-                threads=self._threads,
-            )
-            for number in range(1, reads.threads + 1)
-        ]
-        self._batchers += batchers
-        return lambda read: min(batchers, key=lambda each: each.waiting).submit(read)
+        self._batchers: dict[str, list[Batcher[Any, Any]]] = {
+            kind: [
+                Batcher(
+                    runner(kind),
+                    self._explain,
+                    name=f"{kind}-{number}",
+                    waiting_max=math.ceil(waiting_max / reads.threads),
+                    batch_max=reads.batch_max,
+                    threads=threads,
+                )
+                for number in range(1, reads.threads + 1)
+            ]
+            for kind, reads in READS.items()
+        }
 
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
@@ -94,14 +80,14 @@ class GroupRead:
         At the end of the block, new reads are refused, and all accepted ones are answered.
         """
         async with contextlib.AsyncExitStack() as stack:
-            for batcher in self._batchers:
+            for batcher in chain.from_iterable(self._batchers.values()):
                 await stack.enter_async_context(batcher.running())
             yield
 
     @property
     def waiting(self) -> int:
         """The number of reads that are not answered yet."""
-        return sum(batcher.waiting for batcher in self._batchers)
+        return sum(each.waiting for each in chain.from_iterable(self._batchers.values()))
 
     async def find_plant(self, id_: int) -> NewPlant | None:
         """Return the plant with this id, or None. It sees every change confirmed before.
@@ -112,7 +98,8 @@ class GroupRead:
                 INTERNAL if the store failed with an unexpected error.
 
         """
-        return await self._find(id_)
+        found: NewPlant | None = await self._submit("find_plants", id_)
+        return found
 
     async def find_plants(self, ids: Sequence[int]) -> dict[int, NewPlant]:
         """Return the stored plants among many ids, by id. They wait their turn, as in `submit_all`.
@@ -122,7 +109,7 @@ class GroupRead:
 
         """
         found = {}
-        for plant in await self._finder.submit_all(ids):
+        for plant in await self._batchers["find_plants"][0].submit_all([(id_,) for id_ in ids]):
             if isinstance(plant, RequestError):
                 raise RequestError(plant.code, plant.message)
             if plant is not None:
@@ -136,16 +123,28 @@ class GroupRead:
             RequestError: as `find_plant` does.
 
         """
-        return await (self._list if listing.words is None else self._search)(listing)
+        kind = "list_plants" if listing.words is None else "search"
+        page: PlantsPage = await self._submit(kind, listing)
+        return page
 
-    async def read_changes(self, after: int | None, limit: int) -> ChangesPage:
-        """Return the next changes after a number, as `PlantStore.read_changes` does.
+    async def read(
+        self,
+        method: Callable[Concatenate[PlantStore, ArgumentsT], ResultT],
+        *arguments: ArgumentsT.args,
+        **_: ArgumentsT.kwargs,
+    ) -> ResultT:
+        """Return the result of another method of READS, such as `PlantStore.read_changes`.
 
         Raises:
-            RequestError: FEED_OFF or CHANGES_GONE; or as `find_plant` does.
+            RequestError: what the method raises; or as `find_plant` does.
 
         """
-        return await self._changes((after, limit))
+        result: ResultT = await self._submit(method.__name__, *arguments)
+        return result
+
+    async def _submit(self, kind: str, *arguments: object) -> Any:  # noqa: ANN401 (of the method)
+        batcher = min(self._batchers[kind], key=lambda each: each.waiting)
+        return await batcher.submit(arguments)
 
     def _explain(self, error: Exception, reads: int) -> RequestError:
         if isinstance(error, FeedError):

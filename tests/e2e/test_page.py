@@ -164,7 +164,7 @@ def test_a_link_to_one_plant_opens_it_after_signing_in(
     page.goto(f"{home}#/plants/7")
     expect(page).to_have_title("Sign in · Plant Store")
 
-    page.get_by_label("Bearer token").fill(token)
+    page.get_by_label("Access token").fill(token)
     page.keyboard.press("Enter")
 
     dialog = page.get_by_role("dialog", name="Edit plant 7")
@@ -277,7 +277,7 @@ def test_every_operation_works_with_the_keyboard(
                 return
         pytest.fail(f"the keyboard does not reach {name}")
 
-    expect(page.get_by_label("Bearer token")).to_be_focused()
+    expect(page.get_by_label("Access token")).to_be_focused()
     page.keyboard.type(token)
     press("Enter")
     expect(page.get_by_text("no plants yet")).to_be_visible()

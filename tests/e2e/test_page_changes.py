@@ -28,7 +28,15 @@ def test_a_plant_is_added_changed_deleted_and_restored_without_rounding_its_id(
 
     page.get_by_role("button", name="Add a plant").click()
     expect(field).not_to_have_value("")  # the free id
-    for id_, message in ((str(BESIDE), "`id` is taken"), (str(2**63), "to "), ("x", 'got "x"')):
+    dialog.get_by_role("textbox", name="Name").fill("beside")
+    namesake = page.locator("#namesake")
+    expect(namesake).to_have_text(f"Another plant has this name: {BESIDE}")
+    for id_, message in (
+        (str(BESIDE), f"Id {BESIDE} is Beside. Open it"),
+        (str(2**63), "`id` must be an integer from"),
+        ("x", "The id must be a whole number"),
+        ("", "The id is missing: enter a whole number"),
+    ):
         store(page, id=id_, name="Rosa × damascena")
         expect(page.locator("#plant-id-error")).to_contain_text(message)
         expect(field).to_be_focused()
@@ -139,7 +147,7 @@ def test_typed_text_survives_the_revocation_of_the_token_and_other_plants_disapp
     page.locator("dialog button[value=save]").dispatch_event("click")
     sign_in = page.get_by_role("dialog", name="Sign in")
     expect(sign_in).to_contain_text("The token is revoked")
-    sign_in.get_by_label("Bearer token").fill(token)
+    sign_in.get_by_label("Access token").fill(token)
     sign_in.get_by_role("button", name="Sign in").click()
     expect(sign_in).to_be_hidden()
     expect(name).to_have_value("Rosa canina")

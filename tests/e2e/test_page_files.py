@@ -133,4 +133,4 @@ def test_an_import_is_stopped_and_continued_with_the_keyboard_and_not_lost_with_
     expect(stop).to_be_visible()
     page.get_by_role("button", name="Sign out").dispatch_event("click")
     garden.process.send_signal(signal.SIGCONT)
-    expect(page.get_by_label("Bearer token")).to_be_focused()
+    expect(page.get_by_label("Access token")).to_be_focused()

@@ -21,6 +21,8 @@ from support.service import Service
 
 SIXTY = [NewPlant(id_, "Abies balsamea", "Secret") for id_ in range(60)]
 
+CUT = "This token is incomplete: copy all of it, from plst_"
+
 # The page looks after the service more often, and waits for it less long.
 HURRY = """
 const [wait, limit] = [window.setTimeout, AbortSignal.timeout];
@@ -33,11 +35,11 @@ def test_a_malformed_token_is_refused_and_a_valid_one_is_kept_until_its_tab_clos
     context: BrowserContext, garden: Service, token: str
 ) -> None:
     page = context.new_page()
-    field = page.get_by_label("Bearer token")
+    field = page.get_by_label("Access token")
     for typed, message in (
         ("", "The token is empty"),
-        ("plst_made-up", "The token is malformed: its checksum does not match"),
-        ("Zwölf Boxkämpfer €", "The token is malformed: it contains invalid characters"),
+        ("plst_made-up", CUT),
+        ("Zwölf Boxkämpfer €", CUT),
     ):
         enter(page, garden, typed)
         expect(page.locator("#token-error")).to_have_text(message)
@@ -52,7 +54,7 @@ def test_a_malformed_token_is_refused_and_a_valid_one_is_kept_until_its_tab_clos
     page = context.new_page()
     page.goto(f"http://127.0.0.1:{garden.port}")
 
-    expect(page.get_by_label("Bearer token")).to_be_visible()
+    expect(page.get_by_label("Access token")).to_be_visible()
     storages = "[localStorage.length, sessionStorage.length, document.cookie]"
     assert page.evaluate(storages) == [0, 0, ""]
 
@@ -65,8 +67,6 @@ def test_a_new_tab_gets_the_token_of_an_open_one_and_signing_out_removes_all_fro
     page.keyboard.press("Escape")
     page.get_by_role("link", name="Next").first.click()
     expect(page.locator("#plants .id").first).to_have_text("50")
-    page.get_by_text("Statistics").click()
-    expect(page.locator("#counts dl")).to_contain_text(re.compile(r"Waiting: streams\d"))
     assert_accessible(page)
     other = context.new_page()
     other.goto(f"http://127.0.0.1:{garden.port}#/plants/7")
@@ -76,14 +76,14 @@ def test_a_new_tab_gets_the_token_of_an_open_one_and_signing_out_removes_all_fro
 
     other.get_by_role("button", name="Sign out").click()
 
-    expect(other.get_by_label("Bearer token")).to_be_focused()
-    expect(page.get_by_label("Bearer token")).to_be_visible()
+    expect(other.get_by_label("Access token")).to_be_focused()
+    expect(page.get_by_label("Access token")).to_be_visible()
     assert page.url == f"http://127.0.0.1:{garden.port}/"
     for each in (page, other):
-        assert not re.search("Abies|Secret|Waiting", each.content())
+        assert not re.search("Abies|Secret", each.content())
     for way in (page.reload, page.go_back):
         way()
-        expect(page.get_by_label("Bearer token")).to_be_visible()
+        expect(page.get_by_label("Access token")).to_be_visible()
         expect(page.locator("#token-error")).to_be_empty()
         assert "Abies" not in page.content()
 
@@ -97,6 +97,7 @@ def test_what_the_scopes_of_the_token_do_not_permit_is_not_offered(
     assert rows(page) == [["7", "Rosa canina", "Rosa"]]
     expect(buttons).to_have_text(["Export CSV"])
     expect(page.get_by_role("checkbox")).to_have_count(0)
+    expect(page.get_by_text("changes by others appear when you reload")).to_be_visible()
     page.get_by_role("link", name="Rosa canina").click()
     dialog = page.get_by_role("dialog", name="Plant 7")
     expect(dialog.get_by_role("textbox", name="Name")).not_to_be_editable()
@@ -147,9 +148,9 @@ def test_a_token_lasts_until_a_reload_without_session_storage_and_an_old_browser
     page = open_page()
     expect(page.get_by_text("no plants yet")).to_be_visible()
     page.reload()
-    expect(page.get_by_label("Bearer token")).to_be_visible()
+    expect(page.get_by_label("Access token")).to_be_visible()
 
     context.add_init_script("delete JSON.rawJSON")  # It would round ids.
     page.reload()
     expect(page.locator("#fault")).to_contain_text("This browser is too old")
-    expect(page.get_by_label("Bearer token")).to_be_hidden()
+    expect(page.get_by_label("Access token")).to_be_hidden()

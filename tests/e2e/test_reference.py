@@ -113,7 +113,7 @@ def test_the_page_and_the_reference_share_a_token_until_it_is_removed_from_one(
     expect_status("200")
     to_page.click()
     page.get_by_role("button", name="Sign out").click()
-    expect(page.get_by_label("Bearer token")).to_be_visible()
+    expect(page.get_by_label("Access token")).to_be_visible()
     to_reference.click()
     expect_status("401")
 
@@ -125,7 +125,7 @@ def test_the_page_and_the_reference_share_a_token_until_it_is_removed_from_one(
     page.get_by_role("button", name="Remove authorization").click()
     page.get_by_role("button", name="Close", exact=True).click()
     to_page.click()
-    expect(page.get_by_label("Bearer token")).to_be_visible()
+    expect(page.get_by_label("Access token")).to_be_visible()
 
 
 def test_axe_finds_no_violation_in_both_color_schemes_also_on_a_phone(

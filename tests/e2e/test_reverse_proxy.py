@@ -141,7 +141,7 @@ def test_the_page_works_under_a_prefix(
         context.on("page", watch.watch)
         page = context.new_page()
         page.goto(f"https://127.0.0.1:{running.port}{PREFIX}/?tag={name}")
-        page.get_by_label("Bearer token").fill(token)
+        page.get_by_label("Access token").fill(token)
         page.get_by_role("button", name="Sign in").click()
         assert rows(page)[0] == [str(plants[0].id), "Abies 0", name]
 

@@ -4,10 +4,8 @@ import assert from "node:assert/strict";
 import { beforeEach, describe, test } from "node:test";
 import { Catalogue } from "../../src/plantstore/web/page/catalogue.js";
 import { keepJob, resume } from "../../src/plantstore/web/page/changes.js";
-import { client } from "../../src/plantstore/web/page/client.js";
 import { addPlants, openLinkedPlant } from "../../src/plantstore/web/page/plant.js";
 import { ApiError } from "../../src/plantstore/web/page/requests.js";
-import { Statistics } from "../../src/plantstore/web/page/service.js";
 import { deletePlants, tagPlants } from "../../src/plantstore/web/page/several.js";
 import { onUpdate, state, update } from "../../src/plantstore/web/page/state.js";
 import { answer, respond, respondPlants, serve, textOf } from "./tab.js";
@@ -312,6 +310,24 @@ test("a plant without a name is stored only after a question", async () => {
   assert.deepEqual(sent(requests), ["POST ids?count=1", "POST plants"]);
 });
 
+test("the next plant gets the tag of the list, and then that of the one before", async () => {
+  const { stored } = serve([]);
+  update({ shownQuery: new URLSearchParams({ tag: "Rosa" }) });
+  const another = { value: "another", form: { reset: () => {} } };
+  addPlants();
+  const { act } = state.dialog;
+
+  await act({ id: "5", name: "A" }, another);
+  await act({ id: "6", name: "B", tag: "Pine" }, another);
+  await act({ id: "7", name: "C" }, another);
+  await act({ id: "8", name: "D", tag: "" }, another);
+  update({ shownQuery: new URLSearchParams() });
+
+  const tags = [...stored.values()].map(({ tag }) => tag);
+  assert.deepEqual(tags, ["Rosa", "Pine", "Pine", undefined]);
+  assert.deepEqual(state.dialog.content, { tag: "" });
+});
+
 test("a free id of the service is offered until it is used", async () => {
   const requests = answer(
     respond({ first: 5, last: 5 }),
@@ -490,7 +506,6 @@ describe("what the scopes of the token do not permit is not offered", () => {
       ["plants:read", "plants:delete"],
       ["Export CSV", "Delete"],
     ],
-    [["metrics:read"], ["Statistics"]],
   ];
   const all = [...new Set(offers.flatMap(([, offered]) => offered))].sort();
 
@@ -518,30 +533,4 @@ test("a list that could not be loaded is not shown as empty", () => {
   assert.match(missing, /It failed/);
   assert.doesNotMatch(missing, /no plants/);
   assert.match(empty, /There are no plants yet/);
-});
-
-test("the statistics are the metrics that are not 0", async () => {
-  const text = [
-    "# HELP plantstore_changes_total Changes by outcome.",
-    'plantstore_changes_total{outcome="stored"} 30000.0',
-    'plantstore_changes_total{outcome="replaced"} 0.0',
-    'plantstore_refused_total{reason="invalid_plant"} 1.0',
-    'http_requests_total{method="GET"} 7.0',
-    "plantstore_uptime_seconds 7.0",
-  ].join("\n");
-  answer(respond(text));
-
-  await Statistics().props.ontoggle({ currentTarget: { open: true } });
-
-  const counts = "Changes: stored 30,000 Refused: invalid plant 1";
-  assert.equal(textOf(Statistics()), `Statistics ${counts}`);
-});
-
-test("the statistics say why they cannot be loaded", async () => {
-  client.onrefusal = () => {};
-  answer(new TypeError("Failed to fetch"));
-
-  await Statistics().props.ontoggle({ currentTarget: { open: true } });
-
-  assert.equal(state.statistics.problem.message, "The service does not respond");
 });

@@ -119,7 +119,7 @@ def assert_accessible(page: Page) -> None:
 def enter(page: Page, service: Service, token: str) -> None:
     """Open the page of a service and sign in with a token."""
     page.goto(f"http://127.0.0.1:{service.port}")
-    page.get_by_label("Bearer token").fill(token)
+    page.get_by_label("Access token").fill(token)
     page.get_by_role("button", name="Sign in").click()
 
 

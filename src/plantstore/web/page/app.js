@@ -44,8 +44,9 @@ function App() {
 
 /** Follow a link to other plants, or to one plant, without reloading. @param {MouseEvent} event */
 function follow(event) {
-  const href = /** @type {Element} */ (event.target).closest("a")?.getAttribute("href");
-  if (!href || event.ctrlKey || event.metaKey || event.shiftKey) return;
+  const link = /** @type {Element} */ (event.target).closest("a");
+  const href = link?.getAttribute("href");
+  if (!href || link?.target || event.ctrlKey || event.metaKey || event.shiftKey) return;
   if (href.startsWith("?")) go(href);
   else if (href.startsWith("#/plants/")) openPlant(href);
   else return;

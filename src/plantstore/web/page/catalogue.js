@@ -6,9 +6,8 @@ import { html } from "./html.js";
 import { chooseFile, Importing } from "./importing.js";
 import { SELECTED_MAX, search, selectFound, split, type } from "./listing.js";
 import { addPlants } from "./plant.js";
-import { Statistics } from "./service.js";
 import { deletePlants, tagPlants } from "./several.js";
-import { state, update } from "./state.js";
+import { may, state, update } from "./state.js";
 import { Table } from "./table.js";
 
 /** The links to other pages of plants, by their relation. */
@@ -25,7 +24,9 @@ export function Catalogue() {
       <h2 id="plants-title" class="unseen" tabindex="-1">Plants</h2>
       <${Tools} />
       <p id="export-error" class="error" role="alert">${describeProblem()}</p>
-      <p id="listing-error" class="error" role="alert">${problem?.message}</p>
+      <p id="listing-error" class="error" role=${problem?.isOutage ? null : "alert"}>
+        ${problem?.message}
+      </p>
       <div data-needs="plants:read">
         <${Summary} />
         <div id="table" hidden=${isEmpty}><${Table} /></div>
@@ -36,8 +37,10 @@ export function Catalogue() {
         You can drop a CSV file with the columns <code>id</code>, <code>name</code> and${" "}
         <code>tag</code> anywhere on this page.
       </p>
+      <p class="hint" hidden=${!isLoaded || may("changes:read")}>
+        With this token, changes by others appear when you reload the page.
+      </p>
     </section>
-    ${isLoaded && html`<${Statistics} data-needs="metrics:read" />`}
     <datalist id="tags">${[...tags].map((tag) => html`<option value=${tag} />`)}</datalist>
   `;
 }
@@ -56,7 +59,7 @@ function Tools() {
         <datalist id="searches">${texts.map((text) => html`<option value=${text} />`)}</datalist>
       </form>
       <span class="making" data-needs="plants:create">
-        <button id="add" type="button" class="primary" onclick=${addPlants}>Add a plant</button>
+        <button id="add" type="button" class="primary" onclick=${() => addPlants()}>Add a plant</button>
         <label class="button">
           Import CSV <input id="file" type="file" accept=".csv,text/csv" onchange=${chooseFile} />
         </label>
@@ -152,7 +155,7 @@ function Nothing() {
     <div id="start" class="nothing">
       <p>There are no plants yet.</p>
       <p class="tools" data-needs="plants:create">
-        <button type="button" onclick=${addPlants}>Add the first plant</button>
+        <button type="button" onclick=${() => addPlants()}>Add the first plant</button>
         <button type="button" onclick=${chooseImport}>Import a CSV file</button>
       </p>
     </div>

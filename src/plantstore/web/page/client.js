@@ -90,11 +90,6 @@ class Client {
     return (await this.#read("token", (value) => Array.isArray(value?.scopes))).value.scopes;
   }
 
-  /** @returns {Promise<string>} the metrics, in the text format of Prometheus */
-  async readMetrics() {
-    return (await this.#send("GET", "metrics")).body;
-  }
-
   /**
    * @param {number} count at most 1000
    * @returns {Promise<{first: string, last: string}>} ids that no plant has, and nobody else gets

@@ -184,7 +184,7 @@ export function Frame({ id, fields = [], cancel = "Cancel", buttons, children, .
  */
 export function Field({ id, name, label, value = "", hint = "", ...attributes }) {
   const error = state.dialog?.error;
-  const message = error?.member === name ? error.message : "";
+  const message = error?.member === name ? (error.shown ?? error.message) : "";
   return html`
     <label for=${id}>${label}</label>
     <input id=${id} name=${name} defaultValue=${value.replace(/[\r\n]/g, "")} spellcheck=${false}

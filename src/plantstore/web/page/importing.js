@@ -194,6 +194,9 @@ export function Importing() {
         <a class="button" href=${refused?.url} download=${refused?.name} hidden=${!refused}>
           Save the refused rows
         </a>
+        <button type="button" hidden=${isRunning} onclick=${() => update({ importing: {} })}>
+          Close
+        </button>
       </div>
       ${refused && html`<${RefusedRows} ...${refused} />`}
     </section>

@@ -6,7 +6,7 @@ import { ask, Field, Frame, leaveAddress, open } from "./dialogs.js";
 import { countPlants, focus, say } from "./elements.js";
 import { html } from "./html.js";
 import { load } from "./listing.js";
-import { messageOf } from "./requests.js";
+import { ApiError, messageOf } from "./requests.js";
 import { may, state, update } from "./state.js";
 
 /** @typedef {import("./client.js").Plant} Plant */
@@ -24,46 +24,106 @@ const NAMELESS = {
   no: "Enter a name",
 };
 
-/** @param {{plant?: Plant}} props the plant, unless it is a new one */
-function PlantView({ plant }) {
+/** The error number of an id that another plant has. */
+const ID_TAKEN = 1004;
+
+const INTEGER = /^-?\d+$/;
+
+/** How long nothing must be typed before plants of the same name are looked for, and how many. */
+const TYPING_SECONDS = 0.3;
+const NAMESAKES = 20;
+
+let typing = 0;
+
+/** @param {{plant?: Plant, tag?: string}} props the plant, unless it is a new one with this tag */
+function PlantView({ plant, tag }) {
   const isNew = plant === undefined;
   const readOnly = !isNew && !may("plants:update");
   const buttons = readOnly ? [] : [["save", "Save", "primary"]];
   if (isNew) buttons.push(["another", "Save and add another"]);
+  const type = (/** @type {On<HTMLInputElement>} */ { currentTarget }) => {
+    clearTimeout(typing);
+    const look = () => findNamesake(currentTarget.value, plant?.id);
+    typing = setTimeout(look, TYPING_SECONDS * 1000);
+  };
+  const { namesake, spareId } = state;
   return html`
     <${Frame} id="plant" fields=${["id", "name", "tag"]} buttons=${buttons}
         cancel=${readOnly ? "Close" : "Cancel"}>
       <${Field} id="plant-id" name="id" label="Id" inputmode="numeric" readOnly=${!isNew}
-        value=${plant?.id ?? state.spareId}
-        hint=${isNew ? `${state.spareId && "This is the next free id. "}${ANY_ID}` : ""} />
+        value=${plant?.id ?? spareId}
+        hint=${isNew ? `${spareId && "This is the next free id. "}${ANY_ID}` : ""} />
       <${Field} id="plant-name" name="name" label="Name" dir="auto" autofocus readOnly=${readOnly}
-        value=${plant?.name} />
+        value=${plant?.name} oninput=${type} />
+      <p id="namesake" class="hint" role="status">
+        ${namesake && html`Another plant has this name: ${makeLink(namesake.id, namesake.id)}`}
+      </p>
       <${Field} id="plant-tag" name="tag" label=${html`Tag <span class="hint">(optional)</span>`}
-        dir="auto" list="tags" readOnly=${readOnly} value=${plant?.tag} />
+        dir="auto" list="tags" readOnly=${readOnly} value=${plant?.tag ?? tag} />
     <//>
   `;
 }
 
-/** Add one plant, or several. */
-export function addPlants() {
+/** Return a link that keeps what is typed here. @param {string} id @param {string} text */
+function makeLink(id, text) {
+  return html`<a href="#/plants/${id}" target="_blank">${text}</a>`;
+}
+
+/** Show another plant that has a name, if there is one. @param {string} name @param {string} [id] */
+async function findNamesake(name, id) {
+  update({ namesake: null });
+  if (name === "" || !may("plants:read")) return;
+  const { dialog } = state;
+  const query = new URLSearchParams({ q: name });
+  const found = await client.list(query, NAMESAKES, new AbortController().signal).catch(messageOf);
+  if (typeof found === "string" || state.dialog !== dialog) return;
+  const fold = (/** @type {string} */ text) => text.trim().toLowerCase();
+  const isSame = (/** @type {Plant} */ other) => other.id !== id && fold(other.name) === fold(name);
+  update({ namesake: found.plants.find(isSame) ?? null });
+}
+
+/** Add one plant, or several, each with the tag of the one before, or of the list. */
+export function addPlants(tag = state.shownQuery.get("tag") ?? "") {
   let many = 0;
   /** @type {Act} */
-  const act = async ({ id = state.spareId, name = "", tag }, button) => {
-    const plant = { id: id.trim(), name, tag: tag || undefined };
+  const act = async ({ id = state.spareId, name = "", ...typed }, button) => {
+    const plant = { id: id.trim(), name, tag: (typed.tag ?? tag) || undefined };
     if (name === "" && !(await mayBeNameless())) return "";
-    await client.create(plant);
+    await client.create(plant).catch((error) => explain(error, plant.id));
     many += 1;
     if (plant.id === state.spareId) update({ spareId: "" });
-    update({ fresh: { id: plant.id, isSought: false } });
+    update({ fresh: { id: plant.id, isSought: false }, namesake: null });
     say(many > 1 ? `Saved ${countPlants(many)}, the last one:` : "Saved:", { plant });
     if (button.value !== "another") return undefined;
+    tag = plant.tag ?? "";
+    dialog.content = { tag };
+    update();
     button.form?.reset();
     takeSpareId();
     focus("#plant-name");
     return `Saved: ${plant.id}`;
   };
-  open({ View: PlantView, title: "Add a plant", content: {}, act });
+  const dialog = { View: PlantView, title: "Add a plant", content: { tag }, act };
+  update({ namesake: null });
+  open(dialog);
   takeSpareId();
+}
+
+/**
+ * Throw the error about a new plant. About its id, say what to do.
+ *
+ * @param {unknown} error @param {string} id
+ */
+async function explain(error, id) {
+  if (!(error instanceof ApiError) || error.member !== "id") throw error;
+  if (id === "") error.shown = "The id is missing: enter a whole number";
+  else if (!INTEGER.test(id)) error.shown = "The id must be a whole number";
+  else if (error.error === ID_TAKEN) {
+    const found = await client.read(id).catch(messageOf);
+    if (typeof found !== "string")
+      error.shown = html`Id ${id} is <i><bdi>${found.plant.name}</bdi></i>. ${makeLink(id, "Open it")}`;
+  }
+  throw error;
 }
 
 /** Fill in a free id, unless one is typed before it is known. */
@@ -112,6 +172,7 @@ function showPlant(plant) {
     if (error) throw error;
     return left.length > 0 ? "" : undefined;
   };
+  update({ namesake: null });
   open({ View: PlantView, title, content: { plant }, act });
 }
 

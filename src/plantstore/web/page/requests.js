@@ -16,6 +16,9 @@ const IDS = ["id", "first", "last"];
 
 /** A response that is an error, or no response at all; then `status` is 0. */
 export class ApiError extends Error {
+  /** What the page shows instead of the message. @type {any} */
+  shown;
+
   /** @param {string} message @param {{error?: number, lines_stored_through?: number}} [record] */
   constructor(message, status = 0, record = {}) {
     super(message);

@@ -1,18 +1,11 @@
-/** The state of the service: whether it is ready, and its statistics. */
+/** The state of the service: whether it is ready. */
 
 import { client } from "./client.js";
 import { html } from "./html.js";
-import { ApiError, messageOf } from "./requests.js";
+import { messageOf } from "./requests.js";
 import { state, update } from "./state.js";
 
 const LOOK_SECONDS = 5;
-
-/** The metrics that the page shows, and their names on it. */
-const METRICS = [
-  ["plantstore_changes_total", "Changes"],
-  ["plantstore_refused_total", "Refused"],
-  ["plantstore_queue_waiting", "Waiting"],
-];
 
 client.onoutage = ({ message }) => update({ health: { look: "away", text: message } });
 
@@ -42,56 +35,15 @@ export async function untilVisible() {
 
 /** Show that the service is ready, and no error any more whose cause was that it was not. */
 function forgetOutages() {
-  const { dialog, statistics, exportProblem } = state;
+  const { dialog, exportProblem } = state;
   if (dialog?.error?.isOutage) dialog.error = null;
   update({
     health: { look: "ready", text: "Ready" },
-    statistics: { ...statistics, problem: keep(statistics.problem) },
-    exportProblem: keep(exportProblem),
+    exportProblem: exportProblem?.isOutage ? null : exportProblem,
   });
-}
-
-/** @param {?import("./requests.js").ApiError} error */
-function keep(error) {
-  return error?.isOutage ? null : error;
 }
 
 export function Health() {
   const { look, text } = state.health;
   return html`<p id="health" role="status" class=${look}>${text}</p>`;
-}
-
-/** The statistics. They are loaded each time that they are opened. */
-export function Statistics() {
-  const { entries, problem } = state.statistics;
-  return html`
-    <details id="counts" ontoggle=${loadStatistics}>
-      <summary>Statistics</summary>
-      <p class="error" role="alert">${problem?.message}</p>
-      <dl>${entries.map(([name, count]) => html`<dt>${name}</dt><dd>${count}</dd>`)}</dl>
-    </details>
-  `;
-}
-
-/** @param {Event & {currentTarget: HTMLDetailsElement}} event */
-async function loadStatistics({ currentTarget }) {
-  if (!currentTarget.open) return;
-  try {
-    update({ statistics: { entries: readMetrics(await client.readMetrics()), problem: null } });
-  } catch (error) {
-    if (!(error instanceof ApiError)) throw error;
-    update({ statistics: { entries: [], problem: error } });
-  }
-}
-
-/** Return the metrics that are shown: those that are not 0. @param {string} text */
-function readMetrics(text) {
-  const samples = [...text.matchAll(/^(\w+){\w+="([^"]+)"} (\S+)$/gm)];
-  return METRICS.flatMap(([metric, name]) => {
-    const shown = samples.filter(([, each, , value]) => each === metric && Number(value) !== 0);
-    return shown.map(([, , label, value]) => [
-      `${name}: ${label.replaceAll("_", " ")}`,
-      Number(value).toLocaleString("en"),
-    ]);
-  });
 }

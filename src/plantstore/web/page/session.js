@@ -135,6 +135,12 @@ export function SignOut() {
   return html`<button type="button" onclick=${signOutAll}>Sign out</button>`;
 }
 
+/** @param {string} message why a token was refused */
+function describeRefusal(message) {
+  const isCut = message.startsWith("The token is malformed");
+  return isCut ? "This token is incomplete: copy all of it, from plst_" : message;
+}
+
 /** The form that asks for a token. If a dialog is open, it is above it, and the dialog remains. */
 export function SignIn() {
   if (!state.signIn) return null;
@@ -147,15 +153,14 @@ export function SignIn() {
     <section id="entry" aria-labelledby="entry-title">
       <h2 id="entry-title">Sign in</h2>
       <form autocomplete="off" novalidate onsubmit=${submit}>
-        <label for="token">Bearer token</label>
+        <label for="token">Access token</label>
         <input id="token" name="token" type="password" autocomplete="off" spellcheck=${false}
           aria-invalid=${message !== ""} aria-describedby="token-hint token-error" />
-        <p id="token-error" class="error" role="alert">${message}</p>
+        <p id="token-error" class="error" role="alert">${describeRefusal(message)}</p>
         <button class="primary">Sign in</button>
       </form>
       <p id="token-hint" class="hint">
-        Only the open tabs of this page keep the token. The operator of the service creates tokens:${" "}
-        <code>plantstore token create NAME --scope all</code>
+        Ask whoever runs this catalogue for a token. Only the open tabs of this page keep it.
       </p>
     </section>
   `;

@@ -38,12 +38,10 @@ export const state = {
   replaces: false,
   /** Whether a file is dragged over the page. */
   isDropping: false,
-  statistics: {
-    entries: /** @type {string[][]} */ ([]),
-    problem: /** @type {?ApiError} */ (null),
-  },
   /** An id from the service that no plant has yet. */
   spareId: "",
+  /** Another plant that has the name that is typed. */
+  namesake: /** @type {?Plant} */ (null),
   /** The feedback, and the undo that it offers, as a function and as it is kept in the tab. */
   toast: /**
    * @type {{text: string, plant?: ?Plant, isGone?: boolean, undo?: () => void, label?: string,

@@ -6,13 +6,14 @@ It shows what searches for names cost. A database that it wrote must not be used
 import sys
 
 from plantstore.cli import main
+from plantstore.plants import NewPlant
 from plantstore.storage.sqlite import sqlite_plants, word_index
 from plantstore.storage.sqlite.sqlite_pages import tag_word
 
 
-def index_tag(_name: str, tag: str | None) -> str:
-    """Take the place of the function that returns the words of a name and a tag."""
-    return "" if tag is None else tag_word(tag)
+def index_tag(plant: NewPlant) -> str:
+    """Take the place of the function that returns the words of a plant."""
+    return tag_word(plant.tag)
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ from typing import Final, NamedTuple, Protocol, TypeAlias
 
 from plantstore.changes import Change, Result
 from plantstore.feed import ChangesPage
-from plantstore.listings import EVERYTHING, Listing, PlantsPage
+from plantstore.listings import EVERYTHING, Listing, PlantsPage, TagListing, TagsPage
 from plantstore.plants import NewPlant
 from plantstore.tokens import TokenRecord
 
@@ -36,9 +36,11 @@ READS: Final = {
     "find_plants": Reads(threads=1, batch_max=64),
     # Two threads would mostly wait for the interpreter lock, and be slower than one.
     "list_plants": Reads(threads=1, batch_max=16),
-    # A listing with words. During most of it, the engine needs no interpreter lock, so two
-    # threads use two cores.
+    # A listing that may examine other plants too. During most of it, the engine needs no interpreter
+    # lock, so two threads use two cores.
     "search": Reads(threads=2, batch_max=1),
+    # To count all tags takes as long as a search. All who ask at once share a result.
+    "list_tags": Reads(threads=1, batch_max=1),
     # Many followers may catch up at once. A read that is refused affects no other.
     "read_changes": Reads(threads=1, batch_max=1),
 }
@@ -164,6 +166,15 @@ class PlantStore(Protocol):
         """
         ...
 
+    def list_tags(self, listing: TagListing) -> TagsPage:
+        """Return the next tags with the numbers of their plants.
+
+        This counts all plants. The memory is that of a page, however many tags there are. A page
+        may hold fewer tags than `limit`, as a page of plants may. Tags and numbers are of one
+        snapshot. One call runs at a time.
+        """
+        ...
+
     # The feed. While it is on, each change that `apply_changes` makes is in it exactly if it is
     # stored. A plant that one batch creates and deletes is left out. In a new store, it is off.
 
@@ -255,7 +266,7 @@ class Maintenance(Protocol):
     def scan_plants(
         self, listing: Listing = EVERYTHING, tell_number: TellNumber | None = None
     ) -> Generator[list[NewPlant], None, None]:
-        """Yield the plants of one snapshot in order of id, in at least one list of limited length.
+        """Yield the plants of one snapshot in order, in at least one list of limited length.
 
         The limit of the listing does not matter. `tell_number` is called before the first list.
 

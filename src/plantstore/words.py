@@ -5,6 +5,7 @@ stores index the words that this module finds, so that they find the same plants
 (docs/decisions/0007).
 """
 
+import hashlib
 import itertools
 import re
 import unicodedata
@@ -17,11 +18,23 @@ SEARCHED_CHARACTERS_MAX: Final = 1_000
 # The beginning of a word that is compared. It limits the size of an entry of an index.
 WORD_CHARACTERS_MAX: Final = 255
 
+# The beginning of the folded words that decides the place of a text in the order. It limits the
+# size of an entry of an index, and of an address that contains a place.
+ORDER_CHARACTERS_MAX: Final = 64
+
+# Digits of the SHA-256 of a tag that distinguish tags with one key: 128 bits.
+_TAG_DIGITS: Final = 32
+
 # Characters that are kept once they were looked up. It limits the memory for texts in many scripts.
 _KNOWN_CHARACTERS_MAX: Final = 4_096
 
 _ASCII_WORD: Final = re.compile("[0-9a-z]+")
 _NOT_ASCII: Final = re.compile("[^\\x00-\\x7f]+")
+_NUMBER: Final = re.compile(r"\d+")
+_LAST_NUMBER: Final = re.compile(r"\d+$")
+_NUMBER_OF_KEY: Final = re.compile(r"1(\d\d)")
+_ANY_LENGTH: Final = "[0-9][0-9]"
+_SIGN_OF_HYBRID: Final = re.compile("(?<![^ ])x (?=.)")
 _WITHIN_WORD: Final = re.compile(r"[^\W_]'+[^\W_]")
 
 # The block Spacing Modifier Letters, such as the okina. NFKD takes apart those that mean letters.
@@ -68,8 +81,11 @@ def _double(text: str) -> str:
 
 
 def _split(folded: str) -> list[str]:
-    words = _ASCII_WORD.findall(folded) if folded.isascii() else folded.split()
-    return list(dict.fromkeys(word[:WORD_CHARACTERS_MAX] for word in words))
+    return list(dict.fromkeys(word[:WORD_CHARACTERS_MAX] for word in _runs(folded)))
+
+
+def _runs(folded: str) -> list[str]:
+    return _ASCII_WORD.findall(folded) if folded.isascii() else folded.split()
 
 
 def fold(text: str) -> str:
@@ -107,6 +123,73 @@ def has_words(text: str, beginnings: Iterable[str]) -> bool:
     return all(any(word.startswith(beginning) for word in words) for beginning in beginnings)
 
 
+def order_key(text: str) -> str:
+    """Return the key by which names and tags are in order; it has at most 160 characters.
+
+    Keys are compared by code points, as UTF-8 is by bytes. They are made of the folded words of a
+    text, up to ORDER_CHARACTERS_MAX. Apostrophes and the sign of a hybrid are left out: `×`, or a
+    word `x` before another word. Numbers are in order of their values.
+
+    A key has only letters and digits, so that it is one word of an index. A `0` separates words. A
+    number follows a `1` and its length in two digits. `00` may follow a key, and is in none at such
+    a place: so what follows a key never decides between two different keys.
+    """
+    shown = _ordered_words(text)
+    if _NUMBER.search(shown):
+        shown = _NUMBER.sub(_with_length, shown)
+    return shown.replace(" ", "0")
+
+
+def _ordered_words(text: str) -> str:
+    text = text[:SEARCHED_CHARACTERS_MAX].replace("'", "")
+    if text.isascii():
+        folded = text.translate(_ASCII_IN_WORDS)
+    else:
+        folded = text.replace("×", " ").translate(_IN_WORDS).replace("'", "")
+    words = " ".join(folded.split())
+    if "x " in words:
+        words = _SIGN_OF_HYBRID.sub("", words)
+    return words[:ORDER_CHARACTERS_MAX].rstrip()
+
+
+def _with_length(number: re.Match[str]) -> str:
+    digits = str(int(number[0]))
+    return f"1{len(digits):02}{digits}"
+
+
+def text_of(key: str) -> str:
+    """Return a text, of at most ORDER_CHARACTERS_MAX characters, that has this key."""
+    text, end = "", 0
+    while number := _NUMBER_OF_KEY.search(key, end):
+        begin, start = number.end(), end
+        end = begin + int(number[1])
+        text += key[start : number.start()].replace("0", " ") + key[begin:end]
+    return text + key[end:].replace("0", " ")
+
+
+def order_beginning(text: str) -> str:
+    """Return a pattern for the beginning of a key: of texts that begin with this one.
+
+    It is a pattern for `re` and for `GLOB` of SQLite. If the text ends with a number, the number of
+    the texts may have more digits.
+    """
+    key = order_key(text)
+    last = _LAST_NUMBER.search(_ordered_words(text))
+    if last is None:
+        return key
+    return f"{key.removesuffix(_with_length(last))}1{_ANY_LENGTH}{int(last[0])}"
+
+
+def begins(key: str, beginning: str) -> bool:
+    """Return whether a key has a beginning of `order_beginning`."""
+    return re.match(beginning, key) is not None
+
+
+def tag_key(tag: str) -> str:
+    """Return the key of a tag: no other tag has it. In order of these keys, tags are in order."""
+    return f"{order_key(tag)}00{hashlib.sha256(tag.encode()).hexdigest()[:_TAG_DIGITS]}"
+
+
 class _InWords(dict[int, str]):
     """What each character, by its code point, is in a word; " " if it ends a word."""
 
@@ -131,3 +214,4 @@ def _in_word(character: str) -> str:
 
 
 _IN_WORDS: Final = _InWords()
+_ASCII_IN_WORDS: Final = "".join(map(_in_word, map(chr, range(128)))).lower()

@@ -143,6 +143,33 @@ def test_the_links_lead_forth_and_back_through_all_pages(
     assert page_at(world, back[1][1]["first"])[0] == everything[:3]
 
 
+def test_the_links_lead_through_plants_in_order_by_name_whatever_is_changed(stored: World) -> None:
+    names = ["Bed 2", "×bed 10", "Bed 10", "Łódź", "lodz", "z" * 16_000, "🌱" * 4_000, "×" * 8_000]
+    names += ["\u0800" * 5_000, "\U00020000" * 64 + "b", "\U00020000" * 64 + "a"]
+    stored.put_in(*(NewPlant(id_, name, "a&b") for id_, name in enumerate(names)))
+    in_order = [6, 7, 0, 1, 2, 3, 4, 5, 8, 9, 10]
+
+    for query in ("sort=name", "order=name", "sort=name&tag=a%26b", "sort=name&order=name"):
+        found: list[int] = []
+        links = {"next": f"/plants?{query}&limit=1"}
+        while "next" in links:
+            path = links["next"]
+            page, links = page_at(stored, path)
+            found += page
+            assert links.keys() <= {"next", "first"}
+            assert ("first" in links) is (len(found) > 1)
+            assert len(path) < 1024
+        assert found == in_order, query
+        assert page_at(stored, links["first"])[0] == [6]
+
+    _, links = page_at(stored, "/plants?sort=name&limit=4")
+    assert stored.send("DELETE", "/plants/1").status_code == 204
+    assert stored.send("PUT", "/plants/2", b'{"name": "zz"}').status_code == 200
+    assert page_at(stored, links["next"])[0] == [3, 4, 2, 5]
+    assert ids(stored, "sort=name&from=BED+9") == [3, 4, 2, 5, 8, 9, 10]
+    assert ids(stored, "sort=name&untagged") == ids(stored, "untagged=true&q=z") == [2]
+
+
 def test_a_range_of_ids_has_pages_too(world: World) -> None:
     world.put_in(*(NewPlant(id_, "a") for id_ in range(10)))
 
@@ -164,14 +191,18 @@ def test_a_range_of_ids_has_pages_too(world: World) -> None:
     [
         *((f"limit={text}", "limit") for text in ("0", "-1", "ten", "", "2147483648", "1.5")),
         *((f"after={text}", "after") for text in ("x", ID_MAX + 1)),
-        *((f"order={text}", "order") for text in ("name", "", "id,-id")),
+        *((f"sort={text}", "sort") for text in ("-name", "", "id,-id")),
+        *(("order=x", "id, -id or name"), ("order=id&sort=name", "another spelling of `sort`")),
+        *(("sort=name&before=1", "only lead on"), ("sort=name&after=1", "needs `from`")),
+        *(("from=a", "sort=name"), (f"sort=name&from={'x' * 101}", "at most 100")),
+        *(("untagged=yes", "true or false"), ("untagged&tag=a", "`tag` must be absent")),
         *(("before=x", "before"), ("q=a&q=b", "q"), ("tag=a&tag=b", "tag")),
         *(("tags=Abies", "tags"), ("Limit=1", "Limit"), ("tag=%ff", "UTF-8")),
         ("&".join(f"p{number}=1" for number in range(20)), "at most 10"),
         ("x" * 100, "x" * 40 + "..."),
         (f"q={'×' * 100}x", "100"),
         # The message is one line, whatever it quotes.
-        *((f"{name}=1%0A%0D2", name[:1]) for name in ("limit", "after", "order", "a%0Ab")),
+        *((f"{name}=1%0A%0D2", name[:1]) for name in ("limit", "after", "sort", "a%0Ab")),
     ],
 )
 def test_a_parameter_that_is_wrong_unknown_or_repeated_is_400_and_named(

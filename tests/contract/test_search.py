@@ -39,7 +39,7 @@ def found(store: Store, query: str, **listing: object) -> list[int]:
         ids += [plant.id for plant in page.items]
         if page.is_last:
             return ids
-        wanted = wanted._replace(after=page.end)
+        wanted = wanted.continued(page.end)
 
 
 def test_a_search_finds_plants_with_words_that_begin_so(store: Store) -> None:

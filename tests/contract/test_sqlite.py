@@ -11,14 +11,21 @@ import apsw
 import pytest
 
 from plantstore.errors import FeedError, StoreUnavailableError, UsageError
-from plantstore.listings import Listing
+from plantstore.listings import Listing, TagListing
 from plantstore.observe import DatabaseCreated, Event
 from plantstore.plants import NewPlant
 from plantstore.storage import open_store
 from plantstore.storage.migrate import SchemaPolicy
 from plantstore.storage.sqlite.file import PAGE_BYTES, connect
-from plantstore.storage.sqlite.sqlite_pages import examine_query, page_query
+from plantstore.storage.sqlite.sqlite_pages import (
+    EXAMINE_IDS,
+    MAKE_VOCABULARY,
+    NEXT_PLACES,
+    examine_query,
+    page_query,
+)
 from plantstore.storage.sqlite.sqlite_store import SQLiteStore
+from plantstore.storage.sqlite.sqlite_tags import MAKE_COUNTS, tags_query
 from plantstore.storage.sqlite.wal import WalLimit
 from plantstore.storage.tables import hand_out_query, hand_out_values
 from plantstore.store import CONNECTIONS_MAX
@@ -208,16 +215,23 @@ def test_sqlite_has_no_roles(path: Path) -> None:
         (examine_query(Listing(after=5)), {}, "M"),
         (examine_query(Listing(after=5, is_descending=True)), {}, "M"),
         (hand_out_query("?", "max"), hand_out_values(1), "SEARCH plants"),
+        (EXAMINE_IDS, {}, "SEARCH plants USING INTEGER PRIMARY KEY (rowid=?)"),
+        (NEXT_PLACES, ("a", "b", 1), "vocabulary VIRTUAL TABLE"),
+        (tags_query(TagListing()), {}, "counts VIRTUAL TABLE"),
     ],
     ids=[
         *("the first page", "a later page", "a search", "a search from the end", "new ids"),
+        *("plants in order by name", "places in order by name", "tags"),
     ],
 )
 def test_every_query_uses_an_index_and_sorts_nothing(
     store: SQLiteStore, query: str, bindings: Any, step: str
 ) -> None:
-    words = {"match": '"rosa" *', "after": 1, "limit": 100, "tag": None}
+    words = {"match": '"rosa" *', "after": 1, "limit": 100, "tag": None, "any_tag": True}
+    words |= {"ids": "[]", "first": "a", "end": "b", "pattern": "*"}
 
+    for make in (MAKE_VOCABULARY, MAKE_COUNTS):
+        store._writes.execute(make)  # noqa: SLF001
     explain = f"EXPLAIN QUERY PLAN {query}"
     plan = store._writes.execute(explain, bindings or words)  # noqa: SLF001
     steps = [row[3] for row in plan]

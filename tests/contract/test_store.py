@@ -269,7 +269,7 @@ def test_a_page_of_large_plants_ends_early_and_the_next_page_continues(
     pages: list[list[NewPlant]] = []
     page: PlantsPage = Page([], None, is_last=False)
     while not page.is_last:
-        page = store.list_plants(Listing(page.end if pages else None, 1000, tag))
+        page = store.list_plants(Listing(limit=1000, tag=tag).continued(page.end))
         pages.append(page.items)
 
     assert [plant for page in pages for plant in page] == plants

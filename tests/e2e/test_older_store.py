@@ -149,7 +149,7 @@ def test_the_command_that_a_message_names_migrates_that_database_and_shows_its_p
     assert migrated.returncode == 0
     first, *_, last = migrated.stderr.splitlines()
     assert first == "migrating schema 3 to 9"
-    assert last.startswith("migrated to schema 9 in ")
+    assert last.startswith("migrated to schema 10 in ")
 
 
 def test_a_service_that_migrates_logs_the_progress_once(tmp_path: Path, older: str) -> None:

@@ -21,7 +21,7 @@ with atheris.instrument_imports(include=["plantstore", "support", "urllib"]):
     from plantstore.api.paging import LISTING_PARAMETERS, links_to_pages, parse_page_request
     from plantstore.api.parameters import parse_integer, read_query
     from plantstore.errors import ErrorCode, RequestError
-    from plantstore.listings import Page, PlantsPage
+    from plantstore.listings import Page, Place, PlantsPage
     from plantstore.plants import (
         ID_MAX,
         ID_MIN,
@@ -93,7 +93,8 @@ def fuzz_query(query: bytes) -> None:
     assert 1 <= listing.limit <= 1000
     assert listing.tag == parameters.get("tag")
     assert (listing.words is None) == ("q" not in parameters)
-    end = None if request.is_before else ID_MIN
+    is_by_name = listing.place is not None
+    end = None if request.is_before else Place("", ID_MIN) if is_by_name else ID_MIN
     page: PlantsPage = Page([NewPlant(ID_MIN, "a")], end, is_last=end is None)
     link = links_to_pages(request, page)
     assert link.isascii()
@@ -101,8 +102,8 @@ def fuzz_query(query: bytes) -> None:
     assert read(target.query) == {
         name: value
         for name, value in parameters.items()
-        if name != "before" or request.until is not None
-    } | {"after": str(ID_MIN)}
+        if name != "from" and (name != "before" or request.until is not None)
+    } | {"after": str(ID_MIN), **({"from": ""} if is_by_name else {})}
 
 
 def read(query: str) -> dict[str, str]:

@@ -8,7 +8,6 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Generator, Iterator, Sequence
-from operator import attrgetter
 from typing import Any, Final
 
 import msgspec
@@ -17,17 +16,27 @@ from plantstore.changes import Change, Result
 from plantstore.decision import decide
 from plantstore.errors import UnsupportedError
 from plantstore.feed import ChangesPage, FeedState, Recorded, page_of
-from plantstore.listings import EVERYTHING, Listing, Page, PlantsPage
+from plantstore.listings import (
+    EVERYTHING,
+    Listing,
+    Page,
+    Place,
+    PlantsPage,
+    TagListing,
+    TagsPage,
+    page_of_counts,
+)
 from plantstore.plants import ID_MAX, NewPlant
 from plantstore.storage.tables import ids_exhausted, in_order, name_taken, no_such_token
 from plantstore.store import TIDY_SECONDS, CheckReport, Store, TellNumber
 from plantstore.tokens import TokenRecord
-from plantstore.words import has_words
+from plantstore.words import has_words, order_key
 
 # Each method that reads, with arguments that find something in a store with a plant 1.
 READ_METHODS: Final[dict[str, Callable[[Store], Any]]] = {
     "find_plants": lambda store: store.find_plants([1]),
     "list_plants": lambda store: store.list_plants(EVERYTHING._replace(has_total=True)),
+    "list_tags": lambda store: store.list_tags(TagListing()),
     "read_changes": lambda store: store.read_changes(None, 1),
     "find_token": lambda store: store.find_token(b"1"),
     "list_tokens": lambda store: store.list_tokens(),
@@ -101,21 +110,15 @@ class FakeStore:
         return {id_: self.plants[id_] for id_ in ids if id_ in self.plants}
 
     def list_plants(self, listing: Listing) -> PlantsPage:
-        after = listing.after
-        found = [
-            plant
-            for plant in self._sorted(listing.tag, listing.words)
-            if after is None or (plant.id < after if listing.is_descending else plant.id > after)
-        ]
-        if listing.is_descending:
-            found.reverse()
-        total = None
-        if listing.has_total:
-            plants = len(self._sorted(listing.tag, listing.words))
-            total = listing.total_of(plants)
+        plants = self._sorted(listing)
+        found = [plant for plant in plants if self._follows(plant, listing)]
+        total = listing.total_of(len(plants)) if listing.has_total else None
         is_last = len(found) <= listing.limit
-        end = None if is_last else found[listing.limit - 1].id
+        end = None if is_last else self._end(found[listing.limit - 1], listing)
         return Page(found[: listing.limit], end, is_last, total)
+
+    def list_tags(self, listing: TagListing) -> TagsPage:
+        return page_of_counts(listing, Counter(plant.tag for plant in self.plants.values()).items())
 
     def hand_out_ids(self, count: int) -> range:
         with self._lock:
@@ -136,7 +139,7 @@ class FakeStore:
         if tell_number is not None:
             tell_number(self._last if self._days else None)
         # Plants are immutable, so this list is a snapshot.
-        yield self._sorted(listing.tag, listing.words)
+        yield [plant for plant in self._sorted(listing) if self._follows(plant, listing)]
 
     def has_room_for_export(self) -> bool:
         return True
@@ -184,13 +187,25 @@ class FakeStore:
             for name in [r.name for r in self._tokens.values() if r.digest == digest]:
                 del self._tokens[name]
 
-    def _sorted(self, tag: str | None, words: tuple[str, ...] | None) -> list[NewPlant]:
-        return [
+    def _sorted(self, listing: Listing) -> list[NewPlant]:
+        found = [
             plant
-            for plant in sorted(self.plants.values(), key=attrgetter("id"))
-            if (tag is None or plant.tag == tag)
-            and (words is None or (words and has_words(plant.name, words)))
+            for plant in self.plants.values()
+            if (listing.tag is None or plant.tag == listing.tag)
+            and not (listing.is_untagged and plant.tag is not None)
+            and (listing.words is None or (listing.words and has_words(plant.name, listing.words)))
         ]
+        found.sort(key=lambda plant: self._end(plant, listing), reverse=listing.is_descending)
+        return found
+
+    def _follows(self, plant: NewPlant, listing: Listing) -> bool:
+        if listing.place is not None:
+            return Place(order_key(plant.name), plant.id) > listing.place
+        after = listing.after
+        return after is None or (plant.id < after if listing.is_descending else plant.id > after)
+
+    def _end(self, plant: NewPlant, listing: Listing) -> Any:
+        return plant.id if listing.place is None else Place(order_key(plant.name), plant.id)
 
 
 class GatedStore(FakeStore):

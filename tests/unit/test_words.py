@@ -5,10 +5,16 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from plantstore.words import (
+    ORDER_CHARACTERS_MAX,
     SEARCHED_CHARACTERS_MAX,
     WORD_CHARACTERS_MAX,
+    begins,
     fold,
     has_words,
+    order_beginning,
+    order_key,
+    tag_key,
+    text_of,
     words_of,
     words_to_find,
 )
@@ -97,3 +103,62 @@ def test_very_long_texts_and_words_are_cut() -> None:
     assert words_of(long) == [long[:-1]]
     assert words_of("a " * SEARCHED_CHARACTERS_MAX + "b") == ["a"]
     assert words_of("é " * SEARCHED_CHARACTERS_MAX + "b") == ["e"]
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        ["", "...", " × "],
+        ["Rosa alba", "ROSA ×alba", "Rosa x alba", "rosa-álba"],
+        ["Rosa 'Peace'", "Rosa \u2018Peace\u2019", "rosa peace"],
+        ["Bed 7", "bed 007", "BED \u0667"],
+        ["Bed X", "bed x"],
+        ["a" * 64, "a" * 64 + "b", "a" * 16_000],
+    ],
+)
+def test_names_that_differ_only_in_what_does_not_matter_have_one_key(names: list[str]) -> None:
+    assert len({order_key(name) for name in names}) == 1
+
+
+def test_keys_are_in_order_of_words_and_of_the_values_of_numbers() -> None:
+    names = ["", "0", "2", "10", "10 a", "10a", "100", "9" * 64, "a", "a 2", "a 10", "a b", "a2"]
+    names += ["ab", "bed x", "bed y", "z", "ж", "日本"]
+
+    assert sorted(dict.fromkeys(reversed(names)), key=order_key) == names
+
+
+@given(st.text(max_size=80) | st.text("x 01\u0663\u00bd×.'aé", max_size=200))
+def test_a_key_is_short_has_letters_and_digits_only_and_is_that_of_its_text(text: str) -> None:
+    key = order_key(text)
+
+    assert len(key) <= 160
+    assert key == "" or key.isalnum()
+    assert order_key(text_of(key)) == key
+    assert len(text_of(key)) <= ORDER_CHARACTERS_MAX
+
+
+def test_what_follows_a_key_does_not_decide_between_two_keys() -> None:
+    texts = ["", "0", "a", "a 0", "a 00", "a 0 0", "a 10", "a 100", "a" * 64, "1 " * 40, "9" * 70]
+    keys = sorted({order_key(text) for text in texts})
+
+    assert sorted(f"{key}00{end}" for key in keys for end in "0z") == [
+        f"{key}00{end}" for key in keys for end in "0z"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("beginning", "tags", "others"),
+    [
+        ("", ["", "a", "1"], []),
+        ("ros", ["Rosa", "× Rosa", "ros"], ["Arosa", "ro"]),
+        ("Bed 1", ["bed 1", "Bed 10", "bed 1 b", "BED 19x"], ["bed 2", "bed 21", "bed"]),
+        ("rosa ×", ["rosa alba"], ["ros"]),
+        ("x" * 100, ["x" * 64, "x" * 200], ["x" * 63]),
+    ],
+)
+def test_tags_are_found_by_their_beginnings(
+    beginning: str, tags: list[str], others: list[str]
+) -> None:
+    pattern = order_beginning(beginning)
+
+    assert [tag for tag in tags + others if begins(tag_key(tag), pattern)] == tags

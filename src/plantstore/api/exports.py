@@ -15,7 +15,7 @@ from typing import Any, Final, TypeVar
 from falcon.asgi import Request, Response
 
 from plantstore.api.auth import Authenticator, ConcurrencyLimit
-from plantstore.api.paging import parse_words
+from plantstore.api.paging import FILTERS, ORDER, parse_filters
 from plantstore.api.parameters import read_query
 from plantstore.errors import ErrorCode, OperationError, RequestError, StoreUnavailableError
 from plantstore.formats import Format
@@ -75,8 +75,7 @@ class Exports:
 
         """
         await self._authenticator.authorize(req, "plants:read")
-        parameters = read_query(req, "tag", "q")
-        listing = Listing(tag=parameters.get("tag"), words=parse_words(parameters))
+        listing = parse_filters(read_query(req, *FILTERS, *ORDER))
         if req.scope["http_version"] == "1.0":  # its clients know no chunks (RFC 9112 §7.1)
             raise RequestError(ErrorCode.BAD_REQUEST, "An export needs HTTP/1.1")
         numbers: list[int | None] = []
@@ -194,8 +193,9 @@ def _pieces(
         message = "The log of the database is too long for another export; nothing was done"
         raise RequestError(ErrorCode.OVERLOADED, message)
     # CSV cannot hold a plant with an empty tag. It must be found before the first piece.
-    if not listing.tag:
-        with contextlib.closing(store.scan_plants(listing._replace(tag=""))) as scan:
+    if not listing.tag and not listing.is_untagged:
+        empty = listing._replace(tag="")
+        with contextlib.closing(store.scan_plants(empty)) as scan:
             for plants in scan:
                 _render(form, plants)
                 if plants:

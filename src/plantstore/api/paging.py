@@ -14,19 +14,25 @@ from plantstore.api.parameters import (
     read_query,
 )
 from plantstore.errors import quoted
-from plantstore.listings import Listing, PlantsPage
+from plantstore.listings import Listing, Place, PlantsPage
 from plantstore.plants import NewPlant
-from plantstore.words import words_to_find
+from plantstore.words import order_key, text_of, words_to_find
 
 LIMIT_DEFAULT: Final = 100
 
 # A larger limit is treated as this one.
 LIMIT_MAX: Final = 1000
 
-# Maximum length of `q`. Each of its words costs time.
+# Maximum length of `q` and of `from`. Each word of `q` costs time.
 QUERY_CHARACTERS_MAX: Final = 100
 
-LISTING_PARAMETERS: Final = ("limit", "after", "before", "order", "tag", "q")
+# The parameters that say which plants are wanted.
+FILTERS: Final = ("tag", "untagged", "q")
+
+# The parameters that say in which order, and from where. An export has them too.
+ORDER: Final = ("sort", "order", "from")
+
+LISTING_PARAMETERS: Final = ("limit", "after", "before", *ORDER, *FILTERS)
 
 _COUNT_EXACT: Final = "count=exact"
 
@@ -41,14 +47,14 @@ def parse_limit(parameters: dict[str, str]) -> int:
     return min(parse_number(parameters, "limit", LIMIT_DEFAULT, INT32_MAX), LIMIT_MAX)
 
 
-def link(path: str, relation: str, parameters: dict[str, str], **bounds: int | str | None) -> str:
+def link(path: str, relation: str, parameters: dict[str, str], **bounds: object) -> str:
     """Return a link to another page: it has the parameters of this one, with other bounds.
 
     It is relative to the address of the page, as it is behind a proxy that adds a prefix. It has
     the last segment of the path (RFC 3986 §5.2), for clients that resolve each link with the
     address of the service.
     """
-    query: dict[str, object] = {**parameters, "after": None, "before": None, **bounds}
+    query: dict[str, object] = {**parameters, "after": None, "before": None, "from": None, **bounds}
     given = {name: value for name, value in query.items() if value is not None}
     return f'<{path}?{urlencode(given, quote_via=quote)}>; rel="{relation}"'
 
@@ -88,23 +94,53 @@ def parse_page_request(parameters: dict[str, str], *, has_total: bool = False) -
         RequestError: INVALID_PARAMETER, for a value that is out of bounds.
 
     """
-    order = parameters.get("order", "id")
-    if order not in ("id", "-id"):
-        raise invalid(f"`order` must be id or -id, got {quoted(order)}")
+    wanted = parse_filters(parameters)._replace(limit=parse_limit(parameters), has_total=has_total)
     after, before = (
         parse_integer(parameters[name], name) if name in parameters else None
         for name in ("after", "before")
     )
+    if wanted.place is not None:
+        if before is not None:
+            raise invalid("`before` must be absent with `sort=name`, whose pages only lead on")
+        if after is not None:
+            if "from" not in parameters:
+                raise invalid("`after` needs `from` with `sort=name`: the name of this plant")
+            wanted = wanted._replace(place=wanted.place._replace(id=after))
+        return PageRequest(parameters, wanted)
     is_before = before is not None and after is None
-    listing = Listing(
+    listing = wanted._replace(
         after=before if is_before else after,
-        limit=parse_limit(parameters),
-        tag=parameters.get("tag"),
-        words=parse_words(parameters),
-        is_descending=(order == "-id") is not is_before,
-        has_total=has_total,
+        is_descending=wanted.is_descending is not is_before,
     )
     return PageRequest(parameters, listing, is_before, None if is_before else before)
+
+
+def parse_filters(parameters: dict[str, str]) -> Listing:
+    """Parse the parameters FILTERS and ORDER.
+
+    Raises:
+        RequestError: INVALID_PARAMETER.
+
+    """
+    sort = parameters.get("sort", parameters.get("order", "id"))
+    if sort not in ("id", "-id", "name"):
+        raise invalid(f"`sort` must be id, -id or name, got {quoted(sort)}")
+    if parameters.get("order", sort) != sort:
+        raise invalid("`order` is another spelling of `sort`; give one of them")
+    if "from" in parameters and sort != "name":
+        raise invalid("`from` must be absent without `sort=name`")
+    untagged = parameters.get("untagged", "false")
+    if untagged not in ("", "true", "false"):
+        raise invalid(f"`untagged` must be true or false, got {quoted(untagged)}")
+    if untagged != "false" and "tag" in parameters:
+        raise invalid("`tag` must be absent with `untagged`")
+    return Listing(
+        tag=parameters.get("tag"),
+        words=parse_words(parameters),
+        is_descending=sort == "-id",
+        is_untagged=untagged != "false",
+        place=Place(order_key(parse_text(parameters, "from") or "")) if sort == "name" else None,
+    )
 
 
 def parse_words(parameters: dict[str, str]) -> tuple[str, ...] | None:
@@ -114,12 +150,23 @@ def parse_words(parameters: dict[str, str]) -> tuple[str, ...] | None:
         RequestError: INVALID_PARAMETER, if it is too long.
 
     """
-    query = parameters.get("q")
-    if query is None:
-        return None
-    if len(query) > QUERY_CHARACTERS_MAX:
-        raise invalid(f"`q` must have at most {QUERY_CHARACTERS_MAX} characters, got {len(query)}")
-    return words_to_find(query)
+    query = parse_text(parameters, "q")
+    return None if query is None else words_to_find(query)
+
+
+def parse_text(parameters: dict[str, str], name: str) -> str | None:
+    """Return the value of a parameter; None if there is none.
+
+    Raises:
+        RequestError: INVALID_PARAMETER, if it is too long.
+
+    """
+    text = parameters.get(name)
+    if text is not None and len(text) > QUERY_CHARACTERS_MAX:
+        raise invalid(
+            f"`{name}` must have at most {QUERY_CHARACTERS_MAX} characters, got {len(text)}"
+        )
+    return text
 
 
 def describe_page(resp: Response, request: PageRequest, page: PlantsPage) -> list[NewPlant]:
@@ -146,10 +193,13 @@ def links_to_pages(request: PageRequest, page: PlantsPage) -> str:
         links.append(link("plants", "next", parameters, after=start))
         if page.end is not None:
             links.append(link("plants", "prev", parameters, before=page.end))
+    elif isinstance(page.end, Place):
+        bounds = {"from": text_of(page.end.key), "after": page.end.id}
+        links.append(link("plants", "next", parameters, **bounds))
     elif page.end is not None:
         links.append(link("plants", "next", parameters, after=page.end, before=until))
-    if listing.after is not None and until is None:
-        if page.items and not is_before:
+    if (listing.after is not None and until is None) or listing.place not in (None, Place()):
+        if page.items and not is_before and listing.place is None:
             links.append(link("plants", "prev", parameters, before=page.items[0].id))
         links.append(link("plants", "first", parameters))
     return ", ".join(links)
@@ -161,7 +211,7 @@ def _cut(page: PlantsPage, until: int, *, is_descending: bool) -> PlantsPage:
     def is_before(id_: int) -> bool:
         return id_ > until if is_descending else id_ < until
 
-    if page.end is not None and is_before(page.end):
+    if isinstance(page.end, int) and is_before(page.end):
         return page
     plants = [plant for plant in page.items if is_before(plant.id)]
     return page._replace(items=plants, end=None, is_last=True)

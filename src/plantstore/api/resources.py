@@ -67,7 +67,7 @@ class Plants:
         resp.data = render_plant(plant)
 
     async def on_get(self, req: Request, resp: Response) -> None:
-        """List plants in order of id, and link to other pages."""
+        """List plants in order of id or by name, and link to other pages."""
         await self._authenticator.authorize(req, "plants:read")
         request = read_page_request(req)
         page = await self._reader.list_plants(request.listing)

@@ -123,7 +123,7 @@ class GroupRead:
             RequestError: as `find_plant` does.
 
         """
-        kind = "list_plants" if listing.words is None else "search"
+        kind = "search" if listing.is_search else "list_plants"
         page: PlantsPage = await self._submit(kind, listing)
         return page
 

@@ -52,7 +52,7 @@ FROM pg_index JOIN ours ON ours.oid = indrelid JOIN pg_class ON pg_class.oid = i
 
 _TOTAL: Final = "SELECT coalesce(sum(plants), 0)::bigint FROM totals"
 
-_IS_INCOMPLETE: Final = "SELECT EXISTS (SELECT FROM plants WHERE words IS NULL)"
+_IS_INCOMPLETE: Final = "SELECT EXISTS (SELECT FROM plants WHERE name_key IS NULL)"
 
 # The version of the schema before it had words.
 _VERSION_BEFORE_WORDS: Final = 4

@@ -30,16 +30,19 @@ from plantstore.storage.postgres.session import (
     after_a_commit,
     fenced,
 )
+from plantstore.words import order_key
 
 _GIVEN: Final = """
-unnest(%b::bigint[], %b::text[], %b::text[], %b::text[]) AS given (id, name, tag, words)
+unnest(%b::bigint[], %b::text[], %b::text[], %b::text[], %b::text[])
+AS given (id, name, tag, words, name_key)
 """
 _ADD_TO_TOTAL: Final = """
 ON CONFLICT (slot) DO UPDATE SET plants = totals.plants + excluded.plants
 """
 _CREATE_PARTS: Final = f"""
 {WITH_VERSION}, created AS (
-    INSERT INTO plants (id, name, tag, words) SELECT id, name, tag, {WORDS} FROM {_GIVEN}
+    INSERT INTO plants (id, name, tag, words, name_key)
+    SELECT id, name, tag, {WORDS}, name_key FROM {_GIVEN}
     WHERE (SELECT version FROM known) = %b::bigint
     ORDER BY id ON CONFLICT (id) DO NOTHING RETURNING id, name, tag
 ), counted AS (
@@ -57,7 +60,7 @@ _CREATE_AND_RECORD: Final = f"""
 SELECT id FROM created
 """
 _UPDATE: Final = f"""
-UPDATE plants SET name = given.name, tag = given.tag, words = {WORDS}
+UPDATE plants SET name = given.name, tag = given.tag, words = {WORDS}, name_key = given.name_key
 FROM {_GIVEN} WHERE plants.id = given.id
 """
 _DELETE: Final = "DELETE FROM plants WHERE id = ANY(%b::bigint[])"
@@ -165,10 +168,11 @@ def _to_create(plants: Sequence[NewPlant], slot: int) -> tuple[object, ...]:
 
 def _arrays(
     plants: Sequence[NewPlant],
-) -> tuple[list[int], list[str], list[str | None], list[str]]:
+) -> tuple[list[int], list[str], list[str | None], list[str], list[str]]:
     return (
         [plant.id for plant in plants],
         [plant.name for plant in plants],
         [plant.tag for plant in plants],
         documents(plant.name for plant in plants),
+        [order_key(plant.name) for plant in plants],
     )

@@ -22,7 +22,15 @@ from psycopg.rows import TupleRow
 from plantstore.changes import Change, Result
 from plantstore.errors import StoreUnavailableError, UnsupportedError
 from plantstore.feed import ChangesPage
-from plantstore.listings import EVERYTHING, SCAN_PLANTS_MAX, Listing, PlantsPage, scan
+from plantstore.listings import (
+    EVERYTHING,
+    SCAN_PLANTS_MAX,
+    Listing,
+    PlantsPage,
+    TagListing,
+    TagsPage,
+    scan,
+)
 from plantstore.observe import Observer, ignore
 from plantstore.plants import NewPlant
 from plantstore.storage.migrate import SchemaPolicy, prepare
@@ -35,7 +43,7 @@ from plantstore.storage.postgres.postgres_maintenance import (
     require_rights,
     require_role,
 )
-from plantstore.storage.postgres.postgres_pages import select_by_id, select_page
+from plantstore.storage.postgres.postgres_pages import select_by_id, select_page, select_tags
 from plantstore.storage.postgres.postgres_plants import MARK, SLOTS, write_changes
 from plantstore.storage.postgres.primary import Primary
 from plantstore.storage.postgres.session import (
@@ -130,6 +138,10 @@ class PostgresStore(SmallTables):
     def list_plants(self, listing: Listing) -> PlantsPage:
         with self._reading() as connection:
             return select_page(connection, listing)
+
+    def list_tags(self, listing: TagListing) -> TagsPage:
+        with self._reading() as connection:
+            return select_tags(connection, listing)
 
     def keep_changes(self, days: int) -> None:
         # A service starts even if there are too few standbys. `_writing` would refuse them.

@@ -73,7 +73,7 @@ class Snapshots(ABC):
         with translate_errors(CANNOT_READ), self._snapshot() as connection:
             if tell_number is not None:
                 tell_number(FEED.last_number(executor(connection)))
-            if not listing.is_everything:
+            if listing.place is not None or not listing.is_everything:
                 prepare_searches(connection)
             yield from scan(partial(select_page, connection), listing)
 

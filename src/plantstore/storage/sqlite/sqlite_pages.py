@@ -23,7 +23,7 @@ than requested, and the next page continues.
 """
 
 import contextlib
-import hashlib
+from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import Any, Final, NamedTuple, TypeVar
@@ -32,9 +32,17 @@ import apsw
 import msgspec
 
 from plantstore.errors import StoreUnavailableError
-from plantstore.listings import COUNT_MAX, PAGE_BYTES_MAX, Count, Listing, Page, PlantsPage
+from plantstore.listings import (
+    COUNT_MAX,
+    PAGE_BYTES_MAX,
+    Count,
+    Listing,
+    Page,
+    Place,
+    PlantsPage,
+)
 from plantstore.plants import ID_MAX, ID_MIN, PLANT_BYTES_MAX, NewPlant
-from plantstore.words import SEARCHED_CHARACTERS_MAX, has_words
+from plantstore.words import SEARCHED_CHARACTERS_MAX, has_words, order_key, tag_key
 
 # JSON arrays take half as long as objects, for SQLite and for the decoder. All texts are read
 # as bytes, because another program may have stored invalid UTF-8.
@@ -81,8 +89,8 @@ def from_json(decoder: msgspec.json.Decoder[ValueT], text: bytes) -> ValueT:
 
 def select_page(connection: apsw.Connection, listing: Listing) -> PlantsPage:
     """Return the next plants, as `PlantStore.list_plants` does."""
-    if not listing.is_everything:
-        with _snapshot(connection):
+    if listing.place is not None or not listing.is_everything:
+        with snapshot(connection):
             return _select_found(connection, listing)
     bindings = {"after": _after(listing), "limit": listing.limit + 1}
     text, total = _read(connection, page_query(listing), bindings)
@@ -138,7 +146,7 @@ FROM (SELECT sum(bytes) AS bytes FROM (SELECT {_BYTES} AS bytes {following}))
 
 
 @contextlib.contextmanager
-def _snapshot(connection: apsw.Connection) -> Iterator[None]:
+def snapshot(connection: apsw.Connection) -> Iterator[None]:
     """Read one snapshot during the block."""
     if not connection.getautocommit():  # an export has one already
         yield
@@ -172,7 +180,7 @@ _NEXT_WORD: Final = "SELECT term FROM temp.vocabulary WHERE term >= ? AND term <
 
 # No word has U+0001, which comes before all characters of words.
 _FIRST_CHARACTER: Final = "\x01"
-_LAST_CHARACTER: Final = "\U0010ffff"
+LAST_CHARACTER: Final = "\U0010ffff"
 
 _COUNT: Final = """
 SELECT count(*) FROM (SELECT 1 FROM plant_words WHERE plant_words MATCH ? LIMIT ?)
@@ -181,12 +189,16 @@ SELECT count(*) FROM (SELECT 1 FROM plant_words WHERE plant_words MATCH ? LIMIT 
 # The first plant that is not in the index of words yet. None of those after it is in the index.
 FIRST: Final = "SELECT first FROM plants_to_index"
 
-_IS_WANTED: Final = "name IS NOT NULL AND (:tag IS NULL OR tag = :tag) AS is_wanted"
+_IS_WANTED: Final = "name IS NOT NULL AND (:any_tag OR tag IS :tag) AS is_wanted"
 
-# The first character of the words of tags. It is for private use (Unicode §23.5), so no name has
-# a word with it.
-_TAG_MARK: Final = "\ue000"
-_TAG_DIGITS: Final = 32
+# The first characters of the words of tags, of the words for the order by name, and the word of
+# plants without a tag. They are for private use (Unicode §23.5), so no name has a word with them.
+TAG_MARK: Final = "\ue000"
+_NAME_MARK: Final = "\ue001"
+UNTAGGED: Final = "\ue002"
+
+# Before the hexadecimal digits of an id is a letter for their number, so that they need no zeros.
+_SIZES: Final = " ghijklmnopqrstuv"
 
 
 class _Query(NamedTuple):
@@ -207,15 +219,35 @@ def prepare_searches(connection: apsw.Connection) -> None:
     connection.execute(MAKE_VOCABULARY)
 
 
-def tag_word(tag: str) -> str:
-    """Return the word of the index for a tag: a mark and the first 128 bits of a SHA-256."""
-    return _tag_word(tag[:SEARCHED_CHARACTERS_MAX])
+def tag_word(tag: str | None) -> str:
+    """Return the word of the index for a tag, or for no tag."""
+    if tag is None:
+        return UNTAGGED
+    if len(tag) > SEARCHED_CHARACTERS_MAX:
+        return TAG_MARK + tag_key(tag)
+    return _short_tag_word(tag)
 
 
 @lru_cache(maxsize=1024)
-def _tag_word(beginning: str) -> str:
-    digest = hashlib.sha256(beginning.encode())
-    return _TAG_MARK + digest.hexdigest()[:_TAG_DIGITS]
+def _short_tag_word(tag: str) -> str:
+    return TAG_MARK + tag_key(tag)
+
+
+def name_word(name: str, id_: int) -> str:
+    """Return the word of the index by which a plant has its place in the order by name."""
+    return f"{_NAME_MARK}{order_key(name)}{_id_digits(id_)}"
+
+
+def _id_digits(id_: int) -> str:
+    """Return digits that are in the order of the ids, and follow a key (`order_key`)."""
+    if id_ < 0:
+        return f"000{id_ - ID_MIN:016x}" if id_ >= ID_MIN else "00"
+    digits = f"{id_:x}"
+    return f"00{_SIZES[len(digits)]}{digits}"
+
+
+def _place_of(word: str, id_: int) -> Place:
+    return Place(word[len(_NAME_MARK) :].removesuffix(_id_digits(id_)), id_)
 
 
 def is_complete(connection: apsw.Connection) -> bool:
@@ -223,24 +255,32 @@ def is_complete(connection: apsw.Connection) -> bool:
     return connection.execute(FIRST).get is None
 
 
-def _select_found(connection: apsw.Connection, listing: Listing) -> PlantsPage:
-    """Return the next plants of a listing with words or a tag, as `PlantStore.list_plants` does."""
+def require_complete(connection: apsw.Connection) -> None:
+    """Raise StoreUnavailableError unless the index of words has all plants."""
     if not is_complete(connection):
         raise StoreUnavailableError(
             "The index of words is not complete, so nothing can be searched; wait until `plantstore"
             " reindex` or `plantstore migrate` ends, or run it again"
         )
+
+
+def _select_found(connection: apsw.Connection, listing: Listing) -> PlantsPage:
+    """Return the next plants of a listing with words or a tag, as `PlantStore.list_plants` does."""
+    require_complete(connection)
     query = _query(connection, listing)
     if query is None:
         return Page([], None, is_last=True, total=Count(0) if listing.has_total else None)
     found: list[NewPlant] = []
-    end = None
-    for part in _examined(connection, query, listing, listing.limit + 1):
+    places: dict[int, Place] = {}
+    end: int | Place | None = None
+    examined = _examined if listing.place is None else _examined_by_name
+    for part in examined(connection, query, listing, listing.limit + 1):
         found += part.plants
+        places |= part.places
         end = part.end
         if len(found) > listing.limit:
             found = found[: listing.limit]
-            end = found[-1].id
+            end = places.get(found[-1].id, found[-1].id)
             break
         if part.is_halved:
             break
@@ -249,23 +289,31 @@ def _select_found(connection: apsw.Connection, listing: Listing) -> PlantsPage:
 
 
 def _count(connection: apsw.Connection, query: _Query, listing: Listing) -> Count:
+    if listing.is_everything:
+        return Count(count_plants(connection))
     if query.is_exact:
-        return Count.up_to_max(connection.execute(_COUNT, (query.match, COUNT_MAX + 1)).get)
+        return Count.up_to_max(_matches(connection, query))
     found, end = 0, None
-    listing = listing._replace(after=None)
+    listing = listing._replace(after=None, place=None)
     for part in _examined(connection, query, listing, _EXAMINED_AT_ONCE):
         found += len(part.plants)
         end = part.end
     return Count(found, is_exact=end is None)
 
 
+def _matches(connection: apsw.Connection, query: _Query) -> int:
+    """Return how many plants a query finds, at most COUNT_MAX + 1."""
+    plants: int = connection.execute(_COUNT, (query.match, COUNT_MAX + 1)).get
+    return plants
+
+
 def _query(connection: apsw.Connection, listing: Listing) -> _Query | None:
     """Return the query for plants that have the tag and all words. None if there are none."""
     if listing.words == ():
         return None
-    tag = listing.tag
-    parts = [] if tag is None else [f'"{tag_word(tag)}"']
-    is_exact = tag is None or len(tag) < SEARCHED_CHARACTERS_MAX
+    has_tag = listing.tag is not None or listing.is_untagged
+    parts = [f'"{tag_word(listing.tag)}"'] if has_tag else []
+    is_exact = True
     for beginning in listing.words or ():
         if len(beginning) in _INDEXED_LENGTHS:
             parts.append(f'"{beginning}" *')
@@ -286,7 +334,7 @@ def _query(connection: apsw.Connection, listing: Listing) -> _Query | None:
 def _words(connection: apsw.Connection, beginning: str) -> list[str]:
     """Return the words of the index with this beginning, at most one more than _WORDS_MAX."""
     words: list[str] = []
-    first, end = beginning, beginning + _LAST_CHARACTER
+    first, end = beginning, beginning + LAST_CHARACTER
     while len(words) <= _WORDS_MAX:
         word = connection.execute(_NEXT_WORD, (first, end)).get
         if word is None:
@@ -301,14 +349,16 @@ class _Examined(NamedTuple):
 
     Attributes:
         plants: those that belong to the listing.
-        end: the id of the last one examined; None if there are no more.
+        end: the id or the place of the last one examined; None if there are no more.
         is_halved: whether not all of them would fit on a page.
+        places: those of the plants by their ids, in order by name.
 
     """
 
     plants: list[NewPlant]
-    end: int | None
+    end: int | Place | None
     is_halved: bool
+    places: dict[int, Place]
 
 
 def _examined(
@@ -320,18 +370,26 @@ def _examined(
     """
     words = () if query.is_exact else listing.words or ()
     at_once = number if query.is_exact else _EXAMINED_AT_ONCE
-    bindings: dict[str, Any] = {"match": query.match, "tag": listing.tag, "limit": at_once}
+    bindings = _bindings(listing) | {"match": query.match, "limit": at_once}
     for _ in range(0, EXAMINED_MAX, at_once):
         bindings["after"] = _after(listing)
         text, examined, last = _read(connection, examine_query(listing), bindings)
-        plants = plants_from_json(text)
-        if words:
-            plants = [plant for plant in plants if has_words(plant.name, words)]
         is_end = examined < bindings["limit"]
-        yield _Examined(plants, None if is_end else last, bindings["limit"] < at_once)
+        yield _Examined(
+            _with_words(text, words), None if is_end else last, bindings["limit"] < at_once, {}
+        )
         if is_end:
             return
         listing = listing._replace(after=last)
+
+
+def _bindings(listing: Listing) -> dict[str, Any]:
+    return {"tag": listing.tag, "any_tag": listing.tag is None and not listing.is_untagged}
+
+
+def _with_words(text: bytes, words: Sequence[str]) -> list[NewPlant]:
+    plants = plants_from_json(text)
+    return [plant for plant in plants if has_words(plant.name, words)] if words else plants
 
 
 def examine_query(listing: Listing) -> str:
@@ -341,12 +399,17 @@ def examine_query(listing: Listing) -> str:
     many it found; and the last id of these.
     """
     order, last = ("DESC", "min") if listing.is_descending else ("ASC", "max")
-    return f"""
-WITH found AS MATERIALIZED (
+    found = f"""
     SELECT rowid AS id FROM plant_words
     WHERE plant_words MATCH :match AND rowid {_comparison(listing)} :after
     ORDER BY rowid {order} LIMIT :limit
-)
+"""
+    return _examine(found, last)
+
+
+def _examine(found: str, last: str = "max") -> str:
+    return f"""
+WITH found AS MATERIALIZED ({found})
 SELECT CASE WHEN {_FITS} THEN (
     SELECT CAST({ARRAY} FILTER (WHERE is_wanted) AS BLOB)
     FROM (SELECT id, name, tag, {_IS_WANTED} FROM found LEFT JOIN plants USING (id))
@@ -356,3 +419,55 @@ FROM (
     FROM found LEFT JOIN plants USING (id)
 )
 """
+
+
+EXAMINE_IDS: Final = _examine("SELECT value AS id FROM json_each(:ids) LIMIT :limit")
+NEXT_PLACES: Final = "SELECT term, doc FROM temp.vocabulary WHERE term > ? AND term < ? LIMIT ?"
+_NAMES: Final = f"""
+SELECT id, CAST(substr(name, 1, {SEARCHED_CHARACTERS_MAX}) AS BLOB)
+FROM plant_words JOIN plants ON id = plant_words.rowid WHERE plant_words MATCH ?
+"""
+
+
+def _examined_by_name(
+    connection: apsw.Connection, query: _Query, listing: Listing, number: int
+) -> Iterator[_Examined]:
+    """Examine the next plants in order by name, as `_examined` does.
+
+    Those that the query finds are sorted, unless they are too many: then all plants are examined.
+    """
+    place = listing.place or Place()
+    found: list[Place] | None = None
+    if not listing.is_everything and _matches(connection, query) <= COUNT_MAX:
+        names = connection.execute(_NAMES, (query.match,))
+        found = sorted(Place(order_key(name.decode(errors="replace")), id_) for id_, name in names)
+    is_exact = listing.is_everything or (found is not None and query.is_exact)
+    words = () if is_exact else listing.words or ()
+    at_once = number if is_exact else _EXAMINED_AT_ONCE
+    for _ in range(0, EXAMINED_MAX, at_once):
+        if found is None:
+            places = _next_places(connection, place, at_once)
+        else:
+            begin = bisect_right(found, place)
+            places = found[begin : begin + at_once]
+        ids = to_json([each.id for each in places])
+        bindings = _bindings(listing) | {"ids": ids, "limit": at_once}
+        text, _, _ = _read(connection, EXAMINE_IDS, bindings)
+        is_end = len(places) < min(at_once, bindings["limit"] + 1)
+        places = places[: bindings["limit"]]
+        place = places[-1] if places else place
+        yield _Examined(
+            _with_words(text, words),
+            None if is_end else place,
+            bindings["limit"] < at_once,
+            {each.id: each for each in places},
+        )
+        if is_end:
+            return
+
+
+def _next_places(connection: apsw.Connection, place: Place, number: int) -> list[Place]:
+    """Return the next places of plants in the index."""
+    first = f"{_NAME_MARK}{place.key}{_id_digits(place.id)}"
+    end = _NAME_MARK + LAST_CHARACTER
+    return [_place_of(*row) for row in connection.execute(NEXT_PLACES, (first, end, number))]

@@ -38,7 +38,7 @@ CREATE TEMP TRIGGER create_plants INSTEAD OF INSERT ON creates BEGIN
     INSERT INTO plants (id, name, tag)
     SELECT value->>0, value->>1, value->>2 FROM jsonb_each(new.plants);
     INSERT INTO plant_words (rowid, words)
-    SELECT value->>0, value->>3 FROM jsonb_each(new.plants) WHERE value->>3 <> '';
+    SELECT value->>0, value->>3 FROM jsonb_each(new.plants);
     {MERGE};
     UPDATE totals SET plants = plants + new.number;
     {RECORD_CREATES}
@@ -65,7 +65,7 @@ def create_plants(connection: apsw.Connection, changes: Sequence[Change]) -> lis
 
     """
     plants = [
-        (plant.id, plant.name, plant.tag, document(plant.name, plant.tag))
+        (plant.id, plant.name, plant.tag, document(plant))
         for plant in changes
         if isinstance(plant, NewPlant)
     ]

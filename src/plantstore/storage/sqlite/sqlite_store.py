@@ -22,7 +22,7 @@ import apsw
 from plantstore.changes import Change, Result
 from plantstore.errors import StoreUnavailableError
 from plantstore.feed import ChangesPage
-from plantstore.listings import Listing, PlantsPage
+from plantstore.listings import Listing, PlantsPage, TagListing, TagsPage
 from plantstore.observe import DatabaseCreated, Observer, ignore
 from plantstore.plants import NewPlant
 from plantstore.storage.migrate import SchemaPolicy
@@ -49,6 +49,7 @@ from plantstore.storage.sqlite.sqlite_pages import (
     select_page,
 )
 from plantstore.storage.sqlite.sqlite_plants import create_plants, prepare_creates, write_changes
+from plantstore.storage.sqlite.sqlite_tags import select_tags
 from plantstore.storage.sqlite.wal import WalLimit
 from plantstore.storage.sqlite.word_index import index_next, start_over
 from plantstore.storage.tables import SmallTables
@@ -167,6 +168,10 @@ class SQLiteStore(Snapshots, SmallTables):
     def list_plants(self, listing: Listing) -> PlantsPage:
         with self._reading_page() as connection:
             return select_page(connection, listing)
+
+    def list_tags(self, listing: TagListing) -> TagsPage:
+        with self._reading_page() as connection:
+            return select_tags(connection, listing)
 
     def keep_changes(self, days: int) -> None:
         with self._changing():

@@ -1,6 +1,9 @@
-"""The index of the words of all names, and of all tags: the FTS5 table `plant_words`.
+"""The index of the words of all names, of all tags, and of the order by name: `plant_words`.
 
-A tag is one word (`tag_word`), which no name has. FTS5 splits a text into words at each ASCII
+The tag, or that there is none, is one word (`tag_word`). So is the place of the plant in the order
+by name (`name_word`): FTS5 can list its words in order, from any one on. No name has such words.
+
+The table is one of FTS5. FTS5 splits a text into words at each ASCII
 character that is neither a letter nor a digit, and ignores the case of ASCII letters. It treats all
 other characters as parts of words. So `plantstore.words.fold` makes a text that FTS5 splits into
 the words of a name. Of a long name, the words are indexed with spaces between them.
@@ -23,6 +26,7 @@ from plantstore.plants import NewPlant
 from plantstore.storage.sqlite.sqlite_pages import (
     FIRST,
     PLANTS,
+    name_word,
     plants_from_json,
     tag_word,
     to_json,
@@ -76,8 +80,8 @@ def index_words(
     new, changed, gone, _ = difference
     first = connection.execute(FIRST).get
     old = [stored[id_] for id_ in (*(plant.id for plant in changed), *gone)]
-    before = {plant.id: document(plant.name, plant.tag) for plant in old}
-    after = {plant.id: document(plant.name, plant.tag) for plant in new + changed}
+    before = {plant.id: document(plant) for plant in old}
+    after = {plant.id: document(plant) for plant in new + changed}
     entries: list[Entry] = []
     for id_ in before.keys() | after.keys():
         removed, added = before.get(id_, ""), after.get(id_, "")
@@ -103,7 +107,7 @@ def index_next(connection: apsw.Connection) -> int:
         return 0
     plants = plants_from_json(connection.execute(_NEXT, (first, PLANTS_MAX + 1)).get)
     here = plants[:PLANTS_MAX]
-    write(connection, [(None, plant.id, document(plant.name, plant.tag)) for plant in here])
+    write(connection, [(None, plant.id, document(plant)) for plant in here])
     if len(plants) > PLANTS_MAX:
         connection.execute("UPDATE plants_to_index SET first = ?", (plants[PLANTS_MAX].id,))
     else:
@@ -115,9 +119,9 @@ def has_differences(connection: apsw.Connection) -> bool:
     """Return whether one of some plants, chosen at random, is not found by all of its words."""
     connection.execute(_FIND, ("a", 0)).fetchall()  # the table may be missing, and no plant there
     for plant in plants_from_json(connection.execute(_SAMPLE).get):
-        words = [*words_of(plant.name)] + ([tag_word(plant.tag)] if plant.tag is not None else [])
+        words = [*words_of(plant.name), tag_word(plant.tag), name_word(plant.name, plant.id)]
         query = " AND ".join(f'"{word}"' for word in words)
-        if words and connection.execute(_FIND, (query, plant.id)).get is None:
+        if connection.execute(_FIND, (query, plant.id)).get is None:
             return True
     return False
 
@@ -133,9 +137,7 @@ def write(connection: apsw.Connection, entries: Iterable[Entry]) -> None:
         BatchRefusedError: FTS5 refuses to remove entries.
 
     """
-    # FTS5 counts the texts that it gets, also those without words, and refuses to remove more. So a
-    # text without words is not removed: nothing may have added it.
-    in_order = sorted((entry for entry in entries if _has_effect(*entry)), key=_by_id)
+    in_order = sorted((entry for entry in entries if entry[2]), key=_by_id)
     if not in_order:
         return
     try:
@@ -147,17 +149,13 @@ def write(connection: apsw.Connection, entries: Iterable[Entry]) -> None:
         raise BatchRefusedError("The index of words cannot be changed", str(error)) from error
 
 
-def _has_effect(command: str | None, _id: int, words: str) -> bool:
-    return bool(words) and (command is None or any(map(str.isalnum, words)))
-
-
 def _by_id(entry: Entry) -> int:
     return entry[1]
 
 
-def document(name: str, tag: str | None) -> str:
-    """Return a text that FTS5 splits into the words of a name, and the word of a tag."""
-    words = fold(name[:SEARCHED_CHARACTERS_MAX])
+def document(plant: NewPlant) -> str:
+    """Return a text that FTS5 splits into the words of a plant. It is never empty."""
+    words = fold(plant.name[:SEARCHED_CHARACTERS_MAX])
     if len(words) > WORD_CHARACTERS_MAX:  # one of them may be too long
-        words = " ".join(words_of(name))
-    return words if tag is None else f"{words} {tag_word(tag)}"
+        words = " ".join(words_of(plant.name))
+    return f"{words} {tag_word(plant.tag)} {name_word(plant.name, plant.id)}"

@@ -1,0 +1,70 @@
+"""Counts the plants of each tag: by the words of tags, which the index has in order.
+
+FTS5 has to read the whole entry of a word to count its plants.
+"""
+
+from collections.abc import Iterator
+from typing import Final
+
+import apsw
+
+from plantstore.listings import TagCount, TagListing, TagsPage, page_of_tags
+from plantstore.storage.sqlite.sqlite_pages import (
+    LAST_CHARACTER,
+    TAG_MARK,
+    UNTAGGED,
+    require_complete,
+    snapshot,
+)
+
+MAKE_COUNTS: Final = """
+CREATE VIRTUAL TABLE IF NOT EXISTS temp.counts USING fts5vocab(main, plant_words, row)
+"""
+_UNTAGGED: Final = f"SELECT doc FROM temp.counts WHERE term = '{UNTAGGED}'"
+
+
+def select_tags(connection: apsw.Connection, listing: TagListing) -> TagsPage:
+    """Return the next tags, as `PlantStore.list_tags` does."""
+    connection.execute(MAKE_COUNTS)
+    with snapshot(connection):
+        require_complete(connection)
+        untagged = connection.execute(_UNTAGGED).get or 0
+        return page_of_tags(listing, _following(connection, listing), untagged)
+
+
+def _following(connection: apsw.Connection, listing: TagListing) -> Iterator[TagCount]:
+    """Yield the next tags, one more than the limit. The text of a tag is that of one plant."""
+    plants, after = listing.after or (0, "")
+    pattern = TAG_MARK + listing.beginning
+    beginning, _, _ = pattern.partition("[")
+    bindings = {
+        "first": beginning if listing.is_by_plants else max(beginning, TAG_MARK + after),
+        "end": beginning + LAST_CHARACTER,
+        "pattern": f"{pattern}*",
+        "plants": plants,
+        "after": TAG_MARK + after,
+        "limit": listing.limit + 1,
+    }
+    for word, number, tag in connection.execute(tags_query(listing), bindings):
+        if tag is not None:
+            yield TagCount(word[len(TAG_MARK) :], tag.decode(errors="replace"), number)
+
+
+def tags_query(listing: TagListing) -> str:
+    """Return the SQL for the next tags: their words, the numbers of plants, and the tags."""
+    order, follows = "term", "true"
+    if listing.is_by_plants:
+        order = "doc DESC, term"
+        if listing.after is not None:
+            follows = "(doc < :plants OR (doc = :plants AND term > :after))"
+    return f"""
+WITH page AS MATERIALIZED (
+    SELECT term, doc FROM temp.counts
+    WHERE term > :first AND term < :end AND term GLOB :pattern AND {follows}
+    ORDER BY {order} LIMIT :limit
+)
+SELECT term, doc, (
+    SELECT CAST(tag AS BLOB) FROM plants
+    WHERE id = (SELECT doc FROM temp.vocabulary WHERE term = page.term LIMIT 1)
+) FROM page
+"""

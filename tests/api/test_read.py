@@ -154,20 +154,20 @@ def test_the_links_lead_through_plants_in_order_by_name_whatever_is_changed(worl
         links = {"next": f"/plants?{query}&limit=1"}
         while "next" in links:
             path = links["next"]
-            page, links = page_at(stored, path)
+            page, links = page_at(world, path)
             found += page
             assert links.keys() <= {"next", "first"}
             assert ("first" in links) is (len(found) > 1)
             assert len(path) < 1024
         assert found == in_order, query
-        assert page_at(stored, links["first"])[0] == [6]
+        assert page_at(world, links["first"])[0] == [6]
 
-    _, links = page_at(stored, "/plants?sort=name&limit=4")
+    _, links = page_at(world, "/plants?sort=name&limit=4")
     assert world.send("DELETE", "/plants/1").status_code == 204
     assert world.send("PUT", "/plants/2", b'{"name": "zz"}').status_code == 200
-    assert page_at(stored, links["next"])[0] == [3, 4, 2, 5]
-    assert ids(stored, "sort=name&from=BED+9") == [3, 4, 2, 5, 8, 9, 10]
-    assert ids(stored, "sort=name&untagged") == ids(stored, "untagged=true&q=z") == [2]
+    assert page_at(world, links["next"])[0] == [3, 4, 2, 5]
+    assert ids(world, "sort=name&from=BED+9") == [3, 4, 2, 5, 8, 9, 10]
+    assert ids(world, "sort=name&untagged") == ids(world, "untagged=true&q=z") == [2]
 
 
 def test_a_range_of_ids_has_pages_too(world: World) -> None:

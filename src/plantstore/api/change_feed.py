@@ -6,7 +6,7 @@ whether its client still reads, whether its token is still valid, and whether a 
 """
 
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from typing import Final
 
 from falcon import MEDIA_JSON
@@ -86,10 +86,7 @@ class Changes:
             resp.set_header("Changes-After", str(page.end))
             if not page.is_last:
                 resp.set_header("Link", link("changes", "next", parameters, after=page.end))
-            if req.method == "HEAD":
-                resp.stream = _unread()
-            else:
-                resp.data = render_changes(page.items)
+            resp.data = render_changes(page.items)
             resp.content_type = MEDIA_JSON
         resp.append_header("Vary", "Accept")
 
@@ -178,11 +175,6 @@ class _Stream:
             )
             events, self._number = first_of(events_of(page), self._number)
         return events
-
-
-async def _unread() -> AsyncIterator[bytes]:
-    """Return the content for HEAD: Falcon does not read it, and sends no Content-Length."""
-    yield b""
 
 
 def _parse_after(name: str, text: str) -> int | None:

@@ -7,16 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from plantstore.plants import NewPlant
-from support.service import Service, stored_plants
-from support.wire import Wire, assert_refused, head, with_length
+from support.service import Service
+from support.wire import Wire
 
 PATIENCE = 1
 pytestmark = pytest.mark.serve("--request-seconds", str(PATIENCE), "--idle-seconds", str(PATIENCE))
 
 HEALTH = b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n"
-BODY = b'{"id":1,"name":"a"}'
-LENGTH, _ = with_length(BODY)
 
 
 @pytest.mark.parametrize(("sent", "statuses"), [(b"", []), (b"\r\n", []), (HEALTH, [200])])
@@ -28,26 +25,6 @@ def test_a_connection_without_a_request_is_closed_also_after_a_response(
 
     assert [wire.answer()[0] for _ in statuses] == statuses
     assert wire.is_closed()
-
-
-def test_an_incomplete_head_or_body_is_408_after_the_request_timeout_and_changes_nothing(
-    service: Service, token: str, connect: Callable[[], Wire]
-) -> None:
-    there = NewPlant(1000, "a")
-    service.change(there)
-    post = head(token, b"Content-Length: 100")
-    delete = post.replace(b"POST /plants", b"DELETE /plants/1000")
-    chunked = head(token, b"Transfer-Encoding: chunked") + b"13\r\n%s\r\n" % BODY
-    wires = []
-    for begun in (b"P", post[:-2], post + BODY, chunked, delete + b"abc"):
-        wires.append(connect())
-        wires[-1].send(begun)
-
-    for wire in wires:
-        assert_refused(wire, 408, 3007)
-    stored = stored_plants(service.database)
-    assert 1 not in stored
-    assert stored[1000] == there
 
 
 def test_without_free_file_descriptors_new_connections_wait_and_open_ones_are_served(

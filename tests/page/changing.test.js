@@ -497,14 +497,14 @@ describe("what the scopes of the token do not permit is not offered", () => {
       ["plants:create", "plants:update"],
       ["Add a plant", "Import CSV", "Update plants that exist"],
     ],
-    [["plants:read"], ["Export CSV"]],
+    [["plants:read"], ["Export 1 selected"]],
     [
       ["plants:read", "plants:update"],
-      ["Export CSV", "Set tag"],
+      ["Export 1 selected", "Set tag"],
     ],
     [
       ["plants:read", "plants:delete"],
-      ["Export CSV", "Delete"],
+      ["Export 1 selected", "Delete"],
     ],
   ];
   const all = [...new Set(offers.flatMap(([, offered]) => offered))].sort();

@@ -54,6 +54,30 @@ test("the file begins with a byte order mark, and has the plant that was found b
   update({ listing: null });
 });
 
+describe("only the selected plants are exported, if there are any", () => {
+  const exportSelected = async (plant) => {
+    update({ query: ALL, selected: new Map([["7", plant]]) });
+    const requests = answer();
+    await exportPlants();
+    update({ selected: new Map() });
+    assert.equal(requests.length, 0);
+  };
+
+  test("as they were shown", async () => {
+    await exportSelected({ id: "7", name: "Rosa, ×", tag: "Rosa" });
+
+    const text = await resolveObjectURL(document.createElement("a").href).text();
+    assert.equal(text, 'id,name,tag\r\n7,"Rosa, ×","Rosa"\r\n');
+    assert.equal(state.toast.text, "Exported: plants-selected.csv");
+  });
+
+  test("and none whose empty tag CSV cannot hold", async () => {
+    await exportSelected({ id: "7", name: "Rosa", tag: "" });
+
+    assert.match(describeProblem(), /CSV cannot hold the plant 7: its tag is empty/);
+  });
+});
+
 test("an export that fails says why, and can be repeated", async () => {
   answer(new TypeError("Failed to fetch"), respond("id,name,tag\r\n"));
   update({ query: ALL });

@@ -185,7 +185,7 @@ describe("the page of a plant that was added is shown if the list does not have 
   }
 });
 
-test("the selection is kept on other pages of the list, and is not on another list", async () => {
+test("the selection is kept on other pages of the list, and on other lists", async () => {
   answer(
     respondPlants([ABIES]),
     respondPlants([{ ...ROSA, name: "New" }]),
@@ -200,21 +200,23 @@ test("the selection is kept on other pages of the list, and is not on another li
   history.replaceState(null, "", "");
   await listing.load();
   const back = [...state.selected.values()];
-  history.replaceState(null, "", "?q=ro");
+  history.replaceState(null, "", "?q=ab");
   await listing.load();
 
   assert.deepEqual([beside, back], [[ROSA], [{ ...ROSA, name: "New" }]]);
-  assert.equal(state.selected.size, 0);
+  assert.deepEqual([...state.selected.values()], back);
 });
 
-test("all plants of a search are selected, of all its pages", async () => {
+test("all plants of a search are selected, of all its pages, beside those selected before", async () => {
   const link = { Link: '<plants?after=1&limit=1000&q=a>; rel="next"' };
   const requests = answer(respondPlants([ROSA], link), respondPlants([ABIES]));
+  const acer = { id: "3", name: "Acer" };
   update({ shownQuery: new URLSearchParams("q=a&after=7&order=-id") });
+  update({ selected: new Map([["3", acer]]) });
 
   await listing.selectFound();
 
-  assert.deepEqual([...state.selected.values()], [ROSA, ABIES]);
+  assert.deepEqual([...state.selected.values()], [ROSA, ABIES, acer]);
   const paths = requests.map(({ path }) => path);
   assert.deepEqual(paths, ["plants?q=a&order=-id&limit=1000", "plants?after=1&q=a&limit=999"]);
 });

@@ -4,7 +4,7 @@ import { countPlants, PlantText } from "./elements.js";
 import { describeProblem, exportPlants } from "./exporting.js";
 import { html } from "./html.js";
 import { chooseFile, Importing } from "./importing.js";
-import { SELECTED_MAX, search, selectFound, split, type } from "./listing.js";
+import { describe, SELECTED_MAX, search, selectFound, split, type } from "./listing.js";
 import { addPlants } from "./plant.js";
 import { deletePlants, tagPlants } from "./several.js";
 import { may, state, update } from "./state.js";
@@ -47,6 +47,7 @@ export function Catalogue() {
 
 function Tools() {
   const choose = () => update({ replaces: !state.replaces });
+  const { selected } = state;
   const { q, tag } = split(state.search);
   const texts = tag === undefined ? [] : [...state.tags].map((each) => `${q} tag:${each}`.trim());
   return html`
@@ -69,7 +70,7 @@ function Tools() {
         </label>
       </span>
       <button id="export" type="button" data-needs="plants:read" onclick=${exportPlants}>
-        Export CSV
+        ${selected.size > 0 ? `Export ${number(selected.size)} selected` : "Export CSV"}
       </button>
     </div>
   `;
@@ -94,19 +95,25 @@ function Selected() {
   const shown = listing.plants.filter(({ id }) => selected.has(id)).length;
   const elsewhere = plants.length - shown;
   const many = Math.min(listing.total, SELECTED_MAX);
-  const isMore = shown === listing.plants.length && plants.length < many;
+  const isMore =
+    shown > 0 &&
+    shown === listing.plants.length &&
+    listing.links.size > 0 &&
+    state.selectedAll !== describe(state.shownQuery);
   const found =
     many < listing.total || !listing.isExact ? `the first ${number(many)}` : `all ${number(many)}`;
   return html`
     <div id="selected" class="tools" role="group" aria-label="Selected plants">
       <span>
-        ${number(plants.length)} selected${elsewhere > 0 && `, ${number(elsewhere)} on other pages`}
+        ${number(plants.length)} selected${elsewhere > 0 && `, ${number(elsewhere)} not shown`}
       </span>
       ${isMore && html`<button type="button" onclick=${selectFound}>Select ${found}</button>`}
-      <button type="button" data-needs="plants:update" onclick=${() => tagPlants(plants)}>
+      <button type="button" data-needs="plants:update" disabled=${state.job !== null}
+        onclick=${() => tagPlants(plants)}>
         Set tag
       </button>
-      <button type="button" data-needs="plants:delete" onclick=${() => deletePlants(plants)}>
+      <button type="button" data-needs="plants:delete" disabled=${state.job !== null}
+        onclick=${() => deletePlants(plants)}>
         Delete
       </button>
       <button type="button" onclick=${() => update({ selected: new Map() })}>Select none</button>

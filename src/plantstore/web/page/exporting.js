@@ -1,4 +1,4 @@
-/** The export on the page: the plants of the list are saved as a CSV file. */
+/** The export on the page: the selected plants, or those of the list, are saved as a CSV file. */
 
 import { client } from "./client.js";
 import { say } from "./elements.js";
@@ -17,7 +17,7 @@ let loading = new AbortController();
 const link = document.createElement("a");
 
 /**
- * Save the plants of the list, of all its pages. A second call replaces the first. By the byte order
+ * Save the selected plants as they were shown, or those of the list, of all its pages. A second call replaces the first. By the byte order
  * mark, spreadsheets detect UTF-8. A plant that was found by its id is added to what the service finds.
  */
 export async function exportPlants() {
@@ -25,13 +25,19 @@ export async function exportPlants() {
   loading = new AbortController();
   const { signal } = loading;
   const query = select(state.query, SEARCHED);
-  const name = nameFile(query.get("tag") ?? query.get("q") ?? "");
+  const selected = [...state.selected.values()];
+  const name = nameFile(
+    selected.length > 0 ? "selected" : (query.get("tag") ?? query.get("q") ?? ""),
+  );
   const byId = state.listing?.byId;
   update({ exportProblem: null });
   say("Exporting…");
   try {
-    const plants = await client.export(query, signal);
-    const file = new Blob(["\ufeff", plants, byId ? makeRow(byId) : ""], { type: "text/csv" });
+    const parts =
+      selected.length > 0
+        ? ["id,name,tag\r\n", ...selected.map(makeRow)]
+        : [await client.export(query, signal), byId ? makeRow(byId) : ""];
+    const file = new Blob(["\ufeff", ...parts], { type: "text/csv" });
     URL.revokeObjectURL(link.href);
     Object.assign(link, { href: URL.createObjectURL(file), download: name }).click();
     say(`Exported: ${name}`);
@@ -52,9 +58,16 @@ export function describeProblem() {
 }
 
 /** @param {import("./client.js").Plant} plant */
-function makeRow({ id, name, tag = "" }) {
-  const cells = [name, tag].map((text) => `"${text.replaceAll('"', '""')}"`);
+function makeRow({ id, name, tag }) {
+  if (tag === "") throw makeUnfit(id);
+  const cells = [name, tag ?? ""].map((text) => `"${text.replaceAll('"', '""')}"`);
   return `${[id, ...cells].join(",")}\r\n`;
+}
+
+/** An empty cell means no tag. @param {string} id of a plant that has an empty one */
+function makeUnfit(id) {
+  const message = `CSV cannot hold the plant ${id}: its tag is empty. Export JSON lines instead`;
+  return new ApiError(message, 406, { error: NOT_ACCEPTABLE });
 }
 
 /** Return a name that every file system allows. @param {string} text that was searched */

@@ -149,9 +149,8 @@ function spell(tag) {
 
 /** @param {URLSearchParams} query @param {import("./client.js").Listing} listing */
 function show(query, listing) {
-  const { shownQuery, fresh, tags } = state;
-  const isSame = String(select(query, SEARCHED)) === String(select(shownQuery, SEARCHED));
-  const selected = new Map(isSame ? state.selected : []);
+  const { fresh, tags } = state;
+  const selected = new Map(state.selected);
   for (const plant of listing.plants) {
     if (selected.has(plant.id)) selected.set(plant.id, plant);
     if (plant.tag) tags.add(plant.tag);
@@ -174,24 +173,33 @@ function findPage(id) {
   return new URLSearchParams({ before: String(next) });
 }
 
-/** Select all plants of the list, of all its pages, up to a maximum. */
+/** Select all plants of the list, of all its pages, and up to a maximum those selected before. */
 export async function selectFound() {
   const { signal } = loading;
-  const byId = state.listing?.byId;
-  const selected = new Map(byId && [[byId.id, byId]]);
+  const { shownQuery } = state;
   try {
-    let query = select(state.shownQuery, [...SEARCHED, "order"]);
-    for (;;) {
-      const { plants, links } = await client.list(query, SELECTED_MAX - selected.size, signal);
-      for (const plant of plants) selected.set(plant.id, plant);
-      const next = links.get("next");
-      // A proxy that ignores the query sends the same page again.
-      if (!next || next === `?${query}` || selected.size >= SELECTED_MAX) break;
-      query = new URLSearchParams(next);
-    }
-    update({ selected });
+    const found = await findAll();
+    const all = [...found.map((plant) => [plant.id, plant]), ...state.selected];
+    const selected = new Map(/** @type {[string, any][]} */ (all).slice(0, SELECTED_MAX));
+    update({ selected, selectedAll: describe(shownQuery) });
   } catch (error) {
     if (!signal.aborted) say(messageOf(error));
+  }
+}
+
+/** Return the plants of the list, of all its pages, up to a maximum. */
+export async function findAll() {
+  const { signal } = loading;
+  const byId = state.listing?.byId;
+  const found = new Map(byId && [[byId.id, byId]]);
+  let query = select(state.shownQuery, [...SEARCHED, "order"]);
+  for (;;) {
+    const { plants, links } = await client.list(query, SELECTED_MAX - found.size, signal);
+    for (const plant of plants) found.set(plant.id, plant);
+    const next = links.get("next");
+    // A proxy that ignores the query sends the same page again.
+    if (!next || next === `?${query}` || found.size >= SELECTED_MAX) return [...found.values()];
+    query = new URLSearchParams(next);
   }
 }
 

@@ -22,8 +22,10 @@ export const state = {
   problem: /** @type {?ApiError} */ (null),
   /** The tag that has the same text as the search. */
   suggestion: /** @type {?{tag: string, total: number, isExact: boolean}} */ (null),
-  /** The plants of the list that are selected, by id, also those of its other pages. */
+  /** The plants that are selected, by id, also those of other pages and searches. */
   selected: /** @type {Map<string, Plant>} */ (new Map()),
+  /** The search of which all plants were selected at once, since when none was selected otherwise. */
+  selectedAll: /** @type {?string} */ (null),
   /** The id of the plant that was selected last. */
   picked: "",
   /** The tags of the plants that were shown. */

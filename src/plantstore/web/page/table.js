@@ -96,7 +96,7 @@ function pick(plants, isOn) {
     if (isOn) selected.set(plant.id, plant);
     else selected.delete(plant.id);
   }
-  update({ selected });
+  update({ selected, selectedAll: null });
 }
 
 /**

@@ -66,6 +66,9 @@ def complete_operation(operation: Node) -> Node:
     scope = operation.pop("scope", None)
     if scope is not None:
         operation["description"] += f" Needs the scope `{scope}`."
+    if scope == "plants:read":
+        operation["description"] += " With `--public-read`, needs no token."
+        operation["security"] = [{"token": []}, {}]
     named = [each["$ref"].rpartition("/")[2] for each in operation.get("parameters", ())]
     media_types = operation.get("requestBody", {}).get("content", {}).keys()
     failures: dict[str, str] = {}
@@ -93,7 +96,7 @@ def head(name: str, get: Node, components: Node) -> Node:
             responses[status] = {
                 key: found[key] for key in ("description", "headers") if key in found
             }
-    scope = re.search(r" Needs the scope `\S+`\.$", get["description"])
+    scope = re.search(r" Needs the scope `\S+`\..*$", get["description"])
     return get | {
         "operationId": f"head{name}",
         "summary": "The same without a body",

@@ -163,6 +163,10 @@ class Settings:
         "100/second;5000/hour. Further requests get 429. Default: no limit.",
     ).default(None)
 
+    public_read: bool = Option(
+        help="Reading plants needs no token. Requests without a token count as those of one token.",
+    ).default(value=False)
+
     stop_seconds: int = Option(
         min=1,
         metavar="SECONDS",

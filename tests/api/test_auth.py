@@ -9,7 +9,14 @@ from typing import Any
 import httpx
 import pytest
 
-from plantstore.api.auth import CACHE_SECONDS, PAUSE_SECONDS, Authenticator, RatePerToken
+from plantstore.api.auth import (
+    CACHE_SECONDS,
+    NO_TOKEN,
+    PAUSE_SECONDS,
+    Authenticator,
+    ConcurrencyLimit,
+    RatePerToken,
+)
 from plantstore.errors import ErrorCode, RequestError
 from plantstore.observe import RequestRefused, ignore
 from plantstore.threads import Threads
@@ -292,3 +299,60 @@ def test_requests_that_are_refused_for_other_reasons_do_not_count(
     read = [world.send("GET", "/plants", token=reader).status_code for _ in range(2)]
 
     assert (refused, read) == ([403] * 3, [200, 429])
+
+
+@pytest.mark.parametrize("operation", OPERATIONS, ids=NAMES)
+def test_with_public_read_the_operations_that_read_plants_need_no_token_and_no_scope(
+    new_world: Callable[..., World], operation: Operation
+) -> None:
+    world = new_world(public_read=True)
+    request = operation.request()
+    headers: dict[str, str] = request.pop("headers", {})
+    is_public = operation.scope == "plants:read"
+    other = world.add_token("other", *(set(SCOPES) - {"plants:read"}))
+
+    statuses = [
+        world.ask(**request, headers=headers | fields).status_code
+        for fields in ({}, {"Authorization": "Basic YTpi"}, {"Authorization": f"Bearer {other}"})
+    ]
+
+    assert [status == 401 for status in statuses[:2]] == [
+        operation.needs_token and not is_public
+    ] * 2
+    assert statuses[2] not in {401, 403}
+    assert ({} in operation.content.get("security", ())) is is_public
+
+
+def test_with_public_read_a_wrong_token_is_401_and_the_challenge_says_that_none_is_needed(
+    new_world: Callable[..., World],
+) -> None:
+    world = new_world(public_read=True)
+
+    read, made = (world.send(method, "/plants", VALID, UNKNOWN) for method in ("GET", "POST"))
+
+    for answer in (read, made):
+        assert_error(answer, 401, ErrorCode.TOKEN_INVALID, "The token is unknown")
+    challenge = 'Bearer realm="plantstore", error="invalid_token"'
+    told = f'{challenge}, error_description="Plants can be read without a token"'
+    assert [each.headers["WWW-Authenticate"] for each in (read, made)] == [told, challenge]
+
+
+def test_requests_without_a_token_share_one_rate_and_the_places_of_one_token(
+    new_world: Callable[..., World],
+) -> None:
+    world = new_world(public_read=True, rate_per_token="3/hour")
+    paths = ["/plants/1", "/plants", "/plants.csv"]
+
+    answers = [world.ask("GET", path) for path in paths]
+    refused = world.ask("GET", "/plants")
+    with_token = world.send("GET", "/plants")
+
+    assert [answer.status_code for answer in answers] == [404, 200, 200]
+    said = "The service without a token may be used at most 3 per 1 hour"
+    assert_error(refused, 429, ErrorCode.RATE_EXCEEDED, said)
+    assert with_token.status_code == 200
+    limit = ConcurrencyLimit(4, "exports")
+    for _ in range(3):
+        limit.acquire(NO_TOKEN)
+    with pytest.raises(RequestError, match="Too many exports without a token run"):
+        limit.acquire(NO_TOKEN)

@@ -16,6 +16,7 @@ from support.browser import (
     choose,
     enter,
     rows,
+    save,
 )
 from support.service import Service
 
@@ -103,6 +104,47 @@ def test_what_the_scopes_of_the_token_do_not_permit_is_not_offered(
     expect(dialog.get_by_role("textbox", name="Name")).not_to_be_editable()
     expect(dialog.get_by_role("button")).to_have_text(["Close"])
     assert not [url for url in watch.requests if "/ids" in url]
+
+
+def test_anyone_reads_public_plants_and_a_token_is_needed_only_to_change_them(
+    context: BrowserContext, tmp_path: Path, watch: Watch
+) -> None:
+    with Service(tmp_path, "--public-read") as public:
+        public.change(NewPlant(7, "Rosa canina", "Rosa"), NewPlant(8, "Acer"))
+        page = context.new_page()
+        page.goto(f"http://127.0.0.1:{public.port}#/plants/7")
+        dialog = page.get_by_role("dialog", name="Plant 7")
+        expect(dialog.get_by_role("textbox", name="Name")).not_to_be_editable()
+        dialog.get_by_role("button", name="Close").click()
+        expect(page).to_have_title("Plants · Plant Store")
+        assert rows(page) == [["7", "Rosa canina", "Rosa"], ["8", "Acer", ""]]
+        expect(page.get_by_role("main").get_by_role("button")).to_have_text(["Export CSV"])
+        assert b"Rosa canina" in save(page, "button", "Export CSV")[1]
+        page.get_by_role("link", name="Rosa", exact=True).click()
+        expect(page.locator("#count")).to_have_text("1 plant")
+        page.go_back()
+        expect(page.locator("#count")).to_have_text("2 plants")
+        needing = re.compile(r"/(ids|changes|token)\b(?!\.)")
+        assert not [*filter(needing.search, watch.requests)]
+
+        page.get_by_role("button", name="Sign in").click()
+        expect(page.get_by_label("Bearer token")).to_be_focused()
+        page.get_by_role("button", name="Cancel").click()
+        expect(page.get_by_label("Bearer token")).to_be_hidden()
+        page.get_by_role("button", name="Sign in").click()
+        page.get_by_label("Bearer token").fill("plst_made-up")
+        page.get_by_role("button", name="Sign in").click()
+        expect(page.locator("#token-error")).to_contain_text("malformed")
+        expect(page.locator("#count")).to_have_text("2 plants")
+        assert_accessible(page)
+        page.get_by_label("Bearer token").fill(public.token())
+        page.get_by_role("button", name="Sign in").click()
+        expect(page.locator("#add")).to_be_visible()
+        page.get_by_role("button", name="Sign out").click()
+
+        expect(page.get_by_role("button", name="Sign in")).to_be_visible()
+        expect(page.locator("#count")).to_have_text("2 plants")
+        expect(page.locator("#add")).to_be_hidden()
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ import contextlib
 import math
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -27,6 +27,9 @@ from plantstore.tokens import TokenRecord, digest, is_well_formed, render_time
 
 if TYPE_CHECKING:
     from limits import RateLimitItem
+
+# What stands for the name of the token of requests that have none. No token has this name.
+NO_TOKEN: Final = ""
 
 
 class RatePerToken:
@@ -67,7 +70,7 @@ class RatePerToken:
         self._limiter = SlidingWindowCounterRateLimiter(MemoryStorage())
 
     def spend(self, token: str, uses: int = 1) -> None:
-        """Count uses of the token with this name.
+        """Count uses of the token with this name, or requests without one (NO_TOKEN).
 
         Raises:
             RequestError: RATE_EXCEEDED, if the token was used too often.
@@ -77,9 +80,10 @@ class RatePerToken:
             if not self._limiter.test(rate, token, cost=uses):
                 reset = self._limiter.get_window_stats(rate, token).reset_time
                 seconds = max(1, math.ceil(reset - time.time()))
+                what = "The token" if token else "The service without a token"
                 raise RequestError(
                     ErrorCode.RATE_EXCEEDED,
-                    f"The token may be used at most {rate}",
+                    f"{what} may be used at most {rate}",
                     {"Retry-After": f"{seconds}"},
                 )
         for rate in self._rates:
@@ -131,6 +135,7 @@ class Authenticator:
         monotonic: a clock in seconds that never goes back.
         rate_limit: counts the uses of each token, by its name.
         observe: gets the events.
+        public_scopes: what needs no token.
         threads: makes the threads.
 
     Attributes:
@@ -146,6 +151,7 @@ class Authenticator:
         rate_limit: RatePerToken,
         observe: Observer,
         *,
+        public_scopes: Collection[str] = (),
         threads: Threads = THREADS,
     ) -> None:
         self._store = store
@@ -153,6 +159,7 @@ class Authenticator:
         self._monotonic = monotonic
         self.rate_limit = rate_limit
         self._observe = observe
+        self._public_scopes = public_scopes
         self._cached: dict[str, tuple[float, TokenRecord]] = {}
         self._lookups: dict[str, _Lookup] = {}
         self._threads = threads
@@ -174,15 +181,24 @@ class Authenticator:
     async def require_scope(self, req: Request, scope: str) -> str:
         """Return the name of the token of the request if it is valid and has the scope.
 
-        No use of the token is counted. No body is read.
+        A public scope needs no token, so the name may be NO_TOKEN. No use of the token is counted.
+        No body is read.
 
         Raises:
             RequestError: TOKEN_MISSING, TOKEN_INVALID or SCOPE_MISSING.
             StoreUnavailableError: the token cannot be looked up.
 
         """
-        record = await self.authenticate(req)
-        if scope not in record.scopes:
+        try:
+            record = await self.authenticate(req)
+        except RequestError as error:
+            if scope in self._public_scopes:
+                if error.code is ErrorCode.TOKEN_MISSING:
+                    return NO_TOKEN
+                if error.code is ErrorCode.TOKEN_INVALID:
+                    error.headers = _challenge("invalid_token", _PUBLIC)
+            raise
+        if scope not in record.scopes and scope not in self._public_scopes:
             raise RequestError(
                 ErrorCode.SCOPE_MISSING,
                 f"The token lacks the scope {scope}",
@@ -285,6 +301,10 @@ def _invalid(message: str) -> RequestError:
     return RequestError(ErrorCode.TOKEN_INVALID, message, _challenge("invalid_token"))
 
 
+# Only a token that is sent can be wrong (RFC 6750 §3).
+_PUBLIC: Final = ', error_description="Plants can be read without a token"'
+
+
 def _challenge(error: str = "", more: str = "") -> dict[str, str]:
     """Return the field of a 401 or 403. Without a token, it has no error (RFC 6750 §3.1)."""
     reason = f', error="{error}"{more}' if error else ""
@@ -350,7 +370,8 @@ class ConcurrencyLimit:
         if self.running >= self._requests_max:
             raise RequestError(ErrorCode.OVERLOADED, f"Too many {self._what} run; nothing was done")
         if self._running[token] >= self._per_token_max:
-            message = f"Too many {self._what} with this token run; nothing was done"
+            what = f"{self._what} with this token" if token else f"{self._what} without a token"
+            message = f"Too many {what} run; nothing was done"
             raise RequestError(ErrorCode.OVERLOADED, message)
         self._running[token] += 1
 

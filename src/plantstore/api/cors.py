@@ -50,8 +50,8 @@ class CrossOrigin(falcon.CORSMiddleware):  # type: ignore[type-arg]  # not gener
     """Allows web pages of some origins to send requests and to read the responses.
 
     Credentials are never allowed. They are not needed: the page itself sends the token, while a
-    browser would send a cookie on its own. So even if all origins are allowed, a page can do
-    nothing without a token.
+    browser would send a cookie on its own. So even if all origins are allowed, a page
+    without a token can only read what anyone may read.
 
     Args:
         origins: of the pages; `*` allows all.

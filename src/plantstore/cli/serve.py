@@ -145,7 +145,7 @@ def _introduce(store: Store, settings: Settings, listener: socket.socket, log: L
 
 
 _WARNING = """\
-There are no tokens yet, so all requests are refused. Create a token:
+There are no tokens yet, so requests that need one are refused. Create a token:
 
     plantstore token create NAME --scope all{option}
 

@@ -76,7 +76,15 @@ def make_parts(
 
     """
     rate_limit = RatePerToken(settings.rate_per_token)
-    authenticator = Authenticator(store, clock, monotonic, rate_limit, observe, threads=threads)
+    authenticator = Authenticator(
+        store,
+        clock,
+        monotonic,
+        rate_limit,
+        observe,
+        public_scopes={"plants:read"} if settings.public_read else (),
+        threads=threads,
+    )
     writer = make_writer(
         store, observe=observe, monotonic=monotonic, turnstile=turnstile, threads=threads
     )

@@ -11,7 +11,7 @@ import { describe, followAddress, go, loadIfMissing } from "./listing.js";
 import { openLinkedPlant, openPlant } from "./plant.js";
 import { render } from "./preact.mjs";
 import { Health, watchHealth } from "./service.js";
-import { SignIn, SignOut, start } from "./session.js";
+import { Enter, SignIn, SignOut, start } from "./session.js";
 import { onUpdate, state } from "./state.js";
 import { RowMenu } from "./table.js";
 
@@ -27,7 +27,7 @@ function App() {
       <${Health} />
       <nav aria-label="Service">
         <a href="docs">API reference</a>
-        ${isSignedIn && html`<${SignOut} />`}
+        ${isSignedIn ? html`<${SignOut} />` : isOpen && html`<${Enter} />`}
       </nav>
     </header>
     <main>
@@ -55,8 +55,8 @@ function follow(event) {
 
 /** Show the state. If the focused element disappears, the heading above it gets the focus. */
 function show() {
-  const { dialog, isSignedIn, query, isDropping } = state;
-  const title = dialog?.title ?? (isSignedIn ? describe(query) || "Plants" : "Sign in");
+  const { dialog, isSignedIn, isOpen, query, isDropping } = state;
+  const title = dialog?.title ?? (isSignedIn || isOpen ? describe(query) || "Plants" : "Sign in");
   document.title = `${title} · Plant Store`;
   document.body.classList.toggle("dropping", isDropping);
   const focused = document.activeElement;
@@ -81,7 +81,7 @@ document.onkeydown = seek;
 watchFiles();
 watchHealth(loadIfMissing);
 window.onpopstate = () => {
-  if (!state.isSignedIn) return;
+  if (!state.isSignedIn && !state.isOpen) return;
   followHistory();
   followAddress();
   openLinkedPlant();

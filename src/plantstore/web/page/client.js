@@ -18,7 +18,15 @@
  *   kind?: "text"|"blob"}} Options
  */
 
-import { ApiError, hasStatus, parse, receive, send, upload } from "./requests.js";
+import {
+  ApiError,
+  hasStatus,
+  parse,
+  receive,
+  send,
+  TOO_MANY_REQUESTS,
+  upload,
+} from "./requests.js";
 
 /** A number in JSON (RFC 8259 §6). */
 const NUMBER = /^-?(0|[1-9]\d*)(\.\d+)?([eE][-+]?\d+)?$/;
@@ -53,8 +61,8 @@ export async function computeTag({ name, tag }) {
 }
 
 class Client {
-  /** The bearer token. */
-  token = "";
+  /** The bearer token; null if there is none, and plants are public. */
+  token = /** @type {?string} */ (null);
 
   /** Called when the service refuses the token. @type {(error: ApiError) => void} */
   onrefusal = () => {};
@@ -172,6 +180,16 @@ class Client {
     }
   }
 
+  /** Return whether plants can be read without a token. */
+  async isPublic() {
+    try {
+      await send("plants?limit=1", { signal: AbortSignal.timeout(READ_SECONDS * 1000) });
+      return true;
+    } catch (error) {
+      return hasStatus(error, TOO_MANY_REQUESTS);
+    }
+  }
+
   /** Throw ApiError if the service is not ready. */
   async probe() {
     await send("readyz", { signal: AbortSignal.timeout(READ_SECONDS * 1000) });
@@ -200,8 +218,9 @@ class Client {
     }
   }
 
+  /** @returns {Record<string, string>} */
   get #authorization() {
-    return { Authorization: `Bearer ${this.token}` };
+    return this.token === null ? {} : { Authorization: `Bearer ${this.token}` };
   }
 }
 

@@ -37,14 +37,20 @@ let isAlone = false;
 /** How long a new tab waits for the token of another one. */
 const ASK_SECONDS = 0.1;
 
-/** Sign in with the token of this tab or of another one, or ask for one. */
+/** Sign in with the token of this tab or of another one, or show public plants, or ask for one. */
 export async function start() {
   const refusal = tab?.getItem(REFUSAL);
   tab?.removeItem(REFUSAL);
   tabs.onmessage = listen;
   const token = tab?.getItem(TOKEN) ?? (refusal ? null : await receiveToken());
-  if (token) enter(token);
-  else ask(refusal ?? "");
+  if (token) return enter(token);
+  const isPublic = await client.isPublic();
+  if (refusal || !isPublic) ask(refusal ?? "");
+  if (isPublic) {
+    update({ scopes: ["plants:read"], isOpen: true });
+    await load();
+    openLinkedPlant();
+  }
 }
 
 /** @returns {Promise<?string>} the token of another tab */
@@ -139,6 +145,13 @@ export function SignOut() {
 function describeRefusal(message) {
   const isCut = message.startsWith("The token is malformed");
   return isCut ? "This token is incomplete: copy all of it, from plst_" : message;
+}
+
+/** The button that shows the form, or hides it: public plants are read without it. */
+export function Enter() {
+  const toggle = () => (state.signIn ? update({ signIn: null }) : ask(""));
+  const text = state.signIn ? "Cancel" : "Sign in";
+  return html`<button type="button" onclick=${toggle}>${text}</button>`;
 }
 
 /** The form that asks for a token. If a dialog is open, it is above it, and the dialog remains. */

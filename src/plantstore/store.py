@@ -36,8 +36,8 @@ READS: Final = {
     "find_plants": Reads(threads=1, batch_max=64),
     # Two threads would mostly wait for the interpreter lock, and be slower than one.
     "list_plants": Reads(threads=1, batch_max=16),
-    # A listing that may examine other plants too. During most of it, the engine needs no interpreter
-    # lock, so two threads use two cores.
+    # A listing that may examine other plants too. During most of it, the engine needs no
+    # interpreter lock, so two threads use two cores.
     "search": Reads(threads=2, batch_max=1),
     # To count all tags takes as long as a search. All who ask at once share a result.
     "list_tags": Reads(threads=1, batch_max=1),

@@ -18,26 +18,6 @@ test("the entity tag of a plant is the one that the service sends", async () => 
 
 const neverStops = () => new AbortController().signal;
 
-describe("plants are public if they can be read without a token", () => {
-  const answers = [
-    [respond([]), true],
-    [respond({ error: 2004, message: "Too often" }, 429), true],
-    [respond({ error: 2001, message: "A bearer token is needed" }, 401), false],
-    [new TypeError("Failed to fetch"), false],
-  ];
-
-  for (const [given, isPublic] of answers) {
-    test(`${given.status ?? "no response"}`, async () => {
-      const requests = answer(given);
-      client.onrefusal = () => assert.fail("there is no token that could be refused");
-
-      assert.equal(await client.isPublic(), isPublic);
-
-      assert.equal(requests[0].headers, undefined);
-    });
-  }
-});
-
 test("a token is sent only if there is one, even an empty one", async () => {
   const requests = answer();
 

@@ -73,7 +73,7 @@ class Watch:
 
     def assert_quiet(self) -> None:
         """Assert that no tab reported a problem and that none sent a request to another host."""
-        assert not self.problems
+        assert not self.problems, self.problems
         assert self.requests
         hosts = {urlsplit(url.removeprefix("blob:")).hostname for url in self.requests}
         assert hosts == {"127.0.0.1"}

@@ -104,7 +104,7 @@ def create_app(
     """
     authenticator, writer, reader = parts.authenticator, parts.writer, parts.reader
     resources: dict[str, object] = {
-        **pages(),
+        **pages(is_public=bool(authenticator.public_scopes)),
         "/plants": Plants(authenticator, writer, reader),
         "/plants/{id}": OnePlant(authenticator, writer, reader),
         "/changes": parts.changes,

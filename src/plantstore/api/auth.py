@@ -140,6 +140,7 @@ class Authenticator:
 
     Attributes:
         rate_limit: the same.
+        public_scopes: the same.
 
     """
 
@@ -159,7 +160,7 @@ class Authenticator:
         self._monotonic = monotonic
         self.rate_limit = rate_limit
         self._observe = observe
-        self._public_scopes = public_scopes
+        self.public_scopes = public_scopes
         self._cached: dict[str, tuple[float, TokenRecord]] = {}
         self._lookups: dict[str, _Lookup] = {}
         self._threads = threads
@@ -192,13 +193,13 @@ class Authenticator:
         try:
             record = await self.authenticate(req)
         except RequestError as error:
-            if scope in self._public_scopes:
+            if scope in self.public_scopes:
                 if error.code is ErrorCode.TOKEN_MISSING:
                     return NO_TOKEN
                 if error.code is ErrorCode.TOKEN_INVALID:
                     error.headers = _challenge("invalid_token", _PUBLIC)
             raise
-        if scope not in record.scopes and scope not in self._public_scopes:
+        if scope not in record.scopes and scope not in self.public_scopes:
             raise RequestError(
                 ErrorCode.SCOPE_MISSING,
                 f"The token lacks the scope {scope}",

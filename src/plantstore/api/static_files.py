@@ -185,12 +185,18 @@ class _Redirect:
     on_head = on_get
 
 
-def pages() -> dict[str, object]:
-    """Return what answers at each path: the documents, and the files that they load."""
+def pages(*, is_public: bool = False) -> dict[str, object]:
+    """Return what answers at each path: the documents, and the files that they load.
+
+    Args:
+        is_public: whether anyone may read plants. The page then shows them without a token.
+
+    """
     files: dict[str, bytes] = {}
     for folder in ("page", "reference", "swagger-ui", "preact", "htm"):
         files |= _read(_WEB / folder)
     page, reference = files.pop("index.html"), files.pop("reference.html")
+    page = page.replace(b"{public-read}", str(is_public).lower().encode())
     assets = Assets(files)
     return {
         "/": Page(page, assets, _PAGE_POLICY),

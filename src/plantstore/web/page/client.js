@@ -18,15 +18,7 @@
  *   kind?: "text"|"blob"}} Options
  */
 
-import {
-  ApiError,
-  hasStatus,
-  parse,
-  receive,
-  send,
-  TOO_MANY_REQUESTS,
-  upload,
-} from "./requests.js";
+import { ApiError, hasStatus, parse, receive, send, upload } from "./requests.js";
 
 /** A number in JSON (RFC 8259 §6). */
 const NUMBER = /^-?(0|[1-9]\d*)(\.\d+)?([eE][-+]?\d+)?$/;
@@ -177,16 +169,6 @@ class Client {
       // An error with a status may be about streams only.
       if (error instanceof ApiError && hasStatus(error, 0)) this.onoutage(error);
       throw error;
-    }
-  }
-
-  /** Return whether plants can be read without a token. */
-  async isPublic() {
-    try {
-      await send("plants?limit=1", { signal: AbortSignal.timeout(READ_SECONDS * 1000) });
-      return true;
-    } catch (error) {
-      return hasStatus(error, TOO_MANY_REQUESTS);
     }
   }
 

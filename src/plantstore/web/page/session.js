@@ -44,7 +44,7 @@ export async function start() {
   tabs.onmessage = listen;
   const token = tab?.getItem(TOKEN) ?? (refusal ? null : await receiveToken());
   if (token) return enter(token);
-  const isPublic = await client.isPublic();
+  const isPublic = document.documentElement.dataset.publicRead === "true";
   if (refusal || !isPublic) ask(refusal ?? "");
   if (isPublic) {
     update({ scopes: ["plants:read"], isOpen: true });

@@ -1,6 +1,5 @@
 """Connections to PostgreSQL: their settings, their failures, and reconnection."""
 
-import asyncio
 import contextlib
 import signal
 import socket
@@ -13,15 +12,15 @@ import psycopg
 import pytest
 
 from plantstore.changes import Deletion, Outcome
-from plantstore.commit.reader import GroupRead
 from plantstore.errors import StoreUnavailableError, StoreUnreachableError
-from plantstore.listings import EVERYTHING, Listing
-from plantstore.observe import Event, ServerChanged, ignore
+from plantstore.listings import Listing
+from plantstore.observe import Event, ServerChanged
 from plantstore.plants import NewPlant
 from plantstore.storage import open_store
 from plantstore.storage.postgres.primary import FRESH_SECONDS, RETRY_SECONDS, Primary
 from plantstore.storage.postgres.session import Connection, translate_errors
-from plantstore.store import CONNECTIONS_MAX, PlantStore, Store
+from plantstore.store import CONNECTIONS_MAX, READS, Store
+from support.fake_store import READ_METHODS
 from support.postgres import (
     Programs,
     Server,
@@ -332,6 +331,13 @@ def test_a_process_has_a_connection_for_each_thread_of_reads_and_four_others(
 ) -> None:
     store = opened(server.url() + "?options=-cstatement_timeout%3D2min%20-clock_timeout%3D2min")
     store.keep_changes(7)
+    reads: dict[str, Callable[[Store], object]] = {
+        "search": lambda store: store.list_plants(Listing(words=("a",))),
+        **READ_METHODS,
+    }
+    calls = [reads[kind] for kind, each in READS.items() for _ in range(each.threads)]
+    calls += [lambda store: store.apply_changes([PLANT])]
+    calls += 2 * [reads["find_token"], lambda store: store.hand_out_ids(1)]  # with a lock for each
     every_table = "LOCK plants, tokens, changes, feed IN ACCESS EXCLUSIVE MODE"
 
     def connections() -> list[int]:
@@ -342,26 +348,13 @@ def test_a_process_has_a_connection_for_each_thread_of_reads_and_four_others(
         )
         return list(counts)
 
-    async def read(blocked_by: psycopg.Connection) -> None:
-        asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(10))
-        reader = GroupRead(store, observe=ignore)
-        search = Listing(words=("a",))
-        async with reader.running(), asyncio.TaskGroup() as tasks:
-            for _ in range(3):  # more than there are threads
-                tasks.create_task(reader.find_plant(1))
-                tasks.create_task(reader.list_plants(EVERYTHING))
-                tasks.create_task(reader.list_plants(search))
-                tasks.create_task(reader.read(PlantStore.read_changes, None, 1))
-                tasks.create_task(asyncio.to_thread(store.find_token, b""))
-                tasks.create_task(asyncio.to_thread(store.hand_out_ids, 1))
-            tasks.create_task(asyncio.to_thread(store.apply_changes, [PLANT]))
-            expected = [CONNECTIONS_MAX, CONNECTIONS_MAX - 1]
-            try:
-                await asyncio.to_thread(wait_until, lambda: connections() == expected)
-            finally:
-                blocked_by.rollback()
+    with (
+        ThreadPoolExecutor(len(calls)) as pool,
+        store.watch_changes(),
+        contextlib.closing(in_the_way(server.url(), every_table)),
+    ):
+        made = [pool.submit(call, store) for call in calls]
+        wait_until(lambda: connections() == [CONNECTIONS_MAX, CONNECTIONS_MAX - 1])
 
-    with store.watch_changes(), contextlib.closing(in_the_way(server.url(), every_table)) as other:
-        asyncio.run(read(other))
-
-    assert connections()[0] == CONNECTIONS_MAX - 1  # nothing waits for changes any more
+    assert not any(each.exception(60) for each in made)
+    assert connections() == [CONNECTIONS_MAX - 1, 0]  # nothing waits for changes any more

@@ -1,6 +1,7 @@
 """The group read, with stores that block or fail."""
 
 import asyncio
+import threading
 from collections.abc import Callable, Coroutine
 from typing import Any
 
@@ -60,6 +61,16 @@ def test_the_tests_know_each_method_of_a_store_that_reads() -> None:
     }
 
     assert READ_METHODS.keys() == methods - OTHER_METHODS
+
+
+def test_each_kind_of_read_has_its_threads() -> None:
+    async def test(_reader: GroupRead) -> None:
+        names = {thread.name for thread in threading.enumerate()}
+        assert {name for name in names if name.rpartition("-")[0] in READS} == {
+            f"{kind}-{number + 1}" for kind, each in READS.items() for number in range(each.threads)
+        }
+
+    run(Blocked(), test)
 
 
 def test_waiting_look_ups_are_joined_into_one_query_up_to_a_limit() -> None:

@@ -142,6 +142,17 @@ def test_a_dry_run_is_answered_while_the_writer_waits_for_the_disk() -> None:
         assert world.run(try_beside_a_create()) == (2, 200)
 
 
+@pytest.mark.parametrize(("others", "remembered"), [(0, 1), (31, 0)])
+def test_imports_share_the_memory_of_dry_runs(world: World, others: int, remembered: int) -> None:
+    for number in range(others):
+        world.parts.imports._limit.acquire(f"{number}")  # noqa: SLF001
+    rows = lines(1, 5_000) + lines(1, 1)
+
+    answer = world.send("POST", "/plants.ndjson?dry-run=true", rows, fields=NDJSON)
+
+    assert answer.json()["already_stored"] == remembered
+
+
 def test_a_dry_run_that_cannot_read_the_plants_is_503_and_says_that_nothing_is_stored() -> None:
     class Failing(FakeStore):
         def find_plants(self, ids: Sequence[int]) -> dict[int, NewPlant]:

@@ -38,6 +38,7 @@ from plantstore.api.parameters import (
 from plantstore.commit.imports import (
     BATCH_ROWS_MAX,
     LISTED_ERRORS_MAX,
+    TRIAL_BYTES_MAX,
     Batch,
     Conflict,
     Import,
@@ -275,6 +276,7 @@ class Imports:
                 outcomes = await self._writer.submit_all(batch.changes)
             else:
                 stored = await self._reader.find_plants([change.id for change in batch.changes])
+                upload.trial.bytes_max = TRIAL_BYTES_MAX // self._limit.running
                 decide = upload.trial.decide
                 outcomes = await self._in_thread(decide, batch.changes, stored)
         await self._in_thread(upload.run.settle, batch, outcomes)

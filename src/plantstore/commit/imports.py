@@ -25,9 +25,9 @@ BATCH_ROWS_MAX: Final = 4_000
 # for large rows: four thousand of usual size have about half of it.
 BATCH_BYTES_MAX: Final = 512 * 1024
 
-# Memory for the plants that a dry run would have stored: usually those of its last ten to twenty
-# thousand rows.
-TRIAL_BYTES_MAX: Final = 8 * 1024 * 1024
+# Memory for the plants that dry runs would have stored. One alone remembers those of its last
+# twenty thousand usual rows at least.
+TRIAL_BYTES_MAX: Final = 16 * 1024 * 1024
 
 # The memory of such a plant besides its texts: two objects, and its share of a dictionary.
 _PLANT_BYTES: Final = 200
@@ -259,11 +259,15 @@ class Import:
 class Trial:
     """The state of a dry run: it decides the batches of an import, and nothing is stored.
 
-    A batch sees what the batches before it would have stored, back to half of TRIAL_BYTES_MAX.
+    A batch sees what the batches before it would have stored, back to half of `bytes_max`.
+
+    Attributes:
+        bytes_max: memory for these plants. It may be changed, and then holds for the next batch.
+
     """
 
-    def __init__(self, *, bytes_max: int = TRIAL_BYTES_MAX) -> None:
-        self._bytes_max = bytes_max
+    def __init__(self, bytes_max: int = TRIAL_BYTES_MAX) -> None:
+        self.bytes_max = bytes_max
         # By id. When the newer ones have half of the bytes, the older ones are forgotten.
         self._newer: dict[int, NewPlant] = {}
         self._older: dict[int, NewPlant] = {}
@@ -278,7 +282,7 @@ class Trial:
         for plant in difference.new + difference.changed:
             self._newer[plant.id] = plant
             self._newer_bytes += _PLANT_BYTES + sys.getsizeof(plant.name) + sys.getsizeof(plant.tag)
-        if self._newer_bytes > self._bytes_max // 2:
+        if self._newer_bytes > self.bytes_max // 2:
             self._older, self._newer, self._newer_bytes = self._newer, {}, 0
         return results
 

@@ -39,8 +39,8 @@ READS: Final = {
     # A listing that may examine other plants too. During most of it, the engine needs no
     # interpreter lock, so two threads use two cores.
     "search": Reads(threads=2, batch_max=1),
-    # To count all tags takes as long as a search. All who ask at once share a result.
-    "list_tags": Reads(threads=1, batch_max=1),
+    # To count all tags takes as long as a search. Those who wait for the same page share it.
+    "list_tags": Reads(threads=1, batch_max=16),
     # Many followers may catch up at once. A read that is refused affects no other.
     "read_changes": Reads(threads=1, batch_max=1),
 }

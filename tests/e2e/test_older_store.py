@@ -144,11 +144,11 @@ def test_the_command_that_a_message_names_migrates_that_database_and_shows_its_p
     [named] = re.findall(r"Run: plantstore (.*)", refused.stderr)
     migrated = run(tmp_path, *shlex.split(named))
 
-    assert refused.stderr.startswith(f"plantstore: {name} has schema 3, but 9 is needed. ")
+    assert refused.stderr.startswith(f"plantstore: {name} has schema 3, but 10 is needed. ")
     assert named == ("migrate" if folder == "." else f"migrate --database 'sqlite:///{name}'")
     assert migrated.returncode == 0
     first, *_, last = migrated.stderr.splitlines()
-    assert first == "migrating schema 3 to 9"
+    assert first == "migrating schema 3 to 10"
     assert last.startswith("migrated to schema 10 in ")
 
 

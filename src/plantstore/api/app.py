@@ -21,6 +21,7 @@ from plantstore.api.operations import Liveness, Measurements, Readiness
 from plantstore.api.parameters import MERGE_PATCH
 from plantstore.api.resources import OnePlant, Plants
 from plantstore.api.static_files import pages
+from plantstore.api.tags import Tags
 from plantstore.commit.reader import GroupRead
 from plantstore.commit.writer import GroupCommit
 from plantstore.errors import ErrorCode, InternalError, RequestError
@@ -107,6 +108,7 @@ def create_app(
         **pages(is_public=bool(authenticator.public_scopes)),
         "/plants": Plants(authenticator, writer, reader),
         "/plants/{id}": OnePlant(authenticator, writer, reader),
+        "/tags": Tags(authenticator, reader),
         "/changes": parts.changes,
         "/ids": parts.ids,
         "/token": OwnToken(authenticator),

@@ -23,7 +23,7 @@ _ORIGIN: Final = re.compile(r"[a-z][a-z0-9+.-]*://([a-z0-9._-]+|\[[0-9a-f:.]+\])
 # The fields of a response that a page may read.
 _EXPOSED: Final = (
     "Changes-After, Changes-Before, Content-Disposition, ETag, Link, Preference-Applied,"
-    " Retry-After, Total-Count, X-Request-Id"
+    " Retry-After, Total-Count, Untagged-Count, X-Request-Id"
 )
 
 

@@ -56,7 +56,12 @@ class GroupRead:
             if kind == "find_plants":
                 return find
             method = getattr(store, "list_plants" if kind == "search" else kind)
-            return lambda reads: [method(*read) for read in reads]
+
+            def run(reads: Sequence[Any]) -> list[Any]:
+                results = {read: method(*read) for read in {*reads}}  # equal reads share a result
+                return [results[read] for read in reads]
+
+            return run
 
         self._batchers: dict[str, list[Batcher[Any, Any]]] = {
             kind: [

@@ -16,10 +16,10 @@ from support.world import World, assert_error
 TAGS = ["Rosa", "rosa", "Rosa", "Bed 10", "Bed 2", "", None, None, None]
 
 
-def test_tags_are_listed_by_name_or_by_the_number_of_their_plants(stored: World) -> None:
-    stored.put_in(*(NewPlant(id_, "a", tag) for id_, tag in enumerate(TAGS)))
+def test_tags_are_listed_by_name_or_by_the_number_of_their_plants(world: World) -> None:
+    world.put_in(*(NewPlant(id_, "a", tag) for id_, tag in enumerate(TAGS)))
 
-    by_tag, by_plants = stored.get("/tags"), stored.get("/tags?sort=-plants")
+    by_tag, by_plants = world.get("/tags"), world.get("/tags?sort=-plants")
 
     assert by_tag.json() == [
         *({"tag": "", "plants": 1}, {"tag": "Bed 2", "plants": 1}, {"tag": "Bed 10", "plants": 1}),
@@ -28,20 +28,20 @@ def test_tags_are_listed_by_name_or_by_the_number_of_their_plants(stored: World)
     assert [each["plants"] for each in by_plants.json()] == [2, 1, 1, 1, 1]
     assert by_plants.json()[0] == {"tag": "Rosa", "plants": 2}
     assert by_tag.headers["Untagged-Count"] == by_plants.headers["Untagged-Count"] == "3"
-    assert [each["tag"] for each in stored.get("/tags?q=BED+1").json()] == ["Bed 10"]
-    assert stored.get("/tags?q=Ros%C3%A1").json() == by_tag.json()[3:]
+    assert [each["tag"] for each in world.get("/tags?q=BED+1").json()] == ["Bed 10"]
+    assert world.get("/tags?q=Ros%C3%A1").json() == by_tag.json()[3:]
 
 
 @pytest.mark.parametrize("sort", ["tag", "-plants"])
-def test_the_links_lead_through_all_tags_whatever_they_are(stored: World, sort: str) -> None:
+def test_the_links_lead_through_all_tags_whatever_they_are(world: World, sort: str) -> None:
     tags = ["🌱" * 4_000, "×" * 8_000, "\u0800" * 5_000, "\u0800" * 5_000 + "a", "1 " * 8_000, "x"]
-    stored.put_in(*(NewPlant(id_, "a", tags[id_ % len(tags)]) for id_ in range(20)))
+    world.put_in(*(NewPlant(id_, "a", tags[id_ % len(tags)]) for id_ in range(20)))
 
     found: list[str] = []
     path: str | None = f"/tags?limit=1&sort={sort}"
     while path is not None:
         assert len(path) < 1024
-        answer = stored.get(path)
+        answer = world.get(path)
         found += [each["tag"] for each in answer.json()]
         assert ("first" in answer.links) is (len(found) > 1)
         path = urljoin("/", answer.links["next"]["url"]) if "next" in answer.links else None

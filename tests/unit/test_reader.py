@@ -150,7 +150,8 @@ def test_each_batch_of_listings_is_answered_before_the_next_batch_is_read() -> N
     async def test(reader: GroupRead) -> None:
         batch_max = READS["list_plants"].batch_max
         number = 2 * batch_max
-        listings = [asyncio.create_task(reader.list_plants(EVERYTHING)) for _ in range(number)]
+        different = [EVERYTHING._replace(limit=limit) for limit in range(1, number + 1)]
+        listings = [asyncio.create_task(reader.list_plants(each)) for each in different]
         for done in range(1, number + 1):
             await asyncio.to_thread(store.listing.entered.acquire)
             assert sum(each.done() for each in listings) <= done

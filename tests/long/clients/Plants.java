@@ -78,9 +78,9 @@ public class Plants {
     found.put(
         "imported",
         List.of(
-            counts(additions.importPlantsCsv(CSV, null, null)),
-            counts(additions.importPlantsCsv(CSV, "replace", null)),
-            counts(additions.importPlantsNdjson("skip", null, LINES))));
+            counts(additions.importPlantsCsv(CSV, null, null, null)),
+            counts(additions.importPlantsCsv(CSV, "replace", null, null)),
+            counts(additions.importPlantsNdjson("skip", null, null, LINES))));
     found.put(
         "exported",
         List.of(

@@ -16,7 +16,8 @@ SCRIPTS := $(WEB) tests/page
 SWAGGER_UI := LICENSE NOTICE swagger-ui-bundle.js swagger-ui-bundle.js.LICENSE.txt swagger-ui.css
 VENDORED := $(foreach file,$(SWAGGER_UI),swagger-ui/$(file)=swagger-ui-dist/$(file)) \
 	preact/LICENSE=preact/LICENSE preact/preact.mjs=preact/dist/preact.mjs \
-	htm/LICENSE=htm/LICENSE htm/htm.mjs=htm/dist/htm.mjs
+	htm/LICENSE=htm/LICENSE htm/htm.mjs=htm/dist/htm.mjs \
+	uqr/LICENSE=uqr/LICENSE uqr/uqr.mjs=uqr/dist/index.mjs
 # Python 3.14 and the system's own Python are tested where they are installed, the latter with its
 # module venv. It may be an early release, with errors that were fixed later.
 PYTHONS ?= 3.11 3.12 3.13 $(if $(shell command -v python3.14),3.14) $(SYSTEM_PYTHON)

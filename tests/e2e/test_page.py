@@ -1,5 +1,6 @@
 """The page, in a real browser: plants are listed, searched, and shown as what they are."""
 
+import re
 from collections.abc import Callable
 
 import pytest
@@ -322,3 +323,28 @@ def test_a_tag_too_long_for_a_url_is_not_a_link(open_page: Callable[..., Page]) 
 
     expect(page.locator("#plants tr")).to_have_count(2)
     expect(page.locator("#plants .tag a[href]")).to_have_text("R" * 1000)
+
+
+def test_all_plants_of_the_search_are_printed_as_a_list_or_as_labels_on_sheets(
+    context: BrowserContext, open_page: Callable[..., Page]
+) -> None:
+    context.add_init_script("window.print = () => { window.isPrinted = true }")
+    page = open_page(*numbered(130))
+
+    def print_pages(kind: str) -> int:
+        page.get_by_role("button", name="Print", exact=True).click()
+        assert_accessible(page)
+        page.get_by_role("dialog").get_by_role("button", name=kind, exact=True).click()
+        page.wait_for_function("window.isPrinted")
+        expect(page.get_by_role("dialog")).to_be_hidden()
+        page.emulate_media(media="print")
+        expect(page.get_by_role("button")).to_have_count(0)
+        expect(page.locator("#sheet").get_by_text("Plant 130", exact=True)).to_be_visible()
+        sheets = re.findall(rb"/Type\s*/Page\b", page.pdf(prefer_css_page_size=True))
+        page.emulate_media(media="null")
+        return len(sheets)
+
+    assert print_pages("Labels 3 × 8") == 6
+    assert print_pages("Labels 5 × 13") == 2
+    assert print_pages("Labels, one per page") == 130
+    assert print_pages("List") == 5

@@ -9,7 +9,9 @@ import { createHash } from "node:crypto";
 import { register } from "node:module";
 
 /** The libraries, which the service serves beside the modules of the page. */
-const LIBRARIES = { "./htm.mjs": "../htm/htm.mjs", "./preact.mjs": "../preact/preact.mjs" };
+const LIBRARIES = Object.fromEntries(
+  ["htm", "preact", "uqr"].map((name) => [`./${name}.mjs`, `../${name}/${name}.mjs`]),
+);
 const HOOK = `
   const libraries = ${JSON.stringify(LIBRARIES)};
   export const resolve = (name, context, next) => next(libraries[name] ?? name, context);

@@ -17,6 +17,9 @@ declare module "*/preact.mjs" {
 declare module "*/htm.mjs" {
   export { default } from "htm";
 }
+declare module "*/uqr.mjs" {
+  export * from "uqr";
+}
 
 // An event, at the element whose handler it calls.
 type On<Target, Kind = Event> = Kind & { currentTarget: Target };

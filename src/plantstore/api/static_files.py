@@ -193,7 +193,7 @@ def pages(*, is_public: bool = False) -> dict[str, object]:
 
     """
     files: dict[str, bytes] = {}
-    for folder in ("page", "reference", "swagger-ui", "preact", "htm"):
+    for folder in ("page", "reference", "swagger-ui", "preact", "htm", "uqr"):
         files |= _read(_WEB / folder)
     page, reference = files.pop("index.html"), files.pop("reference.html")
     page = page.replace(b"{public-read}", str(is_public).lower().encode())

@@ -20,7 +20,7 @@ const TOO_OLD =
   "This browser is too old: it would round large ids. Use a version of 2025 or later.";
 
 function App() {
-  const { isSignedIn, isOpen, dialog, question } = state;
+  const { isSignedIn, isOpen, dialog, question, sheet } = state;
   return html`
     <header>
       <h1><img src=${ICON} alt="" width="32" height="32" /> Plant Store</h1>
@@ -38,6 +38,7 @@ function App() {
     <${Toast} />
     <${RowMenu} />
     ${dialog && html`<${dialog.View} ...${dialog.content} />`}
+    ${sheet && html`<div id="sheet">${sheet}</div>`}
     ${question && html`<${QuestionView} ...${question} />`}
   `;
 }

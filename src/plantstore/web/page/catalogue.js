@@ -1,6 +1,6 @@
 /** The catalogue: the list of plants, and what can be done with it. */
 
-import { countPlants, PlantText } from "./elements.js";
+import { countPlants, number, PlantText, say } from "./elements.js";
 import { describeProblem, exportPlants } from "./exporting.js";
 import { html } from "./html.js";
 import { chooseFile, Importing } from "./importing.js";
@@ -72,9 +72,16 @@ function Tools() {
       <button id="export" type="button" data-needs="plants:read" onclick=${exportPlants}>
         ${selected.size > 0 ? `Export ${number(selected.size)} selected` : "Export CSV"}
       </button>
+      <button id="print" type="button" data-needs="plants:read" onclick=${print}>Print</button>
     </div>
   `;
 }
+
+const print = () =>
+  import("./printing.js").then(
+    (module) => module.askAndPrint(),
+    () => say("It cannot be loaded"),
+  );
 
 function Summary() {
   const { listing } = state;
@@ -119,11 +126,6 @@ function Selected() {
       <button type="button" onclick=${() => update({ selected: new Map() })}>Select none</button>
     </div>
   `;
-}
-
-/** @param {number} many */
-function number(many) {
-  return many.toLocaleString("en");
 }
 
 function Suggestion() {

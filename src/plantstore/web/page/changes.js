@@ -21,7 +21,7 @@
 
 import { client, computeTag } from "./client.js";
 import { ask } from "./dialogs.js";
-import { countPlants, say } from "./elements.js";
+import { countPlants, number, say } from "./elements.js";
 import { load, refreshSoon } from "./listing.js";
 import { ApiError, hasStatus, messageOf, NOT_FOUND, PRECONDITION_FAILED } from "./requests.js";
 import { may, state, update } from "./state.js";
@@ -344,9 +344,4 @@ async function forEach(all, work) {
     for (const one of queue) await work(one);
   });
   await Promise.all(workers);
-}
-
-/** @param {number} many */
-function number(many) {
-  return many.toLocaleString("en");
 }

@@ -73,10 +73,14 @@ export function say(text, more) {
   update({ toast: { text, ...more } });
 }
 
-/** @param {number} number @param {boolean} [isExact] otherwise there are more */
-export function countPlants(number, isExact = true) {
-  const more = isExact ? "" : "more than ";
-  return `${more}${number.toLocaleString("en")} ${number === 1 ? "plant" : "plants"}`;
+/** @param {number} many @param {boolean} [isExact] otherwise there are more */
+export function countPlants(many, isExact = true) {
+  return `${isExact ? "" : "more than "}${number(many)} ${many === 1 ? "plant" : "plants"}`;
+}
+
+/** @param {number} many */
+export function number(many) {
+  return many.toLocaleString("en");
 }
 
 /** @param {string} selector of the element that gets the focus */

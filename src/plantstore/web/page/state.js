@@ -34,6 +34,8 @@ export const state = {
   fresh: { id: "", isSought: true },
   /** The plant whose menu is open, and the place of the menu. */
   menu: /** @type {?{plant: Plant, left: number, top: number, isUpwards: boolean}} */ (null),
+  /** What is printed instead of the page. */
+  sheet: /** @type {any} */ (null),
   exportProblem: /** @type {?ApiError} */ (null),
   importing: /** @type {import("./importing.js").Import} */ ({}),
   /** Whether an import updates plants that exist. */

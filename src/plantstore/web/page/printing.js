@@ -1,0 +1,85 @@
+/**
+ * Printing: the list, or labels whose QR code leads to the plant. This module and the library for
+ * QR codes are loaded when the user wants to print.
+ */
+
+import { Frame, open } from "./dialogs.js";
+import { countPlants, number } from "./elements.js";
+import { html } from "./html.js";
+import { describe, findAll } from "./listing.js";
+import { state, update } from "./state.js";
+import { encode } from "./uqr.mjs";
+
+/** @typedef {import("./client.js").Plant} Plant */
+
+/** The kinds of labels, and how many a page has: two common sheets in A4, and label printers. */
+const LABELS = /** @type {Record<string, number>} */ ({ grid24: 24, grid65: 65, single: 1 });
+
+const BUTTONS = [
+  ["grid24", "Labels 3 × 8"],
+  ["grid65", "Labels 5 × 13"],
+  ["single", "Labels, one per page"],
+  ["list", "List", "primary"],
+];
+
+const HINT =
+  "Labels have a QR code that opens the plant on this page. Print them in their original size, without the margins of the browser: 70 × 37 mm or 38.1 × 21.2 mm on A4.";
+
+const PrintView = () => html`<${Frame} id="printing" buttons=${BUTTONS}><p>${HINT}</p><//>`;
+
+/** Print the selected plants, or those of the list, of all its pages. */
+export function askAndPrint() {
+  const { selected, listing, shownQuery } = state;
+  const total = selected.size || (listing?.total ?? 0);
+  /** @type {import("./dialogs.js").Act} */
+  const act = async (_typed, { value: kind }) => {
+    const plants = selected.size > 0 ? [...selected.values()] : await findAll();
+    const first = plants.length < total ? `The first ${number(plants.length)} of ` : "";
+    const title = (selected.size === 0 && describe(shownQuery)) || "Plants";
+    const about = `${first}${countPlants(total)}, ${new Date().toLocaleDateString("en-CA")}`;
+    const sheet = kind === "list" ? makeList(plants, title, about) : makeLabels(plants, kind);
+    update({ sheet });
+    window.onafterprint = () => update({ sheet: null });
+    window.print();
+  };
+  open({ View: PrintView, title: `Print ${countPlants(total)}`, content: {}, act });
+}
+
+/** @param {Plant[]} plants @param {string} title @param {string} about */
+function makeList(plants, title, about) {
+  const makeRow = (/** @type {Plant} */ { id, name, tag }) => html`
+    <tr><td class="id">${id}</td><td class="name"><bdi>${name}</bdi></td><td><bdi>${tag}</bdi></td></tr>
+  `;
+  return html`
+    <h1><bdi>${title}</bdi></h1>
+    <p>${about}</p>
+    <table>
+      <thead><tr><th class="id">Id</th><th>Name</th><th class="tag">Tag</th></tr></thead>
+      <tbody>${plants.map(makeRow)}</tbody>
+    </table>
+  `;
+}
+
+/** @param {Plant[]} plants @param {string} kind */
+function makeLabels(plants, kind) {
+  const many = LABELS[kind];
+  const pages = Array.from({ length: Math.ceil(plants.length / many) }, (_, page) =>
+    plants.slice(page * many, (page + 1) * many),
+  );
+  return pages.map((page) => html`<ol class="labels ${kind}">${page.map(makeLabel)}</ol>`);
+}
+
+/** @param {Plant} plant */
+function makeLabel({ id, name, tag }) {
+  const address = `${location.origin}${location.pathname}#/plants/${id}`;
+  const { size, data } = encode(address, { border: 0, ecc: "M" });
+  const squares = data.flatMap((row, y) =>
+    row.map((isDark, x) => (isDark ? `M${x} ${y}h1v1h-1z` : "")),
+  );
+  return html`
+    <li>
+      <svg viewBox="0 0 ${size} ${size}" shape-rendering="crispEdges"><path d=${squares.join("")} /></svg>
+      <p><bdi class="name">${name}</bdi><span>${id}</span>${tag && html`<bdi>${tag}</bdi>`}</p>
+    </li>
+  `;
+}

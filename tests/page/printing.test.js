@@ -1,0 +1,62 @@
+/** Printing: the list, and labels in sheets. */
+
+import assert from "node:assert/strict";
+import { beforeEach, describe, test } from "node:test";
+import { askAndPrint } from "../../src/plantstore/web/page/printing.js";
+import { state, update } from "../../src/plantstore/web/page/state.js";
+import { encode } from "../../src/plantstore/web/uqr/uqr.mjs";
+import { answer, respondPlants, textOf } from "./tab.js";
+
+const many = Array.from({ length: 66 }, (_, id) => ({ id: `${id}`, name: `Rosa ${id}`, tag: "R" }));
+
+/** Print, and return what is printed. */
+async function print(kind) {
+  askAndPrint();
+  await state.dialog.act({}, { value: kind });
+  return state.sheet;
+}
+
+/** @param {any} markup of a label */
+const pathOf = ({ props }) => props.children?.props?.d && props.children.props;
+
+beforeEach(() => {
+  location.origin = "https://plants.example";
+  window.print = () => {};
+  const listing = { plants: [], links: new Map(), total: 27_123, isExact: true };
+  update({ dialog: null, selected: new Map(), listing, shownQuery: new URLSearchParams() });
+});
+
+describe("the selected plants are printed", () => {
+  const counts = { grid24: [24, 24, 18], grid65: [65, 1], single: Array(66).fill(1) };
+
+  for (const [kind, expected] of Object.entries(counts)) {
+    test(`as ${kind}`, async () => {
+      update({ selected: new Map(many.map((plant) => [plant.id, plant])) });
+
+      const pages = await print(kind);
+
+      assert.equal(state.dialog.title, "Print 66 plants");
+      assert.deepEqual(
+        pages.map(({ props }) => props.children.length),
+        expected,
+      );
+      assert.match(textOf(pages.at(-1)), /Rosa 65 65 R$/);
+      const [{ d }] = pages.at(-1).props.children.at(-1).props.children.map(pathOf).filter(Boolean);
+      const { data } = encode("https://plants.example/#/plants/65", { ecc: "M", border: 0 });
+      assert.equal(d.split("M").length - 1, data.flat().filter(Boolean).length);
+    });
+  }
+});
+
+test("the first plants of the search are printed, and the list says how many there are", async () => {
+  const requests = answer(respondPlants(many.slice(0, 2)));
+  update({ shownQuery: new URLSearchParams("q=ro&tag=R&after=7") });
+
+  const text = textOf(await print("list"));
+
+  assert.equal(requests[0].path, "plants?q=ro&tag=R&limit=1000");
+  assert.match(
+    text,
+    /^ro tag:R The first 2 of 27,123 plants, \d{4}-\d\d-\d\d Id Name Tag 0 Rosa 0 R 1 Rosa 1 R$/,
+  );
+});

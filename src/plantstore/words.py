@@ -134,22 +134,22 @@ def order_key(text: str) -> str:
     number follows a `1` and its length in two digits. `00` may follow a key, and is in none at such
     a place: so what follows a key never decides between two different keys.
     """
-    shown = _ordered_words(text)
-    if _NUMBER.search(shown):
-        shown = _NUMBER.sub(_with_length, shown)
-    return shown.replace(" ", "0")
+    words = _fold_for_order(text).split()
+    key = "0".join(words)
+    if "x0" not in key and len(key) <= ORDER_CHARACTERS_MAX and "".join(words).isalpha():
+        return key  # as of most names
+    return _NUMBER.sub(_with_length, _cut(words)).replace(" ", "0")
 
 
-def _ordered_words(text: str) -> str:
+def _fold_for_order(text: str) -> str:
     text = text[:SEARCHED_CHARACTERS_MAX].replace("'", "")
     if text.isascii():
-        folded = text.translate(_ASCII_IN_WORDS)
-    else:
-        folded = text.replace("×", " ").translate(_IN_WORDS).replace("'", "")
-    words = " ".join(folded.split())
-    if "x " in words:
-        words = _SIGN_OF_HYBRID.sub("", words)
-    return words[:ORDER_CHARACTERS_MAX].rstrip()
+        return text.translate(_ASCII_IN_WORDS)
+    return text.replace("×", " ").translate(_IN_WORDS).replace("'", "")
+
+
+def _cut(words: list[str]) -> str:
+    return _SIGN_OF_HYBRID.sub("", " ".join(words))[:ORDER_CHARACTERS_MAX].rstrip()
 
 
 def _with_length(number: re.Match[str]) -> str:
@@ -174,7 +174,7 @@ def order_beginning(text: str) -> str:
     the texts may have more digits.
     """
     key = order_key(text)
-    last = _LAST_NUMBER.search(_ordered_words(text))
+    last = _LAST_NUMBER.search(_cut(_fold_for_order(text).split()))
     if last is None:
         return key
     return f"{key.removesuffix(_with_length(last))}1{_ANY_LENGTH}{int(last[0])}"

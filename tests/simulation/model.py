@@ -5,7 +5,9 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple, TypeAlias
 
 from plantstore.feed import Kind, Recorded
+from plantstore.listings import Listing, Place
 from plantstore.storage.sqlite.sqlite_store import SQLiteStore
+from plantstore.words import order_key
 
 # The name and the tag of a plant; None if no plant is stored.
 Value: TypeAlias = tuple[str, str | None] | None
@@ -96,6 +98,10 @@ class Model:
         stored: dict[int, Value] = {
             plant.id: (plant.name, plant.tag) for page in store.scan_plants() for plant in page
         }
+        by_name = [plant for page in store.scan_plants(Listing(place=Place())) for plant in page]
+        expected = sorted((order_key(each[0]), id_) for id_, each in stored.items() if each)
+        if [plant.id for plant in by_name] != [id_ for _, id_ in expected]:
+            self.fail("the plants in order by name are not those that are stored")
         for id_ in sorted((stored.keys() | self.possible) - {SHARED, *BRIEF}):
             if stored.get(id_) not in self.of(id_):
                 self.fail(f"the plant {id_} is {stored.get(id_)}, may be {self.of(id_)}")

@@ -10,6 +10,7 @@ import bisect
 import contextlib
 import itertools
 import random
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple, TypeAlias
 
@@ -27,12 +28,13 @@ from plantstore.changes import (
 )
 from plantstore.decision import decide
 from plantstore.errors import FeedError, StoreUnavailableError
-from plantstore.listings import Listing, scan
+from plantstore.listings import Listing, Place, TagListing, scan
 from plantstore.plants import NewPlant, Plant, PlantPatch
 from plantstore.storage.sqlite.file import PAGE_BYTES
 from plantstore.storage.sqlite.sqlite_store import SQLiteStore
 from plantstore.storage.sqlite.wal import WalLimit
 from plantstore.tokens import SCOPES, TokenRecord, digest
+from plantstore.words import order_key
 from support.crash_states import Step, Written
 from support.disk import Disk, Fault
 from support.following import Copy
@@ -107,6 +109,12 @@ class Ledger:
         problems = [] if content in self.possible else [_differences(content, self.possible)]
         if store.find_plants(list(plants)) != plants:
             problems.append("find_plants does not return the plants that are listed")
+        by_name = [*itertools.chain(*scan(store.list_plants, Listing(limit=1000, place=Place())))]
+        if by_name != sorted(plants.values(), key=lambda each: (order_key(each.name), each.id)):
+            problems.append("the plants in order by name are others")
+        tags = {each.tag: each.plants for each in store.list_tags(TagListing(1000)).tags}
+        if tags != Counter(each.tag for each in plants.values() if each.tag is not None):
+            problems.append("the tags are others")
         with contextlib.suppress(FeedError):  # the feed may be off
             if Copy().follow(store).plants != plants:
                 problems.append("the feed has other changes than those that are stored")

@@ -9,6 +9,7 @@ from typing import Final
 import apsw
 
 from plantstore.listings import TagCount, TagListing, TagsPage, page_of_tags
+from plantstore.plants import INT64_MAX
 from plantstore.storage.sqlite.sqlite_pages import (
     LAST_CHARACTER,
     TAG_MARK,
@@ -34,15 +35,15 @@ def select_tags(connection: apsw.Connection, listing: TagListing) -> TagsPage:
 
 def _following(connection: apsw.Connection, listing: TagListing) -> Iterator[TagCount]:
     """Yield the next tags, one more than the limit. The text of a tag is that of one plant."""
-    plants, after = listing.after or (0, "")
+    plants, after = listing.after or (INT64_MAX, "")
     pattern = TAG_MARK + listing.beginning
     beginning, _, _ = pattern.partition("[")
     bindings = {
-        "first": beginning if listing.is_by_plants else max(beginning, TAG_MARK + after),
+        "first": beginning,
         "end": beginning + LAST_CHARACTER,
         "pattern": f"{pattern}*",
         "plants": plants,
-        "after": TAG_MARK + after,
+        "after": max(beginning, TAG_MARK + after),
         "limit": listing.limit + 1,
     }
     for word, number, tag in connection.execute(tags_query(listing), bindings):
@@ -52,15 +53,14 @@ def _following(connection: apsw.Connection, listing: TagListing) -> Iterator[Tag
 
 def tags_query(listing: TagListing) -> str:
     """Return the SQL for the next tags: their words, the numbers of plants, and the tags."""
-    order, follows = "term", "true"
+    order, follows = "term", "term > :after"
     if listing.is_by_plants:
         order = "doc DESC, term"
-        if listing.after is not None:
-            follows = "(doc < :plants OR (doc = :plants AND term > :after))"
+        follows = f"term > :first AND (doc < :plants OR doc = :plants AND {follows})"
     return f"""
 WITH page AS MATERIALIZED (
     SELECT term, doc FROM temp.counts
-    WHERE term > :first AND term < :end AND term GLOB :pattern AND {follows}
+    WHERE {follows} AND term < :end AND term GLOB :pattern
     ORDER BY {order} LIMIT :limit
 )
 SELECT term, doc, (

@@ -212,10 +212,10 @@ def test_many_changes_are_stopped_or_cut_off_by_a_reload_and_all_are_undone(
     dialog = page.get_by_role("dialog")
 
     def delete_all() -> Held:
+        held = Held(page, "**/plants/*", "DELETE")
         page.get_by_role("checkbox", name="Select all of this page").click()
         page.get_by_role("button", name="Select all 1,000").click()
         page.locator("#selected").get_by_role("button", name="Delete").click()
-        held = Held(page, "**/plants/*", "DELETE")
         dialog.get_by_role("button", name="Delete", exact=True).click()
         expect(dialog.get_by_text("0 of 1,000")).to_be_visible()
         wait_until(lambda: page.evaluate("true") and len(held.routes) > 0)

@@ -53,6 +53,8 @@ def test_an_import_counts_each_outcome_and_saves_the_refused_rows_for_a_spreadsh
     assert saved_name == "my.plants-refused.csv"
     assert saved.startswith(b"\xef\xbb\xbf")
     assert "'=1+1;Tilia;'-7" in saved.decode()
+    page.get_by_role("button", name="Close", exact=True).click()
+    expect(page.locator("#import")).to_be_hidden()
 
 
 def test_a_file_is_chosen_and_updates_plants_if_this_is_chosen(

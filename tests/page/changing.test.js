@@ -275,8 +275,10 @@ describe("of many changes that do not end as they began, all that were made are 
     await state.dialog.act({ tag: "Tree" });
     for (const plant of many.slice(50)) stored.set(plant.id, plant);
     window.sessionStorage.setItem("plantstore.undo", window.copy);
+    update({ toast: { text: "" } });
 
     resume();
+    assert.equal(state.toast.text, "Interrupted: 0 of 100 now have the tag Tree");
     await state.toast.undo();
 
     assert.deepEqual(

@@ -59,15 +59,10 @@ export function describeProblem() {
 
 /** @param {import("./client.js").Plant} plant */
 function makeRow({ id, name, tag }) {
-  if (tag === "") throw makeUnfit(id);
+  const message = `CSV cannot hold the plant ${id}: its tag is empty. Export JSON lines instead`;
+  if (tag === "") throw new ApiError(message, 406, { error: NOT_ACCEPTABLE });
   const cells = [name, tag ?? ""].map((text) => `"${text.replaceAll('"', '""')}"`);
   return `${[id, ...cells].join(",")}\r\n`;
-}
-
-/** An empty cell means no tag. @param {string} id of a plant that has an empty one */
-function makeUnfit(id) {
-  const message = `CSV cannot hold the plant ${id}: its tag is empty. Export JSON lines instead`;
-  return new ApiError(message, 406, { error: NOT_ACCEPTABLE });
 }
 
 /** Return a name that every file system allows. @param {string} text that was searched */

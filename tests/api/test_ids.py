@@ -53,7 +53,7 @@ def ask(world: World, store: HeldStore, counts: list[int]) -> list[Any]:
         asked += [
             asyncio.ensure_future(world.sending("POST", f"/ids?count={count}")) for count in counts
         ]
-        await until(lambda: world.parts.ids.waiting == len(asked))
+        await until(lambda: world.parts.ids.batcher.waiting == len(asked))
         store.held.set()
         return [await each for each in asked]
 
@@ -117,7 +117,7 @@ def test_when_too_many_requests_wait_for_ids_a_further_one_is_503(
     async def send() -> tuple[Any, Any, list[Any]]:
         sending = (held.sending("POST", "/ids") for _ in range(WAITING_MAX))
         asked = [asyncio.ensure_future(each) for each in sending]
-        await until(lambda: held.parts.ids.waiting == WAITING_MAX)
+        await until(lambda: held.parts.ids.batcher.waiting == WAITING_MAX)
         further, read = await held.sending("POST", "/ids"), await held.sending("GET", "/plants")
         store.held.set()
         return further, read, [await each for each in asked]

@@ -250,7 +250,7 @@ class Service:
             "unread bytes": budget._unread_bytes,  # noqa: SLF001
             "changes": parts.writer.waiting,
             "reads": parts.reader.waiting,
-            "ids": parts.ids.waiting,
+            "ids": parts.ids.batcher.waiting,
             "imports": parts.imports._limit.running,  # noqa: SLF001
             "exports": parts.exports._limit.running,  # noqa: SLF001
             "streams": parts.changes.limit.running,

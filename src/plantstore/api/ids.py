@@ -5,7 +5,6 @@ clients that ask at the same time share the wait for the disk.
 """
 
 from collections.abc import Sequence
-from contextlib import AbstractAsyncContextManager
 from itertools import accumulate
 from typing import Final
 
@@ -49,6 +48,9 @@ class Ids:
         observe: gets the events, on that thread.
         threads: makes the thread.
 
+    Attributes:
+        batcher: has the requests that wait. Its thread must run.
+
     """
 
     def __init__(
@@ -62,7 +64,7 @@ class Ids:
         self._authenticator = authenticator
         self._store = store
         self._observe = observe
-        self._batcher: Batcher[int, range] = Batcher(
+        self.batcher: Batcher[int, range] = Batcher(
             self._hand_out,
             self._explain,
             name="ids",
@@ -70,18 +72,6 @@ class Ids:
             batch_max=WAITING_MAX,
             threads=threads,
         )
-
-    def running(self) -> AbstractAsyncContextManager[None]:
-        """Accept requests, on the running event loop.
-
-        At the end of the block, new requests are refused, and all accepted ones are answered.
-        """
-        return self._batcher.running()
-
-    @property
-    def waiting(self) -> int:
-        """The number of requests that are not answered yet."""
-        return self._batcher.waiting
 
     async def on_post(self, req: Request, resp: Response) -> None:
         """Hand out ids: 200 once it is on disk that they are handed out."""
@@ -91,7 +81,7 @@ class Ids:
             raise invalid(
                 "The body must be empty: give the number of ids in the query, as ?count=5"
             )
-        ids = await self._batcher.submit(count)
+        ids = await self.batcher.submit(count)
         resp.data = msgspec.json.encode(HandedOut(ids[0], ids[-1]))
 
     # The methods below run on the thread.

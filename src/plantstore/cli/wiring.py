@@ -137,7 +137,7 @@ async def running(parts: Parts) -> AsyncIterator[None]:
     async with AsyncExitStack() as stack:
         stack.push_async_callback(parts.exports.close)
         stack.push_async_callback(parts.imports.close)
-        for part in (parts.ids, parts.writer, parts.reader, parts.changes.tail):
+        for part in (parts.ids.batcher, parts.writer, parts.reader, parts.changes.tail):
             await stack.enter_async_context(part.running())
         yield
 

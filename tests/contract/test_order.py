@@ -26,6 +26,7 @@ def listed(store: Store, listing: Listing = BY_NAME) -> list[NewPlant]:
         plants += page.items
         if page.is_last:
             return plants
+        assert page.end != listing.place, "the next page is the same"
         listing = listing.continued(page.end)
 
 
@@ -110,7 +111,9 @@ def test_large_plants_are_on_several_pages_in_order_by_name(store: Store) -> Non
 @pytest.mark.engines("sqlite", "postgres")
 def test_a_search_that_finds_very_many_plants_is_in_order_by_name(store: Store) -> None:
     plants = [NewPlant(id_, f"rosa {-id_ % 12_000}", "ab"[id_ % 2]) for id_ in range(24_000)]
-    store.apply_changes([*plants, *(NewPlant(-id_, f"acer {id_}", "c") for id_ in range(1, 9))])
+    store.apply_changes(
+        [*plants, *(NewPlant(-id_, f"acer {id_}", "c") for id_ in range(1, 10_500))]
+    )
     expected = sorted(plants, key=by_name)
 
     listing = BY_NAME._replace(limit=1_000)

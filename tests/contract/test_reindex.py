@@ -36,6 +36,7 @@ SEVEN_TOO_LOW = (
 )
 DAMAGES = {
     "renamed": "UPDATE plants SET name = 'Rosa nigra' WHERE id % 3 = 0",
+    "other order": "UPDATE plants SET name = 'alba Abies ' || id WHERE name LIKE 'Abies alba%'",
     "deleted": "DELETE FROM plants WHERE id % 2 = 0",
     "all deleted": "DELETE FROM plants",
     "total": "UPDATE totals SET plants = plants + 7",

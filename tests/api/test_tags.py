@@ -57,10 +57,7 @@ def test_the_links_lead_through_all_tags_whatever_they_are(world: World, sort: s
             ("sort=plants", "tag or -plants"),
             ("q=" + "x" * 101, "at most 100"),
         ),
-        *(
-            (f"after={quote(text)}", "after")
-            for text in ("", "5", "x.a", "1.a b", f"1.{'a' * 201}")
-        ),
+        *((f"after={quote(text)}", "after") for text in ("", "5", "x.a", f"1.{'a' * 201}")),
         *(("tag=a", "tag"), ("before=1", "before")),
     ],
 )

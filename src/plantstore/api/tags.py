@@ -60,7 +60,7 @@ def _parse_listing(parameters: dict[str, str]) -> TagListing:
 
 
 def _parse_position(text: str) -> tuple[int, str]:
-    plants, _, key = text.partition(".")
-    if len(key) > _KEY_CHARACTERS_MAX or not key.isalnum():
+    plants, dot, key = text.partition(".")
+    if not dot or len(key) > _KEY_CHARACTERS_MAX:
         raise invalid(f"`after` must be that of a Link, got {quoted(text)}")
     return parse_integer(plants, "after"), key

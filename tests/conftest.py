@@ -2,6 +2,7 @@
 
 import os
 import resource
+import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
@@ -19,7 +20,11 @@ FILES: Final = 4096
 
 
 def pytest_configure() -> None:
-    """Raise the soft limit on open files, which is 1,024 for most users. Measure no times."""
+    """Raise the soft limit on open files, which is 1,024 for most users. Measure no times.
+
+    `nohup` ignores SIGHUP, and the processes that tests start would inherit this.
+    """
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
     settings.register_profile("untimed", deadline=None)
     settings.load_profile("untimed")
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)

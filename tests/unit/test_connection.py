@@ -271,6 +271,35 @@ def test_a_head_that_is_complete_makes_room_for_nobody() -> None:
         assert not app.ends
 
 
+async def respond_to_one_with_a_token(scope: Any, _receive: Any, send: Any) -> None:
+    scope[EXCHANGE].has_token = True
+    await respond(send, b"x" * 50_000)
+
+
+def test_who_has_a_token_makes_no_room_though_the_head_arrived_in_pieces() -> None:
+    with Served(respond_to_one_with_a_token, incoming_bytes_max=100_000) as served:
+        reader = served.connect()
+        reader.arrive(GET[:10])
+        reader.arrive(GET[10:] + b"x" * 20_000)
+        served.run()
+        for _ in range(20):
+            served.connect().arrive(HEAD + b"x" * 20_000)
+        served.run()
+
+        assert not reader.is_closing()
+
+
+def test_an_error_for_head_has_no_body() -> None:
+    with Served(wait) as served:
+        client = served.connect()
+        client.read(EVERYTHING)
+        client.arrive(CHUNKED_HEAD.replace(b"POST", b"HEAD") + b"ZZ\r\n\r\n")
+        served.run()
+
+        assert client.sent.startswith(b"HTTP/1.1 503 ")
+        assert client.sent.endswith(b"\r\n\r\n")
+
+
 def test_a_response_without_a_length_ends_for_http_1_0_when_the_connection_closes() -> None:
     with Served(begin_and_wait) as served:
         client = served.connect()

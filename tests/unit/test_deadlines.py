@@ -2,7 +2,7 @@
 
 import pytest
 
-from plantstore.server.deadlines import GRACE_SECONDS, TAKEN_BYTES_MIN, Deadlines
+from plantstore.server.deadlines import GRACE_SECONDS, TAKEN_BYTES_MIN, WAITING_SECONDS, Deadlines
 from plantstore.server.states import DISCARDED_REST, NEXT_REQUEST, REQUEST, Due
 
 REQUEST_SECONDS = 10.0
@@ -125,7 +125,9 @@ def test_a_client_is_not_late_while_the_server_does_not_read_from_it() -> None:
 
     client.may_send = True
 
-    assert client.late()[0] is Due.REFUSE
+    due, seconds = client.late()
+    assert due is Due.REFUSE
+    assert seconds >= REQUEST_SECONDS - WAITING_SECONDS
 
 
 @pytest.mark.parametrize(

@@ -230,6 +230,7 @@ class Connection(asyncio.Protocol):
                 return False
             if isinstance(event, Request):
                 self._enter(states.HEAD_END)
+                self._budget.end_head(self)
                 self._exchange = Exchange(self, event, self._progress)
             elif self._exchange is None:
                 return False
@@ -446,7 +447,8 @@ class Connection(asyncio.Protocol):
         fields = tuple(response.fields())
         head, _ = render_head(response.status, fields, self.default_fields, keeps_alive=False)
         self._progress.respond(states.CLOSE)
-        self._transport.write(head + response.body)
+        is_head = exchange is not None and exchange.scope["method"] == "HEAD"
+        self._transport.write(head if is_head else head + response.body)
         self._transport.close()
         if exchange is not None:
             exchange.scope[RESPONSE_STATUS] = response.status

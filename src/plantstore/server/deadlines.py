@@ -25,6 +25,10 @@ TAKEN_BYTES_MIN: Final = 64 * 1024
 # Grace period after a deadline: data may be waiting in the socket if the loop was blocked.
 GRACE_SECONDS: Final = 0.1
 
+# Interval of the checks while a client has to wait for the service. A deadline may be so much too
+# early.
+WAITING_SECONDS: Final = 1.0
+
 
 class Deadlines:
     """The deadlines of one connection, from the moment at which it is opened.
@@ -88,8 +92,11 @@ class Deadlines:
         self._taken = None
         if is_closing:
             return Due.ABORT
-        if self._rule is None or not may_send:
+        if self._rule is None:
             return Due.NOTHING
+        if not may_send:
+            self._time = now + self._request_seconds  # this time does not count
+            self.next_check = min(self.next_check, now + WAITING_SECONDS)
         if now < self._time:
             self.next_check = min(self.next_check, self._time)
             return Due.NOTHING

@@ -80,12 +80,12 @@ class Budget:
         return held_bytes * len(connections) <= self.incoming_bytes_max
 
     def begin_head(self, connection: Waiting) -> None:
-        """Add a connection with an incomplete head. It stays when its head is complete."""
+        """Add a connection with an incomplete head."""
         self._heads.pop(connection, None)
         self._heads[connection] = 0
 
     def end_head(self, connection: Waiting) -> None:
-        """Remove a connection that was closed."""
+        """Remove a connection whose head is complete, or which was closed."""
         self._heads.pop(connection, None)
 
     def begin_unread(self, connection: Waiting, size: int, *, has_token: bool) -> None:

@@ -127,5 +127,9 @@ class WalLimit:
         return True
 
     def _has_copied_a_part(self) -> bool:
-        _, copied = self._connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_NOOP)
+        """Return whether a part was copied before, or whether that cannot be found out."""
+        try:
+            _, copied = self._connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_NOOP)
+        except apsw.Error:
+            return True
         return copied > 0

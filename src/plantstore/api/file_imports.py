@@ -31,6 +31,7 @@ from plantstore.api.auth import Authenticator, ConcurrencyLimit
 from plantstore.api.parameters import (
     has_preference,
     invalid,
+    parse_flag,
     read_query,
     require_no_coding,
     unsupported,
@@ -153,7 +154,7 @@ class Imports:
         await self._authenticator.authorize(req, "plants:create")
         parameters = read_query(req, "on-conflict", "dry-run")
         conflict = _parse_conflict(parameters.get("on-conflict", "refuse"))
-        trial = Trial() if _parse_flag(parameters, "dry-run") else None
+        trial = Trial() if parse_flag(parameters, "dry-run") else None
         _require_type(req, form)
         token = await self._admit(req, conflict)
         errors: list[RowError] = []
@@ -367,13 +368,6 @@ def _parse_conflict(text: str) -> Conflict:
     except ValueError:
         message = f"`on-conflict` must be refuse, skip or replace, got {quoted(text)}"
         raise invalid(message) from None
-
-
-def _parse_flag(parameters: dict[str, str], name: str) -> bool:
-    text = parameters.get(name, "false")
-    if text not in ("true", "false"):
-        raise invalid(f"`{name}` must be true or false, got {quoted(text)}")
-    return text == "true"
 
 
 def _require_type(req: Request, form: Format) -> None:

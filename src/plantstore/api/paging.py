@@ -9,6 +9,7 @@ from plantstore.api.parameters import (
     INT32_MAX,
     has_preference,
     invalid,
+    parse_flag,
     parse_integer,
     parse_number,
     read_query,
@@ -129,16 +130,14 @@ def parse_filters(parameters: dict[str, str]) -> Listing:
         raise invalid("`order` is another spelling of `sort`; give one of them")
     if "from" in parameters and sort != "name":
         raise invalid("`from` must be absent without `sort=name`")
-    untagged = parameters.get("untagged", "false")
-    if untagged not in ("", "true", "false"):
-        raise invalid(f"`untagged` must be true or false, got {quoted(untagged)}")
-    if untagged != "false" and "tag" in parameters:
+    is_untagged = parse_flag(parameters, "untagged")
+    if is_untagged and "tag" in parameters:
         raise invalid("`tag` must be absent with `untagged`")
     return Listing(
         tag=parameters.get("tag"),
         words=parse_words(parameters),
         is_descending=sort == "-id",
-        is_untagged=untagged != "false",
+        is_untagged=is_untagged,
         place=Place(order_key(parse_text(parameters, "from") or "")) if sort == "name" else None,
     )
 

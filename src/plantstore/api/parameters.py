@@ -167,6 +167,19 @@ def read_query(req: Request, *known: str) -> dict[str, str]:
     return dict(pairs)
 
 
+def parse_flag(parameters: dict[str, str], name: str) -> bool:
+    """Return whether a parameter is true; its name alone means that.
+
+    Raises:
+        RequestError: INVALID_PARAMETER.
+
+    """
+    text = parameters.get(name, "false")
+    if text not in ("", "true", "false"):
+        raise invalid(f"`{name}` must be true or false, got {quoted(text)}")
+    return text != "false"
+
+
 def _decode(text: str) -> str:
     """Decode a name or a value; Falcon is a hundred times as fast as the standard library.
 

@@ -88,7 +88,7 @@ DECISIONS_MAX: Final = 100
 
 
 def write_changes(connection: Connection, changes: Sequence[Change], slot: int) -> list[Result]:
-    """Apply a batch of changes, as `PlantStore.write_changes` does.
+    """Apply a batch of changes, as `PlantStore.apply_changes` does.
 
     Args:
         connection: to the database, outside of a transaction.

@@ -5,6 +5,8 @@ import json
 import os
 import re
 import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -97,6 +99,41 @@ def test_a_stop_under_load_drops_no_accepted_request(tmp_path: Path, options: li
     # The service stored and answered every request that it accepted, and no other.
     assert stored_plants(service.database) == load.acknowledged
     assert "stopped" in service.log[-1]
+
+
+STOPPED_WHILE_THE_EVENT_LOOP_STARTS = """
+import signal
+import sys
+
+from plantstore.cli import main
+from plantstore.server import listener
+
+
+class Loop(listener.Loop):
+    def run_forever(self):
+        signal.raise_signal(signal.SIGTERM)
+        super().run_forever()
+
+
+listener.Loop = Loop
+sys.argv[1:] = ["serve", "--port", "0"]
+sys.exit(main())
+"""
+
+
+def test_a_stop_while_the_event_loop_starts_is_graceful(tmp_path: Path) -> None:
+    ended = subprocess.run(
+        [sys.executable, "-c", STOPPED_WHILE_THE_EVENT_LOOP_STARTS],
+        cwd=tmp_path,
+        stderr=subprocess.PIPE,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+    *_, last = ended.stderr.splitlines()
+    assert json.loads(last)["event"] == "stopped"
+    assert ended.returncode == 0
 
 
 def test_workers_stop_when_their_parent_is_killed(tmp_path: Path) -> None:

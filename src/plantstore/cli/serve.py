@@ -43,7 +43,7 @@ from plantstore.tokens import SCOPES
 
 def run(settings: Settings) -> None:
     """Serve until a signal stops the process."""
-    # Uvicorn shuts down on a signal, and then raises it again for us.
+    # This applies until the event loop starts, and to the parent of workers until it has some.
     for number in stop_signals():
         signal.signal(number, _exit)
     set_up_memory()
@@ -63,7 +63,11 @@ def run(settings: Settings) -> None:
             if settings.workers == 1:
                 opened.pop_all()  # the application closes the store
                 build = functools.partial(build_app, settings, store, telemetry)
-                uvicorn.Server(uvicorn_config(build, settings)).run(sockets=[listener])
+                server = uvicorn.Server(uvicorn_config(build, settings))
+                # A handler that raises would break the event loop while it starts or is closed.
+                for number in stop_signals():
+                    signal.signal(number, server.handle_exit)
+                server.run(sockets=[listener])
                 return
         with shared_folder() as folder:
             build = functools.partial(_build_worker, settings, folder)

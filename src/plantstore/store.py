@@ -113,7 +113,7 @@ class PlantStore(Protocol):
         Raises:
             StoreUnreachableError: no change was applied.
             BatchRefusedError: no change was applied, because one of several was refused. Apply
-                each by itself.
+                parts of them by themselves.
             StoreUnavailableError: each change was applied completely or not at all. Which
                 ones were applied is unknown until the storage is available again.
 

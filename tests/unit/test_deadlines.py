@@ -166,9 +166,19 @@ def test_a_client_that_reads_complete_responses_or_all_of_one_that_goes_on_is_no
         assert client.wait(REQUEST_SECONDS) is Due.NOTHING
 
 
-def test_a_connection_is_idle_only_once_its_response_has_been_read() -> None:
+@pytest.mark.parametrize(
+    ("steps", "seconds", "due"),
+    [
+        (["request"], IDLE_SECONDS, Due.CLOSE),
+        (["begin", "discard"], REQUEST_SECONDS, Due.CLOSE),  # the rest of the request
+        (["begin"], REQUEST_SECONDS, Due.REFUSE),  # it has begun its response
+    ],
+)
+def test_a_deadline_counts_only_once_the_response_has_been_read(
+    steps: list[str], seconds: float, due: Due
+) -> None:
     client = Client()
-    client.request()
+    client.do(*steps)
     client.unsent_bytes = 100 * TAKEN_BYTES_MIN
     for _ in range(20):
         assert client.wait(REQUEST_SECONDS) is Due.NOTHING
@@ -176,8 +186,8 @@ def test_a_connection_is_idle_only_once_its_response_has_been_read() -> None:
 
     client.unsent_bytes = 0
 
-    assert client.wait(IDLE_SECONDS - REQUEST_SECONDS) is Due.NOTHING
-    assert client.late()[0] is Due.CLOSE
+    assert client.wait(seconds - 2 * WAITING_SECONDS) is Due.NOTHING
+    assert client.late()[0] is due
 
 
 def test_a_closing_connection_is_aborted_if_its_client_does_not_close_it() -> None:

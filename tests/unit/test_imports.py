@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from plantstore.changes import Change, Outcome, Upsert
+from plantstore.changes import Change, Outcome, Result, Upsert
 from plantstore.commit.imports import (
     BATCH_BYTES_MAX,
     Batch,
@@ -166,6 +166,25 @@ def test_a_batch_that_was_not_stored_leaves_the_lines_before_it_stored() -> None
 
     assert raised.value is not failed  # each caller sets lines_stored_through of its own
     assert run.lines_stored_through == 1
+
+
+@pytest.mark.parametrize(("failing", "last_line"), [(0, 0), (1, 2), (2, 3)])
+def test_rows_that_were_stored_one_by_one_before_a_failure_are_counted(
+    failing: int, last_line: int
+) -> None:
+    refused: Refused = []
+    run = begun(refused)
+    [batch] = batches(run, plain(1) + b"x\n" + plain(3, 4) + b"x\n")
+    outcomes: list[Result | RequestError] = [Outcome.STORED, BatchRefusedError("by a trigger")]
+    failed = RequestError(ErrorCode.STORE_UNAVAILABLE, "no disk")
+    outcomes = [*outcomes[:failing], *[failed] * (3 - failing)]
+
+    with pytest.raises(RequestError):
+        run.settle(batch, outcomes)
+
+    assert run.lines_stored_through == last_line
+    assert run.counts.stored == min(failing, 1)
+    assert [line for line, _ in refused] == [2, 3][: max(last_line - 1, 0)]
 
 
 @pytest.mark.parametrize(

@@ -252,7 +252,7 @@ def test_batches_of_imports_take_turns_and_take_no_room_from_single_changes() ->
     assert ids == [1, 2, 7, 3, 4, 5, 6, 8, 9]
 
 
-def test_single_changes_are_stored_between_the_changes_of_a_batch_that_is_refused() -> None:
+def test_single_changes_are_stored_between_the_parts_of_a_batch_that_is_refused() -> None:
     class Refusing(GatedStore):
         """Refuses each batch with a plant that is called "bad"."""
 
@@ -281,7 +281,7 @@ def test_single_changes_are_stored_between_the_changes_of_a_batch_that_is_refuse
     events = run(store, test)
 
     ids = [[change.id for change in batch] for batch in store.batches]
-    assert ids == [[1, 2, 3, 4, 5, 6], [100], [1], [2], [3], [4], [5], [6]]
+    assert ids == [[1, 2, 3, 4, 5, 6], [100], [1, 2, 3], [1], [2, 3], [4, 5, 6], [4], [5, 6]]
     assert sum(isinstance(event, CommitFailed) for event in events) == 2
 
 

@@ -19,7 +19,7 @@ import msgspec
 from plantstore.changes import Change, Result
 from plantstore.cli.opening import new_file, opened_store, require_other_file, standard_stream
 from plantstore.cli.options import FILE, file_format, format_of, settings
-from plantstore.commit.batcher import run_each_if_refused
+from plantstore.commit.batcher import run_split_if_refused
 from plantstore.commit.imports import Batch, Conflict, Import, RowCounts, RowError, Trial
 from plantstore.errors import BatchRefusedError, OperationError, UsageError, one_line
 from plantstore.formats.rows import PIECE_BYTES, readable
@@ -248,7 +248,7 @@ def _apply(store: PlantStore, changes: Sequence[Change]) -> list[Result | BatchR
             return error
         raise error
 
-    return run_each_if_refused(store.apply_changes, changes, explain)
+    return run_split_if_refused(store.apply_changes, changes, explain)
 
 
 @click.command()

@@ -22,9 +22,9 @@ Rule 2: a caller that is cancelled loses only its own answer. All callers of a b
 Rule 3: a full queue refuses a request at once. Waiting would only hide the overload.
     A request counts from `submit` until its answer.
 Rule 4: a request that is refused never affects its neighbours. If a call says that it did
-    nothing, and one of its requests may be the cause, each request is run by itself. Those of
-    `submit_all` wait for their turns, so that other requests are run between them. After any
-    other error, the call may have taken effect, so it is not run again.
+    nothing, and one of its requests may be the cause, its halves are run by themselves, and so on.
+    Those of `submit_all` wait for their turns, so that other requests are run between them. After
+    any other error, the call may have taken effect, so it is not run again.
 Rule 5: a failed call fails its callers and nothing else. Only the end of `running` ends the thread.
 Rule 6: the end of `running` refuses new requests, and runs and answers those in the queue.
 Rule 7: the number of the requests in a call is limited, so that no caller waits long
@@ -65,6 +65,8 @@ IDLE_SECONDS: Final = 1.0
 # does not release the interpreter while it is busy.
 ITERATION_REQUESTS_MIN: Final = 64
 
+_STOPPING: Final = "The service is stopping; sending the plants again is safe"
+
 # Does nothing; it may be entered any number of times.
 NO_TURNSTILE: Final = contextlib.nullcontext()
 
@@ -72,8 +74,8 @@ NO_TURNSTILE: Final = contextlib.nullcontext()
 _NOTHING_DONE: Final = (BatchRefusedError, OperationError)
 
 
-class RunAloneError(Exception):
-    """A call did nothing, and one of its requests may be the cause. Each must be run by itself."""
+class SplitError(Exception):
+    """A call did nothing, and one of its requests may be the cause. Its halves must be run."""
 
 
 class SharedFuture(asyncio.Future[ResultT]):
@@ -95,7 +97,7 @@ class Batch(Generic[RequestT, ResultT]):
         requests: what the thread runs.
         is_from_one_caller: whether one caller submitted them all.
         results: the future that their callers await. If one caller submitted them, it may raise
-            RunAloneError.
+            SplitError.
 
     """
 
@@ -109,12 +111,12 @@ class Batch(Generic[RequestT, ResultT]):
         self.results: SharedFuture[Sequence[ResultT | RequestError]] = SharedFuture(loop=loop)
 
 
-def run_each_if_refused(
+def run_split_if_refused(
     run: Callable[[Sequence[RequestT]], Sequence[ResultT]],
     requests: Sequence[RequestT],
     explain: Callable[[Exception, int], ErrorT],
 ) -> list[ResultT | ErrorT]:
-    """Run requests in one call. If it did nothing because of one of them, run each by itself.
+    """Run requests in one call. If it did nothing because of one of them, run its halves.
 
     Args:
         run: returns a result for each request.
@@ -126,10 +128,11 @@ def run_each_if_refused(
         A result for each request.
 
     """
-    try:
+    with contextlib.suppress(SplitError):
         return run_together(run, requests, explain)
-    except RunAloneError:
-        return [run_together(run, [request], explain)[0] for request in requests]
+    first, second = halves(requests)
+    results = run_split_if_refused(run, first, explain)
+    return results + run_split_if_refused(run, second, explain)
 
 
 def run_together(
@@ -137,18 +140,24 @@ def run_together(
     requests: Sequence[RequestT],
     explain: Callable[[Exception, int], ErrorT],
 ) -> list[ResultT | ErrorT]:
-    """Run requests in one call. Arguments and results are those of `run_each_if_refused`.
+    """Run requests in one call. Arguments and results are those of `run_split_if_refused`.
 
     Raises:
-        RunAloneError: one of several requests may be the cause of the error.
+        SplitError: one of several requests may be the cause of the error.
 
     """
     try:
         return [*run(requests)]
     except Exception as error:
         if len(requests) > 1 and isinstance(error, _NOTHING_DONE):
-            raise RunAloneError from error
+            raise SplitError from error
         return [explain(error, len(requests))] * len(requests)
+
+
+def halves(requests: Sequence[RequestT]) -> tuple[Sequence[RequestT], Sequence[RequestT]]:
+    """Return the two halves of a call that did nothing."""
+    middle = len(requests) // 2
+    return requests[:middle], requests[middle:]
 
 
 class Batcher(Generic[RequestT, ResultT]):
@@ -267,25 +276,21 @@ class Batcher(Generic[RequestT, ResultT]):
 
         They wait their turn: the queue has one such batch at a time, however many callers there
         are, so that single requests never wait for more than one of them. If the call did nothing
-        and one of the requests may be the cause, each of them waits for a turn of its own.
-
-        Raises:
-            StoreUnavailableError: the queue is closed; the requests were not run, or only some.
-
+        and one of the requests may be the cause, its halves wait for turns of their own. Requests
+        that were not run because the queue is closed have STORE_UNAVAILABLE as their result.
         """
-        try:
+        with contextlib.suppress(SplitError):
             return await self._submit_together(requests)
-        except RunAloneError:
-            return [(await self._submit_together([request]))[0] for request in requests]
+        first, second = halves(requests)
+        return [*await self.submit_all(first), *await self.submit_all(second)]
 
     async def _submit_together(
         self, requests: Sequence[RequestT]
     ) -> Sequence[ResultT | RequestError]:
         async with self._batch_lock:
             if not self._accepts:
-                raise StoreUnavailableError(
-                    "The service is stopping; sending the plants again is safe"
-                )
+                error = StoreUnavailableError(_STOPPING)
+                return [error] * len(requests)
             batch: Batch[RequestT, ResultT] = Batch(self._loop, is_from_one_caller=True)
             batch.requests.extend(requests)
             self._waiting_together = len(requests)
@@ -351,10 +356,10 @@ class Batcher(Generic[RequestT, ResultT]):
 
     def _call(self, batches: list[Batch[RequestT, ResultT]]) -> None:
         requests = [request for batch in batches for request in batch.requests]
-        run = run_together if batches[0].is_from_one_caller else run_each_if_refused
+        run = run_together if batches[0].is_from_one_caller else run_split_if_refused
         try:
             results = run(self._run, requests, self._explained)
-        except RunAloneError as error:
+        except SplitError as error:
             self._loop.call_soon_threadsafe(batches[0].results.set_exception, error)
         else:
             self._loop.call_soon_threadsafe(self._resolve, batches, results)

@@ -4,6 +4,7 @@
 `feed`, applies the changes of each batch that it returns, and passes their outcomes to `settle`.
 """
 
+import itertools
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from enum import Enum
@@ -91,6 +92,12 @@ class Batch(NamedTuple):
 
     rows: Rows
     changes: list[Change]
+
+    def before(self, number: int) -> "Batch":
+        """Return the rows before the change with a number, from 0."""
+        of_changes = (row for row, plant in enumerate(self.rows.plants) if plant is not None)
+        end = next(itertools.islice(of_changes, number, None))
+        return Batch(self.rows.part(0, end), self.changes[:number])
 
 
 class ImportResult(RowCounts):
@@ -197,10 +204,17 @@ class Import:
         """Count the rows of a batch, after its commit.
 
         Raises:
-            RequestError: the batch was not stored, for a reason that lies in none of its rows.
+            RequestError: a row was not stored, for a reason that does not lie in it. The rows
+                before it are counted: their part of the batch was committed before.
 
         """
         stored = outcomes.count(Outcome.STORED)
+        if stored < len(outcomes):
+            for number, outcome in enumerate(outcomes):
+                if isinstance(outcome, RequestError) and not isinstance(outcome, BatchRefusedError):
+                    if number:
+                        self.settle(batch.before(number), outcomes[:number])
+                    raise RequestError(outcome.code, outcome.message)
         refused = 0
         if len(batch.rows) > len(batch.changes):
             refused = sum(_lines_of_invalid(batch.rows))
@@ -236,10 +250,8 @@ class Import:
                 case Outcome.ID_TAKEN if self._conflict is Conflict.SKIP:
                     self.counts.skipped += 1
                     continue
-                case Outcome.ID_TAKEN | Outcome.TOO_LARGE | BatchRefusedError():
+                case Outcome.ID_TAKEN | Outcome.TOO_LARGE | RequestError():
                     self.counts.refused += 1
-                case RequestError():
-                    raise RequestError(outcome.code, outcome.message)
             if self._rejected + len(errors) < self._errors_max:
                 error = self._error_of(plant, outcome, text)
                 last_line = last if last > line else None

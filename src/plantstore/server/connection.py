@@ -140,7 +140,7 @@ class Connection(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 (asyncio's)
         """Release everything that belongs to the connection."""
         self._is_lost = True
-        self._progress.respond(states.CLOSE)
+        self._progress.enter(states.CLOSE)
         self._server_state.connections.discard(self)
         self._timer.cancel()
         self._end_unread()
@@ -164,7 +164,7 @@ class Connection(asyncio.Protocol):
             return
         self._reader.receive_data(data)
         self._advance()
-        if len(data) < SMALL_PIECE_BYTES and self._progress.is_arriving:
+        if len(data) < SMALL_PIECE_BYTES and self._progress.state.is_arriving:
             self._small_pieces += 1
             if self._small_pieces > SMALL_PIECES_MAX:
                 self._is_gathering = True
@@ -188,13 +188,13 @@ class Connection(asyncio.Protocol):
     # Requests.
 
     def _enter(self, event: RequestEvent) -> None:
-        self._progress.receive(event)
-        self._deadlines.follow(self._progress.deadline)
+        self._progress.enter(event)
+        self._deadlines.follow(self._progress.state.deadline)
 
     def _begin_next_request(self) -> None:
         self._exchange = None
         self._progress = Progress(states.IDLE)
-        self._deadlines.follow(self._progress.deadline)
+        self._deadlines.follow(self._progress.state.deadline)
 
     def _advance(self) -> None:
         """Read events up to the end of a request, and start the application."""
@@ -207,10 +207,10 @@ class Connection(asyncio.Protocol):
                 self._is_behind = self._reader.unread_bytes > 0
         except RequestError as error:
             self._refuse(error)
-        progress, exchange = self._progress, self._exchange
-        if exchange is None or not progress.is_served:
+        state, exchange = self._progress.state, self._exchange
+        if exchange is None or not state.is_served:
             self._hold(self._reader.unread_bytes)
-        elif progress.request is states.STREAM:
+        elif state.request is states.STREAM:
             self._hold(self._reader.unread_bytes + len(exchange.body))
         elif exchange.task is None:
             exchange.task = self._loop.create_task(self._serve(exchange))
@@ -222,7 +222,8 @@ class Connection(asyncio.Protocol):
         reader = self._reader
         while True:
             event = reader.next_event()
-            if not self._progress.is_arriving and (event is not NEED_DATA or reader.unread_bytes):
+            has_begun = event is not NEED_DATA or reader.unread_bytes > 0
+            if has_begun and not self._progress.state.is_arriving:
                 self._enter(states.FIRST_BYTE)
                 if event is NEED_DATA:
                     self._budget.begin_head(self)
@@ -244,32 +245,32 @@ class Connection(asyncio.Protocol):
                 self._small_pieces = 0
                 self._enter(states.LAST_BYTE)
                 self._exchange.end_body()
-                if self._progress.response is states.WRITTEN:
+                if self._progress.state.response is states.WRITTEN:
                     self._begin_next_request()
                 return True
 
     async def _serve(self, exchange: Exchange) -> None:
         """Run the application. End a response that the application does not end."""
         progress = self._progress
-        if progress.request is states.WHOLE:
+        if progress.state.request is states.WHOLE:
             exchange.scope[BODY] = exchange.body
         try:
             await self._app(exchange.scope, exchange.receive, exchange.send)
-            if not progress.is_over:
+            if not progress.state.is_over:
                 await self._end_failed(exchange)
         except ConnectionError:  # the response cannot be completed
-            if not progress.is_over:
+            if not progress.state.is_over:
                 self.abort()
         except (Exception, asyncio.CancelledError):
             logging.getLogger(__name__).exception("The application raised an exception")
-            if not progress.is_over:
+            if not progress.state.is_over:
                 await self._end_failed(exchange)
         finally:
             exchange.scope = {}  # it refers to the exchange
             self._server_state.tasks.discard(exchange.task)
 
     async def _end_failed(self, exchange: Exchange) -> None:
-        if self._progress.response is states.BEGUN:
+        if self._progress.state.response is states.BEGUN:
             self.abort()
             return
         exchange.keeps_alive = False
@@ -281,13 +282,15 @@ class Connection(asyncio.Protocol):
     def _must_wait(self) -> bool:
         """Return whether a response must be written, or read, before more data is read."""
         return (
-            self._progress.is_complete or self._drained is not None or self._transport.is_closing()
+            self._progress.state.is_complete
+            or self._drained is not None
+            or self._transport.is_closing()
         )
 
     def _takes_no_more(self) -> bool:
         """Return whether the connection closes behind the response, and takes nothing before."""
-        exchange = self._exchange
-        return exchange is not None and not exchange.keeps_alive and self._progress.is_complete
+        exchange, state = self._exchange, self._progress.state
+        return state.is_complete and exchange is not None and not exchange.keeps_alive
 
     def _go_on(self) -> None:
         if not self._transport.is_closing():
@@ -299,7 +302,7 @@ class Connection(asyncio.Protocol):
 
     def hold_body(self, size: int) -> None:
         """Note that so many bytes of the body are held. Read more if that is little."""
-        if self._progress.request is states.STREAM:
+        if self._progress.state.request is states.STREAM:
             self._hold(self._reader.unread_bytes + size)
         self._read_or_pause()
 
@@ -386,11 +389,11 @@ class Connection(asyncio.Protocol):
         # One write, so that `pause_writing` counts all of it.
         self._transport.write(head + body)
         self._deadlines.drain()
-        self._progress.respond(states.WRITE)
-        if self._progress.request is states.WHOLE:
+        self._progress.enter(states.WRITE)
+        if self._progress.state.request is states.WHOLE:
             self._begin_next_request()
         else:
-            self._deadlines.follow(self._progress.deadline)
+            self._deadlines.follow(self._progress.state.deadline)
         self._hold(self._reader.unread_bytes)
         if not exchange.keeps_alive:
             self._transport.close()
@@ -418,14 +421,14 @@ class Connection(asyncio.Protocol):
             self._refuse_for_memory()
 
     def _refuse_for_memory(self) -> None:
-        done = "" if self._progress.request is states.STREAM else "; nothing was done"
+        done = "" if self._progress.state.request is states.STREAM else "; nothing was done"
         message = f"The requests in progress use too much memory{done}"
         self._refuse(RequestError(ErrorCode.OVERLOADED, message))
         self._read_or_pause()
 
     def _refuse(self, error: RequestError) -> None:
         """End the request with an error, and take nothing more of the connection."""
-        exchange, responder = self._exchange, self._progress.responder
+        exchange, responder = self._exchange, self._progress.state.responder
         self._discard_unread()
         if self._transport.is_closing():
             return
@@ -434,7 +437,7 @@ class Connection(asyncio.Protocol):
         elif responder is Responder.APPLICATION:
             self._enter(states.FAIL_BODY)
             exchange.fail_body(error)
-        elif self._progress.response is states.WRITTEN:
+        elif self._progress.state.response is states.WRITTEN:
             self._transport.close()
         else:
             exchange.keeps_alive = False
@@ -446,7 +449,7 @@ class Connection(asyncio.Protocol):
         response = self.config.render_error(error, request_fields)
         fields = tuple(response.fields())
         head, _ = render_head(response.status, fields, self.default_fields, keeps_alive=False)
-        self._progress.respond(states.CLOSE)
+        self._progress.enter(states.CLOSE)
         is_head = exchange is not None and exchange.scope["method"] == "HEAD"
         self._transport.write(head if is_head else head + response.body)
         self._transport.close()
@@ -461,7 +464,7 @@ class Connection(asyncio.Protocol):
 
         uvicorn calls this when the server stops.
         """
-        if self._exchange is None or not self._progress.is_served:
+        if self._exchange is None or not self._progress.state.is_served:
             self._transport.close()
         else:
             self._exchange.keeps_alive = False
@@ -472,8 +475,8 @@ class Connection(asyncio.Protocol):
             self.abort()
 
     def _check_deadlines(self) -> None:
-        exchange = self._exchange
-        self._deadlines.follow(self._progress.deadline)  # the application may stream the body now
+        exchange, state = self._exchange, self._progress.state
+        self._deadlines.follow(state.deadline)  # the application may stream the body now
         due = self._deadlines.check(
             unsent_bytes=self._transport.get_write_buffer_size(),
             is_closing=self._transport.is_closing(),

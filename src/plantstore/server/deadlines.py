@@ -17,7 +17,7 @@ import math
 from collections.abc import Callable
 from typing import Final
 
-from plantstore.server.states import FIRST_REQUEST, NEXT_REQUEST, Deadline, Due
+from plantstore.server.states import FIRST_REQUEST, Deadline, Due
 
 # Minimum number of bytes of a response that a client must read per `request_seconds`.
 TAKEN_BYTES_MIN: Final = 64 * 1024
@@ -52,6 +52,7 @@ class Deadlines:
         self._clock = clock
         now = clock()
         self._rule: Deadline | None = FIRST_REQUEST
+        self._seconds = request_seconds  # of the rule
         self._time = now + request_seconds
         # The time of the deadline that has passed, while its grace period runs.
         self._in_grace = math.nan
@@ -67,8 +68,8 @@ class Deadlines:
         if rule is not self._rule:
             self._rule = rule
             if rule is not None:
-                seconds = self._idle_seconds if rule.is_idle else self._request_seconds
-                self._time = self._clock() + seconds
+                self._seconds = self._idle_seconds if rule.is_idle else self._request_seconds
+                self._time = self._clock() + self._seconds
 
     def drain(self) -> None:
         """Record that a response is complete, or that the client has read nearly all of it."""
@@ -108,8 +109,7 @@ class Deadlines:
 
     def _check_taking(self, now: float, unsent_bytes: int) -> Due:
         """Return ABORT if the client reads too little of its response."""
-        if self._rule is NEXT_REQUEST:
-            self._time = now + self._idle_seconds  # the idle time has not begun yet
+        self._time = now + self._seconds  # this time does not count
         if self._taken is not None:
             since, drains, unsent_before = self._taken
             if now < since + self._request_seconds:

@@ -115,7 +115,7 @@ class Exchange:
     def add_body(self, piece: bytes) -> None:
         """Take a piece of the body."""
         self.awaits_continue = False
-        if not self._progress.is_over:  # otherwise nobody reads it
+        if not self._progress.state.is_over:  # otherwise nobody reads it
             self.body = self.body + piece if self.body else piece
             self._has_news = True
             self.wake()
@@ -145,7 +145,7 @@ class Exchange:
 
     def stream_body(self) -> None:
         """Note that the application reads the body as a stream."""
-        self._progress.receive(states.STREAM_BODY)
+        self._progress.enter(states.STREAM_BODY)
 
     def is_client_gone(self) -> bool:
         """Return whether the client has closed its side of the connection."""
@@ -164,11 +164,11 @@ class Exchange:
 
         """
         progress = self._progress
-        if not progress.is_over:
+        if not progress.state.is_over:
             self._channel.hold_body(len(self.body))
         while not self._has_news:
-            if progress.is_over:
-                if progress.request is states.WHOLE:
+            if progress.state.is_over:
+                if progress.state.request is states.WHOLE:
                     return _DISCONNECT
                 raise ClientGoneError
             if self._failure is not None:
@@ -181,12 +181,12 @@ class Exchange:
             await self._waiter
         self._has_news = False
         body, self.body = self.body, b""
-        if not progress.is_over:
+        if not progress.state.is_over:
             self._channel.hold_body(len(body))  # until the application asks for more
         return {
             "type": "http.request",
             "body": body,
-            "more_body": progress.request is not states.WHOLE,
+            "more_body": progress.state.request is not states.WHOLE,
         }
 
     async def send(self, message: Event) -> None:
@@ -205,7 +205,7 @@ class Exchange:
         """
         channel, progress = self._channel, self._progress
         has_more = message.get("more_body", False)
-        if progress.is_over:
+        if progress.state.is_over:
             if has_more:
                 raise ConnectionResetError("The client disconnected")
             return
@@ -223,16 +223,16 @@ class Exchange:
             raise RuntimeError("The body of the response has another length than Content-Length")
         self._head = b""
         if has_more:
-            progress.respond(states.PIECE)
+            progress.enter(states.PIECE)
             channel.write(begin + piece)
             await channel.drain()
         else:
-            progress.respond(states.LAST_PIECE)
+            progress.enter(states.LAST_PIECE)
             self.body = b""
             channel.end_response(begin, piece)
 
     def _begin(self, message: Event) -> None:
-        if self._progress.response is states.BEGUN:
+        if self._progress.state.response is states.BEGUN:
             raise ConnectionAbortedError("A part of the response is written")
         if self.awaits_continue:  # whether the client sends the body now is unknown
             self.keeps_alive = False

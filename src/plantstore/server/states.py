@@ -3,9 +3,9 @@
 Theory of operation
 -------------------
 A connection has a `Progress` for the request that it reads or answers, and a new one for the next
-request. It is a pair of states. `REQUEST_TRANSITIONS` and `RESPONSE_TRANSITIONS` have all events;
-an event that has no transition from the current state raises an error. What the connection does in
-a state follows from the pair, here and nowhere else:
+request. Its `State` is a pair: that of the request and that of the response. `REQUEST_TRANSITIONS`
+and `RESPONSE_TRANSITIONS` have all events; an event that has no transition from the current state
+raises an error. What the connection does in a state follows from the pair, here and nowhere else:
 
     request    who responds to an error             what is due for the client
     CONNECTED  the connection                       CLOSE after request_seconds
@@ -22,6 +22,7 @@ and CLOSE is due after request_seconds. If it is CLOSED, nothing more happens.
 """
 
 from enum import StrEnum
+from itertools import product
 from typing import Final, NamedTuple
 
 
@@ -132,88 +133,113 @@ _DEADLINES: Final = {
 
 _WITHOUT_HEAD: Final = frozenset({CONNECTED, IDLE, HEAD})
 _ARRIVING: Final = frozenset({HEAD, BODY, STREAM})
+_COMPLETE: Final = frozenset({WHOLE, FAILED})
 _BEFORE_END: Final = frozenset({AWAITED, BEGUN})
+_BEHIND_END: Final = frozenset({WRITTEN, CLOSED})
+
+
+class State:
+    """A state of a request with its response, and what follows from it.
+
+    All of it is computed once, for each pair, because a request looks at it some thirty times.
+
+    Attributes:
+        request: how far the request is.
+        response: how far the response is.
+        is_arriving: whether a request has begun to arrive, and more of it is taken.
+        is_complete: whether nothing more of the connection belongs to this request: it is whole or
+            failed.
+        is_over: whether nothing more is taken of the application.
+        is_served: whether the application has the request, and the response is not written.
+        deadline: the deadline for the client; None while the service has to act.
+        responder: who responds to an error.
+        after: the next state, for each event that can happen.
+
+    """
+
+    __slots__ = (
+        "after",
+        "deadline",
+        "is_arriving",
+        "is_complete",
+        "is_over",
+        "is_served",
+        "request",
+        "responder",
+        "response",
+    )
+
+    def __init__(self, request: RequestState, response: ResponseState) -> None:
+        self.request = request
+        self.response = response
+        self.is_arriving = request in _ARRIVING
+        self.is_complete = request in _COMPLETE
+        self.is_over = response not in _BEFORE_END
+        self.is_served = request not in _WITHOUT_HEAD and response not in _BEHIND_END
+        self.deadline = _deadline(request, response)
+        self.responder = _responder(request, response)
+        self.after: dict[RequestEvent | ResponseEvent, State] = {}
+
+
+def _deadline(request: RequestState, response: ResponseState) -> Deadline | None:
+    if response is WRITTEN:
+        return DISCARDED_REST
+    return None if response is CLOSED else _DEADLINES.get(request)
+
+
+def _responder(request: RequestState, response: ResponseState) -> Responder:
+    """Return who responds to an error.
+
+    If the request has arrived, only its response is sent: the client would take the error for
+    that response. If the response has begun, or the application reads the body as a stream, the
+    application knows what it did with the beginning.
+    """
+    if request in _WITHOUT_HEAD:
+        return Responder.CONNECTION
+    if request in _COMPLETE or response is WRITTEN:
+        return Responder.NOBODY
+    if request is BODY and response is AWAITED:
+        return Responder.CONNECTION
+    return Responder.APPLICATION
+
+
+def _states() -> dict[tuple[RequestState, ResponseState], State]:
+    """Return the states of all pairs, each with its next ones."""
+    states = {pair: State(*pair) for pair in product(RequestState, ResponseState)}
+    for (request, response), state in states.items():
+        for received, to_request in REQUEST_TRANSITIONS.items():
+            if request in to_request:
+                state.after[received] = states[to_request[request], response]
+        for sent, to_response in RESPONSE_TRANSITIONS.items():
+            if response in to_response:
+                state.after[sent] = states[request, to_response[response]]
+    return states
+
+
+STATES: Final = _states()
 
 
 class Progress:
-    """The states of one request and its response.
+    """How far one request and its response are.
 
     Args:
         request: CONNECTED, or IDLE behind another request.
 
     Attributes:
-        request: how far the request is. Only `receive` changes it.
-        response: how far the response is. Only `respond` changes it.
+        state: the current state. Only `enter` changes it.
 
     """
 
-    __slots__ = ("request", "response")
+    __slots__ = ("state",)
 
     def __init__(self, request: RequestState) -> None:
-        self.request = request
-        self.response = AWAITED
+        self.state = STATES[request, AWAITED]
 
-    def receive(self, event: RequestEvent) -> None:
-        """Enter the next state of the request.
-
-        Raises:
-            KeyError: this cannot happen in the current state.
-
-        """
-        self.request = REQUEST_TRANSITIONS[event][self.request]
-
-    def respond(self, event: ResponseEvent) -> None:
-        """Enter the next state of the response.
+    def enter(self, event: RequestEvent | ResponseEvent) -> None:
+        """Enter the state behind an event.
 
         Raises:
             KeyError: this cannot happen in the current state.
 
         """
-        self.response = RESPONSE_TRANSITIONS[event][self.response]
-
-    @property
-    def is_arriving(self) -> bool:
-        """Whether a request has begun to arrive, and more of it is taken."""
-        return self.request in _ARRIVING
-
-    @property
-    def is_complete(self) -> bool:
-        """Whether nothing more of the connection belongs to this request: it is whole or failed."""
-        return self.request is WHOLE or self.request is FAILED
-
-    @property
-    def is_over(self) -> bool:
-        """Whether nothing more is taken of the application."""
-        return self.response not in _BEFORE_END
-
-    @property
-    def is_served(self) -> bool:
-        """Whether the application has the request, and the response is not written."""
-        return (
-            self.request not in _WITHOUT_HEAD
-            and self.response is not WRITTEN
-            and self.response is not CLOSED
-        )
-
-    @property
-    def deadline(self) -> Deadline | None:
-        """The deadline for the client; None while the service has to act."""
-        if self.response is WRITTEN:
-            return DISCARDED_REST
-        return None if self.response is CLOSED else _DEADLINES.get(self.request)
-
-    @property
-    def responder(self) -> Responder:
-        """Who responds to an error.
-
-        If the request has arrived, only its response is sent: the client would take the error for
-        that response. If the response has begun, or the application reads the body as a stream, the
-        application knows what it did with the beginning.
-        """
-        if self.request in _WITHOUT_HEAD:
-            return Responder.CONNECTION
-        if self.is_complete or self.response is WRITTEN:
-            return Responder.NOBODY
-        if self.request is BODY and self.response is AWAITED:
-            return Responder.CONNECTION
-        return Responder.APPLICATION
+        self.state = self.state.after[event]

@@ -41,7 +41,7 @@ def shown_ids(page: Page) -> list[int]:
 
 def go(page: Page, link: str, first_id: int) -> None:
     """Follow a link, and wait for the page of plants that begins with `first_id`."""
-    page.get_by_role("link", name=link).first.click()
+    page.get_by_role("link", name=link, exact=True).first.click()
     expect(page.locator("#plants .id").first).to_have_text(str(first_id))
     expect(page.get_by_role("heading", name="Plants")).to_be_focused()
 
@@ -53,29 +53,75 @@ def test_plants_are_listed_page_by_page_and_an_address_restores_its_page(
     first = page.locator("#plants .id").first
     above = page.get_by_role("navigation", name="Pages, above").get_by_role("link")
     assert shown_ids(page) == list(range(1, 51))
+    shown = page.locator("#range")
     expect(page.locator("#count")).to_have_text("121 plants")
+    expect(shown).to_have_text("1\u201350 of")
 
-    go(page, "Next", 51)
-    go(page, "Next", 101)
+    go(page, "Next page", 51)
+    expect(shown).to_have_text("51\u2013100 of")
+    go(page, "Next page", 101)
     assert shown_ids(page) == [*range(101, 121), 200]
-    expect(above).to_have_text(["First page", "Previous"])
+    expect(above).to_have_text(["First", "\u2039"])
     assert_accessible(page)
-    go(page, "Previous", 51)
-    expect(above).to_have_text(["First page", "Previous", "Next"])
+    go(page, "Previous page", 51)
+    expect(shown).to_have_text("51\u2013100 of")
+    expect(above).to_have_text(["First", "\u2039", "\u203a", "Last"])
     page.go_back()
     expect(first).to_have_text("101")
     page.reload()
     expect(first).to_have_text("101")
     go(page, "First page", 1)
-    expect(above).to_have_text(["Next"])
+    expect(above).to_have_text(["\u203a", "Last"])
     page.get_by_role("navigation", name="Pages, below").get_by_role("link", name="Next").click()
     expect(first).to_have_text("51")
-    go(page, "Id", 200)
+    go(page, "Last page", 72)
+    expect(shown).to_have_text("72\u2013121 of")
+    page.reload()
+    expect(first).to_have_text("72")
+    page.get_by_role("button", name="Id").click()
+    expect(first).to_have_text("200")
     expect(page.get_by_role("columnheader", name="Id")).to_have_attribute("aria-sort", "descending")
     page.goto("/".join(page.url.split("/")[:3]) + "?tag=Rosa+%26+Co&after=50")
 
     expect(page.get_by_role("combobox", name="Search")).to_have_value("tag:Rosa & Co")
     assert rows(page) == [["200", "Rosa × damascena", "Rosa & Co"]]
+
+
+def test_plants_are_in_order_by_name_and_a_letter_leads_to_the_names_from_it_on(
+    open_page: Callable[..., Page],
+) -> None:
+    page = open_page(*numbered(120), NewPlant(200, "Abies"), NewPlant(201, "Rosa", "Abies"))
+    ids = page.locator("#plants .id")
+    above = page.get_by_role("navigation", name="Pages, above")
+    back = above.get_by_role("button", name="Previous page")
+    head = page.get_by_role("columnheader", name="Name")
+
+    page.get_by_role("button", name="Name", exact=True).click()
+    expect(ids.first).to_have_text("200")
+    expect(head.get_by_role("button")).to_be_focused()
+    expect(head).to_have_attribute("aria-sort", "ascending")
+    assert_accessible(page)
+    expect(back).to_be_hidden()
+    go(page, "P", 1)
+    expect(page.locator("#range")).to_be_hidden()
+    expect(page.get_by_role("link", name="P", exact=True)).to_have_attribute("aria-current", "true")
+    go(page, "Next page", 51)
+    page.get_by_role("link", name="Plant 52", exact=True).click()
+    page.keyboard.press("Escape")
+    page.reload()
+    expect(ids.first).to_have_text("51")
+    back.click()
+    expect(ids.first).to_have_text("1")
+    expect(back).to_be_hidden()
+    page.get_by_role("combobox", name="Search").fill("tag:Abies")
+    expect(page.locator("#count")).to_have_text("121 plants")
+    go(page, "Q", 201)
+    page.get_by_role("link", name="S", exact=True).click()
+    expect(page.get_by_text("No names from S on")).to_be_visible()
+    page.get_by_role("combobox", name="Search").fill("Plx")
+    page.get_by_role("link", name="Show those that begin with Plx").click()
+
+    expect(ids).to_have_text(["201"])
 
 
 def test_plants_are_found_while_typing_by_words_or_a_tag(open_page: Callable[..., Page]) -> None:
@@ -123,10 +169,10 @@ def test_plants_of_several_pages_are_selected_tagged_deleted_and_restored(
     page.get_by_role("checkbox", name="Select plant 3", exact=True).click()
     page.get_by_role("checkbox", name="Select plant 7", exact=True).click(modifiers=["Shift"])
     expect(selected).to_have_text("5 selected")
-    go(page, "Next", 51)
+    go(page, "Next page", 51)
     page.get_by_role("checkbox", name="Select plant 51", exact=True).click()
     expect(selected).to_have_text("6 selected, 5 not shown")
-    go(page, "Previous", 1)
+    go(page, "Previous page", 1)
     assert page.locator("#plants tr:has(:checked)").count() == 5
     page.get_by_role("combobox", name="Search").fill("plant")
     expect(page.locator("#count")).to_have_text("60 plants")
@@ -229,7 +275,7 @@ def test_on_a_phone_nothing_is_wider_than_the_screen_and_nothing_moves_while_it_
     box = page.get_by_role("checkbox", name="Select plant 1", exact=True).bounding_box()
     assert box
     assert min(box["width"], box["height"]) >= 24
-    expect(page.locator("#order")).to_be_in_viewport(ratio=1)
+    expect(page.get_by_role("button", name="Name", exact=True)).to_be_in_viewport(ratio=1)
     page.get_by_role("checkbox", name="Select all of this page").check()
     last = page.get_by_role("button", name="Actions for plant 49", exact=True)
     last.focus()
@@ -238,7 +284,7 @@ def test_on_a_phone_nothing_is_wider_than_the_screen_and_nothing_moves_while_it_
     assert focused
     assert focused["y"] + focused["height"] <= bar["y"] < bar["y"] + bar["height"] <= 640
     page.get_by_role("button", name="Select none").click()
-    go(page, "Next", 50)
+    go(page, "Next page", 50)
     assert moved(page) < 0.05
     choose(page, "Edit", 50)
     expect(page.get_by_role("dialog")).to_be_in_viewport(ratio=1)

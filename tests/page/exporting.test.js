@@ -12,7 +12,7 @@ const ALL = new URLSearchParams();
 describe("the file is named by what was searched", () => {
   const names = [
     [{}, "plants.csv"],
-    [{ tag: "Abies", after: "7", order: "-id" }, "plants-Abies.csv"],
+    [{ tag: "Abies", after: "7", sort: "-id" }, "plants-Abies.csv"],
     [{ tag: "Rosa & Co" }, "plants-Rosa-Co.csv"],
     [{ tag: "../../etc/päßwort\n" }, "plants-etc-päßwort.csv"],
     [{ tag: "…" }, "plants.csv"],
@@ -32,13 +32,13 @@ describe("the file is named by what was searched", () => {
   }
 });
 
-test("the plants of the search are exported, of all its pages", async () => {
+test("the plants of the search are exported, of all its pages, in their order", async () => {
   const requests = answer(respond("id,name,tag\r\n"));
-  update({ query: new URLSearchParams("q=alb+ro&after=7&order=-id") });
+  update({ query: new URLSearchParams("q=alb+ro&after=7&sort=name&from=b") });
 
   await exportPlants();
 
-  assert.equal(requests[0].path, "plants.csv?q=alb+ro");
+  assert.equal(requests[0].path, "plants.csv?q=alb+ro&sort=name");
 });
 
 test("the file begins with a byte order mark, and has the plant that was found by its id", async () => {

@@ -16,7 +16,7 @@ const EXACT = { "Preference-Applied": "count=exact" };
 beforeEach(() => {
   visited.length = 0;
   update({ search: "", problem: null, listing: null, suggestion: null, query: ALL });
-  update({ shownQuery: ALL, selected: new Map(), fresh: { id: "", isSought: true } });
+  update({ shownQuery: ALL, selected: new Map(), fresh: { id: "", name: "", isSought: true } });
   history.replaceState(null, "", "/");
 });
 
@@ -55,24 +55,24 @@ test("the search box shows what the address searches", () => {
 
 test("all that is typed is one step in the history, and keeps the order", () => {
   answer();
-  history.pushState({}, "", "?order=-id&after=7");
-  update({ query: new URLSearchParams("order=-id&after=7") });
+  history.pushState({}, "", "?sort=-id&after=7");
+  update({ query: new URLSearchParams("sort=-id&after=7") });
 
   for (const typed of ["R", "Ro", "tag:Rosa"]) {
     update({ search: typed });
     listing.search();
   }
 
-  assert.deepEqual(visited, ["/", "?order=-id&after=7", "?tag=Rosa&order=-id"]);
+  assert.deepEqual(visited, ["/", "?sort=-id&after=7", "?tag=Rosa&sort=-id"]);
 });
 
 test("a page is loaded with the parameters of its address that the service knows", async () => {
   const requests = answer(respondPlants([ABIES]));
-  history.replaceState(null, "", "?after=1&order=-id&utm_source=mail");
+  history.replaceState(null, "", "?after=1&sort=-id&utm_source=mail");
 
   await listing.load();
 
-  assert.equal(requests[0].path, "plants?after=1&order=-id&limit=50");
+  assert.equal(requests[0].path, "plants?after=1&sort=-id&limit=50");
   assert.deepEqual(state.listing.plants, [ABIES]);
   assert.equal(state.isLoading, false);
 });
@@ -169,18 +169,58 @@ describe("the page of a plant that was added is shown if the list does not have 
   const last = String(2n ** 63n - 1n);
   for (const [id, search, address] of [
     ["51", "?q=ro", "?before=52"],
-    ["51", "?order=-id&after=7", "?order=-id&after=52"],
-    [last, "", "?order=-id"],
+    ["51", "?sort=-id&after=7", "?sort=-id&after=52"],
+    [last, "", "?sort=-id"],
+    ["51", "?sort=name&from=X", "?sort=name&from=Rosa"],
     ["1", "?q=ro", undefined],
   ]) {
     test(`${id} after ${search}`, async () => {
       answer(respondPlants([ROSA]), respond([]), respondPlants([ROSA]));
       history.replaceState(null, "", search);
-      update({ fresh: { id, isSought: false } });
+      update({ fresh: { id, name: "Rosa", isSought: false } });
 
       await listing.load();
 
       assert.equal(visited[1], address);
+    });
+  }
+});
+
+test("the last page in order of id is the first one in the other order", async () => {
+  const requests = answer(respondPlants([ABIES, ROSA], { Link: '<plants?after=1>; rel="next"' }));
+  history.replaceState(null, "", "?q=a&last");
+
+  await listing.load();
+
+  assert.equal(requests[0].path, "plants?q=a&sort=-id&limit=50");
+  assert.deepEqual(state.listing.plants, [ROSA, ABIES]);
+  assert.deepEqual(Object.fromEntries(state.listing.links), {
+    first: "?q=a",
+    prev: "?q=a&before=1",
+  });
+});
+
+describe("the numbers of the plants that are shown are known if one of them is", () => {
+  const pages = [
+    ["", ["next"], null, [1, 2]],
+    ["sort=name&from=M", ["next", "first"], null, null],
+    ["sort=name&from=M", ["next", "first"], { isNext: true, first: 31 }, [31, 32]],
+    ["after=7", ["first", "prev"], null, [99, 100]],
+    ["before=7", ["first", "prev", "next"], { last: 8 }, [7, 8]],
+    ["before=7", ["first", "prev", "next"], { last: null }, null],
+    ["after=7", ["first", "prev", "next"], { first: 100 }, null],
+  ];
+
+  for (const [query, relations, place, shown] of pages) {
+    test(`of ?${query} with ${JSON.stringify(place)}: ${shown}`, () => {
+      const links = new Map(relations.map((relation) => [relation, "?"]));
+      history.replaceState(place, "", `?${query}`);
+      update({ shownQuery: new URLSearchParams(query) });
+      update({ listing: { plants: [ROSA, ABIES], links, total: 100, isExact: true } });
+
+      const position = listing.findPosition();
+
+      assert.deepEqual(position && [position.first, position.last], shown);
     });
   }
 });
@@ -211,14 +251,14 @@ test("all plants of a search are selected, of all its pages, beside those select
   const link = { Link: '<plants?after=1&limit=1000&q=a>; rel="next"' };
   const requests = answer(respondPlants([ROSA], link), respondPlants([ABIES]));
   const acer = { id: "3", name: "Acer" };
-  update({ shownQuery: new URLSearchParams("q=a&after=7&order=-id") });
+  update({ shownQuery: new URLSearchParams("q=a&after=7&sort=-id") });
   update({ selected: new Map([["3", acer]]) });
 
   await listing.selectFound();
 
   assert.deepEqual([...state.selected.values()], [ROSA, ABIES, acer]);
   const paths = requests.map(({ path }) => path);
-  assert.deepEqual(paths, ["plants?q=a&order=-id&limit=1000", "plants?after=1&q=a&limit=999"]);
+  assert.deepEqual(paths, ["plants?q=a&sort=-id&limit=1000", "plants?after=1&q=a&limit=999"]);
 });
 
 test("a selection ends if a proxy sends the same page again and again", async () => {

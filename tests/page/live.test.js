@@ -146,6 +146,8 @@ describe("a plant that still belongs to the list is replaced in its row", () => 
 describe("the page is loaded again if only the service knows what belongs to it", () => {
   for (const [query, change, plant] of [
     ["", "deleted", { id: "1" }],
+    ["sort=name", "replaced", { id: "1", name: "Aster" }],
+    ["sort=name", "replaced", { id: "9", name: "Aster" }],
     ["", "deleted", { id: "9" }],
     ["", "created", { id: "9", name: "Acer" }],
     ["tag=Rosa", "replaced", { id: "1", name: "Rosa" }],

@@ -48,8 +48,10 @@ function follow(event) {
   const link = /** @type {Element} */ (event.target).closest("a");
   const href = link?.getAttribute("href");
   if (!href || link?.target || event.ctrlKey || event.metaKey || event.shiftKey) return;
-  if (href.startsWith("?")) go(href);
-  else if (href.startsWith("#/plants/")) openPlant(href);
+  if (href.startsWith("?")) {
+    go(href);
+    focus("#plants-title");
+  } else if (href.startsWith("#/plants/")) openPlant(href);
   else return;
   event.preventDefault();
 }

@@ -4,14 +4,29 @@ import { countPlants, number, PlantText, say } from "./elements.js";
 import { describeProblem, exportPlants } from "./exporting.js";
 import { html } from "./html.js";
 import { chooseFile, Importing } from "./importing.js";
-import { describe, SELECTED_MAX, search, selectFound, split, type } from "./listing.js";
+import {
+  addressOf,
+  describe,
+  findPosition,
+  isByName,
+  LISTED,
+  SEARCHED,
+  SELECTED_MAX,
+  search,
+  select,
+  selectFound,
+  split,
+  type,
+} from "./listing.js";
 import { addPlants } from "./plant.js";
 import { deletePlants, tagPlants } from "./several.js";
 import { may, state, update } from "./state.js";
 import { Table } from "./table.js";
 
-/** The links to other pages of plants, by their relation. */
-const PAGES = Object.entries({ first: "First page", prev: "Previous", next: "Next" });
+/** With how many letters of a text that is not found the names begin that are offered. */
+const BEGINNING = 3;
+
+const LETTERS = [..."ABCDEFGHIJKLMNOPQRSTUVWXYZ"];
 
 export function Catalogue() {
   const { listing, problem, tags } = state;
@@ -29,6 +44,7 @@ export function Catalogue() {
       </p>
       <div data-needs="plants:read">
         <${Summary} />
+        <${Letters} />
         <div id="table" hidden=${isEmpty}><${Table} /></div>
         ${isEmpty && html`<${Nothing} />`}
         <${Pages} label="Pages, below" />
@@ -87,6 +103,7 @@ function Summary() {
   const { listing } = state;
   return html`
     <div class="line">
+      <${Range} />
       <p id="count" role="status">${listing && countPlants(listing.total, listing.isExact)}</p>
       <${Suggestion} />
       <${Selected} />
@@ -132,31 +149,78 @@ function Suggestion() {
   if (!state.suggestion) return null;
   const { tag, total, isExact } = state.suggestion;
   return html`
-    <a id="by-tag" href="?${new URLSearchParams({ tag })}">
+    <a id="by-tag" href=${addressOf({ tag })}>
       ${countPlants(total, isExact)} with the tag <${PlantText} text=${tag} />
     </a>
   `;
 }
 
-/** @param {{label: string}} props */
-function Pages({ label }) {
-  const links = PAGES.map(([relation, text]) => {
-    const href = state.listing?.links.get(relation);
-    return href && html`<a key=${relation} rel=${relation} href=${href}>${text}</a>`;
+/** Which of the plants are shown, if there are other pages. */
+function Range() {
+  const position = state.listing?.links.size && findPosition();
+  if (!position) return null;
+  const [first, last] = [position.first, position.last].map(number);
+  return html`<span id="range">${first}–${last} of</span>`;
+}
+
+/** The links to other pages. The list by name leads only on: back are the pages one came from. */
+function Pages(/** @type {{label: string}} */ { label }) {
+  const { listing, shownQuery } = state;
+  const last = select(shownQuery, LISTED);
+  last.set("last", "");
+  const pages = [
+    ["first", "First", "First page", listing?.links.get("first")],
+    ["prev", "‹", "Previous page", listing?.links.get("prev")],
+    ["next", "›", "Next page", listing?.links.get("next")],
+    ["last", "Last", "Last page", listing?.links.has("next") && !isByName() && `?${last}`],
+  ].map(
+    ([relation, text, name, href]) =>
+      href && html`<a key=${relation} rel=${relation} href=${href} aria-label=${name}>${text}</a>`,
+  );
+  if (isByName() && history.state?.isNext) {
+    pages[1] = html`
+      <button type="button" aria-label="Previous page" onclick=${() => history.back()}>‹</button>
+    `;
+  }
+  return html`<nav class="pages" aria-label=${label}>${pages}</nav>`;
+}
+
+/** The letters, at which the list by name can begin. */
+function Letters() {
+  const { shownQuery } = state;
+  if (!isByName()) return null;
+  const links = LETTERS.map((from) => {
+    const query = new URLSearchParams([...select(shownQuery, LISTED), ["from", from]]);
+    const current = from === shownQuery.get("from") ? "true" : undefined;
+    return html`<a href="?${query}" aria-current=${current}>${from}</a>`;
   });
-  return html`<nav class="pages" aria-label=${label}>${links}</nav>`;
+  return html`<nav class="letters" aria-label="Letters">${links}</nav>`;
 }
 
 function Nothing() {
+  const { listing, shownQuery } = state;
   const chooseImport = () => document.getElementById("file")?.click();
-  if ([...state.shownQuery.keys()].some((key) => key !== "order")) {
-    const advice = state.shownQuery.has("tag")
+  const next = listing?.links.get("next");
+  const from = shownQuery.get("from") ?? "";
+  const beginning = [...(shownQuery.get("q")?.trim() ?? "")].slice(0, BEGINNING).join("");
+  if (next || from || SEARCHED.some((key) => shownQuery.has(key))) {
+    const advice = shownQuery.has("tag")
       ? "A tag is found as a whole. Write words of names before it: alba tag:Rosa"
       : "Words are found by their beginnings: also try fewer letters.";
     return html`
       <div id="none" class="nothing">
-        <p>No plants found. <a href="?">Show all plants</a></p>
-        <p class="hint">${advice}</p>
+        <p>
+          ${from ? html`No names from <bdi>${from}</bdi> on.` : "No plants found."}
+          ${" "}<a href=${addressOf({})}>Show all plants</a>
+        </p>
+        ${next && html`<p>Not all plants were searched. <a href=${next}>Search on</a></p>`}
+        ${
+          beginning &&
+          html`<p><a href="?${new URLSearchParams({ sort: "name", from: beginning })}">
+          Show those that begin with <bdi>${beginning}</bdi>
+        </a></p>`
+        }
+        <p class="hint" hidden=${from !== ""}>${advice}</p>
       </div>
     `;
   }

@@ -56,7 +56,7 @@ function showModal(dialog) {
 
 /** Open a dialog. It is a step in the history of the tab: Back closes it. @param {Dialog} dialog */
 export function open(dialog) {
-  if (!isAddressed()) history.pushState({ isDialog: true }, "");
+  if (!isAddressed()) history.pushState({ ...history.state, isDialog: true }, "");
   update({ dialog });
 }
 

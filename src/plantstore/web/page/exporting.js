@@ -2,7 +2,7 @@
 
 import { client } from "./client.js";
 import { say } from "./elements.js";
-import { SEARCHED, select } from "./listing.js";
+import { LISTED, select } from "./listing.js";
 import { ApiError } from "./requests.js";
 import { state, update } from "./state.js";
 
@@ -24,7 +24,7 @@ export async function exportPlants() {
   loading.abort();
   loading = new AbortController();
   const { signal } = loading;
-  const query = select(state.query, SEARCHED);
+  const query = select(state.query, LISTED);
   const selected = [...state.selected.values()];
   const name = nameFile(
     selected.length > 0 ? "selected" : (query.get("tag") ?? query.get("q") ?? ""),

@@ -1,7 +1,7 @@
 /** The page of plants that is shown. The address has its position, and what is searched for. */
 
 import { client } from "./client.js";
-import { focus, say } from "./elements.js";
+import { say } from "./elements.js";
 import { ApiError, hasStatus, messageOf, TOO_MANY_REQUESTS } from "./requests.js";
 import { may, state, update } from "./state.js";
 
@@ -16,9 +16,13 @@ const ID_MAX = 2n ** 63n - 1n;
 /** How long nothing must be typed before the search begins. */
 const TYPING_SECONDS = 0.12;
 
-/** The parameters of a search, and those of a page of its result. */
+/** The parameters of a search, of its list, and of a page of the list; `last` is known here only. */
 export const SEARCHED = ["q", "tag"];
-const PARAMETERS = [...SEARCHED, "after", "before", "order"];
+export const LISTED = [...SEARCHED, "sort"];
+const PARAMETERS = [...LISTED, "from", "after", "before", "last"];
+
+/** How long a text may be that is searched, or from which the names begin. */
+export const TEXT_MAX = 100;
 
 const ID = /^-?\d{1,19}$/;
 
@@ -110,6 +114,9 @@ async function refresh() {
  * @param {URLSearchParams} query @param {AbortSignal} signal
  */
 async function find(query, signal) {
+  if (query.has("last") && query.get("sort") !== "name") {
+    return { query, listing: await findEnd(query, signal) };
+  }
   const listing = await client.list(query, PLANTS_A_PAGE, signal);
   const { q = "", tag, after, before } = Object.fromEntries(query);
   const isFirst = after === undefined && before === undefined;
@@ -136,6 +143,25 @@ async function find(query, signal) {
   return { query, listing };
 }
 
+/**
+ * Return the last page of a list in order of id: it is the first one in the other order.
+ *
+ * @param {URLSearchParams} query @param {AbortSignal} signal
+ */
+async function findEnd(query, signal) {
+  const own = select(query, LISTED);
+  const other = new URLSearchParams(own);
+  other.set("sort", own.get("sort") === "-id" ? "id" : "-id");
+  const { plants, links, ...counts } = await client.list(other, PLANTS_A_PAGE, signal);
+  const pages = new Map();
+  if (links.has("next")) {
+    pages.set("first", `?${own}`);
+    own.set("before", plants.at(-1)?.id ?? "");
+    pages.set("prev", `?${own}`);
+  }
+  return { ...counts, plants: plants.reverse(), links: pages };
+}
+
 /** Return other spellings of a tag, which differ by case: first those that were shown. @param {string} tag */
 function spell(tag) {
   const lower = tag.toLowerCase();
@@ -160,17 +186,41 @@ function show(query, listing) {
   if (fresh.isSought || !may("plants:read")) return;
   fresh.isSought = true;
   if (listing.plants.some(({ id }) => id === fresh.id)) return;
-  history.pushState({}, "", `?${findPage(fresh.id)}`);
+  history.pushState({}, "", `?${findPage(fresh)}`);
   load();
 }
 
-/** Return the query of a page that has a plant: of all plants, in the present order. @param {string} id */
-function findPage(id) {
-  const isDescending = state.query.get("order") === "-id";
+/**
+ * Return the query of a page that has a plant: of all plants, in the present order.
+ *
+ * @param {typeof state.fresh} plant
+ */
+function findPage({ id, name }) {
+  const sort = state.query.get("sort");
   const next = BigInt(id) + 1n;
-  if (next > ID_MAX) return new URLSearchParams({ order: "-id" });
-  if (isDescending) return new URLSearchParams({ order: "-id", after: String(next) });
+  if (sort === "name") return new URLSearchParams({ sort, from: name.slice(0, TEXT_MAX) });
+  if (next > ID_MAX) return new URLSearchParams({ sort: "-id" });
+  if (sort === "-id") return new URLSearchParams({ sort, after: String(next) });
   return new URLSearchParams({ before: String(next) });
+}
+
+/** Whether the list that is shown is in order by name. */
+export function isByName() {
+  return state.shownQuery.get("sort") === "name";
+}
+
+/** Return the numbers of the first and the last plant of the page that is shown, if they are known. */
+export function findPosition() {
+  const { listing } = state;
+  if (!listing || listing.plants.length === 0) return null;
+  const { plants, links, total, isExact } = listing;
+  const isFirst = !links.has(isByName() ? "first" : "prev");
+  const isLast = isExact && !links.has("next");
+  /** @type {{first?: number, last?: number}} */
+  const known = isFirst ? { first: 1 } : isLast ? { last: total } : (history.state ?? {});
+  const first = known.first ?? Number(known.last) - plants.length + 1;
+  const last = first + plants.length - 1;
+  return first > 0 && (last <= total || !isExact) ? { first, last } : null;
 }
 
 /** Select all plants of the list, of all its pages, and up to a maximum those selected before. */
@@ -192,7 +242,7 @@ export async function findAll() {
   const { signal } = loading;
   const byId = state.listing?.byId;
   const found = new Map(byId && [[byId.id, byId]]);
-  let query = select(state.shownQuery, [...SEARCHED, "order"]);
+  let query = select(state.shownQuery, LISTED);
   for (;;) {
     const { plants, links } = await client.list(query, SELECTED_MAX - found.size, signal);
     for (const plant of plants) found.set(plant.id, plant);
@@ -239,25 +289,44 @@ export function type({ currentTarget }) {
 /** Search for what is typed. All of it is one step in the history of the tab. */
 export function search(/** @type {Event|undefined} */ event) {
   event?.preventDefault();
-  const query = parse(state.search);
-  const order = state.query.get("order");
-  if (order) query.set("order", order);
   const isTyping = history.state?.isTyping;
-  history[isTyping ? "replaceState" : "pushState"]({ isTyping: true }, "", `?${query}`);
+  const address = addressOf(parse(state.search));
+  history[isTyping ? "replaceState" : "pushState"]({ isTyping: true }, "", address);
   leavePage();
 }
 
-/** Go to another page of plants without reloading the document. @param {string} query */
+/**
+ * Return the address of the plants of a search, in the present order.
+ *
+ * @param {URLSearchParams | Record<string, string>} query
+ */
+export function addressOf(query) {
+  const all = new URLSearchParams(query);
+  const sort = state.query.get("sort");
+  if (sort) all.set("sort", sort);
+  return `?${all}`;
+}
+
+/**
+ * Go to another page of plants without reloading the document. The history has the position of the
+ * page beside the one that is shown.
+ *
+ * @param {string} query
+ */
 export function go(query) {
-  if (query !== (location.search || "?")) history.pushState({}, "", query);
-  focus("#plants-title");
+  const links = state.listing?.links;
+  const { first = NaN, last = NaN } = findPosition() ?? {};
+  let beside = {};
+  if (query === links?.get("next")) beside = { isNext: true, first: last + 1 };
+  if (query === links?.get("prev")) beside = { last: first - 1 };
+  if (query !== (location.search || "?")) history.pushState(beside, "", query);
   leavePage();
 }
 
 function leavePage() {
   if (!state.toast.undo) say(""); // What it says is outdated.
   const { file, problem } = state.importing;
-  update({ exportProblem: null, fresh: { id: "", isSought: true } });
+  update({ exportProblem: null, fresh: { id: "", name: "", isSought: true } });
   if (problem && !file) update({ importing: {} });
   load();
 }

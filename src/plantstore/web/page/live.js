@@ -5,7 +5,7 @@
 
 import { client } from "./client.js";
 import { EventReader } from "./events.js";
-import { isBeingRead, refreshSoon, SEARCHED } from "./listing.js";
+import { isBeingRead, isByName, refreshSoon, SEARCHED } from "./listing.js";
 import { ApiError, GONE, hasStatus, TOO_MANY_REQUESTS } from "./requests.js";
 import { untilVisible } from "./service.js";
 import { may, state, update } from "./state.js";
@@ -88,7 +88,7 @@ function mayFollowAgain(error) {
 export function show(changes) {
   const { listing, shownQuery } = state;
   if (!listing) return;
-  const isSearch = SEARCHED.some((key) => shownQuery.has(key));
+  const isSearch = isByName() || SEARCHED.some((key) => shownQuery.has(key));
   const rows = new Map(listing.plants.map((plant) => [plant.id, plant]));
   let isReplaced = false;
   for (const { change, plant } of changes) {
@@ -111,8 +111,9 @@ function isSame(row, plant) {
   return row.name === plant.name && row.tag === plant.tag;
 }
 
-/** Whether a plant of the list is certainly still one. @param {Plant} plant */
+/** Whether a plant of the list is certainly still one, at its place. @param {Plant} plant */
 function stillMatches({ tag }) {
   const { shownQuery } = state;
-  return !shownQuery.has("q") && (!shownQuery.has("tag") || shownQuery.get("tag") === tag);
+  if (isByName() || shownQuery.has("q")) return false;
+  return !shownQuery.has("tag") || shownQuery.get("tag") === tag;
 }

@@ -92,7 +92,7 @@ export function addPlants(tag = state.shownQuery.get("tag") ?? "") {
     await client.create(plant).catch((error) => explain(error, plant.id));
     many += 1;
     if (plant.id === state.spareId) update({ spareId: "" });
-    update({ fresh: { id: plant.id, isSought: false }, namesake: null });
+    update({ fresh: { ...plant, isSought: false }, namesake: null });
     say(many > 1 ? `Saved ${countPlants(many)}, the last one:` : "Saved:", { plant });
     if (button.value !== "another") return undefined;
     tag = plant.tag ?? "";
@@ -137,7 +137,7 @@ async function takeSpareId() {
 
 /** @param {string} link `#/plants/7` */
 export function openPlant(link) {
-  history.pushState({ isDialog: true }, "", link);
+  history.pushState({ ...history.state, isDialog: true }, "", link);
   openLinkedPlant();
 }
 

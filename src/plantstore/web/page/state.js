@@ -31,7 +31,7 @@ export const state = {
   /** The tags of the plants that were shown. */
   tags: /** @type {Set<string>} */ (new Set()),
   /** The plant that was added last, and whether its page was looked for. */
-  fresh: { id: "", isSought: true },
+  fresh: { id: "", name: "", isSought: true },
   /** The plant whose menu is open, and the place of the menu. */
   menu: /** @type {?{plant: Plant, left: number, top: number, isUpwards: boolean}} */ (null),
   /** What is printed instead of the page. */

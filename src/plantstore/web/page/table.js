@@ -2,7 +2,7 @@
 
 import { PlantText } from "./elements.js";
 import { html } from "./html.js";
-import { SEARCHED, select } from "./listing.js";
+import { addressOf, go, isByName, SEARCHED, select } from "./listing.js";
 import { openPlant } from "./plant.js";
 import { deletePlants } from "./several.js";
 import { may, state, update } from "./state.js";
@@ -14,6 +14,9 @@ const LINKED_CHARACTERS_MAX = 1000;
 
 /** A longer id makes the column wider. */
 const NARROW_CHARACTERS_MAX = 10;
+
+/** How the ids are sorted in an order. */
+const DIRECTIONS = /** @type {Record<string, string>} */ ({ id: "ascending", "-id": "descending" });
 
 export function Table() {
   const plants = state.listing?.plants ?? [];
@@ -35,24 +38,31 @@ export function Table() {
 function Head({ plants }) {
   const many = plants.filter(({ id }) => state.selected.has(id)).length;
   const isAll = many > 0 && many === plants.length;
-  const isDescending = state.shownQuery.get("order") === "-id";
-  const other = select(state.shownQuery, SEARCHED);
-  if (!isDescending) other.set("order", "-id");
+  const sort = state.shownQuery.get("sort") ?? "id";
   return html`
     <tr role="row">
       <th role="columnheader" scope="col" class="pick">
         <input type="checkbox" aria-label="Select all of this page" checked=${isAll}
           indeterminate=${many > 0 && !isAll} onchange=${() => pick(plants, !isAll)} />
       </th>
-      <th role="columnheader" scope="col" class="id"
-          aria-sort=${isDescending ? "descending" : "ascending"}>
-        <a id="order" href="?${other}">Id<span class="unseen">, other order</span></a>
+      <th role="columnheader" scope="col" class="id" aria-sort=${DIRECTIONS[sort]}>
+        <button type="button" onclick=${() => sortBy(sort === "id" ? "-id" : "id")}>Id</button>
       </th>
-      <th role="columnheader" scope="col" class="name">Name</th>
+      <th role="columnheader" scope="col" class="name"
+          aria-sort=${isByName() ? "ascending" : undefined}>
+        <button type="button" onclick=${() => sortBy("name")}>Name</button>
+      </th>
       <th role="columnheader" scope="col" class="tag">Tag</th>
       <th role="columnheader" scope="col" class="acts"><span class="unseen">Actions</span></th>
     </tr>
   `;
+}
+
+/** Show the list from its beginning in an order. @param {string} sort */
+function sortBy(sort) {
+  const query = select(state.shownQuery, SEARCHED);
+  if (sort !== "id") query.set("sort", sort);
+  go(`?${query}`);
 }
 
 /** @param {{plant: Plant}} props */
@@ -60,7 +70,7 @@ function Row({ plant }) {
   const { id, name, tag = "" } = plant;
   const isFresh = id === state.fresh.id;
   const isLinked = tag.length <= LINKED_CHARACTERS_MAX;
-  const href = isLinked ? `?${new URLSearchParams({ tag })}` : undefined;
+  const href = isLinked ? addressOf({ tag }) : undefined;
   return html`
     <tr role="row" data-id=${id} class=${isFresh ? "fresh" : undefined}
         ref=${isFresh ? reveal : undefined}>

@@ -6,6 +6,7 @@ from collections.abc import Callable
 import pytest
 from playwright.sync_api import BrowserContext, Page, expect
 
+from plantstore.changes import Deletion
 from plantstore.plants import NewPlant
 from support.browser import Watch, assert_accessible, choose, drop, moved, rows
 from support.service import Service, stored_plants
@@ -108,6 +109,7 @@ def test_plants_are_in_order_by_name_and_a_letter_leads_to_the_names_from_it_on(
     go(page, "Next page", 51)
     page.get_by_role("link", name="Plant 52", exact=True).click()
     page.keyboard.press("Escape")
+    page.wait_for_url(re.compile("[^#]*$"))
     page.reload()
     expect(ids.first).to_have_text("51")
     back.click()
@@ -156,7 +158,7 @@ def test_plants_are_found_while_typing_by_words_or_a_tag(open_page: Callable[...
     expect(page.locator("#plants .id")).to_have_text(["3"])
     expect(box).to_have_value("can tag:Rosa")
     box.clear()
-    page.get_by_role("link", name="(empty)").click()
+    page.locator("#plants").get_by_role("link", name="(empty)").click()
     expect(page.locator("#plants .id")).to_have_text(["5"])
 
 
@@ -200,6 +202,72 @@ def test_plants_of_several_pages_are_selected_tagged_deleted_and_restored(
     expect(page.locator("#said")).to_have_text("60 plants restored")
 
     assert len(stored_plants(garden.database)) == 61
+
+
+def test_tags_are_listed_with_their_numbers_beside_the_plants_or_below_a_button(
+    open_page: Callable[..., Page],
+) -> None:
+    page = open_page(*PLANTS, NewPlant(6, "Acer"), NewPlant(7, "Abies"))
+    listed = page.get_by_role("complementary", name="Tags")
+    links, count = listed.get_by_role("link"), page.locator("#count")
+    expect(links).to_have_text(["All 7", "Untagged 2", "(empty) 1", "Quercus 1", "Rosa 3"])
+    expect(page.get_by_role("button", name="All tags")).to_be_hidden()
+    assert_accessible(page)
+
+    listed.get_by_role("link", name="Untagged").click()
+    expect(count).to_have_text("2 plants")
+    expect(page.get_by_role("combobox", name="Search")).to_have_value("untagged:")
+    page.get_by_role("combobox", name="Search").fill("ac untagged:")
+    expect(count).to_have_text("1 plant")
+    expect(links.nth(1)).to_have_attribute("aria-current", "true")
+    page.get_by_role("button", name="Name", exact=True).click()
+    listed.get_by_role("combobox", name="Order").select_option("By number")
+    expect(links.nth(2)).to_have_text("Rosa 3")
+    listed.get_by_role("searchbox", name="Filter").fill("qu")
+    expect(links).to_have_text(["All 7", "Untagged 2", "Quercus 1"])
+    page.set_viewport_size({"width": 390, "height": 844})
+    expect(listed).to_be_hidden()
+    page.get_by_role("button", name="Untagged").click()
+    assert_accessible(page)
+    listed.get_by_role("searchbox", name="Filter").fill("")
+    listed.get_by_role("link", name="Rosa").click()
+
+    expect(listed).to_be_hidden()
+    expect(page.locator("#plants .name")).to_have_text(["Ålesund", "Rosa × alba", "Rosa canina"])
+    page.get_by_role("button", name="Rosa", exact=True).click()
+    expect(listed.get_by_role("link", name="Rosa")).to_have_attribute("aria-current", "true")
+
+
+def test_a_tag_is_renamed_at_all_its_plants_and_tags_of_any_page_are_suggested(
+    open_page: Callable[..., Page], garden: Service
+) -> None:
+    page = open_page(*numbered(1_001), NewPlant(2_000, "Rosa", "Quercus"))
+    dialog = page.get_by_role("dialog")
+    field = dialog.get_by_role("combobox", name="Tag")
+    page.get_by_role("complementary").get_by_role("link", name="Abies").click()
+
+    page.get_by_role("button", name="Rename tag").click()
+    title = "Rename the tag of the first 1,000 of 1,001 plants"
+    expect(dialog.get_by_role("heading")).to_have_text(title)
+    expect(field).to_have_value("Abies")
+    field.fill("qu")
+    expect(page.locator("#tags option")).to_have_attribute("value", "Quercus")
+    assert_accessible(page)
+    page.keyboard.press("Escape")
+    page.get_by_role("button", name="Discard").click()
+    garden.change(*(Deletion(id_) for id_ in range(61, 1_002)))
+    expect(page.locator("#count")).to_have_text("60 plants")
+    page.get_by_role("button", name="Rename tag").click()
+    field.fill("Fir")
+    dialog.get_by_role("button", name="Rename").click()
+
+    expect(page.locator("#said")).to_have_text("60 plants now have the tag Fir")
+    expect(page.get_by_role("combobox", name="Search")).to_have_value("tag:Fir")
+    expect(page.locator("#count")).to_have_text("60 plants")
+    assert len(rows(page)) == 50
+    page.get_by_role("button", name="Undo").click()
+    expect(page.locator("#said")).to_have_text("60 plants changed back")
+    assert {plant.tag for plant in stored_plants(garden.database).values()} == {"Abies", "Quercus"}
 
 
 def test_a_link_to_one_plant_opens_it_after_signing_in(

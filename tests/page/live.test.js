@@ -152,6 +152,7 @@ describe("the page is loaded again if only the service knows what belongs to it"
     ["", "created", { id: "9", name: "Acer" }],
     ["tag=Rosa", "replaced", { id: "1", name: "Rosa" }],
     ["tag=Rosa", "replaced", { id: "9", name: "Rosa", tag: "Rosa" }],
+    ["untagged=true", "replaced", { id: "2", name: "Abies", tag: "Rosa" }],
     ["q=ro", "replaced", { id: "1", name: "Abies" }],
   ]) {
     test(`${change} ${JSON.stringify(plant)} in the list "${query}"`, async () => {

@@ -26,8 +26,11 @@ globalThis.document = Object.assign(new EventTarget(), {
   hidden: false,
 });
 globalThis.location = { pathname: "/", search: "", hash: "" };
+/** Whether the window is wide: then the list of tags is shown. */
+export const wide = { matches: false, onchange: () => {} };
 const kept = new Map();
 globalThis.window = {
+  matchMedia: () => wide,
   sessionStorage: {
     getItem: (key) => kept.get(key) ?? null,
     setItem: (key, text) => kept.set(key, text),

@@ -26,7 +26,6 @@ function App() {
       <h1><img src=${ICON} alt="" width="32" height="32" /> Plant Store</h1>
       <${Health} />
       <nav aria-label="Service">
-        <a href="docs">API reference</a>
         ${isSignedIn ? html`<${SignOut} />` : isOpen && html`<${Enter} />`}
       </nav>
     </header>
@@ -35,6 +34,7 @@ function App() {
       <${SignIn} />
       ${isOpen && html`<${Catalogue} />`}
     </main>
+    <footer><a href="docs">API reference</a></footer>
     <${Toast} />
     <${RowMenu} />
     ${dialog && html`<${dialog.View} ...${dialog.content} />`}

@@ -19,9 +19,10 @@ import {
   type,
 } from "./listing.js";
 import { addPlants } from "./plant.js";
-import { deletePlants, tagPlants } from "./several.js";
+import { deletePlants, renameTag, tagPlants } from "./several.js";
 import { may, state, update } from "./state.js";
 import { Table } from "./table.js";
+import { TagList, TagsButton } from "./tags.js";
 
 /** With how many letters of a text that is not found the names begin that are offered. */
 const BEGINNING = 3;
@@ -42,12 +43,15 @@ export function Catalogue() {
       <p id="listing-error" class="error" role=${problem?.isOutage ? null : "alert"}>
         ${problem?.message}
       </p>
-      <div data-needs="plants:read">
-        <${Summary} />
-        <${Letters} />
-        <div id="table" hidden=${isEmpty}><${Table} /></div>
-        ${isEmpty && html`<${Nothing} />`}
-        <${Pages} label="Pages, below" />
+      <div class="columns" data-needs="plants:read">
+        <${TagList} />
+        <div>
+          <${Summary} />
+          <${Letters} />
+          <div id="table" hidden=${isEmpty}><${Table} /></div>
+          ${isEmpty && html`<${Nothing} />`}
+          <${Pages} label="Pages, below" />
+        </div>
       </div>
       <p class="hint" data-needs="plants:create" hidden=${!isLoaded}>
         You can drop a CSV file with the columns <code>id</code>, <code>name</code> and${" "}
@@ -57,38 +61,45 @@ export function Catalogue() {
         With this token, changes by others appear when you reload the page.
       </p>
     </section>
-    <datalist id="tags">${[...tags].map((tag) => html`<option value=${tag} />`)}</datalist>
+    <datalist id="tags">${tags.map((tag) => html`<option value=${tag} />`)}</datalist>
   `;
 }
 
 function Tools() {
   const choose = () => update({ replaces: !state.replaces });
-  const { selected } = state;
+  const open = () => update({ isFileOpen: !state.isFileOpen });
+  const { selected, isFileOpen } = state;
   const { q, tag } = split(state.search);
-  const texts = tag === undefined ? [] : [...state.tags].map((each) => `${q} tag:${each}`.trim());
+  const texts = tag === undefined ? [] : state.tags.map((each) => `${q} tag:${each}`.trim());
   return html`
     <div class="tools">
       <form id="search-form" role="search" autocomplete="off" novalidate onsubmit=${search}
           data-needs="plants:read">
         <label for="search" class="unseen">Search by name, or by tag:</label>
-        <input id="search" type="search" spellcheck=${false} placeholder="Search names, or tag:Rosa"
+        <input id="search" type="search" spellcheck=${false} placeholder="Name, or tag:Rosa"
           list="searches" value=${state.search} oninput=${type} />
         <datalist id="searches">${texts.map((text) => html`<option value=${text} />`)}</datalist>
       </form>
-      <span class="making" data-needs="plants:create">
-        <button id="add" type="button" class="primary" onclick=${() => addPlants()}>Add a plant</button>
-        <label class="button">
-          Import CSV <input id="file" type="file" accept=".csv,text/csv" onchange=${chooseFile} />
-        </label>
-        <label class="choice" data-needs="plants:update">
-          <input type="checkbox" checked=${state.replaces} onchange=${choose} />
-          ${" "}Update plants that exist
-        </label>
-      </span>
-      <button id="export" type="button" data-needs="plants:read" onclick=${exportPlants}>
-        ${selected.size > 0 ? `Export ${number(selected.size)} selected` : "Export CSV"}
-      </button>
-      <button id="print" type="button" data-needs="plants:read" onclick=${print}>Print</button>
+      <button id="add" type="button" class="primary" data-needs="plants:create"
+        onclick=${() => addPlants()}>Add a plant</button>
+      <${TagsButton} />
+      <button id="files-button" type="button" class="chip" aria-expanded=${isFileOpen}
+        aria-controls="files" onclick=${open}>File</button>
+      <div id="files" class=${isFileOpen ? "open" : undefined}>
+        <span class="making" data-needs="plants:create">
+          <label class="button">
+            Import CSV <input id="file" type="file" accept=".csv,text/csv" onchange=${chooseFile} />
+          </label>
+          <label class="choice" data-needs="plants:update">
+            <input type="checkbox" checked=${state.replaces} onchange=${choose} />
+            ${" "}Update plants that exist
+          </label>
+        </span>
+        <button id="export" type="button" data-needs="plants:read" onclick=${exportPlants}>
+          ${selected.size > 0 ? `Export ${number(selected.size)} selected` : "Export CSV"}
+        </button>
+        <button id="print" type="button" data-needs="plants:read" onclick=${print}>Print</button>
+      </div>
     </div>
   `;
 }
@@ -105,6 +116,7 @@ function Summary() {
     <div class="line">
       <${Range} />
       <p id="count" role="status">${listing && countPlants(listing.total, listing.isExact)}</p>
+      <${Rename} />
       <${Suggestion} />
       <${Selected} />
       <${Pages} label="Pages, above" />
@@ -142,6 +154,17 @@ function Selected() {
       </button>
       <button type="button" onclick=${() => update({ selected: new Map() })}>Select none</button>
     </div>
+  `;
+}
+
+function Rename() {
+  const tag = state.shownQuery.get("tag");
+  if (tag === null || !state.listing?.total || state.selected.size > 0) return null;
+  return html`
+    <button id="rename" type="button" data-needs="plants:update" disabled=${state.job !== null}
+      onclick=${() => renameTag(tag)}>
+      Rename tag
+    </button>
   `;
 }
 

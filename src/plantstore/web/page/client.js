@@ -8,6 +8,8 @@
  * @typedef {{plants: Plant[], links: Map<string, string>, total: number, isExact: boolean,
  *   byId?: Plant}} Listing a page, the queries of the pages beside it, the number of all plants or a
  *   lower bound, and the plant that was found by its id only
+ * @typedef {{tags: {tag: string, plants: number}[], untagged: number, hasMore: boolean}} Tags with
+ *   the numbers of their plants, and the number of plants without a tag
  * @typedef {{line: number, error: number, message: string, last_line?: number}} RowError of a row
  *   with several lines, `line` is the first one
  * @typedef {{stored: number, already_stored: number, replaced: number, refused: number,
@@ -83,6 +85,15 @@ class Client {
     const isPlant = (/** @type {any} */ value) => typeof value?.name === "string";
     const { headers, value } = await this.#read(`plants/${id}`, isPlant);
     return { plant: /** @type {Plant} */ (value), etag: headers.get("ETag") ?? "" };
+  }
+
+  /** @param {Record<string, string>} query @param {AbortSignal} [signal] */
+  async listTags(query, signal) {
+    const path = `tags?${new URLSearchParams(query)}`;
+    const { headers, value } = await this.#read(path, Array.isArray, { signal });
+    const hasMore = headers.get("Link")?.includes('rel="next"') ?? false;
+    const untagged = Number(headers.get("Untagged-Count"));
+    return /** @type {Tags} */ ({ tags: value, untagged, hasMore });
   }
 
   /** @returns {Promise<string[]>} the scopes of the token */

@@ -2,7 +2,7 @@
 
 import { client } from "./client.js";
 import { say } from "./elements.js";
-import { LISTED, select } from "./listing.js";
+import { describe, LISTED, select } from "./listing.js";
 import { ApiError } from "./requests.js";
 import { state, update } from "./state.js";
 
@@ -27,7 +27,7 @@ export async function exportPlants() {
   const query = select(state.query, LISTED);
   const selected = [...state.selected.values()];
   const name = nameFile(
-    selected.length > 0 ? "selected" : (query.get("tag") ?? query.get("q") ?? ""),
+    selected.length > 0 ? "selected" : (query.get("tag") ?? describe(query).replace(/:$/, "")),
   );
   const byId = state.listing?.byId;
   update({ exportProblem: null });

@@ -4,6 +4,7 @@ import { client } from "./client.js";
 import { say } from "./elements.js";
 import { ApiError, hasStatus, messageOf, TOO_MANY_REQUESTS } from "./requests.js";
 import { may, state, update } from "./state.js";
+import { findTags, refreshTags, suggestTags } from "./tags.js";
 
 const PLANTS_A_PAGE = 50;
 
@@ -17,7 +18,7 @@ const ID_MAX = 2n ** 63n - 1n;
 const TYPING_SECONDS = 0.12;
 
 /** The parameters of a search, of its list, and of a page of the list; `last` is known here only. */
-export const SEARCHED = ["q", "tag"];
+export const SEARCHED = ["q", "tag", "untagged"];
 export const LISTED = [...SEARCHED, "sort"];
 const PARAMETERS = [...LISTED, "from", "after", "before", "last"];
 
@@ -46,6 +47,8 @@ export async function load() {
   loading = new AbortController();
   const { signal } = loading;
   const asked = select(new URLSearchParams(location.search), PARAMETERS);
+  // The page that is shown is loaded again after own changes.
+  if (!state.tagList.found || String(asked) === String(state.query)) refreshTags();
   const text = describe(asked);
   const isTyped = String(parse(state.search)) === String(parse(text));
   update({ query: asked, search: isTyped ? state.search : text, isLoading: true });
@@ -95,7 +98,6 @@ async function refresh() {
   try {
     const { query, listing } = await find(state.query, signal);
     signal.throwIfAborted();
-    for (const { tag } of listing.plants) if (tag) state.tags.add(tag);
     if (query === state.query) update({ listing, problem: null });
     else load(); // Only another spelling of the tag has plants now.
   } catch (error) {
@@ -133,7 +135,7 @@ async function find(query, signal) {
     }
   }
   if (isFirst && tag && listing.plants.length === 0) {
-    for (const other of spell(tag)) {
+    for (const other of await spell(tag)) {
       const changed = new URLSearchParams(query);
       changed.set("tag", other);
       const page = await client.list(changed, PLANTS_A_PAGE, signal);
@@ -162,24 +164,18 @@ async function findEnd(query, signal) {
   return { ...counts, plants: plants.reverse(), links: pages };
 }
 
-/** Return other spellings of a tag, which differ by case: first those that were shown. @param {string} tag */
-function spell(tag) {
+/** Return other spellings of a tag, which differ by case. @param {string} tag */
+async function spell(tag) {
   const lower = tag.toLowerCase();
-  const shown = [...state.tags].filter((each) => each.toLowerCase() === lower);
-  const capitalized = lower.replace(/^./u, (letter) => letter.toUpperCase());
-  const titled = lower.replace(/(?<!\S)./gu, (letter) => letter.toUpperCase());
-  const spellings = new Set([...shown, capitalized, lower, titled, tag.toUpperCase()]);
-  spellings.delete(tag);
-  return spellings;
+  return (await findTags(tag)).filter((each) => each !== tag && each.toLowerCase() === lower);
 }
 
 /** @param {URLSearchParams} query @param {import("./client.js").Listing} listing */
 function show(query, listing) {
-  const { fresh, tags } = state;
+  const { fresh } = state;
   const selected = new Map(state.selected);
   for (const plant of listing.plants) {
     if (selected.has(plant.id)) selected.set(plant.id, plant);
-    if (plant.tag) tags.add(plant.tag);
   }
   const loaded = { isLoading: false, suggestion: null, problem: null };
   update({ ...loaded, listing, shownQuery: query, selected });
@@ -237,12 +233,16 @@ export async function selectFound() {
   }
 }
 
-/** Return the plants of the list, of all its pages, up to a maximum. */
-export async function findAll() {
+/**
+ * Return the plants of a search, of all its pages, up to a maximum.
+ *
+ * @param {URLSearchParams} [search] otherwise those of the list, in its order
+ */
+export async function findAll(search) {
   const { signal } = loading;
-  const byId = state.listing?.byId;
+  const byId = search ? undefined : state.listing?.byId;
   const found = new Map(byId && [[byId.id, byId]]);
-  let query = select(state.shownQuery, LISTED);
+  let query = search ?? select(state.shownQuery, LISTED);
   for (;;) {
     const { plants, links } = await client.list(query, SELECTED_MAX - found.size, signal);
     for (const plant of plants) found.set(plant.id, plant);
@@ -280,7 +280,9 @@ async function suggest(query, found, signal) {
 
 /** Search for what is typed, after a pause. @param {On<HTMLInputElement>} event */
 export function type({ currentTarget }) {
-  update({ search: currentTarget.value });
+  const { tag } = split(currentTarget.value);
+  update({ search: currentTarget.value, tags: tag === undefined ? [] : state.tags });
+  if (tag !== undefined) suggestTags(tag);
   loading.abort();
   clearTimeout(typing);
   typing = setTimeout(search, TYPING_SECONDS * 1000);
@@ -326,31 +328,41 @@ export function go(query) {
 function leavePage() {
   if (!state.toast.undo) say(""); // What it says is outdated.
   const { file, problem } = state.importing;
+  state.tagList.isOpen = false;
   update({ exportProblem: null, fresh: { id: "", name: "", isSought: true } });
   if (problem && !file) update({ importing: {} });
   load();
 }
 
 /**
- * Return the words of names and the tag of a text. All that follows `tag:` is the tag.
+ * Return the words of names and the tag of a text. All that follows `tag:` is the tag. At the end,
+ * `untagged:` stands for plants without a tag.
  *
  * @param {string} text that was typed: `alba`, `tag:Rosa` or `alba tag:Rosa`
  */
 export function split(text) {
-  const [, words, tag] = /^(.*?)(?:(?<!\S)tag:(.*))?$/is.exec(text) ?? ["", text];
-  return { q: words.trim(), tag: tag?.trim() };
+  const [, words, end, tag] = /^(.*?)(?:(?<!\S)(untagged:\s*|tag:(.*)))?$/is.exec(text) ?? [
+    "",
+    text,
+  ];
+  return { q: words.trim(), tag: tag?.trim(), isUntagged: end !== undefined && tag === undefined };
 }
 
 /** @param {string} text that was typed */
 function parse(text) {
-  const { q, tag } = split(text);
-  return new URLSearchParams({ ...(q && { q }), ...(tag !== undefined && { tag }) });
+  const { q, tag, isUntagged } = split(text);
+  return new URLSearchParams({
+    ...(q && { q }),
+    ...(tag !== undefined && { tag }),
+    ...(isUntagged && { untagged: "true" }),
+  });
 }
 
 /** Return the text that stands for a query in the search box. @param {URLSearchParams} query */
 export function describe(query) {
   const { q, tag } = Object.fromEntries(query);
-  return [q, tag === undefined ? "" : `tag:${tag}`].filter(Boolean).join(" ");
+  const end = tag === undefined ? query.has("untagged") && "untagged:" : `tag:${tag}`;
+  return [q, end].filter(Boolean).join(" ");
 }
 
 /** Return the parameters with these keys. @param {URLSearchParams} query @param {string[]} keys */

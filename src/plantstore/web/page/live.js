@@ -9,6 +9,7 @@ import { isBeingRead, isByName, refreshSoon, SEARCHED } from "./listing.js";
 import { ApiError, GONE, hasStatus, TOO_MANY_REQUESTS } from "./requests.js";
 import { untilVisible } from "./service.js";
 import { may, state, update } from "./state.js";
+import { refreshTags } from "./tags.js";
 
 /** @typedef {import("./client.js").Plant} Plant */
 /** @typedef {import("./client.js").Change} Change */
@@ -87,7 +88,8 @@ function mayFollowAgain(error) {
  */
 export function show(changes) {
   const { listing, shownQuery } = state;
-  if (!listing) return;
+  if (!listing || changes.length === 0) return;
+  refreshTags();
   const isSearch = isByName() || SEARCHED.some((key) => shownQuery.has(key));
   const rows = new Map(listing.plants.map((plant) => [plant.id, plant]));
   let isReplaced = false;
@@ -97,7 +99,6 @@ export function show(changes) {
     if (isElsewhere || (row && isSame(row, plant))) continue;
     if (row && change !== "deleted" && stillMatches(plant)) {
       rows.set(plant.id, plant);
-      if (plant.tag) state.tags.add(plant.tag);
       isReplaced = true;
     } else refreshSoon();
   }
@@ -115,5 +116,5 @@ function isSame(row, plant) {
 function stillMatches({ tag }) {
   const { shownQuery } = state;
   if (isByName() || shownQuery.has("q")) return false;
-  return !shownQuery.has("tag") || shownQuery.get("tag") === tag;
+  return tag === (shownQuery.has("untagged") ? undefined : (shownQuery.get("tag") ?? tag));
 }

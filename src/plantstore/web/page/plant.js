@@ -8,6 +8,7 @@ import { html } from "./html.js";
 import { load } from "./listing.js";
 import { ApiError, messageOf } from "./requests.js";
 import { may, state, update } from "./state.js";
+import { SUGGESTING } from "./tags.js";
 
 /** @typedef {import("./client.js").Plant} Plant */
 /** @typedef {import("./dialogs.js").Act} Act */
@@ -59,7 +60,7 @@ function PlantView({ plant, tag }) {
         ${namesake && html`Another plant has this name: ${makeLink(namesake.id, namesake.id)}`}
       </p>
       <${Field} id="plant-tag" name="tag" label=${html`Tag <span class="hint">(optional)</span>`}
-        dir="auto" list="tags" readOnly=${readOnly} value=${plant?.tag ?? tag} />
+        dir="auto" list="tags" ...${SUGGESTING} readOnly=${readOnly} value=${plant?.tag ?? tag} />
     <//>
   `;
 }

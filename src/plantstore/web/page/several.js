@@ -1,9 +1,13 @@
 /** What is done with one plant or several, after a question: delete them, or set their tag. */
 
 import { make, makeJob } from "./changes.js";
+import { client } from "./client.js";
 import { Field, Frame, open } from "./dialogs.js";
-import { countPlants } from "./elements.js";
+import { countPlants, number, say } from "./elements.js";
 import { html } from "./html.js";
+import { addressOf, findAll } from "./listing.js";
+import { messageOf } from "./requests.js";
+import { SUGGESTING } from "./tags.js";
 
 /** @typedef {import("./client.js").Plant} Plant */
 
@@ -15,7 +19,7 @@ function Names({ plants }) {
   const named = plants.slice(0, NAMED_MAX).map(({ id, name }) => html`<bdi>${id}: ${name}</bdi>`);
   const more = plants.length - named.length;
   return html`<p id="question-plant">
-    ${named}${more > 0 && `and ${more.toLocaleString("en")} more`}
+    ${named}${more > 0 && `and ${number(more)} more`}
   </p>`;
 }
 
@@ -29,13 +33,13 @@ function DeleteView({ plants }) {
   `;
 }
 
-/** @param {{plants: Plant[]}} props */
-function TagView({ plants }) {
+/** @param {{plants: Plant[], tag: string, label: string}} props */
+function TagView({ plants, tag, label }) {
   return html`
-    <${Frame} id="tagging" fields=${["tag"]} buttons=${[["save", "Set tag", "primary"]]}>
+    <${Frame} id="tagging" fields=${["tag"]} buttons=${[["save", label, "primary"]]}>
       <${Names} plants=${plants} />
       <${Field} id="tagging-tag" name="tag" label="Tag" dir="auto" autofocus list="tags"
-        hint="If it is empty, the plants will have no tag." />
+        value=${tag} ...${SUGGESTING} hint="If it is empty, the plants will have no tag." />
     <//>
   `;
 }
@@ -44,41 +48,75 @@ function TagView({ plants }) {
 export function deletePlants(plants) {
   const entitle = (/** @type {number} */ many) =>
     many === 1 ? "Delete this plant?" : `Delete ${countPlants(many)}?`;
-  askAndMake(DeleteView, plants, entitle, "Deleted", () => null);
+  askAndMake({ View: DeleteView, plants, entitle, verb: "Deleted", change: () => null });
 }
 
 /** Ask for a tag, set it at each of the plants, and offer to undo it. @param {Plant[]} plants */
 export function tagPlants(plants) {
-  const entitle = (/** @type {number} */ many) => `Set the tag of ${countPlants(many)}`;
-  const outcome = (/** @type {Typed} */ { tag }) => `now have ${tag ? `the tag ${tag}` : "no tag"}`;
-  const change = (/** @type {Plant} */ plant, /** @type {Typed} */ { tag }) => ({
-    ...plant,
-    tag: tag || undefined,
+  askForTag(plants, (many) => `Set the tag of ${countPlants(many)}`, "", "Set tag");
+}
+
+/** Ask for another name of a tag, and set it at its plants, up to a maximum. @param {string} tag */
+export async function renameTag(tag) {
+  const query = new URLSearchParams({ tag });
+  try {
+    const { total } = await client.list(query, 1, new AbortController().signal);
+    const plants = await findAll(query);
+    const isPart = plants.length < total;
+    const entitle = (/** @type {number} */ many) =>
+      isPart && many === plants.length
+        ? `Rename the tag of the first ${number(many)} of ${countPlants(total)}`
+        : `Rename the tag of ${countPlants(many)}`;
+    // The list of the old tag would be empty.
+    const end = (/** @type {string} */ other) =>
+      isPart || history.replaceState({}, "", addressOf(other ? { tag: other } : {}));
+    askForTag(plants, entitle, tag, "Rename", end);
+  } catch (error) {
+    say(messageOf(error));
+  }
+}
+
+/**
+ * @param {Plant[]} plants
+ * @param {(many: number) => string} entitle returns the title
+ * @param {string} old the tag that the plants keep if nothing else is typed
+ * @param {string} label of the button
+ * @param {(tag: string) => void} [end] is called when all plants have the tag
+ */
+function askForTag(plants, entitle, old, label, end) {
+  askAndMake({
+    View: TagView,
+    plants,
+    entitle,
+    verb: "Saved",
+    change: (plant, { tag = old }) => ({ ...plant, tag: tag || undefined }),
+    outcome: ({ tag = old }) => `now have ${tag ? `the tag ${tag}` : "no tag"}`,
+    content: { tag: old, label },
+    end: ({ tag = old }) => end?.(tag),
   });
-  askAndMake(TagView, plants, entitle, "Saved", change, outcome);
 }
 
 /**
  * Open a dialog that changes plants. It stays open with those whose change fails.
  *
  * @typedef {Partial<Record<string, string>>} Typed
- * @param {import("./dialogs.js").Dialog["View"]} View
- * @param {Plant[]} plants
- * @param {(many: number) => string} entitle returns the title
- * @param {import("./changes.js").Verb} verb
- * @param {(plant: Plant, typed: Typed) => ?Plant} change
- * @param {(typed: Typed) => string} [outcome]
+ * @param {{View: import("./dialogs.js").Dialog["View"], plants: Plant[],
+ *   entitle: (many: number) => string, verb: import("./changes.js").Verb,
+ *   change: (plant: Plant, typed: Typed) => ?Plant, outcome?: (typed: Typed) => string,
+ *   content?: object, end?: (typed: Typed) => void}} options `entitle` returns the title, and `end`
+ *   is called when all plants are changed
  */
-function askAndMake(View, plants, entitle, verb, change, outcome) {
+function askAndMake({ View, plants, entitle, verb, change, outcome, content, end }) {
   let left = plants;
   const job = makeJob(verb, plants.length);
-  const describe = () => ({ title: entitle(left.length), content: { plants: left } });
+  const describe = () => ({ title: entitle(left.length), content: { ...content, plants: left } });
   /** @type {import("./dialogs.js").Act} */
   const act = async (typed) => {
     const changes = left.map((before) => ({ before, after: change(before, typed) }));
     if (outcome) job.outcome = outcome(typed);
     const rest = await make(changes, job);
     left = rest.left.flatMap(({ before }) => before ?? []);
+    if (!job.isStopped && left.length === 0) end?.(typed);
     if (job.isStopped || left.length === 0) return undefined;
     Object.assign(dialog, describe());
     if (rest.error) throw rest.error;

@@ -28,14 +28,27 @@ export const state = {
   selectedAll: /** @type {?string} */ (null),
   /** The id of the plant that was selected last. */
   picked: "",
-  /** The tags of the plants that were shown. */
-  tags: /** @type {Set<string>} */ (new Set()),
+  /** The tags that begin with what is typed. */
+  tags: /** @type {string[]} */ ([]),
+  /**
+   * The list of tags: whether it was opened, what is listed, and what was found: undefined if it was
+   * not read yet, null if it cannot be read.
+   */
+  tagList: {
+    isOpen: false,
+    q: "",
+    sort: "tag",
+    limit: 100,
+    found: /** @type {undefined|null|(import("./client.js").Tags & {total: number})} */ (undefined),
+  },
   /** The plant that was added last, and whether its page was looked for. */
   fresh: { id: "", name: "", isSought: true },
   /** The plant whose menu is open, and the place of the menu. */
   menu: /** @type {?{plant: Plant, left: number, top: number, isUpwards: boolean}} */ (null),
   /** What is printed instead of the page. */
   sheet: /** @type {any} */ (null),
+  /** Whether the menu for files is open, on a narrow screen. */
+  isFileOpen: false,
   exportProblem: /** @type {?ApiError} */ (null),
   importing: /** @type {import("./importing.js").Import} */ ({}),
   /** Whether an import updates plants that exist. */

@@ -1,0 +1,163 @@
+/** The tags of the catalogue: their list beside the plants, and those that begin with a text. */
+
+import { client } from "./client.js";
+import { number, PlantText } from "./elements.js";
+import { html } from "./html.js";
+import { addressOf, TEXT_MAX } from "./listing.js";
+import { messageOf } from "./requests.js";
+import { may, state, update } from "./state.js";
+
+/** How many tags are listed at first, how many more each time, and how many the service lists. */
+const TAGS_A_PAGE = 100;
+const TAGS_MAX = 1000;
+
+/** How many tags are suggested, or are spellings of one tag. */
+const SUGGESTED = 20;
+
+/** How long the list is not read again: the service reads all plants to count their tags. */
+const REFRESH_SECONDS = 5;
+
+/** How long nothing must be typed before tags are looked for. */
+const TYPING_SECONDS = 0.15;
+
+/** Whether the list is beside the plants. Otherwise a button opens it. */
+const wide = window.matchMedia("(min-width: 60rem)");
+wide.onchange = refreshTags;
+
+let typing = 0;
+let suggesting = 0;
+let resting = 0;
+let isOutdated = false;
+
+/** Cancels the list that is being read. */
+let reading = new AbortController();
+
+/** Read the list again, if it is shown: some seconds after the last time at the earliest. */
+export function refreshTags() {
+  if (!may("plants:read") || !(wide.matches || state.tagList.isOpen)) return;
+  isOutdated = true;
+  if (!resting) read();
+}
+
+async function read() {
+  isOutdated = false;
+  clearTimeout(resting);
+  resting = setTimeout(rest, REFRESH_SECONDS * 1000);
+  reading.abort();
+  reading = new AbortController();
+  const { signal } = reading;
+  const { q, sort, limit } = state.tagList;
+  try {
+    const [{ total }, tags] = await Promise.all([
+      client.list(new URLSearchParams(), 1, signal),
+      client.listTags({ q, sort, limit: String(limit) }, signal),
+    ]);
+    change({ found: { ...tags, total } });
+  } catch (error) {
+    if (signal.aborted) return;
+    messageOf(error); // The page works without the list.
+    change({ found: state.tagList.found ?? null });
+  }
+}
+
+function rest() {
+  resting = 0;
+  if (isOutdated) read();
+}
+
+/** @param {Partial<typeof state.tagList>} changes */
+function change(changes) {
+  update({ tagList: { ...state.tagList, ...changes } });
+}
+
+/** Change what is listed, and read it after a pause. @param {Partial<typeof state.tagList>} changes */
+function ask(changes, seconds = 0) {
+  change(changes);
+  clearTimeout(typing);
+  typing = setTimeout(read, seconds * 1000);
+}
+
+/** Return the tags that begin with a text, with most plants first. @param {string} text */
+export async function findTags(text) {
+  const query = { q: text.slice(0, TEXT_MAX), sort: "-plants", limit: String(SUGGESTED) };
+  const found = may("plants:read") ? await client.listTags(query).catch(messageOf) : "";
+  return typeof found === "string" ? [] : found.tags.map(({ tag }) => tag);
+}
+
+/** Suggest tags that begin with what is typed, after a pause. @param {string} text */
+export function suggestTags(text) {
+  const look = async () => update({ tags: await findTags(text) });
+  clearTimeout(suggesting);
+  suggesting = setTimeout(look, TYPING_SECONDS * 1000);
+}
+
+/** The handlers of a field for a tag. */
+export const SUGGESTING = {
+  onfocus: (/** @type {On<HTMLInputElement>} */ { currentTarget }) =>
+    suggestTags(currentTarget.value),
+  oninput: (/** @type {On<HTMLInputElement>} */ { currentTarget }) =>
+    suggestTags(currentTarget.value),
+};
+
+/** The button that opens the list of tags on a narrow screen. It says which plants are shown. */
+export function TagsButton() {
+  const { isOpen, found } = state.tagList;
+  const tag = state.shownQuery.get("tag");
+  const toggle = () => {
+    change({ isOpen: !isOpen });
+    refreshTags();
+  };
+  if (found === null) return null;
+  return html`
+    <button id="tags-button" type="button" class="chip" aria-expanded=${isOpen}
+      aria-controls="tag-list" data-needs="plants:read" onclick=${toggle}>
+      ${tag === null ? (state.shownQuery.has("untagged") ? "Untagged" : "All tags") : html`<${PlantText} text=${tag} />`}
+    </button>
+  `;
+}
+
+/** The list of tags with the numbers of their plants. There is none if it cannot be read. */
+export function TagList() {
+  const { isOpen, q, sort, limit, found } = state.tagList;
+  if (found === null || found?.total === 0) return null;
+  const { tags = [], untagged, total, hasMore = false } = found ?? {};
+  const shown = state.shownQuery.has("untagged") ? undefined : state.shownQuery.get("tag");
+  const type = (/** @type {On<HTMLInputElement>} */ { currentTarget }) =>
+    ask({ q: currentTarget.value.slice(0, TEXT_MAX), limit: TAGS_A_PAGE }, TYPING_SECONDS);
+  const choose = (/** @type {On<HTMLSelectElement>} */ { currentTarget }) =>
+    ask({ sort: currentTarget.value, limit: TAGS_A_PAGE });
+  const more = () => ask({ limit: Math.min(limit + TAGS_A_PAGE, TAGS_MAX) });
+  return html`
+    <aside id="tag-list" class=${isOpen ? "open" : undefined} aria-label="Tags"
+        data-needs="plants:read">
+      <input type="search" aria-label="Filter tags" placeholder="Filter tags" spellcheck=${false}
+        value=${q} oninput=${type} />
+      <select aria-label="Order of tags" value=${sort} onchange=${choose}>
+        <option value="tag">By name</option>
+        <option value="-plants">By number</option>
+      </select>
+      <ul>
+        <${Entry} query=${{}} text="All" many=${total} isShown=${shown === null} />
+        <${Entry} query=${{ untagged: "true" }} text="Untagged" many=${untagged}
+          isShown=${shown === undefined} />
+        ${tags.map(
+          ({ tag, plants }) =>
+            html`<${Entry} key=${tag} query=${{ tag }} text=${tag} many=${plants} isShown=${tag === shown} />`,
+        )}
+      </ul>
+      ${hasMore && limit < TAGS_MAX && html`<button type="button" onclick=${more}>More</button>`}
+      ${hasMore && limit === TAGS_MAX && html`<p class="hint">Filter the tags to see the others.</p>`}
+    </aside>
+  `;
+}
+
+/** @param {{query: Record<string, string>, text: string, many?: number, isShown: boolean}} props */
+function Entry({ query, text, many, isShown }) {
+  return html`
+    <li>
+      <a href=${addressOf(query)} aria-current=${isShown ? "true" : undefined}>
+        <${PlantText} text=${text} /> <span class="count">${many !== undefined && number(many)}</span>
+      </a>
+    </li>
+  `;
+}

@@ -18,9 +18,9 @@ from plantstore.storage import open_store
 from plantstore.storage.migrate import SchemaPolicy
 from plantstore.storage.sqlite.file import PAGE_BYTES, connect
 from plantstore.storage.sqlite.sqlite_pages import (
-    EXAMINE_IDS,
+    EXAMINE_NEXT,
+    EXAMINE_SORTED,
     MAKE_VOCABULARY,
-    NEXT_PLACES,
     examine_query,
     page_query,
 )
@@ -215,20 +215,20 @@ def test_sqlite_has_no_roles(path: Path) -> None:
         (examine_query(Listing(after=5)), {}, "M"),
         (examine_query(Listing(after=5, is_descending=True)), {}, "M"),
         (hand_out_query("?", "max"), hand_out_values(1), "SEARCH plants"),
-        (EXAMINE_IDS, {}, "SEARCH plants USING INTEGER PRIMARY KEY (rowid=?)"),
-        (NEXT_PLACES, ("a", "b", 1), "vocabulary VIRTUAL TABLE"),
+        (EXAMINE_NEXT, {}, "vocabulary VIRTUAL TABLE"),
+        (EXAMINE_SORTED, {}, "SEARCH plants USING INTEGER PRIMARY KEY (rowid=?)"),
         (tags_query(TagListing()), {}, "counts VIRTUAL TABLE"),
     ],
     ids=[
         *("the first page", "a later page", "a search", "a search from the end", "new ids"),
-        *("plants in order by name", "places in order by name", "tags"),
+        *("all plants by name", "found plants by name", "tags"),
     ],
 )
 def test_every_query_uses_an_index_and_sorts_nothing(
     store: SQLiteStore, query: str, bindings: Any, step: str
 ) -> None:
     words = {"match": '"rosa" *', "after": 1, "limit": 100, "tag": None, "any_tag": True}
-    words |= {"ids": "[]", "first": "a", "end": "b", "pattern": "*"}
+    words |= {"sorted": "[]", "end": "b", "pattern": "*"}
 
     for make in (MAKE_VOCABULARY, MAKE_COUNTS):
         store._writes.execute(make)  # noqa: SLF001

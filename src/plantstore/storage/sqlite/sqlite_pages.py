@@ -59,6 +59,7 @@ _FITS: Final = f":limit <= {_FITTING} OR coalesce(bytes, 0) <= {PAGE_BYTES_MAX}"
 
 _encode = msgspec.json.Encoder().encode
 _PLANTS: Final = msgspec.json.Decoder(list[tuple[int, str, str | None]])
+_WORDS: Final = msgspec.json.Decoder(dict[int, str])
 
 ValueT = TypeVar("ValueT")
 
@@ -189,7 +190,7 @@ SELECT count(*) FROM (SELECT 1 FROM plant_words WHERE plant_words MATCH ? LIMIT 
 # The first plant that is not in the index of words yet. None of those after it is in the index.
 FIRST: Final = "SELECT first FROM plants_to_index"
 
-_IS_WANTED: Final = "name IS NOT NULL AND (:any_tag OR tag IS :tag) AS is_wanted"
+_IS_WANTED: Final = "name IS NOT NULL AND (:any_tag OR tag IS :tag)"
 
 # The first characters of the words of tags, of the words for the order by name, and the word of
 # plants without a tag. They are for private use (Unicode §23.5), so no name has a word with them.
@@ -250,6 +251,10 @@ def _place_of(word: str, id_: int) -> Place:
     return Place(word[len(_NAME_MARK) :].removesuffix(_id_digits(id_)), id_)
 
 
+def _word_at(place: Place) -> str:
+    return f"{_NAME_MARK}{place.key}{_id_digits(place.id)}"
+
+
 def is_complete(connection: apsw.Connection) -> bool:
     """Return whether the index of words has all plants."""
     return connection.execute(FIRST).get is None
@@ -271,16 +276,17 @@ def _select_found(connection: apsw.Connection, listing: Listing) -> PlantsPage:
     if query is None:
         return Page([], None, is_last=True, total=Count(0) if listing.has_total else None)
     found: list[NewPlant] = []
-    places: dict[int, Place] = {}
+    words: dict[int, str] = {}
     end: int | Place | None = None
     examined = _examined if listing.place is None else _examined_by_name
     for part in examined(connection, query, listing, listing.limit + 1):
         found += part.plants
-        places |= part.places
+        words |= part.words
         end = part.end
         if len(found) > listing.limit:
             found = found[: listing.limit]
-            end = places.get(found[-1].id, found[-1].id)
+            last = found[-1].id
+            end = last if listing.place is None else _place_of(words[last], last)
             break
         if part.is_halved:
             break
@@ -351,14 +357,14 @@ class _Examined(NamedTuple):
         plants: those that belong to the listing.
         end: the id or the place of the last one examined; None if there are no more.
         is_halved: whether not all of them would fit on a page.
-        places: those of the plants by their ids, in order by name.
+        words: those for the order by name, by the ids of the plants, if that is the order.
 
     """
 
     plants: list[NewPlant]
     end: int | Place | None
     is_halved: bool
-    places: dict[int, Place]
+    words: dict[int, str]
 
 
 def _examined(
@@ -398,7 +404,7 @@ def examine_query(listing: Listing) -> str:
     Its row has those of them that have the tag, or NULL if the plants do not fit on a page; how
     many it found; and the last id of these.
     """
-    order, last = ("DESC", "min") if listing.is_descending else ("ASC", "max")
+    order, last = ("DESC", "min(id)") if listing.is_descending else ("ASC", "max(id)")
     found = f"""
     SELECT rowid AS id FROM plant_words
     WHERE plant_words MATCH :match AND rowid {_comparison(listing)} :after
@@ -407,22 +413,32 @@ def examine_query(listing: Listing) -> str:
     return _examine(found, last)
 
 
-def _examine(found: str, last: str = "max") -> str:
+def _examine(found: str, last: str) -> str:
+    plants = "FROM found LEFT JOIN plants USING (id)"
     return f"""
 WITH found AS MATERIALIZED ({found})
 SELECT CASE WHEN {_FITS} THEN (
-    SELECT CAST({ARRAY} FILTER (WHERE is_wanted) AS BLOB)
-    FROM (SELECT id, name, tag, {_IS_WANTED} FROM found LEFT JOIN plants USING (id))
+    SELECT CAST({ARRAY} FILTER (WHERE {_IS_WANTED}) AS BLOB) {plants}
 ) END, number, last
-FROM (
-    SELECT sum({_BYTES}) AS bytes, count(*) AS number, {last}(id) AS last
-    FROM found LEFT JOIN plants USING (id)
-)
+FROM (SELECT sum({_BYTES}) AS bytes, count(*) AS number, {last} AS last {plants})
 """
 
 
-EXAMINE_IDS: Final = _examine("SELECT value AS id FROM json_each(:ids) LIMIT :limit")
-NEXT_PLACES: Final = "SELECT term, doc FROM temp.vocabulary WHERE term > ? AND term < ? LIMIT ?"
+# Their rows have the same values as that of `examine_query`, with the words for the order by name
+# instead of the last id.
+_IDS_AND_WORDS: Final = "CAST(json_group_object(id, word) AS BLOB)"
+EXAMINE_NEXT: Final = _examine(
+    """
+    SELECT doc AS id, term AS word FROM temp.vocabulary
+    WHERE term > :after AND term < :end LIMIT :limit
+""",
+    _IDS_AND_WORDS,
+)
+EXAMINE_SORTED: Final = _examine(
+    "SELECT value ->> 1 AS id, value ->> 0 AS word FROM json_each(:sorted) LIMIT :limit",
+    _IDS_AND_WORDS,
+)
+
 _NAMES: Final = f"""
 SELECT id, CAST(substr(name, 1, {SEARCHED_CHARACTERS_MAX}) AS BLOB)
 FROM plant_words JOIN plants ON id = plant_words.rowid WHERE plant_words MATCH ?
@@ -436,38 +452,28 @@ def _examined_by_name(
 
     Those that the query finds are sorted, unless they are too many: then all plants are examined.
     """
-    place = listing.place or Place()
-    found: list[Place] | None = None
+    found: list[tuple[str, int]] | None = None
     if not listing.is_everything and _matches(connection, query) <= COUNT_MAX:
         names = connection.execute(_NAMES, (query.match,))
-        found = sorted(Place(order_key(name.decode(errors="replace")), id_) for id_, name in names)
+        found = sorted((name_word(name.decode(errors="replace"), id_), id_) for id_, name in names)
     is_exact = listing.is_everything or (found is not None and query.is_exact)
     words = () if is_exact else listing.words or ()
     at_once = number if is_exact else _EXAMINED_AT_ONCE
+    after = _word_at(listing.place or Place())
+    bindings = _bindings(listing) | {"end": _NAME_MARK + LAST_CHARACTER, "limit": at_once}
     for _ in range(0, EXAMINED_MAX, at_once):
-        if found is None:
-            places = _next_places(connection, place, at_once)
-        else:
-            begin = bisect_right(found, place)
-            places = found[begin : begin + at_once]
-        ids = to_json([each.id for each in places])
-        bindings = _bindings(listing) | {"ids": ids, "limit": at_once}
-        text, _, _ = _read(connection, EXAMINE_IDS, bindings)
-        is_end = len(places) < min(at_once, bindings["limit"] + 1)
-        places = places[: bindings["limit"]]
-        place = places[-1] if places else place
-        yield _Examined(
-            _with_words(text, words),
-            None if is_end else place,
-            bindings["limit"] < at_once,
-            {each.id: each for each in places},
-        )
+        bindings["after"] = after
+        if found is not None:
+            begin = bisect_right(found, (after, ID_MAX))
+            bindings["sorted"] = to_json(found[begin : begin + at_once])
+        examine = EXAMINE_NEXT if found is None else EXAMINE_SORTED
+        text, examined, by_id = _read(connection, examine, bindings)
+        words_by_id = from_json(_WORDS, by_id)
+        is_end = examined < bindings["limit"]
+        end = None
+        if not is_end:
+            last, after = [*words_by_id.items()][-1]
+            end = _place_of(after, last)
+        yield _Examined(_with_words(text, words), end, bindings["limit"] < at_once, words_by_id)
         if is_end:
             return
-
-
-def _next_places(connection: apsw.Connection, place: Place, number: int) -> list[Place]:
-    """Return the next places of plants in the index."""
-    first = f"{_NAME_MARK}{place.key}{_id_digits(place.id)}"
-    end = _NAME_MARK + LAST_CHARACTER
-    return [_place_of(*row) for row in connection.execute(NEXT_PLACES, (first, end, number))]

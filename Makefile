@@ -161,7 +161,7 @@ bench: $(VENV)/.dev programs ## measure into benchmarks/results/ (needs wrk and 
 	$(BIN)/python benchmarks/overload.py
 	$(BIN)/python benchmarks/slow_connections.py
 
-bench-peers: $(VENV)/.dev $(PEERS)/.pip $(PEERS)/.npm ## compare with other servers, into the same folder
+bench-peers: $(VENV)/.dev $(PEERS)/.pip $(PEERS)/.npm $(PEERS)/go_sqlite ## compare with other servers, into the same folder
 	$(BIN)/python benchmarks/peers.py
 
 site: $(VENV)/.site ## build the documents as a site into site/
@@ -271,6 +271,12 @@ $(PEERS)/.npm: benchmarks/peers/package-lock.json | $(PEERS)/.pip
 	if command -v npm > /dev/null; then \
 		npm ci --ignore-scripts --no-audit --no-fund --loglevel=error --prefix benchmarks/peers && \
 		touch $@; \
+	fi
+
+# The same for Go (Debian's golang-go and golang-github-mattn-go-sqlite3-dev).
+$(PEERS)/go_sqlite: benchmarks/peers/go_sqlite.go | $(PEERS)/.pip
+	if command -v go > /dev/null; then \
+		GO111MODULE=off GOPATH=/usr/share/gocode go build -o $@ $<; \
 	fi
 
 $(JAVASCRIPT)/node_modules/.installed: $(JAVASCRIPT)/package.json $(JAVASCRIPT)/package-lock.json

@@ -33,7 +33,7 @@ AbortSignal.timeout = (ms) => limit.call(AbortSignal, ms / 5);
 
 
 def test_a_malformed_token_is_refused_and_a_valid_one_is_kept_until_its_tab_closes(
-    context: BrowserContext, garden: Service, token: str
+    context: BrowserContext, garden: Service, token: str, watch: Watch
 ) -> None:
     page = context.new_page()
     field = page.get_by_label("Access token")
@@ -46,6 +46,10 @@ def test_a_malformed_token_is_refused_and_a_valid_one_is_kept_until_its_tab_clos
         expect(page.locator("#token-error")).to_have_text(message)
         expect(field).to_be_focused()
     assert_accessible(page)
+    for width in (390, 1280):
+        page.set_viewport_size({"width": width, "height": 720})
+    expect(field).to_be_focused()
+    assert not [url for url in watch.requests if "/tags?" in url]
 
     enter(page, garden, f'"Bearer {token}"')
     expect(page.locator("#count")).to_be_visible()

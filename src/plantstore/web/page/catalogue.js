@@ -24,7 +24,7 @@ import { may, state, update } from "./state.js";
 import { Table } from "./table.js";
 import { TagList, TagsButton } from "./tags.js";
 
-/** With how many letters of a text that is not found the names begin that are offered. */
+/** With how many letters of a text, at most, the names begin that are offered if it is not found. */
 const BEGINNING = 3;
 
 const LETTERS = [..."ABCDEFGHIJKLMNOPQRSTUVWXYZ"];
@@ -225,7 +225,7 @@ function Nothing() {
   const chooseImport = () => document.getElementById("file")?.click();
   const next = listing?.links.get("next");
   const from = shownQuery.get("from") ?? "";
-  const beginning = [...(shownQuery.get("q")?.trim() ?? "")].slice(0, BEGINNING).join("");
+  const beginning = [...(shownQuery.get("q") ?? "")].slice(0, -1).slice(0, BEGINNING).join("");
   if (next || from || SEARCHED.some((key) => shownQuery.has(key))) {
     const advice = shownQuery.has("tag")
       ? "A tag is found as a whole. Write words of names before it: alba tag:Rosa"
@@ -248,7 +248,7 @@ function Nothing() {
     `;
   }
   return html`
-    <div id="start" class="nothing">
+    <div id="start" class="leafy nothing">
       <p>There are no plants yet.</p>
       <p class="tools" data-needs="plants:create">
         <button type="button" onclick=${() => addPlants()}>Add the first plant</button>

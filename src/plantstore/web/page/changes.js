@@ -34,7 +34,7 @@ const FIELDS = /** @type {["name"|"tag", string][]} */ ([
 ]);
 
 /** The error number of a plant that is created under an id that another plant has. */
-const ID_TAKEN = 1004;
+export const ID_TAKEN = 1004;
 
 /** How often a change is tried that somebody else, or a proxy, gets in the way of. */
 const TRIES = 3;

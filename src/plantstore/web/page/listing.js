@@ -48,7 +48,7 @@ export async function load() {
   const { signal } = loading;
   const asked = select(new URLSearchParams(location.search), PARAMETERS);
   // The page that is shown is loaded again after own changes.
-  if (!state.tagList.found || String(asked) === String(state.query)) refreshTags();
+  const isAgain = !state.tagList.found || String(asked) === String(state.query);
   const text = describe(asked);
   const isTyped = String(parse(state.search)) === String(parse(text));
   update({ query: asked, search: isTyped ? state.search : text, isLoading: true });
@@ -59,6 +59,7 @@ export async function load() {
       update({ query, search: describe(query) });
     }
     show(query, listing);
+    if (isAgain) refreshTags();
     suggest(query, listing.plants, signal);
   } catch (error) {
     if (signal.aborted) return; // Another page is loading.

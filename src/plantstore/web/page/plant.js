@@ -1,6 +1,6 @@
 /** The dialog of one plant: add a plant, or look at one and change it. */
 
-import { make, makeJob } from "./changes.js";
+import { ID_TAKEN, make, makeJob } from "./changes.js";
 import { client } from "./client.js";
 import { ask, Field, Frame, leaveAddress, open } from "./dialogs.js";
 import { countPlants, focus, say } from "./elements.js";
@@ -24,9 +24,6 @@ const NAMELESS = {
   yes: "Save without a name",
   no: "Enter a name",
 };
-
-/** The error number of an id that another plant has. */
-const ID_TAKEN = 1004;
 
 const INTEGER = /^-?\d+$/;
 

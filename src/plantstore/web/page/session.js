@@ -163,7 +163,7 @@ export function SignIn() {
     enter(tokenIn(String(new FormData(event.currentTarget).get("token"))));
   };
   const form = html`
-    <section id="entry" aria-labelledby="entry-title">
+    <section id="entry" class="leafy" aria-labelledby="entry-title">
       <h2 id="entry-title">Sign in</h2>
       <form autocomplete="off" novalidate onsubmit=${submit}>
         <label for="token">Access token</label>

@@ -22,7 +22,7 @@ const TYPING_SECONDS = 0.15;
 
 /** Whether the list is beside the plants. Otherwise a button opens it. */
 const wide = window.matchMedia("(min-width: 60rem)");
-wide.onchange = refreshTags;
+wide.onchange = () => state.listing && refreshTags(); // Before the sign-in, there is no token.
 
 let typing = 0;
 let suggesting = 0;
@@ -146,7 +146,6 @@ export function TagList() {
         )}
       </ul>
       ${hasMore && limit < TAGS_MAX && html`<button type="button" onclick=${more}>More</button>`}
-      ${hasMore && limit === TAGS_MAX && html`<p class="hint">Filter the tags to see the others.</p>`}
     </aside>
   `;
 }

@@ -119,7 +119,7 @@ def test_stores_that_change_the_same_plants_do_not_deadlock(
     def change(number: int) -> set[Outcome]:
         choose = random.Random(number)
         store, outcomes = opened(url), set[Outcome]()
-        for _ in range(150):
+        for _ in range(50):
             changes: list[Change] = []
             for id_ in choose.sample(range(30), 8):
                 new = NewPlant(id_, f"{number}")

@@ -122,8 +122,8 @@ FAULTS = [
     ("no other size", True),
 ]
 
-# A fault is injected at so many of the steps. A new file is written some hundred times.
-EVERY: dict[Kind, int] = {Written: 24, Synced: 4, Resized: 1}
+# A fault is injected at one of so many steps. A new file is written some hundred times.
+EVERY: dict[Kind, int] = {Written: 60, Synced: 10, Resized: 2}
 
 
 # SQLite ignores that a log cannot be cut. Before version 3.54, apsw reports that as unraisable.

@@ -20,9 +20,10 @@ EDGES = [NewPlant(ID_MIN, "Rosa"), NewPlant(ID_MAX, "Rosa × alba", "Rosa"), New
 
 
 @pytest.fixture
-def store(database: str) -> Iterator[Store]:
+def store(request: pytest.FixtureRequest, database: str) -> Iterator[Store]:
+    plants = getattr(request, "param", PLANTS)
     with contextlib.closing(open_store(database)) as store:
-        store.apply_changes([*PLANTS, *EDGES])
+        store.apply_changes([*plants, *EDGES])
         yield store
 
 
@@ -67,6 +68,7 @@ DAMAGES_OF_POSTGRES = DAMAGES | {
     ids=[*(f"sqlite-{name}" for name in DAMAGES_OF_SQLITE), *DAMAGES_OF_POSTGRES],
     indirect=["database"],
 )
+@pytest.mark.parametrize("store", [PLANTS[:1_250]], indirect=True, ids=["few"])
 def test_reindex_repairs_a_difference_that_a_check_finds(
     database: str, store: Store, damage: str
 ) -> None:

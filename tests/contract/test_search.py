@@ -183,7 +183,7 @@ def plain_words(text: str) -> set[str]:
     st.lists(names, min_size=1, max_size=4),
     st.none() | st.just("a"),
 )
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_every_store_finds_the_same_plants(
     store: Store, batches: list[list[Change]], queries: list[str], tag: str | None
 ) -> None:

@@ -88,7 +88,7 @@ image: ## build the container image (BASE=... for another base)
 	BUILDAH_FORMAT=docker $(BUILDER) build --file Containerfile --tag $(IMAGE) \
 		$(if $(BASE),--build-arg BASE=$(BASE)) $(BUILD_OPTIONS) .
 
-dist: $(VENV)/.dev ## build the source distribution and the wheel into dist/
+dist: $(VENV)/.run ## build the source distribution and the wheel into dist/
 	$(BIN)/uv build --quiet --no-build-isolation --python $(BIN)/python --out-dir dist
 
 test: $(VENV)/.dev programs ## test the service and its documents

@@ -42,6 +42,7 @@ nav:
   - Settings: docs/settings.md
   - Operations: docs/operations.md
   - Upgrading: docs/upgrading.md
+  - Releasing: docs/releasing.md
   - Containers: docs/container.md
   - Reverse proxies: docs/reverse-proxy.md
   - Scaling: docs/scaling.md

@@ -17,7 +17,10 @@ SWAGGER_UI := LICENSE NOTICE swagger-ui-bundle.js swagger-ui-bundle.js.LICENSE.t
 VENDORED := $(foreach file,$(SWAGGER_UI),swagger-ui/$(file)=swagger-ui-dist/$(file)) \
 	preact/LICENSE=preact/LICENSE preact/preact.mjs=preact/dist/preact.mjs \
 	htm/LICENSE=htm/LICENSE htm/htm.mjs=htm/dist/htm.mjs \
-	uqr/LICENSE=uqr/LICENSE uqr/uqr.mjs=uqr/dist/index.mjs
+	uqr/LICENSE=uqr/LICENSE uqr/uqr.mjs=uqr/dist/index.mjs \
+	papaparse/LICENSE=papaparse/LICENSE papaparse/papaparse.min.js=papaparse/papaparse.min.js \
+	fflate/LICENSE=fflate/LICENSE fflate/fflate.mjs=fflate/esm/browser.js \
+	saxen/LICENSE=saxen/LICENSE saxen/saxen.mjs=saxen/dist/index.js
 # Python 3.14 and the system's own Python are tested where they are installed, the latter with its
 # module venv. It may be an early release, with errors that were fixed later.
 PYTHONS ?= 3.11 3.12 3.13 $(if $(shell command -v python3.14),3.14) $(SYSTEM_PYTHON)

@@ -8,7 +8,15 @@ from playwright.sync_api import BrowserContext, Page, expect
 
 from plantstore.changes import Deletion
 from plantstore.plants import NewPlant
-from support.browser import Watch, assert_accessible, choose, drop, moved, rows
+from support.browser import (
+    Watch,
+    assert_accessible,
+    choose,
+    drop,
+    import_rows,
+    moved,
+    rows,
+)
 from support.service import Service, stored_plants
 
 # Texts that are dangerous unless they are shown as text: scripts, markup, text direction, formulas.
@@ -308,6 +316,8 @@ def test_no_text_of_a_plant_or_a_file_is_interpreted_as_markup(
         choose(page, "Delete", id_)
         page.keyboard.press("Escape")
     drop(page, ("id,name\n" + "".join(f"{text},A\n" for text in HOSTILE)).encode(), HOSTILE[0])
+    expect(page.get_by_role("dialog", name=f"Import {HOSTILE[0]}")).to_be_visible()
+    import_rows(page, f"0 new, {len(HOSTILE) + 1} refused")  # one has two lines
     expect(page.get_by_text("Import finished")).to_be_visible()
     expect(page.locator("#import-file")).to_have_text(HOSTILE[0])
     page.get_by_role("combobox", name="Search").fill(HOSTILE[0])
@@ -386,7 +396,11 @@ def test_on_a_phone_nothing_is_wider_than_the_screen_and_nothing_moves_while_it_
     choose(page, "Edit", 50)
     expect(page.get_by_role("dialog")).to_be_in_viewport(ratio=1)
     page.keyboard.press("Escape")
-    drop(page, b"id,name\n" + b"Unbroken" * 40 + b"," + b"n" * 300 + b"\nx\n")
+    drop(page, b"id,name\n" + b"Unbroken" * 40 + b"," + b"n" * 300 + b"\nx\n700," + b"n" * 300)
+    expect(page.locator("#preview-said")).to_have_text("1 new, 2 refused")
+    dialog = page.get_by_role("dialog")
+    assert dialog.evaluate("dialog => dialog.scrollWidth <= dialog.clientWidth")
+    import_rows(page, "1 new, 2 refused")
     expect(page.get_by_text("2 refused")).to_be_visible()
 
     assert page.evaluate("document.documentElement.scrollWidth") <= 320

@@ -3,11 +3,22 @@
 import re
 import signal
 from collections.abc import Callable
+from io import BytesIO
+from xml.sax.saxutils import escape
+from zipfile import ZIP_DEFLATED, ZipFile
 
+import pytest
 from playwright.sync_api import FilePayload, Page, expect
 
 from plantstore.plants import NewPlant
-from support.browser import Watch, assert_accessible, drop, listed_errors, rows, save
+from support.browser import (
+    Watch,
+    assert_accessible,
+    drop,
+    import_rows,
+    listed_errors,
+    save,
+)
 from support.command import run
 from support.service import Service, stored_plants
 
@@ -19,68 +30,153 @@ SAFE = "Importing the same file again is safe."
 EXPORT = "Export CSV"
 
 
-def upload(content: str) -> FilePayload:
-    return {"name": "plants.csv", "mimeType": "text/csv", "buffer": content.encode()}
+def make_workbook(rows: list[list[str | float]]) -> bytes:
+    """Return an .xlsx with the parts that spreadsheets write, as far as they matter."""
+    texts = [cell for row in rows for cell in row if isinstance(cell, str)]
+
+    def write(cell: str | float) -> str:
+        is_text = isinstance(cell, str)
+        value = texts.index(cell) if isinstance(cell, str) else cell
+        return f'<c t="{"s" if is_text else "n"}"><v>{value}</v></c>'
+
+    shared = "".join(f"<si><t>{escape(text)}</t></si>" for text in texts)
+    body = "".join(f"<row>{''.join(map(write, row))}</row>" for row in rows)
+    sheet = '<sheet name="A" r:id="a"/>'
+    target = '<Relationship Id="a" Target="worksheets/sheet1.xml"/>'
+    files = {
+        "workbook.xml": f'<workbook xmlns:r="r"><sheets>{sheet}</sheets></workbook>',
+        "_rels/workbook.xml.rels": f"<Relationships>{target}</Relationships>",
+        "sharedStrings.xml": f"<sst>{shared}</sst>",
+        "worksheets/sheet1.xml": f"<worksheet><sheetData>{body}</sheetData></worksheet>",
+    }
+    content = BytesIO()
+    with ZipFile(content, "w", ZIP_DEFLATED) as archive:
+        for name, text in files.items():
+            archive.writestr(f"xl/{name}", text)
+    return content.getvalue()
 
 
-def test_an_import_counts_each_outcome_and_saves_the_refused_rows_for_a_spreadsheet(
+def test_an_import_is_previewed_and_its_refused_rows_are_corrected_and_imported(
     open_page: Callable[..., Page], garden: Service
 ) -> None:
-    page = open_page(NewPlant(1, "Abies"), NewPlant(2, "Picea"))
-    content = 'id;name;tag\n1;Abies;\n2;Another;\n3;"Rosa ×";Rosa\n\n=1+1;Tilia;-7\n'.encode()
+    old = {1: NewPlant(1, "Abies", "Abies"), 2: NewPlant(2, "Picea")}
+    page = open_page(*old.values())
+    content = (
+        "Nr;Preis;Name;Gattung\n1;7;Abies;Abies\n2;8;Another;\n"
+        '3;9;"Rosa ×";Rosa\n\n=1+1;7;Tilia;-7\n'
+    )
 
-    drop(page, content + b"5;\xc4pfel;\r\n", name="my.plants.csv")
+    drop(page, content.encode(), name="my.plants.csv")
 
-    result = "Import finished: 1 stored, 1 already there, 3 refused."
-    expect(page.locator("#import-said")).to_have_text(result)
-    expect(page.get_by_role("heading", name="Import")).to_be_focused()
-    taken = "`id` is taken: another plant is stored under the id 2"
-    integer = f'`id` must be an integer from {-(2**63)} to {2**63 - 1}, got "=1+1"'
+    preview = page.get_by_role("dialog", name="Import my.plants.csv")
+    said = preview.locator("#preview-said")
+    expect(said).to_have_text("1 new, 1 the same, 2 refused")
+    expect(preview.get_by_text("Not used: Preis")).to_be_visible()
+    shown = preview.get_by_role("table", name="The first plants").locator("tbody tr")
+    expect(shown.nth(2)).to_have_text("3Rosa ×Rosa")
     assert listed_errors(page) == [
-        ["3", taken, "2;Another;"],
-        ["6", integer, "=1+1;Tilia;-7"],
-        ["7", "The row is not UTF-8", "5;\ufffdpfel;"],
+        ["3", "Another plant has this id", "2 · 8 · Another · "],
+        ["6", "The id must be a whole number", "=1+1 · 7 · Tilia · -7"],
     ]
-    assert stored_plants(garden.database) == {
-        1: NewPlant(1, "Abies"),
-        2: NewPlant(2, "Picea"),
-        3: NewPlant(3, "Rosa ×", "Rosa"),
-    }
-    assert [row[0] for row in rows(page)] == ["1", "2", "3"]
-    for name in ("Stop", "Try again"):
-        expect(page.get_by_role("button", name=name)).to_be_hidden()
-    saved_name, saved = save(page, "link", "Save the refused rows")
-    assert saved_name == "my.plants-refused.csv"
-    assert saved.startswith(b"\xef\xbb\xbf")
-    assert "'=1+1;Tilia;'-7" in saved.decode()
-    page.get_by_role("button", name="Close", exact=True).click()
+    for width in (1280, 390):
+        page.set_viewport_size({"width": width, "height": 844})
+        assert_accessible(page)
+    preview.get_by_label("Tag").select_option("None")
+    expect(said).to_have_text("1 new, 3 refused")
+    page.keyboard.press("Escape")
+    page.get_by_role("button", name="Keep typing").click()
+    preview.get_by_label("Tag").select_option("Gattung")
+    assert stored_plants(garden.database) == old
+    import_rows(page, "1 new, 1 the same, 2 refused")
+    result = page.locator("#import-said")
+    expect(result).to_have_text("Import finished: 1 stored, 1 already there, 2 refused.")
+    expect(page.get_by_role("heading", name="Import")).to_be_focused()
+    assert_accessible(page)
+    name, saved = save(page, "link", "Save the refused rows")
+    assert name == "my.plants-refused.csv"
+    rows_ = saved.decode("utf-8-sig").splitlines()
+    assert rows_[0] == "Nr;Preis;Name;Gattung;reason"
+    corrected = "\n".join(rows_).replace("\n2;", "\n4;").replace("=1+1;", "5;")
+    drop(page, corrected.encode("utf-8-sig"), name)
+    import_rows(page, "2 new")
+
+    expect(result).to_have_text("Import finished: 2 stored.")
+    new = [NewPlant(3, "Rosa ×", "Rosa"), NewPlant(4, "Another"), NewPlant(5, "Tilia", "-7")]
+    assert stored_plants(garden.database) == old | {plant.id: plant for plant in new}
+    page.locator("#import-title").press("Escape")
     expect(page.locator("#import")).to_be_hidden()
 
 
-def test_a_file_is_chosen_and_updates_plants_if_this_is_chosen(
-    open_page: Callable[..., Page], garden: Service
+@pytest.mark.parametrize(
+    ("encoding", "guess", "name"),
+    [
+        ("utf-16", "UTF-16LE", "Łąka “biała”"),
+        ("cp1250", "Windows-1250", "róża biała"),
+        ("cp1250", "Windows-1252", "řeřicha"),
+        ("cp1251", "Windows-1251", "Роза белая"),
+        ("cp1252", "Windows-1252", "Äpfel “süß”"),
+    ],
+)
+def test_a_file_of_excel_is_stored_with_the_encoding_that_the_preview_shows(
+    open_page: Callable[..., Page], garden: Service, encoding: str, guess: str, name: str
 ) -> None:
     page = open_page()
-    said = page.locator("#import-said")
-    expect(page.locator("#start").get_by_role("button")).to_have_count(2)
-    assert_accessible(page)
+    content = f"sep=;\r\nid;name\r\n1;{name}\r\n"
+
+    drop(page, content.encode(encoding))
+    choice = page.get_by_label("Encoding")
+    expect(choice).to_have_value(guess)
+    choice.select_option(encoding.replace("cp", "Windows-").replace("utf-16", "UTF-16LE"))
+    expect(page.locator("#preview td").nth(1)).to_have_text(name)
+    import_rows(page, "1 new")
+
+    expect(page.locator("#import-said")).to_have_text("Import finished: 1 stored.")
+    assert stored_plants(garden.database) == {1: NewPlant(1, name)}
+
+
+def test_a_workbook_updates_plants_and_pasted_rows_get_ids_and_both_can_be_undone(
+    open_page: Callable[..., Page], garden: Service
+) -> None:
+    old = {1: NewPlant(1, "Old", "Abies"), 2: NewPlant(2, "Picea", "Picea")}
+    page = open_page(*old.values())
+    cells: list[list[str | float]] = [
+        ["id", "name", "price"],
+        [1, "New & ×", 3.5],
+        [2, "Picea", 4],
+        [3, "Rosa", 5],
+    ]
+    file: FilePayload = {"name": "a.xlsx", "mimeType": "", "buffer": make_workbook(cells)}
+    undo = page.get_by_role("button", name="Undo")
 
     with page.expect_file_chooser() as chooser:
-        page.get_by_role("button", name="Import a CSV file").click()
-    chooser.value.set_files(upload("id,name,tag\n1,Old,Abies\n2,Picea,\n"))
-    expect(said).to_have_text("Import finished: 2 stored.")
-    expect(page.locator("#count")).to_have_text("2 plants")
-    expect(page.locator("#start")).to_be_hidden()
+        page.locator("label").get_by_text("Import").click()
+    chooser.value.set_files(file)
+    expect(page.locator("#preview-said")).to_have_text("1 new, 2 refused")
     page.get_by_role("checkbox", name="Update plants that exist").check()
-    with page.expect_file_chooser() as chooser:
-        page.get_by_text("Import CSV").click()
-    chooser.value.set_files(upload("id,name,tag,more\n1,New,,\n2,Picea,,\n3,Rosa,,\n"))
+    import_rows(page, "1 new, 1 the same, 1 change")
+    expect(page.locator("#said")).to_have_text("2 plants imported")
+    assert stored_plants(garden.database)[1] == NewPlant(1, "New & ×", "Abies")
+    page.reload()
+    undo.click()
+    expect(page.locator("#said")).to_have_text("2 plants changed back")
+    assert stored_plants(garden.database) == old
 
-    expect(said).to_have_text("Import finished: 1 stored, 1 already there, 1 updated.")
-    warning = 'Column "more" is ignored; known columns are id, name and tag'
-    expect(page.locator("#import-warning")).to_have_text(warning)
-    expect(page.get_by_role("link", name="Save the refused rows")).to_be_hidden()
-    assert stored_plants(garden.database)[1] == NewPlant(1, "New")
+    page.get_by_role("button", name="Paste rows").click()
+    assert_accessible(page)
+    page.get_by_label("Rows of a spreadsheet").fill("Rosa, alba\tRosa\nTilia\t\n")
+    page.get_by_role("button", name="Preview").click()
+    expect(page.get_by_role("dialog", name="Import Pasted rows")).to_be_visible()
+    expect(page.locator("#preview-said")).to_have_text("2 new")
+    page.go_back()
+    page.get_by_role("button", name="Keep typing").click()
+    import_rows(page, "2 new")
+    expect(page.locator("#import-ids")).to_contain_text("The rows have the ids")
+    expect(page.locator("#said")).to_have_text("2 plants imported")
+    new = [plant for id_, plant in stored_plants(garden.database).items() if id_ not in old]
+    assert [(plant.name, plant.tag) for plant in new] == [("Rosa, alba", "Rosa"), ("Tilia", None)]
+    undo.click()
+    expect(page.locator("#said")).to_have_text("2 plants changed back")
+    assert stored_plants(garden.database) == old
 
 
 def test_all_plants_or_those_of_a_search_are_saved(
@@ -107,8 +203,10 @@ def test_an_import_is_stopped_and_continued_with_the_keyboard_and_not_lost_with_
     page = open_page()
     error, result = page.locator("#import-error"), page.locator("#import-said")
     stop = page.get_by_role("button", name="Stop")
-    garden.process.send_signal(signal.SIGSTOP)
     drop(page, CONTENT)
+    expect(page.locator("#preview-said")).to_have_text("5,000 new")
+    garden.process.send_signal(signal.SIGSTOP)
+    import_rows(page, "5,000 new")
     expect(stop).to_be_visible()
     with page.expect_event("dialog") as question:
         page.close(run_before_unload=True)
@@ -130,8 +228,10 @@ def test_an_import_is_stopped_and_continued_with_the_keyboard_and_not_lost_with_
     assert sum(int(number.replace(",", "")) for number in numbers) == ROWS
     assert len(stored_plants(garden.database)) == ROWS
 
-    garden.process.send_signal(signal.SIGSTOP)
     drop(page, CONTENT)
+    expect(page.locator("#preview-said")).to_have_text("0 new, 5,000 the same")
+    garden.process.send_signal(signal.SIGSTOP)
+    import_rows(page, "0 new, 5,000 the same")
     expect(stop).to_be_visible()
     page.get_by_role("button", name="Sign out").dispatch_event("click")
     garden.process.send_signal(signal.SIGCONT)

@@ -494,11 +494,7 @@ test("a tag of several plants is not set over the tags of somebody else without 
 describe("what the scopes of the token do not permit is not offered", () => {
   const listing = { plants: [ROSA], links: new Map(), total: 1, isExact: true };
   const offers = [
-    [["plants:create"], ["Add a plant", "Import CSV"]],
-    [
-      ["plants:create", "plants:update"],
-      ["Add a plant", "Import CSV", "Update plants that exist"],
-    ],
+    [["plants:create"], ["Add a plant", "Import", "Paste rows"]],
     [["plants:read"], ["Export 1 selected"]],
     [
       ["plants:read", "plants:update"],

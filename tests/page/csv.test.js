@@ -1,134 +1,127 @@
-/** What spreadsheets write, and the service does not take: encodings, `sep=`, and rows without ids. */
+/** CSV of spreadsheets, in any encoding, and pasted rows. */
 
 import assert from "node:assert/strict";
-import { readFileSync } from "node:fs";
 import { describe, test } from "node:test";
-import {
-  countNameless,
-  numberRows,
-  readCsv,
-  readRows,
-  WorkbookError,
-} from "../../src/plantstore/web/page/csv.js";
+import { readCsv, UnreadableError } from "../../src/plantstore/web/page/csv.js";
 
-const TEXT = "id;name\r\n1;Äpfel “”\r\n";
+/** Encode a text: one byte for each character, or two. */
+const bytesOf = (text) => Uint8Array.from(text, (char) => char.charCodeAt(0));
 
-/** The files that the command and the service read, too. */
-const CASES = JSON.parse(readFileSync(new URL("../support/csv_cases.json", import.meta.url)));
-
-const read = (...parts) => readCsv(new File(parts, "plants.csv"));
-
-/** Encode a text in UTF-16. */
-function encode(text, isLittle) {
+const utf16 = (text, isLittle) => {
   const view = new DataView(new ArrayBuffer(2 * text.length));
   for (let at = 0; at < text.length; at += 1) view.setUint16(2 * at, text.charCodeAt(at), isLittle);
-  return view;
-}
+  return new Uint8Array(view.buffer);
+};
 
-describe("the encoding of a file is detected", () => {
-  const single = Uint8Array.from("id;name\r\n1;\xc4pfel \x93\x94\r\n", (char) =>
-    char.charCodeAt(0),
-  );
+const read = (content, encoding) =>
+  readCsv(typeof content === "string" ? new TextEncoder().encode(content) : content, encoding);
+
+describe("the encoding of a file is detected, and guessed if nothing tells it", () => {
   const files = [
-    ["UTF-8", TEXT],
-    ["UTF-8", `\ufeff${TEXT}`],
-    ["UTF-16LE", encode(`\ufeff${TEXT}`, true)],
-    ["UTF-16BE", encode(`\ufeff${TEXT}`, false)],
-    ["Windows-1252", single],
+    ["UTF-8", "1;Äpfel “”\r\n", "Äpfel “”", false],
+    ["UTF-8", "\ufeff\ufeff1;Äpfel\r\n", "Äpfel", false],
+    ["UTF-16LE", utf16("\ufeff1;Äpfel\n", true), "Äpfel", false],
+    ["UTF-16BE", utf16("\ufeff1;Äpfel\n", false), "Äpfel", false],
+    ["Windows-1252", bytesOf("1;\xc4pfel\r\n"), "Äpfel", true],
+    ["Windows-1251", bytesOf("1;\xd0\xee\xe7\xe0\r\n"), "Роза", true],
+    ["Windows-1250", bytesOf("1;bia\xb3a r\xf3\xbfa\r\n"), "biała róża", true],
   ];
 
-  for (const [encoding, content] of files) {
-    test(`${encoding} of ${content.constructor.name}`, async () => {
-      const csv = await read(content);
+  for (const [encoding, content, name, isGuessed] of files) {
+    test(`${encoding}: ${name}`, async () => {
+      const table = await read(content);
 
-      assert.equal(csv.encoding, encoding);
-      assert.equal(await csv.body.text(), TEXT);
+      assert.deepEqual(table.rows[0], ["1", name]);
+      assert.deepEqual([table.encoding, table.isGuessed], [encoding, isGuessed]);
     });
   }
+
+  test("another one can be chosen", async () => {
+    const { rows, encoding } = await read(bytesOf("1;\xf8e\xb9\n"), "Windows-1250");
+
+    assert.deepEqual([rows[0][1], encoding], ["řeą", "Windows-1250"]);
+  });
 
   test("one row that is not UTF-8 does not change the others", async () => {
-    const { encoding } = await read("id;name\n1;Rosa ×\n2;", new Uint8Array([0xc4]), "pfel\n");
+    const { rows, faults } = await read(bytesOf("id,name\n1,Rosa \xc3\x97\n2,\xc4pfel\n"));
 
-    assert.equal(encoding, "UTF-8");
+    assert.deepEqual([rows[1][1], [...faults.keys()]], ["Rosa ×", [2]]);
   });
 
-  test("a workbook is not CSV", async () => {
-    await assert.rejects(read("PK\x03\x04"), WorkbookError);
-    await assert.rejects(read(new Uint8Array([0xd0, 0xcf, 0x11, 0xe0])), WorkbookError);
-  });
-
-  test("a file that is not text is sent as it is", async () => {
-    const png = Uint8Array.from("\x89PNG\r\n\x1a\n\xff\xfe", (char) => char.charCodeAt(0));
-
-    const { body } = await read(png);
-
-    assert.deepEqual(new Uint8Array(await body.arrayBuffer()), png);
+  test("what is not text is refused", async () => {
+    await assert.rejects(read(bytesOf("\x89PNG\r\n\x1a\n\xff\xfe")), UnreadableError);
   });
 });
 
-describe("the line sep= is not sent, and its separator is used", () => {
-  for (const [name, start] of [
-    ["alone", "sep=;\r\n"],
-    ["in quotes", '"sep=;"\n'],
-    ["after a byte order mark", "\ufeffsep=;\r\n"],
-    ["after two byte order marks", "\ufeff\ufeffsep=;\r\n"],
-  ]) {
-    test(name, async () => {
-      const { body, skipped, separator, columns } = await read(start, 'a,name;ID;"Na""me";name\n');
-
-      assert.equal(await body.text(), 'a,name;ID;"Na""me";name\n');
-      assert.deepEqual([skipped, separator], [1, ";"]);
-      assert.deepEqual(columns, ["a,name", "id", 'na"me', "name"]);
-    });
-  }
-});
-
-describe("rows with an empty name are counted", () => {
+describe("the separator is that of the first row", () => {
   const files = [
-    ['id,name\n1,A\n2,\n3,""\n', 2],
-    ["name\tid\r\tx\rA\ty\r\r", 1],
-    ['id,tag,name\n1,"a\n2,b,\n",X\n2,"""",\n', 1],
-    ['id,name\n1\n2,a"b\n3,', 1],
-    ["number\n1\n", 0],
-    [" ID , name\u00a0\n1,\n,\n", 1],
+    ["id,name", ["id", "name"]],
+    ["price, in EUR;id;name", ["price, in EUR", "id", "name"]],
+    ["name;a, b, c", ["name", "a, b, c"]],
+    ["1\tRosa; alba, x", ["1", "Rosa; alba, x"]],
+    ["Rosa, alba", ["Rosa", " alba"]],
+    ['"id";"na""me"', ["id", 'na"me']],
+    ['"sep=;"\r\na,name;ID', ["a,name", "ID"]],
+    ["\ufeffsep=,\nid,name;tag", ["id", "name;tag"]],
   ];
 
-  for (const [content, many] of files) {
-    test(JSON.stringify(content), async () => {
-      const csv = await read(content);
-
-      assert.equal(await countNameless(csv), many);
+  for (const [content, cells] of files) {
+    test(content, async () => {
+      assert.deepEqual((await read(`${content}\n`)).rows[0], cells);
     });
   }
 
-  test("also in a large file", async () => {
-    const rows = Array.from({ length: 100_000 }, (_, id) => `${id},${id % 10 ? "Rosa" : ""},\r\n`);
-    const csv = await read("id,name,tag\r\n", ...rows);
-
-    assert.equal(await countNameless(csv), 10_000);
+  test("a name with a comma is one cell if there is one column", async () => {
+    assert.deepEqual((await read("Name\nRosa, alba")).rows, [["Name"], ["Rosa, alba"]]);
   });
 });
 
-describe("the page takes the same rows for empty as the service", () => {
-  const isLine = ([, text]) => !/[\r\n]./.test(text);
-  const cases = CASES.filter(({ error, refused = [] }) => !error && refused.every(isLine));
-
-  for (const { name, content, plants, refused = [] } of cases) {
-    test(name, async () => {
-      const csv = await read(content);
-
-      assert.ok(csv.columns.includes("id") && csv.columns.includes("name"));
-      assert.equal((await readRows(csv)).length, plants.length + refused.length);
+describe("rows end at any line end", () => {
+  for (const content of ["1,A\n2,B", "1,A\r\n2,B", "1,A\r2,B", "1,A\r\n2,B\r", "1,A\n2,B\r\n"]) {
+    test(JSON.stringify(content), async () => {
+      assert.deepEqual((await read(content)).rows.slice(0, 2), [
+        ["1", "A"],
+        ["2", "B"],
+      ]);
     });
   }
+
+  test("but not within quotes", async () => {
+    assert.deepEqual((await read('1,"A\r\nB"\r\n')).rows[0], ["1", "A\r\nB"]);
+  });
 });
 
-test("a file gets a column with ids", async () => {
-  const csv = await read('sep=;\nName;Tag\n\n"Rosa\n×";\n"open;x\nAbies');
-  const rows = await readRows(csv);
+describe("a row with a wrong quote is known, and the rows before it are kept", () => {
+  for (const row of ['2,"open\n3,C\n', '2,"C"x\n', '2,"C" x\n3,C']) {
+    test(JSON.stringify(row), async () => {
+      const { rows, faults } = await read(`id,name\n1,A\n${row}`);
 
-  const file = numberRows(csv, rows, ["7", "8", "9"].values());
+      assert.deepEqual(rows.slice(0, 2), [
+        ["id", "name"],
+        ["1", "A"],
+      ]);
+      assert.ok(faults.has(2));
+      assert.equal(faults.has(1), false);
+    });
+  }
 
-  assert.equal(file.name, "plants-with-ids.csv");
-  assert.equal(await file.text(), 'id;Name;Tag\n7;"Rosa\n×";\n8;"open;x\n9;Abies');
+  test("also in a later step of a large file", async () => {
+    const before = "1,Rosa\n".repeat(200_000);
+    const { rows, faults } = await read(`${before}2,"open\n3,C\n`);
+
+    assert.equal(rows.length, 200_001);
+    assert.deepEqual([...faults.keys()], [200_000]);
+  });
+
+  test("a row of millions of characters ends the file", async () => {
+    const reason = /^Row 2 has more than a million characters/;
+
+    await assert.rejects(read(`id,name\n1,"${"Rosa\n".repeat(600_000)}`), { message: reason });
+  });
+});
+
+test("empty rows are kept, so that the rows have the numbers of a spreadsheet", async () => {
+  const { rows } = await read("id,name\n\n,\n1,A\n");
+
+  assert.deepEqual(rows.indexOf(rows.find(([id]) => id === "1")), 3);
 });

@@ -1,40 +1,51 @@
-/** The import: its progress, its result, and what is said if it fails. */
+/** The import: its progress, its result, its undo, and what is said if it fails. */
 
 import assert from "node:assert/strict";
+import { resolveObjectURL } from "node:buffer";
 import { beforeEach, describe, test } from "node:test";
 import { client } from "../../src/plantstore/web/page/client.js";
 import {
   chooseFile,
   Importing,
   isImporting,
+  startImport,
   stopImport,
 } from "../../src/plantstore/web/page/importing.js";
 import { onUpdate, state, update } from "../../src/plantstore/web/page/state.js";
-import { answer, answerFile, respond, textOf, withResponse } from "./tab.js";
+import { planOf } from "./plans.js";
+import { answer, answerFile, respond, respondPlants, serve, textOf, withResponse } from "./tab.js";
 
 const MAYBE = "Rows that were sent may be stored. Importing the same file again is safe.";
 const NONE = { stored: 0, already_stored: 0, replaced: 0, refused: 0, errors: [] };
 
 beforeEach(() => {
   answer();
-  update({ importing: {}, replaces: false });
+  update({ importing: {}, replaces: false, dialog: null, scopes: null, toast: { text: "" } });
 });
 
-function choose(...names) {
-  const files = names.map((name) => new File(["id,name\nx,A\n"], name));
-  chooseFile({ currentTarget: { files } });
+/** Begin an import. */
+async function start(content = "id,name\nx,A\n", result = undefined) {
+  const plan = await planOf(content);
+  startImport({ ...plan, result });
 }
 
 /** Import a file, and return what the page shows of it at the end. */
-async function importFile(act, name = "plants.csv") {
+async function importFile(act, content) {
   answerFile(act);
-  choose(name);
+  await start(content);
   return await end();
 }
 
 function end() {
   return new Promise((resolve) => {
     onUpdate(() => state.importing.sent === undefined && resolve(state.importing));
+  });
+}
+
+/** Return what the page says when it says something. */
+function said() {
+  return new Promise((resolve) => {
+    onUpdate(() => state.toast.text && resolve(state.toast.text));
   });
 }
 
@@ -58,56 +69,25 @@ describe("the result has the number of each outcome", () => {
   }
 });
 
-describe("the result says what the file had", () => {
-  const files = [
-    [
-      "empty names",
-      "id,name,tag\n1,\n2,\n",
-      "Import finished: 0 stored. 2 rows have an empty name.",
-      "",
-    ],
-    [
-      "an encoding",
-      new Uint8Array([0xff, 0xfe, 0x69, 0]),
-      undefined,
-      "The file was read as UTF-16LE",
-    ],
-    ["no tags", "id,name\n", undefined, "so the plants that exist keep their tags"],
-  ];
+test("rows that the page does not send are refused, too, and saved with the others", async () => {
+  const errors = [{ line: 2, error: 1002, message: "It is refused" }];
 
-  for (const [name, content, said = "Import finished: 0 stored.", warning] of files) {
-    test(name, async () => {
-      update({ replaces: warning.includes("tags") });
-      answerFile(withResponse(NONE));
+  const content = "id;name\nx;A\n1;B;C\n";
+  const ended = await importFile(withResponse({ ...NONE, refused: 1, errors }), content);
 
-      chooseFile({ currentTarget: { files: [new File([content], "plants.csv")] } });
-      const ended = await end();
-
-      assert.equal(ended.said, said);
-      assert.ok(ended.warning.endsWith(warning));
-    });
-  }
+  assert.equal(ended.said, "Import finished: 0 stored, 2 refused.");
+  assert.deepEqual(
+    ended.refused.rows.map(({ row }) => row),
+    [2, 3],
+  );
+  const [{ label, name, url }] = ended.files;
+  assert.deepEqual([label, name], ["Save the refused rows", "my.plants-refused.csv"]);
+  const csv =
+    "\ufeffid;name;reason\r\nx;A;It is refused\r\n1;B;C;It has more cells than the first row\r\n";
+  assert.equal(Buffer.from(await resolveObjectURL(url).arrayBuffer()).toString(), csv);
 });
 
-test("after the line sep=, errors have the numbers of the lines of the file", async () => {
-  const errors = [
-    { line: 2, error: 1002, message: "It is refused" },
-    { line: 3, error: 1002, message: "It is refused", last_line: 4 },
-  ];
-  answerFile(withResponse({ ...NONE, refused: 3, errors }));
-
-  const content = 'sep=,\nid,name\nx,A\n1,"open\n2,B\n';
-  chooseFile({ currentTarget: { files: [new File([content], "plants.csv")] } });
-  const { refused } = await end();
-
-  const shown = refused.rows.map(({ line, last_line, row }) => [line, last_line, row]);
-  assert.deepEqual(shown, [
-    [3, undefined, "x,A"],
-    [4, 5, '1,"open\n2,B'],
-  ]);
-});
-
-test("a file without ids is imported only after a question, with ids that are shown", async () => {
+test("rows without ids get them from the service, and keep them if it is tried again", async () => {
   const ranges = [
     { first: 7, last: 1006 },
     { first: 1007, last: 1007 },
@@ -119,36 +99,22 @@ test("a file without ids is imported only after a question, with ids that are sh
     return respond(path.startsWith("ids") ? ranges.shift() : []);
   };
   const bodies = [];
-  answerFile(async (request) => {
+  const act = async (request) => {
     bodies.push(await request.body.text());
-    withResponse({ ...NONE, stored: 2001 })(request);
-  });
-  const questions = [];
-  const answers = ["no", "yes"];
-  const importNames = async () => {
-    const content = `Name\n${"Rosa\n".repeat(2_001)}`;
-    chooseFile({ currentTarget: { files: [new File([content], "names.csv")] } });
-    return await new Promise((resolve) => {
-      onUpdate(() => {
-        const { question, importing } = state;
-        if (question && !questions.includes(question)) {
-          questions.push(question);
-          question.answer(answers.shift());
-        } else if (importing.sent === undefined) resolve(importing);
-      });
-    });
+    withResponse({ message: "It is busy" }, 503)(request);
   };
 
-  const refused = await importNames();
-  const ended = await importNames();
+  const ended = await importFile(act, `Name\n${"Rosa\n".repeat(2_001)}`);
+  startImport(ended.plan);
+  await end();
 
-  assert.equal(refused.problem, "Nothing was imported");
-  assert.equal(questions[1].yes, "Number the 2,001 rows");
   assert.deepEqual(counts, ["ids?count=1000", "ids?count=1000", "ids?count=1"]);
-  assert.match(bodies[0], /^id,Name\n7,Rosa\n8,Rosa\n/);
+  assert.match(bodies[0], /^id,name\r\n7,Rosa\r\n8,Rosa\r\n/);
+  assert.equal(bodies[1], bodies[0]);
+  assert.equal(ended.numbered, "The rows have the ids 7 to 1007, 9.");
   assert.deepEqual(
-    [ended.file.name, ended.numbered.said, ended.said],
-    ["names-with-ids.csv", "The rows have the ids 7 to 1007, 9.", "Import finished: 2,001 stored."],
+    ended.files.map(({ label, name }) => [label, name]),
+    [["Save the file with its ids", "my.plants-with-ids.csv"]],
   );
 });
 
@@ -160,32 +126,92 @@ test("an import that is stopped takes no further ids", async () => {
     stopImport();
     return respond({ first: 1, last: 1000 });
   };
-  const content = `Name\n${"Rosa\n".repeat(2_001)}`;
-  chooseFile({ currentTarget: { files: [new File([content], "names.csv")] } });
 
-  const problem = await new Promise((resolve) => {
-    onUpdate(() => {
-      const { question, importing } = state;
-      question?.answer("yes");
-      if (importing.problem) resolve(importing.problem);
-    });
-  });
+  await start(`Name\n${"Rosa\n".repeat(2_001)}`);
+  const { problem } = await end();
 
   assert.match(problem, /^Stopped/);
   assert.equal(taken, 1);
 });
 
-test("the warnings of the service are shown with the result", async () => {
-  const warnings = ['Column "more" is ignored', "The file is empty"];
+describe("an import can be undone", () => {
+  const OLD = { id: "2", name: "Old", tag: "T" };
+  const NEW = { id: "2", name: "New", tag: "T" };
 
-  const ended = await importFile(withResponse({ ...NONE, warnings }));
+  /** Import a new plant and one that exists, while somebody else changes a third one. */
+  async function importTwo(
+    result,
+    { scopes = null, act = withResponse({ ...NONE, ...result }) } = {},
+  ) {
+    update({ replaces: true, scopes });
+    const taken = { line: 3, error: 1004, message: "`id` is taken" };
+    const paths = [];
+    answerFile((request) => {
+      paths.push(request.path);
+      if (request.path.endsWith("dry-run=true"))
+        withResponse({ ...NONE, refused: 1, errors: [taken] })(request);
+      else act(request);
+    });
+    const feed = [
+      { change: "created", plant: { id: 1, name: "Abies" } },
+      { change: "replaced", plant: { ...NEW, id: 2 } },
+      { change: "replaced", plant: { id: 3, name: "Theirs" } },
+    ];
+    globalThis.fetch = async (path) => {
+      paths.push(path);
+      if (path === "plants/2") return respondPlants(OLD);
+      if (path.startsWith("changes?after=now")) return respond([], 200, { "Changes-After": "7" });
+      if (path.startsWith("changes?after=7")) return respond(feed, 200, { "Changes-After": "10" });
+      return respond([]);
+    };
+    await start("id,name\n1,Abies\n2,New\n3,Mine\n", { ...NONE, ...result });
+    return paths;
+  }
 
-  assert.equal(ended.warning, warnings.join(". "));
+  test("what it created is deleted, and what it replaced is as before", async () => {
+    await importTwo({ stored: 1, replaced: 1 });
+    assert.equal(await said(), "2 plants imported");
+    const { stored } = serve([{ id: "1", name: "Abies" }, NEW, { id: "3", name: "Theirs" }]);
+
+    state.toast.undo();
+    await new Promise((resolve) => {
+      onUpdate(() => state.toast.text.includes("changed back") && resolve(undefined));
+    });
+
+    assert.deepEqual([...stored.values()], [OLD, { id: "3", name: "Theirs" }]);
+  });
+
+  test("also after it was stopped", async () => {
+    await importTwo({ stored: 1, replaced: 1 }, { act: stopImport });
+
+    assert.equal(await said(), "2 plants imported");
+    assert.match(state.importing.problem, /^Stopped/);
+  });
+
+  test("but not of more plants than can be changed back", async () => {
+    const paths = await importTwo({ stored: 1, replaced: 1000 });
+    await end();
+
+    assert.deepEqual(
+      paths.filter((path) => path.startsWith("changes")),
+      [],
+    );
+  });
+
+  test("but not without the scopes that it needs", async () => {
+    const paths = await importTwo(
+      { stored: 1 },
+      { scopes: ["plants:create", "plants:read", "changes:read"] },
+    );
+    await end();
+
+    assert.ok(!paths.some((path) => path.startsWith("changes")));
+  });
 });
 
 describe("an import that fails says why, what is stored, and whether to try again", () => {
   const message = "It is refused";
-  const stored = "Rows up to line 1,001 are stored, unless they were refused";
+  const stored = "The rows up to 1,002 are stored, unless they were refused";
   const foreign = "The response is not from the Plant Store";
   const failures = [
     ["an invalid file", 400, { error: 1008, message }, message, false],
@@ -212,7 +238,10 @@ describe("an import that fails says why, what is stored, and whether to try agai
 
   for (const [name, status, body, problem, canRetry] of failures) {
     test(name, async () => {
-      const ended = await importFile(withResponse(body, status));
+      const ended = await importFile(
+        withResponse(body, status),
+        `id,name\n\n${"1,A\n".repeat(2_000)}`,
+      );
 
       assert.deepEqual([ended.problem, ended.canRetry], [problem, canRetry]);
       assert.equal(/Try again/.test(textOf(Importing())), canRetry);
@@ -239,19 +268,6 @@ test("an import with a revoked token leads to the sign-in", async () => {
   assert.equal((await refusal).message, body.message);
 });
 
-test("a file that cannot be read is not tried again", async () => {
-  const changed = new File(["id,name\n"], "changed.csv");
-  changed.slice = () => ({ arrayBuffer: () => Promise.reject(new Error("NotReadableError")) });
-  answerFile((request) => request.onerror());
-
-  chooseFile({ currentTarget: { files: [changed] } });
-  const ended = await end();
-
-  const message = "The file cannot be read: it is a folder, or was changed or removed";
-  assert.equal(ended.problem, message);
-  assert.ok(!ended.canRetry);
-});
-
 test("while a file is sent, the page shows how much, and then that the service stores", async () => {
   const file = { name: "large.csv", size: 30_300_000 };
 
@@ -263,41 +279,41 @@ test("while a file is sent, the page shows how much, and then that the service s
   const small = textOf(Importing());
 
   assert.equal(sending, "Import large.csv 1.3 of 30.3 MB sent Stop");
-  const stores = "The file is sent. The service is storing the plants…";
+  const stores = "Everything is sent. The service is storing the plants…";
   assert.equal(storing, `Import large.csv ${stores} Stop`);
   assert.equal(small, "Import small.csv 0.5 of 2.0 kB sent Stop");
 });
 
 test("files are imported one at a time", async () => {
+  const choose = (...names) =>
+    chooseFile({ currentTarget: { files: names.map((name) => new File(["id,name\n"], name)) } });
   answerFile(() => {});
 
   choose("one.csv", "two.csv");
-  const together = state.importing;
-  choose("plants.csv");
+  const together = state.toast.text;
+  update({ toast: { text: "" } });
+  await start();
   choose("other.csv");
-  const during = state.importing;
+  const during = state.toast.text;
   stopImport();
   await end();
 
   const problem = "Import one file at a time";
-  assert.deepEqual(together, { problem });
-  assert.deepEqual([during.file.name, during.problem], ["plants.csv", problem]);
+  assert.deepEqual([together, during, state.dialog], [problem, problem, null]);
 });
 
 test("an import that is stopped after its response does not change what the next one shows", async () => {
   const errors = [{ line: 2, error: 1002, message: "It is refused" }];
-  answerFile(withResponse({ ...NONE, refused: 1, errors }));
-  choose("stopped.csv");
-
-  stopImport();
-  choose("early.csv");
-  const early = state.importing;
+  answerFile((request) => {
+    stopImport();
+    withResponse({ ...NONE, refused: 1, errors })(request);
+  });
+  await start();
   const stopped = await end();
-  const next = await importFile(withResponse({ ...NONE, stored: 1 }), "next.csv");
+  const next = await importFile(withResponse({ ...NONE, stored: 1 }));
 
-  assert.equal(early.problem, "Import one file at a time");
-  assert.deepEqual([stopped.file.name, stopped.problem], ["stopped.csv", `Stopped. ${MAYBE}`]);
-  assert.deepEqual([next.file.name, next.said], ["next.csv", "Import finished: 1 stored."]);
+  assert.equal(stopped.problem, `Stopped. ${MAYBE}`);
+  assert.equal(next.said, "Import finished: 1 stored.");
   assert.deepEqual([next.problem, next.refused], [undefined, undefined]);
 });
 
@@ -305,7 +321,7 @@ test("a tab with an import asks before it is closed, unless the import was stopp
   answerFile(() => {});
 
   const before = isImporting();
-  choose("plants.csv");
+  await start();
   const during = isImporting();
   stopImport();
   const stopped = isImporting();

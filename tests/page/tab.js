@@ -10,7 +10,9 @@ import { register } from "node:module";
 
 /** The libraries, which the service serves beside the modules of the page. */
 const LIBRARIES = Object.fromEntries(
-  ["htm", "preact", "uqr"].map((name) => [`./${name}.mjs`, `../${name}/${name}.mjs`]),
+  ["htm.mjs", "preact.mjs", "uqr.mjs", "papaparse.min.js", "fflate.mjs", "saxen.mjs"].map(
+    (file) => [`./${file}`, `../${file.split(".")[0]}/${file}`],
+  ),
 );
 const HOOK = `
   const libraries = ${JSON.stringify(LIBRARIES)};

@@ -168,6 +168,14 @@ def drop(page: Page, content: bytes, name: str = "plants.csv") -> None:
     )
 
 
+def import_rows(page: Page, said: str) -> None:
+    """Import what the preview shows, after it says what would become of the rows."""
+    preview = page.get_by_role("dialog", name="Import ")
+    expect(preview.locator("#preview-said")).to_have_text(said)
+    preview.get_by_role("button", name="Import", exact=True).click()
+    expect(preview).to_be_hidden()
+
+
 def save(page: Page, role: Literal["link", "button"], name: str) -> tuple[str, bytes]:
     """Click on a link or a button that saves a file; return the name and the content."""
     with page.expect_download() as download:

@@ -193,8 +193,9 @@ def pages(*, is_public: bool = False) -> dict[str, object]:
 
     """
     files: dict[str, bytes] = {}
-    for folder in ("page", "reference", "swagger-ui", "preact", "htm", "uqr"):
-        files |= _read(_WEB / folder)
+    for folder in _WEB.iterdir():
+        if folder.is_dir():
+            files |= _read(folder)
     page, reference = files.pop("index.html"), files.pop("reference.html")
     page = page.replace(b"{public-read}", str(is_public).lower().encode())
     assets = Assets(files)

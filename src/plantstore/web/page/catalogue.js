@@ -3,7 +3,7 @@
 import { countPlants, number, PlantText, say } from "./elements.js";
 import { describeProblem, exportPlants } from "./exporting.js";
 import { html } from "./html.js";
-import { chooseFile, Importing } from "./importing.js";
+import { ImportButtons, Importing } from "./importing.js";
 import {
   addressOf,
   describe,
@@ -54,8 +54,7 @@ export function Catalogue() {
         </div>
       </div>
       <p class="hint" data-needs="plants:create" hidden=${!isLoaded}>
-        You can drop a CSV file with the columns <code>id</code>, <code>name</code> and${" "}
-        <code>tag</code> anywhere on this page.
+        You can drop a CSV file or an Excel workbook anywhere on this page.
       </p>
       <p class="hint" hidden=${!isLoaded || may("changes:read")}>
         With this token, changes by others appear when you reload the page.
@@ -66,7 +65,6 @@ export function Catalogue() {
 }
 
 function Tools() {
-  const choose = () => update({ replaces: !state.replaces });
   const open = () => update({ isFileOpen: !state.isFileOpen });
   const { selected, isFileOpen } = state;
   const { q, tag } = split(state.search);
@@ -87,13 +85,7 @@ function Tools() {
         aria-controls="files" onclick=${open}>File</button>
       <div id="files" class=${isFileOpen ? "open" : undefined}>
         <span class="making" data-needs="plants:create">
-          <label class="button">
-            Import CSV <input id="file" type="file" accept=".csv,text/csv" onchange=${chooseFile} />
-          </label>
-          <label class="choice" data-needs="plants:update">
-            <input type="checkbox" checked=${state.replaces} onchange=${choose} />
-            ${" "}Update plants that exist
-          </label>
+          <${ImportButtons} />
         </span>
         <button id="export" type="button" data-needs="plants:read" onclick=${exportPlants}>
           ${selected.size > 0 ? `Export ${number(selected.size)} selected` : "Export CSV"}
@@ -252,7 +244,7 @@ function Nothing() {
       <p>There are no plants yet.</p>
       <p class="tools" data-needs="plants:create">
         <button type="button" onclick=${() => addPlants()}>Add the first plant</button>
-        <button type="button" onclick=${chooseImport}>Import a CSV file</button>
+        <button type="button" onclick=${chooseImport}>Import a file</button>
       </p>
     </div>
   `;

@@ -202,6 +202,11 @@ function offer(undo, text, about) {
   }
 }
 
+/** Offer to undo changes that were made in another way. @param {Change[]} changes @param {string} text */
+export function offerUndo(changes, text) {
+  offer({ verb: "Undone", total: changes.length, done: 0, changes, text }, text);
+}
+
 /** @param {Undo} undo */
 async function restore({ verb, total, done, changes }) {
   const job = makeJob(verb, total, done);
@@ -338,7 +343,7 @@ function compare({ change: { before, after }, theirs }, isNamed) {
 }
 
 /** Do something with each of many. @template T @param {T[]} all @param {(one: T) => Promise<void>} work */
-async function forEach(all, work) {
+export async function forEach(all, work) {
   const queue = all.values();
   const workers = Array.from({ length: PARALLEL }, async () => {
     for (const one of queue) await work(one);

@@ -137,10 +137,12 @@ class Client {
    * @param {boolean} replaces whether a plant of the file replaces one that has its id
    * @param {AbortSignal} signal
    * @param {(bytes: number) => void} onsent is called with the number of bytes sent so far
+   * @param {boolean} isDry whether nothing is stored; the answer says what would be
    * @returns {Promise<ImportResult>}
    */
-  async import(body, replaces, signal, onsent) {
-    const path = replaces ? "plants.csv?on-conflict=replace" : "plants.csv";
+  async import(body, replaces, signal, onsent, isDry = false) {
+    const query = [replaces ? "on-conflict=replace" : [], isDry ? "dry-run=true" : []].flat();
+    const path = `plants.csv${query.length > 0 ? "?" : ""}${query.join("&")}`;
     const headers = { ...this.#authorization, "Content-Type": "text/csv" };
     const answer = await upload(path, { headers, body, signal }, onsent);
     return parse(answer, answer.responseText, (value) => Array.isArray(value?.errors));
@@ -154,6 +156,12 @@ class Client {
   async export(query, signal) {
     const path = query.size === 0 ? "plants.csv" : `plants.csv?${query}`;
     return (await this.#send("GET", path, { signal, kind: "blob" })).body;
+  }
+
+  /** Return the first changes after a number, and the number of the last. @param {string} after or `now` */
+  async readChanges(after) {
+    const { headers, value } = await this.#read(`changes?after=${after}&limit=1000`, Array.isArray);
+    return { changes: /** @type {Change[]} */ (value), end: headers.get("Changes-After") ?? "" };
   }
 
   /**

@@ -1,162 +1,187 @@
 /**
- * CSV files of spreadsheets, as far as the service does not take them: their encoding, the line
- * `sep=;`, and rows without ids.
+ * CSV: files in any common encoding, and pasted rows, become rows of cells; and rows become CSV for
+ * the service. This module and PapaParse are loaded when the user chooses a file.
  *
- * @typedef {{file: File, encoding: string, body: Blob, skipped: number, header: string,
- *   separator: string, columns: string[]}} Csv a file in UTF-8, what it was in, its part that the
- *   service reads, how many lines precede this part, and its header
+ * @typedef {{rows: string[][], faults: Map<number, string>, separator: string, encoding?: string,
+ *   isGuessed?: boolean, sheets?: string[]}} Table the rows of a file, also the empty ones, so that a
+ *   row has the number that a spreadsheet shows; by their index, what is wrong with rows; how CSV is
+ *   written, and whether this encoding may be wrong; and the names of the sheets of a workbook
  */
 
-/** The possible separators, as in the service. */
-const SEPARATORS = [",", ";", "\t"];
+export const ENCODINGS = [
+  "UTF-8",
+  "UTF-16LE",
+  "UTF-16BE",
+  "Windows-1250",
+  "Windows-1251",
+  "Windows-1252",
+];
 
-/** How much of a file is read to detect its encoding. */
-const SCANNED_BYTES = 16 * 1024 * 1024;
+/** The largest file, and the largest content of a workbook: all rows are in the memory of the tab. */
+export const FILE_BYTES_MAX = 100_000_000;
 
-/** A row has at most 16 KiB, so the header is within this part of a file. */
-const ROW_BYTES_MAX = 16 * 1024;
+/** How much is parsed before the tab may do something else; and so, the largest row. */
+const STEP_CHARACTERS = 1_000_000;
+
+/** How many rows are written before the tab may do something else. */
+const STEP_ROWS = 5_000;
+
+const WRONG = "Its encoding is wrong here: a character cannot be read";
+const OPEN = "A quote is missing or wrong here";
 
 /** The first line by which a spreadsheet knows the separator. */
-const SEPARATOR_LINE = /^"?sep=([,;\t])"?(\r\n|\r|\n)/i;
+const SEPARATOR_LINE = /^"?sep=([,;\t])"?\r?\n/i;
 
-/** The first bytes of files in UTF-16, with their byte order mark. */
-const MARKS = { fffe: "UTF-16LE", feff: "UTF-16BE" };
-
-/** The first bytes of workbooks: .xlsx is a ZIP archive. */
-const WORKBOOKS = ["504b0304", "d0cf11e0"];
-
-/** What no text begins with. The service says what is wrong with such a file. */
+/** What no text begins with. */
 const isControl = (/** @type {number} */ byte) => byte < 9 || (byte > 13 && byte < 32);
 
-/** A file that is not CSV, but a workbook of a spreadsheet. */
-export class WorkbookError extends Error {}
+/** A file that cannot be read. Its message says why. */
+export class UnreadableError extends Error {}
 
-/**
- * Read how a file is written, and decode it if it is not in UTF-8.
- *
- * @param {File} file
- * @returns {Promise<Csv>}
- */
-export async function readCsv(file) {
-  const encoding = await detect(file);
-  const decoded = encoding === "UTF-8" ? file : await decode(file, encoding);
-  const start = (await decoded.slice(0, ROW_BYTES_MAX).text()).replace(/^\ufeff/, "");
-  const [line = "", separator] = SEPARATOR_LINE.exec(start) ?? [];
-  const body = line ? decoded.slice((await sizeOfMark(decoded)) + line.length) : decoded;
-  const header = /^[^\r\n]*(\r\n|\r|\n)?/.exec(start.slice(line.length))?.[0] ?? "";
-  const csv = { file: decoded, encoding, body, skipped: line ? 1 : 0, header };
-  const parsed = (separator ? [separator] : SEPARATORS).map((each) => ({
-    separator: each,
-    columns: splitRow(header, each).map((name) => name.trim().toLowerCase()),
-  }));
-  return { ...csv, ...(parsed.find(({ columns }) => columns.includes("name")) ?? parsed[0]) };
+const papa = await loadPapa();
+
+/** PapaParse has the form of an AMD module: it calls `define`. */
+async function loadPapa() {
+  /** @type {any} */
+  let library;
+  const define = (/** @type {unknown} */ _needs, /** @type {() => any} */ make) => {
+    library = make();
+  };
+  Object.assign(globalThis, { define: Object.assign(define, { amd: true }) });
+  await import("./papaparse.min.js");
+  Object.assign(globalThis, { define: undefined });
+  return library;
+}
+
+/** Let the tab do something else. */
+export function pause() {
+  return new Promise((resolve) => setTimeout(resolve));
 }
 
 /**
- * Return the encoding of a file. A file that is not UTF-8 is Windows-1252, unless most of its
- * characters beyond ASCII are UTF-8: then only some rows are not, and the service names them.
+ * Read CSV, or tab-separated text.
  *
- * @param {File} file
+ * @param {Uint8Array} bytes
+ * @param {string} [encoding] that of the bytes; otherwise it is guessed
+ * @returns {Promise<Table>}
  */
-async function detect(file) {
-  const bytes = new Uint8Array(await file.slice(0, SCANNED_BYTES).arrayBuffer());
-  const first = Array.from(bytes.slice(0, 4), (byte) => byte.toString(16).padStart(2, "0")).join(
-    "",
-  );
-  if (WORKBOOKS.includes(first)) throw new WorkbookError();
-  const mark = MARKS[/** @type {keyof typeof MARKS} */ (first.slice(0, 4))];
-  if (mark) return mark;
-  if (bytes.subarray(0, 8).some(isControl)) return "UTF-8";
-  const text = new TextDecoder().decode(bytes, { stream: true }); // The last character may be cut.
-  const wrong = text.match(/\ufffd/g)?.length ?? 0;
-  const right = wrong && (text.match(/[^\0-\x7f\ufffd]/g)?.length ?? 0);
-  return wrong > right ? "Windows-1252" : "UTF-8";
-}
-
-/** Return a file in UTF-8. @param {File} file @param {string} encoding */
-async function decode(file, encoding) {
-  const decoded = file.stream().pipeThrough(new TextDecoderStream(encoding));
-  const blob = await new Response(decoded.pipeThrough(new TextEncoderStream())).blob();
-  return new File([blob], file.name);
-}
-
-/** Return the size of the byte order marks that a file begins with. @param {Blob} file */
-async function sizeOfMark(file) {
-  const bytes = new Uint8Array(await file.slice(0, 6).arrayBuffer());
-  const marks = String(bytes).match(/^(239,187,191\b,?){0,2}/)?.[0] ?? "";
-  return 3 * (marks.match(/191/g)?.length ?? 0);
-}
-
-/** Return the cells of a row of one line. @param {string} line @param {string} separator */
-function splitRow(line, separator) {
-  const cells = line.match(new RegExp(`(?<=^|${separator})(${makeCell(separator)})`, "g")) ?? [];
-  return cells.map((cell) => cell.replace(/^"(.*)"$/s, "$1").replaceAll('""', '"'));
-}
-
-/** Return the pattern of a cell. @param {string} separator */
-function makeCell(separator) {
-  return `"(?:[^"]|"")*"|(?!")[^${separator}\\r\\n]*`;
-}
-
-/**
- * Call a function with each row after the header that is not empty, and whether its name is empty.
- * If a row is not CSV, each of its lines is a row: after a correction they are.
- *
- * @param {Csv} csv
- * @param {(row: string, isNameless: boolean) => void} take
- */
-async function forEachRow({ body, separator, columns }, take) {
-  const cell = makeCell(separator);
-  const before = `(?:(?:${cell})${separator}){${columns.indexOf("name")}}`;
-  const row = `${before}(${cell})(?:${separator}(?:${cell}))*(?:\\r\\n|\\r|\\n|$)`;
-  const pattern = new RegExp(`${row}|[^\\r\\n]*(?:\\r\\n|\\r|\\n|$)`, "y");
-  const empty = `(?:"\\s*"|[^\\S\\r\\n${separator}]*)`;
-  const emptyRow = new RegExp(`^${empty}(?:${separator}${empty})*(?:\\r\\n|\\r|\\n)?$`);
-  const reader = body.stream().pipeThrough(new TextDecoderStream()).getReader();
-  let held = "";
-  let isHeader = true;
-  for (let isEnd = false; !isEnd; ) {
-    const { done, value = "" } = await reader.read();
-    isEnd = done;
-    held += value;
-    // What begins before this is complete.
-    const limit = isEnd ? held.length : held.length - ROW_BYTES_MAX;
-    pattern.lastIndex = 0;
-    while (pattern.lastIndex < limit) {
-      const [text, name] = /** @type {RegExpExecArray} */ (pattern.exec(held));
-      if (!isHeader && !emptyRow.test(text)) take(text, name === "" || name === '""');
-      isHeader = false;
+export async function readCsv(bytes, encoding) {
+  if (!encoding && !isMarked(bytes) && bytes.subarray(0, 8).some(isControl)) {
+    throw new UnreadableError("This is neither CSV nor an Excel workbook (.xlsx)");
+  }
+  const guess = guessEncoding(bytes);
+  const found = encoding ?? guess;
+  let text = new TextDecoder(found).decode(bytes).replace(/^\ufeff+/, "");
+  // PapaParse reads one kind of line end.
+  if (/\r(?!\n)/.test(text)) text = text.replace(/\r\n?/g, "\n");
+  const [line = "", given] = SEPARATOR_LINE.exec(text) ?? [];
+  text = text.slice(line.length);
+  const separator = given ?? findSeparator(text);
+  const table = await parse(text, separator);
+  if (text.includes("\ufffd")) {
+    for (const [index, cells] of table.rows.entries()) {
+      if (cells.some((cell) => cell.includes("\ufffd"))) table.faults.set(index, WRONG);
     }
-    held = held.slice(pattern.lastIndex);
   }
+  return { ...table, separator, encoding: found, isGuessed: guess.startsWith("Windows") };
 }
 
-/** Return how many rows have an empty name. @param {Csv} csv */
-export async function countNameless(csv) {
-  let many = 0;
-  if (csv.columns.includes("name")) {
-    await forEachRow(csv, (_row, isNameless) => {
-      if (isNameless) many += 1;
-    });
-  }
-  return many;
-}
-
-/** Return the rows of a file. @param {Csv} csv */
-export async function readRows(csv) {
-  /** @type {string[]} */
-  const rows = [];
-  await forEachRow(csv, (row) => rows.push(row));
-  return rows;
+/** Whether bytes begin with the byte order mark of UTF-16. @param {Uint8Array} bytes */
+function isMarked([first, second]) {
+  return (first === 0xff && second === 0xfe) || (first === 0xfe && second === 0xff);
 }
 
 /**
- * Return a file whose rows have these ids.
+ * Return the encoding of a text. What is not UTF-8 is in one of the single-byte encodings of Windows,
+ * unless most of its characters beyond ASCII are UTF-8: then only some rows are not.
  *
- * @param {Csv} csv @param {string[]} rows @param {Iterator<string>} ids
+ * @param {Uint8Array} bytes
  */
-export function numberRows({ file, header, separator }, rows, ids) {
-  const lines = rows.map((row) => `${ids.next().value}${separator}${row}`);
-  const name = `${file.name.replace(/\.[^.]*$/, "")}-with-ids.csv`;
-  return new File(["\ufeff", `id${separator}${header}`, ...lines], name);
+function guessEncoding(bytes) {
+  if (isMarked(bytes)) return bytes[0] === 0xff ? "UTF-16LE" : "UTF-16BE";
+  const as = (/** @type {string} */ encoding) => new TextDecoder(encoding).decode(bytes);
+  const text = as("UTF-8");
+  const wrong = text.match(/\ufffd/g)?.length ?? 0;
+  if (wrong === 0 || wrong <= (text.match(/[^\0-\x7f\ufffd]/g)?.length ?? 0)) return "UTF-8";
+  if (/[а-яё]{3}/i.test(as("Windows-1251"))) return "Windows-1251";
+  // In 1252, these are signs that stand beside no letter: ł, ą and ż of 1250.
+  return /\p{L}[¹³¿]/u.test(as("Windows-1252")) ? "Windows-1250" : "Windows-1252";
+}
+
+/** Return the separator that divides the first row. @param {string} text */
+function findSeparator(text) {
+  const many = (/** @type {string} */ delimiter) =>
+    papa.parse(text.slice(0, STEP_CHARACTERS), { delimiter, newline: "\n", preview: 1 }).data[0]
+      ?.length;
+  if (many("\t") > 1) return "\t";
+  const [commas, semicolons] = [many(","), many(";")];
+  if (commas === 1 && semicolons === 1) return "\t"; // There is one column. Tabs are rare in names.
+  const isFirst = semicolons > 1 && text.indexOf(";") < text.indexOf(",");
+  return semicolons > commas || isFirst ? ";" : ",";
+}
+
+/** @param {string} text @param {string} delimiter */
+async function parse(text, delimiter) {
+  /** @type {string[][]} */
+  const rows = [];
+  const faults = new Map();
+  let isTooLarge = false;
+  await new Promise((complete) => {
+    papa.parse(text, {
+      delimiter,
+      newline: "\n",
+      chunkSize: STEP_CHARACTERS,
+      complete,
+      chunk: (/** @type {any} */ { data, errors }, /** @type {any} */ parser) => {
+        for (const { row } of errors) faults.set(rows.length + row, OPEN);
+        for (const cells of data) {
+          const last = cells.length - 1;
+          if (cells[last].endsWith("\r")) cells[last] = cells[last].slice(0, -1);
+          rows.push(cells);
+        }
+        isTooLarge = data.length === 0;
+        if (isTooLarge) parser.abort();
+        else {
+          parser.pause();
+          setTimeout(() => parser.resume());
+        }
+      },
+    });
+  });
+  if (isTooLarge) {
+    const row = (rows.length + 1).toLocaleString("en");
+    throw new UnreadableError(`Row ${row} has more than a million characters. Is a quote missing?`);
+  }
+  return { rows, faults };
+}
+
+/**
+ * Write rows as CSV, with the line ends of RFC 4180.
+ *
+ * @param {string[][]} rows @param {string} [delimiter]
+ * @returns {string}
+ */
+export function write(rows, delimiter = ",") {
+  return `${papa.unparse(rows, { delimiter })}\r\n`;
+}
+
+/**
+ * Call a function with each row that is not empty, and let the tab do something else now and then.
+ *
+ * @param {string[][]} rows @param {AbortSignal} signal
+ * @param {(cells: string[], index: number) => void} take
+ */
+export async function forEachRow(rows, signal, take) {
+  for (const [index, cells] of rows.entries()) {
+    if (index % STEP_ROWS === 0) {
+      await pause();
+      signal.throwIfAborted();
+    }
+    if (!isEmpty(cells)) take(cells, index);
+  }
+}
+
+/** Whether no cell has a text. @param {string[]} cells */
+export function isEmpty(cells) {
+  return cells.every((cell) => cell.trim() === "");
 }

@@ -5,7 +5,7 @@
  *   Promise<string|void>} Act is called with what was typed into the fields, by their names. The
  *   dialog stays open if it returns a text, which is then shown, or throws an ApiError.
  * @typedef {{View: (content: any) => any, title: string, content: object, act: Act,
- *   isBusy?: boolean, error?: ?ApiError, said?: string}} Dialog
+ *   isBusy?: boolean, isTouched?: boolean, error?: ?ApiError, said?: string}} Dialog
  * @typedef {{title: string, text: string, yes: string, no: string, look?: string,
  *   columns?: string[], versions?: Version[], answer?: (answer: string) => void}} Question
  * @typedef {[name: string, left: ?string|undefined, right: ?string|undefined]} Version of a field of
@@ -94,15 +94,15 @@ export async function followHistory() {
   if (state.dialog === dialog) history.forward();
 }
 
-/** Whether text was typed into the dialog that is open. */
+/** Whether something was typed or chosen in the dialog that is open. */
 export function isTyped() {
-  return Object.keys(readTyped()).length > 0;
+  return state.dialog?.isTouched || Object.keys(readTyped()).length > 0;
 }
 
 /** Return what was typed into the fields of the form that is open, by their names. */
 function readTyped() {
   /** @type {NodeListOf<HTMLInputElement>} */
-  const fields = document.querySelectorAll("form[aria-busy] input");
+  const fields = document.querySelectorAll("form[aria-busy] :is(input, textarea)");
   const typed = [...fields].filter(({ value, defaultValue }) => value !== defaultValue);
   return Object.fromEntries(typed.map(({ name, value }) => [name, value]));
 }

@@ -1,30 +1,39 @@
 /**
- * The import on the page: one request sends a file, and its progress and result are shown.
+ * The import on the page: files are taken, and after their preview one request sends the plants, whose
+ * progress and result are shown. An import of some plants can be undone by what the feed says.
  *
- * @typedef {{file?: File, sent?: number, said?: string, warning?: string, problem?: string,
- *   canRetry?: boolean, refused?: import("./refused.js").Refused, numbered?: Numbered}} Import has
- *   the number of bytes sent while it runs, and its result or problem when it has ended
- * @typedef {{said: string, name: string, url: string}} Numbered the file whose rows got ids
+ * @typedef {import("./preview.js").Plan} Plan
+ * @typedef {import("./client.js").Plant} Plant
+ * @typedef {{plan?: Plan, file?: File, sent?: number, said?: string, problem?: string, canRetry?: boolean,
+ *   refused?: import("./refused.js").Refused, numbered?: string, files?: SavedFile[]}} Import has the
+ *   file and the number of its bytes that are sent while it runs, and its result or problem when it has ended
+ * @typedef {{label: string, name: string, url: string}} SavedFile
  */
 
+import { forEach, offerUndo } from "./changes.js";
 import { client } from "./client.js";
-import { countNameless, numberRows, readCsv, readRows, WorkbookError } from "./csv.js";
-import { ask } from "./dialogs.js";
-import { focus } from "./elements.js";
+import { countPlants, focus, number, say } from "./elements.js";
 import { html } from "./html.js";
 import { load } from "./listing.js";
-import { RefusedRows, readRefused } from "./refused.js";
-import { ApiError } from "./requests.js";
+import { listRefused, RefusedRows, readRefused } from "./refused.js";
+import { ApiError, hasStatus, messageOf, NOT_FOUND } from "./requests.js";
 import { may, state, update } from "./state.js";
 
-const STORING = "The file is sent. The service is storing the plants…";
+const STORING = "Everything is sent. The service is storing the plants…";
 const MAYBE = "Rows that were sent may be stored.";
 const SAFE = "Importing the same file again is safe.";
-const WORKBOOK = "This is a workbook. Save it as “CSV UTF-8” and import that file";
-const KEEPS_TAGS = "The file has no column tag, so the plants that exist keep their tags";
+
+/** The error number of an id that another plant has. */
+const ID_TAKEN = 1004;
 
 /** How many ids the service gives at once. */
 const IDS_MAX = 1000;
+
+/** Of how many plants an import can be undone: each is a request. */
+export const UNDO_MAX = 1000;
+
+/** How many pages of changes are searched for those of an import. */
+const PAGES_MAX = 20;
 
 /** Stops the import that runs. @type {?AbortController} */
 let running = null;
@@ -47,7 +56,7 @@ export function chooseFile({ currentTarget }) {
 
 /** Take files that are dropped on the page. */
 export function watchFiles() {
-  const takesFiles = () => state.isSignedIn && may("plants:create");
+  const takesFiles = () => state.isSignedIn && may("plants:create") && !state.dialog;
   document.ondragover = document.ondrop = (event) => {
     if (!event.dataTransfer?.types.includes("Files")) return;
     event.preventDefault(); // otherwise the browser would open the file
@@ -57,96 +66,87 @@ export function watchFiles() {
   document.ondragleave = () => update({ isDropping: false });
 }
 
-/** Import a file, unless an import runs. @param {?FileList} files */
+/** Show a file, unless an import runs. @param {?FileList} files */
 function take(files) {
-  if (!running && files?.length === 1) importFile(files[0]);
-  else update({ importing: { ...state.importing, problem: "Import one file at a time" } });
+  const [file, other] = files ?? []; // The list is empty soon.
+  if (!running && file && !other) show(({ openPreview }) => openPreview(file));
+  else say("Import one file at a time");
 }
 
-/** @param {File} file */
-async function importFile(file) {
+/** @param {(module: typeof import("./preview.js")) => void} act */
+function show(act) {
+  import("./preview.js").then(act, () => say("It cannot be loaded"));
+}
+
+/** Import what the user has seen. @param {Plan} plan */
+export async function startImport(plan) {
   running = new AbortController();
-  const { refused, numbered } = state.importing;
-  URL.revokeObjectURL(refused?.url ?? "");
-  // The file with ids remains, while it is imported again.
-  const kept = numbered?.name === file.name ? { numbered } : {};
-  if (!kept.numbered) URL.revokeObjectURL(numbered?.url ?? "");
-  update({ importing: { file, sent: 0, ...kept } });
+  const { signal } = running;
+  for (const { url } of state.importing.files ?? []) URL.revokeObjectURL(url);
+  update({ importing: { plan, file: plan.file, sent: 0 } });
   focus("#import-title");
-  const end = await send(file, running.signal);
+  const end = await send(plan, signal);
   running = null;
-  update({ importing: { file, ...kept, ...end } });
+  update({ importing: { ...state.importing, sent: undefined, ...end } });
   load();
 }
 
 /**
- * Return how the import of a file ended.
+ * Return how an import ended.
  *
- * @param {File} file @param {AbortSignal} signal
+ * @param {Plan} plan @param {AbortSignal} signal
  * @returns {Promise<Import>}
  */
-async function send(file, signal) {
-  const onsent = (/** @type {number} */ sent) =>
-    update({ importing: { ...state.importing, sent } });
-  let skipped = 0;
+async function send(plan, signal) {
+  const tell = (/** @type {Import} */ changes) =>
+    update({ importing: { ...state.importing, ...changes } });
   try {
-    const csv = await readCsv(file);
-    signal.throwIfAborted();
-    if (csv.columns.includes("name") && !csv.columns.includes("id"))
-      return await number(csv, signal);
-    skipped = csv.skipped;
-    const counting = countNameless(csv).catch(() => 0); // Then the file was changed or removed.
-    const result = await client.import(csv.body, state.replaces, signal, onsent);
-    for (const error of result.errors) {
-      error.line += skipped;
-      if (error.last_line) error.last_line += skipped;
+    if (plan.number) {
+      const ranges = await takeIds(plan.indexes.length, signal);
+      plan = await plan.number(enumerate(ranges), signal);
+      tell({
+        plan,
+        file: plan.file,
+        numbered: `The rows have the ids ${join(ranges).join(", ")}.`,
+      });
+      save("Save the file with its ids", plan.own);
     }
-    const refused = await readRefused(csv.file, result);
-    const nameless = await counting;
+    plan.restorable ??= await prepareUndo(plan, signal);
+    const result = await client.import(plan.file, state.replaces, signal, (sent) => tell({ sent }));
     signal.throwIfAborted();
-    const notes = [...(result.warnings ?? [])];
-    if (csv.encoding !== "UTF-8") notes.push(`The file was read as ${csv.encoding}`);
-    if (state.replaces && !csv.columns.includes("tag")) notes.push(KEEPS_TAGS);
-    return { said: describe(result, nameless), warning: notes.join(". "), refused };
+    const refused = readRefused(plan, result);
+    if (refused) {
+      const { write } = await import("./csv.js");
+      const text = `\ufeff${write(listRefused(plan, refused), plan.table.separator)}`;
+      save("Save the refused rows", new File([text], `${plan.base}-refused.csv`));
+    }
+    return { said: describe(plan, result), refused };
   } catch (error) {
     if (signal.aborted) return { problem: `Stopped. ${MAYBE} ${SAFE}`, canRetry: true };
-    if (error instanceof WorkbookError) return { problem: WORKBOOK };
-    if (!(await isReadable(file))) {
-      return { problem: "The file cannot be read: it is a folder, or was changed or removed" };
-    }
     if (!(error instanceof ApiError)) throw error;
-    return { problem: explain(error, skipped), canRetry: error.status !== 400 };
+    return { problem: explain(error, plan), canRetry: error.status !== 400 };
+  } finally {
+    offerToUndo(plan);
   }
 }
 
-/**
- * Offer to number the rows of a file without ids, and import the numbered file.
- *
- * @param {import("./csv.js").Csv} csv @param {AbortSignal} signal
- * @returns {Promise<Import>}
- */
-async function number(csv, signal) {
-  const rows = await readRows(csv);
-  const many = `${rows.length.toLocaleString("en")} ${rows.length === 1 ? "row" : "rows"}`;
-  const answer = await ask({
-    title: "The file has no column “id”",
-    text: `The service can give a new id to each of its ${many}. If you import the same file twice, its plants are stored twice: save the file with the ids, and use it from then on.`,
-    yes: `Number the ${many}`,
-    no: "Do not import",
-  });
-  signal.throwIfAborted();
-  if (answer !== "yes") return { problem: "Nothing was imported" };
+/** Offer to save a file. @param {string} label @param {File} [file] */
+function save(label, file) {
+  if (!file) return;
+  const saved = { label, name: file.name, url: URL.createObjectURL(file) };
+  const { files = [] } = state.importing;
+  const others = files.filter((other) => other.label !== label);
+  update({ importing: { ...state.importing, files: [...others, saved] } });
+}
+
+/** @param {number} many @param {AbortSignal} signal */
+async function takeIds(many, signal) {
   const ranges = [];
-  for (let left = rows.length; left > 0; left -= IDS_MAX) {
+  for (let left = many; left > 0; left -= IDS_MAX) {
     ranges.push(await client.takeIds(Math.min(left, IDS_MAX)));
     signal.throwIfAborted();
   }
-  const file = numberRows(csv, rows, enumerate(ranges));
-  const said = `The rows have the ids ${join(ranges).join(", ")}.`;
-  const numbered = { said, name: file.name, url: URL.createObjectURL(file) };
-  update({ importing: { file, sent: 0, numbered } });
-  const end = await send(file, signal);
-  return { file, numbered, ...end };
+  return ranges;
 }
 
 /** @param {{first: string, last: string}[]} ranges */
@@ -168,38 +168,123 @@ function join(ranges) {
   return joined.map(({ first, last }) => (first === last ? first : `${first} to ${last}`));
 }
 
+/**
+ * Return what an undo needs to know before the import: the number of the last change, and the plants
+ * that the import replaces, which a dry run without updates refuses.
+ *
+ * @typedef {{after: string, old: Map<string, Plant>}} Restorable
+ * @param {Plan} plan @param {AbortSignal} signal
+ * @returns {Promise<?Restorable>} null if the import cannot be undone
+ */
+async function prepareUndo({ file, ids, lines, result }, signal) {
+  const { stored = 0, replaced = 0 } = result ?? {};
+  const scopes = ["plants:read", "plants:delete", "changes:read"];
+  if (stored + replaced === 0 || stored + replaced > UNDO_MAX || !scopes.every(may)) return null;
+  const old = new Map();
+  try {
+    if (replaced > 0) {
+      const { errors, refused } = await client.import(file, false, signal, () => {}, true);
+      if (refused > errors.length) return null;
+      const taken = errors.filter(({ error }) => error === ID_TAKEN);
+      await forEach([...new Set(taken.map(({ line }) => ids[lines.indexOf(line)]))], async (id) => {
+        signal.throwIfAborted();
+        const found = await client.read(id).catch((error) => {
+          if (!hasStatus(error, NOT_FOUND)) throw error;
+        });
+        if (found) old.set(id, found.plant);
+      });
+    }
+    return { after: (await client.readChanges("now")).end, old };
+  } catch (error) {
+    if (signal.aborted || !(error instanceof ApiError)) throw error;
+    return null; // The feed may be off.
+  }
+}
+
+/** Offer to undo what an import has changed, if the feed of changes says it. @param {Plan} plan */
+async function offerToUndo({ table, columns, ids, indexes, restorable }) {
+  if (!restorable) return;
+  const { after, old } = restorable;
+  const [now, created] = [new Map(), new Set()];
+  try {
+    for (let from = after, pages = 0; pages < PAGES_MAX; pages += 1) {
+      const { changes, end } = await client.readChanges(from);
+      for (const { change, plant } of changes) {
+        now.set(plant.id, plant);
+        if (change === "created") created.add(plant.id);
+      }
+      if (changes.length === 0) break;
+      from = end;
+    }
+  } catch (error) {
+    messageOf(error); // The service is away, or the user signed out.
+    return;
+  }
+  const changed = new Map();
+  for (const [at, id] of ids.entries()) {
+    const { [columns.name]: name, [columns.tag]: tag = "" } = table.rows[indexes[at]];
+    const plant = now.get(id);
+    const isImported = plant?.name === name && (columns.tag < 0 || (plant.tag ?? "") === tag);
+    if (isImported && (created.has(id) || old.has(id))) changed.set(id, plant);
+  }
+  const changes = [...changed].map(([id, before]) => ({ before, after: old.get(id) ?? null }));
+  if (changes.length > 0) offerUndo(changes, `${countPlants(changes.length)} imported`);
+}
+
 /** Screen readers announce only changes of elements that exist, so these always do. */
 export function Importing() {
-  const { file, sent = -1, said, warning, problem, canRetry, refused, numbered } = state.importing;
+  const {
+    plan,
+    file,
+    sent = -1,
+    said,
+    problem,
+    canRetry,
+    refused,
+    numbered,
+    files,
+  } = state.importing;
   const [size, isRunning] = [file?.size ?? 0, sent >= 0];
   const isSent = sent >= size;
-  const act = isRunning ? stopImport : () => file && importFile(file);
-  const name = isRunning ? "Stop" : "Try again";
+  const act = isRunning ? stopImport : () => plan && startImport(plan);
+  const close = () => isRunning || update({ importing: {} });
   return html`
-    <section id="import" aria-labelledby="import-title" hidden=${!file && !problem}>
+    <section id="import" aria-labelledby="import-title" hidden=${!file}
+        onkeydown=${(/** @type {KeyboardEvent} */ { key }) => key === "Escape" && close()}>
       <h2 id="import-title" tabindex="-1">Import</h2>
       <label for="progress" id="import-file">${file?.name}</label>
       <progress id="progress" key=${isSent} hidden=${!isRunning} max=${size}
         value=${isSent ? undefined : sent} />
       <p id="import-sent" class="hint">${isRunning && !isSent && measure(sent, size)}</p>
       <p id="import-said" role="status">${isSent ? STORING : said}</p>
-      <p id="import-warning" class="hint" role="status">${warning}</p>
-      <p id="import-ids" role="status">${numbered?.said}</p>
+      <p id="import-ids" role="status">${numbered}</p>
       <p id="import-error" class="error" role="alert">${problem}</p>
       <div class="tools">
-        ${(isRunning || canRetry) && html`<button type="button" onclick=${act}>${name}</button>`}
-        <a class="button" href=${numbered?.url} download=${numbered?.name} hidden=${!numbered}>
-          Save the file with its ids
-        </a>
-        <a class="button" href=${refused?.url} download=${refused?.name} hidden=${!refused}>
-          Save the refused rows
-        </a>
-        <button type="button" hidden=${isRunning} onclick=${() => update({ importing: {} })}>
-          Close
-        </button>
+        ${
+          (isRunning || canRetry) &&
+          html`
+          <button type="button" onclick=${act}>${isRunning ? "Stop" : "Try again"}</button>`
+        }
+        ${files?.map(
+          ({ label, ...file }) => html`
+          <a class="button" href=${file.url} download=${file.name}>${label}</a>`,
+        )}
+        <button type="button" hidden=${isRunning} onclick=${close}>Close</button>
       </div>
       ${refused && html`<${RefusedRows} ...${refused} />`}
     </section>
+  `;
+}
+
+/** What opens the preview: a file, or rows that are copied. */
+export function ImportButtons() {
+  return html`
+    <label class="button">
+      Import <input id="file" type="file" accept=".csv,.tsv,.txt,.xlsx,text/csv" onchange=${chooseFile} />
+    </label>
+    <button id="paste-rows" type="button" onclick=${() => show(({ pasteRows }) => pasteRows())}>
+      Paste rows
+    </button>
   `;
 }
 
@@ -211,30 +296,23 @@ function measure(bytes, size) {
   return `${sent} of ${all} ${name} sent`;
 }
 
-/** @param {import("./client.js").ImportResult} result @param {number} nameless rows */
-function describe({ stored, already_stored, replaced, refused }, nameless) {
-  const counts = { stored, "already there": already_stored, updated: replaced, refused };
+/** @param {Plan} plan @param {import("./client.js").ImportResult} result */
+function describe(plan, { stored, already_stored, replaced, refused }) {
+  const all = refused + plan.faults.size;
+  const counts = { stored, "already there": already_stored, updated: replaced, refused: all };
   const parts = Object.entries(counts)
     .filter(([what, count]) => count > 0 || what === "stored")
-    .map(([what, count]) => `${count.toLocaleString("en")} ${what}`);
-  const rows = nameless === 1 ? "row has" : "rows have";
-  const more = nameless > 0 ? ` ${nameless.toLocaleString("en")} ${rows} an empty name.` : "";
-  return `Import finished: ${parts.join(", ")}.${more}`;
+    .map(([what, count]) => `${number(count)} ${what}`);
+  return `Import finished: ${parts.join(", ")}.`;
 }
 
-/** Say why an import failed, and what is stored. @param {ApiError} error @param {number} skipped */
-function explain({ message, status, error, linesStoredThrough }, skipped) {
+/** Say why an import failed, and what is stored. @param {ApiError} error @param {Plan} plan */
+function explain({ message, status, error, linesStoredThrough }, { lines, indexes }) {
   if (linesStoredThrough) {
-    const line = (linesStoredThrough + skipped).toLocaleString("en");
-    const stored = `Rows up to line ${line} are stored, unless they were refused`;
+    const last = lines.findLastIndex((line) => line <= linesStoredThrough);
+    const stored = `The rows up to ${number((indexes[last] ?? 0) + 1)} are stored, unless they were refused`;
     return `${message}. ${stored}; later rows may be stored, too. ${SAFE}`;
   }
   const isUnknown = error === 0 || status === 500 || linesStoredThrough === 0;
   return status === 400 || !isUnknown ? message : `${message}. ${MAYBE} ${SAFE}`;
-}
-
-/** @param {File} file */
-function isReadable(file) {
-  const start = file.slice(0, 1).arrayBuffer();
-  return start.then(Boolean, () => false);
 }

@@ -1,0 +1,443 @@
+/**
+ * The preview of an import: what would be stored, which the user can correct, and what the service
+ * says about it. Nothing is stored before the user has seen it.
+ *
+ * @typedef {{id: number, name: number, tag: number}} Columns the index of each column, or -1
+ * @typedef {{file: File, isPasted: boolean, encoding?: string, sheet: number,
+ *   table?: ?import("./csv.js").Table, isHeaded?: boolean, columns?: Columns, plan?: ?Plan,
+ *   result?: ?import("./client.js").ImportResult, run: AbortController}} Preview
+ * @typedef {{file: File, base: string, table: import("./csv.js").Table, columns: Columns,
+ *   header: string[], ids: string[], indexes: number[], lines: number[], faults: Map<number, string>,
+ *   shown: string[][], nameless: number, result?: import("./client.js").ImportResult,
+ *   number?: (ids: Iterator<string>, signal: AbortSignal) => Promise<Plan>, own?: File,
+ *   restorable?: ?import("./importing.js").Restorable}} Plan the CSV that is sent; of each of its
+ *   rows the id, the index of the row that it comes from, and the line on which it begins; what is not
+ *   sent, and why; and if the rows get ids, what numbers them, and the own file with these ids
+ */
+
+import { client } from "./client.js";
+import {
+  ENCODINGS,
+  FILE_BYTES_MAX,
+  forEachRow,
+  isEmpty,
+  readCsv,
+  UnreadableError,
+  write,
+} from "./csv.js";
+import { Frame, open } from "./dialogs.js";
+import { number } from "./elements.js";
+import { html } from "./html.js";
+import { startImport, UNDO_MAX } from "./importing.js";
+import { RefusedRows, readRefused } from "./refused.js";
+import { ApiError } from "./requests.js";
+import { state, update } from "./state.js";
+
+/** The usual names of the columns, in several languages. */
+const USUAL = {
+  id: ["id", "nr", "no", "number", "nummer", "num", "número", "numer", "č", "номер", "#"],
+  name: [
+    "name",
+    "plant",
+    "species",
+    "taxon",
+    "botanical name",
+    "scientific name",
+    "pflanze",
+    "art",
+  ],
+  tag: ["tag", "genus", "gattung", "genre", "género", "rodzaj", "род", "group", "category"],
+};
+
+const FIELDS = /** @type {["id"|"name"|"tag", string, string][]} */ ([
+  ["id", "Id", "New ids"],
+  ["name", "Name", ""],
+  ["tag", "Tag", "None"],
+]);
+
+const INTEGER = /^\s*-?\d+\s*$/;
+
+const SHOWN_ROWS = 5;
+
+/** How many rows tell whether a column has ids. */
+const SAMPLED_ROWS = 20;
+
+/** How many of the columns that are not used are named. */
+const NAMED_MAX = 5;
+
+/** The largest row that the service takes, in characters. */
+const ROW_CHARACTERS_MAX = 16 * 1024;
+
+/** How much text becomes a part of a file. */
+const PART_CHARACTERS = 1_000_000;
+
+/** The first of the ids that stand for those that the service gives later. */
+const PLACEHOLDER = -(2n ** 63n);
+
+/** Show the plants of a file, or of rows that are pasted, and import them if the user agrees. @param {File} file */
+export function openPreview(file, isPasted = false) {
+  /** @type {Preview} */
+  const preview = { file, isPasted, sheet: 0, run: new AbortController() };
+  /** @type {import("./dialogs.js").Act} */
+  const act = async (_typed, { value }) => {
+    if (value !== "import") return refresh(preview).then(() => "");
+    setTimeout(startImport, 0, preview.plan); // It takes the focus when this dialog is closed.
+    return undefined;
+  };
+  open({ View: PreviewView, title: `Import ${file.name}`, content: { preview }, act });
+  if (state.dialog) state.dialog.isTouched = isPasted;
+  refresh(preview);
+}
+
+/** Ask for rows that are copied from a spreadsheet, and show them. */
+export function pasteRows() {
+  /** @type {import("./dialogs.js").Act} */
+  const act = async ({ rows = "" }) => {
+    if (rows.trim() === "") return "Paste some rows first.";
+    openPreview(new File([rows], "Pasted rows"), true);
+    return undefined;
+  };
+  open({ View: PasteView, title: "Paste rows", content: {}, act });
+}
+
+function PasteView() {
+  return html`
+    <${Frame} id="paste" fields=${["rows"]} buttons=${[["preview", "Preview", "primary"]]}>
+      <label for="pasted">Rows of a spreadsheet</label>
+      <textarea id="pasted" name="rows" rows="8" dir="auto" spellcheck=${false} autofocus
+        aria-describedby="paste-hint" />
+      <p id="paste-hint" class="hint">
+        Copy the cells with ids, names and tags there, and paste them here.
+      </p>
+    <//>
+  `;
+}
+
+/** Read the file as the user has chosen, and ask the service what would become of it. @param {Preview} preview */
+async function refresh(preview) {
+  const { dialog } = state;
+  preview.run.abort();
+  preview.run = new AbortController();
+  const { signal } = preview.run;
+  Object.assign(preview, { plan: null, result: null });
+  Object.assign(dialog ?? {}, { error: null });
+  update();
+  try {
+    const table = preview.table ?? (await read(preview));
+    signal.throwIfAborted();
+    preview.table = table;
+    if (!preview.columns) suggest(preview);
+    const plan = await makePlan(preview, signal);
+    preview.plan = plan;
+    update();
+    const result = await client.import(plan.file, state.replaces, signal, () => {}, true);
+    signal.throwIfAborted();
+    Object.assign(preview, { result, plan: { ...plan, result } });
+  } catch (error) {
+    if (signal.aborted) return;
+    const isKnown = error instanceof UnreadableError || error instanceof ApiError;
+    const message = isKnown ? error.message : "The file cannot be read: was it changed or removed?";
+    Object.assign(dialog ?? {}, { error: new ApiError(message) });
+  }
+  update();
+}
+
+/** @param {Preview} preview */
+async function read({ file, encoding, isPasted, sheet }) {
+  if (file.size > FILE_BYTES_MAX) {
+    throw new UnreadableError("This file is larger than 100 MB: divide it into smaller ones");
+  }
+  const bytes = new Uint8Array(await file.arrayBuffer());
+  const start = String.fromCharCode(...bytes.subarray(0, 4));
+  if (start === "\xd0\xcf\x11\xe0") {
+    throw new UnreadableError("This is an old workbook (.xls): save it as .xlsx");
+  }
+  const isWorkbook = start === "PK\x03\x04";
+  const table = isWorkbook
+    ? await (await import("./workbook.js")).readWorkbook(bytes, sheet)
+    : await readCsv(bytes, isPasted ? "UTF-8" : encoding);
+  if (table.rows.every(isEmpty)) throw new UnreadableError("It has no rows");
+  return table;
+}
+
+/** Choose the columns by their usual names, or by their order if there are no names. @param {Preview} preview */
+export function suggest(preview) {
+  const { rows } = /** @type {import("./csv.js").Table} */ (preview.table);
+  const [first, ...sample] = rows.filter((cells) => !isEmpty(cells)).slice(0, SAMPLED_ROWS);
+  const fold = (/** @type {string} */ text) => text.trim().toLowerCase().replace(/[.:]$/, "");
+  const names = first.map(fold);
+  const find = (/** @type {"id"|"name"|"tag"} */ field) =>
+    names.indexOf(USUAL[field].find((usual) => names.includes(usual)) ?? "\0");
+  const hasIds = (/** @type {number} */ column) =>
+    [...(preview.isHeaded ? [] : [first]), ...sample].every((cells) => INTEGER.test(cells[column]));
+  const found = { id: find("id"), name: find("name"), tag: find("tag") };
+  preview.isHeaded ??=
+    Object.values(found).some((column) => column >= 0) ||
+    (!preview.isPasted && !first.some((cell) => INTEGER.test(cell)));
+  if (found.id < 0 && hasIds(0)) found.id = 0;
+  const taken = Object.values(found);
+  const isFree = (/** @type {number} */ column) => !taken.includes(column);
+  if (found.name < 0)
+    found.name = Math.max(
+      0,
+      first.findIndex((_, column) => isFree(column)),
+    );
+  if (!preview.isHeaded && found.name + 1 < first.length) found.tag = found.name + 1;
+  preview.columns = found;
+}
+
+/**
+ * Make the CSV that the service gets: the columns id, name and, if there is one, tag.
+ *
+ * @param {Preview} preview
+ * @param {AbortSignal} signal
+ * @param {Iterator<string>} [ids] of the rows, if they have none
+ * @returns {Promise<Plan>}
+ */
+export async function makePlan(preview, signal, ids = enumerate()) {
+  const { file, isHeaded, isPasted } = preview;
+  const table = /** @type {import("./csv.js").Table} */ (preview.table);
+  const columns = /** @type {Columns} */ (preview.columns);
+  const base = isPasted ? "pasted-rows" : file.name.replace(/\.[^.]*$/, "");
+  const header = makeHeader(preview);
+  const top = isHeaded ? table.rows.findIndex((cells) => !isEmpty(cells)) : -1;
+  const isNew = columns.id < 0;
+  const fields = columns.tag < 0 ? ["id", "name"] : ["id", "name", "tag"];
+  const parts = new Parts(write([fields]));
+  const own = new Parts(`\ufeff${write([["id", ...header]], table.separator)}`);
+  /** @type {Plan} */
+  const plan = {
+    ...{ file, base, table, columns, header, shown: [], nameless: 0 },
+    ...{ ids: [], indexes: [], lines: [], faults: new Map(table.faults) },
+  };
+  /** @type {string[][]} */
+  const others = [];
+  let line = 2;
+  await forEachRow(table.rows, signal, (cells, index) => {
+    if (index === top) return;
+    const { [columns.id]: given = "", [columns.name]: name = "", [columns.tag]: tag = "" } = cells;
+    const fault = plan.faults.get(index) ?? findFault(cells, preview, header);
+    if (fault) plan.faults.set(index, fault);
+    const id = fault || !isNew ? given : ids.next().value;
+    if (isNew) own.add(write([[id, ...cells]], table.separator));
+    if (fault) return;
+    const text = write([[id, name, tag].slice(0, fields.length)]);
+    parts.add(text);
+    plan.ids.push(id);
+    plan.indexes.push(index);
+    plan.lines.push(line);
+    line += text.split(/\r\n|\r|\n/).length - 1;
+    if (name === "") plan.nameless += 1;
+    // By other letters than those of English, one sees whether the encoding is right.
+    const shown = !table.isGuessed || /[^\0-\x7f]/.test(text) ? plan.shown : others;
+    if (shown.length < SHOWN_ROWS && INTEGER.test(id)) shown.push([isNew ? "new" : id, name, tag]);
+  });
+  plan.shown = [...plan.shown, ...others].slice(0, SHOWN_ROWS);
+  plan.file = parts.toFile(file.name);
+  if (!isNew) return plan;
+  plan.own = own.toFile(`${base}-with-ids.csv`);
+  plan.number = async (real, stop) => {
+    const { number, ...numbered } = await makePlan(preview, stop, real);
+    return { ...numbered, result: preview.plan?.result };
+  };
+  return plan;
+}
+
+/** Return why a row is not sent, or "". @param {string[]} cells @param {Preview} preview @param {string[]} header */
+function findFault(cells, { table, columns, isHeaded }, { length: width }) {
+  const picked = Object.values(columns ?? {}).map((column) => cells[column] ?? "");
+  // A separator within a name moves what follows it into other columns.
+  const isWide = isHeaded && !table?.sheets && cells.length > width;
+  if (isWide && !isEmpty(cells.slice(width))) return "It has more cells than the first row";
+  const lacksName = cells[columns?.name ?? 0] === undefined || picked.join("") === "";
+  if (lacksName) return "The name is missing";
+  return picked.join().length > ROW_CHARACTERS_MAX ? "It has more than 16,384 characters" : "";
+}
+
+/** The parts of a large file. The browser may keep them outside the memory. */
+class Parts {
+  #blobs = /** @type {Blob[]} */ ([]);
+
+  /** @param {string} text that the file begins with */
+  constructor(text) {
+    this.#text = text;
+  }
+
+  #text;
+
+  /** @param {string} text */
+  add(text) {
+    this.#text += text;
+    if (this.#text.length < PART_CHARACTERS) return;
+    this.#blobs.push(new Blob([this.#text]));
+    this.#text = "";
+  }
+
+  /** @param {string} name */
+  toFile(name) {
+    return new File([...this.#blobs, this.#text], name);
+  }
+}
+
+/** Ids that no plant should have. */
+function* enumerate() {
+  for (let id = PLACEHOLDER; ; id += 1n) yield String(id);
+}
+
+/** Return the names of the columns of a file, also if it does not have them. @param {Preview} preview */
+function makeHeader({ table, columns, isHeaded }) {
+  const first = table?.rows.find((cells) => !isEmpty(cells)) ?? [];
+  const fields = Object.entries(columns ?? {});
+  if (isHeaded) return first;
+  return first.map((_, index) => fields.find(([, column]) => column === index)?.[0] ?? "");
+}
+
+/** @param {{preview: Preview}} props */
+function PreviewView({ preview }) {
+  const { table, plan, result } = preview;
+  const hasFailed = state.dialog?.error;
+  const buttons = result
+    ? [["import", "Import", "primary"]]
+    : hasFailed
+      ? [["check", "Try again"]]
+      : [];
+  const refused = result && plan && readRefused(plan, result);
+  return html`
+    <${Frame} id="preview" buttons=${buttons}>
+      ${table && html`<${Choices} preview=${preview} />`}
+      ${plan && html`<${Plants} preview=${preview} />`}
+      <p id="preview-said" role="status">
+        ${result && plan ? describeCheck(plan, result) : hasFailed ? "" : table ? "Checking…" : "Reading…"}
+      </p>
+      ${plan && describeNotes(preview).map((note) => html`<p class="hint">${note}</p>`)}
+      ${refused && html`<${RefusedRows} ...${refused} />`}
+    <//>
+  `;
+}
+
+/** @param {{preview: Preview}} props */
+function Choices({ preview }) {
+  const { encoding, sheets } = /** @type {import("./csv.js").Table} */ (preview.table);
+  const choose = (/** @type {Partial<Preview>} */ changes) => {
+    if (state.dialog) state.dialog.isTouched = true;
+    Object.assign(preview, changes);
+    refresh(preview);
+  };
+  const reread = (/** @type {Partial<Preview>} */ changes) =>
+    choose({ table: null, columns: undefined, isHeaded: undefined, ...changes });
+  const replace = () => {
+    update({ replaces: !state.replaces });
+    choose({});
+  };
+  const sheetNames = sheets?.map((name, index) => [String(index), name]) ?? [];
+  return html`
+    <div class="tools">
+      ${
+        encoding &&
+        !preview.isPasted &&
+        html`
+        <label class="choice">Encoding <${Select} value=${encoding}
+          options=${ENCODINGS.map((name) => [name, name])}
+          choose=${(/** @type {string} */ value) => reread({ encoding: value })} /></label>`
+      }
+      ${
+        sheetNames.length > 1 &&
+        html`
+        <label class="choice">Sheet <${Select} value=${String(preview.sheet)} options=${sheetNames}
+          choose=${(/** @type {string} */ value) => reread({ sheet: Number(value) })} /></label>`
+      }
+      <label class="choice">
+        <input type="checkbox" checked=${preview.isHeaded}
+          onchange=${() => choose({ isHeaded: !preview.isHeaded })} />
+        ${" "}The first row has the names of the columns
+      </label>
+      <label class="choice" data-needs="plants:update">
+        <input type="checkbox" checked=${state.replaces} onchange=${replace} />
+        ${" "}Update plants that exist
+      </label>
+    </div>
+  `;
+}
+
+/** The first plants as they will be stored, and above them the columns that they come from. @param {{preview: Preview}} props */
+function Plants({ preview }) {
+  const plan = /** @type {Plan} */ (preview.plan);
+  const columns = /** @type {Columns} */ (preview.columns);
+  const { rows } = plan.table;
+  const width = plan.header.length;
+  const names = Array.from({ length: width }, (_, index) => [
+    String(index),
+    (preview.isHeaded && plan.header[index]) || `Column ${index + 1}`,
+  ]);
+  const makeHead = (/** @type {typeof FIELDS[number]} */ [field, label, none]) => {
+    const choose = (/** @type {string} */ value) => {
+      if (state.dialog) state.dialog.isTouched = true;
+      preview.columns = { ...columns, [field]: Number(value) };
+      refresh(preview);
+    };
+    const options = none ? [["-1", none], ...names] : names;
+    return html`
+      <th scope="col">
+        <label>${label} <${Select} value=${String(columns[field])} options=${options} choose=${choose} /></label>
+      </th>
+    `;
+  };
+  const makeRow = (/** @type {string[]} */ plant) => html`
+    <tr>${FIELDS.map((_, at) => html`<td><bdi>${plant[at]}</bdi></td>`)}</tr>
+  `;
+  return html`
+    <div id="preview-plants" role="region" aria-label="The first plants" tabindex="0">
+      <table aria-label="The first plants" aria-rowcount=${rows.length}>
+        <thead><tr>${FIELDS.map(makeHead)}</tr></thead>
+        <tbody>${plan.shown.map(makeRow)}</tbody>
+      </table>
+    </div>
+  `;
+}
+
+/** @param {{value: string, options: string[][], choose: (value: string) => void}} props */
+function Select({ value, options, choose }) {
+  const change = (/** @type {On<HTMLSelectElement>} */ { currentTarget }) =>
+    choose(currentTarget.value);
+  return html`
+    <select onchange=${change}>
+      ${options.map(
+        ([key, name]) => html`<option value=${key} selected=${key === value}>${name}</option>`,
+      )}
+    </select>
+  `;
+}
+
+/** Say what the service answers to a dry run. @param {Plan} plan @param {import("./client.js").ImportResult} result */
+function describeCheck(plan, { stored, already_stored, replaced, refused }) {
+  const counts = {
+    new: stored,
+    "the same": already_stored,
+    change: replaced,
+    refused: refused + plan.faults.size,
+  };
+  const parts = Object.entries(counts).filter(([what, many]) => many > 0 || what === "new");
+  return parts.map(([what, many]) => `${number(many)} ${what}`).join(", ");
+}
+
+/** @param {Preview} preview */
+function describeNotes({ plan, result, columns, isHeaded }) {
+  const { header, nameless, number: numbered, table } = /** @type {Plan} */ (plan);
+  const used = Object.values(columns ?? {});
+  const others = header.filter((name, index) => isHeaded && name && !used.includes(index));
+  const named = others.slice(0, NAMED_MAX).join(", ");
+  const more = others.length > NAMED_MAX ? ` and ${others.length - NAMED_MAX} more` : "";
+  const changed = (result?.stored ?? 0) + (result?.replaced ?? 0);
+  const notes = {
+    "Choose the encoding with which these names are right.": table.isGuessed,
+    [`Not used: ${named}${more}`]: others.length > 0,
+    "Plants that exist keep their tags.": state.replaces && columns?.tag === -1,
+    "Each row gets a new id. If you import this file twice, its plants are stored twice: save the file with its ids afterwards, and use it from then on.":
+      numbered !== undefined,
+    [`${number(nameless)} ${nameless === 1 ? "row has" : "rows have"} an empty name.`]:
+      nameless > 0,
+    [`More than ${number(UNDO_MAX)} plants: this import cannot be undone here.`]:
+      changed > UNDO_MAX,
+  };
+  return Object.entries(notes).flatMap(([note, isTrue]) => (isTrue ? note : []));
+}

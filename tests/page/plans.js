@@ -1,0 +1,19 @@
+/** What the page would send of a file, for tests. */
+
+import { readCsv } from "../../src/plantstore/web/page/csv.js";
+import { makePlan, suggest } from "../../src/plantstore/web/page/preview.js";
+
+const { signal } = new AbortController();
+
+/** Return the preview of a text with the columns that the page suggests. */
+export async function previewOf(content, isPasted = false, name = "my.plants.csv") {
+  const table = await readCsv(new TextEncoder().encode(content));
+  const preview = { file: new File([content], name), isPasted, sheet: 0, table };
+  suggest(preview);
+  return preview;
+}
+
+/** Return the plan of a text. */
+export async function planOf(content, isPasted, name) {
+  return await makePlan(await previewOf(content, isPasted, name), signal);
+}

@@ -1,0 +1,181 @@
+/** The preview of an import: the columns that are suggested, and the CSV that is sent. */
+
+import assert from "node:assert/strict";
+import { readFileSync } from "node:fs";
+import { beforeEach, describe, test } from "node:test";
+import { makePlan, openPreview, pasteRows } from "../../src/plantstore/web/page/preview.js";
+import { onUpdate, state, update } from "../../src/plantstore/web/page/state.js";
+import { planOf, previewOf } from "./plans.js";
+import { answer, answerFile, textOf, withResponse } from "./tab.js";
+
+/** The files that the command and the service read, too. */
+const CASES = JSON.parse(readFileSync(new URL("../support/csv_cases.json", import.meta.url)));
+
+const NONE = { stored: 0, already_stored: 0, replaced: 0, refused: 0, errors: [] };
+
+const { signal } = new AbortController();
+
+beforeEach(() => {
+  answer();
+  update({ dialog: null, replaces: false, scopes: null, importing: {} });
+});
+
+describe("columns are suggested by their usual names, or by their order", () => {
+  const files = [
+    ["id,name,tag\n1,A,B", { id: 0, name: 1, tag: 2 }, true],
+    ["Nr;Name;Gattung\n1;A;B", { id: 0, name: 1, tag: 2 }, true],
+    ["Gattung;Art;Nr.;id\nA;B;9;1", { id: 3, name: 1, tag: 0 }, true],
+    ["Name\nRosa\nAbies", { id: -1, name: 0, tag: -1 }, true],
+    ["Label,Latin,Price\n1,A,3\n2,B,4", { id: 0, name: 1, tag: -1 }, true],
+    ["1,Rosa,Shrub\n2,Abies,Tree", { id: 0, name: 1, tag: 2 }, false],
+  ];
+
+  for (const [content, columns, isHeaded] of files) {
+    test(content.split("\n")[0], async () => {
+      const preview = await previewOf(content);
+
+      assert.deepEqual([preview.columns, preview.isHeaded], [columns, isHeaded]);
+    });
+  }
+
+  test("of pasted rows, the first one is a plant unless it has usual names", async () => {
+    const bare = await previewOf("Rosa\tShrub\nAbies\tTree", true);
+    const named = await previewOf("Name\tTag\nRosa\tShrub", true);
+
+    assert.deepEqual([bare.isHeaded, bare.columns], [false, { id: -1, name: 0, tag: 1 }]);
+    assert.equal(named.isHeaded, true);
+  });
+});
+
+describe("the service gets the same plants as from the file itself", () => {
+  for (const { name, content, plants } of CASES.filter(({ error }) => !error)) {
+    test(name, async () => {
+      const { file, faults, table } = await planOf(content);
+
+      // A wrong quote may reach into the next row, which is then refused, too.
+      const wrong = [...faults.keys()].map((index) => table.rows[index].join()).join();
+      const sent = await previewOf(await file.text());
+      const valid = sent.table.rows.filter(([id]) => /^-?\d+$/.test(id));
+      assert.deepEqual(
+        valid.map(([id, text, tag]) => [Number(id), text, tag || null]),
+        plants.filter(([, text]) => text === "" || !wrong.includes(text)),
+      );
+    });
+  }
+});
+
+test("the rows of the file are known by the lines of what is sent", async () => {
+  const { file, lines, indexes } = await planOf('sep=;\nname;id\n\n"A\nB";1\n;\nC;2\n');
+
+  assert.equal(await file.text(), 'id,name\r\n1,"A\nB"\r\n2,C\r\n');
+  assert.deepEqual(
+    [lines, indexes],
+    [
+      [2, 4],
+      [2, 4],
+    ],
+  );
+});
+
+test("a file without tags is sent without the column, so that the stored tags stay", async () => {
+  const { file } = await planOf("id,name,price\n1,Rosa,7\n");
+
+  assert.equal(await file.text(), "id,name\r\n1,Rosa\r\n");
+});
+
+describe("a row that would be stored wrongly is not sent", () => {
+  const rows = [
+    ["2,Rosa, alba,Shrub", "It has more cells than the first row"],
+    ["2", "The name is missing"],
+    ['2,"open', "A quote is missing or wrong here"],
+    [`2,${"x".repeat(16_384)}`, "It has more than 16,384 characters"],
+  ];
+
+  for (const [row, reason] of rows) {
+    test(reason, async () => {
+      const { file, faults } = await planOf(`id,name,tag\n1,A,\n${row}\n`);
+
+      assert.deepEqual([...faults], [[2, reason]]);
+      assert.equal(await file.text(), "id,name,tag\r\n1,A,\r\n");
+    });
+  }
+});
+
+test("if the encoding is a guess, plants with other letters are shown first", async () => {
+  const preview = await previewOf(`id,name\n${"1,Rosa\n".repeat(9)}2,Äpfel\n`);
+  preview.table.isGuessed = true;
+
+  const { shown } = await makePlan(preview, signal);
+
+  assert.deepEqual([shown.length, shown[0][1], shown[1][1]], [5, "Äpfel", "Rosa"]);
+});
+
+test("rows without ids get them, and so does the file with all its columns", async () => {
+  const plan = await planOf("Name;Price\nRosa;7\n;\nAbies;8\n");
+
+  const numbered = await plan.number(["70", "71"].values(), signal);
+
+  assert.equal(await numbered.file.text(), "id,name\r\n70,Rosa\r\n71,Abies\r\n");
+  // TextDecoder, and so text(), removes the byte order mark.
+  assert.equal(await numbered.own.text(), "id;Name;Price\r\n70;Rosa;7\r\n71;Abies;8\r\n");
+  assert.deepEqual([numbered.own.name, numbered.number], ["my.plants-with-ids.csv", undefined]);
+});
+
+/** Open the preview of a file, and wait until the service was asked. */
+async function open(content, result = NONE) {
+  const requests = [];
+  answerFile((request) => {
+    requests.push(request);
+    withResponse({ ...NONE, ...result })(request);
+  });
+  const text = () => textOf(state.dialog.View(state.dialog.content));
+  const isDone = () => state.dialog?.content.preview?.result || state.dialog?.error;
+  const done = () => new Promise((resolve) => onUpdate(() => isDone() && resolve(undefined)));
+  openPreview(new File([content], "plants.csv"));
+  await done();
+  return { requests, text, done };
+}
+
+test("the preview says what the service would do, and stores nothing", async () => {
+  const result = { stored: 1204, already_stored: 31, replaced: 7, refused: 2 };
+
+  const { requests, text } = await open("id,name,price\n1,Rosa,7\n2\n", result);
+
+  assert.match(text(), /1,204 new, 31 the same, 7 change, 3 refused/);
+  assert.match(text(), /Not used: price/);
+  assert.match(text(), /this import cannot be undone here/);
+  assert.deepEqual(
+    requests.map(({ path }) => path),
+    ["plants.csv?dry-run=true"],
+  );
+});
+
+test("a file that cannot be read, or checked, says why", async () => {
+  const { text } = await open("\0\0");
+  const unreadable = text();
+  answerFile(withResponse({ message: "It is busy" }, 503));
+  update({ dialog: null });
+  openPreview(new File(["id,name\n1,A"], "plants.csv"));
+  await new Promise((resolve) => onUpdate(() => state.dialog?.error && resolve(undefined)));
+
+  assert.match(unreadable, /neither CSV nor an Excel workbook/);
+  assert.match(textOf(state.dialog.View(state.dialog.content)), /It is busy .*Try again/);
+});
+
+test("pasted rows open the preview, and no rows do not", async () => {
+  answerFile(withResponse(NONE));
+  pasteRows();
+  const { act } = state.dialog;
+
+  const said = await act({ rows: " \n" });
+  const closes = await act({ rows: "1\tRosa, alba\tShrub" });
+  await new Promise((resolve) =>
+    onUpdate(() => state.dialog?.content.preview?.result && resolve(undefined)),
+  );
+
+  assert.deepEqual(
+    [said, closes, state.dialog.isTouched],
+    ["Paste some rows first.", undefined, true],
+  );
+  assert.deepEqual(state.dialog.content.preview.plan.shown, [["1", "Rosa, alba", "Shrub"]]);
+});

@@ -480,6 +480,8 @@ def test_a_tag_too_long_for_a_url_is_not_a_link(open_page: Callable[..., Page]) 
 
     expect(page.locator("#plants tr")).to_have_count(2)
     expect(page.locator("#plants .tag a[href]")).to_have_text("R" * 1000)
+    expect(page.locator("#tag-list a")).to_have_count(4)
+    expect(page.locator("#tag-list a[href]")).to_have_count(3)
 
 
 def test_all_plants_of_the_search_are_printed_as_a_list_or_as_labels_on_sheets(

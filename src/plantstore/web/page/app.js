@@ -21,6 +21,8 @@ const TOO_OLD =
 
 function App() {
   const { isSignedIn, isOpen, dialog, question, sheet } = state;
+  // The first rows would move what is below the list.
+  const isListMissing = !state.listing && !state.problem;
   return html`
     <header>
       <h1><img src=${ICON} alt="" width="32" height="32" /> Plant Store</h1>
@@ -34,7 +36,7 @@ function App() {
       <${SignIn} />
       ${isOpen && html`<${Catalogue} />`}
     </main>
-    <footer><a href="docs">API reference</a></footer>
+    <footer hidden=${isOpen && isListMissing}><a href="docs">API reference</a></footer>
     <${Toast} />
     <${RowMenu} />
     ${dialog && html`<${dialog.View} ...${dialog.content} />`}

@@ -25,6 +25,9 @@ const PARAMETERS = [...LISTED, "from", "after", "before", "last"];
 /** How long a text may be that is searched, or from which the names begin. */
 export const TEXT_MAX = 100;
 
+/** The longest tag that is a link. */
+const LINKED_CHARACTERS_MAX = 1000;
+
 const ID = /^-?\d{1,19}$/;
 
 /** Cancels the page that is loading. */
@@ -308,6 +311,11 @@ export function addressOf(query) {
   const sort = state.query.get("sort");
   if (sort) all.set("sort", sort);
   return `?${all}`;
+}
+
+/** Return the address of the plants of a tag, unless it is too long for the service. @param {string} tag */
+export function linkTo(tag) {
+  return tag.length <= LINKED_CHARACTERS_MAX ? addressOf({ tag }) : undefined;
 }
 
 /**

@@ -57,7 +57,7 @@ function PlantView({ plant, tag }) {
         ${namesake && html`Another plant has this name: ${makeLink(namesake.id, namesake.id)}`}
       </p>
       <${Field} id="plant-tag" name="tag" label=${html`Tag <span class="hint">(optional)</span>`}
-        dir="auto" list="tags" ...${SUGGESTING} readOnly=${readOnly} value=${plant?.tag ?? tag} />
+        ...${SUGGESTING} readOnly=${readOnly} value=${plant?.tag ?? tag} />
     <//>
   `;
 }

@@ -38,8 +38,8 @@ function TagView({ plants, tag, label }) {
   return html`
     <${Frame} id="tagging" fields=${["tag"]} buttons=${[["save", label, "primary"]]}>
       <${Names} plants=${plants} />
-      <${Field} id="tagging-tag" name="tag" label="Tag" dir="auto" autofocus list="tags"
-        value=${tag} ...${SUGGESTING} hint="If it is empty, the plants will have no tag." />
+      <${Field} id="tagging-tag" name="tag" label="Tag" autofocus value=${tag}
+        ...${SUGGESTING} hint="If it is empty, the plants will have no tag." />
     <//>
   `;
 }

@@ -2,15 +2,12 @@
 
 import { PlantText } from "./elements.js";
 import { html } from "./html.js";
-import { addressOf, go, isByName, SEARCHED, select } from "./listing.js";
+import { go, isByName, linkTo, SEARCHED, select } from "./listing.js";
 import { openPlant } from "./plant.js";
 import { deletePlants } from "./several.js";
 import { may, state, update } from "./state.js";
 
 /** @typedef {import("./client.js").Plant} Plant */
-
-/** A longer tag is not a link: the address would be too long for the service. */
-const LINKED_CHARACTERS_MAX = 1000;
 
 /** A longer id makes the column wider. */
 const NARROW_CHARACTERS_MAX = 10;
@@ -69,8 +66,6 @@ function sortBy(sort) {
 function Row({ plant }) {
   const { id, name, tag = "" } = plant;
   const isFresh = id === state.fresh.id;
-  const isLinked = tag.length <= LINKED_CHARACTERS_MAX;
-  const href = isLinked ? addressOf({ tag }) : undefined;
   return html`
     <tr role="row" data-id=${id} class=${isFresh ? "fresh" : undefined}
         ref=${isFresh ? reveal : undefined}>
@@ -83,7 +78,7 @@ function Row({ plant }) {
         <a href="#/plants/${id}"><${PlantText} text=${name} /></a>
       </th>
       <td role="cell" class="tag">
-        ${plant.tag !== undefined && html`<a href=${href}><${PlantText} text=${tag} /></a>`}
+        ${plant.tag !== undefined && html`<a href=${linkTo(tag)}><${PlantText} text=${tag} /></a>`}
       </td>
       <td role="cell" class="acts">
         <button type="button" aria-label="Actions for plant ${id}" aria-haspopup="menu"

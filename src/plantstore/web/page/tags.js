@@ -3,7 +3,7 @@
 import { client } from "./client.js";
 import { number, PlantText } from "./elements.js";
 import { html } from "./html.js";
-import { addressOf, TEXT_MAX } from "./listing.js";
+import { addressOf, linkTo, TEXT_MAX } from "./listing.js";
 import { messageOf } from "./requests.js";
 import { may, state, update } from "./state.js";
 
@@ -91,18 +91,16 @@ export function suggestTags(text) {
   suggesting = setTimeout(look, TYPING_SECONDS * 1000);
 }
 
-/** The handlers of a field for a tag. */
-export const SUGGESTING = {
-  onfocus: (/** @type {On<HTMLInputElement>} */ { currentTarget }) =>
-    suggestTags(currentTarget.value),
-  oninput: (/** @type {On<HTMLInputElement>} */ { currentTarget }) =>
-    suggestTags(currentTarget.value),
-};
+const suggest = (/** @type {On<HTMLInputElement>} */ { currentTarget }) =>
+  suggestTags(currentTarget.value);
+
+/** The attributes of a field for a tag. */
+export const SUGGESTING = { dir: "auto", list: "tags", onfocus: suggest, oninput: suggest };
 
 /** The button that opens the list of tags on a narrow screen. It says which plants are shown. */
 export function TagsButton() {
   const { isOpen, found } = state.tagList;
-  const tag = state.shownQuery.get("tag");
+  const other = state.shownQuery.has("untagged") ? "Untagged" : "All tags";
   const toggle = () => {
     change({ isOpen: !isOpen });
     refreshTags();
@@ -111,7 +109,7 @@ export function TagsButton() {
   return html`
     <button id="tags-button" type="button" class="chip" aria-expanded=${isOpen}
       aria-controls="tag-list" data-needs="plants:read" onclick=${toggle}>
-      ${tag === null ? (state.shownQuery.has("untagged") ? "Untagged" : "All tags") : html`<${PlantText} text=${tag} />`}
+      <${PlantText} text=${state.shownQuery.get("tag") ?? other} />
     </button>
   `;
 }
@@ -137,24 +135,24 @@ export function TagList() {
         <option value="-plants">By number</option>
       </select>
       <ul>
-        <${Entry} query=${{}} text="All" many=${total} isShown=${shown === null} />
-        <${Entry} query=${{ untagged: "true" }} text="Untagged" many=${untagged}
+        <${Entry} href=${addressOf({})} text="All" many=${total} isShown=${shown === null} />
+        <${Entry} href=${addressOf({ untagged: "true" })} text="Untagged" many=${untagged}
           isShown=${shown === undefined} />
-        ${tags.map(
-          ({ tag, plants }) =>
-            html`<${Entry} key=${tag} query=${{ tag }} text=${tag} many=${plants} isShown=${tag === shown} />`,
-        )}
+        ${tags.map(({ tag, plants }) => {
+          const props = { href: linkTo(tag), text: tag, many: plants, isShown: tag === shown };
+          return html`<${Entry} key=${tag} ...${props} />`;
+        })}
       </ul>
       ${hasMore && limit < TAGS_MAX && html`<button type="button" onclick=${more}>More</button>`}
     </aside>
   `;
 }
 
-/** @param {{query: Record<string, string>, text: string, many?: number, isShown: boolean}} props */
-function Entry({ query, text, many, isShown }) {
+/** @param {{href?: string, text: string, many?: number, isShown: boolean}} props */
+function Entry({ href, text, many, isShown }) {
   return html`
     <li>
-      <a href=${addressOf(query)} aria-current=${isShown ? "true" : undefined}>
+      <a href=${href} aria-current=${isShown ? "true" : undefined}>
         <${PlantText} text=${text} /> <span class="count">${many !== undefined && number(many)}</span>
       </a>
     </li>

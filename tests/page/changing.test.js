@@ -6,7 +6,7 @@ import { Catalogue } from "../../src/plantstore/web/page/catalogue.js";
 import { keepJob, resume } from "../../src/plantstore/web/page/changes.js";
 import { addPlants, openLinkedPlant } from "../../src/plantstore/web/page/plant.js";
 import { ApiError } from "../../src/plantstore/web/page/requests.js";
-import { deletePlants, tagPlants } from "../../src/plantstore/web/page/several.js";
+import { deletePlants, renameTag, tagPlants } from "../../src/plantstore/web/page/several.js";
 import { onUpdate, state, update } from "../../src/plantstore/web/page/state.js";
 import { answer, respond, respondPlants, serve, textOf } from "./tab.js";
 
@@ -531,4 +531,31 @@ test("a list that could not be loaded is not shown as empty", () => {
   assert.match(missing, /It failed/);
   assert.doesNotMatch(missing, /no plants/);
   assert.match(empty, /There are no plants yet/);
+});
+
+describe("a dialog that renames a tag", () => {
+  const open = async (dialog) => {
+    const requests = answer(respondPlants([ABIES], { "Total-Count": "1" }), respondPlants([ABIES]));
+    update({ dialog });
+    await renameTag("Pine");
+    return requests;
+  };
+
+  test("keeps the tag unless another one is typed", async () => {
+    await open(null);
+    const { stored } = serve([ABIES]);
+
+    await state.dialog.act({});
+
+    assert.equal(stored.get("1").tag, "Pine");
+  });
+
+  test("does not replace another one, in which text may be typed", async () => {
+    const other = { title: "Add a plant" };
+
+    const requests = await open(other);
+
+    assert.equal(requests.length, 2);
+    assert.equal(state.dialog, other);
+  });
 });

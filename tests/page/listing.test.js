@@ -2,11 +2,12 @@
 
 import assert from "node:assert/strict";
 import { beforeEach, describe, test } from "node:test";
+import { Catalogue } from "../../src/plantstore/web/page/catalogue.js";
 import { countPlants } from "../../src/plantstore/web/page/elements.js";
 import * as listing from "../../src/plantstore/web/page/listing.js";
 import { ApiError } from "../../src/plantstore/web/page/requests.js";
 import { onUpdate, state, update } from "../../src/plantstore/web/page/state.js";
-import { answer, respond, respondPlants, visited } from "./tab.js";
+import { answer, respond, respondPlants, textOf, visited } from "./tab.js";
 
 const ROSA = { id: "1", name: "Rosa", tag: "Rosa" };
 const ABIES = { id: "2", name: "Abies" };
@@ -317,4 +318,13 @@ test("plants are counted in words", () => {
   const texts = [countPlants(1), countPlants(10_051), countPlants(10_000, false), countPlants(0)];
 
   assert.deepEqual(texts, ["1 plant", "10,051 plants", "more than 10,000 plants", "0 plants"]);
+});
+
+test("an empty page does not say that nothing is found if others follow", async () => {
+  answer(respond([], 200, { Link: '<plants?q=a+b&after=7>; rel="next"' }));
+  history.replaceState(null, "", "?q=a+b");
+
+  await listing.load();
+
+  assert.match(textOf(Catalogue()), /Not all plants were searched\. Search on/);
 });

@@ -222,6 +222,8 @@ function Nothing() {
     const advice = shownQuery.has("tag")
       ? "A tag is found as a whole. Write words of names before it: alba tag:Rosa"
       : "Words are found by their beginnings: also try fewer letters.";
+    const href = `?${new URLSearchParams({ sort: "name", from: beginning })}`;
+    const offer = html`<a href=${href}>Show those that begin with <bdi>${beginning}</bdi></a>`;
     return html`
       <div id="none" class="nothing">
         <p>
@@ -229,12 +231,7 @@ function Nothing() {
           ${" "}<a href=${addressOf({})}>Show all plants</a>
         </p>
         ${next && html`<p>Not all plants were searched. <a href=${next}>Search on</a></p>`}
-        ${
-          beginning &&
-          html`<p><a href="?${new URLSearchParams({ sort: "name", from: beginning })}">
-          Show those that begin with <bdi>${beginning}</bdi>
-        </a></p>`
-        }
+        ${beginning && html`<p>${offer}</p>`}
         <p class="hint" hidden=${from !== ""}>${advice}</p>
       </div>
     `;

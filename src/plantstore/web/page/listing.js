@@ -242,8 +242,7 @@ export async function selectFound() {
  *
  * @param {URLSearchParams} [search] otherwise those of the list, in its order
  */
-export async function findAll(search) {
-  const { signal } = loading;
+export async function findAll(search, { signal } = loading) {
   const byId = search ? undefined : state.listing?.byId;
   const found = new Map(byId && [[byId.id, byId]]);
   let query = search ?? select(state.shownQuery, LISTED);
@@ -350,11 +349,9 @@ function leavePage() {
  * @param {string} text that was typed: `alba`, `tag:Rosa` or `alba tag:Rosa`
  */
 export function split(text) {
-  const [, words, end, tag] = /^(.*?)(?:(?<!\S)(untagged:\s*|tag:(.*)))?$/is.exec(text) ?? [
-    "",
-    text,
-  ];
-  return { q: words.trim(), tag: tag?.trim(), isUntagged: end !== undefined && tag === undefined };
+  const found = /^(.*?)(?:(?<!\S)(?:(untagged:)\s*|tag:(.*)))?$/is.exec(text);
+  const [, words = text, untagged, tag] = found ?? [];
+  return { q: words.trim(), tag: tag?.trim(), isUntagged: untagged !== undefined };
 }
 
 /** @param {string} text that was typed */

@@ -7,6 +7,7 @@ import { countPlants, number, say } from "./elements.js";
 import { html } from "./html.js";
 import { addressOf, findAll } from "./listing.js";
 import { messageOf } from "./requests.js";
+import { state } from "./state.js";
 import { SUGGESTING } from "./tags.js";
 
 /** @typedef {import("./client.js").Plant} Plant */
@@ -59,9 +60,11 @@ export function tagPlants(plants) {
 /** Ask for another name of a tag, and set it at its plants, up to a maximum. @param {string} tag */
 export async function renameTag(tag) {
   const query = new URLSearchParams({ tag });
+  const reading = new AbortController();
   try {
-    const { total } = await client.list(query, 1, new AbortController().signal);
-    const plants = await findAll(query);
+    const { total } = await client.list(query, 1, reading.signal);
+    const plants = await findAll(query, reading);
+    if (state.dialog) return;
     const isPart = plants.length < total;
     const entitle = (/** @type {number} */ many) =>
       isPart && many === plants.length

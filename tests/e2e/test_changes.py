@@ -22,7 +22,7 @@ def streams(client: Client) -> float:
 
 @pytest.mark.engines("sqlite", "postgres")
 def test_a_stream_has_the_changes_of_requests_of_imports_and_of_commands(tmp_path: Path) -> None:
-    with Service(tmp_path, "--workers", "2") as service:
+    with Service(tmp_path) as service:
         token = service.token()
         with (
             contextlib.closing(service.client(token)) as client,

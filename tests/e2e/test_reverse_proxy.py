@@ -47,7 +47,7 @@ COMPRESSING = {
     "haproxy": ("option forwardfor", "compression algo gzip\ncompression type application/json"),
     "caddy": ("handle_path /garden/* {", "encode {\ngzip\nminimum_length 1\n}"),
 }
-PLANTS = [NewPlant(id_, f"Rosa × {id_} {'x' * 6_000}", "Rosa") for id_ in range(1_400)]
+PLANTS = [NewPlant(id_, f"Rosa × {id_} {'x' * 6_000}", "Rosa") for id_ in range(350)]
 
 # The default idle timeout of the service.
 IDLE_SECONDS = int(Settings().idle_seconds)
@@ -182,7 +182,7 @@ def test_a_file_is_imported_and_exported_through_a_proxy(
         again = client.send("POST", path, in_chunks, media_type)
         exported = client.send("GET", path)
 
-    assert len(content) > 8_000_000
+    assert len(content) > 2_000_000, "more than nginx accepts without an option"
     assert stored.json == NONE | {"stored": len(PLANTS), "errors": []}
     assert again.json == NONE | {"already_stored": len(PLANTS), "errors": []}
     assert exported.body == content
@@ -222,7 +222,7 @@ def refusal(running: Running, token: str, **fields: str) -> Answer:
     with Through(running, token) as client:
         headers = client.headers | {"Content-Type": NDJSON} | fields
         with contextlib.suppress(OSError):
-            body = iter([b"x" * 50_000] * 500)
+            body = iter([b"x" * 50_000] * 250)
             client.connection.request("POST", f"{PREFIX}/plants.ndjson", body, headers)
         answer = client.connection.getresponse()
         return Answer(answer.status, {}, answer.read())

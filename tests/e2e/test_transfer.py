@@ -225,7 +225,7 @@ def test_an_export_overwrites_only_with_force_and_follows_a_symlink(
 def test_an_export_whose_reader_closes_the_pipe_prints_no_error(
     tmp_path: Path, database: str
 ) -> None:
-    put_in(database, list(many(30_000)))
+    put_in(database, list(many(10_000)))
 
     with subprocess.Popen(
         [*PLANTSTORE, "export"],
@@ -245,7 +245,7 @@ def test_an_export_whose_reader_closes_the_pipe_prints_no_error(
 def test_a_terminated_export_leaves_no_file_that_looks_complete(
     tmp_path: Path, database: str
 ) -> None:
-    put_in(database, [NewPlant(id_, "x" * 1000) for id_ in range(50_000)])
+    put_in(database, [NewPlant(id_, "x" * 1000) for id_ in range(20_000)])
 
     for ending in (signal.SIGTERM, signal.SIGHUP, signal.SIGKILL):
         command = [*PLANTSTORE, "export", "plants.jsonl"]

@@ -320,7 +320,8 @@ class Store(PlantStore, TokenStore, Maintenance, Protocol):
         ends before the return, what is missing is made by the next call, or when the store is
         opened again.
 
-        On SQLite, searches and listings of a tag raise StoreUnavailableError meanwhile.
+        On SQLite, searches, tags, and listings by name or of a tag raise StoreUnavailableError
+        meanwhile.
 
         Call it on the thread of `apply_changes`.
 

@@ -61,8 +61,8 @@ def reindex(database: str, standbys_min: int) -> None:
     """Rebuild the index for searches, and count the plants.
 
     Run it if `plantstore check` finds that they differ from the plants. Services may use the
-    database meanwhile. On SQLite, searches get 503 until the end. If the command is interrupted,
-    run it again, or restart the service.
+    database meanwhile. On SQLite, searches, tags and listings by name get 503 until the end. If
+    the command is interrupted, run it again, or restart the service.
     """
     with (
         opened_store(database, SchemaPolicy.REQUIRE, standbys_min=standbys_min) as store,

@@ -29,8 +29,8 @@ WIDTH = 90
 NOTE = "<!-- Made by `python tools/documents.py`, and held to the code by a test. -->"
 
 ABOUT_THE_COMMAND_LINE = """
-`-h` or `--help` after any command describes it, as here. Its options that are
-[settings](settings.md) are left out: all of `serve`, and `--database` and `--standbys-min` of others.
+`-h` or `--help` after any command describes it, as here. Options that are [settings](settings.md)
+are left out: all of `serve`, and `--database` and `--standbys-min` of other commands.
 
 To complete commands and options in your shell, add this to its start-up file:
 `eval "$(_PLANTSTORE_COMPLETE=bash_source plantstore)"`. For Zsh, the value is `zsh_source`. For

@@ -46,10 +46,11 @@ ABOUT_THE_API = """
 has HEAD, with the same status and no body. Each path has OPTIONS, which needs no token: its `Allow`
 header has the methods of the path.
 
-Generators make clients from it. The one for Go needs two options. It names the constructor of
-`Plant` like the type `NewPlant`, so give `Plant` another name. And its client refuses members that
-later versions may add, unless it is told not to. With openapi-generator: `-g go
---model-name-mappings Plant=PlantRecord --additional-properties
+[README](../README.md#the-interface) lists the operations.
+
+Generators make clients from it. For Go, `Plant` needs another name, because its constructor would
+be named like the type `NewPlant`, and the client must accept members that later versions may add.
+With openapi-generator: `-g go --model-name-mappings Plant=PlantRecord --additional-properties
 disallowAdditionalPropertiesIfNotPresent=false`.
 """
 
@@ -108,7 +109,6 @@ def commands(name: str, command: Command) -> Iterator[tuple[str, Command]]:
 
 def interface() -> str:
     lines = ["# The API", "", NOTE, ABOUT_THE_API, INTERFACE["info"]["description"], ""]
-    lines += operation_table(operations())
     lines += ["## Every operation", ABOUT_EVERY_OPERATION]
     lines += table(
         ["operation", "failures"], [[who, failures(group)] for who, group in GROUPS.items()]
@@ -131,14 +131,10 @@ def readme() -> str:
     page = (ROOT / "README.md").read_text("utf-8")
     begin, end = (page.index(mark) for mark in TABLE_MARKS)
     added = {name: each for name, each in operations().items() if "plants" not in each["tags"]}
-    lines = "\n".join(operation_table(added, "docs/api.md"))
+    rows = [[link(name, "docs/api.md"), each["summary"]] for name, each in added.items()]
+    lines = "\n".join(table(["operation", "what it does"], rows))
     return f"{page[:begin]}{TABLE_MARKS[0]}{lines}{page[end:]}"
 
-
-def operation_table(shown: dict[str, Node], page: str = "") -> list[str]:
-    """Return a table of operations, with links to a page."""
-    rows = [[link(name, page), each["summary"]] for name, each in shown.items()]
-    return table(["operation", "what it does"], rows)
 
 
 def document() -> str:

@@ -136,7 +136,6 @@ def readme() -> str:
     return f"{page[:begin]}{TABLE_MARKS[0]}{lines}{page[end:]}"
 
 
-
 def document() -> str:
     return json.dumps(INTERFACE, ensure_ascii=False, indent=2) + "\n"
 

@@ -106,16 +106,32 @@ test("rows without ids get them from the service, and keep them if it is tried a
 
   const ended = await importFile(act, `Name\n${"Rosa\n".repeat(2_001)}`);
   startImport(ended.plan);
-  await end();
+  const again = await end();
 
   assert.deepEqual(counts, ["ids?count=1000", "ids?count=1000", "ids?count=1"]);
   assert.match(bodies[0], /^id,name\r\n7,Rosa\r\n8,Rosa\r\n/);
   assert.equal(bodies[1], bodies[0]);
-  assert.equal(ended.numbered, "The rows have the ids 7 to 1007, 9.");
+  assert.equal(again.numbered, "The rows have the ids 7 to 1007, 9.");
   assert.deepEqual(
-    ended.files.map(({ label, name }) => [label, name]),
+    again.files.map(({ label, name }) => [label, name]),
     [["Save the file with its ids", "my.plants-with-ids.csv"]],
   );
+});
+
+test("an import does with plants that exist what its preview said", async () => {
+  update({ replaces: true });
+  const plan = await planOf("id,name\n1,A\n");
+  update({ replaces: false });
+  const paths = [];
+  answerFile((request) => {
+    paths.push(request.path);
+    withResponse(NONE)(request);
+  });
+
+  startImport(plan);
+  await end();
+
+  assert.deepEqual(paths, ["plants.csv?on-conflict=replace"]);
 });
 
 test("an import that is stopped takes no further ids", async () => {
@@ -138,7 +154,7 @@ describe("an import can be undone", () => {
   const OLD = { id: "2", name: "Old", tag: "T" };
   const NEW = { id: "2", name: "New", tag: "T" };
 
-  /** Import a new plant and one that exists, while somebody else changes a third one. */
+  /** Import new plants and one that exists, while somebody else changes others. */
   async function importTwo(
     result,
     { scopes = null, act = withResponse({ ...NONE, ...result }) } = {},
@@ -156,6 +172,8 @@ describe("an import can be undone", () => {
       { change: "created", plant: { id: 1, name: "Abies" } },
       { change: "replaced", plant: { ...NEW, id: 2 } },
       { change: "replaced", plant: { id: 3, name: "Theirs" } },
+      { change: "created", plant: { id: 4, name: "Picea" } },
+      { change: "replaced", plant: { id: 4, name: "Theirs, since" } },
     ];
     globalThis.fetch = async (path) => {
       paths.push(path);
@@ -164,7 +182,7 @@ describe("an import can be undone", () => {
       if (path.startsWith("changes?after=7")) return respond(feed, 200, { "Changes-After": "10" });
       return respond([]);
     };
-    await start("id,name\n1,Abies\n2,New\n3,Mine\n", { ...NONE, ...result });
+    await start("id,name\n1,Abies\n2,New\n3,Theirs\n4,Picea\n", { ...NONE, ...result });
     return paths;
   }
 

@@ -113,12 +113,12 @@ test("if the encoding is a guess, plants with other letters are shown first", as
 test("rows without ids get them, and so does the file with all its columns", async () => {
   const plan = await planOf("Name;Price\nRosa;7\n;\nAbies;8\n");
 
-  const numbered = await plan.number(["70", "71"].values(), signal);
+  const numbered = await plan.giveIds(["70", "71"].values(), signal);
 
   assert.equal(await numbered.file.text(), "id,name\r\n70,Rosa\r\n71,Abies\r\n");
   // TextDecoder, and so text(), removes the byte order mark.
   assert.equal(await numbered.own.text(), "id;Name;Price\r\n70;Rosa;7\r\n71;Abies;8\r\n");
-  assert.deepEqual([numbered.own.name, numbered.number], ["my.plants-with-ids.csv", undefined]);
+  assert.deepEqual([numbered.own.name, numbered.giveIds], ["my.plants-with-ids.csv", undefined]);
 });
 
 /** Open the preview of a file, and wait until the service was asked. */
@@ -129,7 +129,7 @@ async function open(content, result = NONE) {
     withResponse({ ...NONE, ...result })(request);
   });
   const text = () => textOf(state.dialog.View(state.dialog.content));
-  const isDone = () => state.dialog?.content.preview?.result || state.dialog?.error;
+  const isDone = () => state.dialog?.content.preview?.plan?.result || state.dialog?.error;
   const done = () => new Promise((resolve) => onUpdate(() => isDone() && resolve(undefined)));
   openPreview(new File([content], "plants.csv"));
   await done();
@@ -170,7 +170,7 @@ test("pasted rows open the preview, and no rows do not", async () => {
   const said = await act({ rows: " \n" });
   const closes = await act({ rows: "1\tRosa, alba\tShrub" });
   await new Promise((resolve) =>
-    onUpdate(() => state.dialog?.content.preview?.result && resolve(undefined)),
+    onUpdate(() => state.dialog?.content.preview?.plan?.result && resolve(undefined)),
   );
 
   assert.deepEqual(

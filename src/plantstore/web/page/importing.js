@@ -22,6 +22,7 @@ import { may, state, update } from "./state.js";
 const STORING = "Everything is sent. The service is storing the plants…";
 const MAYBE = "Rows that were sent may be stored.";
 const SAFE = "Importing the same file again is safe.";
+const ONE = "Import one file at a time";
 
 /** The error number of an id that another plant has. */
 const ID_TAKEN = 1004;
@@ -66,24 +67,28 @@ export function watchFiles() {
   document.ondragleave = () => update({ isDropping: false });
 }
 
-/** Show a file, unless an import runs. @param {?FileList} files */
+/** Show the preview of a file. @param {?FileList} files */
 function take(files) {
   const [file, other] = files ?? []; // The list is empty soon.
-  if (!running && file && !other) show(({ openPreview }) => openPreview(file));
-  else say("Import one file at a time");
+  if (other) say(ONE);
+  else if (file) show(({ openPreview }) => openPreview(file));
 }
 
 /** @param {(module: typeof import("./preview.js")) => void} act */
 function show(act) {
-  import("./preview.js").then(act, () => say("It cannot be loaded"));
+  if (running) say(ONE);
+  else import("./preview.js").then(act, () => say("It cannot be loaded"));
 }
 
 /** Import what the user has seen. @param {Plan} plan */
 export async function startImport(plan) {
   running = new AbortController();
   const { signal } = running;
-  for (const { url } of state.importing.files ?? []) URL.revokeObjectURL(url);
-  update({ importing: { plan, file: plan.file, sent: 0 } });
+  const { files = [], numbered } = state.importing;
+  // The file with ids remains if it is tried again.
+  const kept = plan === state.importing.plan ? { files, numbered } : { files: [] };
+  if (kept.files.length === 0) for (const { url } of files) URL.revokeObjectURL(url);
+  update({ importing: { plan, file: plan.file, sent: 0, ...kept } });
   focus("#import-title");
   const end = await send(plan, signal);
   running = null;
@@ -101,9 +106,9 @@ async function send(plan, signal) {
   const tell = (/** @type {Import} */ changes) =>
     update({ importing: { ...state.importing, ...changes } });
   try {
-    if (plan.number) {
+    if (plan.giveIds) {
       const ranges = await takeIds(plan.indexes.length, signal);
-      plan = await plan.number(enumerate(ranges), signal);
+      plan = await plan.giveIds(enumerate(ranges), signal);
       tell({
         plan,
         file: plan.file,
@@ -112,7 +117,7 @@ async function send(plan, signal) {
       save("Save the file with its ids", plan.own);
     }
     plan.restorable ??= await prepareUndo(plan, signal);
-    const result = await client.import(plan.file, state.replaces, signal, (sent) => tell({ sent }));
+    const result = await client.import(plan.file, plan.replaces, signal, (sent) => tell({ sent }));
     signal.throwIfAborted();
     const refused = readRefused(plan, result);
     if (refused) {

@@ -4,15 +4,16 @@
  *
  * @typedef {{id: number, name: number, tag: number}} Columns the index of each column, or -1
  * @typedef {{file: File, isPasted: boolean, encoding?: string, sheet: number,
- *   table?: ?import("./csv.js").Table, isHeaded?: boolean, columns?: Columns, plan?: ?Plan,
- *   result?: ?import("./client.js").ImportResult, run: AbortController}} Preview
+ *   table?: import("./csv.js").Table, isHeaded?: boolean, columns?: Columns, plan?: Plan,
+ *   isRead: boolean, refused?: import("./refused.js").Refused, run: AbortController}} Preview what the
+ *   user chose, and what became of it: the last plan, whether the file was read as chosen
  * @typedef {{file: File, base: string, table: import("./csv.js").Table, columns: Columns,
- *   header: string[], ids: string[], indexes: number[], lines: number[], faults: Map<number, string>,
- *   shown: string[][], nameless: number, result?: import("./client.js").ImportResult,
- *   number?: (ids: Iterator<string>, signal: AbortSignal) => Promise<Plan>, own?: File,
+ *   header: string[], replaces: boolean, ids: string[], indexes: number[], lines: number[],
+ *   faults: Map<number, string>, shown: string[][], nameless: number,
+ *   result?: import("./client.js").ImportResult, giveIds?: (ids: Iterator<string>, signal: AbortSignal) => Promise<Plan>, own?: File,
  *   restorable?: ?import("./importing.js").Restorable}} Plan the CSV that is sent; of each of its
  *   rows the id, the index of the row that it comes from, and the line on which it begins; what is not
- *   sent, and why; and if the rows get ids, what numbers them, and the own file with these ids
+ *   sent, and why; what a dry run says; and if the rows get ids, what gives them, and the own file then
  */
 
 import { client } from "./client.js";
@@ -36,16 +37,7 @@ import { state, update } from "./state.js";
 /** The usual names of the columns, in several languages. */
 const USUAL = {
   id: ["id", "nr", "no", "number", "nummer", "num", "número", "numer", "č", "номер", "#"],
-  name: [
-    "name",
-    "plant",
-    "species",
-    "taxon",
-    "botanical name",
-    "scientific name",
-    "pflanze",
-    "art",
-  ],
+  name: ["name", "plant", "species", "taxon", "scientific name", "pflanze", "art", "nom"],
   tag: ["tag", "genus", "gattung", "genre", "género", "rodzaj", "род", "group", "category"],
 };
 
@@ -62,7 +54,8 @@ const SHOWN_ROWS = 5;
 /** How many rows tell whether a column has ids. */
 const SAMPLED_ROWS = 20;
 
-/** How many of the columns that are not used are named. */
+/** How many columns can be chosen, and how many that are not used are named. */
+const COLUMNS_MAX = 100;
 const NAMED_MAX = 5;
 
 /** The largest row that the service takes, in characters. */
@@ -77,7 +70,7 @@ const PLACEHOLDER = -(2n ** 63n);
 /** Show the plants of a file, or of rows that are pasted, and import them if the user agrees. @param {File} file */
 export function openPreview(file, isPasted = false) {
   /** @type {Preview} */
-  const preview = { file, isPasted, sheet: 0, run: new AbortController() };
+  const preview = { file, isPasted, sheet: 0, isRead: false, run: new AbortController() };
   /** @type {import("./dialogs.js").Act} */
   const act = async (_typed, { value }) => {
     if (value !== "import") return refresh(preview).then(() => "");
@@ -113,26 +106,36 @@ function PasteView() {
   `;
 }
 
+/** Change what the user can choose, and show what becomes of it. @param {Preview} preview @param {Partial<Preview>} changes */
+function choose(preview, changes) {
+  if (state.dialog) state.dialog.isTouched = true;
+  Object.assign(preview, changes);
+  refresh(preview);
+}
+
 /** Read the file as the user has chosen, and ask the service what would become of it. @param {Preview} preview */
 async function refresh(preview) {
   const { dialog } = state;
   preview.run.abort();
   preview.run = new AbortController();
   const { signal } = preview.run;
-  Object.assign(preview, { plan: null, result: null });
+  if (preview.plan) preview.plan.result = undefined;
   Object.assign(dialog ?? {}, { error: null });
   update();
   try {
-    const table = preview.table ?? (await read(preview));
-    signal.throwIfAborted();
-    preview.table = table;
-    if (!preview.columns) suggest(preview);
+    if (!preview.isRead) {
+      const table = await read(preview);
+      signal.throwIfAborted();
+      Object.assign(preview, { table, isRead: true });
+      suggest(preview);
+    }
     const plan = await makePlan(preview, signal);
     preview.plan = plan;
     update();
-    const result = await client.import(plan.file, state.replaces, signal, () => {}, true);
+    const result = await client.import(plan.file, plan.replaces, signal, () => {}, true);
     signal.throwIfAborted();
-    Object.assign(preview, { result, plan: { ...plan, result } });
+    plan.result = result;
+    preview.refused = readRefused(plan, result);
   } catch (error) {
     if (signal.aborted) return;
     const isKnown = error instanceof UnreadableError || error instanceof ApiError;
@@ -156,7 +159,7 @@ async function read({ file, encoding, isPasted, sheet }) {
   const table = isWorkbook
     ? await (await import("./workbook.js")).readWorkbook(bytes, sheet)
     : await readCsv(bytes, isPasted ? "UTF-8" : encoding);
-  if (table.rows.every(isEmpty)) throw new UnreadableError("It has no rows");
+  if (table.rows.every(isEmpty)) throw new UnreadableError("The file has no rows");
   return table;
 }
 
@@ -168,20 +171,16 @@ export function suggest(preview) {
   const names = first.map(fold);
   const find = (/** @type {"id"|"name"|"tag"} */ field) =>
     names.indexOf(USUAL[field].find((usual) => names.includes(usual)) ?? "\0");
-  const hasIds = (/** @type {number} */ column) =>
-    [...(preview.isHeaded ? [] : [first]), ...sample].every((cells) => INTEGER.test(cells[column]));
   const found = { id: find("id"), name: find("name"), tag: find("tag") };
-  preview.isHeaded ??=
+  preview.isHeaded =
     Object.values(found).some((column) => column >= 0) ||
     (!preview.isPasted && !first.some((cell) => INTEGER.test(cell)));
-  if (found.id < 0 && hasIds(0)) found.id = 0;
+  const plants = preview.isHeaded ? sample : [first, ...sample];
+  const hasIds = plants.length > 0 && plants.every(([cell]) => INTEGER.test(cell));
+  if (found.id < 0 && hasIds) found.id = 0;
   const taken = Object.values(found);
-  const isFree = (/** @type {number} */ column) => !taken.includes(column);
-  if (found.name < 0)
-    found.name = Math.max(
-      0,
-      first.findIndex((_, column) => isFree(column)),
-    );
+  const free = first.findIndex((_, column) => !taken.includes(column));
+  if (found.name < 0) found.name = Math.max(0, free);
   if (!preview.isHeaded && found.name + 1 < first.length) found.tag = found.name + 1;
   preview.columns = found;
 }
@@ -207,7 +206,7 @@ export async function makePlan(preview, signal, ids = enumerate()) {
   const own = new Parts(`\ufeff${write([["id", ...header]], table.separator)}`);
   /** @type {Plan} */
   const plan = {
-    ...{ file, base, table, columns, header, shown: [], nameless: 0 },
+    ...{ file, base, table, columns, header, replaces: state.replaces, shown: [], nameless: 0 },
     ...{ ids: [], indexes: [], lines: [], faults: new Map(table.faults) },
   };
   /** @type {string[][]} */
@@ -236,9 +235,9 @@ export async function makePlan(preview, signal, ids = enumerate()) {
   plan.file = parts.toFile(file.name);
   if (!isNew) return plan;
   plan.own = own.toFile(`${base}-with-ids.csv`);
-  plan.number = async (real, stop) => {
-    const { number, ...numbered } = await makePlan(preview, stop, real);
-    return { ...numbered, result: preview.plan?.result };
+  plan.giveIds = async (real, stop) => {
+    const { giveIds, ...given } = await makePlan(preview, stop, real);
+    return { ...given, result: plan.result };
   };
   return plan;
 }
@@ -294,23 +293,18 @@ function makeHeader({ table, columns, isHeaded }) {
 
 /** @param {{preview: Preview}} props */
 function PreviewView({ preview }) {
-  const { table, plan, result } = preview;
-  const hasFailed = state.dialog?.error;
-  const buttons = result
-    ? [["import", "Import", "primary"]]
-    : hasFailed
-      ? [["check", "Try again"]]
-      : [];
-  const refused = result && plan && readRefused(plan, result);
+  const { table, plan, refused } = preview;
+  const error = state.dialog?.error;
+  const buttons = error ? [["check", "Try again"]] : [];
+  if (plan?.result) buttons.push(["import", "Import", "primary"]);
+  const doing = error ? "" : table ? "Checking…" : "Reading…";
   return html`
     <${Frame} id="preview" buttons=${buttons}>
       ${table && html`<${Choices} preview=${preview} />`}
       ${plan && html`<${Plants} preview=${preview} />`}
-      <p id="preview-said" role="status">
-        ${result && plan ? describeCheck(plan, result) : hasFailed ? "" : table ? "Checking…" : "Reading…"}
-      </p>
+      <p id="preview-said" role="status">${plan?.result ? describeCheck(plan) : doing}</p>
       ${plan && describeNotes(preview).map((note) => html`<p class="hint">${note}</p>`)}
-      ${refused && html`<${RefusedRows} ...${refused} />`}
+      ${plan?.result && refused && html`<${RefusedRows} ...${refused} />`}
     <//>
   `;
 }
@@ -318,16 +312,9 @@ function PreviewView({ preview }) {
 /** @param {{preview: Preview}} props */
 function Choices({ preview }) {
   const { encoding, sheets } = /** @type {import("./csv.js").Table} */ (preview.table);
-  const choose = (/** @type {Partial<Preview>} */ changes) => {
-    if (state.dialog) state.dialog.isTouched = true;
-    Object.assign(preview, changes);
-    refresh(preview);
-  };
-  const reread = (/** @type {Partial<Preview>} */ changes) =>
-    choose({ table: null, columns: undefined, isHeaded: undefined, ...changes });
   const replace = () => {
     update({ replaces: !state.replaces });
-    choose({});
+    choose(preview, {});
   };
   const sheetNames = sheets?.map((name, index) => [String(index), name]) ?? [];
   return html`
@@ -338,17 +325,17 @@ function Choices({ preview }) {
         html`
         <label class="choice">Encoding <${Select} value=${encoding}
           options=${ENCODINGS.map((name) => [name, name])}
-          choose=${(/** @type {string} */ value) => reread({ encoding: value })} /></label>`
+          choose=${(/** @type {string} */ name) => choose(preview, { encoding: name, isRead: false })} /></label>`
       }
       ${
         sheetNames.length > 1 &&
         html`
         <label class="choice">Sheet <${Select} value=${String(preview.sheet)} options=${sheetNames}
-          choose=${(/** @type {string} */ value) => reread({ sheet: Number(value) })} /></label>`
+          choose=${(/** @type {string} */ at) => choose(preview, { sheet: Number(at), isRead: false })} /></label>`
       }
       <label class="choice">
         <input type="checkbox" checked=${preview.isHeaded}
-          onchange=${() => choose({ isHeaded: !preview.isHeaded })} />
+          onchange=${() => choose(preview, { isHeaded: !preview.isHeaded })} />
         ${" "}The first row has the names of the columns
       </label>
       <label class="choice" data-needs="plants:update">
@@ -364,21 +351,18 @@ function Plants({ preview }) {
   const plan = /** @type {Plan} */ (preview.plan);
   const columns = /** @type {Columns} */ (preview.columns);
   const { rows } = plan.table;
-  const width = plan.header.length;
-  const names = Array.from({ length: width }, (_, index) => [
+  const length = Math.min(plan.header.length, COLUMNS_MAX);
+  const names = Array.from({ length }, (_, index) => [
     String(index),
     (preview.isHeaded && plan.header[index]) || `Column ${index + 1}`,
   ]);
   const makeHead = (/** @type {typeof FIELDS[number]} */ [field, label, none]) => {
-    const choose = (/** @type {string} */ value) => {
-      if (state.dialog) state.dialog.isTouched = true;
-      preview.columns = { ...columns, [field]: Number(value) };
-      refresh(preview);
-    };
+    const pick = (/** @type {string} */ index) =>
+      choose(preview, { columns: { ...columns, [field]: Number(index) } });
     const options = none ? [["-1", none], ...names] : names;
     return html`
       <th scope="col">
-        <label>${label} <${Select} value=${String(columns[field])} options=${options} choose=${choose} /></label>
+        <label>${label} <${Select} value=${String(columns[field])} options=${options} choose=${pick} /></label>
       </th>
     `;
   };
@@ -408,22 +392,21 @@ function Select({ value, options, choose }) {
   `;
 }
 
-/** Say what the service answers to a dry run. @param {Plan} plan @param {import("./client.js").ImportResult} result */
-function describeCheck(plan, { stored, already_stored, replaced, refused }) {
-  const counts = {
-    new: stored,
-    "the same": already_stored,
-    change: replaced,
-    refused: refused + plan.faults.size,
-  };
+/** Say what the service answers to a dry run. @param {Plan} plan */
+function describeCheck({ result, faults }) {
+  const { stored = 0, already_stored = 0, replaced = 0, refused = 0 } = result ?? {};
+  const all = refused + faults.size;
+  const counts = { new: stored, "the same": already_stored, change: replaced, refused: all };
   const parts = Object.entries(counts).filter(([what, many]) => many > 0 || what === "new");
   return parts.map(([what, many]) => `${number(many)} ${what}`).join(", ");
 }
 
 /** @param {Preview} preview */
-function describeNotes({ plan, result, columns, isHeaded }) {
-  const { header, nameless, number: numbered, table } = /** @type {Plan} */ (plan);
-  const used = Object.values(columns ?? {});
+function describeNotes({ plan, isHeaded }) {
+  const { header, nameless, giveIds, replaces, table, columns, result } = /** @type {Plan} */ (
+    plan
+  );
+  const used = Object.values(columns);
   const others = header.filter((name, index) => isHeaded && name && !used.includes(index));
   const named = others.slice(0, NAMED_MAX).join(", ");
   const more = others.length > NAMED_MAX ? ` and ${others.length - NAMED_MAX} more` : "";
@@ -431,9 +414,9 @@ function describeNotes({ plan, result, columns, isHeaded }) {
   const notes = {
     "Choose the encoding with which these names are right.": table.isGuessed,
     [`Not used: ${named}${more}`]: others.length > 0,
-    "Plants that exist keep their tags.": state.replaces && columns?.tag === -1,
+    "Plants that exist keep their tags.": replaces && columns.tag < 0,
     "Each row gets a new id. If you import this file twice, its plants are stored twice: save the file with its ids afterwards, and use it from then on.":
-      numbered !== undefined,
+      giveIds !== undefined,
     [`${number(nameless)} ${nameless === 1 ? "row has" : "rows have"} an empty name.`]:
       nameless > 0,
     [`More than ${number(UNDO_MAX)} plants: this import cannot be undone here.`]:

@@ -8,7 +8,7 @@ import { addPlants, openLinkedPlant } from "../../src/plantstore/web/page/plant.
 import { ApiError } from "../../src/plantstore/web/page/requests.js";
 import { deletePlants, renameTag, tagPlants } from "../../src/plantstore/web/page/several.js";
 import { onUpdate, state, update } from "../../src/plantstore/web/page/state.js";
-import { answer, respond, respondPlants, serve, textOf } from "./tab.js";
+import { answer, respond, respondPlants, serve, textOf, wide } from "./tab.js";
 
 const ABIES = { id: "1", name: "Abies", tag: "Pine" };
 const ROSA = { id: "2", name: "Rosa" };
@@ -548,6 +548,24 @@ describe("a dialog that renames a tag", () => {
     await state.dialog.act({});
 
     assert.equal(stored.get("1").tag, "Pine");
+  });
+
+  test("leads to the plants of the new tag, and has the tags counted", async (context) => {
+    context.mock.timers.enable({ apis: ["setTimeout"] });
+    await open(null);
+    serve([ABIES]);
+    const [paths, answers] = [[], globalThis.fetch];
+    globalThis.fetch = (path, options) => {
+      paths.push(path);
+      return answers(path, options);
+    };
+    wide.matches = true;
+
+    await state.dialog.act({ tag: "Fir" });
+
+    wide.matches = false;
+    assert.equal(location.search, "?tag=Fir");
+    assert.equal(paths.filter((path) => path.startsWith("tags?")).length, 1);
   });
 
   test("does not replace another one, in which text may be typed", async () => {

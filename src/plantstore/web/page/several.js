@@ -8,7 +8,7 @@ import { html } from "./html.js";
 import { addressOf, findAll } from "./listing.js";
 import { messageOf } from "./requests.js";
 import { state } from "./state.js";
-import { SUGGESTING } from "./tags.js";
+import { refreshTags, SUGGESTING } from "./tags.js";
 
 /** @typedef {import("./client.js").Plant} Plant */
 
@@ -70,9 +70,12 @@ export async function renameTag(tag) {
       isPart && many === plants.length
         ? `Rename the tag of the first ${number(many)} of ${countPlants(total)}`
         : `Rename the tag of ${countPlants(many)}`;
-    // The list of the old tag would be empty.
-    const end = (/** @type {string} */ other) =>
-      isPart || history.replaceState({}, "", addressOf(other ? { tag: other } : {}));
+    const end = (/** @type {string} */ other) => {
+      if (isPart) return;
+      // The list of the old tag would be empty.
+      history.replaceState({}, "", addressOf(other ? { tag: other } : {}));
+      refreshTags();
+    };
     askForTag(plants, entitle, tag, "Rename", end);
   } catch (error) {
     say(messageOf(error));

@@ -42,7 +42,10 @@ export function refreshTags() {
 async function read() {
   isOutdated = false;
   clearTimeout(resting);
-  resting = setTimeout(rest, REFRESH_SECONDS * 1000);
+  resting = setTimeout(() => {
+    resting = 0;
+    if (isOutdated) read();
+  }, REFRESH_SECONDS * 1000);
   reading.abort();
   reading = new AbortController();
   const { signal } = reading;
@@ -58,11 +61,6 @@ async function read() {
     messageOf(error); // The page works without the list.
     change({ found: state.tagList.found ?? null });
   }
-}
-
-function rest() {
-  resting = 0;
-  if (isOutdated) read();
 }
 
 /** @param {Partial<typeof state.tagList>} changes */

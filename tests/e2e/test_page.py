@@ -130,6 +130,8 @@ def test_plants_are_in_order_by_name_and_a_letter_leads_to_the_names_from_it_on(
     page.get_by_role("link", name="S", exact=True).click()
     expect(page.get_by_text("No names from S on")).to_be_visible()
     page.get_by_role("combobox", name="Search").fill("Plx")
+    expect(page.get_by_text("No plants found")).to_be_visible()
+    assert_accessible(page)
     page.get_by_role("link", name="Show those that begin with Pl", exact=True).click()
 
     expect(ids.first).to_have_text("1")

@@ -104,7 +104,7 @@ def test_several_origins_and_proxies_may_come_from_the_environment(
     monkeypatch.setenv("PLANTSTORE_ALLOW_ORIGIN", f"{GARDEN} {OTHER}")
     monkeypatch.setenv("PLANTSTORE_TRUSTED_PROXY", "10.0.0.0/8 127.0.0.0/8")
     asked = {"Origin": OTHER, "X-Forwarded-For": "203.0.113.9", "X-Request-Id": "from-the-proxy"}
-    with Service(tmp_path, "--access-log", "--workers", "2") as service:
+    with Service(tmp_path, "--access-log") as service:
         with service.client(service.token()) as client:
             answer = client.send("GET", "/plants", headers=asked)
         service.wait_for_log('"request"')

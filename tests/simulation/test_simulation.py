@@ -7,7 +7,7 @@ import pytest
 
 from simulation.run import describe, simulate
 
-SEEDS = 200
+SEEDS = 60
 SEEDS_AT_ONCE = 10
 
 

@@ -107,6 +107,21 @@ def test_a_new_worker_uses_nothing_that_is_in_place_of_the_removed_folder_of_the
     assert not [*others.iterdir()]
 
 
+@pytest.mark.parametrize("suffix", ["", "-wal", "-shm"])
+def test_a_new_worker_refuses_a_copy_in_place_of_a_file_that_was_in_use(
+    tmp_path: Path, suffix: str
+) -> None:
+    with Service(tmp_path, "--workers", "2") as service:
+        workers = wait_for_workers(service, 2)
+        file = tmp_path / f"plants.db{suffix}"
+        file.rename(f"{file}.kept")
+        shutil.copyfile(f"{file}.kept", file)
+
+        os.kill(min(workers), signal.SIGKILL)
+
+        service.wait_for_log(f"plantstore: The {suffix or 'database'} file was moved, replaced")
+
+
 @pytest.mark.parametrize(
     ("mode", "folder_mode", "said"),
     [

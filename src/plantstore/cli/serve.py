@@ -34,7 +34,8 @@ from plantstore.server.workers import (
     uvicorn_config,
 )
 from plantstore.settings import Settings, unknown_variables, variable_of
-from plantstore.storage import display_url, has_one_writer
+from plantstore.storage import display_url, has_one_writer, identify_files, require_files
+from plantstore.storage.sqlite.guard import Files
 from plantstore.store import Store
 from plantstore.telemetry.log import LogQueue, configure_logs
 from plantstore.telemetry.metrics import is_ours
@@ -69,21 +70,32 @@ def run(settings: Settings) -> None:
                     signal.signal(number, server.handle_exit)
                 server.run(sockets=[listener])
                 return
-        with shared_folder() as folder:
-            build = functools.partial(_build_worker, settings, folder)
+            files = identify_files(settings.database)
+            if files is None:
+                opened.close()  # connections to a server are few
+            folder = opened.enter_context(shared_folder())
+            build = functools.partial(_build_worker, settings, folder, files)
             workers = Workers(uvicorn_config(build, settings), [listener], settings.drain_seconds)
             workers.run()
         if workers.could_not_start:
             raise click.exceptions.Exit(1)
 
 
-def _build_worker(settings: Settings, folder: Path) -> ASGIApp:
-    """Build the application of a worker, which opens the store for itself."""
+def _build_worker(settings: Settings, folder: Path, files: Files | None) -> ASGIApp:
+    """Build the application of a worker, which opens the store for itself.
+
+    Args:
+        settings: of the service.
+        folder: that the workers share.
+        files: those of the store, which the parent has open.
+
+    """
     set_up_memory()
     log = configure_logs()
     shared = folder if is_ours(folder) else None
     telemetry = Telemetry(log, settings, shared)
     try:
+        require_files(settings.database, files)
         store = open_store_of(settings, telemetry)
     except PlantStoreError as error:
         log.write(f"plantstore: {error.explanation}\n")

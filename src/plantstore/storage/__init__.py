@@ -4,9 +4,11 @@ import os
 from pathlib import Path
 from typing import Any
 
-from plantstore.errors import UnsupportedError, UsageError
+from plantstore.errors import StoreUnreachableError, UnsupportedError, UsageError
 from plantstore.observe import Observer, ignore
 from plantstore.storage.migrate import SchemaPolicy
+from plantstore.storage.sqlite import guard
+from plantstore.storage.sqlite.guard import Files
 from plantstore.storage.sqlite.read_only import ReadOnlySQLite, may_write
 from plantstore.storage.sqlite.sqlite_store import SQLiteStore
 from plantstore.store import Maintenance, Store
@@ -75,11 +77,22 @@ def has_one_writer(url: str) -> bool:
     return not _is_postgres(url)
 
 
+def identify_files(url: str) -> Files | None:
+    """Return what identifies the files of a store that is open; None if it is on a server."""
+    return None if _is_postgres(url) else guard.identify_files(_real_path(url))
+
+
+def require_files(url: str, files: Files | None) -> None:
+    """Raise StoreUnreachableError unless a store still has the files that were identified."""
+    if files is not None and (problem := guard.describe_loss(_real_path(url), files)):
+        raise StoreUnreachableError(problem)
+
+
 def database_files(url: str) -> list[Path]:
     """Return the paths of all files that a store may use; none for a database on a server."""
     if _is_postgres(url):
         return []
-    path = os.path.realpath(_sqlite_path(url))
+    path = _real_path(url)
     return [Path(f"{path}{suffix}") for suffix in ("", "-journal", "-wal", "-shm")]
 
 
@@ -95,6 +108,10 @@ def display_url(url: str) -> str:
 
 def _is_postgres(url: str) -> bool:
     return url.startswith(_POSTGRES_PREFIXES)
+
+
+def _real_path(url: str) -> str:
+    return os.path.realpath(_sqlite_path(url))
 
 
 def _sqlite_path(url: str) -> str:

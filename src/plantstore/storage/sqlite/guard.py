@@ -14,6 +14,9 @@ overwrite each other's changes. Two rules prevent this:
   (`require_no_lost_files`).
 - A process that changes something checks its files before the change and before the answer
   (`FileGuard`).
+
+A copy at the path cannot be told from the database by a process that starts. So the parent of
+several workers keeps the database open, and tells each new worker which files it must find.
 """
 
 import contextlib
@@ -27,7 +30,7 @@ import struct
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeAlias
 
 import apsw
 
@@ -57,6 +60,9 @@ _TICK_NANOSECONDS: Final = 20_000_000
 _CHECKS_MAX: Final = 10
 
 _SUFFIXES: Final = ("", "-wal", "-shm")
+
+# Device and inode of each file of a database; None for one that is missing.
+Files: TypeAlias = Sequence[tuple[int, int] | None]
 
 
 def require_ours(path: str, name: str) -> None:
@@ -157,6 +163,23 @@ def _is_unused(path: str) -> bool:
     return True
 
 
+def identify_files(path: str) -> Files:
+    """Return what identifies the files of a database in use, by its path without symbolic links."""
+    return [_identity(f"{path}{suffix}") for suffix in _SUFFIXES]
+
+
+def describe_loss(path: str, files: Files) -> str | None:
+    """Return which of the files of a database in use is lost; None if they are at its path."""
+    for suffix, found, known in zip(_SUFFIXES, identify_files(path), files, strict=True):
+        if found != known:
+            return (
+                f"The {suffix or 'database'} file was moved, replaced or deleted while it was"
+                " in use; put it back if it was moved, else stop all processes that use it, and"
+                " start again"
+            )
+    return None
+
+
 class FileGuard:
     """Knows the files of an open database by device and inode.
 
@@ -195,6 +218,7 @@ class FileGuard:
     ) -> None:
         self._monotonic = monotonic
         self._checked_at = -math.inf
+        self._path = path
         self._folder = str(Path(path).parent)
         self._folder_time: int | None = None
         self._paths = [f"{path}{suffix}" for suffix in _SUFFIXES]
@@ -232,7 +256,7 @@ class FileGuard:
 
     def require_files(self) -> None:
         """Raise StoreUnavailableError if a new connection would open other files."""
-        if problem := self._loss():
+        if problem := describe_loss(self._path, self._files):
             raise StoreUnavailableError(problem)
 
     def close(self, connections: Sequence[apsw.Connection]) -> None:
@@ -270,7 +294,7 @@ class FileGuard:
             found = []
         if [(file.st_dev, file.st_ino) for file in found] != self._files:
             self._save_lost_log(connection)
-            return self._loss()
+            return describe_loss(self._path, self._files)
         database, _, index = found
         # The size of the index is checked before SQLite touches the mapped memory.
         if not (
@@ -309,16 +333,6 @@ class FileGuard:
         page_bytes: int = connection.pragma("page_size")
         missing: int = connection.pragma("page_count") - database_bytes // page_bytes
         return missing <= _count_frames(connection)
-
-    def _loss(self) -> str | None:
-        for suffix, path, known in zip(_SUFFIXES, self._paths, self._files, strict=True):
-            if _identity(path) != known:
-                return (
-                    f"The {suffix or 'database'} file was moved, replaced or deleted while it was"
-                    " in use; put it back if it was moved, else stop all processes that use it, and"
-                    " start again"
-                )
-        return None
 
     def _save_lost_log(self, connection: apsw.Connection) -> None:
         """Copy the log to the database, if it was deleted and nobody has written to another one."""

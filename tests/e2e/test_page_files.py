@@ -83,6 +83,7 @@ def test_an_import_is_previewed_and_its_refused_rows_are_corrected_and_imported(
         assert_accessible(page)
     preview.get_by_label("Tag").select_option("None")
     expect(said).to_have_text("1 new, 3 refused")
+    drop(page, b"id,name\n7,Lost\n", "other.csv")  # is ignored
     page.keyboard.press("Escape")
     page.get_by_role("button", name="Keep typing").click()
     preview.get_by_label("Tag").select_option("Gattung")

@@ -21,6 +21,7 @@ const NONE = { stored: 0, already_stored: 0, replaced: 0, refused: 0, errors: []
 beforeEach(() => {
   answer();
   update({ importing: {}, replaces: false, dialog: null, scopes: null, toast: { text: "" } });
+  update({ isSignedIn: true });
 });
 
 /** Begin an import. */

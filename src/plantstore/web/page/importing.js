@@ -77,7 +77,11 @@ function take(files) {
 /** @param {(module: typeof import("./preview.js")) => void} act */
 function show(act) {
   if (running) say(ONE);
-  else import("./preview.js").then(act, () => say("It cannot be loaded"));
+  else {
+    const open = (/** @type {typeof import("./preview.js")} */ module) =>
+      state.dialog || act(module);
+    import("./preview.js").then(open, () => say("It cannot be loaded"));
+  }
 }
 
 /** Import what the user has seen. @param {Plan} plan */
@@ -233,7 +237,8 @@ async function offerToUndo({ table, columns, ids, indexes, restorable }) {
     if (isImported && (created.has(id) || old.has(id))) changed.set(id, plant);
   }
   const changes = [...changed].map(([id, before]) => ({ before, after: old.get(id) ?? null }));
-  if (changes.length > 0) offerUndo(changes, `${countPlants(changes.length)} imported`);
+  if (changes.length > 0 && state.isSignedIn)
+    offerUndo(changes, `${countPlants(changes.length)} imported`);
 }
 
 /** Screen readers announce only changes of elements that exist, so these always do. */

@@ -53,9 +53,13 @@ async function loadPapa() {
   return library;
 }
 
-/** Let the tab do something else. */
+/** Let the tab do something else. In a hidden tab, a timer would take seconds. */
 export function pause() {
-  return new Promise((resolve) => setTimeout(resolve));
+  return new Promise((resolve) => {
+    const { port1, port2 } = new MessageChannel();
+    port1.onmessage = () => resolve(port1.close());
+    port2.postMessage(null);
+  });
 }
 
 /**
@@ -143,7 +147,7 @@ async function parse(text, delimiter) {
         if (isTooLarge) parser.abort();
         else {
           parser.pause();
-          setTimeout(() => parser.resume());
+          pause().then(() => parser.resume());
         }
       },
     });

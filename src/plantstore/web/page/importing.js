@@ -113,11 +113,8 @@ async function send(plan, signal) {
     if (plan.giveIds) {
       const ranges = await takeIds(plan.indexes.length, signal);
       plan = await plan.giveIds(enumerate(ranges), signal);
-      tell({
-        plan,
-        file: plan.file,
-        numbered: `The rows have the ids ${join(ranges).join(", ")}.`,
-      });
+      const numbered = `The rows have the ids ${join(ranges).join(", ")}.`;
+      tell({ plan, file: plan.file, numbered });
       save("Save the file with its ids", plan.own);
     }
     plan.restorable ??= await prepareUndo(plan, signal);
@@ -243,21 +240,14 @@ async function offerToUndo({ table, columns, ids, indexes, restorable }) {
 
 /** Screen readers announce only changes of elements that exist, so these always do. */
 export function Importing() {
-  const {
-    plan,
-    file,
-    sent = -1,
-    said,
-    problem,
-    canRetry,
-    refused,
-    numbered,
-    files,
-  } = state.importing;
+  const { plan, file, files = [], sent = -1, canRetry, refused, ...shown } = state.importing;
   const [size, isRunning] = [file?.size ?? 0, sent >= 0];
   const isSent = sent >= size;
+  const name = isRunning ? "Stop" : "Try again";
   const act = isRunning ? stopImport : () => plan && startImport(plan);
   const close = () => isRunning || update({ importing: {} });
+  const makeLink = (/** @type {SavedFile} */ { label, name, url }) =>
+    html`<a class="button" href=${url} download=${name}>${label}</a>`;
   return html`
     <section id="import" aria-labelledby="import-title" hidden=${!file}
         onkeydown=${(/** @type {KeyboardEvent} */ { key }) => key === "Escape" && close()}>
@@ -266,19 +256,12 @@ export function Importing() {
       <progress id="progress" key=${isSent} hidden=${!isRunning} max=${size}
         value=${isSent ? undefined : sent} />
       <p id="import-sent" class="hint">${isRunning && !isSent && measure(sent, size)}</p>
-      <p id="import-said" role="status">${isSent ? STORING : said}</p>
-      <p id="import-ids" role="status">${numbered}</p>
-      <p id="import-error" class="error" role="alert">${problem}</p>
+      <p id="import-said" role="status">${isSent ? STORING : shown.said}</p>
+      <p id="import-ids" role="status">${shown.numbered}</p>
+      <p id="import-error" class="error" role="alert">${shown.problem}</p>
       <div class="tools">
-        ${
-          (isRunning || canRetry) &&
-          html`
-          <button type="button" onclick=${act}>${isRunning ? "Stop" : "Try again"}</button>`
-        }
-        ${files?.map(
-          ({ label, ...file }) => html`
-          <a class="button" href=${file.url} download=${file.name}>${label}</a>`,
-        )}
+        ${(isRunning || canRetry) && html`<button type="button" onclick=${act}>${name}</button>`}
+        ${files.map(makeLink)}
         <button type="button" hidden=${isRunning} onclick=${close}>Close</button>
       </div>
       ${refused && html`<${RefusedRows} ...${refused} />`}

@@ -316,23 +316,23 @@ function Choices({ preview }) {
     update({ replaces: !state.replaces });
     choose(preview, {});
   };
-  const sheetNames = sheets?.map((name, index) => [String(index), name]) ?? [];
+  const makeChoice = (/** @type {string} */ label, /** @type {SelectProps} */ props) =>
+    props.options.length > 1 &&
+    html`<label class="choice">${label} <${Select} ...${props} /></label>`;
+  const encodings = encoding && !preview.isPasted ? ENCODINGS : [];
+  const ofEncoding = {
+    value: encoding ?? "",
+    options: encodings.map((name) => [name, name]),
+    choose: (/** @type {string} */ name) => choose(preview, { encoding: name, isRead: false }),
+  };
+  const ofSheet = {
+    value: String(preview.sheet),
+    options: sheets?.map((name, at) => [String(at), name]) ?? [],
+    choose: (/** @type {string} */ at) => choose(preview, { sheet: Number(at), isRead: false }),
+  };
   return html`
     <div class="tools">
-      ${
-        encoding &&
-        !preview.isPasted &&
-        html`
-        <label class="choice">Encoding <${Select} value=${encoding}
-          options=${ENCODINGS.map((name) => [name, name])}
-          choose=${(/** @type {string} */ name) => choose(preview, { encoding: name, isRead: false })} /></label>`
-      }
-      ${
-        sheetNames.length > 1 &&
-        html`
-        <label class="choice">Sheet <${Select} value=${String(preview.sheet)} options=${sheetNames}
-          choose=${(/** @type {string} */ at) => choose(preview, { sheet: Number(at), isRead: false })} /></label>`
-      }
+      ${makeChoice("Encoding", ofEncoding)} ${makeChoice("Sheet", ofSheet)}
       <label class="choice">
         <input type="checkbox" checked=${preview.isHeaded}
           onchange=${() => choose(preview, { isHeaded: !preview.isHeaded })} />
@@ -379,7 +379,9 @@ function Plants({ preview }) {
   `;
 }
 
-/** @param {{value: string, options: string[][], choose: (value: string) => void}} props */
+/** @typedef {{value: string, options: string[][], choose: (value: string) => void}} SelectProps */
+
+/** @param {SelectProps} props */
 function Select({ value, options, choose }) {
   const change = (/** @type {On<HTMLSelectElement>} */ { currentTarget }) =>
     choose(currentTarget.value);

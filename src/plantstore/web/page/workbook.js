@@ -116,7 +116,8 @@ async function readEach(xml, name, open, take, close) {
   const first = new RegExp(`<(\\w+:)?${name}[\\s/>]`).exec(xml);
   const last = `</${first?.[1] ?? ""}${name}>`;
   for (let from = first?.index ?? 0, end = xml.lastIndexOf(last); from < end; ) {
-    const to = (xml.indexOf(last, from + STEP_CHARACTERS) + 1 || end + 1) - 1 + last.length;
+    const next = xml.indexOf(last, from + STEP_CHARACTERS);
+    const to = (next < 0 ? end : next) + last.length;
     read(`<x>${xml.slice(from, to)}</x>`, open, take, close);
     from = to;
     await pause();

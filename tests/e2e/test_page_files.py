@@ -67,6 +67,10 @@ def test_an_import_is_previewed_and_its_refused_rows_are_corrected_and_imported(
     )
 
     drop(page, content.encode(), name="my.plants.csv")
+    expect(page.locator("#preview-said")).to_have_text("1 new, 1 the same, 2 refused")
+    page.keyboard.press("Escape")
+    expect(page.get_by_role("dialog")).to_have_count(0)
+    drop(page, content.encode(), name="my.plants.csv")
 
     preview = page.get_by_role("dialog", name="Import my.plants.csv")
     said = preview.locator("#preview-said")

@@ -102,7 +102,7 @@ export function isTyped() {
 /** Return what was typed into the fields of the form that is open, by their names. */
 function readTyped() {
   /** @type {NodeListOf<HTMLInputElement>} */
-  const fields = document.querySelectorAll("form[aria-busy] :is(input, textarea)");
+  const fields = document.querySelectorAll("form[aria-busy] :is(input[name], textarea)");
   const typed = [...fields].filter(({ value, defaultValue }) => value !== defaultValue);
   return Object.fromEntries(typed.map(({ name, value }) => [name, value]));
 }

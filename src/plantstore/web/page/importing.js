@@ -4,9 +4,10 @@
  *
  * @typedef {import("./preview.js").Plan} Plan
  * @typedef {import("./client.js").Plant} Plant
- * @typedef {{plan?: Plan, file?: File, sent?: number, said?: string, problem?: string, canRetry?: boolean,
- *   refused?: import("./refused.js").Refused, numbered?: string, files?: SavedFile[]}} Import has the
- *   file and the number of its bytes that are sent while it runs, and its result or problem when it has ended
+ * @typedef {{plan?: Plan, file?: File, sent?: number, said?: string, problem?: string,
+ *   canRetry?: boolean, refused?: import("./refused.js").Refused, numbered?: string,
+ *   files?: SavedFile[]}} Import has the file and the number of its bytes that are sent while it
+ *   runs, and its result or problem when it has ended
  * @typedef {{label: string, name: string, url: string}} SavedFile
  */
 

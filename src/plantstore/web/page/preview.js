@@ -5,15 +5,16 @@
  * @typedef {{id: number, name: number, tag: number}} Columns the index of each column, or -1
  * @typedef {{file: File, isPasted: boolean, encoding?: string, sheet: number,
  *   table?: import("./csv.js").Table, isHeaded?: boolean, columns?: Columns, plan?: Plan,
- *   isRead: boolean, refused?: import("./refused.js").Refused, run: AbortController}} Preview what the
- *   user chose, and what became of it: the last plan, whether the file was read as chosen
+ *   isRead: boolean, refused?: import("./refused.js").Refused, run: AbortController}} Preview what
+ *   the user chose, and what became of it; `isRead` if the table is what was chosen
  * @typedef {{file: File, base: string, table: import("./csv.js").Table, columns: Columns,
  *   header: string[], replaces: boolean, ids: string[], indexes: number[], lines: number[],
  *   faults: Map<number, string>, shown: string[][], nameless: number,
- *   result?: import("./client.js").ImportResult, giveIds?: (ids: Iterator<string>, signal: AbortSignal) => Promise<Plan>, own?: File,
+ *   result?: import("./client.js").ImportResult, own?: File,
+ *   giveIds?: (ids: Iterator<string>, signal: AbortSignal) => Promise<Plan>,
  *   restorable?: ?import("./importing.js").Restorable}} Plan the CSV that is sent; of each of its
- *   rows the id, the index of the row that it comes from, and the line on which it begins; what is not
- *   sent, and why; what a dry run says; and if the rows get ids, what gives them, and the own file then
+ *   rows the id, the index of the row that it comes from, and the line on which it begins; what is
+ *   not sent, and why; what a dry run says; and if the rows get ids, the user's file with them
  */
 
 import { client } from "./client.js";
@@ -67,7 +68,7 @@ const PART_CHARACTERS = 1_000_000;
 /** The first of the ids that stand for those that the service gives later. */
 const PLACEHOLDER = -(2n ** 63n);
 
-/** Show the plants of a file, or of rows that are pasted, and import them if the user agrees. @param {File} file */
+/** Show the plants of a file or of pasted rows, and import them if asked. @param {File} file */
 export function openPreview(file, isPasted = false) {
   /** @type {Preview} */
   const preview = { file, isPasted, sheet: 0, isRead: false, run: new AbortController() };
@@ -106,14 +107,14 @@ function PasteView() {
   `;
 }
 
-/** Change what the user can choose, and show what becomes of it. @param {Preview} preview @param {Partial<Preview>} changes */
+/** Change what the user has chosen. @param {Preview} preview @param {Partial<Preview>} changes */
 function choose(preview, changes) {
   if (state.dialog) state.dialog.isTouched = true;
   Object.assign(preview, changes);
   refresh(preview);
 }
 
-/** Read the file as the user has chosen, and ask the service what would become of it. @param {Preview} preview */
+/** Read the file as chosen, and ask what would become of it. @param {Preview} preview */
 async function refresh(preview) {
   const { dialog } = state;
   preview.run.abort();
@@ -163,7 +164,7 @@ async function read({ file, encoding, isPasted, sheet }) {
   return table;
 }
 
-/** Choose the columns by their usual names, or by their order if there are no names. @param {Preview} preview */
+/** Choose the columns by their usual names, or by their order. @param {Preview} preview */
 export function suggest(preview) {
   const { rows } = /** @type {import("./csv.js").Table} */ (preview.table);
   const [first, ...sample] = rows.filter((cells) => !isEmpty(cells)).slice(0, SAMPLED_ROWS);
@@ -242,7 +243,11 @@ export async function makePlan(preview, signal, ids = enumerate()) {
   return plan;
 }
 
-/** Return why a row is not sent, or "". @param {string[]} cells @param {Preview} preview @param {string[]} header */
+/**
+ * Return why a row is not sent, or "".
+ *
+ * @param {string[]} cells @param {Preview} preview @param {string[]} header
+ */
 function findFault(cells, { table, columns, isHeaded }, { length: width }) {
   const picked = Object.values(columns ?? {}).map((column) => cells[column] ?? "");
   // A separator within a name moves what follows it into other columns.
@@ -346,7 +351,7 @@ function Choices({ preview }) {
   `;
 }
 
-/** The first plants as they will be stored, and above them the columns that they come from. @param {{preview: Preview}} props */
+/** The first plants as they will be stored, and their columns. @param {{preview: Preview}} props */
 function Plants({ preview }) {
   const plan = /** @type {Plan} */ (preview.plan);
   const columns = /** @type {Columns} */ (preview.columns);

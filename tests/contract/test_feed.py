@@ -335,7 +335,7 @@ def test_followers_of_three_writing_stores_get_each_change_once(database: str) -
 
     def write(number: int) -> None:
         with contextlib.closing(open_store(database)) as store:
-            for round_ in range(15):
+            for round_ in range(40):
                 store.apply_changes(
                     [Upsert(NewPlant(id_, f"{number} {round_}")) for id_ in range(9)]
                 )
@@ -359,7 +359,7 @@ def test_followers_of_three_writing_stores_get_each_change_once(database: str) -
 
     first, second = (follower.result() for follower in followers)
     assert first == second
-    assert len(first) >= 3 * 15
+    assert len(first) >= 3 * 40
 
 
 def test_no_follower_skips_a_change_of_a_transaction_that_is_held_open(

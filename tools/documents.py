@@ -276,7 +276,8 @@ def members(schema: Node, prefix: str = "") -> Iterator[str]:
     """Yield a line for each member, followed by the lines of its own members."""
     for name, each in schema.get("properties", {}).items():
         needed = "" if name in schema.get("required", ()) else ", optional"
-        yield f"- `{prefix}{name}` ({type_of(each)}{needed}): {each.get('description', '')}"
+        text, _, _ = each.get("description", "").partition(openapi.NUMBERS)
+        yield f"- `{prefix}{name}` ({type_of(each)}{needed}): {text}"
         yield from members(each, f"{prefix}{name}.")
 
 

@@ -17,6 +17,9 @@ Node: TypeAlias = dict[str, Any]
 
 _SOURCE: Final = Path(__file__).with_suffix(".yaml")
 
+# Begins the list of the error numbers in a description. For people, docs/errors.md has the list.
+NUMBERS: Final = " The numbers: "
+
 # Any request can fail so.
 COMMON: Final = {
     "400": "NotHTTP",
@@ -40,7 +43,7 @@ def make_document() -> Node:
     components = document["components"]
     components["securitySchemes"]["token"]["description"] += f" Its scopes: {', '.join(SCOPES)}."
     numbers = ", ".join(f"{int(code)} {code.name.lower()}" for code in sorted(ErrorCode))
-    components["schemas"]["Error"]["properties"]["error"]["description"] += f" {numbers}."
+    components["schemas"]["Error"]["properties"]["error"]["description"] += f"{NUMBERS}{numbers}."
     for failure in components["responses"].values():
         if "example" in failure:
             body = {"schema": refer("Error", "schemas"), "example": failure.pop("example")}

@@ -32,7 +32,7 @@ ABOUT_THE_COMMAND_LINE = """
 `-h` or `--help` after any command describes it, as here. Options that are [settings](settings.md)
 are left out: all of `serve`, and `--database` and `--standbys-min` of other commands.
 
-To complete commands and options in your shell, add this to its start-up file:
+To complete commands and options, add this to the start-up file of Bash:
 `eval "$(_PLANTSTORE_COMPLETE=bash_source plantstore)"`. For Zsh, the value is `zsh_source`. For
 fish, add `_PLANTSTORE_COMPLETE=fish_source plantstore | source`.
 

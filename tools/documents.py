@@ -195,7 +195,7 @@ def describe_operation(name: str, operation: Node, shown: dict[str, str]) -> Ite
     yield ""
     yield from block(*made)
     if own:
-        yield from (f"Other failures: {failures(own)}.", "")
+        yield from (f"Also {failures(own)}.", "")
 
 
 def describe(

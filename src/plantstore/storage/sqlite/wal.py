@@ -35,10 +35,10 @@ EXPORT_LOG_BYTES_MAX: Final = 4 * LOG_BYTES_MAX
 CHECK_SECONDS: Final = 0.02
 
 # How long the writer waits for readers. A page or a lookup takes less time.
-WAIT_SECONDS: Final = 0.05
+WAIT_SECONDS: Final = 0.01
 
 # How long the writer does not try again after a wait without success (because of an export, for
-# example). So it spends at most a twentieth of its time on waiting.
+# example). So it spends at most a hundredth of its time on waiting.
 PAUSE_SECONDS: Final = 1.0
 
 

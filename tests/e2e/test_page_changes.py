@@ -245,6 +245,33 @@ def test_many_changes_are_stopped_or_cut_off_by_a_reload_and_all_are_undone(
     assert len(stored_plants(garden.database)) == 1_000
 
 
+def test_the_dialog_of_a_plant_leads_to_its_neighbours_and_deletes_it(
+    open_page: Callable[..., Page], garden: Service
+) -> None:
+    page = open_page(*THREE)
+    name = page.get_by_role("textbox", name="Name")
+    following = page.get_by_role("button", name="Next plant")
+
+    page.get_by_role("link", name="Abies").click()
+    assert_accessible(page)
+    following.click()
+    expect(name).to_have_value("Rosa")
+    name.fill("Rosa × alba")
+    following.click()
+    page.get_by_role("button", name="Keep typing").click()
+    expect(name).to_have_value("Rosa × alba")
+    following.click()
+    page.get_by_role("button", name="Discard").click()
+    expect(page).to_have_url(re.compile("#/plants/3$"))
+    expect(following).to_be_hidden()
+    page.get_by_role("dialog").get_by_role("button", name="Delete").click()
+    question = page.get_by_role("dialog", name="Delete this plant?")
+    question.get_by_role("button", name="Delete").click()
+
+    expect(page.locator("#count")).to_have_text("2 plants")
+    assert stored_plants(garden.database).keys() == {1, 2}
+
+
 def test_back_closes_the_dialog_and_typed_text_is_lost_only_after_a_question(
     open_page: Callable[..., Page], context: BrowserContext, garden: Service
 ) -> None:

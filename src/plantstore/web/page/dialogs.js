@@ -21,7 +21,7 @@ import { state, update } from "./state.js";
 /** How long a request may take before the dialog says that it is waiting. */
 const WAIT_SECONDS = 1;
 
-const DISCARD = {
+export const DISCARD = {
   title: "Discard what you typed?",
   text: "It is not saved yet.",
   yes: "Discard",

@@ -2,11 +2,12 @@
 
 import { ID_TAKEN, make, makeJob } from "./changes.js";
 import { client } from "./client.js";
-import { ask, Field, Frame, leaveAddress, open } from "./dialogs.js";
+import { ask, DISCARD, Field, Frame, isTyped, leaveAddress, open } from "./dialogs.js";
 import { countPlants, focus, say } from "./elements.js";
 import { html } from "./html.js";
 import { load } from "./listing.js";
 import { ApiError, messageOf } from "./requests.js";
+import { deletePlants } from "./several.js";
 import { may, state, update } from "./state.js";
 import { SUGGESTING } from "./tags.js";
 
@@ -48,6 +49,7 @@ function PlantView({ plant, tag }) {
   return html`
     <${Frame} id="plant" fields=${["id", "name", "tag"]} buttons=${buttons}
         cancel=${readOnly ? "Close" : "Cancel"}>
+      ${plant && html`<${Steps} plant=${plant} />`}
       <${Field} id="plant-id" name="id" label="Id" inputmode="numeric" readOnly=${!isNew}
         value=${plant?.id ?? spareId}
         hint=${isNew ? `${spareId && "This is the next free id. "}${ANY_ID}` : ""} />
@@ -60,6 +62,30 @@ function PlantView({ plant, tag }) {
         ...${SUGGESTING} readOnly=${readOnly} value=${plant?.tag ?? tag} />
     <//>
   `;
+}
+
+/** The buttons to the neighbours of a plant in the list, and to its deletion. @param {{plant: Plant}} props */
+function Steps({ plant }) {
+  const plants = state.listing?.plants ?? [];
+  const at = plants.findIndex(({ id }) => id === plant.id);
+  const makeStep = (/** @type {string} */ label, /** @type {string} */ sign, other = plants[0]) =>
+    html`<button type="button" aria-label=${label} onclick=${() => step(other)}>${sign}</button>`;
+  return html`
+    <p class="tools">
+      ${at > 0 && makeStep("Previous plant", "‹", plants[at - 1])}
+      ${at >= 0 && at + 1 < plants.length && makeStep("Next plant", "›", plants[at + 1])}
+      <button type="button" data-needs="plants:delete" onclick=${() => deletePlants([plant])}>
+        Delete
+      </button>
+    </p>
+  `;
+}
+
+/** Show another plant instead, after a question if text would be lost. @param {Plant} plant */
+async function step(plant) {
+  if (isTyped() && (await ask(DISCARD)) !== "yes") return;
+  history.replaceState(history.state, "", `#/plants/${plant.id}`);
+  showPlant(plant);
 }
 
 /** Return a link that keeps what is typed here. @param {string} id @param {string} text */
@@ -171,7 +197,7 @@ function showPlant(plant) {
     return left.length > 0 ? "" : undefined;
   };
   update({ namesake: null });
-  open({ View: PlantView, title, content: { plant }, act });
+  open({ View: PlantView, title, content: { plant, key: plant.id }, act });
 }
 
 async function mayBeNameless() {

@@ -146,7 +146,7 @@ def choose(page: Page, what: Literal["Edit", "Delete"], id_: int) -> None:
 def store(page: Page, **fields: str) -> None:
     """Fill in the open dialog and submit it."""
     for label, text in fields.items():
-        box = page.locator(f"dialog input[name={label}]")
+        box = page.locator(f"dialog [name={label}]")
         while box.input_value() != text:  # a free id may be filled in meanwhile
             box.fill(text)
     page.get_by_role("dialog").get_by_role("button", name="Save", exact=True).click()

@@ -178,20 +178,30 @@ export function Frame({ id, fields = [], cancel = "Cancel", buttons, children, .
 }
 
 /**
- * A field of the dialog that is open. Its value is what it has until something else is typed.
+ * A field of the dialog that is open. Its value is what it has until something else is typed. One
+ * that grows has a line more for a long value.
  *
- * @param {{id: string, name: string, label: any, value?: string, hint?: string}} props
+ * @param {{id: string, name: string, label: any, value?: string, hint?: string, grows?: boolean}} props
  */
-export function Field({ id, name, label, value = "", hint = "", ...attributes }) {
+export function Field({ id, name, label, value = "", hint = "", grows = false, ...attributes }) {
   const error = state.dialog?.error;
   const message = error?.member === name ? (error.shown ?? error.message) : "";
   return html`
     <label for=${id}>${label}</label>
-    <input id=${id} name=${name} defaultValue=${value.replace(/[\r\n]/g, "")} spellcheck=${false}
-      aria-invalid=${message !== ""} aria-describedby="${id}-hint ${id}-error" ...${attributes} />
+    <${grows ? "textarea" : "input"} id=${id} name=${name} rows="1" defaultValue=${value.replace(/[\r\n]/g, "")} spellcheck=${false}
+      aria-invalid=${message !== ""} aria-describedby="${id}-hint ${id}-error"
+      onkeydown=${submitByEnter} ...${attributes} />
     <p id="${id}-hint" class="hint" hidden=${!hint}>${hint}</p>
     <p id="${id}-error" class="error" role="alert">${message}</p>
   `;
+}
+
+/** Press the first button at Enter, as in an input. @param {On<HTMLInputElement, KeyboardEvent>} event */
+function submitByEnter(event) {
+  if (event.key !== "Enter" || event.isComposing) return;
+  event.preventDefault();
+  const button = event.currentTarget.form?.querySelector("menu button:not([type])");
+  if (button instanceof HTMLElement) button.click();
 }
 
 /**

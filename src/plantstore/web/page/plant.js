@@ -53,7 +53,7 @@ function PlantView({ plant, tag }) {
       <${Field} id="plant-id" name="id" label="Id" inputmode="numeric" readOnly=${!isNew}
         value=${plant?.id ?? spareId}
         hint=${isNew ? `${spareId && "This is the next free id. "}${ANY_ID}` : ""} />
-      <${Field} id="plant-name" name="name" label="Name" dir="auto" autofocus readOnly=${readOnly}
+      <${Field} id="plant-name" name="name" label="Name" grows dir="auto" autofocus readOnly=${readOnly}
         value=${plant?.name} oninput=${type} />
       <p id="namesake" class="hint" role="status">
         ${namesake && html`Another plant has this name: ${makeLink(namesake.id, namesake.id)}`}

@@ -169,9 +169,10 @@ class PlantStore(Protocol):
     def list_tags(self, listing: TagListing) -> TagsPage:
         """Return the next tags with the numbers of their plants.
 
-        This counts all plants. The memory is that of a page, however many tags there are. A page
-        may hold fewer tags than `limit`, as a page of plants may. Tags and numbers are of one
-        snapshot. One call runs at a time.
+        This counts all plants, unless the feed is on and has no change since the last count. The
+        memory is that of a page, however many tags there are. A page may hold fewer tags than
+        `limit`, as a page of plants may. Tags and numbers are of one snapshot. One call runs at a
+        time.
         """
         ...
 

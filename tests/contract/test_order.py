@@ -174,7 +174,9 @@ def test_pages_of_large_tags_end_early(store: Store) -> None:
 NAMES = ["Rosa", "rosa ×alba", "ROSA", "Bed 2", "bed 10", "Bed 9", "", "x", "×", "Łódź", "z" * 90]
 
 
-def test_order_and_tags_are_those_of_a_model_after_random_changes(store: Store) -> None:
+@pytest.mark.parametrize("days", [0, 7], ids=["without feed", "with feed"])
+def test_order_and_tags_are_those_of_a_model_after_random_changes(store: Store, days: int) -> None:
+    store.keep_changes(days)
     chance = random.Random(0)
     model: dict[int, NewPlant] = {}
     for _ in range(60):

@@ -9,7 +9,7 @@ from typing import Any, Final, TypeAlias
 import msgspec
 
 from plantstore.feed import CHANGES_MAX, ChangesPage, FeedState, Recorded, page_of
-from plantstore.listings import PAGE_BYTES_MAX
+from plantstore.listings import PAGE_BYTES_MAX, TagListing, TagsPage
 
 # Executes a statement with named values, and returns its rows.
 Execute: TypeAlias = Callable[[str, Mapping[str, object]], Sequence[Sequence[Any]]]
@@ -41,6 +41,37 @@ RECORDS: Final = msgspec.json.Decoder(list[Recorded])
 # Changes that are looked at to find the old ones. It limits how long that takes after a clock was
 # ahead: so many changes with a time in the future are skipped.
 LOOKED_AT_MAX: Final = 100_000
+
+
+# Pages of tags that are kept. Each has 128 KiB at most.
+KEPT_PAGES_MAX: Final = 16
+
+
+class LatestTags:
+    """Pages of tags that are kept until the next change: to count them reads all plants."""
+
+    def __init__(self) -> None:
+        self._number: int | None = None
+        self._pages: dict[TagListing, TagsPage] = {}
+
+    def read(
+        self, listing: TagListing, number: int | None, select: Callable[[], TagsPage]
+    ) -> TagsPage:
+        """Return a page.
+
+        Args:
+            listing: which page.
+            number: of the last change, read before; None if the feed is off.
+            select: reads the page.
+
+        """
+        if number is None:
+            return select()
+        if number != self._number or len(self._pages) >= KEPT_PAGES_MAX:
+            self._number, self._pages = number, {}
+        if listing not in self._pages:
+            self._pages[listing] = select()
+        return self._pages[listing]
 
 
 class FeedTables:

@@ -33,6 +33,7 @@ from plantstore.listings import (
 )
 from plantstore.observe import Observer, ignore
 from plantstore.plants import NewPlant
+from plantstore.storage.feed_tables import LatestTags
 from plantstore.storage.migrate import SchemaPolicy, prepare
 from plantstore.storage.postgres.postgres_feed import FEED, keep_changes, trim, waiter
 from plantstore.storage.postgres.postgres_maintenance import (
@@ -107,6 +108,7 @@ class PostgresStore(SmallTables):
             if grant_to is not None:
                 grant(connection, grant_to)
         self._slot = random.randrange(SLOTS)  # noqa: S311
+        self._latest_tags = LatestTags()
         self._tokens_lock = threading.Lock()
         self._others_lock = threading.Lock()
         self._trim_at = 0.0
@@ -141,7 +143,8 @@ class PostgresStore(SmallTables):
 
     def list_tags(self, listing: TagListing) -> TagsPage:
         with self._reading() as connection:
-            return select_tags(connection, listing)
+            number = FEED.last_number(connection.fetch)
+            return self._latest_tags.read(listing, number, lambda: select_tags(connection, listing))
 
     def keep_changes(self, days: int) -> None:
         # A service starts even if there are too few standbys. `_writing` would refuse them.

@@ -25,6 +25,7 @@ from plantstore.feed import ChangesPage
 from plantstore.listings import Listing, PlantsPage, TagListing, TagsPage
 from plantstore.observe import DatabaseCreated, Observer, ignore
 from plantstore.plants import NewPlant
+from plantstore.storage.feed_tables import LatestTags
 from plantstore.storage.migrate import SchemaPolicy
 from plantstore.storage.sqlite.file import (
     BUSY_POLL_SECONDS,
@@ -96,6 +97,7 @@ class SQLiteStore(Snapshots, SmallTables):
         # SQLite puts the log beside the file that a symbolic link points to. An absolute path
         # also avoids names with a special meaning in SQLite, such as ":memory:".
         self._path = os.path.realpath(path)
+        self._latest_tags = LatestTags()
         self._tokens_lock = threading.Lock()
         self._others_lock = threading.Lock()
         is_new = False
@@ -171,7 +173,8 @@ class SQLiteStore(Snapshots, SmallTables):
 
     def list_tags(self, listing: TagListing) -> TagsPage:
         with self._reading_page() as connection:
-            return select_tags(connection, listing)
+            number = FEED.last_number(executor(connection))
+            return self._latest_tags.read(listing, number, lambda: select_tags(connection, listing))
 
     def keep_changes(self, days: int) -> None:
         with self._changing():

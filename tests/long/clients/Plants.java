@@ -84,8 +84,8 @@ public class Plants {
     found.put(
         "exported",
         List.of(
-            additions.exportPlantsCsv("Rosa", null),
-            additions.exportPlantsNdjson("Rosa", "alb")));
+            additions.exportPlantsCsv(null, null, null, "Rosa", null, null),
+            additions.exportPlantsNdjson(null, null, null, "Rosa", null, "alb")));
     found.put(
         "refused",
         List.of(
@@ -114,7 +114,7 @@ public class Plants {
 
   private static List<StoredPlant> list(AdditionsApi api, Integer limit, Long after, String tag)
       throws ApiException {
-    return api.listPlants(limit, after, null, null, tag, null, null);
+    return api.listPlants(limit, after, null, null, null, null, tag, null, null, null);
   }
 
   private static Plant patch(AdditionsApi api, PlantPatch patch, String ifMatch)

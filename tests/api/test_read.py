@@ -168,6 +168,8 @@ def test_the_links_lead_through_plants_in_order_by_name_whatever_is_changed(worl
     assert page_at(world, links["next"])[0] == [3, 4, 2, 5]
     assert ids(world, "sort=name&from=BED+9") == [3, 4, 2, 5, 8, 9, 10]
     assert ids(world, "sort=name&untagged") == ids(world, "untagged=true&q=z") == [2]
+    assert ids(world, "untagged=1&q=z") == [2]
+    assert ids(world, "untagged=0&tag=a") == ids(world, "tag=a")
 
 
 def test_a_range_of_ids_has_pages_too(world: World) -> None:

@@ -167,6 +167,10 @@ def read_query(req: Request, *known: str) -> dict[str, str]:
     return dict(pairs)
 
 
+# Clients that are generated for PHP send 1 and 0.
+_FLAGS: Final = {"": True, "true": True, "1": True, "false": False, "0": False}
+
+
 def parse_flag(parameters: dict[str, str], name: str) -> bool:
     """Return whether a parameter is true; its name alone means that.
 
@@ -175,9 +179,9 @@ def parse_flag(parameters: dict[str, str], name: str) -> bool:
 
     """
     text = parameters.get(name, "false")
-    if text not in ("", "true", "false"):
+    if text not in _FLAGS:
         raise invalid(f"`{name}` must be true or false, got {quoted(text)}")
-    return text != "false"
+    return _FLAGS[text]
 
 
 def _decode(text: str) -> str:

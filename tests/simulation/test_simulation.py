@@ -7,7 +7,7 @@ import pytest
 
 from simulation.run import describe, simulate
 
-SEEDS = 60
+SEEDS = 200
 SEEDS_AT_ONCE = 10
 
 

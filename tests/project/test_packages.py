@@ -143,15 +143,14 @@ def test_the_readme_on_a_package_index_has_no_broken_links_or_pictures(wheel: Pa
     assert not re.findall(r"\]\(|<img|<picture", html)
 
 
-def test_the_readme_the_changelog_and_the_program_name_the_version_that_is_built(
-    wheel: Path,
-) -> None:
-    readme, changes = ((ROOT / name).read_text("utf-8") for name in ("README.md", "CHANGELOG.md"))
+def test_the_documents_and_the_program_name_the_version_that_is_built(wheel: Path) -> None:
+    names = ("README.md", "CHANGELOG.md", "docs/releasing.md")
+    readme, changes, releasing = ((ROOT / name).read_text("utf-8") for name in names)
 
     said = run(sys.executable, "-m", "plantstore", "--version")
 
     assert "`pip install .`" in readme
-    assert re.findall(r"`(\S+\.whl)`", readme) == [wheel.name]
+    assert re.findall(r"\S+/(\S+\.whl)", releasing) == [wheel.name]
     assert re.findall(r"^## (\S+) ", changes, re.MULTILINE)[0] == __version__
     assert said == f"plantstore {__version__}\n"
 

@@ -5,13 +5,15 @@ service must accept every valid plant, and Schemathesis can check that. So the i
 freed before Schemathesis creates it. The store stays unchanged before reads, replacements and
 deletions.
 
-Schemathesis knows no files of plants. The service must accept every file of JSON lines, and every
-CSV file with a header, and refuse single rows. So there are no invalid files here.
+Schemathesis knows no files of plants. The service must accept every text as a file of JSON lines,
+and every CSV file with a header, and refuse single rows. So there are no invalid files here.
 
 If a plant is stored under one of the last ids, the service has no ids to hand out, which is 400.
 Such plants are deleted before it is asked for ids.
 
 It does not know which parameters exclude each other, so a query that it takes for valid is made so.
+
+It does not know the other spellings of true and false, which the service takes.
 
 It does not know the grammar of If-Match and If-None-Match either, so a malformed field is replaced.
 """
@@ -24,7 +26,7 @@ from hypothesis import strategies as st
 from schemathesis import GenerationMode
 
 from plantstore.changes import Deletion, entity_tag, parse_precondition
-from plantstore.errors import RequestError
+from plantstore.errors import OperationError, RequestError
 from plantstore.formats import FORMATS
 from plantstore.listings import Listing
 from plantstore.plants import NewPlant
@@ -39,15 +41,25 @@ plants = st.builds(NewPlant, st.integers(-(2**63), 2**63 - 1), texts, st.none() 
 rows = st.binary() | st.lists(plants).map(FORMATS["jsonl"].render)
 
 
-def is_utf16(content: bytes) -> bool:
-    """Return whether a file is refused as a whole."""
-    return content[:2] in (b"\xff\xfe", b"\xfe\xff") or b"\0" in content[:4]
+# Spellings of true and false that the document does not have.
+OTHER_FLAGS = ("", "0", "1")
 
 
+def is_file(content: bytes) -> bool:
+    """Return whether a file is text, and not refused as a whole."""
+    parser = FORMATS["jsonl"].parser()
+    try:
+        parser.feed(content)
+        parser.finish()
+    except OperationError:
+        return False
+    return True
+
+
+schemathesis.openapi.media_type("application/x-ndjson", rows.filter(is_file))
 schemathesis.openapi.media_type(
-    "application/x-ndjson", rows.filter(lambda some: not is_utf16(some))
+    "text/csv", rows.map(lambda some: FORMATS["csv"].head + some).filter(is_file)
 )
-schemathesis.openapi.media_type("text/csv", rows.map(lambda some: FORMATS["csv"].head + some))
 
 
 @schemathesis.hook
@@ -86,6 +98,9 @@ def before_call(_context: Any, case: Any, _kwargs: Any) -> None:
             case.headers[name] = entity_tag("not stored", None)
     if case.query and case.meta.generation.mode is GenerationMode.POSITIVE:
         make_valid(case.query)
+    for name in {"untagged", "dry-run"} & set(case.query or ()):
+        if str(case.query[name]) in OTHER_FLAGS:
+            case.query[name] = "neither"
     if case.path == "/ids":
         last = store.list_plants(Listing(after=2**62, limit=1000)).items
         store.apply_changes([Deletion(plant.id) for plant in last])

@@ -6,7 +6,7 @@ whether its client still reads, whether its token is still valid, and whether a 
 """
 
 import time
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from typing import Final
 
 from falcon import MEDIA_JSON
@@ -86,7 +86,10 @@ class Changes:
             resp.set_header("Changes-After", str(page.end))
             if not page.is_last:
                 resp.set_header("Link", link("changes", "next", parameters, after=page.end))
-            resp.data = render_changes(page.items)
+            if req.method == "HEAD":
+                resp.stream = _unread()
+            else:
+                resp.data = render_changes(page.items)
             resp.content_type = MEDIA_JSON
         resp.append_header("Vary", "Accept")
 
@@ -102,6 +105,11 @@ class Changes:
         resp.stream = _Stream(self, req, token, page, number)
         resp.set_header("Changes-After", str(number))
         resp.set_header("X-Accel-Buffering", "no")  # nginx passes each event on at once
+
+
+async def _unread() -> AsyncIterator[bytes]:
+    """Return the content for HEAD: Falcon does not read it, and sends no Content-Length."""
+    yield b""
 
 
 class _Stream:

@@ -107,7 +107,7 @@ def test_to_replace_plants_a_token_needs_both_scopes(service: Service) -> None:
         ({"Content_Encoding": "gzip"}, 415, ErrorCode.UNSUPPORTED_MEDIA_TYPE),
         ({"query": "?on-conflict=merge"}, 400, ErrorCode.INVALID_PARAMETER),
         ({"query": "?onconflict=skip"}, 400, ErrorCode.INVALID_PARAMETER),
-        ({"query": "?dry-run=1"}, 400, ErrorCode.INVALID_PARAMETER),
+        ({"query": "?dry-run=yes"}, 400, ErrorCode.INVALID_PARAMETER),
         ({"Authorization": "Bearer x"}, 401, ErrorCode.TOKEN_INVALID),
         ({"media_type": "text/csv; header=absent"}, 415, ErrorCode.UNSUPPORTED_MEDIA_TYPE),
         ({"media_type": "application/json"}, 415, ErrorCode.UNSUPPORTED_MEDIA_TYPE),

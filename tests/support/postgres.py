@@ -83,7 +83,7 @@ class Programs:
         """Copy a cluster that is made at its first use. This takes a tenth of the time."""
         made = self.folder / "original"
         if not made.exists():
-            options = ["--username=postgres", "--auth=trust", "--encoding=UTF8", "--wal-segsize=1"]
+            options = ["--username=postgres", "--auth=trust", "--encoding=UTF8"]
             collation = ["--no-locale", "--lc-collate", self.locale, "--lc-ctype", self.locale]
             self.run("initdb", "-D", str(made), *options, *collation, "--no-sync")
         subprocess.run(["cp", "-r", made, data], check=True, **self.as_user)
@@ -118,7 +118,7 @@ class Server:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.stop(signal.SIGQUIT)  # nobody needs its data any more
+        self.stop()
 
     def start(self) -> None:
         settings = {
@@ -149,11 +149,11 @@ class Server:
             return False
         return True
 
-    def stop(self, with_signal: signal.Signals = signal.SIGINT) -> None:
-        """Stop the server, with a fast shutdown: SIGINT, or with an immediate one: SIGQUIT."""
+    def stop(self) -> None:
+        """Stop the server with a fast shutdown."""
         if self.process is not None:
             self.signal_all(signal.SIGCONT)  # a failed test may have left it suspended
-            self.process.send_signal(with_signal)
+            self.process.send_signal(signal.SIGINT)
             try:
                 self.process.wait(60)
             except subprocess.TimeoutExpired:

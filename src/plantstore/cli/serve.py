@@ -44,7 +44,7 @@ from plantstore.tokens import SCOPES
 
 def run(settings: Settings) -> None:
     """Serve until a signal stops the process."""
-    # This applies until the event loop starts, and to the parent of workers until it has some.
+    # Until the event loop, or the parent of workers, handles signals.
     for number in stop_signals():
         signal.signal(number, _exit)
     set_up_memory()

@@ -335,10 +335,8 @@ export function go(query) {
 
 function leavePage() {
   if (!state.toast.undo) say(""); // What it says is outdated.
-  const { file, problem } = state.importing;
   state.tagList.isOpen = false;
   update({ exportProblem: null, fresh: { id: "", name: "", isSought: true } });
-  if (problem && !file) update({ importing: {} });
   load();
 }
 

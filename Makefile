@@ -1,7 +1,7 @@
 # Commands for the development of the Plant Store. `make` without a target lists them.
 
 PYTHON ?= python3
-CHROMIUM ?= chromium
+CHROMIUM ?= chromium-headless-shell
 BUILDER ?= $(firstword $(foreach each,buildah podman docker,$(if $(shell command -v $(each)),$(each))))
 IMAGE ?= plantstore:$(shell sed -n 's/^__version__ = "\(.*\)"$$/\1/p' src/plantstore/__init__.py)
 ROUNDS ?=
@@ -191,7 +191,7 @@ lock: $(VENV)/.dev ## resolve the locked requirements anew
 
 # The programs of the tests. PostgreSQL and Caddy come from PyPI. CHROMIUM names another browser.
 programs:
-	$(call install,$(CHROMIUM):chromium curl:curl haproxy:haproxy nginx:nginx-light pgbouncer:pgbouncer)
+	$(call install,$(CHROMIUM):chromium-headless-shell curl:curl haproxy:haproxy nginx:nginx-light pgbouncer:pgbouncer)
 
 # The programs of `make test-project`.
 project-programs:

@@ -347,7 +347,9 @@ def test_streams_over_the_limit_are_503_and_a_place_is_free_after_one_ends(world
     assert world.parts.changes.limit.running == 0
 
 
-def test_head_has_the_headers_of_a_page_but_not_the_length_of_its_content(world: World) -> None:
+def test_head_has_the_headers_of_a_page_but_none_that_its_content_determines(
+    world: World,
+) -> None:
     world.put_in(*(NewPlant(id_, "a") for id_ in range(5)))
     path = "/changes?limit=2"
 
@@ -355,6 +357,6 @@ def test_head_has_the_headers_of_a_page_but_not_the_length_of_its_content(world:
 
     page = world.get(path)
     assert (answer.status_code, answer.content) == (200, b"")
-    for name in ("Changes-After", "Link", "Content-Type", "Vary"):
+    for name in ("Content-Type", "Vary"):
         assert answer.headers[name] == page.headers[name]
-    assert "Content-Length" not in answer.headers  # nothing is rendered
+    assert not {"changes-after", "link", "content-length"} & set(answer.headers)

@@ -22,6 +22,7 @@ from plantstore.storage.postgres.session import Connection, translate_errors
 from plantstore.store import CONNECTIONS_MAX, READS, Store
 from support.fake_store import READ_METHODS
 from support.postgres import (
+    SHORT_TIMEOUT,
     Programs,
     Server,
     connected,
@@ -79,10 +80,11 @@ def test_a_connection_has_safe_settings_and_those_of_the_url(
 
 def test_a_connection_without_a_timeout_does_not_cancel_long_statements(url: str) -> None:
     for has_timeout in (True, False):
-        with connected(f"{url}%20-cstatement_timeout%3D50", has_timeout=has_timeout) as connection:
+        limited = f"{url}%20-cstatement_timeout%3D1000"
+        with connected(limited, has_timeout=has_timeout) as connection:
             timed_out = pytest.raises(psycopg.errors.QueryCanceled)
             with timed_out if has_timeout else contextlib.nullcontext():
-                connection.execute("SELECT pg_sleep(0.2)")
+                connection.execute("SELECT pg_sleep(1.2)")
 
 
 def test_a_server_with_fsync_off_is_refused(postgres_programs: Programs) -> None:
@@ -195,7 +197,7 @@ def test_a_server_that_hangs_is_given_up_and_used_again_once_it_responds(
 ) -> None:
     plants = [NewPlant(id_, "a") for id_ in range(10, 2_510)]
     opened(server.url()).apply_changes(plants)
-    store = opened(server.url() + "?connect_timeout=2&options=-cstatement_timeout%3D100")
+    store = opened(server.url() + f"?connect_timeout=2&{SHORT_TIMEOUT}")
     store.apply_changes([NewPlant(1, "a")])
     scan = store.scan_plants()
     assert len(next(scan)) == 1_000

@@ -18,6 +18,7 @@ from plantstore.tokens import TokenRecord
 from support.fake_store import read_all
 from support.following import Copy
 from support.postgres import (
+    SHORT_TIMEOUT,
     Pair,
     Programs,
     Server,
@@ -69,7 +70,7 @@ def test_changes_and_reads_leave_an_old_primary_that_is_still_running(
     primary, standby = new_pair
     told: list[Event] = []
     store = opened(
-        url_of(primary, standby, parameters="?options=-cstatement_timeout%3D100"),
+        url_of(primary, standby, parameters=f"?{SHORT_TIMEOUT}"),
         observe=told.append,
     )
     store.apply_changes([PLANT])
@@ -161,7 +162,7 @@ def test_no_follower_is_told_a_change_that_no_standby_has(
 ) -> None:
     """A failover would lose it, and its client was told that it may not be made."""
     primary, standby = pair
-    url = primary.url() + "?options=-cstatement_timeout%3D100"
+    url = primary.url() + f"?{SHORT_TIMEOUT}"
     store = opened(url, standbys_min=standbys_min)
     store.keep_changes(7)
     store.apply_changes([PLANT])
@@ -213,7 +214,7 @@ def test_whoever_waits_for_changes_leaves_a_primary_that_another_connection_has_
     new_pair: Pair, opened: Opened
 ) -> None:
     primary, standby = new_pair
-    store = opened(url_of(primary, standby, parameters="?options=-cstatement_timeout%3D100"))
+    store = opened(url_of(primary, standby, parameters=f"?{SHORT_TIMEOUT}"))
     store.keep_changes(7)
 
     with pytest.raises(StoreUnavailableError), store.watch_changes() as wait:  # noqa: PT012

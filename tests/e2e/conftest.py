@@ -35,7 +35,7 @@ def database(
     return url
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def browser() -> Iterator[Browser]:
     with running_browser() as running:
         yield running

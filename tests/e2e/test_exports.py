@@ -16,7 +16,7 @@ from plantstore.changes import Upsert
 from plantstore.errors import ErrorCode
 from plantstore.plants import NewPlant
 from support.command import call
-from support.postgres import Programs, Server, wait_until
+from support.postgres import SHORT_TIMEOUT, Programs, Server, wait_until
 from support.service import Answer, Client, Service, opened
 from support.streams import MEDIA_TYPES
 from support.wire import Wire, get
@@ -37,7 +37,7 @@ RECEIVE_BYTES = 65_536
 SMALL = NewPlant(-1, "Abies")
 
 # Parameters of the URL of a database, for short time limits.
-SOON = "?connect_timeout=2&options=-cstatement_timeout%3D200"
+SOON = f"?connect_timeout=2&{SHORT_TIMEOUT}"
 
 
 @pytest.fixture(scope="module", autouse=True)

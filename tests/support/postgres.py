@@ -21,6 +21,9 @@ from plantstore.storage.postgres.primary import Primary
 from plantstore.storage.postgres.session import Connection
 from plantstore.store import Store
 
+# A parameter of a URL: a short time for each statement, which a busy machine does not need either.
+SHORT_TIMEOUT = "options=-cstatement_timeout%3D1000"
+
 # PostgreSQL does not run as root. This user exists on every machine and owns no files.
 NOBODY = 65534
 

@@ -82,15 +82,18 @@ class Changes:
             await self._stream(req, resp, token, after)
             resp.content_type = f"{EVENT_STREAM}; charset=utf-8"
         else:
-            page = await self.reader.read(PlantStore.read_changes, after, limit)
-            resp.set_header("Changes-After", str(page.end))
-            if not page.is_last:
-                resp.set_header("Link", link("changes", "next", parameters, after=page.end))
+            resp.content_type = MEDIA_JSON
             if req.method == "HEAD":
+                # It has no field that the content determines (RFC 9110 §9.3.2): to read the page
+                # would cost many times a create.
+                await self.reader.read(PlantStore.read_changes, after, 1)
                 resp.stream = _unread()
             else:
+                page = await self.reader.read(PlantStore.read_changes, after, limit)
                 resp.data = render_changes(page.items)
-            resp.content_type = MEDIA_JSON
+                resp.set_header("Changes-After", str(page.end))
+                if not page.is_last:
+                    resp.set_header("Link", link("changes", "next", parameters, after=page.end))
         resp.append_header("Vary", "Accept")
 
     on_head = on_get

@@ -6,5 +6,5 @@ from support.conformance import assert_conformance
 
 
 def test_schemathesis_finds_no_violation_of_the_openapi_document(tmp_path: Path) -> None:
-    """The long suite runs it with more examples."""
+    """`make soak` runs it with more examples."""
     assert_conformance(tmp_path, 3)

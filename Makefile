@@ -144,7 +144,7 @@ simulate: $(VENV)/.dev ## simulate the whole service for a minute (SECONDS=, SEE
 	PYTHONPATH=tests $(BIN)/python -m simulation.run --seconds $(or $(SECONDS),60) $(if $(SEED),--seed $(SEED))
 
 soak: $(VENV)/.soak programs ## inject faults and attack for an hour
-	$(BIN)/pytest -q tests/long
+	$(BIN)/pytest -q -o faulthandler_timeout=4000 tests/long
 
 cluster: $(VENV)/.cluster cluster-programs ## test failover with Patroni for an hour (ROUNDS=1: minutes)
 	PYTHONPATH=tests:benchmarks $(BIN)/python -m cluster.play $(if $(ROUNDS),--rounds $(ROUNDS))

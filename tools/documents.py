@@ -43,8 +43,8 @@ An error is one line on stderr. `NO_COLOR=1` or `TERM=dumb` switches colors off.
 
 ABOUT_THE_API = """
 `GET /openapi.json` is the same interface for programs, as OpenAPI 3.1. Each path that has GET also
-has HEAD, with the same status and no body. Each path has OPTIONS, which needs no token: its `Allow`
-header has the methods of the path.
+has HEAD, with the same status and fields, as far as the content does not determine them, and no
+body. Each path has OPTIONS, which needs no token: its `Allow` header has the methods of the path.
 
 [README](../README.md#the-interface) lists the operations.
 

@@ -132,7 +132,7 @@ class Settings:
         min=0,
         metavar="NUMBER",
         help="Synchronous standbys of PostgreSQL that must have a change, besides the primary. "
-        "With fewer standbys, changes get 503.",
+        "With fewer standbys, nothing is changed.",
     ).default(0)
 
     workers: int = Option(

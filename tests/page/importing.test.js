@@ -20,13 +20,13 @@ const NONE = { stored: 0, already_stored: 0, replaced: 0, refused: 0, errors: []
 
 beforeEach(() => {
   answer();
-  update({ importing: {}, replaces: false, dialog: null, scopes: null, toast: { text: "" } });
+  update({ importing: {}, dialog: null, scopes: null, toast: { text: "" } });
   update({ isSignedIn: true });
 });
 
 /** Begin an import. */
-async function start(content = "id,name\nx,A\n", result = undefined) {
-  const plan = await planOf(content);
+async function start(content = "id,name\nx,A\n", result = undefined, replaces = false) {
+  const plan = await planOf(content, { replaces });
   startImport({ ...plan, result });
 }
 
@@ -120,9 +120,7 @@ test("rows without ids get them from the service, and keep them if it is tried a
 });
 
 test("an import does with plants that exist what its preview said", async () => {
-  update({ replaces: true });
-  const plan = await planOf("id,name\n1,A\n");
-  update({ replaces: false });
+  const plan = await planOf("id,name\n1,A\n", { replaces: true });
   const paths = [];
   answerFile((request) => {
     paths.push(request.path);
@@ -160,7 +158,7 @@ describe("an import can be undone", () => {
     result,
     { scopes = null, act = withResponse({ ...NONE, ...result }) } = {},
   ) {
-    update({ replaces: true, scopes });
+    update({ scopes });
     const taken = { line: 3, error: 1004, message: "`id` is taken" };
     const paths = [];
     answerFile((request) => {
@@ -183,7 +181,7 @@ describe("an import can be undone", () => {
       if (path.startsWith("changes?after=7")) return respond(feed, 200, { "Changes-After": "10" });
       return respond([]);
     };
-    await start("id,name\n1,Abies\n2,New\n3,Theirs\n4,Picea\n", { ...NONE, ...result });
+    await start("id,name\n1,Abies\n2,New\n3,Theirs\n4,Picea\n", { ...NONE, ...result }, true);
     return paths;
   }
 

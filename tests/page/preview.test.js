@@ -6,7 +6,7 @@ import { beforeEach, describe, test } from "node:test";
 import { makePlan, openPreview, pasteRows } from "../../src/plantstore/web/page/preview.js";
 import { onUpdate, state, update } from "../../src/plantstore/web/page/state.js";
 import { planOf, previewOf } from "./plans.js";
-import { answer, answerFile, textOf, withResponse } from "./tab.js";
+import { answer, answerFile, respondPlants, textOf, withResponse } from "./tab.js";
 
 /** The files that the command and the service read, too. */
 const CASES = JSON.parse(readFileSync(new URL("../support/csv_cases.json", import.meta.url)));
@@ -17,7 +17,7 @@ const { signal } = new AbortController();
 
 beforeEach(() => {
   answer();
-  update({ dialog: null, replaces: false, scopes: null, importing: {} });
+  update({ dialog: null, scopes: null, importing: {} });
 });
 
 describe("columns are suggested by their usual names, or by their order", () => {
@@ -28,6 +28,7 @@ describe("columns are suggested by their usual names, or by their order", () => 
     ["Name\nRosa\nAbies", { id: -1, name: 0, tag: -1 }, true],
     ["Label,Latin,Price\n1,A,3\n2,B,4", { id: 0, name: 1, tag: -1 }, true],
     ["1,Rosa,Shrub\n2,Abies,Tree", { id: 0, name: 1, tag: 2 }, false],
+    ["id,tag\n1,Shrub\n2,Tree", { id: 0, name: -1, tag: 1 }, true],
   ];
 
   for (const [content, columns, isHeaded] of files) {
@@ -148,6 +149,27 @@ test("the preview says what the service would do, and stores nothing", async () 
     requests.map(({ path }) => path),
     ["plants.csv?dry-run=true"],
   );
+});
+
+test("plants that an update changes are shown before and after, and the next file updates none", async () => {
+  const { text } = await open("id,name\n1,Rosa\n2,Abies\n");
+  const { preview } = state.dialog.content;
+  answerFile((request) => {
+    const taken = { line: 2, error: 1004, message: "`id` is taken" };
+    const isUpdate = request.path.includes("on-conflict=replace");
+    const result = isUpdate ? { replaced: 1, already_stored: 1 } : { refused: 1, errors: [taken] };
+    withResponse({ ...NONE, ...result })(request);
+  });
+  globalThis.fetch = async () => respondPlants({ id: "1", name: "Old", tag: "Shrub" });
+  preview.replaces = true;
+
+  state.dialog.act({}, { value: "check" });
+  await new Promise((resolve) => onUpdate(() => preview.plan?.changing && resolve(undefined)));
+
+  assert.match(text(), /1 ?: Old \(Shrub\) → +Rosa \(Shrub\)/);
+  update({ dialog: null });
+  await open("id,name\n1,Rosa\n");
+  assert.equal(state.dialog.content.preview.replaces, false);
 });
 
 test("a file that cannot be read, or checked, says why", async () => {

@@ -176,24 +176,36 @@ function join(ranges) {
 }
 
 /**
+ * Return the ids of the plants that an import replaces, which a dry run without updates refuses, and
+ * whether these are all.
+ *
+ * @param {Plan} plan @param {AbortSignal} signal
+ */
+export async function findReplaced({ file, ids, lines }, signal) {
+  const { errors, refused } = await client.import(file, false, signal, () => {}, true);
+  const taken = errors.filter(({ error }) => error === ID_TAKEN);
+  const replaced = [...new Set(taken.map(({ line }) => ids[lines.indexOf(line)]))];
+  return { replaced, isWhole: refused <= errors.length };
+}
+
+/**
  * Return what an undo needs to know before the import: the number of the last change, and the plants
- * that the import replaces, which a dry run without updates refuses.
+ * that the import replaces.
  *
  * @typedef {{after: string, old: Map<string, Plant>}} Restorable
  * @param {Plan} plan @param {AbortSignal} signal
  * @returns {Promise<?Restorable>} null if the import cannot be undone
  */
-async function prepareUndo({ file, ids, lines, result }, signal) {
-  const { stored = 0, replaced = 0 } = result ?? {};
+async function prepareUndo(plan, signal) {
+  const { stored = 0, replaced = 0 } = plan.result ?? {};
   const scopes = ["plants:read", "plants:delete", "changes:read"];
   if (stored + replaced === 0 || stored + replaced > UNDO_MAX || !scopes.every(may)) return null;
   const old = new Map();
   try {
     if (replaced > 0) {
-      const { errors, refused } = await client.import(file, false, signal, () => {}, true);
-      if (refused > errors.length) return null;
-      const taken = errors.filter(({ error }) => error === ID_TAKEN);
-      await forEach([...new Set(taken.map(({ line }) => ids[lines.indexOf(line)]))], async (id) => {
+      const found = await findReplaced(plan, signal);
+      if (!found.isWhole) return null;
+      await forEach(found.replaced, async (id) => {
         signal.throwIfAborted();
         const found = await client.read(id).catch((error) => {
           if (!hasStatus(error, NOT_FOUND)) throw error;

@@ -5,16 +5,19 @@
  * @typedef {{id: number, name: number, tag: number}} Columns the index of each column, or -1
  * @typedef {{file: File, isPasted: boolean, encoding?: string, sheet: number,
  *   table?: import("./csv.js").Table, isHeaded?: boolean, columns?: Columns, plan?: Plan,
- *   isRead: boolean, refused?: import("./refused.js").Refused, run: AbortController}} Preview what
- *   the user chose, and what became of it; `isRead` if the table is what was chosen
+ *   isRead: boolean, replaces: boolean, refused?: import("./refused.js").Refused,
+ *   run: AbortController}} Preview what the user chose, and what became of it; `isRead` if the table
+ *   is what was chosen, and `replaces` if plants that exist are updated
  * @typedef {{file: File, base: string, table: import("./csv.js").Table, columns: Columns,
  *   header: string[], replaces: boolean, ids: string[], indexes: number[], lines: number[],
  *   faults: Map<number, string>, shown: string[][], nameless: number,
- *   result?: import("./client.js").ImportResult, own?: File,
+ *   result?: import("./client.js").ImportResult, changing?: Changing[], own?: File,
  *   giveIds?: (ids: Iterator<string>, signal: AbortSignal) => Promise<Plan>,
  *   restorable?: ?import("./importing.js").Restorable}} Plan the CSV that is sent; of each of its
  *   rows the id, the index of the row that it comes from, and the line on which it begins; what is
- *   not sent, and why; what a dry run says; and if the rows get ids, the user's file with them
+ *   not sent, and why; what a dry run says; some plants that change; and if the rows get ids, the
+ *   user's file with them
+ * @typedef {{row: string[], old: import("./client.js").Plant}} Changing
  */
 
 import { client } from "./client.js";
@@ -30,7 +33,7 @@ import {
 import { Frame, open } from "./dialogs.js";
 import { number } from "./elements.js";
 import { html } from "./html.js";
-import { startImport, UNDO_MAX } from "./importing.js";
+import { findReplaced, startImport, UNDO_MAX } from "./importing.js";
 import { RefusedRows, readRefused } from "./refused.js";
 import { ApiError } from "./requests.js";
 import { state, update } from "./state.js";
@@ -71,7 +74,10 @@ const PLACEHOLDER = -(2n ** 63n);
 /** Show the plants of a file or of pasted rows, and import them if asked. @param {File} file */
 export function openPreview(file, isPasted = false) {
   /** @type {Preview} */
-  const preview = { file, isPasted, sheet: 0, isRead: false, run: new AbortController() };
+  const preview = {
+    ...{ file, isPasted, sheet: 0, isRead: false, replaces: false },
+    run: new AbortController(),
+  };
   /** @type {import("./dialogs.js").Act} */
   const act = async (_typed, { value }) => {
     if (value !== "import") return refresh(preview).then(() => "");
@@ -137,6 +143,8 @@ async function refresh(preview) {
     signal.throwIfAborted();
     plan.result = result;
     preview.refused = readRefused(plan, result);
+    update();
+    if (plan.replaces && result.replaced > 0) plan.changing = await readChanging(plan, signal);
   } catch (error) {
     if (signal.aborted) return;
     const isKnown = error instanceof UnreadableError || error instanceof ApiError;
@@ -144,6 +152,18 @@ async function refresh(preview) {
     Object.assign(dialog ?? {}, { error: new ApiError(message) });
   }
   update();
+}
+
+/** Return the first plants that change, as they are. @param {Plan} plan @param {AbortSignal} signal */
+async function readChanging(plan, signal) {
+  const { ids, indexes, table } = plan;
+  const { replaced } = await findReplaced(plan, signal);
+  const read = (/** @type {string} */ id) =>
+    client.read(id).then(
+      ({ plant }) => [{ row: table.rows[indexes[ids.lastIndexOf(id)]], old: plant }],
+      () => [], // It was deleted, or the token permits only changes.
+    );
+  return (await Promise.all(replaced.slice(0, SHOWN_ROWS).map(read))).flat();
 }
 
 /** @param {Preview} preview */
@@ -181,7 +201,7 @@ export function suggest(preview) {
   if (found.id < 0 && hasIds) found.id = 0;
   const taken = Object.values(found);
   const free = first.findIndex((_, column) => !taken.includes(column));
-  if (found.name < 0) found.name = Math.max(0, free);
+  if (found.name < 0) found.name = free; // A column of ids or of tags is none of names.
   if (!preview.isHeaded && found.name + 1 < first.length) found.tag = found.name + 1;
   preview.columns = found;
 }
@@ -195,7 +215,7 @@ export function suggest(preview) {
  * @returns {Promise<Plan>}
  */
 export async function makePlan(preview, signal, ids = enumerate()) {
-  const { file, isHeaded, isPasted } = preview;
+  const { file, isHeaded, isPasted, replaces } = preview;
   const table = /** @type {import("./csv.js").Table} */ (preview.table);
   const columns = /** @type {Columns} */ (preview.columns);
   const base = isPasted ? "pasted-rows" : file.name.replace(/\.[^.]*$/, "");
@@ -207,7 +227,7 @@ export async function makePlan(preview, signal, ids = enumerate()) {
   const own = new Parts(`\ufeff${write([["id", ...header]], table.separator)}`);
   /** @type {Plan} */
   const plan = {
-    ...{ file, base, table, columns, header, replaces: state.replaces, shown: [], nameless: 0 },
+    ...{ file, base, table, columns, header, replaces, shown: [], nameless: 0 },
     ...{ ids: [], indexes: [], lines: [], faults: new Map(table.faults) },
   };
   /** @type {string[][]} */
@@ -253,7 +273,7 @@ function findFault(cells, { table, columns, isHeaded }, { length: width }) {
   // A separator within a name moves what follows it into other columns.
   const isWide = isHeaded && !table?.sheets && cells.length > width;
   if (isWide && !isEmpty(cells.slice(width))) return "It has more cells than the first row";
-  const lacksName = cells[columns?.name ?? 0] === undefined || picked.join("") === "";
+  const lacksName = cells[columns?.name ?? -1] === undefined || picked.join("") === "";
   if (lacksName) return "The name is missing";
   return picked.join().length > ROW_CHARACTERS_MAX ? "It has more than 16,384 characters" : "";
 }
@@ -308,6 +328,7 @@ function PreviewView({ preview }) {
       ${table && html`<${Choices} preview=${preview} />`}
       ${plan && html`<${Plants} preview=${preview} />`}
       <p id="preview-said" role="status">${plan?.result ? describeCheck(plan) : doing}</p>
+      ${plan?.result && plan.changing && html`<${Changes} plan=${plan} />`}
       ${plan && describeNotes(preview).map((note) => html`<p class="hint">${note}</p>`)}
       ${plan?.result && refused && html`<${RefusedRows} ...${refused} />`}
     <//>
@@ -317,10 +338,6 @@ function PreviewView({ preview }) {
 /** @param {{preview: Preview}} props */
 function Choices({ preview }) {
   const { encoding, sheets } = /** @type {import("./csv.js").Table} */ (preview.table);
-  const replace = () => {
-    update({ replaces: !state.replaces });
-    choose(preview, {});
-  };
   const makeChoice = (/** @type {string} */ label, /** @type {SelectProps} */ props) =>
     props.options.length > 1 &&
     html`<label class="choice">${label} <${Select} ...${props} /></label>`;
@@ -344,7 +361,8 @@ function Choices({ preview }) {
         ${" "}The first row has the names of the columns
       </label>
       <label class="choice" data-needs="plants:update">
-        <input type="checkbox" checked=${state.replaces} onchange=${replace} />
+        <input type="checkbox" checked=${preview.replaces}
+          onchange=${() => choose(preview, { replaces: !preview.replaces })} />
         ${" "}Update plants that exist
       </label>
     </div>
@@ -364,7 +382,8 @@ function Plants({ preview }) {
   const makeHead = (/** @type {typeof FIELDS[number]} */ [field, label, none]) => {
     const pick = (/** @type {string} */ index) =>
       choose(preview, { columns: { ...columns, [field]: Number(index) } });
-    const options = none ? [["-1", none], ...names] : names;
+    const isMissing = columns[field] < 0;
+    const options = none || isMissing ? [["-1", none || "Choose…"], ...names] : names;
     return html`
       <th scope="col">
         <label>${label} <${Select} value=${String(columns[field])} options=${options} choose=${pick} /></label>
@@ -382,6 +401,19 @@ function Plants({ preview }) {
       </table>
     </div>
   `;
+}
+
+/** Some plants that change, before and after. @param {{plan: Plan}} props */
+function Changes({ plan: { changing, columns } }) {
+  const describe = (/** @type {string} */ name, /** @type {string} */ tag = "") =>
+    html`<bdi>${tag ? `${name} (${tag})` : name}</bdi>`;
+  const makeItem = (/** @type {Changing} */ { row, old }) => html`
+    <li>
+      ${old.id}: ${describe(old.name, old.tag)} → ${" "}
+      ${describe(row[columns.name], columns.tag < 0 ? old.tag : row[columns.tag])}
+    </li>
+  `;
+  return html`<ul id="preview-changes" aria-label="Plants that change">${changing?.map(makeItem)}</ul>`;
 }
 
 /** @typedef {{value: string, options: string[][], choose: (value: string) => void}} SelectProps */

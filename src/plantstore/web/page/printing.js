@@ -6,7 +6,7 @@
 import { Frame, open } from "./dialogs.js";
 import { countPlants, number } from "./elements.js";
 import { html } from "./html.js";
-import { describe, findAll } from "./listing.js";
+import { describe, findAll, SELECTED_MAX } from "./listing.js";
 import { state, update } from "./state.js";
 import { encode } from "./uqr.mjs";
 
@@ -42,7 +42,9 @@ export function askAndPrint() {
     window.onafterprint = () => update({ sheet: null });
     window.print();
   };
-  open({ View: PrintView, title: `Print ${countPlants(total)}`, content: {}, act });
+  const part = selected.size === 0 && total > SELECTED_MAX;
+  const title = `Print ${part ? `the first ${number(SELECTED_MAX)} of ` : ""}${countPlants(total)}`;
+  open({ View: PrintView, title, content: {}, act });
 }
 
 /** @param {Plant[]} plants @param {string} title @param {string} about */

@@ -17,11 +17,17 @@ const NAMED_MAX = 5;
 
 /** @param {{plants: Plant[]}} props */
 function Names({ plants }) {
-  const named = plants.slice(0, NAMED_MAX).map(({ id, name }) => html`<bdi>${id}: ${name}</bdi>`);
+  const ids = new Set(state.listing?.plants.map(({ id }) => id));
+  const others = plants.filter(({ id }) => !ids.has(id));
+  const inOrder = [...plants.filter(({ id }) => ids.has(id)), ...others];
+  const named = inOrder.slice(0, NAMED_MAX).map(({ id, name }) => html`<bdi>${id}: ${name}</bdi>`);
   const more = plants.length - named.length;
-  return html`<p id="question-plant">
-    ${named}${more > 0 && `and ${number(more)} more`}
-  </p>`;
+  return html`
+    <p id="question-plant">
+      ${named}${more > 0 && `and ${number(more)} more`}
+      ${others.length > 0 && html`<span>${number(others.length)} of them not on the page that is shown</span>`}
+    </p>
+  `;
 }
 
 /** @param {{plants: Plant[]}} props */

@@ -51,8 +51,6 @@ export const state = {
   isFileOpen: false,
   exportProblem: /** @type {?ApiError} */ (null),
   importing: /** @type {import("./importing.js").Import} */ ({}),
-  /** Whether an import updates plants that exist. */
-  replaces: false,
   /** Whether a file is dragged over the page. */
   isDropping: false,
   /** An id from the service that no plant has yet. */

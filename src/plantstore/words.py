@@ -34,6 +34,7 @@ _NUMBER: Final = re.compile(r"\d+")
 _LAST_NUMBER: Final = re.compile(r"\d+$")
 _NUMBER_OF_KEY: Final = re.compile(r"1(\d\d)")
 _ANY_LENGTH: Final = "[0-9][0-9]"
+_LENGTHS: Final = [f"1{length:02}" for length in range(ORDER_CHARACTERS_MAX + 1)]
 _SIGN_OF_HYBRID: Final = re.compile("(?<![^ ])x (?=.)")
 _WITHIN_WORD: Final = re.compile(r"[^\W_]'+[^\W_]")
 
@@ -136,9 +137,12 @@ def order_key(text: str) -> str:
     """
     words = _fold_for_order(text).split()
     key = "0".join(words)
-    if "x0" not in key and len(key) <= ORDER_CHARACTERS_MAX and "".join(words).isalpha():
+    if "x0" in key or len(key) > ORDER_CHARACTERS_MAX:
+        words = _cut(words).split()
+        key = "0".join(words)
+    if "".join(words).isalpha():
         return key  # as of most names
-    return _NUMBER.sub(_with_length, _cut(words)).replace(" ", "0")
+    return "0".join([word if word.isalpha() else _with_lengths(word) for word in words])
 
 
 def _fold_for_order(text: str) -> str:
@@ -152,9 +156,16 @@ def _cut(words: list[str]) -> str:
     return _SIGN_OF_HYBRID.sub("", " ".join(words))[:ORDER_CHARACTERS_MAX].rstrip()
 
 
-def _with_length(number: re.Match[str]) -> str:
-    digits = str(int(number[0]))
-    return f"1{len(digits):02}{digits}"
+def _with_lengths(word: str) -> str:
+    """Return a word with the length of each number before it."""
+    if word.isdecimal():  # it takes a third of the time
+        return _with_length(word)
+    return _NUMBER.sub(lambda number: _with_length(number[0]), word)
+
+
+def _with_length(number: str) -> str:
+    digits = str(int(number))
+    return _LENGTHS[len(digits)] + digits
 
 
 def text_of(key: str) -> str:
@@ -177,7 +188,7 @@ def order_beginning(text: str) -> str:
     last = _LAST_NUMBER.search(_cut(_fold_for_order(text).split()))
     if last is None:
         return key
-    return f"{key.removesuffix(_with_length(last))}1{_ANY_LENGTH}{int(last[0])}"
+    return f"{key.removesuffix(_with_length(last[0]))}1{_ANY_LENGTH}{int(last[0])}"
 
 
 def begins(key: str, beginning: str) -> bool:

@@ -146,10 +146,10 @@ def order_key(text: str) -> str:
 
 
 def _fold_for_order(text: str) -> str:
-    text = text[:SEARCHED_CHARACTERS_MAX].replace("'", "")
-    if text.isascii():
-        return text.translate(_ASCII_IN_WORDS)
-    return text.replace("×", " ").translate(_IN_WORDS).replace("'", "")
+    text = text[:SEARCHED_CHARACTERS_MAX]
+    if text.isascii():  # a table for bytes is faster
+        return text.encode().translate(_ASCII_IN_WORDS, b"'").decode()
+    return text.replace("×", " ").replace("'", "").translate(_IN_WORDS).replace("'", "")
 
 
 def _cut(words: list[str]) -> str:
@@ -225,4 +225,4 @@ def _in_word(character: str) -> str:
 
 
 _IN_WORDS: Final = _InWords()
-_ASCII_IN_WORDS: Final = "".join(map(_in_word, map(chr, range(128)))).lower()
+_ASCII_IN_WORDS: Final = "".join(map(_in_word, map(chr, range(128)))).lower().encode() + bytes(128)

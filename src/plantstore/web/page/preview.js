@@ -115,7 +115,6 @@ function PasteView() {
 
 /** Change what the user has chosen. @param {Preview} preview @param {Partial<Preview>} changes */
 function choose(preview, changes) {
-  if (state.dialog) state.dialog.isTouched = true;
   Object.assign(preview, changes);
   refresh(preview);
 }
@@ -404,7 +403,8 @@ function Plants({ preview }) {
 }
 
 /** Some plants that change, before and after. @param {{plan: Plan}} props */
-function Changes({ plan: { changing, columns } }) {
+function Changes({ plan: { changing = [], columns, result } }) {
+  const more = (result?.replaced ?? 0) - changing.length;
   const describe = (/** @type {string} */ name, /** @type {string} */ tag = "") =>
     html`<bdi>${tag ? `${name} (${tag})` : name}</bdi>`;
   const makeItem = (/** @type {Changing} */ { row, old }) => html`
@@ -413,7 +413,11 @@ function Changes({ plan: { changing, columns } }) {
       ${describe(row[columns.name], columns.tag < 0 ? old.tag : row[columns.tag])}
     </li>
   `;
-  return html`<ul id="preview-changes" aria-label="Plants that change">${changing?.map(makeItem)}</ul>`;
+  return html`
+    <ul id="preview-changes" aria-label="Plants that change">
+      ${changing.map(makeItem)} ${more > 0 && html`<li>and ${number(more)} more</li>`}
+    </ul>
+  `;
 }
 
 /** @typedef {{value: string, options: string[][], choose: (value: string) => void}} SelectProps */

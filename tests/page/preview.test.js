@@ -152,10 +152,11 @@ test("the preview says what the service would do, and stores nothing", async () 
 });
 
 test("plants that an update changes are shown before and after, and the next file updates none", async () => {
-  const { text } = await open("id,name\n1,Rosa\n2,Abies\n");
+  const taken = { line: 2, error: 1004, message: "`id` is taken" };
+  const { text } = await open("id,name\n1,Rosa\n2,Abies\n", { refused: 1, errors: [taken] });
   const { preview } = state.dialog.content;
+  assert.match(text(), /if the rows whose ids are taken are meant to change them/);
   answerFile((request) => {
-    const taken = { line: 2, error: 1004, message: "`id` is taken" };
     const isUpdate = request.path.includes("on-conflict=replace");
     const result = isUpdate ? { replaced: 1, already_stored: 1 } : { refused: 1, errors: [taken] };
     withResponse({ ...NONE, ...result })(request);

@@ -26,7 +26,7 @@ const SAFE = "Importing the same file again is safe.";
 const ONE = "Import one file at a time";
 
 /** The error number of an id that another plant has. */
-const ID_TAKEN = 1004;
+export const ID_TAKEN = 1004;
 
 /** How many ids the service gives at once. */
 const IDS_MAX = 1000;

@@ -33,7 +33,7 @@ import {
 import { Frame, open } from "./dialogs.js";
 import { number } from "./elements.js";
 import { html } from "./html.js";
-import { findReplaced, startImport, UNDO_MAX } from "./importing.js";
+import { findReplaced, ID_TAKEN, startImport, UNDO_MAX } from "./importing.js";
 import { RefusedRows, readRefused } from "./refused.js";
 import { ApiError } from "./requests.js";
 import { state, update } from "./state.js";
@@ -458,6 +458,8 @@ function describeNotes({ plan, isHeaded }) {
     "Choose the encoding with which these names are right.": table.isGuessed,
     [`Not used: ${named}${more}`]: others.length > 0,
     "Plants that exist keep their tags.": replaces && columns.tag < 0,
+    "Update plants that exist, if the rows whose ids are taken are meant to change them.":
+      !replaces && result?.errors.some(({ error }) => error === ID_TAKEN),
     "Each row gets a new id. If you import this file twice, its plants are stored twice: save the file with its ids afterwards, and use it from then on.":
       giveIds !== undefined,
     [`${number(nameless)} ${nameless === 1 ? "row has" : "rows have"} an empty name.`]:

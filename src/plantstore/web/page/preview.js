@@ -115,6 +115,7 @@ function PasteView() {
 
 /** Change what the user has chosen. @param {Preview} preview @param {Partial<Preview>} changes */
 function choose(preview, changes) {
+  if (state.dialog) state.dialog.isTouched = true;
   Object.assign(preview, changes);
   refresh(preview);
 }

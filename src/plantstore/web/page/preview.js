@@ -201,7 +201,7 @@ export function suggest(preview) {
   if (found.id < 0 && hasIds) found.id = 0;
   const taken = Object.values(found);
   const free = first.findIndex((_, column) => !taken.includes(column));
-  if (found.name < 0) found.name = free; // A column of ids or of tags is none of names.
+  if (found.name < 0) found.name = free; // Ids and tags are no names.
   if (!preview.isHeaded && found.name + 1 < first.length) found.tag = found.name + 1;
   preview.columns = found;
 }

@@ -55,6 +55,7 @@ test("the first plants of the search are printed, and the list says how many the
   const text = textOf(await print("list"));
 
   assert.equal(requests[0].path, "plants?q=ro&tag=R&limit=1000");
+  assert.equal(state.dialog.title, "Print the first 1,000 of 27,123 plants");
   assert.match(
     text,
     /^ro tag:R The first 2 of 27,123 plants, \d{4}-\d\d-\d\d Id Name Tag 0 Rosa 0 R 1 Rosa 1 R$/,

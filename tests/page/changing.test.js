@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { beforeEach, describe, test } from "node:test";
 import { Catalogue } from "../../src/plantstore/web/page/catalogue.js";
-import { keepJob, resume } from "../../src/plantstore/web/page/changes.js";
+import { keepJob, offerUndo, resume } from "../../src/plantstore/web/page/changes.js";
 import { addPlants, openLinkedPlant } from "../../src/plantstore/web/page/plant.js";
 import { ApiError } from "../../src/plantstore/web/page/requests.js";
 import { deletePlants, renameTag, tagPlants } from "../../src/plantstore/web/page/several.js";
@@ -267,6 +267,16 @@ describe("of many changes that do not end as they began, all that were made are 
     assert.equal(window.sessionStorage.getItem("plantstore.undo"), null);
   });
 
+  test("an undo that deletes plants was interrupted, and some of them are gone", async () => {
+    const { stored } = serve(many.slice(50));
+    const created = many.map((before) => ({ before, after: null }));
+    offerUndo(created, "100 plants imported");
+
+    await state.toast.undo();
+
+    assert.deepEqual([stored.size, state.toast.text], [0, "100 plants changed back"]);
+  });
+
   test("the computer failed, and it is not known which were made", async () => {
     const { stored } = serve(many, () => {
       window.copy ??= window.sessionStorage.getItem("plantstore.undo");
@@ -374,7 +384,7 @@ test("a deletion is confirmed, and can be undone, also after a failure", async (
 
   assert.deepEqual([title, deleted], ["Delete 2 plants?", []]);
   assert.equal(text, "2 plants deleted");
-  assert.equal(failed.text, "It is stopping");
+  assert.equal(failed.text, "It is stopping. Interrupted: 0 of 2 restored");
   assert.equal(state.toast.text, "2 plants restored");
   assert.deepEqual([...again.stored.values()], [ABIES, ROSA]);
 });

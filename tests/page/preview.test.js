@@ -138,13 +138,13 @@ async function open(content, result = NONE) {
 }
 
 test("the preview says what the service would do, and stores nothing", async () => {
-  const result = { stored: 1204, already_stored: 31, replaced: 7, refused: 2 };
+  const result = { stored: 1204, already_stored: 31, replaced: 1007, refused: 2 };
 
   const { requests, text } = await open("id,name,price\n1,Rosa,7\n2\n", result);
 
-  assert.match(text(), /1,204 new, 31 the same, 7 change, 3 refused/);
+  assert.match(text(), /1,204 new, 31 the same, 1,007 change, 3 refused/);
   assert.match(text(), /Not used: price/);
-  assert.match(text(), /this import cannot be undone here/);
+  assert.match(text(), /This import cannot be undone here/);
   assert.deepEqual(
     requests.map(({ path }) => path),
     ["plants.csv?dry-run=true"],

@@ -10,9 +10,9 @@ import { answer, respondPlants, textOf } from "./tab.js";
 const many = Array.from({ length: 66 }, (_, id) => ({ id: `${id}`, name: `Rosa ${id}`, tag: "R" }));
 
 /** Print, and return what is printed. */
-async function print(kind) {
+async function print(kind, typed = {}) {
   askAndPrint();
-  await state.dialog.act({}, { value: kind });
+  await state.dialog.act(typed, { value: kind });
   return state.sheet;
 }
 
@@ -47,6 +47,30 @@ describe("the selected plants are printed", () => {
     });
   }
 });
+
+test("labels begin where the first sheet still has some", async () => {
+  update({ selected: new Map(many.map((plant) => [plant.id, plant])) });
+
+  const pages = await print("grid65", { place: "65" });
+
+  assert.deepEqual(
+    pages.map(({ props }) => props.children.length),
+    [65, 65],
+  );
+  assert.equal(textOf(pages[0]), "Rosa 0 0 R");
+});
+
+for (const place of ["0", "25", "1.5", "x", ""]) {
+  test(`a sheet of 24 labels has no place ${JSON.stringify(place)}`, async () => {
+    update({ sheet: null, selected: new Map([["0", many[0]]]) });
+    askAndPrint();
+
+    const said = await state.dialog.act({ place }, { value: "grid24" });
+
+    assert.equal(said, "The first label is one of 1 to 24");
+    assert.equal(state.sheet, null);
+  });
+}
 
 test("the first plants of the search are printed, and the list says how many there are", async () => {
   const requests = answer(respondPlants(many.slice(0, 2)));

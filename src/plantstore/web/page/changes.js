@@ -81,6 +81,7 @@ export async function make(changes, job) {
   /** @type {Conflict[]} */
   let conflicts = [];
   const { dialog } = state;
+  const isUndo = !VERBS[job.verb].undo; // Its changes may have been made before a reload.
   const isOver = () =>
     job.isStopped || (dialog !== null && state.dialog !== dialog) || concernsAll(error);
   const succeed = (/** @type {Change} */ change, made = change) => {
@@ -97,7 +98,8 @@ export async function make(changes, job) {
       if ("theirs" in result) conflicts.push({ change, theirs: result.theirs });
       else succeed(change, result);
     } catch (reason) {
-      if (isRepeated && !change.after && hasStatus(reason, NOT_FOUND)) succeed(change);
+      const isGone = !change.after && hasStatus(reason, NOT_FOUND);
+      if (isGone && (isRepeated || isUndo)) succeed(change);
       else error ??= reason;
       if (isOutage(reason)) return; // The service may have made it.
     }
@@ -211,7 +213,8 @@ export function offerUndo(changes, text) {
 async function restore({ verb, total, done, changes }) {
   const job = makeJob(verb, total, done);
   const { error } = await make(changes, job);
-  if (error) offer(makeUndo(job), messageOf(error));
+  const rest = makeUndo(job);
+  if (error) offer(rest, `${messageOf(error)}. ${rest?.text}`);
   load();
 }
 

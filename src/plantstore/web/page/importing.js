@@ -32,7 +32,10 @@ export const ID_TAKEN = 1004;
 const IDS_MAX = 1000;
 
 /** Of how many plants an import can be undone: each is a request. */
-export const UNDO_MAX = 1000;
+const UNDO_MAX = 10_000;
+
+/** How many refused rows the service lists. Plants that change are found as rows that are refused. */
+const LISTED_MAX = 1000;
 
 /** How many pages of changes are searched for those of an import. */
 const PAGES_MAX = 20;
@@ -175,6 +178,12 @@ function join(ranges) {
   return joined.map(({ first, last }) => (first === last ? first : `${first} to ${last}`));
 }
 
+/** Whether an import of which a dry run says this is too large for an undo. @param {Plan} plan */
+export function isBeyondUndo({ result }) {
+  const { stored = 0, replaced = 0, refused = 0 } = result ?? {};
+  return stored + replaced > UNDO_MAX || (replaced > 0 && replaced + refused > LISTED_MAX);
+}
+
 /**
  * Return the ids of the plants that an import replaces, which a dry run without updates refuses, and
  * whether these are all.
@@ -199,7 +208,7 @@ export async function findReplaced({ file, ids, lines }, signal) {
 async function prepareUndo(plan, signal) {
   const { stored = 0, replaced = 0 } = plan.result ?? {};
   const scopes = ["plants:read", "plants:delete", "changes:read"];
-  if (stored + replaced === 0 || stored + replaced > UNDO_MAX || !scopes.every(may)) return null;
+  if (stored + replaced === 0 || isBeyondUndo(plan) || !scopes.every(may)) return null;
   const old = new Map();
   try {
     if (replaced > 0) {

@@ -33,7 +33,7 @@ import {
 import { Frame, open } from "./dialogs.js";
 import { number } from "./elements.js";
 import { html } from "./html.js";
-import { findReplaced, ID_TAKEN, startImport, UNDO_MAX } from "./importing.js";
+import { findReplaced, ID_TAKEN, isBeyondUndo, startImport } from "./importing.js";
 import { RefusedRows, readRefused } from "./refused.js";
 import { ApiError } from "./requests.js";
 import { state, update } from "./state.js";
@@ -446,15 +446,13 @@ function describeCheck({ result, faults }) {
 }
 
 /** @param {Preview} preview */
-function describeNotes({ plan, isHeaded }) {
-  const { header, nameless, giveIds, replaces, table, columns, result } = /** @type {Plan} */ (
-    plan
-  );
+function describeNotes({ plan: made, isHeaded }) {
+  const plan = /** @type {Plan} */ (made);
+  const { header, nameless, giveIds, replaces, table, columns, result } = plan;
   const used = Object.values(columns);
   const others = header.filter((name, index) => isHeaded && name && !used.includes(index));
   const named = others.slice(0, NAMED_MAX).join(", ");
   const more = others.length > NAMED_MAX ? ` and ${others.length - NAMED_MAX} more` : "";
-  const changed = (result?.stored ?? 0) + (result?.replaced ?? 0);
   const notes = {
     "Choose the encoding with which these names are right.": table.isGuessed,
     [`Not used: ${named}${more}`]: others.length > 0,
@@ -465,8 +463,8 @@ function describeNotes({ plan, isHeaded }) {
       giveIds !== undefined,
     [`${number(nameless)} ${nameless === 1 ? "row has" : "rows have"} an empty name.`]:
       nameless > 0,
-    [`More than ${number(UNDO_MAX)} plants: this import cannot be undone here.`]:
-      changed > UNDO_MAX,
+    "This import cannot be undone here: it is of more than 10,000 new plants, or 1,000 that change.":
+      isBeyondUndo(plan),
   };
   return Object.entries(notes).flatMap(([note, isTrue]) => (isTrue ? note : []));
 }

@@ -3,7 +3,7 @@
  * QR codes are loaded when the user wants to print.
  */
 
-import { Frame, open } from "./dialogs.js";
+import { Field, Frame, open } from "./dialogs.js";
 import { countPlants, number } from "./elements.js";
 import { html } from "./html.js";
 import { describe, findAll, SELECTED_MAX } from "./listing.js";
@@ -25,19 +25,32 @@ const BUTTONS = [
 const HINT =
   "Labels have a QR code that opens the plant on this page. Print them in their original size, without the margins of the browser: 70 × 37 mm or 38.1 × 21.2 mm on A4.";
 
-const PrintView = () => html`<${Frame} id="printing" buttons=${BUTTONS}><p>${HINT}</p><//>`;
+const PrintView = () => html`
+  <${Frame} id="printing" buttons=${BUTTONS}>
+    <p>${HINT}</p>
+    <${Field} id="printing-place" name="place" label="Begin at label" value="1"
+      inputmode="numeric" hint="For a sheet of which labels are used: the first that is left, counted row by row." />
+  <//>
+`;
 
 /** Print the selected plants, or those of the list, of all its pages. */
 export function askAndPrint() {
   const { selected, listing, shownQuery } = state;
   const total = selected.size || (listing?.total ?? 0);
   /** @type {import("./dialogs.js").Act} */
-  const act = async (_typed, { value: kind }) => {
+  const act = async ({ place = "1" }, { value: kind }) => {
+    const places = LABELS[kind] ?? 1;
+    const used = places > 1 ? Number(place) - 1 : 0;
+    const isPlace = Number.isInteger(used) && used >= 0 && used < places;
+    if (!isPlace) return `The first label is one of 1 to ${places}`;
     const plants = selected.size > 0 ? [...selected.values()] : await findAll();
     const first = plants.length < total ? `The first ${number(plants.length)} of ` : "";
     const title = (selected.size === 0 && describe(shownQuery)) || "Plants";
     const about = `${first}${countPlants(total)}, ${new Date().toLocaleDateString("en-CA")}`;
-    const sheet = kind === "list" ? makeList(plants, title, about) : makeLabels(plants, kind);
+    const sheet =
+      kind === "list"
+        ? makeList(plants, title, about)
+        : makeLabels([...Array(used), ...plants], kind);
     update({ sheet });
     window.onafterprint = () => update({ sheet: null });
     window.print();
@@ -62,7 +75,7 @@ function makeList(plants, title, about) {
   `;
 }
 
-/** @param {Plant[]} plants @param {string} kind */
+/** @param {(Plant|undefined)[]} plants undefined for a label that is missing @param {string} kind */
 function makeLabels(plants, kind) {
   const many = LABELS[kind];
   const pages = Array.from({ length: Math.ceil(plants.length / many) }, (_, page) =>
@@ -71,8 +84,10 @@ function makeLabels(plants, kind) {
   return pages.map((page) => html`<ol class="labels ${kind}">${page.map(makeLabel)}</ol>`);
 }
 
-/** @param {Plant} plant */
-function makeLabel({ id, name, tag }) {
+/** @param {Plant|undefined} plant */
+function makeLabel(plant) {
+  if (!plant) return html`<li />`;
+  const { id, name, tag } = plant;
   const address = `${location.origin}${location.pathname}#/plants/${id}`;
   const { size, data } = encode(address, { border: 0, ecc: "M" });
   const squares = data.flatMap((row, y) =>

@@ -6,7 +6,7 @@ import shutil
 from base64 import b64encode
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Literal
+from typing import Final, Literal
 from urllib.parse import urlsplit
 
 from axe_playwright_python.sync_playwright import Axe
@@ -106,15 +106,20 @@ class Held:
             route.continue_()
 
 
+# axe takes long for each element, and the rows are alike; and for what is not a violation.
+_FIRST_ROWS: Final = {"exclude": [["#plants tr:nth-child(n+6)"]]}
+VIOLATIONS: Final = {"resultTypes": ["violations"]}
+
+
 def assert_accessible(page: Page) -> None:
     """Assert that axe-core finds no violation on the page in its present state.
 
-    In the dark scheme, only the colors differ.
+    In the dark scheme, only the colors differ. Of the rows of the list, the first are checked.
     """
     page.emulate_media(color_scheme="light")
-    light = Axe().run(page)
+    light = Axe().run(page, _FIRST_ROWS, VIOLATIONS)
     page.emulate_media(color_scheme="dark")
-    dark = Axe().run(page, options={"runOnly": ["color-contrast"]})
+    dark = Axe().run(page, _FIRST_ROWS, VIOLATIONS | {"runOnly": ["color-contrast"]})
     assert light.violations_count == 0, light.generate_report()
     assert dark.violations_count == 0, dark.generate_report()
 

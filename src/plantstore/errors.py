@@ -184,4 +184,4 @@ class SchemaOutdatedError(StoreUnavailableError):
 
 
 class BatchRefusedError(StoreUnavailableError):
-    """The store rejected a whole batch, perhaps because of one row; nothing of it is stored."""
+    """The store refused a whole batch, perhaps because of one change or read; nothing was done."""

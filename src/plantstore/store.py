@@ -16,7 +16,9 @@ from plantstore.tokens import TokenRecord
 
 
 class Reads(NamedTuple):
-    """How a service runs reads of one kind. No read waits for one of another kind.
+    """How a service runs reads of one kind.
+
+    No read waits for one of another kind, except those of `Tail`, which share the connections.
 
     Attributes:
         threads: number of threads that read, each with a connection of its own.

@@ -13,6 +13,7 @@ from plantstore.api.auth import (
     CACHE_SECONDS,
     NO_TOKEN,
     PAUSE_SECONDS,
+    WAITING_LOOKUPS_MAX,
     Authenticator,
     ConcurrencyLimit,
     RatePerToken,
@@ -162,10 +163,12 @@ def slow(new_world: Callable[..., World]) -> World:
     return world
 
 
-async def begun(answer: Awaitable[httpx.Response]) -> asyncio.Future[httpx.Response]:
+async def begun(
+    answer: Awaitable[httpx.Response], iterations: int = 50
+) -> asyncio.Future[httpx.Response]:
     """Let a request come as far as it can."""
     request = asyncio.ensure_future(answer)
-    for _ in range(50):
+    for _ in range(iterations):
         await asyncio.sleep(0)
     return request
 
@@ -206,6 +209,29 @@ def test_a_known_token_does_not_wait_for_look_ups_of_others(slow: World) -> None
         return statuses
 
     assert slow.run(ask_beside_another()) == [200, 200, 401, 200, 200]
+
+
+def test_of_many_tokens_that_wait_to_be_looked_up_further_ones_are_503(slow: World) -> None:
+    """A client may leave before its token was looked up, so its connections are no limit."""
+    first = mint()
+    slow.store.held.add(digest(first))
+
+    async def ask() -> list[httpx.Response]:
+        known = (await slow.sending("GET", "/plants")).status_code
+        leaving = await begun(slow.sending("GET", "/plants", token=first))
+        await asyncio.to_thread(slow.store.asked.get)
+        for _ in range(WAITING_LOOKUPS_MAX - 1):
+            (await begun(slow.sending("GET", "/plants", token=mint()), iterations=5)).cancel()
+        refused = await slow.sending("GET", "/plants", token=mint())
+        slow.now += CACHE_SECONDS + 0.1
+        assert [known, (await slow.sending("GET", "/plants")).status_code] == [200, 200]
+        slow.store.allowed.put(None)
+        return [refused, await leaving]
+
+    refused, answered = slow.run(ask())
+
+    assert_error(refused, 503, ErrorCode.OVERLOADED, "Too many tokens wait to be looked up")
+    assert_error(answered, 401, ErrorCode.TOKEN_INVALID)
 
 
 def test_the_log_never_gets_a_token_though_look_ups_of_it_end_in_another_order(slow: World) -> None:

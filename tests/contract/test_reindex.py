@@ -1,13 +1,17 @@
 """What a store derives from its plants is made again: the words, and the number of plants."""
 
+import asyncio
 import contextlib
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
 from plantstore.changes import Change, Deletion, Replacement
-from plantstore.errors import StoreUnavailableError
-from plantstore.listings import Count, Listing
+from plantstore.commit.reader import GroupRead
+from plantstore.errors import RequestError, StoreUnavailableError
+from plantstore.listings import Count, Listing, Place
+from plantstore.observe import ignore
 from plantstore.plants import ID_MAX, ID_MIN, NewPlant, Plant
 from plantstore.storage import open_store
 from plantstore.storage.migrate import SchemaPolicy
@@ -191,6 +195,24 @@ def test_a_search_in_an_index_that_is_not_complete_fails_and_other_reads_do_not(
         with pytest.raises(StoreUnavailableError, match="not complete"):
             store.list_plants(listing)
     assert store.list_plants(Listing(limit=1, has_total=True)).total == Count(2_503)
+
+
+@pytest.mark.parametrize("database", ["sqlite"], indirect=True)
+def test_a_listing_by_name_in_an_index_that_is_not_complete_fails_alone(store: Store) -> None:
+    interrupted(store)
+    listings = [Listing(limit=1), Listing(place=Place()), Listing(limit=2), Listing(limit=3)]
+
+    async def read() -> list[Any]:
+        reader = GroupRead(store, observe=ignore)
+        async with reader.running():
+            reads = [reader.list_plants(listing) for listing in listings]  # one batch
+            return await asyncio.gather(*reads, return_exceptions=True)
+
+    first, failed, *others = asyncio.run(read())
+
+    assert isinstance(failed, RequestError)
+    assert "not complete" in failed.message
+    assert [len(page.items) for page in (first, *others)] == [1, 2, 3]
 
 
 def test_nothing_is_repaired_in_a_schema_of_another_version(database: str, store: Store) -> None:

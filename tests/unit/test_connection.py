@@ -365,3 +365,23 @@ def test_a_head_that_makes_room_itself_holds_nothing() -> None:
 
         assert client.is_closing()
         assert served.budget.incoming_bytes < 71_000
+
+
+def test_a_response_that_cannot_be_written_ends_its_connection_and_no_other() -> None:
+    def fail(_: object) -> None:
+        raise MemoryError
+
+    with Served(store_or_respond) as served:
+        clients = [served.connect() for _ in range(3)]
+        clients[1].write = fail  # type: ignore[method-assign, assignment]
+        for client in clients:
+            client.read(EVERYTHING)
+            client.arrive(GET)
+        served.run()
+
+        assert [client.sent[:15] for client in clients] == [
+            b"HTTP/1.1 200 OK",
+            b"",
+            b"HTTP/1.1 200 OK",
+        ]
+        assert [client.is_lost for client in clients] == [False, True, False]

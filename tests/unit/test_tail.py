@@ -147,6 +147,39 @@ def test_events_that_do_not_follow_those_that_are_kept_are_not_added_to_them() -
     assert asyncio.run(asyncio.wait_for(follow(), 60)) is None
 
 
+def test_a_follower_that_comes_at_once_after_the_last_one_left_gets_the_events_that_are_kept() -> (
+    None
+):
+    is_waiting, may_continue = threading.Semaphore(0), threading.Semaphore(0)
+
+    class Stepped(FakeStore):
+        @contextlib.contextmanager
+        def watch_changes(self) -> Iterator[Callable[[float], bool]]:
+            def wait(_: float) -> bool:
+                is_waiting.release()
+                return may_continue.acquire()
+
+            yield wait
+
+    store = Stepped()
+    store.keep_changes(7)
+    tail = Tail(store, observe=ignore)
+
+    async def follow() -> tuple[bytes, int] | None:
+        async with tail.running():
+            tail.join()
+            is_waiting.acquire()
+            await tail.news  # the events begin
+            last = store.read_changes(None, 1).end
+            tail.leave()
+            tail.join()
+            known = tail.events_after(last)
+            may_continue.release(9)
+            return known
+
+    assert asyncio.run(asyncio.wait_for(follow(), 60)) == (b"", 0)
+
+
 def test_a_stop_ends_though_the_last_follower_leaves_while_the_store_hangs() -> None:
     reading, released = threading.Event(), threading.Event()
 

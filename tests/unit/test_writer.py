@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from plantstore.changes import Change, Outcome, Replacement, Result
+from plantstore.commit import batcher
 from plantstore.commit.batcher import ITERATION_REQUESTS_MIN, NO_TURNSTILE
 from plantstore.commit.writer import FAILURE_SECONDS, GroupCommit
 from plantstore.errors import BatchRefusedError, ErrorCode, RequestError, StoreUnavailableError
@@ -409,6 +410,32 @@ def test_a_batch_that_may_be_committed_is_not_made_again_and_its_callers_are_tol
     assert store.batches == [changes]
     assert [getattr(one, "code", None) for one in results] == [ErrorCode.INTERNAL] * 2
     assert all("may or may not be made" in str(one) for one in results)
+
+
+@pytest.mark.parametrize("together", [False, True])
+def test_a_batch_for_which_there_is_no_memory_fails_and_the_next_one_is_stored(
+    monkeypatch: pytest.MonkeyPatch,
+    together: bool,  # noqa: FBT001
+) -> None:
+    def fail(*_: object) -> None:
+        raise MemoryError
+
+    async def submit(writer: GroupCommit) -> object:
+        if not together:
+            return await writer.submit(plant(1))
+        [result] = await writer.submit_all([plant(1)])
+        return result
+
+    async def test(writer: GroupCommit) -> None:
+        with monkeypatch.context() as patch:
+            patch.setattr(batcher, "run_together", fail)
+            [failed] = await asyncio.gather(submit(writer), return_exceptions=True)
+        assert getattr(failed, "code", None) is ErrorCode.OVERLOADED
+        assert "may or may not be made" in str(failed)
+        assert writer.waiting == 0
+        assert await writer.submit(plant(2)) is Outcome.STORED
+
+    run(FakeStore(), test)
 
 
 def test_an_observer_that_raises_does_not_stop_the_writer() -> None:

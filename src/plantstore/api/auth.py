@@ -105,6 +105,10 @@ PAUSE_SECONDS: Final = 0.001
 # The number of cached tokens. When it is reached, the cache is emptied.
 CACHED_TOKENS_MAX: Final = 10_000
 
+# The number of tokens that wait for a look-up, besides those that were valid before. A connection
+# that its client closes meanwhile frees its place, but not the thread that looks up its token.
+WAITING_LOOKUPS_MAX: Final = 1_000
+
 _NOT_CACHED: Final = (0.0, None)
 
 
@@ -186,7 +190,7 @@ class Authenticator:
         No body is read.
 
         Raises:
-            RequestError: TOKEN_MISSING, TOKEN_INVALID or SCOPE_MISSING.
+            RequestError: TOKEN_MISSING, TOKEN_INVALID, SCOPE_MISSING or OVERLOADED.
             StoreUnavailableError: the token cannot be looked up.
 
         """
@@ -213,7 +217,8 @@ class Authenticator:
         No use of the token is counted. No body is read.
 
         Raises:
-            RequestError: TOKEN_MISSING or TOKEN_INVALID.
+            RequestError: TOKEN_MISSING or TOKEN_INVALID; OVERLOADED if too many tokens wait for a
+                look-up.
             StoreUnavailableError: the token cannot be looked up.
 
         """
@@ -246,6 +251,10 @@ class Authenticator:
         return record
 
     def _begin_lookup(self, token: str) -> _Lookup:
+        is_known = token in self._cached
+        if not is_known and len(self._lookups) >= WAITING_LOOKUPS_MAX:
+            message = "Too many tokens wait to be looked up; nothing was done"
+            raise RequestError(ErrorCode.OVERLOADED, message)
         lookup = _Lookup()
 
         def find() -> TokenRecord | None:
@@ -255,7 +264,6 @@ class Authenticator:
                 self._threads.sleep(PAUSE_SECONDS)
             return found
 
-        is_known = token in self._cached
         threads = self._threads_of_known if is_known else self._threads_of_others
         lookup.found = asyncio.get_running_loop().run_in_executor(threads, find)
         lookup.found.add_done_callback(lambda _found: self._cache(token, lookup))

@@ -355,14 +355,17 @@ class Batcher(Generic[RequestT, ResultT]):
         return taken, None
 
     def _call(self, batches: list[Batch[RequestT, ResultT]]) -> None:
-        requests = [request for batch in batches for request in batch.requests]
         run = run_together if batches[0].is_from_one_caller else run_split_if_refused
         try:
+            requests = [request for batch in batches for request in batch.requests]
             results = run(self._run, requests, self._explained)
         except SplitError as error:
             self._loop.call_soon_threadsafe(batches[0].results.set_exception, error)
-        else:
-            self._loop.call_soon_threadsafe(self._resolve, batches, results)
+            return
+        except Exception as error:  # noqa: BLE001 (memory is exhausted; the thread must go on)
+            many = sum(len(batch.requests) for batch in batches)
+            results = [self._explained(error, many)] * many
+        self._loop.call_soon_threadsafe(self._resolve, batches, results)
 
     def _next(self) -> Batch[RequestT, ResultT] | None:
         patience = IDLE_SECONDS  # at the start, too: a crash may have left work for `idle`

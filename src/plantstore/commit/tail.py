@@ -149,7 +149,6 @@ class Tail:
         self._followers -= 1
         if not self._followers:
             self._is_wanted.clear()
-            self._forget()
 
     def end(self) -> None:
         """End all followers: the service stops, or this is another feed than before."""
@@ -180,8 +179,6 @@ class Tail:
         self._events, self._events_bytes = [], 0
 
     def _add(self, after: int, events: list[tuple[int, bytes]]) -> None:
-        if not self._followers:
-            return
         last = self._events[-1][0] if self._events else None
         if last != after or self._events_bytes > EVENTS_BYTES_MAX:
             self._forget()

@@ -378,9 +378,10 @@ class Connection(asyncio.Protocol):
     def end_response(self, head: bytes, body: bytes) -> None:
         """Write a response, or its end, when this iteration of the event loop ends."""
         self._response = (head, body)
-        self.config.iteration_end.call(self._loop, self._write_response)
+        self.config.iteration_end.add(self._loop, self)
 
-    def _write_response(self) -> None:
+    def write_response(self) -> None:
+        """Write the response, or its end, and go on with the next request."""
         exchange = self._exchange
         if exchange is None or self._transport.is_closing():
             return

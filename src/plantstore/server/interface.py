@@ -5,6 +5,7 @@ lifespan protocol, and the server passes it to each connection. So the server ca
 application's Error records without importing the application.
 """
 
+import logging
 from asyncio import AbstractEventLoop
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -106,26 +107,40 @@ class Budget:
         connection.drop()
 
 
-class IterationEnd:
-    """Calls functions together, at the end of an iteration of the event loop.
+class Answered(Protocol):
+    """A connection with a response."""
 
-    Connections write their responses so. A client that is woken for each response would send its
-    next request alone, and an iteration would carry fewer requests.
+    def write_response(self) -> None:
+        """Write the response."""
+
+    def abort(self) -> None:
+        """Close the connection at once."""
+
+
+class IterationEnd:
+    """Writes responses together, at the end of an iteration of the event loop.
+
+    A client that is woken for each response would send its next request alone, and an iteration
+    would carry fewer requests.
     """
 
     def __init__(self) -> None:
-        self._calls: list[Callable[[], None]] = []
+        self._connections: list[Answered] = []
 
-    def call(self, loop: AbstractEventLoop, call: Callable[[], None]) -> None:
-        """Call a function at the end of the iteration."""
-        if not self._calls:
+    def add(self, loop: AbstractEventLoop, connection: Answered) -> None:
+        """Write the response of a connection at the end of the iteration."""
+        if not self._connections:
             loop.call_soon(self._end)
-        self._calls.append(call)
+        self._connections.append(connection)
 
     def _end(self) -> None:
-        calls, self._calls = self._calls, []
-        for call in calls:
-            call()
+        connections, self._connections = self._connections, []
+        for connection in connections:
+            try:
+                connection.write_response()
+            except Exception:  # such as MemoryError; the others have responses, too
+                logging.getLogger(__name__).exception("A response could not be written")
+                connection.abort()
 
 
 # What ASGI 3 has (https://asgi.readthedocs.io).

@@ -27,6 +27,7 @@ import os
 import re
 import stat
 import struct
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -200,7 +201,8 @@ class FileGuard:
     exception: if only the log was deleted, this process still has it open, and saves its content.
     The same holds after the disk has failed to sync the database.
 
-    Any thread may call the methods, with a connection that the thread may use.
+    Any thread may call the methods, with a connection that the thread may use. Two full checks
+    never overlap: one would compare the size of the file with what the other has found later.
 
     Args:
         path: of the database, without symbolic links.
@@ -217,6 +219,7 @@ class FileGuard:
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self._monotonic = monotonic
+        self._lock = threading.Lock()  # held by a full check
         self._checked_at = -math.inf
         self._path = path
         self._folder = str(Path(path).parent)
@@ -287,6 +290,10 @@ class FileGuard:
 
         The connection must not be in a transaction.
         """
+        with self._lock:
+            return self._compare(connection)
+
+    def _compare(self, connection: apsw.Connection) -> str | None:
         now, folder_time = time.time_ns(), _modified(self._folder)
         try:
             found = [os.stat(path) for path in self._paths]  # noqa: PTH116 (twice as fast as Path)

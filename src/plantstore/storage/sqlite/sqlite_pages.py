@@ -31,7 +31,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 import apsw
 import msgspec
 
-from plantstore.errors import StoreUnavailableError
+from plantstore.errors import BatchRefusedError
 from plantstore.listings import (
     COUNT_MAX,
     PAGE_BYTES_MAX,
@@ -261,9 +261,12 @@ def is_complete(connection: apsw.Connection) -> bool:
 
 
 def require_complete(connection: apsw.Connection) -> None:
-    """Raise StoreUnavailableError unless the index of words has all plants."""
+    """Raise BatchRefusedError unless the index of words has all plants.
+
+    Other reads of a batch may not need the index.
+    """
     if not is_complete(connection):
-        raise StoreUnavailableError(
+        raise BatchRefusedError(
             "The index of words is not complete, so nothing can be searched; wait until `plantstore"
             " reindex` or `plantstore migrate` ends, or run it again"
         )

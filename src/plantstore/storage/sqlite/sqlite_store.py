@@ -212,7 +212,7 @@ class SQLiteStore(Snapshots, SmallTables):
 
     def close(self) -> None:
         connections = [self._writes, self._reads, *self._pages, self._tokens]
-        with self._others_lock:
+        with self._others_lock, self._tokens_lock:
             self._guard.close([*connections, self._others])
 
     @contextlib.contextmanager

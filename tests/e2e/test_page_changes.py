@@ -108,7 +108,7 @@ def test_a_change_by_somebody_else_is_not_overwritten_without_a_question(
 
 def test_escape_asks_before_typed_text_is_lost(open_page: Callable[..., Page]) -> None:
     page = open_page(*THREE)
-    question = page.get_by_role("dialog", name="Discard what you typed?")
+    question = page.get_by_role("dialog", name="Discard what you entered?")
     choose(page, "Edit", 2)
     name = page.get_by_role("textbox", name="Name")
     name.fill("Rosa canina")
@@ -116,7 +116,7 @@ def test_escape_asks_before_typed_text_is_lost(open_page: Callable[..., Page]) -
     # A browser may close a dialog without asking if only Escape was pressed several times.
     for _ in range(5):
         page.keyboard.press("Escape")
-        expect(question.get_by_role("button", name="Keep typing")).to_be_focused()
+        expect(question.get_by_role("button", name="Keep editing")).to_be_focused()
         page.keyboard.press("Escape")
         expect(question).to_be_hidden()
         expect(name).to_be_visible()
@@ -258,7 +258,7 @@ def test_the_dialog_of_a_plant_leads_to_its_neighbours_and_deletes_it(
     expect(name).to_have_value("Rosa")
     name.fill("Rosa × alba")
     following.click()
-    page.get_by_role("button", name="Keep typing").click()
+    page.get_by_role("button", name="Keep editing").click()
     expect(name).to_have_value("Rosa × alba")
     following.click()
     page.get_by_role("button", name="Discard").click()
@@ -286,7 +286,7 @@ def test_back_closes_the_dialog_and_typed_text_is_lost_only_after_a_question(
     page.get_by_role("link", name="Abies").click()
     name.fill("Abies alba")
     page.go_back()
-    page.get_by_role("button", name="Keep typing").click()
+    page.get_by_role("button", name="Keep editing").click()
     expect(name).to_have_value("Abies alba")
     with page.expect_event("dialog") as question:
         page.evaluate("setTimeout(() => location.reload())")

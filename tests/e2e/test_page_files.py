@@ -89,7 +89,7 @@ def test_an_import_is_previewed_and_its_refused_rows_are_corrected_and_imported(
     expect(said).to_have_text("1 new, 3 refused")
     drop(page, b"id,name\n7,Lost\n", "other.csv")  # is ignored
     page.keyboard.press("Escape")
-    page.get_by_role("button", name="Keep typing").click()
+    page.get_by_role("button", name="Keep editing").click()
     preview.get_by_label("Tag").select_option("Gattung")
     assert stored_plants(garden.database) == old
     import_rows(page, "1 new, 1 the same, 2 refused")
@@ -173,7 +173,7 @@ def test_a_workbook_updates_plants_and_pasted_rows_get_ids_and_both_can_be_undon
     expect(page.get_by_role("dialog", name="Import Pasted rows")).to_be_visible()
     expect(page.locator("#preview-said")).to_have_text("2 new")
     page.go_back()
-    page.get_by_role("button", name="Keep typing").click()
+    page.get_by_role("button", name="Keep editing").click()
     import_rows(page, "2 new")
     expect(page.locator("#import-ids")).to_contain_text("The rows have the ids")
     expect(page.locator("#said")).to_have_text("2 plants imported")

@@ -4,6 +4,8 @@ import assert from "node:assert/strict";
 import { beforeEach, describe, test } from "node:test";
 import { Catalogue } from "../../src/plantstore/web/page/catalogue.js";
 import { keepJob, offerUndo, resume } from "../../src/plantstore/web/page/changes.js";
+import { say, Toast } from "../../src/plantstore/web/page/elements.js";
+import { html } from "../../src/plantstore/web/page/html.js";
 import { addPlants, openLinkedPlant } from "../../src/plantstore/web/page/plant.js";
 import { ApiError } from "../../src/plantstore/web/page/requests.js";
 import { deletePlants, renameTag, tagPlants } from "../../src/plantstore/web/page/several.js";
@@ -387,6 +389,23 @@ test("a deletion is confirmed, and can be undone, also after a failure", async (
   assert.equal(failed.text, "It is stopping. Interrupted: 0 of 2 restored");
   assert.equal(state.toast.text, "2 plants restored");
   assert.deepEqual([...again.stored.values()], [ABIES, ROSA]);
+});
+
+test("an undo stays beside what is said of something else, until its message is closed", async () => {
+  const { stored } = serve([ABIES]);
+  deletePlants([ABIES]);
+  await state.dialog.act({});
+  const kept = () => window.sessionStorage.getItem("plantstore.undo");
+  const before = kept();
+
+  say("Exported: plants.csv");
+  say("Exported: plants-1.csv");
+
+  assert.equal(textOf(html`<${Toast} />`), "Exported: plants-1.csv Deleted: 1 Undo ×");
+  assert.equal(kept(), before);
+  await state.toast.undo();
+  assert.deepEqual([...stored.values()], [ABIES]);
+  assert.deepEqual([textOf(html`<${Toast} />`), kept()], ["Restored: 1 Abies ×", null]);
 });
 
 test("a deletion is not undone over a plant that somebody else has stored there", async () => {

@@ -122,6 +122,23 @@ test("rows without ids get them, and so does the file with all its columns", asy
   assert.deepEqual([numbered.own.name, numbered.giveIds], ["my.plants-with-ids.csv", undefined]);
 });
 
+test("rows without an id get one, also beside others, and those of a shorter row", async () => {
+  const plan = await planOf("Name;Nr\nRosa;7\nAcer;\nAbies\n;\nTilia;x\n");
+
+  const numbered = await plan.giveIds(["70", "71"].values(), signal);
+
+  assert.equal(plan.unnumbered, 2);
+  assert.equal(
+    await numbered.file.text(),
+    "id,name\r\n7,Rosa\r\n70,Acer\r\n71,Abies\r\nx,Tilia\r\n",
+  );
+  assert.equal(
+    await numbered.own.text(),
+    "Name;Nr\r\nRosa;7\r\nAcer;70\r\nAbies;71\r\nTilia;x\r\n",
+  );
+  assert.equal((await planOf("id,name\n1,Rosa\n")).giveIds, undefined);
+});
+
 /** Open the preview of a file, and wait until the service was asked. */
 async function open(content, result = NONE) {
   const requests = [];
@@ -155,7 +172,7 @@ test("plants that an update changes are shown before and after, and the next fil
   const taken = { line: 2, error: 1004, message: "`id` is taken" };
   const { text } = await open("id,name\n1,Rosa\n2,Abies\n", { refused: 1, errors: [taken] });
   const { preview } = state.dialog.content;
-  assert.match(text(), /if the rows whose ids are taken are meant to change them/);
+  assert.match(text(), /Plants with some of these ids exist/);
   answerFile((request) => {
     const isUpdate = request.path.includes("on-conflict=replace");
     const result = isUpdate ? { replaced: 1, already_stored: 1 } : { refused: 1, errors: [taken] };

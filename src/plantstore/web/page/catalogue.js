@@ -90,7 +90,9 @@ function Tools() {
         <button id="export" type="button" data-needs="plants:read" onclick=${exportPlants}>
           ${selected.size > 0 ? `Export ${number(selected.size)} selected` : "Export CSV"}
         </button>
-        <button id="print" type="button" data-needs="plants:read" onclick=${print}>Print</button>
+        <button id="print" type="button" data-needs="plants:read" onclick=${print}>
+          ${selected.size > 0 ? `Print ${number(selected.size)} selected` : "Print"}
+        </button>
       </div>
     </div>
   `;

@@ -196,10 +196,11 @@ function tell(job) {
 
 /** @param {?Undo} undo @param {string} text @param {{plant?: ?Plant, isGone?: boolean}} [about] */
 function offer(undo, text, about) {
-  if (!undo) say(text, about);
+  if (!undo) say(text, { ...about, undo: undefined });
   else {
     const label = undo.done > 0 ? "Continue" : "Undo";
-    const kept = { ...undo, text: `${text} ${about?.plant?.id ?? ""}`.trim() };
+    const said = `${text} ${about?.plant?.id ?? ""}`.trim();
+    const kept = { ...undo, text: undo.done > 0 ? undo.text : said };
     say(text, { ...about, undo: () => restore(undo), label, kept });
   }
 }

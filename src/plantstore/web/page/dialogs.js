@@ -5,7 +5,7 @@
  *   Promise<string|void>} Act is called with what was typed into the fields, by their names. The
  *   dialog stays open if it returns a text, which is then shown, or throws an ApiError.
  * @typedef {{View: (content: any) => any, title: string, content: object, act: Act,
- *   isBusy?: boolean, isTouched?: boolean, error?: ?ApiError, said?: string}} Dialog
+ *   isBusy?: boolean, isTouched?: boolean, isDisposable?: boolean, error?: ?ApiError, said?: string}} Dialog
  * @typedef {{title: string, text: string, yes: string, no: string, look?: string,
  *   columns?: string[], versions?: Version[], answer?: (answer: string) => void}} Question
  * @typedef {[name: string, left: ?string|undefined, right: ?string|undefined]} Version of a field of
@@ -22,10 +22,10 @@ import { state, update } from "./state.js";
 const WAIT_SECONDS = 1;
 
 export const DISCARD = {
-  title: "Discard what you typed?",
+  title: "Discard what you entered?",
   text: "It is not saved yet.",
   yes: "Discard",
-  no: "Keep typing",
+  no: "Keep editing",
   look: "danger",
 };
 
@@ -94,8 +94,9 @@ export async function followHistory() {
   if (state.dialog === dialog) history.forward();
 }
 
-/** Whether something was typed or chosen in the dialog that is open. */
+/** Whether something was typed or chosen in the dialog that is open, which nobody wants to lose. */
 export function isTyped() {
+  if (state.dialog?.isDisposable) return false;
   return state.dialog?.isTouched || Object.keys(readTyped()).length > 0;
 }
 

@@ -29,9 +29,10 @@ export function Toast() {
       </div>
     `;
   }
-  const { text, plant, isGone, undo, label } = state.toast;
+  const { text, plant, isGone, undo, label, about } = state.toast;
+  const close = () => say("", { undo: undefined });
   const runUndo = () => {
-    say("");
+    close();
     undo?.();
   };
   const name = plant && html`${plant.id} <bdi>${plant.name}</bdi>`;
@@ -39,9 +40,10 @@ export function Toast() {
   return html`
     <div id="toast" role="status">
       <span id="said">${text}${link && html`${" "}${link}`}</span>
+      ${about && html`<span>${about}</span>`}
       ${undo && html`<button type="button" onclick=${runUndo}>${label}</button>`}
-      <button id="dismiss" type="button" aria-label="Close this message" hidden=${text === ""}
-        onclick=${() => say("")}>×</button>
+      <button id="dismiss" type="button" aria-label="Close this message" hidden=${text === "" && !undo}
+        onclick=${close}>×</button>
     </div>
   `;
 }
@@ -63,14 +65,17 @@ export function stop(job) {
 }
 
 /**
- * Show a text until the next one comes.
+ * Show a text until the next one comes. An undo that is offered stays, unless another one is given.
  *
  * @param {string} text
  * @param {Omit<typeof state.toast, "text">} [more]
  */
-export function say(text, more) {
-  keepUndo(more?.kept);
-  update({ toast: { text, ...more } });
+export function say(text, more = {}) {
+  const { undo, label, kept } = state.toast;
+  const stays = undo && !("undo" in more);
+  const toast = { text, ...(stays && { undo, label, kept, about: kept?.text }), ...more };
+  keepUndo(toast.kept);
+  update({ toast });
 }
 
 /** @param {number} many @param {boolean} [isExact] otherwise there are more */

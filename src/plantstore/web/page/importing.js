@@ -115,9 +115,9 @@ async function send(plan, signal) {
     update({ importing: { ...state.importing, ...changes } });
   try {
     if (plan.giveIds) {
-      const ranges = await takeIds(plan.indexes.length, signal);
+      const ranges = await takeIds(plan.unnumbered, signal);
       plan = await plan.giveIds(enumerate(ranges), signal);
-      const numbered = `The rows have the ids ${join(ranges).join(", ")}.`;
+      const numbered = `New ids: ${join(ranges).join(", ")}.`;
       tell({ plan, file: plan.file, numbered });
       save("Save the file with its ids", plan.own);
     }

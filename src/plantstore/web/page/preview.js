@@ -10,13 +10,13 @@
  *   is what was chosen, and `replaces` if plants that exist are updated
  * @typedef {{file: File, base: string, table: import("./csv.js").Table, columns: Columns,
  *   header: string[], replaces: boolean, ids: string[], indexes: number[], lines: number[],
- *   faults: Map<number, string>, shown: string[][], nameless: number,
+ *   unnumbered: number, faults: Map<number, string>, shown: string[][], nameless: number,
  *   result?: import("./client.js").ImportResult, changing?: Changing[], own?: File,
  *   giveIds?: (ids: Iterator<string>, signal: AbortSignal) => Promise<Plan>,
  *   restorable?: ?import("./importing.js").Restorable}} Plan the CSV that is sent; of each of its
  *   rows the id, the index of the row that it comes from, and the line on which it begins; what is
- *   not sent, and why; what a dry run says; some plants that change; and if the rows get ids, the
- *   user's file with them
+ *   not sent, and why; what a dry run says; some plants that change; and if rows get ids, the user's
+ *   file with them
  * @typedef {{row: string[], old: import("./client.js").Plant}} Changing
  */
 
@@ -211,36 +211,40 @@ export function suggest(preview) {
  *
  * @param {Preview} preview
  * @param {AbortSignal} signal
- * @param {Iterator<string>} [ids] of the rows, if they have none
+ * @param {Iterator<string>} [given] the ids of the rows that have none
  * @returns {Promise<Plan>}
  */
-export async function makePlan(preview, signal, ids = enumerate()) {
+export async function makePlan(preview, signal, given) {
   const { file, isHeaded, isPasted, replaces } = preview;
   const table = /** @type {import("./csv.js").Table} */ (preview.table);
   const columns = /** @type {Columns} */ (preview.columns);
   const base = isPasted ? "pasted-rows" : file.name.replace(/\.[^.]*$/, "");
   const header = makeHeader(preview);
   const top = isHeaded ? table.rows.findIndex((cells) => !isEmpty(cells)) : -1;
-  const isNew = columns.id < 0;
   const fields = columns.tag < 0 ? ["id", "name"] : ["id", "name", "tag"];
   const parts = new Parts(write([fields]));
-  const own = new Parts(`\ufeff${write([["id", ...header]], table.separator)}`);
+  const numbered = new Parts(
+    `\ufeff${write([columns.id < 0 ? ["id", ...header] : header], table.separator)}`,
+  );
   /** @type {Plan} */
   const plan = {
     ...{ file, base, table, columns, header, replaces, shown: [], nameless: 0 },
-    ...{ ids: [], indexes: [], lines: [], faults: new Map(table.faults) },
+    ...{ ids: [], indexes: [], lines: [], unnumbered: 0, faults: new Map(table.faults) },
   };
   /** @type {string[][]} */
   const others = [];
   let line = 2;
+  const ids = given ?? enumerate();
   await forEachRow(table.rows, signal, (cells, index) => {
     if (index === top) return;
-    const { [columns.id]: given = "", [columns.name]: name = "", [columns.tag]: tag = "" } = cells;
+    const { [columns.id]: own = "", [columns.name]: name = "", [columns.tag]: tag = "" } = cells;
     const fault = plan.faults.get(index) ?? findFault(cells, preview, header);
     if (fault) plan.faults.set(index, fault);
-    const id = fault || !isNew ? given : ids.next().value;
-    if (isNew) own.add(write([[id, ...cells]], table.separator));
+    const isNew = !fault && own.trim() === "";
+    const id = isNew ? ids.next().value : own;
+    if (given) numbered.add(write([withId(cells, columns.id, id)], table.separator));
     if (fault) return;
+    if (isNew) plan.unnumbered += 1;
     const text = write([[id, name, tag].slice(0, fields.length)]);
     parts.add(text);
     plan.ids.push(id);
@@ -254,11 +258,10 @@ export async function makePlan(preview, signal, ids = enumerate()) {
   });
   plan.shown = [...plan.shown, ...others].slice(0, SHOWN_ROWS);
   plan.file = parts.toFile(file.name);
-  if (!isNew) return plan;
-  plan.own = own.toFile(`${base}-with-ids.csv`);
+  if (given) plan.own = numbered.toFile(`${base}-with-ids.csv`);
+  if (given || plan.unnumbered === 0) return plan;
   plan.giveIds = async (real, stop) => {
-    const { giveIds, ...given } = await makePlan(preview, stop, real);
-    return { ...given, result: plan.result };
+    return { ...(await makePlan(preview, stop, real)), result: plan.result };
   };
   return plan;
 }
@@ -301,6 +304,17 @@ class Parts {
   toFile(name) {
     return new File([...this.#blobs, this.#text], name);
   }
+}
+
+/**
+ * Return a row with an id in a column, or in front of it if there is no such column.
+ *
+ * @param {string[]} cells @param {number} column @param {string} id
+ */
+function withId(cells, column, id) {
+  if (column < 0) return [id, ...cells];
+  const length = Math.max(cells.length, column + 1);
+  return Array.from({ length }, (_, at) => (at === column ? id : (cells[at] ?? "")));
 }
 
 /** Ids that no plant should have. */
@@ -457,9 +471,9 @@ function describeNotes({ plan: made, isHeaded }) {
     "Choose the encoding with which these names are right.": table.isGuessed,
     [`Not used: ${named}${more}`]: others.length > 0,
     "Plants that exist keep their tags.": replaces && columns.tag < 0,
-    "Update plants that exist, if the rows whose ids are taken are meant to change them.":
+    "Plants with some of these ids exist. Choose “Update plants that exist” to change them.":
       !replaces && result?.errors.some(({ error }) => error === ID_TAKEN),
-    "Each row gets a new id. If you import this file twice, its plants are stored twice: save the file with its ids afterwards, and use it from then on.":
+    [`${columns.id < 0 ? "Each row gets" : "Rows without an id get"} a new id. If you import this file twice, these plants are stored twice: save the file with its ids afterwards, and use it from then on.`]:
       giveIds !== undefined,
     [`${number(nameless)} ${nameless === 1 ? "row has" : "rows have"} an empty name.`]:
       nameless > 0,

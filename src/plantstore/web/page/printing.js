@@ -15,6 +15,9 @@ import { encode } from "./uqr.mjs";
 /** The kinds of labels, and how many a page has: two common sheets in A4, and label printers. */
 const LABELS = /** @type {Record<string, number>} */ ({ grid24: 24, grid65: 65, single: 1 });
 
+/** How long a word of a name may be on the smallest label. A longer one is printed smaller. */
+const WORD_CHARACTERS = 12;
+
 const BUTTONS = [
   ["grid24", "Labels 3 × 8"],
   ["grid65", "Labels 5 × 13"],
@@ -57,7 +60,7 @@ export function askAndPrint() {
   };
   const part = selected.size === 0 && total > SELECTED_MAX;
   const title = `Print ${part ? `the first ${number(SELECTED_MAX)} of ` : ""}${countPlants(total)}`;
-  open({ View: PrintView, title, content: {}, act });
+  open({ View: PrintView, title, content: {}, act, isDisposable: true });
 }
 
 /** @param {Plant[]} plants @param {string} title @param {string} about */
@@ -90,13 +93,15 @@ function makeLabel(plant) {
   const { id, name, tag } = plant;
   const address = `${location.origin}${location.pathname}#/plants/${id}`;
   const { size, data } = encode(address, { border: 0, ecc: "M" });
+  const longest = Math.max(...name.split(/\s+/u).map((word) => word.length));
+  const fit = Math.max(0.6, Math.min(1, WORD_CHARACTERS / longest));
   const squares = data.flatMap((row, y) =>
     row.map((isDark, x) => (isDark ? `M${x} ${y}h1v1h-1z` : "")),
   );
   return html`
     <li>
       <svg viewBox="0 0 ${size} ${size}" shape-rendering="crispEdges"><path d=${squares.join("")} /></svg>
-      <p><bdi class="name">${name}</bdi><span>${id}</span>${tag && html`<bdi>${tag}</bdi>`}</p>
+      <p style=${{ "--fit": `${fit}` }}><bdi class="name">${name}</bdi><span>${id}</span>${tag && html`<bdi>${tag}</bdi>`}</p>
     </li>
   `;
 }

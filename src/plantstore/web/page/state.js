@@ -57,10 +57,13 @@ export const state = {
   spareId: "",
   /** Another plant that has the name that is typed. */
   namesake: /** @type {?Plant} */ (null),
-  /** The feedback, and the undo that it offers, as a function and as it is kept in the tab. */
+  /**
+   * The feedback, and the undo that it offers, as a function and as it is kept in the tab. `about`
+   * says what is undone if it is something else.
+   */
   toast: /**
    * @type {{text: string, plant?: ?Plant, isGone?: boolean, undo?: () => void, label?: string,
-   *   kept?: import("./changes.js").Undo}}
+   *   about?: string, kept?: import("./changes.js").Undo}}
    */ ({ text: "" }),
   /** The changes of many plants that are being made. */
   job: /** @type {?import("./changes.js").Job} */ (null),

@@ -175,7 +175,7 @@ def test_a_workbook_updates_plants_and_pasted_rows_get_ids_and_both_can_be_undon
     page.go_back()
     page.get_by_role("button", name="Keep editing").click()
     import_rows(page, "2 new")
-    expect(page.locator("#import-ids")).to_contain_text("The rows have the ids")
+    expect(page.locator("#import-ids")).to_contain_text("New ids: ")
     expect(page.locator("#said")).to_have_text("2 plants imported")
     new = [plant for id_, plant in stored_plants(garden.database).items() if id_ not in old]
     assert [(plant.name, plant.tag) for plant in new] == [("Rosa, alba", "Rosa"), ("Tilia", None)]

@@ -301,7 +301,7 @@ class Imports:
 
     def _rows_now(self, upload: "_Upload") -> int:
         """Return the number of rows of the next batches."""
-        since = asyncio.get_running_loop().time() - self._writer.single_at
+        since = asyncio.get_running_loop().time() - self._writer.last_single_at
         is_shared = since < SHARED_SECONDS or upload.trial is not None
         return min(SHARED_BATCH_ROWS_MAX if is_shared else sys.maxsize, self._batch_rows_max)
 

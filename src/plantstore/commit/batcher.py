@@ -178,7 +178,7 @@ class Batcher(Generic[RequestT, ResultT]):
         threads: makes the thread and the queue.
 
     Attributes:
-        single_at: the time of the event loop at which `submit` began the last batch.
+        last_single_at: the time of the event loop at which `submit` began the last batch.
 
     """
 
@@ -209,7 +209,7 @@ class Batcher(Generic[RequestT, ResultT]):
         self._accepts = False
         # Held by the caller of `submit_all` whose batch is in the queue.
         self._batch_lock = asyncio.Lock()
-        self.single_at = -math.inf
+        self.last_single_at = -math.inf
         # Requests without an answer yet: those of `submit`, and those of `submit_all`.
         self._waiting = 0
         self._waiting_together = 0
@@ -255,7 +255,7 @@ class Batcher(Generic[RequestT, ResultT]):
         batch = self._open
         if batch is None:
             batch = self._open = Batch(self._loop)
-            self.single_at = self._loop.time()
+            self.last_single_at = self._loop.time()
             self._loop.call_soon(self._end_iteration)
         position = len(batch.requests)
         batch.requests.append(request)

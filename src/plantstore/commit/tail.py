@@ -106,7 +106,7 @@ class Tail:
         threads: makes the thread.
 
     Attributes:
-        generation: another number after `end`. The followers of an earlier generation end.
+        generation: `end` increases it. The followers of an earlier generation end.
         news: is done when there are events, or it is time to look at something else.
 
     """

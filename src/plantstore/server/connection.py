@@ -144,7 +144,7 @@ class Connection(asyncio.Protocol):
         self._server_state.connections.discard(self)
         self._timer.cancel()
         self._end_unread()
-        self._discard_unread()
+        self._discard_received()
         if self._exchange is not None:
             self._exchange.wake()
             self._exchange = None
@@ -325,11 +325,11 @@ class Connection(asyncio.Protocol):
     def _may_hold(self, budget: Budget) -> bool:
         """Return whether the connection may hold what it does, after others have made room."""
         budget.make_room()
-        return budget.incoming_bytes <= budget.incoming_bytes_max or budget.allows(
+        return budget.incoming_bytes <= budget.incoming_bytes_max or budget.is_equal_share(
             self.held_bytes, self._server_state.connections
         )
 
-    def _discard_unread(self) -> None:
+    def _discard_received(self) -> None:
         """Discard what was not read of the client's data."""
         self._budget.end_head(self)
         self._reader = RequestReader()
@@ -416,7 +416,7 @@ class Connection(asyncio.Protocol):
     def drop(self) -> None:
         """Close the connection if it waits for its client: the service needs its memory now."""
         if self._drained is not None:
-            self._discard_unread()
+            self._discard_received()
             self.abort()
         elif self._exchange is None and self._reader.unread_bytes:  # an incomplete head
             self._refuse_for_memory()
@@ -430,7 +430,7 @@ class Connection(asyncio.Protocol):
     def _refuse(self, error: RequestError) -> None:
         """End the request with an error, and take nothing more of the connection."""
         exchange, responder = self._exchange, self._progress.state.responder
-        self._discard_unread()
+        self._discard_received()
         if self._transport.is_closing():
             return
         if exchange is None or responder is Responder.CONNECTION:

@@ -76,8 +76,8 @@ class Budget:
                     return
                 self._drop(waiting, connection)
 
-    def allows(self, held_bytes: int, connections: Collection[object]) -> bool:
-        """Return whether one of the connections may hold so many bytes above the limit."""
+    def is_equal_share(self, held_bytes: int, connections: Collection[object]) -> bool:
+        """Return whether one of the connections holds at most its equal share of the limit."""
         return held_bytes * len(connections) <= self.incoming_bytes_max
 
     def begin_head(self, connection: Waiting) -> None:

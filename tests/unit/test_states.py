@@ -38,17 +38,18 @@ def due(state: State) -> str:
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row[0])
 def test_each_state_says_who_responds_to_an_error_and_what_is_due(row: tuple[str, ...]) -> None:
     request = RequestState(row[0])
-    awaited, written = (
-        STATES[request, each] for each in (ResponseState.AWAITED, ResponseState.WRITTEN)
-    )
-
-    assert (awaited.responder.value, due(awaited)) == (row[1], row[4])
-    for response in (ResponseState.BEGUN, ResponseState.ENDED):
-        begun = STATES[request, response]
-        assert row[2] in {"-", begun.responder.value}
-        assert due(begun) == row[4]
-    assert row[3] in {"-", written.responder.value}
-    assert row[5] in {"-", due(written)}
+    expected = {
+        ResponseState.AWAITED: (row[1], row[4]),
+        ResponseState.BEGUN: (row[2], row[4]),
+        ResponseState.ENDED: (row[2], row[4]),
+        ResponseState.WRITTEN: (row[3], row[5]),
+    }
+    for response, (responder, what_is_due) in expected.items():
+        if responder == "-":
+            assert (request, response) not in STATES
+        else:
+            state = STATES[request, response]
+            assert (state.responder.value, due(state)) == (responder, what_is_due)
 
 
 def test_the_rules_have_all_states() -> None:
@@ -69,7 +70,7 @@ def test_an_event_leads_to_the_state_of_its_table_and_raises_without_one(
         **{
             event: STATES[request, to[response]]
             for event, to in RESPONSE_TRANSITIONS.items()
-            if response in to
+            if response in to and (request, to[response]) in STATES
         },
     }
     for event in (*RequestEvent, *ResponseEvent):
@@ -101,6 +102,6 @@ def test_nothing_happens_on_a_closed_connection() -> None:
 
 
 def test_only_the_connection_responds_before_the_application_has_the_request() -> None:
-    for state in (RequestState.CONNECTED, RequestState.IDLE, RequestState.HEAD):
-        for response in ResponseState:
-            assert STATES[state, response].responder is Responder.CONNECTION
+    for (request, _), state in STATES.items():
+        if request in {RequestState.CONNECTED, RequestState.IDLE, RequestState.HEAD}:
+            assert state.responder is Responder.CONNECTION

@@ -136,6 +136,7 @@ _ARRIVING: Final = frozenset({HEAD, BODY, STREAM})
 _COMPLETE: Final = frozenset({WHOLE, FAILED})
 _BEFORE_END: Final = frozenset({AWAITED, BEGUN})
 _BEHIND_END: Final = frozenset({WRITTEN, CLOSED})
+_WITHOUT_APPLICATION: Final = frozenset({AWAITED, CLOSED})
 
 
 class State:
@@ -204,15 +205,19 @@ def _responder(request: RequestState, response: ResponseState) -> Responder:
 
 
 def _states() -> dict[tuple[RequestState, ResponseState], State]:
-    """Return the states of all pairs, each with its next ones."""
-    states = {pair: State(*pair) for pair in product(RequestState, ResponseState)}
+    """Return the states, each with its next ones. Without a head, no application responds."""
+    states = {
+        (request, response): State(request, response)
+        for request, response in product(RequestState, ResponseState)
+        if request not in _WITHOUT_HEAD or response in _WITHOUT_APPLICATION
+    }
     for (request, response), state in states.items():
         for received, to_request in REQUEST_TRANSITIONS.items():
             if request in to_request:
                 state.after[received] = states[to_request[request], response]
         for sent, to_response in RESPONSE_TRANSITIONS.items():
-            if response in to_response:
-                state.after[sent] = states[request, to_response[response]]
+            if response in to_response and (pair := (request, to_response[response])) in states:
+                state.after[sent] = states[pair]
     return states
 
 

@@ -80,10 +80,10 @@ class Client {
     return /** @type {Listing} */ ({ plants: value, links, total, isExact });
   }
 
-  /** @param {string} id */
-  async read(id) {
+  /** @param {string} id @param {AbortSignal} [signal] */
+  async read(id, signal) {
     const isPlant = (/** @type {any} */ value) => typeof value?.name === "string";
-    const { headers, value } = await this.#read(`plants/${id}`, isPlant);
+    const { headers, value } = await this.#read(`plants/${id}`, isPlant, { signal });
     return { plant: /** @type {Plant} */ (value), etag: headers.get("ETag") ?? "" };
   }
 
@@ -103,11 +103,12 @@ class Client {
 
   /**
    * @param {number} count at most 1000
+   * @param {AbortSignal} [signal]
    * @returns {Promise<{first: string, last: string}>} ids that no plant has, and nobody else gets
    */
-  async takeIds(count) {
-    const signal = AbortSignal.timeout(READ_SECONDS * 1000); // nothing is lost
-    const { answer, body } = await this.#send("POST", `ids?count=${count}`, { signal });
+  async takeIds(count, signal) {
+    const options = { signal: limit(signal) }; // nothing is lost
+    const { answer, body } = await this.#send("POST", `ids?count=${count}`, options);
     return parse(answer, body, (value) => typeof value?.first === "string");
   }
 
@@ -158,9 +159,14 @@ class Client {
     return (await this.#send("GET", path, { signal, kind: "blob" })).body;
   }
 
-  /** Return the first changes after a number, and the number of the last. @param {string} after or `now` */
-  async readChanges(after) {
-    const { headers, value } = await this.#read(`changes?after=${after}&limit=1000`, Array.isArray);
+  /**
+   * Return the first changes after a number, and the number of the last.
+   *
+   * @param {string} after or `now` @param {AbortSignal} [signal]
+   */
+  async readChanges(after, signal) {
+    const path = `changes?after=${after}&limit=1000`;
+    const { headers, value } = await this.#read(path, Array.isArray, { signal });
     return { changes: /** @type {Change[]} */ (value), end: headers.get("Changes-After") ?? "" };
   }
 
@@ -198,8 +204,7 @@ class Client {
 
   /** @param {string} path @param {(value: any) => boolean} isExpected @param {Options} [options] */
   async #read(path, isExpected, options) {
-    const timeout = AbortSignal.timeout(READ_SECONDS * 1000);
-    const signal = AbortSignal.any([timeout, options?.signal ?? timeout]);
+    const signal = limit(options?.signal);
     const { answer, body } = await this.#send("GET", path, { ...options, signal });
     return { headers: answer.headers, value: parse(answer, body, isExpected) };
   }
@@ -236,4 +241,10 @@ export const client = new Client();
 export function tokenIn(text) {
   const bare = text.replace(/["'`]/g, "").trim();
   return bare.replace(/^(authorization:)?\s*(bearer\s+)?/i, "");
+}
+
+/** Return a signal that also ends a read that takes too long. @param {AbortSignal} [signal] */
+function limit(signal) {
+  const timeout = AbortSignal.timeout(READ_SECONDS * 1000);
+  return AbortSignal.any([timeout, signal ?? timeout]);
 }

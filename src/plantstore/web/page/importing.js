@@ -153,7 +153,7 @@ function save(label, file) {
 async function takeIds(many, signal) {
   const ranges = [];
   for (let left = many; left > 0; left -= IDS_MAX) {
-    ranges.push(await client.takeIds(Math.min(left, IDS_MAX)));
+    ranges.push(await client.takeIds(Math.min(left, IDS_MAX), signal));
     signal.throwIfAborted();
   }
   return ranges;
@@ -216,13 +216,13 @@ async function prepareUndo(plan, signal) {
       if (!found.isWhole) return null;
       await forEach(found.replaced, async (id) => {
         signal.throwIfAborted();
-        const found = await client.read(id).catch((error) => {
+        const found = await client.read(id, signal).catch((error) => {
           if (!hasStatus(error, NOT_FOUND)) throw error;
         });
         if (found) old.set(id, found.plant);
       });
     }
-    return { after: (await client.readChanges("now")).end, old };
+    return { after: (await client.readChanges("now", signal)).end, old };
   } catch (error) {
     if (signal.aborted || !(error instanceof ApiError)) throw error;
     return null; // The feed may be off.

@@ -123,7 +123,7 @@ class PlantStore(Protocol):
         ...
 
     def tidy(self) -> float:
-        """Free a little disk space: of old changes, and of logs. Call this while idle.
+        """Free a little disk space, and merge a little of an index. Call this while idle.
 
         Returns:
             The seconds after which it should be called again; 0 if there is more to do now.

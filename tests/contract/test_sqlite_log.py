@@ -131,6 +131,23 @@ def segments(store: SQLiteStore) -> int:
     return number
 
 
+def test_an_idle_store_merges_the_segments_that_large_batches_left_and_then_writes_no_more(
+    path: Path, store: SQLiteStore
+) -> None:
+    for first in range(0, 20_000, 1_000):
+        store.apply_changes([NewPlant(id_, f"Abies {id_}") for id_ in range(first, first + 1_000)])
+    before = segments(store)
+
+    while store.tidy() == 0:
+        pass
+
+    assert segments(store) < before / 2
+    merged_bytes = log_bytes(path)
+    assert store.tidy() == TIDY_SECONDS
+    assert log_bytes(path) == merged_bytes
+    assert store.check().problems == []
+
+
 @pytest.mark.parametrize("is_change", [False, True])
 def test_commits_merge_the_segments_of_the_index_of_words(
     store: SQLiteStore, *, is_change: bool

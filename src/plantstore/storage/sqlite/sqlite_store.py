@@ -52,7 +52,7 @@ from plantstore.storage.sqlite.sqlite_pages import (
 from plantstore.storage.sqlite.sqlite_plants import create_plants, prepare_creates, write_changes
 from plantstore.storage.sqlite.sqlite_tags import select_tags
 from plantstore.storage.sqlite.wal import WalLimit
-from plantstore.storage.sqlite.word_index import index_next, start_over
+from plantstore.storage.sqlite.word_index import index_next, merge, start_over
 from plantstore.storage.tables import SmallTables
 from plantstore.store import READS_AT_ONCE, TIDY_SECONDS, TIDY_SOON_SECONDS
 
@@ -156,6 +156,9 @@ class SQLiteStore(Snapshots, SmallTables):
             with translate_errors(_CANNOT_WRITE):
                 with self._guard.checked(self._writes), transaction(self._writes):
                     has_more = FEED.trim(executor(self._writes), TRIMMED_MAX)
+                if not has_more:
+                    with self._indexing() as connection:
+                        has_more = merge(connection)
                 if has_more:
                     self._wal_limit.bound()
                     return 0

@@ -46,8 +46,11 @@ SELECT value->>0, value->>1, value->>2 FROM jsonb_each(?)
 """
 # Each transaction adds a segment, and searches read all segments. FTS5 also merges by itself, but
 # 64 pages at once: one commit in 64 would take some milliseconds longer.
-_MERGED_PAGES: Final = 16
-MERGE: Final = f"INSERT INTO plant_words (plant_words, rank) SELECT 'merge', {_MERGED_PAGES}"
+_MERGE: Final = "INSERT INTO plant_words (plant_words, rank) SELECT 'merge', "
+MERGE: Final = f"{_MERGE} 16"
+
+# Many large transactions leave more segments than `MERGE` merges: a search may take twice as long.
+_MERGE_IDLE: Final = f"{_MERGE} 64"
 
 _NEXT: Final = f"""
 SELECT {PLANTS} FROM (SELECT id, name, tag FROM plants WHERE id >= ? ORDER BY id LIMIT ?)
@@ -113,6 +116,19 @@ def index_next(connection: apsw.Connection) -> int:
     else:
         connection.execute("DELETE FROM plants_to_index")
     return len(here)
+
+
+def merge(connection: apsw.Connection) -> bool:
+    """Merge some segments of the index, for a few milliseconds; return whether more may be left.
+
+    https://sqlite.org/fts5.html#the_merge_command
+    """
+    before = connection.total_changes()
+    try:
+        connection.execute(_MERGE_IDLE)
+    except (apsw.CorruptError, apsw.SQLError):  # a check tells, and a reindex repairs it
+        return False
+    return connection.total_changes() - before > 1
 
 
 def has_differences(connection: apsw.Connection) -> bool:

@@ -21,6 +21,24 @@ class Restless(Threads):
         pass
 
 
+class Stepped(FakeStore):
+    """A store whose changes are waited for until the test lets the thread go on."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.is_waiting, self.may_continue = threading.Semaphore(0), threading.Semaphore(0)
+        self.is_unwatched = threading.Event()
+
+    @contextlib.contextmanager
+    def watch_changes(self) -> Iterator[Callable[[float], bool]]:
+        def wait(_: float) -> bool:
+            self.is_waiting.release()
+            return self.may_continue.acquire()
+
+        yield wait
+        self.is_unwatched.set()
+
+
 def test_only_followers_whose_number_is_known_get_events() -> None:
     """A number between two known ones, or after the last one, may be of a history that was lost."""
     store = FakeStore()
@@ -106,19 +124,6 @@ def test_followers_get_the_changes_that_were_made_during_a_fault_of_the_first_wa
 
 def test_events_that_do_not_follow_those_that_are_kept_are_not_added_to_them() -> None:
     """The last follower leaves and another one comes, while the event loop has a page to add."""
-    is_waiting, may_continue = threading.Semaphore(0), threading.Semaphore(0)
-    is_unwatched = threading.Event()
-
-    class Stepped(FakeStore):
-        @contextlib.contextmanager
-        def watch_changes(self) -> Iterator[Callable[[float], bool]]:
-            def wait(_: float) -> bool:
-                is_waiting.release()
-                return may_continue.acquire()
-
-            yield wait
-            is_unwatched.set()
-
     store = Stepped()
     store.keep_changes(7)
     tail = Tail(store, observe=ignore)
@@ -126,22 +131,22 @@ def test_events_that_do_not_follow_those_that_are_kept_are_not_added_to_them() -
     async def follow() -> tuple[bytes, int] | None:
         async with tail.running():
             tail.join()
-            is_waiting.acquire()
+            store.is_waiting.acquire()
             store.apply_changes([NewPlant(1, "a")])
-            may_continue.release()
-            is_waiting.acquire()  # the page is to be added, and the thread waits again
+            store.may_continue.release()
+            store.is_waiting.acquire()  # the page is to be added, and the thread waits again
             tail.leave()
-            may_continue.release()
-            is_unwatched.wait()  # the thread forgets its number
+            store.may_continue.release()
+            store.is_unwatched.wait()  # the thread forgets its number
             store.apply_changes([NewPlant(2, "b")])
             tail.join()
-            is_waiting.acquire()
+            store.is_waiting.acquire()
             store.apply_changes([NewPlant(3, "c")])
             last = store.read_changes(None, 1).end
-            may_continue.release()
+            store.may_continue.release()
             while tail.events_after(last) is None:
                 await tail.news
-            may_continue.release()
+            store.may_continue.release()
             return tail.events_after(0)
 
     assert asyncio.run(asyncio.wait_for(follow(), 60)) is None
@@ -150,17 +155,6 @@ def test_events_that_do_not_follow_those_that_are_kept_are_not_added_to_them() -
 def test_a_follower_that_comes_at_once_after_the_last_one_left_gets_the_events_that_are_kept() -> (
     None
 ):
-    is_waiting, may_continue = threading.Semaphore(0), threading.Semaphore(0)
-
-    class Stepped(FakeStore):
-        @contextlib.contextmanager
-        def watch_changes(self) -> Iterator[Callable[[float], bool]]:
-            def wait(_: float) -> bool:
-                is_waiting.release()
-                return may_continue.acquire()
-
-            yield wait
-
     store = Stepped()
     store.keep_changes(7)
     tail = Tail(store, observe=ignore)
@@ -168,13 +162,13 @@ def test_a_follower_that_comes_at_once_after_the_last_one_left_gets_the_events_t
     async def follow() -> tuple[bytes, int] | None:
         async with tail.running():
             tail.join()
-            is_waiting.acquire()
+            store.is_waiting.acquire()
             await tail.news  # the events begin
             last = store.read_changes(None, 1).end
             tail.leave()
             tail.join()
             known = tail.events_after(last)
-            may_continue.release(9)
+            store.may_continue.release(9)
             return known
 
     assert asyncio.run(asyncio.wait_for(follow(), 60)) == (b"", 0)

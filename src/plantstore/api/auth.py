@@ -105,8 +105,8 @@ PAUSE_SECONDS: Final = 0.001
 # The number of cached tokens. When it is reached, the cache is emptied.
 CACHED_TOKENS_MAX: Final = 10_000
 
-# The number of tokens that wait for a look-up, besides those that were valid before. A connection
-# that its client closes meanwhile frees its place, but not the thread that looks up its token.
+# While so many tokens wait for a look-up, others are refused, unless they were valid before. The
+# number of connections is no limit: a client may leave before its token was looked up.
 WAITING_LOOKUPS_MAX: Final = 1_000
 
 _NOT_CACHED: Final = (0.0, None)

@@ -59,7 +59,7 @@ def test_a_plant_is_added_changed_deleted_and_restored_without_rounding_its_id(
     store(page, name="Bigger", tag="Rosa")
     expect(page.locator("#said")).to_have_text(f"Saved: {BIG} Bigger")
     assert [row[1] for row in rows(page)] == ["Bigger", "Beside"]
-    expect(page.get_by_role("button", name=f"Actions for plant {BIG}")).to_be_focused()
+    expect(page.locator("#plants").get_by_role("link", name="Bigger")).to_be_focused()
     changed = [NewPlant(BIG, "Bigger", "Rosa"), beside]
     assert list(stored_plants(garden.database).values()) == changed
 
@@ -166,7 +166,6 @@ def test_what_others_change_is_shown_without_a_reload_also_after_a_restart(
     watch.service_goes_away = True
     page = context.new_page()
     names = page.locator("#plants .name")
-    menu = page.get_by_role("button", name="Actions for plant")
     big = NewPlant(BIG, "Abies", "Pine")
     with Service(tmp_path) as service:
         service.change(big, *THREE[1:])
@@ -174,7 +173,7 @@ def test_what_others_change_is_shown_without_a_reload_also_after_a_restart(
             enter(page, service, service.token())
         expect(names).to_have_text(["Abies", "Rosa", "Acer"])
         page.get_by_role("checkbox", name=f"Select plant {BIG}").check()
-        menu.nth(2).focus()
+        names.get_by_role("link").nth(2).focus()
         page.evaluate("window.isSame = true")
         with service.client(service.token(name="other")) as other:
             changed = other.send_record("PUT", f"/plants/{BIG}", "Theirs", "Pine")
@@ -183,7 +182,7 @@ def test_what_others_change_is_shown_without_a_reload_also_after_a_restart(
             assert other.send("DELETE", "/plants/2").status == 204
             expect(names).to_have_text(["Theirs", "Acer"])
         expect(page.locator("#count")).to_have_text("2 plants")
-        expect(menu.nth(1)).to_be_focused()
+        expect(names.get_by_role("link").nth(1)).to_be_focused()
         choose(page, "Edit", 3)
         page.get_by_role("textbox", name="Name").fill("Acer rubrum")
 

@@ -180,7 +180,7 @@ def test_a_workbook_updates_plants_and_pasted_rows_get_ids_and_both_can_be_undon
     new = [plant for id_, plant in stored_plants(garden.database).items() if id_ not in old]
     assert [(plant.name, plant.tag) for plant in new] == [("Rosa, alba", "Rosa"), ("Tilia", None)]
     undo.click()
-    expect(page.locator("#said")).to_have_text("2 plants changed back")
+    expect(page.locator("#said")).to_have_text("2 plants removed")
     assert stored_plants(garden.database) == old
 
 

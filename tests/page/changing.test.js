@@ -276,7 +276,7 @@ describe("of many changes that do not end as they began, all that were made are 
 
     await state.toast.undo();
 
-    assert.deepEqual([stored.size, state.toast.text], [0, "100 plants changed back"]);
+    assert.deepEqual([stored.size, state.toast.text], [0, "100 plants removed"]);
   });
 
   test("the computer failed, and it is not known which were made", async () => {

@@ -12,7 +12,7 @@ const many = Array.from({ length: 66 }, (_, id) => ({ id: `${id}`, name: `Rosa $
 /** Print, and return what is printed. */
 async function print(kind, typed = {}) {
   askAndPrint();
-  await state.dialog.act(typed, { value: kind });
+  await state.dialog.act({ kind, ...typed });
   return state.sheet;
 }
 
@@ -65,7 +65,7 @@ for (const place of ["0", "25", "1.5", "x", ""]) {
     update({ sheet: null, selected: new Map([["0", many[0]]]) });
     askAndPrint();
 
-    const said = await state.dialog.act({ place }, { value: "grid24" });
+    const said = await state.dialog.act({ kind: "grid24", place });
 
     assert.equal(said, "The first label is one of 1 to 24");
     assert.equal(state.sheet, null);
@@ -82,6 +82,6 @@ test("the first plants of the search are printed, and the list says how many the
   assert.equal(state.dialog.title, "Print the first 1,000 of 27,123 plants");
   assert.match(
     text,
-    /^ro tag:R The first 2 of 27,123 plants, \d{4}-\d\d-\d\d Id Name Tag 0 Rosa 0 R 1 Rosa 1 R$/,
+    /^ro, R The first 2 of 27,123 plants, \d{4}-\d\d-\d\d Id Name Tag 0 Rosa 0 R 1 Rosa 1 R$/,
   );
 });

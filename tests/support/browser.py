@@ -146,9 +146,11 @@ def moved(page: Page) -> float:
 
 
 def choose(page: Page, what: Literal["Edit", "Delete"], id_: int) -> None:
-    """Choose an action in the menu of a plant's row."""
-    page.get_by_role("button", name=f"Actions for plant {id_}", exact=True).click()
-    page.get_by_role("menuitem", name=f"{what} plant {id_}", exact=True).click()
+    """Open a plant of the list, to edit it or to delete it."""
+    page.locator(f"#plants tr[data-id='{id_}'] .name a").click()
+    if what == "Delete":
+        dialog = page.get_by_role("dialog", name=f"Edit plant {id_}", exact=True)
+        dialog.get_by_role("button", name="Delete", exact=True).click()
 
 
 def store(page: Page, **fields: str) -> None:

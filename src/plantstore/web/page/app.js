@@ -7,13 +7,12 @@ import { followHistory, isTyped, QuestionView } from "./dialogs.js";
 import { focus, Toast } from "./elements.js";
 import { html } from "./html.js";
 import { isImporting, watchFiles } from "./importing.js";
-import { describe, followAddress, go, loadIfMissing } from "./listing.js";
+import { entitle, followAddress, go, loadIfMissing } from "./listing.js";
 import { openLinkedPlant, openPlant } from "./plant.js";
 import { render } from "./preact.mjs";
 import { Health, watchHealth } from "./service.js";
 import { Enter, SignIn, SignOut, start } from "./session.js";
 import { onUpdate, state } from "./state.js";
-import { RowMenu } from "./table.js";
 
 const ICON = new URL("icon.svg", import.meta.url).href;
 const TOO_OLD =
@@ -38,7 +37,6 @@ function App() {
     </main>
     <footer hidden=${isOpen && isListMissing}><a href="docs">API reference</a></footer>
     <${Toast} />
-    <${RowMenu} />
     ${dialog && html`<${dialog.View} ...${dialog.content} />`}
     ${sheet && html`<div id="sheet">${sheet}</div>`}
     ${question && html`<${QuestionView} ...${question} />`}
@@ -61,7 +59,7 @@ function follow(event) {
 /** Show the state. If the focused element disappears, the heading above it gets the focus. */
 function show() {
   const { dialog, isSignedIn, isOpen, query, isDropping } = state;
-  const title = dialog?.title ?? (isSignedIn || isOpen ? describe(query) || "Plants" : "Sign in");
+  const title = dialog?.title ?? (isSignedIn || isOpen ? entitle(query) || "Plants" : "Sign in");
   document.title = `${title} · Plant Store`;
   document.body.classList.toggle("dropping", isDropping);
   const focused = document.activeElement;

@@ -213,6 +213,7 @@ export function offerUndo(changes, text) {
 /** @param {Undo} undo */
 async function restore({ verb, total, done, changes }) {
   const job = makeJob(verb, total, done);
+  if (verb === "Undone" && changes.every(({ after }) => !after)) job.outcome = "removed";
   const { error } = await make(changes, job);
   const rest = makeUndo(job);
   if (error) offer(rest, `${messageOf(error)}. ${rest?.text}`);

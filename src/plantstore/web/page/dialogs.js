@@ -104,7 +104,9 @@ export function isTyped() {
 function readTyped() {
   /** @type {NodeListOf<HTMLInputElement>} */
   const fields = document.querySelectorAll("form[aria-busy] :is(input[name], textarea)");
-  const typed = [...fields].filter(({ value, defaultValue }) => value !== defaultValue);
+  const typed = [...fields].filter(({ type, checked, defaultChecked, value, defaultValue }) =>
+    type === "radio" ? checked && !defaultChecked : value !== defaultValue,
+  );
   return Object.fromEntries(typed.map(({ name, value }) => [name, value]));
 }
 

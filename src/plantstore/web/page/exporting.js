@@ -2,7 +2,7 @@
 
 import { client } from "./client.js";
 import { say } from "./elements.js";
-import { describe, LISTED, select } from "./listing.js";
+import { entitle, LISTED, select } from "./listing.js";
 import { ApiError } from "./requests.js";
 import { state, update } from "./state.js";
 
@@ -17,8 +17,9 @@ let loading = new AbortController();
 const link = document.createElement("a");
 
 /**
- * Save the selected plants as they were shown, or those of the list, of all its pages. A second call replaces the first. By the byte order
- * mark, spreadsheets detect UTF-8. A plant that was found by its id is added to what the service finds.
+ * Save the selected plants as they were shown, or those of the list, of all its pages. A second call
+ * replaces the first. By the byte order mark, spreadsheets detect UTF-8. A plant that was found by its
+ * id is added to what the service finds.
  */
 export async function exportPlants() {
   loading.abort();
@@ -26,9 +27,7 @@ export async function exportPlants() {
   const { signal } = loading;
   const query = select(state.query, LISTED);
   const selected = [...state.selected.values()];
-  const name = nameFile(
-    selected.length > 0 ? "selected" : (query.get("tag") ?? describe(query).replace(/:$/, "")),
-  );
+  const name = nameFile(selected.length > 0 ? "selected" : entitle(query));
   const byId = state.listing?.byId;
   update({ exportProblem: null });
   say("Exporting…");

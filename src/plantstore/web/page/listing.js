@@ -369,6 +369,12 @@ export function describe(query) {
   return [q, end].filter(Boolean).join(" ");
 }
 
+/** Return what a list has, for a title: words of names, and a tag. @param {URLSearchParams} query */
+export function entitle(query) {
+  const tag = query.has("untagged") ? "Untagged" : query.get("tag");
+  return [query.get("q"), tag].filter(Boolean).join(", ");
+}
+
 /** Return the parameters with these keys. @param {URLSearchParams} query @param {string[]} keys */
 export function select(query, keys) {
   return new URLSearchParams([...query].filter(([key]) => keys.includes(key)));

@@ -55,6 +55,9 @@ const INTEGER = /^\s*-?\d+\s*$/;
 
 const SHOWN_ROWS = 5;
 
+/** How many of the plants that change are shown: each is read. */
+const SHOWN_CHANGES = 50;
+
 /** How many rows tell whether a column has ids. */
 const SAMPLED_ROWS = 20;
 
@@ -163,7 +166,7 @@ async function readChanging(plan, signal) {
       ({ plant }) => [{ row: table.rows[indexes[ids.lastIndexOf(id)]], old: plant }],
       () => [], // It was deleted, or the token permits only changes.
     );
-  return (await Promise.all(replaced.slice(0, SHOWN_ROWS).map(read))).flat();
+  return (await Promise.all(replaced.slice(0, SHOWN_CHANGES).map(read))).flat();
 }
 
 /** @param {Preview} preview */
@@ -429,7 +432,7 @@ function Changes({ plan: { changing = [], columns, result } }) {
     </li>
   `;
   return html`
-    <ul id="preview-changes" aria-label="Plants that change">
+    <ul id="preview-changes" aria-label="Plants that change" tabindex="0">
       ${changing.map(makeItem)} ${more > 0 && html`<li>and ${number(more)} more</li>`}
     </ul>
   `;

@@ -6,7 +6,7 @@
 import { Field, Frame, open } from "./dialogs.js";
 import { countPlants, number } from "./elements.js";
 import { html } from "./html.js";
-import { describe, findAll, SELECTED_MAX } from "./listing.js";
+import { entitle, findAll, SELECTED_MAX } from "./listing.js";
 import { state, update } from "./state.js";
 import { encode } from "./uqr.mjs";
 
@@ -15,22 +15,29 @@ import { encode } from "./uqr.mjs";
 /** The kinds of labels, and how many a page has: two common sheets in A4, and label printers. */
 const LABELS = /** @type {Record<string, number>} */ ({ grid24: 24, grid65: 65, single: 1 });
 
+const KINDS = [
+  ["list", "List"],
+  ["grid24", "Labels 3 × 8 on A4, of 70 × 37 mm"],
+  ["grid65", "Labels 5 × 13 on A4, of 38.1 × 21.2 mm"],
+  ["single", "Labels, one per page, for a label printer"],
+];
+
 /** How long a word of a name may be on the smallest label. A longer one is printed smaller. */
 const WORD_CHARACTERS = 12;
 
-const BUTTONS = [
-  ["grid24", "Labels 3 × 8"],
-  ["grid65", "Labels 5 × 13"],
-  ["single", "Labels, one per page"],
-  ["list", "List", "primary"],
-];
-
 const HINT =
-  "Labels have a QR code that opens the plant on this page. Print them in their original size, without the margins of the browser: 70 × 37 mm or 38.1 × 21.2 mm on A4.";
+  "Labels have a QR code that opens the plant on this page. Print them in their original size, without the margins of the browser.";
+
+const makeKind = (/** @type {string[]} */ [kind, label], /** @type {number} */ index) => html`
+  <label class="choice">
+    <input type="radio" name="kind" value=${kind} defaultChecked=${index === 0} /> ${label}
+  </label>
+`;
 
 const PrintView = () => html`
-  <${Frame} id="printing" buttons=${BUTTONS}>
-    <p>${HINT}</p>
+  <${Frame} id="printing" buttons=${[["print", "Print", "primary"]]}>
+    ${KINDS.map(makeKind)}
+    <p class="hint">${HINT}</p>
     <${Field} id="printing-place" name="place" label="Begin at label" value="1"
       inputmode="numeric" hint="For a sheet of which labels are used: the first that is left, counted row by row." />
   <//>
@@ -41,14 +48,14 @@ export function askAndPrint() {
   const { selected, listing, shownQuery } = state;
   const total = selected.size || (listing?.total ?? 0);
   /** @type {import("./dialogs.js").Act} */
-  const act = async ({ place = "1" }, { value: kind }) => {
+  const act = async ({ kind = "list", place = "1" }) => {
     const places = LABELS[kind] ?? 1;
     const used = places > 1 ? Number(place) - 1 : 0;
     const isPlace = Number.isInteger(used) && used >= 0 && used < places;
     if (!isPlace) return `The first label is one of 1 to ${places}`;
     const plants = selected.size > 0 ? [...selected.values()] : await findAll();
     const first = plants.length < total ? `The first ${number(plants.length)} of ` : "";
-    const title = (selected.size === 0 && describe(shownQuery)) || "Plants";
+    const title = (selected.size === 0 && entitle(shownQuery)) || "Plants";
     const about = `${first}${countPlants(total)}, ${new Date().toLocaleDateString("en-CA")}`;
     const sheet =
       kind === "list"

@@ -42,8 +42,9 @@ export function readRefused(plan, { errors, refused }) {
 /** @param {import("./client.js").RowError} error */
 function explain({ error, message }) {
   if (error === ID_TAKEN) return "Another plant has this id";
-  if (!message.startsWith("`id` must be an integer")) return message;
-  return message.endsWith('got ""') ? "The id is missing" : "The id must be a whole number";
+  if (message.endsWith('got ""')) return "The id is missing";
+  if (message.startsWith("`id` must be an integer")) return "The id must be a whole number";
+  return message.replace(/^`(id|name|tag)`/, "The $1");
 }
 
 /**

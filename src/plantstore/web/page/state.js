@@ -43,8 +43,6 @@ export const state = {
   },
   /** The plant that was added last, and whether its page was looked for. */
   fresh: { id: "", name: "", isSought: true },
-  /** The plant whose menu is open, and the place of the menu. */
-  menu: /** @type {?{plant: Plant, left: number, top: number, isUpwards: boolean}} */ (null),
   /** What is printed instead of the page. */
   sheet: /** @type {any} */ (null),
   /** Whether the menu for files is open, on a narrow screen. */

@@ -1,10 +1,8 @@
-/** The table of plants, and the menu of its rows: one menu, which opens at the button pressed. */
+/** The table of plants. */
 
 import { PlantText } from "./elements.js";
 import { html } from "./html.js";
 import { go, isByName, linkTo, SEARCHED, select } from "./listing.js";
-import { openPlant } from "./plant.js";
-import { deletePlants } from "./several.js";
 import { may, state, update } from "./state.js";
 
 /** @typedef {import("./client.js").Plant} Plant */
@@ -50,7 +48,6 @@ function Head({ plants }) {
         <button type="button" onclick=${() => sortBy("name")}>Name</button>
       </th>
       <th role="columnheader" scope="col" class="tag">Tag</th>
-      <th role="columnheader" scope="col" class="acts"><span class="unseen">Actions</span></th>
     </tr>
   `;
 }
@@ -79,11 +76,6 @@ function Row({ plant }) {
       </th>
       <td role="cell" class="tag">
         ${plant.tag !== undefined && html`<a href=${linkTo(tag)}><${PlantText} text=${tag} /></a>`}
-      </td>
-      <td role="cell" class="acts">
-        <button type="button" aria-label="Actions for plant ${id}" aria-haspopup="menu"
-          popovertarget="actions"
-          onclick=${(/** @type {On<Element>} */ event) => placeMenu(event, plant)}>⋯</button>
       </td>
     </tr>
   `;
@@ -117,42 +109,4 @@ function pickOne({ shiftKey, currentTarget }, id) {
   const first = shiftKey && last >= 0 ? last : present;
   state.picked = id;
   pick(plants.slice(Math.min(first, present), Math.max(first, present) + 1), currentTarget.checked);
-}
-
-/** Place the menu at the button that opens it. @param {On<Element>} event @param {Plant} plant */
-function placeMenu({ currentTarget }, plant) {
-  const { right, top, bottom } = currentTarget.getBoundingClientRect();
-  const isUpwards = bottom > window.innerHeight * 0.75;
-  const edge = (isUpwards ? top : bottom) + window.scrollY;
-  update({ menu: { plant, left: right + window.scrollX, top: edge, isUpwards } });
-}
-
-export function RowMenu() {
-  if (!state.menu) return html`<div id="actions" popover></div>`;
-  const { plant, left, top, isUpwards } = state.menu;
-  const choose = (/** @type {() => void} */ act) => {
-    document.getElementById("actions")?.hidePopover(); // The focus returns to the row.
-    act();
-  };
-  const name = html`<span class="unseen"> plant ${plant.id}</span>`;
-  return html`
-    <div id="actions" popover role="menu" aria-label="Actions" onkeydown=${moveFocus}
-        class=${isUpwards ? "upwards" : undefined}
-        style=${{ left: `${left}px`, top: `${top}px` }}>
-      <button type="button" role="menuitem" autofocus data-needs="plants:update"
-        onclick=${() => choose(() => openPlant(`#/plants/${plant.id}`))}>Edit${name}</button>
-      <button type="button" role="menuitem" data-needs="plants:delete"
-        onclick=${() => choose(() => deletePlants([plant]))}>Delete${name}</button>
-    </div>
-  `;
-}
-
-/** The arrow keys move the focus in the menu. @param {On<Element, KeyboardEvent>} event */
-function moveFocus(event) {
-  const items = [...event.currentTarget.querySelectorAll("button")];
-  const present = items.indexOf(/** @type {HTMLButtonElement} */ (document.activeElement));
-  const next = { ArrowDown: present + 1, ArrowUp: present - 1, Home: 0, End: -1 }[event.key];
-  if (next === undefined) return;
-  event.preventDefault();
-  items.at(next % items.length)?.focus();
 }

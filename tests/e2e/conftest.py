@@ -35,8 +35,9 @@ def database(
     return url
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
+    """Return a browser. While it is open, an event loop runs in the thread of the tests."""
     with running_browser() as running:
         yield running
 

@@ -388,7 +388,8 @@ test("a deletion is confirmed, and can be undone, also after a failure", async (
   assert.equal(text, "2 plants deleted");
   assert.equal(failed.text, "It is stopping. Interrupted: 0 of 2 restored");
   assert.equal(state.toast.text, "2 plants restored");
-  assert.deepEqual([...again.stored.values()], [ABIES, ROSA]);
+  const restored = Object.fromEntries(again.stored);
+  assert.deepEqual(restored, { 1: ABIES, 2: ROSA });
 });
 
 test("an undo stays beside what is said of something else, until its message is closed", async () => {

@@ -92,7 +92,7 @@ test("rows without ids get them from the service, and keep them if it is tried a
   const ranges = [
     { first: 7, last: 1006 },
     { first: 1007, last: 1007 },
-    { first: 9, last: 9 },
+    { first: 2009, last: 2009 },
   ];
   const counts = [];
   globalThis.fetch = async (path) => {
@@ -112,7 +112,7 @@ test("rows without ids get them from the service, and keep them if it is tried a
   assert.deepEqual(counts, ["ids?count=1000", "ids?count=1000", "ids?count=1"]);
   assert.match(bodies[0], /^id,name\r\n7,Rosa\r\n8,Rosa\r\n/);
   assert.equal(bodies[1], bodies[0]);
-  assert.equal(again.numbered, "New ids: 7 to 1007, 9.");
+  assert.equal(again.numbered, "New ids: 7 to 2009.");
   assert.deepEqual(
     again.files.map(({ label, name }) => [label, name]),
     [["Save the file with its ids", "my.plants-with-ids.csv"]],

@@ -3,9 +3,13 @@
 import assert from "node:assert/strict";
 import { afterEach, beforeEach, describe, mock, test } from "node:test";
 import { load } from "../../src/plantstore/web/page/listing.js";
-import { show } from "../../src/plantstore/web/page/live.js";
 import { state, update } from "../../src/plantstore/web/page/state.js";
-import { suggestTags, TagList, TagsButton } from "../../src/plantstore/web/page/tags.js";
+import {
+  refreshTags,
+  suggestTags,
+  TagList,
+  TagsButton,
+} from "../../src/plantstore/web/page/tags.js";
 import { respond, respondPlants, textOf, wide } from "./tab.js";
 
 const ROSA = { id: "1", name: "Rosa", tag: "Rosa" };
@@ -65,7 +69,7 @@ test("however many changes arrive, tags are counted once in five seconds", async
   await load();
   await pass(0);
   for (let times = 0; times < 10; times += 1) {
-    show([{ change: "replaced", plant: ROSA }]);
+    refreshTags();
     await pass(0.4);
   }
   assert.equal(asked.length, 1);

@@ -38,6 +38,9 @@ const CHANGE_SECONDS = 60;
 /** How long a stream may be silent. The service sends a comment every 15 seconds. */
 const SILENT_SECONDS = 40;
 
+/** The byte with which a comment begins. */
+const COMMENT = ":".charCodeAt(0);
+
 /**
  * Return the entity tag that the service gives a plant (`If-Match`), or "" if this browser cannot
  * compute it: on an address without TLS, it has no hashes.
@@ -171,25 +174,16 @@ class Client {
   }
 
   /**
-   * Yield the changes of plants as they are made, until the stream ends: those after the last event
-   * of a reader, or those from now on. The first piece may have none.
+   * Yield whenever something arrives from the stream of changes but a comment, until it ends.
    *
-   * @param {import("./events.js").EventReader} reader
    * @param {AbortSignal} signal
-   * @returns {AsyncGenerator<Change[]>}
    */
-  async *follow(reader, signal) {
-    const headers = new Headers({ ...this.#authorization, Accept: "text/event-stream" });
-    if (reader.lastId) headers.set("Last-Event-ID", reader.lastId);
-    const isChange = (/** @type {any} */ value) => typeof value?.plant?.id === "string";
-    const answer = { status: 200, statusText: "" };
+  async *follow(signal) {
+    const headers = { ...this.#authorization, Accept: "text/event-stream" };
     const options = { headers, signal };
     try {
       const stream = receive("changes?after=now", options, "text/event-stream", SILENT_SECONDS);
-      for await (const bytes of stream) {
-        const events = reader.read(bytes).filter(({ event }) => event !== "position");
-        yield events.map(({ data }) => parse(answer, data, isChange));
-      }
+      for await (const [first] of stream) if (first !== COMMENT) yield;
     } catch (error) {
       // An error with a status may be about streams only.
       if (error instanceof ApiError && hasStatus(error, 0)) this.onoutage(error);

@@ -117,7 +117,8 @@ async function send(plan, signal) {
     if (plan.giveIds) {
       const ranges = await takeIds(plan.unnumbered, signal);
       plan = await plan.giveIds(enumerate(ranges), signal);
-      const numbered = `New ids: ${join(ranges).join(", ")}.`;
+      const [first, last] = [ranges[0].first, ranges.at(-1)?.last];
+      const numbered = `New ids: ${first === last ? first : `${first} to ${last}`}.`;
       tell({ plan, file: plan.file, numbered });
       save("Save the file with its ids", plan.own);
     }
@@ -164,18 +165,6 @@ function* enumerate(ranges) {
   for (const { first, last } of ranges) {
     for (let id = BigInt(first); id <= BigInt(last); id += 1n) yield String(id);
   }
-}
-
-/** Return ranges of ids as text, of which those that follow each other are one. @param {{first: string, last: string}[]} ranges */
-function join(ranges) {
-  /** @type {{first: string, last: string}[]} */
-  const joined = [];
-  for (const { first, last } of ranges) {
-    const before = joined.at(-1);
-    if (before && BigInt(before.last) + 1n === BigInt(first)) before.last = last;
-    else joined.push({ first, last });
-  }
-  return joined.map(({ first, last }) => (first === last ? first : `${first} to ${last}`));
 }
 
 /** Whether an import of which a dry run says this is too large for an undo. @param {Plan} plan */

@@ -78,11 +78,6 @@ export function followAddress() {
   if (String(asked) !== String(state.query)) load();
 }
 
-/** Whether a page is read that may not have what was changed just now. */
-export function isBeingRead() {
-  return state.isLoading || isRefreshing;
-}
-
 /** Load the page that is shown again, a moment later, since others have changed its plants. */
 export function refreshSoon() {
   refreshing ||= setTimeout(refresh, REFRESH_SECONDS * 1000);
@@ -95,9 +90,12 @@ export function refreshSoon() {
 async function refresh() {
   refreshing = 0;
   const { signal } = loading;
-  if (isBeingRead()) refreshSoon();
+  if (state.isLoading || isRefreshing) {
+    refreshSoon(); // What is read may be older than the change.
+    return;
+  }
   // The search for what is being typed, or the dialog that adds plants, loads the page at its end.
-  if (isBeingRead() || signal.aborted || !state.listing || !state.fresh.isSought) return;
+  if (signal.aborted || !state.listing || !state.fresh.isSought) return;
   isRefreshing = true;
   try {
     const { query, listing } = await find(state.query, signal);

@@ -68,9 +68,6 @@ const NAMED_MAX = 5;
 /** The largest row that the service takes, in characters. */
 const ROW_CHARACTERS_MAX = 16 * 1024;
 
-/** How much text becomes a part of a file. */
-const PART_CHARACTERS = 1_000_000;
-
 /** The first of the ids that stand for those that the service gives later. */
 const PLACEHOLDER = -(2n ** 63n);
 
@@ -225,10 +222,9 @@ export async function makePlan(preview, signal, given) {
   const header = makeHeader(preview);
   const top = isHeaded ? table.rows.findIndex((cells) => !isEmpty(cells)) : -1;
   const fields = columns.tag < 0 ? ["id", "name"] : ["id", "name", "tag"];
-  const parts = new Parts(write([fields]));
-  const numbered = new Parts(
-    `\ufeff${write([columns.id < 0 ? ["id", ...header] : header], table.separator)}`,
-  );
+  const parts = [write([fields])];
+  const head = columns.id < 0 ? ["id", ...header] : header;
+  const numbered = [`\ufeff${write([head], table.separator)}`];
   /** @type {Plan} */
   const plan = {
     ...{ file, base, table, columns, header, replaces, shown: [], nameless: 0 },
@@ -245,11 +241,11 @@ export async function makePlan(preview, signal, given) {
     if (fault) plan.faults.set(index, fault);
     const isNew = !fault && own.trim() === "";
     const id = isNew ? ids.next().value : own;
-    if (given) numbered.add(write([withId(cells, columns.id, id)], table.separator));
+    if (given) numbered.push(write([withId(cells, columns.id, id)], table.separator));
     if (fault) return;
     if (isNew) plan.unnumbered += 1;
     const text = write([[id, name, tag].slice(0, fields.length)]);
-    parts.add(text);
+    parts.push(text);
     plan.ids.push(id);
     plan.indexes.push(index);
     plan.lines.push(line);
@@ -260,8 +256,8 @@ export async function makePlan(preview, signal, given) {
     if (shown.length < SHOWN_ROWS && INTEGER.test(id)) shown.push([isNew ? "new" : id, name, tag]);
   });
   plan.shown = [...plan.shown, ...others].slice(0, SHOWN_ROWS);
-  plan.file = parts.toFile(file.name);
-  if (given) plan.own = numbered.toFile(`${base}-with-ids.csv`);
+  plan.file = new File(parts, file.name);
+  if (given) plan.own = new File(numbered, `${base}-with-ids.csv`);
   if (given || plan.unnumbered === 0) return plan;
   plan.giveIds = async (real, stop) => {
     return { ...(await makePlan(preview, stop, real)), result: plan.result };
@@ -282,31 +278,6 @@ function findFault(cells, { table, columns, isHeaded }, { length: width }) {
   const lacksName = cells[columns?.name ?? -1] === undefined || picked.join("") === "";
   if (lacksName) return "The name is missing";
   return picked.join().length > ROW_CHARACTERS_MAX ? "It has more than 16,384 characters" : "";
-}
-
-/** The parts of a large file. The browser may keep them outside the memory. */
-class Parts {
-  #blobs = /** @type {Blob[]} */ ([]);
-
-  /** @param {string} text that the file begins with */
-  constructor(text) {
-    this.#text = text;
-  }
-
-  #text;
-
-  /** @param {string} text */
-  add(text) {
-    this.#text += text;
-    if (this.#text.length < PART_CHARACTERS) return;
-    this.#blobs.push(new Blob([this.#text]));
-    this.#text = "";
-  }
-
-  /** @param {string} name */
-  toFile(name) {
-    return new File([...this.#blobs, this.#text], name);
-  }
 }
 
 /**

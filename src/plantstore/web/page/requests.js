@@ -2,9 +2,6 @@
 
 export const NOT_FOUND = 404;
 
-/** The status of a feed that does not have all changes after a number. */
-export const GONE = 410;
-
 /** The status of a token that is used more often than the service allows. */
 export const TOO_MANY_REQUESTS = 429;
 

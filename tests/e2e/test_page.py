@@ -512,4 +512,4 @@ def test_all_plants_of_the_search_are_printed_as_a_list_or_as_labels_on_sheets(
     assert print_pages("Labels 3 × 8") == 6
     assert print_pages("Labels 5 × 13") == 2
     assert print_pages("Labels, one per page") == 130
-    assert print_pages("List") == 5
+    assert print_pages("List") == 4

@@ -3,8 +3,8 @@
 import assert from "node:assert/strict";
 import { beforeEach, describe, test } from "node:test";
 import { Catalogue } from "../../src/plantstore/web/page/catalogue.js";
-import { keepJob, offerUndo, resume } from "../../src/plantstore/web/page/changes.js";
-import { say, Toast } from "../../src/plantstore/web/page/elements.js";
+import { keepJob, offerUndo, resume, undoLast } from "../../src/plantstore/web/page/changes.js";
+import { say, Toast, UndoButton } from "../../src/plantstore/web/page/elements.js";
 import { html } from "../../src/plantstore/web/page/html.js";
 import { addPlants, openLinkedPlant } from "../../src/plantstore/web/page/plant.js";
 import { ApiError } from "../../src/plantstore/web/page/requests.js";
@@ -19,7 +19,14 @@ const refused = (status, message = "It is refused") => respond({ message }, stat
 const sent = (requests) => requests.map(({ method, path }) => `${method} ${path}`);
 
 beforeEach(() => {
-  update({ dialog: null, question: null, toast: { text: "" }, scopes: null, spareId: "" });
+  update({
+    dialog: null,
+    question: null,
+    toast: { text: "" },
+    undos: [],
+    scopes: null,
+    spareId: "",
+  });
 });
 
 /** Answer the questions of the page, in turn; return the questions. */
@@ -71,10 +78,10 @@ test("a change is undone, and what somebody else has changed since then remains"
   await act({ name: "Mine" });
   stored.set("1", { ...stored.get("1"), tag: "Theirs" });
 
-  await state.toast.undo();
+  await undoLast();
 
   assert.deepEqual(stored.get("1"), { ...ABIES, tag: "Theirs" });
-  assert.deepEqual([state.toast.text, state.toast.undo], ["Undone:", undefined]);
+  assert.deepEqual([state.toast.text, state.undos], ["Undone:", []]);
 });
 
 describe("a change by somebody else is not overwritten without a question", () => {
@@ -215,7 +222,7 @@ describe("of many changes that do not end as they began, all that were made are 
   /** Undo what the page offers to undo, and return what is stored then. */
   async function undo({ stored }) {
     const before = stored.size;
-    await state.toast.undo();
+    await undoLast();
     assert.ok(before < 100);
     return [stored.size, state.toast.text];
   }
@@ -249,24 +256,24 @@ describe("of many changes that do not end as they began, all that were made are 
     let kept;
     await deleteAll(() => {
       keepJob();
-      kept = window.sessionStorage.getItem("plantstore.undo");
+      kept = window.sessionStorage.getItem("plantstore.undos");
       state.job.isStopped = true;
     });
     const { stored } = serve([]);
-    window.sessionStorage.setItem("plantstore.undo", kept);
+    window.sessionStorage.setItem("plantstore.undos", kept);
 
     resume();
     assert.match(state.toast.text, /^Interrupted: \d\d of 100 deleted$/);
-    const { length } = state.toast.kept.changes;
-    const undone = state.toast.undo();
+    const { length } = state.undos[0].changes;
+    const undone = undoLast();
     state.job.isStopped = true;
     await undone;
-    const [text, label] = [state.toast.text, state.toast.label];
-    await state.toast.undo();
+    const said = textOf(html`<${Toast} />`);
+    await undoLast();
 
-    assert.deepEqual([text, label], [`Stopped: 6 of ${length} restored`, "Continue"]);
+    assert.equal(said, `Stopped: 6 of ${length} restored Continue ×`);
     assert.deepEqual([state.toast.text, stored.size], [`${length} plants restored`, length]);
-    assert.equal(window.sessionStorage.getItem("plantstore.undo"), null);
+    assert.equal(window.sessionStorage.getItem("plantstore.undos"), "[]");
   });
 
   test("an undo that deletes plants was interrupted, and some of them are gone", async () => {
@@ -274,24 +281,24 @@ describe("of many changes that do not end as they began, all that were made are 
     const created = many.map((before) => ({ before, after: null }));
     offerUndo(created, "100 plants imported");
 
-    await state.toast.undo();
+    await undoLast();
 
     assert.deepEqual([stored.size, state.toast.text], [0, "100 plants removed"]);
   });
 
   test("the computer failed, and it is not known which were made", async () => {
     const { stored } = serve(many, () => {
-      window.copy ??= window.sessionStorage.getItem("plantstore.undo");
+      window.copy ??= window.sessionStorage.getItem("plantstore.undos");
     });
     tagPlants(many);
     await state.dialog.act({ tag: "Tree" });
     for (const plant of many.slice(50)) stored.set(plant.id, plant);
-    window.sessionStorage.setItem("plantstore.undo", window.copy);
+    window.sessionStorage.setItem("plantstore.undos", window.copy);
     update({ toast: { text: "" } });
 
     resume();
     assert.equal(state.toast.text, "Interrupted: 0 of 100 now have the tag Tree");
-    await state.toast.undo();
+    await undoLast();
 
     assert.deepEqual(
       [...stored.values()].map(({ tag }) => tag),
@@ -376,13 +383,13 @@ test("a deletion is confirmed, and can be undone, also after a failure", async (
 
   await act({});
   const deleted = [...stored.keys()];
-  const { text, undo } = state.toast;
+  const { text } = state.toast;
   const again = serve([], () =>
     again.requests.length < 3 ? refused(503, "It is stopping") : null,
   );
-  await undo();
+  await undoLast();
   const failed = state.toast;
-  await failed.undo();
+  await undoLast();
 
   assert.deepEqual([title, deleted], ["Delete 2 plants?", []]);
   assert.equal(text, "2 plants deleted");
@@ -392,21 +399,43 @@ test("a deletion is confirmed, and can be undone, also after a failure", async (
   assert.deepEqual(restored, { 1: ABIES, 2: ROSA });
 });
 
-test("an undo stays beside what is said of something else, until its message is closed", async () => {
-  const { stored } = serve([ABIES]);
+test("each change can be undone, also after others, and after its message was closed", async () => {
+  const { stored } = serve([ABIES, ROSA]);
+  const kept = () => JSON.parse(window.sessionStorage.getItem("plantstore.undos"));
+  const button = () => textOf(html`<${UndoButton} />`);
   deletePlants([ABIES]);
   await state.dialog.act({});
-  const kept = () => window.sessionStorage.getItem("plantstore.undo");
-  const before = kept();
+  tagPlants([ROSA]);
+  await state.dialog.act({ tag: "Bed" });
 
+  assert.deepEqual([textOf(html`<${Toast} />`), button()], ["Saved: 2 Rosa Undo ×", ""]);
+  assert.equal(kept().length, 2);
   say("Exported: plants.csv");
-  say("Exported: plants-1.csv");
+  assert.deepEqual(
+    [textOf(html`<${Toast} />`), button()],
+    ["Exported: plants.csv ×", "Undo: Saved: 2"],
+  );
+  await undoLast();
+  assert.deepEqual([...stored.values()], [ROSA]);
+  assert.equal(button(), "Undo: Deleted: 1");
+  await undoLast();
+  assert.equal(stored.size, 2);
+  assert.deepEqual([button(), kept()], ["", []]);
+});
 
-  assert.equal(textOf(html`<${Toast} />`), "Exported: plants-1.csv Deleted: 1 Undo ×");
-  assert.equal(kept(), before);
-  await state.toast.undo();
-  assert.deepEqual([...stored.values()], [ABIES]);
-  assert.deepEqual([textOf(html`<${Toast} />`), kept()], ["Restored: 1 Abies ×", null]);
+test("the attempts of a dialog have one undo", async () => {
+  const { stored } = serve([ABIES, ROSA], (_, id) =>
+    id === "2" ? refused(503, "It is stopping") : null,
+  );
+  deletePlants([ABIES, ROSA]);
+  await assert.rejects(state.dialog.act({}));
+  assert.equal(state.undos.length, 1);
+
+  serve([ROSA]);
+  await state.dialog.act({});
+
+  assert.deepEqual([state.undos.length, state.undos[0].changes.length], [1, 2]);
+  assert.equal(stored.size, 1);
 });
 
 test("a deletion is not undone over a plant that somebody else has stored there", async () => {
@@ -416,7 +445,7 @@ test("a deletion is not undone over a plant that somebody else has stored there"
   stored.set("2", { ...ROSA, name: "Theirs" });
   const asked = answerQuestions("no");
 
-  await state.toast.undo();
+  await undoLast();
 
   assert.deepEqual(asked[0].versions, [["Name", "Theirs", "Rosa"]]);
   assert.equal(stored.get("2").name, "Theirs");
@@ -429,7 +458,7 @@ test("a deletion that somebody else has undone already is undone without a quest
   stored.set("2", { ...ROSA });
   const asked = answerQuestions();
 
-  await state.toast.undo();
+  await undoLast();
 
   assert.deepEqual(asked, []);
   assert.deepEqual(stored.get("2"), ROSA);
@@ -477,8 +506,7 @@ test("without the scope to create plants a deletion cannot be undone", async () 
 
   await state.dialog.act({});
 
-  const { text, undo } = state.toast;
-  assert.deepEqual([text, undo], ["Deleted:", undefined]);
+  assert.deepEqual([state.toast.text, state.undos], ["Deleted:", []]);
 });
 
 test("the tag of several plants is set and set back, and no longer selected", async () => {
@@ -489,7 +517,7 @@ test("the tag of several plants is set and set back, and no longer selected", as
 
   await state.dialog.act({ tag: "Tree" });
   const tagged = [...stored.values()];
-  await state.toast.undo();
+  await undoLast();
 
   assert.deepEqual(new Set(tagged.map(({ tag }) => tag)), new Set(["Tree"]));
   assert.equal(state.selected.size, 0);

@@ -59,7 +59,7 @@ describe("the service gets the same plants as from the file itself", () => {
       const valid = sent.table.rows.filter(([id]) => /^-?\d+$/.test(id));
       assert.deepEqual(
         valid.map(([id, text, tag]) => [Number(id), text, tag || null]),
-        plants.filter(([, text]) => text === "" || !wrong.includes(text)),
+        plants.filter(([, text]) => text !== "" && !wrong.includes(text)),
       );
     });
   }
@@ -88,12 +88,13 @@ describe("a row that would be stored wrongly is not sent", () => {
   const rows = [
     ["2,Rosa, alba,Shrub", "It has more cells than the first row"],
     ["2", "The name is missing"],
+    ["2,,Shrub", "The name is missing"],
     ['2,"open', "A quote is missing or wrong here"],
     [`2,${"x".repeat(16_384)}`, "It has more than 16,384 characters"],
   ];
 
   for (const [row, reason] of rows) {
-    test(reason, async () => {
+    test(`${row.slice(0, 20)}: ${reason}`, async () => {
       const { file, faults } = await planOf(`id,name,tag\n1,A,\n${row}\n`);
 
       assert.deepEqual([...faults], [[2, reason]]);
@@ -153,6 +154,13 @@ async function open(content, result = NONE) {
   await done();
   return { requests, text, done };
 }
+
+test("without a column of names, nothing can be imported", async () => {
+  const { text } = await open("id,tag\n1,Shrub\n");
+
+  assert.match(text(), /Choose the column of the names/);
+  assert.match(text(), /Cancel$/);
+});
 
 test("the preview says what the service would do, and stores nothing", async () => {
   const result = { stored: 1204, already_stored: 31, replaced: 1007, refused: 2 };

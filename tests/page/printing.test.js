@@ -65,9 +65,9 @@ for (const place of ["0", "25", "1.5", "x", ""]) {
     update({ sheet: null, selected: new Map([["0", many[0]]]) });
     askAndPrint();
 
-    const said = await state.dialog.act({ kind: "grid24", place });
+    const printed = state.dialog.act({ kind: "grid24", place });
 
-    assert.equal(said, "The first label is one of 1 to 24");
+    await assert.rejects(printed, { message: "The first label is one of 1 to 24" });
     assert.equal(state.sheet, null);
   });
 }
@@ -82,6 +82,26 @@ test("the first plants of the search are printed, and the list says how many the
   assert.equal(state.dialog.title, "Print the first 1,000 of 27,123 plants");
   assert.match(
     text,
-    /^ro, R The first 2 of 27,123 plants, \d{4}-\d\d-\d\d Id Name Tag 0 Rosa 0 R 1 Rosa 1 R$/,
+    /^ro, R The first 2 of 27,123 plants, \d{4}-\d\d-\d\d Id Name ☐ 0 Rosa 0 ☐ 1 Rosa 1$/,
   );
 });
+
+for (const [sort, expected] of [
+  ["id", "☐ 2 Rosa 10 R ☐ 10 Rosa × alba R ☐ 30 Rosa 9"],
+  ["name", "☐ 30 Rosa 9 ☐ 2 Rosa 10 R ☐ 10 Rosa × alba R"],
+]) {
+  test(`selected plants are printed in order by ${sort}, not as they were selected`, async () => {
+    const plants = [
+      { id: "10", name: "Rosa × alba", tag: "R" },
+      { id: "30", name: "Rosa 9" },
+      { id: "2", name: "Rosa 10", tag: "R" },
+    ];
+    const selected = new Map(plants.map((plant) => [plant.id, plant]));
+    update({ selected, shownQuery: new URLSearchParams({ sort, tag: "R" }) });
+
+    const text = textOf(await print("list"));
+
+    assert.match(text, /^Plants 3 plants, \S+ Id Name Tag /);
+    assert.ok(text.endsWith(expected), text);
+  });
+}

@@ -14,20 +14,22 @@ const error = (line, message = "It is refused", number = 1002) => ({
 });
 
 test("the rows that the service and the page refuse are those of the file", async () => {
-  const plan = await planOf('Nr;Name;Price\n1;"A\nB";7\n\nx;C;8\n9\n2;D;9\n');
+  const plan = await planOf('Nr;Name;Price\n1;"A\nB";7\n\nx;C;8\n9\n2;D;9\n10;E;9\n');
   const errors = [
     error(4, '`id` must be an integer from 0 to 9, got "x"'),
     error(5, "`id` is taken", 1004),
+    error(6, "`id` must be an integer from 0 to 9, got 10"),
   ];
 
-  const refused = readRefused(plan, { errors, refused: 2 });
+  const refused = readRefused(plan, { errors, refused: 3 });
 
   assert.deepEqual(refused.rows, [
     { row: 4, message: "The id must be a whole number", cells: ["x", "C", "8"] },
     { row: 5, message: "The name is missing", cells: ["9"] },
     { row: 6, message: "Another plant has this id", cells: ["2", "D", "9"] },
+    { row: 7, message: "The id has too many digits", cells: ["10", "E", "9"] },
   ]);
-  assert.equal(refused.total, 3);
+  assert.equal(refused.total, 4);
 });
 
 test("refused rows have the columns of the file and a reason, and can be corrected and imported", async () => {
@@ -46,6 +48,31 @@ test("refused rows have the columns of the file and a reason, and can be correct
     ["Nr", "Price", "Name", "reason"],
     ["1", "7", 'Rosa; "alba"', "It is refused"],
   ]);
+});
+
+test("of an id that is in the file twice, the reason names the row that has it", async () => {
+  const plan = await planOf("id,name\n1,A\n2,B\n1,C\n");
+
+  const { rows } = readRefused(plan, { errors: [error(4, "`id` is taken", 1004)], refused: 1 });
+
+  assert.deepEqual(rows, [{ row: 4, message: "Row 2 has this id", cells: ["1", "C"] }]);
+});
+
+test("a row with too many cells can be imported when its last cells are empty", async () => {
+  const plan = await planOf("id,name,tag\n1,Rosa, alba,Shrub\n");
+  const list = listRefused(plan, readRefused(plan, { errors: [], refused: 0 }));
+  assert.deepEqual(list[1], [
+    "1",
+    "Rosa",
+    " alba",
+    "It has more cells than the first row",
+    "Shrub",
+  ]);
+
+  list[1].splice(1, 4, "Rosa, alba", "Shrub", list[1][3], "");
+  const again = await planOf(write(list));
+
+  assert.equal(await again.file.text(), 'id,name,tag\r\n1,"Rosa, alba",Shrub\r\n');
 });
 
 test("the page says how many rows were refused if it does not list them all", async () => {

@@ -1,6 +1,6 @@
 /** The catalogue: the list of plants, and what can be done with it. */
 
-import { countPlants, number, PlantText, say } from "./elements.js";
+import { countPlants, number, PlantText, say, UndoButton } from "./elements.js";
 import { describeProblem, exportPlants } from "./exporting.js";
 import { html } from "./html.js";
 import { ImportButtons, Importing } from "./importing.js";
@@ -111,6 +111,7 @@ function Summary() {
       <${Range} />
       <p id="count" role="status">${listing && countPlants(listing.total, listing.isExact)}</p>
       <${Rename} />
+      <${UndoButton} />
       <${Suggestion} />
       <${Selected} />
       <${Pages} label="Pages, above" />

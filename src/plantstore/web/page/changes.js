@@ -11,7 +11,8 @@
  *   gave them up, and the first error
  * @typedef {"Deleted"|"Saved"|"Restored"|"Undone"} Verb
  * @typedef {{verb: Verb, outcome: string, total: number, done: number, made: Change[],
- *   begun: Map<string, Change>, left: Set<Change>, hasTags?: boolean, isStopped?: boolean}} Job the
+ *   begun: Map<string, Change>, left: Set<Change>, hasTags?: boolean, isStopped?: boolean,
+ *   offered?: ?Undo}} Job the
  *   changes of a dialog, in all its attempts, or of an undo: those that were made; by their ids,
  *   those that may have been made; and all that are left. `done` counts those that were made before
  *   an undo was interrupted
@@ -25,7 +26,7 @@ import { countPlants, number, say } from "./elements.js";
 import { load, refreshSoon } from "./listing.js";
 import { ApiError, hasStatus, messageOf, NOT_FOUND, PRECONDITION_FAILED } from "./requests.js";
 import { may, state, update } from "./state.js";
-import { keepUndo, readUndo } from "./storage.js";
+import { keepUndos, readUndos } from "./storage.js";
 
 /** The names of the fields. */
 const FIELDS = /** @type {["name"|"tag", string][]} */ ([
@@ -47,6 +48,9 @@ const UNMATCHED =
 
 /** How many times the progress of a job is shown. */
 const STEPS = 20;
+
+/** How many of the last changes can be undone. */
+const UNDOS_MAX = 20;
 
 /**
  * What is said while and after changes are made, what undoes them, and the scope for that.
@@ -109,7 +113,8 @@ export async function make(changes, job) {
   Object.assign(job, { left: new Set(changes), isStopped: false });
   if (changes.length > 1) update({ job });
   // If the computer fails, no event says so. To undo what was not made changes nothing.
-  keepUndo(makeUndo({ ...job, begun: new Map(changes.map((each) => [idOf(each), each])) }));
+  const begun = new Map(changes.map((each) => [idOf(each), each]));
+  keepUndos(addUndo(makeUndo({ ...job, begun }), job));
   await forEach(changes, attempt);
   while (conflicts.length > 0) {
     const order = [...job.left];
@@ -124,8 +129,9 @@ export async function make(changes, job) {
     await forEach(mine, attempt);
   }
   if (state.job === job) update({ job: null });
-  if (job.made.length > 0 || job.isStopped) tell(job);
-  else keepUndo(state.toast.kept);
+  if (isUndo && error) offer(makeUndo(job), `${messageOf(error)}. ${makeUndo(job)?.text}`);
+  else if (job.made.length > 0 || job.isStopped) tell(job);
+  keepUndos(state.undos);
   return { left: [...job.left], error };
 }
 
@@ -186,49 +192,61 @@ function tell(job) {
   for (const change of made) state.selected.delete(idOf(change));
   const undo = makeUndo(job);
   const many = done + made.length;
-  if (isStopped) offer(undo, `Stopped: ${describeJob(job).progress} ${outcome}`);
-  else if (many > 1) offer(undo, `${countPlants(many)} ${outcome}`);
+  if (isStopped) offer(undo, `Stopped: ${describeJob(job).progress} ${outcome}`, {}, job);
+  else if (many > 1) offer(undo, `${countPlants(many)} ${outcome}`, {}, job);
   else {
     const [{ before, after }] = made;
-    offer(undo, `${verb}:`, { plant: after ?? before, isGone: after === null });
+    offer(undo, `${verb}:`, { plant: after ?? before, isGone: after === null }, job);
   }
 }
 
-/** @param {?Undo} undo @param {string} text @param {{plant?: ?Plant, isGone?: boolean}} [about] */
-function offer(undo, text, about) {
-  if (!undo) say(text, { ...about, undo: undefined });
-  else {
-    const label = undo.done > 0 ? "Continue" : "Undo";
-    const said = `${text} ${about?.plant?.id ?? ""}`.trim();
-    const kept = { ...undo, text: undo.done > 0 ? undo.text : said };
-    say(text, { ...about, undo: () => restore(undo), label, kept });
-  }
+/**
+ * Say something, and offer an undo.
+ *
+ * @param {?Undo} undo @param {string} text @param {{plant?: ?Plant, isGone?: boolean}} [about]
+ * @param {Job} [job] whose undo was offered before
+ */
+function offer(undo, text, about, job) {
+  const said = undo?.done ? undo.text : `${text} ${about?.plant?.id ?? ""}`.trim();
+  const last = undo && { ...undo, text: said };
+  update({ undos: addUndo(last, job) });
+  if (job) job.offered = last;
+  say(text, { ...about, isOffer: undo !== null });
+}
+
+/** Return what can be undone, with the last change. @param {?Undo} undo @param {Job} [job] as above */
+function addUndo(undo, job) {
+  const others = state.undos.filter((each) => each !== job?.offered);
+  return [...others, undo ?? []].flat().slice(-UNDOS_MAX);
 }
 
 /** Offer to undo changes that were made in another way. @param {Change[]} changes @param {string} text */
 export function offerUndo(changes, text) {
   offer({ verb: "Undone", total: changes.length, done: 0, changes, text }, text);
+  keepUndos(state.undos);
 }
 
-/** @param {Undo} undo */
-async function restore({ verb, total, done, changes }) {
+/** Undo the last change, or continue its undo that was interrupted. */
+export async function undoLast() {
+  const undos = [...state.undos];
+  const { verb, total, done, changes } = /** @type {Undo} */ (undos.pop());
   const job = makeJob(verb, total, done);
   if (verb === "Undone" && changes.every(({ after }) => !after)) job.outcome = "removed";
-  const { error } = await make(changes, job);
-  const rest = makeUndo(job);
-  if (error) offer(rest, `${messageOf(error)}. ${rest?.text}`);
+  update({ undos, toast: { text: "" } });
+  await make(changes, job);
   load();
 }
 
 /** Keep what can be undone of the job that runs: the page is about to go. */
 export function keepJob() {
-  if (state.job) keepUndo(makeUndo(state.job));
+  if (state.job) keepUndos(addUndo(makeUndo(state.job), state.job));
 }
 
 /** Offer what could be undone before the tab was reloaded. */
 export function resume() {
-  const undo = readUndo();
-  if (undo) offer(undo, undo.text);
+  const undos = readUndos();
+  update({ undos });
+  if (undos.length > 0) say(undos.at(-1)?.text ?? "", { isOffer: true });
 }
 
 /**

@@ -1,9 +1,8 @@
 /** Small elements of the page, texts, and the focus. */
 
-import { describeJob } from "./changes.js";
+import { describeJob, undoLast } from "./changes.js";
 import { html } from "./html.js";
 import { state, update } from "./state.js";
-import { keepUndo } from "./storage.js";
 
 /**
  * A text of a plant, in its own direction; or other words for an empty or a missing one.
@@ -29,23 +28,29 @@ export function Toast() {
       </div>
     `;
   }
-  const { text, plant, isGone, undo, label, about } = state.toast;
-  const close = () => say("", { undo: undefined });
-  const runUndo = () => {
-    close();
-    undo?.();
-  };
+  const { text, plant, isGone, isOffer } = state.toast;
   const name = plant && html`${plant.id} <bdi>${plant.name}</bdi>`;
   const link = plant && (isGone ? name : html`<a href="#/plants/${plant.id}">${name}</a>`);
   return html`
     <div id="toast" role="status">
       <span id="said">${text}${link && html`${" "}${link}`}</span>
-      ${about && html`<span>${about}</span>`}
-      ${undo && html`<button type="button" onclick=${runUndo}>${label}</button>`}
-      <button id="dismiss" type="button" aria-label="Close this message" hidden=${text === "" && !undo}
-        onclick=${close}>×</button>
+      ${isOffer && html`<button type="button" onclick=${undoLast}>${nameUndo()}</button>`}
+      <button id="dismiss" type="button" aria-label="Close this message" hidden=${text === ""}
+        onclick=${() => say("")}>×</button>
     </div>
   `;
+}
+
+/** The button that undoes the last change, unless the feedback has one. */
+export function UndoButton() {
+  const { undos, toast, job } = state;
+  if (undos.length === 0 || toast.isOffer || job) return null;
+  const text = `${nameUndo()}: ${undos.at(-1)?.text}`;
+  return html`<button id="undo" type="button" title=${text} onclick=${undoLast}>${text}</button>`;
+}
+
+function nameUndo() {
+  return state.undos.at(-1)?.done ? "Continue" : "Undo";
 }
 
 /** How far a job is. Screen readers read it on request. @param {{job: import("./changes.js").Job}} props */
@@ -64,18 +69,9 @@ export function stop(job) {
   update();
 }
 
-/**
- * Show a text until the next one comes. An undo that is offered stays, unless another one is given.
- *
- * @param {string} text
- * @param {Omit<typeof state.toast, "text">} [more]
- */
-export function say(text, more = {}) {
-  const { undo, label, kept } = state.toast;
-  const stays = undo && !("undo" in more);
-  const toast = { text, ...(stays && { undo, label, kept, about: kept?.text }), ...more };
-  keepUndo(toast.kept);
-  update({ toast });
+/** Show a text until the next one comes. @param {string} text @param {Partial<typeof state.toast>} [more] */
+export function say(text, more) {
+  update({ toast: { text, ...more } });
 }
 
 /** @param {number} many @param {boolean} [isExact] otherwise there are more */

@@ -2,7 +2,7 @@
 
 import { client } from "./client.js";
 import { say } from "./elements.js";
-import { entitle, LISTED, select } from "./listing.js";
+import { entitle, LISTED, listSelected, select } from "./listing.js";
 import { ApiError } from "./requests.js";
 import { state, update } from "./state.js";
 
@@ -26,7 +26,7 @@ export async function exportPlants() {
   loading = new AbortController();
   const { signal } = loading;
   const query = select(state.query, LISTED);
-  const selected = [...state.selected.values()];
+  const selected = listSelected();
   const name = nameFile(selected.length > 0 ? "selected" : entitle(query));
   const byId = state.listing?.byId;
   update({ exportProblem: null });

@@ -6,6 +6,8 @@ import { ApiError, hasStatus, messageOf, TOO_MANY_REQUESTS } from "./requests.js
 import { may, state, update } from "./state.js";
 import { findTags, refreshTags, suggestTags } from "./tags.js";
 
+/** @typedef {import("./client.js").Plant} Plant */
+
 const PLANTS_A_PAGE = 50;
 
 /** How many plants can be selected at once. The service lists so many at once. */
@@ -254,6 +256,15 @@ export async function findAll(search, { signal } = loading) {
   }
 }
 
+/** Return the plants that are selected, in order of their ids, or of their names as the list. */
+export function listSelected() {
+  const bare = (/** @type {Plant} */ { name }) => name.replace(/×\s*/g, "");
+  return [...state.selected.values()].sort((one, other) => {
+    if (isByName()) return bare(one).localeCompare(bare(other), undefined, { numeric: true });
+    return BigInt(one.id) < BigInt(other.id) ? -1 : 1;
+  });
+}
+
 /** Load the page again if the service was away. */
 export function loadIfMissing() {
   if (!state.isLoading && state.problem?.isOutage) load();
@@ -332,7 +343,7 @@ export function go(query) {
 }
 
 function leavePage() {
-  if (!state.toast.undo) say(""); // What it says is outdated.
+  say(""); // What it says is outdated.
   state.tagList.isOpen = false;
   update({ exportProblem: null, fresh: { id: "", name: "", isSought: true } });
   load();

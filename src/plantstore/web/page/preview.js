@@ -10,14 +10,15 @@
  *   is what was chosen, and `replaces` if plants that exist are updated
  * @typedef {{file: File, base: string, table: import("./csv.js").Table, columns: Columns,
  *   header: string[], replaces: boolean, ids: string[], indexes: number[], lines: number[],
- *   unnumbered: number, faults: Map<number, string>, shown: string[][], nameless: number,
+ *   unnumbered: number, faults: Map<number, string>, shown: string[][],
  *   result?: import("./client.js").ImportResult, changing?: Changing[], own?: File,
  *   giveIds?: (ids: Iterator<string>, signal: AbortSignal) => Promise<Plan>,
  *   restorable?: ?import("./importing.js").Restorable}} Plan the CSV that is sent; of each of its
  *   rows the id, the index of the row that it comes from, and the line on which it begins; what is
  *   not sent, and why; what a dry run says; some plants that change; and if rows get ids, the user's
  *   file with them
- * @typedef {{row: string[], old: import("./client.js").Plant}} Changing
+ * @typedef {{old: import("./client.js").Plant, plant: import("./client.js").Plant}} Changing before and
+ *   after
  */
 
 import { client } from "./client.js";
@@ -35,7 +36,7 @@ import { number } from "./elements.js";
 import { html } from "./html.js";
 import { findReplaced, ID_TAKEN, isBeyondUndo, startImport } from "./importing.js";
 import { RefusedRows, readRefused } from "./refused.js";
-import { ApiError } from "./requests.js";
+import { ApiError, messageOf } from "./requests.js";
 import { state, update } from "./state.js";
 
 /** The usual names of the columns, in several languages. */
@@ -156,13 +157,16 @@ async function refresh(preview) {
 
 /** Return the first plants that change, as they are. @param {Plan} plan @param {AbortSignal} signal */
 async function readChanging(plan, signal) {
-  const { ids, indexes, table } = plan;
+  const { ids, indexes, table, columns } = plan;
   const { replaced } = await findReplaced(plan, signal);
-  const read = (/** @type {string} */ id) =>
-    client.read(id).then(
-      ({ plant }) => [{ row: table.rows[indexes[ids.lastIndexOf(id)]], old: plant }],
-      () => [], // It was deleted, or the token permits only changes.
-    );
+  const read = async (/** @type {string} */ id) => {
+    // It may be deleted, or the token permits only changes.
+    const old = await client.read(id).then(({ plant }) => plant, messageOf);
+    if (typeof old === "string") return [];
+    const { [columns.name]: name, [columns.tag]: tag } = table.rows[indexes[ids.lastIndexOf(id)]];
+    const plant = { id, name, tag: columns.tag < 0 ? old.tag : tag || undefined };
+    return old.name === plant.name && old.tag === plant.tag ? [] : [{ old, plant }];
+  };
   return (await Promise.all(replaced.slice(0, SHOWN_CHANGES).map(read))).flat();
 }
 
@@ -227,7 +231,7 @@ export async function makePlan(preview, signal, given) {
   const numbered = [`\ufeff${write([head], table.separator)}`];
   /** @type {Plan} */
   const plan = {
-    ...{ file, base, table, columns, header, replaces, shown: [], nameless: 0 },
+    ...{ file, base, table, columns, header, replaces, shown: [] },
     ...{ ids: [], indexes: [], lines: [], unnumbered: 0, faults: new Map(table.faults) },
   };
   /** @type {string[][]} */
@@ -250,7 +254,6 @@ export async function makePlan(preview, signal, given) {
     plan.indexes.push(index);
     plan.lines.push(line);
     line += text.split(/\r\n|\r|\n/).length - 1;
-    if (name === "") plan.nameless += 1;
     // By other letters than those of English, one sees whether the encoding is right.
     const shown = !table.isGuessed || /[^\0-\x7f]/.test(text) ? plan.shown : others;
     if (shown.length < SHOWN_ROWS && INTEGER.test(id)) shown.push([isNew ? "new" : id, name, tag]);
@@ -275,8 +278,7 @@ function findFault(cells, { table, columns, isHeaded }, { length: width }) {
   // A separator within a name moves what follows it into other columns.
   const isWide = isHeaded && !table?.sheets && cells.length > width;
   if (isWide && !isEmpty(cells.slice(width))) return "It has more cells than the first row";
-  const lacksName = cells[columns?.name ?? -1] === undefined || picked.join("") === "";
-  if (lacksName) return "The name is missing";
+  if (!cells[columns?.name ?? -1]) return "The name is missing";
   return picked.join().length > ROW_CHARACTERS_MAX ? "It has more than 16,384 characters" : "";
 }
 
@@ -309,7 +311,8 @@ function PreviewView({ preview }) {
   const { table, plan, refused } = preview;
   const error = state.dialog?.error;
   const buttons = error ? [["check", "Try again"]] : [];
-  if (plan?.result) buttons.push(["import", "Import", "primary"]);
+  const isUsable = plan?.result && plan.columns.name >= 0;
+  if (isUsable) buttons.push(["import", "Import", "primary"]);
   const doing = error ? "" : table ? "Checking…" : "Reading…";
   return html`
     <${Frame} id="preview" buttons=${buttons}>
@@ -318,7 +321,7 @@ function PreviewView({ preview }) {
       <p id="preview-said" role="status">${plan?.result ? describeCheck(plan) : doing}</p>
       ${plan?.result && plan.changing && html`<${Changes} plan=${plan} />`}
       ${plan && describeNotes(preview).map((note) => html`<p class="hint">${note}</p>`)}
-      ${plan?.result && refused && html`<${RefusedRows} ...${refused} />`}
+      ${isUsable && refused && html`<${RefusedRows} ...${refused} />`}
     <//>
   `;
 }
@@ -392,15 +395,12 @@ function Plants({ preview }) {
 }
 
 /** Some plants that change, before and after. @param {{plan: Plan}} props */
-function Changes({ plan: { changing = [], columns, result } }) {
+function Changes({ plan: { changing = [], result } }) {
   const more = (result?.replaced ?? 0) - changing.length;
-  const describe = (/** @type {string} */ name, /** @type {string} */ tag = "") =>
+  const describe = (/** @type {import("./client.js").Plant} */ { name, tag }) =>
     html`<bdi>${tag ? `${name} (${tag})` : name}</bdi>`;
-  const makeItem = (/** @type {Changing} */ { row, old }) => html`
-    <li>
-      ${old.id}: ${describe(old.name, old.tag)} → ${" "}
-      ${describe(row[columns.name], columns.tag < 0 ? old.tag : row[columns.tag])}
-    </li>
+  const makeItem = (/** @type {Changing} */ { old, plant }) => html`
+    <li>${old.id}: ${describe(old)} → ${describe(plant)}</li>
   `;
   return html`
     <ul id="preview-changes" aria-label="Plants that change" tabindex="0">
@@ -436,7 +436,7 @@ function describeCheck({ result, faults }) {
 /** @param {Preview} preview */
 function describeNotes({ plan: made, isHeaded }) {
   const plan = /** @type {Plan} */ (made);
-  const { header, nameless, giveIds, replaces, table, columns, result } = plan;
+  const { header, giveIds, replaces, table, columns, result } = plan;
   const used = Object.values(columns);
   const others = header.filter((name, index) => isHeaded && name && !used.includes(index));
   const named = others.slice(0, NAMED_MAX).join(", ");
@@ -449,8 +449,7 @@ function describeNotes({ plan: made, isHeaded }) {
       !replaces && result?.errors.some(({ error }) => error === ID_TAKEN),
     [`${columns.id < 0 ? "Each row gets" : "Rows without an id get"} a new id. If you import this file twice, these plants are stored twice: save the file with its ids afterwards, and use it from then on.`]:
       giveIds !== undefined,
-    [`${number(nameless)} ${nameless === 1 ? "row has" : "rows have"} an empty name.`]:
-      nameless > 0,
+    "Choose the column of the names: each plant needs one.": columns.name < 0,
     "This import cannot be undone here: it is of more than 10,000 new plants, or 1,000 that change.":
       isBeyondUndo(plan),
   };

@@ -6,14 +6,25 @@
 import { Field, Frame, open } from "./dialogs.js";
 import { countPlants, number } from "./elements.js";
 import { html } from "./html.js";
-import { entitle, findAll, SELECTED_MAX } from "./listing.js";
+import { entitle, findAll, listSelected, SELECTED_MAX } from "./listing.js";
+import { ApiError } from "./requests.js";
 import { state, update } from "./state.js";
 import { encode } from "./uqr.mjs";
 
 /** @typedef {import("./client.js").Plant} Plant */
 
-/** The kinds of labels, and how many a page has: two common sheets in A4, and label printers. */
-const LABELS = /** @type {Record<string, number>} */ ({ grid24: 24, grid65: 65, single: 1 });
+/**
+ * The kinds of labels, two common sheets in A4 and label printers: how many a page has, how many
+ * characters a line and a label hold, and how many lines.
+ */
+const LABELS = /** @type {Record<string, number[]>} */ ({
+  grid24: [24, 16, 54, 5],
+  grid65: [65, 12, 34, 4],
+  single: [1, 16, 46, 4],
+});
+
+/** A longer name is printed smaller, down to this part of the size. */
+const FIT_MIN = 0.5;
 
 const KINDS = [
   ["list", "List"],
@@ -21,9 +32,6 @@ const KINDS = [
   ["grid65", "Labels 5 × 13 on A4, of 38.1 × 21.2 mm"],
   ["single", "Labels, one per page, for a label printer"],
 ];
-
-/** How long a word of a name may be on the smallest label. A longer one is printed smaller. */
-const WORD_CHARACTERS = 12;
 
 const HINT =
   "Labels have a QR code that opens the plant on this page. Print them in their original size, without the margins of the browser.";
@@ -38,8 +46,10 @@ const PrintView = () => html`
   <${Frame} id="printing" buttons=${[["print", "Print", "primary"]]}>
     ${KINDS.map(makeKind)}
     <p class="hint">${HINT}</p>
-    <${Field} id="printing-place" name="place" label="Begin at label" value="1"
-      inputmode="numeric" hint="For a sheet of which labels are used: the first that is left, counted row by row." />
+    <div id="place">
+      <${Field} id="printing-place" name="place" label="Begin at label" value="1"
+        inputmode="numeric" hint="For a sheet of which labels are used: the first that is left, counted row by row." />
+    </div>
   <//>
 `;
 
@@ -49,17 +59,18 @@ export function askAndPrint() {
   const total = selected.size || (listing?.total ?? 0);
   /** @type {import("./dialogs.js").Act} */
   const act = async ({ kind = "list", place = "1" }) => {
-    const places = LABELS[kind] ?? 1;
+    const [places] = LABELS[kind] ?? [1];
     const used = places > 1 ? Number(place) - 1 : 0;
     const isPlace = Number.isInteger(used) && used >= 0 && used < places;
-    if (!isPlace) return `The first label is one of 1 to ${places}`;
-    const plants = selected.size > 0 ? [...selected.values()] : await findAll();
+    if (!isPlace) throw new ApiError(`The first label is one of 1 to ${places}`);
+    const plants = selected.size > 0 ? listSelected() : await findAll();
     const first = plants.length < total ? `The first ${number(plants.length)} of ` : "";
-    const title = (selected.size === 0 && entitle(shownQuery)) || "Plants";
+    const query = selected.size === 0 ? shownQuery : new URLSearchParams();
+    const title = entitle(query) || "Plants";
     const about = `${first}${countPlants(total)}, ${new Date().toLocaleDateString("en-CA")}`;
     const sheet =
       kind === "list"
-        ? makeList(plants, title, about)
+        ? makeList(plants, title, about, query.has("tag"))
         : makeLabels([...Array(used), ...plants], kind);
     update({ sheet });
     window.onafterprint = () => update({ sheet: null });
@@ -70,16 +81,27 @@ export function askAndPrint() {
   open({ View: PrintView, title, content: {}, act, isDisposable: true });
 }
 
-/** @param {Plant[]} plants @param {string} title @param {string} about */
-function makeList(plants, title, about) {
+/**
+ * Return a list with boxes to tick. Its head is on each page.
+ *
+ * @param {Plant[]} plants @param {string} title which has the tag if the list is of a tag
+ * @param {string} about @param {boolean} isOfTag
+ */
+function makeList(plants, title, about, isOfTag) {
   const makeRow = (/** @type {Plant} */ { id, name, tag }) => html`
-    <tr><td class="id">${id}</td><td class="name"><bdi>${name}</bdi></td><td><bdi>${tag}</bdi></td></tr>
+    <tr>
+      <td class="tick">☐</td><td class="id">${id}</td><td class="name"><bdi>${name}</bdi></td>
+      ${!isOfTag && html`<td><bdi>${tag}</bdi></td>`}
+    </tr>
   `;
   return html`
-    <h1><bdi>${title}</bdi></h1>
-    <p>${about}</p>
     <table>
-      <thead><tr><th class="id">Id</th><th>Name</th><th class="tag">Tag</th></tr></thead>
+      <thead>
+        <tr><th colspan="4"><bdi>${title}</bdi> <span>${about}</span></th></tr>
+        <tr>
+          <th class="tick" /><th class="id">Id</th><th>Name</th>${!isOfTag && html`<th class="tag">Tag</th>`}
+        </tr>
+      </thead>
       <tbody>${plants.map(makeRow)}</tbody>
     </table>
   `;
@@ -87,28 +109,32 @@ function makeList(plants, title, about) {
 
 /** @param {(Plant|undefined)[]} plants undefined for a label that is missing @param {string} kind */
 function makeLabels(plants, kind) {
-  const many = LABELS[kind];
+  const [many] = LABELS[kind];
   const pages = Array.from({ length: Math.ceil(plants.length / many) }, (_, page) =>
     plants.slice(page * many, (page + 1) * many),
   );
-  return pages.map((page) => html`<ol class="labels ${kind}">${page.map(makeLabel)}</ol>`);
+  return pages.map(
+    (page) => html`<ol class="labels ${kind}">${page.map((plant) => makeLabel(plant, kind))}</ol>`,
+  );
 }
 
-/** @param {Plant|undefined} plant */
-function makeLabel(plant) {
+/** @param {Plant|undefined} plant @param {string} kind */
+function makeLabel(plant, kind) {
   if (!plant) return html`<li />`;
   const { id, name, tag } = plant;
   const address = `${location.origin}${location.pathname}#/plants/${id}`;
   const { size, data } = encode(address, { border: 0, ecc: "M" });
+  const [, line, all, lines] = LABELS[kind];
   const longest = Math.max(...name.split(/\s+/u).map((word) => word.length));
-  const fit = Math.max(0.6, Math.min(1, WORD_CHARACTERS / longest));
+  const fit = Math.max(FIT_MIN, Math.min(1, line / longest, Math.sqrt(all / name.length)));
+  const style = { "--fit": `${fit}`, "--lines": `${Math.round(lines / fit)}` };
   const squares = data.flatMap((row, y) =>
     row.map((isDark, x) => (isDark ? `M${x} ${y}h1v1h-1z` : "")),
   );
   return html`
     <li>
       <svg viewBox="0 0 ${size} ${size}" shape-rendering="crispEdges"><path d=${squares.join("")} /></svg>
-      <p style=${{ "--fit": `${fit}` }}><bdi class="name">${name}</bdi><span>${id}</span>${tag && html`<bdi>${tag}</bdi>`}</p>
+      <p style=${style}><bdi class="name">${name}</bdi><span>${id}</span>${tag && html`<bdi>${tag}</bdi>`}</p>
     </li>
   `;
 }

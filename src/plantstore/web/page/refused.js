@@ -31,7 +31,10 @@ export function readRefused(plan, { errors, refused }) {
   let at = 0;
   const told = errors.map((error) => {
     while (plan.lines[at + 1] <= error.line) at += 1;
-    return /** @type {[number, string]} */ ([plan.indexes[at], explain(error)]);
+    const first = plan.indexes[plan.ids.indexOf(plan.ids[at])];
+    const isRepeated = error.error === ID_TAKEN && first !== plan.indexes[at];
+    const message = isRepeated ? `Row ${number(first + 1)} has this id` : explain(error);
+    return /** @type {[number, string]} */ ([plan.indexes[at], message]);
   });
   const rows = [...new Map([...told, ...plan.faults])]
     .sort(([one], [other]) => one - other)
@@ -43,25 +46,25 @@ export function readRefused(plan, { errors, refused }) {
 function explain({ error, message }) {
   if (error === ID_TAKEN) return "Another plant has this id";
   if (message.endsWith('got ""')) return "The id is missing";
+  if (/^`id` must be an integer.* got -?\d+$/.test(message)) return "The id has too many digits";
   if (message.startsWith("`id` must be an integer")) return "The id must be a whole number";
   return message.replace(/^`(id|name|tag)`/, "The $1");
 }
 
 /**
- * Return the refused rows as they are in the file, with the reason. A column `reason` that the file
- * has from the last import is left out.
+ * Return the refused rows as they are in the file, with the reason in a column behind those of the
+ * header, before cells that have none. A column `reason` of the last import is left out.
  *
  * @param {Plan} plan @param {Refused} refused
  * @returns {string[][]}
  */
 export function listRefused({ header }, { rows }) {
   const reason = header.indexOf("reason");
-  const pick = (/** @type {string[]} */ cells) => cells.filter((_, index) => index !== reason);
-  const list = rows.map(({ message, cells }) => {
-    const missing = Array(Math.max(0, header.length - cells.length)).fill("");
-    return [...pick([...cells, ...missing]), message];
-  });
-  return [[...pick(header), "reason"], ...list];
+  const add = (/** @type {string[]} */ cells, /** @type {string} */ text) => {
+    const own = Array.from(header, (_, index) => cells[index] ?? "");
+    return [...own.filter((_, at) => at !== reason), text, ...cells.slice(header.length)];
+  };
+  return [add(header, "reason"), ...rows.map(({ message, cells }) => add(cells, message))];
 }
 
 /** @param {Refused} refused */

@@ -11,7 +11,7 @@ import { follow, unfollow } from "./live.js";
 import { openLinkedPlant } from "./plant.js";
 import { messageOf } from "./requests.js";
 import { state, update } from "./state.js";
-import { keepUndo, tab } from "./storage.js";
+import { keepUndos, tab } from "./storage.js";
 
 /** The keys in the session storage of the tab: the token, or the reason for the sign-out. */
 const TOKEN = "plantstore.token";
@@ -118,7 +118,7 @@ function leave(message) {
   tabs.close(); // Until the page has gone, another tab might ask for the token.
   tab?.removeItem(TOKEN);
   tab?.setItem(REFUSAL, message);
-  keepUndo();
+  keepUndos([]);
   state.job = null;
   unfollow();
   state.isSignedIn = false;

@@ -55,14 +55,12 @@ export const state = {
   spareId: "",
   /** Another plant that has the name that is typed. */
   namesake: /** @type {?Plant} */ (null),
-  /**
-   * The feedback, and the undo that it offers, as a function and as it is kept in the tab. `about`
-   * says what is undone if it is something else.
-   */
-  toast: /**
-   * @type {{text: string, plant?: ?Plant, isGone?: boolean, undo?: () => void, label?: string,
-   *   about?: string, kept?: import("./changes.js").Undo}}
-   */ ({ text: "" }),
+  /** The feedback, and whether it offers to undo the last change. */
+  toast: /** @type {{text: string, plant?: ?Plant, isGone?: boolean, isOffer?: boolean}} */ ({
+    text: "",
+  }),
+  /** What can be undone; the last change is at the end. */
+  undos: /** @type {import("./changes.js").Undo[]} */ ([]),
   /** The changes of many plants that are being made. */
   job: /** @type {?import("./changes.js").Job} */ (null),
   dialog: /** @type {?import("./dialogs.js").Dialog} */ (null),

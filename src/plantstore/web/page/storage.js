@@ -1,8 +1,10 @@
 /** What this tab keeps after a reload, until it is closed or its user signs out. */
 
+/** @typedef {import("./changes.js").Undo} Undo */
+
 /** The key of what can be undone, and its largest text: a browser keeps some 5 million characters. */
-const UNDO = "plantstore.undo";
-const UNDO_CHARACTERS_MAX = 2_000_000;
+const UNDOS = "plantstore.undos";
+const UNDOS_CHARACTERS_MAX = 2_000_000;
 
 /** The session storage, or null: some browsers are set to have none. */
 export const tab = findStorage();
@@ -15,19 +17,19 @@ function findStorage() {
   }
 }
 
-/** Keep what can be undone, instead of what was kept. @param {?object} [undo] */
-export function keepUndo(undo) {
-  const text = JSON.stringify(undo ?? null);
-  tab?.removeItem(UNDO);
-  if (!undo || text.length > UNDO_CHARACTERS_MAX) return;
+/** Keep what can be undone: the newest that fits. @param {Undo[]} undos */
+export function keepUndos(undos) {
+  tab?.removeItem(UNDOS);
+  const text = JSON.stringify(undos);
+  if (text.length > UNDOS_CHARACTERS_MAX) return keepUndos(undos.slice(1));
   try {
-    tab?.setItem(UNDO, text);
+    tab?.setItem(UNDOS, text);
   } catch {
     // The storage is full.
   }
 }
 
-/** Return what was kept, if it can be read. @returns {?import("./changes.js").Undo} */
-export function readUndo() {
-  return JSON.parse(tab?.getItem(UNDO) ?? "null");
+/** Return what was kept. @returns {Undo[]} */
+export function readUndos() {
+  return JSON.parse(tab?.getItem(UNDOS) ?? "[]");
 }

@@ -19,11 +19,18 @@ function findStorage() {
 
 /** Keep what can be undone: the newest that fits. @param {Undo[]} undos */
 export function keepUndos(undos) {
+  /** @type {string[]} */
+  const texts = [];
+  let length = 0;
+  for (const undo of undos.toReversed()) {
+    const text = JSON.stringify(undo);
+    length += text.length;
+    if (length > UNDOS_CHARACTERS_MAX) break;
+    texts.unshift(text);
+  }
   tab?.removeItem(UNDOS);
-  const text = JSON.stringify(undos);
-  if (text.length > UNDOS_CHARACTERS_MAX) return keepUndos(undos.slice(1));
   try {
-    tab?.setItem(UNDOS, text);
+    tab?.setItem(UNDOS, `[${texts}]`);
   } catch {
     // The storage is full.
   }

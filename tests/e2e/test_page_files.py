@@ -14,10 +14,12 @@ from plantstore.plants import NewPlant
 from support.browser import (
     Watch,
     assert_accessible,
+    choose,
     drop,
     import_rows,
     listed_errors,
     save,
+    store,
 )
 from support.command import run
 from support.service import Service, stored_plants
@@ -137,6 +139,32 @@ def test_a_file_of_excel_is_stored_with_the_encoding_that_the_preview_shows(
 
     expect(page.locator("#import-said")).to_have_text("Import finished: 1 stored.")
     assert stored_plants(garden.database) == {1: NewPlant(1, name)}
+
+
+def test_tags_of_a_file_without_names_are_imported_and_undone_after_another_change(
+    open_page: Callable[..., Page], garden: Service
+) -> None:
+    page = open_page(NewPlant(1, "Abies", "Bed"), NewPlant(2, "Rosa"))
+    said = page.locator("#said")
+    drop(page, b"id,tag\n1,Pot\n9,Pot\n")
+    expect(page.get_by_text("Choose the column of the names")).to_be_visible()
+    page.get_by_role("checkbox", name="Update plants that exist").check()
+    import_rows(page, "0 new, 1 change, 1 refused")
+    expect(said).to_have_text("1 plant imported")
+    assert stored_plants(garden.database)[1] == NewPlant(1, "Abies", "Pot")
+    choose(page, "Edit", 2)
+    store(page, name="Rosa alba")
+    expect(said).to_have_text("Saved: 2 Rosa alba")
+    page.get_by_role("button", name="Close this message").click()
+
+    page.get_by_role("button", name="Undo…").click()
+    assert_accessible(page)
+    page.get_by_role("radio", name="1 plant imported").check()
+    page.get_by_role("dialog").get_by_role("button", name="Undo", exact=True).click()
+
+    expect(said).to_have_text("Undone: 1 Abies")
+    left = [NewPlant(1, "Abies", "Bed"), NewPlant(2, "Rosa alba")]
+    assert list(stored_plants(garden.database).values()) == left
 
 
 def test_a_workbook_updates_plants_and_pasted_rows_get_ids_and_both_can_be_undone(

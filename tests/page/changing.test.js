@@ -3,13 +3,14 @@
 import assert from "node:assert/strict";
 import { beforeEach, describe, test } from "node:test";
 import { Catalogue } from "../../src/plantstore/web/page/catalogue.js";
-import { keepJob, offerUndo, resume, undoLast } from "../../src/plantstore/web/page/changes.js";
-import { say, Toast, UndoButton } from "../../src/plantstore/web/page/elements.js";
+import { keepJob, offerUndo, resume, undoChange } from "../../src/plantstore/web/page/changes.js";
+import { say, Toast } from "../../src/plantstore/web/page/elements.js";
 import { html } from "../../src/plantstore/web/page/html.js";
 import { addPlants, openLinkedPlant } from "../../src/plantstore/web/page/plant.js";
 import { ApiError } from "../../src/plantstore/web/page/requests.js";
 import { deletePlants, renameTag, tagPlants } from "../../src/plantstore/web/page/several.js";
 import { onUpdate, state, update } from "../../src/plantstore/web/page/state.js";
+import { UndoButton } from "../../src/plantstore/web/page/undoing.js";
 import { answer, respond, respondPlants, serve, textOf, wide } from "./tab.js";
 
 const ABIES = { id: "1", name: "Abies", tag: "Pine" };
@@ -78,7 +79,7 @@ test("a change is undone, and what somebody else has changed since then remains"
   await act({ name: "Mine" });
   stored.set("1", { ...stored.get("1"), tag: "Theirs" });
 
-  await undoLast();
+  await undoChange();
 
   assert.deepEqual(stored.get("1"), { ...ABIES, tag: "Theirs" });
   assert.deepEqual([state.toast.text, state.undos], ["Undone:", []]);
@@ -114,6 +115,16 @@ describe("a change by somebody else is not overwritten without a question", () =
     );
     assert.equal(asked[0].title, "Somebody else has changed plant 1");
     assert.deepEqual(stored.get("1"), { id: "1", name: "Mine" });
+  });
+
+  test("if theirs is kept, so is the other field that only I have changed", async () => {
+    const { act } = await open(ABIES);
+    const { stored } = serve([{ ...ABIES, name: "Theirs" }]);
+    answerQuestions("no");
+
+    await act({ name: "Mine", tag: "Mine" });
+
+    assert.deepEqual(stored.get("1"), { id: "1", name: "Theirs", tag: "Mine" });
   });
 
   for (const [given, isOpen] of [
@@ -222,7 +233,7 @@ describe("of many changes that do not end as they began, all that were made are 
   /** Undo what the page offers to undo, and return what is stored then. */
   async function undo({ stored }) {
     const before = stored.size;
-    await undoLast();
+    await undoChange();
     assert.ok(before < 100);
     return [stored.size, state.toast.text];
   }
@@ -265,11 +276,11 @@ describe("of many changes that do not end as they began, all that were made are 
     resume();
     assert.match(state.toast.text, /^Interrupted: \d\d of 100 deleted$/);
     const { length } = state.undos[0].changes;
-    const undone = undoLast();
+    const undone = undoChange();
     state.job.isStopped = true;
     await undone;
     const said = textOf(html`<${Toast} />`);
-    await undoLast();
+    await undoChange();
 
     assert.equal(said, `Stopped: 6 of ${length} restored Continue ×`);
     assert.deepEqual([state.toast.text, stored.size], [`${length} plants restored`, length]);
@@ -281,7 +292,7 @@ describe("of many changes that do not end as they began, all that were made are 
     const created = many.map((before) => ({ before, after: null }));
     offerUndo(created, "100 plants imported");
 
-    await undoLast();
+    await undoChange();
 
     assert.deepEqual([stored.size, state.toast.text], [0, "100 plants removed"]);
   });
@@ -298,7 +309,7 @@ describe("of many changes that do not end as they began, all that were made are 
 
     resume();
     assert.equal(state.toast.text, "Interrupted: 0 of 100 now have the tag Tree");
-    await undoLast();
+    await undoChange();
 
     assert.deepEqual(
       [...stored.values()].map(({ tag }) => tag),
@@ -387,9 +398,9 @@ test("a deletion is confirmed, and can be undone, also after a failure", async (
   const again = serve([], () =>
     again.requests.length < 3 ? refused(503, "It is stopping") : null,
   );
-  await undoLast();
+  await undoChange();
   const failed = state.toast;
-  await undoLast();
+  await undoChange();
 
   assert.deepEqual([title, deleted], ["Delete 2 plants?", []]);
   assert.equal(text, "2 plants deleted");
@@ -411,15 +422,18 @@ test("each change can be undone, also after others, and after its message was cl
   assert.deepEqual([textOf(html`<${Toast} />`), button()], ["Saved: 2 Rosa Undo ×", ""]);
   assert.equal(kept().length, 2);
   say("Exported: plants.csv");
-  assert.deepEqual(
-    [textOf(html`<${Toast} />`), button()],
-    ["Exported: plants.csv ×", "Undo: Saved: 2"],
-  );
-  await undoLast();
-  assert.deepEqual([...stored.values()], [ROSA]);
-  assert.equal(button(), "Undo: Deleted: 1");
-  await undoLast();
-  assert.equal(stored.size, 2);
+  assert.deepEqual([textOf(html`<${Toast} />`), button()], ["Exported: plants.csv ×", "Undo…"]);
+  UndoButton().props.onclick();
+  const { View, content, act } = state.dialog;
+  assert.match(textOf(View(content)), /^Undo a change Saved 2 Rosa Deleted 1 Abies Cancel Undo$/);
+  await act({ which: "1" });
+  update({ dialog: null });
+  await new Promise((resolve) => onUpdate(() => state.toast.plant && resolve(undefined)));
+  assert.deepEqual([stored.size, state.toast.text], [2, "Restored:"]);
+  say("");
+  assert.equal(button(), "Undo: Saved 2 Rosa");
+  await undoChange();
+  assert.deepEqual(stored.get("2"), ROSA);
   assert.deepEqual([button(), kept()], ["", []]);
 });
 
@@ -445,7 +459,7 @@ test("a deletion is not undone over a plant that somebody else has stored there"
   stored.set("2", { ...ROSA, name: "Theirs" });
   const asked = answerQuestions("no");
 
-  await undoLast();
+  await undoChange();
 
   assert.deepEqual(asked[0].versions, [["Name", "Theirs", "Rosa"]]);
   assert.equal(stored.get("2").name, "Theirs");
@@ -458,7 +472,7 @@ test("a deletion that somebody else has undone already is undone without a quest
   stored.set("2", { ...ROSA });
   const asked = answerQuestions();
 
-  await undoLast();
+  await undoChange();
 
   assert.deepEqual(asked, []);
   assert.deepEqual(stored.get("2"), ROSA);
@@ -517,7 +531,7 @@ test("the tag of several plants is set and set back, and no longer selected", as
 
   await state.dialog.act({ tag: "Tree" });
   const tagged = [...stored.values()];
-  await undoLast();
+  await undoChange();
 
   assert.deepEqual(new Set(tagged.map(({ tag }) => tag)), new Set(["Tree"]));
   assert.equal(state.selected.size, 0);

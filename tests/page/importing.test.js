@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { resolveObjectURL } from "node:buffer";
 import { beforeEach, describe, test } from "node:test";
-import { undoLast } from "../../src/plantstore/web/page/changes.js";
+import { undoChange } from "../../src/plantstore/web/page/changes.js";
 import { client } from "../../src/plantstore/web/page/client.js";
 import {
   chooseFile,
@@ -191,7 +191,7 @@ describe("an import can be undone", () => {
     assert.equal(await said(), "2 plants imported");
     const { stored } = serve([{ id: "1", name: "Abies" }, NEW, { id: "3", name: "Theirs" }]);
 
-    await undoLast();
+    await undoChange();
 
     assert.deepEqual([...stored.values()], [OLD, { id: "3", name: "Theirs" }]);
   });

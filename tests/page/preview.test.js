@@ -6,7 +6,7 @@ import { beforeEach, describe, test } from "node:test";
 import { makePlan, openPreview, pasteRows } from "../../src/plantstore/web/page/preview.js";
 import { onUpdate, state, update } from "../../src/plantstore/web/page/state.js";
 import { planOf, previewOf } from "./plans.js";
-import { answer, answerFile, respondPlants, textOf, withResponse } from "./tab.js";
+import { answer, answerFile, respond, respondPlants, textOf, withResponse } from "./tab.js";
 
 /** The files that the command and the service read, too. */
 const CASES = JSON.parse(readFileSync(new URL("../support/csv_cases.json", import.meta.url)));
@@ -155,11 +155,24 @@ async function open(content, result = NONE) {
   return { requests, text, done };
 }
 
-test("without a column of names, nothing can be imported", async () => {
-  const { text } = await open("id,tag\n1,Shrub\n");
-
+test("without a column of names, only the tags of plants that exist can be imported", async () => {
+  const { text, requests, done } = await open("id,tag\n1,Shrub\n9,Tree\nx,Tree\n");
   assert.match(text(), /Choose the column of the names/);
   assert.match(text(), /Cancel$/);
+  globalThis.fetch = async (path) => {
+    if (path.startsWith("plants/1")) return respondPlants({ id: "1", name: "Rosa", tag: "Old" });
+    return respond({ error: 1005, message: "No plant is stored under the id 9" }, 404);
+  };
+
+  state.dialog.content.preview.replaces = true;
+  state.dialog.act({}, { value: "check" });
+  await done();
+
+  const { plan } = state.dialog.content.preview;
+  assert.equal(await requests.at(-1).body.text(), "id,name,tag\r\n1,Rosa,Shrub\r\n");
+  assert.deepEqual(plan.readSent(0), { id: "1", name: "Rosa", tag: "Shrub" });
+  assert.deepEqual([...plan.faults.values()], Array(2).fill("No plant has this id"));
+  assert.match(text(), /Plants that exist keep their names\..* Import$/);
 });
 
 test("the preview says what the service would do, and stores nothing", async () => {

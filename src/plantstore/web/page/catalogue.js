@@ -1,6 +1,6 @@
 /** The catalogue: the list of plants, and what can be done with it. */
 
-import { countPlants, number, PlantText, say, UndoButton } from "./elements.js";
+import { countPlants, number, PlantText, say } from "./elements.js";
 import { describeProblem, exportPlants } from "./exporting.js";
 import { html } from "./html.js";
 import { ImportButtons, Importing } from "./importing.js";
@@ -23,6 +23,7 @@ import { deletePlants, renameTag, tagPlants } from "./several.js";
 import { may, state, update } from "./state.js";
 import { Table } from "./table.js";
 import { TagList, TagsButton } from "./tags.js";
+import { UndoButton } from "./undoing.js";
 
 /** With how many letters of a text, at most, the names begin that are offered if it is not found. */
 const BEGINNING = 3;

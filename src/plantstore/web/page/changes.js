@@ -49,8 +49,9 @@ const UNMATCHED =
 /** How many times the progress of a job is shown. */
 const STEPS = 20;
 
-/** How many of the last changes can be undone. */
+/** How many of the last changes can be undone, and how much of a name tells what one was. */
 const UNDOS_MAX = 20;
+const NAMED_MAX = 50;
 
 /**
  * What is said while and after changes are made, what undoes them, and the scope for that.
@@ -123,8 +124,9 @@ export async function make(changes, job) {
     conflicts = [];
     if (answer === "") continue;
     for (const { change } of asked) job.left.delete(change);
-    if (answer === "no") continue;
-    const mine = asked.map(overrule);
+    const mine = asked
+      .map((each) => overrule(each, answer === "no"))
+      .filter(({ before, after }) => !isSame(before, after));
     for (const change of mine) job.left.add(change);
     await forEach(mine, attempt);
   }
@@ -207,8 +209,9 @@ function tell(job) {
  * @param {Job} [job] whose undo was offered before
  */
 function offer(undo, text, about, job) {
-  const said = undo?.done ? undo.text : `${text} ${about?.plant?.id ?? ""}`.trim();
-  const last = undo && { ...undo, text: said };
+  const { id, name = "" } = about?.plant ?? {};
+  const said = id ? `${text.replace(":", "")} ${id} ${name.slice(0, NAMED_MAX)}` : text;
+  const last = undo && { ...undo, text: undo.done > 0 ? undo.text : said };
   update({ undos: addUndo(last, job) });
   if (job) job.offered = last;
   say(text, { ...about, isOffer: undo !== null });
@@ -226,13 +229,13 @@ export function offerUndo(changes, text) {
   keepUndos(state.undos);
 }
 
-/** Undo the last change, or continue its undo that was interrupted. */
-export async function undoLast() {
-  const undos = [...state.undos];
-  const { verb, total, done, changes } = /** @type {Undo} */ (undos.pop());
+/** Undo a change, the last one or another, or continue its undo. @param {Undo} [undo] */
+export async function undoChange(undo = state.undos.at(-1)) {
+  if (!undo) return;
+  const { verb, total, done, changes } = undo;
   const job = makeJob(verb, total, done);
   if (verb === "Undone" && changes.every(({ after }) => !after)) job.outcome = "removed";
-  update({ undos, toast: { text: "" } });
+  update({ undos: state.undos.filter((each) => each !== undo), toast: { text: "" } });
   await make(changes, job);
   load();
 }
@@ -298,12 +301,19 @@ export function merge(before, mine, theirs) {
   return isConflict ? undefined : overrule({ change: { before, after: mine }, theirs }).after;
 }
 
-/** Return a change that makes mine of theirs: the fields that I changed. @param {Conflict} conflict */
-function overrule({ change: { before, after }, theirs }) {
-  if (!before || !after || !theirs) return { before: theirs, after };
+/**
+ * Return a change that makes mine of theirs: the fields that I changed, or only those that they did
+ * not change.
+ *
+ * @param {Conflict} conflict @param {boolean} [yields]
+ */
+function overrule({ change: { before, after }, theirs }, yields = false) {
+  if (!before || !after || !theirs) return { before: theirs, after: yields ? theirs : after };
   const result = { ...theirs };
   for (const [field] of FIELDS) {
-    if (after[field] !== before[field]) Object.assign(result, { [field]: after[field] });
+    const isMine = after[field] !== before[field];
+    if (isMine && !(yields && isDisputed(field, before, after, theirs)))
+      Object.assign(result, { [field]: after[field] });
   }
   return { before: theirs, after: result };
 }

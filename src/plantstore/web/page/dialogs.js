@@ -151,9 +151,10 @@ export function Frame({ id, fields = [], cancel = "Cancel", buttons, children, .
     event.preventDefault();
     if (!dialog.isBusy) attempt(dialog, /** @type {HTMLButtonElement} */ (event.submitter));
   };
-  // The error of a field is gone when the field is edited.
+  // An error is gone when its field is edited, or any field if it is of none.
   const forget = (/** @type {Event} */ { target }) => {
-    if (error?.member !== /** @type {HTMLInputElement} */ (target).name) return;
+    const { name } = /** @type {HTMLInputElement} */ (target);
+    if (!error || (error.member && error.member !== name)) return;
     dialog.error = null;
     update();
   };
@@ -197,6 +198,17 @@ export function Field({ id, name, label, value = "", hint = "", grows = false, .
     <p id="${id}-hint" class="hint" hidden=${!hint}>${hint}</p>
     <p id="${id}-error" class="error" role="alert">${message}</p>
   `;
+}
+
+/** A choice of one option, at first of the first one. @param {{name: string, options: string[][]}} props */
+export function Choice({ name, options }) {
+  return options.map(
+    ([value, label], index) => html`
+      <label class="choice">
+        <input type="radio" name=${name} value=${value} defaultChecked=${index === 0} /> ${label}
+      </label>
+    `,
+  );
 }
 
 /** Press the first button at Enter, as in an input. @param {On<HTMLInputElement, KeyboardEvent>} event */

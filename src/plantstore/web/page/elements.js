@@ -1,6 +1,6 @@
 /** Small elements of the page, texts, and the focus. */
 
-import { describeJob, undoLast } from "./changes.js";
+import { describeJob, undoChange } from "./changes.js";
 import { html } from "./html.js";
 import { state, update } from "./state.js";
 
@@ -29,28 +29,17 @@ export function Toast() {
     `;
   }
   const { text, plant, isGone, isOffer } = state.toast;
+  const label = state.undos.at(-1)?.done ? "Continue" : "Undo";
   const name = plant && html`${plant.id} <bdi>${plant.name}</bdi>`;
   const link = plant && (isGone ? name : html`<a href="#/plants/${plant.id}">${name}</a>`);
   return html`
     <div id="toast" role="status">
       <span id="said">${text}${link && html`${" "}${link}`}</span>
-      ${isOffer && html`<button type="button" onclick=${undoLast}>${nameUndo()}</button>`}
+      ${isOffer && html`<button type="button" onclick=${() => undoChange()}>${label}</button>`}
       <button id="dismiss" type="button" aria-label="Close this message" hidden=${text === ""}
         onclick=${() => say("")}>×</button>
     </div>
   `;
-}
-
-/** The button that undoes the last change, unless the feedback has one. */
-export function UndoButton() {
-  const { undos, toast, job } = state;
-  if (undos.length === 0 || toast.isOffer || job) return null;
-  const text = `${nameUndo()}: ${undos.at(-1)?.text}`;
-  return html`<button id="undo" type="button" title=${text} onclick=${undoLast}>${text}</button>`;
-}
-
-function nameUndo() {
-  return state.undos.at(-1)?.done ? "Continue" : "Undo";
 }
 
 /** How far a job is. Screen readers read it on request. @param {{job: import("./changes.js").Job}} props */

@@ -219,7 +219,7 @@ async function prepareUndo(plan, signal) {
 }
 
 /** Offer to undo what an import has changed, if the feed of changes says it. @param {Plan} plan */
-async function offerToUndo({ table, columns, ids, indexes, restorable }) {
+async function offerToUndo({ columns, ids, readSent, restorable }) {
   if (!restorable) return;
   const { after, old } = restorable;
   const [now, created] = [new Map(), new Set()];
@@ -239,9 +239,9 @@ async function offerToUndo({ table, columns, ids, indexes, restorable }) {
   }
   const changed = new Map();
   for (const [at, id] of ids.entries()) {
-    const { [columns.name]: name, [columns.tag]: tag = "" } = table.rows[indexes[at]];
+    const { name, tag } = readSent(at);
     const plant = now.get(id);
-    const isImported = plant?.name === name && (columns.tag < 0 || (plant.tag ?? "") === tag);
+    const isImported = plant?.name === name && (columns.tag < 0 || plant.tag === tag);
     if (isImported && (created.has(id) || old.has(id))) changed.set(id, plant);
   }
   const changes = [...changed].map(([id, before]) => ({ before, after: old.get(id) ?? null }));

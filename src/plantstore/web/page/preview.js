@@ -5,22 +5,23 @@
  * @typedef {{id: number, name: number, tag: number}} Columns the index of each column, or -1
  * @typedef {{file: File, isPasted: boolean, encoding?: string, sheet: number,
  *   table?: import("./csv.js").Table, isHeaded?: boolean, columns?: Columns, plan?: Plan,
- *   isRead: boolean, replaces: boolean, refused?: import("./refused.js").Refused,
- *   run: AbortController}} Preview what the user chose, and what became of it; `isRead` if the table
- *   is what was chosen, and `replaces` if plants that exist are updated
+ *   names?: Map<string, string>, isRead: boolean, replaces: boolean, refused?: import("./refused.js").Refused,
+ *   run: AbortController}} Preview what the user chose, and what became of it; the names that
+ *   plants keep, by their ids; `isRead` if the table is what was chosen, and `replaces` if plants that exist are updated
  * @typedef {{file: File, base: string, table: import("./csv.js").Table, columns: Columns,
  *   header: string[], replaces: boolean, ids: string[], indexes: number[], lines: number[],
  *   unnumbered: number, faults: Map<number, string>, shown: string[][],
  *   result?: import("./client.js").ImportResult, changing?: Changing[], own?: File,
- *   giveIds?: (ids: Iterator<string>, signal: AbortSignal) => Promise<Plan>,
+ *   readSent: (at: number) => import("./client.js").Plant, giveIds?: (ids: Iterator<string>, signal: AbortSignal) => Promise<Plan>,
  *   restorable?: ?import("./importing.js").Restorable}} Plan the CSV that is sent; of each of its
- *   rows the id, the index of the row that it comes from, and the line on which it begins; what is
- *   not sent, and why; what a dry run says; some plants that change; and if rows get ids, the user's
+ *   rows the id, the index of the row that it comes from, the line on which it begins, and all
+ *   of it; what is not sent, and why; what a dry run says; some plants that change; and if rows get ids, the user's
  *   file with them
  * @typedef {{old: import("./client.js").Plant, plant: import("./client.js").Plant}} Changing before and
  *   after
  */
 
+import { forEach } from "./changes.js";
 import { client } from "./client.js";
 import {
   ENCODINGS,
@@ -36,7 +37,7 @@ import { number } from "./elements.js";
 import { html } from "./html.js";
 import { findReplaced, ID_TAKEN, isBeyondUndo, startImport } from "./importing.js";
 import { RefusedRows, readRefused } from "./refused.js";
-import { ApiError, messageOf } from "./requests.js";
+import { ApiError, hasStatus, messageOf, NOT_FOUND } from "./requests.js";
 import { state, update } from "./state.js";
 
 /** The usual names of the columns, in several languages. */
@@ -58,6 +59,9 @@ const SHOWN_ROWS = 5;
 
 /** How many of the plants that change are shown: each is read. */
 const SHOWN_CHANGES = 50;
+
+/** How many plants keep their names, which are read, if the file has none. */
+const NAMES_MAX = 1000;
 
 /** How many rows tell whether a column has ids. */
 const SAMPLED_ROWS = 20;
@@ -137,6 +141,7 @@ async function refresh(preview) {
       Object.assign(preview, { table, isRead: true });
       suggest(preview);
     }
+    await readNames(preview, signal);
     const plan = await makePlan(preview, signal);
     preview.plan = plan;
     update();
@@ -155,16 +160,42 @@ async function refresh(preview) {
   update();
 }
 
+/**
+ * Read the names of plants of which a file that updates them has only ids and tags. They are few
+ * enough to undo the update.
+ *
+ * @param {Preview} preview @param {AbortSignal} signal
+ */
+async function readNames(preview, signal) {
+  const { table, columns = { id: -1, name: -1, tag: -1 }, replaces } = preview;
+  const ids = (table?.rows ?? []).map((cells) => cells[columns.id]?.trim() ?? "");
+  const names = new Map();
+  preview.names = undefined;
+  if (!replaces || columns.name >= 0 || columns.tag < 0 || ids.length > NAMES_MAX) return;
+  await forEach(
+    [...new Set(ids)].filter((id) => INTEGER.test(id)),
+    async (id) => {
+      signal.throwIfAborted();
+      const { plant } = await client.read(id, signal).catch((error) => {
+        if (!hasStatus(error, NOT_FOUND)) throw error;
+        return { plant: null };
+      });
+      if (plant) names.set(id, plant.name);
+    },
+  );
+  preview.names = names;
+}
+
 /** Return the first plants that change, as they are. @param {Plan} plan @param {AbortSignal} signal */
 async function readChanging(plan, signal) {
-  const { ids, indexes, table, columns } = plan;
+  const { ids, columns } = plan;
   const { replaced } = await findReplaced(plan, signal);
   const read = async (/** @type {string} */ id) => {
     // It may be deleted, or the token permits only changes.
     const old = await client.read(id).then(({ plant }) => plant, messageOf);
     if (typeof old === "string") return [];
-    const { [columns.name]: name, [columns.tag]: tag } = table.rows[indexes[ids.lastIndexOf(id)]];
-    const plant = { id, name, tag: columns.tag < 0 ? old.tag : tag || undefined };
+    const sent = plan.readSent(ids.lastIndexOf(id));
+    const plant = { ...sent, tag: columns.tag < 0 ? old.tag : sent.tag };
     return old.name === plant.name && old.tag === plant.tag ? [] : [{ old, plant }];
   };
   return (await Promise.all(replaced.slice(0, SHOWN_CHANGES).map(read))).flat();
@@ -219,7 +250,7 @@ export function suggest(preview) {
  * @returns {Promise<Plan>}
  */
 export async function makePlan(preview, signal, given) {
-  const { file, isHeaded, isPasted, replaces } = preview;
+  const { file, isHeaded, isPasted, replaces, names } = preview;
   const table = /** @type {import("./csv.js").Table} */ (preview.table);
   const columns = /** @type {Columns} */ (preview.columns);
   const base = isPasted ? "pasted-rows" : file.name.replace(/\.[^.]*$/, "");
@@ -233,6 +264,11 @@ export async function makePlan(preview, signal, given) {
   const plan = {
     ...{ file, base, table, columns, header, replaces, shown: [] },
     ...{ ids: [], indexes: [], lines: [], unnumbered: 0, faults: new Map(table.faults) },
+    readSent: (at) => {
+      const [id, cells] = [plan.ids[at], table.rows[plan.indexes[at]]];
+      const name = names?.get(id) ?? cells[columns.name] ?? "";
+      return { id, name, tag: cells[columns.tag] || undefined };
+    },
   };
   /** @type {string[][]} */
   const others = [];
@@ -240,8 +276,9 @@ export async function makePlan(preview, signal, given) {
   const ids = given ?? enumerate();
   await forEachRow(table.rows, signal, (cells, index) => {
     if (index === top) return;
-    const { [columns.id]: own = "", [columns.name]: name = "", [columns.tag]: tag = "" } = cells;
-    const fault = plan.faults.get(index) ?? findFault(cells, preview, header);
+    const { [columns.id]: own = "", [columns.tag]: tag = "" } = cells;
+    const name = names?.get(own.trim()) ?? cells[columns.name] ?? "";
+    const fault = plan.faults.get(index) ?? findFault(cells, name, preview, header);
     if (fault) plan.faults.set(index, fault);
     const isNew = !fault && own.trim() === "";
     const id = isNew ? ids.next().value : own;
@@ -271,14 +308,14 @@ export async function makePlan(preview, signal, given) {
 /**
  * Return why a row is not sent, or "".
  *
- * @param {string[]} cells @param {Preview} preview @param {string[]} header
+ * @param {string[]} cells @param {string} name @param {Preview} preview @param {string[]} header
  */
-function findFault(cells, { table, columns, isHeaded }, { length: width }) {
+function findFault(cells, name, { table, columns, isHeaded, names }, { length: width }) {
   const picked = Object.values(columns ?? {}).map((column) => cells[column] ?? "");
   // A separator within a name moves what follows it into other columns.
   const isWide = isHeaded && !table?.sheets && cells.length > width;
   if (isWide && !isEmpty(cells.slice(width))) return "It has more cells than the first row";
-  if (!cells[columns?.name ?? -1]) return "The name is missing";
+  if (name === "") return names ? "No plant has this id" : "The name is missing";
   return picked.join().length > ROW_CHARACTERS_MAX ? "It has more than 16,384 characters" : "";
 }
 
@@ -311,7 +348,7 @@ function PreviewView({ preview }) {
   const { table, plan, refused } = preview;
   const error = state.dialog?.error;
   const buttons = error ? [["check", "Try again"]] : [];
-  const isUsable = plan?.result && plan.columns.name >= 0;
+  const isUsable = plan?.result && isNamed(preview);
   if (isUsable) buttons.push(["import", "Import", "primary"]);
   const doing = error ? "" : table ? "Checking…" : "Reading…";
   return html`
@@ -374,7 +411,8 @@ function Plants({ preview }) {
     const pick = (/** @type {string} */ index) =>
       choose(preview, { columns: { ...columns, [field]: Number(index) } });
     const isMissing = columns[field] < 0;
-    const options = none || isMissing ? [["-1", none || "Choose…"], ...names] : names;
+    const missing = none || (isNamed(preview) ? "Unchanged" : "Choose…");
+    const options = none || isMissing ? [["-1", missing], ...names] : names;
     return html`
       <th scope="col">
         <label>${label} <${Select} value=${String(columns[field])} options=${options} choose=${pick} /></label>
@@ -424,6 +462,11 @@ function Select({ value, options, choose }) {
   `;
 }
 
+/** Whether the names are known. @param {Preview} preview */
+function isNamed({ columns, names }) {
+  return (columns?.name ?? -1) >= 0 || names !== undefined;
+}
+
 /** Say what the service answers to a dry run. @param {Plan} plan */
 function describeCheck({ result, faults }) {
   const { stored = 0, already_stored = 0, replaced = 0, refused = 0 } = result ?? {};
@@ -434,7 +477,8 @@ function describeCheck({ result, faults }) {
 }
 
 /** @param {Preview} preview */
-function describeNotes({ plan: made, isHeaded }) {
+function describeNotes(preview) {
+  const { plan: made, isHeaded } = preview;
   const plan = /** @type {Plan} */ (made);
   const { header, giveIds, replaces, table, columns, result } = plan;
   const used = Object.values(columns);
@@ -449,8 +493,10 @@ function describeNotes({ plan: made, isHeaded }) {
       !replaces && result?.errors.some(({ error }) => error === ID_TAKEN),
     [`${columns.id < 0 ? "Each row gets" : "Rows without an id get"} a new id. If you import this file twice, these plants are stored twice: save the file with its ids afterwards, and use it from then on.`]:
       giveIds !== undefined,
-    "Choose the column of the names: each plant needs one.": columns.name < 0,
-    "This import cannot be undone here: it is of more than 10,000 new plants, or 1,000 that change.":
+    "Choose the column of the names, or “Update plants that exist” to set their tags only.":
+      !isNamed(preview),
+    "Plants that exist keep their names.": preview.names !== undefined,
+    "This import cannot be undone here: it is of more than 10,000 new plants, or 1,000 that change. Export the plants before.":
       isBeyondUndo(plan),
   };
   return Object.entries(notes).flatMap(([note, isTrue]) => (isTrue ? note : []));

@@ -3,7 +3,7 @@
  * QR codes are loaded when the user wants to print.
  */
 
-import { Field, Frame, open } from "./dialogs.js";
+import { Choice, Field, Frame, open } from "./dialogs.js";
 import { countPlants, number } from "./elements.js";
 import { html } from "./html.js";
 import { entitle, findAll, listSelected, SELECTED_MAX } from "./listing.js";
@@ -36,22 +36,23 @@ const KINDS = [
 const HINT =
   "Labels have a QR code that opens the plant on this page. Print them in their original size, without the margins of the browser.";
 
-const makeKind = (/** @type {string[]} */ [kind, label], /** @type {number} */ index) => html`
-  <label class="choice">
-    <input type="radio" name="kind" value=${kind} defaultChecked=${index === 0} /> ${label}
-  </label>
-`;
-
 const PrintView = () => html`
   <${Frame} id="printing" buttons=${[["print", "Print", "primary"]]}>
-    ${KINDS.map(makeKind)}
-    <p class="hint">${HINT}</p>
+    <${Choice} name="kind" options=${KINDS} />
+    <p class="hint">
+      ${HINT} ${isLocal() && "But this page has an address that only this computer knows."}
+    </p>
     <div id="place">
       <${Field} id="printing-place" name="place" label="Begin at label" value="1"
         inputmode="numeric" hint="For a sheet of which labels are used: the first that is left, counted row by row." />
     </div>
   <//>
 `;
+
+/** Whether the address of the page is of no use on other devices. */
+function isLocal() {
+  return /^(localhost|127\..*|\[::1\])$/.test(location.hostname);
+}
 
 /** Print the selected plants, or those of the list, of all its pages. */
 export function askAndPrint() {

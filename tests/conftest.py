@@ -1,5 +1,6 @@
 """The stores under test, and the PostgreSQL server that they share."""
 
+import contextlib
 import os
 import resource
 import signal
@@ -72,3 +73,12 @@ def open_new(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[str], 
         return open_store(url)
 
     return open_one
+
+
+@pytest.fixture
+def opened() -> Iterator[Callable[..., Store]]:
+    """Return `open_store`. The stores that it opens are closed after the test."""
+    with contextlib.ExitStack() as stack:
+        yield lambda *url, **options: stack.enter_context(
+            contextlib.closing(open_store(*url, **options))
+        )

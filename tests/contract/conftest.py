@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from plantstore.storage import open_store
 from plantstore.store import Store
 
 
@@ -23,15 +22,6 @@ def database(request: pytest.FixtureRequest, path: Path) -> str:
         return f"sqlite:///{path}"
     url: str = request.getfixturevalue("url")
     return url
-
-
-@pytest.fixture
-def opened() -> Iterator[Callable[..., Store]]:
-    """Return `open_store`. The stores that it opens are closed after the test."""
-    with contextlib.ExitStack() as stack:
-        yield lambda *url, **options: stack.enter_context(
-            contextlib.closing(open_store(*url, **options))
-        )
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

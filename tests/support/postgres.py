@@ -304,3 +304,8 @@ def connected(url: str, *, has_timeout: bool = True) -> Iterator[Connection]:
     connection = Primary(url).connect(has_timeout=has_timeout)
     with contextlib.closing(connection):
         yield connection
+
+
+def waits_for_the_standby(server: Server) -> bool:
+    waiting = "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'SyncRep'"
+    return server.execute(waiting) != [(0,)]

@@ -79,7 +79,7 @@ def test_the_files_of_a_document_may_be_cached_forever(pages: World, path: str) 
 def test_the_page_preloads_each_module_that_it_needs_at_the_start() -> None:
     web = resources.files("plantstore") / "web"
     folders = [web / name for name in ("page", "preact", "htm")]
-    later = {"printing.js", "preview.js", "csv.js", "workbook.js"}
+    later = {"printing.js", "preview.js", "plan.js", "csv.js", "workbook.js"}
     files = {file.name for folder in folders for file in folder.iterdir()} - later
 
     document = (web / "page" / "index.html").read_text(encoding="utf-8")

@@ -1,7 +1,7 @@
 /** What the page would send of a file, for tests. */
 
 import { readCsv } from "../../src/plantstore/web/page/csv.js";
-import { makePlan, suggest } from "../../src/plantstore/web/page/preview.js";
+import { makePlan, suggest } from "../../src/plantstore/web/page/plan.js";
 
 const { signal } = new AbortController();
 

@@ -3,7 +3,8 @@
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { beforeEach, describe, test } from "node:test";
-import { makePlan, openPreview, pasteRows } from "../../src/plantstore/web/page/preview.js";
+import { makePlan } from "../../src/plantstore/web/page/plan.js";
+import { openPreview, pasteRows } from "../../src/plantstore/web/page/preview.js";
 import { onUpdate, state, update } from "../../src/plantstore/web/page/state.js";
 import { planOf, previewOf } from "./plans.js";
 import { answer, answerFile, respond, respondPlants, textOf, withResponse } from "./tab.js";

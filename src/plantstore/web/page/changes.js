@@ -24,7 +24,14 @@ import { client, computeTag } from "./client.js";
 import { ask } from "./dialogs.js";
 import { countPlants, number, say } from "./elements.js";
 import { load, refreshSoon } from "./listing.js";
-import { ApiError, hasStatus, messageOf, NOT_FOUND, PRECONDITION_FAILED } from "./requests.js";
+import {
+  ApiError,
+  hasStatus,
+  ID_TAKEN,
+  messageOf,
+  NOT_FOUND,
+  PRECONDITION_FAILED,
+} from "./requests.js";
 import { may, state, update } from "./state.js";
 import { keepUndos, readUndos } from "./storage.js";
 
@@ -33,9 +40,6 @@ const FIELDS = /** @type {["name"|"tag", string][]} */ ([
   ["name", "Name"],
   ["tag", "Tag"],
 ]);
-
-/** The error number of a plant that is created under an id that another plant has. */
-export const ID_TAKEN = 1004;
 
 /** How often a change is tried that somebody else, or a proxy, gets in the way of. */
 const TRIES = 3;

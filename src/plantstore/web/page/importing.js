@@ -2,7 +2,7 @@
  * The import on the page: files are taken, and after their preview one request sends the plants, whose
  * progress and result are shown. An import of some plants can be undone by what the feed says.
  *
- * @typedef {import("./preview.js").Plan} Plan
+ * @typedef {import("./plan.js").Plan} Plan
  * @typedef {import("./client.js").Plant} Plant
  * @typedef {{plan?: Plan, file?: File, sent?: number, said?: string, problem?: string,
  *   canRetry?: boolean, refused?: import("./refused.js").Refused, numbered?: string,
@@ -17,16 +17,13 @@ import { countPlants, focus, number, say } from "./elements.js";
 import { html } from "./html.js";
 import { load } from "./listing.js";
 import { listRefused, RefusedRows, readRefused } from "./refused.js";
-import { ApiError, hasStatus, messageOf, NOT_FOUND } from "./requests.js";
+import { ApiError, hasStatus, ID_TAKEN, messageOf, NOT_FOUND } from "./requests.js";
 import { may, state, update } from "./state.js";
 
 const STORING = "Everything is sent. The service is storing the plants…";
 const MAYBE = "Rows that were sent may be stored.";
 const SAFE = "Importing the same file again is safe.";
 const ONE = "Import one file at a time";
-
-/** The error number of an id that another plant has. */
-export const ID_TAKEN = 1004;
 
 /** How many ids the service gives at once. */
 const IDS_MAX = 1000;

@@ -1,12 +1,12 @@
 /** The dialog of one plant: add a plant, or look at one and change it. */
 
-import { ID_TAKEN, make, makeJob } from "./changes.js";
+import { make, makeJob } from "./changes.js";
 import { client } from "./client.js";
 import { ask, DISCARD, Field, Frame, isTyped, leaveAddress, open } from "./dialogs.js";
 import { countPlants, focus, say } from "./elements.js";
 import { html } from "./html.js";
 import { load } from "./listing.js";
-import { ApiError, messageOf } from "./requests.js";
+import { ApiError, ID_TAKEN, messageOf } from "./requests.js";
 import { deletePlants } from "./several.js";
 import { may, state, update } from "./state.js";
 import { SUGGESTING } from "./tags.js";

@@ -5,20 +5,18 @@
  * @typedef {{row: number, message: string, cells: string[]}} RefusedRow the number that a
  *   spreadsheet shows
  * @typedef {{rows: RefusedRow[], total: number}} Refused the first rows, and how many there are
- * @typedef {import("./preview.js").Plan} Plan
+ * @typedef {import("./plan.js").Plan} Plan
  */
 
 import { number } from "./elements.js";
 import { html } from "./html.js";
+import { ID_TAKEN } from "./requests.js";
 
 /** How many rows are shown. The service reports as many. */
 const SHOWN_MAX = 1000;
 
 /** A longer text is cut in the table: a row may have 16 KiB, or more. */
 const CHARACTERS_MAX = 500;
-
-/** The error number of an id that another plant has. */
-const ID_TAKEN = 1004;
 
 /**
  * @param {Plan} plan
@@ -28,12 +26,14 @@ const ID_TAKEN = 1004;
 export function readRefused(plan, { errors, refused }) {
   const total = refused + plan.faults.size;
   if (total === 0) return undefined;
+  const firsts = new Map(plan.ids.map((id, index) => /** @type {const} */ ([id, index])).reverse());
   let at = 0;
   const told = errors.map((error) => {
     while (plan.lines[at + 1] <= error.line) at += 1;
-    const first = plan.indexes[plan.ids.indexOf(plan.ids[at])];
-    const isRepeated = error.error === ID_TAKEN && first !== plan.indexes[at];
-    const message = isRepeated ? `Row ${number(first + 1)} has this id` : explain(error);
+    const first = firsts.get(plan.ids[at]) ?? at;
+    const row = number(plan.indexes[first] + 1);
+    const isRepeated = error.error === ID_TAKEN && first < at;
+    const message = isRepeated ? `Row ${row} has this id` : explain(error);
     return /** @type {[number, string]} */ ([plan.indexes[at], message]);
   });
   const rows = [...new Map([...told, ...plan.faults])]

@@ -8,6 +8,9 @@ export const TOO_MANY_REQUESTS = 429;
 /** The status of a change whose `If-Match` does not hold. */
 export const PRECONDITION_FAILED = 412;
 
+/** The error number of an id that another plant has. */
+export const ID_TAKEN = 1004;
+
 /** The members that are ids. */
 const IDS = ["id", "first", "last"];
 

@@ -358,6 +358,11 @@ test("the next plant gets the tag of the list, and then that of the one before",
   const tags = [...stored.values()].map(({ tag }) => tag);
   assert.deepEqual(tags, ["Rosa", "Pine", "Pine", undefined]);
   assert.deepEqual(state.dialog.content, { tag: "" });
+  assert.equal(textOf(html`<${Toast} />`), "Saved 4 plants, the last one: 8 D Undo ×");
+  update({ dialog: null });
+  await undoChange();
+  assert.deepEqual([stored.has("8"), state.toast.text], [false, "Undone:"]);
+  assert.equal(textOf(html`<${UndoButton} />`), "Undo…");
 });
 
 test("a free id of the service is offered until it is used", async () => {
@@ -435,6 +440,44 @@ test("each change can be undone, also after others, and after its message was cl
   await undoChange();
   assert.deepEqual(stored.get("2"), ROSA);
   assert.deepEqual([button(), kept()], ["", []]);
+});
+
+test("what cannot be undone since the plants were deleted can be undone when they are restored", async () => {
+  const { stored } = serve([ABIES, ROSA]);
+  tagPlants([ABIES, ROSA]);
+  await state.dialog.act({ tag: "Bed" });
+  deletePlants([...stored.values()]);
+  await state.dialog.act({});
+  const [retag, deletion] = state.undos;
+  const asked = answerQuestions("no", "");
+
+  await undoChange(retag);
+  await undoChange(state.undos.at(-1));
+
+  assert.deepEqual(
+    asked.map(({ title, no }) => [title, no]),
+    Array(2).fill(["Since then, 2 plants were deleted", "Leave them deleted"]),
+  );
+  assert.deepEqual([stored.size, state.undos], [0, [deletion, retag]]);
+  await undoChange(deletion);
+  await undoChange();
+  assert.deepEqual(Object.fromEntries(stored), { 1: ABIES, 2: ROSA });
+  assert.deepEqual(state.undos, []);
+});
+
+test("an undo says that the plant was changed since then, and not by somebody else", async () => {
+  const { stored } = serve([ABIES]);
+  tagPlants([ABIES]);
+  await state.dialog.act({ tag: "Bed" });
+  stored.set("1", { ...ABIES, tag: "Pot" });
+  const asked = answerQuestions("yes");
+
+  await undoChange();
+
+  const [{ title, columns, yes }] = asked;
+  assert.equal(title, "Since then, plant 1 was changed");
+  assert.deepEqual([columns, yes], [["Now", "Before"], "Undo all the same"]);
+  assert.deepEqual(stored.get("1"), ABIES);
 });
 
 test("the attempts of a dialog have one undo", async () => {

@@ -124,10 +124,11 @@ export async function make(changes, job) {
   while (conflicts.length > 0) {
     const order = [...job.left];
     const asked = conflicts.sort((a, b) => order.indexOf(a.change) - order.indexOf(b.change));
-    const answer = isOver() ? "" : await askAbout(asked);
+    const answer = isOver() ? "" : await askAbout(asked, isUndo);
     conflicts = [];
     if (answer === "") continue;
-    for (const { change } of asked) job.left.delete(change);
+    // What is not undone now, for example since it is deleted, may be undone later.
+    if (!isUndo || answer === "yes") for (const { change } of asked) job.left.delete(change);
     const mine = asked
       .map((each) => overrule(each, answer === "no"))
       .filter(({ before, after }) => !isSame(before, after));
@@ -135,7 +136,7 @@ export async function make(changes, job) {
     await forEach(mine, attempt);
   }
   if (state.job === job) update({ job: null });
-  if (isUndo && error) offer(makeUndo(job), `${messageOf(error)}. ${makeUndo(job)?.text}`);
+  if (isUndo && error) offer(makeUndo(job), `${messageOf(error)}. ${makeUndo(job)?.text}`, {}, job);
   else if (job.made.length > 0 || job.isStopped) tell(job);
   keepUndos(state.undos);
   return { left: [...job.left], error };
@@ -214,8 +215,8 @@ function tell(job) {
  */
 function offer(undo, text, about, job) {
   const { id, name = "" } = about?.plant ?? {};
-  const said = id ? `${text.replace(":", "")} ${id} ${name.slice(0, NAMED_MAX)}` : text;
-  const last = undo && { ...undo, text: undo.done > 0 ? undo.text : said };
+  const label = id ? `${job?.verb ?? "Saved"} ${id} ${name.slice(0, NAMED_MAX)}` : text;
+  const last = undo && { ...undo, text: undo.done > 0 ? undo.text : label };
   update({ undos: addUndo(last, job) });
   if (job) job.offered = last;
   say(text, { ...about, isOffer: undo !== null });
@@ -227,9 +228,13 @@ function addUndo(undo, job) {
   return [...others, undo ?? []].flat().slice(-UNDOS_MAX);
 }
 
-/** Offer to undo changes that were made in another way. @param {Change[]} changes @param {string} text */
-export function offerUndo(changes, text) {
-  offer({ verb: "Undone", total: changes.length, done: 0, changes, text }, text);
+/**
+ * Say that changes were made in another way, and offer to undo them.
+ *
+ * @param {Change[]} changes that undo them @param {string} text @param {?Plant} [plant]
+ */
+export function offerUndo(changes, text, plant) {
+  offer({ verb: "Undone", total: changes.length, done: 0, changes, text }, text, { plant });
   keepUndos(state.undos);
 }
 
@@ -240,7 +245,9 @@ export async function undoChange(undo = state.undos.at(-1)) {
   const job = makeJob(verb, total, done);
   if (verb === "Undone" && changes.every(({ after }) => !after)) job.outcome = "removed";
   update({ undos: state.undos.filter((each) => each !== undo), toast: { text: "" } });
-  await make(changes, job);
+  const { left } = await make(changes, job);
+  if (left.length > 0 && !job.offered) update({ undos: addUndo(undo) });
+  keepUndos(state.undos);
   load();
 }
 
@@ -336,25 +343,31 @@ function isDisputed(field, before, mine, theirs) {
 /**
  * Show conflicts, and ask whose version is to be kept.
  *
- * @param {Conflict[]} conflicts
+ * @param {Conflict[]} conflicts @param {boolean} isUndo of a change; then the user may have made the other
  * @returns {Promise<string>} "yes" for mine, "no" for theirs, "" for neither
  */
-function askAbout(conflicts) {
+function askAbout(conflicts, isUndo) {
   const isDeletion = conflicts.every(({ change }) => !change.after);
   const isGone = conflicts.every(({ theirs }) => !theirs);
-  const [it, what] =
-    conflicts.length === 1
-      ? ["it", `plant ${idOf(conflicts[0].change)}`]
-      : ["them", countPlants(conflicts.length)];
+  const isOne = conflicts.length === 1;
+  const it = isOne ? "it" : "them";
+  const what = isOne ? `plant ${idOf(conflicts[0].change)}` : countPlants(conflicts.length);
+  const happened = isGone ? "deleted" : "changed";
+  const [mine, restore, theirs] = isUndo
+    ? ["Undo all the same", `Restore ${it}`, isOne ? "Leave it as it is" : "Leave them as they are"]
+    : ["Save mine", "Restore mine", "Keep theirs"];
   const wording = isDeletion
-    ? { text: `Delete ${it} all the same?`, yes: "Delete", no: "Keep theirs", look: "danger" }
+    ? { text: `Delete ${it} all the same?`, yes: "Delete", no: theirs, look: "danger" }
     : isGone
-      ? { text: "", yes: "Restore mine", no: `Leave ${it} deleted` }
-      : { text: "Which do you want to keep?", yes: "Save mine", no: "Keep theirs" };
+      ? { text: "", yes: restore, no: `Leave ${it} deleted` }
+      : { text: "Which do you want to keep?", yes: mine, no: theirs };
+  const [now, then] = isUndo ? ["Now", "Before"] : ["Theirs", "Mine"];
   return ask({
-    title: `Somebody else has ${isGone ? "deleted" : "changed"} ${what}`,
+    title: isUndo
+      ? `Since then, ${what} ${isOne ? "was" : "were"} ${happened}`
+      : `Somebody else has ${happened} ${what}`,
     ...wording,
-    columns: isDeletion ? ["You saw", "It is now"] : ["Theirs", "Mine"],
+    columns: isDeletion ? ["You saw", "It is now"] : [now, then],
     versions: conflicts.flatMap((conflict) => compare(conflict, conflicts.length > 1)),
   });
 }

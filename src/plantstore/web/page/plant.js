@@ -1,6 +1,6 @@
 /** The dialog of one plant: add a plant, or look at one and change it. */
 
-import { make, makeJob } from "./changes.js";
+import { make, makeJob, offerUndo } from "./changes.js";
 import { client } from "./client.js";
 import { ask, DISCARD, Field, Frame, isTyped, leaveAddress, open } from "./dialogs.js";
 import { countPlants, focus, say } from "./elements.js";
@@ -117,7 +117,9 @@ export function addPlants(tag = state.shownQuery.get("tag") ?? "") {
     many += 1;
     if (plant.id === state.spareId) update({ spareId: "" });
     update({ fresh: { ...plant, isSought: false }, namesake: null });
-    say(many > 1 ? `Saved ${countPlants(many)}, the last one:` : "Saved:", { plant });
+    const said = many > 1 ? `Saved ${countPlants(many)}, the last one:` : "Saved:";
+    if (may("plants:delete")) offerUndo([{ before: plant, after: null }], said, plant);
+    else say(said, { plant });
     if (button.value !== "another") return undefined;
     tag = plant.tag ?? "";
     dialog.content = { tag };

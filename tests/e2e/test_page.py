@@ -199,17 +199,18 @@ def test_plants_of_several_pages_are_selected_tagged_deleted_and_restored(
     page.get_by_role("dialog").get_by_role("button", name="Set tag").click()
     expect(page.locator("#said")).to_have_text("60 plants now have the tag Tree")
     expect(page.locator("#plants .tag").first).to_have_text("Tree")
-    page.get_by_role("button", name="Undo").click()
+    page.get_by_role("button", name="Undo", exact=True).click()
     expect(page.locator("#said")).to_have_text("60 plants changed back")
     expect(page.locator("#toast[role=status]")).to_be_in_viewport(ratio=1)
     assert_accessible(page)
     page.get_by_role("checkbox", name="Select all of this page").click()
     page.get_by_role("button", name="Select all 60").click()
+    expect(selected).to_have_text("60 selected, 10 not shown")
     page.locator("#selected").get_by_role("button", name="Delete").click()
     page.get_by_role("dialog").get_by_role("button", name="Delete", exact=True).click()
     expect(page.locator("#said")).to_have_text("60 plants deleted")
     assert set(stored_plants(garden.database)) == {200}
-    page.get_by_role("button", name="Undo").click()
+    page.get_by_role("button", name="Undo", exact=True).click()
     expect(page.locator("#said")).to_have_text("60 plants restored")
 
     assert len(stored_plants(garden.database)) == 61
@@ -276,7 +277,7 @@ def test_a_tag_is_renamed_at_all_its_plants_and_tags_of_any_page_are_suggested(
     expect(page.get_by_role("combobox", name="Search")).to_have_value("tag:Fir")
     expect(page.locator("#count")).to_have_text("60 plants")
     assert len(rows(page)) == 50
-    page.get_by_role("button", name="Undo").click()
+    page.get_by_role("button", name="Undo", exact=True).click()
     expect(page.locator("#said")).to_have_text("60 plants changed back")
     assert {plant.tag for plant in stored_plants(garden.database).values()} == {"Abies", "Quercus"}
 

@@ -77,7 +77,7 @@ def test_a_plant_is_added_changed_deleted_and_restored_without_rounding_its_id(
     assert [row[0] for row in rows(page)] == [str(BESIDE)]
     assert list(stored_plants(garden.database).values()) == [beside]
 
-    page.get_by_role("button", name="Undo").click()
+    page.get_by_role("button", name="Undo", exact=True).click()
     expect(page.get_by_text(f"Restored: {BIG}")).to_be_visible()
     assert list(stored_plants(garden.database).values()) == changed
 
@@ -226,7 +226,7 @@ def test_many_changes_are_stopped_or_cut_off_by_a_reload_and_all_are_undone(
     expect(dialog.get_by_role("status")).to_have_text("Stopping…")
     held.let_go()
     expect(said).to_have_text(re.compile(r"Stopped: \d of 1,000 deleted"))
-    page.get_by_role("button", name="Undo").click()
+    page.get_by_role("button", name="Undo", exact=True).click()
     expect(page.locator("#count")).to_have_text("1,000 plants")
 
     page.reload()
@@ -239,7 +239,7 @@ def test_many_changes_are_stopped_or_cut_off_by_a_reload_and_all_are_undone(
     page.once("dialog", leave)
     page.reload()
     expect(said).to_have_text(re.compile("deleted"))
-    page.get_by_role("button", name="Undo").click()
+    page.get_by_role("button", name="Undo", exact=True).click()
     expect(said).to_have_text(re.compile(r"\d+ plants restored"))
     assert len(stored_plants(garden.database)) == 1_000
 

@@ -179,7 +179,7 @@ def test_a_workbook_updates_plants_and_pasted_rows_get_ids_and_both_can_be_undon
         [3, "Rosa", 5],
     ]
     file: FilePayload = {"name": "a.xlsx", "mimeType": "", "buffer": make_workbook(cells)}
-    undo = page.get_by_role("button", name="Undo")
+    undo = page.get_by_role("button", name="Undo", exact=True)
 
     with page.expect_file_chooser() as chooser:
         page.locator("label").get_by_text("Import").click()

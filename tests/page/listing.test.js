@@ -268,6 +268,22 @@ test("all plants of a search are selected, of all its pages, beside those select
   assert.deepEqual(paths, ["plants?q=a&sort=-id&limit=1000", "plants?after=1&q=a&limit=999"]);
 });
 
+for (const [address, many] of [
+  ["?q=a", 2],
+  ["?q=b", 0],
+]) {
+  test(`all plants that are found are selected unless there is another search: ${address}`, async () => {
+    update({ shownQuery: new URLSearchParams("q=a"), selected: new Map() });
+    answer(respondPlants([ROSA]), respondPlants([ROSA, ABIES]), respondPlants([]));
+    history.replaceState(null, "", address);
+
+    const loading = listing.load();
+    await Promise.all([loading, listing.selectFound()]);
+
+    assert.equal(state.selected.size, many);
+  });
+}
+
 test("a selection ends if a proxy sends the same page again and again", async () => {
   const same = () => respondPlants([ROSA], { Link: '<plants?after=1&limit=1000>; rel="next"' });
   const requests = answer(same(), same(), same());

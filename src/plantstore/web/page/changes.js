@@ -215,7 +215,7 @@ function tell(job) {
  */
 function offer(undo, text, about, job) {
   const { id, name = "" } = about?.plant ?? {};
-  const label = id ? `${job?.verb ?? "Saved"} ${id} ${name.slice(0, NAMED_MAX)}` : text;
+  const label = id ? `${job?.verb ?? "Added"} ${id} ${name.slice(0, NAMED_MAX)}` : text;
   const last = undo && { ...undo, text: undo.done > 0 ? undo.text : label };
   update({ undos: addUndo(last, job) });
   if (job) job.offered = last;
@@ -244,9 +244,13 @@ export async function undoChange(undo = state.undos.at(-1)) {
   const { verb, total, done, changes } = undo;
   const job = makeJob(verb, total, done);
   if (verb === "Undone" && changes.every(({ after }) => !after)) job.outcome = "removed";
-  update({ undos: state.undos.filter((each) => each !== undo), toast: { text: "" } });
+  const at = state.undos.indexOf(undo);
+  update({ undos: state.undos.toSpliced(at, 1), toast: { text: "" } });
   const { left } = await make(changes, job);
-  if (left.length > 0 && !job.offered) update({ undos: addUndo(undo) });
+  if (left.length > 0 && !job.offered) {
+    update({ undos: state.undos.toSpliced(at, 0, undo) });
+    say("Nothing was undone");
+  }
   keepUndos(state.undos);
   load();
 }

@@ -225,15 +225,15 @@ export function findPosition() {
 
 /** Select all plants of the list, of all its pages, and up to a maximum those selected before. */
 export async function selectFound() {
-  const { signal } = loading;
   const { shownQuery } = state;
   try {
     const found = await findAll();
+    if (describe(state.shownQuery) !== describe(shownQuery)) return; // It is another search now.
     const all = [...found.map((plant) => [plant.id, plant]), ...state.selected];
     const selected = new Map(/** @type {[string, any][]} */ (all).slice(0, SELECTED_MAX));
     update({ selected, selectedAll: describe(shownQuery) });
   } catch (error) {
-    if (!signal.aborted) say(messageOf(error));
+    say(messageOf(error));
   }
 }
 
@@ -242,7 +242,8 @@ export async function selectFound() {
  *
  * @param {URLSearchParams} [search] otherwise those of the list, in its order
  */
-export async function findAll(search, { signal } = loading) {
+export async function findAll(search) {
+  const { signal } = new AbortController();
   const byId = search ? undefined : state.listing?.byId;
   const found = new Map(byId && [[byId.id, byId]]);
   let query = search ?? select(state.shownQuery, LISTED);

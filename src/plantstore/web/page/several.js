@@ -66,10 +66,9 @@ export function tagPlants(plants) {
 /** Ask for another name of a tag, and set it at its plants, up to a maximum. @param {string} tag */
 export async function renameTag(tag) {
   const query = new URLSearchParams({ tag });
-  const reading = new AbortController();
   try {
-    const { total } = await client.list(query, 1, reading.signal);
-    const plants = await findAll(query, reading);
+    const { total } = await client.list(query, 1, new AbortController().signal);
+    const plants = await findAll(query);
     if (state.dialog) return;
     const isPart = plants.length < total;
     const entitle = (/** @type {number} */ many) =>

@@ -5,10 +5,10 @@ import { Choice, Frame, open } from "./dialogs.js";
 import { html } from "./html.js";
 import { state } from "./state.js";
 
-/** The feedback has this button, too. Then this one is hidden. */
+/** If there is one change, the feedback may have this button instead. */
 export function UndoButton() {
   const { undos, toast, job } = state;
-  if (undos.length === 0 || toast.isOffer || job) return null;
+  if (undos.length <= (toast.isOffer ? 1 : 0) || job) return null;
   const last = describe(undos[undos.length - 1], "Undo: ");
   const text = undos.length === 1 ? last : "Undo…";
   const act = undos.length === 1 ? () => undoChange() : chooseUndo;

@@ -466,6 +466,12 @@ test("what cannot be undone since the plants were deleted can be undone when the
   assert.deepEqual(state.undos, []);
 });
 
+test("the last 20 changes can be undone", () => {
+  for (let id = 0; id < 21; id += 1) offerUndo([{ before: ABIES, after: null }], String(id));
+
+  assert.deepEqual([state.undos.length, state.undos[0].text], [20, "1"]);
+});
+
 test("an undo says that the plant was changed since then, and not by somebody else", async () => {
   const { stored } = serve([ABIES]);
   tagPlants([ABIES]);

@@ -100,7 +100,7 @@ test("events load the page again, once in a while, and a comment does not", asyn
   mock.timers.tick(1000);
   await settle();
   assert.equal(requests.length, 2);
-  streams[0].enqueue(event("replaced", ABIES));
+  streams[0].enqueue(`:\n${event("replaced", ABIES)}`);
   await settle();
   mock.timers.tick(1000);
   await settle();

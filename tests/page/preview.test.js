@@ -174,6 +174,13 @@ test("without a column of names, only the tags of plants that exist can be impor
   assert.deepEqual(plan.readSent(0), { id: "1", name: "Rosa", tag: "Shrub" });
   assert.deepEqual([...plan.faults.values()], Array(2).fill("No plant has this id"));
   assert.match(text(), /Plants that exist keep their names\..* Import$/);
+
+  const rows = Array.from({ length: 1001 }, (_, id) => `${id},Tree\n`);
+  const many = await open(`id,tag\n${rows.join("")}`);
+  state.dialog.content.preview.replaces = true;
+  state.dialog.act({}, { value: "check" });
+  await many.done();
+  assert.match(many.text(), /Choose the column of the names\. .* 1,000 plants\. Cancel$/);
 });
 
 test("the preview says what the service would do, and stores nothing", async () => {

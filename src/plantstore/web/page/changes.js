@@ -12,10 +12,9 @@
  * @typedef {"Deleted"|"Saved"|"Restored"|"Undone"} Verb
  * @typedef {{verb: Verb, outcome: string, total: number, done: number, made: Change[],
  *   begun: Map<string, Change>, left: Set<Change>, hasTags?: boolean, isStopped?: boolean,
- *   offered?: ?Undo}} Job the
- *   changes of a dialog, in all its attempts, or of an undo: those that were made; by their ids,
- *   those that may have been made; and all that are left. `done` counts those that were made before
- *   an undo was interrupted
+ *   offered?: ?Undo}} Job the changes of a dialog, in all its attempts, or of an undo: those that
+ *   were made; by their ids, those that may have been made; all that are left; and the undo that was
+ *   offered. `done` counts those that were made before an undo was interrupted
  * @typedef {{verb: Verb, total: number, done: number, changes: Change[], text: string}} Undo the
  *   changes that undo others, how many there are, and how many of them were made already
  */
@@ -136,8 +135,8 @@ export async function make(changes, job) {
     await forEach(mine, attempt);
   }
   if (state.job === job) update({ job: null });
-  if (isUndo && error) offer(makeUndo(job), `${messageOf(error)}. ${makeUndo(job)?.text}`, {}, job);
-  else if (job.made.length > 0 || job.isStopped) tell(job);
+  const failure = isUndo ? error : undefined; // A dialog shows its own.
+  if (job.made.length > 0 || job.isStopped || failure) tell(job, failure);
   keepUndos(state.undos);
   return { left: [...job.left], error };
 }
@@ -193,13 +192,14 @@ function makeUndo(job) {
   return { verb, total, done: done + made.length, changes, text };
 }
 
-/** Say what was made, and offer to undo it. @param {Job} job */
-function tell(job) {
+/** Say what was made, or why not all was, and offer to undo it. @param {Job} job @param {unknown} failure */
+function tell(job, failure) {
   const { verb, outcome, done, made, isStopped } = job;
   for (const change of made) state.selected.delete(idOf(change));
   const undo = makeUndo(job);
   const many = done + made.length;
-  if (isStopped) offer(undo, `Stopped: ${describeJob(job).progress} ${outcome}`, {}, job);
+  if (failure) offer(undo, `${messageOf(failure)}. ${undo?.text}`, {}, job);
+  else if (isStopped) offer(undo, `Stopped: ${describeJob(job).progress} ${outcome}`, {}, job);
   else if (many > 1) offer(undo, `${countPlants(many)} ${outcome}`, {}, job);
   else {
     const [{ before, after }] = made;
@@ -249,9 +249,9 @@ export async function undoChange(undo = state.undos.at(-1)) {
   const { left } = await make(changes, job);
   if (left.length > 0 && !job.offered) {
     update({ undos: state.undos.toSpliced(at, 0, undo) });
+    keepUndos(state.undos);
     say("Nothing was undone");
   }
-  keepUndos(state.undos);
   load();
 }
 

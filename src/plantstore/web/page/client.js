@@ -38,8 +38,8 @@ const CHANGE_SECONDS = 60;
 /** How long a stream may be silent. The service sends a comment every 15 seconds. */
 const SILENT_SECONDS = 40;
 
-/** The byte with which a comment begins. */
-const COMMENT = ":".charCodeAt(0);
+/** The bytes of the comments that the service sends: a colon and a line feed. */
+const COMMENT = [58, 10];
 
 /**
  * Return the entity tag that the service gives a plant (`If-Match`), or "" if this browser cannot
@@ -67,7 +67,7 @@ class Client {
   /** Called when the service cannot respond. @type {(error: ApiError) => void} */
   onoutage = () => {};
 
-  /** @param {URLSearchParams} query @param {number} limit @param {AbortSignal} signal */
+  /** @param {URLSearchParams} query @param {number} limit @param {AbortSignal} [signal] */
   async list(query, limit, signal) {
     const limited = new URLSearchParams([...query, ["limit", String(limit)]]);
     const options = { headers: { Prefer: "count=exact" }, signal };
@@ -174,7 +174,7 @@ class Client {
   }
 
   /**
-   * Yield whenever something arrives from the stream of changes but a comment, until it ends.
+   * Yield whenever something arrives from the stream of changes, except comments, until it ends.
    *
    * @param {AbortSignal} signal
    */
@@ -183,7 +183,9 @@ class Client {
     const options = { headers, signal };
     try {
       const stream = receive("changes?after=now", options, "text/event-stream", SILENT_SECONDS);
-      for await (const [first] of stream) if (first !== COMMENT) yield;
+      for await (const bytes of stream) {
+        if (bytes.some((/** @type {number} */ byte) => !COMMENT.includes(byte))) yield;
+      }
     } catch (error) {
       // An error with a status may be about streams only.
       if (error instanceof ApiError && hasStatus(error, 0)) this.onoutage(error);

@@ -243,12 +243,11 @@ export async function selectFound() {
  * @param {URLSearchParams} [search] otherwise those of the list, in its order
  */
 export async function findAll(search) {
-  const { signal } = new AbortController();
   const byId = search ? undefined : state.listing?.byId;
   const found = new Map(byId && [[byId.id, byId]]);
   let query = search ?? select(state.shownQuery, LISTED);
   for (;;) {
-    const { plants, links } = await client.list(query, SELECTED_MAX - found.size, signal);
+    const { plants, links } = await client.list(query, SELECTED_MAX - found.size);
     for (const plant of plants) found.set(plant.id, plant);
     const next = links.get("next");
     // A proxy that ignores the query sends the same page again.

@@ -99,7 +99,7 @@ async function findNamesake(name, id) {
   if (name === "" || !may("plants:read")) return;
   const { dialog } = state;
   const query = new URLSearchParams({ q: name });
-  const found = await client.list(query, NAMESAKES, new AbortController().signal).catch(messageOf);
+  const found = await client.list(query, NAMESAKES).catch(messageOf);
   if (typeof found === "string" || state.dialog !== dialog) return;
   const fold = (/** @type {string} */ text) => text.trim().toLowerCase();
   const isSame = (/** @type {Plant} */ other) => other.id !== id && fold(other.name) === fold(name);

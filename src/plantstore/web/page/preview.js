@@ -121,28 +121,25 @@ async function refresh(preview) {
 }
 
 /**
- * Read the names of plants of which a file that updates them has only ids and tags. They are few
- * enough to undo the update.
+ * Read the names of the plants, up to a maximum, if a file that updates them has only ids and tags.
  *
  * @param {Preview} preview @param {AbortSignal} signal
  */
 async function readNames(preview, signal) {
   const { table, columns = { id: -1, name: -1, tag: -1 }, replaces } = preview;
-  const ids = (table?.rows ?? []).map((cells) => cells[columns.id]?.trim() ?? "");
+  const cells = (table?.rows ?? []).map((row) => row[columns.id]?.trim() ?? "");
+  const ids = new Set(cells.filter((cell) => INTEGER.test(cell)));
   const names = new Map();
   preview.names = undefined;
-  if (!replaces || columns.name >= 0 || columns.tag < 0 || ids.length > NAMES_MAX) return;
-  await forEach(
-    [...new Set(ids)].filter((id) => INTEGER.test(id)),
-    async (id) => {
-      signal.throwIfAborted();
-      const { plant } = await client.read(id, signal).catch((error) => {
-        if (!hasStatus(error, NOT_FOUND)) throw error;
-        return { plant: null };
-      });
-      if (plant) names.set(id, plant.name);
-    },
-  );
+  if (!replaces || columns.name >= 0 || columns.tag < 0 || ids.size > NAMES_MAX) return;
+  await forEach([...ids], async (id) => {
+    signal.throwIfAborted();
+    const { plant } = await client.read(id, signal).catch((error) => {
+      if (!hasStatus(error, NOT_FOUND)) throw error;
+      return { plant: null };
+    });
+    if (plant) names.set(id, plant.name);
+  });
   preview.names = names;
 }
 
@@ -330,7 +327,9 @@ function describeNotes(preview) {
     [`${columns.id < 0 ? "Each row gets" : "Rows without an id get"} a new id. If you import this file twice, these plants are stored twice: save the file with its ids afterwards, and use it from then on.`]:
       giveIds !== undefined,
     "Choose the column of the names, or “Update plants that exist” to set their tags only.":
-      !isNamed(preview),
+      !isNamed(preview) && !replaces,
+    "Choose the column of the names. Without names, a file can set the tags of 1,000 plants.":
+      !isNamed(preview) && replaces,
     "Plants that exist keep their names.": preview.names !== undefined,
     "This import cannot be undone here: it is of more than 10,000 new plants, or 1,000 that change. Export the plants before.":
       isBeyondUndo(plan),

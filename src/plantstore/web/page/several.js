@@ -67,7 +67,7 @@ export function tagPlants(plants) {
 export async function renameTag(tag) {
   const query = new URLSearchParams({ tag });
   try {
-    const { total } = await client.list(query, 1, new AbortController().signal);
+    const { total } = await client.list(query, 1);
     const plants = await findAll(query);
     if (state.dialog) return;
     const isPart = plants.length < total;

@@ -158,8 +158,9 @@ class PlantStore(Protocol):
     def list_plants(self, listing: Listing) -> PlantsPage:
         """Return the next plants of a listing.
 
-        The cost depends on the size of the page, hardly on where it begins. A page may hold
-        fewer plants than `limit`, so that plants with very long names do not fill the memory
+        The cost depends on the size of the page, hardly on where it begins. In order by name, the
+        engine also sorts all plants with the words or the tag, unless they are too many. A page may
+        hold fewer plants than `limit`, so that plants with very long names do not fill the memory
         (PAGE_BYTES_MAX), and so that a search ends soon. Unless the listing has words or a tag, it
         holds at least one plant if any is left.
 

@@ -22,6 +22,9 @@ WORD_CHARACTERS_MAX: Final = 255
 # size of an entry of an index, and of an address that contains a place.
 ORDER_CHARACTERS_MAX: Final = 64
 
+# The words of this many characters of a text have mostly more than ORDER_CHARACTERS_MAX.
+_MOSTLY_ENOUGH: Final = 2 * ORDER_CHARACTERS_MAX
+
 # Digits of the SHA-256 of a tag that distinguish tags with one key: 128 bits.
 _TAG_DIGITS: Final = 32
 
@@ -135,10 +138,10 @@ def order_key(text: str) -> str:
     number follows a `1` and its length in two digits. `00` may follow a key, and is in none at such
     a place: so what follows a key never decides between two different keys.
     """
-    words = _fold_for_order(text).split()
+    words = _fold_for_order(text[:_MOSTLY_ENOUGH]).split()
     key = "0".join(words)
-    if "x0" in key or len(key) > ORDER_CHARACTERS_MAX:
-        words = _cut(words).split()
+    if "x" in words or len(key) > ORDER_CHARACTERS_MAX or len(text) > _MOSTLY_ENOUGH:
+        words = _words_for_order(text).split()
         key = "0".join(words)
     if "".join(words).isalpha():
         return key  # as of most names
@@ -146,14 +149,20 @@ def order_key(text: str) -> str:
 
 
 def _fold_for_order(text: str) -> str:
-    text = text[:SEARCHED_CHARACTERS_MAX]
     if text.isascii():  # a table for bytes is faster
         return text.encode().translate(_ASCII_IN_WORDS, b"'").decode()
     return text.replace("×", " ").replace("'", "").translate(_IN_WORDS).replace("'", "")
 
 
-def _cut(words: list[str]) -> str:
-    return _SIGN_OF_HYBRID.sub("", " ".join(words))[:ORDER_CHARACTERS_MAX].rstrip()
+def _words_for_order(text: str) -> str:
+    """Return the words of which the key of a text is made."""
+    for characters in (_MOSTLY_ENOUGH, SEARCHED_CHARACTERS_MAX):
+        words = " ".join(_fold_for_order(text[:characters]).split())
+        words = _SIGN_OF_HYBRID.sub("", words)
+        # What follows in the text decides whether an `x` at the end is kept, and nothing before it.
+        if len(words) > ORDER_CHARACTERS_MAX or len(text) <= characters:
+            break
+    return words[:ORDER_CHARACTERS_MAX].rstrip()
 
 
 def _with_lengths(word: str) -> str:
@@ -185,7 +194,7 @@ def order_beginning(text: str) -> str:
     the texts may have more digits.
     """
     key = order_key(text)
-    last = _LAST_NUMBER.search(_cut(_fold_for_order(text).split()))
+    last = _LAST_NUMBER.search(_words_for_order(text))
     if last is None:
         return key
     return f"{key.removesuffix(_with_length(last[0]))}1{_ANY_LENGTH}{int(last[0])}"
@@ -197,8 +206,16 @@ def begins(key: str, beginning: str) -> bool:
 
 
 def tag_key(tag: str) -> str:
-    """Return the key of a tag: no other tag has it. In order of these keys, tags are in order."""
-    return f"{order_key(tag)}00{hashlib.sha256(tag.encode()).hexdigest()[:_TAG_DIGITS]}"
+    """Return the key of a tag: no other tag has it. In order of these keys, tags are in order.
+
+    A tag in lower case, or with one capital at its beginning, has a short key.
+    """
+    key = order_key(tag)
+    text = text_of(key)
+    usual = text, text.capitalize()
+    if tag in usual:
+        return f"{key}00{usual.index(tag)}"
+    return f"{key}00{hashlib.sha256(tag.encode()).hexdigest()[:_TAG_DIGITS]}"
 
 
 class _InWords(dict[int, str]):

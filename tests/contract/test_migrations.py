@@ -76,13 +76,8 @@ OLD_WORDS: dict[str, tuple[dict[str, int], list[str], list[list[str]], list[tupl
 
 @pytest.mark.parametrize("case", OLD_WORDS)
 def test_names_that_had_other_words_are_found_after_a_migration(database: str, case: str) -> None:
-    versions, names, old_words, searches = OLD_WORDS[case]
-    engine = engine_of(database)
-    plants = [NewPlant(id_, name) for id_, name in enumerate(names, 1)]
-    with contextlib.closing(open_store(database)) as store:
-        store.apply_changes(plants)
-    change(database, *_index_by(engine, [*old_words, ["abies"]]))
-    set_version(database, versions[engine])
+    plants = make_old_words(database, case)
+    *_, searches = OLD_WORDS[case]
 
     with contextlib.closing(open_store(database)) as store:
         found = [store.list_plants(Listing(words=words)).items for words in searches]
@@ -95,32 +90,26 @@ def test_names_that_had_other_words_are_found_after_a_migration(database: str, c
 def test_an_older_schema_whose_words_were_others_can_be_checked_before_the_migration(
     database: str,
 ) -> None:
-    versions, names, old_words, _ = OLD_WORDS["apostrophes"]
-    engine = engine_of(database)
-    with contextlib.closing(open_store(database)) as store:
-        store.apply_changes([NewPlant(id_, name) for id_, name in enumerate(names, 1)])
-    change(database, *_index_by(engine, [*old_words, ["abies"]]))
-    set_version(database, versions[engine])
+    make_old_words(database, "apostrophes")
 
     with contextlib.closing(open_for_maintenance(database)) as maintained:
         assert maintained.check().problems == []
 
 
-def _index_by(engine: str, words: list[list[str]]) -> list[str]:
-    """Return statements that replace the words of the plants 1, 2 and so on."""
+def make_old_words(database: str, case: str) -> list[NewPlant]:
+    """Make a store of an older version whose plants have other words; return its plants."""
+    versions, names, old_words, _ = OLD_WORDS[case]
+    engine = engine_of(database)
+    make_older(database, versions[engine], 0)
+    insert = "INSERT INTO plants (id, name, words) VALUES ({0}, '{1}', array_to_tsvector(ARRAY{2}))"
     if engine == "sqlite":
-        insert = "INSERT INTO plant_words (rowid, words) VALUES ({}, '{}')"
-        return [
-            "INSERT INTO plant_words (plant_words) VALUES ('delete-all')",
-            *(insert.format(id_, " ".join(each)) for id_, each in enumerate(words, 1)),
-        ]
-    without_order = [
-        "ALTER TABLE plants DROP COLUMN name_key",
-        "DROP INDEX plants_without_tag",
-        "CREATE INDEX plants_to_index ON plants (id) WHERE words IS NULL",
-    ]
-    update = "UPDATE plants SET words = array_to_tsvector(ARRAY{}) WHERE id = {}"
-    return without_order + [update.format(each, id_) for id_, each in enumerate(words, 1)]
+        insert = "INSERT INTO plants (id, name) VALUES ({0}, '{1}')"
+        insert += "; INSERT INTO plant_words (rowid, words) VALUES ({0}, '{3}')"
+    for id_, (name, words) in enumerate(zip(names, [*old_words, ["abies"]], strict=True), 1):
+        quoted = name.replace("'", "''")
+        change(database, insert.format(id_, quoted, words, " ".join(words)))
+    change(database, f"UPDATE totals SET plants = {len(names)}")
+    return [NewPlant(id_, name) for id_, name in enumerate(names, 1)]
 
 
 def test_a_newer_schema_is_refused(database: str) -> None:

@@ -126,6 +126,16 @@ def test_a_search_that_finds_very_many_plants_is_in_order_by_name(store: Store) 
     assert list(itertools.chain.from_iterable(scan)) == expected
 
 
+@pytest.mark.engines("sqlite", "postgres")
+def test_a_search_for_a_beginning_of_very_many_words_is_in_order_by_name(store: Store) -> None:
+    plants = [NewPlant(id_, f"{'ro' if id_ % 3 else 'ru'}{-id_ % 900}") for id_ in range(1_500)]
+    store.apply_changes(plants)
+    expected = [plant for plant in sorted(plants, key=by_name) if plant.name.startswith("ro")]
+
+    for limit in (7, 1_000):
+        assert listed(store, BY_NAME._replace(limit=limit, words=("ro",))) == expected
+
+
 def test_plants_without_a_tag_are_listed(store: Store) -> None:
     store.apply_changes(IN_ORDER[1:])
     store.apply_changes([Upsert(NewPlant(20, "Abies", "")), Upsert(NewPlant(7, "Abies", "x"))])
@@ -136,6 +146,22 @@ def test_plants_without_a_tag_are_listed(store: Store) -> None:
     assert listed(store, by_id._replace(place=Place())) == untagged
     assert store.list_plants(by_id).total == Count(len(untagged))
     assert store.list_plants(by_id._replace(place=Place())).total == Count(len(untagged))
+
+
+def test_a_name_that_looks_like_a_tag_or_a_key_is_not_taken_for_one(store: Store) -> None:
+    marked = [f"_t{tag_key('a')}", "_u", "_krosa", "x_tb", "＿u"]  # noqa: RUF001 (a wide `_`)
+    long = f"_u {'_k' * 300}"
+    plants = [NewPlant(id_, name, "b") for id_, name in enumerate([*marked, long])]
+    store.apply_changes([*plants, NewPlant(7, "Rosa", "a"), NewPlant(8, "Acer")])
+
+    assert [plant.id for plant in listed(store, Listing(tag="a"))] == [7]
+    assert [plant.id for plant in listed(store, Listing(is_untagged=True))] == [8]
+    assert tags_of(store) == [("a", 1), ("b", 6)]
+    assert store.list_tags(TagListing()).untagged == 1
+    assert {plant.id for plant in listed(store)} == {*range(6), 7, 8}
+    assert [plant.id for plant in listed(store, Listing(words=("u",)))] == [1, 4, 5]
+    assert [plant.id for plant in listed(store, Listing(words=("tb", "x")))] == [3]
+    assert store.check().problems == []
 
 
 def test_tags_are_listed_with_the_numbers_of_their_plants(store: Store) -> None:

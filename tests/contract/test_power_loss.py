@@ -16,6 +16,7 @@ import pytest
 from plantstore.changes import Outcome
 from plantstore.errors import OperationError, StoreUnreachableError
 from plantstore.plants import NewPlant
+from plantstore.storage.migrate import newest_version
 from plantstore.storage.sqlite.sqlite_store import SQLiteStore
 from plantstore.storage.sqlite.wal import WalLimit
 from support.broken_disks import REFUSALS, Kind, change_and_heal, count_faults
@@ -34,7 +35,8 @@ from support.crash_states import (
 )
 from support.disk import Disk, Fault
 from support.following import Copy
-from support.ledger import Ledger, live, tune
+from support.ledger import Content, Ledger, live, tune
+from support.other_programs import change, make_older
 from support.power_loss import Survey, some_cuts
 
 CUTS = 15
@@ -68,6 +70,23 @@ def test_after_a_power_loss_all_acknowledged_changes_exist_and_none_in_part(
     assert ledger.acknowledged == 120
     with contextlib.closing(SQLiteStore(str(path))) as store:
         assert len(Copy().follow(store).changes) > 60
+
+
+def test_after_a_power_loss_during_a_migration_the_next_start_completes_it(
+    path: Path, survey: Survey
+) -> None:
+    url = f"sqlite:///{path}"
+    plants = make_older(url, newest_version("sqlite") - 1, 2_500)  # several transactions
+    change(url, "UPDATE totals SET plants = 2500")
+    history = steps_to({"": path.read_bytes()})
+    with Disk(path, 0, history) as disk:
+        ledger = Ledger(disk, [Content({plant.id: plant for plant in plants}, {})])
+        SQLiteStore(str(path)).close()
+
+    survey.cut(disk, ledger, some_cuts(random.Random(0), len(history), len(disk.steps), CUTS))
+
+    assert survey.problems == []
+    assert survey.cuts > 2 * CUTS, "power was also lost during the recovery"
 
 
 def test_after_a_power_loss_no_id_that_was_handed_out_is_handed_out_again(

@@ -40,6 +40,7 @@ SEVEN_TOO_LOW = (
     "UPDATE totals SET plants = plants - 7 WHERE plants = (SELECT max(plants) FROM totals)"
 )
 DAMAGES = {
+    "stored": "INSERT INTO plants (id, name) VALUES (5000, 'Rosa nigra'), (6000, 'Acer')",
     "renamed": "UPDATE plants SET name = 'Rosa nigra' WHERE id % 3 = 0",
     "other order": "UPDATE plants SET name = 'alba Abies ' || id WHERE name LIKE 'Abies alba%'",
     "deleted": "DELETE FROM plants WHERE id % 2 = 0",
@@ -48,8 +49,10 @@ DAMAGES = {
     "no total": "DELETE FROM totals",
 }
 DAMAGES_OF_SQLITE = DAMAGES | {
-    "stored": "INSERT INTO plants VALUES (5000, 'Rosa nigra', 'u'), (6000, 'Acer', NULL)",
+    "tagged": "INSERT INTO plants (id, name, tag) VALUES (5000, 'Rosa nigra', 'u')",
     "tags": "UPDATE plants SET tag = 'u' WHERE id < 1200",
+    "other keys": "UPDATE plants SET name_key = 'rosa' WHERE id < 1200",
+    "no keys": "UPDATE plants SET name_key = NULL",
     "invalid text": "UPDATE plants SET name = CAST(x'66FF20666F' AS TEXT)",
     "two totals": "INSERT INTO totals VALUES (3)",
     "without words": "INSERT INTO plant_words (plant_words) VALUES ('delete-all')",
@@ -57,7 +60,6 @@ DAMAGES_OF_SQLITE = DAMAGES | {
     "not readable": "DELETE FROM plant_words_data",
 }
 DAMAGES_OF_POSTGRES = DAMAGES | {
-    "stored": "INSERT INTO plants (id, name) VALUES (5000, 'Rosa nigra'), (6000, 'Acer')",
     "other words": "UPDATE plants SET words = 'rosa' WHERE id > 1200",
     "totals": "INSERT INTO totals VALUES (1000, 3), (1001, -8)",
 }

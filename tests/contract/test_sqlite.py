@@ -11,16 +11,16 @@ import apsw
 import pytest
 
 from plantstore.errors import FeedError, StoreUnavailableError, UsageError
-from plantstore.listings import Listing, TagListing
+from plantstore.listings import Listing, Place, TagListing
 from plantstore.observe import DatabaseCreated, Event
 from plantstore.plants import NewPlant
 from plantstore.storage import open_store
 from plantstore.storage.migrate import SchemaPolicy
 from plantstore.storage.sqlite.file import PAGE_BYTES, connect
 from plantstore.storage.sqlite.sqlite_pages import (
-    EXAMINE_NEXT,
     EXAMINE_SORTED,
     MAKE_VOCABULARY,
+    examine_next_query,
     examine_query,
     page_query,
 )
@@ -215,20 +215,24 @@ def test_sqlite_has_no_roles(path: Path) -> None:
         (examine_query(Listing(after=5)), {}, "M"),
         (examine_query(Listing(after=5, is_descending=True)), {}, "M"),
         (hand_out_query("?", "max"), hand_out_values(1), "SEARCH plants"),
-        (EXAMINE_NEXT, {}, "vocabulary VIRTUAL TABLE"),
+        (examine_next_query(Place()), {}, "vocabulary VIRTUAL TABLE"),
+        (examine_next_query(Place("rosa", 5)), {}, "vocabulary VIRTUAL TABLE"),
+        (examine_next_query(Place("rosa", 5)), {}, "M"),
         (EXAMINE_SORTED, {}, "SEARCH plants USING INTEGER PRIMARY KEY (rowid=?)"),
         (tags_query(TagListing()), {}, "counts VIRTUAL TABLE"),
     ],
     ids=[
         *("the first page", "a later page", "a search", "a search from the end", "new ids"),
-        *("all plants by name", "found plants by name", "tags"),
+        *("all plants by name", "all by name after one", "all by name after one with its key"),
+        *("found plants by name", "tags"),
     ],
 )
 def test_every_query_uses_an_index_and_sorts_nothing(
     store: SQLiteStore, query: str, bindings: Any, step: str
 ) -> None:
     words = {"match": '"rosa" *', "after": 1, "limit": 100, "tag": None, "any_tag": True}
-    words |= {"sorted": "[]", "end": "b", "pattern": "*"}
+    words |= {"key": "rosa", "sorted": "[]", "begin": 0}
+    words |= {"first": "a", "end": "b", "pattern": "*"}
 
     for make in (MAKE_VOCABULARY, MAKE_COUNTS):
         store._writes.execute(make)  # noqa: SLF001

@@ -25,7 +25,7 @@ PLANTS = [NewPlant(id_, f"Abies alba {id_}") for id_ in range(1, 2_500)]
 
 
 # As an import of Latin-1 by the sqlite3 shell does.
-LATIN_1 = "INSERT INTO plants VALUES (20000, CAST(x'66FF' AS TEXT), NULL)"
+LATIN_1 = "INSERT INTO plants (id, name) VALUES (20000, CAST(x'66FF' AS TEXT))"
 
 
 def test_a_check_finds_differences(path: Path, store: SQLiteStore) -> None:
@@ -90,7 +90,7 @@ def test_a_check_finds_invalid_utf_8_which_does_not_hide_other_plants(
 def test_a_plant_that_another_program_stored_does_not_fail_other_changes(
     path: Path, store: SQLiteStore
 ) -> None:
-    change(f"sqlite:///{path}", "INSERT INTO plants VALUES (1, 'rosa alba', NULL)")
+    change(f"sqlite:///{path}", "INSERT INTO plants (id, name) VALUES (1, 'rosa alba')")
 
     # FTS5 refuses to remove words of which it never got any.
     with pytest.raises(BatchRefusedError):

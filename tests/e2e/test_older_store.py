@@ -144,12 +144,14 @@ def test_the_command_that_a_message_names_migrates_that_database_and_shows_its_p
     [named] = re.findall(r"Run: plantstore (.*)", refused.stderr)
     migrated = run(tmp_path, *shlex.split(named))
 
-    assert refused.stderr.startswith(f"plantstore: {name} has schema 3, but 10 is needed. ")
+    newest = newest_version("sqlite")
+    needed = f"plantstore: {name} has schema {VERSION}, but {newest} is needed. "
+    assert refused.stderr.startswith(needed)
     assert named == ("migrate" if folder == "." else f"migrate --database 'sqlite:///{name}'")
     assert migrated.returncode == 0
     first, *_, last = migrated.stderr.splitlines()
-    assert first == "migrating schema 3 to 10"
-    assert last.startswith("migrated to schema 10 in ")
+    assert first == f"migrating schema {VERSION} to {newest}"
+    assert last.startswith(f"migrated to schema {newest} in ")
 
 
 def test_a_service_that_migrates_logs_the_progress_once(tmp_path: Path, older: str) -> None:

@@ -14,8 +14,8 @@ from support.postgres import connected, execute
 
 # Both engines understand this.
 _ROSES = """
-WITH RECURSIVE numbers (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM numbers WHERE i < {})
-INSERT INTO plants (id, name, tag) SELECT i, 'Rosa × ' || i, 'Rosa' FROM numbers
+WITH RECURSIVE numbers (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM numbers WHERE i <= {0})
+INSERT INTO plants (id, name, tag) SELECT i, 'Rosa × ' || i, 'Rosa' FROM numbers WHERE i <= {0}
 """
 
 

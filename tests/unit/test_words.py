@@ -137,12 +137,30 @@ def test_a_key_is_short_has_letters_and_digits_only_and_is_that_of_its_text(text
     assert len(text_of(key)) <= ORDER_CHARACTERS_MAX
 
 
+@pytest.mark.parametrize("before", range(40, 140))
+def test_the_key_of_a_long_text_is_that_of_its_first_words(before: int) -> None:
+    words = "x rosa alb " * 20  # an `x` ends the first 64 characters, if nothing follows it
+
+    assert order_key("!" * before + words) == ("rosa0alb0" * 8)[:ORDER_CHARACTERS_MAX]
+    assert order_key("!" * SEARCHED_CHARACTERS_MAX + words) == ""
+
+
 def test_what_follows_a_key_does_not_decide_between_two_keys() -> None:
     texts = ["", "0", "a", "a 0", "a 00", "a 0 0", "a 10", "a 100", "a" * 64, "1 " * 40, "9" * 70]
     keys = sorted({order_key(text) for text in texts})
 
     assert sorted(f"{key}00{end}" for key in keys for end in "0z") == [
         f"{key}00{end}" for key in keys for end in "0z"
+    ]
+
+
+@given(st.lists(st.text("aA 01xé×.", max_size=6), unique=True))
+def test_different_tags_have_different_keys_which_are_short_for_usual_tags(tags: list[str]) -> None:
+    assert len({tag_key(tag) for tag in tags}) == len(tags)
+    assert [tag_key(tag) for tag in ("rosa", "Rosa", "Bed 12")] == [
+        "rosa000",
+        "rosa001",
+        "bed010212001",
     ]
 
 

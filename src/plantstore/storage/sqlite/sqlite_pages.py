@@ -18,12 +18,14 @@ have an entry, and the names that it finds are compared with the whole beginning
 A tag is a word of the index, too. Plants that are found by it are compared with the tag, because
 two tags that begin with the same thousand characters have the same word.
 
+The key of a name is another word. FTS5 can list its words in order, from any one on, so it lists
+all plants by name. What a search finds is sorted by the keys in the table of plants.
+
 Such a search examines a limited number of plants for a page. The page may then have fewer plants
 than requested, and the next page continues.
 """
 
 import contextlib
-from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import Any, Final, NamedTuple, TypeVar
@@ -42,7 +44,7 @@ from plantstore.listings import (
     PlantsPage,
 )
 from plantstore.plants import ID_MAX, ID_MIN, PLANT_BYTES_MAX, NewPlant
-from plantstore.words import SEARCHED_CHARACTERS_MAX, has_words, order_key, tag_key
+from plantstore.words import SEARCHED_CHARACTERS_MAX, has_words, tag_key
 
 # JSON arrays take half as long as objects, for SQLite and for the decoder. All texts are read
 # as bytes, because another program may have stored invalid UTF-8.
@@ -59,7 +61,7 @@ _FITS: Final = f":limit <= {_FITTING} OR coalesce(bytes, 0) <= {PAGE_BYTES_MAX}"
 
 _encode = msgspec.json.Encoder().encode
 _PLANTS: Final = msgspec.json.Decoder(list[tuple[int, str, str | None]])
-_WORDS: Final = msgspec.json.Decoder(dict[int, str])
+_KEYS: Final = msgspec.json.Decoder(dict[int, str])
 
 ValueT = TypeVar("ValueT")
 
@@ -192,14 +194,12 @@ FIRST: Final = "SELECT first FROM plants_to_index"
 
 _IS_WANTED: Final = "name IS NOT NULL AND (:any_tag OR tag IS :tag)"
 
-# The first characters of the words of tags, of the words for the order by name, and the word of
-# plants without a tag. They are for private use (Unicode §23.5), so no name has a word with them.
-TAG_MARK: Final = "\ue000"
-_NAME_MARK: Final = "\ue001"
-UNTAGGED: Final = "\ue002"
-
-# Before the hexadecimal digits of an id is a letter for their number, so that they need no zeros.
-_SIZES: Final = " ghijklmnopqrstuv"
+# The beginnings of the words of tags and of keys, and the word of plants without a tag. No name has
+# a word with `_`. These words have the same beginnings of all indexed lengths, so a plant has only
+# one entry more for each length.
+TAG_MARK: Final = "____t"
+KEY_MARK: Final = "____k"
+UNTAGGED: Final = "____u"
 
 
 class _Query(NamedTuple):
@@ -222,37 +222,14 @@ def prepare_searches(connection: apsw.Connection) -> None:
 
 def tag_word(tag: str | None) -> str:
     """Return the word of the index for a tag, or for no tag."""
-    if tag is None:
-        return UNTAGGED
-    if len(tag) > SEARCHED_CHARACTERS_MAX:
+    if tag is not None and len(tag) > SEARCHED_CHARACTERS_MAX:
         return TAG_MARK + tag_key(tag)
     return _short_tag_word(tag)
 
 
 @lru_cache(maxsize=1024)
-def _short_tag_word(tag: str) -> str:
-    return TAG_MARK + tag_key(tag)
-
-
-def name_word(name: str, id_: int) -> str:
-    """Return the word of the index by which a plant has its place in the order by name."""
-    return f"{_NAME_MARK}{order_key(name)}{_id_digits(id_)}"
-
-
-def _id_digits(id_: int) -> str:
-    """Return digits that are in the order of the ids, and follow a key (`order_key`)."""
-    if id_ < 0:
-        return f"000{id_ - ID_MIN:016x}" if id_ >= ID_MIN else "00"
-    digits = f"{id_:x}"
-    return f"00{_SIZES[len(digits)]}{digits}"
-
-
-def _place_of(word: str, id_: int) -> Place:
-    return Place(word[len(_NAME_MARK) :].removesuffix(_id_digits(id_)), id_)
-
-
-def _word_at(place: Place) -> str:
-    return f"{_NAME_MARK}{place.key}{_id_digits(place.id)}"
+def _short_tag_word(tag: str | None) -> str:
+    return UNTAGGED if tag is None else TAG_MARK + tag_key(tag)
 
 
 def is_complete(connection: apsw.Connection) -> bool:
@@ -279,17 +256,17 @@ def _select_found(connection: apsw.Connection, listing: Listing) -> PlantsPage:
     if query is None:
         return Page([], None, is_last=True, total=Count(0) if listing.has_total else None)
     found: list[NewPlant] = []
-    words: dict[int, str] = {}
+    keys: dict[int, str] = {}
     end: int | Place | None = None
     examined = _examined if listing.place is None else _examined_by_name
     for part in examined(connection, query, listing, listing.limit + 1):
         found += part.plants
-        words |= part.words
+        keys |= part.keys
         end = part.end
         if len(found) > listing.limit:
             found = found[: listing.limit]
             last = found[-1].id
-            end = last if listing.place is None else _place_of(words[last], last)
+            end = last if listing.place is None else Place(keys[last], last)
             break
         if part.is_halved:
             break
@@ -360,14 +337,14 @@ class _Examined(NamedTuple):
         plants: those that belong to the listing.
         end: the id or the place of the last one examined; None if there are no more.
         is_halved: whether not all of them would fit on a page.
-        words: those for the order by name, by the ids of the plants, if that is the order.
+        keys: those of the names of all examined plants by their ids, if that is the order.
 
     """
 
     plants: list[NewPlant]
     end: int | Place | None
     is_halved: bool
-    words: dict[int, str]
+    keys: dict[int, str]
 
 
 def _examined(
@@ -427,25 +404,49 @@ FROM (SELECT sum({_BYTES}) AS bytes, count(*) AS number, {last} AS last {plants}
 """
 
 
-# Their rows have the same values as that of `examine_query`, with the words for the order by name
-# instead of the last id.
-_IDS_AND_WORDS: Final = "CAST(json_group_object(id, word) AS BLOB)"
-EXAMINE_NEXT: Final = _examine(
-    """
-    SELECT doc AS id, term AS word FROM temp.vocabulary
-    WHERE term > :after AND term < :end LIMIT :limit
-""",
-    _IDS_AND_WORDS,
-)
-EXAMINE_SORTED: Final = _examine(
-    "SELECT value ->> 1 AS id, value ->> 0 AS word FROM json_each(:sorted) LIMIT :limit",
-    _IDS_AND_WORDS,
-)
+_IDS_AND_KEYS: Final = "CAST(json_group_object(id, key) AS BLOB)"
 
-_NAMES: Final = f"""
-SELECT id, CAST(substr(name, 1, {SEARCHED_CHARACTERS_MAX}) AS BLOB)
-FROM plant_words JOIN plants ON id = plant_words.rowid WHERE plant_words MATCH ?
+
+def examine_next_query(place: Place) -> str:
+    """Return the SQL for the plants after a place, in order by name.
+
+    Its row has the values of that of `examine_query`, but the keys by ids instead of the last id.
+    """
+    first = f"'{KEY_MARK}' || :key"
+    following = f"""
+    SELECT doc AS id, substr(term, {len(KEY_MARK) + 1}) AS key FROM temp.vocabulary
+    WHERE term >= {{}} AND term < '{KEY_MARK}{LAST_CHARACTER}' LIMIT :limit
 """
+    if place.id < ID_MIN:
+        return _examine(following.format(first), _IDS_AND_KEYS)
+    # The list of the index begins with the first plant of a key. A query begins after any id.
+    found = f"""
+    SELECT * FROM (
+        SELECT rowid AS id, :key AS key FROM plant_words
+        WHERE plant_words MATCH {first} AND rowid > :after ORDER BY rowid LIMIT :limit
+    ) UNION ALL
+    SELECT * FROM ({following.format(f"{first} || '{_FIRST_CHARACTER}'")}) LIMIT :limit
+"""
+    return _examine(found, _IDS_AND_KEYS)
+
+
+def sort_query(place: Place) -> str:
+    """Return the SQL for what a query of FTS5 finds after a place, in order by name, as JSONB."""
+    comparison = ">" if place.id >= ID_MIN else ">="
+    return f"""
+SELECT jsonb_group_array(jsonb_array(id, name_key)) FROM (
+    SELECT id, name_key FROM plant_words CROSS JOIN plants ON id = plant_words.rowid
+    WHERE plant_words MATCH :match AND (name_key, id) {comparison} (:key, :after)
+    ORDER BY name_key, id LIMIT :sorted
+)
+"""
+
+
+# Its row has the values of that of `examine_next_query`, for the result of `sort_query`.
+EXAMINE_SORTED: Final = _examine(
+    "SELECT value->>0 AS id, value->>1 AS key FROM jsonb_each(:sorted) LIMIT :limit OFFSET :begin",
+    _IDS_AND_KEYS,
+)
 
 
 def _examined_by_name(
@@ -455,28 +456,32 @@ def _examined_by_name(
 
     Those that the query finds are sorted, unless they are too many: then all plants are examined.
     """
-    found: list[tuple[str, int]] | None = None
-    if not listing.is_everything and _matches(connection, query) <= COUNT_MAX:
-        names = connection.execute(_NAMES, (query.match,))
-        found = sorted((name_word(name.decode(errors="replace"), id_), id_) for id_, name in names)
-    is_exact = listing.is_everything or (found is not None and query.is_exact)
+    place = listing.place or Place()
+    is_sorted = not listing.is_everything and _matches(connection, query) <= COUNT_MAX
+    is_exact = listing.is_everything or (is_sorted and query.is_exact)
     words = () if is_exact else listing.words or ()
     at_once = number if is_exact else _EXAMINED_AT_ONCE
-    after = _word_at(listing.place or Place())
-    bindings = _bindings(listing) | {"end": _NAME_MARK + LAST_CHARACTER, "limit": at_once}
-    for _ in range(0, EXAMINED_MAX, at_once):
-        bindings["after"] = after
-        if found is not None:
-            begin = bisect_right(found, (after, ID_MAX))
-            bindings["sorted"] = to_json(found[begin : begin + at_once])
-        examine = EXAMINE_NEXT if found is None else EXAMINE_SORTED
+    examined_max = at_once if is_exact else EXAMINED_MAX
+    bindings = _bindings(listing) | _bindings_of(place) | {"match": query.match, "limit": at_once}
+    if is_sorted:
+        sorted_ = connection.execute(sort_query(place), bindings | {"sorted": examined_max}).get
+        bindings["sorted"] = sorted_
+    for begin in range(0, examined_max, at_once):
+        bindings["begin"] = begin
+        examine = EXAMINE_SORTED if is_sorted else examine_next_query(place)
         text, examined, by_id = _read(connection, examine, bindings)
-        words_by_id = from_json(_WORDS, by_id)
+        keys = from_json(_KEYS, by_id)
         is_end = examined < bindings["limit"]
-        end = None
         if not is_end:
-            last, after = [*words_by_id.items()][-1]
-            end = _place_of(after, last)
-        yield _Examined(_with_words(text, words), end, bindings["limit"] < at_once, words_by_id)
+            last, key = [*keys.items()][-1]
+            place = Place(key, last)
+            bindings |= _bindings_of(place)
+        yield _Examined(
+            _with_words(text, words), None if is_end else place, bindings["limit"] < at_once, keys
+        )
         if is_end:
             return
+
+
+def _bindings_of(place: Place) -> dict[str, Any]:
+    return {"key": place.key, "after": max(place.id, ID_MIN)}

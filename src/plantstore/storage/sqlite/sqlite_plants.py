@@ -7,6 +7,7 @@ taken, nothing is changed, and the batch is decided as all others are.
 """
 
 from collections.abc import Sequence
+from operator import itemgetter
 from typing import Final
 
 import apsw
@@ -17,28 +18,29 @@ from plantstore.plants import NewPlant
 from plantstore.storage.migrate import newest_version
 from plantstore.storage.sqlite.sqlite_feed import RECORD_CREATES, record
 from plantstore.storage.sqlite.sqlite_pages import FIRST, select_by_id, to_json
-from plantstore.storage.sqlite.word_index import MERGE, document, index_words
+from plantstore.storage.sqlite.word_index import MERGE, index_words, row_of
 
 _UPSERT: Final = """
-INSERT INTO plants (id, name, tag)
-SELECT value->>'id', value->>'name', value->>'tag' FROM jsonb_each(?) WHERE true
-ON CONFLICT (id) DO UPDATE SET name = excluded.name, tag = excluded.tag
+INSERT INTO plants (id, name, tag, name_key)
+SELECT value->>0, value->>1, value->>2, value->>3 FROM jsonb_each(?) WHERE true
+ON CONFLICT (id) DO UPDATE
+SET name = excluded.name, tag = excluded.tag, name_key = excluded.name_key
 """
 _DELETE: Final = "DELETE FROM plants WHERE id IN (SELECT value FROM json_each(?))"
 _COUNT: Final = "UPDATE totals SET plants = plants + ?"
 
-# `plants` is JSONB: the id, the name, the tag and the words of each plant. `number` is their
-# number, and `version` is that of the schema. The view has no rows; it only has the trigger.
+# `plants` is JSONB: the row of each plant (`row_of`). `number` is their number, and `version` is
+# that of the schema. The view has no rows; it only has the trigger.
 _PREPARE_CREATES: Final = f"""
 PRAGMA temp_store = MEMORY;
 CREATE TEMP VIEW creates (plants, number, version) AS SELECT NULL, NULL, NULL WHERE false;
 CREATE TEMP TRIGGER create_plants INSTEAD OF INSERT ON creates BEGIN
     SELECT RAISE(ABORT, 'another schema, or an index that is not complete')
     WHERE new.version <> {newest_version("sqlite")} OR EXISTS ({FIRST});
-    INSERT INTO plants (id, name, tag)
-    SELECT value->>0, value->>1, value->>2 FROM jsonb_each(new.plants);
+    INSERT INTO plants (id, name, tag, name_key)
+    SELECT value->>0, value->>1, value->>2, value->>3 FROM jsonb_each(new.plants);
     INSERT INTO plant_words (rowid, words)
-    SELECT value->>0, value->>3 FROM jsonb_each(new.plants);
+    SELECT value->>0, value->>4 FROM jsonb_each(new.plants);
     {MERGE};
     UPDATE totals SET plants = plants + new.number;
     {RECORD_CREATES}
@@ -64,32 +66,26 @@ def create_plants(connection: apsw.Connection, changes: Sequence[Change]) -> lis
         complete, or the file is damaged.
 
     """
-    plants = [
-        (plant.id, plant.name, plant.tag, document(plant))
-        for plant in changes
-        if isinstance(plant, NewPlant)
-    ]
-    if not plants or len(plants) < len(changes):
+    rows = [row_of(plant) for plant in changes if isinstance(plant, NewPlant)]
+    if not rows or len(rows) < len(changes):
         return None
-    plants.sort(key=_by_id)  # the index of words is faster in order of id
+    rows.sort(key=itemgetter(0))  # the index of words is faster in order of id
     try:
-        connection.execute(_CREATE, {"plants": to_json(plants), "number": len(plants)})
+        connection.execute(_CREATE, {"plants": to_json(rows), "number": len(rows)})
     except (apsw.ConstraintError, apsw.CorruptError):  # `write_changes` knows what is damaged
         return None
-    return [Outcome.STORED] * len(plants)
-
-
-def _by_id(plant: tuple[int, str, str | None, str]) -> int:
-    return plant[0]
+    return [Outcome.STORED] * len(rows)
 
 
 def write_changes(connection: apsw.Connection, changes: Sequence[Change]) -> list[Result]:
     """Apply a batch of changes, in a transaction that the caller has begun."""
     stored = select_by_id(connection, [change.id for change in changes])
     outcomes, difference = decide(changes, dict(stored))
-    index_words(connection, difference, stored)
-    if difference.new or difference.changed:
-        connection.execute(_UPSERT, (to_json(difference.new + difference.changed),))
+    rows = [row_of(plant) for plant in difference.new + difference.changed]
+    old = [stored[id_] for id_ in (*(plant.id for plant in difference.changed), *difference.gone)]
+    index_words(connection, old, rows)
+    if rows:
+        connection.execute(_UPSERT, (to_json(rows),))
     if difference.gone:
         connection.execute(_DELETE, (to_json(difference.gone),))
     if growth := len(difference.new) - len(difference.gone):

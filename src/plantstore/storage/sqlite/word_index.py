@@ -1,12 +1,13 @@
 """The index of the words of all names, of all tags, and of the order by name: `plant_words`.
 
-The tag, or that there is none, is one word (`tag_word`). So is the place of the plant in the order
-by name (`name_word`): FTS5 can list its words in order, from any one on. No name has such words.
+The tag, or that there is none, is one word (`tag_word`). So is the key of the name: FTS5 can list
+its words in order, from any one on. These words begin with `_`, and no word of a name has a `_`.
+The key is also a column of the plant, by which SQLite sorts what a search finds.
 
-The table is one of FTS5. FTS5 splits a text into words at each ASCII
-character that is neither a letter nor a digit, and ignores the case of ASCII letters. It treats all
-other characters as parts of words. So `plantstore.words.fold` makes a text that FTS5 splits into
-the words of a name. Of a long name, the words are indexed with spaces between them.
+The table is one of FTS5. FTS5 splits a text into words at each ASCII character that is no letter,
+no digit and no `_`, and ignores the case of ASCII letters. It treats all other characters as parts
+of words. So `plantstore.words.fold` makes a text that FTS5 splits into the words of a name. Of a
+long name, the words are indexed with spaces between them.
 
 The table holds no texts (https://sqlite.org/fts5.html#contentless_tables). To remove a plant, FTS5
 must be given the words that were indexed, so they are found again in the old name and tag.
@@ -15,23 +16,35 @@ FTS5 collects entries in memory, and writes them to the file when the transactio
 so earlier if an id is smaller than the one before. So entries are passed in order of id.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
+from operator import itemgetter
 from typing import Final, TypeAlias
 
 import apsw
+import msgspec
 
-from plantstore.decision import Difference
 from plantstore.errors import BatchRefusedError
 from plantstore.plants import NewPlant
 from plantstore.storage.sqlite.sqlite_pages import (
     FIRST,
+    KEY_MARK,
     PLANTS,
-    name_word,
+    from_json,
     plants_from_json,
     tag_word,
     to_json,
 )
-from plantstore.words import SEARCHED_CHARACTERS_MAX, WORD_CHARACTERS_MAX, fold, words_of
+from plantstore.words import (
+    SEARCHED_CHARACTERS_MAX,
+    WORD_CHARACTERS_MAX,
+    fold,
+    order_key,
+    words_of,
+)
+
+# A plant, its key, and a text that FTS5 splits into its words, which is never empty. It is a tuple,
+# because a named one takes twice as long.
+Row: TypeAlias = tuple[int, str, str | None, str, str]
 
 # Number of plants that are indexed in one transaction.
 PLANTS_MAX: Final = 1_000
@@ -62,29 +75,30 @@ INSERT INTO plants_to_index SELECT id FROM plants ORDER BY id LIMIT 1;
 DELETE FROM totals;
 INSERT INTO totals SELECT count(*) FROM plants;
 """
+_SET_KEYS: Final = """
+UPDATE plants SET name_key = value->>3 FROM jsonb_each(?)
+WHERE plants.id = value->>0 AND name_key IS NOT value->>3
+"""
 _SAMPLE: Final = f"""
-SELECT {PLANTS} FROM plants
+SELECT CAST(json_group_array(json_array(id, name, tag, name_key)) AS BLOB) FROM plants
 WHERE id IN (SELECT id FROM plants ORDER BY random() LIMIT {SAMPLE_PLANTS})
 """
+_SAMPLED: Final = msgspec.json.Decoder(list[tuple[int, str, str | None, str | None]])
 _FIND: Final = "SELECT rowid FROM plant_words WHERE plant_words MATCH ? AND rowid = ?"
 
 
-def index_words(
-    connection: apsw.Connection, difference: Difference, stored: Mapping[int, NewPlant]
-) -> None:
+def index_words(connection: apsw.Connection, old: Iterable[NewPlant], rows: Iterable[Row]) -> None:
     """Update the index for a batch, before its plants are written.
 
     Args:
         connection: in the transaction of the batch.
-        difference: what the batch changes.
-        stored: the plants before the batch.
+        old: the plants that the batch changes or deletes, as they are before it.
+        rows: of the plants that it creates or changes.
 
     """
-    new, changed, gone, _ = difference
     first = connection.execute(FIRST).get
-    old = [stored[id_] for id_ in (*(plant.id for plant in changed), *gone)]
-    before = {plant.id: document(plant) for plant in old}
-    after = {plant.id: document(plant) for plant in new + changed}
+    before = {plant.id: row_of(plant)[-1] for plant in old}
+    after = {row[0]: row[-1] for row in rows}
     entries: list[Entry] = []
     for id_ in before.keys() | after.keys():
         removed, added = before.get(id_, ""), after.get(id_, "")
@@ -109,8 +123,9 @@ def index_next(connection: apsw.Connection) -> int:
     if first is None:
         return 0
     plants = plants_from_json(connection.execute(_NEXT, (first, PLANTS_MAX + 1)).get)
-    here = plants[:PLANTS_MAX]
-    write(connection, [(None, plant.id, document(plant)) for plant in here])
+    here = [*map(row_of, plants[:PLANTS_MAX])]
+    write(connection, [(None, row[0], row[-1]) for row in here])
+    connection.execute(_SET_KEYS, (to_json(here),))
     if len(plants) > PLANTS_MAX:
         connection.execute("UPDATE plants_to_index SET first = ?", (plants[PLANTS_MAX].id,))
     else:
@@ -132,12 +147,15 @@ def merge(connection: apsw.Connection) -> bool:
 
 
 def has_differences(connection: apsw.Connection) -> bool:
-    """Return whether one of some plants, chosen at random, is not found by all of its words."""
+    """Return whether one of some plants, chosen at random, has another key or is not found.
+
+    Each plant must be found by all of its words.
+    """
     connection.execute(_FIND, ("a", 0)).fetchall()  # the table may be missing, and no plant there
-    for plant in plants_from_json(connection.execute(_SAMPLE).get):
-        words = [*words_of(plant.name), tag_word(plant.tag), name_word(plant.name, plant.id)]
+    for id_, name, tag, key in from_json(_SAMPLED, connection.execute(_SAMPLE).get):
+        words = [*words_of(name), tag_word(tag), f"{KEY_MARK}{order_key(name)}"]
         query = " AND ".join(f'"{word}"' for word in words)
-        if connection.execute(_FIND, (query, plant.id)).get is None:
+        if key != order_key(name) or connection.execute(_FIND, (query, id_)).get is None:
             return True
     return False
 
@@ -153,7 +171,7 @@ def write(connection: apsw.Connection, entries: Iterable[Entry]) -> None:
         BatchRefusedError: FTS5 refuses to remove entries.
 
     """
-    in_order = sorted((entry for entry in entries if entry[2]), key=_by_id)
+    in_order = sorted((entry for entry in entries if entry[2]), key=itemgetter(1))
     if not in_order:
         return
     try:
@@ -165,13 +183,13 @@ def write(connection: apsw.Connection, entries: Iterable[Entry]) -> None:
         raise BatchRefusedError("The index of words cannot be changed", str(error)) from error
 
 
-def _by_id(entry: Entry) -> int:
-    return entry[1]
-
-
-def document(plant: NewPlant) -> str:
-    """Return a text that FTS5 splits into the words of a plant. It is never empty."""
-    words = fold(plant.name[:SEARCHED_CHARACTERS_MAX])
+def row_of(plant: NewPlant) -> Row:
+    """Return the plant with what is stored and indexed for it."""
+    name, tag = plant.name, plant.tag
+    words = fold(name[:SEARCHED_CHARACTERS_MAX])
     if len(words) > WORD_CHARACTERS_MAX:  # one of them may be too long
-        words = " ".join(words_of(plant.name))
-    return f"{words} {tag_word(plant.tag)} {name_word(plant.name, plant.id)}"
+        words = " ".join(words_of(name))
+    if "_" in words:
+        words = words.replace("_", " ")
+    key = order_key(name)
+    return plant.id, name, tag, key, f"{words} {tag_word(tag)} {KEY_MARK}{key}"

@@ -1,16 +1,22 @@
 """How fast are durable creates, and how much CPU time do they take?
 
+    python benchmarks/creates.py [--against COMMIT]
+
 They are compared with a handler of Falcon that does nothing, on uvicorn as it comes; with this
 service without its store; and with FastAPI and SQLAlchemy. The servers are measured alternately,
 and each starts on an empty database. Each ratio is the median of the ratios of the rounds: the
 speed of the machine varies, and an effect on both servers of a round cancels out.
+
+With `--against`, the service is compared with an older commit instead (`before.py`).
 """
 
+import argparse
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 
+from before import compare
 from harness import (
     Load,
     free_port,
@@ -122,4 +128,9 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--against", metavar="COMMIT", help="compare with an older commit")
+    if (commit := parser.parse_args().against) is None:
+        main()
+    else:
+        compare(commit)

@@ -75,6 +75,13 @@ class Server:
             for thread in folder.iterdir()
         }
 
+    def names_of_threads(self) -> dict[int, str]:
+        """Return the name that the kernel has for each thread of the process, by its id."""
+        folder = Path(f"/proc/{self.process.pid}/task")
+        return {
+            int(thread.name): (thread / "comm").read_text().strip() for thread in folder.iterdir()
+        }
+
     def children(self) -> list[int]:
         """Return the ids of the processes that it has started, the oldest first."""
         return [int(pid) for pid in self._proc(f"task/{self.process.pid}/children").split()]

@@ -7,17 +7,15 @@ difference between a create and this handler is the cost of the writer.
 import socket
 import sys
 from collections.abc import Callable
-
-import uvicorn
+from functools import partial
 
 from plantstore.changes import Change, Outcome
-from plantstore.cli.wiring import make_app, make_parts
+from plantstore.cli.wiring import make_parts, run_service
 from plantstore.commit.reader import GroupRead
 from plantstore.commit.writer import GroupCommit
 from plantstore.observe import ignore
 from plantstore.plants import NewPlant
-from plantstore.server.interface import ASGIApp
-from plantstore.server.workers import set_up_memory, uvicorn_config
+from plantstore.server.workers import set_up_memory
 from plantstore.settings import Settings
 from plantstore.storage import open_store
 
@@ -41,11 +39,12 @@ def serve(
     make_writer: Callable[..., GroupCommit],
     make_reader: Callable[..., GroupRead],
 ) -> None:
-    """Serve as `plantstore serve` does, with another writer or reader."""
-
-    def build_app() -> ASGIApp:
+    """Serve as `plantstore serve` does, without observers, and with another writer or reader."""
+    set_up_memory()
+    with socket.create_server((settings.host, settings.port)) as listener:
         store = open_store(settings.database)
-        parts = make_parts(
+        build = partial(
+            make_parts,
             settings,
             store,
             observe=ignore,
@@ -53,11 +52,7 @@ def serve(
             make_writer=make_writer,
             make_reader=make_reader,
         )
-        return make_app(settings, store, parts)
-
-    set_up_memory()
-    with socket.create_server((settings.host, settings.port)) as listener:
-        uvicorn.Server(uvicorn_config(build_app, settings)).run(sockets=[listener])
+        run_service(settings, store, build, ignore, listener)
 
 
 def main(database: str, port: str) -> None:

@@ -58,7 +58,7 @@ PLANTSTORE = Peer(
     Path(sys.executable),
     lambda folder: make_token(folder / DATABASE),
     lambda folder, port, _token: plantstore(folder / DATABASE, port),
-    _ours("plantstore", "falcon", "apsw", "uvicorn"),
+    _ours("plantstore", "apsw", "uvloop"),
     "default",
 )
 

@@ -62,10 +62,9 @@ def pids_of(server: Server, workers: int) -> list[int]:
     if workers == 1:
         return [server.process.pid]
     deadline = time.monotonic() + 30
-    # The oldest child is the resource tracker of `multiprocessing`.
-    while len(server.children()) < workers + 1 and time.monotonic() < deadline:
+    while len(server.children()) < workers and time.monotonic() < deadline:
         time.sleep(0.05)
-    return server.children()[1:]
+    return server.children()
 
 
 def main() -> None:

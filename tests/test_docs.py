@@ -1,9 +1,7 @@
 """The documentation, checked against the code."""
 
-import json
 import os
 import re
-import sys
 from dataclasses import fields
 from pathlib import Path
 
@@ -19,9 +17,7 @@ from plantstore.settings import Settings
 from plantstore.storage.postgres.postgres_maintenance import RIGHTS
 from plantstore.store import CONNECTIONS_MAX
 from plantstore.telemetry.metrics import Metrics
-from support.command import output_of, run
-from support.fronts import free_port
-from support.service import PLANTSTORE
+from support.command import run
 
 ROOT = Path(__file__).parent.parent
 PAGES = sorted(
@@ -181,20 +177,6 @@ def test_every_source_file_that_a_page_about_the_code_names_exists(name: str) ->
     assert named
     for path in named:
         assert any((ROOT / folder / path).exists() for folder in ("src/plantstore", "")), path
-
-
-def test_the_page_on_architecture_lists_the_functions_of_a_create(tmp_path: Path) -> None:
-    token = output_of(*PLANTSTORE, "token", "create", "a", cwd=tmp_path).split()[0]
-    serving = (sys.executable, "-m", "support.calls", f"{free_port()}", token)
-    path = {"PYTHONPATH": str(ROOT / "tests")}
-    output_of(*serving, cwd=tmp_path, env=os.environ | path, timeout=60)
-    called = json.loads((tmp_path / "calls.json").read_text(encoding="utf-8"))
-
-    section = (ROOT / "docs/architecture.md").read_text(encoding="utf-8").split("\n## ")[1]
-    lines = re.findall(r"^\| `([^`]+)` \| (`[^|]*) \|", section, re.MULTILINE)
-    listed = {f"{file} {name}" for file, names in lines for name in re.findall(r"`(\w+)`", names)}
-
-    assert listed == set(called)
 
 
 def test_the_source_layout_has_every_module_and_package() -> None:

@@ -1,7 +1,8 @@
 """Make the interface document from openapi.yaml, which has what is special to each operation.
 
-Derived are: HEAD of each path with GET, OPTIONS of each path, the sentence about the scope, and the
-failures that follow from the scope, the parameters and the body of an operation.
+Derived are: HEAD of each path with GET, OPTIONS of each path, the scope (from the table of
+operations), and the failures that follow from the scope, the parameters and the body of an
+operation.
 """
 
 import re
@@ -10,7 +11,9 @@ from typing import Any, Final, TypeAlias
 
 import yaml
 
+from plantstore.api.operations import OPERATIONS
 from plantstore.errors import ErrorCode
+from plantstore.server.interface import Request
 from plantstore.tokens import SCOPES
 
 Node: TypeAlias = dict[str, Any]
@@ -57,17 +60,24 @@ def complete_path(path: str, item: Node, components: Node) -> Node:
     """Return a path with all its operations."""
     name, completed = item.pop("name"), {}
     for method, operation in item.items():
-        completed[method] = complete_operation(operation)
+        completed[method] = complete_operation(operation, scope_of(method.upper(), path))
         if method == "get":
             completed["head"] = head(name, completed["get"], components)
     completed["options"] = options(name, path, can_patch="patch" in item)
     return completed
 
 
-def complete_operation(operation: Node) -> Node:
-    """Return an operation with its tags, the sentence about its scope, and all its failures."""
-    scope = operation.pop("scope", None)
-    if scope is not None:
+def scope_of(method: str, path: str) -> str | None:
+    """Return the scope of an operation for a usual request; None if it needs no token."""
+    [scope] = (each.scope for each in OPERATIONS if (each.method, each.path) == (method, path))
+    return scope(Request(method, path)) if callable(scope) else scope
+
+
+def complete_operation(operation: Node, scope: str | None) -> Node:
+    """Return an operation with its tags, its security, and all its failures."""
+    if scope is None:
+        operation["security"] = []
+    elif scope:
         operation["description"] += f" Needs the scope `{scope}`."
     if scope == "plants:read":
         operation["description"] += " With `--public-read`, needs no token."
@@ -77,8 +87,8 @@ def complete_operation(operation: Node) -> Node:
     failures: dict[str, str] = {}
     for statuses, can_be in (
         (COMMON, True),
-        (WITH_TOKEN, operation.get("security") != []),
-        (WITH_SCOPE, scope is not None),
+        (WITH_TOKEN, scope is not None),
+        (WITH_SCOPE, scope),
         (WITH_CONDITION, "IfMatch" in named),
         (WITH_BODY, media_types),
         (WITH_RECORD, RECORDS & media_types),
@@ -115,13 +125,12 @@ def options(name: str, path: str, *, can_patch: bool) -> Node:
         "summary": "The methods of this path",
         "description": "The `Allow` header has the methods. Needs no token.",
         "tags": ["service"],
-        "security": [],
         "responses": {"200": refer("PlantOptions" if can_patch else "Options", "responses")},
     }
     if "{" in path:
         operation["description"] += " The response is the same for every id, even an invalid one."
         operation["parameters"] = [refer("AnyId", "parameters")]
-    return complete_operation(operation)
+    return complete_operation(operation, None)
 
 
 def expand(node: Any) -> Any:

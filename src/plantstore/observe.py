@@ -11,7 +11,7 @@ The id of a request is its `X-Request-Id`, or the trace id of a W3C trace contex
 import random
 import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final, TypeAlias
+from typing import Final, Protocol, TypeAlias
 
 import msgspec
 
@@ -34,6 +34,19 @@ class Stopping(Event, frozen=True):
 
 class WriterStopped(Event, frozen=True):
     """All accepted changes are answered, and no more are accepted."""
+
+
+class WorkerFailed(Event, frozen=True):
+    """A worker process ended or was killed. Another one is started.
+
+    Attributes:
+        worker: its process id; None if it could not be started.
+        reason: why it failed, in words.
+
+    """
+
+    worker: int | None
+    reason: str
 
 
 class Committed(Event, frozen=True):
@@ -153,19 +166,28 @@ class Imported(Event, frozen=True):
     counts: Mapping[str, int]
 
 
+class Requested(Protocol):
+    """What observers see of a request (`plantstore.server.interface.Request`)."""
+
+    method: str
+    raw_path: str
+    route: str
+    fields: Mapping[str, str]
+    client: tuple[str, int] | None
+    scheme: str
+
+
 class Responded(Event, frozen=True, gc=False):
     """A request is answered.
 
     Attributes:
-        request: its ASGI scope.
-        route: the template of its path, such as `/plants/{id}`; empty if there is no resource.
+        request: the request.
         status: of the response; 499 if the client disconnected before it.
         seconds: the time since the head arrived.
 
     """
 
-    request: Mapping[str, Any]
-    route: str
+    request: Requested
     status: int
     seconds: float
 
@@ -232,22 +254,16 @@ def parse_trace_id(traceparent: str) -> str | None:
     return None if version == "00" and more else trace_id
 
 
-def known_id(fields: Sequence[tuple[bytes, bytes]]) -> str | None:
+def known_id(fields: Mapping[str, str]) -> str | None:
     """Return the id in the header fields of a request; None if there is none.
 
     It is the `X-Request-Id`, if there is exactly one and it is valid: it has at most 128
     characters, and none with a special meaning in a line of a log. Otherwise it is the trace id.
     """
-    given = _values(fields, b"x-request-id")
-    if len(given) == 1 and _GIVEN_ID.fullmatch(given[0]):
-        return given[0]
-    return parse_trace_id(",".join(_values(fields, b"traceparent")))
+    given = fields.get("x-request-id", "")
+    return given if _GIVEN_ID.fullmatch(given) else parse_trace_id(fields.get("traceparent", ""))
 
 
-def request_id(fields: Sequence[tuple[bytes, bytes]]) -> str:
+def request_id(fields: Mapping[str, str]) -> str:
     """Return the id of a request with these header fields, or a random id if it has none."""
     return known_id(fields) or f"{random.getrandbits(128):032x}"
-
-
-def _values(fields: Sequence[tuple[bytes, bytes]], wanted: bytes) -> list[str]:
-    return [value.decode("latin-1") for name, value in fields if name == wanted]

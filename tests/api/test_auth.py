@@ -3,7 +3,6 @@
 import asyncio
 from collections.abc import Awaitable, Callable
 from queue import SimpleQueue
-from types import SimpleNamespace
 from typing import Any
 
 import httpx
@@ -11,7 +10,6 @@ import pytest
 
 from plantstore.api.auth import (
     CACHE_SECONDS,
-    NO_TOKEN,
     PAUSE_SECONDS,
     WAITING_LOOKUPS_MAX,
     Authenticator,
@@ -20,6 +18,7 @@ from plantstore.api.auth import (
 )
 from plantstore.errors import ErrorCode, RequestError
 from plantstore.observe import RequestRefused, ignore
+from plantstore.server.interface import Request
 from plantstore.threads import Threads
 from plantstore.tokens import SCOPES, TokenRecord, digest, mint
 from support.document import NAMES, OPERATIONS, Operation
@@ -270,8 +269,8 @@ def test_the_thread_pauses_only_after_a_token_that_the_store_does_not_have(world
         world.store, lambda: 0.0, lambda: 0.0, RatePerToken(None), ignore, threads=Noting()
     )
 
-    def request(token: str) -> Any:
-        return SimpleNamespace(get_header=lambda _name: f"Bearer {token}", scope={})
+    def request(token: str) -> Request:
+        return Request("GET", "/plants", fields={"authorization": f"Bearer {token}"})
 
     assert world.run(authenticator.authenticate(request(world.token))).name == "all"
     assert pauses == []
@@ -379,6 +378,6 @@ def test_requests_without_a_token_share_one_rate_and_the_places_of_one_token(
     assert with_token.status_code == 200
     limit = ConcurrencyLimit(4, "exports")
     for _ in range(3):
-        limit.acquire(NO_TOKEN)
+        limit.acquire("")
     with pytest.raises(RequestError, match="Too many exports without a token run"):
-        limit.acquire(NO_TOKEN)
+        limit.acquire("")

@@ -1,6 +1,5 @@
 """`GET /changes`: pages of changes, and streams of them."""
 
-import asyncio
 import contextlib
 import json
 from collections.abc import AsyncIterator, Callable
@@ -13,9 +12,10 @@ from plantstore.changes import Deletion, Replacement
 from plantstore.commit.tail import EVENTS_BYTES_MAX, SENT_BYTES_MAX
 from plantstore.errors import ErrorCode, StoreUnavailableError
 from plantstore.plants import NewPlant, Plant
+from plantstore.server.interface import Response
 from plantstore.store import Store
 from support.events import Event, parse
-from support.world import World, assert_error, receive_nothing
+from support.world import World, assert_error
 
 
 def numbers(world: World) -> list[int]:
@@ -135,25 +135,18 @@ def test_an_import_tells_the_numbers_between_which_its_changes_are(world: World,
 
 
 class Sent:
-    """What the application sends to the client of a stream."""
+    """What the application sends to the client of a stream, as far as the client reads it."""
 
-    def __init__(self) -> None:
-        self.messages: asyncio.Queue[Any] = asyncio.Queue()
-        self.may_send = asyncio.Event()
-        self.may_send.set()
-        self.headers: dict[bytes, bytes] = {}
+    def __init__(self, response: Response) -> None:
+        self.response = response
         self.sizes: list[int] = []
-
-    async def send(self, message: Any) -> None:
-        await self.may_send.wait()
-        self.messages.put_nowait(message)
+        self._pieces: Any = response.body
 
     async def body(self) -> bytes:
-        message = await self.messages.get()
-        assert message["type"] == "http.response.body"
-        body = bytes(message.get("body", b""))
-        self.sizes.append(len(body))
-        return body
+        """Wait for the next piece of the body."""
+        piece: bytes = await anext(self._pieces)
+        self.sizes.append(len(piece))
+        return piece
 
     async def events(self, count: int) -> list[Event]:
         """Wait for a number of events."""
@@ -162,33 +155,35 @@ class Sent:
             found += parse(iter((await self.body()).splitlines(keepends=True)))
         return found
 
+    def json(self) -> Any:
+        """Return the content of a response that is no stream."""
+        assert isinstance(self.response.body, bytes)
+        return json.loads(self.response.body)
+
     async def end(self) -> None:
         """Wait for the end of the response."""
-        message = await self.messages.get()
-        while message.get("more_body"):
-            message = await self.messages.get()
+        async for _ in self._pieces:
+            pass
 
 
 @contextlib.asynccontextmanager
 async def streaming(
-    world: World, query: str = "after=now", status: int = 200, **fields: str
+    world: World,
+    query: str = "after=now",
+    status: int = 200,
+    is_gone: Callable[[], bool] = lambda: False,
+    **fields: str,
 ) -> AsyncIterator[Sent]:
     """Follow the changes while the block runs."""
     named = {name.replace("_", "-"): value for name, value in fields.items()}
-    scope = world.scope_of("GET", "/changes", accept="text/event-stream", **named)
-    scope["query_string"] = query.encode()
-    sent = Sent()
-
-    task = asyncio.ensure_future(world.app(scope, receive_nothing, sent.send))
-    try:
-        start = await sent.messages.get()
-        assert start["status"] == status
-        sent.headers = dict(start["headers"])
-        yield sent
-    finally:
-        task.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await task
+    request = world.request("GET", "/changes", accept="text/event-stream", **named)
+    request.query, request.is_client_gone = query, is_gone
+    response = await world.call(request)
+    async with contextlib.AsyncExitStack() as stack:
+        if not isinstance(response.body, bytes):
+            await stack.enter_async_context(contextlib.aclosing(response.body))
+        assert response.status == status
+        yield Sent(response)
 
 
 def test_a_stream_has_the_changes_before_it_and_those_that_are_made_later(world: World) -> None:
@@ -213,7 +208,7 @@ def test_a_stream_begins_with_the_number_at_which_its_client_would_resume(world:
 
     async def first() -> bytes:
         async with streaming(world) as sent:
-            assert sent.headers[b"content-type"] == b"text/event-stream; charset=utf-8"
+            assert sent.response.fields["Content-Type"] == "text/event-stream; charset=utf-8"
             return await sent.body()
 
     assert world.run(first()) == (
@@ -254,11 +249,9 @@ def test_a_slow_client_gets_all_changes_in_pieces_though_their_events_are_no_lon
 
     async def follow() -> list[int]:
         async with streaming(world) as sent, streaming(world) as quick:
-            sent.may_send.clear()
             for id_ in range(many):
                 world.put_in(NewPlant(id_, "x" * size))
                 await quick.events(1)
-            sent.may_send.set()
             events = await sent.events(many)
             assert max(sent.sizes) <= SENT_BYTES_MAX
             return [event.data["plant"]["id"] for event in events]
@@ -287,6 +280,20 @@ def test_a_stream_ends_when_its_token_is_revoked(world: World) -> None:
     world.run(follow())
 
     assert world.parts.changes.limit.running == 0
+
+
+def test_a_stream_ends_when_its_client_is_gone(world: World) -> None:
+    gone: list[None] = []
+
+    async def follow() -> None:
+        async with streaming(world, is_gone=lambda: bool(gone)) as sent:
+            await sent.body()
+            assert world.parts.changes.limit.running == 1
+            gone.append(None)
+            await sent.end()
+            assert world.parts.changes.limit.running == 0
+
+    world.run(follow())
 
 
 def test_a_stream_continues_while_tokens_cannot_be_looked_up(world: World) -> None:
@@ -337,7 +344,7 @@ def test_streams_over_the_limit_are_503_and_a_place_is_free_after_one_ends(world
 
     async def follow() -> Any:
         async with streaming(world), streaming(world, status=503) as refused:
-            message = json.loads(await refused.body())["message"]
+            message = refused.json()["message"]
         async with streaming(world):
             return message
 

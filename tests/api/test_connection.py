@@ -6,54 +6,60 @@ or read late.
 
 import asyncio
 import contextlib
+import gc
 import json
 import re
 import socket
+import weakref
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
 import pytest
-import uvicorn
 import uvloop
-from uvicorn.server import ServerState
 
 from plantstore.api.error_responses import STATUS
 from plantstore.errors import ErrorCode, StoreUnavailableError
-from plantstore.observe import RequestRefused
+from plantstore.observe import RequestFailed, RequestRefused
 from plantstore.plants import ID_MAX, NewPlant
-from plantstore.server.connection import Connection
-from plantstore.server.interface import (
-    CONNECTION_CONFIG,
-    EXCHANGE,
-    MIB,
-    Budget,
-    ConnectionConfig,
-)
+from plantstore.server.budget import MIB, Budget
+from plantstore.server.connection import Connection, ConnectionConfig, ServerState
+from plantstore.server.interface import Application, Request, Response, pieces
 from plantstore.server.listener import Listener
-from support.world import VALID, World
+from support.world import VALID, World, until
 
 ResultT = TypeVar("ResultT")
-App = Callable[..., Awaitable[None]]
+Respond = Callable[[Application, Request], Awaitable[Response]]
 Configure = Callable[[ConnectionConfig], ConnectionConfig]
+
+
+@dataclass
+class Wrapped:
+    """An application that fails as another one does, and responds with a function of the other."""
+
+    application: Application
+    respond: Respond
+
+    async def __call__(self, request: Request) -> Response:
+        return await self.respond(self.application, request)
+
+    def fail(self, error: BaseException, request: Request) -> Response:
+        return self.application.fail(error, request)
+
+
+async def usual(application: Application, request: Request) -> Response:
+    return await application(request)
 
 
 @contextlib.asynccontextmanager
 async def served(
-    app: App, config: ConnectionConfig, protocol: type[Connection] = Connection
+    config: ConnectionConfig, protocol: type[Connection] = Connection
 ) -> AsyncIterator[Any]:
     """Serve an application while the block runs; yield its address."""
-    uvicorn_config = uvicorn.Config(app, interface="asgi3", lifespan="off", log_config=None)
-    uvicorn_config.load()
-    state = ServerState()
+    loop, state = asyncio.get_running_loop(), ServerState(config)
     with socket.create_server(("127.0.0.1", 0)) as listening:
-        listener = Listener(
-            asyncio.get_running_loop(),
-            lambda: protocol(uvicorn_config, state, {CONNECTION_CONFIG: config}),
-            listening,
-            None,
-        )
+        listener = Listener(loop, lambda: protocol(state, loop), listening, None)
         yield listening.getsockname()
         listener.close()
         await asyncio.gather(*state.tasks, return_exceptions=True)
@@ -90,7 +96,7 @@ class Case:
     settings: dict[str, Any] = field(default_factory=dict)
     prepare: Callable[[World], object] = lambda _world: None
     configure: Configure = lambda config: config
-    app: Callable[[App], App] = lambda app: app
+    respond: Respond = usual
 
 
 def tight(**bounds: Any) -> Configure:
@@ -101,22 +107,29 @@ def failing(error: BaseException) -> Callable[[World], object]:
     return lambda world: world.store.fail(error, "find_token")
 
 
-def raising(_app: object) -> App:
-    async def app(_scope: object, _receive: object, _send: object) -> None:
-        raise ZeroDivisionError
-
-    return app
+async def raising(_application: Application, _request: Request) -> Response:
+    raise ZeroDivisionError
 
 
-def cancelled(app: App) -> App:
+async def cancelled(application: Application, request: Request) -> Response:
     """Cancel each request, as a shutdown does after its timeout."""
+    task: asyncio.Future[Response] = asyncio.ensure_future(application(request))
+    asyncio.get_running_loop().call_soon(task.cancel)
+    return await task
 
-    async def serve(scope: Any, receive: Any, send: Any) -> None:
-        task: asyncio.Future[None] = asyncio.ensure_future(app(scope, receive, send))
-        asyncio.get_running_loop().call_soon(task.cancel)
-        await task
 
-    return serve
+async def waiting(_application: Application, request: Request) -> Response:
+    """Wait for the body."""
+    async for _ in pieces(request.body):
+        pass
+    return Response(200)
+
+
+async def unsendable(application: Application, request: Request) -> Response:
+    """Respond with a field that has a line end in it."""
+    response = await application(request)
+    response.fields["Location"] = "/\r\nSet-Cookie: a=b"
+    return response
 
 
 FULL = Budget(incoming_bytes_max=1)
@@ -153,7 +166,7 @@ CASES = [
         ErrorCode.REQUEST_TIMEOUT,
         raw=b"POST /plants HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\n",
         configure=tight(request_seconds=0.1),
-        app=lambda _app: waiting,
+        respond=waiting,
     ),
     Case(ErrorCode.HEAD_TOO_LARGE, fields=("X: " + "x" * 40_000,)),
     Case(ErrorCode.HEAD_TOO_LARGE, fields=("X: x",) * 100),
@@ -171,19 +184,15 @@ CASES = [
     ),
     Case(ErrorCode.CHANGES_GONE, "GET", "/changes?after=1", b""),
     Case(ErrorCode.INTERNAL, prepare=failing(ZeroDivisionError())),
-    Case(ErrorCode.INTERNAL, app=raising),
+    Case(ErrorCode.INTERNAL, respond=raising),
+    Case(ErrorCode.INTERNAL, respond=unsendable),
     Case(ErrorCode.OVERLOADED, settings={"waiting_changes_max": 0}),
     Case(ErrorCode.OVERLOADED, prepare=failing(MemoryError())),
     Case(ErrorCode.OVERLOADED, is_read=False, configure=tight(budget=FULL)),
     Case(ErrorCode.STORE_UNAVAILABLE, prepare=failing(AWAY)),
-    Case(ErrorCode.STORE_UNAVAILABLE, app=cancelled),
+    Case(ErrorCode.STORE_UNAVAILABLE, respond=cancelled),
     Case(ErrorCode.TOO_MANY_CONNECTIONS, is_read=False, configure=tight(connections_max=0)),
 ]
-
-
-async def waiting(_scope: Any, receive: Any, _send: Any) -> None:
-    while (await receive())["type"] != "http.disconnect":
-        pass
 
 
 def rendered(case: Case, token: str) -> bytes:
@@ -200,8 +209,8 @@ async def exchange(world: World, case: Case) -> tuple[int, dict[str, str], bytes
     """Send the request of a case to the server and application of a world; return the response."""
     token = world.add_token("test", *case.scopes)
     case.prepare(world)
-    config = case.configure(world.parts.connection_config)
-    async with served(case.app(world.app), config) as address:
+    config = replace(case.configure(world.config), application=Wrapped(world.app, case.respond))
+    async with served(config) as address:
         reader, writer = await asyncio.open_connection(*address)
         writer.write(rendered(case, token))
         status_line = await reader.readline()
@@ -236,9 +245,7 @@ def test_every_layer_sends_error_responses_with_the_documented_fields(case: Case
     assert re.fullmatch(
         TRACE if case.is_read else "[0-9a-f]{32}", headers.get("x-request-id", TRACE)
     )
-    assert [event.code for event in world.told(RequestRefused)] == (
-        [case.code] if case.app is not raising else []
-    )
+    assert [event.code for event in world.told(RequestRefused)] == [case.code]
 
 
 ORIGIN = "https://garden.example"
@@ -248,7 +255,7 @@ ORIGIN = "https://garden.example"
     "case",
     [
         Case(ErrorCode.HEAD_TOO_LARGE, fields=(f"Origin: {ORIGIN}", "Accept: " + "x" * 1_025)),
-        Case(ErrorCode.INTERNAL, fields=(f"Origin: {ORIGIN}",), app=raising),
+        Case(ErrorCode.INTERNAL, fields=(f"Origin: {ORIGIN}",), respond=raising),
     ],
     ids=["refused by the server", "an error of the application"],
 )
@@ -262,6 +269,77 @@ def test_a_page_of_an_allowed_origin_may_read_the_errors_of_the_server(case: Cas
     assert headers["vary"] == "origin"
 
 
+def test_a_response_that_cannot_be_sent_becomes_a_500_with_the_request_id_of_the_log() -> None:
+    case = Case(ErrorCode.INTERNAL, "GET", "/healthz", b"", respond=unsendable)
+    with World() as world:
+        status, headers, _ = world.run(exchange(world, case))
+
+    [failed] = world.told(RequestFailed)
+    [answered] = world.answers
+    assert (status, answered.status, answered.request.route) == (500, 500, "/healthz")
+    assert headers["x-request-id"] == failed.request_id
+    assert (failed.method, failed.path) == ("GET", "/healthz")
+    assert [event.code for event in world.told(RequestRefused)] == [ErrorCode.INTERNAL]
+
+
+def test_each_request_is_reported_with_its_client_its_status_and_its_time() -> None:
+    case = Case(ErrorCode.NO_SUCH_PLANT, "GET", "/plants/1", b"", ("X-Forwarded-For: 203.0.113.9",))
+    with World(trusted_proxy=("127.0.0.1",)) as world:
+        world.run(exchange(world, case))
+
+    [answered] = world.answers
+    assert (answered.request.client, answered.status) == (("203.0.113.9", 0), 404)
+    assert (answered.request.method, answered.request.raw_path) == ("GET", "/plants/1")
+    assert 0 < answered.seconds < 60
+    assert world.told(RequestRefused) == [RequestRefused(case.code, ("203.0.113.9", 0))]
+
+
+# Header fields, and the body that follows them when the server permits it.
+EXCHANGES = {
+    "without a body": (b"GET /plants HTTP/1.1", b""),
+    "with a body": (b"POST /plants HTTP/1.1\r\nContent-Type: application/json", VALID),
+    "with a file": (b"POST /plants.ndjson HTTP/1.1", VALID),
+    "with an error": (b"POST /plants HTTP/1.1\r\nContent-Type: application/json", VALID[::-1]),
+    "with a client that leaves": (b"DELETE /plants/1 HTTP/1.1", VALID[:5]),
+}
+
+
+@pytest.mark.parametrize(("head", "body"), EXCHANGES.values(), ids=EXCHANGES)
+def test_no_request_leaves_a_reference_cycle_with_its_connection(head: bytes, body: bytes) -> None:
+    """So the garbage collector may run rarely."""
+    made: list[weakref.ref[Connection]] = []
+
+    class Watched(Connection):
+        def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+            super().connection_made(transport)
+            made.append(weakref.ref(self))
+
+    async def send(world: World) -> None:
+        length = b"Content-Length: %d\r\nExpect: 100-continue\r\n" % len(VALID) if body else b""
+        token = world.token.encode()
+        async with served(world.config, Watched) as address:
+            reader, writer = await asyncio.open_connection(*address)
+            writer.write(b"%b\r\nHost: x\r\nAuthorization: Bearer %b\r\n" % (head, token))
+            writer.write(length + b"\r\n")
+            assert (await reader.readline()).startswith(b"HTTP/1.1 ")
+            writer.write(body)
+            if len(body) == len(VALID):
+                await reader.readuntil(b"content-length")
+            writer.close()
+            async with asyncio.timeout(20):
+                await until(lambda: world.answers)
+                world.answers.clear()  # a request refers to its connection
+                world.events.clear()
+                await until(lambda: made[0]() is None)
+
+    gc.disable()
+    try:
+        with World() as world:
+            world.run(send(world))
+    finally:
+        gc.enable()
+
+
 def test_there_is_a_case_for_each_error_number() -> None:
     assert {case.code for case in CASES} == set(ErrorCode)
 
@@ -270,26 +348,25 @@ PIECES = 5_000
 
 
 def serve(
-    app: App,
+    respond: Respond,
     test: Callable[[Any], ResultT],
     *,
     protocol: type[Connection] = Connection,
     **bounds: Any,
 ) -> ResultT:
     """Serve an application, and run a test on another thread with the address of the server."""
+    config = World().config
+    config = replace(config, application=Wrapped(config.application, respond), **bounds)
 
     async def serve_until_done() -> ResultT:
-        async with served(
-            app, tight(**bounds)(World().parts.connection_config), protocol
-        ) as address:
+        async with served(config, protocol) as address:
             return await asyncio.to_thread(test, address)
 
     return uvloop.run(serve_until_done())
 
 
-async def answer_any(_scope: Any, _receive: Any, send: Any) -> None:
-    await send({"type": "http.response.start", "status": 200, "headers": []})
-    await send({"type": "http.response.body", "body": b""})
+async def answer_any(_application: Application, _request: Request) -> Response:
+    return Response(200)
 
 
 class Counted(Connection):
@@ -349,11 +426,9 @@ def test_over_the_limit_of_unread_bytes_slow_clients_without_a_token_are_disconn
 MUCH = 40 * MIB
 
 
-async def answer_much(scope: Any, _receive: Any, send: Any) -> None:
-    scope[EXCHANGE].has_token = scope["path"] == "/token"
-    length = (b"content-length", b"%d" % MUCH)
-    await send({"type": "http.response.start", "status": 200, "headers": [length]})
-    await send({"type": "http.response.body", "body": b"x" * MUCH})
+async def answer_much(_application: Application, request: Request) -> Response:
+    request.token = "all" if request.path == "/token" else ""
+    return Response(200, {}, b"x" * MUCH)
 
 
 def is_cut_off(client: socket.socket) -> bool:

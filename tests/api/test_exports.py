@@ -1,26 +1,22 @@
 """Exports that end early: the request is not allowed any more, or the service stops."""
 
 import asyncio
+import contextlib
 import threading
 from collections.abc import Callable, Generator
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
-from falcon.asgi import Response
-from falcon.testing import create_asgi_req
 
 from plantstore.api.exports import READING_THREADS, Exports
-from plantstore.errors import ErrorCode
+from plantstore.errors import ErrorCode, RequestError
 from plantstore.formats import FORMATS
 from plantstore.listings import EVERYTHING, Listing
 from plantstore.observe import ExportCutOff, ReadFailed, ignore
 from plantstore.plants import NewPlant
 from plantstore.store import TellNumber
 from support.fake_store import FakeStore
-from support.world import World, receive_nothing
-
-START, BODY = "http.response.start", "http.response.body"
-CUT_OFF = "cut off"
+from support.world import World
 
 
 class PagedStore(FakeStore):
@@ -56,25 +52,32 @@ def world(store: PagedStore, new_world: Callable[..., World]) -> World:
     return world
 
 
-def export(world: World, hear: Callable[[list[Any]], None] = lambda _sent: None) -> list[Any]:
-    """Export without a network; return what was sent, and CUT_OFF if the export was cut off.
+class Exported(NamedTuple):
+    """What a client got of an export, and the error that cut it off."""
 
-    `hear` gets what was sent after each message.
-    """
-    sent: list[Any] = []
+    status: int
+    pieces: list[bytes]
+    cut_off: RequestError | None = None
 
-    async def send(message: Any) -> None:
-        sent.append(message)
-        hear(sent)
 
-    async def ask() -> None:
+def export(world: World, hear: Callable[[list[bytes]], None] = lambda _pieces: None) -> Exported:
+    """Export without a network. `hear` gets the pieces after each one."""
+    pieces: list[bytes] = []
+
+    async def ask() -> Exported:
+        response = await world.call(world.request("GET", "/plants.ndjson"))
+        if isinstance(response.body, bytes):
+            return Exported(response.status, [response.body])
         try:
-            await world.app(world.scope_of("GET", "/plants.ndjson"), receive_nothing, send)
-        except ConnectionAbortedError:
-            sent.append({"type": CUT_OFF})
+            async with contextlib.aclosing(response.body) as body:
+                async for piece in body:
+                    pieces.append(piece)
+                    hear(pieces)
+        except RequestError as error:
+            return Exported(response.status, pieces, error)
+        return Exported(response.status, pieces)
 
-    world.run(ask())
-    return sent
+    return world.run(ask())
 
 
 def revoke(world: World) -> None:
@@ -93,9 +96,11 @@ def wait_too_long(world: World) -> None:
 def test_an_export_that_is_not_allowed_any_more_is_cut_off_and_no_failure(
     store: PagedStore, world: World, end: Callable[[World], None], code: ErrorCode
 ) -> None:
-    sent = export(world, lambda sent: end(world) if len(sent) == 2 else None)
+    exported = export(world, lambda pieces: end(world) if len(pieces) == 1 else None)
 
-    assert [message["type"] for message in sent] == [START, BODY, CUT_OFF]
+    assert (exported.status, len(exported.pieces)) == (200, 1)
+    assert exported.cut_off is not None
+    assert exported.cut_off.code == code
     assert [event.error.code for event in world.told(ExportCutOff)] == [code]
     assert not world.told(ReadFailed)
     assert store.open_snapshots == 0
@@ -120,7 +125,7 @@ def test_an_export_that_finds_nothing_for_a_long_time_is_refused_when_it_is_not_
 
     worlds.append(new_world(EmptyPages()))
 
-    assert export(worlds[0])[0]["status"] == status
+    assert export(worlds[0]).status == status
 
 
 def test_a_stop_waits_only_for_the_reads_that_have_begun(store: PagedStore, world: World) -> None:
@@ -132,14 +137,13 @@ def test_a_stop_waits_only_for_the_reads_that_have_begun(store: PagedStore, worl
 
     async def test() -> None:
         exports = Exports(world.parts.authenticator, world.store, observe=ignore)
-        resp = Response()
-        req = create_asgi_req(headers={"Authorization": f"Bearer {world.token}"})
-        await exports.run(req, resp, FORMATS["ndjson"], "plants.ndjson")
-        export: Any = resp.stream
+        request = world.request("GET", "/plants.ndjson")
+        response = await exports.run(FORMATS["ndjson"], "plants.ndjson", request)
+        export: Any = response.body
         reads = [asyncio.create_task(exports.in_thread(read)) for _ in range(READING_THREADS + 2)]
         for _ in range(READING_THREADS):
             await asyncio.to_thread(begun.acquire)
-        ending = asyncio.ensure_future(export.close())
+        ending = asyncio.ensure_future(export.aclose())
         for _ in range(10):
             await asyncio.sleep(0)  # it waits for a thread
 

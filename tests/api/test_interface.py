@@ -1,6 +1,5 @@
 """The interface document, compared with the code, and what its readers and generators require."""
 
-import contextlib
 import json
 import re
 from collections.abc import Callable, Iterator
@@ -8,14 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from falcon.inspect import inspect_app, inspect_compiled_router, register_router
 from jsonschema import Draft202012Validator
 
-from plantstore import api
-from plantstore.api.app import Router
+import plantstore
 from plantstore.api.auth import TokenDescription
 from plantstore.api.error_responses import STATUS, render_error
 from plantstore.api.ids import IDS_MAX, HandedOut
+from plantstore.api.operations import OPERATIONS as TABLE
 from plantstore.api.paging import LIMIT_DEFAULT, LIMIT_MAX
 from plantstore.api.parameters import INT32_MAX
 from plantstore.commit.imports import LISTED_ERRORS_MAX, Conflict, ImportResult, RowError
@@ -23,8 +21,8 @@ from plantstore.errors import ErrorCode, InternalError, RequestError
 from plantstore.formats import FORMATS
 from plantstore.plants import ID_MAX, ID_MIN, parse_new_plant, parse_patch, parse_plant
 from plantstore.server.http11 import READ_FIELDS
+from plantstore.server.interface import Request
 from support.document import DOCUMENT, NAMES, OPERATIONS, SCHEMAS, Operation
-from support.world import World
 
 PARAMETERS = DOCUMENT["components"]["parameters"]
 RESPONSES = DOCUMENT["components"]["responses"]
@@ -54,20 +52,26 @@ def resolved(node: dict[str, Any]) -> dict[str, Any]:
 
 
 def test_the_document_declares_exactly_the_paths_and_methods_that_are_routed() -> None:
-    app: Any = World().app
-    with contextlib.suppress(ValueError):  # it is registered already
-        register_router(Router)(inspect_compiled_router)
-    routed = {
-        (method.method, route.path)
-        for route in inspect_app(app._app).routes  # noqa: SLF001
-        for method in route.methods
-        if "method_not_allowed" not in method.function_name
-    }
-
+    """With their scopes, and the media type of their bodies. A patch may also be plain JSON."""
     # The page and the reference are for browsers.
-    pages = {"/", "/docs", "/docs/", "/assets/{digest}/{name}"}
-    declared = {(operation.method, operation.path) for operation in OPERATIONS}
-    assert {each for each in routed if each[1] not in pages} == declared
+    pages = {"/", "/docs", "/docs/"}
+    table = [each for each in TABLE if each.path not in pages]
+    routed: dict[tuple[str, str], Any] = {}
+    for each in table:
+        scope = each.scope(Request(each.method, each.path)) if callable(each.scope) else each.scope
+        for method in ("GET", "HEAD") if each.method == "GET" else (each.method,):
+            routed[method, each.path] = (scope is not None, scope or None, [*each.media_types[:1]])
+        routed["OPTIONS", each.path] = (False, None, [])
+
+    assert routed == {
+        (each.method, each.path): (
+            each.needs_token,
+            each.scope,
+            [body[0] for body in each.bodies()],
+        )
+        for each in OPERATIONS
+    }
+    assert len(table) == len({(each.method, each.path) for each in table})
 
 
 @pytest.mark.parametrize("operation", OPERATIONS, ids=NAMES)
@@ -146,7 +150,8 @@ def test_every_failure_response_has_the_schema_error() -> None:
             content = response["content"]["application/json"]
             assert content["schema"] == {"$ref": "#/components/schemas/Error"}
             validator("Error").validate(content["example"])
-    validator("Error").validate(json.loads(render_error(InternalError(), ()).body))
+    body: Any = render_error(InternalError(), {}).body
+    validator("Error").validate(json.loads(body))
 
 
 RECORDS: dict[str, tuple[Callable[[bytes], object], list[Any]]] = {
@@ -231,11 +236,16 @@ def test_the_size_of_every_header_that_is_read_is_bounded() -> None:
         for parameter in operation.parameters()
         if parameter["in"] == "header"
     }
-    sources = [file.read_text(encoding="utf-8") for file in Path(api.__path__[0]).glob("*.py")]
-    read = re.findall(r'get_header\(\s*"([\w-]+)"', "".join(sources))
+    files = Path(plantstore.__path__[0]).rglob("*.py")
+    source = "".join(file.read_text(encoding="utf-8") for file in files)
+    read = {
+        *re.findall(r'fields\.get\(\s*"([\w-]+)"', source),
+        *re.findall(r'"([\w-]+)" in request\.fields', source),
+        *re.findall(r'request\.fields\[\s*"([\w-]+)"', source),
+    } - {"content-length"}  # digits; the parser of HTTP bounds the number
 
     assert {"If-Match", "Prefer"} <= declared
-    assert {"Authorization", "Accept-Encoding"} <= set(read)
+    assert {"authorization", "accept-encoding", "traceparent", "x-forwarded-for"} <= read
     assert {name.lower().encode() for name in declared.union(read)} <= READ_FIELDS
 
 

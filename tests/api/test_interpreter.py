@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 from plantstore.api.file_imports import SWITCH_SECONDS
+from plantstore.server.interface import Request
 from support.document import OPERATIONS
 from support.world import World
 
@@ -24,18 +25,12 @@ OTHERS: list[dict[str, Any]] = [
 
 async def send(world: World, request: dict[str, Any], token: str) -> int:
     """Send a request without a client, which could leave cycles itself; return the status."""
-    statuses: list[int] = []
-
-    async def receive() -> dict[str, Any]:
-        return {"type": "http.request", "body": request.get("content", b""), "more_body": False}
-
-    async def answer(event: Any) -> None:
-        statuses.extend([event["status"]] if "status" in event else [])
-
     media_type = request.get("headers", {}).get("Content-Type", "application/json")
     fields = {"authorization": f"Bearer {token}", "content-type": media_type}
-    await world.app(world.scope_of(request["method"], request["path"], **fields), receive, answer)
-    return statuses[0]
+    body = request.get("content", b"")
+    sent = Request(request["method"], request["path"], fields=fields, body=body)
+    status, _, _ = await world.respond(sent)
+    return status
 
 
 def test_no_request_leaves_a_reference_cycle(world: World) -> None:
@@ -73,7 +68,6 @@ def test_threads_switch_faster_until_the_last_import_ends(world: World) -> None:
         are_read, may_end = ([asyncio.Event() for _ in range(2)] for _ in range(2))
 
         async def body(number: int, content: bytes) -> AsyncIterator[bytes]:
-            yield b""  # as the server's first piece
             are_read[number].set()
             await may_end[number].wait()
             yield content

@@ -1,5 +1,6 @@
 """The files of the page and of the reference: their header fields, and their compression."""
 
+import asyncio
 import gzip
 import re
 from collections.abc import Iterator
@@ -8,15 +9,14 @@ from typing import Any
 
 import httpx
 import pytest
-from falcon.testing import create_asgi_req
 
-from plantstore.api.static_files import ASSETS_TEMPLATE, COMPRESSED_BYTES_MIN, Assets, accepts_gzip
-from plantstore.api.static_files import pages as all_pages
+from plantstore.api.static_files import COMPRESSED_BYTES_MIN, Assets, accepts_gzip, load_web
 from plantstore.errors import ErrorCode
 from plantstore.plants import NewPlant
+from plantstore.server.interface import Request
 from support.world import World, assert_error
 
-ASSETS: Any = all_pages()[ASSETS_TEMPLATE]
+ASSETS = load_web().assets
 DOCUMENTS = ("/", "/docs")
 # The paths of large files.
 LARGE = [
@@ -108,7 +108,9 @@ def test_a_document_is_sent_again_only_if_it_changed(pages: World, path: str) ->
 
 
 def test_the_url_of_the_files_changes_if_one_of_them_changes() -> None:
-    files = dict(ASSETS.files)
+    files: dict[str, Any] = {
+        name: asyncio.run(file.show(Request("GET", ""))).body for name, file in ASSETS.files.items()
+    }
 
     same = Assets(files).digest
     files["app.js"] = bytes(reversed(files["app.js"]))
@@ -167,13 +169,13 @@ def test_gzip_is_used_if_the_client_names_it_with_a_weight_above_0(
     accept_encoding: str,
     is_accepted: bool,  # noqa: FBT001 (pytest passes it by name)
 ) -> None:
-    req = create_asgi_req(headers={"Accept-Encoding": accept_encoding})
+    request = Request("GET", "/", fields={"accept-encoding": accept_encoding})
 
-    assert accepts_gzip(req) is is_accepted
+    assert accepts_gzip(request) is is_accepted
 
 
 def test_without_accept_encoding_gzip_is_not_used() -> None:
-    assert not accepts_gzip(create_asgi_req())
+    assert not accepts_gzip(Request("GET", "/"))
 
 
 @pytest.mark.parametrize("path", LARGE)

@@ -63,7 +63,8 @@ def test_a_worker_that_is_killed_or_hangs_in_its_turn_is_replaced_and_nothing_ac
         workers = wait_for_workers(service, 2)
         loads = [Load(service, token, 100)]
         loads[0].wait_for_more()
-        os.kill(suspend_in_its_turn(service), signal.SIGKILL)
+        killed = suspend_in_its_turn(service)
+        os.kill(killed, signal.SIGKILL)
         second = wait_for_workers(service, 3)
         loads.append(Load(service, token, 10**9))
         loads[1].wait_for_more()
@@ -77,6 +78,8 @@ def test_a_worker_that_is_killed_or_hangs_in_its_turn_is_replaced_and_nothing_ac
         assert len(second - workers) == 1
         assert hung not in third
         assert len(third - second) == 1
+    failed = [(line["worker"], line["reason"]) for line in service.logged("worker failed")]
+    assert failed == [(killed, "signal 9 (Killed)"), (hung, "no heartbeat for 10 s")]
     assert not any(load.refused for load in loads)
     stored = stored_plants(service.database)
     sent = {1: NewPlant(1, "a")} | loads[0].sent | loads[1].sent

@@ -5,7 +5,7 @@ import contextlib
 import pytest
 
 from plantstore.plants import NewPlant
-from plantstore.server.interface import INCOMING_BYTES_MAX
+from plantstore.server.budget import INCOMING_BYTES_MAX
 from support.service import Client, Service
 from support.wire import Wire, head
 

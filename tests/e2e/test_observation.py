@@ -22,7 +22,7 @@ def test_the_metrics_are_summed_over_all_workers(tmp_path: Path) -> None:
         wait_until(lambda: client.total(name, http_response_status_code="200", **posts) == sent)
         wait_until(lambda: client.total("plantstore_batch_changes_sum") == sent)
         _, files_max = resource.getrlimit(resource.RLIMIT_NOFILE)
-        processes = len(service.spawned())
+        processes = len(service.children())
         wait_until(lambda: client.total("process_max_fds") == processes * files_max)
         assert client.post(NewPlant(1, "another")).status == 400
         wait_until(lambda: client.total("plantstore_refused_total", reason="id_taken") == 1)

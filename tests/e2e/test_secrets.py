@@ -76,9 +76,13 @@ def test_no_secret_is_in_a_response_a_metric_the_log_or_the_list_of_processes(
             for pid in (service.process.pid, *service.children())
             for what in ("cmdline", "environ")
         ]
+        commands = [Path(f"/proc/{pid}/cmdline").read_bytes() for pid in service.children()]
 
     assert not [answer for answer in answers if answer.status >= 500]
     assert not any(token.encode() in process for process in processes)
+    # The URL of a database may have a password, and other users can see the command of a worker.
+    assert len(commands) == 2
+    assert not any(b"plants.db" in command for command in commands)
     assert len(service.log) > len(answers)
     assert service.has_logged("/plants/plst_...")
     said = [f"{answer.headers} {answer.body.decode()}" for answer in answers] + service.log

@@ -71,6 +71,16 @@ def test_a_service_not_on_loopback_logs_how_to_create_a_token(tmp_path: Path) ->
     assert "plantstore token create NAME --scope all" in [line.strip() for line in service.log]
 
 
+def test_workers_serve_also_if_the_standard_input_is_closed(tmp_path: Path) -> None:
+    """The listener gets the descriptor 0, which is something else in a worker."""
+    command = ["sh", "-c", 'exec "$@" <&-', "sh", *PLANTSTORE]
+    with (
+        Service(tmp_path, "--workers", "2", command=command) as service,
+        service.client(None) as client,
+    ):
+        assert client.send("GET", "/healthz").status == 200
+
+
 def test_the_service_listens_on_ipv6(tmp_path: Path) -> None:
     with (
         Service(tmp_path, "--host", "::1") as service,

@@ -42,7 +42,7 @@ def test_a_draining_service_is_not_ready_and_serves_until_a_second_signal(
 
 def hang_up(service: Service) -> None:
     """Send SIGHUP as a terminal that is closed: to all processes."""
-    for pid in (service.process.pid, *service.spawned()):
+    for pid in (service.process.pid, *service.children()):
         os.kill(pid, signal.SIGHUP)
 
 
@@ -72,7 +72,7 @@ def test_a_service_that_was_started_with_nohup_ignores_a_closed_terminal(tmp_pat
     command = ["nohup", *PLANTSTORE]
     with Service(tmp_path, "--workers", "2", command=command) as service:
         wait_until(lambda: len(service.workers()) == 2)
-        pids = [service.process.pid, *service.spawned()]
+        pids = [service.process.pid, *service.children()]
         ignored = [re.search(r"SigIgn:\s*(\w+)", status_of(pid)) for pid in pids]
 
     assert all(found and int(found[1], 16) & 1 << signal.SIGHUP - 1 for found in ignored)
@@ -105,17 +105,22 @@ STOPPED_WHILE_THE_EVENT_LOOP_STARTS = """
 import signal
 import sys
 
+import uvloop
+
 from plantstore.cli import main
-from plantstore.server import listener
 
 
-class Loop(listener.Loop):
+class Loop(uvloop.Loop):
+    has_run = False
+
     def run_forever(self):
-        signal.raise_signal(signal.SIGTERM)
+        if not self.has_run:
+            self.has_run = True
+            signal.raise_signal(signal.SIGTERM)
         super().run_forever()
 
 
-listener.Loop = Loop
+uvloop.new_event_loop = Loop
 sys.argv[1:] = ["serve", "--port", "0"]
 sys.exit(main())
 """

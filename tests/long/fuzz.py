@@ -9,8 +9,7 @@ nothing. It prints a failing input and writes it to a file named `crash-...`.
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any, TypeVar
+from typing import TypeVar
 from urllib.parse import urlsplit
 
 import atheris
@@ -32,6 +31,7 @@ with atheris.instrument_imports(include=["plantstore", "support", "urllib"]):
         render_plant,
         render_stored_plant,
     )
+    from plantstore.server.interface import Request
     from support.bodies import read_plainly
 
 INVALID = {ErrorCode.NOT_JSON, ErrorCode.INVALID_PLANT, ErrorCode.UNSTORABLE_TEXT}
@@ -107,9 +107,8 @@ def fuzz_query(query: bytes) -> None:
 
 
 def read(query: str) -> dict[str, str]:
-    """Parse a query through a fake request that has only the query string."""
-    request: Any = SimpleNamespace(query_string=query)
-    return read_query(request, *LISTING_PARAMETERS)
+    """Parse the query of a request."""
+    return read_query(Request("GET", "/plants", query), *LISTING_PARAMETERS)
 
 
 TARGETS = {"plant": fuzz_plant, "query": fuzz_query}

@@ -135,9 +135,12 @@ class Http:
                 news.set_result(None)
 
         self._transport.notify = notify
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout_at(None if ends == math.inf else ends + 1):
-                await news
+        late = None if ends == math.inf else loop.call_at(ends + 1, notify)
+        try:
+            await news
+        finally:
+            if late is not None:
+                late.cancel()
 
 
 def parse(data: bytes) -> tuple[Response, int] | None:

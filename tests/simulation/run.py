@@ -7,6 +7,7 @@ PYTHONPATH=tests python -m simulation.run --seed 17
 import argparse
 import asyncio
 import contextlib
+import gc
 import logging
 import math
 import random
@@ -20,6 +21,7 @@ from typing import Any, NamedTuple
 
 import apsw
 
+from plantstore.observe import Event, RequestFailed
 from plantstore.storage.sqlite.sqlite_store import SQLiteStore
 from plantstore.tokens import SCOPES, TokenRecord, digest
 from simulation.clients import Client, Follower, Guest
@@ -86,6 +88,10 @@ class Run:
     def _on_error(self, _loop: asyncio.AbstractEventLoop, context: dict[str, object]) -> None:
         self.model.fail(f"an error in a callback: {context}")
 
+    def _observe(self, event: Event) -> None:
+        if isinstance(event, RequestFailed):
+            self.model.fail(f"an unexpected error: {event.error!r}")
+
     def run(self) -> Result:
         random.seed(self._seed)
         signal.signal(signal.SIGPROF, _hang)
@@ -147,7 +153,7 @@ class Run:
     async def _start(self, history: list[Step]) -> Service:
         self._lives += 1
         path = self._folder / f"{self._lives}.db"
-        service = Service(self.loop, path, history, self._clock)
+        service = Service(self.loop, path, history, self._clock, self._observe)
         if self._lives == 1:
             for name, token in (("all", TOKEN), ("guest", REVOKED)):
                 record = TokenRecord(name, digest(token), frozenset(SCOPES), 0)
@@ -210,7 +216,7 @@ class Run:
 
     async def _break(self, service: Service) -> None:
         """Inject faults, one after the other."""
-        chance, budget = self.chance, service.parts.connection_config.budget
+        chance, budget = self.chance, service.budget
         while True:
             await asyncio.sleep(chance.choice([0.05, 0.5, 3]))
             if chance.random() < 0.3:
@@ -281,6 +287,7 @@ def main() -> int:
     arguments.add_argument("--first", type=int, default=None)
     chosen = arguments.parse_args()
     logging.disable(logging.CRITICAL)
+    gc.freeze()  # so that no collection visits the modules again
     if chosen.seed is not None:
         result = simulate(chosen.seed)
         result = shrunk(result) if result.violations else result

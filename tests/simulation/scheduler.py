@@ -26,6 +26,10 @@ from plantstore.threads import Threads
 EARLY = 0.3
 
 
+def never() -> bool:
+    return False
+
+
 class StuckError(SystemExit):
     """Nothing will ever happen again, or something goes on for ever at one moment."""
 
@@ -55,6 +59,12 @@ class Loop(asyncio.SelectorEventLoop):
     def note(self, what: str) -> None:
         """Add a line to the trace."""
         self.trace.append(f"{self.now - 1000:.4f} {what}")
+
+    def call_soon_threadsafe(  # type: ignore[override]
+        self, callback: Any, *args: Any, context: Any = None
+    ) -> asyncio.Handle:
+        """Call a function soon. All threads are one, so nothing has to wake the loop."""
+        return self.call_soon(callback, *args, context=context)
 
     def run_in_executor(self, executor: Any, func: Any, *args: Any) -> Any:  # type: ignore[override]
         return super().run_in_executor(executor or self.threads.others, func, *args)
@@ -86,6 +96,8 @@ class Thread:
     Attributes:
         name: in the trace.
         is_over: whether it has ended.
+        condition: what it waits for.
+        deadline: when it goes on nevertheless.
 
     """
 
@@ -94,20 +106,18 @@ class Thread:
         self.name = name
         self.is_over = False
         self._greenlet = greenlet(run)
-        self._condition: Callable[[], object] = lambda: True
+        self.condition: Callable[[], object] = lambda: True
         self.deadline = math.inf
-
-    def is_able(self) -> bool:
-        return not self.is_over and (self.deadline <= self._loop.now or bool(self._condition()))
 
     def run(self) -> None:
         self._loop.note(f"thread {self.name}")
         self._greenlet.switch()
-        self.is_over = self._greenlet.dead
+        if self._greenlet.dead:
+            self.is_over, self.condition = True, never
 
     def wait(self, condition: Callable[[], object], seconds: float = math.inf) -> None:
         """Let others run until a condition is met, or the time is over. The thread calls it."""
-        self._condition, self.deadline = condition, self._loop.now + seconds
+        self.condition, self.deadline = condition, self._loop.now + seconds
         self._greenlet.parent.switch()
         self.deadline = math.inf
 
@@ -127,10 +137,11 @@ class SimulatedThreads(Threads):
 
     def able(self) -> list[Thread]:
         """Return the threads that can go on."""
-        return [thread for thread in self._all if thread.is_able()]
+        now = self._loop.now
+        return [each for each in self._all if each.deadline <= now or each.condition()]
 
     def next_deadline(self) -> float:
-        return min((thread.deadline for thread in self._all), default=math.inf)
+        return min([thread.deadline for thread in self._all], default=math.inf)
 
     def left(self) -> list[str]:
         """Return the names of the threads that have not ended."""
@@ -159,7 +170,7 @@ class SimulatedThreads(Threads):
         return _Event(self)
 
     def sleep(self, seconds: float) -> None:
-        self.wait(lambda: False, seconds)
+        self.wait(never, seconds)
 
 
 class _Queue:

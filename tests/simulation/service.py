@@ -7,13 +7,12 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-import uvicorn
-from uvicorn.server import ServerState
-
-from plantstore.cli.wiring import make_app, make_parts, running
+from plantstore.cli.wiring import make_config, make_parts, running
 from plantstore.errors import StoreUnavailableError
-from plantstore.server.connection import Connection
-from plantstore.server.interface import CONNECTION_CONFIG, Budget
+from plantstore.observe import Observer
+from plantstore.server.budget import Budget
+from plantstore.server.connection import Connection, ServerState
+from plantstore.server.serving import shut_down
 from plantstore.settings import Settings
 from plantstore.storage.sqlite.sqlite_store import SQLiteStore
 from plantstore.storage.sqlite.wal import WalLimit
@@ -115,6 +114,16 @@ class SlowStore:
         self._loop.threads.sleep(chance.uniform(0, CALL_SECONDS_MAX if slow else 0.004))
 
 
+class InOrder(dict[Any, None]):
+    """A set with the order of its insertions. That of a usual set does not follow from the seed."""
+
+    def add(self, item: object) -> None:
+        self[item] = None
+
+    def discard(self, item: object) -> None:
+        self.pop(item, None)
+
+
 class Service:
     """The service from its start to its stop.
 
@@ -123,18 +132,25 @@ class Service:
         path: of the database.
         history: what the disk has done before.
         clock: returns the time in seconds since 1970.
+        observe: gets the events.
 
     Attributes:
         disk: the simulated disk.
         store: the real store, without delays.
         parts: of the application.
+        budget: of its connections.
         is_stopping: whether it accepts no connections.
         reads_fail: how likely a read of the store fails.
 
     """
 
     def __init__(
-        self, loop: Loop, path: Path, history: Sequence[Step], clock: Callable[[], float]
+        self,
+        loop: Loop,
+        path: Path,
+        history: Sequence[Step],
+        clock: Callable[[], float],
+        observe: Observer,
     ) -> None:
         self._loop = loop
         self._opened = contextlib.AsyncExitStack()
@@ -155,28 +171,22 @@ class Service:
         )
         self.store.keep_changes(7)
         slow: Any = SlowStore(self.store, loop, lambda: self.reads_fail)
-        self._stop_seconds = loop.chance.choice(STOP_SECONDS)
-        settings = Settings(stop_seconds=self._stop_seconds)
+        settings = Settings(stop_seconds=loop.chance.choice(STOP_SECONDS))
         self.parts = make_parts(
             settings,
             slow,
-            observe=lambda _event: None,
+            observe=observe,
             metrics={"text/plain": lambda: b"metrics"},
             clock=clock,
             monotonic=loop.time,
             threads=loop.threads,
             batch_rows_max=loop.chance.choice([1, 2, 20]),  # so that an error is between two
         )
-        app = make_app(settings, slow, self.parts)
-        self._config = uvicorn.Config(
-            app,
-            interface="asgi3",
-            lifespan="off",
-            log_config=None,
-            timeout_graceful_shutdown=self._stop_seconds,
-        )
-        self._config.load()
-        self._state = ServerState()
+        config = make_config(settings, self.parts, observe)
+        self.budget = config.budget
+        connections: Any = InOrder()
+        tasks: Any = InOrder()
+        self._state = ServerState(config, connections, tasks)
         self._transports: list[FakeTransport] = []
         self.is_stopping = False
 
@@ -192,23 +202,20 @@ class Service:
         """
         if self.is_stopping:
             raise ConnectionRefusedError
-        state = {CONNECTION_CONFIG: self.parts.connection_config}
-        connection = Connection(self._config, self._state, state, self._loop)
-        transport = FakeTransport(self._loop, connection)
+        transport = FakeTransport(self._loop, Connection(self._state, self._loop))
         self._transports.append(transport)
         return transport
 
     @contextlib.contextmanager
     def pressure(self) -> Iterator[None]:
         """Let there be no memory for requests while the block runs."""
-        budget = self.parts.connection_config.budget
-        usual, budget.incoming_bytes_max = budget.incoming_bytes_max, 0
+        usual, self.budget.incoming_bytes_max = self.budget.incoming_bytes_max, 0
         yield
-        budget.incoming_bytes_max = usual
+        self.budget.incoming_bytes_max = usual
 
     def heal(self) -> None:
         """End the faults of the disk, of reads and of the memory."""
-        budget, usual = self.parts.connection_config.budget, Budget()
+        budget, usual = self.budget, Budget()
         self.disk.heal()
         self.reads_fail = 0.0
         budget.incoming_bytes_max = usual.incoming_bytes_max
@@ -221,19 +228,12 @@ class Service:
             transport.leave()
 
     async def stop(self) -> list[str]:
-        """Stop as after SIGTERM (uvicorn.Server.shutdown); return what is left that should not."""
+        """Stop as after SIGTERM; return what is left that should not."""
         self.is_stopping = True
         self.parts.readiness.stop()
         self.parts.changes.stop()
-        for transport in self._transports:
-            if transport.protocol in self._state.connections:
-                transport.protocol.shutdown()
-        ends = self._loop.time() + self._stop_seconds
-        while (self._state.connections or self._state.tasks) and self._loop.time() < ends:  # noqa: ASYNC110 (as uvicorn does)
-            await asyncio.sleep(0.05)
-        for task in sorted(self._state.tasks, key=lambda task: int(task.get_name()[5:])):
-            task.cancel("The server stops")
-        while self._state.tasks:  # noqa: ASYNC110 (as uvicorn does)
+        await shut_down(self._state)
+        while self._state.tasks:  # noqa: ASYNC110 (as the runner does at the end)
             await asyncio.sleep(0.05)
         for transport in self._transports:
             transport.leave()
@@ -244,7 +244,7 @@ class Service:
 
     def _left(self) -> list[str]:
         """Return the names of counters that are not zero."""
-        parts, budget = self.parts, self.parts.connection_config.budget
+        parts, budget = self.parts, self.budget
         counters = {
             "incoming bytes": budget.incoming_bytes,
             "unread bytes": budget._unread_bytes,  # noqa: SLF001

@@ -153,6 +153,8 @@ class CrashStates:
         """Apply more steps."""
         for step in steps:
             match step:
+                case Written(name) | Resized(name):  # most steps are
+                    self._file(name).changes.append((step, _Fate.UNSYNCED))
                 case Made(name):
                     self._names.setdefault(name, [None]).append(_File())
                 case Removed(name):
@@ -163,8 +165,6 @@ class CrashStates:
                     self._file(name).decide(_Fate.SYNCED)
                 case SyncFailed(name):
                     self._file(name).decide(_Fate.DOUBTFUL)
-                case Written(name) | Resized(name):
-                    self._file(name).changes.append((step, _Fate.UNSYNCED))
 
     def left(self, chance: random.Random, odds: Sequence[float] = SOME_THERE) -> dict[str, bytes]:
         """Return files that may be left if the power fails now."""

@@ -161,8 +161,9 @@ class _File(apsw.VFSFile):
 
     def xWrite(self, data: Any, offset: int) -> None:
         error = self._disk.refusal(Written)
-        # Write half of the data, as a disk does that becomes full during a write.
-        taken = bytes(data)[: len(bytes(data)) // 2 if error else None]
+        taken = bytes(data)
+        if error:  # write half of the data, as a disk does that becomes full during a write
+            taken = taken[: len(taken) // 2]
         super().xWrite(taken, offset)
         self._disk.steps.append(Written(self._suffix, offset, taken))
         if error:

@@ -72,7 +72,5 @@ def _run(
     os.chdir(folder)
     os.environ.clear()
     os.environ.update(env)
-    # With a parent it would be a worker.
-    multiprocessing.process._parent_process = None  # type: ignore[attr-defined]  # noqa: SLF001
     sys.argv = ["plantstore", *arguments]
     sys.exit(main())

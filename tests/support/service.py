@@ -163,7 +163,7 @@ class Service:
         return status
 
     def children(self) -> list[int]:
-        """Return the process ids of its child processes, which include its workers."""
+        """Return the process ids of its child processes, which are its workers."""
         lists = Path(f"/proc/{self.process.pid}/task").glob("*/children")
         return [int(pid) for pids in lists for pid in pids.read_text(encoding="ascii").split()]
 
@@ -184,15 +184,6 @@ class Service:
     def has_logged(self, text: str) -> bool:
         """Return whether a line of the log contains a text."""
         return any(text in line for line in self.log)
-
-    def spawned(self) -> list[int]:
-        """Return the process ids of its children, without Python's resource tracker."""
-        found = []
-        for pid in self.children():
-            with contextlib.suppress(FileNotFoundError):
-                command = Path(f"/proc/{pid}/cmdline").read_bytes()
-                found += [pid] if b"spawn_main" in command else []
-        return found
 
     def resident_mib(self) -> float:
         """Return the resident memory of the process."""

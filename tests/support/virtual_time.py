@@ -49,7 +49,7 @@ class FakeTransport(asyncio.Transport):
         super().__init__()
         self._loop = loop
         self.protocol = protocol
-        self._socket, self._peer = socket.socketpair()
+        self._sockets: tuple[socket.socket, ...] = ()  # made if the server asks for its socket
         self._unread = b""
         self._high = 0
         self._is_paused = self._is_closing = self.is_lost = False
@@ -87,8 +87,12 @@ class FakeTransport(asyncio.Transport):
         self._high = high or 0
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:
-        addresses = {"sockname": ("127.0.0.1", 1), "peername": ("127.0.0.1", 2)}
-        return (addresses | {"socket": None if self.is_lost else self._socket}).get(name, default)
+        if name == "peername":
+            return ("127.0.0.1", 2)
+        if name != "socket" or self.is_lost:
+            return default
+        self._sockets = self._sockets or socket.socketpair()
+        return self._sockets[0]
 
     def is_closing(self) -> bool:
         return self._is_closing
@@ -126,11 +130,10 @@ class FakeTransport(asyncio.Transport):
             self.protocol.data_received(self._arriving.popleft())
 
     def _take(self) -> None:
-        size = min(self._window, len(self._unread))
-        self.sent += self._unread[:size]
-        self._unread = self._unread[size:]
-        self._window -= size
-        if size:
+        if size := min(self._window, len(self._unread)):
+            self.sent += self._unread[:size]
+            self._unread = self._unread[size:]
+            self._window -= size
             self.notify()
         if self._is_paused and len(self._unread) <= self._high // 4:
             self._is_paused = False
@@ -143,5 +146,5 @@ class FakeTransport(asyncio.Transport):
             self.is_lost = True
             self.protocol.connection_lost(None)
             self.notify()
-            self._socket.close()
-            self._peer.close()
+            for each in self._sockets:
+                each.close()

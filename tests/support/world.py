@@ -2,25 +2,32 @@
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable, Sequence
+import os
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Self, TypeVar
+from urllib.parse import unquote
 
 import httpx
 
-from plantstore.api.operations import Renderings
-from plantstore.cli.wiring import make_app, make_parts, running
+from plantstore.api.monitoring import Renderings
+from plantstore.cli.wiring import make_config, make_parts, running
 from plantstore.commit.reader import GroupRead
 from plantstore.commit.writer import GroupCommit
 from plantstore.errors import ErrorCode
 from plantstore.observe import Responded
 from plantstore.plants import NewPlant
-from plantstore.server.interface import RESPONSE_STATUS, ASGIApp, Event, Receive, Scope, Send
+from plantstore.server.interface import Request, Response
 from plantstore.settings import Settings
 from plantstore.store import Store
 from plantstore.tokens import SCOPES, TokenRecord, digest, mint
 from support.fake_store import FakeStore, WatchedStore
 
+# tests/long/test_other_servers.py sets it to the name of a server in benchmarks/other_servers.py.
+SERVER = os.environ.get("PLANTSTORE_TEST_SERVER", "")
+
+if SERVER:
+    from support.over_tcp import OverTcp
 if TYPE_CHECKING:
     from plantstore.observe import Event as Observed
 
@@ -39,29 +46,64 @@ METRICS: dict[str, Callable[[], bytes]] = {
 }
 
 
-async def receive_nothing() -> dict[str, Any]:
-    """Receive an empty body."""
-    return {"type": "http.request", "body": b"", "more_body": False}
-
-
 async def until(condition: Callable[[], object]) -> None:
     """Let other tasks and threads run until a condition holds."""
     while not condition():  # noqa: ASYNC110 (another thread makes it hold)
         await asyncio.sleep(0)
 
 
-def noting_status(app: ASGIApp) -> ASGIApp:
-    """Note the status of each response in the scope, as the server does."""
+class Arriving:
+    """The body of a request, as it arrives."""
 
-    async def serve(scope: Scope, receive: Receive, send: Send) -> None:
-        async def send_noted(event: Event) -> None:
-            if event["type"] == "http.response.start":
-                scope[RESPONSE_STATUS] = event["status"]
-            await send(event)
+    def __init__(self, request: httpx.Request) -> None:
+        stream: Any = request.stream
+        self._pieces = aiter(stream)
 
-        await app(scope, receive, send_noted)
+    def as_stream(self) -> Self:
+        return self
 
-    return serve
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> bytes:
+        piece: bytes = await anext(self._pieces)
+        return piece
+
+
+class InProcess(httpx.AsyncBaseTransport):
+    """Sends requests to an application in this process, as its server does."""
+
+    def __init__(self, world: "World") -> None:
+        self._world = world
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        path, _, query = request.url.raw_path.decode().partition("?")
+        ours = Request(
+            request.method,
+            unquote(path),
+            query,
+            fields_of(request.headers.multi_items()),
+            Arriving(request) if "transfer-encoding" in request.headers else await request.aread(),
+            client=("127.0.0.1", 123),
+            raw_path=path,
+        )
+        status, fields, body = await self._world.respond(ours)
+        return httpx.Response(status, headers=fields, stream=httpx.ByteStream(body))
+
+    @contextlib.asynccontextmanager
+    async def serving(self) -> AsyncIterator[None]:
+        """Run the parts of the application while the block runs."""
+        async with running(self._world.parts):
+            yield
+
+
+def fields_of(lines: Iterable[tuple[str, str]]) -> dict[str, str]:
+    """Return header fields by their names, as the server does."""
+    fields: dict[str, str] = {}
+    for name, value in lines:
+        key = name.lower()
+        fields[key] = f"{fields[key]},{value}" if key in fields else value
+    return fields
 
 
 class World:
@@ -96,15 +138,16 @@ class World:
             make_writer=partial(GroupCommit, waiting_max=waiting_changes_max),
             make_reader=partial(GroupRead, waiting_max=waiting_reads_max),
         )
-        self.app = make_app(self.settings, self.store, self.parts)
-        transport = httpx.ASGITransport(app=noting_status(self.app))  # type: ignore[arg-type]
-        self.client = httpx.AsyncClient(transport=transport, base_url="http://plants")
+        self.config = make_config(self.settings, self.parts, self.observe)
+        self.app = self.config.application
+        self._transport = OverTcp(self, SERVER) if SERVER else InProcess(self)
+        self.client = httpx.AsyncClient(transport=self._transport, base_url="http://plants")
         self.token = self.add_token("all", *SCOPES)
         self._runner = asyncio.Runner()
         self._opened = contextlib.AsyncExitStack()
 
     def __enter__(self) -> Self:
-        self.run(self._opened.enter_async_context(running(self.parts)))
+        self.run(self._opened.enter_async_context(self._transport.serving()))
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -174,23 +217,31 @@ class World:
         headers |= fields or {}
         return await self.client.request(method, path, content=content, headers=headers)
 
-    def scope_of(self, method: str, path: str, **fields: str) -> dict[str, Any]:
-        """Return the ASGI scope of a request with the token and with fields."""
-        fields = {"host": "x", "authorization": f"Bearer {self.token}"} | fields
-        return {
-            "type": "http",
-            "asgi": {"version": "3.0"},
-            "http_version": "1.1",
-            "method": method,
-            "path": path,
-            "raw_path": path.encode(),
-            "query_string": b"",
-            "client": None,
-            "server": None,
-            "scheme": "http",
-            "root_path": "",
-            "headers": [(name.encode(), value.encode()) for name, value in fields.items()],
-        }
+    async def call(self, request: Request) -> Response:
+        """Let the application respond to a request. The body is not read."""
+        try:
+            return await self.app(request)
+        except Exception as error:  # noqa: BLE001 (the server passes each on)
+            return self.app.fail(error, request)
+
+    async def respond(self, request: Request) -> tuple[int, dict[str, str], bytes]:
+        """Let the application respond to a request; return the status, the fields and the body."""
+        response = await self.call(request)
+        body = response.body
+        if isinstance(body, bytes):
+            if response.status not in (204, 304):
+                response.fields["Content-Length"] = str(len(body))
+        else:
+            async with contextlib.aclosing(body) as pieces:
+                is_read = request.method != "HEAD"
+                body = b"".join([each async for each in pieces]) if is_read else b""
+        self.answers.append(Responded(request, response.status, 0.0))
+        return response.status, response.fields, b"" if request.method == "HEAD" else body
+
+    def request(self, method: str, path: str, **fields: str) -> Request:
+        """Return a request with the token, and with fields."""
+        fields = {"authorization": f"Bearer {self.token}"} | fields
+        return Request(method, path, fields=fields, raw_path=path)
 
 
 def assert_error(answer: httpx.Response, status: int, code: ErrorCode, said: str = "") -> None:

@@ -2,69 +2,72 @@
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from typing import Any
 
 import pytest
-import uvicorn
-from uvicorn.server import ServerState
 
-from plantstore.errors import ErrorCode, RequestError
-from plantstore.observe import ignore
-from plantstore.server.connection import Connection
-from plantstore.server.interface import (
-    CONNECTION_CONFIG,
-    EXCHANGE,
-    Budget,
-    ConnectionConfig,
-    ErrorResponse,
-)
+from plantstore.errors import ClientGoneError, InternalError, RequestError
+from plantstore.server.budget import Budget
+from plantstore.server.connection import Connection, ConnectionConfig, ServerState
+from plantstore.server.forwarded import TrustedProxies
+from plantstore.server.interface import ArrivingBody, Request, Response, pieces
 from support.virtual_time import FakeTransport, VirtualLoop
 from support.wire import chunk, head
 
-App = Callable[[Any, Any, Any], Awaitable[None]]
+Respond = Callable[[Request], Awaitable[Response]]
 
-OK = [(b"content-length", b"2")]
 EVERYTHING = 10**9
 
 
-def render_error(error: RequestError, _fields: object) -> ErrorResponse:
-    return ErrorResponse(
-        500 if error.code is ErrorCode.INTERNAL else 503, {}, error.message.encode()
-    )
+class Scripted:
+    """An application that responds with a function.
+
+    Attributes:
+        failures: the errors that the server asked it to respond with.
+
+    """
+
+    def __init__(self, respond: Respond) -> None:
+        self._respond = respond
+        self.failures: list[BaseException] = []
+
+    async def __call__(self, request: Request) -> Response:
+        return await self._respond(request)
+
+    def fail(self, error: BaseException, _request: Request) -> Response:
+        self.failures.append(error)
+        if isinstance(error, RequestError):
+            return Response(503, {}, error.message.encode())
+        return Response(500, {}, InternalError().message.encode())
 
 
 class Served(contextlib.AbstractContextManager["Served"]):
     """A server on virtual time: connections to one application, which share a budget."""
 
-    def __init__(self, app: App, **bounds: int) -> None:
+    def __init__(self, respond: Respond, **bounds: int) -> None:
         self.loop = VirtualLoop()
         self.budget = Budget(**bounds)
-        self.state = ServerState()
+        self.application = Scripted(respond)
+        self.told: list[Any] = []
+        self.state = ServerState(
+            ConnectionConfig(
+                application=self.application,
+                request_seconds=10,
+                idle_seconds=75,
+                stop_seconds=10,
+                connections_max=1000,
+                proxies=TrustedProxies(),
+                budget=self.budget,
+                observe=self.told.append,
+            )
+        )
         self._clients: list[FakeTransport] = []
         self._errors: list[Any] = []
         self.loop.set_exception_handler(lambda _loop, context: self._errors.append(context))
-        self._config = uvicorn.Config(
-            app,
-            interface="asgi3",
-            lifespan="off",
-            log_config=None,
-            timeout_graceful_shutdown=10,
-        )
-        self._config.load()
-        self._of_connection = ConnectionConfig(
-            request_seconds=10,
-            idle_seconds=75,
-            connections_max=1000,
-            budget=self.budget,
-            render_error=render_error,
-            observe=ignore,
-        )
 
     def connect(self) -> FakeTransport:
-        state = {CONNECTION_CONFIG: self._of_connection}
-        connection = Connection(self._config, self.state, state, self.loop)
-        client = FakeTransport(self.loop, connection)
+        client = FakeTransport(self.loop, Connection(self.state, self.loop))
         self._clients.append(client)
         return client
 
@@ -80,34 +83,27 @@ class Served(contextlib.AbstractContextManager["Served"]):
         assert not self._errors
 
 
-async def respond(send: Any, body: bytes = b"ok") -> None:
-    length = b"%d" % len(body)
-    fields = [(b"content-length", length)]
-    await send({"type": "http.response.start", "status": 200, "headers": fields})
-    await send({"type": "http.response.body", "body": body})
+def streamed(body: bytes | ArrivingBody) -> bytes | ArrivingBody:
+    return body if isinstance(body, bytes) else body.as_stream()
 
 
 class Storing:
-    """An application that stores its bodies as they arrive, as an import does."""
+    """An operation that stores its bodies as they arrive, as an import does."""
 
     def __init__(self) -> None:
         self.stored: list[bytes] = []
         self.ends: list[str] = []
 
-    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        scope[EXCHANGE].stream_body()
+    async def __call__(self, request: Request) -> Response:
         self.stored.append(b"")
         try:
-            while True:
-                event = await receive()
-                self.stored[-1] += event["body"]
-                if not event["more_body"]:
-                    break
+            async for piece in pieces(streamed(request.body)):
+                self.stored[-1] += piece
         except RequestError as error:
             self.ends.append(error.code.name)
         else:
             self.ends.append("whole")
-        await respond(send)
+        return Response(200, body=b"ok")
 
 
 def test_after_the_first_byte_that_is_not_taken_nothing_of_the_request_is() -> None:
@@ -129,16 +125,17 @@ def test_after_the_first_byte_that_is_not_taken_nothing_of_the_request_is() -> N
         assert client.is_closing()
 
 
-async def begin_and_wait(_scope: Any, _receive: Any, send: Any) -> None:
-    await send({"type": "http.response.start", "status": 200, "headers": []})
-    await send({"type": "http.response.body", "body": b"begun", "more_body": True})
-    await asyncio.sleep(50)
-    await send({"type": "http.response.body", "body": b""})
+async def begin_and_wait(_request: Request) -> Response:
+    async def body() -> AsyncGenerator[bytes, None]:
+        yield b"begun"
+        await asyncio.sleep(50)
+
+    return Response(200, body=body())
 
 
-async def wait(_scope: Any, _receive: Any, send: Any) -> None:
+async def wait(_request: Request) -> Response:
     await asyncio.sleep(5)
-    await respond(send)
+    return Response(200, body=b"ok")
 
 
 CHUNKED_HEAD = head(None, b"Transfer-Encoding: chunked")
@@ -146,14 +143,14 @@ GET = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"
 
 
 @pytest.mark.parametrize(
-    ("app", "begun"),
+    ("respond", "begun"),
     [(begin_and_wait, CHUNKED_HEAD + b"ZZ\r\n\r\n"), (begin_and_wait, CHUNKED_HEAD), (wait, GET)],
     ids=["a malformed chunk", "a body", "a request behind another"],
 )
 def test_what_follows_data_that_is_not_taken_is_neither_read_nor_held(
-    app: App, begun: bytes
+    respond: Respond, begun: bytes
 ) -> None:
-    with Served(app, incoming_bytes_max=100_000) as served:
+    with Served(respond, incoming_bytes_max=100_000) as served:
         client = served.connect()
         client.read(EVERYTHING)
         client.arrive(begun)
@@ -171,57 +168,295 @@ def test_what_follows_data_that_is_not_taken_is_neither_read_nor_held(
         assert client.is_closing()
 
 
-async def respond_and_raise(_scope: Any, _receive: Any, send: Any) -> None:
-    await respond(send)
-    raise ZeroDivisionError
+class Failing:
+    """An operation whose body raises an error: before or behind its first piece, or when closed."""
+
+    def __init__(self, where: str) -> None:
+        self._where = where
+        self.closed = 0
+
+    async def __call__(self, _request: Request) -> Response:
+        return Response(200, body=self._body())
+
+    async def _body(self) -> AsyncGenerator[bytes, None]:
+        try:
+            if self._where == "before":
+                raise ZeroDivisionError
+            yield b"begun"
+            if self._where == "behind":
+                raise ZeroDivisionError
+            await asyncio.sleep(1)
+            yield b"more"
+        finally:
+            self.closed += 1
+            if self._where == "at the end":
+                raise ZeroDivisionError
 
 
-async def respond_and_raise_later(_scope: Any, _receive: Any, send: Any) -> None:
-    await respond(send)
-    await asyncio.sleep(1)
-    raise ConnectionResetError
-
-
-@pytest.mark.parametrize("app", [respond_and_raise, respond_and_raise_later])
-def test_an_error_behind_a_complete_response_affects_neither_it_nor_the_next(app: App) -> None:
-    with Served(app) as served:
+def test_an_error_of_a_body_before_its_first_piece_becomes_the_response() -> None:
+    respond = Failing("before")
+    with Served(respond) as served:
         client = served.connect()
         client.read(EVERYTHING)
         client.arrive(GET)
-        served.run(0.5)
+        served.run()
         client.arrive(GET)
+        served.run()
+
+        assert client.sent.startswith(b"HTTP/1.1 500 ")
+        assert client.sent.count(b"HTTP/1.1 500 ") == 2
+        assert client.sent.endswith(b"unexpected error")
+        assert not client.is_closing()
+        assert [type(error) for error in served.application.failures] == [ZeroDivisionError] * 2
+        assert [event.status for event in served.told] == [500, 500]
+        assert respond.closed == 2
+
+
+@pytest.mark.parametrize("where", ["behind", "at the end"])
+def test_an_error_of_a_body_that_has_begun_aborts_the_connection(
+    where: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    respond = Failing(where)
+    with Served(respond) as served:
+        client = served.connect()
+        client.read(EVERYTHING)
+        client.arrive(GET + GET)
         served.run(5)
 
-        assert client.sent.count(b"HTTP/1.1 200 OK") == 2
-        assert not client.is_closing()
+        assert client.sent.count(b"HTTP/1.1 ") == 1
+        assert client.sent.startswith(b"HTTP/1.1 200 ")
+        assert not client.sent.endswith(b"0\r\n\r\n")
+        assert client.is_aborted
+        assert respond.closed == 1
+        assert served.application.failures == []
+        assert [event.status for event in served.told] == [200]
+    assert [record.exc_info and record.exc_info[0] for record in caplog.records] == [
+        ZeroDivisionError
+    ]
 
 
-async def respond_with_another_length(_scope: Any, _receive: Any, send: Any) -> None:
-    await send({"type": "http.response.start", "status": 200, "headers": OK})
-    await send({"type": "http.response.body", "body": b"more"})
-
-
-def test_a_response_of_another_length_than_it_says_is_500() -> None:
-    with Served(respond_with_another_length) as served:
+@pytest.mark.parametrize("where", ["nowhere", "at the end"])
+def test_a_body_is_closed_when_its_client_has_left(
+    where: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    respond = Failing(where)
+    with Served(respond) as served:
         client = served.connect()
         client.read(EVERYTHING)
+        client.arrive(GET)
+        served.run()
+        client.leave()
+        served.run(5)
+
+        assert respond.closed == 1
+        assert not served.state.tasks
+    assert len(caplog.records) == (where != "nowhere")
+
+
+@pytest.mark.parametrize("fields", [{}, {"X": "y\r\nz: 1"}], ids=["HEAD", "a malformed field"])
+def test_a_body_that_is_not_sent_is_closed_at_once(fields: dict[str, str]) -> None:
+    begun: list[AsyncGenerator[bytes, None]] = []
+    closed = []
+
+    async def body() -> AsyncGenerator[bytes, None]:
+        try:
+            yield b""
+            yield b"x"
+        finally:
+            closed.append(True)
+
+    async def respond(_request: Request) -> Response:
+        begun.append(body())
+        await anext(begun[0])
+        return Response(200, fields, begun[0])
+
+    with Served(respond) as served:
+        client = served.connect()
+        client.read(EVERYTHING)
+        client.arrive(GET.replace(b"GET", b"HEAD"))
+        served.run()
+
+        assert closed
+        assert client.sent.startswith(b"HTTP/1.1 500 " if fields else b"HTTP/1.1 200 ")
+        assert b"chunked" not in client.sent
+        assert client.sent.endswith(b"\r\n\r\n")
+
+
+def test_an_operation_that_fails_is_answered_and_the_next_request_is_served() -> None:
+    async def respond(request: Request) -> Response:
+        if request.path == "/fails":
+            raise ZeroDivisionError
+        return Response(200, body=b"ok")
+
+    with Served(respond) as served:
+        client = served.connect()
+        client.read(EVERYTHING)
+        client.arrive(GET.replace(b"/", b"/fails", 1))
+        served.run()
         client.arrive(GET)
         served.run()
 
         assert client.sent.startswith(b"HTTP/1.1 500 ")
         assert b"unexpected error" in client.sent
-        assert not client.is_aborted
+        assert client.sent.count(b"HTTP/1.1 200 OK") == 1
+        assert not client.is_closing()
+
+
+def test_a_body_in_pieces_is_chunked_and_an_empty_piece_does_not_end_it() -> None:
+    async def body() -> AsyncGenerator[bytes, None]:
+        for piece in (b"", b"a", b"", b"bc"):
+            yield piece
+
+    async def respond(_request: Request) -> Response:
+        return Response(200, body=body())
+
+    with Served(respond) as served:
+        client = served.connect()
+        client.read(EVERYTHING)
+        client.arrive(GET)
+        served.run()
+
+        head, _, sent = client.sent.partition(b"\r\n\r\n")
+        assert b"transfer-encoding: chunked" in head
+        assert b"content-length" not in head
+        assert sent == chunk(b"a") + chunk(b"bc") + b"0\r\n\r\n"
+
+
+EXPECTING = head(None, b"Content-Length: 3", b"Expect: 100-continue")
+CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
+
+
+class Reading:
+    """An operation that reads its body after some time, and notes its pieces and the error."""
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self.pieces: list[bytes] = []
+        self.error: BaseException | None = None
+
+    async def __call__(self, request: Request) -> Response:
+        await asyncio.sleep(self._seconds)
+        try:
+            async for piece in pieces(request.body):
+                self.pieces.append(piece)
+        except RequestError as error:
+            self.error = error
+            raise
+        return Response(200, body=b"ok")
+
+
+def test_what_has_arrived_of_a_body_is_one_piece_and_an_end_alone_is_none() -> None:
+    respond = Reading(1)
+    with Served(respond) as served:
+        client = served.connect()
+        client.read(EVERYTHING)
+        client.arrive(CHUNKED_HEAD)
+        client.arrive(chunk(b"ab"))
+        client.arrive(chunk(b"c"))
+        served.run(2)
+        client.arrive(chunk(b"d"))
+        served.run()
+        client.arrive(b"0\r\n\r\n")
+        served.run()
+
+        assert respond.pieces == [b"abc", b"d"]
+        assert client.sent.startswith(b"HTTP/1.1 200 OK")
+        assert not client.is_closing()
+
+
+def test_a_client_that_waits_is_told_to_send_the_body_once_it_is_read() -> None:
+    respond = Reading(1)
+    with Served(respond) as served:
+        client = served.connect()
+        client.read(EVERYTHING)
+        client.arrive(EXPECTING)
+        served.run(0.9)
+        before = client.sent
+        served.run()
+        served.run(1)
+        permitted = client.sent
+        client.arrive(b"a")
+        served.run()
+        client.arrive(b"bc")
+        served.run()
+
+        assert (before, permitted) == (b"", CONTINUE)
+        assert respond.pieces == [b"a", b"bc"]
+        assert client.sent.startswith(CONTINUE + b"HTTP/1.1 200 OK")
+        assert client.sent.count(CONTINUE) == 1
+        assert not client.is_closing()
+
+
+def test_a_client_that_does_not_wait_for_permission_gets_none() -> None:
+    respond = Reading(1)
+    with Served(respond) as served:
+        client = served.connect()
+        client.read(EVERYTHING)
+        client.arrive(EXPECTING + b"a")
+        served.run(2)
+        client.arrive(b"bc")
+        served.run()
+
+        assert respond.pieces == [b"a", b"bc"]
+        assert client.sent.startswith(b"HTTP/1.1 200 OK")
+
+
+def test_a_connection_closes_if_its_client_was_not_told_to_send_the_body() -> None:
+    async def respond(_request: Request) -> Response:
+        return Response(200, body=b"ok")
+
+    with Served(respond) as served:
+        client = served.connect()
+        client.read(EVERYTHING)
+        client.arrive(EXPECTING)
+        served.run()
+
+        assert CONTINUE not in client.sent
+        assert b"connection: close" in client.sent
+        assert client.is_closing()
+
+
+def test_a_body_whose_client_leaves_is_truncated_and_gets_no_response() -> None:
+    respond = Reading(0)
+    with Served(respond) as served:
+        client = served.connect()
+        client.read(EVERYTHING)
+        client.arrive(head(None, b"Content-Length: 3") + b"ab")
+        served.run()
+        client.leave()
+        served.run()
+
+        assert respond.pieces == [b"ab"]
+        assert isinstance(respond.error, ClientGoneError)
+        assert served.application.failures == []
+        assert [event.status for event in served.told] == [499]
+
+
+def test_a_body_that_the_connection_refuses_ends_for_its_operation() -> None:
+    respond = Reading(0)
+    with Served(respond) as served:
+        client = served.connect()
+        client.read(EVERYTHING)
+        client.arrive(CHUNKED_HEAD + chunk(b"ab"))
+        served.run()
+        client.arrive(b"ZZ\r\n\r\n")
+        served.run()
+
+        assert client.sent.startswith(b"HTTP/1.1 503 ")
+        assert client.sent.count(b"HTTP/1.1 ") == 1
+        assert client.is_closing()
+        assert isinstance(respond.error, ClientGoneError)
+        assert [event.status for event in served.told] == [503]
 
 
 HEAD = b"GET / HTTP/1.1\r\nX: "
 
 
-async def store_or_respond(scope: Any, receive: Any, send: Any) -> None:
-    if scope["method"] == "GET":
-        await respond(send, b"x" * 50_000)
-        return
-    scope[EXCHANGE].has_token = True
-    await Storing()(scope, receive, send)
+async def store_or_respond(request: Request) -> Response:
+    if request.method == "GET":
+        return Response(200, body=b"x" * 50_000)
+    request.token = "a"
+    return await Storing()(request)
 
 
 HOLDING = {
@@ -271,9 +506,9 @@ def test_a_head_that_is_complete_makes_room_for_nobody() -> None:
         assert not app.ends
 
 
-async def respond_to_one_with_a_token(scope: Any, _receive: Any, send: Any) -> None:
-    scope[EXCHANGE].has_token = True
-    await respond(send, b"x" * 50_000)
+async def respond_to_one_with_a_token(request: Request) -> Response:
+    request.token = "a"
+    return Response(200, body=b"x" * 50_000)
 
 
 def test_who_has_a_token_makes_no_room_though_the_head_arrived_in_pieces() -> None:
@@ -328,9 +563,9 @@ def test_a_connection_that_ends_during_a_stop_is_not_dropped_again() -> None:
 
 
 def test_all_bytes_of_an_unread_response_are_counted_also_behind_other_responses() -> None:
-    async def respond_to(scope: Any, _receive: Any, send: Any) -> None:
+    async def respond_to(request: Request) -> Response:
         # The head of the large response does not fit behind the small one.
-        await respond(send, b"x" * (700_000 if scope["path"] == "/large" else 16_234))
+        return Response(200, body=b"x" * (700_000 if request.path == "/large" else 16_234))
 
     with Served(respond_to, unread_bytes_max=2_000_000) as served:
         clients = [served.connect() for _ in range(10)]

@@ -24,25 +24,26 @@ from plantstore.observe import (
     Responded,
     Stopping,
 )
+from plantstore.server.interface import Request
 from plantstore.telemetry.log import SHOWN_CHARACTERS_MAX, log_events, log_responses
 
 AWAY = StoreUnavailableError("The database cannot be reached", "connection refused")
 GONE = StoreUnavailableError("The database cannot be reached", "no such host")
 TRACE = "0af7651916cd43dd8448eb211c80319c"
-POST = {
-    "method": "POST",
-    "raw_path": b"/plants",
-    "client": ("10.0.0.1", 1),
-    "scheme": "https",
-    "headers": [],
-}
-GET = {
-    "method": "GET",
-    "raw_path": b"/%1B",
-    "client": None,
-    "scheme": "http",
-    "headers": [(b"traceparent", f"00-{TRACE}-b7ad6b7169203331-01".encode())],
-}
+POST = Request(
+    "POST",
+    "/plants",
+    client=("10.0.0.1", 1),
+    scheme="https",
+    raw_path="/plants",
+    route="/plants",
+)
+GET = Request(
+    "GET",
+    "/\x1b",
+    fields={"traceparent": f"00-{TRACE}-b7ad6b7169203331-01"},
+    raw_path="/%1B",
+)
 
 
 class Log:
@@ -158,8 +159,8 @@ def test_each_event_of_a_migration_is_a_line_in_words_with_its_numbers(log: Log)
 def test_the_access_log_has_a_line_for_each_response(log: Log) -> None:
     observe = log_responses()
 
-    observe(Responded(POST, "/plants", 200, 0.00123456))
-    observe(Responded(GET, "", 404, 1.0))
+    observe(Responded(POST, 200, 0.00123456))
+    observe(Responded(GET, 404, 1.0))
 
     keys = ("event", "method", "path", "status", "seconds", "client", "scheme", "request_id")
     assert [tuple(line.get(key) for key in keys) for line in log.told] == [
@@ -178,7 +179,8 @@ LONG = "x" * SHOWN_CHARACTERS_MAX
 def test_a_logged_path_or_address_is_one_line_of_limited_length(
     log: Log, path: str, shown: str
 ) -> None:
-    log_responses()(Responded(GET | {"raw_path": path.encode(), "client": (path, 0)}, "", 404, 1.0))
+    request = Request("GET", "", raw_path=path, client=(path, 0))
+    log_responses()(Responded(request, 404, 1.0))
     log.observe(RequestFailed(ZeroDivisionError(), "GET", path, TRACE))
 
     assert [line["path"] for line in log.told] == [shown, shown]

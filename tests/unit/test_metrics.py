@@ -17,6 +17,7 @@ from plantstore.changes import Outcome, PlantOutcome, Result
 from plantstore.errors import ErrorCode
 from plantstore.observe import Committed, Imported, RequestRefused, Responded, WriterStarted
 from plantstore.plants import NewPlant
+from plantstore.server.interface import Request
 from plantstore.telemetry.metrics import Metrics
 
 LABELS = {
@@ -35,7 +36,7 @@ TOOK = "process_cpu_seconds_total"
 
 
 def answered(metrics: Metrics, seconds: float, method: str = "POST") -> None:
-    metrics.observe(Responded({"method": method}, "/plants", 200, seconds))
+    metrics.observe(Responded(Request(method, "/plants", route="/plants"), 200, seconds))
 
 
 def samples(metrics: Metrics) -> dict[tuple[str, frozenset[tuple[str, str]]], float]:

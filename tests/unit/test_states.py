@@ -4,11 +4,11 @@ from itertools import product
 
 import pytest
 
+from plantstore.server.exchange import NO_REQUEST, Exchange
 from plantstore.server.states import (
     REQUEST_TRANSITIONS,
     RESPONSE_TRANSITIONS,
     STATES,
-    Progress,
     RequestEvent,
     RequestState,
     Responder,
@@ -74,8 +74,7 @@ def test_an_event_leads_to_the_state_of_its_table_and_raises_without_one(
         },
     }
     for event in (*RequestEvent, *ResponseEvent):
-        made = Progress(request)
-        made.state = STATES[pair]
+        made = Exchange(STATES[pair], NO_REQUEST)
 
         if event in after:
             made.enter(event)
@@ -84,6 +83,16 @@ def test_an_event_leads_to_the_state_of_its_table_and_raises_without_one(
                 made.enter(event)
 
         assert made.state is after.get(event, STATES[pair])
+
+
+@pytest.mark.parametrize("before", ["connected", "idle", "head"])
+def test_a_head_ends_with_its_body_or_before_it_also_if_no_byte_of_it_had_arrived(
+    before: str,
+) -> None:
+    after = STATES[RequestState(before), ResponseState.AWAITED].after
+
+    assert after[RequestEvent.ARRIVAL].request is RequestState.WHOLE
+    assert after[RequestEvent.HEAD_END].request is RequestState.BODY
 
 
 def test_no_event_leaves_a_request_whose_end_is_known() -> None:

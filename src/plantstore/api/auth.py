@@ -9,9 +9,8 @@ from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, Final
 
 import msgspec
-from falcon.asgi import Request, Response
 
-from plantstore.api.parameters import read_query
+from plantstore.api.parameters import json_response, read_query
 from plantstore.errors import (
     ErrorCode,
     RequestError,
@@ -20,7 +19,7 @@ from plantstore.errors import (
     quoted,
 )
 from plantstore.observe import LookupFailed, Observer
-from plantstore.server.interface import EXCHANGE
+from plantstore.server.interface import Request, Response
 from plantstore.store import TokenStore
 from plantstore.threads import THREADS, Threads
 from plantstore.tokens import TokenRecord, digest, is_well_formed, render_time
@@ -28,8 +27,8 @@ from plantstore.tokens import TokenRecord, digest, is_well_formed, render_time
 if TYPE_CHECKING:
     from limits import RateLimitItem
 
-# What stands for the name of the token of requests that have none. No token has this name.
-NO_TOKEN: Final = ""
+# The scope of an operation that needs a token, whatever its scopes are.
+ANY_SCOPE: Final = ""
 
 
 class RatePerToken:
@@ -42,6 +41,7 @@ class RatePerToken:
             `100/second;5000/hour`. None means no limit.
 
     Attributes:
+        is_limited: whether there is a rate.
         burst_max: the most uses that can be counted at once; None if there is no limit.
 
     Raises:
@@ -51,6 +51,7 @@ class RatePerToken:
 
     def __init__(self, rate: str | None) -> None:
         self._rates: list[RateLimitItem] = []
+        self.is_limited = rate is not None
         self.burst_max: int | None = None
         if rate is None:
             return
@@ -70,7 +71,7 @@ class RatePerToken:
         self._limiter = SlidingWindowCounterRateLimiter(MemoryStorage())
 
     def spend(self, token: str, uses: int = 1) -> None:
-        """Count uses of the token with this name, or requests without one (NO_TOKEN).
+        """Count uses of the token with this name, or requests without one (an empty name).
 
         Raises:
             RequestError: RATE_EXCEEDED, if the token was used too often.
@@ -171,50 +172,44 @@ class Authenticator:
         self._threads_of_known = threads.pool(LOOKUP_THREADS, "known-tokens")
         self._threads_of_others = threads.pool(LOOKUP_THREADS, "other-tokens")
 
-    async def authorize(self, req: Request, scope: str) -> str:
-        """Return the name of the token if it is valid and has the scope, and count a use of it.
+    async def authorize(self, request: Request, scope: str, *, uses: int = 1) -> None:
+        """Check that the token of a request is valid and has the scope, unless it is ANY_SCOPE.
+
+        A public scope needs no token. No body is read.
+
+        Args:
+            request: has the token.
+            scope: that the token needs.
+            uses: the uses of the token that are counted.
 
         Raises:
-            RequestError: as `require_scope` does; or RATE_EXCEEDED.
-            StoreUnavailableError: the token cannot be looked up.
-
-        """
-        name = await self.require_scope(req, scope)
-        self.rate_limit.spend(name)
-        return name
-
-    async def require_scope(self, req: Request, scope: str) -> str:
-        """Return the name of the token of the request if it is valid and has the scope.
-
-        A public scope needs no token, so the name may be NO_TOKEN. No use of the token is counted.
-        No body is read.
-
-        Raises:
-            RequestError: TOKEN_MISSING, TOKEN_INVALID, SCOPE_MISSING or OVERLOADED.
+            RequestError: TOKEN_MISSING, TOKEN_INVALID, SCOPE_MISSING, OVERLOADED or RATE_EXCEEDED.
             StoreUnavailableError: the token cannot be looked up.
 
         """
         try:
-            record = await self.authenticate(req)
+            record = await self.authenticate(request)
         except RequestError as error:
-            if scope in self.public_scopes:
-                if error.code is ErrorCode.TOKEN_MISSING:
-                    return NO_TOKEN
-                if error.code is ErrorCode.TOKEN_INVALID:
-                    error.headers = _challenge("invalid_token", _PUBLIC)
-            raise
-        if scope not in record.scopes and scope not in self.public_scopes:
-            raise RequestError(
-                ErrorCode.SCOPE_MISSING,
-                f"The token lacks the scope {scope}",
-                _challenge("insufficient_scope", f', scope="{scope}"'),
-            )
-        return record.name
+            if scope not in self.public_scopes:
+                raise
+            if error.code is ErrorCode.TOKEN_INVALID:
+                error.headers = _challenge("invalid_token", _PUBLIC)
+            if error.code is not ErrorCode.TOKEN_MISSING:
+                raise
+        else:
+            if scope and scope not in record.scopes and scope not in self.public_scopes:
+                raise RequestError(
+                    ErrorCode.SCOPE_MISSING,
+                    f"The token lacks the scope {scope}",
+                    _challenge("insufficient_scope", f', scope="{scope}"'),
+                )
+        if uses and self.rate_limit.is_limited:
+            self.rate_limit.spend(request.token, uses)
 
-    async def authenticate(self, req: Request) -> TokenRecord:
-        """Return the token of the request if it is valid, whatever its scopes are.
+    async def authenticate(self, request: Request) -> TokenRecord:
+        """Return the token of a request if it is valid, whatever its scopes are.
 
-        No use of the token is counted. No body is read.
+        The request gets the name of the token. No use of the token is counted. No body is read.
 
         Raises:
             RequestError: TOKEN_MISSING or TOKEN_INVALID; OVERLOADED if too many tokens wait for a
@@ -222,14 +217,13 @@ class Authenticator:
             StoreUnavailableError: the token cannot be looked up.
 
         """
-        token = parse_bearer(req.get_header("Authorization"))
+        token = parse_bearer(request.fields.get("authorization", ""))
         until, record = self._cached.get(token, _NOT_CACHED)
         if record is None or until < self._monotonic():
             record = await self._look_up(token)
         if record.expires_at is not None and record.expires_at <= self._clock():
             raise _invalid("The token is expired")
-        if (exchange := req.scope.get(EXCHANGE)) is not None:
-            exchange.has_token = True
+        request.token = record.name
         return record
 
     async def _look_up(self, token: str) -> TokenRecord:
@@ -289,14 +283,14 @@ class Authenticator:
         self._cached[token] = (lookup.asked_at + CACHE_SECONDS, record)
 
 
-def parse_bearer(authorization: str | None) -> str:
+def parse_bearer(authorization: str) -> str:
     """Parse `Bearer TOKEN` (RFC 6750 §2.1). The scheme is case-insensitive (RFC 9110 §11.1).
 
     Raises:
         RequestError: TOKEN_MISSING, or TOKEN_INVALID if there is a scheme and no token.
 
     """
-    scheme, _, token = (authorization or "").partition(" ")
+    scheme, _, token = authorization.partition(" ")
     if scheme.lower() != "bearer":
         message = "A bearer token is needed" + (", not another scheme" if authorization else "")
         raise RequestError(ErrorCode.TOKEN_MISSING, message, _challenge())
@@ -334,16 +328,13 @@ class OwnToken:
     def __init__(self, authenticator: Authenticator) -> None:
         self._authenticator = authenticator
 
-    async def on_get(self, req: Request, resp: Response) -> None:
-        """Describe the token of the request. It needs no scope."""
-        token = await self._authenticator.authenticate(req)
-        self._authenticator.rate_limit.spend(token.name)
-        read_query(req)
+    async def show(self, request: Request) -> Response:
+        """Describe the token of the request."""
+        read_query(request)
+        token = await self._authenticator.authenticate(request)
         expires_at = None if token.expires_at is None else render_time(token.expires_at)
         described = TokenDescription(token.name, sorted(token.scopes), expires_at)
-        resp.data = msgspec.json.encode(described)
-
-    on_head = on_get
+        return json_response(msgspec.json.encode(described))
 
 
 class ConcurrencyLimit:

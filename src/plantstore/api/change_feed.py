@@ -6,20 +6,24 @@ whether its client still reads, whether its token is still valid, and whether a 
 """
 
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, Callable
 from typing import Final
-
-from falcon import MEDIA_JSON
-from falcon.asgi import Request, Response
 
 from plantstore.api.auth import Authenticator, ConcurrencyLimit
 from plantstore.api.paging import link, parse_limit
-from plantstore.api.parameters import invalid, parse_integer, read_query
+from plantstore.api.parameters import (
+    MEDIA_JSON,
+    invalid,
+    json_response,
+    parse_integer,
+    preferred,
+    read_query,
+)
 from plantstore.commit.reader import GroupRead
 from plantstore.commit.tail import Tail, events_of, first_of
 from plantstore.errors import RequestError, StoreUnavailableError
 from plantstore.feed import ChangesPage, render_changes
-from plantstore.server.interface import EXCHANGE, ExchangeControl
+from plantstore.server.interface import Request, Response
 from plantstore.store import PlantStore
 
 SCOPE: Final = "changes:read"
@@ -41,7 +45,7 @@ RETRY_MILLISECONDS: Final = 1000
 
 
 class Changes:
-    """Answers with changes. Its methods must be called on one event loop.
+    """The operation of `/changes`. Its methods must be called on one event loop.
 
     Args:
         authenticator: knows the tokens.
@@ -59,10 +63,10 @@ class Changes:
         *,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
-        self.authenticator = authenticator
-        self.reader = reader
+        self._authenticator = authenticator
+        self._reader = reader
         self.tail = tail
-        self.now = monotonic
+        self._now = monotonic
         self.limit = ConcurrencyLimit(STREAMS_MAX, "streams of changes")
         self._is_stopping = False
 
@@ -71,121 +75,103 @@ class Changes:
         self._is_stopping = True
         self.tail.end()
 
-    async def on_get(self, req: Request, resp: Response) -> None:
+    async def follow(self, request: Request) -> Response:
         """Return the changes after a number, or send them as they are made."""
-        token = await self.authenticator.authorize(req, SCOPE)
-        parameters = read_query(req, "after", "limit")
+        parameters = read_query(request, "after", "limit")
         limit = parse_limit(parameters)
         after = _parse_after("after", parameters.get("after", "0"))
-        media_type = req.client_prefers((MEDIA_JSON, EVENT_STREAM))
-        if media_type == EVENT_STREAM and req.method == "GET":
-            await self._stream(req, resp, token, after)
-            resp.content_type = f"{EVENT_STREAM}; charset=utf-8"
+        media_type = preferred(request, (MEDIA_JSON, EVENT_STREAM))
+        if media_type == EVENT_STREAM and request.method == "GET":
+            response = await self._stream(request, after)
+        elif request.method == "HEAD":
+            # It has no field that the content determines (RFC 9110 §9.3.2): to read the page
+            # would cost many times a create.
+            await self._reader.read(PlantStore.read_changes, after, 1)
+            response = Response(200, {"Content-Type": MEDIA_JSON}, _unread())
         else:
-            resp.content_type = MEDIA_JSON
-            if req.method == "HEAD":
-                # It has no field that the content determines (RFC 9110 §9.3.2): to read the page
-                # would cost many times a create.
-                await self.reader.read(PlantStore.read_changes, after, 1)
-                resp.stream = _unread()
-            else:
-                page = await self.reader.read(PlantStore.read_changes, after, limit)
-                resp.data = render_changes(page.items)
-                resp.set_header("Changes-After", str(page.end))
-                if not page.is_last:
-                    resp.set_header("Link", link("changes", "next", parameters, after=page.end))
-        resp.append_header("Vary", "Accept")
+            page = await self._reader.read(PlantStore.read_changes, after, limit)
+            response = json_response(render_changes(page.items), {"Changes-After": str(page.end)})
+            if not page.is_last:
+                response.fields["Link"] = link("changes", "next", parameters, after=page.end)
+        response.fields["Vary"] = "Accept"
+        return response
 
-    on_head = on_get
-
-    async def _stream(self, req: Request, resp: Response, token: str, after: int | None) -> None:
-        if (last := req.get_header("Last-Event-ID")) is not None:
+    async def _stream(self, request: Request, after: int | None) -> Response:
+        if (last := request.fields.get("last-event-id")) is not None:
             after = _parse_after("Last-Event-ID", last)
-        page = await self.reader.read(PlantStore.read_changes, after, STREAM_CHANGES_MAX)
+        page = await self._reader.read(PlantStore.read_changes, after, STREAM_CHANGES_MAX)
         if self._is_stopping:
             raise StoreUnavailableError("The service is stopping; connect again")
         number = page.end if after is None else after
-        resp.stream = _Stream(self, req, token, page, number)
-        resp.set_header("Changes-After", str(number))
-        resp.set_header("X-Accel-Buffering", "no")  # nginx passes each event on at once
+        events = self._events(request, page, number)
+        await anext(events)  # from now on, it counts as a stream
+        fields = {
+            "Content-Type": f"{EVENT_STREAM}; charset=utf-8",
+            "Changes-After": str(number),
+            "X-Accel-Buffering": "no",  # nginx passes each event on at once
+        }
+        return Response(200, fields, events)
 
+    async def _events(
+        self, request: Request, page: ChangesPage, number: int
+    ) -> AsyncGenerator[bytes, None]:
+        """Yield the events for one client. The first item is empty.
 
-async def _unread() -> AsyncIterator[bytes]:
-    """Return the content for HEAD: Falcon does not read it, and sends no Content-Length."""
-    yield b""
+        When it is yielded, the stream counts as one. Close the generator to end it.
 
+        Raises:
+            RequestError: OVERLOADED, if too many streams are open.
 
-class _Stream:
-    """The events for one client, as Falcon reads them. It counts as a stream until it is closed.
+        """
+        self.limit.acquire(request.token)
+        self.tail.join()
+        generation, token, sent_at = self.tail.generation, request.token, self._now()
+        try:
+            yield b""
+            # A client that gets no change before it is disconnected resumes at this position.
+            begin = (
+                f"retry: {RETRY_MILLISECONDS}\nid: {number}\nevent: position\n"
+                f'data: {{"number":{number}}}\n\n'
+            )
+            first, number = first_of(events_of(page), number)
+            events: bytes | None = begin.encode() + first
+            del page, first
+            while generation == self.tail.generation and await self._may_continue(request):
+                if events is None:
+                    events, number = await self._next(number)
+                if events or self._now() - sent_at >= COMMENT_SECONDS:
+                    sent_at = self._now()
+                    yield events or b":\n"  # a comment
+                else:
+                    await self.tail.news
+                events = None
+        except RequestError:  # the client connects again, and gets the error as an answer
+            return
+        finally:
+            self.limit.release(token)
+            self.tail.leave()
 
-    Raises:
-        RequestError: OVERLOADED, if too many streams are open.
-
-    """
-
-    def __init__(
-        self, changes: Changes, req: Request, token: str, page: ChangesPage, number: int
-    ) -> None:
-        changes.limit.acquire(token)
-        changes.tail.join()
-        self._changes = changes
-        self._generation = changes.tail.generation
-        self._req = req
-        self._token = token
-        self._number = number
-        self._page: ChangesPage | None = page  # until it is sent
-        self._sent_at = changes.now()
-
-    def __aiter__(self) -> "_Stream":
-        return self
-
-    async def __anext__(self) -> bytes:
-        """Wait for events, or for the time of a comment."""
-        while await self._may_continue():
-            try:
-                events = await self._next()
-            except RequestError:  # the client connects again, and gets the error as an answer
-                break
-            if events or self._changes.now() - self._sent_at >= COMMENT_SECONDS:
-                self._sent_at = self._changes.now()
-                return events or b":\n"  # a comment
-            await self._changes.tail.news
-        raise StopAsyncIteration
-
-    async def close(self) -> None:
-        """Note that the stream has ended. Falcon calls this at the end."""
-        self._changes.limit.release(self._token)
-        self._changes.tail.leave()
-
-    async def _may_continue(self) -> bool:
-        exchange: ExchangeControl | None = self._req.scope.get(EXCHANGE)
-        if self._generation != self._changes.tail.generation or (
-            exchange and exchange.is_client_gone()
-        ):
+    async def _may_continue(self, request: Request) -> bool:
+        """Return whether the client is connected, and its token still valid."""
+        if request.is_client_gone():
             return False
         try:
-            await self._changes.authenticator.require_scope(self._req, SCOPE)
+            await self._authenticator.authorize(request, SCOPE, uses=0)
         except RequestError as error:
             return isinstance(error, StoreUnavailableError)  # it is not known now
         return True
 
-    async def _next(self) -> bytes:
-        if self._page is not None:
-            # A client that gets no change before it is disconnected resumes at this position.
-            begin = (
-                f"retry: {RETRY_MILLISECONDS}\nid: {self._number}\nevent: position\n"
-                f'data: {{"number":{self._number}}}\n\n'
-            )
-            events, self._number = first_of(events_of(self._page), self._number)
-            events, self._page = begin.encode() + events, None
-        elif (found := self._changes.tail.events_after(self._number)) is not None:
-            events, self._number = found
-        else:
-            page = await self._changes.reader.read(
-                PlantStore.read_changes, self._number, STREAM_CHANGES_MAX
-            )
-            events, self._number = first_of(events_of(page), self._number)
-        return events
+    async def _next(self, number: int) -> tuple[bytes, int]:
+        """Return the events after a number, and the number of the last one."""
+        if (found := self.tail.events_after(number)) is not None:
+            return found
+        page = await self._reader.read(PlantStore.read_changes, number, STREAM_CHANGES_MAX)
+        return first_of(events_of(page), number)
+
+
+async def _unread() -> AsyncGenerator[bytes, None]:
+    """Return the content for HEAD, whose length is unknown."""
+    yield b""
 
 
 def _parse_after(name: str, text: str) -> int | None:

@@ -1,23 +1,22 @@
 """Renders errors as responses. Only this module knows the HTTP status of an error.
 
-Errors come from the domain, from the framework (404, 405, ...), from the server (a malformed
-request), or are unexpected. All of them become Error records:
-`{"error": int32, "message": string}`.
+Errors come from the domain, from an operation, from the server (a malformed request), or are
+unexpected. All of them become Error records: `{"error": int32, "message": string}`.
 """
 
+import asyncio
 import random
 from collections.abc import Mapping
 from http import HTTPStatus
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Final
 
 import msgspec
-from falcon import MEDIA_JSON, HTTPError
-from falcon.asgi import App, Request, Response
 
-from plantstore.errors import ClientGoneError, ErrorCode, InternalError, RequestError
+from plantstore.api.parameters import json_response
+from plantstore.errors import ErrorCode, InternalError, RequestError
 from plantstore.observe import REQUEST_ID_FIELD, Observer, RequestFailed, RequestRefused, request_id
-from plantstore.server.interface import RESPONSE_STATUS, ErrorResponse, Fields
+from plantstore.server.interface import Fields, Request, Response
 
 STATUS: Final[Mapping[ErrorCode, HTTPStatus]] = MappingProxyType(
     {
@@ -72,67 +71,40 @@ class Error(msgspec.Struct, frozen=True, omit_defaults=True):
     first_number: int | None = None
 
 
-def render_error(error: RequestError, request_fields: Fields) -> ErrorResponse:
-    """Return the response for an error, for a request with these header fields.
-
-    All error responses of the service are rendered here.
-    """
-    status = STATUS[error.code].value
-    headers = {"Content-Type": MEDIA_JSON, **error.headers}
-    if seconds := _RETRY_AFTER_SECONDS.get(error.code):
-        headers["Retry-After"] = str(random.choice(seconds))  # noqa: S311 (no secret)
-    if status >= HTTPStatus.INTERNAL_SERVER_ERROR:
-        headers[REQUEST_ID_FIELD] = request_id(request_fields)
-    record = Error(error.code, error.message, error.lines_stored_through, error.first_number)
-    return ErrorResponse(status, headers, msgspec.json.encode(record))
+# Created only once: a stop ends many requests.
+_STOPPING: Final = RequestError(
+    ErrorCode.STORE_UNAVAILABLE,
+    "The service is stopping; a change may or may not be made, and sending it again is safe",
+)
 
 
-def handle_errors(app: App[Request, Response], observe: Observer) -> None:
-    """Make an application respond to every error with an Error record."""
-
-    def respond(req: Request, resp: Response, error: RequestError) -> ErrorResponse:
-        if RESPONSE_STATUS not in req.scope:  # the server has sent no response itself
-            observe(RequestRefused(error.code, req.scope.get("client")))
-        rendered = render_error(error, req.scope["headers"])
-        resp.status = rendered.status
-        resp.set_headers(rendered.headers)
-        resp.data = rendered.body
-        return rendered
-
-    async def on_error(
-        req: Request, resp: Response, error: Exception, _params: dict[str, Any]
-    ) -> None:
-        match error:
-            case ClientGoneError():
-                pass  # nobody gets a response
-            case RequestError():
-                # Answer here: raising an HTTPError would take twice as long, and an overloaded
-                # service sends many errors.
-                respond(req, resp, error)
-            case MemoryError():
-                message = "The service has too little memory now; sending the request again is safe"
-                respond(req, resp, RequestError(ErrorCode.OVERLOADED, message))
-            case _:
-                id_ = respond(req, resp, InternalError()).headers[REQUEST_ID_FIELD]
-                observe(RequestFailed(error, req.method, req.scope["raw_path"].decode(), id_))
-
-    def serialize(req: Request, resp: Response, error: HTTPError) -> None:
-        respond(req, resp, _of_framework(req, error))
-
-    app.add_error_handler(Exception, on_error)
-    app.set_error_serializer(serialize)
-
-
-def _of_framework(req: Request, error: HTTPError) -> RequestError:
-    """Convert an error that Falcon raised itself."""
-    match error.status_code:
-        case HTTPStatus.NOT_FOUND:
-            return RequestError(ErrorCode.NOT_FOUND, "There is nothing at this path")
-        case HTTPStatus.METHOD_NOT_ALLOWED:
-            message = f"The method {req.method} is not allowed here"
-            return RequestError(ErrorCode.METHOD_NOT_ALLOWED, message)
-        case status if status < HTTPStatus.INTERNAL_SERVER_ERROR:
-            phrase = HTTPStatus(status).phrase
-            return RequestError(ErrorCode.BAD_REQUEST, error.description or phrase)
+def respond_to(error: BaseException, request: Request, observe: Observer) -> Response:
+    """Return the response to a request that failed with an error, and tell the observer."""
+    match error:
+        case RequestError():
+            refusal = error
+        case asyncio.CancelledError():  # at the end of the timeout of a shutdown
+            refusal = _STOPPING
+        case MemoryError():
+            message = "The service has too little memory now; sending the request again is safe"
+            refusal = RequestError(ErrorCode.OVERLOADED, message)
         case _:
-            return InternalError()
+            refusal = InternalError()
+    response = render_error(refusal, request.fields)
+    if refusal.code is ErrorCode.INTERNAL and error is not refusal:
+        id_ = response.fields[REQUEST_ID_FIELD]
+        observe(RequestFailed(error, request.method, request.raw_path, id_))
+    observe(RequestRefused(refusal.code, request.client))
+    return response
+
+
+def render_error(error: RequestError, request_fields: Fields) -> Response:
+    """Return the response for an error, for a request with these header fields."""
+    status = STATUS[error.code].value
+    fields = {**error.headers}
+    if seconds := _RETRY_AFTER_SECONDS.get(error.code):
+        fields["Retry-After"] = str(random.choice(seconds))  # noqa: S311 (no secret)
+    if status >= HTTPStatus.INTERNAL_SERVER_ERROR:
+        fields[REQUEST_ID_FIELD] = request_id(request_fields)
+    record = Error(error.code, error.message, error.lines_stored_through, error.first_number)
+    return json_response(msgspec.json.encode(record), fields, status)

@@ -10,9 +10,7 @@ import contextlib
 import time
 from collections.abc import AsyncGenerator, Callable, Generator
 from functools import partial
-from typing import Any, Final, TypeVar
-
-from falcon.asgi import Request, Response
+from typing import Final, TypeVar
 
 from plantstore.api.auth import Authenticator, ConcurrencyLimit
 from plantstore.api.paging import FILTERS, ORDER, parse_filters
@@ -22,8 +20,11 @@ from plantstore.formats import Format
 from plantstore.listings import Listing
 from plantstore.observe import ExportCutOff, Observer, ReadFailed
 from plantstore.plants import NewPlant
+from plantstore.server.interface import Request, Response
 from plantstore.store import Maintenance, TellNumber
 from plantstore.threads import THREADS, Threads
+
+SCOPE: Final = "plants:read"
 
 # Exports that run at a time. Each has a snapshot, and so a connection to the database.
 EXPORTS_MAX: Final = 16
@@ -66,29 +67,29 @@ class Exports:
         self._threads = threads.pool(READING_THREADS, "export")
         self._limit = ConcurrencyLimit(EXPORTS_MAX, "exports")
 
-    async def run(self, req: Request, resp: Response, form: Format, name: str) -> None:
-        """Answer with all plants, or those of a tag or a search; `name` is that of the file.
+    async def run(self, form: Format, name: str, request: Request) -> Response:
+        """Return all plants, or those of a tag or a search; `name` is that of the file.
 
         Raises:
-            RequestError: the token or a parameter is refused, too many exports run, the store
-                cannot be read, or the format cannot hold a plant of the first page.
+            RequestError: a parameter is refused, too many exports run, the store cannot be read, or
+                the format cannot hold a plant of the first page.
 
         """
-        await self._authenticator.authorize(req, "plants:read")
-        listing = parse_filters(read_query(req, *FILTERS, *ORDER))
-        if req.scope["http_version"] == "1.0":  # its clients know no chunks (RFC 9112 §7.1)
+        listing = parse_filters(read_query(request, *FILTERS, *ORDER))
+        if request.version == "1.0":  # its clients know no chunks (RFC 9112 §7.1)
             raise RequestError(ErrorCode.BAD_REQUEST, "An export needs HTTP/1.1")
         numbers: list[int | None] = []
-        pieces = self._read(req, form, listing, numbers.append)
-        if req.method != "HEAD":  # Falcon does not read a stream to answer HEAD
-            await anext(pieces, None)
-        export: Any = _Export(pieces, self._report)  # Falcon takes any object that has a `read`
-        resp.stream = export
+        pieces = self._read(request, form, listing, numbers.append)
+        if request.method != "HEAD":
+            await anext(pieces)
+        fields = {
+            "Content-Type": form.content_type,
+            "Content-Disposition": f'attachment; filename="{name}"',
+        }
         for number in numbers:
             if number is not None:
-                resp.set_header("Changes-After", str(number))
-        resp.content_type = form.content_type
-        resp.set_header("Content-Disposition", f'attachment; filename="{name}"')
+                fields["Changes-After"] = str(number)
+        return Response(200, fields, pieces)
 
     async def close(self) -> None:
         """Cut off all exports, and wait until the threads have ended."""
@@ -110,23 +111,28 @@ class Exports:
             self._observe(ReadFailed(error, 1))
 
     async def _read(
-        self, req: Request, form: Format, listing: Listing, tell: TellNumber
+        self, request: Request, form: Format, listing: Listing, tell: TellNumber
     ) -> AsyncGenerator[bytes, None]:
         """Yield the bytes of a file of plants. The first item is empty.
 
-        When it is yielded, the beginning of the file is read. So an error of the store is answered
-        as one. Close the generator if you stop early.
+        When it is yielded, the beginning of the file is read. So an error of the store becomes a
+        response. A later one cuts the file off. Close the generator if you stop early.
         """
-        token = await self._authenticator.require_scope(req, "plants:read")
+        token, has_begun = request.token, False
         self._limit.acquire(token)
         ends_at = self._monotonic() + EXPORT_SECONDS_MAX
         pieces = _pieces(self._store, form, listing, tell)
         try:
-            piece = await self._next_of(pieces, req, ends_at)
+            piece = await self._next_of(pieces, request, ends_at)
+            has_begun = True
             yield b""
             while piece:
                 yield piece
-                piece = await self._next_of(pieces, req, ends_at)
+                piece = await self._next_of(pieces, request, ends_at)
+        except Exception as error:
+            if has_begun:
+                self._report(error)
+            raise
         finally:
             try:
                 await self.in_thread(pieces.close)
@@ -136,7 +142,7 @@ class Exports:
                 self._limit.release(token)
 
     async def _next_of(
-        self, pieces: Generator[bytes, None, None], req: Request, ends_at: float
+        self, pieces: Generator[bytes, None, None], request: Request, ends_at: float
     ) -> bytes:
         """Return the next piece, whatever its size; empty at the end."""
         piece: bytes | None = b""
@@ -144,39 +150,9 @@ class Exports:
             if self._monotonic() > ends_at:
                 raise RequestError(ErrorCode.REQUEST_TIMEOUT, "The export took too long")
             # The token may have been revoked in the meantime.
-            await self._authenticator.require_scope(req, "plants:read")
+            await self._authenticator.authorize(request, SCOPE, uses=0)
             piece = await self.in_thread(partial(next, pieces, None))
         return piece or b""
-
-
-class _Export:
-    """One export, as Falcon reads a file, and closes it."""
-
-    def __init__(
-        self, pieces: AsyncGenerator[bytes, None], report: Callable[[Exception], None]
-    ) -> None:
-        self._pieces = pieces
-        self._report = report
-
-    async def read(self, n: int | None = None, /) -> bytes:  # noqa: ARG002 (the signature is Falcon's)
-        """Return the next piece, whatever its size; empty at the end.
-
-        Raises:
-            ConnectionAbortedError: the export is cut off. Its response has begun, so it cannot
-                become an error; the client must notice that it is incomplete.
-
-        """
-        try:
-            return await anext(self._pieces, b"")
-        except asyncio.CancelledError:
-            raise ConnectionAbortedError from None
-        except Exception as error:  # noqa: BLE001 (the response cannot become an error)
-            self._report(error)
-            raise ConnectionAbortedError from None
-
-    async def close(self) -> None:
-        """Close the snapshot."""
-        await self._pieces.aclose()
 
 
 def _pieces(

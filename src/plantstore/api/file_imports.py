@@ -25,12 +25,12 @@ from dataclasses import dataclass, field
 from typing import Final, TypeVar, TypeVarTuple
 
 import msgspec
-from falcon.asgi import Request, Response
 
 from plantstore.api.auth import Authenticator, ConcurrencyLimit
 from plantstore.api.parameters import (
     has_preference,
     invalid,
+    json_response,
     parse_flag,
     read_query,
     require_no_coding,
@@ -60,7 +60,7 @@ from plantstore.errors import (
 from plantstore.formats import Format
 from plantstore.formats.rows import PIECE_BYTES
 from plantstore.observe import Imported, Observer
-from plantstore.server.interface import EXCHANGE, ExchangeControl
+from plantstore.server.interface import Request, Response, pieces
 from plantstore.store import PlantStore
 from plantstore.threads import THREADS, Threads
 
@@ -140,23 +140,22 @@ class Imports:
         self._limit = ConcurrencyLimit(IMPORTS_MAX, "imports")
         self._default_switch_interval = sys.getswitchinterval()
 
-    async def run(self, req: Request, resp: Response, form: Format) -> None:
+    async def run(self, form: Format, request: Request) -> Response:
         """Store the plants of a body: 200 with the counts of its rows, once all are on disk.
 
         Its changes are among those of the feed from `Changes-Before` to `Changes-After`.
 
         Raises:
-            RequestError: the token, a parameter or the media type is refused, the body is
-                truncated, arrives too slowly or is not in the format, or the store failed. What
-                was stored before stays.
+            RequestError: a parameter or the media type is refused, the token lacks a scope, the
+                body is truncated, arrives too slowly or is not in the format, or the store failed.
+                What was stored before stays.
 
         """
-        await self._authenticator.authorize(req, "plants:create")
-        parameters = read_query(req, "on-conflict", "dry-run")
+        parameters = read_query(request, "on-conflict", "dry-run")
         conflict = _parse_conflict(parameters.get("on-conflict", "refuse"))
         trial = Trial() if parse_flag(parameters, "dry-run") else None
-        _require_type(req, form)
-        token = await self._admit(req, conflict)
+        _require_type(request, form)
+        await self._admit(request, conflict)
         errors: list[RowError] = []
         run = Import(
             form.parser(),
@@ -165,12 +164,9 @@ class Imports:
             batch_rows_max=self._batch_rows_max,
             errors_max=LISTED_ERRORS_MAX,
         )
-        exchange = req.scope.get(EXCHANGE)
-        upload = _Upload(req, exchange, run, conflict, trial)
-        self._limit.acquire(token)
+        upload = _Upload(request, run, conflict, trial)
+        self._limit.acquire(request.token)
         sys.setswitchinterval(SWITCH_SECONDS)
-        if upload.exchange is not None:
-            upload.exchange.stream_body()
         try:
             before = await self._last_number(upload)
             await self._store_all(upload)
@@ -184,7 +180,7 @@ class Imports:
             def leave(storing: asyncio.Future[None]) -> None:
                 if not storing.cancelled():
                     storing.exception()  # asyncio would log an error that nobody retrieves
-                self._limit.release(token)
+                self._limit.release(request.token)
                 if not self._limit.running:
                     sys.setswitchinterval(self._default_switch_interval)
                     with contextlib.suppress(RuntimeError):  # the service has stopped
@@ -194,19 +190,18 @@ class Imports:
 
             # An import that is cancelled again does not wait for its last batch.
             upload.storing.add_done_callback(leave)
-        is_minimal = has_preference(req, "return=minimal")
-        if is_minimal:
-            resp.set_header("Preference-Applied", "return=minimal")
+        is_minimal = has_preference(request, "return=minimal")
+        fields = {"Preference-Applied": "return=minimal"} if is_minimal else {}
         for name, number in (("Changes-Before", before), ("Changes-After", after)):
             if number is not None:
-                resp.set_header(name, str(number))
+                fields[name] = str(number)
         result = ImportResult(
             **msgspec.structs.asdict(run.counts),
             dry_run=True if trial else msgspec.UNSET,
             errors=msgspec.UNSET if is_minimal else errors,
             warnings=run.warnings or msgspec.UNSET,
         )
-        resp.data = msgspec.json.encode(result)
+        return json_response(msgspec.json.encode(result), fields)
 
     async def close(self) -> None:
         """Wait until the thread has ended."""
@@ -215,8 +210,10 @@ class Imports:
     async def _store_all(self, upload: "_Upload") -> None:
         """Store each batch while the next piece is received and parsed."""
         try:
-            async with contextlib.aclosing(self._pieces(aiter(upload.req.stream))) as pieces:
-                async for piece in pieces:
+            body = upload.request.body
+            arrivals = pieces(body if isinstance(body, bytes) else body.as_stream())
+            async with contextlib.aclosing(self._pieces(arrivals)) as cut:
+                async for piece in cut:
                     upload.require_client()
                     upload.run.batch_rows_max = self._rows_now(upload)
                     for batch in await self._in_thread(_parse, upload.run, piece):
@@ -266,12 +263,13 @@ class Imports:
             RequestError: the token was revoked, or used too often; or the batch is not stored.
 
         """
-        token = await self._admit(upload.req, upload.conflict)
+        await self._admit(upload.request, upload.conflict)
         async with self._turn:
             if upload.is_over:
                 return
             upload.require_client()
-            self._authenticator.rate_limit.spend(token, len(batch.rows) - upload.prepaid_uses)
+            uses = len(batch.rows) - upload.prepaid_uses
+            self._authenticator.rate_limit.spend(upload.request.token, uses)
             upload.prepaid_uses = 0
             if upload.trial is None:
                 outcomes = await self._writer.submit_all(batch.changes)
@@ -282,11 +280,11 @@ class Imports:
                 outcomes = await self._in_thread(decide, batch.changes, stored)
         await self._in_thread(upload.run.settle, batch, outcomes)
 
-    async def _admit(self, req: Request, conflict: Conflict) -> str:
-        """Return the name of the token if it still allows the import."""
+    async def _admit(self, request: Request, conflict: Conflict) -> None:
+        """Check that the token still allows the import."""
         if conflict is Conflict.REPLACE:
-            await self._authenticator.require_scope(req, "plants:update")
-        return await self._authenticator.require_scope(req, "plants:create")
+            await self._authenticator.authorize(request, "plants:update", uses=0)
+        await self._authenticator.authorize(request, "plants:create", uses=0)
 
     async def _last_number(self, upload: "_Upload") -> int | None:
         """Return the number of the last change; None if the feed is off, or for a dry run."""
@@ -323,8 +321,7 @@ class _Upload:
     """The state of one import.
 
     Attributes:
-        req: its request.
-        exchange: the control of the request, if the server has one.
+        request: has the body.
         run: parses and counts its rows.
         conflict: what to do with a row if a different plant has its id.
         trial: decides its batches if it is a dry run.
@@ -334,8 +331,7 @@ class _Upload:
 
     """
 
-    req: Request
-    exchange: ExchangeControl | None
+    request: Request
     run: Import
     conflict: Conflict
     trial: Trial | None
@@ -350,7 +346,7 @@ class _Upload:
             ClientGoneError: it is not.
 
         """
-        if self.exchange is not None and self.exchange.is_client_gone():
+        if self.request.is_client_gone():
             raise ClientGoneError
 
 
@@ -370,20 +366,20 @@ def _parse_conflict(text: str) -> Conflict:
         raise invalid(message) from None
 
 
-def _require_type(req: Request, form: Format) -> None:
+def _require_type(request: Request, form: Format) -> None:
     """Refuse a body that is another kind of file. Its type may also be absent, or unspecific.
 
     Raises:
         RequestError: UNSUPPORTED_MEDIA_TYPE, if it is another kind, or has a content coding.
 
     """
-    given = req.content_type or ""
+    given = request.fields.get("content-type", "")
     match = _MEDIA_TYPE.fullmatch(given)
     known = {form.media_type, *form.other_media_types, *_UNSPECIFIC}
     if given and (match is None or match[1].lower() not in known):
         message = f"Content-Type must be {form.media_type} or absent, got {quoted(given)}"
         raise unsupported(message, [form.media_type])
-    require_no_coding(req, [form.media_type])
+    require_no_coding(request, [form.media_type])
 
 
 def _interrupted(

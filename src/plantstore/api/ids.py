@@ -9,10 +9,8 @@ from itertools import accumulate
 from typing import Final
 
 import msgspec
-from falcon.asgi import Request, Response
 
-from plantstore.api.auth import Authenticator
-from plantstore.api.parameters import invalid, parse_number, read_query
+from plantstore.api.parameters import invalid, json_response, parse_number, read_query
 from plantstore.commit.batcher import Batcher
 from plantstore.errors import (
     ErrorCode,
@@ -22,6 +20,7 @@ from plantstore.errors import (
     StoreUnreachableError,
 )
 from plantstore.observe import CommitFailed, Observer
+from plantstore.server.interface import Request, Response, pieces
 from plantstore.store import PlantStore
 from plantstore.threads import THREADS, Threads
 
@@ -43,7 +42,6 @@ class Ids:
     """Hands out ids. Its methods must be called on one event loop.
 
     Args:
-        authenticator: knows the tokens.
         store: one thread calls its `hand_out_ids`. The caller closes it after this object.
         observe: gets the events, on that thread.
         threads: makes the thread.
@@ -55,13 +53,11 @@ class Ids:
 
     def __init__(
         self,
-        authenticator: Authenticator,
         store: PlantStore,
         *,
         observe: Observer,
         threads: Threads = THREADS,
     ) -> None:
-        self._authenticator = authenticator
         self._store = store
         self._observe = observe
         self.batcher: Batcher[int, range] = Batcher(
@@ -73,16 +69,16 @@ class Ids:
             threads=threads,
         )
 
-    async def on_post(self, req: Request, resp: Response) -> None:
+    async def hand_out(self, request: Request) -> Response:
         """Hand out ids: 200 once it is on disk that they are handed out."""
-        await self._authenticator.authorize(req, "plants:create")
-        count = parse_number(read_query(req, "count"), "count", 1, IDS_MAX)
-        if await req.stream.read(1):  # the rest is not read
-            raise invalid(
-                "The body must be empty: give the number of ids in the query, as ?count=5"
-            )
+        count = parse_number(read_query(request, "count"), "count", 1, IDS_MAX)
+        async for piece in pieces(request.body):
+            if piece:  # the rest is not read
+                raise invalid(
+                    "The body must be empty: give the number of ids in the query, as ?count=5"
+                )
         ids = await self.batcher.submit(count)
-        resp.data = msgspec.json.encode(HandedOut(ids[0], ids[-1]))
+        return json_response(msgspec.json.encode(HandedOut(ids[0], ids[-1])))
 
     # The methods below run on the thread.
 

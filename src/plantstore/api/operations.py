@@ -1,138 +1,130 @@
-"""Health checks and metrics: `/healthz`, `/readyz`, `/metrics`."""
+"""The table of operations: what the service does for each method of each path.
 
-import asyncio
-import math
-import time
-from collections.abc import Callable, Mapping
-from typing import Final, Generic, TypeAlias, TypeVar
+Routing, 404, 405, HEAD, OPTIONS, CORS, the labels of the metrics, the scopes, and which requests a
+full queue refuses follow from it. So do parts of the interface document and of the tests.
+"""
 
-from falcon.asgi import Request, Response
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Final, NamedTuple, TypeAlias
 
-from plantstore.api.auth import Authenticator
+from plantstore.api import change_feed, exports
+from plantstore.api.auth import ANY_SCOPE, Authenticator, OwnToken
+from plantstore.api.change_feed import Changes
+from plantstore.api.exports import Exports
+from plantstore.api.file_imports import Imports
+from plantstore.api.ids import Ids
+from plantstore.api.monitoring import Measurements, Readiness, show_liveness
+from plantstore.api.parameters import MEDIA_JSON
+from plantstore.api.resources import PATCHES, Plants, scope_of_put
+from plantstore.api.static_files import Web, redirect_to_reference
+from plantstore.api.tags import Tags
+from plantstore.commit.reader import GroupRead
 from plantstore.commit.writer import GroupCommit
-from plantstore.errors import StoreUnavailableError
-from plantstore.observe import Observer, ReadinessChanged
-from plantstore.store import PlantStore
-
-# How long the result of a probe or a commit, and a rendering of the metrics count as current. This
-# limits their cost, no matter how many requests there are.
-LOOK_SECONDS: Final = 1.0
-
-_OK: Final = b'{"status":"ok"}'
-
-# Functions that render the metrics, by media type; the default media type is the first. They run
-# on another thread.
-Renderings: TypeAlias = Mapping[str, Callable[[], bytes]]
+from plantstore.formats import FORMATS
+from plantstore.server.interface import Request, Response
 
 
-ResultT = TypeVar("ResultT")
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """What the operations are made of.
 
+    Attributes:
+        authenticator: knows the tokens.
+        writer: makes changes.
+        reader: reads plants.
+        plants: responds to requests for plants.
+        tags: lists the tags.
+        changes: responds with changes, and sends streams of them.
+        ids: hands out ids.
+        imports: stores the plants of files.
+        exports: responds with files of plants.
+        token: describes a token.
+        readiness: tells whether a plant would be stored.
+        metrics: responds with the metrics.
+        web: what browsers load.
 
-class _Shared(Generic[ResultT]):
-    """The result of a function that a thread runs, at most once in LOOK_SECONDS."""
-
-    def __init__(self, function: Callable[[], ResultT], monotonic: Callable[[], float]) -> None:
-        self._function = function
-        self._monotonic = monotonic
-        self._run: asyncio.Future[ResultT] | None = None
-        self._began_at = -math.inf
-
-    def get(self) -> asyncio.Future[ResultT]:
-        """Return the result of the current run, or of a new one."""
-        now = self._monotonic()
-        run = self._run
-        if run is None or (run.done() and now - self._began_at > LOOK_SECONDS):
-            self._began_at = now
-            run = self._run = asyncio.ensure_future(asyncio.to_thread(self._function))
-        return run
-
-
-class Liveness:
-    """`/healthz`: whether the process answers. It needs no token."""
-
-    async def on_get(self, _req: Request, resp: Response) -> None:
-        """Respond with 200."""
-        resp.data = _OK
-
-    on_head = on_get
-
-
-class Readiness:
-    """`/readyz`: whether a plant would be stored. It needs no token.
-
-    The response shows the result of the last commit. If there was no commit within the last
-    second, the store is probed; all requests within a second share one probe.
     """
 
-    def __init__(
-        self,
-        store: PlantStore,
-        writer: GroupCommit,
-        *,
-        observe: Observer,
-        monotonic: Callable[[], float] = time.monotonic,
-    ) -> None:
-        self._writer = writer
-        self._observe = observe
-        self._probe = _Shared(store.probe, monotonic)
-        self._is_ready = True
-        self._is_stopping = False
-
-    def stop(self) -> None:
-        """Report not ready from now on."""
-        self._is_stopping = True
-
-    async def on_get(self, _req: Request, resp: Response) -> None:
-        """Respond with 200 if a plant would be stored, or else with 503 and an Error."""
-        if self._is_stopping:
-            raise StoreUnavailableError("The service is stopping")
-        if failure := self._writer.recent_failure():
-            self._record(failure)
-            raise StoreUnavailableError(failure.message)
-        if self._writer.seconds_since_commit() <= LOOK_SECONDS:
-            self._record(None)
-        else:
-            await self._look()
-        resp.data = _OK
-
-    on_head = on_get
-
-    async def _look(self) -> None:
-        probe = self._probe.get()
-        try:
-            await asyncio.shield(probe)
-        finally:
-            if probe.done() and not probe.cancelled():
-                self._record(probe.exception())
-
-    def _record(self, error: BaseException | None) -> None:
-        if self._is_ready != (error is None):
-            self._is_ready = error is None
-            self._observe(ReadinessChanged(error))
+    authenticator: Authenticator
+    writer: GroupCommit
+    reader: GroupRead
+    plants: Plants
+    tags: Tags
+    changes: Changes
+    ids: Ids
+    imports: Imports
+    exports: Exports
+    token: OwnToken
+    readiness: Readiness
+    metrics: Measurements
+    web: Web
 
 
-class Measurements:
-    """`/metrics`: the metrics for Prometheus. It needs a token with the scope `metrics:read`."""
+# What a token needs. ANY_SCOPE means that every token will do, and None that no token is needed. It
+# may depend on the request.
+Scope: TypeAlias = str | Callable[[Request], str] | None
 
-    def __init__(
-        self,
-        authenticator: Authenticator,
-        renderings: Renderings,
-        *,
-        monotonic: Callable[[], float] = time.monotonic,
-    ) -> None:
-        self._authenticator = authenticator
-        self._rendered = {
-            media_type: _Shared(render, monotonic) for media_type, render in renderings.items()
-        }
+Respond: TypeAlias = Callable[[Request], Awaitable[Response]]
 
-    async def on_get(self, req: Request, resp: Response) -> None:
-        """Respond with the metrics in the media type that the client prefers."""
-        await self._authenticator.authorize(req, "metrics:read")
-        resp.append_header("Vary", "Accept")
-        default, *_ = self._rendered
-        media_type = req.client_prefers(self._rendered) or default
-        resp.content_type = media_type
-        resp.data = await asyncio.shield(self._rendered[media_type].get())
 
-    on_head = on_get
+class Operation(NamedTuple):
+    """An operation.
+
+    Attributes:
+        method: of its requests. An operation with GET also responds to HEAD.
+        path: of its requests. Its last segment may be `{id}`.
+        scope: that their token needs.
+        media_types: of their bodies; none if a body has no meaning.
+        respond: returns the function that responds.
+
+    """
+
+    method: str
+    path: str
+    scope: Scope
+    media_types: tuple[str, ...]
+    respond: Callable[[Parts], Respond]
+
+
+_ID: Final = "/plants/{id}"
+_RECORD: Final = (MEDIA_JSON,)
+_CSV, _NDJSON = FORMATS["csv"], FORMATS["ndjson"]
+
+OPERATIONS: Final = (
+    Operation("POST", "/plants", "plants:create", _RECORD, lambda parts: parts.plants.create),
+    Operation("GET", "/plants", "plants:read", (), lambda parts: parts.plants.list),
+    Operation("GET", "/tags", "plants:read", (), lambda parts: parts.tags.list),
+    Operation(
+        *("GET", "/plants.csv", exports.SCOPE, ()),
+        lambda parts: partial(parts.exports.run, _CSV, "plants.csv"),
+    ),
+    Operation(
+        *("POST", "/plants.csv", "plants:create", (_CSV.media_type,)),
+        lambda parts: partial(parts.imports.run, _CSV),
+    ),
+    Operation(
+        *("GET", "/plants.ndjson", exports.SCOPE, ()),
+        lambda parts: partial(parts.exports.run, _NDJSON, "plants.ndjson"),
+    ),
+    Operation(
+        *("POST", "/plants.ndjson", "plants:create", (_NDJSON.media_type,)),
+        lambda parts: partial(parts.imports.run, _NDJSON),
+    ),
+    Operation("GET", _ID, "plants:read", (), lambda parts: parts.plants.show),
+    Operation("PUT", _ID, scope_of_put, _RECORD, lambda parts: parts.plants.put),
+    Operation("PATCH", _ID, "plants:update", PATCHES, lambda parts: parts.plants.patch),
+    Operation("DELETE", _ID, "plants:delete", (), lambda parts: parts.plants.delete),
+    Operation("GET", "/changes", change_feed.SCOPE, (), lambda parts: parts.changes.follow),
+    Operation("POST", "/ids", "plants:create", (), lambda parts: parts.ids.hand_out),
+    Operation("GET", "/token", ANY_SCOPE, (), lambda parts: parts.token.show),
+    Operation("GET", "/openapi.json", None, (), lambda parts: parts.web.document.show),
+    Operation("GET", "/healthz", None, (), lambda _parts: show_liveness),
+    Operation("GET", "/readyz", None, (), lambda parts: parts.readiness.show),
+    Operation("GET", "/metrics", "metrics:read", (), lambda parts: parts.metrics.show),
+    # For browsers.
+    Operation("GET", "/", None, (), lambda parts: parts.web.page.show),
+    Operation("GET", "/docs", None, (), lambda parts: parts.web.reference.show),
+    Operation("GET", "/docs/", None, (), lambda _parts: redirect_to_reference),
+)

@@ -3,8 +3,6 @@
 from typing import Final, NamedTuple
 from urllib.parse import quote, urlencode
 
-from falcon.asgi import Request, Response
-
 from plantstore.api.parameters import (
     INT32_MAX,
     has_preference,
@@ -17,6 +15,7 @@ from plantstore.api.parameters import (
 from plantstore.errors import quoted
 from plantstore.listings import Listing, Place, PlantsPage
 from plantstore.plants import NewPlant
+from plantstore.server.interface import Request
 from plantstore.words import order_key, text_of, words_to_find
 
 LIMIT_DEFAULT: Final = 100
@@ -77,15 +76,15 @@ class PageRequest(NamedTuple):
     until: int | None = None
 
 
-def read_page_request(req: Request) -> PageRequest:
+def read_page_request(request: Request) -> PageRequest:
     """Read the parameters of a listing, and whether its total is asked for.
 
     Raises:
         RequestError: INVALID_PARAMETER, for a value that is out of bounds.
 
     """
-    parameters = read_query(req, *LISTING_PARAMETERS)
-    return parse_page_request(parameters, has_total=has_preference(req, _COUNT_EXACT))
+    parameters = read_query(request, *LISTING_PARAMETERS)
+    return parse_page_request(parameters, has_total=has_preference(request, _COUNT_EXACT))
 
 
 def parse_page_request(parameters: dict[str, str], *, has_total: bool = False) -> PageRequest:
@@ -168,17 +167,17 @@ def parse_text(parameters: dict[str, str], name: str) -> str | None:
     return text
 
 
-def describe_page(resp: Response, request: PageRequest, page: PlantsPage) -> list[NewPlant]:
-    """Set the fields of a response that describe a page, and return its plants in order."""
+def describe_page(request: PageRequest, page: PlantsPage) -> tuple[list[NewPlant], dict[str, str]]:
+    """Return the plants of a page in order, and the fields of the response that describe it."""
     if request.until is not None:
         page = _cut(page, request.until, is_descending=request.listing.is_descending)
+    fields = {}
     if links := links_to_pages(request, page):
-        resp.set_header("Link", links)
+        fields["Link"] = links
     if page.total is not None:
-        resp.set_header("Total-Count", str(page.total.plants))
-        applied = _COUNT_EXACT if page.total.is_exact else "count=at-least"
-        resp.set_header("Preference-Applied", applied)
-    return page.items[::-1] if request.is_before else page.items
+        fields["Total-Count"] = str(page.total.plants)
+        fields["Preference-Applied"] = _COUNT_EXACT if page.total.is_exact else "count=at-least"
+    return (page.items[::-1] if request.is_before else page.items), fields
 
 
 def links_to_pages(request: PageRequest, page: PlantsPage) -> str:

@@ -3,10 +3,8 @@
 import re
 from collections import Counter
 from collections.abc import Sequence
-from typing import Final
-
-from falcon import MEDIA_JSON, uri
-from falcon.asgi import Request
+from typing import Final, TypeAlias
+from urllib.parse import unquote_to_bytes
 
 from plantstore.errors import ErrorCode, RequestError, quoted, shorten
 from plantstore.plants import (
@@ -16,7 +14,9 @@ from plantstore.plants import (
     describe_not_integer,
     parse_int64,
 )
-from plantstore.server.interface import BODY
+from plantstore.server.interface import Request, Response
+
+MEDIA_JSON: Final = "application/json"
 
 # The media type of a merge patch (RFC 7396 §4).
 MERGE_PATCH: Final = "application/merge-patch+json"
@@ -30,45 +30,57 @@ _MEDIA_TYPES: Final = {
 }
 
 
-async def read_json_body(req: Request, *wanted: str) -> bytes:
-    """Read the body of a request, which must be JSON or a merge patch, up to PLANT_BYTES_MAX.
+def json_response(body: bytes, fields: dict[str, str] | None = None, status: int = 200) -> Response:
+    """Return a response whose body is JSON."""
+    return Response(status, {"Content-Type": MEDIA_JSON, **(fields or {})}, body)
 
-    A body whose Content-Length is too large is not read at all, unless it is there already. A
-    chunked body is counted as it arrives. `wanted` are the media types that it may have: by
-    default, that of JSON.
+
+async def read_record(request: Request, media_types: Sequence[str] = (MEDIA_JSON,)) -> bytes:
+    """Read the body of a request, which must have one of these media types.
+
+    It has at most PLANT_BYTES_MAX. A body whose Content-Length is larger is not read. One without a
+    Content-Length is counted as it arrives.
 
     Raises:
         RequestError: UNSUPPORTED_MEDIA_TYPE or BODY_TOO_LARGE.
 
     """
-    media_type = req.content_type
-    wanted = wanted or (MEDIA_JSON,)
-    if media_type not in wanted and not any(
-        _MEDIA_TYPES[each].fullmatch(media_type or "") for each in wanted
+    media_type = request.fields.get("content-type", "")
+    if media_type not in media_types and not any(
+        _MEDIA_TYPES[each].fullmatch(media_type) for each in media_types
     ):
-        names = " or ".join(wanted)
-        raise unsupported(f"Content-Type must be {names}, got {_shown(media_type)}", wanted)
-    require_no_coding(req, wanted)
-    body: bytes | None = req.scope.get(BODY)
-    if body is not None:
-        size = len(body)
-    elif (size := req.content_length or 0) <= PLANT_BYTES_MAX:
-        body = await req.stream.read(PLANT_BYTES_MAX + 1)
-        size = len(body)
-    if body is None or size > PLANT_BYTES_MAX:
-        message = f"The body must be no larger than {PLANT_BYTES_MAX} bytes"
-        raise RequestError(ErrorCode.BODY_TOO_LARGE, message)
-    return body
+        names = " or ".join(media_types)
+        raise unsupported(f"Content-Type must be {names}, got {_shown(media_type)}", media_types)
+    if "content-encoding" in request.fields:
+        require_no_coding(request, media_types)
+    body = request.body
+    if isinstance(body, bytes):
+        if len(body) > PLANT_BYTES_MAX:
+            raise _too_large()
+        return body
+    if int(request.fields.get("content-length", 0)) > PLANT_BYTES_MAX:
+        raise _too_large()
+    read = b""
+    async for piece in body:
+        read += piece
+        if len(read) > PLANT_BYTES_MAX:
+            raise _too_large()
+    return read
 
 
-def require_no_coding(req: Request, media_types: Sequence[str]) -> None:
+def _too_large() -> RequestError:
+    message = f"The body must be no larger than {PLANT_BYTES_MAX} bytes"
+    return RequestError(ErrorCode.BODY_TOO_LARGE, message)
+
+
+def require_no_coding(request: Request, media_types: Sequence[str]) -> None:
     """Refuse a body with a content coding, such as gzip.
 
     Raises:
         RequestError: UNSUPPORTED_MEDIA_TYPE, if it has one.
 
     """
-    coding = req.get_header("Content-Encoding")
+    coding = request.fields.get("content-encoding")
     if coding is not None:
         raise unsupported(f"Content-Encoding must be absent, got {_shown(coding)}", media_types)
 
@@ -82,7 +94,7 @@ def unsupported(message: str, media_types: Sequence[str]) -> RequestError:
     return RequestError(ErrorCode.UNSUPPORTED_MEDIA_TYPE, message, fields)
 
 
-def _shown(field: str | None) -> str:
+def _shown(field: str) -> str:
     return quoted(field) if field else "none"
 
 
@@ -91,18 +103,78 @@ def _shown(field: str | None) -> str:
 _ELEMENT: Final = re.compile(r'(?:[^,"]|"(?:[^"\\]|\\.?)*"?)+')
 
 
-def has_preference(req: Request, preference: str) -> bool:
+def has_preference(request: Request, preference: str) -> bool:
     """Return whether a request has a preference, such as `return=minimal`.
 
     If a preference is given several times, the first one counts (RFC 7240 §2).
     """
     wanted, _, wanted_value = preference.partition("=")
-    elements: list[str] = _ELEMENT.findall(req.get_header("Prefer") or "")
+    elements: list[str] = _ELEMENT.findall(request.fields.get("prefer", ""))
     for element in elements:
         name, _, value = element.lower().partition(";")[0].partition("=")
         if name.strip() == wanted:
             return value.strip().strip('"') == wanted_value
     return False
+
+
+# A weight (RFC 9110 §12.4.2). Java's URLConnection sends `.2`.
+_WEIGHT: Final = re.compile(r"0?\.\d{1,3}|0\.?|1(?:\.0{0,3})?", re.ASCII)
+
+# A media type, or a range of them, with its parameters.
+_Media: TypeAlias = tuple[str, str, dict[str, str]]
+
+
+def preferred(request: Request, offered: Sequence[str]) -> str | None:
+    """Return the media type that the client prefers by its Accept field (RFC 9110 §12.5.1).
+
+    A type has the weight of the most specific range that matches it. Clients name parameters that
+    we do not have, so a range matches if it contradicts none of ours. The first of several types
+    with one weight is preferred.
+
+    Returns:
+        One of the offered types; None if the client accepts none, or its field is malformed.
+
+    """
+    ranges: list[tuple[_Media, float]] = []
+    for element in _ELEMENT.findall(request.fields.get("accept", "*/*")):
+        accepted = _parse_media(element)
+        weight = accepted[2].pop("q", "1")
+        if not _WEIGHT.fullmatch(weight):
+            return None
+        ranges.append((accepted, float(weight)))
+
+    def weight_of(offer: str) -> float:
+        media = _parse_media(offer)
+        matching = [(_specificity(each, media), weight) for each, weight in ranges]
+        return max(
+            ((specific, weight) for specific, weight in matching if specific), default=(0, 0)
+        )[1]
+
+    best = max(offered, key=weight_of)
+    return best if weight_of(best) else None
+
+
+def _parse_media(text: str) -> _Media:
+    essence, *parameters = text.split(";")
+    # Java's URLConnection sends `*` for `*/*`.
+    kind, slash, subtype = essence.strip().lower().partition("/")
+    pairs = (each.partition("=") for each in parameters)
+    return (
+        kind,
+        subtype if slash else kind,
+        {name.strip().lower(): value.strip() for name, _, value in pairs},
+    )
+
+
+def _specificity(accepted: _Media, offered: _Media) -> int:
+    """Return how specific a range is, from 1 on; 0 if the type does not match it."""
+    kind, subtype, parameters = accepted
+    ours = offered[2]
+    if kind not in ("*", offered[0]) or subtype not in ("*", offered[1]):
+        return 0
+    if any(ours.get(name, value) != value for name, value in parameters.items()):
+        return 0
+    return 1 + (kind != "*") + (subtype != "*") + len(parameters.keys() & ours.keys())
 
 
 INT32_MAX: Final = 2**31 - 1
@@ -140,7 +212,7 @@ def parse_number(parameters: dict[str, str], name: str, default: int, maximum: i
     return parse_integer(parameters.get(name, str(default)), name, 1, maximum)
 
 
-def read_query(req: Request, *known: str) -> dict[str, str]:
+def read_query(request: Request, *known: str) -> dict[str, str]:
     """Return the parameters of a query, of which only these are known. Each may be given once.
 
     An unknown parameter is refused: otherwise a filter with a misspelled name would return
@@ -150,9 +222,9 @@ def read_query(req: Request, *known: str) -> dict[str, str]:
         RequestError: INVALID_PARAMETER.
 
     """
-    if not req.query_string:
+    if not request.query:
         return {}
-    fields = req.query_string.split("&", _PARAMETERS_MAX)
+    fields = request.query.split("&", _PARAMETERS_MAX)
     if len(fields) > _PARAMETERS_MAX:
         raise invalid(f"The query must have at most {_PARAMETERS_MAX} parameters")
     pairs = [
@@ -185,13 +257,13 @@ def parse_flag(parameters: dict[str, str], name: str) -> bool:
 
 
 def _decode(text: str) -> str:
-    """Decode a name or a value; Falcon is a hundred times as fast as the standard library.
+    """Decode a name or a value. `urllib.parse.unquote` takes a hundred times as long.
 
     Raises:
         RequestError: INVALID_PARAMETER, if it is not UTF-8.
 
     """
-    decoded = uri.decode(text)
+    decoded = unquote_to_bytes(text.replace("+", " ")).decode(errors="replace")
     if decoded.count("\ufffd") > text.upper().count(_REPLACEMENT):
         raise invalid("The query is not UTF-8")
     return decoded

@@ -6,12 +6,15 @@ Conditions of changes are evaluated in the transaction of the change, by `plants
 from http import HTTPStatus
 from typing import Final
 
-from falcon import MEDIA_JSON
-from falcon.asgi import Request, Response
-
-from plantstore.api.auth import Authenticator
 from plantstore.api.paging import describe_page, read_page_request
-from plantstore.api.parameters import MERGE_PATCH, parse_integer, read_json_body, read_query
+from plantstore.api.parameters import (
+    MEDIA_JSON,
+    MERGE_PATCH,
+    json_response,
+    parse_integer,
+    read_query,
+    read_record,
+)
 from plantstore.changes import (
     Conditional,
     Deletion,
@@ -31,7 +34,6 @@ from plantstore.errors import ErrorCode, IdTakenError, RequestError
 from plantstore.plants import (
     TOO_LARGE,
     NewPlant,
-    Plant,
     parse_new_plant,
     parse_patch,
     parse_plant,
@@ -39,109 +41,82 @@ from plantstore.plants import (
     render_stored_plant,
     render_stored_plants,
 )
+from plantstore.server.interface import Request, Response, pieces
 
 # An attribute of an Enum class is looked up slowly before Python 3.12.
 _ID_TAKEN: Final = Outcome.ID_TAKEN
 
 
-class Plants:
-    """`/plants`: creates plants, and lists them."""
+# The media types of a patch.
+PATCHES: Final = (MERGE_PATCH, MEDIA_JSON)
 
-    def __init__(
-        self,
-        authenticator: Authenticator,
-        writer: GroupCommit,
-        reader: GroupRead,
-    ) -> None:
-        self._authenticator = authenticator
+
+class Plants:
+    """The operations of `/plants` and `/plants/{id}`."""
+
+    def __init__(self, writer: GroupCommit, reader: GroupRead) -> None:
         self._writer = writer
         self._reader = reader
 
-    async def on_post(self, req: Request, resp: Response) -> None:
+    async def create(self, request: Request) -> Response:
         """Store a plant: 200 once it is on disk, and again 200 for the same plant."""
-        await self._authenticator.authorize(req, "plants:create")
-        read_query(req)
-        plant = parse_new_plant(await read_json_body(req))
+        read_query(request)
+        plant = parse_new_plant(await read_record(request))
         if await self._writer.submit(plant) is _ID_TAKEN:
             raise IdTakenError(plant.id)
-        resp.data = render_plant(plant)
+        return json_response(render_plant(plant))
 
-    async def on_get(self, req: Request, resp: Response) -> None:
+    async def list(self, request: Request) -> Response:
         """List plants in order of id or by name, and link to other pages."""
-        await self._authenticator.authorize(req, "plants:read")
-        request = read_page_request(req)
-        page = await self._reader.list_plants(request.listing)
-        resp.data = render_stored_plants(describe_page(resp, request, page))
+        wanted = read_page_request(request)
+        page = await self._reader.list_plants(wanted.listing)
+        plants, fields = describe_page(wanted, page)
+        return json_response(render_stored_plants(plants), fields)
 
-    on_head = on_get
-
-
-class OnePlant:
-    """`/plants/{id}`: shows, replaces, patches and deletes a plant, or creates it by PUT."""
-
-    def __init__(
-        self, authenticator: Authenticator, writer: GroupCommit, reader: GroupRead
-    ) -> None:
-        self._authenticator = authenticator
-        self._writer = writer
-        self._reader = reader
-
-    async def on_get(self, req: Request, resp: Response, id: str) -> None:
+    async def show(self, request: Request) -> Response:
         """Return the plant with this id."""
-        id_, precondition = await self._begin(req, "plants:read", id)
+        id_, precondition = _parse_target(request)
         plant = await self._reader.find_plant(id_)
         if plant is None:
             raise _no_such_plant(id_)
-        etag = _set_etag(resp, plant)
+        etag = entity_tag(plant.name, plant.tag)
         if precondition is not None and not precondition.matches(etag):
             raise _condition_is_false(id_, etag)
         if precondition is not None and not precondition.none_matches(etag):
-            resp.status = HTTPStatus.NOT_MODIFIED
-            return
-        resp.data = render_stored_plant(plant)
+            return Response(HTTPStatus.NOT_MODIFIED.value, {"ETag": etag})
+        return json_response(render_stored_plant(plant), {"ETag": etag})
 
-    on_head = on_get
-
-    async def on_put(self, req: Request, resp: Response, id: str) -> None:
+    async def put(self, request: Request) -> Response:
         """Replace the plant with this id: 200 once it is on disk.
 
         With `If-None-Match: *`, create it instead: 201.
         """
-        creates = req.get_header("If-None-Match") == "*"
-        scope = "plants:create" if creates else "plants:update"
-        id_, precondition = await self._begin(req, scope, id)
-        plant = parse_plant(await read_json_body(req))
-        if creates:
+        id_, precondition = _parse_target(request)
+        plant = parse_plant(await read_record(request))
+        fields = {"ETag": entity_tag(plant.name, plant.tag)}
+        if _creates(request):
             await self._make(Upsert(NewPlant(id_, plant.name, plant.tag)), precondition)
-            resp.status = HTTPStatus.CREATED
-        else:
-            await self._make(Replacement(id_, plant), precondition)
-        _set_etag(resp, plant)
-        resp.data = render_plant(plant)
+            return json_response(render_plant(plant), fields, HTTPStatus.CREATED.value)
+        await self._make(Replacement(id_, plant), precondition)
+        return json_response(render_plant(plant), fields)
 
-    async def on_patch(self, req: Request, resp: Response, id: str) -> None:
+    async def patch(self, request: Request) -> Response:
         """Change members of the plant with this id: 200 once the plant is on disk."""
-        id_, precondition = await self._begin(req, "plants:update", id)
-        body = await read_json_body(req, MERGE_PATCH, MEDIA_JSON)
-        plant = await self._make(Patch(id_, parse_patch(body)), precondition)
-        if plant is not None:
-            _set_etag(resp, plant)
-            resp.data = render_plant(plant)
+        id_, precondition = _parse_target(request)
+        patch = parse_patch(await read_record(request, PATCHES))
+        plant = await self._make(Patch(id_, patch), precondition)
+        if plant is None:
+            raise _no_such_plant(id_)
+        return json_response(render_plant(plant), {"ETag": entity_tag(plant.name, plant.tag)})
 
-    async def on_delete(self, req: Request, resp: Response, id: str) -> None:
+    async def delete(self, request: Request) -> Response:
         """Delete the plant with this id: 204 once the deletion is on disk."""
-        id_, precondition = await self._begin(req, "plants:delete", id)
+        id_, precondition = _parse_target(request)
         # A body has no meaning here. But until it has arrived, the request may still be refused.
-        await req.stream.exhaust()
+        async for _ in pieces(request.body):
+            pass
         await self._make(Deletion(id_), precondition)
-        resp.status = HTTPStatus.NO_CONTENT
-
-    async def _begin(self, req: Request, scope: str, id_: str) -> tuple[int, Precondition | None]:
-        """Check the token and the query; return the id and the condition of the request."""
-        await self._authenticator.authorize(req, scope)
-        read_query(req)
-        condition = parse_precondition(req.get_header("If-Match"), req.get_header("If-None-Match"))
-        return parse_integer(id_), condition
+        return Response(HTTPStatus.NO_CONTENT.value)
 
     async def _make(
         self, change: UnconditionalChange, precondition: Precondition | None
@@ -170,10 +145,27 @@ class OnePlant:
         return plant
 
 
-def _set_etag(resp: Response, plant: NewPlant | Plant) -> str:
-    etag = entity_tag(plant.name, plant.tag)
-    resp.set_header("ETag", etag)
-    return etag
+def scope_of_put(request: Request) -> str:
+    """Return the scope that a PUT needs: it replaces a plant or creates one."""
+    return "plants:create" if _creates(request) else "plants:update"
+
+
+def _creates(request: Request) -> bool:
+    return request.fields.get("if-none-match") == "*"
+
+
+def _parse_target(request: Request) -> tuple[int, Precondition | None]:
+    """Return the id in the path of a request, and its condition. It has no query.
+
+    Raises:
+        RequestError: INVALID_PARAMETER, or BAD_REQUEST if the condition is malformed.
+
+    """
+    read_query(request)
+    condition = parse_precondition(
+        request.fields.get("if-match"), request.fields.get("if-none-match")
+    )
+    return parse_integer(request.path.rpartition("/")[2]), condition
 
 
 def _condition_is_false(id_: int, etag: str | None, *, is_excluded: bool = False) -> RequestError:

@@ -12,16 +12,17 @@ import asyncio
 import gzip
 import hashlib
 import re
+import threading
 from collections.abc import Mapping
+from functools import cache
 from http import HTTPStatus
 from importlib import resources
 from importlib.resources.abc import Traversable
-from typing import Final
+from typing import Final, NamedTuple
 
-from falcon.asgi import Request, Response
-
+from plantstore.api.parameters import MEDIA_JSON
 from plantstore.changes import entity_tag, parse_precondition
-from plantstore.errors import ErrorCode, RequestError
+from plantstore.server.interface import Request, Response
 
 # The files of the page and of the API reference, and the OpenAPI document.
 _WEB: Final = resources.files("plantstore") / "web"
@@ -37,42 +38,47 @@ _GZIP: Final = re.compile(
 )
 
 
-def accepts_gzip(req: Request) -> bool:
+def accepts_gzip(request: Request) -> bool:
     """Return whether a client names gzip as a coding that it accepts (RFC 9110 §12.5.3)."""
-    return _GZIP.search(req.get_header("Accept-Encoding") or "") is not None
+    return _GZIP.search(request.fields.get("accept-encoding", "")) is not None
 
 
-class _File:
-    """A file that never changes. It is compressed when a client first accepts that."""
+class File:
+    """A file that never changes. It is compressed when a client first accepts that.
 
-    def __init__(self, content: bytes) -> None:
+    Args:
+        content: of the file.
+        fields: of the responses with it.
+
+    """
+
+    def __init__(self, content: bytes, fields: Mapping[str, str]) -> None:
         self._content = content
+        self._fields = fields
         self._compressed: bytes | None = None
-        self._lock = asyncio.Lock()
+        self._lock = threading.Lock()
 
-    async def on_get(self, req: Request, resp: Response) -> None:
-        """Respond with the form that the client prefers. No token is needed."""
-        resp.append_header("Vary", "Accept-Encoding")
-        resp.data = self._content
-        is_large = len(self._content) >= COMPRESSED_BYTES_MIN
-        if is_large and accepts_gzip(req):
-            async with self._lock:
-                if self._compressed is None:
-                    self._compressed = await asyncio.to_thread(
-                        gzip.compress, self._content, mtime=0
-                    )
-            resp.data = self._compressed
-            resp.set_header("Content-Encoding", "gzip")
+    async def show(self, request: Request) -> Response:
+        """Respond with the form that the client prefers."""
+        fields = {**self._fields, "Vary": "Accept-Encoding"}
+        if len(self._content) < COMPRESSED_BYTES_MIN or not accepts_gzip(request):
+            return Response(200, fields, self._content)
+        compressed = self._compressed
+        if compressed is None:
+            compressed = await asyncio.to_thread(self._compress)
+        return Response(200, fields | {"Content-Encoding": "gzip"}, compressed)
 
-    on_head = on_get
+    def _compress(self) -> bytes:
+        with self._lock:
+            if self._compressed is None:
+                self._compressed = gzip.compress(self._content, mtime=0)
+        return self._compressed
 
 
 def read_document() -> bytes:
     """Return the OpenAPI 3.1 document, as JSON text."""
     return (_WEB / "openapi.json").read_bytes()
 
-
-ASSETS_TEMPLATE: Final = "/assets/{digest}/{name}"
 
 _MEDIA_TYPES: Final = {
     "css": "text/css; charset=utf-8",
@@ -103,38 +109,28 @@ _SECURITY_FIELDS: Final = {
 
 
 class Assets:
-    """`/assets/{digest}/{name}`: the files that the documents load.
+    """The files that the documents load, `/assets/{digest}/{name}`.
 
     Args:
-        files: their contents, by name.
+        contents: of the files, by name.
+
+    Attributes:
+        digest: of all of them.
+        files: by name.
 
     """
 
-    def __init__(self, files: Mapping[str, bytes]) -> None:
-        self.files = files
+    def __init__(self, contents: Mapping[str, bytes]) -> None:
         digest = hashlib.sha256()
-        for name, content in sorted(files.items()):
+        for name, content in sorted(contents.items()):
             digest.update(b"%s %d\n" % (name.encode(), len(content)))
             digest.update(content)
         self.digest = digest.hexdigest()[:16]
-        self._contents = {name: _File(content) for name, content in files.items()}
-
-    async def on_get(self, req: Request, resp: Response, digest: str, name: str) -> None:
-        """Respond with a file. No token is needed.
-
-        Raises:
-            RequestError: NOT_FOUND.
-
-        """
-        content = self._contents.get(name)
-        if digest != self.digest or content is None:
-            raise RequestError(ErrorCode.NOT_FOUND, "There is no such file")
-        resp.content_type = _MEDIA_TYPES[_suffix(name)]
-        resp.set_headers(_SECURITY_FIELDS)
-        resp.cache_control = ["public", "max-age=31536000", "immutable"]
-        await content.on_get(req, resp)
-
-    on_head = on_get
+        cached = {"Cache-Control": "public, max-age=31536000, immutable", **_SECURITY_FIELDS}
+        self.files = {
+            name: File(content, {"Content-Type": _MEDIA_TYPES[_suffix(name)], **cached})
+            for name, content in contents.items()
+        }
 
 
 class Page:
@@ -151,42 +147,53 @@ class Page:
         self._content = document.replace(b"{assets}", f"assets/{assets.digest}".encode())
         # As if it were the name of a plant, so that conditions compare it as those of plants.
         self._etag = entity_tag(self._content.decode(), None)
-        self._fields = _SECURITY_FIELDS | {"Content-Security-Policy": policy}
+        self._fields = {
+            "Content-Type": _MEDIA_TYPES["html"],
+            "Cache-Control": "no-cache",
+            "Content-Security-Policy": policy,
+            "ETag": self._etag,
+            **_SECURITY_FIELDS,
+        }
 
-    async def on_get(self, req: Request, resp: Response) -> None:
-        """Respond with the document, or 304 if the client has it. No token is needed.
+    async def show(self, request: Request) -> Response:
+        """Respond with the document, or 304 if the client has it.
 
         Raises:
             RequestError: BAD_REQUEST, if If-None-Match is malformed.
 
         """
-        condition = parse_precondition(None, req.get_header("If-None-Match"))
-        resp.content_type = _MEDIA_TYPES["html"]
-        resp.set_headers(self._fields)
-        resp.cache_control = ["no-cache"]
-        resp.data = self._content
-        resp.set_header("ETag", self._etag)
+        condition = parse_precondition(None, request.fields.get("if-none-match"))
         if condition is not None and not condition.none_matches(self._etag):
-            resp.status = HTTPStatus.NOT_MODIFIED
-
-    on_head = on_get
-
-
-class _Redirect:
-    """`/docs/` redirects to `/docs`."""
-
-    async def on_get(self, _req: Request, resp: Response) -> None:
-        """Respond with the address of the reference. No token is needed."""
-        resp.status = HTTPStatus.PERMANENT_REDIRECT
-        # It is relative, so it is also right if a proxy adds a prefix to the paths of the service.
-        resp.set_header("Location", "../docs")
-        resp.content_type = _MEDIA_TYPES["html"]
-
-    on_head = on_get
+            return Response(HTTPStatus.NOT_MODIFIED.value, dict(self._fields))
+        return Response(200, dict(self._fields), self._content)
 
 
-def pages(*, is_public: bool = False) -> dict[str, object]:
-    """Return what answers at each path: the documents, and the files that they load.
+async def redirect_to_reference(_request: Request) -> Response:
+    """Redirect `/docs/` to `/docs`."""
+    # It is relative, so it is also right if a proxy adds a prefix to the paths of the service.
+    return Response(HTTPStatus.PERMANENT_REDIRECT.value, {"Location": "../docs"})
+
+
+class Web(NamedTuple):
+    """What browsers load.
+
+    Attributes:
+        page: at `/`.
+        reference: at `/docs`.
+        document: at `/openapi.json`.
+        assets: of the page and the reference.
+
+    """
+
+    page: Page
+    reference: Page
+    document: File
+    assets: Assets
+
+
+@cache
+def load_web(*, is_public: bool = False) -> Web:
+    """Load the page, the reference, and the files of both.
 
     Args:
         is_public: whether anyone may read plants. The page then shows them without a token.
@@ -199,13 +206,12 @@ def pages(*, is_public: bool = False) -> dict[str, object]:
     page, reference = files.pop("index.html"), files.pop("reference.html")
     page = page.replace(b"{public-read}", str(is_public).lower().encode())
     assets = Assets(files)
-    return {
-        "/": Page(page, assets, _PAGE_POLICY),
-        "/docs": Page(reference, assets, _REFERENCE_POLICY),
-        "/docs/": _Redirect(),
-        "/openapi.json": _File(read_document()),
-        ASSETS_TEMPLATE: assets,
-    }
+    return Web(
+        Page(page, assets, _PAGE_POLICY),
+        Page(reference, assets, _REFERENCE_POLICY),
+        File(read_document(), {"Content-Type": MEDIA_JSON}),
+        assets,
+    )
 
 
 def _read(folder: Traversable) -> dict[str, bytes]:

@@ -3,14 +3,13 @@
 from typing import Final
 
 import msgspec
-from falcon.asgi import Request, Response
 
-from plantstore.api.auth import Authenticator
 from plantstore.api.paging import link, parse_limit, parse_text
-from plantstore.api.parameters import invalid, parse_integer, read_query
+from plantstore.api.parameters import invalid, json_response, parse_integer, read_query
 from plantstore.commit.reader import GroupRead
 from plantstore.errors import quoted
 from plantstore.listings import TagListing
+from plantstore.server.interface import Request, Response
 from plantstore.store import PlantStore
 from plantstore.words import order_beginning
 
@@ -21,14 +20,12 @@ _KEY_CHARACTERS_MAX: Final = 200
 class Tags:
     """`/tags`: lists the tags with the numbers of their plants."""
 
-    def __init__(self, authenticator: Authenticator, reader: GroupRead) -> None:
-        self._authenticator = authenticator
+    def __init__(self, reader: GroupRead) -> None:
         self._reader = reader
 
-    async def on_get(self, req: Request, resp: Response) -> None:
+    async def list(self, request: Request) -> Response:
         """List tags, link to other pages, and say how many plants have no tag."""
-        await self._authenticator.authorize(req, "plants:read")
-        parameters = read_query(req, "limit", "after", "sort", "q")
+        parameters = read_query(request, "limit", "after", "sort", "q")
         page = await self._reader.read(PlantStore.list_tags, _parse_listing(parameters))
         links = []
         if not page.is_last:
@@ -37,14 +34,10 @@ class Tags:
             links.append(link("tags", "next", parameters, after=f"{plants}.{key}"))
         if "after" in parameters:
             links.append(link("tags", "first", parameters))
-        if links:
-            resp.set_header("Link", ", ".join(links))
-        resp.set_header("Untagged-Count", str(page.untagged))
-        resp.data = msgspec.json.encode(
-            [{"tag": tag, "plants": plants} for _, tag, plants in page.tags]
-        )
-
-    on_head = on_get
+        fields = {"Link": ", ".join(links)} if links else {}
+        fields["Untagged-Count"] = str(page.untagged)
+        tags = [{"tag": tag, "plants": plants} for _, tag, plants in page.tags]
+        return json_response(msgspec.json.encode(tags), fields)
 
 
 def _parse_listing(parameters: dict[str, str]) -> TagListing:

@@ -2,44 +2,35 @@
 
 import contextlib
 import errno
-import functools
+import fcntl
 import ipaddress
 import logging
 import os
 import signal
 import socket
-import ssl
 import sys
-from pathlib import Path
 from typing import Final, NoReturn
 
 import click
-import uvicorn
 
 from plantstore.api.auth import RatePerToken
 from plantstore.api.cors import parse_origin
+from plantstore.cli import worker
 from plantstore.cli.opening import database_option
 from plantstore.cli.token_commands import show_new_token
-from plantstore.cli.wiring import Telemetry, build_app, open_store_of
-from plantstore.commit.batcher import NO_TURNSTILE
-from plantstore.commit.writer import Turnstile
-from plantstore.errors import OperationError, PlantStoreError, UsageError, quoted
-from plantstore.server.interface import ASGIApp
-from plantstore.server.workers import (
-    Workers,
-    raise_file_limit,
-    set_up_memory,
-    shared_folder,
-    stop_signals,
-    uvicorn_config,
-)
+from plantstore.cli.wiring import Telemetry, open_store_of, run_process, tls_context
+from plantstore.errors import OperationError, UsageError, quoted
+from plantstore.server.serving import stop_signals
+from plantstore.server.supervisor import Supervisor
+from plantstore.server.workers import raise_file_limit, set_up_memory, shared_folder
 from plantstore.settings import Settings, unknown_variables, variable_of
-from plantstore.storage import display_url, has_one_writer, identify_files, require_files
-from plantstore.storage.sqlite.guard import Files
+from plantstore.storage import display_url, identify_files
 from plantstore.store import Store
 from plantstore.telemetry.log import LogQueue, configure_logs
-from plantstore.telemetry.metrics import is_ours
 from plantstore.tokens import SCOPES
+
+# How long workers may take to end after the timeout of a shutdown, to commit what they accepted.
+LAST_COMMITS_SECONDS: Final = 10.0
 
 
 def run(settings: Settings) -> None:
@@ -63,47 +54,26 @@ def run(settings: Settings) -> None:
             _introduce(store, settings, listener, log)
             if settings.workers == 1:
                 opened.pop_all()  # the application closes the store
-                build = functools.partial(build_app, settings, store, telemetry)
-                server = uvicorn.Server(uvicorn_config(build, settings))
-                # A handler that raises would break the event loop while it starts or is closed.
-                for number in stop_signals():
-                    signal.signal(number, server.handle_exit)
-                server.run(sockets=[listener])
+                run_process(settings, store, telemetry, listener)
                 return
             files = identify_files(settings.database)
             if files is None:
                 opened.close()  # connections to a server are few
             folder = opened.enter_context(shared_folder())
-            build = functools.partial(_build_worker, settings, folder, files)
-            workers = Workers(uvicorn_config(build, settings), [listener], settings.drain_seconds)
-            workers.run()
-        if workers.could_not_start:
-            raise click.exceptions.Exit(1)
-
-
-def _build_worker(settings: Settings, folder: Path, files: Files | None) -> ASGIApp:
-    """Build the application of a worker, which opens the store for itself.
-
-    Args:
-        settings: of the service.
-        folder: that the workers share.
-        files: those of the store, which the parent has open.
-
-    """
-    set_up_memory()
-    log = configure_logs()
-    shared = folder if is_ours(folder) else None
-    telemetry = Telemetry(log, settings, shared)
-    try:
-        require_files(settings.database, files)
-        store = open_store_of(settings, telemetry)
-    except PlantStoreError as error:
-        log.write(f"plantstore: {error.explanation}\n")
-        # With any status except STARTUP_FAILURE, the parent tries again. The parent opened the
-        # store before, so the failure is new; the other processes continue meanwhile.
-        sys.exit(1)
-    turnstile = Turnstile(shared) if shared and has_one_writer(settings.database) else NO_TURNSTILE
-    return build_app(settings, store, telemetry, turnstile)
+            # Workers have standard streams of their own in place of 0 and 1.
+            descriptor = fcntl.fcntl(listener, fcntl.F_DUPFD_CLOEXEC, 3)
+            supervisor = Supervisor(
+                [sys.executable, "-P", "-m", worker.__name__],
+                worker.brief(settings, folder, files, descriptor),
+                descriptor,
+                workers=settings.workers,
+                signals=stop_signals(),
+                stop_seconds=settings.drain_seconds + settings.stop_seconds + LAST_COMMITS_SECONDS,
+                observe=telemetry.observe,
+            )
+            status = supervisor.run()
+        if status:
+            raise click.exceptions.Exit(status)
 
 
 def _exit(_signal: int, _frame: object) -> NoReturn:
@@ -127,14 +97,10 @@ def _check_edge(settings: Settings) -> None:
 
 def _check_tls(settings: Settings) -> None:
     """Raise UsageError if the certificate or its key cannot be used."""
-    if settings.tls_certificate is None:
-        if settings.tls_key is not None:
-            raise UsageError("--tls-key needs --tls-certificate")
-        return
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    if settings.tls_certificate is None and settings.tls_key is not None:
+        raise UsageError("--tls-key needs --tls-certificate")
     try:
-        # Without a password, OpenSSL would ask for the passphrase of a key on the terminal.
-        context.load_cert_chain(settings.tls_certificate, settings.tls_key, password=lambda: "")
+        tls_context(settings)
     except OSError as error:
         raise UsageError(
             "--tls-certificate and --tls-key must name a certificate and its private key, in PEM"

@@ -4,21 +4,29 @@
 """
 
 import asyncio
+import socket
+import ssl
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractContextManager, AsyncExitStack, asynccontextmanager, closing
+from functools import partial
 from pathlib import Path
 from typing import Final
 
-from plantstore.api.app import Parts, create_app
-from plantstore.api.auth import Authenticator, RatePerToken
+import uvloop
+
+from plantstore.api.app import App
+from plantstore.api.auth import Authenticator, OwnToken, RatePerToken
 from plantstore.api.change_feed import Changes
-from plantstore.api.cors import readable_errors
-from plantstore.api.error_responses import render_error
+from plantstore.api.cors import CrossOrigin
 from plantstore.api.exports import Exports
 from plantstore.api.file_imports import Imports
 from plantstore.api.ids import Ids
-from plantstore.api.operations import Measurements, Readiness, Renderings
+from plantstore.api.monitoring import Measurements, Readiness, Renderings
+from plantstore.api.operations import Parts
+from plantstore.api.resources import Plants
+from plantstore.api.static_files import load_web
+from plantstore.api.tags import Tags
 from plantstore.cli.opening import open_named
 from plantstore.commit.batcher import NO_TURNSTILE
 from plantstore.commit.imports import BATCH_ROWS_MAX
@@ -26,11 +34,14 @@ from plantstore.commit.reader import GroupRead
 from plantstore.commit.tail import Tail
 from plantstore.commit.writer import GroupCommit
 from plantstore.observe import Committed, Observer, Responded, Stopping, fan_out
-from plantstore.server.interface import ASGIApp, Budget, ConnectionConfig
+from plantstore.server.budget import Budget
+from plantstore.server.connection import ConnectionConfig
+from plantstore.server.forwarded import TrustedProxies
+from plantstore.server.serving import StopSignals, serve
+from plantstore.server.supervisor import report_to_parent
 from plantstore.server.workers import (
     connections_max,
     freeze_memory,
-    handle_stop_signals,
     release_memory,
 )
 from plantstore.settings import Settings
@@ -93,7 +104,11 @@ def make_parts(
         authenticator=authenticator,
         writer=writer,
         reader=reader,
-        ids=Ids(authenticator, store, observe=observe, threads=threads),
+        plants=Plants(writer, reader),
+        tags=Tags(reader),
+        token=OwnToken(authenticator),
+        web=load_web(is_public=settings.public_read),
+        ids=Ids(store, observe=observe, threads=threads),
         imports=Imports(
             authenticator,
             writer,
@@ -119,15 +134,22 @@ def make_parts(
             monotonic=monotonic,
         ),
         readiness=Readiness(store, writer, observe=observe, monotonic=monotonic),
-        metrics=Measurements(authenticator, metrics, monotonic=monotonic),
-        connection_config=ConnectionConfig(
-            request_seconds=settings.request_seconds,
-            idle_seconds=settings.idle_seconds,
-            connections_max=connections_max(),
-            budget=Budget(),
-            render_error=readable_errors(render_error, settings.allow_origin),
-            observe=observe,
-        ),
+        metrics=Measurements(metrics, monotonic=monotonic),
+    )
+
+
+def make_config(settings: Settings, parts: Parts, observe: Observer) -> ConnectionConfig:
+    """Make the application of the parts, and the limits of its connections."""
+    cross_origin = CrossOrigin(settings.allow_origin) if settings.allow_origin else None
+    return ConnectionConfig(
+        application=App(parts, cross_origin=cross_origin, observe=observe),
+        request_seconds=settings.request_seconds,
+        idle_seconds=settings.idle_seconds,
+        stop_seconds=settings.stop_seconds,
+        connections_max=connections_max(),
+        proxies=TrustedProxies(settings.trusted_proxy),
+        budget=Budget(),
+        observe=observe,
     )
 
 
@@ -142,25 +164,64 @@ async def running(parts: Parts) -> AsyncIterator[None]:
         yield
 
 
-def make_app(settings: Settings, store: Store, parts: Parts) -> ASGIApp:
-    """Make the application of a process. It closes the store when the server stops."""
-    readiness, observe = parts.readiness, parts.connection_config.observe
+def tls_context(settings: Settings) -> ssl.SSLContext | None:
+    """Load the certificate and its key, if the settings have one.
 
-    def on_stop() -> None:
-        readiness.stop()
-        parts.changes.stop()
-        observe(Stopping())
+    Raises:
+        OSError: they cannot be used.
 
-    @asynccontextmanager
-    async def lifespan() -> AsyncIterator[None]:
+    """
+    if settings.tls_certificate is None:
+        return None
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    # Without a password, OpenSSL would ask for the passphrase of a key on the terminal.
+    context.load_cert_chain(settings.tls_certificate, settings.tls_key, password=lambda: "")
+    return context
+
+
+def run_service(
+    settings: Settings,
+    store: Store,
+    build: Callable[[], Parts],
+    observe: Observer,
+    listener: socket.socket,
+) -> None:
+    """Serve until a signal stops this process. The store is closed.
+
+    Args:
+        settings: of the service.
+        store: has the plants and the tokens.
+        build: makes the parts of the application.
+        observe: gets the events.
+        listener: accepts connections.
+
+    """
+    is_worker = settings.workers > 1
+    signals = StopSignals(is_worker=is_worker)  # before a part has threads
+    parts = build()
+    config, context = make_config(settings, parts, observe), tls_context(settings)
+
+    async def run() -> None:
         freeze_memory()
-        asyncio.get_running_loop().set_default_executor(THREADS.pool(OTHER_THREADS, "other"))
+        loop, stopping = asyncio.get_running_loop(), asyncio.Event()
+        loop.set_default_executor(THREADS.pool(OTHER_THREADS, "other"))
+
+        def begin_stop() -> None:
+            parts.readiness.stop()
+            parts.changes.stop()
+            observe(Stopping())
+            # Load balancers notice that it is not ready, while it continues to serve.
+            loop.call_later(settings.drain_seconds, stopping.set)
+
         with closing(store):
             async with running(parts):
-                handle_stop_signals(settings.drain_seconds, on_stop)
-                yield
+                signals.on_first(partial(loop.call_soon_threadsafe, begin_stop))
+                if is_worker:
+                    report_to_parent()
+                await serve(config, listener, context, stopping)
 
-    return create_app(parts, lifespan(), allow_origins=settings.allow_origin)
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(run())
 
 
 class Telemetry:
@@ -183,21 +244,26 @@ class Telemetry:
         self.observe = fan_out(log_events(), counts, frequent=frequent)
 
 
-def build_app(
+def run_process(
     settings: Settings,
     store: Store,
     telemetry: Telemetry,
+    listener: socket.socket,
     turnstile: AbstractContextManager[object] = NO_TURNSTILE,
-) -> ASGIApp:
-    """Wire one process, with the store that it has opened, and what its writer enters."""
-    metrics = telemetry.metrics
-    parts = make_parts(
-        settings, store, observe=telemetry.observe, metrics=metrics.renderings, turnstile=turnstile
-    )
-    metrics.watch_queue("changes", lambda: parts.writer.waiting)
-    metrics.watch_queue("reads", lambda: parts.reader.waiting)
-    metrics.watch_queue("streams", lambda: parts.changes.limit.running)
-    return make_app(settings, store, parts)
+) -> None:
+    """Serve with the store that this process has opened, and what its writer enters."""
+    observe, metrics = telemetry.observe, telemetry.metrics
+
+    def build() -> Parts:
+        parts = make_parts(
+            settings, store, observe=observe, metrics=metrics.renderings, turnstile=turnstile
+        )
+        metrics.watch_queue("changes", lambda: parts.writer.waiting)
+        metrics.watch_queue("reads", lambda: parts.reader.waiting)
+        metrics.watch_queue("streams", lambda: parts.changes.limit.running)
+        return parts
+
+    run_service(settings, store, build, observe, listener)
 
 
 def open_store_of(settings: Settings, telemetry: Telemetry) -> Store:

@@ -1,4 +1,4 @@
-"""One HTTP/1.1 connection: a protocol for uvicorn's setting `http`.
+"""One HTTP/1.1 connection: a protocol of asyncio.
 
 Theory of operation
 -------------------
@@ -8,40 +8,42 @@ iteration of the event loop handles at most one request of each connection.
 
 `plantstore.server.http11` finds the requests in the bytes, and checks them.
 `plantstore.server.states` says how far the current one is, and what follows from it.
-`plantstore.server.exchange` passes it to the application, and its response back.
 `plantstore.server.deadlines` decides when a client is late, with one timer for all requests of the
 connection.
+A task for each request calls the application, and writes its response, which
+`plantstore.server.responses` renders. If the body of the request has not arrived by then,
+`plantstore.server.exchange` gives the application what arrives of it.
 """
 
 import asyncio
+import contextlib
 import logging
 import select
 import socket
 import struct
-from typing import Any, Final
+from collections.abc import AsyncGenerator
+from dataclasses import dataclass, field
+from time import perf_counter
+from typing import Final
 
-from uvicorn import Config
-from uvicorn.server import ServerState
-
-from plantstore.errors import ErrorCode, InternalError, RequestError
-from plantstore.observe import RequestRefused
+from plantstore.errors import ClientGoneError, ErrorCode, RequestError
+from plantstore.observe import Observer, Responded
 from plantstore.server import states
+from plantstore.server.budget import Budget
 from plantstore.server.deadlines import Deadlines
-from plantstore.server.exchange import Exchange, render_head
+from plantstore.server.exchange import NO_REQUEST, Body, Exchange
+from plantstore.server.forwarded import TrustedProxies
 from plantstore.server.http11 import (
     NEED_DATA,
+    Head,
     HeadRefusedError,
-    Request,
     RequestReader,
+    Signal,
+    WholeRequest,
 )
-from plantstore.server.interface import (
-    BODY,
-    CONNECTION_CONFIG,
-    RESPONSE_STATUS,
-    Budget,
-    ConnectionConfig,
-)
-from plantstore.server.states import Due, Progress, RequestEvent, Responder
+from plantstore.server.interface import Address, Application, Request, Response
+from plantstore.server.responses import LAST_CHUNK, render_chunk, render_head
+from plantstore.server.states import STATES, Due, RequestEvent, Responder
 
 # While more than this many bytes of a body wait for the application, the socket is not read.
 HELD_BODY_BYTES_MAX: Final = 64 * 1024
@@ -63,52 +65,101 @@ _DISCARD: Final = struct.pack("ii", 1, 0)
 # Fraction of the shutdown timeout after which slow readers are dropped.
 _STOP_PART: Final = 0.9
 
+_CONNECTED: Final = STATES[states.CONNECTED, states.AWAITED]
+_IDLE: Final = STATES[states.IDLE, states.AWAITED]
+_LOST: Final = STATES[states.CONNECTED, states.CLOSED]
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectionConfig:
+    """What the connections of a process serve, and their limits.
+
+    Attributes:
+        application: responds to the requests.
+        request_seconds: the time in which a request must arrive completely, a new connection
+            must begin its first request, and a client must read some of its response.
+        idle_seconds: how long a connection may be idle between two requests.
+        stop_seconds: how long a shutdown waits for requests in progress.
+        connections_max: the number of open connections.
+        proxies: tell the addresses of their clients.
+        budget: limits the memory of all connections together.
+        observe: is called for each response.
+
+    """
+
+    application: Application
+    request_seconds: float
+    idle_seconds: float
+    stop_seconds: float
+    connections_max: int
+    proxies: TrustedProxies
+    budget: Budget
+    observe: Observer
+
+
+@dataclass(slots=True)
+class ServerState:
+    """What the connections of a process share.
+
+    Attributes:
+        config: their limits.
+        connections: those that are open.
+        tasks: those of the requests in progress.
+        date: the present, as HTTP has it.
+        answered: the connections whose responses are written when this iteration of the event loop
+            ends. A client that is woken for each response would send its next request alone, and an
+            iteration would carry fewer requests.
+
+    """
+
+    config: ConnectionConfig
+    connections: "set[Connection]" = field(default_factory=set)
+    tasks: set[asyncio.Task[None]] = field(default_factory=set)
+    date: str = ""
+    answered: "list[Connection]" = field(default_factory=list)
+
+    def end_iteration(self) -> None:
+        """Write the responses."""
+        connections, self.answered = self.answered, []
+        for connection in connections:
+            try:
+                connection.write_response()
+            except Exception:  # such as MemoryError; the others have responses, too
+                logging.getLogger(__name__).exception("A response could not be written")
+                connection.abort()
+
 
 class Connection(asyncio.Protocol):
     """An HTTP connection with limits.
 
     Args:
-        config: uvicorn's.
-        server_state: uvicorn's: the connections, the tasks and the default fields.
-        app_state: of ASGI's lifespan protocol; has the `ConnectionConfig`.
-        _loop: the event loop; None means the running one.
+        server: what it shares with others.
+        loop: the event loop.
 
     Attributes:
-        config: what the application gave.
-        server: address and port of this side.
-        client: address and port of the client.
-        scheme: http or https.
         held_bytes: of requests that are not answered.
 
     """
 
-    def __init__(
-        self,
-        config: Config,
-        server_state: ServerState,
-        app_state: dict[str, Any],
-        _loop: asyncio.AbstractEventLoop | None = None,
-    ) -> None:
-        self.config: ConnectionConfig = app_state[CONNECTION_CONFIG]
-        self.server: tuple[str, int] | None = None
-        self.client: tuple[str, int] | None = None
-        self._app = config.loaded_app
-        self._stop_seconds = config.timeout_graceful_shutdown or 0
-        self._server_state: Any = server_state
-        self._loop = _loop or asyncio.get_running_loop()
+    def __init__(self, server: ServerState, loop: asyncio.AbstractEventLoop) -> None:
+        config = server.config
+        self._server = server
+        self._config = config
+        self._proxies = config.proxies or None
+        self._application = config.application
+        self._client: Address | None = None
+        self._loop = loop
         self._transport: asyncio.Transport
         self._reader = RequestReader()
-        # The request that is arriving, or whose response is not written; None before its head has
-        # arrived.
-        self._exchange: Exchange | None = None
-        self._progress = Progress(states.CONNECTED)
+        # Of the request that is arriving, or whose response is not written.
+        self._exchange = Exchange(_CONNECTED, NO_REQUEST)
         self._response: tuple[bytes, bytes] = (b"", b"")
-        self._budget = self.config.budget
+        self._budget = config.budget
         self.held_bytes = 0
         self._deadlines = Deadlines(
-            request_seconds=self.config.request_seconds,
-            idle_seconds=self.config.idle_seconds,
-            clock=self._loop.time,
+            request_seconds=config.request_seconds,
+            idle_seconds=config.idle_seconds,
+            clock=loop.time,
         )
         self._timer: asyncio.TimerHandle
         self._small_pieces = 0
@@ -124,34 +175,35 @@ class Connection(asyncio.Protocol):
         """Accept a connection, unless too many are open."""
         self._transport = transport
         transport.set_write_buffer_limits(high=UNSENT_BYTES_HIGH)
-        self.server, self.client = (
+        peer = transport.get_extra_info("peername")
+        if isinstance(peer, tuple):
             # A socket of both families shows 127.0.0.1 as ::ffff:127.0.0.1 (RFC 4291 §2.5.5.2).
-            (name[0].removeprefix("::ffff:"), name[1]) if isinstance(name, tuple) else None
-            for name in map(transport.get_extra_info, ("sockname", "peername"))
-        )
-        self.scheme = "http" if transport.get_extra_info("sslcontext") is None else "https"
-        connections = self._server_state.connections
+            self._client = (peer[0].removeprefix("::ffff:"), peer[1])
+        self._scheme = "http" if transport.get_extra_info("sslcontext") is None else "https"
+        connections = self._server.connections
         connections.add(self)
         self._timer = self._loop.call_at(self._deadlines.next_check, self._check_deadlines)
-        if len(connections) > self.config.connections_max:
+        if len(connections) > self._config.connections_max:
             message = "Too many connections are open; nothing was done"
             self._refuse(RequestError(ErrorCode.TOO_MANY_CONNECTIONS, message))
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 (asyncio's)
         """Release everything that belongs to the connection."""
         self._is_lost = True
-        self._progress.enter(states.CLOSE)
-        self._server_state.connections.discard(self)
+        self._exchange.enter(states.CLOSE)
+        self._server.connections.discard(self)
         self._timer.cancel()
         self._end_unread()
         self._discard_received()
-        if self._exchange is not None:
-            self._exchange.wake()
-            self._exchange = None
+        if self._exchange.arriving is not None:
+            self._exchange.arriving.wake()
+            self._exchange.arriving = None
+        self._exchange = Exchange(_LOST, NO_REQUEST)  # the other one refers to this connection
 
     def data_received(self, data: bytes) -> None:
         """Read the data up to the end of a request, unless too many bytes are held."""
-        if self._takes_no_more():  # TLS may have read it already
+        exchange = self._exchange
+        if not exchange.keeps_alive and exchange.state.is_complete:  # TLS may have read it already
             return
         budget = self._budget
         self.held_bytes += len(data)
@@ -164,7 +216,7 @@ class Connection(asyncio.Protocol):
             return
         self._reader.receive_data(data)
         self._advance()
-        if len(data) < SMALL_PIECE_BYTES and self._progress.state.is_arriving:
+        if self._exchange.state.is_arriving and len(data) < SMALL_PIECE_BYTES:
             self._small_pieces += 1
             if self._small_pieces > SMALL_PIECES_MAX:
                 self._is_gathering = True
@@ -175,8 +227,7 @@ class Connection(asyncio.Protocol):
         """Read no further request until the client has read its response."""
         self._drained = asyncio.Event()
         size = self._transport.get_write_buffer_size()
-        has_token = self._exchange is not None and self._exchange.has_token
-        self._budget.begin_unread(self, size, has_token=has_token)
+        self._budget.begin_unread(self, size, has_token=self._exchange.request.token != "")
 
     def resume_writing(self) -> None:
         """Go on with the next request, or with the response that waits."""
@@ -188,109 +239,180 @@ class Connection(asyncio.Protocol):
     # Requests.
 
     def _enter(self, event: RequestEvent) -> None:
-        self._progress.enter(event)
-        self._deadlines.follow(self._progress.state.deadline)
+        self._exchange.enter(event)
+        self._deadlines.follow(self._exchange.state.deadline)
+
+    def _begin_request(self, event: RequestEvent, head: Head, body: bytes | None) -> None:
+        """Begin a request; its body is None if it has not arrived."""
+        exchange = self._exchange
+        if exchange.state.request is states.HEAD:
+            self._budget.end_head(self)
+        self._enter(event)
+        if body is None:
+            exchange.arriving = Body(self, exchange, awaits_continue=head.expects_continue)
+        exchange.keeps_alive = head.keeps_alive
+        exchange.request = Request(
+            head.method,
+            head.path,
+            head.query,
+            head.fields,
+            body or b"",
+            self._client,
+            self._scheme,
+            head.version,
+            head.raw_path,
+            self.is_client_gone,
+        )
+        if self._proxies is not None:
+            self._proxies.correct(exchange.request)
 
     def _begin_next_request(self) -> None:
-        self._exchange = None
-        self._progress = Progress(states.IDLE)
-        self._deadlines.follow(self._progress.state.deadline)
+        self._exchange.arriving = None  # it refers to the exchange
+        self._exchange = Exchange(_IDLE, NO_REQUEST)
+        self._small_pieces = 0
+        self._deadlines.follow(_IDLE.deadline)
 
     def _advance(self) -> None:
         """Read events up to the end of a request, and start the application."""
         self._is_behind = False
         try:
-            while not self._must_wait():
-                if not self._read_request():
+            # A response must be written, and read, before more data is read.
+            while not (
+                self._exchange.state.is_complete
+                or self._drained is not None
+                or self._transport.is_closing()
+            ):
+                if not self._read_event():
                     break
             else:
-                self._is_behind = self._reader.unread_bytes > 0
+                self._is_behind = self._reader.unread != b""
         except RequestError as error:
             self._refuse(error)
-        state, exchange = self._progress.state, self._exchange
-        if exchange is None or not state.is_served:
-            self._hold(self._reader.unread_bytes)
-        elif state.request is states.STREAM:
-            self._hold(self._reader.unread_bytes + len(exchange.body))
+        exchange = self._exchange
+        state = exchange.state
+        if not state.is_served:
+            self._hold(len(self._reader.unread))
+        elif state.request is states.STREAM and exchange.arriving is not None:
+            self._hold(len(self._reader.unread) + len(exchange.arriving.held))
         elif exchange.task is None:
             exchange.task = self._loop.create_task(self._serve(exchange))
-            self._server_state.tasks.add(exchange.task)
+            self._server.tasks.add(exchange.task)
         self._read_or_pause()
 
-    def _read_request(self) -> bool:
-        """Read events up to the end of a request, and return True; False if it has not arrived."""
-        reader = self._reader
-        while True:
-            event = reader.next_event()
-            has_begun = event is not NEED_DATA or reader.unread_bytes > 0
-            if has_begun and not self._progress.state.is_arriving:
+    def _read_event(self) -> bool:
+        """Read an event of the request; return whether to read a further one now."""
+        reader, exchange = self._reader, self._exchange
+        event = reader.next_event()
+        if isinstance(event, WholeRequest):
+            self._begin_request(states.ARRIVAL, event.head, event.body)
+        elif isinstance(event, Head):
+            self._begin_request(states.HEAD_END, event, None)
+        elif event is NEED_DATA:
+            if reader.unread and not exchange.state.is_arriving:
                 self._enter(states.FIRST_BYTE)
-                if event is NEED_DATA:
-                    self._budget.begin_head(self)
-            if event is NEED_DATA:
+                self._budget.begin_head(self)
+            return False
+        elif exchange.arriving is not None:
+            return self._read_body(exchange.arriving, event)
+        return True
+
+    def _read_body(self, arriving: Body, event: bytes | Signal) -> bool:
+        """Give the application a piece of the body, or its end."""
+        if isinstance(event, bytes):
+            arriving.add(event)
+            if self._reader.is_chunked and self._reader.unread:
+                self._is_behind = True  # an iteration has one piece of a chunked body
+                self._loop.call_soon(self._go_on)
                 return False
-            if isinstance(event, Request):
-                self._enter(states.HEAD_END)
-                self._budget.end_head(self)
-                self._exchange = Exchange(self, event, self._progress)
-            elif self._exchange is None:
-                return False
-            elif isinstance(event, bytes):
-                self._exchange.add_body(event)
-                if reader.is_chunked and reader.unread_bytes:
-                    self._is_behind = True  # an iteration has one piece of a chunked body
-                    self._loop.call_soon(self._go_on)
-                    return False
-            else:
-                self._small_pieces = 0
-                self._enter(states.LAST_BYTE)
-                self._exchange.end_body()
-                if self._progress.state.response is states.WRITTEN:
-                    self._begin_next_request()
-                return True
+        else:
+            self._enter(states.LAST_BYTE)
+            arriving.end()
+            if self._exchange.state.response is states.WRITTEN:
+                self._begin_next_request()
+        return True
 
     async def _serve(self, exchange: Exchange) -> None:
-        """Run the application. End a response that the application does not end."""
-        progress = self._progress
-        if progress.state.request is states.WHOLE:
-            exchange.scope[BODY] = exchange.body
+        """Call the application, and write its response."""
+        began = perf_counter()
+        request, arriving = exchange.request, exchange.arriving
+        if arriving is not None:
+            request.body = arriving.held if exchange.state.request is states.WHOLE else arriving
         try:
-            await self._app(exchange.scope, exchange.receive, exchange.send)
-            if not progress.state.is_over:
-                await self._end_failed(exchange)
-        except ConnectionError:  # the response cannot be completed
-            if not progress.state.is_over:
-                self.abort()
-        except (Exception, asyncio.CancelledError):
-            logging.getLogger(__name__).exception("The application raised an exception")
-            if not progress.state.is_over:
-                await self._end_failed(exchange)
+            await self._respond(exchange, await self._application(request))
+        except (Exception, asyncio.CancelledError) as error:
+            if exchange.state.response is not states.AWAITED:
+                if exchange.state.response is states.BEGUN:
+                    self.abort()  # so the client notices that its response is incomplete
+                if not isinstance(error, (RequestError, asyncio.CancelledError)):
+                    logging.getLogger(__name__).exception("A response was cut off")
+            elif not isinstance(error, ClientGoneError):
+                await self._respond(exchange, self._application.fail(error, request))
         finally:
-            exchange.scope = {}  # it refers to the exchange
-            self._server_state.tasks.discard(exchange.task)
+            request.body = b""  # the other one refers to the exchange, which refers to the request
+            self._server.tasks.discard(exchange.task)
+            seconds = perf_counter() - began
+            self._config.observe(Responded(request, exchange.status, seconds))
 
-    async def _end_failed(self, exchange: Exchange) -> None:
-        if self._progress.state.response is states.BEGUN:
-            self.abort()
-            return
-        exchange.keeps_alive = False
-        response = self.config.render_error(InternalError(), exchange.scope["headers"])
-        start = {"type": "http.response.start", "status": response.status}
-        await exchange.send(start | {"headers": response.fields()})
-        await exchange.send({"type": "http.response.body", "body": response.body})
+    async def _respond(self, exchange: Exchange, response: Response) -> None:
+        """Write a response. The head is written together with the first piece.
 
-    def _must_wait(self) -> bool:
-        """Return whether a response must be written, or read, before more data is read."""
-        return (
-            self._progress.state.is_complete
-            or self._drained is not None
-            or self._transport.is_closing()
-        )
+        A body in pieces is chunked. To a client of HTTP/1.0, it ends when the connection closes.
 
-    def _takes_no_more(self) -> bool:
-        """Return whether the connection closes behind the response, and takes nothing before."""
-        exchange, state = self._exchange, self._progress.state
-        return state.is_complete and exchange is not None and not exchange.keeps_alive
+        Raises:
+            RuntimeError: a field has a line end in it.
+
+        """
+        request, body, arriving = exchange.request, response.body, exchange.arriving
+        if arriving is not None and arriving.awaits_continue:
+            exchange.keeps_alive = False  # whether the client sends the body now is unknown
+        has_body = request.method != "HEAD"
+        is_chunked = type(body) is not bytes and has_body and request.version != "1.0"
+        try:
+            head = render_head(
+                response.status,
+                tuple(response.fields.items()),
+                len(body) if isinstance(body, bytes) else None,
+                self._server.date,
+                is_chunked,
+                exchange.keeps_alive,
+            )
+        except Exception:
+            if not isinstance(body, bytes):
+                await body.aclose()
+            raise
+        if not isinstance(body, bytes):
+            await self._write_pieces(exchange, response.status, head, body, is_chunked=is_chunked)
+        elif not exchange.state.is_over:
+            exchange.status = response.status
+            exchange.enter(states.LAST_PIECE)
+            self._end_response(head, body if has_body else b"")
+
+    async def _write_pieces(
+        self,
+        exchange: Exchange,
+        status: int,
+        head: bytes,
+        body: AsyncGenerator[bytes, None],
+        *,
+        is_chunked: bool,
+    ) -> None:
+        """Write the head and the pieces of a body, as far as the client reads them."""
+        end = LAST_CHUNK if is_chunked else b""
+        async with contextlib.aclosing(body) as pieces:
+            if exchange.request.method != "HEAD":
+                async for piece in pieces:
+                    if exchange.state.is_over:
+                        break
+                    exchange.status = status
+                    exchange.enter(states.PIECE)
+                    self._write(head + (render_chunk(piece) if is_chunked else piece))
+                    head = b""
+                    if self._drained is not None:
+                        await self._drained.wait()
+        if not exchange.state.is_over:
+            exchange.status = status
+            exchange.enter(states.LAST_PIECE)
+            self._end_response(head, end)
 
     def _go_on(self) -> None:
         if not self._transport.is_closing():
@@ -302,8 +424,8 @@ class Connection(asyncio.Protocol):
 
     def hold_body(self, size: int) -> None:
         """Note that so many bytes of the body are held. Read more if that is little."""
-        if self._progress.state.request is states.STREAM:
-            self._hold(self._reader.unread_bytes + size)
+        if self._exchange.state.request is states.STREAM:
+            self._hold(len(self._reader.unread) + size)
         self._read_or_pause()
 
     def _read_or_pause(self) -> None:
@@ -312,8 +434,8 @@ class Connection(asyncio.Protocol):
         is_paused = (
             self._is_gathering
             or self._is_behind
-            or (exchange is not None and len(exchange.body) > HELD_BODY_BYTES_MAX)
-            or self._takes_no_more()
+            or (exchange.arriving is not None and len(exchange.arriving.held) > HELD_BODY_BYTES_MAX)
+            or (not exchange.keeps_alive and exchange.state.is_complete)
         )
         if is_paused is not self._is_paused and not self._transport.is_closing():
             self._is_paused = is_paused
@@ -326,7 +448,7 @@ class Connection(asyncio.Protocol):
         """Return whether the connection may hold what it does, after others have made room."""
         budget.make_room()
         return budget.incoming_bytes <= budget.incoming_bytes_max or budget.is_equal_share(
-            self.held_bytes, self._server_state.connections
+            self.held_bytes, self._server.connections
         )
 
     def _discard_received(self) -> None:
@@ -354,20 +476,13 @@ class Connection(asyncio.Protocol):
 
     # Responses.
 
-    @property
-    def default_fields(self) -> tuple[tuple[bytes, bytes], ...]:
-        """The fields of all responses."""
-        return tuple(self._server_state.default_headers)
-
-    def write(self, data: bytes) -> None:
-        """Write a part of a response."""
+    def _write(self, data: bytes) -> None:
         if not self._transport.is_closing():
             self._transport.write(data)
 
-    async def drain(self) -> None:
-        """Wait until the client has read nearly all of what was written."""
-        if self._drained is not None:
-            await self._drained.wait()
+    def permit_body(self) -> None:
+        """Tell the client to send the body."""
+        self._write(b"HTTP/1.1 100 Continue\r\n\r\n")
 
     def _end_unread(self) -> None:
         self._budget.end_unread(self)
@@ -375,27 +490,33 @@ class Connection(asyncio.Protocol):
             self._drained.set()
             self._drained = None
 
-    def end_response(self, head: bytes, body: bytes) -> None:
+    def _end_response(self, head: bytes, body: bytes) -> None:
         """Write a response, or its end, when this iteration of the event loop ends."""
         self._response = (head, body)
-        self.config.iteration_end.add(self._loop, self)
+        arriving = self._exchange.arriving
+        if arriving is not None:
+            arriving.held = b""  # nobody reads it
+        answered = self._server.answered
+        if not answered:
+            self._loop.call_soon(self._server.end_iteration)
+        answered.append(self)
 
     def write_response(self) -> None:
         """Write the response, or its end, and go on with the next request."""
         exchange = self._exchange
-        if exchange is None or self._transport.is_closing():
+        if self._transport.is_closing():
             return
         head, body = self._response
         self._response = (b"", b"")
         # One write, so that `pause_writing` counts all of it.
         self._transport.write(head + body)
         self._deadlines.drain()
-        self._progress.enter(states.WRITE)
-        if self._progress.state.request is states.WHOLE:
+        exchange.enter(states.WRITE)
+        if exchange.state.request is states.WHOLE:
             self._begin_next_request()
         else:
-            self._deadlines.follow(self._progress.state.deadline)
-        self._hold(self._reader.unread_bytes)
+            self._deadlines.follow(exchange.state.deadline)
+        self._hold(len(self._reader.unread))
         if not exchange.keeps_alive:
             self._transport.close()
         elif self._is_behind:
@@ -418,74 +539,75 @@ class Connection(asyncio.Protocol):
         if self._drained is not None:
             self._discard_received()
             self.abort()
-        elif self._exchange is None and self._reader.unread_bytes:  # an incomplete head
+        elif self._exchange.state.request is states.HEAD:
             self._refuse_for_memory()
 
     def _refuse_for_memory(self) -> None:
-        done = "" if self._progress.state.request is states.STREAM else "; nothing was done"
+        done = "" if self._exchange.state.request is states.STREAM else "; nothing was done"
         message = f"The requests in progress use too much memory{done}"
         self._refuse(RequestError(ErrorCode.OVERLOADED, message))
         self._read_or_pause()
 
     def _refuse(self, error: RequestError) -> None:
         """End the request with an error, and take nothing more of the connection."""
-        exchange, responder = self._exchange, self._progress.state.responder
+        exchange = self._exchange
+        responder = exchange.state.responder
         self._discard_received()
         if self._transport.is_closing():
             return
-        if exchange is None or responder is Responder.CONNECTION:
+        if responder is Responder.CONNECTION:
             self._write_error(error, exchange)
         elif responder is Responder.APPLICATION:
             self._enter(states.FAIL_BODY)
             exchange.fail_body(error)
-        elif self._progress.state.response is states.WRITTEN:
+        elif exchange.state.response is states.WRITTEN:
             self._transport.close()
         else:
             exchange.keeps_alive = False
 
-    def _write_error(self, error: RequestError, exchange: Exchange | None) -> None:
-        self.config.observe(RequestRefused(error.code))
-        known = error.fields if isinstance(error, HeadRefusedError) else ()
-        request_fields = known if exchange is None else exchange.scope["headers"]
-        response = self.config.render_error(error, request_fields)
-        fields = tuple(response.fields())
-        head, _ = render_head(response.status, fields, self.default_fields, keeps_alive=False)
-        self._progress.enter(states.CLOSE)
-        is_head = exchange is not None and exchange.scope["method"] == "HEAD"
-        self._transport.write(head if is_head else head + response.body)
+    def _write_error(self, error: RequestError, exchange: Exchange) -> None:
+        request = exchange.request
+        if isinstance(error, HeadRefusedError):
+            request = Request("", "", fields=error.fields)
+        response = self._application.fail(error, request)
+        body = response.body if isinstance(response.body, bytes) else b""
+        fields = tuple(response.fields.items())
+        head = render_head(response.status, fields, len(body), self._server.date, keeps_alive=False)
+        exchange.status = response.status
+        exchange.enter(states.CLOSE)
+        self._transport.write(head if request.method == "HEAD" else head + body)
         self._transport.close()
-        if exchange is not None:
-            exchange.scope[RESPONSE_STATUS] = response.status
-            exchange.fail_body(error)
+        exchange.fail_body(error)
 
     # Time.
 
     def shutdown(self) -> None:
         """Close when the request is answered; drop a slow reader before the timeout.
 
-        uvicorn calls this when the server stops.
+        The server calls this when it stops.
         """
-        if self._exchange is None or not self._progress.state.is_served:
-            self._transport.close()
-        else:
+        if self._exchange.state.is_served:
             self._exchange.keeps_alive = False
-        self._loop.call_later(_STOP_PART * self._stop_seconds, self._drop_slow_reader)
+        else:
+            self._transport.close()
+        self._loop.call_later(_STOP_PART * self._config.stop_seconds, self._drop_slow_reader)
 
     def _drop_slow_reader(self) -> None:
         if self._transport.get_write_buffer_size() or self._transport.is_closing():
             self.abort()
 
     def _check_deadlines(self) -> None:
-        exchange, state = self._exchange, self._progress.state
-        self._deadlines.follow(state.deadline)  # the application may stream the body now
+        exchange = self._exchange
+        arriving = exchange.arriving
+        self._deadlines.follow(exchange.state.deadline)  # the application may stream the body now
         due = self._deadlines.check(
             unsent_bytes=self._transport.get_write_buffer_size(),
             is_closing=self._transport.is_closing(),
             may_send=self._is_gathering
-            or not (self._is_paused or (exchange is not None and exchange.awaits_continue)),
+            or not (self._is_paused or (arriving is not None and arriving.awaits_continue)),
         )
         if due is Due.REFUSE:
-            seconds = self.config.request_seconds
+            seconds = self._config.request_seconds
             message = f"The request did not arrive completely within {seconds:g} seconds"
             self._refuse(RequestError(ErrorCode.REQUEST_TIMEOUT, message))
         elif due is Due.CLOSE:

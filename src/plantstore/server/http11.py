@@ -4,7 +4,8 @@ Theory of operation
 -------------------
 `RequestReader` takes the bytes of a connection, as they arrive, and returns events:
 
-    Request, then any number of pieces of its body (bytes), then END
+    WholeRequest, for a request that has arrived together with its head
+    Head, then any number of pieces of the body (bytes), then END, for any other one
     NEED_DATA when the bytes so far hold no further event
     a RequestError, raised, for data that is not a valid request
 
@@ -26,13 +27,14 @@ from collections import Counter
 from collections.abc import Sequence
 from enum import Enum
 from functools import lru_cache
-from typing import Final, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 from urllib.parse import unquote
 
 import httptools
 import msgspec
 
 from plantstore.errors import ErrorCode, RequestError
+from plantstore.server.interface import Fields
 
 # Size of the request line and the header fields. Browsers send less than 1 KiB. The trailer
 # fields, and the framing between two pieces of a chunked body, have the same limit.
@@ -89,16 +91,16 @@ _SINGLETONS: Final = {
 _BARE_PERCENT: Final = re.compile(rb"%(?![0-9A-Fa-f]{2})")
 
 
-class Request(msgspec.Struct, frozen=True, gc=False):
+class Head(msgspec.Struct, frozen=True, gc=False):
     """The head of a request.
 
     Attributes:
         method: as it was sent.
-        raw_path: as it was sent.
         path: decoded. Invalid UTF-8 is U+FFFD, and a percent sign that encodes nothing stays.
         query: as it was sent.
+        fields: by their names, as `plantstore.server.interface.Fields` has them.
         version: 1.0 or 1.1.
-        fields: names in lower case, and values without white space around them.
+        raw_path: as it was sent.
         body_bytes: the length of the body; None if it is chunked.
         expects_continue: whether the client sends the body only after a 100 (RFC 9110 §10.1.1).
         keeps_alive: whether the connection may be used for another request (RFC 9112 §9.3).
@@ -106,20 +108,27 @@ class Request(msgspec.Struct, frozen=True, gc=False):
     """
 
     method: str
-    raw_path: bytes
     path: str
-    query: bytes
+    query: str
+    fields: Fields
     version: str
-    fields: tuple[tuple[bytes, bytes], ...]
+    raw_path: str
     body_bytes: int | None
     expects_continue: bool
     keeps_alive: bool
 
 
+class WholeRequest(NamedTuple):
+    """A request whose last byte has arrived together with its head."""
+
+    head: Head
+    body: bytes
+
+
 class HeadRefusedError(RequestError):
     """A head is not valid. `fields` has the fields that were read."""
 
-    def __init__(self, error: RequestError, fields: Sequence[tuple[bytes, bytes]]) -> None:
+    def __init__(self, error: RequestError, fields: Fields) -> None:
         super().__init__(error.code, error.message)
         self.fields = fields
 
@@ -135,14 +144,19 @@ class Signal(Enum):
 NEED_DATA: Final = Signal.NEED_DATA
 END: Final = Signal.END
 
-Event: TypeAlias = Request | bytes | Signal
+Event: TypeAlias = WholeRequest | Head | bytes | Signal
 
 
 class RequestReader:
-    """Reads the requests of one connection, one after the other."""
+    """Reads the requests of one connection, one after the other.
+
+    Attributes:
+        unread: the bytes that no event has used.
+
+    """
 
     def __init__(self) -> None:
-        self._data = b""
+        self.unread = b""
         self._is_in_head = True
         # Of an incomplete head: the parser that has seen it, and how much of it.
         self._probe: httptools.HttpRequestParser | None = None
@@ -157,14 +171,9 @@ class RequestReader:
         """Whether the next event belongs to a chunked body."""
         return self._chunks is not None
 
-    @property
-    def unread_bytes(self) -> int:
-        """The number of bytes that no event has used."""
-        return len(self._data)
-
     def receive_data(self, data: bytes) -> None:
         """Add bytes that have arrived."""
-        self._data = self._data + data if self._data else data
+        self.unread = self.unread + data if self.unread else data
 
     def next_event(self) -> Event:
         """Return the next event.
@@ -174,62 +183,67 @@ class RequestReader:
                 be used for further requests.
 
         """
-        if self._is_in_head:
-            return self._read_head()
-        if self._chunks is not None:
-            return self._read_chunks(*self._chunks)
-        if not self._body_left:
-            self._is_in_head = True
-            return END
-        if not self._data:
-            return NEED_DATA
-        piece, self._data = self._data[: self._body_left], self._data[self._body_left :]
-        self._body_left -= len(piece)
-        return piece
-
-    def _read_head(self) -> Request | Signal:
-        if self._data.startswith((b"\r", b"\n")):  # ignored before a request (RFC 9112 §2.2)
-            rest = self._data.lstrip(b"\r\n")
-            self._count_framing(len(self._data) - len(rest))
-            self._data = rest
-        data = self._data
+        if not self._is_in_head:
+            return self._read_body()
+        if self.unread[:1] in (b"\r", b"\n"):  # ignored before a request (RFC 9112 §2.2)
+            rest = self.unread.lstrip(b"\r\n")
+            self._count_framing(len(self.unread) - len(rest))
+            self.unread = rest
+        data = self.unread
         end = data.find(_EMPTY_LINE, max(0, self._probed_bytes - 3))
         if end < 0:
             self._probe_head()
             return NEED_DATA
         end += len(_EMPTY_LINE)
-        head, self._data = data[:end], data[end:]
-        self._probe, self._probed_bytes, self._framing_bytes = None, 0, 0
-        request = (parse_head if end > _CACHED_HEAD_BYTES_MAX else _parse_head_cached)(head)
-        self._is_in_head = False
-        if request.body_bytes is None:
+        self._probed_bytes = self._framing_bytes = 0
+        self._probe = None
+        parse = parse_head if end > _CACHED_HEAD_BYTES_MAX else _parse_head_cached
+        head = parse(data[:end])
+        if head.body_bytes is None:
             chunks = _Chunks()
             self._chunks = chunks, _parser(chunks)
             self._chunks[1].feed_data(_CHUNKED_HEAD)
             chunks.fields.clear()
+        elif (body_end := end + head.body_bytes) <= len(data):
+            self.unread = data[body_end:]
+            return WholeRequest(head, data[end:body_end])
         else:
-            self._body_left = request.body_bytes
-        return request
+            self._body_left = head.body_bytes
+        self.unread = data[end:]
+        self._is_in_head = False
+        return head
+
+    def _read_body(self) -> bytes | Signal:
+        if self._chunks is not None:
+            return self._read_chunks(*self._chunks)
+        if not self._body_left:
+            self._is_in_head = True
+            return END
+        if not self.unread:
+            return NEED_DATA
+        piece, self.unread = self.unread[: self._body_left], self.unread[self._body_left :]
+        self._body_left -= len(piece)
+        return piece
 
     def _probe_head(self) -> None:
         """Refuse the beginning of a head if it is no HTTP, or too large already."""
-        if not self._data:
+        if not self.unread:
             return
         if self._probe is None:
             self._probe = _parser(_Fields())
-        _feed(self._probe, self._data[self._probed_bytes :])
-        self._probed_bytes = len(self._data)
+        _feed(self._probe, self.unread[self._probed_bytes :])
+        self._probed_bytes = len(self.unread)
         if self._probed_bytes > HEAD_BYTES_MAX:
             raise _head_too_large()
 
     def _read_chunks(
         self, chunks: "_Chunks", parser: httptools.HttpRequestParser
     ) -> bytes | Signal:
-        data, position = self._data[:CHUNKED_PIECE_BYTES], 0
+        data, position = self.unread[:CHUNKED_PIECE_BYTES], 0
         while not chunks.is_complete and (end := _end_of_part(data, position)) > position:
             _feed(parser, data[position:end])
             position = end
-        self._data = self._data[position:]
+        self.unread = self.unread[position:]
         if piece := chunks.take():
             self._framing_bytes = 0
             return piece
@@ -265,7 +279,7 @@ class _Head(_Fields):
     def __init__(self, head: bytes) -> None:
         super().__init__()
         self._head = head
-        self.request: Request | None = None
+        self.parsed: Head | None = None
 
     def on_headers_complete(self) -> None:
         if len(self._head) > HEAD_BYTES_MAX:
@@ -273,7 +287,7 @@ class _Head(_Fields):
         if len(self._head) > VALUE_BYTES_MAX:
             _check_sizes(self.fields)
         line = self._head[: self._head.find(b"\r\n")]
-        self.request = _check_head(line, [each for each in self.fields if each[0] != b"upgrade"])
+        self.parsed = _check_head(line, [each for each in self.fields if each[0] != b"upgrade"])
 
 
 class _Chunks(_Fields):
@@ -324,7 +338,7 @@ def _end_of_part(data: bytes, start: int) -> int:
     return max(start, len(data) - begun)
 
 
-def parse_head(head: bytes) -> Request:
+def parse_head(head: bytes) -> Head:
     """Parse a complete head, from the request line to the empty line.
 
     An offer to upgrade the connection is ignored, as RFC 9110 §7.8 allows. Every Java HttpClient
@@ -334,15 +348,15 @@ def parse_head(head: bytes) -> Request:
         RequestError: BAD_REQUEST, NOT_IMPLEMENTED or HEAD_TOO_LARGE.
 
     """
-    parsed = _Head(head)
+    callbacks = _Head(head)
     try:
         with contextlib.suppress(httptools.HttpParserUpgrade):  # raised behind the head
-            _feed(_parser(parsed), head)
+            _feed(_parser(callbacks), head)
     except RequestError as error:
-        raise HeadRefusedError(error, parsed.fields) from None
-    if parsed.request is None:
+        raise HeadRefusedError(error, _by_name(callbacks.fields)) from None
+    if callbacks.parsed is None:
         raise bad_request("The request is not HTTP/1.1")
-    return parsed.request
+    return callbacks.parsed
 
 
 _parse_head_cached = lru_cache(_CACHED_HEADS)(parse_head)
@@ -357,7 +371,7 @@ def _check_sizes(fields: Sequence[tuple[bytes, bytes]]) -> None:
             raise RequestError(ErrorCode.HEAD_TOO_LARGE, message)
 
 
-def _check_head(line: bytes, fields: Sequence[tuple[bytes, bytes]]) -> Request:
+def _check_head(line: bytes, fields: Sequence[tuple[bytes, bytes]]) -> Head:
     """Check the request line and the fields by RFC 9112, as far as the parser does not."""
     method, raw_path, query, version = _parse_request_line(line)
     found: dict[bytes, bytes] = {}
@@ -382,17 +396,26 @@ def _check_head(line: bytes, fields: Sequence[tuple[bytes, bytes]]) -> Request:
         message = f"The path must be no longer than {VALUE_BYTES_MAX} bytes"
         raise RequestError(ErrorCode.HEAD_TOO_LARGE, message)
     path = raw_path.decode()
-    return Request(
+    return Head(
         method.decode(),
-        raw_path,
         unquote(path) if "%" in path else path,
-        query,
+        query.decode(),
+        _by_name(fields),
         version,
-        tuple(fields),
+        path,
         body_bytes,
         expects_continue,
         keeps_alive,
     )
+
+
+def _by_name(fields: Sequence[tuple[bytes, bytes]]) -> Fields:
+    """Return fields by their names. Several lines of a name are one value (RFC 9110 §5.3)."""
+    found: dict[str, str] = {}
+    for name, value in fields:
+        key, text = name.decode("latin-1"), value.decode("latin-1")
+        found[key] = f"{found[key]},{text}" if key in found else text
+    return found
 
 
 def _parse_request_line(line: bytes) -> tuple[bytes, bytes, bytes, str]:

@@ -1,238 +1,122 @@
-"""The interface between the server and its application, besides ASGI.
+"""A request and its response: all that the server and its application know of each other.
 
-When the server starts, the application puts a `ConnectionConfig` into the `state` of ASGI's
-lifespan protocol, and the server passes it to each connection. So the server can respond with the
-application's Error records without importing the application.
+An operation of an application is a function of a request that returns a response, or raises an
+error:
+
+    async def operation(request: Request) -> Response
+
+Both are plain values. So an operation needs no server to be called:
+
+    response = await operation(Request("GET", "/plants/1"))
 """
 
-import logging
-from asyncio import AbstractEventLoop
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Final, NamedTuple, Protocol, TypeAlias
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
+from typing import Protocol, Self, TypeAlias
 
-from plantstore.errors import RequestError
-from plantstore.observe import Observer
+import msgspec
 
-MIB: Final = 1024 * 1024
+# Host and port.
+Address: TypeAlias = tuple[str, int]
 
-# Bytes of unanswered requests. A request has at most 16 KiB besides its head, and a piece of a file
-# as much, so this is enough for hundreds of the largest ones, and for all usual ones.
-INCOMING_BYTES_MAX: Final = 32 * MIB
-
-# Bytes of responses that clients have not read. A page of plants, and a piece of a file or of a
-# stream, have less than 800 KiB, so this is enough for eighty slow readers of the largest ones.
-UNREAD_BYTES_MAX: Final = 64 * MIB
+# Header fields by their names. Those of a request have names in lower case, and the values of
+# several lines of one name are joined by commas (RFC 9110 §5.3).
+Fields: TypeAlias = Mapping[str, str]
 
 
-class Waiting(Protocol):
-    """A connection that waits for its client. `held_bytes` are those of unanswered requests."""
+class ArrivingBody(Protocol):
+    """A body that had not arrived when its operation began. It is iterated over once.
 
-    held_bytes: int
-
-    def drop(self) -> None:
-        """Close the connection, and free its memory at once, if it waits for its client."""
-
-
-class Budget:
-    """Limits the memory for unanswered requests and for unread responses.
-
-    It belongs to one event loop. Each connection adds the bytes of its unanswered requests
-    to `incoming_bytes`, and subtracts them when they are answered. At a limit, the connections that
-    wait for their clients are closed, the longest wait first: so no client can use up the memory
-    that others need by sending or reading slowly.
-
-    Args:
-        incoming_bytes_max: bytes of unanswered requests, over all connections. While it is
-            exceeded although no client without a token makes the service wait, each connection may
-            hold at most an equal share, so that small requests are still served beside large ones.
-            The total is at most twice this limit.
-        unread_bytes_max: bytes of unread responses, over all connections. Clients without a valid
-            token are disconnected first.
-
+    If the client waits for permission to send the body, the iteration gives it (RFC 9110 §10.1.1).
+    The iteration raises ClientGoneError if the client disconnects before the end.
     """
 
-    def __init__(
-        self,
-        *,
-        incoming_bytes_max: int = INCOMING_BYTES_MAX,
-        unread_bytes_max: int = UNREAD_BYTES_MAX,
-    ) -> None:
-        self.incoming_bytes_max = incoming_bytes_max
-        self._unread_bytes_max = unread_bytes_max
-        self.incoming_bytes = 0
-        self._unread_bytes = 0
-        # The connections with incomplete heads, and those with unread responses and their sizes: of
-        # clients without a valid token, and of others. The longest wait is the first.
-        self._heads: dict[Waiting, int] = {}
-        self._of_strangers: dict[Waiting, int] = {}
-        self._of_others: dict[Waiting, int] = {}
+    def __aiter__(self) -> Self: ...
 
-    def make_room(self) -> None:
-        """Close connections of clients without a token, until the incoming bytes are in bounds."""
-        for waiting in (self._heads, self._of_strangers):
-            for connection in [each for each in waiting if each.held_bytes]:
-                if self.incoming_bytes <= self.incoming_bytes_max:
-                    return
-                self._drop(waiting, connection)
+    async def __anext__(self) -> bytes:
+        """Return what has arrived since the last call, at least one byte."""
 
-    def is_equal_share(self, held_bytes: int, connections: Collection[object]) -> bool:
-        """Return whether one of the connections holds at most its equal share of the limit."""
-        return held_bytes * len(connections) <= self.incoming_bytes_max
+    def as_stream(self) -> Self:
+        """Let the body have any length and take any time.
 
-    def begin_head(self, connection: Waiting) -> None:
-        """Add a connection with an incomplete head."""
-        self._heads.pop(connection, None)
-        self._heads[connection] = 0
-
-    def end_head(self, connection: Waiting) -> None:
-        """Remove a connection whose head is complete, or which was closed."""
-        self._heads.pop(connection, None)
-
-    def begin_unread(self, connection: Waiting, size: int, *, has_token: bool) -> None:
-        """Add a connection with an unread response; close the slowest if there is too much."""
-        (self._of_others if has_token else self._of_strangers)[connection] = size
-        self._unread_bytes += size
-        while self._unread_bytes > self._unread_bytes_max:
-            unread = self._of_strangers or self._of_others
-            self._drop(unread, next(iter(unread)))
-
-    def end_unread(self, connection: Waiting) -> None:
-        """Remove a connection whose response was read, or which was closed."""
-        for unread in (self._of_strangers, self._of_others):
-            self._unread_bytes -= unread.pop(connection, 0)
-
-    def _drop(self, waiting: dict[Waiting, int], connection: Waiting) -> None:
-        self._unread_bytes -= waiting.pop(connection)
-        connection.drop()
+        Only what is held of it counts against the bounds, and the operation has to refuse a client
+        that is too slow. If the rest of the body is not valid, the iteration raises the error, and
+        the operation responds with it, since it knows what is done already.
+        """
 
 
-class Answered(Protocol):
-    """A connection with a response."""
-
-    def write_response(self) -> None:
-        """Write the response."""
-
-    def abort(self) -> None:
-        """Close the connection at once."""
+def _never() -> bool:
+    return False
 
 
-class IterationEnd:
-    """Writes responses together, at the end of an iteration of the event loop.
-
-    A client that is woken for each response would send its next request alone, and an iteration
-    would carry fewer requests.
-    """
-
-    def __init__(self) -> None:
-        self._connections: list[Answered] = []
-
-    def add(self, loop: AbstractEventLoop, connection: Answered) -> None:
-        """Write the response of a connection at the end of the iteration."""
-        if not self._connections:
-            loop.call_soon(self._end)
-        self._connections.append(connection)
-
-    def _end(self) -> None:
-        connections, self._connections = self._connections, []
-        for connection in connections:
-            try:
-                connection.write_response()
-            except Exception:  # such as MemoryError; the others have responses, too
-                logging.getLogger(__name__).exception("A response could not be written")
-                connection.abort()
-
-
-# What ASGI 3 has (https://asgi.readthedocs.io).
-Scope: TypeAlias = dict[str, Any]
-Event: TypeAlias = Mapping[str, Any]
-Receive: TypeAlias = Callable[[], Awaitable[Event]]
-Send: TypeAlias = Callable[[Event], Awaitable[None]]
-ASGIApp: TypeAlias = Callable[[Scope, Receive, Send], Awaitable[None]]
-
-# Names and values of header fields, as ASGI has them.
-Fields: TypeAlias = Sequence[tuple[bytes, bytes]]
-
-# The key of the `ConnectionConfig` in the state.
-CONNECTION_CONFIG: Final = "plantstore.connection_config"
-
-# The key of the status in the scope of a request, as a plain int. It is set when the response
-# begins. It changes only if another response replaces one of which nothing is written.
-RESPONSE_STATUS: Final = "plantstore.status"
-
-# The key of the body, as bytes, in the scope of a request that arrived completely before the
-# application started. `receive` returns it too.
-BODY: Final = "plantstore.body"
-
-# The key of the `ExchangeControl` in the scope of a request.
-EXCHANGE: Final = "plantstore.exchange"
-
-
-class ExchangeControl(Protocol):
-    """What an application can do with a request besides ASGI.
+class Request(msgspec.Struct):
+    """A request.
 
     Attributes:
-        has_token: set by the application if the token of the request is valid. When memory is
-            short, clients without one are disconnected first.
+        method: as it was sent.
+        path: decoded. Invalid UTF-8 is U+FFFD, and a percent sign that encodes nothing stays.
+        query: as it was sent.
+        fields: the header fields.
+        body: complete, or as it arrives.
+        client: its address; None if it is unknown.
+        scheme: http or https.
+        version: 1.0 or 1.1.
+        raw_path: the path as it was sent.
+        is_client_gone: returns whether the client has closed its side of the connection. It is
+            noticed also while data waits that nobody has read.
+        token: the name of the valid token of the request; empty if there is none. The application
+            sets it. When memory is short, clients without one are disconnected first.
+        route: the template of the path, such as `/plants/{id}`; empty if the path is unknown. The
+            application sets it.
 
     """
 
-    has_token: bool
-
-    def stream_body(self) -> None:
-        """Note that the application reads the body as a stream.
-
-        Then the body may have any length and take any time, and only what is held of it counts
-        against the bounds. The application has to refuse a client that is too slow. If the rest of
-        the body is not valid, `receive` raises the error, and the application responds with it,
-        since it knows what is done already.
-        """
-
-    def is_client_gone(self) -> bool:
-        """Return whether the client has closed its side of the connection.
-
-        It is noticed also while data waits that the application has not read.
-        """
+    method: str
+    path: str
+    query: str = ""
+    fields: Fields = {}
+    body: bytes | ArrivingBody = b""
+    client: Address | None = None
+    scheme: str = "http"
+    version: str = "1.1"
+    raw_path: str = ""
+    is_client_gone: Callable[[], bool] = _never
+    token: str = ""
+    route: str = ""
 
 
-class ErrorResponse(NamedTuple):
-    """The response to a failed request, with all header fields that depend on the error."""
+class Response(msgspec.Struct):
+    """A response.
+
+    Attributes:
+        status: of HTTP.
+        fields: the header fields. The server adds those that all responses have, and the length.
+        body: complete, or in pieces of any size. The server closes the generator, whatever happens.
+
+    """
 
     status: int
-    headers: dict[str, str]
-    body: bytes
-
-    def fields(self) -> list[tuple[bytes, bytes]]:
-        """Return the header fields as ASGI has them, with the length of the body."""
-        fields = [(name.lower().encode(), value.encode()) for name, value in self.headers.items()]
-        fields.append((b"content-length", b"%d" % len(self.body)))
-        return fields
+    fields: dict[str, str] = {}
+    body: bytes | AsyncGenerator[bytes, None] = b""
 
 
-# Renders the response for an error, for a request with these header fields.
-RenderError: TypeAlias = Callable[[RequestError, Fields], ErrorResponse]
+class Application(Protocol):
+    """What a server serves."""
+
+    async def __call__(self, request: Request) -> Response:
+        """Return the response to a request, or raise the error that `fail` responds with."""
+
+    def fail(self, error: BaseException, request: Request) -> Response:
+        """Return the response to a request that failed: here, in the server, or on its way.
+
+        If the head of the request is not valid, the request has nothing but the fields that were
+        read of it.
+        """
 
 
-@dataclass(frozen=True, slots=True)
-class ConnectionConfig:
-    """What the application gives the server: limits for connections, and functions.
-
-    Args:
-        request_seconds: the time in which a request must arrive completely, a new connection
-            must begin its first request, and a client must read some of its response.
-        idle_seconds: how long a connection may be idle between two requests.
-        connections_max: the number of open connections.
-        budget: limits the memory of all connections together.
-        render_error: renders the response to a request that does not reach the application.
-        observe: is called for each refused request.
-        iteration_end: writes the responses.
-
-    """
-
-    request_seconds: float
-    idle_seconds: float
-    connections_max: int
-    budget: Budget
-    render_error: RenderError
-    observe: Observer
-    iteration_end: IterationEnd = field(default_factory=IterationEnd)
+async def pieces(body: bytes | ArrivingBody) -> AsyncIterator[bytes]:
+    """Yield the pieces of a body, as they arrive."""
+    if isinstance(body, bytes):
+        yield body
+    else:
+        async for piece in body:
+            yield piece

@@ -1,9 +1,8 @@
 """Accepts connections, and limits the number of TLS handshakes in progress.
 
 A connection in a TLS handshake takes some 100 kB, and has no protocol yet that could count it.
-uvloop's own server limits neither the number of handshakes nor, as uvicorn calls it, their time. So
-this listener does both. Without TLS, it is as fast as uvloop's server: beside a thousand busy
-connections, new ones are answered as soon.
+uvloop's own server does not limit the number of handshakes, so this listener does. Without TLS, it
+is as fast as uvloop's server: beside a thousand busy connections, new ones are answered as soon.
 """
 
 import asyncio
@@ -12,8 +11,6 @@ import socket
 import ssl
 from collections.abc import Callable
 from typing import Any, Final
-
-import uvloop
 
 # Connections accepted per iteration of the event loop. Each takes a tenth of a millisecond. One may
 # serve one request of each open connection, so with one, new ones would wait long. With more, one
@@ -106,14 +103,3 @@ class Listener:
     async def _connect(self, connection: socket.socket) -> None:
         with contextlib.suppress(OSError):  # the base class of TLS errors, too
             await self._loop.connect_accepted_socket(self._make_protocol, connection, **self._tls)
-
-
-class Loop(uvloop.Loop):
-    """An event loop that accepts connections with a `Listener`."""
-
-    async def create_server(self, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401 (asyncio's)
-        """Listen on uvicorn's socket."""
-        [make_protocol] = args
-        listener = kwargs["sock"]
-        listener.listen(kwargs["backlog"])
-        return Listener(self, make_protocol, listener, kwargs["ssl"])

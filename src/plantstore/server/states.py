@@ -2,8 +2,7 @@
 
 Theory of operation
 -------------------
-A connection has a `Progress` for the request that it reads or answers, and a new one for the next
-request. Its `State` is a pair: that of the request and that of the response. `REQUEST_TRANSITIONS`
+A `State` is a pair: that of a request and that of its response. `REQUEST_TRANSITIONS`
 and `RESPONSE_TRANSITIONS` have all events; an event that has no transition from the current state
 raises an error. What the connection does in a state follows from the pair, here and nowhere else:
 
@@ -51,7 +50,8 @@ class ResponseState(StrEnum):
 class RequestEvent(StrEnum):
     """What happens to a request."""
 
-    FIRST_BYTE = "first byte"
+    ARRIVAL = "arrival"  # its head and its body, together
+    FIRST_BYTE = "first byte"  # of a head that is incomplete
     HEAD_END = "head end"
     STREAM_BODY = "stream body"  # the application reads the body as a stream
     LAST_BYTE = "last byte"
@@ -100,12 +100,13 @@ class Deadline(NamedTuple):
 # An attribute of an Enum class is looked up slowly before Python 3.12.
 CONNECTED, IDLE, HEAD, BODY, STREAM, WHOLE, FAILED = RequestState
 AWAITED, BEGUN, ENDED, WRITTEN, CLOSED = ResponseState
-FIRST_BYTE, HEAD_END, STREAM_BODY, LAST_BYTE, FAIL_BODY = RequestEvent
+ARRIVAL, FIRST_BYTE, HEAD_END, STREAM_BODY, LAST_BYTE, FAIL_BODY = RequestEvent
 PIECE, LAST_PIECE, WRITE, CLOSE = ResponseEvent
 
 REQUEST_TRANSITIONS: Final = {
+    ARRIVAL: {CONNECTED: WHOLE, IDLE: WHOLE, HEAD: WHOLE},
     FIRST_BYTE: {CONNECTED: HEAD, IDLE: HEAD},
-    HEAD_END: {HEAD: BODY},
+    HEAD_END: {CONNECTED: BODY, IDLE: BODY, HEAD: BODY},
     # A request that has arrived stays what it is.
     STREAM_BODY: {BODY: STREAM, STREAM: STREAM, WHOLE: WHOLE, FAILED: FAILED},
     LAST_BYTE: {BODY: WHOLE, STREAM: WHOLE},
@@ -222,29 +223,3 @@ def _states() -> dict[tuple[RequestState, ResponseState], State]:
 
 
 STATES: Final = _states()
-
-
-class Progress:
-    """How far one request and its response are.
-
-    Args:
-        request: CONNECTED, or IDLE behind another request.
-
-    Attributes:
-        state: the current state. Only `enter` changes it.
-
-    """
-
-    __slots__ = ("state",)
-
-    def __init__(self, request: RequestState) -> None:
-        self.state = STATES[request, AWAITED]
-
-    def enter(self, event: RequestEvent | ResponseEvent) -> None:
-        """Enter the state behind an event.
-
-        Raises:
-            KeyError: this cannot happen in the current state.
-
-        """
-        self.state = self.state.after[event]

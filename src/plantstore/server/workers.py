@@ -5,34 +5,19 @@ for the metrics and, on SQLite, the locks with which they take turns to write
 (`plantstore.commit.writer.Turnstile`).
 """
 
-import asyncio
 import contextlib
 import ctypes
 import fcntl
 import gc
-import multiprocessing
 import os
 import resource
 import shutil
-import signal
-import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator
-from multiprocessing.process import BaseProcess
+from collections.abc import Iterator
 from pathlib import Path
-from socket import socket
-from types import FrameType
-from typing import Any, Final
-
-import uvicorn
-from uvicorn.config import STARTUP_FAILURE
-from uvicorn.supervisors import Multiprocess
-
-from plantstore.server import listener
-from plantstore.server.connection import Connection
-from plantstore.settings import Settings
+from typing import Final
 
 _LIBC: Final = ctypes.CDLL(None)
 
@@ -60,34 +45,6 @@ _NEW_SECONDS: Final = 60
 
 # From malloc.h (https://man7.org/linux/man-pages/man3/mallopt.3.html).
 _M_ARENA_MAX: Final = -8
-
-
-def uvicorn_config(app_factory: Callable[[], Any], settings: Settings) -> uvicorn.Config:
-    """Return uvicorn's configuration.
-
-    Args:
-        app_factory: makes the application, in each worker.
-        settings: those of the server.
-
-    """
-    return uvicorn.Config(
-        app_factory,
-        factory=True,
-        interface="asgi3",
-        http=Connection,
-        ws="none",
-        loop=f"{listener.__name__}:Loop",
-        lifespan="on",
-        workers=settings.workers,
-        timeout_graceful_shutdown=settings.stop_seconds,
-        ssl_certfile=settings.tls_certificate,
-        ssl_keyfile=settings.tls_key,
-        proxy_headers=bool(settings.trusted_proxy),
-        forwarded_allow_ips=[*settings.trusted_proxy],
-        server_header=False,
-        access_log=False,
-        log_config=None,
-    )
 
 
 def raise_file_limit() -> None:
@@ -133,64 +90,6 @@ def freeze_memory() -> None:
     gc.set_threshold(20_000, 20, 100)
 
 
-class Workers(Multiprocess):
-    """The parent of several serving processes. It replaces a worker that dies or hangs.
-
-    A second signal ends all of them immediately.
-
-    Args:
-        config: of the workers.
-        sockets: on which they accept connections.
-        drain_seconds: how long they continue to serve after a signal.
-
-    """
-
-    def __init__(self, config: uvicorn.Config, sockets: list[socket], drain_seconds: float) -> None:
-        disposition = signal.getsignal(signal.SIGHUP)
-        super().__init__(config, sockets)
-        if disposition == signal.SIG_IGN:
-            signal.signal(signal.SIGHUP, signal.SIG_IGN)
-        graceful_seconds = drain_seconds + (config.timeout_graceful_shutdown or 0)
-        self._stop_seconds_max = graceful_seconds + LAST_COMMITS_SECONDS
-
-    @property
-    def could_not_start(self) -> bool:
-        """Whether a worker failed in a way that a new worker would repeat."""
-        return any(process.exitcode == STARTUP_FAILURE for process in self.processes)
-
-    def handle_int(self) -> None:
-        """Stop the workers."""
-        self._stop(signal.SIGINT)
-
-    def handle_term(self) -> None:
-        """Stop the workers."""
-        self._stop(signal.SIGTERM)
-
-    def handle_hup(self) -> None:
-        """Stop the workers; uvicorn would replace them."""
-        self.should_exit.set()
-
-    def join_all(self) -> None:
-        """Wait for the workers to end, and kill those that hang.
-
-        A second signal ends all of them immediately.
-        """
-        deadline = time.monotonic() + self._stop_seconds_max
-        for process in self.processes:
-            while process.process.is_alive():
-                process.process.join(0.1)
-                self.handle_signals()
-                if time.monotonic() > deadline:
-                    process.process.kill()  # all that was acknowledged is on disk
-
-    def _stop(self, number: int) -> None:
-        if self.should_exit.is_set():
-            for process in self.processes:
-                process.process.kill()
-            sys.exit(128 + number)  # a normal exit removes shared resources
-        self.should_exit.set()
-
-
 @contextlib.contextmanager
 def shared_folder(place: Path = SHARED_MEMORY) -> Iterator[Path]:
     """Yield a new folder, and remove it and those of services that were killed."""
@@ -223,51 +122,3 @@ def _locked(folder: Path) -> Iterator[None]:
         yield
     finally:
         os.close(descriptor)
-
-
-def stop_signals() -> tuple[signal.Signals, ...]:
-    """Return the signals that stop a process: SIGHUP too, unless `nohup` has turned it off."""
-    both = (signal.SIGINT, signal.SIGTERM)
-    is_off = signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
-    return both if is_off else (*both, signal.SIGHUP)
-
-
-def handle_stop_signals(drain_seconds: float, on_stop: Callable[[], None]) -> None:
-    """Handle the signals that stop a serving process. Call this on the running event loop.
-
-    The service reports at once that it is not ready, and continues to serve while load
-    balancers notice this. Then uvicorn shuts it down gracefully. A second signal ends the
-    process immediately; no acknowledged change is lost.
-
-    Args:
-        drain_seconds: how long it continues to serve.
-        on_stop: is called at once; from then on, the service is not ready.
-
-    """
-    loop = asyncio.get_running_loop()
-    signals = stop_signals()
-    of_uvicorn: Any = signal.getsignal(signal.SIGTERM)
-    parent = multiprocessing.parent_process()
-    # A worker gets one Ctrl-C twice: from the terminal and from its parent.
-    second = signal.SIG_DFL if parent is None else signal.SIG_IGN
-
-    def on_signal(number: int, frame: FrameType | None) -> None:
-        for each in signals:
-            # A terminal that is closed may send SIGHUP twice: from the shell and from the kernel.
-            signal.signal(each, signal.SIG_IGN if each == signal.SIGHUP else second)
-        loop.call_soon_threadsafe(drain, number, frame)
-
-    def drain(number: int, frame: FrameType | None) -> None:
-        on_stop()
-        loop.call_later(drain_seconds, of_uvicorn, number, frame)
-
-    for number in signals:
-        signal.signal(number, on_signal)
-    if parent is not None:
-        threading.Thread(target=_stop_with, args=(parent,), daemon=True).start()
-
-
-def _stop_with(parent: BaseProcess) -> None:
-    """Stop this worker when its parent has ended. Otherwise it would hold the port forever."""
-    parent.join()
-    os.kill(os.getpid(), signal.SIGTERM)

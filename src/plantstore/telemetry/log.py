@@ -44,6 +44,7 @@ from plantstore.observe import (
     Responded,
     ServerChanged,
     Stopping,
+    WorkerFailed,
     WriterStarted,
     WriterStopped,
     known_id,
@@ -154,6 +155,8 @@ def _tell(
             failures.tell_error("request failed", error, method=method, path=shown, request_id=id_)
         case ReadinessChanged(error=BaseException() as why):
             failures.tell_error("not ready", why)
+        case WorkerFailed(worker=worker, reason=reason):
+            log.warning("worker failed", worker=worker, reason=reason)
         case _:
             if line := _LINES.get(type(event)) or migration_progress(event):
                 what = {key: value for key, value in asdict(event).items() if key != "error"}
@@ -173,15 +176,15 @@ def log_responses() -> Observer:
         if not isinstance(event, Responded):
             return
         request = event.request
-        id_ = known_id(request["headers"])
+        id_ = known_id(request.fields)
         log.info(
             "request",
-            method=request["method"],
-            path=_shown(request["raw_path"].decode()),
+            method=request.method,
+            path=_shown(request.raw_path),
             status=event.status,
             seconds=round(event.seconds, 6),
-            client=_shown(request["client"][0]) if request["client"] else None,
-            scheme=request["scheme"],
+            client=_shown(request.client[0]) if request.client else None,
+            scheme=request.scheme,
             **({} if id_ is None else {"request_id": id_}),
         )
 
@@ -227,8 +230,6 @@ def configure_logs() -> "LogQueue":
         )
     )
     logging.basicConfig(handlers=[handler], level=logging.WARNING, force=True)
-    # At a lower level uvicorn writes a line for each bad request, so clients could flood the log.
-    logging.getLogger("uvicorn").setLevel(logging.ERROR)
     return log
 
 

@@ -156,7 +156,7 @@ class Metrics(Collector):
     def observe(self, event: Event) -> None:
         """Count an event."""
         if isinstance(event, Responded):
-            series = (event.route, event.request["method"], event.status)
+            series = (event.request.route, event.request.method, event.status)
             durations = self._durations.get(series) or self._bind(*series)
             durations[bisect_left(REQUEST_SECONDS, event.seconds)] += 1
             durations[-1] += event.seconds

@@ -1,0 +1,121 @@
+"""The operations for monitoring: `/healthz`, `/readyz`, `/metrics`."""
+
+import asyncio
+import math
+import time
+from collections.abc import Callable, Mapping
+from typing import Final, Generic, TypeAlias, TypeVar
+
+from plantstore.api.parameters import json_response, preferred
+from plantstore.commit.writer import GroupCommit
+from plantstore.errors import StoreUnavailableError
+from plantstore.observe import Observer, ReadinessChanged
+from plantstore.server.interface import Request, Response
+from plantstore.store import PlantStore
+
+# How long the result of a probe or a commit, and a rendering of the metrics count as current. This
+# limits their cost, no matter how many requests there are.
+LOOK_SECONDS: Final = 1.0
+
+_OK: Final = b'{"status":"ok"}'
+
+# Functions that render the metrics, by media type; the default media type is the first. They run
+# on another thread.
+Renderings: TypeAlias = Mapping[str, Callable[[], bytes]]
+
+
+ResultT = TypeVar("ResultT")
+
+
+class _Shared(Generic[ResultT]):
+    """The result of a function that a thread runs, at most once in LOOK_SECONDS."""
+
+    def __init__(self, function: Callable[[], ResultT], monotonic: Callable[[], float]) -> None:
+        self._function = function
+        self._monotonic = monotonic
+        self._run: asyncio.Future[ResultT] | None = None
+        self._began_at = -math.inf
+
+    def get(self) -> asyncio.Future[ResultT]:
+        """Return the result of the current run, or of a new one."""
+        now = self._monotonic()
+        run = self._run
+        if run is None or (run.done() and now - self._began_at > LOOK_SECONDS):
+            self._began_at = now
+            run = self._run = asyncio.ensure_future(asyncio.to_thread(self._function))
+        return run
+
+
+async def show_liveness(_request: Request) -> Response:
+    """Respond with 200: the process is alive."""
+    return json_response(_OK)
+
+
+class Readiness:
+    """`/readyz`: whether a plant would be stored.
+
+    The response shows the result of the last commit. If there was no commit within the last
+    second, the store is probed; all requests within a second share one probe.
+    """
+
+    def __init__(
+        self,
+        store: PlantStore,
+        writer: GroupCommit,
+        *,
+        observe: Observer,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._writer = writer
+        self._observe = observe
+        self._probe = _Shared(store.probe, monotonic)
+        self._is_ready = True
+        self._is_stopping = False
+
+    def stop(self) -> None:
+        """Report not ready from now on."""
+        self._is_stopping = True
+
+    async def show(self, _request: Request) -> Response:
+        """Respond with 200 if a plant would be stored, or else with 503 and an Error."""
+        if self._is_stopping:
+            raise StoreUnavailableError("The service is stopping")
+        if failure := self._writer.recent_failure():
+            self._record(failure)
+            raise StoreUnavailableError(failure.message)
+        if self._writer.seconds_since_commit() <= LOOK_SECONDS:
+            self._record(None)
+        else:
+            await self._look()
+        return json_response(_OK)
+
+    async def _look(self) -> None:
+        probe = self._probe.get()
+        try:
+            await asyncio.shield(probe)
+        finally:
+            if probe.done() and not probe.cancelled():
+                self._record(probe.exception())
+
+    def _record(self, error: BaseException | None) -> None:
+        if self._is_ready != (error is None):
+            self._is_ready = error is None
+            self._observe(ReadinessChanged(error))
+
+
+class Measurements:
+    """`/metrics`: the metrics for Prometheus."""
+
+    def __init__(
+        self, renderings: Renderings, *, monotonic: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._rendered = {
+            media_type: _Shared(render, monotonic) for media_type, render in renderings.items()
+        }
+
+    async def show(self, request: Request) -> Response:
+        """Respond with the metrics in the media type that the client prefers."""
+        media_types = [*self._rendered]
+        media_type = preferred(request, media_types) or media_types[0]
+        body = await asyncio.shield(self._rendered[media_type].get())
+        return Response(200, {"Content-Type": media_type, "Vary": "Accept"}, body)

@@ -1,0 +1,96 @@
+"""Limits the memory of all connections together."""
+
+from collections.abc import Collection
+from typing import Final, Protocol
+
+MIB: Final = 1024 * 1024
+
+# Bytes of unanswered requests. A request has at most 16 KiB besides its head, and a piece of a file
+# as much, so this is enough for hundreds of the largest ones, and for all usual ones.
+INCOMING_BYTES_MAX: Final = 32 * MIB
+
+# Bytes of responses that clients have not read. A page of plants, and a piece of a file or of a
+# stream, have less than 800 KiB, so this is enough for eighty slow readers of the largest ones.
+UNREAD_BYTES_MAX: Final = 64 * MIB
+
+
+class Waiting(Protocol):
+    """A connection that waits for its client. `held_bytes` are those of unanswered requests."""
+
+    held_bytes: int
+
+    def drop(self) -> None:
+        """Close the connection, and free its memory at once, if it waits for its client."""
+
+
+class Budget:
+    """Limits the memory for unanswered requests and for unread responses.
+
+    It belongs to one event loop. Each connection adds the bytes of its unanswered requests
+    to `incoming_bytes`, and subtracts them when they are answered. At a limit, the connections that
+    wait for their clients are closed, the longest wait first: so no client can use up the memory
+    that others need by sending or reading slowly.
+
+    Args:
+        incoming_bytes_max: bytes of unanswered requests, over all connections. While it is
+            exceeded although no client without a token makes the service wait, each connection may
+            hold at most an equal share, so that small requests are still served beside large ones.
+            The total is at most twice this limit.
+        unread_bytes_max: bytes of unread responses, over all connections. Clients without a valid
+            token are disconnected first.
+
+    """
+
+    def __init__(
+        self,
+        *,
+        incoming_bytes_max: int = INCOMING_BYTES_MAX,
+        unread_bytes_max: int = UNREAD_BYTES_MAX,
+    ) -> None:
+        self.incoming_bytes_max = incoming_bytes_max
+        self._unread_bytes_max = unread_bytes_max
+        self.incoming_bytes = 0
+        self._unread_bytes = 0
+        # The connections with incomplete heads, and those with unread responses and their sizes: of
+        # clients without a valid token, and of others. The longest wait is the first.
+        self._heads: dict[Waiting, int] = {}
+        self._of_strangers: dict[Waiting, int] = {}
+        self._of_others: dict[Waiting, int] = {}
+
+    def make_room(self) -> None:
+        """Close connections of clients without a token, until the incoming bytes are in bounds."""
+        for waiting in (self._heads, self._of_strangers):
+            for connection in [each for each in waiting if each.held_bytes]:
+                if self.incoming_bytes <= self.incoming_bytes_max:
+                    return
+                self._drop(waiting, connection)
+
+    def is_equal_share(self, held_bytes: int, connections: Collection[object]) -> bool:
+        """Return whether one of the connections holds at most its equal share of the limit."""
+        return held_bytes * len(connections) <= self.incoming_bytes_max
+
+    def begin_head(self, connection: Waiting) -> None:
+        """Add a connection with an incomplete head."""
+        self._heads.pop(connection, None)
+        self._heads[connection] = 0
+
+    def end_head(self, connection: Waiting) -> None:
+        """Remove a connection whose head is complete, or which was closed."""
+        self._heads.pop(connection, None)
+
+    def begin_unread(self, connection: Waiting, size: int, *, has_token: bool) -> None:
+        """Add a connection with an unread response; close the slowest if there is too much."""
+        (self._of_others if has_token else self._of_strangers)[connection] = size
+        self._unread_bytes += size
+        while self._unread_bytes > self._unread_bytes_max:
+            unread = self._of_strangers or self._of_others
+            self._drop(unread, next(iter(unread)))
+
+    def end_unread(self, connection: Waiting) -> None:
+        """Remove a connection whose response was read, or which was closed."""
+        for unread in (self._of_strangers, self._of_others):
+            self._unread_bytes -= unread.pop(connection, 0)
+
+    def _drop(self, waiting: dict[Waiting, int], connection: Waiting) -> None:
+        self._unread_bytes -= waiting.pop(connection)
+        connection.drop()

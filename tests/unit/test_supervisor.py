@@ -1,0 +1,169 @@
+"""The parent of workers, with small programs in place of the workers."""
+
+import asyncio
+import os
+import signal
+import sys
+from pathlib import Path
+from typing import Any
+
+from plantstore.observe import Event, WorkerFailed
+from plantstore.server.supervisor import RESTART_SECONDS, Supervisor
+
+BRIEF = b"what a worker must know"
+
+# The beginning of the programs.
+PROGRAM = """
+import os, signal, sys
+from pathlib import Path
+
+brief = sys.stdin.buffer.read(int(sys.argv[2]))
+
+def first(name="first"):
+    "Return whether this is the first worker that calls this."
+    try:
+        Path(sys.argv[1], name).touch(exist_ok=False)
+        return True
+    except FileExistsError:
+        return False
+
+def beat():
+    os.write(1, b".")
+
+def stop_the_parent():
+    os.kill(os.getppid(), signal.SIGTERM)
+
+def wait():
+    while True:
+        signal.pause()
+"""
+
+
+class Seen:
+    """Observes failures, and stops the parent when it has seen `failures_max`."""
+
+    def __init__(self, failures_max: int = 100) -> None:
+        self.failures: list[WorkerFailed] = []
+        self.slept: list[float] = []
+        self._failures_max = failures_max
+
+    def __call__(self, event: Event) -> None:
+        assert isinstance(event, WorkerFailed)
+        self.failures.append(event)
+        if len(self.failures) == self._failures_max:
+            signal.raise_signal(signal.SIGTERM)
+
+    async def sleep(self, seconds: float) -> None:
+        self.slept.append(seconds)
+        await asyncio.sleep(0)
+
+    @property
+    def reasons(self) -> list[str]:
+        return [failure.reason for failure in self.failures]
+
+
+def supervise(folder: Path, program: str, seen: Seen, workers: int = 1, **more: Any) -> int:
+    """Run workers until one of them, or what observes them, sends SIGTERM."""
+    arguments: dict[str, Any] = {
+        "command": [sys.executable, "-c", PROGRAM + program, str(folder), str(len(BRIEF))],
+        "brief": BRIEF,
+        "listener": os.open(os.devnull, os.O_RDONLY),
+        "workers": workers,
+        "signals": [signal.SIGTERM],
+        "stop_seconds": 3600,
+        "observe": seen,
+        "beat_seconds": 0.02,
+        "sleep": seen.sleep,
+    }
+    supervisor = Supervisor(**(arguments | more))
+    try:
+        return supervisor.run()
+    finally:
+        os.close(arguments["listener"])
+
+
+def test_a_worker_that_still_starts_is_not_killed_while_others_hang(tmp_path: Path) -> None:
+    """Each worker that hangs has missed more heartbeats than the one that starts may."""
+    program = """
+if first():
+    Path(sys.argv[1], "starting").write_text(str(os.getpid()))
+else:
+    beat()
+wait()
+"""
+    seen = Seen(failures_max=3)
+
+    status = supervise(tmp_path, program, seen, workers=2)
+
+    starting = int((tmp_path / "starting").read_text())
+    assert status == 0
+    assert seen.reasons == ["no heartbeat for 0.2 s"] * 3
+    assert starting not in {failure.worker for failure in seen.failures}
+
+
+def test_a_worker_whose_event_loop_hangs_is_replaced(tmp_path: Path) -> None:
+    program = """
+import asyncio
+from plantstore.server.supervisor import report_to_parent
+
+async def main():
+    report_to_parent(0.02)
+    await asyncio.sleep(1)  # 50 heartbeats
+    wait() if first() else stop_the_parent()
+
+asyncio.run(main())
+"""
+    seen = Seen()
+
+    status = supervise(tmp_path, program, seen)
+
+    assert status == 0
+    # On a busy machine, the new worker may miss heartbeats, too.
+    assert set(seen.reasons) == {"no heartbeat for 0.2 s"}
+
+
+def test_a_worker_that_was_killed_is_replaced_by_one_with_the_same_brief(tmp_path: Path) -> None:
+    program = f"""
+assert brief == {BRIEF!r}
+beat()
+if first():
+    os.kill(os.getpid(), signal.SIGKILL)
+stop_the_parent()
+wait()
+"""
+    seen = Seen()
+
+    status = supervise(tmp_path, program, seen)
+
+    assert status == 0
+    assert seen.reasons == ["signal 9 (Killed)"]
+
+
+def test_there_is_a_pause_after_each_worker_that_fails(tmp_path: Path) -> None:
+    seen = Seen(failures_max=3)
+
+    supervise(tmp_path, "sys.exit(1)", seen)
+
+    assert seen.reasons == ["exit status 1"] * len(seen.slept)
+    assert set(seen.slept) == {RESTART_SECONDS}
+
+
+def test_a_worker_that_cannot_be_started_is_tried_again(tmp_path: Path) -> None:
+    seen = Seen(failures_max=3)
+
+    supervise(tmp_path, "", seen, command=[tmp_path / "removed"])
+
+    assert seen.reasons == ["cannot be started: No such file or directory"] * len(seen.slept)
+    assert set(seen.slept) == {RESTART_SECONDS}
+
+
+def test_a_worker_that_does_not_stop_in_time_is_killed(tmp_path: Path) -> None:
+    program = """
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+stop_the_parent()
+wait()
+"""
+
+    status = supervise(tmp_path, program, Seen(), stop_seconds=0.1)
+
+    assert status == 0

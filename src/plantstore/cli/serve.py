@@ -88,7 +88,7 @@ def _check_edge(settings: Settings) -> None:
     for network in settings.trusted_proxy:
         try:
             ipaddress.ip_network(network)
-        except ValueError as error:  # uvicorn would accept it, and trust no address or all
+        except ValueError as error:
             raise UsageError(
                 "--trusted-proxy must be an address such as 10.0.0.7, or a network such as"
                 f" 10.0.0.0/24; got {quoted(network)}"

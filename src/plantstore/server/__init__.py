@@ -1,1 +1,1 @@
-"""The HTTP/1.1 server between sockets and ASGI: protocol, limits and processes."""
+"""The HTTP/1.1 server: its interface, the protocol, limits of clients, and processes."""

@@ -247,7 +247,8 @@ class Connection(asyncio.Protocol):
         exchange = self._exchange
         if exchange.state.request is states.HEAD:
             self._budget.end_head(self)
-        self._enter(event)
+        exchange.enter(event)
+        self._deadlines.follow(exchange.state.deadline)
         if body is None:
             exchange.arriving = Body(self, exchange, awaits_continue=head.expects_continue)
         exchange.keeps_alive = head.keeps_alive

@@ -77,6 +77,7 @@ class GroupRead:
             ]
             for kind, reads in READS.items()
         }
+        [self._lookups] = self._batchers["find_plants"]
 
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
@@ -103,7 +104,7 @@ class GroupRead:
                 INTERNAL if the store failed with an unexpected error.
 
         """
-        found: NewPlant | None = await self._submit("find_plants", id_)
+        found: NewPlant | None = await self._lookups.submit((id_,))
         return found
 
     async def find_plants(self, ids: Sequence[int]) -> dict[int, NewPlant]:
@@ -114,7 +115,7 @@ class GroupRead:
 
         """
         found = {}
-        for plant in await self._batchers["find_plants"][0].submit_all([(id_,) for id_ in ids]):
+        for plant in await self._lookups.submit_all([(id_,) for id_ in ids]):
             if isinstance(plant, RequestError):
                 raise RequestError(plant.code, plant.message)
             if plant is not None:

@@ -15,7 +15,7 @@ from plantstore.commit.reader import GroupRead
 from plantstore.commit.writer import GroupCommit
 from plantstore.observe import ignore
 from plantstore.plants import NewPlant
-from plantstore.server.workers import set_up_memory
+from plantstore.server.process import set_up_memory
 from plantstore.settings import Settings
 from plantstore.storage import open_store
 

@@ -22,7 +22,7 @@ from asgi import Asgi
 from plantstore.api.operations import Parts
 from plantstore.cli.wiring import Telemetry, make_config, make_parts, open_store_of, running
 from plantstore.server.connection import ConnectionConfig
-from plantstore.server.workers import freeze_memory, raise_file_limit, set_up_memory
+from plantstore.server.process import freeze_memory, raise_file_limit, set_up_memory
 from plantstore.settings import Settings
 from plantstore.telemetry.log import configure_logs
 from rsgi import Rsgi

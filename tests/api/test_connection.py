@@ -438,3 +438,25 @@ def is_cut_off(client: socket.socket) -> bool:
         while left > 0 and (piece := client.recv(MIB)):
             left -= len(piece)
     return left > 0
+
+
+BODY_BYTES = 4 * MIB
+
+
+def send_much_with_a_bad_token(address: Any) -> bytes:
+    """Send a body that is refused, and read the response only when all of it is sent."""
+    with socket.create_connection(address, timeout=30) as client:
+        length = f"Content-Length: {BODY_BYTES}"
+        lines = ["POST /plants.csv HTTP/1.1", "Host: x", "Connection: close", length, "", ""]
+        client.sendall("\r\n".join(lines).encode() + b"x" * BODY_BYTES)
+        return client.recv(12, socket.MSG_WAITALL)
+
+
+def test_a_client_that_closes_behind_its_request_gets_the_error_that_comes_before_its_end() -> None:
+    with World() as world:
+
+        async def send() -> bytes:
+            async with served(world.config) as address:
+                return await asyncio.to_thread(send_much_with_a_bad_token, address)
+
+        assert world.run(send()) == b"HTTP/1.1 401"

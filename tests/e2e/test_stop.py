@@ -5,6 +5,7 @@ import json
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -66,6 +67,25 @@ def test_a_closed_terminal_stops_the_service_gracefully_even_if_it_hangs_up_twic
     assert status == 0
     assert stored_plants(service.database) == {1: NewPlant(1, "a")}
     assert service.has_logged('"stopped"')  # the last lines of several processes have no order
+
+
+def is_refused(port: int) -> bool:
+    with socket.socket() as client:
+        return client.connect_ex(("127.0.0.1", port)) != 0
+
+
+@pytest.mark.parametrize("workers", ["1", "2"])
+def test_a_service_that_stops_accepts_no_new_connection(tmp_path: Path, workers: str) -> None:
+    with Service(tmp_path, "--workers", workers) as service, Wire(service.port) as wire:
+        length, body = with_length(b'{"id":1,"name":"a"}')
+        wire.send(head(service.token(), length, b"Expect: 100-continue"))
+        assert wire.answer()[0] == 100
+        service.process.send_signal(signal.SIGTERM)
+
+        wait_until(lambda: is_refused(service.port))
+        wire.send(body)
+
+        assert wire.answer()[0] == 200
 
 
 def test_a_service_that_was_started_with_nohup_ignores_a_closed_terminal(tmp_path: Path) -> None:

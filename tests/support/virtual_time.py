@@ -40,6 +40,7 @@ class FakeTransport(asyncio.Transport):
         sent: what the client has read.
         notify: is called when the client has read something, and when the connection has ended.
         is_read: whether the server reads its side.
+        has_ended: whether the server has closed its side.
         is_lost: whether the connection has ended.
         is_aborted: whether the server has discarded what the client has not read.
 
@@ -57,6 +58,7 @@ class FakeTransport(asyncio.Transport):
         self._window = 0
         self.sent = b""
         self.notify = ignore
+        self.has_ended = False
         self.is_read = True
         self.is_aborted = False
         protocol.connection_made(self)
@@ -114,6 +116,12 @@ class FakeTransport(asyncio.Transport):
     def resume_reading(self) -> None:
         self.is_read = True
         self._loop.call_soon(self._deliver)
+
+    def can_write_eof(self) -> bool:
+        return True
+
+    def write_eof(self) -> None:
+        self.has_ended = True
 
     def close(self) -> None:
         self._is_closing = True

@@ -620,3 +620,57 @@ def test_a_response_that_cannot_be_written_ends_its_connection_and_no_other() ->
             b"HTTP/1.1 200 OK",
         ]
         assert [client.is_lost for client in clients] == [False, True, False]
+
+
+REFUSED_HEAD = head(None, b"Content-Length: 10", b"Connection: close")
+
+
+def test_a_connection_that_ends_before_its_body_is_closed_when_the_body_has_arrived() -> None:
+    """Otherwise the kernel would reset it, and the client would lose the response."""
+    with Served(respond_early) as served:
+        client = served.connect()
+        client.read(EVERYTHING)
+        client.arrive(REFUSED_HEAD + b"12345")
+        served.run()
+        is_closed_early = client.is_closing()
+        client.arrive(b"67890")
+        served.run()
+
+        assert client.sent.startswith(b"HTTP/1.1 200 OK")
+        assert (client.has_ended, is_closed_early, client.is_closing()) == (True, False, True)
+        assert served.budget.incoming_bytes == 0
+
+
+def test_a_body_behind_the_last_response_has_the_time_of_a_request() -> None:
+    with Served(respond_early) as served:
+        client = served.connect()
+        client.read(EVERYTHING)
+        client.arrive(REFUSED_HEAD)
+        served.run(9)
+        is_closed_early = client.is_closing()
+        served.run(3)
+
+        assert (is_closed_early, client.is_closing()) == (False, True)
+
+
+async def respond_early(_request: Request) -> Response:
+    return Response(200, {}, b"early")
+
+
+@pytest.mark.parametrize("data", [GET, b"GET / HT"], ids=["of an operation", "of the server"])
+def test_a_connection_whose_error_cannot_be_sent_is_aborted(data: bytes) -> None:
+    async def fail(_request: Request) -> Response:
+        raise ZeroDivisionError
+
+    def fail_again(_error: BaseException, _request: Request) -> Response:
+        raise MemoryError
+
+    with Served(fail) as served:
+        served.application.fail = fail_again  # type: ignore[method-assign]
+        client = served.connect()
+        client.read(EVERYTHING)
+        client.arrive(data)
+        served.run(20)
+
+        assert client.is_aborted
+        assert served.budget.incoming_bytes == 0

@@ -7,8 +7,10 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from plantstore.observe import Event, WorkerFailed
-from plantstore.server.supervisor import RESTART_SECONDS, Supervisor
+from plantstore.server.supervisor import Supervisor
 
 BRIEF = b"what a worker must know"
 
@@ -70,6 +72,8 @@ def supervise(folder: Path, program: str, seen: Seen, workers: int = 1, **more: 
         "listener": os.open(os.devnull, os.O_RDONLY),
         "workers": workers,
         "signals": [signal.SIGTERM],
+        "stop_accepting": lambda: None,
+        "drain_seconds": 0,
         "stop_seconds": 3600,
         "observe": seen,
         "beat_seconds": 0.02,
@@ -139,13 +143,20 @@ wait()
     assert seen.reasons == ["signal 9 (Killed)"]
 
 
-def test_there_is_a_pause_after_each_worker_that_fails(tmp_path: Path) -> None:
-    seen = Seen(failures_max=3)
+@pytest.mark.parametrize(
+    ("program", "pauses"),
+    [("sys.exit(1)", [1, 2, 4, 8, 16, 30, 30]), ("beat(); sys.exit(1)", [1] * 7)],
+    ids=["before its first heartbeat", "later"],
+)
+def test_there_is_a_pause_after_each_worker_that_fails(
+    tmp_path: Path, program: str, pauses: list[float]
+) -> None:
+    seen = Seen(failures_max=8)
 
-    supervise(tmp_path, "sys.exit(1)", seen)
+    supervise(tmp_path, program, seen)
 
-    assert seen.reasons == ["exit status 1"] * len(seen.slept)
-    assert set(seen.slept) == {RESTART_SECONDS}
+    assert set(seen.reasons) == {"exit status 1"}
+    assert seen.slept[:7] == pauses
 
 
 def test_a_worker_that_cannot_be_started_is_tried_again(tmp_path: Path) -> None:
@@ -153,8 +164,8 @@ def test_a_worker_that_cannot_be_started_is_tried_again(tmp_path: Path) -> None:
 
     supervise(tmp_path, "", seen, command=[tmp_path / "removed"])
 
-    assert seen.reasons == ["cannot be started: No such file or directory"] * len(seen.slept)
-    assert set(seen.slept) == {RESTART_SECONDS}
+    assert set(seen.reasons) == {"cannot be started: No such file or directory"}
+    assert seen.slept[:2] == [1, 2]
 
 
 def test_a_worker_that_does_not_stop_in_time_is_killed(tmp_path: Path) -> None:

@@ -15,7 +15,13 @@ from typing import Final, TypeVar
 from plantstore.api.auth import Authenticator, ConcurrencyLimit
 from plantstore.api.paging import FILTERS, ORDER, parse_filters
 from plantstore.api.parameters import read_query
-from plantstore.errors import ErrorCode, OperationError, RequestError, StoreUnavailableError
+from plantstore.errors import (
+    ErrorCode,
+    InternalError,
+    OperationError,
+    RequestError,
+    StoreUnavailableError,
+)
 from plantstore.formats import Format
 from plantstore.listings import Listing
 from plantstore.observe import ExportCutOff, Observer, ReadFailed
@@ -130,9 +136,12 @@ class Exports:
                 yield piece
                 piece = await self._next_of(pieces, request, ends_at)
         except Exception as error:
-            if has_begun:
-                self._report(error)
-            raise
+            if not has_begun:
+                raise
+            self._report(error)
+            if isinstance(error, RequestError):
+                raise
+            raise InternalError from None  # the server cuts the response off, and logs no more
         finally:
             try:
                 await self.in_thread(pieces.close)

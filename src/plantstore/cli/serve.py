@@ -9,6 +9,7 @@ import os
 import signal
 import socket
 import sys
+from functools import partial
 from typing import Final, NoReturn
 
 import click
@@ -20,9 +21,9 @@ from plantstore.cli.opening import database_option
 from plantstore.cli.token_commands import show_new_token
 from plantstore.cli.wiring import Telemetry, open_store_of, run_process, tls_context
 from plantstore.errors import OperationError, UsageError, quoted
+from plantstore.server.process import raise_file_limit, set_up_memory, shared_folder
 from plantstore.server.serving import stop_signals
 from plantstore.server.supervisor import Supervisor
-from plantstore.server.workers import raise_file_limit, set_up_memory, shared_folder
 from plantstore.settings import Settings, unknown_variables, variable_of
 from plantstore.storage import display_url, identify_files
 from plantstore.store import Store
@@ -68,6 +69,8 @@ def run(settings: Settings) -> None:
                 descriptor,
                 workers=settings.workers,
                 signals=stop_signals(),
+                stop_accepting=partial(listener.shutdown, socket.SHUT_RDWR),
+                drain_seconds=settings.drain_seconds,
                 stop_seconds=settings.drain_seconds + settings.stop_seconds + LAST_COMMITS_SECONDS,
                 observe=telemetry.observe,
             )

@@ -37,13 +37,13 @@ from plantstore.observe import Committed, Observer, Responded, Stopping, fan_out
 from plantstore.server.budget import Budget
 from plantstore.server.connection import ConnectionConfig
 from plantstore.server.forwarded import TrustedProxies
-from plantstore.server.serving import StopSignals, serve
-from plantstore.server.supervisor import report_to_parent
-from plantstore.server.workers import (
+from plantstore.server.process import (
     connections_max,
     freeze_memory,
     release_memory,
 )
+from plantstore.server.serving import StopSignals, serve
+from plantstore.server.supervisor import report_to_parent
 from plantstore.settings import Settings
 from plantstore.storage.migrate import SchemaPolicy
 from plantstore.store import Store

@@ -9,7 +9,7 @@ from plantstore.cli.wiring import Telemetry, open_store_of, run_process
 from plantstore.commit.batcher import NO_TURNSTILE
 from plantstore.commit.writer import Turnstile
 from plantstore.errors import PlantStoreError
-from plantstore.server.workers import set_up_memory
+from plantstore.server.process import set_up_memory
 from plantstore.settings import Settings
 from plantstore.storage import has_one_writer, require_files
 from plantstore.storage.sqlite.guard import Files

@@ -64,7 +64,7 @@ FAILURE_SECONDS: Final = 10.0
 _IN_DOUBT: Final = "the change may or may not be made, and sending it again is safe"
 
 # Changes that may wait for a commit. They wait for less than a second. Their memory is bounded by
-# that of the requests that are not answered (`plantstore.server.interface`).
+# that of the requests that are not answered (`plantstore.server.budget`).
 WAITING_CHANGES_MAX: Final = 10_000
 
 # Changes in one transaction. With more, a commit takes longer, and hardly less time per change.

@@ -215,7 +215,8 @@ class Connection(asyncio.Protocol):
             self._hold(0)
             return
         self._reader.receive_data(data)
-        self._advance()
+        if not self._is_behind:  # TLS may bring data although reading is paused
+            self._advance()
         if self._exchange.state.is_arriving and len(data) < SMALL_PIECE_BYTES:
             self._small_pieces += 1
             if self._small_pieces > SMALL_PIECES_MAX:
@@ -329,6 +330,9 @@ class Connection(asyncio.Protocol):
             self._enter(states.LAST_BYTE)
             arriving.end()
             if self._exchange.state.response is states.WRITTEN:
+                if not self._exchange.keeps_alive:
+                    self._transport.close()
+                    return False
                 self._begin_next_request()
         return True
 
@@ -347,12 +351,20 @@ class Connection(asyncio.Protocol):
                 if not isinstance(error, (RequestError, asyncio.CancelledError)):
                     logging.getLogger(__name__).exception("A response was cut off")
             elif not isinstance(error, ClientGoneError):
-                await self._respond(exchange, self._application.fail(error, request))
+                await self._fail(exchange, error)
         finally:
             request.body = b""  # the other one refers to the exchange, which refers to the request
             self._server.tasks.discard(exchange.task)
             seconds = perf_counter() - began
             self._config.observe(Responded(request, exchange.status, seconds))
+
+    async def _fail(self, exchange: Exchange, error: BaseException) -> None:
+        """Write the response for an error."""
+        try:
+            await self._respond(exchange, self._application.fail(error, exchange.request))
+        except Exception:  # such as MemoryError
+            logging.getLogger(__name__).exception("An error could not be sent")
+            self.abort()
 
     async def _respond(self, exchange: Exchange, response: Response) -> None:
         """Write a response. The head is written together with the first piece.
@@ -518,12 +530,26 @@ class Connection(asyncio.Protocol):
         else:
             self._deadlines.follow(exchange.state.deadline)
         self._hold(len(self._reader.unread))
-        if not exchange.keeps_alive:
+        if not exchange.keeps_alive and not self._may_send_more(exchange):
             self._transport.close()
-        elif self._is_behind:
+            return
+        if not exchange.keeps_alive:
+            self._transport.write_eof()
+        if self._is_behind:
             self._loop.call_soon(self._go_on)
         else:
             self._read_or_pause()
+
+    def _may_send_more(self, exchange: Exchange) -> bool:
+        """Return whether the client may still send its body, and would not see its response.
+
+        If the kernel gets data for a connection that is closed, it resets the connection, and the
+        client may lose the response (RFC 9112 §9.6). So only our side is closed at first, and a
+        deadline bounds how long the rest of the body is discarded.
+        """
+        arriving = exchange.arriving
+        is_awaited = arriving is not None and not arriving.awaits_continue
+        return is_awaited and not exchange.state.is_complete and self._transport.can_write_eof()
 
     def abort(self) -> None:
         """Close the connection at once. The client notices that its response is incomplete.
@@ -570,10 +596,15 @@ class Connection(asyncio.Protocol):
         request = exchange.request
         if isinstance(error, HeadRefusedError):
             request = Request("", "", fields=error.fields)
-        response = self._application.fail(error, request)
-        body = response.body if isinstance(response.body, bytes) else b""
-        fields = tuple(response.fields.items())
-        head = render_head(response.status, fields, len(body), self._server.date, keeps_alive=False)
+        try:
+            response = self._application.fail(error, request)
+            body = response.body if isinstance(response.body, bytes) else b""
+            fields, date = tuple(response.fields.items()), self._server.date
+            head = render_head(response.status, fields, len(body), date, keeps_alive=False)
+        except Exception:  # such as MemoryError
+            logging.getLogger(__name__).exception("An error could not be sent")
+            self.abort()
+            return
         exchange.status = response.status
         exchange.enter(states.CLOSE)
         self._transport.write(head if request.method == "HEAD" else head + body)

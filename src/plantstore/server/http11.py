@@ -322,6 +322,8 @@ def _feed(parser: httptools.HttpRequestParser, data: bytes) -> None:
         parser.feed_data(data)
     except httptools.HttpParserError as error:
         ours = error.__context__  # the error that a callback of the parser raised
+        if isinstance(ours, MemoryError):
+            raise ours from None
         raise (
             RequestError(ours.code, ours.message)
             if isinstance(ours, RequestError)

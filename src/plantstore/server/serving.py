@@ -82,7 +82,7 @@ class StopSignals:
     """Handles the signals that stop a serving process, from its creation on.
 
     The first one begins the stop. A second one ends the process immediately; no acknowledged change
-    is lost. A worker ignores it: it gets one Ctrl-C twice, from the terminal and from its parent.
+    is lost. A worker ignores it: a parent that has told it to stop may end before it.
 
     Args:
         is_worker: whether this process is one of several workers.

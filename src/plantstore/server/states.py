@@ -80,7 +80,7 @@ class Responder(StrEnum):
     """Who responds to data that is not a valid request."""
 
     CONNECTION = "connection"  # with an error
-    APPLICATION = "application"  # `receive` raises the error
+    APPLICATION = "application"  # the iteration over the body raises it
     NOBODY = "nobody"  # the response of the request is sent; then the connection is closed
 
 

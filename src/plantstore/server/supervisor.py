@@ -34,8 +34,10 @@ BEAT_SECONDS: Final = 1.0
 # event loop that computes for half a second sends no heartbeat for five.
 MISSED_BEATS_MAX: Final = 10
 
-# Pause before a worker is replaced, because the next one may fail as soon as it starts.
+# Pause before a worker is replaced, because the next one may fail as soon as it starts. It doubles
+# while workers end before their first heartbeat.
 RESTART_SECONDS: Final = 1.0
+RESTART_SECONDS_MAX: Final = 30.0
 
 _STDIN: Final = 0
 _STDOUT: Final = 1
@@ -51,6 +53,9 @@ class Supervisor:
         listener: the descriptor that the workers inherit.
         workers: how many there are.
         signals: stop the workers.
+        stop_accepting: is called when the workers accept no more connections. Otherwise the kernel
+            would accept them for this process, which has the listener open.
+        drain_seconds: the time from a signal until then.
         stop_seconds: how long they may take to end after a signal before they are killed.
         observe: gets the events.
         beat_seconds: how long to wait for a heartbeat.
@@ -63,6 +68,8 @@ class Supervisor:
     listener: int
     workers: int
     signals: Iterable[signal.Signals]
+    stop_accepting: Callable[[], object]
+    drain_seconds: float
     stop_seconds: float
     observe: Observer
     beat_seconds: float = BEAT_SECONDS
@@ -93,54 +100,69 @@ class Supervisor:
         self._is_stopping = True
         _send(signal.SIGTERM, self._pids)
         loop = asyncio.get_running_loop()
+        loop.call_later(self.drain_seconds, self.stop_accepting)
         loop.call_later(self.stop_seconds, _send, signal.SIGKILL, self._pids)
 
     async def _keep_running(self) -> None:
         """Run a worker, and another one whenever it has failed."""
+        pause = 0.0
         while not self._is_stopping:
+            has_served = False
             try:
                 process = await asyncio.create_subprocess_exec(
-                    *self.command, stdin=PIPE, stdout=PIPE, pass_fds=[self.listener]
+                    *self.command,
+                    stdin=PIPE,
+                    stdout=PIPE,
+                    pass_fds=[self.listener],
+                    process_group=0,  # Ctrl-C reaches the parent alone, which passes it on
                 )
             except OSError as error:  # such as too little memory
                 self.observe(WorkerFailed(None, f"cannot be started: {error.strerror}"))
             else:
-                await self._supervise(process)
+                has_served = await self._supervise(process)
             if not self._is_stopping:
-                await self.sleep(RESTART_SECONDS)
+                doubled = 0 if has_served else min(2 * pause, RESTART_SECONDS_MAX)
+                pause = max(RESTART_SECONDS, doubled)
+                await self.sleep(pause)
 
-    async def _supervise(self, process: Process) -> None:
-        """Wait until a worker has ended, and kill it if it hangs."""
+    async def _supervise(self, process: Process) -> bool:
+        """Wait until a worker has ended, and kill it if it hangs. Return whether it has served."""
         self._pids.add(process.pid)
         if self._is_stopping:  # the signal came while it was started
             _send(signal.SIGKILL, [process.pid])
         cast("StreamWriter", process.stdin).write(self.brief)
-        hangs = await self._hangs(cast("StreamReader", process.stdout))
+        hangs, has_served = await self._follow(cast("StreamReader", process.stdout))
         if hangs:
             _send(signal.SIGKILL, [process.pid])
         status = await process.wait()
         self._pids.remove(process.pid)
         if self._is_stopping:
-            return
+            return has_served
         reason = f"exit status {status}"
         if hangs:
             reason = f"no heartbeat for {MISSED_BEATS_MAX * self.beat_seconds:g} s"
         elif status < 0:
             reason = f"signal {-status} ({signal.strsignal(-status)})"
         self.observe(WorkerFailed(process.pid, reason))
+        return has_served
 
-    async def _hangs(self, beats: StreamReader) -> bool:
-        """Read heartbeats until a worker has ended, or hangs; return whether it hangs."""
-        has_started, missed = False, 0
+    async def _follow(self, beats: StreamReader) -> tuple[bool, bool]:
+        """Read heartbeats until a worker has ended, or hangs.
+
+        Returns:
+            Whether it hangs, and whether there was a heartbeat.
+
+        """
+        has_served, missed = False, 0
         while missed < MISSED_BEATS_MAX:
             try:
                 async with asyncio.timeout(self.beat_seconds):
                     if not await beats.read(1024):
-                        return False
-                has_started, missed = True, 0
+                        return False, has_served
+                has_served, missed = True, 0
             except TimeoutError:
-                missed += has_started and not self._is_stopping
-        return True
+                missed += has_served and not self._is_stopping
+        return True, True
 
 
 def _send(number: signal.Signals, pids: Iterable[int]) -> None:

@@ -156,7 +156,7 @@ def _tell(
         case ReadinessChanged(error=BaseException() as why):
             failures.tell_error("not ready", why)
         case WorkerFailed(worker=worker, reason=reason):
-            log.warning("worker failed", worker=worker, reason=reason)
+            refusals.tell("worker failed", reason, worker=worker, reason=reason)
         case _:
             if line := _LINES.get(type(event)) or migration_progress(event):
                 what = {key: value for key, value in asdict(event).items() if key != "error"}

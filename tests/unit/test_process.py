@@ -3,7 +3,7 @@
 import os
 from pathlib import Path
 
-from plantstore.server.workers import shared_folder
+from plantstore.server.process import shared_folder
 
 
 def test_the_folder_of_a_service_that_was_killed_is_removed_at_the_next_start(

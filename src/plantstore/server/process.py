@@ -1,8 +1,7 @@
-"""The processes of a service: their limits, their workers and their shutdown.
+"""The limits of a process, and the folder that several workers share.
 
-With several workers, the parent starts and replaces them. They share a folder, with their counts
-for the metrics and, on SQLite, the locks with which they take turns to write
-(`plantstore.commit.writer.Turnstile`).
+The folder has their counts for the metrics and, on SQLite, the locks with which they take turns to
+write (`plantstore.commit.writer.Turnstile`).
 """
 
 import contextlib
@@ -27,9 +26,6 @@ CONNECTIONS_MAX: Final = 10_000
 
 # Open files besides connections: the store, a check or a backup, the log, the listener.
 OTHER_FILES_MAX: Final = 100
-
-# How long workers may take to end after the timeout of a shutdown, to commit what they accepted.
-LAST_COMMITS_SECONDS: Final = 10.0
 
 # SQLite and libpq use less than 100 KiB.
 THREAD_STACK_BYTES: Final = 1024 * 1024

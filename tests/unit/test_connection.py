@@ -674,3 +674,36 @@ def test_a_connection_whose_error_cannot_be_sent_is_aborted(data: bytes) -> None
 
         assert client.is_aborted
         assert served.budget.incoming_bytes == 0
+
+
+def test_the_time_for_a_body_begins_with_the_permission_to_send_it() -> None:
+    with Served(Reading(9.5)) as served:
+        client = served.connect()
+        client.read(EVERYTHING)
+        client.arrive(EXPECTING)
+        served.run(18)
+        client.arrive(b"abc")
+        served.run()
+
+        assert client.sent.startswith(b"HTTP/1.1 100 Continue")
+        assert b"HTTP/1.1 200 OK" in client.sent
+
+
+async def wait_for_ever(request: Request) -> Response:
+    request.token = "all"
+    async for _ in pieces(request.body):
+        pass
+    return Response(200)
+
+
+def test_requests_hold_at_most_twice_the_limit_in_whatever_order_they_come() -> None:
+    """Each connection holds as much as it may when it comes."""
+    limit = 100_000
+    with Served(wait_for_ever, incoming_bytes_max=limit) as served:
+        for number in range(1, 1001):
+            client = served.connect()
+            begun = head(None, b"Content-Length: 16000")
+            client.arrive(begun + b"x" * max(0, limit // number - len(begun)))
+            served.run()
+
+            assert served.budget.incoming_bytes <= 2 * limit

@@ -1,6 +1,5 @@
 """Limits the memory of all connections together."""
 
-from collections.abc import Collection
 from typing import Final, Protocol
 
 MIB: Final = 1024 * 1024
@@ -34,8 +33,9 @@ class Budget:
     Args:
         incoming_bytes_max: bytes of unanswered requests, over all connections. While it is
             exceeded although no client without a token makes the service wait, each connection may
-            hold at most an equal share, so that small requests are still served beside large ones.
-            The total is at most twice this limit.
+            hold its share of as much again, so that small requests are still served beside large
+            ones. The share is that of the maximum number of connections, so the total is at most
+            twice this limit, in whatever order they come.
         unread_bytes_max: bytes of unread responses, over all connections. Clients without a valid
             token are disconnected first.
 
@@ -64,10 +64,6 @@ class Budget:
                 if self.incoming_bytes <= self.incoming_bytes_max:
                     return
                 self._drop(waiting, connection)
-
-    def is_equal_share(self, held_bytes: int, connections: Collection[object]) -> bool:
-        """Return whether one of the connections holds at most its equal share of the limit."""
-        return held_bytes * len(connections) <= self.incoming_bytes_max
 
     def begin_head(self, connection: Waiting) -> None:
         """Add a connection with an incomplete head."""

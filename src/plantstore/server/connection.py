@@ -460,9 +460,9 @@ class Connection(asyncio.Protocol):
     def _may_hold(self, budget: Budget) -> bool:
         """Return whether the connection may hold what it does, after others have made room."""
         budget.make_room()
-        return budget.incoming_bytes <= budget.incoming_bytes_max or budget.is_equal_share(
-            self.held_bytes, self._server.connections
-        )
+        bytes_max = budget.incoming_bytes_max
+        is_small = self.held_bytes * self._config.connections_max <= bytes_max
+        return is_small or budget.incoming_bytes <= bytes_max
 
     def _discard_received(self) -> None:
         """Discard what was not read of the client's data."""
@@ -494,7 +494,8 @@ class Connection(asyncio.Protocol):
             self._transport.write(data)
 
     def permit_body(self) -> None:
-        """Tell the client to send the body."""
+        """Tell the client to send the body. Its time begins now."""
+        self._deadlines.restart()
         self._write(b"HTTP/1.1 100 Continue\r\n\r\n")
 
     def _end_unread(self) -> None:

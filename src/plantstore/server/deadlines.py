@@ -71,6 +71,10 @@ class Deadlines:
                 self._seconds = self._idle_seconds if rule.is_idle else self._request_seconds
                 self._time = self._clock() + self._seconds
 
+    def restart(self) -> None:
+        """Let the time of the present rule begin again."""
+        self._time = self._clock() + self._seconds
+
     def drain(self) -> None:
         """Record that a response is complete, or that the client has read nearly all of it."""
         self._drains += 1

@@ -78,7 +78,8 @@ def complete_operation(operation: Node, scope: str | None) -> Node:
     if scope is None:
         operation["security"] = []
     elif scope:
-        operation["description"] += f" Needs the scope `{scope}`."
+        several = " or ".join(f"`{each}`" for each in scope.split())
+        operation["description"] += f" Needs the scope {several}."
     if scope == "plants:read":
         operation["description"] += " With `--public-read`, needs no token."
         operation["security"] = [{"token": []}, {}]

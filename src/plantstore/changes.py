@@ -155,8 +155,20 @@ class Conditional(msgspec.Struct, frozen=True, gc=False, tag=True):
         return self.change.id
 
 
+class Swap(msgspec.Struct, frozen=True, gc=False, tag=True):
+    """Make the plant with this id `after`, if it is `before`; None stands for no plant.
+
+    If `before` is UNSET, the plant may be anything. If it is `after` already, the change counts as
+    made. Plants are compared by name and tag.
+    """
+
+    id: int
+    before: Plant | msgspec.UnsetType | None
+    after: Plant | None
+
+
 # To create a plant, or to make one of the other changes.
-Change: TypeAlias = NewPlant | UnconditionalChange | Conditional
+Change: TypeAlias = NewPlant | UnconditionalChange | Conditional | Swap
 
 
 class Outcome(Enum):

@@ -13,12 +13,13 @@ from plantstore.changes import (
     PlantOutcome,
     Replacement,
     Result,
+    Swap,
     UnconditionalChange,
     Upsert,
     entity_tag,
 )
 from plantstore.feed import Kind, Made
-from plantstore.plants import NewPlant, PlantPatch, is_too_large
+from plantstore.plants import NewPlant, Plant, PlantPatch, is_too_large
 
 
 class Difference(NamedTuple):
@@ -78,6 +79,8 @@ def decide(
             continue
         if isinstance(change, Conditional):
             result, after = _make_if(change, before)
+        elif isinstance(change, Swap):
+            result, after = _swap(change, before)
         else:
             result, after = _make(change, before)
         results.append(result)
@@ -149,6 +152,20 @@ def _make_if(conditional: Conditional, before: NewPlant | None) -> tuple[Result,
         if before is not None and after == before and result is not Outcome.TOO_LARGE:
             return result, before  # the change was made before
     return PlantOutcome(Outcome.PRECONDITION_FAILED, before), before
+
+
+def _swap(swap: Swap, before: NewPlant | None) -> tuple[Result, NewPlant | None]:
+    after = None if swap.after is None else NewPlant(swap.id, swap.after.name, swap.after.tag)
+    if after == before:
+        return Outcome.ALREADY_STORED, before
+    present = None if before is None else Plant(before.name, before.tag)
+    if swap.before is not msgspec.UNSET and swap.before != present:
+        return PlantOutcome(Outcome.PRECONDITION_FAILED, before), before
+    if after is None:
+        return Outcome.DELETED, None
+    if is_too_large(after):
+        return Outcome.TOO_LARGE, before
+    return Outcome.STORED if before is None else Outcome.REPLACED, after
 
 
 def _difference(

@@ -160,7 +160,7 @@ def parse_new_plant(body: bytes) -> NewPlant:
     usual = None if b"null" in body else parse_rows_fast(body, [body])
     if usual is not None:
         return usual[0]
-    members = _read(body, _decode_new_plant)
+    members = read_json(body, _decode_new_plant)
     tag = None if members.tag is msgspec.UNSET else members.tag
     return make_new_plant(bytes(members.id), members.name, tag)
 
@@ -172,7 +172,7 @@ def parse_row(line: bytes) -> NewPlant:
         RequestError: the same.
 
     """
-    members = _read(line, _decode_row)
+    members = read_json(line, _decode_row)
     return make_new_plant(bytes(members.id), members.name, members.tag)
 
 
@@ -222,9 +222,9 @@ def parse_plant(body: bytes) -> Plant:
         RequestError: the same.
 
     """
-    members = _read(body, _decode_plant)
+    members = read_json(body, _decode_plant)
     tag = None if members.tag is msgspec.UNSET else members.tag
-    _check_storable(members.name, tag)
+    check_storable(members.name, tag)
     return Plant(members.name, tag)
 
 
@@ -238,8 +238,8 @@ def parse_patch(body: bytes) -> PlantPatch:
         RequestError: the same.
 
     """
-    patch = _read(body, _decode_patch)
-    _check_storable(patch.name or "", patch.tag or None)
+    patch = read_json(body, _decode_patch)
+    check_storable(patch.name or "", patch.tag or None)
     return patch
 
 
@@ -250,14 +250,25 @@ def make_new_plant(id_: bytes, name: str, tag: str | None) -> NewPlant:
         RequestError: INVALID_PLANT, UNSTORABLE_TEXT or BODY_TOO_LARGE.
 
     """
-    integer = parse_int64(id_)
-    if integer is None:
-        raise RequestError(ErrorCode.INVALID_PLANT, describe_not_integer("id", id_))
-    _check_storable(name, tag)
+    integer = parse_id(id_)
+    check_storable(name, tag)
     plant = NewPlant(integer, name, tag)
     if is_too_large(plant):
         raise RequestError(ErrorCode.BODY_TOO_LARGE, TOO_LARGE)
     return plant
+
+
+def parse_id(id_: bytes) -> int:
+    """Parse the text of a member `id`.
+
+    Raises:
+        RequestError: INVALID_PLANT.
+
+    """
+    integer = parse_int64(id_)
+    if integer is None:
+        raise RequestError(ErrorCode.INVALID_PLANT, describe_not_integer("id", id_))
+    return integer
 
 
 def find_plant_of(id_: bytes, name: str, tag: str | None) -> NewPlant | None:
@@ -294,8 +305,8 @@ def render_stored_plants(plants: Sequence[NewPlant]) -> bytes:
 
 
 # The messages of msgspec about a member, and the English names of its types.
-_MISSING = re.compile(r"Object missing required field `(\w+)`")
-_WRONG_TYPE = re.compile(r"Expected `([\w |]+)`, got `(\w+)`(?: - at `\$\.(\w+)`)?")
+_MISSING = re.compile(r"Object missing required field `(\w+)`(?: - at `\$\.(\w+)`)?")
+_WRONG_TYPE = re.compile(r"Expected `([\w |]+)`, got `(\w+)`(?: - at `\$\.([\w.]+)`)?")
 _TYPES: Final = {
     "str": "a string",
     "str | null": "a string or null",
@@ -304,10 +315,21 @@ _TYPES: Final = {
     "bool": "a boolean",
     "array": "an array",
     "object": "an object",
+    "object | null": "an object or null",
 }
 
 
-def _read(body: bytes, decode: Callable[[bytes], _BodyT]) -> _BodyT:
+def read_json(body: bytes, decode: Callable[[bytes], _BodyT]) -> _BodyT:
+    """Return the members of a JSON object, from any bytes.
+
+    Args:
+        body: the JSON text.
+        decode: is that of a msgspec decoder.
+
+    Raises:
+        RequestError: NOT_JSON, INVALID_PLANT or UNSTORABLE_TEXT.
+
+    """
     try:
         _check_utf8(body)
         return decode(body)
@@ -337,7 +359,7 @@ def _check_utf8(text: bytes) -> None:
 def _describe_invalid(said: str) -> str:
     """Translate msgspec's message about JSON that is not a plant."""
     if missing := _MISSING.fullmatch(said):
-        return f"`{missing[1]}` is missing"
+        return f"`{'.'.join(filter(None, missing.group(2, 1)))}` is missing"
     if wrong := _WRONG_TYPE.fullmatch(said):
         required, given = (_TYPES.get(name, name) for name in wrong.groups()[:2])
         advice = "; leave it out" if (wrong[3], given) == ("tag", "null") else ""
@@ -354,10 +376,16 @@ def _describe_malformed(said: str) -> str:
     return f"The text is not JSON: {reason}"
 
 
-def _check_storable(name: str, tag: str | None) -> None:
+def check_storable(name: str, tag: str | None, prefix: str = "") -> None:
+    """Check that a plant can be stored. The names of its members have a prefix in the message.
+
+    Raises:
+        RequestError: UNSTORABLE_TEXT.
+
+    """
     for member, text in (("name", name), ("tag", tag)):
         if text and "\0" in text:
-            message = f"`{member}` must not contain U+0000, which cannot be stored"
+            message = f"`{prefix}{member}` must not contain U+0000, which cannot be stored"
             raise RequestError(ErrorCode.UNSTORABLE_TEXT, message)
 
 

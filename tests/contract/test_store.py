@@ -23,6 +23,7 @@ from plantstore.changes import (
     Precondition,
     Replacement,
     Result,
+    Swap,
     Upsert,
     entity_tag,
 )
@@ -161,6 +162,25 @@ BATCHES = {
         ],
         [NewPlant(1, "c", "s"), NewPlant(2, "d"), LARGE, NewPlant(4, "d", "v")],
     ),
+    "swaps, which see the earlier changes, and are made once": Batch(
+        [NewPlant(1, "a"), NewPlant(2, "a", ""), LARGE],
+        [
+            (Swap(1, Plant("a"), Plant("b", "t")), Outcome.REPLACED),
+            (Swap(1, Plant("a"), Plant("b", "t")), Outcome.ALREADY_STORED),
+            (Swap(1, Plant("a"), Plant("c")), is_refused(NewPlant(1, "b", "t"))),
+            (Swap(2, Plant("a"), None), is_refused(NewPlant(2, "a", ""))),
+            (Swap(2, Plant("a", ""), None), Outcome.DELETED),
+            (Swap(2, Plant("a", ""), None), Outcome.ALREADY_STORED),
+            (Swap(2, Plant("a", ""), Plant("b")), is_refused(None)),
+            (Swap(2, None, Plant("b")), Outcome.STORED),
+            (Swap(2, None, Plant("c")), is_refused(NewPlant(2, "b"))),
+            (Swap(4, msgspec.UNSET, Plant("d")), Outcome.STORED),
+            (Swap(3, msgspec.UNSET, Plant("e")), Outcome.REPLACED),
+            (Swap(4, msgspec.UNSET, None), Outcome.DELETED),
+            (Swap(3, msgspec.UNSET, Plant("x" * PLANT_BYTES_MAX)), Outcome.TOO_LARGE),
+        ],
+        [NewPlant(1, "b", "t"), NewPlant(2, "b"), NewPlant(3, "e")],
+    ),
     "patches of different members, which both hold": Batch(
         [NewPlant(1, "a", "s")],
         [
@@ -201,7 +221,9 @@ unconditional = st.one_of(
 etags = st.builds(entity_tag, names, tags)
 fields = st.none() | st.just(ANY) | st.frozensets(etags, max_size=3)
 conditional = st.builds(Conditional, unconditional, st.builds(Precondition, fields, fields))
-changes = creates | unconditional | conditional
+states = st.none() | st.builds(Plant, names, tags)
+swaps = st.builds(Swap, ids, st.just(msgspec.UNSET) | states, states)
+changes = creates | unconditional | conditional | swaps
 
 
 @given(st.lists(st.lists(changes, max_size=8), max_size=4))

@@ -13,6 +13,7 @@ from plantstore.plants import NewPlant
 from support.service import Client, Service, stored_plants
 from support.streams import (
     CSV,
+    NDJSON,
     NONE,
     line,
     lines,
@@ -121,6 +122,26 @@ def test_a_stream_that_is_refused_before_its_first_row_stores_nothing(
     assert (answer.status, answer.json["error"]) == (status, error)
     assert answer.headers.get("accept-encoding") == ("identity" if status == 415 else None)
     assert stored_plants(service.database) == {}
+
+
+def test_each_line_of_a_list_of_changes_has_an_outcome(service: Service, client: Client) -> None:
+    service.change(*(NewPlant(id_, "old") for id_ in range(1, 1_001)))
+    old, new = '{"name":"old"}', '{"name":"old","tag":"t"}'
+    changes = [(id_, old, new) for id_ in range(1, 501)]
+    changes += [(id_, old, "null") for id_ in range(501, 1_001)]
+    changes += [(1_000, "null", new), (1, old, new), (2, old, "null"), (2_000, old, "null")]
+    body = (f'{{"id":{id_},"before":{before},"after":{after}}}\n' for id_, before, after in changes)
+
+    sent = (each.encode() for each in body)
+    answer = client.send("POST", "/changes", sent, {"Content-Type": NDJSON})
+
+    [error] = answer.json["errors"]
+    counts = {"stored": 1, "replaced": 500, "deleted": 500, "already_stored": 2, "refused": 1}
+    assert (answer.status, answer.json) == (200, counts | {"errors": [error]})
+    assert (error["line"], error["error"]) == (1_003, ErrorCode.PRECONDITION_FAILED)
+    assert error["plant"] == {"id": 2, "name": "old", "tag": "t"}
+    tagged = {id_: NewPlant(id_, "old", "t") for id_ in (*range(1, 501), 1_000)}
+    assert stored_plants(service.database) == tagged
 
 
 def test_after_a_100_a_stream_is_sent_and_the_connection_is_kept(

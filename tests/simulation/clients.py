@@ -71,6 +71,7 @@ class Client(Actor):
         acts = [self.create] * 4 + [self.replace, self.delete, self.show, self.list_plants]
         acts += [self.create_again, self.store_file, self.store_file, self.export, self.take_ids]
         acts += [self.disturb, self.pipeline, self.contend, self.burst]
+        acts += [self.send_changes, self.send_changes]
         for _ in range(actions):
             await asyncio.sleep(chance.choice([0, 0.001, 0.01, 0.3]))
             act = chance.choice(acts)
@@ -367,6 +368,73 @@ class Client(Actor):
             self._model.possible[id_] = {value}
         self._mine += [id_ for id_, _ in rows[: min(5, count)]]
 
+    async def send_changes(self) -> None:
+        """Send a list of changes of own plants and of new ones, perhaps after a dry run."""
+        chance, model = self._chance, self._model
+        lines = [self._line() for _ in range(chance.choice([1, 3, 40, 40, 700]))]
+        body = b"".join(line.text() for line in lines)
+        known = {line.id: model.of(line.id) for line in lines}
+        if chance.random() < 0.3:
+            path, pieces = "/changes?dry-run=true", self._pieces()
+            tried = await self._ask(request("POST", path, self.token, body, pieces=pieces))
+            if tried.status == 200:
+                self._settle_lines(lines, json.loads(tried.body))
+                model.possible |= known
+        for line in lines:
+            model.doubt(line.id, line.effect)
+        fresh = [(line.id, line.after) for line in lines if line.is_new]
+        doubted = (self.name, fresh)
+        model.prefixes.append(doubted)
+        data = request("POST", "/changes", self.token, body, pieces=self._pieces())
+        response = await self._ask(data)
+        answer = json.loads(response.body)
+        stored = answer.get("lines_stored_through")
+        if response.status == 200:
+            model.possible |= known
+            self._settle_lines(lines, answer)
+            model.prefixes.remove(doubted)
+            self._mine += [id_ for id_, _ in fresh[:5]]
+        elif stored is not None:
+            # The lines up to this one are decided, and the others are in doubt.
+            model.possible |= known
+            for line in lines[:stored]:
+                model.possible[line.id] = {line.effect(value) for value in model.of(line.id)}
+            for line in lines[stored:]:
+                model.doubt(line.id, line.effect)
+        elif response.status < 500 or NOTHING_DONE.search(response.message):
+            model.possible |= known
+            model.prefixes.remove(doubted)
+
+    def _line(self) -> "_Line":
+        """Return a change that may be refused, or made already."""
+        chance = self._chance
+        after = chance.choice([None, self._value()])
+        if not self._mine or chance.random() < 0.3:
+            return _Line(next(self._fresh), None, self._value(), is_new=True)
+        id_ = chance.choice(self._mine)
+        before = chance.choice([*self._model.of(id_), ("another", None)])
+        if before is None and after is None:
+            after = self._value()
+        is_any = chance.random() < 0.1
+        return _Line(id_, before, after, is_any=is_any)
+
+    def _settle_lines(self, lines: Sequence["_Line"], answer: dict[str, Any]) -> None:
+        """Compare the outcome of each line with what the plants may have been."""
+        refused = {error["line"]: error for error in answer["errors"]}
+        for number, line in enumerate(lines, 1):
+            error = refused.get(number)
+            fits = line.is_made if error is None else line.is_refused
+            self._model.settle(self.name, line.id, fits, line.effect)
+            if error is not None and "plant" in error:
+                found = error["plant"]
+                value = None if found is None else (found["name"], found.get("tag"))
+                self._model.see(self.name, line.id, value)
+        counts = {
+            name: answer[name] for name in ("stored", "already_stored", "replaced", "deleted")
+        }
+        if len(refused) != answer["refused"] or sum(counts.values()) != len(lines) - len(refused):
+            self._model.fail(f"{self.name}: {answer} for {len(lines)} lines")
+
     async def disturb(self) -> None:
         """Send something that is no request, or several requests at once."""
         chance = self._chance
@@ -385,6 +453,41 @@ class Client(Actor):
 
     def _pieces(self) -> int:
         return self._chance.choice([0, 0, 2, 30])
+
+
+@dataclass
+class _Line:
+    """A line of a list of changes.
+
+    Attributes:
+        id: of the plant.
+        before: what the plant must be, unless it may be anything.
+        after: what the plant is afterwards.
+        is_any: whether the plant may be anything.
+        is_new: whether nothing else changes the plant.
+
+    """
+
+    id: int
+    before: Value
+    after: Value
+    is_any: bool = False
+    is_new: bool = False
+
+    def text(self) -> bytes:
+        after = b"null" if self.after is None else plant(self.after)
+        before = b"null" if self.before is None else plant(self.before)
+        condition = b"" if self.is_any else b'"before":%b,' % before
+        return b'{"id":%d,%b"after":%b}\n' % (self.id, condition, after)
+
+    def is_made(self, value: Value) -> bool:
+        return self.is_any or value in (self.before, self.after)
+
+    def is_refused(self, value: Value) -> bool:
+        return not self.is_made(value)
+
+    def effect(self, value: Value) -> Value:
+        return self.after if self.is_made(value) else value
 
 
 @dataclass

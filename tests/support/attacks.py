@@ -166,6 +166,7 @@ EVENTS: Final = b"Accept: text/event-stream"
 UNFINISHED: Final = head(b"GET /", b"X: " + LONG)[:-2]
 CSV: Final = b"/plants.csv"
 NDJSON: Final = b"/plants.ndjson"
+CHANGES: Final = b"/changes"
 
 # GET requests: the client, the target, and more fields.
 GETS: Final[dict[str, tuple[str, bytes, list[bytes]]]] = {
@@ -229,6 +230,23 @@ IMPORTS: Final = {
     for what, (path, beginning, row) in FILES.items()
 }
 
+# Lines of lists of changes, which are repeated in a mebibyte; an id of a large plant replaces `%d`.
+LINES: Final = {
+    "lines that are not JSON": b"x\n",
+    "the deletion of what is not there": b'{"id":-1,"after":null}\n',
+    "lines that are not valid": b'{"id":0,"after":null,"before":null}\n',
+    "ids that are no integers": b'{"id":x,"after":null}\n',
+    "what large plants are not": b'{"id":%d,"before":null,"after":{"name":""}}\n',
+}
+
+
+def changes_of(line: bytes) -> Callable[[bytes], bytes]:
+    """Return a function that makes a list of changes of a mebibyte."""
+    ids = itertools.cycle(range(LARGE_ID, LARGE_ID + LARGE_PLANTS))
+    many = MIB // (len(line) + 5 * line.count(b"%d"))
+    return import_of(CHANGES, b"".join(line.replace(b"%d", b"%d" % next(ids)) for _ in range(many)))
+
+
 # Requests in packets of a byte: the client, and the request.
 IN_PACKETS: Final = {
     "a field": ("no token", get(b"/healthz", b"X: " + LONG)),
@@ -259,6 +277,10 @@ ATTACKS: Final = [
         Attack(f"an import of {what}", "create", request, 5, is_import=True)
         for what, request in IMPORTS.items()
     ),
+    *(
+        Attack(f"changes: {what}", "any", changes_of(line), 5, is_import=True)
+        for what, line in LINES.items()
+    ),
     Attack("the deletion of what is not there", "change", bare(b"DELETE /plants/-1")),
     Attack("a large plant in the place of another", "change", REPLACE),
 ]
@@ -286,9 +308,9 @@ def of_operation(operation: Operation) -> Iterator[Attack]:
             return head(start, token, *content, *more) + body
 
         name = f"{operation.method} {operation.path}{what}"
-        is_file = path in (CSV, NDJSON)
-        times = 2 if is_file and method == b"GET" else 50
-        return Attack(name, client, request, times, is_import=is_file and method == b"POST")
+        times = 2 if path in (CSV, NDJSON) and method == b"GET" else 50
+        is_import = path in (CSV, NDJSON, CHANGES) and method == b"POST"
+        return Attack(name, client, request, times, is_import=is_import)
 
     queries = [each["name"] for each in operation.parameters() if each["in"] == "query"]
     yield attack("", b"limit=1000" if "limit" in queries else b"")

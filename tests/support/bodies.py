@@ -4,9 +4,11 @@ import json
 from decimal import Decimal, InvalidOperation
 from typing import Any
 
+import msgspec
 from hypothesis import strategies as st
 
-from plantstore.plants import ID_MAX, ID_MIN, NewPlant
+from plantstore.changes import Swap
+from plantstore.plants import ID_MAX, ID_MIN, NewPlant, Plant
 
 # A nesting depth far above the limit of every parser used here.
 DEEP = 3_000
@@ -34,8 +36,56 @@ ODD_BYTES = [
 def read_plainly(body: bytes) -> NewPlant | None:
     """Parse a NewPlant by RFC 8259 and the schema; return None if it is invalid.
 
-    This is the reference parser; its speed does not matter. A number is a Decimal, which is
-    exact and can represent `1e999999999`. The parser of the standard library limits the depth.
+    This is the reference parser; its speed does not matter.
+    """
+    record = read_members(body)
+    if record is None or not {"id", "name"} <= record.keys():
+        return None
+    # If a member is repeated, the last value counts (docs/decisions/0001). The earlier values
+    # of a name or tag must be strings, too.
+    id_, names, tags = int64_of(record["id"][-1]), record["name"], record.get("tag", [])
+    if id_ is None or not all(isinstance(text, str) for text in names + tags):
+        return None
+    name, tag = names[-1], tags[-1] if tags else None
+    return None if "\0" in name + (tag or "") else NewPlant(id_, name, tag)
+
+
+def read_swap_plainly(line: bytes) -> Swap | None:
+    """Parse a line of a list of changes, as `read_plainly` parses a plant."""
+    record = read_members(line)
+    if record is None or not {"id", "after"} <= record.keys():
+        return None
+    id_, states = int64_of(record["id"][-1]), record.get("before", []) + record["after"]
+    if id_ is None or not all(map(_is_state, states)):
+        return None
+    after = _state_of(record["after"][-1])
+    before = _state_of(record["before"][-1]) if "before" in record else msgspec.UNSET
+    return None if before is after is None else Swap(id_, before, after)
+
+
+def _is_state(state: Any) -> bool:
+    if not isinstance(state, dict):
+        return state is None
+    names, tags = state.get("name", []), [tag for tag in state.get("tag", []) if tag is not None]
+    texts = names + tags
+    return bool(names) and all(isinstance(each, str) and "\0" not in each for each in texts)
+
+
+def _state_of(state: dict[str, list[Any]] | None) -> Plant | None:
+    return None if state is None else Plant(state["name"][-1], state.get("tag", [None])[-1])
+
+
+def int64_of(number: Any) -> int | None:
+    """Return a number that is an int64 as one, or else None."""
+    is_one = isinstance(number, Decimal) and ID_MIN <= number <= ID_MAX
+    return int(number) if is_one and number == number.to_integral_value() else None
+
+
+def read_members(body: bytes) -> dict[str, list[Any]] | None:
+    """Return the values of each member of a JSON object, or None if it is none.
+
+    A number is a Decimal, which is exact and can represent `1e999999999`. The parser of the
+    standard library limits the depth.
     """
     try:
         record = json.loads(
@@ -47,17 +97,7 @@ def read_plainly(body: bytes) -> NewPlant | None:
         )
     except (ValueError, RecursionError):
         return None
-    if not isinstance(record, dict) or not {"id", "name"} <= record.keys():
-        return None
-    # If a member is repeated, the last value counts (docs/decisions/0001). The earlier values
-    # of a name or tag must be strings, too.
-    id_, names, tags = record["id"][-1], record["name"], record.get("tag", [])
-    if not isinstance(id_, Decimal) or not ID_MIN <= id_ <= ID_MAX:
-        return None
-    if id_ != id_.to_integral_value() or not all(isinstance(text, str) for text in names + tags):
-        return None
-    name, tag = names[-1], tags[-1] if tags else None
-    return None if "\0" in name + (tag or "") else NewPlant(int(id_), name, tag)
+    return record if isinstance(record, dict) else None
 
 
 def _number(text: str) -> Decimal:

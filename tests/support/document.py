@@ -17,13 +17,15 @@ BODIES = {
     "text/csv": b"id,name\n1,a\n",
     "application/x-ndjson": VALID,
 }
+CHANGES = b'{"id": 1, "before": null, "after": {"name": "a"}}'
 
 
 class Operation(NamedTuple):
     """An operation of the document.
 
     Attributes:
-        scope: that a token needs; None if any token will do, or none is needed.
+        scope: that a token needs; None if any token will do, or none is needed. Of several,
+            separated by spaces, one is enough.
         needs_token: whether it needs one.
 
     """
@@ -44,7 +46,8 @@ class Operation(NamedTuple):
     def bodies(self) -> list[tuple[str, bytes]]:
         """Return the media types of the body, with a valid body of each."""
         content = self.content.get("requestBody", {}).get("content", ())
-        return [(media_type, BODIES[media_type]) for media_type in content]
+        bodies = BODIES if self.path != "/changes" else {"application/x-ndjson": CHANGES}
+        return [(media_type, bodies[media_type]) for media_type in content]
 
     def parameters(self) -> list[dict[str, Any]]:
         """Return the parameters in the path, the query and the headers."""
@@ -56,13 +59,18 @@ class Operation(NamedTuple):
         ]
 
 
+def _scope_in(description: str) -> str | None:
+    found = re.search(r"Needs the scope (`[^.]*`)", description)
+    return None if found is None else " ".join(re.findall(r"`(\S+)`", found[1]))
+
+
 def _operations() -> list[Operation]:
     return [
         Operation(
             method.upper(),
             path,
             content,
-            next(iter(re.findall(r"Needs the scope `(\S+)`", content["description"])), None),
+            _scope_in(content["description"]),
             content.get("security") != [],
         )
         for path, item in DOCUMENT["paths"].items()

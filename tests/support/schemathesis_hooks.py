@@ -21,6 +21,7 @@ It does not know the grammar of If-Match and If-None-Match either, so a malforme
 import os
 from typing import Any
 
+import msgspec
 import schemathesis
 from hypothesis import strategies as st
 from schemathesis import GenerationMode
@@ -29,16 +30,22 @@ from plantstore.changes import Deletion, entity_tag, parse_precondition
 from plantstore.errors import OperationError, RequestError
 from plantstore.formats import FORMATS
 from plantstore.listings import Listing
-from plantstore.plants import NewPlant
+from plantstore.plants import NewPlant, Plant
 from plantstore.storage import open_store
 
-FILES = ("/plants.csv", "/plants.ndjson")
+FILES = ("/plants.csv", "/plants.ndjson", "/changes")
 
 store = open_store(os.environ["PLANTS"])
 
 texts = st.text(st.characters(exclude_categories=["Cs"]))
 plants = st.builds(NewPlant, st.integers(-(2**63), 2**63 - 1), texts, st.none() | texts)
-rows = st.binary() | st.lists(plants).map(FORMATS["jsonl"].render)
+states = st.none() | st.builds(Plant, texts, st.none() | texts)
+lines = st.lists(st.fixed_dictionaries({"id": st.integers(), "before": states, "after": states}))
+rows = (
+    st.binary()
+    | st.lists(plants).map(FORMATS["jsonl"].render)
+    | lines.map(msgspec.json.Encoder().encode_lines)
+)
 
 
 # Spellings of true and false that the document does not have.

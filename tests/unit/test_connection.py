@@ -666,7 +666,7 @@ def test_a_connection_whose_error_cannot_be_sent_is_aborted(data: bytes) -> None
         raise MemoryError
 
     with Served(fail) as served:
-        served.application.fail = fail_again  # type: ignore[method-assign]
+        served.application.fail = fail_again  # type: ignore[method-assign, assignment]
         client = served.connect()
         client.read(EVERYTHING)
         client.arrive(data)

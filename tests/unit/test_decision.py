@@ -1,6 +1,9 @@
 """Which stored plants are loaded to decide a batch, and what the batch changes."""
 
+import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from plantstore.changes import (
     ANY,
@@ -12,6 +15,8 @@ from plantstore.changes import (
     PlantOutcome,
     Precondition,
     Replacement,
+    Result,
+    Swap,
     UnconditionalChange,
     Upsert,
 )
@@ -76,4 +81,60 @@ def test_a_plant_that_would_be_too_large_is_refused_after_its_condition_is_evalu
 
     failed = PlantOutcome(Outcome.PRECONDITION_FAILED, before)
     assert results == [Outcome.TOO_LARGE, Outcome.TOO_LARGE if is_true else failed]
+    assert difference == Difference([], [], [], [])
+
+
+states = st.none() | st.builds(Plant, st.sampled_from("ab"), st.sampled_from([None, "", "t"]))
+swaps = st.builds(Swap, st.integers(1, 3), st.just(msgspec.UNSET) | states, states)
+
+
+def stored_of(id_: int, state: Plant | None) -> NewPlant | None:
+    return None if state is None else NewPlant(id_, state.name, state.tag)
+
+
+def all_stored(plants: dict[int, Plant | None]) -> dict[int, NewPlant]:
+    return {id_: found for id_, each in plants.items() if (found := stored_of(id_, each))}
+
+
+def expected_of(swap: Swap, present: Plant | None) -> tuple[Result, Plant | None]:
+    """Return the result of a swap, and the plant afterwards, by the rules of `POST /changes`."""
+    if present == swap.after:
+        return Outcome.ALREADY_STORED, present
+    if swap.before not in (msgspec.UNSET, present):
+        failed = PlantOutcome(Outcome.PRECONDITION_FAILED, stored_of(swap.id, present))
+        return failed, present
+    if present is None:
+        return Outcome.STORED, swap.after
+    return (Outcome.DELETED if swap.after is None else Outcome.REPLACED), swap.after
+
+
+@given(st.lists(swaps, max_size=12), st.dictionaries(st.integers(1, 3), states))
+def test_a_swap_does_what_its_definition_says(
+    batch: list[Swap], before: dict[int, Plant | None]
+) -> None:
+    after, expected, changes = dict(before), [], 0
+    for swap in batch:
+        result, state = expected_of(swap, after.get(swap.id))
+        changes += state != after.get(swap.id)
+        after[swap.id] = state
+        expected.append(result)
+    stored = all_stored(before)
+
+    results, difference = decide(batch, stored)
+
+    assert results == expected
+    assert stored == all_stored(after)
+    assert len(difference.made) <= changes
+
+
+@pytest.mark.parametrize("before", [None, NewPlant(1, "a")])
+def test_a_swap_for_a_plant_that_is_too_large_is_refused_after_its_condition(
+    before: NewPlant | None,
+) -> None:
+    large = Plant(LARGE)
+    batch = [Swap(1, msgspec.UNSET, large), Swap(1, Plant("other"), large)]
+
+    results, difference = decide(batch, {} if before is None else {1: before})
+
+    assert results == [Outcome.TOO_LARGE, PlantOutcome(Outcome.PRECONDITION_FAILED, before)]
     assert difference == Difference([], [], [], [])

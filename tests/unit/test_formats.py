@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from plantstore.errors import ErrorCode, OperationError, RequestError
 from plantstore.formats import FORMATS
-from plantstore.formats.rows import PIECE_BYTES, Rows, readable
+from plantstore.formats.rows import PIECE_BYTES, Item, Rows, readable
 from plantstore.plants import ID_MAX, ID_MIN, NewPlant
 from support.csv_cases import CSV_CASES, Case
 
@@ -31,7 +31,7 @@ class Row(NamedTuple):
     """A row with its first line, its plant or its error, its text, and its last line."""
 
     line: int
-    content: NewPlant | RequestError
+    content: Item | RequestError
     text: str
     last_line: int
 
@@ -48,7 +48,7 @@ def read_all(
     rows = [
         Row(first, parser.explain(text) if plant is None else plant, readable(text), last)
         for first, last, plant, text in zip(
-            found.first_lines, found.last_lines, found.plants, found.texts, strict=True
+            found.first_lines, found.last_lines, found.items, found.texts, strict=True
         )
     ]
     return rows, parser.warnings
@@ -355,11 +355,11 @@ def test_a_row_without_an_end_takes_a_limited_amount_of_memory(form: str, conten
     tracemalloc.start()
     try:
         for start in range(0, len(content), PIECE_BYTES):
-            found.plants += parser.feed(content[start : start + PIECE_BYTES]).plants
-        found.plants += parser.finish().plants
+            found.items += parser.feed(content[start : start + PIECE_BYTES]).items
+        found.items += parser.finish().items
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
 
-    assert set(found.plants) == {None}
+    assert set(found.items) == {None}
     assert peak < 40 * ROW_CHARACTERS_MAX

@@ -2,12 +2,14 @@
 
 import random
 
+import msgspec
 import pytest
 
-from plantstore.changes import Change, Outcome, Result, Upsert
+from plantstore.changes import Change, Outcome, PlantOutcome, Result, Swap, Upsert
 from plantstore.commit.imports import (
     BATCH_BYTES_MAX,
     Batch,
+    ChangeError,
     Conflict,
     Import,
     RowCounts,
@@ -16,7 +18,8 @@ from plantstore.commit.imports import (
 )
 from plantstore.errors import BatchRefusedError, ErrorCode, RequestError
 from plantstore.formats import FORMATS
-from plantstore.plants import PLANT_BYTES_MAX, NewPlant
+from plantstore.formats.change_lines import ChangeLinesParser
+from plantstore.plants import PLANT_BYTES_MAX, NewPlant, Plant
 from support.fake_store import FakeStore
 
 
@@ -67,7 +70,7 @@ def test_a_batch_is_bounded_in_rows_and_in_bytes() -> None:
         [12],
         [13],
     ]
-    assert all(batch.changes == batch.rows.plants for batch in made)
+    assert all(batch.changes == batch.rows.items for batch in made)
 
 
 def test_rows_that_are_not_valid_are_counted_in_a_batch_and_are_no_changes() -> None:
@@ -207,7 +210,66 @@ def test_a_row_is_stored_through_its_last_line(form: str, content: bytes, last: 
     assert run.lines_stored_through == last
 
 
-@pytest.mark.parametrize("kind", ["create", "replace", "keep the tag"])
+def changed(errors: list[RowError], shown_bytes_max: int = 0) -> Import:
+    """Return an import of a list of changes."""
+    return Import(
+        ChangeLinesParser(lambda _swap: None),
+        Conflict.REFUSE,
+        lambda error, _text: errors.append(error),
+        shown_bytes_max=shown_bytes_max,
+    )
+
+
+def refused_for(plant: NewPlant | None) -> PlantOutcome:
+    return PlantOutcome(Outcome.PRECONDITION_FAILED, plant)
+
+
+def test_each_outcome_of_a_change_is_counted_and_a_refused_one_says_what_is_stored() -> None:
+    errors: list[RowError] = []
+    run = changed(errors, shown_bytes_max=1_000)
+    lines = [b'{"id":%d,"before":null,"after":{"name":"a"}}\n' % id_ for id_ in range(1, 7)]
+    [batch] = batches(run, *lines, b'{"id":7,"before":{"name":"a"},"after":null}\nx\n' * 2)
+
+    run.settle(
+        batch,
+        [
+            *(Outcome.STORED, Outcome.ALREADY_STORED, Outcome.REPLACED, Outcome.DELETED),
+            *(Outcome.TOO_LARGE, refused_for(NewPlant(6, "b"))),
+            *(refused_for(NewPlant(7, "b", "t")), refused_for(None)),
+        ],
+    )
+
+    assert batch.changes[:1] == [Swap(1, None, Plant("a"))]
+    assert run.counts == RowCounts(1, 1, 1, 0, 6, 1)
+    false, said = ErrorCode.PRECONDITION_FAILED, "`before` is not what is stored: "
+    assert [each for each in errors if isinstance(each, ChangeError)] == [
+        ChangeError(6, false, f"{said}a plant has the id 6", plant=NewPlant(6, "b")),
+        ChangeError(7, false, f"{said}another plant has the id 7", plant=NewPlant(7, "b", "t")),
+        ChangeError(9, false, f"{said}no plant has the id 7", plant=None),
+    ]
+    assert [(each.line, each.error) for each in errors if not isinstance(each, ChangeError)] == [
+        *((5, ErrorCode.BODY_TOO_LARGE), (8, ErrorCode.NOT_JSON), (10, ErrorCode.NOT_JSON)),
+    ]
+
+
+@pytest.mark.parametrize(("bytes_max", "shown"), [(0, []), (250, [1, 2, 4]), (1_000, [1, 2, 3, 4])])
+def test_the_size_of_the_plants_that_errors_show_is_bounded(
+    bytes_max: int, shown: list[int]
+) -> None:
+    errors: list[RowError] = []
+    run = changed(errors, bytes_max)
+    [batch] = batches(
+        run, *[b'{"id":%d,"before":null,"after":{"name":""}}\n' % n for n in range(4)]
+    )
+    names = ["a" * 70, "a" * 70, "b" * 200, "c"]
+
+    run.settle(batch, [refused_for(NewPlant(n, name)) for n, name in enumerate(names)])
+
+    assert [each.line for each in errors] == [1, 2, 3, 4]
+    assert [each.line for each in errors if isinstance(each, ChangeError)] == shown
+
+
+@pytest.mark.parametrize("kind", ["create", "replace", "keep the tag", "swap"])
 def test_a_dry_run_has_the_results_of_batches_that_are_stored_one_after_the_other(
     kind: str,
 ) -> None:
@@ -217,6 +279,9 @@ def test_a_dry_run_has_the_results_of_batches_that_are_stored_one_after_the_othe
     def change() -> Change:
         tag = None if kind == "keep the tag" else rng.choice([None, "t", "u"])
         plant = NewPlant(rng.randrange(40), rng.choice(["a", "b", long]), tag)
+        if kind == "swap":
+            states = [None, Plant(plant.name), Plant(plant.name, tag)]
+            return Swap(plant.id, rng.choice([msgspec.UNSET, *states]), rng.choice(states))
         return plant if kind == "create" else Upsert(plant, keeps_tag=kind == "keep the tag")
 
     store, trial, seen = FakeStore(), Trial(), set()
@@ -232,6 +297,18 @@ def test_a_dry_run_has_the_results_of_batches_that_are_stored_one_after_the_othe
         seen |= {str(result) for result in results}
 
     assert len(seen) >= 3
+
+
+def test_the_memory_of_a_dry_run_for_deletions_is_bounded() -> None:
+    trial = Trial(bytes_max=100_000)
+    stored = {id_: NewPlant(id_, "a") for id_ in range(5_000)}
+
+    for id_, plant in stored.items():
+        assert trial.decide([Swap(id_, Plant("a"), None)], {id_: plant}) == [Outcome.DELETED]
+
+    gone = [Swap(4_999, None, Plant("b"))]
+    assert trial.decide(gone, {4_999: stored[4_999]}) == [Outcome.STORED]
+    assert len(trial._newer) + len(trial._older) < 100_000 / 150  # noqa: SLF001
 
 
 def test_a_dry_run_remembers_the_last_plants_and_its_memory_is_bounded() -> None:

@@ -175,6 +175,8 @@ class Authenticator:
     async def authorize(self, request: Request, scope: str, *, uses: int = 1) -> None:
         """Check that the token of a request is valid and has the scope, unless it is ANY_SCOPE.
 
+        Of several scopes, separated by spaces, one is enough.
+
         A public scope needs no token. No body is read.
 
         Args:
@@ -197,10 +199,15 @@ class Authenticator:
             if error.code is not ErrorCode.TOKEN_MISSING:
                 raise
         else:
-            if scope and scope not in record.scopes and scope not in self.public_scopes:
+            if (
+                scope
+                and scope not in record.scopes
+                and scope not in self.public_scopes
+                and record.scopes.isdisjoint(scope.split())
+            ):
                 raise RequestError(
                     ErrorCode.SCOPE_MISSING,
-                    f"The token lacks the scope {scope}",
+                    f"The token lacks the scope {scope.replace(' ', ' or ')}",
                     _challenge("insufficient_scope", f', scope="{scope}"'),
                 )
         if uses and self.rate_limit.is_limited:

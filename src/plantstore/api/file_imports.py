@@ -20,9 +20,10 @@ import contextlib
 import re
 import sys
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Final, TypeVar, TypeVarTuple
+from functools import partial
+from typing import Final, NamedTuple, TypeVar, TypeVarTuple
 
 import msgspec
 
@@ -41,6 +42,7 @@ from plantstore.commit.imports import (
     LISTED_ERRORS_MAX,
     TRIAL_BYTES_MAX,
     Batch,
+    ChangesResult,
     Conflict,
     Import,
     ImportResult,
@@ -95,6 +97,25 @@ ArgumentsT = TypeVarTuple("ArgumentsT")
 ResultT = TypeVar("ResultT")
 
 
+class Kind(NamedTuple):
+    """A kind of import.
+
+    Attributes:
+        form: the format of its body, or one with the same media types.
+        begin: begins an Import. Its arguments are what to do with errors, and how many to list.
+        scopes: that its token needs.
+        result: its response.
+        has_plants: whether its outcomes have stored plants.
+
+    """
+
+    form: Format
+    begin: Callable[..., Import]
+    scopes: Sequence[str]
+    result: type[ImportResult | ChangesResult] = ImportResult
+    has_plants: bool = False
+
+
 class Imports:
     """Stores the plants of bodies.
 
@@ -141,9 +162,17 @@ class Imports:
         self._default_switch_interval = sys.getswitchinterval()
 
     async def run(self, form: Format, request: Request) -> Response:
-        """Store the plants of a body: 200 with the counts of its rows, once all are on disk.
+        """Store the plants of a body, as `receive` does."""
+        parameters = read_query(request, "on-conflict", "dry-run")
+        conflict = _parse_conflict(parameters.get("on-conflict", "refuse"))
+        scopes = ["plants:update"] if conflict is Conflict.REPLACE else []
+        kind = Kind(form, partial(Import, form.parser(), conflict), [*scopes, "plants:create"])
+        return await self.receive(kind, request, parameters)
 
-        Its changes are among those of the feed from `Changes-Before` to `Changes-After`.
+    async def receive(self, kind: Kind, request: Request, parameters: dict[str, str]) -> Response:
+        """Make the changes of a body: 200 with the counts of its rows, once all are on disk.
+
+        They are among those of the feed from `Changes-Before` to `Changes-After`.
 
         Raises:
             RequestError: a parameter or the media type is refused, the token lacks a scope, the
@@ -151,20 +180,17 @@ class Imports:
                 What was stored before stays.
 
         """
-        parameters = read_query(request, "on-conflict", "dry-run")
-        conflict = _parse_conflict(parameters.get("on-conflict", "refuse"))
         trial = Trial() if parse_flag(parameters, "dry-run") else None
+        form = kind.form
         _require_type(request, form)
-        await self._admit(request, conflict)
+        await self._admit(request, kind.scopes)
         errors: list[RowError] = []
-        run = Import(
-            form.parser(),
-            conflict,
+        run = kind.begin(
             lambda error, _text: errors.append(error),
             batch_rows_max=self._batch_rows_max,
             errors_max=LISTED_ERRORS_MAX,
         )
-        upload = _Upload(request, run, conflict, trial)
+        upload = _Upload(request, run, kind, trial)
         self._limit.acquire(request.token)
         sys.setswitchinterval(SWITCH_SECONDS)
         try:
@@ -195,8 +221,9 @@ class Imports:
         for name, number in (("Changes-Before", before), ("Changes-After", after)):
             if number is not None:
                 fields[name] = str(number)
-        result = ImportResult(
-            **msgspec.structs.asdict(run.counts),
+        counts = msgspec.structs.asdict(run.counts)
+        result = kind.result(
+            **{name: counts[name] for name in kind.result.__struct_fields__ if name in counts},
             dry_run=True if trial else msgspec.UNSET,
             errors=msgspec.UNSET if is_minimal else errors,
             warnings=run.warnings or msgspec.UNSET,
@@ -263,7 +290,7 @@ class Imports:
             RequestError: the token was revoked, or used too often; or the batch is not stored.
 
         """
-        await self._admit(upload.request, upload.conflict)
+        await self._admit(upload.request, upload.kind.scopes)
         async with self._turn:
             if upload.is_over:
                 return
@@ -278,13 +305,15 @@ class Imports:
                 upload.trial.bytes_max = TRIAL_BYTES_MAX // self._limit.running
                 decide = upload.trial.decide
                 outcomes = await self._in_thread(decide, batch.changes, stored)
-        await self._in_thread(upload.run.settle, batch, outcomes)
+            if upload.kind.has_plants:  # only one batch at a time may hold that much memory
+                await self._in_thread(upload.run.settle, batch, outcomes)
+        if not upload.kind.has_plants:
+            await self._in_thread(upload.run.settle, batch, outcomes)
 
-    async def _admit(self, request: Request, conflict: Conflict) -> None:
+    async def _admit(self, request: Request, scopes: Sequence[str]) -> None:
         """Check that the token still allows the import."""
-        if conflict is Conflict.REPLACE:
-            await self._authenticator.authorize(request, "plants:update", uses=0)
-        await self._authenticator.authorize(request, "plants:create", uses=0)
+        for scope in scopes:
+            await self._authenticator.authorize(request, scope, uses=0)
 
     async def _last_number(self, upload: "_Upload") -> int | None:
         """Return the number of the last change; None if the feed is off, or for a dry run."""
@@ -323,7 +352,7 @@ class _Upload:
     Attributes:
         request: has the body.
         run: parses and counts its rows.
-        conflict: what to do with a row if a different plant has its id.
+        kind: of the import.
         trial: decides its batches if it is a dry run.
         prepaid_uses: uses of the token that were counted before its first batch: the request.
         is_over: whether no further batch may be stored.
@@ -333,7 +362,7 @@ class _Upload:
 
     request: Request
     run: Import
-    conflict: Conflict
+    kind: Kind
     trial: Trial | None
     prepaid_uses: int = 1
     is_over: bool = False

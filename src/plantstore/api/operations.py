@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final, NamedTuple, TypeAlias
 
-from plantstore.api import change_feed, exports
+from plantstore.api import change_feed, change_lists, exports
 from plantstore.api.auth import ANY_SCOPE, Authenticator, OwnToken
 from plantstore.api.change_feed import Changes
 from plantstore.api.exports import Exports
@@ -38,7 +38,7 @@ class Parts:
         tags: lists the tags.
         changes: responds with changes, and sends streams of them.
         ids: hands out ids.
-        imports: stores the plants of files.
+        imports: stores the plants of files, and makes the changes of lists.
         exports: responds with files of plants.
         token: describes a token.
         readiness: tells whether a plant would be stored.
@@ -62,8 +62,8 @@ class Parts:
     web: Web
 
 
-# What a token needs. ANY_SCOPE means that every token will do, and None that no token is needed. It
-# may depend on the request.
+# What a token needs. ANY_SCOPE means that every token will do, and None that no token is needed. Of
+# several, separated by spaces, one is enough. It may depend on the request.
 Scope: TypeAlias = str | Callable[[Request], str] | None
 
 Respond: TypeAlias = Callable[[Request], Awaitable[Response]]
@@ -117,6 +117,10 @@ OPERATIONS: Final = (
     Operation("PATCH", _ID, "plants:update", PATCHES, lambda parts: parts.plants.patch),
     Operation("DELETE", _ID, "plants:delete", (), lambda parts: parts.plants.delete),
     Operation("GET", "/changes", change_feed.SCOPE, (), lambda parts: parts.changes.follow),
+    Operation(
+        *("POST", "/changes", change_lists.SCOPES, (_NDJSON.media_type,)),
+        lambda parts: partial(change_lists.run, parts.authenticator, parts.imports),
+    ),
     Operation("POST", "/ids", "plants:create", (), lambda parts: parts.ids.hand_out),
     Operation("GET", "/token", ANY_SCOPE, (), lambda parts: parts.token.show),
     Operation("GET", "/openapi.json", None, (), lambda parts: parts.web.document.show),

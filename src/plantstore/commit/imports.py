@@ -1,7 +1,8 @@
 """An import: many rows become changes, in batches, and each row has an outcome.
 
-`plantstore import` and `POST /plants.csv` run it. Whoever runs it passes the bytes of the file to
-`feed`, applies the changes of each batch that it returns, and passes their outcomes to `settle`.
+`plantstore import`, `POST /plants.csv` and `POST /changes` run it. Whoever runs it passes the bytes
+of the file to `feed`, applies the changes of each batch that it returns, and passes their outcomes
+to `settle`.
 """
 
 import itertools
@@ -12,11 +13,11 @@ from typing import Final, NamedTuple, TypeAlias
 
 import msgspec
 
-from plantstore.changes import Change, Outcome, Result, Upsert
+from plantstore.changes import Change, Outcome, PlantOutcome, Result, Swap, Upsert
 from plantstore.decision import decide
 from plantstore.errors import BatchRefusedError, ErrorCode, IdTakenError, RequestError
-from plantstore.formats.rows import RowParser, Rows
-from plantstore.plants import TOO_LARGE, NewPlant
+from plantstore.formats.rows import Item, RowParser, Rows
+from plantstore.plants import TOO_LARGE, NewPlant, render_stored_plant
 
 # Rows of one transaction. A row takes half as much time again with a quarter as many. Rows that
 # keep what is stored read as many plants, so this also bounds the memory.
@@ -35,6 +36,12 @@ _PLANT_BYTES: Final = 200
 
 # Errors of rows that a service lists in its answer. All of them are counted.
 LISTED_ERRORS_MAX: Final = 1_000
+
+# Size of the stored plants that these errors show, as JSON.
+SHOWN_BYTES_MAX: Final = 128 * 1024
+
+# What became of a row whose change is made; the values are the names of its RowCounts.
+_MADE: Final = (Outcome.STORED, Outcome.ALREADY_STORED, Outcome.REPLACED, Outcome.DELETED)
 
 
 class Conflict(Enum):
@@ -55,6 +62,7 @@ class RowCounts(msgspec.Struct):
         skipped: number of rows that were skipped, because a different plant has the id.
         refused: number of valid rows that were refused, and of the lines of rows that are not
             valid: an open quote takes many lines for one row.
+        deleted: number of rows that deleted a plant.
 
     """
 
@@ -63,6 +71,7 @@ class RowCounts(msgspec.Struct):
     replaced: int = 0
     skipped: int = 0
     refused: int = 0
+    deleted: int = 0
 
 
 class RowError(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -77,6 +86,12 @@ class RowError(msgspec.Struct, frozen=True, omit_defaults=True):
     last_line: int | None = None
 
 
+class ChangeError(RowError, frozen=True, omit_defaults=True):
+    """A change that was refused, and the plant that has the id; None if there is none."""
+
+    plant: NewPlant | msgspec.UnsetType | None = msgspec.UNSET
+
+
 # Takes the error of a row that is not stored, and the text of the row.
 Reject: TypeAlias = Callable[[RowError, str | bytes], None]
 
@@ -85,7 +100,7 @@ class Batch(NamedTuple):
     """Rows that are stored in one transaction.
 
     Attributes:
-        rows: all of them. Those without a plant are refused.
+        rows: all of them. Those that are not valid are refused.
         changes: the changes of the others, in the same order.
 
     """
@@ -95,21 +110,40 @@ class Batch(NamedTuple):
 
     def before(self, number: int) -> "Batch":
         """Return the rows before the change with a number, from 0."""
-        of_changes = (row for row, plant in enumerate(self.rows.plants) if plant is not None)
+        of_changes = (row for row, item in enumerate(self.rows.items) if item is not None)
         end = next(itertools.islice(of_changes, number, None))
         return Batch(self.rows.part(0, end), self.changes[:number])
 
 
-class ImportResult(RowCounts):
+class ImportResult(msgspec.Struct):
     """The answer of a service to an import.
 
     Attributes:
+        stored, already_stored, replaced, skipped, refused: the RowCounts.
         dry_run: whether nothing was stored, and the counts say what would be.
         errors: the first LISTED_ERRORS_MAX of the refused rows, unless they are not wanted.
         warnings: about the whole body.
 
     """
 
+    stored: int
+    already_stored: int
+    replaced: int
+    skipped: int
+    refused: int
+    dry_run: bool | msgspec.UnsetType = msgspec.UNSET
+    errors: list[RowError] | msgspec.UnsetType = msgspec.UNSET
+    warnings: list[str] | msgspec.UnsetType = msgspec.UNSET
+
+
+class ChangesResult(msgspec.Struct):
+    """The answer of a service to a list of changes. The members are as those of ImportResult."""
+
+    stored: int
+    already_stored: int
+    replaced: int
+    deleted: int
+    refused: int
     dry_run: bool | msgspec.UnsetType = msgspec.UNSET
     errors: list[RowError] | msgspec.UnsetType = msgspec.UNSET
     warnings: list[str] | msgspec.UnsetType = msgspec.UNSET
@@ -124,6 +158,7 @@ class Import:
         reject: is called with each row that is refused, in the order of the file.
         batch_rows_max: maximum number of rows in one transaction.
         errors_max: number of refused rows that are rejected; the others are only counted.
+        shown_bytes_max: size of the plants that ChangeErrors show, as JSON; 0 to show none.
 
     Attributes:
         batch_rows_max: the same. It may be changed; the next batch has the new size.
@@ -140,12 +175,17 @@ class Import:
         *,
         batch_rows_max: int = BATCH_ROWS_MAX,
         errors_max: int = sys.maxsize,
+        shown_bytes_max: int = 0,
     ) -> None:
         self._parser = parser
         self._conflict = conflict
         self._reject = reject
         self.batch_rows_max = batch_rows_max
         self._errors_max = errors_max
+        self._shown_bytes_left = shown_bytes_max
+        self._counted = {outcome: outcome.value for outcome in _MADE}
+        if conflict is Conflict.SKIP:
+            self._counted[Outcome.ID_TAKEN] = "skipped"
         self._rejected = 0
         self._rows = Rows()  # those in no batch
         self._bytes = 0  # of the file, since a batch was last complete
@@ -195,9 +235,9 @@ class Import:
         return batches
 
     def _batch_of(self, rows: Rows) -> Batch:
-        plants = [plant for plant in rows.plants if plant is not None]
         if self._conflict is not Conflict.REPLACE:
-            return Batch(rows, [*plants])
+            return Batch(rows, [item for item in rows.items if item is not None])
+        plants = [item for item in rows.items if isinstance(item, NewPlant)]
         return Batch(rows, [Upsert(plant, self._parser.lacks_tags) for plant in plants])
 
     def settle(self, batch: Batch, outcomes: Sequence[Result | RequestError]) -> None:
@@ -208,70 +248,78 @@ class Import:
                 before it are counted: their part of the batch was committed before.
 
         """
-        stored = outcomes.count(Outcome.STORED)
-        if stored < len(outcomes):
-            for number, outcome in enumerate(outcomes):
-                if isinstance(outcome, RequestError) and not isinstance(outcome, BatchRefusedError):
+        counted, refused = {}, len(outcomes)
+        for outcome, name in self._counted.items():
+            counted[name] = outcomes.count(outcome) if refused else 0
+            refused -= counted[name]
+        if refused:
+            for number, result in enumerate(outcomes):
+                if isinstance(result, RequestError) and not isinstance(result, BatchRefusedError):
                     if number:
                         self.settle(batch.before(number), outcomes[:number])
-                    raise RequestError(outcome.code, outcome.message)
-        refused = 0
+                    raise RequestError(result.code, result.message)
         if len(batch.rows) > len(batch.changes):
-            refused = sum(_lines_of_invalid(batch.rows))
+            refused += sum(_lines_of_invalid(batch.rows))
         errors: list[tuple[RowError, str | bytes]] = []
-        if stored < len(outcomes) or (refused and self._rejected < self._errors_max):
-            errors = self._settle_each(batch, outcomes)
-        self.counts.stored += stored
-        self.counts.refused += refused
+        if refused and self._rejected < self._errors_max:
+            errors = self._errors_of(batch, outcomes)
+        for name, many in (*counted.items(), ("refused", refused)):
+            setattr(self.counts, name, getattr(self.counts, name) + many)
         self._rejected += len(errors)
         for error, text in errors:
             self._reject(error, text)
         self.lines_stored_through = batch.rows.last_lines[-1]
 
-    def _settle_each(
+    def _errors_of(
         self, batch: Batch, outcomes: Sequence[Result | RequestError]
     ) -> list[tuple[RowError, str | bytes]]:
-        """Count the valid rows that were not stored now; return the first wanted errors."""
+        """Return the first wanted errors of a batch."""
         errors: list[tuple[RowError, str | bytes]] = []
-        rows, of_valid = batch.rows, iter(outcomes)
-        for line, last, plant, text in zip(
-            rows.first_lines, rows.last_lines, rows.plants, rows.texts, strict=True
+        rows, of_valid, counted = batch.rows, iter(outcomes), [*self._counted]
+        for line, last, item, text in zip(
+            rows.first_lines, rows.last_lines, rows.items, rows.texts, strict=True
         ):
-            outcome = None if plant is None else next(of_valid)
-            match outcome:
-                case Outcome.STORED:
-                    continue
-                case Outcome.ALREADY_STORED:
-                    self.counts.already_stored += 1
-                    continue
-                case Outcome.REPLACED:
-                    self.counts.replaced += 1
-                    continue
-                case Outcome.ID_TAKEN if self._conflict is Conflict.SKIP:
-                    self.counts.skipped += 1
-                    continue
-                case Outcome.ID_TAKEN | Outcome.TOO_LARGE | RequestError():
-                    self.counts.refused += 1
-            if self._rejected + len(errors) < self._errors_max:
-                error = self._error_of(plant, outcome, text)
-                last_line = last if last > line else None
-                errors.append((RowError(line, error.code, error.message, last_line), text))
+            outcome = None if item is None else next(of_valid)
+            if outcome in counted:
+                continue
+            if self._rejected + len(errors) >= self._errors_max:
+                break
+            error = self._error_of(item, outcome, text)
+            last_line = last if last > line else None
+            listed = RowError(line, error.code, error.message, last_line)
+            if isinstance(outcome, PlantOutcome):
+                listed = self._show(listed, outcome.plant)
+            errors.append((listed, text))
         return errors
 
     def _error_of(
-        self, plant: NewPlant | None, outcome: Result | RequestError | None, text: str | bytes
+        self, item: Item | None, outcome: Result | RequestError | None, text: str | bytes
     ) -> RequestError:
-        if plant is None:
+        if item is None:
             return self._parser.explain(text)
         if outcome is Outcome.TOO_LARGE:
             return RequestError(ErrorCode.BODY_TOO_LARGE, TOO_LARGE)
-        return outcome if isinstance(outcome, RequestError) else IdTakenError(plant.id)
+        if isinstance(outcome, PlantOutcome):
+            expects_none = isinstance(item, Swap) and item.before is None
+            other = "a plant" if expects_none else "another plant"
+            found = "no plant" if outcome.plant is None else other
+            message = f"`before` is not what is stored: {found} has the id {item.id}"
+            return RequestError(ErrorCode.PRECONDITION_FAILED, message)
+        return outcome if isinstance(outcome, RequestError) else IdTakenError(item.id)
+
+    def _show(self, error: RowError, plant: NewPlant | None) -> RowError:
+        """Return the error with the plant that has the id, if it may be shown."""
+        size = 0 if plant is None else len(render_stored_plant(plant))
+        if self._shown_bytes_left <= size:
+            return error
+        self._shown_bytes_left -= size
+        return ChangeError(error.line, error.error, error.message, plant=plant)
 
 
 class Trial:
-    """The state of a dry run: it decides the batches of an import, and nothing is stored.
+    """The state of a dry run: it decides the batches of a run, and nothing is stored.
 
-    A batch sees what the batches before it would have stored, back to half of `bytes_max`.
+    A batch sees what the batches before it would have made, back to half of `bytes_max`.
 
     Attributes:
         bytes_max: memory for these plants. It may be changed, and then holds for the next batch.
@@ -280,20 +328,26 @@ class Trial:
 
     def __init__(self, bytes_max: int = TRIAL_BYTES_MAX) -> None:
         self.bytes_max = bytes_max
-        # By id. When the newer ones have half of the bytes, the older ones are forgotten.
-        self._newer: dict[int, NewPlant] = {}
-        self._older: dict[int, NewPlant] = {}
+        # By id, None if it was deleted. When the newer ones have half of the bytes, the older ones
+        # are forgotten.
+        self._newer: dict[int, NewPlant | None] = {}
+        self._older: dict[int, NewPlant | None] = {}
         self._newer_bytes = 0
 
     def decide(self, changes: Sequence[Change], stored: dict[int, NewPlant]) -> list[Result]:
         """Return the results that a batch would have; `stored` has the stored plants of its ids."""
-        for change in changes:
-            if known := self._newer.get(change.id) or self._older.get(change.id):
-                stored[change.id] = known
+        for id_ in {change.id for change in changes}:
+            known = self._newer.get(id_, self._older.get(id_, stored.get(id_)))
+            if known is not None:
+                stored[id_] = known
+            else:
+                stored.pop(id_, None)
         results, difference = decide(changes, stored)
         for plant in difference.new + difference.changed:
             self._newer[plant.id] = plant
             self._newer_bytes += _PLANT_BYTES + sys.getsizeof(plant.name) + sys.getsizeof(plant.tag)
+        self._newer |= dict.fromkeys(difference.gone)
+        self._newer_bytes += _PLANT_BYTES * len(difference.gone)
         if self._newer_bytes > self.bytes_max // 2:
             self._older, self._newer, self._newer_bytes = self._newer, {}, 0
         return results
@@ -301,6 +355,6 @@ class Trial:
 
 def _lines_of_invalid(rows: Rows) -> Iterator[int]:
     """Return the number of lines of each row that is not valid."""
-    for first, last, plant in zip(rows.first_lines, rows.last_lines, rows.plants, strict=True):
-        if plant is None:
+    for first, last, item in zip(rows.first_lines, rows.last_lines, rows.items, strict=True):
+        if item is None:
             yield last - first + 1

@@ -223,7 +223,7 @@ class CsvParser(RowParser):
         """
         rows = Rows()
         add_first, add_last = rows.first_lines.append, rows.last_lines.append
-        add_plant, add_text = rows.plants.append, rows.texts.append
+        add_plant, add_text = rows.items.append, rows.texts.append
         find_plant, size_max = columns.finder(), self._row_characters_max
         count, lines = len(lines), [*lines, _END]
         begin = first = 0  # the first line of the row, and of the reader

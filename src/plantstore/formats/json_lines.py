@@ -1,12 +1,13 @@
 """Plants as JSON lines: one NewPlant on each line. Every plant can be written."""
 
 import io
+from collections.abc import Sequence
 
 import msgspec
 
 from plantstore.errors import ErrorCode, OperationError, RequestError
-from plantstore.formats.rows import RowParser, Rows, is_utf8
-from plantstore.plants import PLANT_BYTES_MAX, NewPlant, find_row, parse_row, parse_rows_fast
+from plantstore.formats.rows import Item, RowParser, Rows, is_utf8
+from plantstore.plants import PLANT_BYTES_MAX, find_row, parse_row, parse_rows_fast
 
 render_json_lines = msgspec.json.Encoder().encode_lines
 
@@ -14,12 +15,14 @@ render_json_lines = msgspec.json.Encoder().encode_lines
 class JsonLinesParser(RowParser):
     """Parses JSON lines. Blank lines are skipped.
 
-    All complete lines of a piece are parsed together.
+    All complete lines of a piece are parsed together. A subclass may parse other items than plants.
 
     Args:
         row_bytes_max: size of a row, without its line end.
 
     """
+
+    _what = "plant"
 
     def __init__(self, row_bytes_max: int = PLANT_BYTES_MAX) -> None:
         super().__init__()
@@ -37,18 +40,35 @@ class JsonLinesParser(RowParser):
             message = f"The row is larger than {self._row_bytes_max} bytes"
             return RequestError(ErrorCode.BODY_TOO_LARGE, message)
         try:
-            parse_row(line)
+            self._parse_line(line)
         except RequestError as error:
             return error.with_traceback(None)
         raise AssertionError("The row is valid")
+
+    def _parse_line(self, line: bytes) -> Item:
+        """Parse a line that is not too large.
+
+        Raises:
+            RequestError: it is not valid.
+
+        """
+        return parse_row(line)
+
+    def _find_item(self, line: bytes) -> Item | None:
+        """Return the item that `_parse_line` returns, or None if it raises an error."""
+        return find_row(line)
+
+    def _find_items(self, text: bytes, lines: list[bytes]) -> Sequence[Item] | None:
+        """Return the items of a text if all lines are valid and of the usual form, or else None."""
+        return parse_rows_fast(text, lines)
 
     def _parse(self, data: bytes, *, is_end: bool) -> Rows:
         if self._is_blank and (content := data.lstrip()):
             self._is_blank = False
             if content.startswith(b"["):
                 raise OperationError(
-                    "The file is a JSON array: write one plant on each line, without brackets and"
-                    " without commas between the plants"
+                    f"The file is a JSON array: write one {self._what} on each line, without"
+                    f" brackets and without commas between the {self._what}s"
                 )
         if self._skips_line:
             _, end, data = data.partition(b"\n")
@@ -73,8 +93,8 @@ class JsonLinesParser(RowParser):
         numbers = [*range(first, first + len(lines))]
         if len(text) > self._row_bytes_max:
             lines = [line[: self._line_bytes_max + 1] for line in lines]
-        elif (plants := parse_rows_fast(text, lines)) is not None:
-            return Rows(numbers, numbers, [*plants], [*lines])
+        elif (items := self._find_items(text, lines)) is not None:
+            return Rows(numbers, numbers, [*items], [*lines])
         numbers = [
             number
             for number, line in zip(numbers, lines, strict=True)
@@ -84,13 +104,13 @@ class JsonLinesParser(RowParser):
             lines = [lines[number - first] for number in numbers]
         return Rows(numbers, numbers, [self._find(line) for line in lines], [*lines])
 
-    def _find(self, line: bytes) -> NewPlant | None:
+    def _find(self, line: bytes) -> Item | None:
         if not self._fits(line):
             return None
-        plant = find_row(line)
-        if plant is None and self._is_utf8:
+        item = self._find_item(line)
+        if item is None and self._is_utf8:
             self._is_utf8 = is_utf8(line)
-        return plant
+        return item
 
     def _fits(self, line: bytes) -> bool:
         return len(line.removesuffix(b"\n").removesuffix(b"\r")) <= self._row_bytes_max

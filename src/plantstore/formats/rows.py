@@ -4,8 +4,9 @@ import codecs
 import re
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
-from typing import Final, Self
+from typing import Final, Self, TypeAlias
 
+from plantstore.changes import Swap
 from plantstore.errors import OperationError, RequestError
 from plantstore.plants import NewPlant
 
@@ -28,6 +29,10 @@ _OTHER_KINDS: Final = {
 _CONTROL: Final = re.compile(rb"[\0-\x08\x0e-\x1f]")
 
 
+# What a row of a file says, or a line of a list of changes.
+Item: TypeAlias = NewPlant | Swap
+
+
 @dataclass(slots=True)
 class Rows:
     """Consecutive rows of a file, as lists of the same length: columns take less time than records.
@@ -35,7 +40,7 @@ class Rows:
     Attributes:
         first_lines: the number of the line that each row begins on, from 1.
         last_lines: the number of the line that it ends on.
-        plants: its plant, or None if it is not a valid plant.
+        items: its plant or change, or None if it is not valid.
         texts: the row exactly as it is in the file, with its line end; the beginning of a row that
             is too large. In a str, a surrogate stands for each byte that is not UTF-8.
 
@@ -43,17 +48,17 @@ class Rows:
 
     first_lines: list[int] = field(default_factory=list)
     last_lines: list[int] = field(default_factory=list)
-    plants: list[NewPlant | None] = field(default_factory=list)
+    items: list[Item | None] = field(default_factory=list)
     texts: list[str | bytes] = field(default_factory=list)
 
     def __len__(self) -> int:
-        return len(self.plants)
+        return len(self.items)
 
     def extend(self, more: Self) -> None:
         """Add rows."""
         self.first_lines.extend(more.first_lines)
         self.last_lines.extend(more.last_lines)
-        self.plants.extend(more.plants)
+        self.items.extend(more.items)
         self.texts.extend(more.texts)
 
     def part(self, begin: int, end: int) -> "Rows":
@@ -61,7 +66,7 @@ class Rows:
         return Rows(
             self.first_lines[begin:end],
             self.last_lines[begin:end],
-            self.plants[begin:end],
+            self.items[begin:end],
             self.texts[begin:end],
         )
 
@@ -115,7 +120,7 @@ class RowParser(ABC):
 
     @abstractmethod
     def explain(self, text: str | bytes) -> RequestError:
-        """Return the reason why a row with this text is not a valid plant."""
+        """Return the reason why a row with this text is not valid."""
 
     @abstractmethod
     def _parse(self, data: bytes, *, is_end: bool) -> Rows:

@@ -1,0 +1,190 @@
+"""Lines of changes: which are valid, and what is wrong with the others."""
+
+import json
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from plantstore.changes import Swap
+from plantstore.errors import ErrorCode, OperationError, RequestError
+from plantstore.formats.change_lines import LINE_BYTES_MAX, ChangeLinesParser
+from plantstore.formats.rows import Rows
+from plantstore.plants import ID_MAX, ID_MIN, PLANT_BYTES_MAX, Plant
+from support.bodies import BAD_BYTES, ODD_BYTES, VALUES, read_swap_plainly
+
+
+def permit(_swap: Swap) -> None:
+    """Permit every change."""
+
+
+def read(*pieces: bytes) -> tuple[Rows, ChangeLinesParser]:
+    parser, rows = ChangeLinesParser(permit), Rows()
+    for piece in pieces:
+        rows.extend(parser.feed(piece))
+    rows.extend(parser.finish())
+    return rows, parser
+
+
+def error_of(line: bytes) -> RequestError:
+    """Return the error of a line, between two that are valid."""
+    valid = b'{"id":1,"after":null}\n'
+    rows, parser = read(valid + line + b"\n" + valid)
+    assert rows.items == [Swap(1, msgspec.UNSET, None), None, Swap(1, msgspec.UNSET, None)]
+    return parser.explain(rows.texts[1])
+
+
+@pytest.mark.parametrize(
+    ("line", "swap"),
+    [
+        (
+            {"id": 7, "before": {"name": "a", "tag": "t"}, "after": {"name": "b"}},
+            Swap(7, Plant("a", "t"), Plant("b")),
+        ),
+        ({"id": ID_MIN, "before": None, "after": {"name": ""}}, Swap(ID_MIN, None, Plant(""))),
+        ({"after": None, "before": {"name": "a"}, "id": 1.0}, Swap(1, Plant("a"), None)),
+        ({"id": ID_MAX, "after": None}, Swap(ID_MAX, msgspec.UNSET, None)),
+        (
+            {"x": 1, "id": 1, "after": {"id": "x", "name": "a", "tag": None}},
+            Swap(1, msgspec.UNSET, Plant("a")),
+        ),
+        (
+            {"id": 1, "before": {"name": "a", "tag": ""}, "after": {"name": "a"}},
+            Swap(1, Plant("a", ""), Plant("a")),
+        ),
+    ],
+)
+def test_a_line_has_the_plant_before_and_after(line: dict[str, Any], swap: Swap) -> None:
+    rows, _ = read(json.dumps(line).encode() + b"\r\n\n")
+
+    assert (rows.items, rows.first_lines, rows.last_lines) == ([swap], [1], [1])
+
+
+LARGE = "x" * (PLANT_BYTES_MAX - 18)
+
+
+@pytest.mark.parametrize(
+    ("line", "code", "said"),
+    [
+        (b'{"id":1}', ErrorCode.INVALID_PLANT, "`after` is missing"),
+        (b'{"id":1,"before":{"name":"a"}}', ErrorCode.INVALID_PLANT, "`after` is missing"),
+        (b'{"after":{"name":"a"}}', ErrorCode.INVALID_PLANT, "`id` is missing"),
+        (
+            b'{"id":1,"before":null,"after":null}',
+            *(ErrorCode.INVALID_PLANT, "`before` and `after` must not both be null"),
+        ),
+        (b'{"id":1,"after":{"tag":"a"}}', ErrorCode.INVALID_PLANT, "`after.name` is missing"),
+        (
+            b'{"id":1,"before":{"name":"a","tag":1},"after":null}',
+            *(ErrorCode.INVALID_PLANT, "`before.tag` must be a string or null, got a number"),
+        ),
+        (
+            b'{"id":1,"before":[],"after":null}',
+            *(ErrorCode.INVALID_PLANT, "`before` must be an object or null, got an array"),
+        ),
+        (b'{"id":"1","after":null}', ErrorCode.INVALID_PLANT, "`id` must be an integer from"),
+        (b'{"id":1.5,"after":null}', ErrorCode.INVALID_PLANT, "`id` must be an integer from"),
+        (b'["id",1,"after",null]', ErrorCode.INVALID_PLANT, "The JSON must be an object"),
+        (b'{"id":1,"after":null', ErrorCode.NOT_JSON, "it ends too early"),
+        (b'{"id":1,"after":null,"x":"\xff"}', ErrorCode.NOT_JSON, "not UTF-8"),
+        (
+            b'{"id":1,"before":{"name":"\\u0000"},"after":null}',
+            *(ErrorCode.UNSTORABLE_TEXT, "`before.name` must not contain U+0000"),
+        ),
+        (
+            b'{"id":1,"after":{"name":"a","tag":"\\u0000"}}',
+            *(ErrorCode.UNSTORABLE_TEXT, "`after.tag` must not contain U+0000"),
+        ),
+        (b'{"id":1,"after":{"name":"\\ud800"}}', ErrorCode.UNSTORABLE_TEXT, "lone surrogate"),
+        (
+            b'{"id":1,"after":{"name":"%b"}}' % (LARGE + "xx").encode(),
+            *(ErrorCode.BODY_TOO_LARGE, "no larger than 16384 bytes"),
+        ),
+        (
+            b'{"id":1,"after":null}' + b" " * (LINE_BYTES_MAX - 20),
+            *(ErrorCode.BODY_TOO_LARGE, f"larger than {LINE_BYTES_MAX} bytes"),
+        ),
+    ],
+)
+def test_a_line_that_is_not_valid_is_named_with_its_reason(
+    line: bytes, code: ErrorCode, said: str
+) -> None:
+    error = error_of(line)
+
+    assert error.code is code
+    assert said in error.message
+
+
+def test_the_shortest_line_may_have_no_end() -> None:
+    assert read(b'{"id":0,"after":null}')[0].items == [Swap(0, msgspec.UNSET, None)]
+
+
+def test_two_plants_of_the_largest_size_fit_into_a_line() -> None:
+    plants = [Plant(char * (len(LARGE) - 20) + "a" * 20) for char in "xy"]
+    line = msgspec.json.encode({"id": 1, "before": plants[0], "after": plants[1]})
+
+    rows, _ = read(line)
+
+    assert rows.items == [Swap(1, *plants)]
+    assert LINE_BYTES_MAX == 33 * 1024
+
+
+def test_a_change_that_is_not_permitted_is_no_change_and_has_its_own_error() -> None:
+    def refuse(swap: Swap) -> None:
+        if swap.after is None:
+            raise RequestError(ErrorCode.SCOPE_MISSING, "no")
+
+    parser = ChangeLinesParser(refuse)
+    lines = b'{"id":1,"after":null}\n{"id":2,"after":{"name":"a"}}\n{"id":3,"after":1}\n'
+    rows = parser.feed(lines)
+
+    assert rows.items == [None, Swap(2, msgspec.UNSET, Plant("a")), None]
+    codes = [parser.explain(rows.texts[row]).code for row in (0, 2)]
+    assert codes == [ErrorCode.SCOPE_MISSING, ErrorCode.INVALID_PLANT]
+
+
+def test_an_array_is_refused_as_a_whole() -> None:
+    with pytest.raises(OperationError, match="write one change on each line"):
+        read(b'[{"id":1,"after":null}]')
+
+
+members = st.sampled_from(["id", "before", "after", "x"])
+plants = st.sampled_from(
+    ['{"name":"a"}', '{"name":"a","tag":"t"}', '{"name":"a","tag":null}', '{"tag":"t"}', "null"]
+)
+
+
+@st.composite
+def nearly_valid_lines(draw: st.DrawFn) -> bytes:
+    """Draw an object that may lack a member or have others, and then change its bytes."""
+    parts = {"id": "7", "before": draw(plants), "after": draw(plants)}
+    parts |= draw(st.dictionaries(members, st.sampled_from(VALUES) | plants, max_size=2))
+    kept = draw(st.permutations([*parts.items()]))[draw(st.integers(0, 1)) :]
+    body = f"{{{','.join(f'{json.dumps(name)}:{text}' for name, text in kept)}}}".encode()
+    at = draw(st.integers(0, len(body)))
+    more = draw(st.just(b"") | st.sampled_from(BAD_BYTES + ODD_BYTES))
+    line = body[:at] + more + draw(st.sampled_from([body[at:], body[at:], b""]))
+    return line.replace(b"\n", b" ")
+
+
+@given(nearly_valid_lines())
+def test_a_line_is_read_as_by_a_reference(line: bytes) -> None:
+    expected = read_swap_plainly(line)
+
+    rows, parser = read(b'{"id":0,"after":null}\n', line)
+
+    assert rows.items[1:] == ([expected] if line.strip() else [])
+    assert expected is not None or all(parser.explain(text) for text in rows.texts[1:])
+
+
+@given(st.lists(nearly_valid_lines(), max_size=4))
+def test_the_pieces_in_which_lines_arrive_change_nothing(lines: list[bytes]) -> None:
+    content = b'{"id":0,"after":null}\n' + b"\n".join(lines)
+    whole, parser = read(content)
+
+    rows, other = read(*(bytes([byte]) for byte in content))
+
+    assert rows == whole
+    assert other.warnings == parser.warnings

@@ -61,7 +61,7 @@ def read(reader: RequestReader, data: bytes, cuts: Sequence[int] = ()) -> list[M
         while (event := reader.next_event()) is not NEED_DATA:
             if isinstance(event, WholeRequest):
                 assert head is None
-                found.append(message(*event))
+                found.append(message(event.head, event.body))
             elif isinstance(event, Head):
                 assert head is None
                 head, body = event, b""

@@ -27,7 +27,7 @@ from collections import Counter
 from collections.abc import Sequence
 from enum import Enum
 from functools import lru_cache
-from typing import Final, NamedTuple, TypeAlias
+from typing import Final, TypeAlias
 from urllib.parse import unquote
 
 import httptools
@@ -118,7 +118,7 @@ class Head(msgspec.Struct, frozen=True, gc=False):
     keeps_alive: bool
 
 
-class WholeRequest(NamedTuple):
+class WholeRequest(msgspec.Struct, frozen=True, gc=False):
     """A request whose last byte has arrived together with its head."""
 
     head: Head
